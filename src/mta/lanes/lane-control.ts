@@ -15,7 +15,15 @@ import { countConnections, LaneChanges } from './lane-changes.ts';
 import { LaneLearning, PROBE_LOOK_MS } from './lane-learning.ts';
 import { LaneSlots } from './lane-slots.ts';
 import type { LaneShare, LaneShares } from './lane-shares.ts';
-import { hostKeysOf, isShared, newLaneState, shiftLaneState, type LaneChange, type LaneState } from './lane-state.ts';
+import {
+  hostKeysOf,
+  isShared,
+  newLaneState,
+  shiftLaneState,
+  type LaneChange,
+  type LaneState,
+  hasLearnt,
+} from './lane-state.ts';
 import { reportOf, waitsOf, type LaneLimitsReport, type LaneWait, type Surroundings } from './lane-waits.ts';
 import type { LaneDemand } from './node-shares.ts';
 import { begun, divided, ended, forgotten, putBack } from './pace.ts';
@@ -55,6 +63,8 @@ export interface LaneControlOptions {
  * smaller one a broadcast to many domains would push out what other lanes have learnt.
  */
 const MOST_LANE_STATES = 10_000;
+/** Beyond this number those are forgotten that have learnt nothing. */
+const MOST_UNTAUGHT = 2_000;
 /** Lanes that are looked at when one has run out of work: more than one, so that those beyond the bound become fewer. */
 const LOOKS = 3;
 /** How long no worker is started after one that found no connection, in ms. */
@@ -306,26 +316,27 @@ export class LaneControl {
     const { states } = this;
     const state = states.get(lane);
     if (state !== undefined) this.moveToEnd(lane, state);
-    const restsSince = this.deps.clock.now() - REST_FORGOTTEN_MS;
     let looks = 0;
     for (const [old, its] of states) {
-      if (states.size <= MOST_LANE_STATES || ++looks > LOOKS) return;
-      // A lane that rests, is slowed or has work is not forgotten, however long ago it made progress.
-      const { waiting, slots } = this.deps.viewOf(old);
-      const { rests, ruleRest, pace, throttle } = its;
-      const isSlowed =
-        (throttle.halvedAt ?? 0) > restsSince ||
-        (ruleRest?.until ?? 0) > restsSince ||
-        (pace.perMinute !== null && pace.changedAt > restsSince);
-      if (
-        waiting + slots > 0 ||
-        this.deps.hasAside(old) ||
-        isSlowed ||
-        rests.list().some(({ until }) => until > restsSince)
-      )
-        this.moveToEnd(old, its);
+      if (states.size <= MOST_UNTAUGHT || ++looks > LOOKS) return;
+      if (this.isNeeded(old, its)) this.moveToEnd(old, its);
       else this.forget(old, its);
     }
+  }
+
+  /** Returns whether a lane's state is kept, however long ago it made progress: it has work, rests or is slowed, or there is room for what it knows. */
+  private isNeeded(lane: string, state: LaneState): boolean {
+    const { waiting, slots } = this.deps.viewOf(lane);
+    if (waiting + slots > 0 || this.deps.hasAside(lane)) return true;
+    if (this.states.size <= MOST_LANE_STATES && hasLearnt(state)) return true;
+    const restsSince = this.deps.clock.now() - REST_FORGOTTEN_MS;
+    const { rests, ruleRest, pace, throttle } = state;
+    return (
+      (throttle.halvedAt ?? 0) > restsSince ||
+      (ruleRest?.until ?? 0) > restsSince ||
+      (pace.perMinute !== null && pace.changedAt > restsSince) ||
+      rests.list().some(({ until }) => until > restsSince)
+    );
   }
 
   stop(): void {

@@ -77,6 +77,10 @@ export function shiftLaneState(state: LaneState, ms: number): void {
   state.lastProgressAt += ms;
 }
 
+/** Returns whether the lane knows more of its receiver than a new one: a limit, a count of answers, or which domains ask for less. */
+export const hasLearnt = (state: LaneState): boolean =>
+  state.changes.length > 0 || state.shaping !== null || !state.rests.isEmpty || isShared(state);
+
 /** Tells whether the lane is an operator's: it leads to many host sets, each with a domain of its own. */
 export const isShared = (state: LaneState): boolean => state.site?.operator != null;
 

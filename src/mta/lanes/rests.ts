@@ -121,6 +121,11 @@ export class Rests {
     return over;
   }
 
+  /** True where nothing rests and no refusals are counted towards a rest. */
+  get isEmpty(): boolean {
+    return (this.streaks?.size ?? 0) === 0 && (this.rests?.size ?? 0) === 0;
+  }
+
   /** Returns the rest that this mail waits for, or null. */
   of(part: Part, now: number): Rest | null {
     return this.touching(part).find((one) => now < one.until || one.isProbing) ?? null;

@@ -549,13 +549,34 @@ describe('mta/lanes/lane-control', () => {
     assert.deepEqual([control.history('farm'), control.limited()], [[], [LANE, 'farm']]);
   });
 
+  it('keeps 2,000 lanes that have learnt nothing', () => {
+    view = { waiting: 0, slots: 0 };
+    for (let at = 0; at < 2_050; at++) {
+      control.learn(`l${at}`, part, accepted());
+      control.noteEmpty(`l${at}`);
+    }
+    assert.equal(control.names().length, 2_000);
+    assert.ok(!control.names().includes('l0'));
+  });
+
+  it('keeps 10,000 lanes that have learnt something', () => {
+    view = { waiting: 0, slots: 0 };
+    // The streak of refusals that may begin a rest.
+    control.learn('streak', part, said('sender', 550));
+    for (let at = 0; at < 10_050; at++) {
+      control.learn(`l${at}`, part, said('sender', 550));
+      control.noteEmpty(`l${at}`);
+    }
+    assert.equal(control.names().length, 10_000);
+  });
+
   it('does not forget what rests, however many lanes are met', () => {
     many(10, () => said('load', 451));
     view = { waiting: 0, slots: 0 };
     clock.advance(1);
     const meet = (name: string): void => {
       for (let at = 0; at < 10_050; at++) {
-        control.learn(`${name}${at}`, part, accepted());
+        control.learn(`${name}${at}`, part, said('sender', 550));
         control.noteEmpty(`${name}${at}`);
       }
     };
