@@ -143,7 +143,7 @@ export const budgets = {
   },
   unread_mails: {
     door: 'port 25',
-    bounds: 'mails that are not read yet',
+    bounds: 'mails that are not read yet, those with our token counted apart',
     per: 'all',
     most: 5000,
     unit: 'mails',
@@ -153,7 +153,7 @@ export const budgets = {
   },
   unread_mails_network: {
     door: 'port 25',
-    bounds: 'mails that are not read yet',
+    bounds: 'mails that are not read yet, those with our token counted apart',
     per: 'network',
     most: 500,
     unit: 'mails',

@@ -38,7 +38,7 @@ export type NewReport = Pick<
 export interface Intake {
   budgets: MxBudgets;
   kept: Pick<KeptReports, 'refusal' | 'added'>;
-  receiver: { isFull(network: string): BudgetName | null; take(row: NewReport): void };
+  receiver: { isFull(stranger: Stranger): BudgetName | null; take(row: NewReport): void };
 }
 
 /** Bytes of a row without the mail. */
@@ -63,7 +63,7 @@ const isSignedByUs = (keys: readonly ReturnPathKey[], local: string): boolean =>
 export function mxHandlers(deps: MxDeps, { budgets, kept, receiver }: Intake): Handlers<never> {
   /** Returns why no mail of this size may come in now, or null. */
   function refusalOf(stranger: Stranger, bytes?: number): SmtpRefusal | null {
-    const full = receiver.isFull(stranger.network);
+    const full = receiver.isFull(stranger);
     if (full !== null) deps.usedUp(full);
     if (full !== null || !deps.hasRoomForStrangers()) return refuse(452, '4.3.1 there is no room now: try again later');
     return budgets.refusal(stranger, bytes) ?? kept.refusal(stranger);

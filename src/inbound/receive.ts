@@ -118,9 +118,9 @@ export class Receiver {
     this.work();
   }
 
-  /** Returns the budget that one more mail of this network would break, or null. */
-  isFull(network: string): BudgetName | null {
-    return this.unread.full(network);
+  /** Returns the budget that one more mail of this sender would break, or null. */
+  isFull(stranger: Stranger): BudgetName | null {
+    return this.unread.full(stranger);
   }
 
   /** Resolves when the reports that are being read are done. */

@@ -4,6 +4,8 @@ import { Unread } from '../../src/inbound/unread.ts';
 
 const mail = (id: string, network: string, deliveryId: string | null = null) => ({ id, network, deliveryId });
 
+const stranger = (network: string, deliveryId: string | null = null) => ({ network, deliveryId });
+
 describe('mail that waits to be read', () => {
   const taken = (unread: Unread<ReturnType<typeof mail>>, withTokenOnly = false): string[] => {
     const ids: string[] = [];
@@ -32,11 +34,21 @@ describe('mail that waits to be read', () => {
   it('has a budget for each network, and one for all', () => {
     const unread = new Unread<ReturnType<typeof mail>>();
     for (let n = 0; n < budgets.unread_mails_network.most; n++) unread.add(mail(`e${String(n)}`, 'eve'));
-    assert.equal(unread.full('eve'), 'unread_mails_network');
-    assert.equal(unread.full('bob'), null);
+    assert.equal(unread.full(stranger('eve')), 'unread_mails_network');
+    assert.equal(unread.full(stranger('bob')), null);
     unread.take({ withTokenOnly: false });
-    assert.equal(unread.full('eve'), null);
+    assert.equal(unread.full(stranger('eve')), null);
     for (let n = 0; n < budgets.unread_mails.most; n++) unread.add(mail(`x${String(n)}`, String(n)));
-    assert.equal(unread.full('bob'), 'unread_mails');
+    assert.equal(unread.full(stranger('bob')), 'unread_mails');
+  });
+
+  it('keeps room for mail with a token, whatever comes without one', () => {
+    const unread = new Unread<ReturnType<typeof mail>>();
+    for (let n = 0; n < budgets.unread_mails.most; n++) unread.add(mail(`e${String(n)}`, n < 500 ? 'eve' : String(n)));
+    assert.equal(unread.full(stranger('bob')), 'unread_mails');
+    assert.equal(unread.full(stranger('eve', 'dlv_1')), null);
+    for (let n = 0; n < budgets.unread_mails_network.most; n++) unread.add(mail(`t${String(n)}`, 'eve', 'dlv_1'));
+    assert.equal(unread.full(stranger('eve', 'dlv_1')), 'unread_mails_network');
+    assert.equal(unread.full(stranger('bob', 'dlv_2')), null);
   });
 });
