@@ -42,6 +42,8 @@ export interface Reencoded {
 interface Job {
   /** True of octets that cannot stay as they are. */
   isUnfit: (bytes: Buffer) => boolean;
+  /** The same of the header of a part, which is only labelled: one that cannot stay ends the whole job. */
+  isUnfitHead: (bytes: Buffer) => boolean;
   /** `7bit` where all that stays has to be so. */
   label: '7bit' | null;
   left: number;
@@ -49,7 +51,7 @@ interface Job {
 
 /** Returns the mail without lines that are too long, or null where a signature or encryption would break. */
 export const repairLongLines = (fields: readonly HeaderField[], body: Buffer): Reencoded | null =>
-  reencodeMail(fields, body, { isUnfit: hasLongLine, label: null, left: Infinity }, 0);
+  reencodeMail(fields, body, { isUnfit: hasLongLine, isUnfitHead: hasLongLine, label: null, left: Infinity }, 0);
 
 /**
  * A mail (header and body) in 7 bits, with CRLF line ends. Null where that would alter more than transfer encodings: header
@@ -58,12 +60,15 @@ export const repairLongLines = (fields: readonly HeaderField[], body: Buffer): R
 export function sevenBitMail(mail: Buffer): Buffer | null {
   const octets = withCrlf(mail);
   if (!isUnfit(octets)) return octets;
-  return reencodePart(octets, { isUnfit, label: '7bit', left: MOST_ENCODED }, 0, reencodeMail);
+  return reencodePart(octets, { isUnfit, isUnfitHead: isUnfit, label: '7bit', left: MOST_ENCODED }, 0, reencodeMail);
 }
 
-/** The body of a mail in 7 bits, with the header that says so. The other fields of the header stay as they are. Null as for `sevenBitMail`. */
+/**
+ * The body of a mail in 7 bits, with the header that says so. The other fields of the header stay as they are, and so do those of its parts
+ * and of mails inside, also with octets beyond ASCII. Null as for `sevenBitMail`.
+ */
 export const sevenBitBody = (fields: readonly HeaderField[], body: Buffer): Reencoded | null =>
-  reencodeMail(fields, body, { isUnfit, label: '7bit', left: MOST_ENCODED }, 0);
+  reencodeMail(fields, body, { isUnfit, isUnfitHead: hasLongLine, label: '7bit', left: MOST_ENCODED }, 0);
 
 const isUnfit = (bytes: Buffer): boolean => !isPlain(bytes) || hasLongLine(bytes);
 
@@ -109,9 +114,9 @@ function reencode(fields: readonly HeaderField[], body: Buffer, job: Job, depth:
   const { type, params } = readContentType(valueOf(fields, 'content-type'));
   const encoding = encodingOf(fields);
   if (depth > DEEPEST || isSealed(type) || (job.label !== null && encoding === 'binary')) return null;
-  const boundary = type.startsWith('multipart/') ? params.get('boundary') : undefined;
-  if (boundary !== undefined && boundary !== '') {
-    const parts = reencodeParts(body, boundary, job, depth);
+  if (type.startsWith('multipart/')) {
+    const boundary = params.get('boundary') ?? '';
+    const parts = boundary === '' ? null : reencodeParts(body, boundary, job, depth);
     return parts === null ? null : { fields: relabelled(fields, job), body: parts };
   }
   if (type === 'message/rfc822' && !isEncoding(encoding)) {
@@ -159,7 +164,7 @@ function reencodePart(bytes: Buffer, job: Job, depth: number, encode = reencode)
   const done = encode(fields, bytes.subarray(at + 2), job, depth + 1);
   if (done === null) return null;
   const head = Buffer.from(done.fields.map(({ raw }) => raw).join(''), 'latin1');
-  return job.isUnfit(head) ? null : Buffer.concat([head, Buffer.from('\r\n'), done.body]);
+  return job.isUnfitHead(head) ? null : Buffer.concat([head, Buffer.from('\r\n'), done.body]);
 }
 
 function reencodeParts(body: Buffer, boundary: string, job: Job, depth: number): Buffer | null {
@@ -170,8 +175,9 @@ function reencodeParts(body: Buffer, boundary: string, job: Job, depth: number):
     const piece = body.subarray(from, at);
     // The text before the first part and after the last one is not shown (RFC 2046 section 5.1.1).
     const done = inside ? reencodePart(piece, job, depth) : job.isUnfit(piece) ? Buffer.alloc(0) : piece;
-    if (done === null) return null;
-    pieces.push(done, body.subarray(at, end));
+    const delimiter = body.subarray(at, end);
+    if (done === null || job.isUnfit(delimiter)) return null;
+    pieces.push(done, delimiter);
     from = end;
     inside = !last;
     if (last) break;
@@ -185,8 +191,7 @@ function reencodeParts(body: Buffer, boundary: string, job: Job, depth: number):
     if (done === null) return null;
     pieces.push(done);
   } else if (!job.isUnfit(rest)) pieces.push(rest);
-  const whole = Buffer.concat(pieces);
-  return job.isUnfit(whole) ? null : whole;
+  return Buffer.concat(pieces);
 }
 
 /** The delimiter lines with the CRLF before and after them, which belong to them. */

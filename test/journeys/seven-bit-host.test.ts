@@ -10,6 +10,14 @@ import { submissionOptions } from '../support/harness/submission.ts';
 const TEXT = 'Grüße aus Köln: 5 €.\r\nPreis = 7, and a line of plain words, which keeps the part legible.\r\n';
 const HEAD = 'From: hi@acme.test\r\nTo: ana@dest.test\r\nSubject: Hello\r\nMIME-Version: 1.0\r\n';
 const PLAIN = `${HEAD}Content-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: 8bit\r\n\r\n${TEXT}`;
+/** Its file has a name as old clients write it, and a mail inside has such a subject. */
+const NAMED = [
+  `${HEAD}Content-Type: multipart/mixed; boundary=b\r\nContent-Transfer-Encoding: 8bit\r\n`,
+  `--b\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: 8bit\r\n\r\n${TEXT}`,
+  '--b\r\nContent-Type: application/pdf; name="Köln.pdf"\r\nContent-Transfer-Encoding: base64\r\n\r\nAAAA',
+  `--b\r\nContent-Type: message/rfc822\r\n\r\nFrom: a@b.test\r\nSubject: Grüße\r\n\r\n${TEXT}`,
+  '--b--\r\n',
+].join('\r\n');
 const SIGNED = [
   `${HEAD}Content-Type: multipart/signed; boundary=b; protocol="application/pgp-signature"\r\n`,
   `--b\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: 8bit\r\n\r\n${TEXT}`,
@@ -61,6 +69,15 @@ describe('journey: a submitted mail in 8 bits', () => {
     const [head = '', body = ''] = (mails()[0]?.data ?? '').split('\r\n\r\n');
     assert.match(Buffer.from(head, 'latin1').toString(), /^Subject: Grüße\r$/m);
     assert.match(body, /^[\t\r\n\x20-\x7e]*$/);
+  });
+
+  it('keeps them in the headers of its parts as well', async () => {
+    assert.deepEqual(await submitTo([], NAMED), ['delivered']);
+    for (const line of envelopes()) assert.doesNotMatch(line, /BODY=/);
+    const data = Buffer.from(mails()[0]?.data ?? '', 'latin1').toString();
+    const odd = data.split('\r\n').filter((line) => /[^\t\x20-\x7e]/.test(line));
+    assert.deepEqual(odd, ['Content-Type: application/pdf; name="Köln.pdf"', 'Subject: Grüße']);
+    assert.equal(data.match(/^Content-Transfer-Encoding: quoted-printable\r$/gm)?.length, 2);
   });
 
   it('stays octet for octet where the host offers 8BITMIME', async () => {

@@ -326,6 +326,7 @@ describe('mail/submitted', () => {
     const head = `${FROM}Content-Type: multipart/mixed; boundary=b\r\n`;
     assert.match(bad(`${head}\r\n--other\r\n\r\n${long}\r\n--other--\r\n`), /cannot be told apart/);
     assert.equal(good(`${head}\r\n--other\r\n\r\nshort\r\n`).body.toString(), '--other\r\n\r\nshort\r\n');
+    assert.match(bad(`${FROM}Content-Type: multipart/mixed\r\n\r\n${long}\r\n`), /cannot be told apart/);
   });
 
   it('gives clean lines for any octets, or refuses', () => {

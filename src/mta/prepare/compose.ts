@@ -76,8 +76,8 @@ function trackedMail(raw: Buffer, tracking: Tracking): Buffer {
 }
 
 /**
- * Splits a submitted mail at the empty line. In 7 bits its own header keeps octets beyond ASCII: the client wrote them against
- * RFC 5322, receivers read them all the same, so a bounce would be worse. Postfix sends such headers as they are, too.
+ * Splits a submitted mail at the empty line. In 7 bits its header and those of its parts keep octets beyond ASCII: the client
+ * wrote them against RFC 5322, receivers read them all the same, so a bounce would be worse. Postfix sends such headers as they are, too.
  */
 function splitSubmitted(raw: Buffer, isSevenBit: boolean): Composed {
   const end = endOfHead(raw);
