@@ -97,10 +97,15 @@ function aggregateReport({ mail, subject }: Notice): Answer | null {
   const isTls =
     fieldOf(mail.headers, 'tls-report-domain') !== null || mail.params.get('report-type')?.toLowerCase() === 'tlsrpt';
   const isDmarc = /^\s*(?:\[[^\]]{0,40}\]\s*)?report[- ]domain:/i.test(subject);
-  if (!isTls && !isDmarc && ![...ownPartsOf(mail)].some(isAggregatePart)) return null;
+  const parts = [...ownPartsOf(mail)];
+  // People write of a "report domain", too.
+  const isReport = isTls || (isDmarc && parts.some(isFile)) || parts.some(isAggregatePart);
+  if (!isReport) return null;
   const aggregate = aggregateIn(mail);
   return aggregate === null ? { kind: 'report' } : { kind: 'report', aggregate };
 }
+
+const isFile = ({ type, parts }: MailPart): boolean => parts.length === 0 && !/^text\/(?:plain|html)$/.test(type);
 
 function prose(notice: Notice, by: ReadBy): Answer {
   const kind = kindOfProse(notice, by.words);

@@ -26,27 +26,33 @@ const PERSONS = /^(?:postmaster(?:@|$)|abuse@)/i;
 
 /**
  * Returns whether a person should read this mail: it came to such an address, has a sender (a notice has none), and is neither a report nor
- * the answer of a machine. Words do not make it one: people quote bounces, and write of mail that could not be delivered.
+ * the answer of a machine. Words do not make it one: people quote bounces, write of mail that could not be delivered, and send the spam back
+ * that they got. `isAboutOurs`: it names a mail of ours.
  */
-export function isForOperator(row: Forwardable, finding: Finding): boolean {
-  return row.sender !== '' && addressee(row) !== null && isLetter(row, finding);
+export function isForOperator(row: Forwardable, finding: Finding, isAboutOurs: boolean): boolean {
+  return row.sender !== '' && addressee(row) !== null && isLetter(row, finding, isAboutOurs);
 }
 
-function isLetter({ raw }: Forwardable, { kind, token, copy, messageId, isWellFormed }: Finding): boolean {
+function isLetter(
+  { raw }: Forwardable,
+  { kind, token, messageId, feedback, isWellFormed }: Finding,
+  isAboutOurs: boolean,
+): boolean {
   switch (kind) {
     case 'other':
       return true;
-    case 'complaint':
     case 'report':
       return false;
     case 'unsubscribe':
       return token === null;
-    case 'auto_reply':
+    case 'complaint':
+      return feedback?.source === 'other' && !isAboutOurs && !isOfMachine(raw);
     case 'bounce':
-    case 'delay': {
-      const namesMail = token !== null || copy !== null || messageId !== null;
-      return !isWellFormed && !namesMail && !isOfMachine(raw);
-    }
+      return !isWellFormed && !isAboutOurs && !isOfMachine(raw);
+    case 'auto_reply':
+    case 'delay':
+      // These are not looked for by the Message-ID of the mail that they answer, so they may be about one of ours.
+      return !isWellFormed && messageId === null && !isAboutOurs && !isOfMachine(raw);
   }
 }
 

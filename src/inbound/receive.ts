@@ -239,9 +239,9 @@ export class Receiver {
   /** Resolves with the number of bytes that are kept. */
   private async finish(row: NewReport, finding: Finding): Promise<number> {
     if (finding.aggregate !== undefined) return this.count(row, finding, finding.aggregate);
-    if (isForOperator(row, finding)) return this.forward(row, finding);
     const { deps } = this;
     const match = await matched(deps, finding);
+    if (isForOperator(row, finding, match !== null)) return this.forward(row, finding);
     const { change, state } = await meaningOf(deps.db.prepared, row, finding, match);
     if (match?.proof != null && change !== null) await deps.recorder.record([{ deliveryId: match.owner.id, change }]);
     this.note(row, finding, {

@@ -431,6 +431,13 @@ describe('journey: reports', () => {
       ],
       ['a complaint', 'fbl@provider.test', 'abuse@rp.acme.test', arf(['To: ana@dest.test']), 'unmatched'],
       ['a bounce', 'mailer-daemon@mx.test', 'postmaster@rp.acme.test', dsn('ana@dest.test'), 'unmatched'],
+      [
+        'an absence note about a mail',
+        'ana@dest.test',
+        'postmaster@rp.acme.test',
+        'Subject: Out of office\r\n\r\nI am away.\r\n\r\nReceived: by a\r\nMessage-ID: <1@acme.test>\r\nSubject: Hi\r\n',
+        'done',
+      ],
       ['mail to other addresses of ours', 'pat@people.test', 'fbl@rp.acme.test', letter, 'done'],
     ] as const)
       it(`${what} does not`, async () => {
@@ -446,6 +453,15 @@ describe('journey: reports', () => {
       ['a fraud', "Subject: Phishing\r\n\r\nIt says 'Verification required: confirm your bank account'."],
       ['an absent record', 'Subject: Absence of a PTR record\r\n\r\nYour server has none.'],
       ['a bounce that they got', 'Subject: Delivery failure\r\n\r\nYour server said 550 5.7.1 rejected. Why?'],
+      [
+        'a mail of theirs that failed',
+        `Subject: Delivery failure\r\n\r\nYour server said 550 5.7.1 rejected.\r\n\r\nReceived: by a\r\nMessage-ID: <1@people.test>\r\nSubject: Hi\r\n`,
+      ],
+      ['a domain', 'Subject: Report domain: acme.test\r\n\r\nIt sends spam.'],
+      [
+        'the spam that they send back',
+        'Subject: Spam report\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nStop it.\r\n--b\r\nContent-Type: message/rfc822\r\n\r\nFrom: x@evil.test\r\nMessage-ID: <2@evil.test>\r\n\r\nBuy!\r\n--b--',
+      ],
     ] as const)
       it(`a letter about ${what} goes on, whatever its words`, async () => {
         await restart({ operatorAddress: 'root@op.test' });
