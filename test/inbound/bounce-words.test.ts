@@ -103,6 +103,7 @@ describe('config/bounce-words.yaml', () => {
     ['Der Empfänger ist unbekannt: Empfänger unbekannt', '5.1.1'],
     ['Пользователь не найден', '5.1.1'],
     ['宛先不明', '5.1.1'],
+    ["jo wasn't found at dest.example.", '5.1.1'],
     ['El buzón está lleno', '5.2.2'],
     ['La boîte aux lettres est pleine', '5.2.2'],
     ['Mailbox exceeded its quota', '5.2.2'],
@@ -121,6 +122,21 @@ describe('config/bounce-words.yaml', () => {
       assert.equal(statusOfWords(text, words), status);
     });
   }
+
+  for (const text of [
+    'Levering til disse modtagere eller grupper mislykkedes:',
+    'Kan ikke leveres: Hello',
+    'Не вдалося доставити',
+    'Kézbesíthetetlen: Hello',
+    'Δεν είναι δυνατή η παράδοση: Hello',
+    'Không thể gửi thư',
+    'تعذر التسليم: Hello',
+    'לא ניתן למסירה: Hello',
+    'ไม่สามารถส่งได้: Hello',
+  ])
+    it(`knows that a mail was not delivered by ${JSON.stringify(text)}`, () => {
+      assert.ok(words.failure(foldText(text)));
+    });
 
   it('keeps what was refused apart from what is late', () => {
     assert.ok(words.failure(foldText('Undelivered Mail Returned to Sender')));
