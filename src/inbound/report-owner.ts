@@ -5,7 +5,7 @@
  */
 import type { Log } from '../base/log.ts';
 import type { Resolver } from '../net/resolver.ts';
-import { addressKey } from '../mail/address.ts';
+import { soughtAddress } from '../mail/address.ts';
 import { addressesIn } from '../mail/addresses-in.ts';
 import { readComplainant } from '../mail/feedback-report.ts';
 import { isSignedBy, type SignatureClaim } from '../mail/dkim/verify.ts';
@@ -94,7 +94,7 @@ async function byMessage(db: Connection, { messageId, recipients }: Finding): Pr
       : `${OWNER} WHERE m.id = ? LIMIT 100`,
     [own === undefined ? messageId : own.replace('<', '')],
   );
-  const named = new Set(recipients.map(({ address }) => addressKey(address)));
+  const named = new Set(recipients.map(({ address }) => soughtAddress(address)));
   const matching = owners.filter(({ address_key }) => named.has(address_key));
   const [only, ...others] = matching.length > 0 ? matching : owners;
   return only === undefined || others.length > 0 ? null : only;
@@ -108,7 +108,7 @@ function fits({ recipients, returned }: Finding, { address_key, from_domain }: O
   const named = recipients.map(({ address }) => readComplainant(address)).filter((address) => address !== null);
   const { authors, signers } = returned ?? { authors: [], signers: [] };
   return (
-    (named.length === 0 || named.some((address) => addressKey(address) === address_key)) &&
+    (named.length === 0 || named.some((address) => soughtAddress(address) === address_key)) &&
     authors.every((domain) => domain === from_domain) &&
     (signers.length === 0 || signers.includes(from_domain))
   );

@@ -1,6 +1,6 @@
 /** Tells who wrote a mail to us: a mail system, or the mailbox of a person that answers by itself. */
 import { isAutoReplied, isMarkedAutoReply } from '../mail/auto-reply.ts';
-import { addressKey } from '../mail/address.ts';
+import { soughtAddress } from '../mail/address.ts';
 import { addressesIn } from '../mail/addresses-in.ts';
 import { fieldsOf, wordsOf, type MailPart } from '../mail/mime-read.ts';
 import type { Arrival } from './arrival.ts';
@@ -36,7 +36,7 @@ export function isFromRecipient(mail: MailPart, { about }: Pick<Arrival, 'about'
   return about !== null && first !== undefined && others.length === 0 && isSame(first.address, about.address);
 }
 
-const isSame = (one: string, other: string): boolean => addressKey(one) === addressKey(other);
+const isSame = (one: string, other: string): boolean => soughtAddress(one) === soughtAddress(other);
 
 const fromOf = (mail: MailPart): string => wordsOf(mail.headers, 'from').slice(0, 1000);
 

@@ -155,7 +155,7 @@ export function readAddress(value: string): string | null {
 function trimmed(text: string): string {
   let [from, to] = [0, text.length];
   while (from < to && '<("\''.includes(text.charAt(from))) from += 1;
-  while (to > from && '>)"\',;'.includes(text.charAt(to - 1))) to -= 1;
+  while (to > from && '>)"\',;.'.includes(text.charAt(to - 1))) to -= 1;
   return text.slice(from, to);
 }
 

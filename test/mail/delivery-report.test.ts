@@ -41,6 +41,7 @@ Status: 4.4.1
   for (const [fields, expected, reason] of [
     ['Final-Recipient: a@b.example', { finalRecipient: 'a@b.example' }, 'an address without its type'],
     ['Final-Recipient: RFC822; <a@b.example>', { finalRecipient: 'a@b.example' }, 'in angle brackets'],
+    ['Final-Recipient: RFC822; a@b.example.', { finalRecipient: 'a@b.example' }, 'with the dot of the root'],
     ['Final-Recipient: rfc822; "a b"@b.example', { finalRecipient: '"a b"@b.example' }, 'a space in quotes'],
     ['Final-Recipient: rfc822; "a..b"@b.example', { finalRecipient: '"a..b"@b.example' }, 'a quoted local part'],
     ['Final-Recipient: utf-8; jos\\x{E9}@b.example', { finalRecipient: 'josé@b.example' }, 'RFC 6533 section 3'],

@@ -2,7 +2,7 @@
  * Turns a report (a mail that came back) into a change of its delivery: when it arrives with proof, or when an operator
  * confirms one without.
  */
-import { addressKey } from '../../mail/address.ts';
+import { soughtAddress } from '../../mail/address.ts';
 import type { DeliveryChange, FeedbackSource, Verdict } from './delivery.ts';
 
 /** The fate of one recipient, as a report tells it. */
@@ -33,7 +33,7 @@ const isAgainstUs = (feedbackType: string): boolean => !WITHOUT_COMPLAINT.has(fe
  * address that was expanded, or forwarded to several, has its mail though one of those failed (RFC 3464 section 2.3.3).
  */
 export function bouncedBy(recipients: readonly Reported[], ownKey: string): DeliveryChange | null {
-  const isOwn = (address: string | null): boolean => address !== null && addressKey(address) === ownKey;
+  const isOwn = (address: string | null): boolean => address !== null && soughtAddress(address) === ownKey;
   const tried = recipients.filter(({ address }) => isOwn(address));
   const forwarded = recipients.filter(({ address, original }) => !isOwn(address) && isOwn(original));
   const named = [...tried, ...forwarded];

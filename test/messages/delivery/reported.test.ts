@@ -18,6 +18,20 @@ describe('messages/delivery/reported', () => {
     });
 
   type Group = readonly [address: string, original: string | null, action: string | null];
+  /** The address by whose failure the delivery to `ownKey` bounces, or null. */
+  const bouncing = (groups: readonly Group[], ownKey: string): string | null => {
+    const recipients = groups.map(([address, original, action]) => ({
+      address,
+      original,
+      action,
+      code: null,
+      status: null,
+      diagnostic: address,
+      verdict: null,
+    }));
+    const change = bouncedBy(recipients, ownKey);
+    return change?.kind === 'bounced' ? change.smtpReply : null;
+  };
   for (const [what, groups, failed] of [
     ['it failed', [['ana@dest.test', null, 'failed']], 'ana@dest.test'],
     ['it failed, in other letters', [['Ana@DEST.test', null, 'failed']], 'Ana@DEST.test'],
@@ -76,16 +90,13 @@ describe('messages/delivery/reported', () => {
     ],
   ] as readonly (readonly [string, readonly Group[], string | null])[])
     it(`bounces ${failed === null ? 'nothing' : `by ${failed}`}: ${what}`, () => {
-      const recipients = groups.map(([address, original, action]) => ({
-        address,
-        original,
-        action,
-        code: null,
-        status: null,
-        diagnostic: address,
-        verdict: null,
-      }));
-      const change = bouncedBy(recipients, 'ana@dest.test');
-      assert.equal(change?.kind === 'bounced' ? change.smtpReply : null, failed);
+      assert.equal(bouncing(groups, 'ana@dest.test'), failed);
+    });
+
+  for (const spelt of ['ana@bücher.test', 'ANA@XN--BCHER-KVA.test', '"ana"@bücher.test'])
+    it(`knows the address as ${spelt}`, () => {
+      const other = ['bo@else.test', null, 'failed'] as const;
+      assert.equal(bouncing([[spelt, null, 'delivered'], other], 'ana@xn--bcher-kva.test'), null);
+      assert.equal(bouncing([other, [spelt, null, 'failed']], 'ana@xn--bcher-kva.test'), spelt);
     });
 });
