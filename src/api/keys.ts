@@ -123,7 +123,7 @@ function createRoute(deps: KeysDeps): Route {
       path: PATH,
       operationId: 'createKey',
       description:
-        'The key is shown only in this answer. It never gets more than the key that makes the request: scopes, domains, addresses, mode and lifetime. With `replaces` the old key ends `revoke_after` seconds later, so that both work while the new one is distributed.',
+        'The key is shown only in this answer. It never gets more than the key that makes the request: scopes, domains, addresses, mode and lifetime. With `replaces` the old key ends `revoke_after` seconds later, so that both work while the new one is distributed. An account has at most 10,000 keys; beyond them a new key takes the place of the oldest that has ended.',
       scope: ['key'],
       act: { says: 'created the API key {name}', type: 'key', keeps: keyMembers },
       body: z

@@ -9,12 +9,14 @@ import type { SuppressionRow } from '../storage/tables.ts';
 import { manyAdded, suppressionReasons, suppressionRecord } from '../suppressions/suppression.ts';
 import {
   addSuppressions,
+  createFullListCheck,
   LONGEST_NOTE,
   pageOfSuppressions,
   removeSuppressions,
   suppressionsOf,
   type Added,
   type NewSuppression,
+  type RefuseFullList,
 } from '../suppressions/suppression-store.ts';
 import type { Cursors } from './cursor.ts';
 import { answerPage, pageParameters, pageResponse } from './page.ts';
@@ -81,7 +83,7 @@ const NewSuppressions = z
 type Body = z.output<typeof NewSuppressions>;
 
 export function suppressionRoutes(deps: SuppressionsDeps): Route[] {
-  return [addRoute(deps), listRoute(deps), readRoute(deps), removeRoute(deps)];
+  return [addRoute(deps, createFullListCheck(deps)), listRoute(deps), readRoute(deps), removeRoute(deps)];
 }
 
 const sample = {
@@ -97,14 +99,14 @@ const sample = {
   expires_at: null,
 };
 
-function addRoute(deps: SuppressionsDeps): Route {
+function addRoute(deps: SuppressionsDeps, refuseFullList: RefuseFullList): Route {
   return route(
     {
       method: 'POST',
       path: PATH,
       operationId: 'createSuppression',
       description:
-        'With `email` the answer is the entry: 201 where it is new, 200 where the address was on the list already, with the old entry. With `emails` it is a list with the result for each.',
+        'With `email` the answer is the entry: 201 where it is new, 200 where the address was on the list already, with the old entry. With `emails` it is a list with the result for each. A key adds none to a list of 10,000,000.',
       scope: ['suppression'],
       act: {
         says: 'put {email} on the suppression list',
@@ -133,7 +135,7 @@ function addRoute(deps: SuppressionsDeps): Route {
           examples: { created: { summary: 'It is new', value: sample } },
         },
       },
-      problems: ['missing_field', 'mutually_exclusive_fields', 'invalid_address', 'unknown_stream'],
+      problems: ['missing_field', 'mutually_exclusive_fields', 'invalid_address', 'unknown_stream', 'invalid_state'],
     },
     async (call: Call<object, object, Body>) => {
       const { email, emails } = call.body;
@@ -142,6 +144,7 @@ function addRoute(deps: SuppressionsDeps): Route {
       if (email === undefined && emails === undefined)
         throw new Problem('missing_field', '`email` is required, or `emails` for several.', { field: 'email' });
       const common = await commonOf(deps, call);
+      await refuseFullList(call.caller.accountId);
       return emails === undefined
         ? addOne(deps, call, { ...common, email: email ?? '' })
         : addMany(deps, call, common, emails);

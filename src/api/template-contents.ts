@@ -58,10 +58,7 @@ export function applied(body: TemplateBody, given: Contents): TemplateBody {
   };
 }
 
-/**
- * Checks the sources and the declared variables of a request, of which a change has those alone that are new. Throws the first
- * fault.
- */
+/** Checks the sources of a request, of which a change has those alone that are new. Throws the first fault. */
 export async function checkGiven(
   { renderer }: { renderer: Renderer },
   accountId: string,
@@ -71,7 +68,6 @@ export async function checkGiven(
   for (const result of await renderer.read(accountId, parts))
     if (!result.ok) throw templateProblem(result.faults[0], result.name);
   checkLines(body);
-  body.variables.forEach(checkDefault);
 }
 
 /** Line breaks in values become spaces when a mail is rendered, but not what the author of the template wrote. */
@@ -108,6 +104,7 @@ export function checkBody(body: TemplateBody): void {
   body.replyTo.forEach((text, n) => {
     checkAddress(text, body.replyTo.length === 1 ? 'reply_to' : `reply_to[${String(n)}]`, 'invalid_address');
   });
+  body.variables.forEach(checkDefault);
   const double = body.variables.find(({ name }, n) => body.variables.findIndex((one) => one.name === name) !== n);
   if (double !== undefined)
     throw new Problem('invalid_field', `The variable \`${double.name}\` is declared twice.`, { field: 'variables' });

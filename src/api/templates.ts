@@ -68,7 +68,7 @@ function createRoute(deps: TemplatesDeps): Route {
       path: PATH,
       operationId: 'createTemplate',
       description:
-        'Handlebars and Liquid may be mixed. A fault is reported with its line and column. The template is published at once unless `publish` is false.',
+        'Handlebars and Liquid may be mixed. A fault is reported with its line and column. The template is published at once unless `publish` is false. An account has at most 10,000.',
       scope: ['template'],
       act: { says: 'created the template {name}', type: 'template', keeps: audited },
       body: NewTemplate,
@@ -84,7 +84,7 @@ function createRoute(deps: TemplatesDeps): Route {
         },
       },
       responses: { 201: { ...answers('The template.'), headers: { Location: 'Path of the template.' } } },
-      problems: faultsOfTemplates,
+      problems: [...faultsOfTemplates, 'invalid_state'],
     },
     async (call: Call<object, object, z.output<typeof NewTemplate>>) => {
       const given = call.body;
@@ -99,6 +99,15 @@ function createRoute(deps: TemplatesDeps): Route {
     },
   );
 }
+
+/** The change to the given members. What is kept is checked too: a template of an earlier release may have what is refused now. */
+const changeTo =
+  (given: Parameters<typeof applied>[1]) =>
+  (before: TemplateBody): TemplateBody => {
+    const after = applied(before, given);
+    checkBody(after);
+    return after;
+  };
 
 const changedReply = ({ before, ...template }: Template & { before: TemplateRow }): Reply => ({
   status: 200,
@@ -179,15 +188,10 @@ function changeRoute(deps: TemplatesDeps): Route {
       const changes = Object.values(given).some((value) => value !== undefined);
       // Unchanged contents were checked before.
       await checkGiven(deps, call.caller.accountId, applied(empty, given));
-      const change = (before: TemplateBody): TemplateBody => {
-        const after = applied(before, given);
-        checkBody(after);
-        return after;
-      };
       const wanted = {
         accountId: call.caller.accountId,
         idOrAlias: call.params.id,
-        change: changes ? change : null,
+        change: changes || publish === true ? changeTo(given) : null,
         publish: publish === true,
         ...(newAlias === undefined ? {} : { alias: newAlias }),
         ...(name === undefined ? {} : { name }),
@@ -228,9 +232,11 @@ function publishRoute(deps: TemplatesDeps): Route {
       act: { says: 'published the template {name}', type: 'template', keeps: audited },
       params,
       responses: { 200: answers('The template.') },
+      problems: ['missing_content', 'invalid_sender', 'invalid_address'],
     },
     async (call) => {
-      const wanted = { accountId: call.caller.accountId, idOrAlias: call.params.id, change: null, publish: true };
+      const { accountId } = call.caller;
+      const wanted = { accountId, idOrAlias: call.params.id, change: changeTo({}), publish: true };
       return answerChange(call, changedReply, (rowsFor) => changeTemplate(deps, wanted, rowsFor));
     },
   );

@@ -6,6 +6,7 @@ import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { sha256Hex } from '../base/secret.ts';
 import type { Connection, Value } from '../storage/connection.ts';
+import { hasAtLeast } from '../storage/has-at-least.ts';
 import type { Database } from '../storage/database.ts';
 import { readPage } from '../storage/page.ts';
 import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
@@ -39,8 +40,13 @@ export interface Replacement {
 }
 
 const LONGEST_LIST = 1000;
+/** Keys of one account, with those that have ended. */
+const MOST_KEYS = 10_000;
 
-/** Makes a key; the returned `key` is shown only this once. `createdBy`: `operator` or `key:<name>`. Throws a Problem. */
+/**
+ * Makes a key; the returned `key` is shown only this once. `createdBy`: `operator` or `key:<name>`. Where the account has as many keys as it
+ * may, the oldest that has ended is deleted. Throws a Problem: `invalid_state` where none has ended.
+ */
 export async function createKey(
   deps: KeyDeps,
   request: KeyRequest & { accountId: string; createdBy: string; replaces?: Replacement },
@@ -53,11 +59,23 @@ export async function createKey(
   const { accountId, replaces } = request;
   const old = await deps.db.commit.transact(async (tx) => {
     const replaced = replaces === undefined ? undefined : await retire(tx, accountId, replaces);
+    await makeRoom(tx, accountId, now);
     await insertRows(tx, [{ api_keys: [row] }, alsoInTransaction({ row, key })]);
     return replaced;
   });
   if (old !== undefined) await deps.callers?.forget(old.public_id);
   return { row, key };
+}
+
+async function makeRoom(tx: Connection, accountId: string, now: number): Promise<void> {
+  if (!(await hasAtLeast(tx, 'api_keys', accountId, MOST_KEYS))) return;
+  const ended = await tx.all(
+    `DELETE FROM api_keys WHERE id = (SELECT id FROM api_keys WHERE account_id = ? AND (revoked_at <= ? OR expires_at <= ?) ORDER BY id LIMIT 1)
+     RETURNING id`,
+    [accountId, now, now],
+  );
+  if (ended.length === 0)
+    throw new Problem('invalid_state', `An account has at most ${String(MOST_KEYS)} API keys. Revoke one first.`);
 }
 
 /** Sets the end of a key, given twice; an earlier end stays. */

@@ -2,6 +2,7 @@
 import { createBatchLoader } from '../base/batch-loader.ts';
 import type { Clock } from '../base/clock.ts';
 import { idFloor, MOST_AHEAD_MS, newId } from '../base/id.ts';
+import { createLookUpCache } from '../base/look-up-cache.ts';
 import { Problem } from '../base/problem.ts';
 import { addressKey, parseMailbox, soughtAddress } from '../mail/address.ts';
 import { readTestedPage, type BoundedRowPage } from '../storage/bounded-page.ts';
@@ -32,6 +33,44 @@ export interface NewSuppression {
 }
 
 export const LONGEST_NOTE = 500;
+/** Entries of one account up to which a key adds more: that many take a few gigabytes. */
+const MOST_ENTRIES = 10_000_000;
+/** The time for which the answer to whether a list is full is good, in ms: counting ten million entries takes a second of a reader's thread. */
+const COUNT_FRESH_MS = 60_000;
+const MOST_ACCOUNTS_COUNTED = 10_000;
+
+/** Returns nothing where the list of the account has room, as it had within the last minute. Throws `invalid_state` where it is full. */
+export type RefuseFullList = (accountId: string) => Promise<void>;
+
+/** Makes the check. What recipients, mail hosts and imports of the operator put on the list is never refused. `most` is given by tests. */
+export function createFullListCheck(
+  { db, clock }: { db: Pick<Database, 'reader'>; clock: Clock },
+  most = MOST_ENTRIES,
+): RefuseFullList {
+  const full = createLookUpCache<boolean>(
+    { clock },
+    { max: MOST_ACCOUNTS_COUNTED, freshMs: COUNT_FRESH_MS },
+    async (accountId) => {
+      const entries = db.reader<SuppressionRow>('suppressions').where({ account_id: accountId }).orderBy('id');
+      // The last of so many entries is there, or it is not.
+      return (
+        (
+          await entries
+            .offset(most - 1)
+            .limit(1)
+            .select('id')
+        ).length > 0
+      );
+    },
+  );
+  return async (accountId) => {
+    if (await full.get(accountId))
+      throw new Problem(
+        'invalid_state',
+        `The suppression list of an account has at most ${String(most)} entries. Remove some, and try again a minute later.`,
+      );
+  };
+}
 
 /** The entry that suppresses an address. */
 interface SuppressionHit {

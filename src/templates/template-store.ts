@@ -5,6 +5,7 @@ import { isId, newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
+import { hasAtLeast } from '../storage/has-at-least.ts';
 import { readPage, type PagePart } from '../storage/page.ts';
 import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
 import { tables, type TemplateRow, type TemplateVersionRow } from '../storage/tables.ts';
@@ -46,7 +47,10 @@ export interface Template {
   body: TemplateBody;
 }
 
-/** Adds a template. Throws `already_exists` if the account has another template with this alias. */
+/** Templates of one account. */
+const MOST_TEMPLATES = 10_000;
+
+/** Adds a template. Throws `already_exists` if the account has another template with this alias, and `invalid_state` if it has too many. */
 export async function createTemplate(
   { db, clock }: TemplateDeps,
   input: { accountId: string; alias: string | null; name: string; body: TemplateBody; publish: boolean },
@@ -67,6 +71,11 @@ export async function createTemplate(
   const template = { row, version: 1, body: input.body };
   return db.commit.transact(async (tx) => {
     await refuseTaken(tx, row);
+    if (await hasAtLeast(tx, 'templates', row.account_id, MOST_TEMPLATES))
+      throw new Problem(
+        'invalid_state',
+        `An account has at most ${String(MOST_TEMPLATES)} templates. Delete one first.`,
+      );
     await insertRows(tx, [
       { templates: [row], template_versions: [versionRow(row.id, 1, input.body, now)] },
       alsoInTransaction(template),

@@ -178,6 +178,27 @@ describe('journey: templates', () => {
     assert.equal(refused.body.error.field, 'variables[0].default');
   });
 
+  it('refuses to save or publish a default of another type that an earlier release has stored', async () => {
+    const { id } = (await create({ ...WELCOME, publish: false })).body;
+    const stored = [{ name: 'qty', type: 'string', required: false, default: 1 }];
+    await app.app.db.commit.transact((tx) =>
+      tx.run('UPDATE template_versions SET variables_json = ? WHERE template_id = ?', [JSON.stringify(stored), id]),
+    );
+    for (const { status, body, text } of [
+      await patch('welcome', { subject: 'Good day' }),
+      await patch('welcome', { publish: true }),
+      await app.request<Template>('POST', '/v1/templates/welcome/publish'),
+    ])
+      assert.deepEqual(
+        [status, body.error.code, body.error.field],
+        [400, 'invalid_field', 'variables[0].default'],
+        text,
+      );
+    assert.equal((await patch('welcome', { name: 'Renamed' })).body.name, 'Renamed');
+    const mended = await patch('welcome', { variables: [{ name: 'qty', type: 'number', default: 1 }], publish: true });
+    assert.equal(mended.body.status, 'published', mended.text);
+  });
+
   it('removes with null what was given, and makes no version where nothing is new', async () => {
     const given = { locale: 'de-AT', timezone: 'Europe/Vienna', strict_variables: true };
     const { body: made } = await create({ ...WELCOME, ...given });

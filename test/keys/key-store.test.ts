@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
 import { ensureDefaultAccount, addAccount } from '../../src/accounts/account-store.ts';
+import { newId } from '../../src/base/id.ts';
 import { Problem } from '../../src/base/problem.ts';
 import { sha256Hex } from '../../src/base/secret.ts';
 import { createKey, findKey, listKeys, revokeKey, toKeyRecord, updateKey } from '../../src/keys/key-store.ts';
 import { parseKey } from '../../src/keys/key-format.ts';
+import { insertRows } from '../../src/storage/rows.ts';
 import type { AccountRow, ApiKeyRow } from '../../src/storage/tables.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
@@ -32,6 +34,28 @@ describe('keys/key-store', () => {
     assert.deepEqual(parseKey(key), { kind: 'ok', mode: 'live', publicId: row.public_id });
     assert.ok(!JSON.stringify(row).includes(key.slice(17)));
   });
+
+  it('holds at most ten thousand keys of an account; the oldest that has ended makes room', async () => {
+    const { row } = await make();
+    const api_keys = Array.from({ length: 9999 }, (_, n) => ({
+      ...row,
+      id: newId('key', clock.now()),
+      public_id: `p${String(n)}`,
+    }));
+    await temp.db.commit.transact((tx) => insertRows(tx, [{ api_keys }]));
+    await assert.rejects(make(), (error) => error instanceof Problem && error.code === 'invalid_state');
+    const other = await addAccount(deps(), { name: 'b', plan: 'starter' });
+    await createKey(deps(), { name: 'App', scopes: ['send'], accountId: other.id, createdBy: 'operator' });
+    const [ended = row, kept = row] = [api_keys[7], api_keys[8]];
+    await revokeKey(deps(), { accountId: account.id, id: ended.id });
+    await make('new');
+    await assert.rejects(findKey(deps(), { accountId: account.id, id: ended.id }), isNotFound);
+    await findKey(deps(), { accountId: account.id, id: kept.id });
+    const replaced = { id: kept.id, revokeAt: clock.now() };
+    const request = { name: 'next', scopes: ['send'], accountId: account.id, createdBy: 'operator' };
+    await createKey(deps(), { ...request, replaces: replaced });
+    await assert.rejects(make(), (error) => error instanceof Problem && error.code === 'invalid_state');
+  }).timeout(20_000);
 
   it('shows the record of the contract', async () => {
     const { row, key } = await createKey(deps(), {

@@ -4,6 +4,7 @@ import { Problem, type ProblemCode } from '../../src/base/problem.ts';
 import {
   addSuppression,
   addSuppressions,
+  createFullListCheck,
   createSuppressionLookUp,
   pageOfSuppressions,
   removeSuppressions,
@@ -48,6 +49,20 @@ describe('suppressions/suppression-store', () => {
     accountId = (await addAccount(deps(), { name: 'a', plan: 'starter' })).id;
   });
   afterEach(() => temp.close());
+
+  it('says when the list of an account is full, and within a minute when it has room again', async () => {
+    const refuseFull = createFullListCheck(deps(), 2);
+    await add('ana@example.net');
+    await refuseFull(accountId);
+    await add('bo@example.net');
+    await refuseFull(accountId);
+    clock.advance(60_000);
+    await assert.rejects(refuseFull(accountId), has('invalid_state'));
+    await refuseFull((await addAccount(deps(), { name: 'b', plan: 'starter' })).id);
+    await removeSuppressions(deps(), { accountId, email: 'bo@example.net' });
+    clock.advance(60_000);
+    await refuseFull(accountId);
+  });
 
   it('finds among many, whatever the case of the local part', async () => {
     await add('Ana@Example.Net');

@@ -13,6 +13,7 @@ import {
   type Template,
   type TemplateBody,
 } from '../../src/templates/template-store.ts';
+import { insertRows } from '../../src/storage/rows.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
@@ -66,6 +67,16 @@ describe('templates/template-store', () => {
       await assert.rejects(ask({ accountId: otherId, idOrAlias }), has('not_found', 'id'));
     await assert.rejects(ask({ accountId, idOrAlias: 'welcome', version: 2 }), has('not_found', 'version'));
   });
+
+  it('refuses more than ten thousand templates of an account', async () => {
+    const { row } = await create(null);
+    const templates = Array.from({ length: 9999 }, () => ({ ...row, id: newId('tpl', clock.now()) }));
+    await temp.db.commit.transact((tx) => insertRows(tx, [{ templates }]));
+    await assert.rejects(create('more'), (error) => error instanceof Problem && error.code === 'invalid_state');
+    await create('more', { accountId: otherId });
+    await deleteTemplate(deps(), { accountId, idOrAlias: row.id });
+    await create('more');
+  }).timeout(20_000);
 
   it('has an alias once in an account', async () => {
     const first = await create('welcome');
