@@ -54,9 +54,11 @@ export function restAfter(answer: { statusCode: number | null; retryAfterMs: num
 }
 
 /** Returns the header's value in milliseconds from now (RFC 9110 section 10.2.3: seconds or a date), or null without a valid one. */
-export function retryAfterMs(header: string | undefined, now: number): number | null {
+export function retryAfterMs(given: string | undefined, now: number): number | null {
+  // White space around a value is not part of it (RFC 9110 section 5.5).
+  const header = given?.trim();
   if (header === undefined || header.length > 40) return null;
-  if (/^\d{1,10}$/.test(header)) return Number(header) * 1000;
+  if (/^\d+$/.test(header)) return Number(header) * 1000;
   const date = /^[A-Z][a-z]{2}, /.test(header) ? Date.parse(header) : NaN;
   return Number.isNaN(date) ? null : Math.max(0, date - now);
 }

@@ -60,6 +60,8 @@ describe('webhooks/retry', () => {
     [undefined, null, 'no header'],
     ['120', 120 * S, 'seconds'],
     ['0', 0, 'none'],
+    [' 3 ', 3 * S, 'seconds between white space'],
+    ['99999999999', 99_999_999_999 * S, 'more seconds than a century has'],
     ['Sat, 31 Jan 2026 10:30:00 GMT', H, 'a date'],
     ['Sat, 31 Jan 2026 08:30:00 GMT', 0, 'a date that has passed'],
     ['1.5', null, 'no whole number'],
