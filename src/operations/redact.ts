@@ -69,8 +69,14 @@ export function redactedBody(body: object): string {
 
 const countOf = (text: string): string => `(${String(text.length)} characters)`;
 
-const shortened = (text: string): string =>
-  (text.length <= LONGEST_TEXT ? text : `${text.slice(0, LONGEST_TEXT)}… ${countOf(text)}`).toWellFormed();
+/** The user and the password of an address such as that of a webhook, which is refused for having them. */
+const userInfo = /(:\/\/)[^/?#\s]*@/g;
+
+function shortened(text: string): string {
+  const clean = text.slice(0, LONGEST_BODY).replace(userInfo, '$1(hidden)@');
+  const isWhole = text.length <= LONGEST_BODY && clean.length <= LONGEST_TEXT;
+  return (isWhole ? clean : `${clean.slice(0, LONGEST_TEXT)}… ${countOf(text)}`).toWellFormed();
+}
 
 /** Returns the characters that a value adds to the text; the members of an object have been counted one by one. */
 const sizeOf = (value: unknown): number => (typeof value === 'string' ? value.length : 8);

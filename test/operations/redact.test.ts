@@ -51,6 +51,11 @@ describe('operations/redact', () => {
       },
     ],
     [
+      'an address loses its user and password',
+      { url: 'https://user:pass@word@x.test:8443/a@b?c=d@e', description: 'see ftp://u@y.test and a@z.test' },
+      { url: 'https://(hidden)@x.test:8443/a@b?c=d@e', description: 'see ftp://(hidden)@y.test and a@z.test' },
+    ],
+    [
       'files keep their names',
       { attachments: [{ filename: 'a.pdf', content: 'QUJD' }] },
       { attachments: [{ filename: 'a.pdf', content: '(4 characters)' }] },
