@@ -243,7 +243,7 @@ function replayRoute(deps: WebhookDeliveriesDeps): Route {
       path: `${PATH}/{id}/replay`,
       operationId: 'replayWebhook',
       description:
-        'Runs in the background. `failed` takes events that are not delivered so far, still tried or given up; `all` takes all events, also those before the endpoint was registered.',
+        'Runs in the background. `failed` takes events that are not delivered so far, still tried or given up; `all` takes all events, also those before the endpoint was registered. An endpoint has at most ten replays that are not finished.',
       scope: ['webhook:replay'],
       act: {
         says: 'replayed events to the webhook endpoint {object}',

@@ -4,6 +4,7 @@
  */
 import type { Clock } from '../base/clock.ts';
 import { idFloor, newId } from '../base/id.ts';
+import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { eventsNumbered, followEvents, type LoggedEvent } from '../events/event-log.ts';
 import type { Connection } from '../storage/connection.ts';
@@ -37,8 +38,10 @@ const LEEWAY_MS = 60_000;
 const STEP = 200;
 /** Reads of one step that find nothing. */
 const MOST_READS = 25;
+/** Replays of one endpoint that are not finished. They run one after the other, and each may read the whole log. */
+const MOST_RUNNING = 10;
 
-/** Begins a replay of what is in the log now. */
+/** Begins a replay of what is in the log now. Throws `invalid_state` where the endpoint has too many that are not finished. */
 export async function createReplay(
   { db, clock }: ReplayDeps,
   request: ReplayRequest,
@@ -47,6 +50,7 @@ export async function createReplay(
   const now = clock.now();
   const { webhookId, accountId, since, until, which, types } = request;
   return db.commit.transact(async (tx) => {
+    await refuseTooMany(tx, webhookId);
     const [newest] = await tx.all<{ last: number | null }>('SELECT MAX(sequence) AS last FROM events');
     const last = newest?.last ?? 0;
     const row: WebhookReplayRow = {
@@ -67,6 +71,17 @@ export async function createReplay(
     await insertRows(tx, [{ webhook_replays: [row] }, alsoCommit(row)]);
     return row;
   });
+}
+
+async function refuseTooMany(tx: Connection, webhookId: string): Promise<void> {
+  // The oldest goes first, so where the tenth newest is not finished, no newer one is.
+  const [tenth] = await tx.all<{ status: string }>(
+    'SELECT status FROM webhook_replays WHERE webhook_id = ? ORDER BY id DESC LIMIT 1 OFFSET ?',
+    [webhookId, MOST_RUNNING - 1],
+  );
+  if (tenth?.status !== 'running') return;
+  const message = `${String(MOST_RUNNING)} replays of this endpoint are not finished. Wait until one is.`;
+  throw new Problem('invalid_state', message);
 }
 
 /** Returns the number of the first event that was written at this time or later, by its id. */

@@ -8,6 +8,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { createNotifier } from '../../src/scheduling/notifier.ts';
 import { newId } from '../../src/base/id.ts';
 import { openKeyring, type Keyring } from '../../src/base/keyring.ts';
+import { Problem } from '../../src/base/problem.ts';
 import type { Fetched, SafeFetch, SafeRequest } from '../../src/net/safe-fetch.ts';
 import { eventTypes, type EventType } from '../../src/events/event.ts';
 import { Webhooks, type WebhookDeps } from '../../src/webhooks/dispatcher.ts';
@@ -554,6 +555,23 @@ describe('webhooks/dispatcher', () => {
     await until(async () => (await lines()) === 1000);
     assert.equal(await count('webhook_calls'), 0);
     assert.equal(await count("webhook_replays WHERE status = 'done' AND queued = 500"), 1);
+  });
+
+  it('refuses an eleventh replay while ten wait', async () => {
+    const id = await register({ events: ['delivered'] });
+    await enable(id, false);
+    const begin = (webhookId: string) =>
+      createReplay(
+        { db: temp.db, clock },
+        { webhookId, accountId: ACCOUNT, since: NOW - DAY, until: NOW + DAY, which: 'all', types: [] },
+        () => ({}),
+      );
+    for (let n = 0; n < 10; n++) await begin(id);
+    await assert.rejects(begin(id), (error) => error instanceof Problem && error.code === 'invalid_state');
+    await begin('whk_other');
+    await enable(id, true);
+    await until(async () => (await count("webhook_replays WHERE status = 'done'")) === 10);
+    await begin(id);
   });
 
   it('forgets a call whose event is no longer kept', async () => {
