@@ -9,7 +9,7 @@ import knexPackage, { type Knex } from 'knex';
 import { createCommitter, type Committer } from './commit.ts';
 import { sqliteTransaction } from './group-transaction.ts';
 import { takeConnection, type Connection } from './connection.ts';
-import { freshenFigures } from './planner-figures.ts';
+import { forgetSmallFigures, freshenFigures } from './planner-figures.ts';
 import { migrate, migrationState, type MigrationStep } from './migrate.ts';
 import { refuseMarked } from './move/mark.ts';
 import type { Nodes, NodeSelf } from './nodes.ts';
@@ -85,9 +85,10 @@ async function openSqlite({ url, workOrder, beforeMigration, migrating }: Databa
     .finally(() => migrator.destroy());
 
   const writer = connect(file, 1, [...durable, 'PRAGMA foreign_keys = ON', WHOLE]);
+  const connection = await takeConnection(writer);
+  await forgetSmallFigures(connection);
   const read = connect(file, READERS, readOnly);
   const hot = connect(file, 1, readOnly);
-  const connection = await takeConnection(writer);
   const fast = await takeConnection(hot);
   const upkeep = connect(file, 1, readOnly);
   const cold = await takeConnection(upkeep);

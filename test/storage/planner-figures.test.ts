@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import type { Connection, Value } from '../../src/storage/connection.ts';
 import { textFor } from '../../src/storage/sql.ts';
-import { freshenFigures } from '../../src/storage/planner-figures.ts';
-import { openTempDatabase } from '../support/harness/temp-database.ts';
+import { forgetSmallFigures, freshenFigures } from '../../src/storage/planner-figures.ts';
+import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
 /** A database of this many pages whose tables SQLite would look at; what is run is noted, a transaction a line. */
 async function ranOn(pages: number, stale: readonly string[]): Promise<string[]> {
@@ -24,11 +24,14 @@ async function ranOn(pages: number, stale: readonly string[]): Promise<string[]>
   return ran;
 }
 
+const forgetSmall =
+  'DELETE FROM sqlite_stat1 WHERE tbl IN (SELECT tbl FROM sqlite_stat1 GROUP BY tbl HAVING MAX(CAST(stat AS INTEGER)) < ?) 1000';
+
 describe('storage/planner-figures', () => {
   it('are made table by table, while the file is small', async () => {
     assert.deepEqual(await ranOn(1000, ['ANALYZE "main"."messages"', 'ANALYZE "main"."events"']), [
-      'PRAGMA analysis_limit = 400; ANALYZE "messages"',
-      'PRAGMA analysis_limit = 400; ANALYZE "events"',
+      `PRAGMA analysis_limit = 400; ANALYZE "messages"; ${forgetSmall}; ANALYZE sqlite_schema`,
+      `PRAGMA analysis_limit = 400; ANALYZE "events"; ${forgetSmall}; ANALYZE sqlite_schema`,
     ]);
   });
 
@@ -47,14 +50,13 @@ describe('storage/planner-figures', () => {
     const temp = await openTempDatabase('sqlite');
     try {
       const { db } = temp;
-      await db.commit.transact((tx) =>
-        tx.run("INSERT INTO accounts (id, name, plan, created_at, paused) VALUES ('acc_1', 'a', 'x', 1, 0)"),
-      );
+      await addAccounts(db, 1);
       const run = (work: (tx: Pick<Connection, 'run'>) => Promise<void>): Promise<void> => db.commit.transact(work);
       const figures = (): Promise<unknown[]> =>
         db.prepared.all("SELECT name FROM sqlite_schema WHERE name = 'sqlite_stat1'");
       await freshenFigures(staleAccounts(db.prepared), run, 0);
       assert.deepEqual(await figures(), []);
+      await addAccounts(db, 1000);
       await freshenFigures(staleAccounts(db.prepared), run);
       assert.equal((await db.prepared.all("SELECT tbl FROM sqlite_stat1 WHERE tbl = 'accounts'")).length > 0, true);
       await freshenFigures(staleAccounts(db.prepared), run, 0);
@@ -63,6 +65,43 @@ describe('storage/planner-figures', () => {
       await temp.close();
     }
   });
+
+  it('of a small table are not kept: a list of values would be looked for by reading all of it, however much it grows', async () => {
+    const temp = await openTempDatabase('sqlite');
+    try {
+      const { db } = temp;
+      await addAccounts(db, 11);
+      const planOf = async (): Promise<string> => {
+        const steps = await db.commit.transact((tx) =>
+          tx.all<{ detail: string }>(
+            "EXPLAIN QUERY PLAN SELECT a.* FROM json_each('[]') w JOIN accounts a ON a.id = w.value",
+          ),
+        );
+        return steps.map(({ detail }) => detail).join('; ');
+      };
+      const run = (work: (tx: Pick<Connection, 'run'>) => Promise<void>): Promise<void> => db.commit.transact(work);
+      await freshenFigures(staleAccounts(db.prepared), run);
+      assert.deepEqual(await db.prepared.all('SELECT tbl FROM sqlite_stat1'), []);
+      assert.match(await planOf(), /SEARCH a USING INDEX/);
+      // As an earlier release left it.
+      await run((tx) => tx.run('ANALYZE accounts'));
+      assert.match(await planOf(), /SCAN a\b/);
+      await db.commit.transact(forgetSmallFigures);
+      assert.deepEqual(await db.prepared.all('SELECT tbl FROM sqlite_stat1'), []);
+      assert.match(await planOf(), /SEARCH a USING INDEX/);
+    } finally {
+      await temp.close();
+    }
+  });
+
+  const addAccounts = (db: TempDatabase['db'], count: number): Promise<unknown> =>
+    db.commit.transact((tx) =>
+      tx.run(
+        `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+         INSERT INTO accounts (id, name, plan, created_at, paused) SELECT 'acc_' || hex(randomblob(8)), 'a' || hex(randomblob(8)), 'x', 1, 0 FROM n`,
+        [count],
+      ),
+    );
 
   /** The database itself, but for what SQLite finds stale: it would want more rows first. */
   const staleAccounts = (connection: Pick<Connection, 'all'>): Pick<Connection, 'all'> => ({
