@@ -190,14 +190,16 @@ export class Session {
     for (const [at, block] of blocks.entries()) {
       const isLast = at === blocks.length - 1;
       if (isLast && !this.maySend()) return this.withhold(envelope);
-      if (isLast) this.pastDot = true;
-      const broken = await wire.writeBlock(block, isLast ? null : timeouts.block);
-      if (broken === null) continue;
-      const early = wire.takeUnread();
-      envelope.lap('dot');
-      return early !== null && early.code >= 400
-        ? this.end(envelope, 'dot', early)
-        : this.end(envelope, 'block', broken);
+      let early = wire.takeUnread();
+      if (early === null) {
+        if (isLast) this.pastDot = true;
+        const broken = await wire.writeBlock(block, isLast ? null : timeouts.block);
+        if (broken === null) continue;
+        early = wire.takeUnread();
+        envelope.lap('dot');
+        if (early === null) return this.end(envelope, 'block', broken);
+      }
+      return this.spokeEarly(envelope, early);
     }
     const reply = await wire.read('dot', timeouts.dot);
     this.pastDot = false;
@@ -206,6 +208,17 @@ export class Session {
     if (reply.code < 300) return envelope.accepted(reply);
     if (reply.code >= 400) return envelope.refused('dot', reply);
     return this.outOfStep(envelope, 'dot', reply);
+  }
+
+  /**
+   * Ends the session on a reply that came before the final dot. A refusal counts. Anything else says nothing about a mail that
+   * the server does not have yet: were it taken for the answer to the dot, a mail could be lost, or sent again and again.
+   */
+  private spokeEarly(envelope: Envelope, reply: SmtpReply): Transfer {
+    this.finished = true;
+    this.wire.destroy();
+    if (reply.code >= 400) return envelope.refused('dot', reply);
+    return envelope.broken('block', `the server is out of step: ${String(reply.code)} before the final dot`, reply);
   }
 
   /** Drops the connection instead of sending the final dot: another server may be sending this mail by now. */

@@ -302,6 +302,22 @@ describe('mta/connection/session', () => {
     await session.close();
   });
 
+  it('bug: an answer before the final dot was taken for the answer to it, though the server said another one then', async () => {
+    for (const [early, kind] of [
+      ['250 2.0.0 taken', 'broken'],
+      ['451 4.3.0 later', 'refused'],
+    ] as const) {
+      const { server, session } = await start({ data: `354 go\r\n${early}`, message: '552 5.3.4 no' });
+      const transfer = await session.send(mailOf());
+      assert.equal(transfer.kind, kind);
+      assert.equal(transfer.kind === 'broken' && transfer.uncertain, false);
+      assert.equal(session.usable(), false);
+      await server.sessions[0]?.closed;
+      assert.deepEqual(server.sessions[0]?.mails, [], 'no final dot was sent');
+      await server.close();
+    }
+  });
+
   it('gives each block its own time', async () => {
     const { server, session } = await start({}, { extensions: ['PIPELINING'] });
     server.options.script = { data: { raw: '354 go\r\n', then: 'hang' } };
