@@ -79,6 +79,7 @@ async function dialOne(deps: OpenDeps & { memory: TlsMemory }, target: DialTarge
   const failures: FailedTls[] = [];
   for (const step of steps(known, target.need)) {
     const last = failures.at(-1);
+    if (last?.tlsUnanswered === true && step !== 'none') continue;
     // The address that answered is the one whose TLS is broken.
     const result = await openSession(
       deps,

@@ -70,6 +70,8 @@ export type OpenResult = {
       tlsBroken: boolean;
       /** That failed because the connection was closed or reset, not by a fault of TLS. */
       tlsCut?: true;
+      /** The server did not answer STARTTLS, so another hello does not help. */
+      tlsUnanswered?: true;
       /** There was no TLS, or not as the need demands. */
       tlsUnsatisfied: boolean;
       tls: TlsResult | null;
@@ -230,12 +232,14 @@ class Opening {
   }
 
   /**
-   * The server ended the connection at STARTTLS, or behind the handshake before it said anything: with TLS 1.3 the client's side is done
-   * before the server has looked at it, so that its alert comes in answer to the first command. A server that is only silent has not broken TLS.
+   * The server ended the connection at STARTTLS or left that unanswered, or ended it behind the handshake before it said anything: with
+   * TLS 1.3 the client's side is done before the server has looked at it, so that its alert comes in answer to the first command. A server
+   * that is only silent behind the handshake has not broken TLS.
    */
   private brokenTls(phase: 'tls' | 'banner' | 'ehlo', { how, text }: Broken): Failed {
     const failed = this.failed(phase, null, text);
-    if (how === undefined) return failed;
+    if (how === 'silent' && phase === 'tls') return { ...failed, tlsBroken: true, tlsUnanswered: true };
+    if (how === undefined || how === 'silent') return failed;
     const { host, port } = this.target;
     this.deps.tls.sessions.delete(`${host}:${String(port)}`);
     return { ...failed, tlsBroken: true, ...(how === 'cut' ? { tlsCut: true } : {}) };

@@ -13,8 +13,11 @@ export interface Broken {
   kind: 'broken';
   phase: Phase;
   text: string;
-  /** `tls`: a fault of TLS, such as an alert; `cut`: the server closed or reset the connection. Absent for all else. */
-  how?: 'tls' | 'cut';
+  /**
+   * `tls`: a fault of TLS, such as an alert; `cut`: the server closed or reset the connection; `silent`: it said nothing in the
+   * time of the phase. Absent for all else.
+   */
+  how?: 'tls' | 'cut' | 'silent';
 }
 
 export function isBroken(answer: SmtpReply | Broken): answer is Broken {
@@ -210,8 +213,8 @@ export class Wire {
     const left = phase === 'dot' ? Infinity : this.deadline - this.waitingSince;
     const ms = Math.max(0, Math.min(timeoutMs, left));
     this.timer = this.clock.after(ms, () => {
-      const why = left < timeoutMs ? 'the time for the whole attempt is over' : `${what} within ${String(ms / 1000)} s`;
-      this.fail(why);
+      if (left < timeoutMs) this.fail('the time for the whole attempt is over');
+      else this.fail(`${what} within ${String(ms / 1000)} s`, 'silent');
       this.socket.destroy();
     });
   }

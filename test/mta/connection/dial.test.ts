@@ -202,6 +202,25 @@ describe('mta/connection/dial', () => {
     assert.match(failed.text, /^TLS failed: .*certificate required/);
   });
 
+  it('bug: a host that never answers STARTTLS was deferred until its mail expired: it gets plaintext', async () => {
+    await start({ tls: 'starttls', certificate, script: { starttls: 'hang' } });
+    const silence = async (): Promise<void> => {
+      while (deps.clock.nextAt() !== deps.clock.now() + timeouts.tls)
+        await new Promise((resolve) => setImmediate(resolve));
+      deps.clock.advance(timeouts.tls);
+    };
+    const strict = dialOnce({ need: required });
+    await silence();
+    const failed = await strict;
+    assert.equal(failed.kind === 'failed' && failed.tlsBroken && failed.tlsUnsatisfied, true);
+    assert.equal(server.sessions.length, 1, 'another hello would not be heard');
+    const dialling = dialOnce();
+    await silence();
+    const first = await dialling;
+    assert.equal(first.kind === 'open' && first.session.tls, null);
+    assert.equal((await dialOnce()).kind, 'open', 'the next connection does not wait');
+  });
+
   it('does not take silence behind the handshake for broken TLS', async () => {
     await start({
       tls: 'starttls',
