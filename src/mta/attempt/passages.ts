@@ -1,6 +1,7 @@
 /** How a mail goes to its end: over a connection to a host of its site, or without one (simulator, discarded, no route). */
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
+import { AddressMemory } from '../connection/address-memory.ts';
 import type { PhaseTimeouts } from '../connection/phases.ts';
 import type { LeaseWait, Pool } from '../connection/pool.ts';
 import type { TlsClient } from '../connection/tls.ts';
@@ -128,6 +129,7 @@ export class Passages {
         tls,
         maySend,
         memory: hostTls.memory,
+        addresses: new AddressMemory(),
         transcripts,
         timeouts: this.options.timeouts,
         ...(tlsSeen === undefined ? {} : { tlsSeen }),

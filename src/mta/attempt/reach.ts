@@ -4,6 +4,7 @@
  */
 import { isIP } from 'node:net';
 import type { Clock } from '../../base/clock.ts';
+import type { AddressMemory } from '../connection/address-memory.ts';
 import { isDown } from '../connection/dial-gate.ts';
 import { connectionKey, dial, type DialTarget, type TlsMemory } from '../connection/dial.ts';
 import type { OpenResult } from '../connection/open-session.ts';
@@ -29,6 +30,8 @@ export interface SourceContext {
   /** See `OpenDeps.maySend`. */
   maySend?: (() => boolean) | undefined;
   memory: TlsMemory;
+  /** See `OpenDeps.addresses`. */
+  addresses?: AddressMemory;
   timeouts: PhaseTimeouts;
   /** When the attempt ends, on the monotonic clock, whatever host it is at. */
   deadline?: number;
@@ -197,14 +200,14 @@ export async function openConnection(
   to: HostToDial,
   { messageId }: Wanted,
 ): ReturnType<Pool['dial']> {
-  const { clock, tls, memory, maySend } = context;
+  const { clock, tls, memory, addresses, maySend } = context;
   const { site, host } = to;
   const target = targetOf(context, to);
   return context.pool.dial(requestFor(context, site, target), async (signal) => {
     const trace = context.transcripts?.of(target.host);
     trace?.begin?.(laneName(site.name, context.source ?? null), messageId);
     const dialTo = (ips: readonly string[]): Promise<OpenResult> =>
-      dial({ clock, tls, memory, trace, maySend }, { ...target, ips, signal });
+      dial({ clock, tls, memory, addresses, trace, maySend }, { ...target, ips, signal });
     const ips = ipsByLot(host.addresses, context.random ?? Math.random);
     const first = await dialTo(ips);
     const others = isPolicyRefusal(first) ? ips.filter((ip) => isIP(ip) !== isIP(first.ip)) : [];

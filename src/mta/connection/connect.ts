@@ -5,6 +5,7 @@
 import { connect, isIP } from 'node:net';
 import type { Socket } from 'node:net';
 import type { Clock, Timer } from '../../base/clock.ts';
+import type { AddressMemory } from './address-memory.ts';
 
 export interface ConnectTarget {
   /** The addresses in the order to try; at least one. */
@@ -33,9 +34,13 @@ const OURS: ReadonlySet<string> = new Set(['EMFILE', 'ENFILE', 'ENOBUFS', 'ENOME
 const MOST_ADDRESSES = 8;
 
 /** Returns the socket of the first address that answered, or the fault of the last one that failed. Other sockets are destroyed. */
-export function connectFirst({ clock }: { clock: Clock }, target: ConnectTarget): Promise<Connected> {
+export function connectFirst(
+  { clock, addresses }: { clock: Clock; addresses?: AddressMemory | undefined },
+  target: ConnectTarget,
+): Promise<Connected> {
   const { port, localAddresses = [], timeoutMs, headStartMs = HEAD_START_MS, signal } = target;
-  const waiting = familiesInTurn(target.ips).slice(0, MOST_ADDRESSES);
+  const inTurn = familiesInTurn(target.ips);
+  const waiting = (addresses?.inOrder(inTurn, clock.monotonic()) ?? inTurn).slice(0, MOST_ADDRESSES);
   const running = new Map<Socket, Timer>();
   let headStart: Timer | null = null;
   return new Promise((resolve) => {
@@ -71,7 +76,11 @@ export function connectFirst({ clock }: { clock: Clock }, target: ConnectTarget)
       running.set(socket, timer);
       socket.on('error', (error: NodeJS.ErrnoException) => failed(socket, ip, error.message, error.code));
       socket.once('connect', () => end({ kind: 'connected', socket, ip }));
-      if (waiting.length > 0) headStart = clock.after(headStartMs, next);
+      if (waiting.length === 0) return;
+      headStart = clock.after(headStartMs, () => {
+        addresses?.failed(ip, clock.monotonic());
+        next();
+      });
     };
     signal?.addEventListener('abort', abandon);
     if (signal?.aborted === true) abandon();

@@ -56,7 +56,9 @@ export async function dial(deps: OpenDeps & { memory: TlsMemory }, target: DialT
     const hasOthers = left > 1 && ips.length > 1;
     const otherHostsRemain = target.otherHostsRemain || hasOthers;
     const result = await dialOne(deps, { ...target, ips, otherHostsRemain });
-    if (!hasOthers || isAnswer(result) || signal?.aborted === true || deps.clock.monotonic() >= deadline) return result;
+    if (isAnswer(result) || signal?.aborted === true || deps.clock.monotonic() >= deadline) return result;
+    deps.addresses?.failed(result.ip, deps.clock.monotonic());
+    if (!hasOthers) return result;
     ips = othersThan(result.ip, ips);
   }
 }

@@ -6,6 +6,7 @@
 import type { Clock } from '../../base/clock.ts';
 import { NO_KNOWN_LOGIN, loginLines } from '../../mail/smtp-login.ts';
 import type { SmtpReply } from '../../mail/smtp-reply.ts';
+import type { AddressMemory } from './address-memory.ts';
 import { connectFirst } from './connect.ts';
 import { extensionsOf, noExtensions } from '../../mail/smtp-extensions.ts';
 import type { Extensions } from '../../mail/smtp-extensions.ts';
@@ -23,6 +24,8 @@ export interface OpenDeps {
   /** Returns false while another server may have taken over what this one sends; asked just before each final dot. True where left out. */
   maySend?: (() => boolean) | undefined;
   tls: TlsClient;
+  /** Which addresses have failed lately; none are remembered where left out. */
+  addresses?: AddressMemory | undefined;
   /** Records the dialogue. */
   trace?: Trace | undefined;
 }

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { connect } from 'node:net';
 import type { Socket } from 'node:net';
 import { Worker } from 'node:worker_threads';
+import { AddressMemory } from '../../../src/mta/connection/address-memory.ts';
 import { connectFirst } from '../../../src/mta/connection/connect.ts';
 import { FakeClock } from '../../support/fakes/fake-clock.ts';
 import { startMailServer } from '../../support/fakes/fake-mail-server.ts';
@@ -52,6 +53,29 @@ describe('mta/connection/connect', () => {
     assert.deepEqual([connected.kind, connected.ip], ['connected', '127.0.0.1']);
     assert.equal(clock.nextAt(), null);
     if (connected.kind === 'connected') connected.socket.destroy();
+    await stop();
+  });
+
+  it('bug: an address that is silent was tried first again for each connection', async () => {
+    const stop = await startSilent(server.port);
+    const addresses = new AddressMemory();
+    const target = { ips: ['127.0.0.7', '127.0.0.1'], port: server.port, timeoutMs: 30_000 };
+    const connectNow = async (): Promise<string> => {
+      const connected = await connectFirst({ clock, addresses }, target);
+      if (connected.kind === 'connected') connected.socket.destroy();
+      return `${connected.kind} ${connected.ip}`;
+    };
+    const first = connectNow();
+    clock.advance(2000);
+    assert.equal(await first, 'connected 127.0.0.1');
+    // No time passes.
+    assert.equal(await connectNow(), 'connected 127.0.0.1');
+    clock.advance(5 * 60_000);
+    const later = connectNow();
+    await new Promise((resolve) => setImmediate(resolve));
+    assert.equal(clock.nextAt(), clock.now() + 2000, 'then it may begin again');
+    clock.advance(2000);
+    assert.equal(await later, 'connected 127.0.0.1');
     await stop();
   });
 

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { AddressMemory } from '../../../src/mta/connection/address-memory.ts';
 import { connectionKey, createTlsMemory, dial } from '../../../src/mta/connection/dial.ts';
 import { openSession, type OpenResult } from '../../../src/mta/connection/open-session.ts';
 import type { DialTarget } from '../../../src/mta/connection/dial.ts';
@@ -247,6 +248,20 @@ describe('mta/connection/dial', () => {
     deps.clock.advance(timeouts.bannerWithOthers);
     const found = await dialling;
     assert.deepEqual([found.kind, found.ip], ['open', '127.0.0.1']);
+    await healthy.close();
+  });
+
+  it('begins with the other addresses after one gave no session', async () => {
+    await start({ listen: { host: '127.0.0.2' }, script: { connect: 'drop' } });
+    const healthy = await startMailServer({ listen: { port: server.port } });
+    const withMemory = { ...deps, addresses: new AddressMemory() };
+    const { hello: _hello, ...rest } = targetOf(server);
+    for (let time = 0; time < 2; time++) {
+      const found = await dial(withMemory, { ...rest, ips: ['127.0.0.2', '127.0.0.1'] });
+      assert.ok(found.kind === 'open');
+      await found.session.close();
+    }
+    assert.deepEqual([server.sessions.length, healthy.sessions.length], [1, 2]);
     await healthy.close();
   });
 
