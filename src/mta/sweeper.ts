@@ -1,6 +1,7 @@
 /**
- * Works even where notifiers and timers failed: finds mail that waits, gives up mail that is too old, notices a clock that was set,
- * and warns of lanes that make no progress. It takes back attempts that an earlier run, or a node that ended, left unfinished.
+ * Works even where notifiers and timers failed: finds mail that waits, queues scheduled mail whose time has come, gives up mail that
+ * is too old, notices a clock that was set, and warns of lanes that make no progress. It takes back attempts that an earlier run, or a
+ * node that ended, left unfinished.
  */
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
@@ -54,6 +55,10 @@ export interface SweeperOptions {
 /** How often it sweeps, in ms; also how long mail waits that a route holds. */
 export const SWEEP_MS = 30_000;
 const BATCH = 500;
+/** Batches of such mail in one sweep: a large campaign that falls due does not keep it busy. */
+const MOST_ROUNDS = 20;
+/** Scheduled mail that is claimed within this time, in ms, costs no write to say that it was queued. */
+const TURN_MS = 5_000;
 /** A step of the clock that counts as a jump, in ms; the steps of a synchronized clock are far smaller. */
 const JUMP_MS = 60_000;
 /** The longest wait that a reply can ask for (messages/delivery/retry-hint.ts), and how far chance stretches a wait. */
@@ -62,6 +67,8 @@ const LONGEST_JITTER = 1.2;
 
 /** A delivery whose time has run out. */
 type Aged = MailFacts & { id: string };
+/** One whose time has run out, or whose time of sending has come. */
+type Timed = Aged & { giveUpAt: number };
 
 type Claimed = Pick<DeliveryRow, 'id' | 'domain' | 'class' | 'account_id' | 'attempt_count'>;
 
@@ -128,7 +135,7 @@ export class Sweeper {
       await this.takeBack();
       await this.deps.freeHeldMail();
       await this.deps.scan();
-      await this.giveUpOld();
+      await this.keepTimes();
       this.warnOfStalledLanes();
     } catch (error) {
       this.deps.failed(error);
@@ -183,20 +190,32 @@ export class Sweeper {
     }
   }
 
-  /** Claims look at the age themselves; this gives up mail whose lane is parked or held. */
-  private async giveUpOld(): Promise<void> {
-    const now = this.deps.clock.now();
+  /**
+   * Claims look at the time themselves; this gives up mail whose lane is parked or held, and queues scheduled mail whose time has come
+   * while its lane has no turn for it.
+   */
+  private async keepTimes(): Promise<void> {
     if (!this.deps.someWaits()) return;
-    const rows = await this.deps.db.prepared.all<Aged>(
-      `SELECT d.id, d.domain, d.message_id AS messageId, d.account_id AS accountId, m.stream, m.from_domain AS fromDomain, m.created_at AS createdAt
-       FROM deliveries d JOIN messages m ON m.id = d.message_id
-       WHERE d.due_at IS NOT NULL AND d.due_at <= ? AND d.give_up_at <= ? AND d.claim_epoch IS NULL LIMIT ?`,
-      [now, now, BATCH],
-    );
-    // The node that delivers a mail knows why it waits.
-    const own = rows.filter(({ domain }) => this.deps.owners.isOurs(domain));
-    const occurrences = await Promise.all(own.map((row) => this.agedOrHeld(row)));
-    if (occurrences.length > 0) await this.deps.recorder.record(occurrences);
+    for (let round = 0; round < MOST_ROUNDS; round++) {
+      const now = this.deps.clock.now();
+      const rows = await this.deps.db.prepared.all<Timed>(
+        `SELECT d.id, d.domain, d.message_id AS "messageId", d.account_id AS "accountId", d.give_up_at AS "giveUpAt", m.stream,
+           m.from_domain AS "fromDomain", m.created_at AS "createdAt"
+         FROM deliveries d JOIN messages m ON m.id = d.message_id
+         WHERE d.due_at IS NOT NULL AND d.due_at <= ? AND d.claim_epoch IS NULL
+           AND (d.give_up_at <= ? OR (d.status = 'scheduled' AND d.held_by IS NULL AND d.queued_at <= ?)) LIMIT ?`,
+        [now, now, now - TURN_MS, BATCH],
+      );
+      // The node that delivers a mail knows why it waits.
+      const own = rows.filter(({ domain }) => this.deps.owners.isOurs(domain));
+      const occurrences = await Promise.all(own.map((row) => this.timedOccurrence(row, now)));
+      if (occurrences.length > 0) await this.deps.recorder.record(occurrences);
+      if (rows.length < BATCH || own.length === 0) return;
+    }
+  }
+
+  private async timedOccurrence({ giveUpAt, ...row }: Timed, now: number): Promise<Occurrence> {
+    return giveUpAt <= now ? this.agedOrHeld(row) : { deliveryId: row.id, change: { kind: 'came_due' } };
   }
 
   /** Mail under an operator's hold that is not marked yet does not age: it is marked as held. */

@@ -333,6 +333,24 @@ describe('journey: retries', () => {
     assert.deepEqual(mails().length, 1);
   });
 
+  it('bug: scheduled mail whose time had come was called scheduled until it had its turn', async () => {
+    server.options.script = { connect: 'hang' };
+    await app.send();
+    await server.reached('connect');
+    const { id } = await app.send({ send_at: new Date(start + MINUTE).toISOString() });
+    app.clock.advance(MINUTE);
+    // The sweep of every 30 s.
+    app.clock.advance(31_000);
+    let message = await app.message(id);
+    for (let look = 0; look < 1000 && message.status === 'scheduled'; look++) {
+      await setTimeout(5);
+      message = await app.message(id);
+    }
+    server.sessions[0]?.end();
+    assert.deepEqual([message.status, message.attempts], ['queued', []]);
+    await app.balanced();
+  });
+
   it('a hard bounce suppresses the address, and the next send meets that', async () => {
     server.options.script = { rcpt: '550 5.1.1 no such user' };
     const first = await app.send();

@@ -42,6 +42,10 @@ export function decide(state: DeliveryState, change: DeliveryChange, now: number
       return isUnclaimed(state) && now >= expiryOf(state)
         ? giveUp(state, change.waitedFor ?? null)
         : ignoreChange(state);
+    case 'came_due':
+      return isUnclaimed(state) && state.status === 'scheduled' && state.heldBy === null && now >= state.queuedAt
+        ? moveToStatus(state, 'queued')
+        : ignoreChange(state);
     case 'held':
       return isUnclaimed(state) ? decideHold(state, change, now) : ignoreChange(state);
     case 'freed':

@@ -131,6 +131,8 @@ export type DeliveryChange =
   | { kind: 'orphaned'; epoch: number; retryAt: number }
   /** The time of the mail is over: it is given up. `waitedFor`: what it waited for, if no host ever answered for it. */
   | { kind: 'aged'; waitedFor?: string }
+  /** Its time of sending has come, and it waits for its turn. */
+  | { kind: 'came_due' }
   /** A hold keeps it back (holds.ts): the delivery is marked with `by` and waits until then, or until it is freed. */
   | { kind: 'held'; by: string; since: number; until: number | null }
   /** The hold has ended: the delivery is due. */

@@ -167,6 +167,11 @@ const arrows: readonly {
     to: { scheduled: { status: 'queued', events: [] }, queued: { status: 'queued', events: [] } },
   },
   {
+    name: 'a look at the clock when its time of sending has come',
+    change: { kind: 'came_due' },
+    to: { scheduled: { status: 'queued', events: [] } },
+  },
+  {
     name: 'a look at the clock when its time has run out',
     change: { kind: 'aged' },
     now: NOW + 72 * HOUR,
@@ -907,6 +912,7 @@ describe('messages/decide', () => {
       near.map((epoch): DeliveryChange => ({ kind: 'orphaned', epoch, retryAt: RETRY })),
       fc.constantFrom<DeliveryChange>(
         { kind: 'aged' },
+        { kind: 'came_due' },
         { kind: 'canceled' },
         { kind: 'flushed' },
         complained,

@@ -563,6 +563,7 @@ describe('messages/record', () => {
         { kind: 'orphaned', epoch: EPOCH, retryAt: NOW },
         { kind: 'flushed' },
         { kind: 'aged' },
+        { kind: 'came_due' },
         { kind: 'canceled' },
         bounceMail,
         complaint,
