@@ -27,9 +27,9 @@ const BEHIND_CODE = /^[45]\d\d[ -]['#([]{0,2}([245]\.\d{1,3}\.\d{1,3})(?!\.?\d)/
 const FIRST = /^[\s#([]{0,3}([245]\.\d{1,3}\.\d{1,3})(?!\.?\d)/;
 const BRACKETED = /[#([]([245]\.\d{1,3}\.\d{1,3})(?!\.?\d)/;
 
-/** As Postfix (`in reply to`), Exim (`after`) and Sendmail (`>>>`) tell it. */
+/** As Postfix (`in reply to`, and before MAIL `refused to talk to me`), Exim (`after`), Sendmail (`>>>`) and qmail tell it. */
 const PHASE =
-  /(?:in reply to |after |>>> )(?:the )?(end of data|final dot|rcpt|mail from|ehlo|helo|data|starttls|initial connection|mail)\b/i;
+  /(?:in reply to |after |>>> )(?:the )?(end of data|final dot|rcpt|mail from|ehlo|helo|data|starttls|initial connection|mail)\b|\b(refused to talk to me|but greeting failed|but my name was rejected|but sender was rejected|does not like recipient|failed on data command|failed after i sent the message)\b/i;
 const PHASES = {
   'end of data': 'dot',
   'final dot': 'dot',
@@ -41,6 +41,13 @@ const PHASES = {
   data: 'data',
   starttls: 'tls',
   'initial connection': 'connect',
+  'refused to talk to me': 'connect',
+  'but greeting failed': 'connect',
+  'but my name was rejected': 'ehlo',
+  'but sender was rejected': 'mail',
+  'does not like recipient': 'rcpt',
+  'failed on data command': 'data',
+  'failed after i sent the message': 'dot',
 } as const satisfies Record<string, Diagnostic['phase']>;
 
 /** Reads the first 2,000 characters. Any text will do: one without a reply is a diagnostic without codes. */
@@ -64,7 +71,8 @@ export function readDiagnostic(text: string): Diagnostic {
 }
 
 function phaseOf(text: string): Diagnostic['phase'] {
-  const said = PHASE.exec(text)?.[1]?.toLowerCase();
+  const found = PHASE.exec(text);
+  const said = (found?.[1] ?? found?.[2])?.toLowerCase();
   return said === undefined || !Object.hasOwn(PHASES, said) ? null : PHASES[said as keyof typeof PHASES];
 }
 

@@ -20,6 +20,16 @@ describe('mail/diagnostic', () => {
     ],
     ['SMTP error from remote mail server after MAIL FROM:<x@y.test>: 550 no', 550, null, 'mail', 'Exim'],
     ['SMTP error from remote mail server after initial connection: 554 no', 554, null, 'connect', 'Exim, at the door'],
+    ['host mx.dest.test[192.0.2.1] refused to talk to me: 554 no', 554, null, 'connect', 'Postfix, at the door'],
+    [
+      'Connected to 192.0.2.1 but sender was rejected. Remote host said: 550 user unknown',
+      550,
+      null,
+      'mail',
+      'qmail, of our own address',
+    ],
+    ['192.0.2.1 does not like recipient. Remote host said: 550 no Giving up on 192.0.2.1.', 550, null, 'rcpt', 'qmail'],
+    ['192.0.2.1 failed after I sent the message. Remote host said: 554 no', 554, null, 'dot', 'qmail, after the mail'],
     ['... while talking to mx.dest.test.: >>> DATA <<< 550 5.1.1 no', 550, '5.1.1', 'data', 'Sendmail'],
     [
       "5.1.0 - Unknown address error 550-'5.7.1 Access denied' (delivery attempts: 0)",
