@@ -4,7 +4,7 @@
  */
 import { gauge, type Family } from './exposition.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
-import { isOfPool } from '../messages/delivery/holds.ts';
+import { isOfPool, readMark, type PoolMark } from '../messages/delivery/hold-mark.ts';
 import { heldUnknown, type LaneFacts, type LaneWait, type SetBy, type WaitReason } from '../messages/delivery/why.ts';
 import { MOST_DOMAINS, readEngines, type EngineDeps, type Engines } from './engines.ts';
 import type { OperatorDeps } from './operation.ts';
@@ -97,67 +97,51 @@ async function markedMail(deps: Deps): Promise<HeldMail[]> {
   return marks.map((mark) => ofMark(mark, facts.get(mark.mark) ?? null));
 }
 
-function ofMark({ mark, waiting, since }: Mark, facts: LaneFacts | null): HeldMail {
-  const { kind, target, account } = partsOf(mark);
-  const given = {
-    object: 'held_mail',
-    target,
-    account_id: account,
-    waiting,
-    since: rfc3339(since),
-    until: null,
-  } as const;
-  switch (kind) {
-    case 'account':
-      return { ...given, by: 'account_pause', set_by: 'operator', message: 'Sending is paused for this account.' };
-    case 'stream':
-      return { ...given, by: 'stream_pause', set_by: 'sender', message: 'The stream is paused.' };
-    case 'domain':
-      return {
-        ...given,
-        by: 'domain_refused',
-        set_by: 'dns',
-        message: `Mail from ${target} is refused: the domain is not verified.`,
-      };
-    case 'pool':
-    case 'paused': {
-      const hold = facts?.held ?? null;
-      const by = kind === 'paused' ? 'operator' : hold?.setBy === 'us' ? 'warm_up' : 'block_list';
-      const setBy = hold?.setBy ?? (by === 'operator' ? 'operator' : 'receiver');
-      const ended =
-        facts?.unknown === undefined
-          ? 'Its hold has ended; it will be sent within half a minute.'
-          : heldUnknown(mark, facts.unknown);
-      const message = hold === null ? ended : sentence(hold.why);
-      return {
-        ...given,
-        by,
-        since: rfc3339(hold?.since ?? since),
-        until: rfc3339(hold?.until ?? null),
-        set_by: setBy,
-        message,
-      };
+function ofMark({ mark: text, waiting, since }: Mark, facts: LaneFacts | null): HeldMail {
+  const mark = readMark(text);
+  const given = { object: 'held_mail', account_id: null, waiting, since: rfc3339(since), until: null } as const;
+  switch (mark?.kind) {
+    case 'account': {
+      const message = 'Sending is paused for this account.';
+      const { accountId } = mark;
+      return { ...given, by: 'account_pause', target: accountId, account_id: accountId, set_by: 'operator', message };
     }
-    default:
-      return { ...given, by: 'operator', set_by: 'operator', message: 'There is a hold on it.' };
+    case 'stream': {
+      const { accountId, stream } = mark;
+      const target = `${accountId}/${stream}`;
+      const message = 'The stream is paused.';
+      return { ...given, by: 'stream_pause', target, account_id: accountId, set_by: 'sender', message };
+    }
+    case 'domain': {
+      const { accountId, domain } = mark;
+      const message = `Mail from ${domain} is refused: the domain is not verified.`;
+      return { ...given, by: 'domain_refused', target: domain, account_id: accountId, set_by: 'dns', message };
+    }
+    case 'pool':
+    case 'paused':
+      return { ...given, ...ofPool(text, mark, facts), target: mark.site };
+    case 'hold':
+    case undefined:
+      return { ...given, by: 'operator', target: text, set_by: 'operator', message: 'There is a hold on it.' };
   }
 }
 
-/**
- * Reads a mark: `pool:default@site` names a site, `domain:<account id>/x` a domain of an account, and a hold's id is its own target.
- * Earlier versions wrote marks of domains without the account.
- */
-function partsOf(mark: string): { kind: string; target: string; account: string | null } {
-  const at = mark.indexOf(':');
-  if (at < 0) return { kind: 'hold', target: mark, account: null };
-  const [kind, rest] = [mark.slice(0, at), mark.slice(at + 1)];
-  // Behind the site of an operator the mark may name the one recipient domain that it is about: `pool:default@google (acme.test)`.
-  if (kind === 'pool' || kind === 'paused') {
-    const [site = ''] = rest.slice(rest.indexOf('@') + 1).split(' ');
-    return { kind, target: site, account: null };
-  }
-  const account = kind === 'account' ? rest : rest.slice(0, Math.max(0, rest.indexOf('/'))) || null;
-  return { kind, target: kind === 'domain' ? rest.slice(rest.indexOf('/') + 1) : rest, account };
+/** Returns what the engine that delivers the mail tells of the hold on a pool. */
+function ofPool(
+  text: string,
+  { kind }: PoolMark,
+  facts: LaneFacts | null,
+): Pick<HeldMail, 'by' | 'set_by' | 'message'> & Partial<HeldMail> {
+  const hold = facts?.held ?? null;
+  const by = kind === 'paused' ? 'operator' : hold?.setBy === 'us' ? 'warm_up' : 'block_list';
+  const setBy = hold?.setBy ?? (by === 'operator' ? 'operator' : 'receiver');
+  if (hold !== null)
+    return { by, set_by: setBy, message: sentence(hold.why), since: rfc3339(hold.since), until: rfc3339(hold.until) };
+  const ended =
+    facts?.unknown === undefined
+      ? 'Its hold has ended; it will be sent within half a minute.'
+      : heldUnknown(text, facts.unknown);
+  return { by, set_by: setBy, message: ended };
 }
 
 const sentence = (words: string): string => `${words.slice(0, 1).toUpperCase()}${words.slice(1)}.`;

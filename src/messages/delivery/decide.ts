@@ -15,12 +15,12 @@ import {
 import { bounce, decideLateOutcome, decideOrphan, decideOutcome, giveUp } from './decide-outcome.ts';
 import {
   HELD_WITHOUT_END,
-  stopsClock,
   type DeliveryChange,
   type DeliveryState,
   type DeliveryStatus,
   type Hit,
 } from './delivery.ts';
+import { stopsClock } from './hold-mark.ts';
 
 export function decide(state: DeliveryState, change: DeliveryChange, now: number): Decision {
   switch (change.kind) {

@@ -199,7 +199,3 @@ export interface DeliveryState {
 
 /** The due time of mail held without an end: the last time that RFC 3339 can write. */
 export const HELD_WITHOUT_END = Date.UTC(9999, 11, 31, 23, 59, 59);
-
-/** Returns true for holds set by the operator or the customer: they stop the clock that leads to giving up. */
-export const stopsClock = (heldBy: string): boolean =>
-  heldBy.startsWith('hld_') || heldBy.startsWith('account:') || heldBy.startsWith('paused:');

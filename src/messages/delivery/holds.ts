@@ -14,14 +14,12 @@ import type { Owners } from '../../storage/owners.ts';
 import type { DeliveryRow, HoldRow } from '../../storage/tables.ts';
 import { hintsOfChanged, type DueHint } from './due-hint.ts';
 import type { HoldBook, MailFacts } from './hold-book.ts';
+import { readMark, writeMark } from './hold-mark.ts';
 import type { Recorder } from './record.ts';
 
 /** One reason to keep mail back. */
 export interface Hold {
-  /**
-   * The mark of the mail: `hld_...`, `account:<id>`, `stream:<account id>/<slug>`, `domain:<account id>/<sending domain>`,
-   * `pool:<pool>@<site>` or `paused:<pool>@<site>`.
-   */
+  /** The mark of the mail, as `writeMark` gives it. */
   by: string;
   why: string;
   /** Start of the hold in ms since the epoch. */
@@ -31,9 +29,6 @@ export interface Hold {
   /** Origin of the hold; the operator if absent. */
   setBy?: 'receiver' | 'operator' | 'us';
 }
-
-/** Returns whether a mark is that of a pool, whose sources only the node that delivers the mail knows. */
-export const isOfPool = (mark: string): boolean => mark.startsWith('pool:') || mark.startsWith('paused:');
 
 /** Returns the hold on this mail, or null if it may be sent. */
 export type HoldOf = (mail: MailFacts) => Promise<Hold | null>;
@@ -64,13 +59,22 @@ export function createHolds({ clock, book, pauses, streams, directory, poolHold 
       if (operators !== null) return operatorsHold(operators);
       const now = { since: clock.now(), until: null };
       if (await pauses.isPaused(accountId))
-        return { by: `account:${accountId}`, why: 'sending is paused for this account', ...now };
+        return {
+          by: writeMark({ kind: 'account', accountId }),
+          why: 'sending is paused for this account',
+          ...now,
+        };
       if (await isPausedStream(accountId, stream))
-        return { by: `stream:${accountId}/${stream}`, why: `the stream ${stream} is paused`, ...now };
+        return {
+          by: writeMark({ kind: 'stream', accountId, stream }),
+          why: `the stream ${stream} is paused`,
+          ...now,
+        };
       const sender = await unverified(accountId, fromDomain);
       if (sender === null) return null;
       const why = refusalOf(sender) ?? `the domain ${fromDomain} is not verified`;
-      return { by: `domain:${accountId}/${fromDomain}`, why, ...now, since: sender.refused_at ?? now.since };
+      const by = writeMark({ kind: 'domain', accountId, domain: fromDomain });
+      return { by, why, ...now, since: sender.refused_at ?? now.since };
     },
     /** Returns the hold on a whole lane, or null. */
     ofLane(lane: string): Hold | null {
@@ -79,26 +83,31 @@ export function createHolds({ clock, book, pauses, streams, directory, poolHold 
     },
     /** Returns true if the hold with this mark is still in force. */
     async stands(by: string): Promise<boolean> {
-      if (by.startsWith('hld_')) return book.stands(by);
-      if (isOfPool(by)) return poolHold !== undefined && poolHold(by) !== null;
-      const [kind = '', rest = ''] = split(by, ':');
-      if (kind === 'account') return pauses.isPaused(rest);
-      // Earlier versions wrote domain marks without the account; such a mark counts as ended, and the mail is checked again.
-      const [accountId = '', name = ''] = split(rest, '/');
-      return kind === 'domain' ? (await unverified(accountId, name)) !== null : isPausedStream(accountId, name);
+      const mark = readMark(by);
+      switch (mark?.kind) {
+        case 'hold':
+          return book.stands(mark.id);
+        case 'account':
+          return pauses.isPaused(mark.accountId);
+        case 'stream':
+          return isPausedStream(mark.accountId, mark.stream);
+        case 'domain':
+          // A mark of an earlier version, without the account, counts as ended, and the mail is checked again.
+          return mark.accountId !== null && (await unverified(mark.accountId, mark.domain)) !== null;
+        case 'pool':
+        case 'paused':
+          return poolHold !== undefined && poolHold(by) !== null;
+        case undefined:
+          return false;
+      }
     },
   };
 }
 
 export type Holds = ReturnType<typeof createHolds>;
 
-const split = (text: string, at: string): string[] => {
-  const place = text.indexOf(at);
-  return [text.slice(0, place), text.slice(place + 1)];
-};
-
 export const operatorsHold = ({ id, scope, target, note, until, created_at: since }: HoldRow): Hold => ({
-  by: id,
+  by: writeMark({ kind: 'hold', id }),
   why: `there is a hold on the ${scope} ${target}${note === null ? '' : ` (${note})`}`,
   since,
   until,

@@ -8,7 +8,8 @@ import type { Connection } from '../../storage/connection.ts';
 import type { DeliveryRow, MessageRow } from '../../storage/tables.ts';
 import { HELD_WITHOUT_END } from './delivery.ts';
 import type { MailFacts } from './hold-book.ts';
-import { isOfPool, type Hold, type HoldOf } from './holds.ts';
+import { isOfPool } from './hold-mark.ts';
+import type { Hold, HoldOf } from './holds.ts';
 
 export const waitReasons = [
   'finished',

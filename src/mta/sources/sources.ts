@@ -18,6 +18,7 @@ import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
 import type { HoldBook } from '../../messages/delivery/hold-book.ts';
 import type { Outcome } from '../../messages/delivery/delivery.ts';
+import { readMark, writeMark } from '../../messages/delivery/hold-mark.ts';
 import type { Hold } from '../../messages/delivery/holds.ts';
 import type { Database } from '../../storage/database.ts';
 import { systemSource, type SourceBlockRow } from '../../storage/tables.ts';
@@ -64,7 +65,6 @@ export interface SourcePreference {
 
 export const DEFAULT_POOL = 'default';
 const BLOCKED_MS = 60 * 60_000;
-const MARK = /^(?:pool|paused):([^@]*)@([^ ]*)(?: \((.*)\))?$/;
 /** Lanes of operators whose listing domains are kept. */
 const MOST_LISTING = 1_000;
 
@@ -156,7 +156,7 @@ export class Sources {
     const isPaused = found.every(({ by }) => by !== '');
     const since = Math.max(...found.map((one) => one.since));
     const setBy = isPaused ? 'operator' : (found.find(({ by }) => by === '')?.setBy ?? 'us');
-    const by = `${isPaused ? 'paused' : 'pool'}:${this.poolOf(pool)}@${placeOf(site, domain)}`;
+    const by = writeMark({ kind: isPaused ? 'paused' : 'pool', pool: this.poolOf(pool), site, domain });
     return { by, since, until, why, setBy };
   }
 
@@ -202,8 +202,8 @@ export class Sources {
 
   /** Returns the hold of a mark that `heldBy` returned, or null where it has ended. */
   holdOf(by: string): Hold | null {
-    const [, pool, site, domain] = MARK.exec(by) ?? [];
-    return pool === undefined || site === undefined ? null : this.heldBy(pool, site, domain ?? null);
+    const mark = readMark(by);
+    return mark?.kind === 'pool' || mark?.kind === 'paused' ? this.heldBy(mark.pool, mark.site, mark.domain) : null;
   }
 
   /** Counts a mail that is about to be sent; returns false where it may not be sent after all. */
