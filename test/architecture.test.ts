@@ -166,6 +166,7 @@ const pure = [
   'messages/delivery/delivery.ts',
   'messages/delivery/decide.ts',
   'messages/delivery/hold-mark.ts',
+  'messages/delivery/lane-report.ts',
   'messages/delivery/retry.ts',
   'mta/prepare/compose.ts',
   'messages/delivery/return-path.ts',

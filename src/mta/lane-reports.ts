@@ -1,21 +1,18 @@
 /** Reports on lanes and destinations for operators, commands and metrics: from memory; `resolve` waits for DNS. */
 import { mapInSlices } from '../base/slices.ts';
 import type { Holds } from '../messages/delivery/holds.ts';
+import type { LaneChange, LaneLimitsReport, LaneReport } from '../messages/delivery/lane-report.ts';
 import type { LaneFacts, LaneWait, MailOfLane } from '../messages/delivery/why.ts';
 import type { Lanes, LaneView } from '../scheduling/lanes.ts';
 import { needOf } from './attempt/host-policy.ts';
 import type { DueQueue, Job } from './due-queue.ts';
 import type { Aside } from './lanes/aside.ts';
 import type { LaneControl } from './lanes/lane-control.ts';
-import type { LaneChange } from './lanes/lane-state.ts';
-import type { LaneLimitsReport } from './lanes/lane-waits.ts';
 import type { Part } from './lanes/rests.ts';
 import { laneName } from './names.ts';
 import type { Placing } from './placing.ts';
 import type { Destination, Site, Sites, Unresolved } from './sites/sites.ts';
 import { DEFAULT_POOL, type Sources } from './sources/sources.ts';
-
-export type LaneReport = LaneView & LaneLimitsReport;
 
 /** The destination of a domain's mail, and the conditions under which it goes there. */
 export interface Resolved {

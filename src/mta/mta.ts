@@ -12,6 +12,7 @@ import type { Notifier } from '../scheduling/notifier.ts';
 import type { Database } from '../storage/database.ts';
 import type { Nodes } from '../storage/nodes.ts';
 import type { Owners } from '../storage/owners.ts';
+import type { LaneChange, LaneReport } from '../messages/delivery/lane-report.ts';
 import { Attempts, type AttemptDeps, type AttemptOptions } from './attempt/attempt.ts';
 import { Passages, type PassageDeps, type PassageOptions } from './attempt/passages.ts';
 import { createTranscripts } from './attempt/transcripts.ts';
@@ -22,11 +23,10 @@ import { type Job, DueQueue } from './due-queue.ts';
 import { readFullestDomains } from './due-rows.ts';
 import { createAside, type Aside } from './lanes/aside.ts';
 import { LaneControl, type LaneControlDeps } from './lanes/lane-control.ts';
-import type { LaneChange } from './lanes/lane-state.ts';
 import { NodeShares, type NodeSharesDeps } from './lanes/node-shares.ts';
 import { compileRules } from './lanes/shaping.ts';
 import type { ThrottleLimits } from './lanes/throttle.ts';
-import { INNER_SLOTS, LaneReports, type LaneReport, type Resolved } from './lane-reports.ts';
+import { INNER_SLOTS, LaneReports, type Resolved } from './lane-reports.ts';
 import { hostKey } from './names.ts';
 import { Placing, type PlacingDeps } from './placing.ts';
 import { createPrepare, type Prepare, type PrepareDeps, type Prepared } from './prepare/prepare.ts';
@@ -38,7 +38,7 @@ import { createHostTls, HOSTS_REREAD, type HostTls } from './tls/host-tls.ts';
 import { createRoom } from './room.ts';
 import { createWorker } from './worker.ts';
 
-export type { LaneReport, Resolved } from './lane-reports.ts';
+export type { Resolved } from './lane-reports.ts';
 
 export interface MtaDeps
   extends

@@ -1,7 +1,8 @@
 /** The lanes of all nodes, and the lane of each domain as the node that delivers to it knows it. */
 import { z } from 'zod';
 import { askEach, ownerOf, type AskDeps, type Question } from './ask-nodes.ts';
-import type { LaneState, OperatorDeps } from './operation.ts';
+import type { LaneReport } from '../messages/delivery/lane-report.ts';
+import type { OperatorDeps } from './operation.ts';
 
 interface Engine {
   mta: Pick<OperatorDeps['mta'], 'lanes' | 'lanesOfSite' | 'laneOf'>;
@@ -20,7 +21,7 @@ export const MOST_LANES = 1000;
 /** A lane at a node. */
 export interface NodeLane {
   node: string;
-  lane: LaneState;
+  lane: LaneReport;
 }
 
 export interface Engines {
@@ -34,7 +35,7 @@ export interface Engines {
 
 interface Known {
   /** The lanes that have work or a limit, then the other lanes of the domains. */
-  lanes: readonly LaneState[];
+  lanes: readonly LaneReport[];
   /** The lanes of the domains, in their order. */
   lanesOf: readonly string[];
 }

@@ -2,8 +2,9 @@
 import { LRUCache } from 'lru-cache';
 import { z } from 'zod';
 import { rfc3339 } from '../base/rfc3339.ts';
+import type { LaneReport } from '../messages/delivery/lane-report.ts';
 import type { Question } from './ask-nodes.ts';
-import type { LaneState, OperatorDeps } from './operation.ts';
+import type { OperatorDeps } from './operation.ts';
 
 export interface LaneAct {
   /** Milliseconds since the epoch. */
@@ -34,7 +35,7 @@ export function createLaneActs() {
 
 /** A lane at one node, with the changes of its limits and the acts of operators that were performed there. */
 interface LaneHistory {
-  now: LaneState | null;
+  now: LaneReport | null;
   changes: readonly LaneAct[];
 }
 

@@ -3,6 +3,7 @@ import { rfc3339 } from '../base/rfc3339.ts';
 import { mapInSlices } from '../base/slices.ts';
 import type { LaneLimits } from '../messages/delivery/hold-book.ts';
 import { operatorsHold } from '../messages/delivery/holds.ts';
+import { operatorCause } from '../messages/delivery/lane-report.ts';
 import type { LaneFacts, LaneWait } from '../messages/delivery/why.ts';
 import { askEach, unansweredText } from './ask-nodes.ts';
 import {
@@ -203,7 +204,7 @@ function unknownLane({ book, config }: RecordDeps, name: string, { unanswered }:
 }
 
 function givenLimits({ connections, perMinute, since, note }: LaneLimits): FleetLane['limits'] {
-  const cause = `set by the operator${note === null ? '' : `: ${note}`}`;
+  const cause = operatorCause({ note });
   const numbers = [['connections', connections] as const, ['mails_per_minute', perMinute] as const];
   return numbers.flatMap(([what, to]) =>
     to === null ? [] : [{ what, to, by: 'operator' as const, cause, since, node: null }],

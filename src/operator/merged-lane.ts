@@ -1,16 +1,14 @@
 /** One lane of a fleet from its states at the nodes. Pure. */
+import type { LaneLimit, LaneReport } from '../messages/delivery/lane-report.ts';
 import type { LaneWait } from '../messages/delivery/why.ts';
 import type { NodeLane } from './engines.ts';
-import type { LaneState } from './operation.ts';
-
-type Limit = LaneState['limits'][number];
 
 /** A lane as an operator of all nodes sees it. */
-export interface FleetLane extends Omit<LaneState, 'limits' | 'waits'> {
+export interface FleetLane extends Omit<LaneReport, 'limits' | 'waits'> {
   /** The nodes that have it. */
   nodes: readonly string[];
   /** `node` is set where only that one of several has the limit. */
-  limits: readonly (Limit & { node: string | null })[];
+  limits: readonly (LaneLimit & { node: string | null })[];
   waits: readonly (LaneWait & { node: string | null })[];
 }
 
@@ -41,8 +39,8 @@ export function mergedLane(first: NodeLane, others: readonly NodeLane[]): FleetL
 }
 
 /** Returns how many connections all nodes may have together. */
-function limitOf(states: readonly LaneState[]): number {
-  // Lanes without a network have so many workers at each node. Those of a site share its limit.
+function limitOf(states: readonly LaneReport[]): number {
+  // Lanes that need no network have this many workers on each node; lanes of a site share the site's limit.
   if (states.every(({ limits }) => limits.length === 0)) return sum(states, ({ limit }) => limit);
   const shared = states.flatMap(({ limits }) =>
     limits.flatMap(({ what, by, to }) => (what === 'connections' && by !== 'nodes' ? [to] : [])),
@@ -51,8 +49,8 @@ function limitOf(states: readonly LaneState[]): number {
 }
 
 /** Returns how many mails a minute all nodes may send together: the operator's limit is for all of them, a receiver's pace for each. */
-function rateOf(states: readonly LaneState[]): number | null {
-  const of = (by: Limit['by']): number[] =>
+function rateOf(states: readonly LaneReport[]): number | null {
+  const of = (by: LaneLimit['by']): number[] =>
     states.flatMap(({ limits }) => {
       const own = limits.flatMap((one) => (one.what === 'mails_per_minute' && one.by === by ? [one.to] : []));
       return own.length === 0 ? [] : [Math.min(...own)];
@@ -62,16 +60,16 @@ function rateOf(states: readonly LaneState[]): number | null {
   return rates.length === 0 ? null : Math.min(...rates);
 }
 
-const sum = (states: readonly LaneState[], value: (state: LaneState) => number): number =>
+const sum = (states: readonly LaneReport[], value: (state: LaneReport) => number): number =>
   states.reduce((total, state) => total + value(state), 0);
 
-const limitKey = ({ what, to, by, cause }: Limit): string => `${what} ${String(to)} ${by} ${cause}`;
+const limitKey = ({ what, to, by, cause }: LaneLimit): string => `${what} ${String(to)} ${by} ${cause}`;
 const waitKey = ({ reason, message }: LaneWait): string => `${reason} ${message}`;
 
 /** Lists what the nodes have, each once: what all of them have without a node, the rest with the nodes that have it. */
 function joined<One>(
   all: readonly NodeLane[],
-  listOf: (lane: LaneState) => readonly One[],
+  listOf: (lane: LaneReport) => readonly One[],
   keyOf: (one: One) => string,
 ): (One & { node: string | null })[] {
   const found = new Map<string, { one: One; nodes: string[] }>();

@@ -16,7 +16,8 @@ import type { DueHint } from '../messages/delivery/due-hint.ts';
 import type { Recorder } from '../messages/delivery/record.ts';
 import type { HoldBook } from '../messages/delivery/hold-book.ts';
 import type { Holds } from '../messages/delivery/holds.ts';
-import type { LaneFacts, LaneFactsOf, LaneWait, MailOfLane } from '../messages/delivery/why.ts';
+import type { LaneChange, LaneReport } from '../messages/delivery/lane-report.ts';
+import type { LaneFacts, LaneFactsOf, MailOfLane } from '../messages/delivery/why.ts';
 import type { Database } from '../storage/database.ts';
 import type { Nodes } from '../storage/nodes.ts';
 import type { Owners } from '../storage/owners.ts';
@@ -73,10 +74,10 @@ export interface OperatorDeps extends StoreDeps {
   mta: {
     resolve(domain: string): Promise<ResolvedDomain>;
     /** Returns at most so many of the lanes that have work or a limit: those with the most jobs in memory, or the most workers, first. */
-    lanes(most: number, first: 'fullest' | 'busiest'): Promise<readonly LaneState[]>;
+    lanes(most: number, first: 'fullest' | 'busiest'): Promise<readonly LaneReport[]>;
     /** Returns the lanes of a site, busy or not: one for each source. */
-    lanesOfSite(site: string): readonly LaneState[];
-    lane(name: string): { now: LaneState; changes: readonly LaneChange[] } | null;
+    lanesOfSite(site: string): readonly LaneReport[];
+    lane(name: string): { now: LaneReport; changes: readonly LaneChange[] } | null;
     /** Returns the lane of mail to this domain. */
     laneOf(domain: string): string;
     laneFacts: (mail: MailOfLane) => LaneFacts;
@@ -153,35 +154,6 @@ export interface TranscriptPage {
   lost: number;
 }
 
-/** A lane as the delivery engine shows it; times in milliseconds since the epoch. */
-export interface LaneState {
-  name: string;
-  /** The source it sends by; null for the system's address. */
-  source: string | null;
-  /** Deliveries in memory; more may wait on disk. */
-  waiting: number;
-  /** Workers busy now. */
-  slots: number;
-  limit: number;
-  /** Mails a minute, or null if they are not limited. */
-  perMinute: number | null;
-  cause: string;
-  causeAt: number | null;
-  /** Each limit in force, with its cause. */
-  limits: readonly {
-    what: 'connections' | 'mails_per_minute';
-    to: number;
-    by: 'receiver' | 'operator' | 'start' | 'nodes';
-    cause: string;
-    since: number | null;
-  }[];
-  parkedUntil: number | null;
-  /** Reasons why its mail waits, the most important first. */
-  waits: readonly LaneWait[];
-  lastReply: string | null;
-  lastProgressAt: number;
-}
-
 /** The destination of a domain's mail, as the delivery engine resolves it. */
 export interface ResolvedDomain {
   destination:
@@ -203,15 +175,7 @@ export interface ResolvedDomain {
     | { kind: 'need'; need: { mode: string; verify: string; policy: string; tlsa: readonly TlsaRecord[] } }
     | { kind: 'refused'; text: string }
   )[];
-  lane: LaneState | null;
-}
-
-/** One change of a lane's limits. */
-export interface LaneChange {
-  at: number;
-  what: 'connections' | 'pace' | 'pause' | 'rule' | 'source';
-  to: string;
-  cause: string;
+  lane: LaneReport | null;
 }
 
 interface Common<Args> {

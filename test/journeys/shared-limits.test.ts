@@ -3,7 +3,7 @@
  * and one more for the second node.
  */
 import assert from 'node:assert/strict';
-import type { LaneReport } from '../../src/mta/lane-reports.ts';
+import type { LaneReport } from '../../src/messages/delivery/lane-report.ts';
 import { startMailServer, type FakeMailServer, type ServerSession } from '../support/fakes/fake-mail-server.ts';
 import type { Zones } from '../support/fakes/zones.ts';
 import { startTestApp, type TestApp, type TestAppOptions } from '../support/harness/app.ts';

@@ -2,11 +2,9 @@
 import assert from 'node:assert/strict';
 import { laneFigures } from '../../src/operator/figures.ts';
 import { mergedLane } from '../../src/operator/merged-lane.ts';
-import type { LaneState } from '../../src/operator/operation.ts';
+import type { LaneLimit, LaneReport } from '../../src/messages/delivery/lane-report.ts';
 
-type Limit = LaneState['limits'][number];
-
-const limit = (to: number, by: Limit['by'], more: Partial<Limit> = {}): Limit => ({
+const limit = (to: number, by: LaneLimit['by'], more: Partial<LaneLimit> = {}): LaneLimit => ({
   what: 'connections',
   to,
   by,
@@ -14,8 +12,8 @@ const limit = (to: number, by: Limit['by'], more: Partial<Limit> = {}): Limit =>
   since: null,
   ...more,
 });
-const rate = (to: number, by: Limit['by']): Limit => limit(to, by, { what: 'mails_per_minute' });
-const wait = (message: string): LaneState['waits'][number] => ({
+const rate = (to: number, by: LaneLimit['by']): LaneLimit => limit(to, by, { what: 'mails_per_minute' });
+const wait = (message: string): LaneReport['waits'][number] => ({
   reason: 'connections_in_use',
   message,
   since: null,
@@ -23,7 +21,7 @@ const wait = (message: string): LaneState['waits'][number] => ({
   by: 'us',
   stops: false,
 });
-const state = (more: Partial<LaneState> = {}): LaneState => ({
+const state = (more: Partial<LaneReport> = {}): LaneReport => ({
   name: 'mx.dest.test',
   source: null,
   waiting: 2,
@@ -39,7 +37,7 @@ const state = (more: Partial<LaneState> = {}): LaneState => ({
   lastProgressAt: 0,
   ...more,
 });
-const merged = (one: Partial<LaneState>, two: Partial<LaneState>): ReturnType<typeof mergedLane> =>
+const merged = (one: Partial<LaneReport>, two: Partial<LaneReport>): ReturnType<typeof mergedLane> =>
   mergedLane({ node: 'one', lane: state(one) }, [{ node: 'two', lane: state(two) }]);
 
 describe('operator/merged-lane', () => {

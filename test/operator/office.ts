@@ -29,7 +29,8 @@ import { noReportParser } from '../../src/operator/report-parser.ts';
 import { createLaneActs } from '../../src/operator/lane-acts.ts';
 import { loneNode } from '../../src/storage/nodes.ts';
 import { createTranscripts } from '../../src/mta/attempt/transcripts.ts';
-import type { LaneChange, LaneState, ResolvedDomain, SourceState } from '../../src/operator/operation.ts';
+import type { LaneChange, LaneReport } from '../../src/messages/delivery/lane-report.ts';
+import type { ResolvedDomain, SourceState } from '../../src/operator/operation.ts';
 import type { AuditRow } from '../../src/storage/tables.ts';
 import { createSuppressionLookUp } from '../../src/suppressions/suppression-store.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
@@ -43,7 +44,7 @@ export class Office {
   readonly hints: DueHint[] = [];
   readonly forgotten: string[] = [];
   readonly logged: LogFields[] = [];
-  lanes: LaneState[] = [];
+  lanes: LaneReport[] = [];
   /** The lane of a domain. */
   lane = (domain: string): string => `mx.${domain}`;
   sources: SourceState[] = [];

@@ -1,6 +1,7 @@
 /** Changes the limits of lanes. Each change is logged and kept with its cause. */
 import type { LaneControlDeps } from './lane-control.ts';
-import type { LaneChange, LaneState } from './lane-state.ts';
+import type { LaneChange } from '../../messages/delivery/lane-report.ts';
+import type { LaneState } from './lane-state.ts';
 import type { Pace } from './pace.ts';
 import type { Rest, RestKind } from './rests.ts';
 import type { Fired } from './shaping.ts';

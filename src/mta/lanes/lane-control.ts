@@ -8,6 +8,8 @@ import { addTo, takeFrom } from '../../base/sets.ts';
 import type { LaneView, NoSlot } from '../../scheduling/lanes.ts';
 import type { LaneLimits } from '../../messages/delivery/hold-book.ts';
 import type { Outcome } from '../../messages/delivery/delivery.ts';
+import type { LaneChange, LaneLimitsReport } from '../../messages/delivery/lane-report.ts';
+import type { LaneWait } from '../../messages/delivery/why.ts';
 import type { Pool } from '../connection/pool.ts';
 import { isInnerLane } from '../names.ts';
 import type { Site } from '../sites/sites.ts';
@@ -15,16 +17,8 @@ import { countConnections, LaneChanges } from './lane-changes.ts';
 import { LaneLearning, PROBE_LOOK_MS } from './lane-learning.ts';
 import { LaneSlots } from './lane-slots.ts';
 import type { LaneShare, LaneShares } from './lane-shares.ts';
-import {
-  hostKeysOf,
-  isShared,
-  newLaneState,
-  shiftLaneState,
-  type LaneChange,
-  type LaneState,
-  hasLearnt,
-} from './lane-state.ts';
-import { reportOf, waitsOf, type LaneLimitsReport, type LaneWait, type Surroundings } from './lane-waits.ts';
+import { hasLearnt, hostKeysOf, isShared, newLaneState, shiftLaneState, type LaneState } from './lane-state.ts';
+import { reportOf, waitsOf, type Surroundings } from './lane-waits.ts';
 import type { LaneDemand } from './node-shares.ts';
 import { begun, divided, ended, forgotten, putBack } from './pace.ts';
 import type { Part, Rest } from './rests.ts';

@@ -1,5 +1,6 @@
 /** The state of a lane: how it begins, and how its times move with the clock. */
 import type { Timer } from '../../base/clock.ts';
+import type { LaneChange } from '../../messages/delivery/lane-report.ts';
 import { hostKey } from '../names.ts';
 import type { Site } from '../sites/sites.ts';
 import { Askers } from './askers.ts';
@@ -7,15 +8,6 @@ import { newPace, shifted, type Pace } from './pace.ts';
 import { Rests } from './rests.ts';
 import type { ShapingMemory } from './shaping.ts';
 import { newThrottle, type Throttle, type ThrottleLimits } from './throttle.ts';
-
-/** One change of a lane's limits. */
-export interface LaneChange {
-  at: number;
-  what: 'connections' | 'pace' | 'pause' | 'rule' | 'source';
-  /** The new value, in words: `4 connections`. */
-  to: string;
-  cause: string;
-}
 
 export interface LaneState {
   site: Site | null;

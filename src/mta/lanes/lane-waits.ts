@@ -5,6 +5,7 @@
 import type { Clock } from '../../base/clock.ts';
 import type { LaneLimits } from '../../messages/delivery/hold-book.ts';
 import type { LaneView, NoSlot } from '../../scheduling/lanes.ts';
+import { operatorCause, type LaneLimit, type LaneLimitsReport } from '../../messages/delivery/lane-report.ts';
 import type { LaneWait } from '../../messages/delivery/why.ts';
 import type { GateWait } from '../connection/dial-gate.ts';
 import type { Pool } from '../connection/pool.ts';
@@ -14,37 +15,6 @@ import type { LaneShare } from './lane-shares.ts';
 import { readyAt } from './pace.ts';
 import type { Part, Rest } from './rests.ts';
 import type { Site } from '../sites/sites.ts';
-
-export type { LaneWait } from '../../messages/delivery/why.ts';
-
-/** A limit that is in force, with its cause. */
-export interface LaneLimit {
-  what: 'connections' | 'mails_per_minute';
-  to: number;
-  /** `nodes`: the other nodes have the rest of it. */
-  by: 'receiver' | 'operator' | 'start' | 'nodes';
-  cause: string;
-  since: number | null;
-}
-
-/** A lane's limits for people; times in ms since the epoch. */
-export interface LaneLimitsReport {
-  /** The source it sends by; null for the system's address. */
-  source: string | null;
-  limit: number;
-  cause: string;
-  causeAt: number | null;
-  /** Mails a minute, or null where nothing limits them. */
-  perMinute: number | null;
-  /** Each limit with its own cause. */
-  limits: LaneLimit[];
-  /** No mail is tried before then, because no host is dialled or the lane rests; or null. */
-  parkedUntil: number | null;
-  /** The reasons why mail of the lane waits, the most telling first. */
-  waits: LaneWait[];
-  lastReply: string | null;
-  lastProgressAt: number;
-}
 
 /** The limits and counts, beside the lane's own state, that decide how fast it goes. */
 export interface Surroundings {
@@ -80,7 +50,7 @@ export function reportOf(state: LaneState, around: Surroundings): LaneLimitsRepo
   return {
     source,
     limit: least?.to ?? state.throttle.limit,
-    cause: least?.by === 'operator' ? 'set by the operator' : (least?.cause ?? state.throttle.cause),
+    cause: least?.by === 'operator' ? operatorCause({ note: null }) : (least?.cause ?? state.throttle.cause),
     causeAt: least?.since ?? state.throttle.causeAt,
     perMinute: rates[0]?.to ?? null,
     limits,
@@ -328,8 +298,6 @@ function limitsOf(state: LaneState, { given, pool, clock, share }: Surroundings)
     });
   return limits;
 }
-
-const operatorCause = ({ note }: LaneLimits): string => `set by the operator${note === null ? '' : `: ${note}`}`;
 
 const noteOf = (given: LaneLimits | null): string => (given?.note == null ? '' : ` (${given.note})`);
 

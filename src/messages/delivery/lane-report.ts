@@ -1,0 +1,52 @@
+/**
+ * A lane as the delivery engine reports it to operators: commands, pages and metrics. Times in ms since the epoch. A node sends
+ * reports to another one as JSON. Pure.
+ */
+import type { LaneView } from '../../scheduling/lanes.ts';
+import type { LaneLimits } from './hold-book.ts';
+import type { LaneWait } from './why.ts';
+
+/** A limit that is in force, with its cause. */
+export interface LaneLimit {
+  what: 'connections' | 'mails_per_minute';
+  to: number;
+  /** `nodes`: the other nodes have the rest of it. */
+  by: 'receiver' | 'operator' | 'start' | 'nodes';
+  cause: string;
+  since: number | null;
+}
+
+/** The limits of a lane. */
+export interface LaneLimitsReport {
+  /** The source it sends by; null for the system's address. */
+  source: string | null;
+  limit: number;
+  cause: string;
+  causeAt: number | null;
+  /** Mails a minute, or null where nothing limits them. */
+  perMinute: number | null;
+  /** Each limit with its own cause. */
+  limits: readonly LaneLimit[];
+  /** No mail is tried before then, because no host is dialled or the lane rests; or null. */
+  parkedUntil: number | null;
+  /** The reasons why mail of the lane waits, the most telling first. */
+  waits: readonly LaneWait[];
+  lastReply: string | null;
+  lastProgressAt: number;
+}
+
+/** A lane with its jobs in memory, of which more may wait on disk, its busy workers and its limits. */
+export interface LaneReport extends LaneView, LaneLimitsReport {}
+
+/** One change of a lane's limits. */
+export interface LaneChange {
+  at: number;
+  what: 'connections' | 'pace' | 'pause' | 'rule' | 'source';
+  /** The new value, in words: `4 connections`. */
+  to: string;
+  cause: string;
+}
+
+/** Returns the cause of a limit that the operator has set. */
+export const operatorCause = ({ note }: Pick<LaneLimits, 'note'>): string =>
+  `set by the operator${note === null ? '' : `: ${note}`}`;
