@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { DueHeap } from '../../src/scheduling/due-heap.ts';
 
-describe('base/due-heap', () => {
+describe('scheduling/due-heap', () => {
   it('gives what is due, first things first, and nothing that is not', () => {
     const heap = new DueHeap<string>();
     assert.deepEqual([heap.nextAt(), heap.takeDue(100), heap.size], [null, undefined, 0]);

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { createGate } from '../../src/scheduling/gate.ts';
 
-describe('base/gate', () => {
+describe('scheduling/gate', () => {
   it('lets so many in, the next in the order they came, and refuses beyond', async () => {
     const gate = createGate({ most: 2, waiting: 2 });
     const [one, two] = [await gate.enter(), await gate.enter()];

@@ -64,7 +64,7 @@ class Bench {
   }
 }
 
-describe('base/lanes', () => {
+describe('scheduling/lanes', () => {
   let bench: Bench;
   beforeEach(() => {
     bench = new Bench();

@@ -4,7 +4,7 @@ import { createServer } from 'node:net';
 import { logAcceptErrors } from '../../src/net/accept-errors.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 
-describe('base/accept-faults', () => {
+describe('net/accept-errors', () => {
   let lines: Record<string, unknown>[];
   const log = { error: (fields: Record<string, unknown>) => void lines.push(fields) };
   beforeEach(() => {

@@ -51,7 +51,7 @@ class Hanging {
   }
 }
 
-describe('turns of lanes by class and share', () => {
+describe('scheduling/lanes: turns by class and account', () => {
   let bench: Hanging;
   beforeEach(() => {
     bench = new Hanging();

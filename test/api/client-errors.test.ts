@@ -29,7 +29,7 @@ function assertRaw(text: string, code: ProblemCode, why: string): void {
   assert.ok(head.includes(`X-Request-Id: ${String(error['request_id'])}`), why);
 }
 
-describe('API below the router', () => {
+describe('api/client-errors', () => {
   let h: Harness;
   before(async () => {
     h = await startHarness({ settings: { anonymousPerMinute: 1000 } });
@@ -122,7 +122,7 @@ describe('API below the router', () => {
   });
 });
 
-describe('API below the router: slowness', () => {
+describe('api/client-errors: slowness', () => {
   it('answers 408 to a head that does not come', async () => {
     const h = await startHarness({ settings: { headMs: 60 } });
     assertRaw(await h.raw('GET /v1/messages HTTP/1.1\r\nHost: x\r\nX-Slow: '), 'request_timeout', 'slow head');

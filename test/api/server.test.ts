@@ -51,7 +51,7 @@ function assertProblem(answer: Received, code: ProblemCode, field: string | null
   );
 }
 
-describe('API shell', () => {
+describe('api/server', () => {
   let h: Harness;
   before(async () => {
     h = await startHarness({
@@ -289,7 +289,7 @@ describe('API shell', () => {
   });
 });
 
-describe('API shell: rate limits', () => {
+describe('api/server: rate limits', () => {
   let h: Harness;
   beforeEach(async () => {
     h = await startHarness({
@@ -367,7 +367,7 @@ describe('API shell: rate limits', () => {
   });
 });
 
-describe('API shell: answers', () => {
+describe('api/server: answers', () => {
   const Empty = z.strictObject({});
   const reply = (path: string, handler: Parameters<typeof route>[1]) =>
     route(
@@ -438,7 +438,7 @@ describe('API shell: answers', () => {
   });
 });
 
-describe('API shell: reads', () => {
+describe('api/server: reads', () => {
   it('are not begun for who has hung up while others ran', async () => {
     const finish: (() => void)[] = [];
     let begun = 0;
@@ -503,7 +503,7 @@ describe('API shell: reads', () => {
   });
 });
 
-describe('API shell: streams', () => {
+describe('api/server: streams', () => {
   const streaming = {
     method: 'GET',
     path: '/v1/stream',
@@ -561,7 +561,7 @@ describe('API shell: streams', () => {
   });
 });
 
-describe('API shell: stopping', () => {
+describe('api/server: stopping', () => {
   it('finishes what runs, refuses what comes, and closes', async () => {
     let finish = (): void => undefined;
     let started = (): void => undefined;

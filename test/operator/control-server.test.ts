@@ -44,7 +44,7 @@ function ask(
   });
 }
 
-describe('operator: control socket', () => {
+describe('operator/control-server', () => {
   let office: Office;
   let control: Control;
   beforeEach(async () => {
@@ -205,7 +205,7 @@ describe('operator: control socket', () => {
   });
 });
 
-describe('operator: without a control socket', () => {
+describe('operator/control-server: without a control socket', () => {
   let folder: string;
   beforeEach(() => {
     folder = mkdtempSync(path.join(os.tmpdir(), 'posthorn-control-'));

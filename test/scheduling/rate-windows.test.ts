@@ -3,7 +3,7 @@ import { RateWindows, secondsLeft } from '../../src/scheduling/rate-windows.ts';
 
 const minute = Date.parse('2026-01-31T09:30:00.000Z');
 
-describe('Windows', () => {
+describe('scheduling/rate-windows', () => {
   it('count down to nothing, then over, until the minute ends', () => {
     const windows = new RateWindows();
     const rates = [1, 2, 3].map((n) => windows.take('a', 2, minute + n));

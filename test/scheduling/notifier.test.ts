@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { createNotifier } from '../../src/scheduling/notifier.ts';
 
-describe('base/notifier', () => {
+describe('scheduling/notifier', () => {
   it('calls everybody who listens, with the hint, until they stop', () => {
     const notifier = createNotifier<string>();
     const heard: string[] = [];
