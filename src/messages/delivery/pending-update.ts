@@ -3,7 +3,7 @@ import type { Connection } from '../../storage/connection.ts';
 import { columnsFrom, jsonReader } from '../../storage/json-rows.ts';
 import { statement } from '../../storage/sql.ts';
 import { columnKinds } from '../../storage/table.ts';
-import { deliveries, type DeliveryRow, type MessageRow } from '../../storage/tables.ts';
+import { deliveries, type DeliveryRow, type MessageRow, type SuppressionReason } from '../../storage/tables.ts';
 import { capped } from './decision.ts';
 import type { DeliveryChange, DeliveryState } from './delivery.ts';
 import { ERASED_ADDRESS } from '../../mail/address.ts';
@@ -48,10 +48,12 @@ const MESSAGE_COLUMNS = [
   'notice_to',
 ] as const satisfies readonly (keyof MessageRow)[];
 
-/** A delivery with columns of its message; `suppressed` is `<id> <reason>` if the address is on the suppression list. */
+/** A delivery with columns of its message. */
 export type LoadedDelivery = Pick<DeliveryRow, (typeof DELIVERY_COLUMNS)[number]> &
   Pick<MessageRow, (typeof MESSAGE_COLUMNS)[number]> & {
-    suppressed: string | null;
+    /** The entry of the suppression list that the address is on, or null; read only for claims. */
+    suppression_id: string | null;
+    suppression_reason: SuppressionReason | null;
     /** When an attempt found the mailbox full for the first time; read only where another has found it so. */
     full_since: number | null;
     /** The source of its last attempt; read only for reports, which count against it. */
@@ -78,16 +80,23 @@ export interface PendingUpdate {
   sendAt: number | null;
 }
 
-/** Claims check the suppression list again: an address may have been added since its mail was accepted. */
+/**
+ * Reads a column of the entry of the suppression list. Claims check the list again: an address may have been added since its mail was
+ * accepted. An address has one entry a scope, so every column is read from the same one.
+ */
+const suppressionColumn = (name: 'id' | 'reason'): string =>
+  `CASE WHEN ? = 1 AND d.test = 0 THEN (
+     SELECT s.${name} FROM suppressions s
+     WHERE s.account_id = d.account_id AND s.address_key = d.address_key
+       AND s.scope IN ('account', 'stream:' || m.stream) AND (s.expires_at IS NULL OR s.expires_at > ?)
+     ORDER BY s.scope LIMIT 1) END`;
+
 const readDeliveries = jsonReader<LoadedDelivery>(
   {
     ...columnsFrom('d', DELIVERY_COLUMNS),
     ...columnsFrom('m', MESSAGE_COLUMNS),
-    suppressed: `(
-       SELECT s.id || ' ' || s.reason FROM suppressions s
-       WHERE d.test = 0 AND s.account_id = d.account_id AND s.address_key = d.address_key
-         AND s.scope IN ('account', 'stream:' || m.stream) AND (s.expires_at IS NULL OR s.expires_at > ?)
-       ORDER BY s.scope LIMIT 1)`,
+    suppression_id: suppressionColumn('id'),
+    suppression_reason: suppressionColumn('reason'),
     full_since: `CASE WHEN ? = 1 THEN (
        SELECT MIN(a.ended_at) FROM attempts a
        WHERE a.message_id = d.message_id AND a.delivery_id = d.id AND a.reason = 'mailbox_full') END`,
@@ -113,11 +122,11 @@ export async function loadUpdates(
   now: number,
 ): Promise<Map<string, PendingUpdate>> {
   const ids = [...new Set(changes.map(({ deliveryId }) => deliveryId))];
-  const needsSource = changes.some(({ change }) => isReport(change));
-  const needsFullSince = changes.some(({ change }) => findsFull(change));
-  const endsMail = changes.some(({ change }) => change.kind === 'unsubscribed');
-  const asked = [needsFullSince, needsSource, endsMail].map((isAsked) => (isAsked ? 1 : 0));
-  const rows = await readDeliveries(db, [now, ...asked, JSON.stringify(ids)]);
+  const has = (is: (change: DeliveryChange) => boolean): number => (changes.some(({ change }) => is(change)) ? 1 : 0);
+  const claims = has(({ kind }) => kind === 'claimed');
+  const endsMail = has(({ kind }) => kind === 'unsubscribed');
+  const asked = [claims, now, claims, now, has(findsFull), has(isReport), endsMail];
+  const rows = await readDeliveries(db, [...asked, JSON.stringify(ids)]);
   return new Map(rows.map((row) => [row.id, beginUpdate(row)]));
 }
 

@@ -6,7 +6,6 @@
 import type { Connection } from '../../storage/connection.ts';
 import type { Committer, Work } from '../../storage/commit.ts';
 import { allDone, insertRows, type Rows } from '../../storage/rows.ts';
-import type { SuppressionReason } from '../../storage/tables.ts';
 import type { Clock } from '../../base/clock.ts';
 import { OWN_ACCOUNT } from '../../accounts/own-account.ts';
 import { applyDecision, newRowsToWrite, type RowsToWrite } from './apply-decision.ts';
@@ -146,8 +145,9 @@ const noticeHint = (address: string, now: number): DueHint => ({
 });
 
 /** Adds the suppression of the recipient, if there is one, to a claim. */
-function withSuppression(change: DeliveryChange, { suppressed }: LoadedDelivery): DeliveryChange {
-  if (change.kind !== 'claimed' || suppressed === null) return change;
-  const [id = '', reason = ''] = suppressed.split(' ');
-  return { ...change, suppressedBy: { id, reason: reason as SuppressionReason } };
+function withSuppression(change: DeliveryChange, row: LoadedDelivery): DeliveryChange {
+  const { suppression_id: id, suppression_reason: reason } = row;
+  return change.kind !== 'claimed' || id === null || reason === null
+    ? change
+    : { ...change, suppressedBy: { id, reason } };
 }
