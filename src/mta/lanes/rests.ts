@@ -44,10 +44,12 @@ export interface Part {
 /** The part of a lane that a refusal is about; with `account` null, a refusal is the same for all accounts. */
 type Refused = Scope & Pick<Part, 'domain'>;
 
+/** Answers in a row about one part of a lane. */
 interface Streak {
+  /** How many were not about one account only. */
   count: number;
   domains: Set<string>;
-  /** How many each account got, in a streak about all accounts. */
+  /** Of a streak about all accounts: how many of the answers to each one count. */
   accounts: Map<string, number>;
 }
 
@@ -92,6 +94,7 @@ export class Rests {
 
   /** Counts such an answer. Returns the rest that it begins (`isNew`) or prolongs, or that exists already; null for none. */
   refused(kind: RestKind, part: Refused, reply: string, now: number): { rest: Rest; isNew: boolean } | null {
+    const { account } = part;
     let begun: Rest | null = null;
     for (const scope of this.scopesOf(kind, part)) {
       const key = keyOf(kind, scope);
@@ -101,11 +104,12 @@ export class Rests {
         const next = now < existing.until ? existing : this.rest(kind, scope, reply, now);
         return { rest: next, isNew: false };
       }
-      const isOfAccounts = kind === 'sender' && scope.account !== part.account;
-      const streak = this.count(key, part, isOfAccounts);
+      const isOfAccounts = kind === 'sender' && account !== null && scope.account === null;
+      const streak = this.streak(key, part.domain);
+      const count = isOfAccounts ? countOfAccounts(streak, account) : ++streak.count;
       const isWide = scope.domain === null && this.lane.isShared();
       const enough = isOfAccounts ? ENOUGH_OF_ACCOUNTS : this.enough(kind, part, now);
-      if (begun === null && streak.count >= enough && (!isWide || streak.domains.size >= DOMAINS))
+      if (begun === null && count >= enough && (!isWide || streak.domains.size >= DOMAINS))
         begun = this.rest(kind, scope, reply, now);
     }
     return begun === null ? null : { rest: begun, isNew: true };
@@ -181,17 +185,13 @@ export class Rests {
     return (isByChance ? ENOUGH_BESIDE_SUCCESS : ENOUGH)[kind];
   }
 
-  private count(key: string, { account, domain }: Refused, isOfAccounts: boolean): Streak {
+  /** Returns the streak of a part of the lane, with the domain of one more answer. */
+  private streak(key: string, domain: string): Streak {
     const streaks = (this.streaks ??= new Map<string, Streak>());
     const streak: Streak = streaks.get(key) ?? { count: 0, domains: new Set(), accounts: new Map() };
     remember(streaks, key, streak);
     if (streak.domains.size < DOMAINS) streak.domains.add(domain);
-    if (!isOfAccounts || account === null) return { ...streak, count: ++streak.count };
-    const count = [...streak.accounts.values()].reduce((sum, one) => sum + one, 0);
-    const own = streak.accounts.get(account) ?? 0;
-    if (own >= MOST_OF_ACCOUNT || count >= ENOUGH_OF_ACCOUNTS) return { ...streak, count };
-    streak.accounts.set(account, own + 1);
-    return { ...streak, count: count + 1 };
+    return streak;
   }
 
   private rest(kind: RestKind, scope: Scope, cause: string, now: number): Rest {
@@ -221,6 +221,15 @@ export class Rests {
     if (rests === null || rests.size === 0) return [];
     return kinds.flatMap((kind) => this.scopesOf(kind, part).flatMap((scope) => rests.get(keyOf(kind, scope)) ?? []));
   }
+}
+
+/** Counts an answer to one of several accounts; returns how many count for all of them. */
+function countOfAccounts({ accounts }: Streak, account: string): number {
+  const count = [...accounts.values()].reduce((sum, one) => sum + one, 0);
+  const own = accounts.get(account) ?? 0;
+  if (own >= MOST_OF_ACCOUNT || count >= ENOUGH_OF_ACCOUNTS) return count;
+  accounts.set(account, own + 1);
+  return count + 1;
 }
 
 /** Puts the entry to the end, and forgets the first one where there are too many. */
