@@ -173,7 +173,7 @@ function mailPortsOf(
   [reports, plain, secure]: readonly [MailPortListener, MailPortListener, MailPortListener],
 ): MailPort[] {
   const takes = 'mail of applications';
-  return [
+  const ports: MailPortOptions[] = [
     {
       name: 'mx',
       listener: reports,
@@ -198,5 +198,6 @@ function mailPortsOf(
       takes,
       setting: 'smtp.submission.tlsPort',
     },
-  ].map((options) => new MailPort(deps, options as MailPortOptions));
+  ];
+  return ports.map((options) => new MailPort(deps, options));
 }

@@ -118,7 +118,7 @@ export function oldExports({ db, clock, config }: Pick<ExportRuleDeps, 'db' | 'c
     async step(): Promise<number> {
       const before = clock.now() - EXPORTS_KEPT_MS;
       const old = await db.reader<ExportRow>('export_files').where('created_at', '<', before).limit(100);
-      if (old.length > 0) await removeExports({ db: db as Database, config: config as Config }, old);
+      if (old.length > 0) await removeExports({ db, config }, old);
       return old.length;
     },
   };
@@ -189,7 +189,7 @@ async function readPages(
   let [isDone, isCut] = [false, false];
   const query = JSON.parse(row.query_json) as Record<string, string>;
   for (let page = 0; page < PAGES_A_STEP && !isDone; page += 1) {
-    const { data, next } = await readPage({ inside: inside as Inside }, owner, {
+    const { data, next } = await readPage({ inside }, owner, {
       kind: row.kind,
       query,
       cursor,

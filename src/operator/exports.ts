@@ -6,13 +6,14 @@ import { unlink } from 'node:fs/promises';
 import path from 'node:path';
 import { z } from 'zod';
 import { isMissing } from '../base/error-code.ts';
-import { jsonOf, operatorCaller } from '../api/inside.ts';
+import { jsonOf, operatorCaller, type Inside } from '../api/inside.ts';
 import { newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { DAY_MS } from '../base/time.ts';
 import { scopeNames } from '../keys/scopes.ts';
 import type { Config } from '../config/schema.ts';
+import type { Database } from '../storage/database.ts';
 import { insertRows } from '../storage/rows.ts';
 import type { AccountRow, ExportRow } from '../storage/tables.ts';
 import { accountArgument, accountNamed } from './accounts.ts';
@@ -142,7 +143,10 @@ export const exportOperations = {
   }),
 };
 
-type ExportDeps = Pick<StoreDeps, 'db' | 'config'>;
+interface ExportDeps {
+  db: Pick<Database, 'commit'>;
+  config: Pick<Config, 'dataDir'>;
+}
 
 async function requireExport({ db }: Pick<StoreDeps, 'db'>, owner: AccountRow, id: string): Promise<ExportRow> {
   const [row] = await db.reader<ExportRow>('export_files').where({ account_id: owner.id, id });
@@ -209,7 +213,7 @@ const scopesOfFiles = scopeNames.filter((name) => name !== 'event:engagement');
  * not all of their roles may see address and program of opens and clicks: these are always left out.
  */
 export async function readPage(
-  { inside }: Pick<StoreDeps, 'inside'>,
+  { inside }: { inside: Pick<Inside, 'ask'> },
   owner: AccountRow,
   wanted: { kind: ExportKind; query: Readonly<Record<string, string>>; cursor: string | null; limit: number },
 ): Promise<ExportPage> {
