@@ -7,6 +7,7 @@ import { z } from 'zod';
 import { createGate, type Gate } from '../scheduling/gate.ts';
 import type { Notifier } from '../scheduling/notifier.ts';
 import type { Clock } from '../base/clock.ts';
+import type { Log } from '../base/log.ts';
 import { isId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
 import { mapInSlices } from '../base/slices.ts';
@@ -37,6 +38,7 @@ import { reachOf, testFilter } from './test-mode.ts';
 export interface EventsDeps {
   db: Pick<Database, 'reader' | 'prepared'>;
   clock: Clock;
+  log: Pick<Log, 'warn'>;
   notifiers: { events: Notifier };
   cursors: Cursors;
 }

@@ -83,7 +83,7 @@ const order = 'messages batches templates webhooks events suppressions domains k
 );
 
 export function apiRoutes(deps: RoutesDeps): Route[] {
-  const { db, clock, notifiers, keyring, renderer, accept, limits, smtputf8 } = deps;
+  const { db, clock, log, notifiers, keyring, renderer, accept, limits, smtputf8 } = deps;
   const cursors = createCursors(keyring.derive('cursors'));
   const routes = [
     ...sendRoutes({ db, renderer, accept, limits, smtputf8 }),
@@ -96,7 +96,7 @@ export function apiRoutes(deps: RoutesDeps): Route[] {
     ...templateRoutes({ db, clock, renderer, cursors }),
     ...webhookRoutes({ ...deps, findStream: accept.findStream }),
     ...webhookDeliveryRoutes({ ...deps, cursors }),
-    ...eventRoutes({ db, clock, notifiers, cursors }),
+    ...eventRoutes({ db, clock, log, notifiers, cursors }),
     ...streamRoutes({ ...deps, cursors }),
     ...settingsRoutes(deps),
     ...auditRoutes({ db, cursors }),

@@ -8,6 +8,7 @@
  */
 import type { Notifier } from '../scheduling/notifier.ts';
 import type { Clock } from '../base/clock.ts';
+import type { Log } from '../base/log.ts';
 import { createGate } from '../scheduling/gate.ts';
 import { addressKey } from '../mail/address.ts';
 import type { Database } from '../storage/database.ts';
@@ -24,6 +25,7 @@ import {
 export interface TailDeps {
   db: Pick<Database, 'reader' | 'prepared'>;
   clock: Clock;
+  log: Pick<Log, 'warn'>;
   notifiers: { events: Notifier };
 }
 
@@ -50,6 +52,7 @@ const LOOKS = 1;
 export class EventTail {
   private readonly db: TailDeps['db'];
   private readonly clock: Clock;
+  private readonly log: TailDeps['log'];
   private readonly events: Notifier;
   private readonly followers = new Set<TailFollower>();
   private readonly gate = createGate({ most: LOOKS, waiting: Infinity });
@@ -61,11 +64,14 @@ export class EventTail {
   /** True where the log may have events after `head`. */
   private notified = false;
   private reading = false;
+  /** True from a failed read, which is logged, until one succeeds. */
+  private isFailing = false;
   private unlisten: (() => void) | null = null;
 
-  constructor({ db, clock, notifiers }: TailDeps) {
+  constructor({ db, clock, log, notifiers }: TailDeps) {
     this.db = db;
     this.clock = clock;
+    this.log = log;
     this.events = notifiers.events;
   }
 
@@ -122,9 +128,13 @@ export class EventTail {
       while (this.notified && this.followers.size > 0) {
         this.notified = false;
         await this.readPage();
+        this.isFailing = false;
         this.wakeAll();
       }
-    } catch {
+    } catch (error) {
+      if (!this.isFailing)
+        this.log.warn({ event: 'events_unread', err: error }, 'new events could not be read for all');
+      this.isFailing = true;
       // Each follower then reads the log itself and gets the error.
       this.floors.clear();
       this.wakeAll();

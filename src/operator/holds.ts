@@ -321,8 +321,11 @@ const holdRecord = (row: HoldRow) => ({
 });
 
 /** A hold does not wait for this, and is set also where it cannot be found out: null. */
-const laneIfKnown = (deps: Parameters<typeof isLaneKnown>[0], lane: string): Promise<boolean | null> =>
-  isLaneKnown(deps, lane).catch(() => null);
+const laneIfKnown = (deps: OperatorDeps, lane: string): Promise<boolean | null> =>
+  isLaneKnown(deps, lane).catch((error: unknown) => {
+    deps.log.warn({ event: 'lane_unknown', lane, err: error }, 'whether a lane is known could not be found out');
+    return null;
+  });
 
 /** Returns the record of a hold or limit that was set just now. */
 const setRecord = (row: HoldRow, laneKnown: boolean | null) => ({

@@ -19,6 +19,7 @@ describe('api/events', () => {
         routes: eventRoutes({
           db,
           clock: new FakeClock(),
+          log: { warn: () => undefined },
           notifiers: { events: createNotifier() },
           cursors: createCursors(Buffer.alloc(32)),
         }),

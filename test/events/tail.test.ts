@@ -1,6 +1,7 @@
 /** Many who follow the log cost it one reading, and each gets what the log would have given it, once and in order. */
 import assert from 'node:assert/strict';
 import { newId } from '../../src/base/id.ts';
+import type { LogFields } from '../../src/base/log.ts';
 import { createNotifier } from '../../src/scheduling/notifier.ts';
 import { eventsAfter, type EventFilter } from '../../src/events/event-log.ts';
 import type { EventType } from '../../src/events/event.ts';
@@ -20,6 +21,8 @@ describe('events/tail', () => {
   let messages: { message: MessageRow; delivery: DeliveryRow }[];
   let made = 0;
   const events = createNotifier();
+  const logged: LogFields[] = [];
+  const log = { warn: (fields: LogFields) => void logged.push(fields) };
 
   beforeEach(async () => {
     temp = await openTempDatabase();
@@ -31,7 +34,7 @@ describe('events/tail', () => {
         return Reflect.apply(target, self, args) as unknown;
       },
     });
-    tail = new EventTail({ db: { reader: read, prepared: temp.db.prepared }, clock, notifiers: { events } });
+    tail = new EventTail({ db: { reader: read, prepared: temp.db.prepared }, clock, log, notifiers: { events } });
     messages = [ACCOUNT, OTHER, ACCOUNT].map((account_id, i) => {
       const message = messageRow({ account_id, ...(i === 2 ? { batch_id: 'bat_1', tags_json: '["news"]' } : {}) });
       const address = i === 2 ? 'Bo@dest.test' : 'ana@dest.test';
@@ -249,14 +252,21 @@ describe('events/tail', () => {
       all: <Row>(sql: string, values: readonly (string | number)[] = []) =>
         broken ? Promise.reject<Row[]>(new Error('disk')) : temp.db.prepared.all<Row>(sql, values),
     };
-    tail = new EventTail({ db: { reader: temp.db.reader, prepared: fast }, clock, notifiers: { events } });
+    tail = new EventTail({ db: { reader: temp.db.reader, prepared: fast }, clock, log, notifiers: { events } });
     const [follower] = await inStep(1);
     assert.ok(follower !== undefined);
     broken = true;
     await add(0, ['sent']);
     assert.equal(await follower.next(60_000), true);
+    await add(0, ['sent']);
+    assert.equal(await follower.next(60_000), true);
+    // Once until it works again.
+    assert.deepEqual(
+      logged.map(({ event }) => event),
+      ['events_unread'],
+    );
     // From the log itself, which this follower can read.
-    assert.equal((await follower.hear({ accountId: ACCOUNT }, 0, 10)).events.length, 1);
+    assert.equal((await follower.hear({ accountId: ACCOUNT }, 0, 10)).events.length, 2);
     follower.leave();
   });
 });
