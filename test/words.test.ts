@@ -107,6 +107,12 @@ const everywhere: readonly Pattern[] = [
     bad: 'It is made anew.',
     good: 'A new one is made; a newer one.',
   },
+  {
+    name: '"tells whether", "returns true if": returns whether (of a function), true if (of a field)',
+    pattern: /\b(?:Tells|Says) (?:whether|if)\b|\bReturns true (?:for|if|once|unless|when|where|while)\b/,
+    bad: 'Tells whether it rests.',
+    good: 'Returns whether it rests. True if it rests.',
+  },
   { name: '"as it came": unchanged', pattern: /\bas (?:it|they) came\b/i, bad: 'Mail as it came.', good: 'as it is' },
   { name: '"mend": fix', pattern: /\bmend(?:s|ed|ing)?\b/i, bad: 'Mend the entries.', good: 'Recommended, amend' },
   {

@@ -71,7 +71,7 @@ export function backupName(kind: BackupKind, at: number): string {
 /** `posthorn`: made on request. `before-migration`: made before a newer version changed the database. */
 export type BackupKind = 'posthorn' | 'before-migration';
 
-/** Returns true if this is the name of such a backup: only those are ever removed. */
+/** Returns whether this is the name of such a backup: only those are ever removed. */
 export function isBackupName(kind: BackupKind, name: string): boolean {
   return name.startsWith(`${kind}-`) && TIME.test(name.slice(kind.length + 1));
 }

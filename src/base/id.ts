@@ -90,7 +90,7 @@ function encode(id: Buffer): string {
 
 const pattern = /^([a-z]{3})_([0-7][0-9a-hjkmnp-tv-z]{25})$/;
 
-/** Tells whether `text` is an id with this prefix, which does not mean that it exists. */
+/** Returns whether `text` is an id with this prefix, which does not mean that it exists. */
 export function isId(prefix: IdPrefix, text: string): boolean {
   return pattern.exec(text)?.[1] === prefix;
 }

@@ -1,4 +1,4 @@
-/** Tells whether the output of this process goes to the journal of systemd, which understands a priority before each line. */
+/** Returns whether the output of this process goes to the journal of systemd, which understands a priority before each line. */
 import { fstatSync } from 'node:fs';
 
 /** The priorities of syslog(3) as the journal reads and removes them (sd-daemon(3)); `journalctl -p err` filters by them. */

@@ -1,6 +1,6 @@
 /** Tells which numbers a double changes: 1234567890123456789 becomes 1234567890123456800 and 1e400 becomes Infinity, without an error. */
 
-/** A number of so many digits is never changed, whatever they are. */
+/** A number of up to this many digits is never changed, whatever they are. */
 const SURELY_KEPT = 15;
 /** This many digits distinguish every double from its neighbors; some languages write them all, 0.10000000000000001 for 0.1. */
 const ALL_DIGITS = 17;

@@ -63,5 +63,5 @@ export function providerOf(address: string): string {
   return providerByDomain.get(address.slice(address.lastIndexOf('@') + 1)) ?? 'other';
 }
 
-/** Returns true where addresses of this domain belong to a mailbox provider's users. */
+/** Returns whether addresses of this domain belong to a mailbox provider's users. */
 export const isProviderDomain = (domain: string): boolean => providerByDomain.has(domain);

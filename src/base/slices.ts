@@ -16,7 +16,7 @@ export async function mapInSlices<From, To>(items: readonly From[], one: (item: 
   return made;
 }
 
-/** Returns true where the record holds a list that is worth slices. */
+/** Returns whether the record holds a list that is worth slices. */
 export const hasLongList = (record: object): boolean => !Array.isArray(record) && Object.values(record).some(isLong);
 
 /** Returns the bytes of `JSON.stringify` for a plain record. Long lists among its members, or those of a record in it, are written in slices. */

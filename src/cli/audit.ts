@@ -11,7 +11,7 @@ export function addAudit(program: CommandUnknownOpts, context: Context): void {
     .command('audit')
     .description(helpOf('audit.list'))
     .option('--server', 'acts that concern no account: on the queue, the settings and the server itself')
-    .option('--limit <n>', 'at most so many', limitOption, 100)
+    .option('--limit <n>', 'the most to show', limitOption, 100)
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')
     .action(async ({ account, server, limit, json }) => {

@@ -40,7 +40,7 @@ export function addInbound(program: CommandUnknownOpts, context: Context, openPa
   inbound
     .command('unverified')
     .description(helpOf('inbound.unverified'))
-    .option('--limit <n>', 'at most so many', limitOption, 100)
+    .option('--limit <n>', 'the most to show', limitOption, 100)
     .option('--json', 'one JSON object a line')
     .action(async ({ limit, ...options }) => {
       const list = await context.operate((operator) => operator.call('inbound.unverified', { limit }));

@@ -18,7 +18,7 @@ export function addMessages(program: CommandUnknownOpts, context: Context): void
     .option('--from <address>')
     .option('--to <address>', 'an address among the recipients')
     .option('--request <id>', 'what this API request made: the `X-Request-Id` of its answer')
-    .option('--limit <n>', 'at most so many', limitOption, 50)
+    .option('--limit <n>', 'the most to show', limitOption, 50)
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')
     .action(async ({ account, status, from, to, request, limit, json }) => {

@@ -41,7 +41,7 @@ export function addQueue(program: CommandUnknownOpts, context: Context): void {
     .option('--status <statuses>', 'only these: queued,deferred,...', listOption<Status>)
     .option('--older-than <time>', 'only what was accepted, or was to be sent, so long ago, such as 6h', durationOption)
     .addOption(new Option('--class <class>', 'only this class').choices(['transactional', 'broadcast'] as const))
-    .option('--limit <n>', 'at most so many', limitOption, 100)
+    .option('--limit <n>', 'the most to show', limitOption, 100)
     .option('--json', 'as one JSON object')
     .action(async ({ domain, lane, account, status, olderThan, class: order, limit, json }) => {
       const asked = { domain, lane, account, status, older_than: olderThan, class: order, limit };

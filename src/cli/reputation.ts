@@ -10,7 +10,7 @@ export function addReputation(program: CommandUnknownOpts, context: Context): vo
   program
     .command('reputation')
     .description(helpOf('reputation'))
-    .option('--days <n>', 'the last so many days, at most 400 (default: 30)', spanOption)
+    .option('--days <n>', 'the number of days to show, at most 400 (default: 30)', spanOption)
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')
     .action(async ({ days, account, json }) => {

@@ -22,9 +22,11 @@ export function addStats(program: CommandUnknownOpts, context: Context): void {
   program
     .command('stats')
     .description(helpOf('getStats'))
-    .option('--days <n>', 'the last so many days (UTC), today included (default: 7)', spanOption)
+    .option('--days <n>', 'the number of days (UTC) to show, today included (default: 7)', spanOption)
     .addOption(
-      new Option('--hours <n>', 'the last so many hours instead, at most 744').argParser(spanOption).conflicts('days'),
+      new Option('--hours <n>', 'the number of hours to show instead, at most 744')
+        .argParser(spanOption)
+        .conflicts('days'),
     )
     .option('--by <what>', 'tell apart by stream, tag, domain, provider or template')
     .option('--test', 'simulated mail instead of real mail')
@@ -44,7 +46,7 @@ interface StatsShown extends Pick<Stats, 'object' | 'bucket' | 'by' | 'since' | 
   simulated: number;
 }
 
-/** Returns the lines of the last so many hours or days that have anything to show. */
+/** Returns the lines of the hours or days that have anything to show. */
 async function readStats(
   operator: Operator,
   now: number,

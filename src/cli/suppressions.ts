@@ -43,7 +43,7 @@ function addList(suppressions: CommandUnknownOpts, context: Context): void {
     .description(helpOf('listSuppressions'))
     .option('--reason <reason>', 'only this: hard_bounce, complaint, unsubscribe or manual', reasonOption)
     .option('--stream <slug>', 'only those for this stream')
-    .option('--limit <n>', 'at most so many', limitOption, 100)
+    .option('--limit <n>', 'the most to show', limitOption, 100)
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')
     .action(async ({ reason, stream, limit, account, json }) => {

@@ -7,12 +7,12 @@ export interface Endpoint {
   port: number | null;
 }
 
-/** Returns true for an IPv4 or IPv6 address in its usual form, without brackets or zone. */
+/** Returns whether it is an IPv4 or IPv6 address in its usual form, without brackets or zone. */
 export function isIp(text: string): boolean {
   return isIP(text) !== 0 && !text.includes('%');
 }
 
-/** Returns true for an address (`10.0.0.1`) or a CIDR range (`10.0.0.0/8`). */
+/** Returns whether it is an address (`10.0.0.1`) or a CIDR range (`10.0.0.0/8`). */
 export function isNetwork(text: string): boolean {
   const [address = '', bits, ...rest] = text.split('/');
   if (!isIp(address) || rest.length > 0) return false;
@@ -22,7 +22,7 @@ export function isNetwork(text: string): boolean {
 const LABEL = /^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/i;
 
 /**
- * Returns true for a DNS name of LDH labels (RFC 1123 section 2.1) whose last label is not a number, which would be a mistyped
+ * Returns whether it is a DNS name of LDH labels (RFC 1123 section 2.1) whose last label is not a number, which would be a mistyped
  * address.
  */
 export function isHostName(text: string): boolean {
@@ -31,7 +31,7 @@ export function isHostName(text: string): boolean {
   return labels.every((label) => LABEL.test(label)) && !/^\d+$/.test(labels.at(-1) ?? '');
 }
 
-/** Returns true for the name of a node (`node.name`). */
+/** Returns whether it is the name of a node (`node.name`). */
 export const isNodeName = (text: string): boolean => /^[\w.-]{1,63}$/.test(text);
 
 /** Reads `host`, `host:port`, `[v6]`, `[v6]:port` or a bare IPv6 address; returns null for any other text. */

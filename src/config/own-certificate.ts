@@ -72,7 +72,7 @@ function ownName({ issuer, subject, subjectAltName }: X509Certificate): string |
 }
 
 /**
- * Returns true if our certificate must be replaced: the first start comes before the name is set, and on a machine without a
+ * Returns whether our certificate must be replaced: the first start comes before the name is set, and on a machine without a
  * battery perhaps in 1970. A certificate that we did not make is never replaced.
  */
 function isOld(cert: string, hostname: string, now: number): boolean {

@@ -23,7 +23,7 @@ export const ROUTE_FORMS = '"mx", "discard", "hold", "host:port" or { host, port
 const TLS_MODES: readonly RouteTls[] = ['opportunistic', 'required', 'none', 'implicit'];
 const MEMBERS: ReadonlySet<string> = new Set(['host', 'port', 'tls', 'user', 'password']);
 
-/** Returns true for the key of a route: a DNS name with a dot, or `*` for all other domains. */
+/** Returns whether it is the key of a route: a DNS name with a dot, or `*` for all other domains. */
 export function isRouteKey(key: string): boolean {
   return key === '*' || (key.includes('.') && isHostName(key));
 }

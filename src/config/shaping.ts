@@ -5,7 +5,7 @@ import { count, duration, flag, oneOf, orUnknown, type Kind } from './kind.ts';
 const FORM = '{ name, match: { class, reason, code, text, operator }, count, within, action, for, dryRun }';
 const LONGEST_PATTERN = 300;
 
-/** Returns true for patterns that are linear in the text: no backreferences, no look-around, no nested repetition. */
+/** Returns whether the pattern is linear in the text: no backreferences, no look-around, no nested repetition. */
 const isQuick = (pattern: string): boolean =>
   !/\\[1-9k]|\(\?[=!<]/.test(pattern) && !/[*+}][^()]{0,300}\)[*+{]/.test(pattern);
 

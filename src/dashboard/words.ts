@@ -193,7 +193,7 @@ export const helpers: Readonly<Record<string, Handlebars.HelperDelegate>> = {
   words: (value: unknown) => wordsOf(String(value)),
   lower: (value: unknown) => String(value).toLowerCase(),
   eq: (a: unknown, b: unknown) => a === b,
-  /** Tells whether the member's role has a scope. */
+  /** Returns whether the member's role has a scope. */
   may: (scope: unknown, { data }: Options) =>
     isScope(String(scope)) && scopeAllows(data.root.scopes ?? [], String(scope) as Scope),
   not: (value: unknown) => value === false || value == null || value === '' || value === 0,

@@ -14,7 +14,7 @@ export function reportHosts(record: string): string[] {
   return [...new Set(hosts)];
 }
 
-/** Tells whether two names are below one registered domain, by the public suffix list (RFC 7489 section 3.2). */
+/** Returns whether two names are below one registered domain, by the public suffix list (RFC 7489 section 3.2). */
 export const isSameOrganization = (a: string, b: string): boolean => organizationOf(a) === organizationOf(b);
 
 /** The list has a private part, too, under which strangers have names, and receivers use all of it. */

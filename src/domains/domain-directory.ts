@@ -51,7 +51,7 @@ export function createDomainDirectory(deps: { db: Pick<Database, 'prepared'>; cl
     find: async (name: string): Promise<SendingDomain | null> => (await cache.get(name))[0] ?? null,
     /** Returns this account's domain with exactly this name, or null. Mail of an account is judged by its own domain only. */
     findOf,
-    /** Returns true if the account may send from exactly this name; a domain does not cover those below it. */
+    /** Returns whether the account may send from exactly this name; a domain does not cover those below it. */
     isVerified: async (accountId: string, name: string): Promise<boolean> =>
       (await findOf(accountId, name))?.status === 'verified',
     /** Returns why mail from a domain that was verified before is refused now; null without a reason. */
@@ -59,7 +59,7 @@ export function createDomainDirectory(deps: { db: Pick<Database, 'prepared'>; cl
       const domain = await findOf(accountId, name);
       return domain === null ? null : refusalOf(domain);
     },
-    /** Returns true if this host is the return path of some domain. */
+    /** Returns whether this host is the return path of some domain. */
     async isReturnPath(host: string): Promise<boolean> {
       const rows = await deps.db.prepared.all('SELECT 1 FROM domains WHERE return_path = ? LIMIT 1', [host]);
       return rows.length > 0;

@@ -51,7 +51,7 @@ export function standingAfter(
   }
 }
 
-/** Returns true for a verified domain that lacks a required record. */
+/** Returns whether it is a verified domain that lacks a required record. */
 export function isCountingDown<S extends Pick<Standing, 'status' | 'failing_since' | 'found_again_at'>>(
   standing: S,
 ): standing is S & { failing_since: number } {

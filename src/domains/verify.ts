@@ -74,7 +74,7 @@ export async function verifyDomain(
   return after;
 }
 
-/** Returns true if another account has already verified the name. */
+/** Returns whether another account has already verified the name. */
 async function isTaken(tx: Connection, { name, id }: DomainRow): Promise<boolean> {
   const rows = await tx.all(`SELECT 1 FROM domains WHERE name = ? AND status = 'verified' AND id <> ?`, [name, id]);
   return rows.length > 0;

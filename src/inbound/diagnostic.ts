@@ -118,7 +118,7 @@ function paragraph(lines: readonly string[], index: number, words: BounceWords):
   return [...lines.slice(first, index + 1), ...following(lines, index, words)].join(' ');
 }
 
-/** Returns true where a long line goes on, indented and in lower case. */
+/** Returns whether a long line goes on, indented and in lower case. */
 const isWrappedFrom = (above: string, line: string): boolean =>
   above.length >= SHORTEST_WRAPPED && /[\p{L}\p{N},]$/u.test(above) && /^\s+\p{Ll}/u.test(line);
 

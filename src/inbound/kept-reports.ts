@@ -22,7 +22,7 @@ interface Store {
 const STEP = 20;
 const ROW_BYTES = 1000;
 const [LOOSE_SHARE, MATCHED_SHARE] = [0.01, 0.05];
-/** A store may be so much too large while the oldest go. */
+/** A store may be larger than its limit by this factor while the oldest reports are removed. */
 const SLACK = 1.2;
 
 const LOOSE = "(delivery_id IS NULL OR state = 'unverified')";

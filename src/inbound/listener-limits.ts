@@ -6,7 +6,7 @@ export type LimitName = 'connections' | 'connectionsPerNetwork' | 'heldBytes' | 
 export type ListenerLimits = typeof listenerLimits;
 
 export const listenerLimits = {
-  /** With so many open, the site that has most sessions without a proof or a user loses its oldest one to the next client. */
+  /** With this many open, the site that has most sessions without a proof or a user loses its oldest one to the next client. */
   connections: 500,
   connectionsPerAddress: 50,
   /** Connections of a /24 or /64. */

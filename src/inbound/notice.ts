@@ -157,7 +157,7 @@ function whereOriginalBegins(lines: readonly string[], words: BounceWords): { en
 
 const isRule = (line: string): boolean => /^[\s\-=*_#]+$/.test(line);
 
-/** Returns true for three header lines at least, folded ones between them, one of them such as no prose has. */
+/** Returns whether there are three header lines at least, folded ones between them, one of them such as no prose has. */
 function isHeadOfMail(lines: readonly string[], from: number): boolean {
   if (!OUTER_HEADER_LINE.test(lines[from] ?? '')) return false;
   let count = 0;

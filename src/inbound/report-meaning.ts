@@ -12,7 +12,7 @@ export interface Meaning {
   state: Extract<ReportRow['state'], 'done' | 'unmatched' | 'unverified' | 'unreadable'>;
 }
 
-/** Returns true for kinds that need an owner; the others have none to find. */
+/** Returns whether a report of this kind needs an owner; the others have none to find. */
 const needsOwner = ({ kind }: Finding): boolean =>
   kind === 'bounce' || kind === 'delay' || kind === 'complaint' || kind === 'unsubscribe';
 
@@ -51,7 +51,7 @@ async function changeOf(
   }
 }
 
-/** Returns true for a mail that counts. Everyone who gets the mail knows its token: a report must also look like one, in its sender or in its form. */
+/** Returns whether the mail counts. Everyone who gets the mail knows its token: a report must also look like one, in its sender or in its form. */
 function countsAsReport(sender: string, { isWellFormed }: Finding): boolean {
   return (
     isWellFormed ||

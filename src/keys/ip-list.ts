@@ -25,7 +25,7 @@ export function canonicalIpList(entries: readonly string[]): string[] {
   return [...new Set(entries.map((entry, index) => canonicalEntry(entry, `allowed_ips[${String(index)}]`)))];
 }
 
-/** Returns true if `ip` is in the list, or the list is empty. */
+/** Returns whether `ip` is in the list, or the list is empty. */
 export function isIpAllowed(list: readonly string[], ip: string): boolean {
   if (list.length === 0) return true;
   const plain = plainAddress(ip);
@@ -82,7 +82,7 @@ function prefixLength(bits: string | null, most: number): number | null {
   return /^(?:0|[1-9][0-9]{0,2})$/.test(bits) && Number(bits) <= most ? Number(bits) : null;
 }
 
-/** Returns true if all of `entry` is in `range`; both in canonical spelling. */
+/** Returns whether all of `entry` is in `range`; both in canonical spelling. */
 export function isWithin(range: string, entry: string): boolean {
   const [address = '', bits] = entry.split('/');
   const [outer = '', outerBits] = range.split('/');

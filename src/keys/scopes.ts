@@ -41,12 +41,12 @@ export type Scope = keyof typeof scopes;
 
 export const scopeNames = Object.keys(scopes) as Scope[];
 
-/** Returns true if `text` is one of the thirty scopes. */
+/** Returns whether `text` is one of the thirty scopes. */
 export function isScope(text: string): text is Scope {
   return Object.hasOwn(scopes, text);
 }
 
-/** Returns true if `granted` allows `needed`: it has the scope itself or the bare name of its area. */
+/** Returns whether `granted` allows `needed`: it has the scope itself or the bare name of its area. */
 export function scopeAllows(granted: readonly string[], needed: Scope): boolean {
   if (granted.includes(needed)) return true;
   const colon = needed.indexOf(':');

@@ -45,7 +45,7 @@ const asFile = (contentType: string, type: string, content: Buffer): AttachedMai
   content,
 });
 
-/** Returns true for the beginning of a mail: it begins with a header field, in mailbox files behind a line `From ...`. */
+/** Returns whether it is the beginning of a mail: it begins with a header field, in mailbox files behind a line `From ...`. */
 const beginsLikeMail = (content: Buffer): boolean =>
   /^(?:>?From [^\r\n]{0,500}\r?\n)?[!-9;-~]{1,76}[ \t]{0,10}:/.test(content.toString('latin1', 0, 1000));
 

@@ -41,21 +41,24 @@ export function isMarkedAutoReply(headers: readonly HeaderField[]): boolean {
   );
 }
 
-/** Returns true for anything but `no` (RFC 3834 section 5). Bounce notices carry it as well, so it does not distinguish the two. */
+/** Returns whether the field has anything but `no` (RFC 3834 section 5). Bounce notices carry it as well, so it does not distinguish the two. */
 export function isAutoSubmitted(headers: readonly HeaderField[]): boolean {
   const value = fieldOf(headers, 'auto-submitted')?.trim().toLowerCase();
   return value !== undefined && value !== '' && !/^no\b/.test(value);
 }
 
-/** True for an answer that a mailbox gave by itself (RFC 3834 section 5.1). Some mail systems call their bounce notices so. */
+/** Returns whether it is an answer that a mailbox gave by itself (RFC 3834 section 5.1). Some mail systems call their bounce notices so. */
 export const isAutoReplied = (headers: readonly HeaderField[]): boolean =>
   /^\s*auto-replied\b/i.test(fieldOf(headers, 'auto-submitted') ?? '');
 
-/** Returns true for the field of RFC 5429 section 2.1.2 with the comment that Sieve filters and Dovecot write: not an answer, but the mail itself sent back. */
+/**
+ * Returns whether there is the field of RFC 5429 section 2.1.2 with the comment that Sieve filters and Dovecot write: not an answer,
+ * but the mail itself sent back.
+ */
 export const isMarkedRejected = (headers: readonly HeaderField[]): boolean =>
   /^\s*auto-(?:replied|generated)\b[^(]{0,100}\(\s*rejected\b/i.test(fieldOf(headers, 'auto-submitted') ?? '');
 
-/** Returns true for a read receipt, or a rejection in its form: it is about a mail that had arrived (RFC 8098 section 3). */
+/** Returns whether it is a read receipt, or a rejection in its form: it is about a mail that had arrived (RFC 8098 section 3). */
 export function isDispositionNotification({ type, params, parts }: MailPart): boolean {
   return (
     type === 'message/disposition-notification' ||

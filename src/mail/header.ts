@@ -145,7 +145,7 @@ function splitAtSpaces(text: string): string[] {
   return text.split(/(?<! ) /);
 }
 
-/** Returns true for a word to encode; `=?` is encoded, as a reader would decode what was meant literally. */
+/** Returns whether a word is to be encoded; `=?` is encoded, as a reader would decode what was meant literally. */
 function needsEncoding(word: string): boolean {
   return !PLAIN.test(word) || word.includes('=?') || word.length >= HARD_LIMIT || word.lastIndexOf(' ') > MOST_SPACES;
 }

@@ -84,7 +84,7 @@ export function* ownPartsOf(part: MailPart): Generator<MailPart> {
   if (!isMessage(part.type)) for (const child of part.parts) yield* ownPartsOf(child);
 }
 
-/** Returns true for the types of whole mails (RFC 2046 section 5.2.1, RFC 6532 section 3.7). */
+/** Returns whether it is a type of whole mails (RFC 2046 section 5.2.1, RFC 6532 section 3.7). */
 export const isMessage = (type: string): boolean => type === 'message/rfc822' || type === 'message/global';
 
 function readEntity(text: string, depth: number, budget: Budget): MailPart {

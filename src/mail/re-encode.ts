@@ -18,10 +18,10 @@ const LONGEST_LINE = 998;
 const DEEPEST = 20;
 /** Each part that is encoded grows by a header line, which must not add up. */
 const MOST_ENCODED = 200;
-/** Parts of one multipart; no mail for people has so many, and each takes memory. */
+/** Parts of one multipart; no mail for people has as many, and each takes memory. */
 export const MOST_PARTS = 10_000;
 
-/** Returns true where some line is longer than transport allows. Line ends are CRLF. */
+/** Returns whether some line is longer than transport allows. Line ends are CRLF. */
 export function hasLongLine(bytes: Buffer): boolean {
   let from = 0;
   while (bytes.length - from > LONGEST_LINE) {
@@ -72,7 +72,7 @@ export const sevenBitBody = (fields: readonly HeaderField[], body: Buffer): Reen
 
 const isUnfit = (bytes: Buffer): boolean => !isPlain(bytes) || hasLongLine(bytes);
 
-/** Returns true for printable ASCII, white space and line ends: what we send. */
+/** Returns whether it has only printable ASCII, white space and line ends: what we send. */
 export const isPlain = (bytes: Buffer): boolean =>
   isAscii(bytes) && !/[^\t\r\n\x20-\x7e]/.test(bytes.toString('latin1'));
 
@@ -127,7 +127,7 @@ function reencode(fields: readonly HeaderField[], body: Buffer, job: Job, depth:
   return encodeLeaf(fields, body, type);
 }
 
-/** Returns true for types that RFC 2045 section 6.4 forbids to encode; those of RFC 6532 and RFC 6533 may be. */
+/** Returns whether it is a type that RFC 2045 section 6.4 forbids to encode; those of RFC 6532 and RFC 6533 may be. */
 const isUnencodable = (type: string): boolean => /^message\/(?!global)/.test(type);
 
 /** Returns the fields with the type of a file, which may be encoded. */
@@ -138,7 +138,7 @@ function asFile(fields: readonly HeaderField[]): HeaderField[] {
   );
 }
 
-/** Returns true for types of RFC 1847 and RFC 8551: changed octets would no longer verify. */
+/** Returns whether it is a type of RFC 1847 and RFC 8551: changed octets would no longer verify. */
 export const isSealed = (type: string): boolean =>
   type === 'multipart/signed' || type === 'multipart/encrypted' || /^application\/(?:x-)?pkcs7-/.test(type);
 

@@ -56,7 +56,7 @@ function fieldOf(line: string): readonly [string, string] {
 const isPattern = (name: string): boolean =>
   name.length <= 253 && /^(?:\*\.)?[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*$/.test(name);
 
-/** Returns true where the policy names this host; `*` matches exactly one label (section 4.1). */
+/** Returns whether the policy names this host; `*` matches exactly one label (section 4.1). */
 export function stsNames({ mx }: Pick<StsPolicy, 'mx'>, host: string): boolean {
   const name = host.toLowerCase().replace(/\.$/, '');
   const parent = name.slice(name.indexOf('.') + 1);

@@ -45,7 +45,7 @@ export interface RefusedMail {
   text: string;
 }
 
-/** RFC 5321 section 6.3: so many hops are a loop. */
+/** A mail with more hops is in a loop (RFC 5321 section 6.3). */
 const MOST_RECEIVED = 50;
 const LARGEST_HEAD = 512 * 1024;
 const OPTION = /^x-posthorn-(.*)$/;

@@ -83,7 +83,7 @@ class Reader {
   }
 }
 
-/** Returns true for hidden elements, only those whose end tag cannot be left out: otherwise the rest of the mail would be hidden with them. */
+/** Returns whether the element is hidden, and of a kind whose end tag cannot be left out: otherwise the rest of the mail would be hidden with them. */
 function isHidden({ name }: Element, attributes: string): boolean {
   if ((name !== 'div' && name !== 'span') || !/display/i.test(attributes)) return false;
   return /display\s{0,9}:\s{0,9}none/i.test(attribute(attributes, 'style'));
@@ -129,7 +129,7 @@ function readTag(html: string, open: number, isEnd: boolean, reader: Reader): nu
 
 const isLetter = (code: number): boolean => (code | 0x20) >= 0x61 && (code | 0x20) <= 0x7a;
 
-/** Returns true for a letter, a digit, `:` or `-`. */
+/** Returns whether it is a letter, a digit, `:` or `-`. */
 const isOfName = (code: number): boolean => isLetter(code) || (code >= 0x30 && code <= 0x3a) || code === 0x2d;
 
 function after(html: string, mark: string, from: number): number {
@@ -170,7 +170,7 @@ function attribute(attributes: string, wanted: string): string {
   return '';
 }
 
-/** Returns true for white space of html: not the no-break space. */
+/** Returns whether it is white space of html: not the no-break space. */
 const isWhite = (code: number): boolean =>
   code === SPACE || code === 0x0a || code === 0x0d || code === 0x09 || code === 0x0c;
 

@@ -135,7 +135,7 @@ export function readTlsReport(text: string): TlsReport | null {
   };
 }
 
-/** Returns true for JSON with more values than a report has: each one follows a comma or a bracket. It is found before the values take memory. */
+/** Returns whether JSON has more values than a report has: each one follows a comma or a bracket. It is found before the values take memory. */
 function hasTooMuch(json: string): boolean {
   let left = MOST_VALUES;
   for (let at = 0; at < json.length && left >= 0; at++) {

@@ -64,7 +64,7 @@ function longestAt(at: number, longest: number, is: (from: number, to: number) =
   return 0;
 }
 
-/** Returns true if the character is the obvious next one after those before. */
+/** Returns whether the character is the obvious next one after those before. */
 function follows(text: string, at: number): boolean {
   if (at === 0) return false;
   const before = text.charAt(at - 1);
@@ -107,7 +107,7 @@ const keyboards = [
 );
 const SHIFTED = '!@#$%^&*()';
 
-/** Returns true if two keys are neighbours on a keyboard; 0 also comes before 1. */
+/** Returns whether two keys are neighbours on a keyboard; 0 also comes before 1. */
 function isBeside(one: string, other: string): boolean {
   const [left, right] = [unshifted(one), unshifted(other)];
   if (left === '0' && right === '1') return true;

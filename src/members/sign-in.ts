@@ -145,7 +145,7 @@ async function proveAs(
   });
 }
 
-/** Returns true if the code is right and unused; marks it as used. */
+/** Returns whether the code is right and unused; marks it as used. */
 async function takeCode({ db, clock, keyring }: SignInDeps, member: MemberRow, code: string): Promise<boolean> {
   if (member.totp_sealed === null) return false;
   const secret = keyring.open(TOTP_PURPOSE, member.totp_sealed);

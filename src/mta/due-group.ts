@@ -57,7 +57,7 @@ export const newGroup = (domain: string, order: number, account: string, isNextK
   isGone: false,
 });
 
-/** Tells whether nothing of the group is in memory and nothing is to come that is known. */
+/** Returns whether nothing of the group is in memory and nothing is to come that is known. */
 export const isIdle = ({ buffered, dirty, cursor, nextDueAt, reading }: Group): boolean =>
   buffered === 0 && !dirty && cursor === null && nextDueAt === null && !reading;
 

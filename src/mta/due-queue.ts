@@ -52,7 +52,7 @@ export interface DueQueueDeps {
   clock: Clock;
   /** Groups that have jobs in memory at a time. */
   mostGroups: number;
-  /** Tells whether this node delivers the mail of a domain. */
+  /** Returns whether this node delivers the mail of a domain. */
   isOurs(domain: string): boolean;
   /** Tells all nodes, this one included, when mail falls due whose domain has moved meanwhile. */
   tell(hints: readonly DueHint[]): void;
@@ -180,7 +180,7 @@ export class DueQueue {
     return this.empty.some(turnOfGroup(group));
   }
 
-  /** Says whether all due mail of this domain and account waits for a place in memory. */
+  /** Returns whether all due mail of this domain and account waits for a place in memory. */
   awaitsPlace(domain: string, account: string): boolean {
     const groups = [0, 1].flatMap((order) => this.groups.get(keyOf(domain, order, account)) ?? []);
     const due = groups.filter(({ holders, dirty, cursor }) => holders > 0 || dirty || cursor !== null);

@@ -50,7 +50,7 @@ export class LaneReports {
   }
 
   /**
-   * Returns at most so many of the lanes that have work or a limit, since a report of each of thousands takes too long. Among the fullest are
+   * Returns at most `most` of the lanes that have work or a limit, since a report of each of thousands takes too long. Among the fullest are
    * lanes that rest, half of all at most: their mail rests on disk.
    */
   list(most: number, first: 'fullest' | 'busiest'): Promise<LaneReport[]> {
@@ -149,7 +149,7 @@ export class LaneReports {
   }
 }
 
-/** The report of a lane whose mail needs no connection and so no worker. */
+/** The report of a lane whose mail needs no connection: its workers are not counted, since they use none. */
 const noNetwork: LaneLimitsReport & Pick<LaneView, 'slots'> = {
   slots: 0,
   source: null,

@@ -74,7 +74,7 @@ export interface MtaOptions extends AttemptOptions, PassageOptions {
  * free finds its next mail there.
  */
 const GROUPS_A_CONNECTION = 2;
-/** At least so many. With 1,000 or 2,000 two accounts with mail to hosts that never answer keep a third one waiting for a place. */
+/** The least number of groups. With 1,000 or 2,000 two accounts with mail to hosts that never answer keep a third one waiting for a place. */
 const LEAST_GROUPS = 4_000;
 const LEASE_MARGIN_MS = 5 * 60_000;
 /** Returns a time longer than the longest attempt with the wait behind its final dot, so that a claim never ends under a living worker. */
@@ -226,7 +226,7 @@ export class Mta {
     this.control.reshape(compileRules(rules));
   }
 
-  /** Returns at most so many of the lanes that have work or a limit: those with the most jobs in memory, or the most workers, first. */
+  /** Returns at most `most` of the lanes that have work or a limit: those with the most jobs in memory, or the most workers, first. */
   lanes(most: number, first: 'fullest' | 'busiest'): Promise<LaneReport[]> {
     return this.reports.list(most, first);
   }

@@ -1,6 +1,6 @@
 /** Names of lanes and hosts, as other parts of the engine and the operator see them. */
 
-/** Says whether a lane without a site is one of mail that needs no connection, such as that to the simulator. An MX may begin so too. */
+/** Returns whether a lane without a site is one of mail that needs no connection, such as that to the simulator. An MX may begin so too. */
 export const isInnerLane = (lane: string): boolean => lane.startsWith('~');
 
 /** Names a lane after its site, and its source where it has one. */

@@ -40,7 +40,7 @@ export interface PlacingDeps {
   dueQueue: Pick<DueQueue, 'done' | 'rest' | 'leave'>;
   owners: Pick<Owners, 'isOurs'>;
   lanes: Pick<Lanes<Job>, 'offer' | 'view'>;
-  /** Tells whether jobs are placed no more. */
+  /** Returns whether jobs are placed no more. */
   isStopping(): boolean;
 }
 
@@ -91,7 +91,7 @@ export class Placing {
     else this.awaitLookUp(job.domain, turnOf(job)).jobs.push(job);
   }
 
-  /** Tells whether the destination of a domain is being looked up, or waits for its turn. */
+  /** Returns whether the destination of a domain is being looked up, or waits for its turn. */
   isLookingUp(domain: string): boolean {
     return this.unplaced.has(domain);
   }
@@ -120,7 +120,7 @@ export class Placing {
   }
 
   /**
-   * Tells whether the job may be tried in this lane now. Where its domain has moved to another node it is forgotten; where its route has
+   * Returns whether the job may be tried in this lane now. Where its domain has moved to another node it is forgotten; where its route has
    * changed it goes to another lane; where its part of the lane rests it waits on disk; where, in an operator's lane, the hosts of its own
    * domain cannot be had it is put aside.
    */
@@ -277,7 +277,7 @@ export class Placing {
     }
   }
 
-  /** Tells whether a host of the job's own domain can be had; puts the job aside where none can. For operators' lanes. */
+  /** Returns whether a host of the job's own domain can be had; puts the job aside where none can. For operators' lanes. */
   private hasHost(lane: string, { hosts, operator }: Site, source: string | null, job: Job): boolean {
     const waits = [];
     for (const host of hosts) {

@@ -36,7 +36,7 @@ export interface SweeperDeps {
   scan(): Promise<void>;
   /** Frees mail whose hold has ended. */
   freeHeldMail(): Promise<void>;
-  /** Tells whether mail may wait that no worker claims: held by a route, at rest, or without a host that can be reached. */
+  /** Returns whether mail may wait that no worker claims: held by a route, at rest, or without a host that can be reached. */
   someWaits(): boolean;
   lanes(): readonly LaneView[];
   /** Returns what holds mail on the way to a domain, and what it waits for. */

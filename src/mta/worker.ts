@@ -24,7 +24,7 @@ export interface WorkerDeps {
   epoch: number;
   /** How long a claim lasts, in ms: longer than any attempt. */
   leaseMs: number;
-  /** Tells whether the job may be tried in this lane now; where it may not, it has been taken care of. */
+  /** Returns whether the job may be tried in this lane now; where it may not, it has been taken care of. */
   mayGo(lane: string, job: Job): boolean;
   prepare(job: Job): Promise<Begun>;
   /** Returns what keeps back a mail that was made ready a while ago, such as a hold that was set since; null where it may be tried. */
@@ -34,7 +34,7 @@ export interface WorkerDeps {
   /** Finds the job another lane. */
   requeue(job: Job): void;
   /**
-   * Is called where the job has no connection. Returns true where the job is put aside, since other jobs of the lane may have one;
+   * Is called where the job has no connection. Returns whether the job is put aside, since other jobs of the lane may have one;
    * false where it goes back to the lane and the worker ends, until the lane is woken.
    */
   putAside(lane: string, job: Job, found: NoPassage): boolean;

@@ -103,7 +103,7 @@ export function withRandomCase(name: string): string {
   }).join('');
 }
 
-/** Tells whether a name fits into a question: ASCII, labels of 1 to 63, at most 253 in all. */
+/** Returns whether a name fits into a question: ASCII, labels of 1 to 63, at most 253 in all. */
 export function isAskable(name: string): boolean {
   return name.length <= 253 && name.split('.').every((label) => /^[!-~]{1,63}$/.test(label));
 }
@@ -129,7 +129,7 @@ export function readReply<T extends RecordType>(bytes: Buffer, query: Query<T>):
   return readAnswers(packet, query.name, query.type, rcode === RCODE.nameError);
 }
 
-/** Tells whether the header says that this is a response which was cut. */
+/** Returns whether the header says that this is a response which was cut. */
 function isCut(bytes: Buffer): boolean {
   const wanted = RESPONSE | TRUNCATED_RESPONSE;
   return (bytes.readUInt16BE(2) & wanted) === wanted;
@@ -147,7 +147,7 @@ function decodeBounded(bytes: Buffer): DecodedPacket | null {
   }
 }
 
-/** Tells whether the packet answers the query. A server that could not read the question may leave it out (RFC 6891 section 7). */
+/** Returns whether the packet answers the query. A server that could not read the question may leave it out (RFC 6891 section 7). */
 function answers(packet: DecodedPacket, query: Query): boolean {
   if (packet.type !== 'response') return false;
   const rcode = (packet.flags ?? 0) & 15;

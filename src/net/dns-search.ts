@@ -32,7 +32,7 @@ export type Found<T> = Extract<Reply<T>, { kind: 'records' | 'alias' | 'no_data'
 const FIRST_REPEAT_MS = 800;
 const MISSES_UNTIL_DEAD = 3;
 const DEAD_MS = 30_000;
-/** After so many a server is taken for one that changes case, and gets no random case any more. */
+/** After this many answers in another case, a server is sent names without random case. */
 const FOLDED_UNTIL_KNOWN = 3;
 
 interface Turn {

@@ -32,7 +32,7 @@ function innerAddress(address: ipaddr.IPv4 | ipaddr.IPv6): ipaddr.IPv4 | ipaddr.
 }
 
 /**
- * Returns true for a global unicast address (the IANA special-purpose registries, RFC 6890). IPv6 forms that carry an IPv4
+ * Returns whether it is a global unicast address (the IANA special-purpose registries, RFC 6890). IPv6 forms that carry an IPv4
  * address count as that address: otherwise `::ffff:127.0.0.1` would be a way in. Text that is not an address is not public.
  */
 export function isPublicAddress(text: string): boolean {
@@ -54,7 +54,7 @@ export function addressList(ranges: readonly string[]): BlockList {
   return list;
 }
 
-/** Returns true where the address, in its plain form, is in the list. */
+/** Returns whether the address, in its plain form, is in the list. */
 export function isListed(list: BlockList, address: string): boolean {
   return list.check(address, isIPv4(address) ? 'ipv4' : 'ipv6');
 }

@@ -26,7 +26,7 @@ export interface OpenPort {
   readonly open: number | null;
 }
 
-/** Says whether one of these ports is open at this address. `own` returns the addresses of this machine. */
+/** Returns whether one of these ports is open at this address. `own` returns the addresses of this machine. */
 export function isOpenAt(
   ports: readonly OpenPort[],
   own: () => readonly string[],

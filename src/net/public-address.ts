@@ -4,7 +4,7 @@
  */
 import { addressList, isListed, isPublicAddress, plainAddress } from './ip.ts';
 
-/** Tells whether an address may be called. Text that is not an address may not. */
+/** Returns whether an address may be called. Text that is not an address may not. */
 export type AddressRule = (ip: string) => boolean;
 
 export interface AddressRuleOptions {

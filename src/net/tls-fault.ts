@@ -18,7 +18,7 @@ const meanings: readonly (readonly [reason: RegExp, meaning: string])[] = [
   [/unexpected eof/, 'the other side ended the connection during the handshake'],
 ];
 
-/** Tells whether an error is a fault of TLS, rather than of the connection below it. */
+/** Returns whether an error is a fault of TLS, rather than of the connection below it. */
 export const isTlsFault = ({ code }: NodeJS.ErrnoException): boolean => /^(?:ERR_SSL_|EPROTO)/.test(code ?? '');
 
 /** Returns the message of the error; for one of OpenSSL `TLS failed: <meaning> (<reason>)`. */

@@ -1,6 +1,6 @@
 /**
- * Exports: lists of the API as files, as CSV or as one JSON object a line (NDJSON). An operation adds a row, a rule of housekeeping writes the file page by page
- * (export-rule.ts), and the file can be fetched for seven days.
+ * Exports: lists of the API as files, as CSV or as one JSON object a line (NDJSON). An operation adds a row, a rule of housekeeping
+ * writes the file page by page (export-rule.ts), and the file can be fetched for seven days.
  */
 import { unlink } from 'node:fs/promises';
 import path from 'node:path';

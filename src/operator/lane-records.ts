@@ -143,7 +143,7 @@ export async function oneLane(
   return isNone ? null : ((await recordsOf(deps, [lane], domains))[0] ?? null);
 }
 
-/** Tells whether an operator's limit or hold of this lane is in force. */
+/** Returns whether an operator's limit or hold of this lane is in force. */
 export const isSetByOperator = ({ book }: Pick<OperatorDeps, 'book'>, lane: string): boolean =>
   book.limitsOf(lane) !== null || book.ofLane(lane) !== null;
 

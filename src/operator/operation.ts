@@ -73,7 +73,7 @@ export interface OperatorDeps extends StoreDeps {
   notifiers: { deliveries: Notifier<readonly DueHint[]>; holds: Notifier };
   mta: {
     resolve(domain: string): Promise<ResolvedDomain>;
-    /** Returns at most so many of the lanes that have work or a limit: those with the most jobs in memory, or the most workers, first. */
+    /** Returns at most `most` of the lanes that have work or a limit: those with the most jobs in memory, or the most workers, first. */
     lanes(most: number, first: 'fullest' | 'busiest'): Promise<readonly LaneReport[]>;
     /** Returns the lanes of a site, busy or not: one for each source. */
     lanesOfSite(site: string): readonly LaneReport[];

@@ -21,7 +21,7 @@ export interface Oldest {
 
 export const noMail: Oldest = { at: null, isExact: true };
 
-/** The ids of mail and the time of acceptance differ by at most so much, unless the mail was scheduled. */
+/** The ids of mail and the time of acceptance differ by at most this, unless the mail was scheduled. */
 const NEAR_MS = 60_000;
 /** Rows that are read where scheduled mail hides the oldest of other mail. */
 const MOST_HIDDEN = 20_000;
@@ -93,7 +93,7 @@ const steps = [
   ['under_24h', DAY_MS],
 ] as const;
 
-/** Mail that is counted one by one, some 75 ms of a reader; of more, a sample of about so many. */
+/** Up to this much mail is counted one by one, which takes a reader about 75 ms; of more mail, a sample of about `SAMPLE` is counted. */
 const MOST_COUNTED = 10_000;
 const SAMPLE = 4_000;
 /** Entries of the index that a sample is taken from. */

@@ -22,7 +22,7 @@ export const bounceIn = ({ recipients = [] }: ReportDetail, key: string): Return
     key,
   );
 
-/** Returns true if the bounce puts the address on the suppression list. */
+/** Returns whether the bounce puts the address on the suppression list. */
 export function isSuppressingReport(detail: ReportDetail, key: string): boolean {
   const change = bounceIn(detail, key);
   return change?.kind === 'bounced' && isSuppressing(change.verdict);

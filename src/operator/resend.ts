@@ -42,7 +42,7 @@ const AT_ONCE = 20;
 const LOOK_UPS_MS = 20_000;
 /** Recipients that one run sends to. Those left out do not count: the next run meets them again, and would not get past them. */
 const MOST = 10_000;
-/** Attempts are written nearly in the order of their ids: at most so many may precede an older one. */
+/** Attempts are written nearly in the order of their ids: at most this many may precede an older one. */
 const DISORDER = 2000;
 
 const resendArguments = z.strictObject({

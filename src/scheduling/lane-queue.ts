@@ -31,7 +31,7 @@ const TURNS_A_RESERVE = 5;
 const isFirstClass = (job: LaneJob): boolean => job.class === 0;
 const isAny = (): boolean => true;
 
-/** Says whether a class and share may have the worker that asks. */
+/** Returns whether a class and share may have the worker that asks. */
 export type MayHave = (turn: string) => boolean;
 type Shares<Job> = Map<string, Job[]>;
 const newShares = <Job>(): Shares<Job> => new Map<string, Job[]>();
@@ -82,12 +82,12 @@ export class LaneQueue<Job extends LaneJob> {
     return job;
   }
 
-  /** Says whether no other worker has taken the job over. */
+  /** Returns whether no other worker has taken the job over. */
   isPrefetched(job: Job): boolean {
     return this.prefetched?.has(job) === true;
   }
 
-  /** Says whether another job goes before a prefetched one. It may be one that a busy worker has prefetched. */
+  /** Returns whether another job goes before a prefetched one. It may be one that a busy worker has prefetched. */
   isOvertaken(job: Job, mayHave: MayHave): boolean {
     return job.class !== 0 && this.prefetched?.get(job) !== true && this.hasFirstClass(mayHave);
   }
@@ -143,12 +143,12 @@ export class LaneQueue<Job extends LaneJob> {
     return [...this.turnsOf(0), ...this.turnsOf(1)];
   }
 
-  /** Says whether the class and share of a waiting job are in `turns`, where the share is the last of its class. */
+  /** Returns whether the class and share of a waiting job are in `turns`, where the share is the last of its class. */
   isLookedAt({ class: order }: LaneJob): boolean {
     return (this.sharesOf(order === 0 ? 0 : 1)?.size ?? 0) <= MOST_LOOKED_AT;
   }
 
-  /** Says whether a job of the same class and share waits. */
+  /** Returns whether a job of the same class and share waits. */
   hasLike({ class: order, share }: LaneJob): boolean {
     return this.sharesOf(order === 0 ? 0 : 1)?.has(share) === true;
   }

@@ -4,9 +4,9 @@ import { turnOf } from './places.ts';
 
 /** Rules of all lanes together for one worker. */
 export interface WorkerRules<Job extends LaneJob> {
-  /** Says whether the worker may go on: no stop, no lower limit, and no other lane needs its slot more. */
+  /** Returns whether the worker may go on: no stop, no lower limit, and no other lane needs its slot more. */
   mayGoOn(worker: LaneWorker<Job>): boolean;
-  /** Says whether this class and share may have the worker's place. */
+  /** Returns whether this class and share may have the worker's place. */
   mayHave(worker: LaneWorker<Job>, turn: string): boolean;
   /** Counts the worker's place for another class and share. */
   move(worker: LaneWorker<Job>, turn: string): void;

@@ -34,7 +34,7 @@ export interface LanesOptions<Job extends LaneJob> {
   slots(name: string): number;
   /** Returns how many workers all lanes that take a slot may have together. */
   maxSlots(): number;
-  /** Says whether the workers of a lane take one of the slots each. Those of other lanes never wait for one. Default: all take one. */
+  /** Returns whether the workers of a lane take one of the slots each. Those of other lanes never wait for one. Default: all take one. */
   takesSlot?(name: string): boolean;
   /** No class and share may have all slots. False where the shares of jobs are not accounts. */
   hasReserve: boolean;
@@ -94,7 +94,7 @@ export class Lanes<Job extends LaneJob> {
     return [...this.lanes.values()].flatMap((lane) => this.afterRemoval(lane, lane.removeWaiting(unwanted)));
   }
 
-  /** Removes and returns the jobs that wait in this lane beyond so many and are `unwanted`; each share keeps some. */
+  /** Removes and returns the `unwanted` jobs that wait in this lane beyond the first `most`; each share keeps some. */
   withdraw(name: string, most: number, unwanted: (job: Job) => boolean): Job[] {
     const lane = this.lanes.get(name);
     return lane === undefined ? [] : this.afterRemoval(lane, lane.removeBeyond(most, unwanted));

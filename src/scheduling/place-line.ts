@@ -42,7 +42,7 @@ export class PlaceLine<Item> {
   }
 
   /**
-   * Says whether an item waits that may have a place, or for which that of `instead` should be given up. Where the last places are kept, and
+   * Returns whether an item waits that may have a place, or for which that of `instead` should be given up. Where the last places are kept, and
    * some of them are taken, that is so for shares with fewer places, though the place is then kept first.
    */
   some(instead?: string): boolean {

@@ -55,7 +55,7 @@ export class Places {
     this.changed = changed;
   }
 
-  /** Says whether this class may have one place more, whatever its share, or may have that of `instead`. */
+  /** Returns whether this class may have one place more, whatever its share, or may have that of `instead`. */
   mayClassHave(order: PlaceClass, instead?: string): boolean {
     return this.isBelow(order, 0, instead);
   }
@@ -66,7 +66,7 @@ export class Places {
     return this.isBelow(order, left, instead);
   }
 
-  /** Says whether this class and share may have one place more, or may go on with that of `instead`. */
+  /** Returns whether this class and share may have one place more, or may go on with that of `instead`. */
   mayHave(turn: string, instead?: string): boolean {
     const order = classOf(turn);
     if (!this.mayClassHave(order, instead)) return false;

@@ -58,9 +58,9 @@ export function createDiskGuard(
   }
 
   return {
-    /** Returns true if there was room for new mail at the last look. */
+    /** Returns whether there was room for new mail at the last look. */
     hasRoom: (): boolean => room,
-    /** Returns true if there was also room for mail from strangers, which is refused long before new mail is. */
+    /** Returns whether there was also room for mail from strangers, which is refused long before new mail is. */
     hasRoomForStrangers: (): boolean => roomForStrangers,
     /** Looks now. Never rejects. */
     look,

@@ -31,7 +31,7 @@ export class Owners {
     });
   }
 
-  /** Tells whether this node has the key: a domain in lower case, or the id of a webhook endpoint. Costs about 50 ns a node. */
+  /** Returns whether this node has the key: a domain in lower case, or the id of a webhook endpoint. Costs about 50 ns a node. */
   isOurs(key: string): boolean {
     return this.ownerOf(key)?.epoch === this.nodes.epoch;
   }

@@ -339,7 +339,7 @@ export async function findDelivery(
   );
 }
 
-/** Removes rows of one kind from before a time, at most so many at once; returns how many. */
+/** Removes rows of one kind from before a time, at most `most` at once; returns how many. */
 type Purge = (commit: Pick<Committer, 'transact'>, before: number, most: number) => Promise<number>;
 
 /** `sql` deletes and returns rows; it takes the time, or what `floorOf` makes of it, and the number. */

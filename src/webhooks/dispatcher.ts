@@ -1,7 +1,7 @@
 /**
- * The engine of webhooks. Where several servers use the database, each endpoint is called by one of them. Each endpoint has a lane (scheduling/lanes.ts), so that a slow one holds up no other; a worker takes the next
- * call of its lane, makes it, and has its end written before it takes another. A call whose end was not written
- * is made again after a crash: the cursor is still before it.
+ * The engine of webhooks. Where several servers use the database, each endpoint is called by one of them. Each endpoint has a lane
+ * (scheduling/lanes.ts), so that a slow one holds up no other. A worker takes the next call of its lane, makes it, and has its end
+ * written before it takes another. A call whose end was not written is made again after a crash: the cursor is still before it.
  */
 import type { Notifier } from '../scheduling/notifier.ts';
 import type { Clock } from '../base/clock.ts';

@@ -1,6 +1,8 @@
 /**
- * Hands events of the log to the endpoints that this node calls (storage/owners.ts). Endpoints that keep up share one reader, which takes each new event from the log once
- * (log-follower.ts); one that lags behind reads for itself, as far as it has room, until it is in step again (feed-reader.ts).
+ * Hands events of the log to the endpoints that this node calls (storage/owners.ts). Endpoints that keep up share one reader, which
+ * takes each new event from the log once (log-follower.ts); one that lags behind reads for itself, as far as it has room, until it is
+ * in step again (feed-reader.ts).
+ *
  * Nothing is written for an event that is only waiting: what an endpoint was not called for is the log beyond its cursor.
  *
  * The notifier of new events, the end of calls and one timer for each endpoint wake it; an idle system is not polled.

@@ -173,6 +173,6 @@ export class FeedReader {
   }
 }
 
-/** Returns true for a call that is due. One that is due later than any wait lasts was noted by a clock that has been set back. */
+/** Returns whether a call is due. One that is due later than any wait lasts was noted by a clock that has been set back. */
 const isDue = ({ due_at: at }: WebhookCallRow, now: number): boolean =>
   at !== null && (at <= now || at > now + LONGEST_WAIT_MS);

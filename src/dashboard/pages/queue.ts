@@ -125,7 +125,7 @@ const pausedOn = (visit: Visit): string | null =>
     ? visit.form.get('target')
     : null;
 
-/** Tells whether several nodes deliver, so that rows name theirs. */
+/** Returns whether several nodes deliver, so that rows name theirs. */
 const isFleet = ({ nodes, unanswered }: Pick<ResultOf<'queue.lanes'>, 'nodes' | 'unanswered'>): boolean =>
   nodes.length + unanswered.length > 1;
 

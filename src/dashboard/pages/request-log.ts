@@ -39,7 +39,7 @@ const placeOf = (by: Kind): '/developer/log' | '/developer/actions' =>
 /** The usual range: a day of requests; a longer one of actions, which are fewer. */
 const rangeFor = (visit: Visit, by: Kind): Range => rangeOf(visit, by === 'key' ? '24h' : '30d');
 
-/** Tells whether the page also has what concerns no account. */
+/** Returns whether the page also has what concerns no account. */
 const asksServer = ({ query, isAdmin }: Visit, by: Kind): boolean =>
   isAdmin && query.get('of') !== 'account' && (by === 'person' || query.get('of') === 'unknown');
 

@@ -47,7 +47,7 @@ const [SPACE, TAB, CR, LF] = [0x20, 0x09, 0x0d, 0x0a];
 /** Space before more of it or before a line end, or a tab. A few of these do not change the body, such as a space before a lone CR. */
 const NOT_RELAXED = / [ \r]|\t/;
 
-/** Returns true for a body that is relaxed already, as most that we wrote are. One pass takes half the time of a search for each kind. */
+/** Returns whether a body is relaxed already, as most that we wrote are. One pass takes half the time of a search for each kind. */
 function isRelaxed(body: Buffer): boolean {
   if (!body.subarray(-2).equals(TWO_LINE_ENDS.subarray(2)) || body.length < 3) return false;
   if (body.subarray(-4).equals(TWO_LINE_ENDS)) return false;

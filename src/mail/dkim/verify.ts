@@ -38,7 +38,7 @@ export function signatureClaims(mail: string, isWanted: (domain: string) => bool
     .flatMap((field) => claimOf(field, fields, body, isWanted, now));
 }
 
-/** Returns true where the claim's signature is good by this key record (the TXT value). */
+/** Returns whether the claim's signature is good by this key record (the TXT value). */
 export function isSignedBy({ algorithm, data, signature }: SignatureClaim, txt: string): boolean {
   const parsed = parseKeyRecord(txt);
   if (parsed.kind === 'bad' || parsed.record.publicKey === null || parsed.record.testing) return false;

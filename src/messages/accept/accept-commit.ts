@@ -14,7 +14,7 @@ import type { OwnMailRows } from './own-mail.ts';
 export interface AcceptCommitDeps {
   commit: Committer;
   notifiers: { deliveries: Notifier<readonly DueHint[]>; events: Notifier };
-  /** Takes so many mails from the plan's quota; the returned function says whether they were accepted. Throws `quota_exceeded`. */
+  /** Takes this number of mails from the plan's quota; the returned function is told whether they were accepted. Throws `quota_exceeded`. */
   takeQuota?: (accountId: string, plan: string, mails: number) => Promise<SettleQuota>;
   /** False while the disk is too full for new mail. */
   hasRoom(): boolean;

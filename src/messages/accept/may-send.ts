@@ -47,7 +47,7 @@ type Simulator = Pick<MaySendDeps, 'simulatorDomain'>;
 
 export const isSimulatedAddress = (deps: Simulator, { domain }: Mailbox): boolean => domain === deps.simulatorDomain;
 
-/** Returns true if no recipient is ever dialled. */
+/** Returns whether no recipient is ever dialled. */
 export function isSimulated(deps: Simulator, sender: Sender, draft: MessageDraft): boolean {
   if (sender.mode === 'test' || draft.test !== null) return true;
   return everyRecipient(draft).every(({ mailbox }) => isSimulatedAddress(deps, mailbox));
@@ -188,7 +188,7 @@ export async function checkAll(
 
 type GoodEntry = Extract<BulkDraft['entries'][number], { kind: 'ok' }>;
 
-/** Returns true if the fault is in a member that the entry itself sets. */
+/** Returns whether the fault is in a member that the entry itself sets. */
 const isOwn = ({ own }: GoodEntry, { field }: Problem): boolean => field !== null && own?.includes(field) === true;
 
 /** Returns the result, or the problem that was thrown. */

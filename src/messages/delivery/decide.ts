@@ -83,7 +83,7 @@ export function decide(state: DeliveryState, change: DeliveryChange, now: number
 
 const isUnclaimed = (state: DeliveryState): boolean => state.claimEpoch === null && isWaiting(state.status);
 
-/** Returns true if the claim is the delivery's present one: an older one has been replaced. */
+/** Returns whether the claim is the delivery's present one: an older one has been replaced. */
 const isHolder = (state: DeliveryState, claim: { epoch: number; attempt: number }): boolean =>
   state.claimEpoch === claim.epoch && state.attemptCount === claim.attempt && isWaiting(state.status);
 

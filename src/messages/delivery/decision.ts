@@ -39,7 +39,7 @@ const final: ReadonlySet<DeliveryStatus> = new Set([
   'canceled',
 ]);
 
-/** Returns true while the delivery is not finished. */
+/** Returns whether the delivery is not finished. */
 export const isWaiting = (status: DeliveryStatus): boolean => !final.has(status);
 
 /** Decides that the change has no effect. */

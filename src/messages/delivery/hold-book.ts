@@ -102,7 +102,7 @@ export function createHoldBook(deps: { db: Pick<Database, 'prepared' | 'commit'>
       const { connections, per_minute: perMinute, until, created_at: since, note } = row;
       return { connections, perMinute, until, since, note };
     },
-    /** Returns true if a hold with this id is in force. */
+    /** Returns whether a hold with this id is in force. */
     stands(id: string): boolean {
       const row = rows.get(id);
       return row !== undefined && isInForce(row);

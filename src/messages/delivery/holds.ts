@@ -1,5 +1,5 @@
 /**
- * Tells whether a hold keeps a mail back: a hold by the operator, a pause of its account or stream, a sending domain that lost
+ * Returns whether a hold keeps a mail back: a hold by the operator, a pause of its account or stream, a sending domain that lost
  * its verification, or a pool without a source that may send to the site now. Held mail keeps its status. It is marked with its
  * hold once, when its turn comes, and waits until the hold ends by itself or `freeHeld` finds that it has ended; nothing is
  * rewritten meanwhile.
@@ -81,7 +81,7 @@ export function createHolds({ clock, book, pauses, streams, directory, poolHold 
       const row = book.ofLane(lane);
       return row === null ? null : operatorsHold(row);
     },
-    /** Returns true if the hold with this mark is still in force. */
+    /** Returns whether the hold with this mark is still in force. */
     async stands(by: string): Promise<boolean> {
       const mark = readMark(by);
       switch (mark?.kind) {

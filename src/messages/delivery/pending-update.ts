@@ -171,7 +171,7 @@ const stateOf = (row: LoadedDelivery): DeliveryState => ({
 /** Bounces and complaints come back long after the attempt, and count against the source that the mail left from. */
 export const isReport = ({ kind }: DeliveryChange): boolean => kind === 'bounced' || kind === 'complained';
 
-/** Tells whether an attempt found the mailbox full. */
+/** Returns whether an attempt found the mailbox full. */
 const findsFull = (change: DeliveryChange): boolean =>
   change.kind === 'outcome' && change.outcome.kind === 'deferred' && change.outcome.verdict.reason === 'mailbox_full';
 

@@ -25,7 +25,7 @@ const WITHOUT_COMPLAINT: ReadonlySet<string> = new Set(['not-spam', 'auth-failur
 /** The end of the year 9999: RFC 3339 has no later one, and a program that reads events may stop at what is not a time. */
 const LAST_TIME = Date.UTC(10_000, 0, 1) - 1;
 
-/** Returns true if the recipient does not want our mail. Other feedback is only recorded and suppresses no address. */
+/** Returns whether the recipient does not want our mail. Other feedback is only recorded and suppresses no address. */
 const isAgainstUs = (feedbackType: string): boolean => !WITHOUT_COMPLAINT.has(feedbackType);
 
 /**

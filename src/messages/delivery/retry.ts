@@ -75,7 +75,7 @@ export function giveUpAt(
 const NO_DOMAIN_ANSWERS = 3;
 const NO_DOMAIN_SPAN_MS = 20 * 60_000;
 
-/** Returns true if a domain does not exist for good: `count` such answers in a row since `since`. */
+/** Returns whether a domain does not exist for good: `count` such answers in a row since `since`. */
 export function domainIsGone(count: number, since: number, now: number): boolean {
   return count >= NO_DOMAIN_ANSWERS && now - since >= NO_DOMAIN_SPAN_MS;
 }
@@ -83,5 +83,5 @@ export function domainIsGone(count: number, since: number, now: number): boolean
 /** A mailbox that has been full for a day is probably not read any more. */
 const FULL_MS = 24 * 3_600_000;
 
-/** Returns true if mail that first met a full mailbox at `since`, and meets it at `now`, is given up. */
+/** Returns whether mail that first met a full mailbox at `since`, and meets it at `now`, is given up. */
 export const staysFull = (since: number, now: number): boolean => now - since >= FULL_MS;

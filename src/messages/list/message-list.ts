@@ -69,7 +69,7 @@ const MOST_COUNTED = 10_000;
 
 /**
  * Counts the messages that fit, by status. `isMore` is true where the smallest index is longer than what was looked at: then there are
- * at least so many. It costs what the pages of a list cost.
+ * at least as many. It costs what the pages of a list cost.
  */
 export async function countMessages(
   read: Knex,

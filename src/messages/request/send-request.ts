@@ -45,7 +45,7 @@ export async function checkSendGently(
   }
 }
 
-/** Returns true for the bulk form, which has `recipients`; null counts as absent. */
+/** Returns whether it is the bulk form, which has `recipients`; null counts as absent. */
 const isBulk = (body: Readonly<Record<string, unknown>>): boolean => body['recipients'] != null;
 
 function checkSingle(body: Readonly<Record<string, unknown>>, rules: SendRules): SendDraft {

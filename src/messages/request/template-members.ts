@@ -74,7 +74,7 @@ export const isObject = (value: unknown): value is Json =>
 const hasTemplateMembers = (value: unknown): boolean =>
   isObject(value) && memberNames.some((name) => value[name] != null);
 
-/** Returns true if the request, or one of its entries, has a template or variables. */
+/** Returns whether the request, or one of its entries, has a template or variables. */
 export function isTemplated(body: Json): boolean {
   if (hasTemplateMembers(body)) return true;
   const { recipients } = body;

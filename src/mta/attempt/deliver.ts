@@ -195,7 +195,7 @@ async function sendOverOtherFamily(
   return noteCarried(context, host, other.lease.ip, await sendAndGiveBack(context, site, other.lease, mail));
 }
 
-/** Tells whether there was only no connection to be had just now, rather than no host. */
+/** Returns whether there was only no connection to be had just now, rather than no host. */
 const isForNow = (opened: Exclude<LeaseResult, { kind: 'leased' }>): boolean =>
   opened.kind === 'wait' || opened.ours === true || (opened.reply !== null && opened.reply.code < 500);
 
@@ -249,7 +249,7 @@ function tooManyIn(transfer: Transfer): string | undefined {
 /** The server closes the connection, whatever was asked (RFC 5321 section 3.8). */
 const CLOSING = 421;
 
-/** Tells whether the connection takes no more mail, whatever the mail is. */
+/** Returns whether the connection takes no more mail, whatever the mail is. */
 const endedBeforeMail = (transfer: Transfer | Unmade): boolean =>
   (transfer.kind === 'broken' && transfer.phase === 'mail') ||
   (transfer.kind === 'refused' &&

@@ -15,9 +15,9 @@ const CONNECTIONS =
 /** Answers about the number of mails over one connection, of which another one takes more. */
 const USED_UP =
   /\b(?:messages?|mails?|e-?mails?|transactions?|deliveries) (?:\w+ ){0,3}?(?:this|one|single|each|same|current|per) (?:SMTP )?(?:connection|session)\b/i;
-/** Tells whether an answer says that this connection has carried as many mails as it may. */
+/** Returns whether an answer says that this connection has carried as many mails as it may. */
 export const isUsedUp = (text: string): boolean => USED_UP.test(text.slice(0, LOOKED_AT));
-/** Tells whether an answer is about the number of connections. */
+/** Returns whether an answer is about the number of connections. */
 export const isAboutConnections = (text: string): boolean => CONNECTIONS.test(text) && !isUsedUp(text);
 
 /** Answers about the number of mails in a time. */
@@ -91,7 +91,7 @@ const DOMAIN_REASONS: ReadonlySet<BounceReason> = new Set(['dmarc', 'auth_requir
 /** RFC 3463 as Exchange uses it: the recipient, often a group, takes mail from some senders only. */
 const CLOSED_RECIPIENT = /^5\.7\.1(?:2\d|3\d)$/;
 
-/** Tells whether a passing answer to a mail is about the number of connections, rather than about a mailbox. */
+/** Returns whether a passing answer to a mail is about the number of connections, rather than about a mailbox. */
 export const refusesConnections = (text: string): boolean => {
   const read = text.slice(0, LOOKED_AT);
   return isAboutConnections(read) && !MAILBOX.test(read);

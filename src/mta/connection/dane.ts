@@ -54,7 +54,7 @@ function digested(bytes: Buffer, matchingType: number): Buffer {
     .digest();
 }
 
-/** Tells whether each certificate is in date and signed by the next. */
+/** Returns whether each certificate is in date and signed by the next. */
 function leadsTo(path: readonly X509Certificate[], now: number): boolean {
   return path.every((certificate, at) => {
     if (Date.parse(certificate.validFrom) > now || Date.parse(certificate.validTo) < now) return false;

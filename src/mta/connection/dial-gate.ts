@@ -87,7 +87,7 @@ export const openGate: DialGate = {
   since: 0,
 };
 
-/** Tells whether the host itself is the reason to wait, rather than the number of connections: then mail may go to a worse host. */
+/** Returns whether the host itself is the reason to wait, rather than the number of connections: then mail may go to a worse host. */
 export const isDown = ({ why }: { why: string }): boolean => why === 'closed' || why === 'probing';
 
 /** Returns why one connection more, of at most `most`, may not be opened now; null where it may. */
@@ -164,7 +164,7 @@ export function dialled(gate: DialGate, openCount: number, most: number, now: nu
 export const carried = (gate: DialGate): DialGate =>
   gate.failures === 0 ? gate : { ...gate, failures: 0, wasOpen: false, closedUntil: -Infinity };
 
-/** Tells whether nothing limits how many connections are opened to the host. */
+/** Returns whether nothing limits how many connections are opened to the host. */
 export const isFree = ({ cap, failures }: DialGate): boolean => cap === null && failures === 0;
 
 /** Lets the next connection be tried at once, on an operator's request; one at a time where the host had failed. */

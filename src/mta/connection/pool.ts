@@ -473,7 +473,7 @@ export class Pool {
     });
   }
 
-  /** Tells whether the lane has as many connections as the other nodes leave it. */
+  /** Returns whether the lane has as many connections as the other nodes leave it. */
   private isFull(lane: string): boolean {
     return this.lanes.open(lane) >= this.mostOf(lane);
   }

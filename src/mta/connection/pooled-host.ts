@@ -62,7 +62,7 @@ export class PooledHost {
     return waitOf(this.gate, this, limit, now);
   }
 
-  /** Tells whether it is this lane's turn: it may not use more than its share while `others` wait for theirs. */
+  /** Returns whether it is this lane's turn: it may not use more than its share while `others` wait for theirs. */
   hasTurn(lane: string, limit: number, others: readonly string[], now: number): boolean {
     if (others.length === 0) return true;
     const users = new Set([...this.used.keys(), ...others, lane]);
@@ -88,7 +88,7 @@ export class PooledHost {
     if (waitingLanes < 2) this.turns.clear();
   }
 
-  /** Tells whether nothing is known of the host that is worth keeping. */
+  /** Returns whether nothing is known of the host that is worth keeping. */
   get isForgettable(): boolean {
     return this.gate === openGate && this.turns.size === 0;
   }

@@ -172,7 +172,7 @@ export function usableTlsa(records: readonly TlsaRecord[]): TlsaRecord[] {
   );
 }
 
-/** Tells whether an open connection may carry mail with this need. Plaintext satisfies opportunistic needs only. */
+/** Returns whether an open connection may carry mail with this need. Plaintext satisfies opportunistic needs only. */
 export function satisfies(result: TlsResult | null, of: TlsNeed): boolean {
   if (of.mode === 'none' || of.mode === 'opportunistic') return true;
   if (result === null) return false;

@@ -54,7 +54,7 @@ export type RefusalReason = 'null_mx' | 'routing_loop' | 'private_address' | 'no
 export interface MailHostOptions extends LookupOptions {
   /** `smtp.hostname`: an MX of this name is ourselves. */
   ownHostname: string;
-  /** Says whether we listen for SMTP at this address and `remotePort`. */
+  /** Returns whether we listen for SMTP at this address and `remotePort`. */
   isOwn: (ip: string) => boolean;
   /** 25 except in tests. */
   remotePort: number;

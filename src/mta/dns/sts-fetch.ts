@@ -130,7 +130,7 @@ function get(
   });
 }
 
-/** Tells whether the error is of OpenSSL's verification, or of the comparison of names. */
+/** Returns whether the error is of OpenSSL's verification, or of the comparison of names. */
 const isCertificateFault = (error: Error & { code?: string }): boolean =>
   /^(?:CERT_|UNABLE_TO_|DEPTH_ZERO_|SELF_SIGNED_|ERR_TLS_CERT_ALTNAME)/.test(error.code ?? '');
 

@@ -104,7 +104,7 @@ export function createAside({ clock }: { clock: Clock }, comeBack: (lane: string
       for (const { jobs } of byLane.get(lane) ?? []) sum += jobs.length;
       return sum;
     },
-    /** Says whether a job of the lane is aside. */
+    /** Returns whether a job of the lane is aside. */
     has: (lane: string): boolean => byLane.has(lane),
     stop(): void {
       stopped = true;

@@ -29,7 +29,7 @@ export class Askers {
   /** The one domain whose answers slow the lane. */
   private alone: string | null = null;
 
-  /** Counts such an answer. Tells whether it is one domain's, and leaves the lane as it is. */
+  /** Counts such an answer. Returns whether it is one domain's, and leaves the lane as it is. */
   isOneDomains(domain: string, isRate: boolean, now: number): boolean {
     if (this.asked.length < DOMAINS && !this.asked.includes(domain)) this.asked = [...this.asked, domain];
     const isOperators = this.asked.length >= DOMAINS;
@@ -40,7 +40,7 @@ export class Askers {
     return !isOperators && !isAlone;
   }
 
-  /** Counts an accepted mail. Tells whether it takes back what the answers of one other domain have set. */
+  /** Counts an accepted mail. Returns whether it takes back what the answers of one other domain have set. */
   isTakenBack(domain: string, now: number): boolean {
     this.asked = none;
     const [last] = this.accepted;

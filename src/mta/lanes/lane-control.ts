@@ -37,7 +37,7 @@ export interface LaneControlDeps {
   viewOf(lane: string): LaneView;
   /** Returns why a lane has not as many workers as its limit and its jobs allow, where it waits for a slot; else null. */
   whyNoSlot(lane: string): NoSlot | null;
-  /** Says whether jobs of the lane are put aside. */
+  /** Returns whether jobs of the lane are put aside. */
   hasAside(lane: string): boolean;
   /** Starts workers of the lane where it may have more. */
   pump(lane: string): void;
@@ -115,7 +115,7 @@ export class LaneControl {
     return this.needsConnection(lane) ? 1 : this.options.innerSlots;
   }
 
-  /** Says whether mail of the lane goes to a host. */
+  /** Returns whether mail of the lane goes to a host. */
   needsConnection(lane: string): boolean {
     return !isInnerLane(lane) || this.routeOf(lane) !== null;
   }

@@ -54,7 +54,7 @@ export interface LaneLook {
   readonly mayRaise: boolean;
 }
 
-/** Tells whether the lane needs a row. One connection needs none, but a rate is divided from the first mail on. */
+/** Returns whether the lane needs a row. One connection needs none, but a rate is divided from the first mail on. */
 export const isWanted = ({ demand, hasRate }: Pick<LaneLook, 'demand' | 'hasRate'>): boolean =>
   demand > 1 || (hasRate && demand > 0);
 

@@ -42,7 +42,7 @@ export class LaneSlots {
     return Math.min(most, this.deps.shares.of(lane).connections);
   }
 
-  /** Tells whether all of the lane rests, so that it needs no connections. */
+  /** Returns whether all of the lane rests, so that it needs no connections. */
   isResting(state: LaneState): boolean {
     return laneRestUntil(state, this.deps.clock.now()) !== null;
   }
@@ -115,6 +115,6 @@ function laneRestUntil(state: LaneState, now: number): number | null {
   return ends.length === 0 ? null : Math.max(...ends);
 }
 
-/** Tells whether one mail finds out if a rest of the whole lane is over: meanwhile only one goes at a time. */
+/** Returns whether one mail finds out if a rest of the whole lane is over: meanwhile only one goes at a time. */
 const isProbing = (state: LaneState): boolean =>
   state.rests.list().some(({ account, domain }) => account === null && domain === null);

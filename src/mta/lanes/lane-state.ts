@@ -73,7 +73,7 @@ export function shiftLaneState(state: LaneState, ms: number): void {
 export const hasLearnt = (state: LaneState): boolean =>
   state.changes.length > 0 || state.shaping !== null || !state.rests.isEmpty || isShared(state);
 
-/** Tells whether the lane is an operator's: it leads to many host sets, each with a domain of its own. */
+/** Returns whether the lane is an operator's: it leads to many host sets, each with a domain of its own. */
 export const isShared = (state: LaneState): boolean => state.site?.operator != null;
 
 /** Returns the pool's names of the lane's hosts. */

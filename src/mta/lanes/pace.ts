@@ -35,7 +35,7 @@ interface AcceptedMails {
 }
 
 const SECONDS = 60;
-/** Refusals of mails that were under way at the same time count once, within so many ms. */
+/** Refusals of mails that were under way at the same time count once, if they come within this many ms. */
 const TOGETHER_MS = 2_000;
 const FIRST_PAUSE_MS = 5_000;
 const LONGEST_PAUSE_MS = 60_000;

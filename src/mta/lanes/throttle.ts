@@ -75,7 +75,7 @@ export function pushedBack(throttle: Throttle, reply: string, now: number): Thro
 /** Forgets the number of connections that was too many: the limit grows again with each success. */
 export const lifted = (throttle: Throttle): Throttle => ({ ...throttle, ceiling: null });
 
-/** Tells whether one node has learnt more than another: the later pushback counts, and after the same one the higher limit. */
+/** Returns whether one node has learnt more than another: the later pushback counts, and after the same one the higher limit. */
 export function isNewer(one: Learnt, other: Learnt): boolean {
   const [at, otherAt] = [one.halvedAt ?? -Infinity, other.halvedAt ?? -Infinity];
   return at > otherAt || (at === otherAt && one.limit > other.limit);

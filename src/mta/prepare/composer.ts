@@ -97,7 +97,7 @@ export function createComposer(deps: { clock: Clock; log: Log }) {
   };
 }
 
-/** Returns whether a header of so many characters is signed in the thread of large contents. */
+/** Returns whether a header of this length in characters is signed in the thread of large contents. */
 export const isLongHead = (length: number): boolean => length > SMALL_HEAD;
 
 /** Returns whether the content is composed in the thread for large ones. */

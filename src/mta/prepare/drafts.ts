@@ -31,7 +31,7 @@ export class Drafts {
     this.contents = createBatchLoader<StoredText>((ids) => loadContents(deps.db.prepared, ids));
   }
 
-  /** Begins to make a mail, and tells whether that may take long. The mail rejects where storage fails. */
+  /** Begins to make a mail, and returns whether that may take long. The mail rejects where storage fails. */
   async begin(draft: Draft): Promise<{ mail: Promise<Prepared>; mayTakeLong: boolean }> {
     const { row, tracking } = draft;
     const composed = tracking === null ? this.encodedContents.made(row.content_id) : undefined;

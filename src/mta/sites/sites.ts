@@ -145,7 +145,7 @@ export class Sites {
     return this.known(domain) ?? this.answers.get(keyOf(domain, this.routeOf(domain)))?.destination ?? null;
   }
 
-  /** Tells whether DNS is being asked now. */
+  /** Returns whether DNS is being asked now. */
   isAsking(domain: string): boolean {
     return this.asking.has(keyOf(domain, this.routeOf(domain)));
   }

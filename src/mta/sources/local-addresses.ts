@@ -76,7 +76,7 @@ export function createLocalAddresses(
   }
 
   return {
-    /** Tells whether any source may use IPv6. */
+    /** Returns whether any source may use IPv6. */
     isUsed: () => usable.size > 0,
     /** False while it is not known whether any may, since DNS has not answered yet. */
     isSure: () => isSure || usable.size > 0,

@@ -44,7 +44,7 @@ export interface ConfiguredSource extends Source {
   readonly node: string | null;
 }
 
-/** Tells whether the node may send from the source. */
+/** Returns whether the node may send from the source. */
 export const isUsable = ({ node }: Pick<ConfiguredSource, 'node'>, nodeName: string): boolean =>
   node === null || node === nodeName;
 
@@ -72,7 +72,7 @@ const MOST_LISTING = 1_000;
 const placeOf = (site: string, domain: string | null): string => (domain === null ? site : `${site} (${domain})`);
 const isAt = (place: string, site: string): boolean => place === site || place.startsWith(`${site} (`);
 
-/** Tells whether a refusal says that our address is on a block list: it names an address, or a public list. */
+/** Returns whether a refusal says that our address is on a block list: it names an address, or a public list. */
 export const isBlockListed = (outcome: Outcome): boolean =>
   (outcome.kind === 'refused' || outcome.kind === 'deferred') && outcome.grounds?.about === 'block_list';
 
@@ -135,7 +135,7 @@ export class Sources {
     return DEFAULT_POOL;
   }
 
-  /** Tells whether the source may send to the site now; with a domain, whether it may send it mail for that one. */
+  /** Returns whether the source may send to the site now; with a domain, whether it may send it mail for that one. */
   isFree(name: string | null, site: string, domain: string | null = null): boolean {
     return this.obstacle(name, site, domain) === null;
   }
@@ -226,7 +226,7 @@ export class Sources {
     return this.blockOf(name, place) === null ? this.block(name, place, outcome.facts.smtpReply ?? '') : null;
   }
 
-  /** Counts a domain at an operator's site that has us on a list. Tells whether so many do that it is the operator itself. */
+  /** Counts a domain at an operator's site that has us on a list. Returns whether enough do for the block to be the operator's own. */
   private isOperators(name: string | null, site: string, domain: string): boolean {
     const key = keyOf({ source: this.storedName(name), site });
     const domains = this.listing.get(key) ?? new Set();

@@ -23,7 +23,7 @@ export const DAILY_CAPS = [50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 
 const MOST_BAD = 0.05;
 const MOST_COMPLAINTS = 0.001;
 const LEAST_USE = 0.5;
-/** Reputations fade: a site that got no mail for so many days begins again. */
+/** Reputations fade: a site that got no mail for this many days begins again. */
 const KEPT_DAYS = 30;
 
 export const capOf = (stage: number): number | null => DAILY_CAPS[stage] ?? null;

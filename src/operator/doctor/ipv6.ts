@@ -37,7 +37,7 @@ async function faultsOf(probes: Needs, host: string, ip: string): Promise<Verdic
     return [
       warning(
         `${what}, which is not answered by us from here (${why}), and this machine has no public address of its own`,
-        'Remove the AAAA record, unless the router hands that address on to this machine (NAT66, or a forwarded port): hosts try it first, and bounces are delayed. Some routers let nobody reach their own outside from within: try from elsewhere.',
+        'Remove the AAAA record, unless the router hands that address on to this machine (NAT66, or a forwarded port): hosts try it first, and bounces are delayed. Some routers refuse connections from the inside to their own public address: test from another network.',
       ),
     ];
   if (!isOwn) {

@@ -51,7 +51,7 @@ function judged(greeting: Greeting, config: Probes['config'], ip: string, isHere
     );
   return warning(
     why,
-    'Some routers let nobody reach their own outside from within: try from elsewhere, and open inbound TCP port 25 if it is closed there too.',
+    'Some routers refuse connections from the inside to their own public address: test from another network, and open inbound TCP port 25 if it is closed there too.',
   );
 }
 

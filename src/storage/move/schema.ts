@@ -8,7 +8,7 @@ const HAS_TABLE = statement(({ engine }) =>
     : 'SELECT tablename AS name FROM pg_tables WHERE schemaname = current_schema() AND tablename = ?',
 );
 
-/** Returns true if the database has a table of this name. */
+/** Returns whether the database has a table of this name. */
 export const hasTable = async (db: Connection, name: string): Promise<boolean> =>
   (await db.all(HAS_TABLE, [name])).length > 0;
 

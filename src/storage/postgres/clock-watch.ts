@@ -16,7 +16,7 @@ export interface ClockLook {
   /** The time of this machine in the middle between the question and the answer. */
   readonly ownMs: number;
   readonly databaseMs: number;
-  /** The database's clock was read at most so much earlier or later than that. */
+  /** The database's clock was read at most this many ms earlier or later than that. */
   readonly withinMs: number;
 }
 

@@ -6,8 +6,8 @@ import type { Connection } from '../connection.ts';
 import { optionsOf, tables, type TableName } from '../tables.ts';
 
 /**
- * - `nodes`: the servers and commands that may write, each with the epoch of its run. Removing a row waits for that server's open transactions and makes
- *   every later one fail. It hardly ever changes; the signs of life are rows of `node_beats`.
+ * - `nodes`: the servers and commands that may write, each with the epoch of its run. Removing a row waits for that server's open
+ *   transactions and makes every later one fail. It hardly ever changes; the signs of life are rows of `node_beats`.
  * - `commits`: the marker of each transaction (writer.ts).
  * - `node_questions`: what a node asks another one, with the answers (operator/node-questions.ts). `epoch` is that of the node that asks, with
  *   which its rows go; `asked_of` that of the node that shall answer.

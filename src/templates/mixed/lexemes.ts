@@ -41,7 +41,7 @@ export type Language = 'handlebars' | 'liquid';
 
 const BEFORE_SEGMENT: ReadonlySet<string> = new Set(['.', '/', './', '../']);
 
-/** Returns true if the next bracket has a literal name. */
+/** Returns whether the next bracket has a literal name. */
 function isSegment(last: Lexeme | undefined, spaced: boolean, behind: string | undefined, language: Language): boolean {
   const joined = last !== undefined && !spaced;
   if (joined && last.kind === 'mark' && BEFORE_SEGMENT.has(last.text)) return true;

@@ -51,7 +51,7 @@ export interface When {
   body: Node[];
 }
 
-/** Returns true if the node prints only white space whatever the data: Liquid's blank body. */
+/** Returns whether the node prints only white space whatever the data: Liquid's blank body. */
 export function isBlank(node: Node): boolean {
   switch (node.kind) {
     case 'text':

@@ -23,7 +23,7 @@ interface Shape {
 /** Shapes of one template: more of them are ignored, so that a hostile source costs no more. */
 const MOST_SHAPES = 1000;
 const ENTRIES = 2;
-/** Lists within each other that have so many entries, and those within them one: each level would double the sample. */
+/** Down to this depth, lists within lists have `ENTRIES` entries; deeper ones have one, since each level doubles the sample. */
 const DEEPEST_FULL_LIST = 3;
 
 const numberFilters = /^(?:plus|minus|times|divided_by|modulo|round|floor|ceil|abs|at_least|at_most|money|number)$/;

@@ -140,7 +140,7 @@ export function isEqual(a: unknown, b: unknown): boolean {
   return left === right;
 }
 
-/** Returns true for comparing a text with a number: a fault in Liquid, while other different types just are not in order. */
+/** Returns whether a text is compared with a number: a fault in Liquid, while other different types just are not in order. */
 export const haveNoOrder = (a: unknown, operator: string, b: unknown): boolean => {
   if (!['<', '<=', '>', '>='].includes(operator)) return false;
   const kinds = `${typeof plain(a)} ${typeof plain(b)}`;
