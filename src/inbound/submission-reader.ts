@@ -1,5 +1,6 @@
 /** Reads submitted mails: small ones on the main thread, large ones in a thread, since 20 MB would hold up the main loop. */
 import { hash } from 'node:crypto';
+import { asBuffer } from '../base/bytes.ts';
 import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import { createThreads, ownMemory, ThreadRefusal } from '../base/threads.ts';
@@ -51,7 +52,3 @@ export function createSubmissionReader(deps: { clock: Clock }) {
     close: (): Promise<void> => threads.close(),
   };
 }
-
-/** Makes a Buffer of what a thread returns: there, Buffers become plain byte arrays. */
-const asBuffer = ({ buffer, byteOffset, byteLength }: Uint8Array): Buffer =>
-  Buffer.from(buffer, byteOffset, byteLength);

@@ -1,5 +1,6 @@
 /** The lanes of all nodes, and the lane of each domain as the node that delivers to it knows it. */
 import { z } from 'zod';
+import { groupBy } from '../base/sets.ts';
 import { askEach, ownerOf, type AskDeps, type Question } from './ask-nodes.ts';
 import type { LaneReport } from '../messages/delivery/lane-report.ts';
 import type { OperatorDeps } from './operation.ts';
@@ -71,13 +72,7 @@ export async function readEngines(
   domains: readonly string[],
   { withLanes = true }: { withLanes?: boolean } = {},
 ): Promise<Engines> {
-  const owned = new Map<number, string[]>();
-  for (const domain of domains) {
-    const epoch = ownerOf(deps, domain)?.epoch ?? deps.nodes.epoch;
-    const list = owned.get(epoch);
-    if (list === undefined) owned.set(epoch, [domain]);
-    else list.push(domain);
-  }
+  const owned = groupBy(domains, (domain) => ownerOf(deps, domain)?.epoch ?? deps.nodes.epoch);
   // A node of an older version refuses to answer with no lane.
   const [own, others] = withLanes ? [MOST_LANES, MOST_LANES] : [0, 1];
   const { from, unanswered } = await askEach(deps, engineQuestion, ({ epoch }) => ({

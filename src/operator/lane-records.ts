@@ -1,5 +1,6 @@
 /** Records of lanes for operators: their limits, why their mail waits, and how much mail waits, in memory and on disk. */
 import { rfc3339 } from '../base/rfc3339.ts';
+import { groupBy } from '../base/sets.ts';
 import { mapInSlices } from '../base/slices.ts';
 import type { LaneLimits } from '../messages/delivery/hold-book.ts';
 import { operatorsHold } from '../messages/delivery/holds.ts';
@@ -172,12 +173,7 @@ export async function isLaneKnown(
 
 /** Returns the lanes of all nodes, each once. */
 function fleetLanes({ lanes }: Engines): FleetLane[] {
-  const found = new Map<string, NodeLane[]>();
-  for (const one of lanes) {
-    const list = found.get(one.lane.name);
-    if (list === undefined) found.set(one.lane.name, [one]);
-    else list.push(one);
-  }
+  const found = groupBy(lanes, ({ lane }) => lane.name);
   return [...found.values()].flatMap(([first, ...others]) => (first === undefined ? [] : [mergedLane(first, others)]));
 }
 
@@ -232,12 +228,7 @@ async function recordsOf(
   lanes: readonly FleetLane[],
   domains: readonly WaitingDomain[],
 ): Promise<LaneRecord[]> {
-  const byLane = new Map<string, WaitingDomain[]>();
-  for (const one of domains) {
-    const list = byLane.get(one.lane);
-    if (list === undefined) byLane.set(one.lane, [one]);
-    else list.push(one);
-  }
+  const byLane = groupBy(domains, ({ lane }) => lane);
   const all = lanes.map((lane) => {
     const site = siteOf(lane.name, lane.source);
     const own = [...(byLane.get(site) ?? []), ...(site === lane.name ? [] : (byLane.get(lane.name) ?? []))];

@@ -6,6 +6,7 @@
 import { z } from 'zod';
 import { idFloor } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
+import { groupBy } from '../base/sets.ts';
 import { acceptSingle } from '../messages/accept/accept.ts';
 import { withRecipients, storedDraft } from '../messages/request/stored-draft.ts';
 import type { Value } from '../storage/connection.ts';
@@ -107,7 +108,7 @@ async function resendBounced(deps: OperatorDeps, filter: ResendFilter, act: Act)
     const rows = await bouncedBetween(deps, { ...filter, accountId, floor }, from, Math.min(top, from + STEP - 1));
     const found = lane === null ? { rows, unknown: 0 } : await ofLane(deps, lane, rows, until);
     result.lane_unknown += found.unknown;
-    const groups = [...byMessage(found.rows)];
+    const groups = [...groupBy(found.rows, ({ message_id: id }) => id)];
     for (let at = 0; at < groups.length; at += AT_ONCE)
       await Promise.all(groups.slice(at, at + AT_ONCE).map(([id, rows]) => resendMessage(deps, act, result, id, rows)));
   }
@@ -186,16 +187,6 @@ async function ofLane(
     rows: bySource.filter(({ domain }) => lanes.get(domain) === site),
     unknown: bySource.filter(({ domain }) => lanes.get(domain) === null).length,
   };
-}
-
-function byMessage(rows: readonly Bounced[]): Map<string, Bounced[]> {
-  const groups = new Map<string, Bounced[]>();
-  for (const row of rows) {
-    const group = groups.get(row.message_id);
-    if (group === undefined) groups.set(row.message_id, [row]);
-    else group.push(row);
-  }
-  return groups;
 }
 
 /** Sends one message to these of its recipients. A message with a fault is left out, and the others are sent. */

@@ -4,6 +4,7 @@
  */
 import type { Knex } from 'knex';
 import { idFloor } from '../base/id.ts';
+import { groupBy } from '../base/sets.ts';
 import { readTestedPage, type BoundedRowPage } from '../storage/bounded-page.ts';
 import { SLICES } from '../storage/bounded-read.ts';
 import type { Connection } from '../storage/connection.ts';
@@ -51,12 +52,7 @@ async function writeEnds(tx: Connection, ends: readonly CallEnd[]): Promise<(Hea
 }
 
 async function updateEndpoints(tx: Connection, ends: readonly CallEnd[]): Promise<Map<string, Health>> {
-  const byEndpoint = new Map<string, CallEnd[]>();
-  for (const end of ends) {
-    const own = byEndpoint.get(end.line.webhook_id);
-    if (own === undefined) byEndpoint.set(end.line.webhook_id, [end]);
-    else own.push(end);
-  }
+  const byEndpoint = groupBy(ends, ({ line }) => line.webhook_id);
   const rows = [...byEndpoint].map(([id, own]) => [id, cursorOf(own), ...changeOf(own)]);
   const changed = await tx.all<Health & { id: string }>(noteEnds, [JSON.stringify(rows)]);
   return new Map(changed.map(({ id, ...health }) => [id, health]));

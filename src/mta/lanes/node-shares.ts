@@ -9,6 +9,7 @@
  */
 import type { Clock, Timer } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
+import { groupBy } from '../../base/sets.ts';
 import type { Connection } from '../../storage/connection.ts';
 import type { Database } from '../../storage/database.ts';
 import type { Nodes } from '../../storage/nodes.ts';
@@ -215,7 +216,7 @@ export class NodeShares implements LaneShares {
   private async settle(tx: Connection, lanes: readonly string[], isLast: boolean): Promise<Map<string, Decided>> {
     const { epoch } = this.deps.nodes;
     const mayRaise = await haveOthersAnnounced(tx, epoch);
-    const others = byLane(await readOthers(tx, epoch, lanes));
+    const others = groupBy(await readOthers(tx, epoch, lanes), ({ lane }) => lane);
     const found = new Map<string, Decided>();
     const rows: LaneRow[] = [];
     const gone: string[] = [];
@@ -261,12 +262,6 @@ export class NodeShares implements LaneShares {
 interface Decided {
   share: LaneShare;
   row: LaneRow | null;
-}
-
-function byLane(rows: readonly LaneRow[]): Map<string, LaneRow[]> {
-  const found = new Map<string, LaneRow[]>();
-  for (const row of rows) found.set(row.lane, [...(found.get(row.lane) ?? []), row]);
-  return found;
 }
 
 const learntOf = ({ limit, ceiling, halvedAt, cause }: Learnt): Learnt => ({ limit, ceiling, halvedAt, cause });

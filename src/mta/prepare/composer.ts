@@ -3,6 +3,7 @@
  * 20 MB would hold up all other mail for a third of a second. How many large ones are in memory for it at once is bounded, not how
  * many wait.
  */
+import { asBuffer } from '../../base/bytes.ts';
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
 import { createThreads, ownMemory } from '../../base/threads.ts';
@@ -113,7 +114,3 @@ function weight({ html, text, autoText, attachments, tracking, raw }: StoredCont
   const rewritten = tracking === undefined ? 0 : (raw?.length ?? 0);
   return (html?.length ?? 0) * derived + (text?.length ?? 0) + files / 2 + rewritten;
 }
-
-/** Bytes come from a thread as plain arrays. */
-const asBuffer = ({ buffer, byteOffset, byteLength }: Uint8Array): Buffer =>
-  Buffer.from(buffer, byteOffset, byteLength);

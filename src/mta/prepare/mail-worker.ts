@@ -1,5 +1,6 @@
 /** The threads that make mails: one composes large contents, one makes small mails in batches. `composer.ts` starts them. */
 import { parentPort } from 'node:worker_threads';
+import { asBuffer } from '../../base/bytes.ts';
 import { announceReady, ownMemory } from '../../base/threads.ts';
 import { signerForThread } from '../../mail/dkim/signers.ts';
 import { createCompose } from './compose.ts';
@@ -9,10 +10,6 @@ import { createMailMaker, type MailAnswer, type MailJob } from './mail-job.ts';
 const REMEMBERED = 10;
 
 const make = createMailMaker(createCompose({ remembered: REMEMBERED }), signerForThread);
-
-/** Buffers arrive in a thread as plain byte arrays. */
-const asBuffer = ({ buffer, byteOffset, byteLength }: Uint8Array): Buffer =>
-  Buffer.from(buffer, byteOffset, byteLength);
 
 function withBuffers(job: MailJob): MailJob {
   if (job.kind === 'sign') return job;

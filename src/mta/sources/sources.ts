@@ -16,6 +16,7 @@
 import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
+import { groupBy } from '../../base/sets.ts';
 import type { HoldBook } from '../../messages/delivery/hold-book.ts';
 import type { Outcome } from '../../messages/delivery/delivery.ts';
 import { readMark, writeMark } from '../../messages/delivery/hold-mark.ts';
@@ -97,7 +98,7 @@ export class Sources {
   readonly named: boolean;
   private readonly deps: SourcesDeps;
   private readonly system: Source;
-  private readonly pools = new Map<string, Source[]>();
+  private readonly pools: Map<string, Source[]>;
   private readonly all: Map<string | null, Source>;
   private readonly isDelivering: boolean;
   /** The name under which blocks of the system's address are stored. */
@@ -116,8 +117,8 @@ export class Sources {
     this.isDelivering = node.isDelivering;
     this.systemName = systemSource(node.isShared ? node.name : null);
     this.system = { name: null, pool: DEFAULT_POOL, ehlo: hostname, ipv4: null, ipv6: null };
-    const usable = settings.filter((source) => isUsable(source, node.name));
-    for (const source of usable) this.pools.set(source.pool, [...(this.pools.get(source.pool) ?? []), source]);
+    const usable: Source[] = settings.filter((source) => isUsable(source, node.name));
+    this.pools = groupBy(usable, ({ pool }) => pool);
     if (!this.pools.has(DEFAULT_POOL)) this.pools.set(DEFAULT_POOL, [this.system]);
     this.all = new Map([...this.pools.values()].flat().map((source) => [source.name, source]));
   }
