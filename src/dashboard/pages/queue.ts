@@ -4,7 +4,7 @@ import { soughtDomain } from '../../mail/address.ts';
 import type { ArgsOf, ResultOf } from '../../operator/operations.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { whoText } from '../audit-words.ts';
-import { filledIn, definedMembers, fieldNumber, fieldText } from '../forms.ts';
+import { filledIn, definedMembers, fieldHours, fieldNumber, fieldText } from '../forms.ts';
 import { chipsOf, linkTo, placeWithin, type Chip } from '../links.ts';
 import { adminGet, adminPost, move, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
 import { ageBars, hrefOf, isOfLane, laneLink, plotsOf, rowsOf, sumOf } from '../queue-rows.ts';
@@ -274,7 +274,7 @@ const unknownNote = (domains: number): string =>
 
 async function resend(visit: Visit): Promise<Shown> {
   const { form } = visit;
-  const past = lengthOf(form);
+  const past = fieldHours(form, 'hours');
   const args = { lane: form.get('lane') ?? '', ...definedMembers({ past }) };
   const result = await visit.operate('messages.resend', args);
   const { recipients, left_out: out, left_out_because: because, lane_unknown: unknown, has_more: hasMore } = result;
@@ -306,19 +306,11 @@ function partOf(form: URLSearchParams): Partial<ArgsOf<'queue.hold'>> {
   }
 }
 
-function lengthOf(form: URLSearchParams): number | undefined {
-  const hours = fieldNumber(form, 'hours');
-  if (hours === undefined) return undefined;
-  if (!(hours > 0 && hours <= 24 * 366))
-    throw new Problem('invalid_field', 'hours must be more than 0 and at most 8,784, a year', { field: 'hours' });
-  return Math.max(1000, Math.round(hours * HOUR_MS));
-}
-
 async function hold(visit: Visit): Promise<Shown> {
   const { form } = visit;
   const args = {
     ...partOf(form),
-    ...definedMembers({ for_ms: lengthOf(form), note: fieldText(form, 'note') }),
+    ...definedMembers({ for_ms: fieldHours(form, 'hours'), note: fieldText(form, 'note') }),
     new: form.get('new') !== null,
   };
   const { catches_new: all, until } = await visit.operate('queue.hold', args);
@@ -343,7 +335,7 @@ async function limit(visit: Visit): Promise<Shown> {
     });
   const args = {
     lane: form.get('lane') ?? '',
-    ...definedMembers({ ...limits, for_ms: lengthOf(form), note: fieldText(form, 'note') }),
+    ...definedMembers({ ...limits, for_ms: fieldHours(form, 'hours'), note: fieldText(form, 'note') }),
   };
   await visit.operate('queue.limit', args);
   return move(backOf(visit), isEnd ? 'The limit is removed.' : 'The lane is limited.');

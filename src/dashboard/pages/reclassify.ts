@@ -1,14 +1,12 @@
 /** Correcting past bounces by the operator's own rules: first counted, then done where that is confirmed. */
-import { Problem } from '../../base/problem.ts';
-import { HOUR_MS } from '../../base/time.ts';
+import type { Problem } from '../../base/problem.ts';
 import type { ResultOf } from '../../operator/operations.ts';
-import { fieldNumber, fieldText } from '../forms.ts';
+import { fieldText, requireHours } from '../forms.ts';
 import { adminGet, adminPost, move, view, withFault, type Page, type Shown, type View, type Visit } from '../page.ts';
 
 const WHERE = '/queue/reclassify';
 /** The time that the command line takes where none is given. */
 const USUAL_HOURS = '24';
-const MOST_HOURS = 366 * 24;
 
 export function reclassifyPages(): Page[] {
   return [
@@ -27,14 +25,14 @@ const again = ({ form }: Visit, fault: Problem): View => show(fieldText(form, 'h
 
 /** Shows the count once: a reload of that page does not go through all of them again. */
 async function count(visit: Visit): Promise<Shown> {
-  const result = await visit.operate('bounces.reclassify', { past: pastOf(visit), dry_run: true });
+  const result = await visit.operate('bounces.reclassify', { past: requireHours(visit.form, 'hours'), dry_run: true });
   const counted = { ...result, found: result.attempts + result.reports > 0 };
   return { kind: 'once', page: show(fieldText(visit.form, 'hours'), { counted }) };
 }
 
 async function correct(visit: Visit): Promise<Shown> {
   const { attempts, reports, unsuppressed } = await visit.operate('bounces.reclassify', {
-    past: pastOf(visit),
+    past: requireHours(visit.form, 'hours'),
     dry_run: false,
   });
   return move(
@@ -45,11 +43,3 @@ async function correct(visit: Visit): Promise<Shown> {
 
 const numberOf = (count: number, one: string, several = `${one}s`): string =>
   `${String(count)} ${count === 1 ? one : several}`;
-
-/** Returns how far back, in ms. */
-function pastOf({ form }: Visit): number {
-  const hours = fieldNumber(form, 'hours') ?? NaN;
-  if (!(hours > 0 && hours <= MOST_HOURS))
-    throw new Problem('invalid_field', 'hours: more than 0 and at most a year', { field: 'hours' });
-  return Math.max(1000, Math.round(hours * HOUR_MS));
-}
