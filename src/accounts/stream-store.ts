@@ -6,7 +6,7 @@ import { Problem } from '../base/problem.ts';
 import type { Database } from '../storage/database.ts';
 import { readPage } from '../storage/page.ts';
 import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
-import type { StreamRow } from '../storage/tables.ts';
+import { DEFAULT_POOL, type StreamRow } from '../storage/tables.ts';
 
 export interface StreamDeps {
   db: Pick<Database, 'commit' | 'reader'>;
@@ -32,7 +32,6 @@ export interface StreamChanges {
   paused?: boolean | undefined;
 }
 
-export const DEFAULT_POOL = 'default';
 /** The streams of mail that names none; they cannot be removed. */
 const BUILT_IN: readonly string[] = ['transactional', 'broadcast'];
 /** Streams of one account; each costs the delivery engine a little. */

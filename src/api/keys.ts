@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
-import { actorOf, type Caller } from '../keys/caller.ts';
+import { actorOf, permissionsOf, type Caller } from '../keys/caller.ts';
 import { inheriting, mayGrant, mayManage } from '../keys/grant.ts';
 import { isIpAllowed } from '../keys/ip-list.ts';
 import { createKey, findKey, pageOfKeys, revokeKey, toKeyRecord, updateKey } from '../keys/key-store.ts';
@@ -199,9 +199,7 @@ async function checkReplaced({ db }: KeysDeps, caller: Caller, id: string): Prom
 const requestOf = (row: ApiKeyRow): KeyRequest => ({
   name: row.name,
   mode: row.mode,
-  scopes: JSON.parse(row.scopes_json) as string[],
-  domains: JSON.parse(row.domains_json) as string[],
-  allowedIps: JSON.parse(row.allowed_ips_json) as string[],
+  ...permissionsOf(row),
   expiresAt: row.expires_at,
 });
 

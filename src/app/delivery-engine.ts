@@ -13,7 +13,8 @@ import { createLocalAddresses, type LocalAddresses } from '../mta/sources/local-
 import { isOpenAt, type OpenPort } from '../net/own-addresses.ts';
 import { Mta } from '../mta/mta.ts';
 import { Sites } from '../mta/sites/sites.ts';
-import { DEFAULT_POOL, isUsable, Sources } from '../mta/sources/sources.ts';
+import { isUsable, Sources } from '../mta/sources/sources.ts';
+import { DEFAULT_POOL } from '../storage/tables.ts';
 import { createTlsTally, type TlsTally } from '../mta/tls/tls-tally.ts';
 import { WarmUp } from '../mta/sources/warm-up.ts';
 import { signingKey, type AppContext } from './context.ts';

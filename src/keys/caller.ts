@@ -1,4 +1,5 @@
 /** The caller: what the API knows about the key of a request. */
+import type { ApiKeyRow } from '../storage/tables.ts';
 
 export interface Caller {
   accountId: string;
@@ -28,6 +29,13 @@ export interface Caller {
   /** True for the operator on the command line; then there is no key behind the call either. */
   isOperator?: true;
 }
+
+/** Returns the lists that restrict a key. */
+export const permissionsOf = (row: Pick<ApiKeyRow, 'scopes_json' | 'domains_json' | 'allowed_ips_json'>) => ({
+  scopes: JSON.parse(row.scopes_json) as string[],
+  domains: JSON.parse(row.domains_json) as string[],
+  allowedIps: JSON.parse(row.allowed_ips_json) as string[],
+});
 
 /** Returns the actor for the audit log and for created records: `key:<name>`, `member:<email>` or `operator`. */
 export function actorOf({ keyName, member, isOperator }: Pick<Caller, 'keyName' | 'member' | 'isOperator'>): string {

@@ -7,7 +7,7 @@ import { createLookUpCache } from '../base/look-up-cache.ts';
 import { equalInConstantTime, sha256Hex } from '../base/secret.ts';
 import type { Database } from '../storage/database.ts';
 import type { ApiKeyRow } from '../storage/tables.ts';
-import type { Authentication, Caller } from './caller.ts';
+import { permissionsOf, type Authentication, type Caller } from './caller.ts';
 import { parseKey } from './key-format.ts';
 import { createUseRecorder } from './key-uses.ts';
 
@@ -107,9 +107,7 @@ function toCaller(row: KeyRow): Caller {
     keyId: row.id,
     keyName: row.name,
     mode: row.mode,
-    scopes: JSON.parse(row.scopes_json) as string[],
-    domains: JSON.parse(row.domains_json) as string[],
-    allowedIps: JSON.parse(row.allowed_ips_json) as string[],
+    ...permissionsOf(row),
     plan: row.plan,
     paused: row.paused === 1,
     expiresAt: row.expires_at,

@@ -12,6 +12,7 @@ import { readPage } from '../storage/page.ts';
 import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
 import type { ApiKeyRow } from '../storage/tables.ts';
 import { usesIn } from './key-uses.ts';
+import { permissionsOf } from './caller.ts';
 import { KEY_RANDOM_BYTES, keyPrefix, makeKey } from './key-format.ts';
 import { checkKeyChanges, checkNewKey, type KeyChanges, type KeyRequest, type NewKey } from './new-key.ts';
 
@@ -162,15 +163,16 @@ export type KeyRecord = ReturnType<typeof toKeyRecord>;
 
 /** Returns the record as the API and `--json` show it at this time. */
 export function toKeyRecord(row: ApiKeyRow, now: number) {
+  const { scopes, domains, allowedIps } = permissionsOf(row);
   return {
     object: 'key' as const,
     id: row.id,
     name: row.name,
     mode: row.mode,
     prefix: keyPrefix(row.mode, row.public_id),
-    scopes: JSON.parse(row.scopes_json) as string[],
-    domains: JSON.parse(row.domains_json) as string[],
-    allowed_ips: JSON.parse(row.allowed_ips_json) as string[],
+    scopes,
+    domains,
+    allowed_ips: allowedIps,
     expires_at: rfc3339(row.expires_at),
     last_used_at: rfc3339(row.last_used_at),
     last_used_ip: row.last_used_ip,

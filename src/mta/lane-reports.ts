@@ -4,6 +4,7 @@ import type { Holds } from '../messages/delivery/holds.ts';
 import type { LaneChange, LaneLimitsReport, LaneReport } from '../messages/delivery/lane-report.ts';
 import type { LaneFacts, LaneWait, MailOfLane } from '../messages/delivery/why.ts';
 import type { Lanes, LaneView } from '../scheduling/lanes.ts';
+import { DEFAULT_POOL } from '../storage/tables.ts';
 import { needOf } from './attempt/host-policy.ts';
 import type { DueQueue, Job } from './due-queue.ts';
 import type { Aside } from './lanes/aside.ts';
@@ -12,7 +13,7 @@ import type { Part } from './lanes/rests.ts';
 import { laneName } from './names.ts';
 import type { Placing } from './placing.ts';
 import type { Destination, Site, Sites, Unresolved } from './sites/sites.ts';
-import { DEFAULT_POOL, type Sources } from './sources/sources.ts';
+import type { Sources } from './sources/sources.ts';
 
 /** The destination of a domain's mail, and the conditions under which it goes there. */
 export interface Resolved {

@@ -1,5 +1,5 @@
 /** Reads waiting deliveries of some domains page by page, in the order of the index of what waits. */
-import { DEFAULT_POOL } from '../accounts/stream-store.ts';
+import { DEFAULT_POOL } from '../storage/tables.ts';
 import type { Value } from '../storage/connection.ts';
 import { dialectOf } from '../storage/sql.ts';
 import type { DeliveryRow } from '../storage/tables.ts';

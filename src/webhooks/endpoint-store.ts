@@ -10,7 +10,7 @@ import { readPage, type PagePart, type RowPage } from '../storage/page.ts';
 import { insertRows, type Rows, type RowsFor } from '../storage/rows.ts';
 import { auditRow, type ActWords } from '../operations/audit-row.ts';
 import type { AuditRow, WebhookRow } from '../storage/tables.ts';
-import type { Endpoint, EndpointSecret } from './endpoint.ts';
+import { filtersOf, type Endpoint, type EndpointSecret } from './endpoint.ts';
 import { SECRET_BYTES } from './signature.ts';
 import { DAY_MS } from '../base/time.ts';
 
@@ -242,13 +242,14 @@ const disabledAudit = (row: WebhookRow, now: number): AuditRow =>
 
 /** Returns the row with its secrets opened: throws where the keyring cannot open them. */
 export function openEndpoint(keyring: Keyring, row: WebhookRow): Endpoint {
+  const { events, streams, domains } = filtersOf(row);
   return {
     id: row.id,
     accountId: row.account_id,
     url: row.url,
-    events: new Set(JSON.parse(row.events_json) as string[]),
-    streams: JSON.parse(row.streams_json) as string[],
-    domains: JSON.parse(row.domains_json) as string[],
+    events: new Set(events),
+    streams,
+    domains,
     machineEvents: row.include_machine_events === 1,
     engagement: row.include_engagement === 1,
     concurrency: row.concurrency,

@@ -50,6 +50,13 @@ export function validSecrets(secrets: readonly EndpointSecret[], now: number): B
   return secrets.filter(({ until }) => until === null || until > now).map(({ secret }) => secret);
 }
 
+/** Returns the lists of an endpoint that choose its events. */
+export const filtersOf = (row: Pick<WebhookRow, 'events_json' | 'streams_json' | 'domains_json'>) => ({
+  events: JSON.parse(row.events_json) as string[],
+  streams: JSON.parse(row.streams_json) as string[],
+  domains: JSON.parse(row.domains_json) as string[],
+});
+
 /** Returns the API's webhook record; `nextDueAt` is when the next call that waits is due. */
 export function webhookRecord(row: WebhookRow, nextDueAt: number | null) {
   const isCalled = row.status === 'active' && nextDueAt !== null;
@@ -58,9 +65,7 @@ export function webhookRecord(row: WebhookRow, nextDueAt: number | null) {
     id: row.id,
     url: row.url,
     description: row.description,
-    events: JSON.parse(row.events_json) as string[],
-    streams: JSON.parse(row.streams_json) as string[],
-    domains: JSON.parse(row.domains_json) as string[],
+    ...filtersOf(row),
     include_machine_events: row.include_machine_events === 1,
     include_engagement: row.include_engagement === 1,
     concurrency: row.concurrency,

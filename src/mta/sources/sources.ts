@@ -22,7 +22,7 @@ import type { Outcome } from '../../messages/delivery/delivery.ts';
 import { readMark, writeMark } from '../../messages/delivery/hold-mark.ts';
 import type { Hold } from '../../messages/delivery/holds.ts';
 import type { Database } from '../../storage/database.ts';
-import { systemSource, type SourceBlockRow } from '../../storage/tables.ts';
+import { DEFAULT_POOL, systemSource, type SourceBlockRow } from '../../storage/tables.ts';
 import { DOMAINS } from '../lanes/rests.ts';
 import { laneName } from '../names.ts';
 import type { WarmUp } from './warm-up.ts';
@@ -64,7 +64,6 @@ export interface SourcePreference {
   last: string | null;
 }
 
-export const DEFAULT_POOL = 'default';
 const BLOCKED_MS = 60 * 60_000;
 /** Lanes of operators whose listing domains are kept. */
 const MOST_LISTING = 1_000;

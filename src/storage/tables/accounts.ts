@@ -64,6 +64,9 @@ export const streams = table(
 );
 export type StreamRow = RowOf<typeof streams>;
 
+/** The pool of streams that name none. */
+export const DEFAULT_POOL = 'default';
+
 export const idempotency = table(
   {
     /** SHA-256 of (account, mode, method, path, Idempotency-Key), hex; for a form of the dashboard of (member, `dashboard`, method, address, fields). */
