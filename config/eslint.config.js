@@ -10,6 +10,7 @@ import tseslint from 'typescript-eslint';
 const root = path.resolve(import.meta.dirname, '..');
 
 const USE_CLOCK = 'Take a Clock (src/base/clock.ts), so that a test can let time pass.';
+const USE_SPANS = 'Spans of time have names in src/base/time.ts: HOUR_MS, DAY_MS.';
 const USE_CONFIG = 'Settings come in through src/config/load.ts; everything else gets its slice handed in.';
 
 /** Time and timers, in each way there is to reach them. */
@@ -40,6 +41,7 @@ const doors = {
         'MemberExpression[object.name="globalThis"][property.name=/^(setTimeout|setInterval|performance|process)$/]',
       message: USE_CLOCK,
     },
+    { selector: 'Literal[raw=/^(3_?600_?000|86_?400_?000)$/]', message: USE_SPANS },
   ],
 };
 

@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { idTime, MOST_AHEAD_MS } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
+import { DAY_MS } from '../base/time.ts';
 import type { Database } from '../storage/database.ts';
 import { messageRecord } from '../messages/store/message.ts';
 import { LONGEST_REQUEST_MS, type MessageFilter } from '../messages/list/message-filter.ts';
@@ -109,7 +110,7 @@ const MessageCount = z
   .meta({ id: 'MessageCount', description: 'How many messages a list has with some filters.' });
 
 /** How far back a search in subjects goes by default, in milliseconds. */
-const SUBJECT_SPAN_MS = 30 * 86_400_000;
+const SUBJECT_SPAN_MS = 30 * DAY_MS;
 
 function listRoute({ db, cursors }: MessageReadDeps): Route {
   return route(

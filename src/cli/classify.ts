@@ -6,6 +6,7 @@ import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { durationOption } from './options.ts';
 import { json, table } from './table.ts';
+import { DAY_MS } from '../base/time.ts';
 
 interface ClassifyOptions {
   mx?: string;
@@ -39,7 +40,7 @@ function addReclassify(program: CommandUnknownOpts, context: Context): void {
   program
     .command('reclassify')
     .description(helpOf('bounces.reclassify'))
-    .option('--past <duration>', 'how far back', durationOption, 24 * 3_600_000)
+    .option('--past <duration>', 'how far back', durationOption, DAY_MS)
     .option('--dry-run', 'only count')
     .option('--json', 'as one JSON object')
     .action(({ past, dryRun, json: asJson }) =>

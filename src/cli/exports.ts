@@ -8,6 +8,7 @@ import { Argument, InvalidArgumentError, Option, type CommandUnknownOpts } from 
 import { codeOf } from '../base/error-code.ts';
 import { systemClock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
+import { HOUR_MS } from '../base/time.ts';
 import type { Operator } from '../operator/operator.ts';
 import type { ResultOf } from '../operator/operations.ts';
 import { helpOf } from '../operations/summaries.ts';
@@ -137,7 +138,7 @@ const notWritten = (file: string, why: string, cause?: unknown): Problem =>
   new Problem('invalid_field', `${file} cannot be written: ${why}`, { cause });
 
 /** The longest wait for an export, and the pause between two looks; ten million rows take minutes. */
-const LONGEST_WAIT_MS = 3_600_000;
+const LONGEST_WAIT_MS = HOUR_MS;
 const LOOK_EVERY_MS = 500;
 
 /** Waits while the export is being written. Returns as well where there is no such export: the next operation says so. */

@@ -8,6 +8,7 @@ import type { Context } from './cli.ts';
 import { noteMore } from './note-more.ts';
 import { durationOption, limitOption, listOption } from './options.ts';
 import { printable, table, type Cell } from './table.ts';
+import { HOUR_MS } from '../base/time.ts';
 
 export function addMessages(program: CommandUnknownOpts, context: Context): void {
   const messages = program.command('messages').description('messages and their deliveries');
@@ -93,7 +94,7 @@ function addResend(messages: CommandUnknownOpts, context: Context): void {
     .option('--domain <domain>', "of this recipient's domain")
     .option('--account <account>', 'of this account, name or id (default: all)')
     .option('--reason <reason>', 'only what bounced for this, such as spam or auth_required')
-    .option('--since <time>', 'what bounced within this time', durationOption, 2 * 3_600_000)
+    .option('--since <time>', 'what bounced within this time', durationOption, 2 * HOUR_MS)
     .option('--dry-run', 'only count')
     .option('--json', 'as one JSON object')
     .action(async ({ lane, domain, account, reason, since: past, dryRun, json }) => {

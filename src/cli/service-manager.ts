@@ -6,6 +6,7 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
+import { HOUR_MS } from '../base/time.ts';
 
 export interface ServiceManager {
   /** Everything is open. `status` is what `systemctl status` shows. */
@@ -38,7 +39,7 @@ const SIGNS_A_PERIOD = 3;
 const EXTEND_EVERY_MS = 10_000;
 const EXTEND_BY_USEC = 30_000_000;
 /** A start that takes longer than this is left to the manager's own limit. */
-const LONGEST_START_MS = 3_600_000;
+const LONGEST_START_MS = HOUR_MS;
 /** SIGTERM may go to the whole control group: the shell still has to report that we stop. */
 const RELAY = `trap '' TERM INT HUP; while read -r word; do systemd-notify "$word"; done`;
 

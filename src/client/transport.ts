@@ -201,7 +201,7 @@ export class Transport {
 
 const KEY = 'Idempotency-Key';
 /** Milliseconds, an hour less than the service keeps an answer. */
-const REMEMBERED_MS = 23 * 3_600_000;
+const REMEMBERED_MS = 23 * 60 * 60_000;
 /** Keys that are remembered at most. */
 const MOST_NEXT_KEYS = 1000;
 /** Characters of the longest key. */

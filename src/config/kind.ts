@@ -3,6 +3,7 @@
  * value, and the text of what it expects.
  */
 import { z } from 'zod';
+import { DAY_MS, HOUR_MS, MINUTE_MS } from '../base/time.ts';
 import { isHostName, isIp, isNetwork, parseEndpoint } from './endpoint.ts';
 import { isRouteKey, parseRoute, ROUTE_FORMS } from './route.ts';
 import type { Route } from './route.ts';
@@ -60,7 +61,7 @@ function whole(min: number, max: number, error: string): z.ZodType<number> {
 }
 
 const DURATION = /^(\d{1,9}(?:\.\d{1,3})?)(ms|s|m|h|d)$/;
-const DURATION_MS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+const DURATION_MS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: MINUTE_MS, h: HOUR_MS, d: DAY_MS };
 
 /** A duration such as `90s`, kept in milliseconds. A bare number is refused: its unit would be a guess. */
 export function duration(min: string, max: string): Kind<number> {

@@ -3,6 +3,7 @@
  * cannot be verified, but it protects passwords from those who only listen.
  */
 import { createPublicKey, generateKeyPairSync, randomBytes, sign } from 'node:crypto';
+import { DAY_MS } from '../base/time.ts';
 
 const SEQUENCE = 0x30;
 const SET = 0x31;
@@ -53,7 +54,7 @@ export function makeSelfSigned(hostname: string, now: number): SelfSigned {
 }
 
 /** Clients whose clock is a little behind must not find it in their future. */
-const CLOCK_SKEW_MS = 24 * 60 * 60 * 1000;
+const CLOCK_SKEW_MS = DAY_MS;
 
 /** X.690 section 8.1: tag, length, contents. */
 function der(tag: number, ...contents: Buffer[]): Buffer {

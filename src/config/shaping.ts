@@ -1,6 +1,7 @@
 /** The setting `delivery.shaping`: the form of its rules, and the shipped ones. */
 import { z } from 'zod';
 import { count, duration, flag, oneOf, orUnknown, type Kind } from './kind.ts';
+import { MINUTE_MS } from '../base/time.ts';
 
 const FORM = '{ name, match: { class, reason, code, text, operator }, count, within, action, for, dryRun }';
 const LONGEST_PATTERN = 300;
@@ -57,7 +58,7 @@ const rule = z.strictObject(
     /** `slow`: half the connections. `pause`: none for a while. `alarm`: only the log line, which the others write too. */
     action: oneOf('slow', 'pause', 'alarm').schema,
     /** Length of a pause, in ms. */
-    for: duration('1s', '7d').schema.default(15 * 60_000),
+    for: duration('1s', '7d').schema.default(15 * MINUTE_MS),
     /** If true, the action is only logged. */
     dryRun: flag().schema.default(false),
   },

@@ -1,6 +1,7 @@
 /** Charts as SVG with their numbers as a table: they need no script, can be printed and can be read aloud. Pure. */
 import { escapeHtml } from '../base/html.ts';
 import { wallClock } from '../base/zones.ts';
+import { DAY_MS, HOUR_MS, MINUTE_MS } from '../base/time.ts';
 import { numberText } from './words.ts';
 
 export interface Chart {
@@ -62,7 +63,7 @@ const HEIGHT = 180;
 const LEFT = 60;
 const BOTTOM = 30;
 const TOP = 16;
-const STEP_MS = { minute: 60_000, hour: 3_600_000, day: 86_400_000 };
+const STEP_MS = { minute: MINUTE_MS, hour: HOUR_MS, day: DAY_MS };
 
 /** The scales of one drawing. */
 interface Scales {

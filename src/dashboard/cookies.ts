@@ -3,11 +3,12 @@
  * of the browser, is set by a script (app.js).
  */
 import type { Context } from './context.ts';
+import { DAY_MS } from '../base/time.ts';
 
 export type CookieName = 'session' | 'guest' | 'theme' | 'device' | 'say' | 'zone';
 
 /** The theme and the known device are kept for a year; the other cookies end with the browser. */
-const YEAR_MS = 365 * 86_400_000;
+const YEAR_MS = 365 * DAY_MS;
 const lasting: ReadonlySet<CookieName> = new Set(['theme', 'device']);
 
 /** Behind TLS the prefix `__Host-` binds a cookie to this very host (RFC 6265bis section 4.1.3.2). */

@@ -3,6 +3,7 @@ import Handlebars from 'handlebars';
 import { isScope, scopeAllows, type Scope } from '../keys/scopes.ts';
 import { counted } from '../operator/doctor/finding.ts';
 import { wallClock } from '../base/zones.ts';
+import { DAY_MS } from '../base/time.ts';
 
 const { SafeString, escapeExpression } = Handlebars;
 
@@ -145,7 +146,7 @@ function ago(value: unknown, { data }: Options): unknown {
 }
 
 /** Mail that is held without an end is due in thousands of years. */
-const FOREVER_MS = 100 * 366 * 86_400_000;
+const FOREVER_MS = 100 * 366 * DAY_MS;
 
 /** Shows the time of a task: `in 4 min`, or `overdue by 4 min`. */
 function due(value: unknown, options: Options): unknown {

@@ -9,6 +9,7 @@ import { generateKeyPair } from 'node:crypto';
 import { promisify } from 'node:util';
 import type { Keyring } from '../base/keyring.ts';
 import { newId } from '../base/id.ts';
+import { DAY_MS } from '../base/time.ts';
 import type { DkimKeyRow } from '../storage/tables.ts';
 
 export type DkimAlgorithm = DkimKeyRow['algorithm'];
@@ -16,7 +17,7 @@ export type DkimAlgorithm = DkimKeyRow['algorithm'];
 /** The columns of a key that its DNS record is made from. */
 export type PublishedKey = Pick<DkimKeyRow, 'selector' | 'algorithm' | 'public_key' | 'state'>;
 
-export const RETIRING_MS = 7 * 24 * 60 * 60 * 1000;
+export const RETIRING_MS = 7 * DAY_MS;
 
 const algorithms: readonly DkimAlgorithm[] = ['rsa-sha256', 'ed25519-sha256'];
 const RSA_BITS = 2048;

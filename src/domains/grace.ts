@@ -9,6 +9,7 @@
  * advances by a few hours at most.
  */
 import type { DomainRow } from '../storage/tables.ts';
+import { DAY_MS, HOUR_MS } from '../base/time.ts';
 
 /** The state of all required records at a check. */
 export type Required = 'ok' | 'not_ok' | 'unclear';
@@ -17,11 +18,11 @@ export type Required = 'ok' | 'not_ok' | 'unclear';
 export type Standing = Pick<DomainRow, 'status' | 'failing_since' | 'found_again_at' | 'refused_at' | 'told_at'>;
 
 /** Time until a domain that was never verified changes from `pending` to `failed`. It is verified whenever its records appear. */
-const PENDING_MS = 72 * 60 * 60_000;
+const PENDING_MS = 72 * HOUR_MS;
 /** Time that all required records must be found until a failure is over; the next one then has its own countdown. */
-export const STEADY_MS = 24 * 60 * 60_000;
+export const STEADY_MS = DAY_MS;
 /** The most that a countdown advances between two checks, which are half an hour apart while the server runs. */
-export const MOST_UNSEEN_MS = 6 * 60 * 60_000;
+export const MOST_UNSEEN_MS = 6 * HOUR_MS;
 
 const NO_FAILURE = { failing_since: null, found_again_at: null, refused_at: null, told_at: null };
 

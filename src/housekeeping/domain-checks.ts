@@ -2,12 +2,13 @@
 import { domainsToCheck } from '../domains/domain-watch.ts';
 import { verifyDomain, type VerifyDeps } from '../domains/verify.ts';
 import type { Rule } from './housekeeping.ts';
+import { HOUR_MS, MINUTE_MS } from '../base/time.ts';
 
 /** Domains checked in one step: each costs half a dozen look-ups. One step a minute is enough for 7,000 domains. */
 const STEP = 20;
-export const CHECK_EVERY_MS = 6 * 60 * 60_000;
+export const CHECK_EVERY_MS = 6 * HOUR_MS;
 /** A domain that lost a record is checked more often, since its mail is or soon will be refused. */
-export const CHECK_BROKEN_EVERY_MS = 30 * 60_000;
+export const CHECK_BROKEN_EVERY_MS = 30 * MINUTE_MS;
 
 export function domainChecks(deps: VerifyDeps): Rule {
   return {

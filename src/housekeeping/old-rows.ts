@@ -2,7 +2,7 @@
 import type { UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import { idFloor } from '../base/id.ts';
-import { DAY_MS, dayOf, HOUR_MS, MINUTE_MS } from '../base/time.ts';
+import { DAY_MS, HOUR_MS, MINUTE_MS, dayOf } from '../base/time.ts';
 import { removeRetiredKeys } from '../domains/dkim-rotation.ts';
 import type { DomainDeps } from '../domains/domain-store.ts';
 import { removeOldStats } from '../events/stats-store.ts';
@@ -38,7 +38,7 @@ export function endedSuppressions(deps: Parameters<typeof removeEnded>[0]): Rule
 export function expiredIdempotency(deps: { store: Pick<IdempotencyStore, 'purge'>; clock: Clock }): Rule {
   return {
     name: 'expired idempotency keys',
-    everyMs: 10 * 60_000,
+    everyMs: 10 * MINUTE_MS,
     stepRows: PURGE_STEP,
     step: () => deps.store.purge(deps.clock.now()),
   };

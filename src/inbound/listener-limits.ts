@@ -1,4 +1,5 @@
 /** Limits of a listener, on one session, one address, one network and all together. */
+import { MINUTE_MS } from '../base/time.ts';
 
 /** Limits on what all clients together and one network may have at once. */
 export type LimitName = 'connections' | 'connectionsPerNetwork' | 'heldBytes' | 'heldBytesPerNetwork';
@@ -23,10 +24,10 @@ export const listenerLimits = {
   idleMs: 30_000,
   greetingToMailMs: 60_000,
   commandMs: 30_000,
-  dataMs: 10 * 60_000,
+  dataMs: 10 * MINUTE_MS,
   /** Time that a mail may stay behind `dataPace`. */
   dataIdleMs: 30_000,
   /** Octets of a mail a second. */
   dataPace: 1024,
-  sessionMs: 30 * 60_000,
+  sessionMs: 30 * MINUTE_MS,
 };

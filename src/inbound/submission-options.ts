@@ -1,6 +1,6 @@
 /** Reads the `X-Posthorn-*` fields of a submitted mail: the members of a send request that a mail has no other field for. Pure. */
 import { Problem } from '../base/problem.ts';
-import { DAY_MS } from '../base/time.ts';
+import { DAY_MS, MINUTE_MS } from '../base/time.ts';
 import type { SubmissionOptions } from '../mail/submitted.ts';
 import { parseTime } from '../messages/request/send-time.ts';
 
@@ -84,7 +84,7 @@ function sendAtOf(text: string | null, now: number): number | null {
   const at = parseTime(text);
   if (at === null) throw wrong('invalid_send_at', 'send-at', 'must be a time such as 2026-01-31T09:30:00Z');
   if (at > now + 30 * DAY_MS) throw wrong('invalid_send_at', 'send-at', 'is more than 30 days ahead');
-  if (at < now - 5 * 60_000) throw wrong('invalid_send_at', 'send-at', 'is in the past');
+  if (at < now - 5 * MINUTE_MS) throw wrong('invalid_send_at', 'send-at', 'is in the past');
   return at > now ? at : null;
 }
 

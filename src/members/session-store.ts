@@ -7,6 +7,7 @@ import { budgets, type UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
 import { sha256Hex } from '../base/secret.ts';
+import { DAY_MS, HOUR_MS, MINUTE_MS } from '../base/time.ts';
 import { isStorageTrouble } from '../storage/commit.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
@@ -28,11 +29,11 @@ export interface Session {
   member: MemberRow;
 }
 
-const IDLE_MS = 12 * 3_600_000;
+const IDLE_MS = 12 * HOUR_MS;
 /** The longest life of a session: it limits the use of a stolen cookie. */
-const LIFE_MS = 7 * 24 * 3_600_000;
+const LIFE_MS = 7 * DAY_MS;
 /** Time between password and code; after it the password must be given again. */
-const CODE_MS = 10 * 60_000;
+const CODE_MS = 10 * MINUTE_MS;
 /** The time of the last request is written at most this often: one write a minute, not one a page. */
 const SEEN_WRITE_MS = 60_000;
 const WRONG = "result IN ('refused', 'code_refused')";

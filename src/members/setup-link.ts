@@ -5,14 +5,15 @@
 import { randomBytes } from 'node:crypto';
 import { Problem } from '../base/problem.ts';
 import { sha256Hex } from '../base/secret.ts';
+import { HOUR_MS, MINUTE_MS } from '../base/time.ts';
 import { insertRows, type Rows } from '../storage/rows.ts';
 import type { MemberRow, SetUpLinkRow } from '../storage/tables.ts';
 import type { SessionDeps } from './session-store.ts';
 
 /** The life of a link that is handed over at once. */
-const LIFE_MS = 30 * 60_000;
+const LIFE_MS = 30 * MINUTE_MS;
 /** The life of an invitation: a weekend. */
-export const INVITATION_MS = 72 * 3_600_000;
+export const INVITATION_MS = 72 * HOUR_MS;
 const TOKEN_BYTES = 32;
 
 export interface SetUpLink {

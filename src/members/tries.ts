@@ -8,6 +8,7 @@
  */
 import { budgets, type UsedUp } from '../base/budgets.ts';
 import { newId } from '../base/id.ts';
+import { MINUTE_MS } from '../base/time.ts';
 import { addressBucket } from '../net/ip.ts';
 import type { SignInRow } from '../storage/tables.ts';
 import type { Visitor } from './session-store.ts';
@@ -22,7 +23,7 @@ export interface TryDeps extends SessionDeps {
 /** The source of a try. */
 export type Source = Share;
 
-const SPAN_MS = 15 * 60_000;
+const SPAN_MS = 15 * MINUTE_MS;
 /** After this many failures the next try from the same source must wait: 1 s, 2 s, 4 s, ... */
 const SLOW_AFTER = 3;
 const LONGEST_AGENT = 300;

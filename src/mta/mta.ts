@@ -37,6 +37,7 @@ import { Sweeper, type SweeperDeps } from './sweeper.ts';
 import { createHostTls, HOSTS_REREAD, type HostTls } from './tls/host-tls.ts';
 import { createRoom } from './room.ts';
 import { createWorker } from './worker.ts';
+import { MINUTE_MS } from '../base/time.ts';
 
 export type { Resolved } from './lane-reports.ts';
 
@@ -76,7 +77,7 @@ export interface MtaOptions extends AttemptOptions, PassageOptions {
 const GROUPS_A_CONNECTION = 2;
 /** The least number of groups. With 1,000 or 2,000 two accounts with mail to hosts that never answer keep a third one waiting for a place. */
 const LEAST_GROUPS = 4_000;
-const LEASE_MARGIN_MS = 5 * 60_000;
+const LEASE_MARGIN_MS = 5 * MINUTE_MS;
 /** Returns a time longer than the longest attempt with the wait behind its final dot, so that a claim never ends under a living worker. */
 const leaseOf = ({ attempt, dot }: PhaseTimeouts): number => attempt + dot + LEASE_MARGIN_MS;
 

@@ -5,6 +5,7 @@
  */
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
+import { HOUR_MS } from '../base/time.ts';
 import type { LaneView } from '../scheduling/lanes.ts';
 import { HELD_WITHOUT_END } from '../messages/delivery/delivery.ts';
 import { hintsOfChanged, type DueHint } from '../messages/delivery/due-hint.ts';
@@ -62,7 +63,7 @@ const TURN_MS = 5_000;
 /** A step of the clock that counts as a jump, in ms; the steps of a synchronized clock are far smaller. */
 const JUMP_MS = 60_000;
 /** The longest wait that a reply can ask for (messages/delivery/retry-hint.ts), and how far chance stretches a wait. */
-const LONGEST_ASKED_MS = 6 * 3_600_000;
+const LONGEST_ASKED_MS = 6 * HOUR_MS;
 const LONGEST_JITTER = 1.2;
 
 /** A delivery whose time has run out. */

@@ -6,6 +6,7 @@ import { z } from 'zod';
 import { newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
+import { DAY_MS } from '../base/time.ts';
 import type { HoldRow } from '../storage/tables.ts';
 import { accountNamed } from './accounts.ts';
 import type { Act } from '../operations/act.ts';
@@ -19,7 +20,7 @@ import { askEach, type Question } from './ask-nodes.ts';
 import { onServer, type OperatorDeps } from './operation.ts';
 import { recipientDomain, refuseNoDomain } from './recipient-domain.ts';
 
-const YEAR_MS = 366 * 86_400_000;
+const YEAR_MS = 366 * DAY_MS;
 const forArgument = z.int().min(1000).max(YEAR_MS).optional();
 const noteArgument = z.string().min(1).max(200).optional();
 

@@ -5,6 +5,7 @@
 import { z } from 'zod';
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
+import { HOUR_MS } from '../base/time.ts';
 import type { Resolver } from '../net/resolver.ts';
 import type { Config } from '../config/schema.ts';
 import type { Database } from '../storage/database.ts';
@@ -40,7 +41,7 @@ export interface ListingDeps extends AddressNeeds, AskDeps {
   log: Pick<Log, 'warn' | 'info'>;
 }
 
-const EVERY_MS = 6 * 60 * 60_000;
+const EVERY_MS = 6 * HOUR_MS;
 
 /** Returns a rule of housekeeping that deletes nothing. */
 export function listingRule(deps: ListingDeps) {

@@ -4,7 +4,7 @@
  */
 import { idTime, tailOf, TAIL_FROM } from '../base/id.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
-import { DAY_MS, HOUR_MS } from '../base/time.ts';
+import { DAY_MS, HOUR_MS, MINUTE_MS } from '../base/time.ts';
 import { dialectOf } from '../storage/sql.ts';
 import type { DeliveryRow } from '../storage/tables.ts';
 import type { OperatorDeps } from './operation.ts';
@@ -87,7 +87,7 @@ export const oldestAmong = (all: readonly Oldest[]): Oldest =>
 /** The members of the histogram, with the age below which mail is in each. */
 const steps = [
   ['under_1m', 60_000],
-  ['under_10m', 10 * 60_000],
+  ['under_10m', 10 * MINUTE_MS],
   ['under_1h', HOUR_MS],
   ['under_6h', 6 * HOUR_MS],
   ['under_24h', DAY_MS],

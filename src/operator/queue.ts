@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
+import { DAY_MS } from '../base/time.ts';
 import type { Config } from '../config/schema.ts';
 import { SIMULATOR_DOMAIN } from '../messages/delivery/delivery.ts';
 import { nextAttemptAt } from '../messages/store/message-store.ts';
@@ -23,7 +24,7 @@ import { notRunning } from './unavailable.ts';
 
 /** By the number that deliveries have. */
 const classes = ['transactional', 'broadcast'] as const;
-const TEN_YEARS_MS = 3650 * 86_400_000;
+const TEN_YEARS_MS = 3650 * DAY_MS;
 
 /** Domains in one question to the nodes. */
 const MOST_TRIED = 10_000;

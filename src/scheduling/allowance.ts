@@ -2,6 +2,7 @@
  * Counts what each name has used in a window of time: octets, mails, milliseconds. All windows end together, so that forgetting
  * the past is one assignment. The counts are in memory: a restart begins a new window for all names.
  */
+import { DAY_MS, HOUR_MS, MINUTE_MS } from '../base/time.ts';
 
 /** Names that have a count each, since a flood of names must not take the memory. */
 const MOST_NAMES = 20_000;
@@ -10,7 +11,7 @@ const SHARED = '';
 /** The fate of names beyond those that have a count each: one count for all of them, or none, where names cannot be made up. */
 export type Beyond = 'shared' | 'uncounted';
 
-export const WINDOW_MS = { minute: 60_000, hour: 3_600_000, day: 86_400_000 } as const;
+export const WINDOW_MS = { minute: MINUTE_MS, hour: HOUR_MS, day: DAY_MS } as const;
 
 export class Allowance {
   private readonly most: number;

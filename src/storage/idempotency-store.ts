@@ -4,13 +4,14 @@
  */
 import { hash } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
+import { DAY_MS } from '../base/time.ts';
 import type { Work } from './commit.ts';
 import type { Database } from './database.ts';
 import { statement } from './sql.ts';
 import type { IdempotencyRow } from './tables.ts';
 
 /** Time that a key is kept after its first request. */
-export const KEEP_MS = 24 * 60 * 60 * 1000;
+export const KEEP_MS = DAY_MS;
 
 /** The API key is not a part, so that it may be replaced between a try and its retry. No part can contain a newline. */
 export function recordKey(accountId: string, mode: string, method: string, path: string, key: string): string {

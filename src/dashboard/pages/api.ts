@@ -2,7 +2,7 @@
 import { openapiDocument, problemCodes } from '../../api/openapi.ts';
 import type { Route } from '../../api/route.ts';
 import { catalogue, Problem } from '../../base/problem.ts';
-import { MINUTE_MS } from '../../base/time.ts';
+import { DAY_MS, MINUTE_MS } from '../../base/time.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
 import { postmanCollection, type PostmanRequest } from '../postman.ts';
@@ -131,7 +131,7 @@ async function usedNow(visit: Visit): Promise<number> {
 
 /** Returns the keys of the account that still use deprecated endpoints. */
 async function deprecatedInUse(visit: Visit, routes: readonly Route[]): Promise<object[]> {
-  const since = new Date(visit.now - DEPRECATED_DAYS * 86_400_000).toISOString();
+  const since = new Date(visit.now - DEPRECATED_DAYS * DAY_MS).toISOString();
   const found = await Promise.all(
     routes.map(async ({ method, path, deprecated }) => {
       if (deprecated === undefined) return [];

@@ -1,5 +1,6 @@
 /** API keys: list, creation, the one time a key is shown, change, rotation and revocation. */
 import { Problem } from '../../base/problem.ts';
+import { DAY_MS } from '../../base/time.ts';
 import { presets, scopeGroups } from '../../keys/presets.ts';
 import type { CreatedKey, Key } from '../../client/types.ts';
 import type { DashboardDeps } from '../deps.ts';
@@ -10,7 +11,7 @@ import { sampleCommands } from '../samples.ts';
 import { refuseStale, seenIn } from '../stale-forms.ts';
 
 /** A key that was not used for this time is shown as idle. */
-const IDLE_MS = 30 * 86_400_000;
+const IDLE_MS = 30 * DAY_MS;
 const DAY_S = 86_400;
 const WHERE = '/developer/keys';
 

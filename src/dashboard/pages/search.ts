@@ -4,6 +4,7 @@ import { linkTo } from '../links.ts';
 import { addressText } from '../words.ts';
 import { isForIds, readSearch } from '../search-text.ts';
 import { pausingOf, placesOf } from '../places.ts';
+import { DAY_MS } from '../../base/time.ts';
 
 /** One thing that was found. */
 interface Found {
@@ -17,7 +18,7 @@ const MOST_OTHERS = 5;
 /** The most domains and templates that are looked through. */
 const MOST_READ = '100';
 const LONGEST = 200;
-const DAYS_BACK_MS = 30 * 86_400_000;
+const DAYS_BACK_MS = 30 * DAY_MS;
 
 export function searchPages(): Page[] {
   return [get('/search', show)];

@@ -1,6 +1,7 @@
 /** The suppression list: search, adding one or many, removal with a warning, download as CSV. */
 import { Readable } from 'node:stream';
 import { Problem } from '../../base/problem.ts';
+import { DAY_MS } from '../../base/time.ts';
 import type { Suppression } from '../../client/types.ts';
 import { parseMailbox } from '../../mail/address.ts';
 import { suppressionReasons } from '../../suppressions/suppression.ts';
@@ -69,7 +70,7 @@ async function add(visit: Visit): Promise<Shown> {
     email,
     note: fieldText(form, 'note'),
     stream: fieldText(form, 'stream'),
-    expires_at: days === undefined ? undefined : new Date(visit.now + days * 86_400_000).toISOString(),
+    expires_at: days === undefined ? undefined : new Date(visit.now + days * DAY_MS).toISOString(),
   });
   await visit.ask('createSuppression', { body });
   return move(linkTo(WHERE, new URLSearchParams({ q: email })), `${email} is not mailed.`);

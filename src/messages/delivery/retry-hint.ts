@@ -1,5 +1,6 @@
 /** Reads the pause that a refusal asks for: `try again in 300 seconds`, `please come back in 00:05:00`. */
 import { wordingOf } from '../../base/phrase.ts';
+import { HOUR_MS, MINUTE_MS } from '../../base/time.ts';
 
 /** Words that ask for a pause, then a number. Only few words may come between them, so that other numbers do not match. */
 const ASKED =
@@ -14,22 +15,22 @@ const UNITS: Readonly<Record<string, number>> = {
   sekunden: 1000,
   secondes: 1000,
   segundos: 1000,
-  m: 60_000,
-  min: 60_000,
-  mins: 60_000,
-  minute: 60_000,
-  minutes: 60_000,
-  minuten: 60_000,
-  minutos: 60_000,
-  minuti: 60_000,
-  h: 3_600_000,
-  hr: 3_600_000,
-  hrs: 3_600_000,
-  hour: 3_600_000,
-  hours: 3_600_000,
-  stunden: 3_600_000,
-  heures: 3_600_000,
-  horas: 3_600_000,
+  m: MINUTE_MS,
+  min: MINUTE_MS,
+  mins: MINUTE_MS,
+  minute: MINUTE_MS,
+  minutes: MINUTE_MS,
+  minuten: MINUTE_MS,
+  minutos: MINUTE_MS,
+  minuti: MINUTE_MS,
+  h: HOUR_MS,
+  hr: HOUR_MS,
+  hrs: HOUR_MS,
+  hour: HOUR_MS,
+  hours: HOUR_MS,
+  stunden: HOUR_MS,
+  heures: HOUR_MS,
+  horas: HOUR_MS,
 };
 
 /** Returns the pause that the reply asks for in ms, or null. It may be absurd: retry.ts limits it. */

@@ -1,4 +1,5 @@
 /** Decides when a deferred delivery is tried again, and when it is given up. */
+import { DAY_MS, HOUR_MS, MINUTE_MS } from '../../base/time.ts';
 
 export interface RetryRule {
   /** Waits between attempts in ms; the last one repeats. */
@@ -20,11 +21,11 @@ export interface RetryHint {
 
 /** Limits of a requested pause: a shorter one would be impatient, a longer one would keep the mail too long. */
 const LEAST_ASKED_MS = 30_000;
-const MOST_ASKED_MS = 6 * 3_600_000;
+const MOST_ASKED_MS = 6 * HOUR_MS;
 /** A greylist accepts a sender after 1 minute or 5, some only after an hour. */
 const GREYLIST_FIRST_MS = 60_000;
 const GREYLIST_SPREAD_MS = 30_000;
-const GREYLIST_NEXT_MS = 5 * 60_000;
+const GREYLIST_NEXT_MS = 5 * MINUTE_MS;
 /** A server that asks for the same short pause again and again is obeyed this often, about an hour; then the schedule decides. */
 const HINTED_TRIES = 12;
 
@@ -73,7 +74,7 @@ export function giveUpAt(
  * A missing domain may be a mistake in a zone that is corrected soon, so it takes three such answers over at least 20 minutes.
  */
 const NO_DOMAIN_ANSWERS = 3;
-const NO_DOMAIN_SPAN_MS = 20 * 60_000;
+const NO_DOMAIN_SPAN_MS = 20 * MINUTE_MS;
 
 /** Returns whether a domain does not exist for good: `count` such answers in a row since `since`. */
 export function domainIsGone(count: number, since: number, now: number): boolean {
@@ -81,7 +82,7 @@ export function domainIsGone(count: number, since: number, now: number): boolean
 }
 
 /** A mailbox that has been full for a day is probably not read any more. */
-const FULL_MS = 24 * 3_600_000;
+const FULL_MS = DAY_MS;
 
 /** Returns whether mail that first met a full mailbox at `since`, and meets it at `now`, is given up. */
 export const staysFull = (since: number, now: number): boolean => now - since >= FULL_MS;

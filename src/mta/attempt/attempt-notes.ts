@@ -2,6 +2,7 @@
 import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
+import { MINUTE_MS } from '../../base/time.ts';
 import type { Outcome } from '../../messages/delivery/delivery.ts';
 import type { LaneControl } from '../lanes/lane-control.ts';
 import type { Ready } from '../prepare/prepare.ts';
@@ -24,7 +25,7 @@ export interface AttemptNotesDeps {
   attempted?(outcome: Outcome, destination: Passage['destination']['kind']): void;
 }
 
-const QUIET_MS = 10 * 60_000;
+const QUIET_MS = 10 * MINUTE_MS;
 const MOST_REMEMBERED = 1_000;
 
 export class AttemptNotes {

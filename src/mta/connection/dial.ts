@@ -3,6 +3,7 @@
  * a legacy one, then plaintext) where no policy forbids that.
  */
 import { createLru } from '../../base/lru.ts';
+import { DAY_MS, MINUTE_MS } from '../../base/time.ts';
 import { needKey } from './tls-policy.ts';
 import type { TlsNeed } from './tls-policy.ts';
 import { openSession } from './open-session.ts';
@@ -21,9 +22,9 @@ export interface TlsMemory {
 }
 
 /** How long plaintext is remembered, in ms: an attacker who breaks two handshakes must not get days of it. */
-const PLAINTEXT_MS = 15 * 60_000;
+const PLAINTEXT_MS = 15 * MINUTE_MS;
 /** How long a hello that works is remembered, in ms: it protects the mail, so the ordinary one is tried again only later. */
-export const HELLO_MS = 86_400_000;
+export const HELLO_MS = DAY_MS;
 const MAX_HOSTS = 10_000;
 
 export function createTlsMemory(): TlsMemory {

@@ -15,6 +15,7 @@ import type {
 import { isIP } from 'node:net';
 import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../base/clock.ts';
+import { HOUR_MS } from '../../base/time.ts';
 import { isTlsFault, tlsFaultText } from '../../net/tls-fault.ts';
 import { daneFault } from './dane.ts';
 import type { TlsNeed, TlsResult } from './tls-policy.ts';
@@ -49,7 +50,7 @@ interface ResumableSession {
 }
 
 const MAX_SESSIONS = 1000;
-const SESSION_MS = 3_600_000;
+const SESSION_MS = HOUR_MS;
 
 /** `ca`: PEM certificates to trust instead of the system's, for tests and private networks. */
 export function createTlsClient(options: { ca?: string } = {}) {

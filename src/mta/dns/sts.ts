@@ -7,6 +7,7 @@ import { createBatchLoader } from '../../base/batch-loader.ts';
 import { createLru } from '../../base/lru.ts';
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
+import { DAY_MS, MINUTE_MS } from '../../base/time.ts';
 import type { Resolver } from '../../net/resolver.ts';
 import { readStsPolicy, readStsRecord, type StsFault, type StsPolicy } from '../../mail/sts-policy.ts';
 import type { Database } from '../../storage/database.ts';
@@ -30,9 +31,9 @@ interface Known {
 }
 
 const MOST_DOMAINS = 20_000;
-const REFRESH_MS = 86_400_000;
+const REFRESH_MS = DAY_MS;
 /** After a fetch that failed, RFC 8461 section 3.3 asks for a pause. */
-const PAUSE_MS = 5 * 60_000;
+const PAUSE_MS = 5 * MINUTE_MS;
 
 const policiesOf = statement(
   ({ listed }) => `SELECT p.* FROM ${listed('w', 'text')} JOIN sts_policies p ON p.domain = w.value`,

@@ -5,6 +5,7 @@
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
 import { addTo, takeFrom } from '../../base/sets.ts';
+import { HOUR_MS } from '../../base/time.ts';
 import type { LaneView, NoSlot } from '../../scheduling/lanes.ts';
 import type { LaneLimits } from '../../messages/delivery/hold-book.ts';
 import type { Outcome } from '../../messages/delivery/delivery.ts';
@@ -64,7 +65,7 @@ const LOOKS = 3;
 /** How long no worker is started after one that found no connection, in ms. */
 const LULL_MS = 1_000;
 /** A rest that ended, or a limit that changed, longer ago than this, in ms, does not keep its lane in memory. */
-const REST_FORGOTTEN_MS = 60 * 60_000;
+const REST_FORGOTTEN_MS = HOUR_MS;
 
 export class LaneControl {
   private readonly deps: LaneControlDeps;

@@ -57,7 +57,7 @@ interface Streak {
 const ENOUGH: Readonly<Record<RestKind, number>> = { load: 10, sender: 5, tls: 3, rate: 1 };
 /** The same where a mail was accepted within `LATELY_MS`: a receiver that judges each mail refuses some in a row by chance. */
 const ENOUGH_BESIDE_SUCCESS: Readonly<Record<RestKind, number>> = { load: 10, sender: 20, tls: 3, rate: 1 };
-const LATELY_MS = 10 * 60_000;
+const LATELY_MS = 10 * MINUTE_MS;
 /** Refused senders in a row, of several accounts and with no mail accepted between, that begin a rest for all accounts. */
 const ENOUGH_OF_ACCOUNTS = 10;
 /** At most this many of `ENOUGH_OF_ACCOUNTS` count for one account, so that no account alone stops the others. */

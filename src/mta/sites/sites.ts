@@ -4,6 +4,7 @@
  */
 import { createLru } from '../../base/lru.ts';
 import type { Clock } from '../../base/clock.ts';
+import { HOUR_MS } from '../../base/time.ts';
 import { SIMULATOR_DOMAIN } from '../../messages/delivery/delivery.ts';
 import type { StsFault, StsPolicy } from '../../mail/sts-policy.ts';
 import type { HostDane, TlsFacts } from '../connection/tls-policy.ts';
@@ -95,7 +96,7 @@ export interface SitesDeps {
 
 const MOST_DOMAINS = 50_000;
 const LEAST_TTL_MS = 5_000;
-const MOST_TTL_MS = 3_600_000;
+const MOST_TTL_MS = HOUR_MS;
 /** How long an answer without a host is kept, in ms: about as long as the mail of one notification needs. */
 const NOWHERE_MS = 1_000;
 /** How long hosts are kept without the MTA-STS policy that their domain announces: it may be had soon, and protects only once it is known. */

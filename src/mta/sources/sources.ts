@@ -26,7 +26,7 @@ import { DEFAULT_POOL, systemSource, type SourceBlockRow } from '../../storage/t
 import { DOMAINS } from '../lanes/rests.ts';
 import { laneName } from '../names.ts';
 import type { WarmUp } from './warm-up.ts';
-import { DAY_MS } from '../../base/time.ts';
+import { DAY_MS, HOUR_MS } from '../../base/time.ts';
 
 export interface Source {
   /** Null for the address that the system chooses. */
@@ -64,7 +64,7 @@ export interface SourcePreference {
   last: string | null;
 }
 
-const BLOCKED_MS = 60 * 60_000;
+const BLOCKED_MS = HOUR_MS;
 /** Lanes of operators whose listing domains are kept. */
 const MOST_LISTING = 1_000;
 

@@ -18,7 +18,7 @@ import { readTlsReportRecord, tlsReportMail, writeTlsReport, type TlsReport } fr
 import { acceptSingle, type AcceptDeps } from '../../messages/accept/accept.ts';
 import type { Database } from '../../storage/database.ts';
 import type { TlsPolicyRow, TlsReportRow, TlsSessionRow } from '../../storage/tables.ts';
-import { DAY_MS, dayOf } from '../../base/time.ts';
+import { DAY_MS, HOUR_MS, MINUTE_MS, dayOf } from '../../base/time.ts';
 
 export interface TlsReportsDeps {
   db: Pick<Database, 'prepared' | 'commit'>;
@@ -40,10 +40,10 @@ export interface TlsReportsOptions {
 }
 
 /** RFC 8460 section 4.1: reports are spread over this time, in ms, so that they do not all arrive in the same second. */
-const SPREAD_MS = 4 * 3_600_000;
+const SPREAD_MS = 4 * HOUR_MS;
 /** Days after which a report is of no use. */
 const OLDEST_DAYS = 3;
-const RETRY_MS = 3_600_000;
+const RETRY_MS = HOUR_MS;
 /** By this time after midnight every node has written its counts of the day, which it does once a minute (tls-tally.ts). */
 const COUNTED_MS = 120_000;
 const MOST_TRIES = 24;
@@ -56,7 +56,7 @@ const zipped = promisify(gzip);
 /** Returns the rule of housekeeping that sends the reports. */
 export function createTlsReports(deps: TlsReportsDeps, options: TlsReportsOptions) {
   const reporter = new TlsReporter(deps, options);
-  return { name: 'TLS reports', everyMs: 5 * 60_000, stepRows: 1, step: () => reporter.step() };
+  return { name: 'TLS reports', everyMs: 5 * MINUTE_MS, stepRows: 1, step: () => reporter.step() };
 }
 
 class TlsReporter {

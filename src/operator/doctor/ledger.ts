@@ -1,6 +1,7 @@
 /** Checks of the database: whether the books balance, webhook endpoints work, and recipients can unsubscribe with one click. */
 import { counted, failed, ok, orWell, unseen, warning, type Verdict } from './finding.ts';
 import type { Probes } from './probes.ts';
+import { DAY_MS, HOUR_MS } from '../../base/time.ts';
 
 export async function books({ store }: Pick<Probes, 'store'>): Promise<readonly Verdict[]> {
   if (store.kind === 'missing') return [unseen(store)];
@@ -25,7 +26,7 @@ export async function webhooks({ store, clock }: Pick<Probes, 'store' | 'clock'>
         `Have its owner fix it, then: posthorn webhooks enable ${id}`,
         { about, copy: [`posthorn webhooks enable ${id}`] },
       );
-    const hours = Math.floor((clock.now() - (since ?? clock.now())) / 3_600_000);
+    const hours = Math.floor((clock.now() - (since ?? clock.now())) / HOUR_MS);
     return warning(
       `${url} has failed for ${counted(hours, 'hour')}`,
       `See what it answers: GET /v1/webhooks/${id}/deliveries; after five days of failures it is disabled.`,
@@ -35,7 +36,7 @@ export async function webhooks({ store, clock }: Pick<Probes, 'store' | 'clock'>
   return orWell(faults, `${counted(count, 'endpoint')}, none failing`);
 }
 
-const MONTH_MS = 30 * 86_400_000;
+const MONTH_MS = 30 * DAY_MS;
 
 /** Mail readers unsubscribe with one click only over https (RFC 8058 section 3.2), and large providers ask it of broadcasts. */
 export async function oneClick({

@@ -1,4 +1,5 @@
 /** Writes the formats of Liquid's `date`: Ruby's `strftime`, in a time zone and with the words of a locale. */
+import { DAY_MS, MINUTE_MS } from '../../base/time.ts';
 import { failed } from './fault.ts';
 import { dateFormat } from './formats.ts';
 
@@ -44,9 +45,9 @@ function fieldsOf(at: number, zone: string, locale: string) {
     /** 0 is Sunday. */
     weekday: date.getUTCDay(),
     /** The day of the year, from 1 to 366. */
-    yearDay: Math.floor((local - Date.UTC(year, 0, 1)) / 86_400_000) + 1,
+    yearDay: Math.floor((local - Date.UTC(year, 0, 1)) / DAY_MS) + 1,
     /** Minutes east of Greenwich. */
-    offset: Math.round((local - at) / 60_000),
+    offset: Math.round((local - at) / MINUTE_MS),
     at,
     zone,
     locale,
@@ -80,7 +81,7 @@ const week = ({ yearDay, weekday }: Fields, from: 0 | 1): number =>
 function isoWeek({ year, month, day, weekday }: Fields): { year: number; week: number } {
   const thursday = new Date(Date.UTC(year, month - 1, day + 4 - (weekday || 7)));
   const own = thursday.getUTCFullYear();
-  return { year: own, week: Math.floor((thursday.getTime() - Date.UTC(own, 0, 1)) / (7 * 86_400_000)) + 1 };
+  return { year: own, week: Math.floor((thursday.getTime() - Date.UTC(own, 0, 1)) / (7 * DAY_MS)) + 1 };
 }
 
 interface Directive {
