@@ -1,6 +1,5 @@
 /**
- * Comments and documents are plain sentences (CONTRIBUTING, "Words"). This test holds what a pattern can find, in the folders and files
- * that are listed; add a folder once its comments are rewritten.
+ * Comments, documents, problems and log lines are plain sentences (CONTRIBUTING, "Words"). This test holds what a pattern can find.
  */
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync, statSync } from 'node:fs';
@@ -11,63 +10,7 @@ import { docBlocks } from './support/tools/doc-blocks.ts';
 const root = path.resolve(import.meta.dirname, '..');
 
 /** Folders and files whose words are held, relative to the repository. */
-const held: readonly string[] = [
-  '.github',
-  'CHANGELOG.md',
-  'README.md',
-  'docs/api.md',
-  'docs/architecture.md',
-  'docs/backup.md',
-  'docs/benchmark.md',
-  'docs/client.md',
-  'docs/comparison.md',
-  'docs/dashboard.md',
-  'docs/deliverability.md',
-  'docs/delivery.md',
-  'docs/dns.md',
-  'docs/glossary.md',
-  'docs/install.md',
-  'docs/keys-and-domains.md',
-  'docs/migrating.md',
-  'docs/monitoring.md',
-  'docs/operating.md',
-  'docs/performance-notes.md',
-  'docs/performance.md',
-  'docs/samples.md',
-  'docs/templates.md',
-  'docs/troubleshooting.md',
-  'src/accounts',
-  'src/api',
-  'src/app',
-  'src/app.ts',
-  'src/backup',
-  'src/base',
-  'src/bin',
-  'src/cli',
-  'src/client',
-  'src/config',
-  'src/dashboard',
-  'src/domains',
-  'src/events',
-  'src/housekeeping',
-  'src/inbound',
-  'src/keys',
-  'src/mail',
-  'src/main.ts',
-  'src/members',
-  'src/messages',
-  'src/mta',
-  'src/net',
-  'src/operations',
-  'src/operator',
-  'src/scheduling',
-  'src/storage',
-  'src/suppressions',
-  'src/templates',
-  'src/tracking',
-  'src/version.ts',
-  'src/webhooks',
-];
+const held: readonly string[] = ['.github', 'CHANGELOG.md', 'README.md', 'docs', 'migrations', 'src'];
 
 interface Pattern {
   readonly name: string;
@@ -78,8 +21,15 @@ interface Pattern {
   readonly good: string;
 }
 
-/** An opening is the beginning of a comment; the other patterns apply to all of its text. */
-const openings: readonly Pattern[] = [
+/** These are about the beginning or the end of a comment; the other patterns apply to all text. */
+const ofComments: readonly Pattern[] = [
+  {
+    name: 'opens in the middle of a sentence',
+    pattern: /^(?:And|But|Or) /,
+    bad: 'And new events are tried.',
+    good: 'Order of new events.',
+  },
+  { name: 'ends in a comma', pattern: /,\s*$/, bad: 'The lane,', good: 'The lane, which rests' },
   {
     name: 'opens with What, Who, Whose or Whether instead of a noun or a verb',
     pattern: /^(?:What|Who|Whose|Whether) /,
@@ -126,6 +76,8 @@ const everywhere: readonly Pattern[] = [
 /** The text of each comment of a source, without its markers. */
 function commentsOf(source: string): { text: string; line: number }[] {
   const comments: { text: string; line: number }[] = [];
+  const lines = source.split('\n');
+  let lastLine: number | null = null;
   const scanner = ts.createScanner(ts.ScriptTarget.Latest, false, ts.LanguageVariant.Standard, source);
   let template = 0;
   for (let kind = scanner.scan(); kind !== ts.SyntaxKind.EndOfFileToken; kind = scanner.scan()) {
@@ -141,9 +93,39 @@ function commentsOf(source: string): { text: string; line: number }[] {
       .getTokenText()
       .replace(/^\/\*+\s*|^\/\/\s*|\s*\*\/$/g, '')
       .replaceAll(/\n\s*\* ?/g, ' ');
-    comments.push({ text, line: source.slice(0, scanner.getTokenStart()).split('\n').length });
+    const line = source.slice(0, scanner.getTokenStart()).split('\n').length;
+    const before = comments.at(-1);
+    const isLine = kind === ts.SyntaxKind.SingleLineCommentTrivia;
+    // Lines that begin with `//` one below the other are one comment.
+    const goesOn = isLine && lastLine === line - 1 && /^\s*\/\//.test(lines[line - 1] ?? '');
+    if (goesOn && before !== undefined) before.text += ` ${text}`;
+    else comments.push({ text, line });
+    lastLine = isLine ? line : null;
   }
   return comments;
+}
+
+/** The texts of problems and of log lines. */
+function messagesOf(source: string): { text: string; line: number }[] {
+  const messages: { text: string; line: number }[] = [];
+  const file = ts.createSourceFile('source.ts', source, ts.ScriptTarget.Latest, true);
+  const collect = (node: ts.Node): void => {
+    if (ts.isStringLiteral(node) || ts.isTemplateExpression(node) || ts.isNoSubstitutionTemplateLiteral(node))
+      messages.push({
+        text: node.getText(file),
+        line: file.getLineAndCharacterOfPosition(node.getStart(file)).line + 1,
+      });
+    else ts.forEachChild(node, collect);
+  };
+  const visit = (node: ts.Node): void => {
+    const isMessage =
+      (ts.isNewExpression(node) && node.expression.getText(file) === 'Problem') ||
+      (ts.isCallExpression(node) && /\blog\.(?:debug|info|warn|error)$/.test(node.expression.getText(file)));
+    if (isMessage) node.arguments?.forEach(collect);
+    else ts.forEachChild(node, visit);
+  };
+  visit(file);
+  return messages;
 }
 
 /** The lines of a document outside of its code blocks. */
@@ -166,21 +148,29 @@ const filesIn = (place: string): string[] =>
         // The types of the client are made from the descriptions of the API.
         .filter((name) => /\.(?:ts|md)$/.test(name) && name !== 'src/client/types.ts');
 
+const faultsOf = (
+  file: string,
+  texts: readonly { text: string; line: number }[],
+  patterns: readonly Pattern[],
+): string[] =>
+  texts.flatMap(({ text, line }) =>
+    patterns.flatMap(({ name, pattern }) => {
+      const found = pattern.exec(text);
+      return found === null ? [] : [`${file}:${String(line)}: ${name}: ${text.slice(found.index, found.index + 60)}`];
+    }),
+  );
+
 function faultsIn(file: string): string[] {
   const text = readFileSync(path.join(root, file), 'utf8');
   const isCode = file.endsWith('.ts');
-  return (isCode ? commentsOf(text) : proseOf(text)).flatMap((one) =>
-    [...(isCode ? openings : []), ...everywhere].flatMap(({ name, pattern }) => {
-      const found = pattern.exec(one.text);
-      return found === null
-        ? []
-        : [`${file}:${String(one.line)}: ${name}: ${one.text.slice(found.index, found.index + 60)}`];
-    }),
-  );
+  const all = [...ofComments, ...everywhere];
+  return isCode
+    ? [...faultsOf(file, commentsOf(text), all), ...faultsOf(file, messagesOf(text), everywhere)]
+    : faultsOf(file, proseOf(text), everywhere);
 }
 
 describe('words', () => {
-  for (const { name, pattern, bad, good } of [...openings, ...everywhere])
+  for (const { name, pattern, bad, good } of [...ofComments, ...everywhere])
     it(`finds: ${name}`, () => {
       assert.match(bad, pattern);
       assert.doesNotMatch(good, pattern);
@@ -191,6 +181,21 @@ describe('words', () => {
     assert.deepEqual(
       commentsOf(source).map(({ text }) => text),
       ['one', 'two three'],
+    );
+  });
+
+  it('joins the lines of one comment', () => {
+    assert.deepEqual(
+      commentsOf('// one,\n// two\nconst a = 1; // three\n').map(({ text }) => text),
+      ['one, two', 'three'],
+    );
+  });
+
+  it('finds texts of problems and log lines, and no other strings', () => {
+    const source = "throw new Problem('a', `b`); this.log.warn({ event: 'd' }, 'e'); other.warn('f'); new Set(['g']);";
+    assert.deepEqual(
+      messagesOf(source).map(({ text }) => text),
+      ["'a'", '`b`', "'d'", "'e'"],
     );
   });
 

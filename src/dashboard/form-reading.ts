@@ -41,7 +41,7 @@ const badForm = (): Problem =>
 const plainHttp = (publicUrl: string): Problem =>
   new Problem(
     'invalid_request',
-    `This page came without TLS, so your browser kept no cookie of it, and nobody can sign in here. Open the dashboard at ${publicUrl} instead.`,
+    `This page came without TLS, so your browser kept no cookie of it, and signing in is not possible here. Open the dashboard at ${publicUrl} instead.`,
   );
 
 const otherAccount = (): Problem =>

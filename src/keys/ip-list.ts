@@ -51,7 +51,9 @@ function canonicalEntry(entry: string, field: string): string {
   if (canonical === null)
     throw new Problem('invalid_field', `${entry.slice(0, LONGEST_ENTRY)} is not an IP address or range.`, { field });
   if (canonical.endsWith('/0')) {
-    throw new Problem('invalid_field', 'A range of all addresses is no restriction; leave the list empty.', { field });
+    throw new Problem('invalid_field', 'A range of all addresses does not restrict anything; leave the list empty.', {
+      field,
+    });
   }
   return canonical;
 }

@@ -22,7 +22,7 @@ export const LONGEST_WAIT_MS = Math.max(...RETRY_WAITS_MS, LONGEST_RETRY_AFTER_M
 
 /** An endpoint is struggling after so many failures without a success between them: then it is called one call at a time. */
 export const STRUGGLING_FAILURES = 10;
-/** And new events are tried at most this often: what waits stays in the log instead of failing one by one. */
+/** New events are tried at most this often, too: what waits stays in the log instead of failing one by one. */
 export const PROBE_EVERY_MS = MINUTE_MS;
 
 const WARN_AFTER_MS = DAY_MS;

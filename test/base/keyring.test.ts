@@ -74,7 +74,7 @@ describe('base/keyring', () => {
     assert.notEqual(keyring.seal('a', 'same'), keyring.seal('a', 'same'));
   });
 
-  it('refuses what was sealed for another purpose, changed or is no sealed text', () => {
+  it('refuses what was sealed for another purpose, changed or is not a sealed text', () => {
     const keyring = openKeyring(folder);
     const sealed = keyring.seal('dkim:1', 'secret');
     const bad: [purpose: string, text: string, reason: string][] = [

@@ -39,7 +39,7 @@ describe('dashboard: a stolen session of an administrator', () => {
     return JSON.stringify(await Promise.all([...tables, acts]));
   };
 
-  it('makes no administrator, changes no role, creates no set-up link and removes nobody without the password', async () => {
+  it('makes no administrator, changes no role, creates no set-up link and removes no member without the password', async () => {
     const before = await state();
     for (const [where, fields] of forms()) {
       const missing = await thief.submit(where, fields);

@@ -26,7 +26,7 @@ describe('members/password', () => {
   const matches = (passwords: Passwords, password: string, stored: string | null): Promise<boolean> =>
     passwords.inTurn({ name: 'here', isKnown: false }, (look) => look.matches(password, stored));
 
-  it('matches the same password and no other, salted anew each time', async () => {
+  it('matches the same password and no other, with a new salt each time', async () => {
     const passwords = createPasswords();
     const [one, two] = [await passwords.hash('correct horse'), await passwords.hash('correct horse')];
     assert.match(one, /^scrypt\$32768\$8\$1\$/);

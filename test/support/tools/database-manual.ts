@@ -123,7 +123,7 @@ psql -U reader posthorn -c "SELECT started_at, mx, smtp_reply FROM v_attempts WH
 psql -U reader posthorn -c "\\d+ v_attempts"
 \`\`\`
 
-A view that a new version makes anew loses its grants, so grant again after an upgrade. A long transaction keeps dead rows from being cleared there: end queries as well. Text is compared byte by byte (\`COLLATE "C"\`), integers have 64 bits, \`blob\` is \`bytea\`.
+A view that a new version creates again loses its grants, so grant again after an upgrade. A long transaction keeps dead rows from being cleared there: end queries as well. Text is compared byte by byte (\`COLLATE "C"\`), integers have 64 bits, \`blob\` is \`bytea\`.
 
 ## Views
 

@@ -7,7 +7,7 @@ const INTRODUCTION = `# Errors
 
 Every error of the API is one JSON object with one member, \`error\`, which has exactly four members: \`code\`, \`message\`, \`field\` and \`request_id\`. \`field\` is null where no member of the request is at fault. A code always has the same status.
 
-- **4xx** is permanent: the same request gets the same answer. Mend it. The exception is 429, which ends by itself.
+- **4xx** is permanent: the same request gets the same answer. Correct it. The exception is 429, which ends by itself.
 - **429 and 5xx** are temporary and carry \`Retry-After\` in seconds: wait that long and send the same request again, with the same \`Idempotency-Key\`.
 
 Write programs against \`code\`, not against \`message\`: the words may change. New codes may come. The command line shows the same codes.
