@@ -1,4 +1,4 @@
-/** Tells whether an account has as many rows of a kind as it may. */
+/** Returns whether an account has as many rows of a kind as it may. */
 import type { Connection } from './connection.ts';
 
 /** Returns whether the account has at least `count` rows in the table. Reads `count` entries of an index at most. */
