@@ -1,6 +1,4 @@
 /** `posthorn serve`: the whole program, until a signal ends it. */
-import { existsSync } from 'node:fs';
-import path from 'node:path';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
 import { watchHeap } from '../base/heap-growth.ts';
@@ -8,7 +6,7 @@ import { isJournal } from '../base/journal.ts';
 import type { Log, RootLog } from '../base/log.ts';
 import { managerIn, openServiceManager } from './service-manager.ts';
 import { ConfigError } from '../config/load.ts';
-import type { CreatedKey } from '../client/types.ts';
+import type { CreatedKey, Key } from '../client/types.ts';
 import type { Config } from '../config/schema.ts';
 import { makeDataFolder } from '../operator/data-folder.ts';
 import { lookAtSocket, socketPath } from '../operator/control-socket.ts';
@@ -72,14 +70,13 @@ async function serve(context: Context, startApp: StartApp): Promise<void> {
     // Before a file is opened: two servers would take back each other's claims.
     if ((await lookAtSocket(socketPath(config.dataDir))) === 'live')
       throw new Unavailable('already_running', `a server is running on ${config.dataDir} already`);
-    const isFirst = await isFirstStart(config);
     const server = await startServer(config, () =>
       startApp(config, { log, readSettings: () => context.load({ again: true }).config }),
     );
     void server.failed?.then(ending.fail);
     isStarted = true;
     manager.ready(`serving ${server.url}`);
-    await greet(context, config, log, { server, isFirst });
+    await greet(context, config, log, server);
     ending.onHangUp(() => {
       reload(context, log, server);
     });
@@ -127,23 +124,17 @@ async function startServer(config: Config, start: () => Promise<Server>): Promis
   }
 }
 
-async function isFirstStart(config: Config): Promise<boolean> {
-  const { databaseFile } = await import('../storage/database.ts');
-  // A database elsewhere is begun together with the keys of this folder.
-  return !existsSync(databaseFile(config.storage.url) ?? path.join(config.dataDir, 'secret.key'));
-}
-
-/** Prints the greeting. A key is shown to people only: not in our log, nor in systemd's journal, which keeps standard error. */
-async function greet(
-  context: Context,
-  config: Config,
-  log: Log,
-  { server, isFirst }: { server: Server; isFirst: boolean },
-): Promise<void> {
+/**
+ * Prints the greeting, to a terminal or where there is no key yet: a start that failed, for a port that was taken say, may have made the
+ * database already. A key is shown to people only: not in our log, nor in systemd's journal, which keeps standard error.
+ */
+async function greet(context: Context, config: Config, log: Log, server: Server): Promise<void> {
   const { url } = server;
   const lines = { url, simulator: config.simulator.domain };
   const isJournal = context.env['JOURNAL_STREAM'] !== undefined;
-  const isSilent = isJournal || !(isFirst || context.isTerminal);
+  // A server that cannot make a key, for its disk is full say, goes on all the same.
+  const made = isJournal ? null : await firstKey(config).catch(() => null);
+  const isSilent = isJournal || (made === null && !context.isTerminal);
   const link = (await server.setUpLink?.()) ?? null;
   // It works once and for 30 minutes, so a log may have it.
   if (link !== null && (isSilent || config.log.format === 'json'))
@@ -153,15 +144,16 @@ async function greet(
     log.info({ event: 'ready', url, send, events }, 'the API takes requests');
   }
   if (isSilent) return;
-  const made = isFirst ? await firstKey(config) : null;
   const shown = { ...lines, key: made?.key ?? null, setUpLink: link?.url ?? null };
   for (const line of greeting(shown).text) context.note(line);
 }
 
-async function firstKey(config: Config): Promise<{ key: string }> {
+/** Makes a key of the account `default`; returns null where it has one, also a revoked one. */
+async function firstKey(config: Config): Promise<{ key: string } | null> {
   const operator = reachOperator(config);
   try {
-    return await operator.ask<CreatedKey>('createKey', { body: FIRST_KEY });
+    const { data } = await operator.ask<{ data: Key[] }>('listKeys', { query: { limit: '1' } });
+    return data.length > 0 ? null : await operator.ask<CreatedKey>('createKey', { body: FIRST_KEY });
   } finally {
     await operator.close();
   }

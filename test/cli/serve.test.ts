@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { KeyFileError } from '../../src/base/keyring.ts';
+import { KeyFileError, openKeyring } from '../../src/base/keyring.ts';
 import { exitCodes } from '../../src/cli/exit-codes.ts';
 import type { StartApp } from '../../src/cli/serve.ts';
 import { serveControl } from '../../src/operator/control-server.ts';
@@ -27,10 +27,16 @@ describe('posthorn serve', () => {
     rmSync(folder, { recursive: true });
   });
 
-  /** A server that is asked to end as soon as it has greeted: the signal waits until somebody listens. */
+  const makeDatabase = async (): Promise<void> => {
+    openKeyring(folder);
+    await (await openDatabase({ url: `sqlite:${path.join(folder, 'posthorn.db')}` })).close();
+  };
+
+  /** A server that has a database, and is asked to end as soon as it has greeted: the signal waits until somebody listens. */
   const brief =
     (stopped: () => void = () => undefined): StartApp =>
     async () => {
+      await makeDatabase();
       setImmediate(() => process.emit('SIGTERM'));
       return { url: URL, reload: () => undefined, stop: async () => stopped() };
     };
@@ -110,7 +116,7 @@ describe('posthorn serve', () => {
   it("puts no key into systemd's journal", async () => {
     const { code, notes } = await ran(['serve'], { ...env, JOURNAL_STREAM: '8:1' }, { startApp: brief() });
     assert.deepEqual([code, notes], [0, '']);
-    assert.equal(existsSync(path.join(folder, 'posthorn.db')), false);
+    assert.deepEqual(JSON.parse((await ran(['keys', 'list', '--json'], env)).out), { data: [] });
   });
 
   for (const [error, code, says] of [
@@ -245,9 +251,10 @@ describe('posthorn serve', () => {
     }
 
     it('logs the commands to paste, but never the key', async () => {
+      await makeDatabase();
       const { running, said, ready, exit } = child({});
       await ready;
-      // The key is made after the line: its text on standard error says that it has been.
+      // The key is shown after the line.
       if (!said.err.includes('/v1/events')) await new Promise((resolve) => running.stderr.once('data', resolve));
       running.kill('SIGTERM');
       assert.equal(await exit, 0, said.err);
@@ -278,6 +285,7 @@ describe('posthorn serve', () => {
     });
 
     it('reads the settings again at SIGHUP, and stays as it is where they have mistakes', async () => {
+      await makeDatabase();
       const file = path.join(folder, 'posthorn.yaml');
       writeFileSync(file, 'delivery: { routes: { "a.test": hold } }');
       const { running, said, ready, exit } = child({ more: { POSTHORN_CONFIG: file } });
@@ -308,8 +316,16 @@ describe('posthorn serve', () => {
     });
   });
 
-  it('keeps a database that is there: no first start', async () => {
-    await (await openDatabase({ url: `sqlite:${path.join(folder, 'posthorn.db')}` })).close();
+  it('shows a test key also where a start that failed has made the database already', async () => {
+    await makeDatabase();
+    const busy: StartApp = () => Promise.reject(Object.assign(new Error('listen'), { code: 'EADDRINUSE' }));
+    assert.doesNotMatch((await ran(['serve'], env, { startApp: busy })).notes, /ak_test_/);
+    assert.match((await ran(['serve'], env, { startApp: brief() })).notes, /Bearer ak_test_/);
+  });
+
+  it('makes no key where there is one', async () => {
+    await makeDatabase();
+    await ran(['keys', 'create', '--name', 'shop', '--scopes', 'send'], env);
     assert.equal((await ran(['serve'], env, { startApp: brief() })).notes, '');
   });
 });
