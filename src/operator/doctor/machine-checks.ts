@@ -182,7 +182,14 @@ export async function secretKey({
       `${file} ${held === null ? 'is missing' : `lacks the key ${lost.map(({ keyId }) => keyId).join(', ')}`}: secrets in the database cannot be opened (${lost.map(inWords).join(', ')})`,
       LOST_CURE,
     );
-  return held === null ? ok('made at the first start') : ok(`${file} opens what is sealed in the database`);
+  if (held !== null) return ok(`${file} opens what is sealed in the database`);
+  // No start makes a new one beside a database, even where nothing is sealed yet.
+  return store.kind === 'store'
+    ? failed(
+        `${file} is missing, and there is a database: the server does not start`,
+        'Put the file back from where it is kept. Where it is lost for good, docs/operating.md#the-data-folder tells how to go on.',
+      )
+    : ok('made at the first start');
 }
 
 function readIds(machine: Probes['machine']): readonly string[] | null | string {

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { chmodSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { addToStats } from '../../../src/events/stats.ts';
-import { checkNames, type CheckName } from '../../../src/operator/doctor/examine.ts';
+import { checkNames, examine, type CheckName } from '../../../src/operator/doctor/examine.ts';
 import type { Status } from '../../../src/operator/doctor/finding.ts';
 import type { StatRow } from '../../../src/storage/tables.ts';
 import { HOST, IP, Patient } from './healthy.ts';
@@ -1295,6 +1295,17 @@ describe('the doctor', () => {
     );
     assert.doesNotMatch(JSON.stringify(lines), /secret/);
     assert.deepEqual(patient.dialled, [['2a01:4f8::77'], ['2a01:4f8::77']]);
+  });
+
+  it('finds a key file that is gone also where nothing is sealed yet: no start makes another one beside a database', async () => {
+    rmSync(path.join(patient.folder, 'secret.key'));
+    const probes = patient.probes();
+    assert.ok(probes.store.kind === 'store');
+    const store = { ...probes.store, sealedSecrets: () => Promise.resolve([]) };
+    const [finding] = await examine({ ...probes, store }, ['secret_key']);
+    assert.equal(finding?.status, 'failed');
+    assert.match(finding.why, /secret\.key is missing, and there is a database/);
+    assert.match(finding.cure ?? '', /lost for good/);
   });
 
   for (const [what, make, check, status, why, cure, ...also] of faults)
