@@ -70,7 +70,11 @@ export function addDomains(program: CommandUnknownOpts, context: Context): void 
         domain.dkim.some(({ selector, state }) => state !== 'retiring' && host.startsWith(`${selector}.`));
       context.print(json, domain, () => recordLines(domain.records.filter(isNew)));
       if (json !== true && atOnce !== true)
-        context.note(`Publish these records, then run: posthorn domains verify ${domain.name}`);
+        context.note(
+          domain.trusted
+            ? `Publish these records, then run: posthorn domains verify ${domain.name} - until then the old keys sign. Where no DNS can show them: posthorn domains dkim rotate ${domain.name} --at-once`
+            : `Publish these records, then run: posthorn domains verify ${domain.name}`,
+        );
     });
   domains
     .command('list')

@@ -11,7 +11,8 @@ import { findDomain, noSuchDomain, type DomainDeps, type DomainRef } from './dom
 
 /**
  * Makes the next pair of DKIM keys, pending until DNS shows them; `atOnce` lets them sign now, for networks without DNS checks.
- * Throws `invalid_state` while the last pair still waits for its records and where the keys change meanwhile, and `not_found`.
+ * Throws `invalid_state` while the last pair still waits for its records (not with `atOnce`) and where the keys change meanwhile, and
+ * `not_found`.
  */
 export async function rotateDkim(
   deps: DomainDeps & { keyring: Keyring },
@@ -22,8 +23,8 @@ export async function rotateDkim(
   }: { atOnce?: boolean; alsoInTransaction?: RowsFor<DomainWithKeys> } = {},
 ): Promise<DomainWithKeys> {
   const { row, keys } = await findDomain(deps, ref);
-  // Ed25519 records are not required, so such a key may stay pending.
-  if (keys.some(({ algorithm, state }) => algorithm === 'rsa-sha256' && state === 'pending')) {
+  // Ed25519 records are not required, so such a key may stay pending. With `atOnce` no record is waited for.
+  if (!atOnce && keys.some(({ algorithm, state }) => algorithm === 'rsa-sha256' && state === 'pending')) {
     throw new Problem(
       'invalid_state',
       'The key of the last rotation still waits for its DNS record. Publish that first.',

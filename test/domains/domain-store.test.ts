@@ -285,6 +285,18 @@ describe('domains/domain-store', () => {
     assert.deepEqual([row.track_opens, row.track_clicks, row.return_path], [1, 1, 'bounce.acme.test']);
   });
 
+  it('rotates at once where the pair before waits for records that no DNS will show', async () => {
+    const ref = { accountId, nameOrId: 'acme.test' };
+    await addDomain(deps(), { accountId, name: 'acme.test', trusted: true });
+    await rotateDkim(deps(), ref);
+    assert.deepEqual(states(await rotateDkim(deps(), ref, { atOnce: true })), [
+      'ph202601r retiring',
+      'ph202601e retiring',
+      'ph202601r3 active',
+      'ph202601e3 active',
+    ]);
+  });
+
   it('rotates at once where that is asked for, and removes the old pair after seven days', async () => {
     const ref = { accountId, nameOrId: 'acme.test' };
     await addDomain(deps(), { accountId, name: 'acme.test', trusted: true });
