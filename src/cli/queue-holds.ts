@@ -76,7 +76,7 @@ function addRelease(queue: CommandUnknownOpts, context: Context): void {
       .argument('[id]', 'of the hold; or say of what')
       .option('--json', 'as one JSON object')
       .action((id, { json, ...part }) =>
-        context.show(json, 'queue.release', { id, ...partOf(part) }, (released) => holdLines(released.data)),
+        context.show(json, 'queue.release', { id, ...partOf(part) }, (ended) => holdLines(ended.data, 'released')),
       );
   }
 }
@@ -147,13 +147,14 @@ function allLines({ data, others }: ResultOf<'queue.holds'>): string[] {
   return data.length === 0 ? kept : [...holdLines(data), '', ...kept];
 }
 
-function holdLines(holds: ResultOf<'queue.holds'>['data']): string[] {
+/** `instead`: what has become of them, where they are not in force any more. */
+function holdLines(holds: ResultOf<'queue.holds'>['data'], instead?: 'released'): string[] {
   if (holds.length === 0) return ['nothing is held'];
   return table(
     ['ID', 'WHAT', 'OF', 'NEW MAIL', 'UNTIL', 'SINCE', 'BY', 'NOTE'],
     holds.map((one) => [
       one.id,
-      one.kind === 'hold' ? 'held' : limitText(one),
+      instead ?? (one.kind === 'hold' ? 'held' : limitText(one)),
       `${one.scope} ${one.target}`,
       one.catches_new,
       one.until,

@@ -334,7 +334,7 @@ describe('the posthorn command beside a running server', () => {
     assert.equal(await good('queue', 'limit', '--lane', 'mx1'), 'the limit of mx1 has ended');
     const paused = await posthorn(['queue', 'pause', '--lane', 'mx1']);
     assert.match(paused.notes, /^there is no lane "mx1" now/);
-    assert.match(await good('queue', 'resume', '--lane', 'mx1'), /lane mx1/);
+    assert.match(await good('queue', 'resume', '--lane', 'mx1'), / released +lane mx1/);
     assert.equal((await posthorn(['queue', 'resume', '--lane', 'mx1'])).code, 66);
     const again = await posthorn(['queue', 'pause', '--lane', 'mx1', '--json']);
     assert.deepEqual([(JSON.parse(again.out) as Json)['lane_known'], again.notes], [false, '']);
