@@ -66,7 +66,10 @@ async function fill(
   for (const [name, value] of Object.entries(fields))
     await form.locator(`[name="${name}"]:not([type=hidden])`).first().fill(value, { force: true });
   await page.evaluate('for (const form of document.forms) form.noValidate = true');
+  // The click may come back before the browser has begun to leave the page. A question that opens first leaves it later.
+  const left = page.waitForEvent('framenavigated', { timeout: 5_000 }).catch(() => undefined);
   await form.locator(button).first().click();
+  await left;
 }
 
 const click = (selector: string) => (page: Page) => page.locator(selector).first().click();
