@@ -23,33 +23,29 @@ export interface GroupTransaction {
 }
 
 /**
- * The transactions of SQLite's one writer. Its statements run in threads, in any order, and SQLite ends a transaction by itself when the disk is
- * full: a statement that ran after that, or after the ROLLBACK, would be committed alone, and once more when the units of the group run
- * one by one. So the statements that come after an error fail with it, as they do on PostgreSQL, and ROLLBACK waits for those under way.
+ * The transactions of SQLite's one writer. SQLite ends a transaction by itself after some errors, such as a full disk: a statement that ran
+ * after that, or after the ROLLBACK, would be committed alone, and once more when the units of the group run one by one. The driver runs
+ * statements in threads, so they are handed to it one at a time, and those that come after an error fail with it, as they do on PostgreSQL.
  */
 export function sqliteTransaction(connection: Connection): GroupTransaction {
   let failure: { cause: unknown } | null = null;
-  let underWay = 0;
-  let isQuiet: (() => void) | null = null;
+  /** Resolves when no statement is under way. */
+  let last: Promise<unknown> = Promise.resolve();
 
-  async function guarded<Result>(perform: () => Promise<Result>): Promise<Result> {
-    if (failure !== null) throw failure.cause;
-    underWay++;
-    try {
-      return await perform();
-    } catch (cause) {
+  function inTurn<Result>(perform: () => Promise<Result>): Promise<Result> {
+    const result = last.then(() => {
+      if (failure !== null) throw failure.cause;
+      return perform();
+    });
+    last = result.catch((cause: unknown) => {
       failure ??= { cause };
-      throw cause;
-    } finally {
-      underWay--;
-      if (underWay === 0) isQuiet?.();
-    }
+    });
+    return result;
   }
 
   async function rollback(): Promise<void> {
     failure ??= { cause: new Error('the transaction was rolled back') };
-    if (underWay > 0) await new Promise<void>((resolve) => (isQuiet = resolve));
-    isQuiet = null;
+    await last;
     // After some failures SQLite has rolled back by itself.
     await connection.run('ROLLBACK').catch(() => undefined);
   }
@@ -57,8 +53,8 @@ export function sqliteTransaction(connection: Connection): GroupTransaction {
   return {
     connection: {
       ...connection,
-      all: (sql, values) => guarded(() => connection.all(sql, values)),
-      run: (sql, values) => guarded(() => connection.run(sql, values)),
+      all: (sql, values) => inTurn(() => connection.all(sql, values)),
+      run: (sql, values) => inTurn(() => connection.run(sql, values)),
     },
     ready() {
       failure = null;
@@ -66,6 +62,7 @@ export function sqliteTransaction(connection: Connection): GroupTransaction {
     },
     begin: () => connection.run('BEGIN IMMEDIATE'),
     async commit() {
+      await last;
       if (failure !== null) throw failure.cause;
       await connection.run('COMMIT');
     },
