@@ -175,7 +175,7 @@ export const durable = [
   'PRAGMA wal_autocheckpoint = 1000',
   // A long reader (a backup) makes the WAL grow; afterwards it shrinks to this.
   'PRAGMA journal_size_limit = 67108864',
-  'PRAGMA cache_size = -16384',
+  'PRAGMA cache_size = -8192',
   'PRAGMA temp_store = MEMORY',
 ];
 /**
