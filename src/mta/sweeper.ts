@@ -23,7 +23,7 @@ import type { DeliveryRow } from '../storage/tables.ts';
 import type { LaneControl } from './lanes/lane-control.ts';
 
 export interface SweeperDeps {
-  db: Pick<Database, 'prepared'>;
+  db: Pick<Database, 'prepared' | 'maintenance'>;
   nodes: Pick<Nodes, 'isLeader' | 'ended'>;
   owners: Pick<Owners, 'isOurs'>;
   notifiers: { deliveries: Notifier<readonly DueHint[]> };
@@ -199,7 +199,8 @@ export class Sweeper {
     if (!this.deps.someWaits()) return;
     for (let round = 0; round < MOST_ROUNDS; round++) {
       const now = this.deps.clock.now();
-      const rows = await this.deps.db.prepared.all<Timed>(
+      // It reads all mail that is due: 0.4 s where a million waits.
+      const rows = await this.deps.db.maintenance.all<Timed>(
         `SELECT d.id, d.domain, d.message_id AS "messageId", d.account_id AS "accountId", d.give_up_at AS "giveUpAt", m.stream,
            m.from_domain AS "fromDomain", m.created_at AS "createdAt"
          FROM deliveries d JOIN messages m ON m.id = d.message_id

@@ -48,8 +48,9 @@ describe('the figures of a soak', () => {
     [
       'descriptors that leak',
       { samples: samples((minute) => ({ descriptors: 80 + minute })) },
-      ['most descriptors, second half'],
+      ['descriptors at the quietest of each minute, second half'],
     ],
+    ['connections of a moment', { samples: samples((minute) => ({ descriptors: minute % 1 > 0.5 ? 180 : 80 })) }, []],
     ['a late loop', { loopP99Ms: 100 }, ['event loop late: p99']],
     ['a loop that was not looked at', { loopP99Ms: NaN }, ['event loop late: p99']],
     ['an error', { errorsInLog: 1 }, ['errors in the log']],

@@ -32,7 +32,7 @@ const MB = 1e6;
 const MINUTE_MS = 60_000;
 const MOST_MB_AN_HOUR = 1;
 const MOST_LOOP_MS = 50;
-/** Connections come and go; what leaks grows beyond this in an hour. */
+/** Connections come and go, so the least of each minute counts; what leaks grows beyond this in an hour. */
 const MOST_MORE_DESCRIPTORS = 20;
 /** A shorter run has no slope that means anything. */
 export const SHORTEST_FOR_SLOPE_MS = 20 * MINUTE_MS;
@@ -60,14 +60,21 @@ export function soakFigures(soak: Soak): Result[] {
   const half = warmUpMs + (durationMs - warmUpMs) / 2;
   const most = (list: readonly SoakSample[], of: (sample: SoakSample) => number): number =>
     Math.max(0, ...list.map(of));
-  const descriptors = (list: readonly SoakSample[]): number => most(list, (sample) => sample.descriptors);
+  const descriptors = (list: readonly SoakSample[]): number => {
+    const floor = floorOf(
+      list.map((sample) => ({ at: sample.at, value: sample.descriptors })),
+      MINUTE_MS,
+    );
+    return Math.max(0, ...floor.map(({ value }) => value));
+  };
   const early = descriptors(judged.filter(({ at }) => at < half));
   const figures: Figure[] = [
     ...slope('resident memory', ({ rss }) => rss),
     ...slope('heap', ({ heap }) => heap),
     { name: 'most resident memory', value: most(samples, ({ rss }) => rss) / MB, unit: 'MB' },
+    { name: 'most descriptors', value: most(samples, (sample) => sample.descriptors), unit: 'descriptors' },
     {
-      name: 'most descriptors, second half',
+      name: 'descriptors at the quietest of each minute, second half',
       value: descriptors(judged.filter(({ at }) => at >= half)),
       unit: 'descriptors',
       atMost: early + MOST_MORE_DESCRIPTORS,
