@@ -114,19 +114,25 @@ async function insertInto<T extends TableName>(
       const values = part.flatMap((row) => columns.map((column) => row[column] as Value));
       await connection.run(`${targetOf(table)} VALUES ${marks}${conflictOf(table)}`, values);
     } else {
-      const values = await jsonOf(part, columns);
+      const made = jsonOf(part, columns);
+      const values = typeof made === 'string' ? made : await made;
       await connection.run(insertOf(table), isParted ? [connection.shared?.part() ?? 0, values] : [values]);
     }
   }
 }
 
-/** Returns the rows as the JSON text of a list of lists. */
-async function jsonOf<Row>(rows: readonly Row[], columns: readonly (keyof Row)[]): Promise<string> {
+/** Returns the rows as the JSON text of a list of lists; at once where they are few, so that their statement is the first of its group. */
+function jsonOf<Row>(rows: readonly Row[], columns: readonly (keyof Row)[]): string | Promise<string> {
+  const textOf = (some: readonly Row[]): string =>
+    JSON.stringify(some.map((row) => columns.map((column) => row[column])));
+  return rows.length <= ROWS_TO_JSON_AT_ONCE ? textOf(rows) : joined(rows, textOf);
+}
+
+async function joined<Row>(rows: readonly Row[], textOf: (some: readonly Row[]) => string): Promise<string> {
   const texts: string[] = [];
   for (let at = 0; at < rows.length; at += ROWS_TO_JSON_AT_ONCE) {
     if (at > 0) await yieldToEventLoop();
-    const arrays = rows.slice(at, at + ROWS_TO_JSON_AT_ONCE).map((row) => columns.map((column) => row[column]));
-    texts.push(JSON.stringify(arrays).slice(1, -1));
+    texts.push(textOf(rows.slice(at, at + ROWS_TO_JSON_AT_ONCE)).slice(1, -1));
   }
   return `[${texts.join(',')}]`;
 }
