@@ -26,7 +26,7 @@ const MOST_HOURS = 366 * 24;
 export function requireHours(form: URLSearchParams, name: string): number {
   const hours = fieldNumber(form, name) ?? NaN;
   if (!(hours > 0 && hours <= MOST_HOURS))
-    throw new Problem('invalid_field', `${name} must be more than 0 and at most a year, 8,784`, { field: name });
+    throw new Problem('invalid_field', `${name} must be more than 0 and at most 8,784, a year`, { field: name });
   return Math.max(1000, Math.round(hours * HOUR_MS));
 }
 
