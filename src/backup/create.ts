@@ -124,7 +124,10 @@ async function createIfRoom(deps: BackupDeps, options: BackupOptions, source: Co
   }
 }
 
-/** Returns why there is no room for a copy of this size, with the cure. A copy on the disk of the data must leave the room without which the server refuses mail. */
+/**
+ * Returns why there is no room for a copy of this size, with the cure. A copy on the disk of the data leaves `storage.minFreeBytes` twice,
+ * since the server refuses mail where less than that is free.
+ */
 async function whyNoRoom(
   { storage, dataDir, dir, minFreeBytes }: BackupOptions,
   bytes: number,

@@ -125,15 +125,14 @@ async function startServer(config: Config, start: () => Promise<Server>): Promis
 }
 
 /**
- * Prints the greeting, to a terminal or where there is no key yet: a start that failed, for a port that was taken say, may have made the
- * database already. A key is shown to people only: not in our log, nor in systemd's journal, which keeps standard error.
+ * Prints the greeting to a terminal, and elsewhere where there is no key yet. The database does not tell the first start: one that failed,
+ * as on a port that is taken, has made it already. A key is shown to people only: not in our log, nor in systemd's journal, which keeps standard error.
  */
 async function greet(context: Context, config: Config, log: Log, server: Server): Promise<void> {
   const { url } = server;
   const lines = { url, simulator: config.simulator.domain };
   const isJournal = context.env['JOURNAL_STREAM'] !== undefined;
-  // A server that cannot make a key, for its disk is full say, goes on all the same.
-  const made = isJournal ? null : await firstKey(config).catch(() => null);
+  const made = isJournal ? null : await firstKeyOrNone(config, log);
   const isSilent = isJournal || (made === null && !context.isTerminal);
   const link = (await server.setUpLink?.()) ?? null;
   // It works once and for 30 minutes, so a log may have it.
@@ -146,6 +145,16 @@ async function greet(context: Context, config: Config, log: Log, server: Server)
   if (isSilent) return;
   const shown = { ...lines, key: made?.key ?? null, setUpLink: link?.url ?? null };
   for (const line of greeting(shown).text) context.note(line);
+}
+
+/** Returns the first key, or null also where it cannot be made, as on a full disk: the server goes on without it. */
+async function firstKeyOrNone(config: Config, log: Log): Promise<{ key: string } | null> {
+  try {
+    return await firstKey(config);
+  } catch (err) {
+    log.warn({ event: 'first_key_failed', err }, 'the test key of the greeting cannot be made');
+    return null;
+  }
 }
 
 /** Makes a key of the account `default`; returns null where it has one, also a revoked one. */
