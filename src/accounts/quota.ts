@@ -46,8 +46,8 @@ interface Count extends Books {
 export const SIMULATED = 'simulated';
 
 /** Returns how many of these recipients count. */
-export const chargedOf = (recipients: readonly { status: string; test: number }[]): number =>
-  recipients.filter(({ status, test }) => status !== 'suppressed' && test === 0).length;
+export const isCharged = ({ status, test }: { status: string; test: number }): boolean =>
+  status !== 'suppressed' && test === 0;
 
 const MOST_ACCOUNTS = 10_000;
 /** The age at which the books are read again where other nodes accept mail, in milliseconds. */

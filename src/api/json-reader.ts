@@ -3,6 +3,7 @@
  * so that a 50 MiB body does not delay other requests.
  */
 import type { Clock } from '../base/clock.ts';
+import { nextSlice } from '../base/slices.ts';
 import { Problem } from '../base/problem.ts';
 import { createThreads, ownMemory, ThreadRefusal } from '../base/threads.ts';
 import { createGate } from '../scheduling/gate.ts';
@@ -15,6 +16,9 @@ import type { SendRules } from '../messages/request/send-request.ts';
 
 /** Bodies above this many bytes go to a thread: handing one over costs more than parsing a smaller one here. */
 export const INLINE_BYTES = 256 * 1024;
+
+/** Larger ones take turns: many that come at once would hold the event loop for as many milliseconds. */
+const AT_ONCE_BYTES = 16 * 1024;
 
 const THREADS = 2;
 /**
@@ -68,9 +72,16 @@ export function createJsonReader(deps: { clock: Clock }): JsonReader {
     }
   }
 
+  async function inSlice(bytes: Buffer): Promise<JsonBody> {
+    await nextSlice();
+    return bodyOf(readJson(bytes));
+  }
+
   return {
-    read: (bytes, { owner, send = null }) =>
-      bytes.length <= INLINE_BYTES ? bodyOf(readJson(bytes)) : inThread(owner, { bytes, send }),
+    read(bytes, { owner, send = null }) {
+      if (bytes.length <= AT_ONCE_BYTES) return bodyOf(readJson(bytes));
+      return bytes.length <= INLINE_BYTES ? inSlice(bytes) : inThread(owner, { bytes, send });
+    },
     close: () => threads.close(),
   };
 }

@@ -1,6 +1,6 @@
 /** `POST /v1/messages`: sends one mail, or many. */
 import { z } from 'zod';
-import { yieldToEventLoop } from '../base/slices.ts';
+import { nextSlice } from '../base/slices.ts';
 import { acceptBulk, acceptSingle, type AcceptDeps } from '../messages/accept/accept.ts';
 import type { Sender } from '../messages/accept/may-send.ts';
 import type { SendDraft } from '../messages/request/send-draft.ts';
@@ -8,11 +8,11 @@ import type { SendLimits } from '../messages/request/send-limits.ts';
 import { checkSendGently, type MessageDraft, type SendRules } from '../messages/request/send-request.ts';
 import { sendSchemas } from '../messages/request/send-schema.ts';
 import { isTemplated } from '../messages/request/template-members.ts';
-import { expandSend } from '../messages/request/templated-send.ts';
+import { expandSend, type ExpandedSend } from '../messages/request/templated-send.ts';
 import type { Database } from '../storage/database.ts';
 import type { Renderer } from '../templates/renderer.ts';
 import { answerChange } from './answer-change.ts';
-import { createBulkGate } from './bulk-gate.ts';
+import { createBulkGate, type BulkTurn } from './bulk-gate.ts';
 import { roundedProblem } from './json-numbers.ts';
 import { samples } from './record-samples.ts';
 import { Batch, Message } from './records.ts';
@@ -120,39 +120,58 @@ function sendRoute(deps: SendDeps): Route {
       ],
     },
     (call) =>
-      call.json['recipients'] == null ? send(deps, call) : gate.run(call.caller.accountId, () => send(deps, call)),
+      call.json['recipients'] == null
+        ? send(deps, call, null)
+        : gate.run(call.caller.accountId, (turn) => send(deps, call, turn)),
   );
 }
 
 const rulesOf = ({ smtputf8, limits }: SendDeps, now: number): SendRules => ({ now, smtputf8, limits });
 
-async function send(deps: SendDeps, call: Call<object, object, unknown>): Promise<Reply> {
-  const draft = await draftOf(deps, call);
+/** `turn` is that of a bulk send. */
+async function send(deps: SendDeps, call: Call<object, object, unknown>, turn: BulkTurn | null): Promise<Reply> {
+  const rendered = await renderedOf(deps, call);
+  await turn?.prepare();
+  const draft = await draftOf(deps, call.now, rendered);
   const sender = senderOf(call);
   const replyOf = (body: { id: string; object: string }): Reply => {
     const headers = body.object === 'message' ? { Location: `${PATH}/${body.id}` } : undefined;
     return { status: 202, body, ...(headers === undefined ? {} : { headers }) };
   };
   return answerChange(call, replyOf, (rowsFor) =>
-    draft.kind === 'bulk'
-      ? acceptBulk(deps.accept, sender, draft, rowsFor)
-      : acceptSingle(deps.accept, sender, draft.draft, rowsFor),
+    draft.kind === 'single'
+      ? acceptSingle(deps.accept, sender, draft.draft, rowsFor)
+      : acceptBulk(deps.accept, sender, draft, (record) => {
+          turn?.prepared();
+          return rowsFor(record);
+        }),
   );
 }
 
-async function draftOf(deps: SendDeps, call: Call<object, object, unknown>): Promise<SendDraft> {
-  const rules = rulesOf(deps, call.now);
+/** A request that is to be checked, with its templates rendered, or one that a thread has checked with its JSON. */
+type Rendered = ({ kind: 'rendered' } & ExpandedSend) | { kind: 'checked'; send: Parameters<typeof draftFrom>[0] };
+
+async function renderedOf(deps: SendDeps, call: Call<object, object, unknown>): Promise<Rendered> {
   const { checked } = call;
-  if (checked !== null && checked.kind !== 'templated') return draftFrom(checked);
+  if (checked !== null && checked.kind !== 'templated') return { kind: 'checked', send: checked };
   const json = checked === null ? call.json : checked.body;
-  if (!isTemplated(json)) return checkSendGently(json, rules, yieldToEventLoop);
-  const { accountId } = call.caller;
-  const monotonic = (): number => deps.accept.clock.monotonic();
-  const mostEntries = deps.limits.bulkRecipients;
-  const faulty = new Map(call.rounded.map((one) => [one.entry, roundedProblem(one)]));
-  const options = { accountId, now: call.now, mostEntries, dataFaults: faulty, monotonic, yieldToEventLoop };
-  const { body, refused, templates } = await expandSend(deps, json, options);
-  const draft = await checkSendGently(body, { ...rules, refused }, yieldToEventLoop);
+  if (!isTemplated(json)) return { kind: 'rendered', body: json, refused: new Map(), templates: new Map() };
+  const expanded = await expandSend(deps, json, {
+    accountId: call.caller.accountId,
+    now: call.now,
+    mostEntries: deps.limits.bulkRecipients,
+    dataFaults: new Map(call.rounded.map((one) => [one.entry, roundedProblem(one)])),
+    monotonic: () => deps.accept.clock.monotonic(),
+    nextSlice,
+  });
+  return { kind: 'rendered', ...expanded };
+}
+
+async function draftOf(deps: SendDeps, now: number, rendered: Rendered): Promise<SendDraft> {
+  if (rendered.kind === 'checked') return draftFrom(rendered.send);
+  const { body, refused, templates } = rendered;
+  const draft = await checkSendGently(body, { ...rulesOf(deps, now), refused }, nextSlice);
+  if (templates.size === 0) return draft;
   const name = (index: number, one: MessageDraft): void => {
     const template = templates.get(index);
     if (template !== undefined) one.template = template;

@@ -1,7 +1,46 @@
 /** Handles long lists in slices, so that the main loop is free for other work about every millisecond instead of after tens. */
+import { systemClock } from './clock.ts';
 
-/** Resolves when everything that was ready before has had its turn. */
+/** Resolves in the next turn of the event loop: what came with the same input has been handled by then. For long work there is `nextSlice`. */
 export const yieldToEventLoop = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+/** Milliseconds after which no further slice begins in the same turn of the event loop. */
+const TURN_MS = 1;
+
+/** Jobs that wait for their next slice. */
+const waiting: (() => void)[] = [];
+/** When the first slice of this turn of the loop began; null before that. */
+let began: number | null = null;
+let isMarked = false;
+
+/**
+ * Resolves in a later turn of the event loop, when a job may go on with a slice of about a millisecond. Jobs take turns: where many are
+ * under way, only as many slices run in one turn as begin within a millisecond, so that the others do not hold the loop together.
+ */
+export const nextSlice = (): Promise<void> =>
+  new Promise((resolve) => {
+    waiting.push(resolve);
+    inNextTurn();
+  });
+
+/** Immediates of one turn run in the next in the same order, so that the mark comes before the slices. */
+function inNextTurn(): void {
+  if (!isMarked) {
+    isMarked = true;
+    setImmediate(() => {
+      isMarked = false;
+      began = null;
+    });
+  }
+  setImmediate(beginSlice);
+}
+
+function beginSlice(): void {
+  const now = systemClock.monotonic();
+  began ??= now;
+  if (now - began < TURN_MS) waiting.shift()?.();
+  else inNextTurn();
+}
 
 /** Entries that are handled in one turn of the loop: records of the API take 5 to 15 us to make and as long to write. */
 const SLICE = 100;
@@ -11,7 +50,7 @@ export async function mapInSlices<From, To>(items: readonly From[], one: (item: 
   const made: To[] = [];
   for (const slice of slicesOf(items)) {
     for (const item of slice) made.push(one(item));
-    await yieldToEventLoop();
+    await nextSlice();
   }
   return made;
 }
@@ -29,7 +68,7 @@ export async function jsonInSlices(record: object): Promise<Buffer> {
       for (const slice of slicesOf(value)) {
         parts.push(Buffer.from(open + JSON.stringify(slice).slice(1, -1)));
         open = ',';
-        await yieldToEventLoop();
+        await nextSlice();
       }
       open = '],';
     } else if (typeof value === 'object' && value !== null && !('toJSON' in value) && hasLongList(value)) {

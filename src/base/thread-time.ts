@@ -26,6 +26,8 @@ const { threadCpuUsage } = process as { threadCpuUsage?: () => { user: number; s
 
 /** Returns null where neither Node nor the system tells (Node 20 on another system than Linux). */
 function cpuMs(): number | null {
+  // Linux brings the figures of a running thread up to date every 1 to 10 ms (CONFIG_HZ), and when the usage of its process is asked for.
+  process.cpuUsage();
   if (threadCpuUsage !== undefined) {
     const { user, system } = threadCpuUsage.call(process);
     return (user + system) / 1000;

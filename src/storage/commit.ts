@@ -14,7 +14,7 @@ import { yieldToEventLoop } from '../base/slices.ts';
 import type { Connection } from './connection.ts';
 import type { GroupTransaction } from './group-transaction.ts';
 import { isKeyTaken } from './idempotency-store.ts';
-import { allDone, insertRows, type Rows } from './rows.ts';
+import { allDone, insertRows, type RowsToWrite } from './rows.ts';
 
 /**
  * A kind of work: how its units are written together. Its reads start before the BEGIN, which is safe where there is only one writer
@@ -102,7 +102,7 @@ const GROUP_BYTES = 4 * 1024 * 1024;
 const MOST_WAITING = 20_000;
 const MOST_WAITING_BYTES = 256 * 1024 * 1024;
 
-const insertWork: Work<Rows, undefined> = {
+const insertWork: Work<RowsToWrite, undefined> = {
   name: 'insert',
   async run(tx, inputs) {
     await insertRows(tx, inputs);
@@ -223,7 +223,7 @@ export function createCommitter(
     /** Runs the unit in the next group; resolves after its commit is durable. `bytes` is a rough size, for the group's cap. */
     submit,
     /** Adds rows, all or none. */
-    insert: (rows: Rows, bytes?: number): Promise<void> => submit(insertWork, rows, bytes),
+    insert: (rows: RowsToWrite, bytes?: number): Promise<void> => submit(insertWork, rows, bytes),
     /** Runs rare work that is more than an insert, after the other units of its group. It may run a second time after a rollback. */
     transact: <Output>(run: (tx: Connection) => Promise<Output>): Promise<Output> =>
       submit(transactWork, run as (tx: Connection) => Promise<unknown>) as Promise<Output>,

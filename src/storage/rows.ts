@@ -6,10 +6,14 @@ import { yieldToEventLoop } from '../base/slices.ts';
 import type { Connection, Value } from './connection.ts';
 import { statement, type Statement } from './sql.ts';
 import type { ColumnKind, Conflict } from './table.ts';
+import { PackedRows, packsOf, ROWS_OF_A_PACK, type RowOrPack } from './packed-rows.ts';
 import { optionsOf, tables, type TableName, type Tables } from './tables.ts';
 
 /** Rows for any number of tables: what one unit of work adds. */
 export type Rows = { readonly [T in TableName]?: readonly Tables[T][] };
+
+/** The same, where some rows may be packed. */
+export type RowsToWrite = { readonly [T in TableName]?: readonly RowOrPack<T>[] };
 
 /** Makes the rows that a change commits in its own transaction, from its result: an audit line, a stored answer. */
 export type RowsFor<Result> = (result: Result) => Rows;
@@ -26,7 +30,7 @@ const ROWS_BOUND_AT_ONCE = 32;
  * side. A statement's way to its thread and back takes longer than its work, so waiting for each in turn would double the
  * length of a commit.
  */
-export async function insertRows(connection: Connection, units: readonly Rows[]): Promise<void> {
+export async function insertRows(connection: Connection, units: readonly RowsToWrite[]): Promise<void> {
   const wanted = tableOrder.filter((table) => units.some((unit) => (unit[table]?.length ?? 0) > 0));
   for (const table of wanted)
     if (optionsOf(table).isReferredTo === true) await insertInto(connection, table, rowsOf(units, table));
@@ -57,11 +61,9 @@ export async function allDone(running: readonly Promise<unknown>[]): Promise<voi
   if (cause !== undefined) throw cause.reason;
 }
 
-const rowsOf = <T extends TableName>(units: readonly Rows[], table: T): Tables[T][] =>
-  units.flatMap((unit): readonly Tables[T][] => unit[table] ?? []);
+const rowsOf = <T extends TableName>(units: readonly RowsToWrite[], table: T): RowOrPack<T>[] =>
+  units.flatMap((unit): readonly RowOrPack<T>[] => unit[table] ?? []);
 
-/** Writing the JSON of more rows at once would hold the main loop for over a millisecond. */
-const ROWS_TO_JSON_AT_ONCE = 128;
 /** Rows of one statement: each statement waits for a turn of the event loop, and holds the writer for 20 us a row. */
 const ROWS_UNFOLDED_AT_ONCE = 512;
 
@@ -100,41 +102,58 @@ function conflictOf(name: TableName, more: readonly string[] = []): string {
 async function insertInto<T extends TableName>(
   connection: Connection,
   table: T,
-  all: readonly Tables[T][],
+  rows: readonly RowOrPack<T>[],
+): Promise<void> {
+  const { hasLargeValues = false, onConflict } = optionsOf(table);
+  if (hasLargeValues) await insertBound(connection, table, rows.map(unpacked));
+  else if (onConflict === undefined) await insertUnfolded(connection, table, rows);
+  else {
+    const merged = mergeRows(rows.map(unpacked<Tables[T]>), onConflict);
+    await insertUnfolded(connection, table, inKeyOrder(merged, onConflict, connection));
+  }
+}
+
+function unpacked<Row>(row: Row | PackedRows): Row {
+  if (row instanceof PackedRows) throw new Error('rows of this table cannot be packed');
+  return row;
+}
+
+async function insertBound<T extends TableName>(
+  connection: Connection,
+  table: T,
+  rows: readonly Tables[T][],
 ): Promise<void> {
   const columns = tables[table].names as readonly (keyof Tables[T] & string)[];
-  const { hasLargeValues = false, onConflict } = optionsOf(table);
-  const rows = onConflict === undefined ? all : inKeyOrder(mergeRows(all, onConflict), onConflict, connection);
+  for (let at = 0; at < rows.length; at += ROWS_BOUND_AT_ONCE) {
+    const part = rows.slice(at, at + ROWS_BOUND_AT_ONCE);
+    const marks = part.map(() => `(${columns.map(() => '?').join(', ')})`).join(', ');
+    const values = part.flatMap((row) => columns.map((column) => row[column] as Value));
+    await connection.run(`${targetOf(table)} VALUES ${marks}${conflictOf(table)}`, values);
+  }
+}
+
+/** Begins at once where the rows are few, so that their statement is the first of its group. */
+async function insertUnfolded<T extends TableName>(
+  connection: Connection,
+  table: T,
+  rows: readonly RowOrPack<T>[],
+): Promise<void> {
   const isParted = connection.engine === 'postgres' && optionsOf(table).isParted === true;
-  const step = hasLargeValues ? ROWS_BOUND_AT_ONCE : ROWS_UNFOLDED_AT_ONCE;
-  for (let at = 0; at < rows.length; at += step) {
-    const part = rows.slice(at, at + step);
-    if (hasLargeValues) {
-      const marks = part.map(() => `(${columns.map(() => '?').join(', ')})`).join(', ');
-      const values = part.flatMap((row) => columns.map((column) => row[column] as Value));
-      await connection.run(`${targetOf(table)} VALUES ${marks}${conflictOf(table)}`, values);
-    } else {
-      const made = jsonOf(part, columns);
-      const values = typeof made === 'string' ? made : await made;
-      await connection.run(insertOf(table), isParted ? [connection.shared?.part() ?? 0, values] : [values]);
-    }
+  let texts: string[] = [];
+  let count = 0;
+  const write = (): Promise<unknown> => {
+    const values = `[${texts.join(',')}]`;
+    texts = [];
+    count = 0;
+    return connection.run(insertOf(table), isParted ? [connection.shared?.part() ?? 0, values] : [values]);
+  };
+  for (const pack of packsOf(table, rows)) {
+    if (count + pack.count > ROWS_UNFOLDED_AT_ONCE) await write();
+    texts.push(pack.json);
+    count += pack.count;
+    if (pack.count === ROWS_OF_A_PACK) await yieldToEventLoop();
   }
-}
-
-/** Returns the rows as the JSON text of a list of lists; at once where they are few, so that their statement is the first of its group. */
-function jsonOf<Row>(rows: readonly Row[], columns: readonly (keyof Row)[]): string | Promise<string> {
-  const textOf = (some: readonly Row[]): string =>
-    JSON.stringify(some.map((row) => columns.map((column) => row[column])));
-  return rows.length <= ROWS_TO_JSON_AT_ONCE ? textOf(rows) : joined(rows, textOf);
-}
-
-async function joined<Row>(rows: readonly Row[], textOf: (some: readonly Row[]) => string): Promise<string> {
-  const texts: string[] = [];
-  for (let at = 0; at < rows.length; at += ROWS_TO_JSON_AT_ONCE) {
-    if (at > 0) await yieldToEventLoop();
-    texts.push(textOf(rows.slice(at, at + ROWS_TO_JSON_AT_ONCE)).slice(1, -1));
-  }
-  return `[${texts.join(',')}]`;
+  if (count > 0) await write();
 }
 
 /** Transactions that meet the same rows in different orders would wait for each other; one writer alone needs no order. */

@@ -172,6 +172,36 @@ function sorted(value: unknown): unknown {
   );
 }
 
+describe('the reader of bodies that are read on the main thread', () => {
+  it('reads many of some size in as many turns of the loop', async () => {
+    const reader = createJsonReader({ clock: new FakeClock() });
+    const items = Array.from({ length: 20_000 }, (_, n) => n % 10);
+    const bodies = Array.from({ length: 10 }, (_, n) => Buffer.from(JSON.stringify({ n, items })));
+    let turn = 0;
+    let over = false;
+    const count = (): void => {
+      turn++;
+      if (!over) setImmediate(count);
+    };
+    setImmediate(count);
+    const turns = new Set<number>();
+    const read = await Promise.all(
+      bodies.map(async (bytes) => {
+        const body = await reader.read(bytes, { owner: 'acc_1' });
+        turns.add(turn);
+        return body.value['n'];
+      }),
+    );
+    over = true;
+    assert.deepEqual(
+      read,
+      bodies.map((_, n) => n),
+    );
+    assert.ok(turns.size > 1, `ten bodies in ${String(turns.size)} turn`);
+    await reader.close();
+  });
+});
+
 describe('the reader of large bodies', () => {
   const large = (value: JsonObject): Buffer => Buffer.from(JSON.stringify({ ...value, fill: 'x'.repeat(300_000) }));
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { hasLongList, jsonInSlices, mapInSlices } from '../../src/base/slices.ts';
+import { hasLongList, jsonInSlices, mapInSlices, nextSlice } from '../../src/base/slices.ts';
 
 const numbers = (count: number): number[] => Array.from({ length: count }, (_, n) => n);
 
@@ -18,6 +18,31 @@ describe('base/slices', () => {
     over = true;
     return turns;
   }
+
+  it('lets one of many jobs do a slice of a millisecond in a turn of the loop, each in its turn', async () => {
+    let turn = 0;
+    let over = false;
+    const count = (): void => {
+      turn++;
+      if (!over) setImmediate(count);
+    };
+    setImmediate(count);
+    const slices: { job: number; turn: number }[] = [];
+    const job = async (name: number): Promise<void> => {
+      for (let slice = 0; slice < 4; slice++) {
+        await nextSlice();
+        slices.push({ job: name, turn });
+        for (const end = performance.now() + 1; performance.now() < end;);
+      }
+    };
+    await Promise.all(numbers(20).map(job));
+    over = true;
+    assert.deepEqual(
+      slices.map((slice) => slice.job),
+      [0, 1, 2, 3].flatMap(() => numbers(20)),
+    );
+    assert.equal(new Set(slices.map((slice) => slice.turn)).size, 80);
+  });
 
   it('maps as Array.map does, and lets others have turns', async () => {
     for (const count of [0, 1, 100, 101, 250]) {

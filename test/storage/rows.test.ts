@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { noCounts } from '../../src/events/stats.ts';
-import { insertRows, type Rows } from '../../src/storage/rows.ts';
+import { PackedRows, packsOf } from '../../src/storage/packed-rows.ts';
+import { insertRows, type Rows, type RowsToWrite } from '../../src/storage/rows.ts';
 import { tables, type TableName, type Tables } from '../../src/storage/tables.ts';
 import { ACCOUNT, NOW, acceptedCounter, contentRow, deliveryRow, messageRow } from '../support/harness/mail-rows.ts';
 import { isOnPostgres } from '../support/harness/postgres.ts';
-import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
+import { openTempDatabase, ROW_ORDER, type TempDatabase } from '../support/harness/temp-database.ts';
 
 const odd = `"'\`;-- \\ ž 💌 \u202e \u2028 \u0000 \u001f\r\n\t{}[] %_`;
 
@@ -526,6 +527,33 @@ describe('storage/rows', () => {
       { id: 'sup_6', reason: 'complaint', expires_at: null },
       { id: 'sup_keep', reason: 'manual', expires_at: NOW + 2 },
     ]);
+  });
+
+  it('writes packed rows as the same rows, in their place', async () => {
+    const rows = Array.from({ length: 300 }, (_, n) => ({
+      ...samples.events,
+      id: `evt_${String(n).padStart(3, '0')}`,
+    }));
+    const [first, ...packs] = [...packsOf('events', rows.slice(0, 260))];
+    assert.ok(first instanceof PackedRows);
+    assert.deepEqual(
+      [first, ...packs].map(({ count }) => count),
+      [128, 128, 4],
+    );
+    const mixed: RowsToWrite = { events: [first, ...packs, ...rows.slice(260)] };
+    await temp.db.commit.insert(mixed);
+    const kept = await temp.db.prepared.all<{ id: string; detail_json: string }>(
+      `SELECT id, detail_json FROM events ORDER BY ${ROW_ORDER}`,
+    );
+    assert.deepEqual(
+      kept,
+      rows.map(({ id, detail_json }) => ({ id, detail_json })),
+    );
+  });
+
+  it('takes no packed rows where they are merged with others', async () => {
+    const packs = [...packsOf('counters', [acceptedCounter(1)])];
+    await assert.rejects(temp.db.commit.insert({ counters: packs }), /cannot be packed/);
   });
 
   it('refuses what refers to nothing, and what is there already', async () => {

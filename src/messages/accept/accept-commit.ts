@@ -1,11 +1,10 @@
 /** Makes an acceptance durable: checks quota and disk, commits one transaction, then notifies the engine. */
-import { chargedOf, type SettleQuota } from '../../accounts/quota.ts';
+import type { SettleQuota } from '../../accounts/quota.ts';
 import type { Notifier } from '../../scheduling/notifier.ts';
 import type { Gate } from '../../scheduling/gate.ts';
 import { Problem } from '../../base/problem.ts';
 import { isStorageTrouble, type Committer } from '../../storage/commit.ts';
-import type { Rows } from '../../storage/rows.ts';
-import type { DeliveryRow } from '../../storage/tables.ts';
+import type { Rows, RowsToWrite } from '../../storage/rows.ts';
 import type { Plan } from './accept-rows.ts';
 import { hintsOf, type DueHint } from '../delivery/due-hint.ts';
 import type { Sender } from './may-send.ts';
@@ -29,16 +28,17 @@ export async function commitPlan(
   alsoInTransaction: Rows,
   notice: OwnMailRows | null = null,
 ): Promise<void> {
-  const { rows, counters, stats, hints, bytes } = plan;
-  const own: Rows = {
+  const { rows, packed, counters, stats, hints, bytes } = plan;
+  const own: RowsToWrite = {
     ...rows,
+    ...Object.fromEntries(packed),
     content_bases: plan.bodies.bases(),
     counters: [...counters.values()],
     event_counts: [...stats.values()],
   };
   if (Object.keys(alsoInTransaction).some((table) => table in own))
     throw new Error('the further rows contain a table of the message itself');
-  const settleQuota = await takeQuota(deps, sender, rows.deliveries);
+  const settleQuota = await takeQuota(deps, sender, plan.charged);
   try {
     await store(deps, { ...withNotice(own, notice), ...alsoInTransaction }, bytes);
   } catch (error) {
@@ -47,10 +47,10 @@ export async function commitPlan(
   }
   settleQuota(true);
   deps.notifiers.deliveries.notify([...hints.values(), ...(notice === null ? [] : hintsOf(notice))]);
-  if (rows.events.length > 0) deps.notifiers.events.notify();
+  if (rows.events.length > 0 || packed.has('events')) deps.notifiers.events.notify();
 }
 
-const withNotice = (own: Rows, notice: OwnMailRows | null): Rows =>
+const withNotice = (own: RowsToWrite, notice: OwnMailRows | null): RowsToWrite =>
   notice === null
     ? own
     : {
@@ -66,9 +66,8 @@ const noop = (): void => undefined;
 function takeQuota(
   { takeQuota: take }: AcceptCommitDeps,
   { accountId, plan }: Sender,
-  deliveries: readonly DeliveryRow[],
+  charged: number,
 ): Promise<SettleQuota> | SettleQuota {
-  const charged = chargedOf(deliveries);
   // Mail that does not count is accepted also where the quota is used up.
   if (take === undefined || plan === undefined || charged === 0) return noop;
   return take(accountId, plan, charged);
@@ -79,7 +78,7 @@ const RETRY_AFTER_S = 10;
 /** `Retry-After` in seconds when too many requests came at once. */
 const OVERLOAD_RETRY_AFTER_S = 1;
 
-async function store(deps: AcceptCommitDeps, rows: Rows, bytes: number): Promise<void> {
+async function store(deps: AcceptCommitDeps, rows: RowsToWrite, bytes: number): Promise<void> {
   if (!deps.hasRoom())
     throw new Problem('service_unavailable', 'The disk is too full for new mail. Try again later.', {
       retryAfter: RETRY_AFTER_S,

@@ -1,7 +1,9 @@
 /** Makes the rows of an acceptance: contents, messages, deliveries, search rows, counters and statistics. */
 import { newId } from '../../base/id.ts';
+import { isCharged } from '../../accounts/quota.ts';
 import { addToStats } from '../../events/stats.ts';
 import { addressKey, type Mailbox } from '../../mail/address.ts';
+import { packsOf, type PackedRows } from '../../storage/packed-rows.ts';
 import type {
   AttachmentRow,
   BatchRow,
@@ -51,6 +53,12 @@ export const newPlan = (bodies: BodyStore) => ({
     message_metadata: [] as MessageMetadataRow[],
     message_words: [] as MessageWordRow[],
   },
+  /** Rows of the tables above that `packRows` has packed. */
+  packed: new Map<PackedTable, PackedRows[]>(),
+  /** Messages that are not tests. */
+  real: 0,
+  /** Recipients that count in the quota. */
+  charged: 0,
   bodies,
   counters: new Map<string, CounterRow>(),
   stats: new Map<string, StatRow>(),
@@ -59,6 +67,25 @@ export const newPlan = (bodies: BodyStore) => ({
   bytes: 0,
 });
 export type Plan = ReturnType<typeof newPlan>;
+
+/** Tables that get a row for each message or recipient. */
+const packedTables = ['messages', 'deliveries', 'events', 'message_tags', 'message_metadata', 'message_words'] as const;
+type PackedTable = (typeof packedTables)[number];
+
+/** Returns the number of rows that `packRows` would pack now. */
+export const unpackedRows = ({ rows }: Plan): number =>
+  packedTables.reduce((sum, table) => sum + rows[table].length, 0);
+
+/** Packs the rows that the plan has so far. */
+export function packRows({ rows, packed }: Plan): void {
+  for (const table of packedTables) {
+    const loose = rows[table].splice(0);
+    if (loose.length === 0) continue;
+    const packs = packed.get(table) ?? [];
+    packs.push(...packsOf(table, loose));
+    packed.set(table, packs);
+  }
+}
 
 /** One checked draft with what was looked up for it. */
 interface NewMessage {
@@ -87,6 +114,7 @@ export function addMessage(deps: AcceptRowsDeps, plan: Plan, message: NewMessage
     }
   }
   plan.rows.messages.push(row);
+  if (row.test === 0) plan.real++;
   for (const tag of draft.tags) plan.rows.message_tags.push({ account_id: sender.accountId, tag, message_id: row.id });
   for (const [name, value] of Object.entries(draft.metadata)) {
     plan.rows.message_metadata.push({ account_id: sender.accountId, name, value, message_id: row.id });
@@ -257,6 +285,7 @@ function deliveryRow(
 
 function addDelivery(plan: Plan, { draft, suppressed, now }: NewMessage, row: MessageRow, delivery: DeliveryRow): void {
   plan.rows.deliveries.push(delivery);
+  if (isCharged(delivery)) plan.charged++;
   addAccepted(plan.counters, delivery, now);
   const hit = suppressed.get(delivery.address_key);
   if (delivery.status === 'suppressed' && hit !== undefined) {

@@ -29,19 +29,19 @@ export function checkSend(body: Readonly<Record<string, unknown>>, rules: SendRu
 }
 
 /**
- * Does the same as `checkSend`, but lets other work run about every millisecond of a bulk send, by calling `yieldToEventLoop`.
+ * Does the same as `checkSend`, but lets other work run about every millisecond of a bulk send, by calling `nextSlice`.
  */
 export async function checkSendGently(
   body: Readonly<Record<string, unknown>>,
   rules: SendRules,
-  yieldToEventLoop: () => Promise<void>,
+  nextSlice: () => Promise<void>,
 ): Promise<SendDraft> {
   if (!isBulk(body)) return checkSingle(body, rules);
   const steps = bulkSteps(body, rules);
   for (;;) {
     const step = steps.next();
     if (step.done === true) return step.value;
-    await yieldToEventLoop();
+    await nextSlice();
   }
 }
 

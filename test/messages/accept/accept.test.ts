@@ -589,6 +589,43 @@ describe('messages/accept', () => {
       assert.equal(hints.flat().length, 50);
     });
 
+    it('stores the same for each entry whether it is one of few or of many, and lets go of the drafts', async () => {
+      await suppress('gone@dest.test');
+      const draft = (at: number): MessageDraft =>
+        draftOf({
+          to: mailbox(`r${String(at)}@dest.test`),
+          cc: at % 40 === 0 ? Array.from({ length: 49 }, (_, n) => mailbox(`c${String(n)}@dest.test`)) : [],
+          bcc: at % 7 === 0 ? [mailbox('gone@dest.test')] : [],
+          tags: ['news', `t${String(at % 3)}`],
+          metadata: { at: String(at) },
+        });
+      const many = Array.from({ length: 130 }, (_, at) => draft(at));
+      const bulk = bulkOf(many);
+      const batch = await acceptBulk(deps, sender, bulk, nothing);
+      assert.equal(batch.accepted, 130);
+      assert.deepEqual(bulk.entries, []);
+      const ids = batch.data.map(({ id }) => id);
+      assert.deepEqual(
+        (await all<MessageRow>('messages')).map(({ id, to_address }) => [id, to_address]),
+        many.map(({ to }, at) => [ids[at], to.address]),
+      );
+      const recipients = many.reduce((sum, { cc, bcc }) => sum + 1 + cc.length + bcc.length, 0);
+      const deliveries = await all<DeliveryRow>('deliveries');
+      assert.equal(deliveries.length, recipients);
+      const suppressed = deliveries.filter(({ status }) => status === 'suppressed');
+      assert.equal(suppressed.length, 19);
+      assert.deepEqual(
+        (await all<EventRow>('events')).map(({ delivery_id }) => delivery_id),
+        suppressed.map(({ id }) => id),
+      );
+      const count = async (table: string): Promise<unknown> =>
+        (await temp.db.prepared.all<{ n: unknown }>(`SELECT count(*) AS n FROM ${table}`))[0]?.n;
+      assert.deepEqual(
+        [await count('message_tags'), await count('message_metadata'), await count('message_words')].map(Number),
+        [260, 130, 260],
+      );
+    });
+
     it('tells of each entry that could not be taken, and takes the others', async () => {
       await suppress('gone@dest.test');
       const problem = new Problem('invalid_recipient', 'no address', { field: 'recipients[1].to' });

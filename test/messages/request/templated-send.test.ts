@@ -49,7 +49,7 @@ describe('messages/templated-send', () => {
       mostEntries: changes.mostEntries ?? 1000,
       dataFaults: new Map(),
       monotonic: () => clock.monotonic(),
-      yieldToEventLoop: () => {
+      nextSlice: () => {
         yields++;
         return Promise.resolve();
       },
@@ -151,7 +151,7 @@ describe('messages/templated-send', () => {
         mostEntries: 1000,
         dataFaults: new Map(),
         monotonic: () => clock.monotonic(),
-        yieldToEventLoop: () => {
+        nextSlice: () => {
           yields++;
           return Promise.resolve();
         },

@@ -1,0 +1,45 @@
+/**
+ * Rows as the JSON text that their statement unfolds. Work that makes many rows packs them a few at a time: the text has a third of the
+ * size of the objects, which then live only for a moment. What lives until a commit is moved twice by the garbage collector.
+ */
+import { tables, type TableName, type Tables } from './tables.ts';
+
+/** Writing the JSON of more rows at once would hold the main loop for over a millisecond. */
+export const ROWS_OF_A_PACK = 128;
+
+/** Some rows of one table, at most `ROWS_OF_A_PACK`. */
+export class PackedRows {
+  readonly count: number;
+  /** A list of values for each row, joined by commas. */
+  readonly json: string;
+
+  constructor(count: number, json: string) {
+    this.count = count;
+    this.json = json;
+  }
+}
+
+/** A row of a table, or some that are packed. */
+export type RowOrPack<T extends TableName> = Tables[T] | PackedRows;
+
+/** Packs rows of a table whose statement unfolds them: it has neither `onConflict`, as merging needs the rows, nor `hasLargeValues`. */
+export function* packsOf<T extends TableName>(table: T, rows: readonly RowOrPack<T>[]): Generator<PackedRows> {
+  let loose: Tables[T][] = [];
+  for (const row of rows) {
+    if (row instanceof PackedRows) {
+      if (loose.length > 0) yield packed(table, loose);
+      loose = [];
+      yield row;
+    } else if (loose.push(row) === ROWS_OF_A_PACK) {
+      yield packed(table, loose);
+      loose = [];
+    }
+  }
+  if (loose.length > 0) yield packed(table, loose);
+}
+
+function packed<T extends TableName>(table: T, rows: readonly Tables[T][]): PackedRows {
+  const columns = tables[table].names as readonly (keyof Tables[T] & string)[];
+  const json = JSON.stringify(rows.map((row) => columns.map((column) => row[column])));
+  return new PackedRows(rows.length, json.slice(1, -1));
+}
