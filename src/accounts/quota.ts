@@ -45,7 +45,7 @@ interface Count extends Books {
 /** In the books, the status from which simulated mail that was accepted goes to `none`: these rows are subtracted, and belong to no balance. */
 export const SIMULATED = 'simulated';
 
-/** Returns how many of these recipients count. */
+/** Returns whether a recipient counts. */
 export const isCharged = ({ status, test }: { status: string; test: number }): boolean =>
   status !== 'suppressed' && test === 0;
 

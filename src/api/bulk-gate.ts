@@ -1,5 +1,5 @@
 /**
- * Handles a few bulk sends at a time. One of a thousand recipients takes 4 MB of memory until it is stored, and up to 128 MB with
+ * Handles a few bulk sends at a time. One of a thousand recipients takes some MB of memory until it is stored, and up to 128 MB with
  * templates: many at once would take all that the server has. They would not be done sooner either: what lives longer costs the garbage
  * collector more, 13 us a recipient with ten at once.
  */
