@@ -123,7 +123,9 @@ export async function acceptBulk(
   const plan = newPlan(createBodyStore(bodies, now));
   const slice = bodies.length > 1 ? BODIES_AT_A_TIME : ENTRIES_AT_A_TIME;
   const data: BatchEntry[] = [];
-  for (let entry = bulk.entries.shift(); entry !== undefined; entry = bulk.entries.shift()) {
+  // Taken from the end: V8 moves all that is left of a long list (over 16,000) for each `shift`.
+  bulk.entries.reverse();
+  for (let entry = bulk.entries.pop(); entry !== undefined; entry = bulk.entries.pop()) {
     const result =
       entry.kind === 'rejected'
         ? rejectedEntry(entry.index, entry.to, entry.problem, sender)

@@ -626,6 +626,18 @@ describe('messages/accept', () => {
       );
     });
 
+    it('takes as long for an entry of a long list as for one of a short list', async () => {
+      const problem = new Problem('invalid_recipient', 'no address', { field: 'to' });
+      const bulk = bulkOf([draftOf()]);
+      for (let index = 1; index < 100_000; index++)
+        bulk.entries.push({ kind: 'rejected', index, to: 'nonsense', problem });
+      const before = process.cpuUsage();
+      const batch = await acceptBulk(deps, sender, bulk, nothing);
+      const { user, system } = process.cpuUsage(before);
+      assert.deepEqual([batch.accepted, batch.rejected, batch.data[99_999]?.index], [1, 99_999, 99_999]);
+      assert.ok(user + system < 1_000_000, `${String((user + system) / 1000)} ms of CPU`);
+    });
+
     it('tells of each entry that could not be taken, and takes the others', async () => {
       await suppress('gone@dest.test');
       const problem = new Problem('invalid_recipient', 'no address', { field: 'recipients[1].to' });
