@@ -73,6 +73,13 @@ function faultOf({ answer }: Pick<Exchange, 'answer'>): { field: string | null; 
   return error ?? null;
 }
 
+/**
+ * Takes out what `JSON.parse` quotes of a malformed body: up to 40 characters, which may be part of a secret or of a mail. The client, whose
+ * body it is, gets them.
+ */
+const withoutBody = (message: string | undefined): string | undefined =>
+  message?.replace(/, (?:\.\.\.)?"[^]*"(?:\.\.\.)? is not valid JSON\.$/, '.');
+
 /** The bodies that are kept, redacted: none, those of refused and failed requests, or all. */
 export type KeptBodies = 'none' | 'refused' | 'all';
 
@@ -84,7 +91,7 @@ export function detailsOf(exchange: Exchange, keeps: KeptBodies): RequestDetails
   const isKept = owner !== null && (keeps === 'all' || (keeps === 'refused' && (answer?.status ?? 500) >= 400));
   const details = {
     query: owner === null || search === '' ? null : search.slice(0, LONGEST_QUERY).toWellFormed(),
-    error_message: faultOf(exchange)?.message.slice(0, LONGEST_MESSAGE).toWellFormed() ?? null,
+    error_message: withoutBody(faultOf(exchange)?.message)?.slice(0, LONGEST_MESSAGE).toWellFormed() ?? null,
     body: isKept && body !== null ? redactedBody(body.value) : null,
   };
   if (Object.values(details).every((one) => one === null)) return null;

@@ -138,6 +138,19 @@ describe('audit lines', () => {
     }
   });
 
+  it('have no part of a malformed body', async () => {
+    const bodies = ['{"a": hunter2}', `{"password": hunter2${', "more": 1'.repeat(9)}}`, '{"a":1, hunter2}', 'hunter2'];
+    for (const text of bodies) {
+      const { error } = await h.send('POST', '/v1/messages', { body: text });
+      assert.match(error.message, /^The body is not valid JSON/);
+    }
+    assert.deepEqual(
+      h.details.map(({ error_message: message }) => /hunter2/.exec(message ?? '')),
+      bodies.map(() => null),
+    );
+    assert.equal(h.details[0]?.error_message, "The body is not valid JSON: Unexpected token 'h'.");
+  });
+
   it('are written for each refused request of a known key', async () => {
     for (let n = 0; n < 5; n++) await h.send('GET', '/v1/messages', { key: 'tiny' });
     assert.deepEqual(
