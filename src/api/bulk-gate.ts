@@ -25,8 +25,8 @@ export interface BulkTurn {
 }
 
 export interface BulkGate {
-  /** Runs `send` when the account has its turn. Throws `service_unavailable` where it would wait too long. */
-  run<T>(accountId: string, send: (turn: BulkTurn) => Promise<T>): Promise<T>;
+  /** Runs `send` when the account has its turn. Throws `service_unavailable` where it would wait too long, and where the service stops meanwhile. */
+  run<T>(accountId: string, isStopping: () => boolean, send: (turn: BulkTurn) => Promise<T>): Promise<T>;
 }
 
 export function createBulkGate({ clock }: { clock: Pick<Clock, 'monotonic'> }): BulkGate {
@@ -47,13 +47,15 @@ export function createBulkGate({ clock }: { clock: Pick<Clock, 'monotonic'> }): 
   }
 
   return {
-    async run(accountId, send) {
+    async run(accountId, isStopping, send) {
       const came = clock.monotonic();
       const leave = await gate.enter(accountId);
       if (leave === null) throw tooMany();
       const turn = turnOf(accountId);
       try {
         if (clock.monotonic() - came > MOST_WAITED_MS) throw tooMany();
+        // All that wait would take longer than a stop may, and their clients would not hear what became of them.
+        if (isStopping()) throw stopping();
         return await send(turn);
       } finally {
         turn.prepared();
@@ -62,6 +64,8 @@ export function createBulkGate({ clock }: { clock: Pick<Clock, 'monotonic'> }): 
     },
   };
 }
+
+const stopping = (): Problem => new Problem('service_unavailable', 'The service is stopping.');
 
 const tooMany = (): Problem =>
   new Problem('service_unavailable', 'Too many bulk sends of this account wait already. Try again.', {

@@ -121,6 +121,7 @@ function incoming({ clock }: { clock: Clock }, { route, asking, asked, act }: In
       act.on(deedOf(params, reply));
       return act.row(reply.status);
     },
+    isStopping: () => false,
     whenOver: (listener) => {
       asking.whenOver(listener);
     },

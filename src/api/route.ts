@@ -67,6 +67,8 @@ export interface Call<Params, Query, Body> {
   idempotencyRow(reply: Reply): IdempotencyRow | null;
   /** The audit row for this answer. A handler that takes it writes it with the work; the middleware then does not. */
   auditRow(reply: Reply): AuditRow;
+  /** True from the moment when the service stops: work that has not begun then had better be refused. */
+  isStopping: () => boolean;
   /** Calls `listener` once when the client has gone or the service stops: for long answers, such as event streams. */
   whenOver(listener: () => void): void;
   /** Calls `listener` once when the key of the call is revoked, changed or expired: for long answers that a stop of the service waits for. */

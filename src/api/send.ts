@@ -122,7 +122,7 @@ function sendRoute(deps: SendDeps): Route {
     (call) =>
       call.json['recipients'] == null
         ? send(deps, call, null)
-        : gate.run(call.caller.accountId, (turn) => send(deps, call, turn)),
+        : gate.run(call.caller.accountId, call.isStopping, (turn) => send(deps, call, turn)),
   );
 }
 

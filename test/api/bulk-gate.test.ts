@@ -5,6 +5,11 @@ import { Problem } from '../../src/base/problem.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 
 describe('api/bulk-gate', () => {
+  let hasStopped = false;
+  const isStopping = (): boolean => hasStopped;
+  afterEach(() => {
+    hasStopped = false;
+  });
   const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
   /** A gate whose sends end when the test says so. */
@@ -14,7 +19,7 @@ describe('api/bulk-gate', () => {
     const begun: string[] = [];
     const ends = new Map<string, () => void>();
     const send = (account: string, name: string): Promise<string> =>
-      gate.run(account, () => {
+      gate.run(account, isStopping, () => {
         begun.push(name);
         return new Promise((resolve) =>
           ends.set(name, () => {
@@ -48,7 +53,9 @@ describe('api/bulk-gate', () => {
 
   it('gives the turn of one that was refused to the next', async () => {
     const { gate, begun, send, end } = begin();
-    const refused = [1, 2, 3].map(() => gate.run('a', () => Promise.reject(new Problem('invalid_sender', 'no'))));
+    const refused = [1, 2, 3].map(() =>
+      gate.run('a', isStopping, () => Promise.reject(new Problem('invalid_sender', 'no'))),
+    );
     const next = send('a', 'next');
     for (const one of refused) await assert.rejects(one, /no/);
     await settled();
@@ -66,7 +73,7 @@ describe('api/bulk-gate', () => {
         goOn.set(name, resolve);
       });
     const send = (name: string): Promise<void> =>
-      gate.run(name.slice(0, 1), async (turn) => {
+      gate.run(name.slice(0, 1), isStopping, async (turn) => {
         await turn.prepare();
         seen.push(`${name} is prepared`);
         await until(name);
@@ -91,12 +98,12 @@ describe('api/bulk-gate', () => {
 
   it('lets the next be prepared where one was refused meanwhile', async () => {
     const { gate, send, end } = begin();
-    const refused = gate.run('a', async (turn) => {
+    const refused = gate.run('a', isStopping, async (turn) => {
       await turn.prepare();
       throw new Problem('invalid_sender', 'no');
     });
     await assert.rejects(refused, /no/);
-    const next = gate.run('a', async (turn) => {
+    const next = gate.run('a', isStopping, async (turn) => {
       await turn.prepare();
       return 'prepared';
     });
@@ -137,6 +144,19 @@ describe('api/bulk-gate', () => {
     );
     await end('two');
     await Promise.all(hanging);
+    assert.deepEqual(begun, ['one', 'two']);
+  });
+
+  it('refuses at its turn what still waits when the service stops, and ends what has begun', async () => {
+    const { begun, send, end } = begin();
+    const running = [send('a', 'one'), send('a', 'two')];
+    const waiting = Array.from({ length: 50 }, (_, n) => refusal(send('a', `later ${String(n)}`)));
+    await settled();
+    hasStopped = true;
+    await end('one');
+    for (const why of await Promise.all(waiting)) assert.deepEqual(why, ['service_unavailable', 5]);
+    await end('two');
+    assert.deepEqual(await Promise.all(running), ['one', 'two']);
     assert.deepEqual(begun, ['one', 'two']);
   });
 });

@@ -126,6 +126,7 @@ function incoming(deps: Deps, ctx: Context, route: Route, answers: Answers): Inc
       exchange.auditedStatus = reply.status;
       return exchangeAudit(exchange, reply.status, null, deps.clock.monotonic(), reply);
     },
+    isStopping: () => deps.stop.begun,
     whenOver: (listener) => {
       watch ??= overWatch(
         () => deps.stop.begun || ctx.res.destroyed,
