@@ -172,7 +172,7 @@ function changeRoute(deps: TemplatesDeps): Route {
       path: `${PATH}/{id}`,
       operationId: 'updateTemplate',
       description:
-        'Given members replace the old ones, null removes one or makes it its default. Content that is new makes a new version, a draft until it is published; sends use the published version until then.',
+        'Given members replace the old ones, null removes one or makes it its default. Content that is new makes a new version, a draft until it is published; sends use the published version until then. The last 1,000 versions are kept, and the published one.',
       scope: ['template'],
       act: { says: 'changed the template {name}', type: 'template', keeps: audited },
       params,

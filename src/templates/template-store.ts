@@ -50,6 +50,9 @@ export interface Template {
 /** Templates of one account. */
 const MOST_TEMPLATES = 10_000;
 
+/** Versions of one template that are kept, the latest ones; the published one is kept besides. */
+const MOST_VERSIONS = 1000;
+
 /** Adds a template. Throws `already_exists` if the account has another template with this alias, and `invalid_state` if it has too many. */
 export async function createTemplate(
   { db, clock }: TemplateDeps,
@@ -89,7 +92,7 @@ export const nameFor = (alias: string | null, { subject }: TemplateBody): string
 
 /**
  * Changes the given properties; a name of null becomes that of a template made without one. `change` makes the new body from
- * the latest; one that is the same makes no version. Throws `not_found` and `already_exists`.
+ * the latest; one that is the same makes no version, and a new one ends the oldest of too many. Throws `not_found` and `already_exists`.
  */
 export async function changeTemplate(
   { db, clock }: TemplateDeps,
@@ -127,6 +130,12 @@ export async function changeTemplate(
     );
     const template = { row, version, body };
     const fresh = isNew ? [versionRow(row.id, version, body, now)] : [];
+    if (isNew && version > MOST_VERSIONS)
+      await tx.run('DELETE FROM template_versions WHERE template_id = ? AND version <= ? AND version <> ?', [
+        row.id,
+        version - MOST_VERSIONS,
+        row.published_version ?? 0,
+      ]);
     await insertRows(tx, [{ template_versions: fresh }, alsoInTransaction({ ...template, before })]);
     return template;
   });

@@ -119,6 +119,24 @@ describe('templates/template-store', () => {
     );
   });
 
+  it('keeps the last thousand versions and the published one', async () => {
+    await create('welcome');
+    const { row } = await create('other');
+    const edit = (subject: string): Promise<Template> =>
+      change('welcome', { change: (body) => ({ ...body, subject }) });
+    for (let version = 2; version <= 1001; version++) await edit(`S${String(version)}`);
+    assert.deepEqual([(await toSend('welcome'))?.version, (await toSend('welcome', 2))?.version], [1, 2]);
+    await edit('S1002');
+    await change('welcome', { name: 'no version of its own' });
+    assert.deepEqual([(await toSend('welcome'))?.version, await toSend('welcome', 2)], [1, null]);
+    assert.equal((await toSend('welcome', 3))?.body.subject, 'S3');
+    await change('welcome', { publish: true });
+    await edit('S1003');
+    assert.deepEqual([(await toSend('welcome'))?.version, await toSend('welcome', 1)], [1002, null]);
+    assert.equal(await count('template_versions'), 1000 + 1);
+    assert.equal((await toSend(row.id))?.version, 1, 'of another template');
+  }).timeout(60_000);
+
   it('sends no draft, nothing of another account, and nothing unknown', async () => {
     const draft = await create('draft', { publish: false });
     const other = await create('theirs', { accountId: otherId });
