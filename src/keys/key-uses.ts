@@ -6,7 +6,9 @@ import type { Clock, Timer } from '../base/clock.ts';
 import type { Work } from '../storage/commit.ts';
 import type { Database } from '../storage/database.ts';
 import type { ApiKeyRow } from '../storage/tables.ts';
+import { rowsParameter } from '../storage/rows-parameter.ts';
 import { statement } from '../storage/sql.ts';
+import { integer, text } from '../storage/table.ts';
 import { HOUR_MS } from '../base/time.ts';
 
 /** The longest time until a use is written, in milliseconds. */
@@ -47,11 +49,13 @@ function hoursAfter(json: string, { at, hours }: Use): string {
   return JSON.stringify([...all].filter(([hour]) => hour > first));
 }
 
+const newUses = rowsParameter({ id: text(), at: integer(), ip: text(), endpoint: text(), hours: text() });
+
 const writeUses = statement(
-  ({
-    unfold,
-  }) => `UPDATE api_keys SET last_used_at = u.at, last_used_ip = u.ip, last_used_endpoint = u.endpoint, uses_json = u.hours
-    FROM ${unfold('u', { id: 'text', at: 'integer', ip: 'text', endpoint: 'text', hours: 'text' })} WHERE api_keys.id = u.id`,
+  (
+    sql,
+  ) => `UPDATE api_keys SET last_used_at = u.at, last_used_ip = u.ip, last_used_endpoint = u.endpoint, uses_json = u.hours
+    FROM ${newUses.table(sql, 'u')} WHERE api_keys.id = u.id`,
 );
 
 /** Locks what is read: other nodes add their uses to the same keys. */
@@ -67,9 +71,8 @@ const useWork: Work<Uses, undefined> = {
     const rows = await tx.all<Pick<ApiKeyRow, 'id' | 'uses_json'>>(readUses, [ids]);
     const before = new Map(rows.map(({ id, uses_json: hours }) => [id, hours]));
     for (const [id, use] of all) before.set(id, hoursAfter(before.get(id) ?? '[]', use));
-    await tx.run(writeUses, [
-      JSON.stringify(all.map(([id, { at, ip, endpoint }]) => [id, at, ip, endpoint, before.get(id)])),
-    ]);
+    const uses = all.map(([id, { at, ip, endpoint }]) => ({ id, at, ip, endpoint, hours: before.get(id) ?? '[]' }));
+    await tx.run(writeUses, [newUses.json(uses)]);
     return inputs.map(() => undefined);
   },
 };

@@ -1,6 +1,8 @@
 /** Reads the partial index `deliveries_due`: the next due rows of several groups, the groups that have rows, and the domains with the most. */
 import type { Connection } from '../storage/connection.ts';
+import { rowsParameter } from '../storage/rows-parameter.ts';
 import { statement } from '../storage/sql.ts';
+import { integer, text } from '../storage/table.ts';
 
 /** The position behind which a group's next rows begin. */
 export interface DuePosition {
@@ -35,27 +37,27 @@ export interface GroupRow {
   due_at: number;
 }
 
-const GROUP = {
-  place: 'integer',
-  domain: 'text',
-  class: 'integer',
-  account: 'text',
-  due_at: 'integer',
-  id: 'text',
-  until: 'integer',
-} as const;
+const groupsToRead = rowsParameter({
+  place: integer(),
+  domain: text(),
+  class: integer(),
+  account: text(),
+  due_at: integer(),
+  id: text(),
+  until: integer(),
+});
 
 /** SQLite has no LATERAL; its IN with a limit costs PostgreSQL a scan for each row that it tests. */
-const dueRows = statement(({ engine, unfold }) =>
-  engine === 'sqlite'
-    ? `SELECT g.place, d.id, d.due_at FROM ${unfold('g', GROUP)} CROSS JOIN deliveries d
+const dueRows = statement((sql) =>
+  sql.engine === 'sqlite'
+    ? `SELECT g.place, d.id, d.due_at FROM ${groupsToRead.table(sql, 'g')} CROSS JOIN deliveries d
      WHERE d.id IN (
        SELECT x.id FROM deliveries x
        WHERE x.domain = g.domain AND x.class = g.class AND x.account_id = g.account AND x.due_at IS NOT NULL
          AND (x.due_at, x.id) > (g.due_at, g.id) AND x.due_at <= g.until
        ORDER BY x.due_at, x.id LIMIT ?)
      ORDER BY g.place, d.due_at, d.id`
-    : `SELECT g.place, d.id, d.due_at FROM ${unfold('g', GROUP)} CROSS JOIN LATERAL (
+    : `SELECT g.place, d.id, d.due_at FROM ${groupsToRead.table(sql, 'g')} CROSS JOIN LATERAL (
        SELECT x.id, x.due_at FROM deliveries x
        WHERE x.domain = g.domain AND x.class = g.class AND x.account_id = g.account AND x.due_at IS NOT NULL
          AND (x.due_at, x.id) > (g.due_at, g.id) AND x.due_at <= g.until
@@ -65,16 +67,8 @@ const dueRows = statement(({ engine, unfold }) =>
 
 /** Reads at most `limit` rows of each group in the order of their due times, with one statement. */
 export async function readDueRows(db: Connection, groups: readonly GroupToRead[], limit: number): Promise<DueRow[][]> {
-  const wanted = groups.map(({ domain, class: order, account, after, until }, place) => [
-    place,
-    domain,
-    order,
-    account,
-    after.dueAt,
-    after.id,
-    until,
-  ]);
-  const rows = await db.all<DueRow>(dueRows, [JSON.stringify(wanted), limit]);
+  const wanted = groups.map(({ after, ...group }, place) => ({ ...group, place, due_at: after.dueAt, id: after.id }));
+  const rows = await db.all<DueRow>(dueRows, [groupsToRead.json(wanted), limit]);
   const byGroup: DueRow[][] = groups.map(() => []);
   for (const row of rows) byGroup[row.place]?.push(row);
   return byGroup;

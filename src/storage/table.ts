@@ -59,10 +59,3 @@ export type RowOf<T> =
   T extends Table<infer Columns>
     ? { -readonly [Name in keyof Columns]: Columns[Name] extends Column<infer Value> ? Value : never }
     : never;
-
-/** Returns the kinds of some columns of a table, in this order. */
-export const columnKinds = <Name extends string>(
-  { columns }: { columns: Readonly<Record<Name, { kind: ColumnKind }>> },
-  names: readonly Name[],
-): Record<Name, ColumnKind> =>
-  Object.fromEntries(names.map((name) => [name, columns[name].kind])) as Record<Name, ColumnKind>;

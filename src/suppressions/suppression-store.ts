@@ -11,7 +11,8 @@ import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
 import type { PagePart } from '../storage/page.ts';
 import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
-import type { SuppressionReason, SuppressionRow } from '../storage/tables.ts';
+import { rowsParameter } from '../storage/rows-parameter.ts';
+import { suppressions, type SuppressionReason, type SuppressionRow } from '../storage/tables.ts';
 import { statement } from '../storage/sql.ts';
 
 export interface SuppressionDeps {
@@ -147,8 +148,9 @@ async function lookUp(db: Connection, now: number, questions: readonly string[])
   );
 }
 
+const scopeKeys = rowsParameter(suppressions.columns, ['account_id', 'address_key', 'scope']);
 const findSame = statement(
-  ({ unfold }) => `SELECT s.* FROM ${unfold('w', { account_id: 'text', address_key: 'text', scope: 'text' })}
+  (sql) => `SELECT s.* FROM ${scopeKeys.table(sql, 'w')}
      JOIN suppressions s ON s.account_id = w.account_id AND s.address_key = w.address_key AND s.scope = w.scope`,
 );
 
@@ -173,8 +175,7 @@ export async function addSuppressions(
   const now = deps.clock.now();
   const wanted = entries.map((entry) => suppressionRow(entry, now));
   return deps.db.commit.transact(async (tx) => {
-    const keys = JSON.stringify(wanted.map((row) => [row.account_id, row.address_key, row.scope]));
-    const found = await tx.all<SuppressionRow>(findSame, [keys]);
+    const found = await tx.all<SuppressionRow>(findSame, [scopeKeys.json(wanted)]);
     const inForce = new Map<string, SuppressionRow>();
     for (const row of found) if (row.expires_at === null || row.expires_at > now) inForce.set(scopeKey(row), row);
     const fresh: SuppressionRow[] = [];

@@ -12,8 +12,9 @@ import type { Committer, Work } from '../storage/commit.ts';
 import type { Database } from '../storage/database.ts';
 import { readPage, type PagePart, type RowPage } from '../storage/page.ts';
 import { allDone, insertRows } from '../storage/rows.ts';
+import { rowsParameter } from '../storage/rows-parameter.ts';
 import { dialectOf, statement } from '../storage/sql.ts';
-import { columnKinds } from '../storage/table.ts';
+import { integer, orNull, text } from '../storage/table.ts';
 import { webhookCalls, type WebhookCallRow, type WebhookCause, type WebhookDeliveryRow } from '../storage/tables.ts';
 import type { Health } from './retry.ts';
 
@@ -53,29 +54,31 @@ async function writeEnds(tx: Connection, ends: readonly CallEnd[]): Promise<(Hea
 
 async function updateEndpoints(tx: Connection, ends: readonly CallEnd[]): Promise<Map<string, Health>> {
   const byEndpoint = groupBy(ends, ({ line }) => line.webhook_id);
-  const rows = [...byEndpoint].map(([id, own]) => [id, cursorOf(own), ...changeOf(own)]);
-  const changed = await tx.all<Health & { id: string }>(noteEnds, [JSON.stringify(rows)]);
+  const rows = [...byEndpoint].map(([id, own]) => ({ id, settled: cursorOf(own), ...changeOf(own) }));
+  const changed = await tx.all<Health & { id: string }>(noteEnds, [endpointChanges.json(rows)]);
   return new Map(changed.map(({ id, ...health }) => [id, health]));
 }
 
 const LATER_CURSOR = 'CASE WHEN j.settled > webhooks.cursor THEN j.settled ELSE webhooks.cursor END';
 
+const endpointChanges = rowsParameter({
+  id: text(),
+  settled: integer(),
+  success_at: orNull(integer()),
+  failure_at: orNull(integer()),
+  failed: integer(),
+  failed_since: orNull(integer()),
+  rests_until: orNull(integer()),
+});
+
 const noteEnds = statement(
-  ({ unfold }) => `UPDATE webhooks SET cursor = ${LATER_CURSOR},
+  (sql) => `UPDATE webhooks SET cursor = ${LATER_CURSOR},
        last_success_at = COALESCE(j.success_at, last_success_at), last_failure_at = COALESCE(j.failure_at, last_failure_at),
        failures = CASE WHEN j.success_at IS NULL THEN failures + j.failed ELSE j.failed END,
        failing_since = CASE WHEN j.success_at IS NULL THEN COALESCE(failing_since, j.failed_since) ELSE j.failed_since END,
        rests_until = CASE WHEN j.rests_until IS NULL THEN CASE WHEN j.success_at IS NULL THEN webhooks.rests_until END
          WHEN webhooks.rests_until > j.rests_until THEN webhooks.rests_until ELSE j.rests_until END
-     FROM ${unfold('j', {
-       id: 'text',
-       settled: 'integer',
-       success_at: 'integer',
-       failure_at: 'integer',
-       failed: 'integer',
-       failed_since: 'integer',
-       rests_until: 'integer',
-     })}
+     FROM ${endpointChanges.table(sql, 'j')}
      WHERE webhooks.id = j.id RETURNING webhooks.id, failures, failing_since, warned_at`,
 );
 
@@ -85,47 +88,66 @@ function cursorOf(ends: readonly CallEnd[]): number {
 }
 
 /** Returns last success, last failure, failures since that success, the first of those, and the end of the rest that was asked for. */
-function changeOf(ends: readonly CallEnd[]): (number | null)[] {
+function changeOf(ends: readonly CallEnd[]) {
   const lines = ends.map(({ line }) => line);
   const lastGood = lines.findLastIndex(({ status }) => status === 'delivered');
   const failed = lines.slice(lastGood + 1);
   const lastFailure = lines.findLast(({ status }) => status === 'failed');
   const rests = ends.flatMap(({ restsUntil }) => restsUntil ?? []);
-  const restsUntil = rests.length === 0 ? null : Math.max(...rests);
-  return [lines[lastGood]?.at ?? null, lastFailure?.at ?? null, failed.length, failed[0]?.at ?? null, restsUntil];
+  return {
+    success_at: lines[lastGood]?.at ?? null,
+    failure_at: lastFailure?.at ?? null,
+    failed: failed.length,
+    failed_since: failed[0]?.at ?? null,
+    rests_until: rests.length === 0 ? null : Math.max(...rests),
+  };
 }
+
+const calls = rowsParameter(webhookCalls.columns);
+const callColumns = webhookCalls.names.join(', ');
 
 async function keepOwed(tx: Connection, ends: readonly CallEnd[]): Promise<void> {
   const rows = ends.flatMap(({ line, owed, sequence }) =>
     owed.kind === 'nothing'
       ? []
-      : [[line.webhook_id, sequence, line.cause, line.attempt, owed.kind === 'retry' ? owed.dueAt : null, line.at]],
+      : [
+          {
+            webhook_id: line.webhook_id,
+            sequence,
+            cause: line.cause,
+            attempts: line.attempt,
+            due_at: owed.kind === 'retry' ? owed.dueAt : null,
+            created_at: line.at,
+          },
+        ],
   );
   if (rows.length === 0) return;
   // An endpoint may have been removed while the call was under way.
   await tx.run(
     statement(
-      ({ unfold }) => `INSERT INTO webhook_calls (webhook_id, sequence, cause, attempts, due_at, created_at)
-     SELECT * FROM ${unfold('j', columnKinds(webhookCalls, webhookCalls.names))}
+      (sql) => `INSERT INTO webhook_calls (${callColumns})
+     SELECT ${callColumns} FROM ${calls.table(sql, 'j')}
      WHERE EXISTS (SELECT 1 FROM webhooks WHERE webhooks.id = j.webhook_id)
      ON CONFLICT (webhook_id, sequence) DO UPDATE SET attempts = excluded.attempts, due_at = excluded.due_at`,
     ),
-    [JSON.stringify(rows)],
+    [calls.json(rows)],
   );
 }
 
+const doneCalls = rowsParameter(webhookCalls.columns, ['webhook_id', 'sequence']);
+
 async function dropDone(tx: Connection, ends: readonly CallEnd[]): Promise<void> {
   const done = ends.flatMap(({ line, owed, sequence }) =>
-    owed.kind === 'nothing' && owed.hasRow ? [[line.webhook_id, sequence]] : [],
+    owed.kind === 'nothing' && owed.hasRow ? [{ webhook_id: line.webhook_id, sequence }] : [],
   );
   if (done.length === 0) return;
   await tx.run(
     statement(
-      ({ unfold }) =>
+      (sql) =>
         `DELETE FROM webhook_calls WHERE (webhook_id, sequence) IN
-           (SELECT webhook_id, sequence FROM ${unfold('j', { webhook_id: 'text', sequence: 'integer' })})`,
+           (SELECT webhook_id, sequence FROM ${doneCalls.table(sql, 'j')})`,
     ),
-    [JSON.stringify(done)],
+    [doneCalls.json(done)],
   );
 }
 
@@ -210,8 +232,12 @@ export async function dropCalls(commit: Committer, webhookId: string, sequences:
   );
 }
 
-/** How far an endpoint has come, by its id. */
-export type Cursor = readonly [id: string, to: number];
+/** An endpoint with the event up to which its log is settled. */
+export interface Cursor {
+  readonly id: string;
+  readonly settled: number;
+}
+const newCursors = rowsParameter({ id: text(), settled: integer() });
 
 /** Moves cursors over events that their endpoints did not ask for. */
 export async function moveCursors(commit: Committer, cursors: readonly Cursor[]): Promise<void> {
@@ -221,11 +247,11 @@ export async function moveCursors(commit: Committer, cursors: readonly Cursor[])
 const writeCursors = (tx: Connection, cursors: readonly Cursor[]): Promise<unknown> =>
   tx.run(
     statement(
-      ({ unfold }) =>
-        `UPDATE webhooks SET cursor = ${LATER_CURSOR} FROM ${unfold('j', { id: 'text', settled: 'integer' })}
+      (sql) =>
+        `UPDATE webhooks SET cursor = ${LATER_CURSOR} FROM ${newCursors.table(sql, 'j')}
          WHERE webhooks.id = j.id`,
     ),
-    [JSON.stringify(cursors)],
+    [newCursors.json(cursors)],
   );
 
 /** A call on the wire whose endpoint is handed over. */
@@ -239,23 +265,23 @@ export type OpenCall = Pick<WebhookCallRow, 'webhook_id' | 'sequence' | 'cause' 
 export async function leaveCalls(
   commit: Committer,
   {
-    calls,
+    calls: open,
     cursors,
     dueAt,
     now,
   }: { calls: readonly OpenCall[]; cursors: readonly Cursor[]; dueAt: number; now: number },
 ): Promise<OpenCall[]> {
-  const rows = calls.map((call) => [call.webhook_id, call.sequence, call.cause, call.attempts, dueAt, now]);
+  const rows = open.map((call) => ({ ...call, due_at: dueAt, created_at: now }));
   return commit.transact(async (tx) => {
-    const left = rows.length === 0 ? [] : await tx.all<OpenCall>(keepOpen, [JSON.stringify(rows)]);
+    const left = rows.length === 0 ? [] : await tx.all<OpenCall>(keepOpen, [calls.json(rows)]);
     if (cursors.length > 0) await writeCursors(tx, cursors);
     return left;
   });
 }
 
 const keepOpen = statement(
-  ({ unfold }) => `INSERT INTO webhook_calls (webhook_id, sequence, cause, attempts, due_at, created_at)
-     SELECT * FROM ${unfold('j', columnKinds(webhookCalls, webhookCalls.names))}
+  (sql) => `INSERT INTO webhook_calls (${callColumns})
+     SELECT ${callColumns} FROM ${calls.table(sql, 'j')}
      WHERE EXISTS (SELECT 1 FROM webhooks WHERE webhooks.id = j.webhook_id)
      ON CONFLICT (webhook_id, sequence) DO UPDATE SET due_at =
        CASE WHEN webhook_calls.cause = excluded.cause AND webhook_calls.attempts = excluded.attempts

@@ -189,7 +189,7 @@ export class FanOut {
     });
     await moveCursors(
       this.deps.db.commit,
-      moved.map(({ feed, to }) => [feed.id, to]),
+      moved.map(({ feed, to }) => ({ id: feed.id, settled: to })),
     );
     for (const { feed, to } of moved) feed.durable = Math.max(feed.durable, to);
   }

@@ -32,8 +32,8 @@ async function write({ db, clock }: LeaveDeps, feeds: readonly Feed[], dueMs: nu
   await Promise.allSettled(feeds.flatMap(({ endings }) => [...endings]));
   const jobs = feeds.flatMap((feed) => feed.onTheWire());
   const cursors = feeds.flatMap((feed) => {
-    const to = feed.settledUpTo(new Set(feed.onTheWire().map(({ event }) => event.sequence)));
-    return to > feed.durable ? [[feed.id, to] as const] : [];
+    const settled = feed.settledUpTo(new Set(feed.onTheWire().map(({ event }) => event.sequence)));
+    return settled > feed.durable ? [{ id: feed.id, settled }] : [];
   });
   if (jobs.length === 0 && cursors.length === 0) return;
   const now = clock.now();

@@ -2,7 +2,8 @@
 import type { Connection } from '../../storage/connection.ts';
 import { columnsFrom, jsonReader } from '../../storage/json-rows.ts';
 import { statement } from '../../storage/sql.ts';
-import { columnKinds } from '../../storage/table.ts';
+import { rowsParameter } from '../../storage/rows-parameter.ts';
+import { integer, orNull, text } from '../../storage/table.ts';
 import { deliveries, type DeliveryRow, type MessageRow, type SuppressionReason } from '../../storage/tables.ts';
 import { capped } from './decision.ts';
 import type { DeliveryChange, DeliveryState } from './delivery.ts';
@@ -200,16 +201,14 @@ function changedColumns({ state, statusAt, tls }: PendingUpdate): Pick<DeliveryR
 
 export async function updateDeliveries(tx: Connection, changed: readonly PendingUpdate[]): Promise<void> {
   if (changed.length === 0) return;
-  const rows = changed.map((one) => {
-    const columns = changedColumns(one);
-    return [one.row.id, ...CHANGED_COLUMNS.map((name) => columns[name])];
-  });
-  await tx.run(writeDeliveries, [JSON.stringify(rows)]);
+  const rows = changed.map((one) => ({ id: one.row.id, ...changedColumns(one) }));
+  await tx.run(writeDeliveries, [changedDeliveries.json(rows)]);
 }
 
+const changedDeliveries = rowsParameter(deliveries.columns, ['id', ...CHANGED_COLUMNS]);
 const writeDeliveries = statement(
-  ({ unfold }) => `UPDATE deliveries SET ${CHANGED_COLUMNS.map((name) => `${name} = j.${name}`).join(', ')}
-     FROM ${unfold('j', columnKinds(deliveries, ['id', ...CHANGED_COLUMNS]))} WHERE deliveries.id = j.id`,
+  (sql) => `UPDATE deliveries SET ${CHANGED_COLUMNS.map((name) => `${name} = j.${name}`).join(', ')}
+     FROM ${changedDeliveries.table(sql, 'j')} WHERE deliveries.id = j.id`,
 );
 
 /** Gives each message the status of its `to` recipient and the last event of any recipient, and adds to its opens and clicks. */
@@ -220,49 +219,49 @@ export async function updateMessages(tx: Connection, changed: readonly PendingUp
     if (!own && one.lastEvent === null && one.sendAt === null && seen === 0) return [];
     const { opened, clicked, bots, hitAt } = one;
     return [
-      [
-        one.row.message_id,
-        own ? one.state.status : null,
-        one.statusAt,
-        one.lastEvent?.type ?? null,
-        one.lastEvent?.at ?? null,
+      {
+        id: one.row.message_id,
+        status: own ? one.state.status : null,
+        status_at: one.statusAt,
+        event: one.lastEvent?.type ?? null,
+        event_at: one.lastEvent?.at ?? null,
         opened,
         clicked,
-        bots.opens,
-        bots.clicks,
-        hitAt.opened,
-        hitAt.clicked,
-        one.sendAt,
-      ],
+        bot_opens: bots.opens,
+        bot_clicks: bots.clicks,
+        opened_at: hitAt.opened,
+        clicked_at: hitAt.clicked,
+        send_at: one.sendAt,
+      },
     ];
   });
   // One statement updates a row only once, so recipients of the same message go into statements of their own.
-  for (const layer of layersBy(rows, ([messageId]) => String(messageId))) {
-    await tx.run(writeMessages, [JSON.stringify(layer)]);
-  }
+  for (const layer of layersBy(rows, ({ id }) => id)) await tx.run(writeMessages, [changedMessages.json(layer)]);
 }
 
+const changedMessages = rowsParameter({
+  id: text(),
+  status: orNull(text()),
+  status_at: integer(),
+  event: orNull(text()),
+  event_at: orNull(integer()),
+  opened: integer(),
+  clicked: integer(),
+  bot_opens: integer(),
+  bot_clicks: integer(),
+  opened_at: orNull(integer()),
+  clicked_at: orNull(integer()),
+  send_at: orNull(integer()),
+});
 const writeMessages = statement(
-  ({ unfold }) => `UPDATE messages SET status = COALESCE(j.status, messages.status),
+  (sql) => `UPDATE messages SET status = COALESCE(j.status, messages.status),
      status_at = CASE WHEN j.status IS NULL THEN messages.status_at ELSE j.status_at END,
      last_event_type = COALESCE(j.event, last_event_type), last_event_at = COALESCE(j.event_at, last_event_at),
-     opens = opens + j.opened, clicks = clicks + j.clicked, bot_opens = bot_opens + j.machine_opens, bot_clicks = bot_clicks + j.machine_clicks,
+     opens = opens + j.opened, clicks = clicks + j.clicked, bot_opens = messages.bot_opens + j.bot_opens,
+     bot_clicks = messages.bot_clicks + j.bot_clicks,
      first_opened_at = COALESCE(first_opened_at, j.opened_at), last_opened_at = COALESCE(j.opened_at, last_opened_at),
      first_clicked_at = COALESCE(first_clicked_at, j.clicked_at), send_at = COALESCE(j.send_at, messages.send_at)
-   FROM ${unfold('j', {
-     id: 'text',
-     status: 'text',
-     status_at: 'integer',
-     event: 'text',
-     event_at: 'integer',
-     opened: 'integer',
-     clicked: 'integer',
-     machine_opens: 'integer',
-     machine_clicks: 'integer',
-     opened_at: 'integer',
-     clicked_at: 'integer',
-     send_at: 'integer',
-   })} WHERE messages.id = j.id`,
+   FROM ${changedMessages.table(sql, 'j')} WHERE messages.id = j.id`,
 );
 
 /** Splits rows into lists in which no key occurs twice. */

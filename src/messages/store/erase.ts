@@ -10,6 +10,8 @@ import { addressKey, ERASED_ADDRESS, parseMailbox, shownAddress } from '../../ma
 import type { Connection } from '../../storage/connection.ts';
 import type { Committer } from '../../storage/commit.ts';
 import { insertRows, type Rows } from '../../storage/rows.ts';
+import { rowsParameter } from '../../storage/rows-parameter.ts';
+import { text } from '../../storage/table.ts';
 import type { DeliveryRow, EventRow, MessageRow } from '../../storage/tables.ts';
 import { statement } from '../../storage/sql.ts';
 import type { ChangeDeps } from '../delivery/change-message.ts';
@@ -164,10 +166,10 @@ async function eraseEvents(tx: Connection, found: readonly ErasedDelivery[]): Pr
     [messages],
   );
   const events = ofMessages.filter(({ delivery_id }) => own.has(delivery_id));
-  const changed = events.map(({ id, type, detail_json }) => [
+  const changed = events.map(({ id, type, detail_json }) => ({
     id,
-    JSON.stringify(erasedDetail(type, JSON.parse(detail_json) as Record<string, unknown>)),
-  ]);
+    detail_json: JSON.stringify(erasedDetail(type, JSON.parse(detail_json) as Record<string, unknown>)),
+  }));
   // A receiver may repeat in its answer what it was sent.
   await tx.run(
     statement(({ among }) => `UPDATE webhook_deliveries SET answer = NULL WHERE sequence ${among('integer')}`),
@@ -175,12 +177,14 @@ async function eraseEvents(tx: Connection, found: readonly ErasedDelivery[]): Pr
   );
   await tx.run(
     statement(
-      ({ unfold }) =>
-        `UPDATE events SET detail_json = j.detail FROM ${unfold('j', { id: 'text', detail: 'text' })} WHERE events.id = j.id`,
+      (sql) =>
+        `UPDATE events SET detail_json = j.detail_json FROM ${newDetails.table(sql, 'j')} WHERE events.id = j.id`,
     ),
-    [JSON.stringify(changed)],
+    [newDetails.json(changed)],
   );
 }
+
+const newDetails = rowsParameter({ id: text(), detail_json: text() });
 
 type Named = Pick<
   MessageRow,

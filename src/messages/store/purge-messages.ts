@@ -4,7 +4,13 @@
 import { idFloor } from '../../base/id.ts';
 import type { Connection, Value } from '../../storage/connection.ts';
 import { insertRows } from '../../storage/rows.ts';
-import type { CounterRow, DeliveryRow, MessageRow } from '../../storage/tables.ts';
+import { rowsParameter } from '../../storage/rows-parameter.ts';
+import {
+  deliveries as deliveryTable,
+  type CounterRow,
+  type DeliveryRow,
+  type MessageRow,
+} from '../../storage/tables.ts';
 import { statement, type Dialect } from '../../storage/sql.ts';
 import type { Purge, Reader } from './purge.ts';
 import { addToCounters } from './counters.ts';
@@ -82,6 +88,8 @@ function marksOf(rows: readonly Leaving[]): Rows[] {
   ];
 }
 
+const removedAddresses = rowsParameter(deliveryTable.columns, ['address_key', 'message_id']);
+
 /** Reads all that will be removed, including index entries that are spread over the file. */
 async function lookAt(reader: Reader, rows: readonly Leaving[]): Promise<void> {
   const deliveries = rowsWithin('deliveries', rows);
@@ -91,12 +99,12 @@ async function lookAt(reader: Reader, rows: readonly Leaving[]): Promise<void> {
   );
   await reader.all(
     statement(
-      ({ unfold, thenJoin, using }) =>
-        `SELECT COUNT(d.message_id) FROM ${unfold('x', { address_key: 'text', message_id: 'text' })}
-         ${thenJoin} deliveries d ${using('deliveries_by_address')}
+      (sql) =>
+        `SELECT COUNT(d.message_id) FROM ${removedAddresses.table(sql, 'x')}
+         ${sql.thenJoin} deliveries d ${sql.using('deliveries_by_address')}
          ON d.address_key = x.address_key AND d.message_id = x.message_id`,
     ),
-    [JSON.stringify(addresses.map(({ address_key, message_id }) => [address_key, message_id]))],
+    [removedAddresses.json(addresses)],
   );
   const attempts = rowsWithin('attempts', rows);
   await reader.all(

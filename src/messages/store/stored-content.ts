@@ -7,7 +7,13 @@
  */
 import { newId } from '../../base/id.ts';
 import type { Connection } from '../../storage/connection.ts';
-import type { ContentBaseRow, ContentRow, MessageRow } from '../../storage/tables.ts';
+import { rowsParameter } from '../../storage/rows-parameter.ts';
+import {
+  messages as messageTable,
+  type ContentBaseRow,
+  type ContentRow,
+  type MessageRow,
+} from '../../storage/tables.ts';
 import { statement } from '../../storage/sql.ts';
 
 type Body = Pick<ContentRow, 'html' | 'text'>;
@@ -164,6 +170,7 @@ export interface RetentionPlace {
 }
 
 type Owner = Pick<MessageRow, 'content_id' | 'batch_id'>;
+const owners = rowsParameter(messageTable.columns, ['content_id', 'batch_id']);
 
 /** Reads what removing the bodies of these messages will touch. */
 export async function lookAtContents(reader: Pick<Connection, 'all'>, messages: readonly Owner[]): Promise<void> {
@@ -190,18 +197,14 @@ export async function removeContents(
 ): Promise<void> {
   const unneeded = await tx.all<{ id: string; base_id: string | null }>(
     statement(
-      ({ unfold, among }) => `SELECT c.id, c.base_id FROM (
-       SELECT DISTINCT content_id, batch_id FROM ${unfold('given', { content_id: 'text', batch_id: 'text' })}) x
+      (sql) => `SELECT c.id, c.base_id FROM (
+       SELECT DISTINCT content_id, batch_id FROM ${owners.table(sql, 'given')}) x
      JOIN contents c ON c.id = x.content_id
      WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.batch_id = x.batch_id AND m.content_id = x.content_id AND m.id > ?)
-       AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.batch_id = x.batch_id AND m.content_id = x.content_id AND (m.id ${among('text')}
+       AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.batch_id = x.batch_id AND m.content_id = x.content_id AND (m.id ${sql.among('text')}
          OR EXISTS (SELECT 1 FROM deliveries d WHERE d.message_id = m.id AND d.due_at IS NOT NULL)))`,
     ),
-    [
-      JSON.stringify(messages.map(({ content_id, batch_id }) => [content_id, batch_id])),
-      place.mark,
-      JSON.stringify(place.passed),
-    ],
+    [owners.json(messages), place.mark, JSON.stringify(place.passed)],
   );
   if (unneeded.length === 0) return;
   const ids = JSON.stringify(unneeded.map(({ id }) => id));

@@ -3,7 +3,9 @@
  * PostgreSQL has this table.
  */
 import type { Connection } from '../../storage/connection.ts';
+import { rowsParameter } from '../../storage/rows-parameter.ts';
 import { statement } from '../../storage/sql.ts';
+import { integer, orNull, text } from '../../storage/table.ts';
 import type { LaneClaim } from './lane-shares.ts';
 import type { Learnt } from './throttle.ts';
 
@@ -30,18 +32,20 @@ const rowsOfOthers = statement(
   ({ among }) => `SELECT ${columns} FROM lanes WHERE epoch <> ? AND lane ${among('text')} ORDER BY lane, epoch`,
 );
 
+const ownRows = rowsParameter({
+  lane: text(),
+  epoch: integer(),
+  demand: integer(),
+  connections: integer(),
+  allowed: integer(),
+  learnt: integer(),
+  ceiling: orNull(integer()),
+  pushed_back_at: orNull(integer()),
+  cause: text(),
+});
+
 const upsert = statement(
-  ({ unfold }) => `INSERT INTO lanes (${columns}) SELECT * FROM ${unfold('j', {
-    lane: 'text',
-    epoch: 'integer',
-    demand: 'integer',
-    connections: 'integer',
-    allowed: 'integer',
-    learnt: 'integer',
-    ceiling: 'integer',
-    pushed_back_at: 'integer',
-    cause: 'text',
-  })} WHERE true
+  (sql) => `INSERT INTO lanes (${columns}) SELECT ${columns} FROM ${ownRows.table(sql, 'j')} WHERE true
    ON CONFLICT (lane, epoch) DO UPDATE SET demand = excluded.demand, connections = excluded.connections,
      allowed = excluded.allowed, learnt = excluded.learnt, ceiling = excluded.ceiling,
      pushed_back_at = excluded.pushed_back_at, cause = excluded.cause`,
@@ -73,18 +77,15 @@ export async function haveOthersAnnounced(tx: Connection, epoch: number): Promis
 export async function writeOwn(tx: Connection, epoch: number, rows: readonly LaneRow[], gone: readonly string[]) {
   if (gone.length > 0) await tx.run(removal, [epoch, JSON.stringify(gone)]);
   if (rows.length === 0) return;
-  const values = rows.map(({ lane, demand, connections, allowed, learnt: { limit, ceiling, halvedAt, cause } }) => [
-    lane,
+  const own = rows.map(({ learnt: { limit, ceiling, halvedAt, cause }, ...claim }) => ({
+    ...claim,
     epoch,
-    demand,
-    connections,
-    allowed,
-    limit,
+    learnt: limit,
     ceiling,
-    halvedAt,
+    pushed_back_at: halvedAt,
     cause,
-  ]);
-  await tx.run(upsert, [JSON.stringify(values)]);
+  }));
+  await tx.run(upsert, [ownRows.json(own)]);
 }
 
 /** Notes that all lanes of this node have their rows. */

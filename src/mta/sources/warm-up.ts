@@ -14,7 +14,9 @@ import type { Work } from '../../storage/commit.ts';
 import type { Connection } from '../../storage/connection.ts';
 import type { Database } from '../../storage/database.ts';
 import { insertRows } from '../../storage/rows.ts';
+import { rowsParameter } from '../../storage/rows-parameter.ts';
 import { statement } from '../../storage/sql.ts';
+import { text } from '../../storage/table.ts';
 import type { WarmUpRow } from '../../storage/tables.ts';
 import { DAY_MS, dayOf } from '../../base/time.ts';
 
@@ -249,12 +251,12 @@ const addCounts: Work<readonly Addition[], readonly WarmUpRow[]> = {
     await insertRows(tx, [{ warm_up: stored.map(({ row }) => row) }]);
     const setRight = fresh
       .filter(({ isSetRight }) => isSetRight)
-      .map(({ row }) => keyOf({ ...row, day: dayAfter(row.day) }));
-    if (setRight.length > 0) await tx.run(removalOfLater, [JSON.stringify(setRight)]);
+      .map(({ row }) => ({ ...row, day: dayAfter(row.day) }));
+    if (setRight.length > 0) await tx.run(removalOfLater, [daysOfSites.json(setRight)]);
     if (fresh.length > 0) await beginDays(tx, fresh);
-    const rows = await tx.all<WarmUpRow>(sumsOf, [JSON.stringify(all.map(({ row }) => keyOf(row)))]);
-    const byKey = new Map(rows.map((row) => [keyOf(row).join(' '), row]));
-    return inputs.map((input) => input.map(({ row }) => byKey.get(keyOf(row).join(' ')) ?? row));
+    const rows = await tx.all<WarmUpRow>(sumsOf, [daysOfSites.json(all.map(({ row }) => row))]);
+    const byKey = new Map(rows.map((row) => [keyOf(row), row]));
+    return inputs.map((input) => input.map(({ row }) => byKey.get(keyOf(row)) ?? row));
   },
 };
 
@@ -263,7 +265,7 @@ async function beginDays(tx: Connection, fresh: readonly Addition[]): Promise<vo
   const rows = fresh.map(({ row }) => row);
   const latest = rows.reduce((last, { day }) => (day > last ? day : last), '');
   const oldest = dayOf(Date.parse(latest) - KEPT_DAYS * DAY_MS);
-  const before = await tx.all<WarmUpRow>(daysBefore, [JSON.stringify(rows.map(keyOf)), oldest]);
+  const before = await tx.all<WarmUpRow>(daysBefore, [daysOfSites.json(rows), oldest]);
   const last = new Map(before.map((row) => [`${row.source} ${row.site}`, row]));
   const staged = rows.map((row) => {
     const known = last.get(`${row.source} ${row.site}`);
@@ -274,11 +276,11 @@ async function beginDays(tx: Connection, fresh: readonly Addition[]): Promise<vo
 
 const dayAfter = (day: string): string => dayOf(Date.parse(day) + DAY_MS);
 
-const keyOf = ({ source, site, day }: WarmUpRow): readonly string[] => [source, site, day];
-const KEY = { source: 'text', site: 'text', day: 'text' } as const;
+const keyOf = ({ source, site, day }: WarmUpRow): string => `${source} ${site} ${day}`;
+const daysOfSites = rowsParameter({ source: text(), site: text(), day: text() });
 
 const sumsOf = statement(
-  ({ unfold }) => `SELECT w.* FROM ${unfold('k', KEY)}
+  (sql) => `SELECT w.* FROM ${daysOfSites.table(sql, 'k')}
     JOIN warm_up w ON w.source = k.source AND w.site = k.site AND w.day = k.day`,
 );
 
@@ -287,11 +289,11 @@ const sumsOf = statement(
  * node's clock may have reached it already.
  */
 const removalOfLater = statement(
-  ({ unfold }) => `DELETE FROM warm_up WHERE EXISTS (SELECT 1 FROM ${unfold('k', KEY)}
+  (sql) => `DELETE FROM warm_up WHERE EXISTS (SELECT 1 FROM ${daysOfSites.table(sql, 'k')}
     WHERE k.source = warm_up.source AND k.site = warm_up.site AND k.day < warm_up.day)`,
 );
 
 const daysBefore = statement(
-  ({ unfold }) => `SELECT w.* FROM ${unfold('k', KEY)} JOIN warm_up w ON w.source = k.source AND w.site = k.site
+  (sql) => `SELECT w.* FROM ${daysOfSites.table(sql, 'k')} JOIN warm_up w ON w.source = k.source AND w.site = k.site
     AND w.day = (SELECT MAX(o.day) FROM warm_up o WHERE o.source = k.source AND o.site = k.site AND o.day < k.day AND o.day >= ?)`,
 );
