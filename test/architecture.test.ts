@@ -165,6 +165,7 @@ const pure = [
   'messages/store/message.ts',
   'messages/delivery/delivery.ts',
   'messages/delivery/decide.ts',
+  'messages/delivery/hold-index.ts',
   'messages/delivery/hold-mark.ts',
   'messages/delivery/lane-report.ts',
   'messages/delivery/retry.ts',

@@ -10,7 +10,7 @@ import type { LaneView } from '../scheduling/lanes.ts';
 import { HELD_WITHOUT_END } from '../messages/delivery/delivery.ts';
 import { hintsOfChanged, type DueHint } from '../messages/delivery/due-hint.ts';
 import type { Holds } from '../messages/delivery/holds.ts';
-import type { MailFacts } from '../messages/delivery/hold-book.ts';
+import type { MailFacts } from '../messages/delivery/hold-index.ts';
 import { latestEventTime } from '../messages/delivery/latest-event-time.ts';
 import type { Occurrence, Recorder } from '../messages/delivery/record.ts';
 import { nextTryAt, type RetryRule } from '../messages/delivery/retry.ts';

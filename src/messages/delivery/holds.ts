@@ -13,7 +13,8 @@ import type { Connection } from '../../storage/connection.ts';
 import type { Owners } from '../../storage/owners.ts';
 import type { DeliveryRow, HoldRow } from '../../storage/tables.ts';
 import { hintsOfChanged, type DueHint } from './due-hint.ts';
-import type { HoldBook, MailFacts } from './hold-book.ts';
+import type { HoldBook } from './hold-book.ts';
+import type { MailFacts } from './hold-index.ts';
 import { readMark, writeMark } from './hold-mark.ts';
 import type { Recorder } from './record.ts';
 
@@ -35,7 +36,7 @@ export type HoldOf = (mail: MailFacts) => Promise<Hold | null>;
 
 export interface HoldDeps {
   clock: Clock;
-  book: Pick<HoldBook, 'find' | 'ofLane' | 'stands'>;
+  book: Pick<HoldBook, 'find' | 'ofLane' | 'has'>;
   pauses: AccountPauses;
   streams: Pick<Streams, 'find'>;
   directory: Pick<DomainDirectory, 'findOf'>;
@@ -86,7 +87,7 @@ export function createHolds({ clock, book, pauses, streams, directory, poolHold 
       const mark = readMark(by);
       switch (mark?.kind) {
         case 'hold':
-          return book.stands(mark.id);
+          return book.has(mark.id);
         case 'account':
           return pauses.isPaused(mark.accountId);
         case 'stream':

@@ -7,7 +7,7 @@ import { rfc3339 } from '../../base/rfc3339.ts';
 import type { Connection } from '../../storage/connection.ts';
 import type { DeliveryRow, MessageRow } from '../../storage/tables.ts';
 import { HELD_WITHOUT_END } from './delivery.ts';
-import type { MailFacts } from './hold-book.ts';
+import type { MailFacts } from './hold-index.ts';
 import { isOfPool } from './hold-mark.ts';
 import type { Hold, HoldOf } from './holds.ts';
 

@@ -40,14 +40,14 @@ describe('messages/delivery/hold-book', () => {
     const [one, two] = [bookOf(), bookOf()];
     assert.equal(await two.load(), false);
     await one.add(rowOf('a'));
-    assert.equal(two.stands('a'), false);
+    assert.equal(two.has('a'), false);
     assert.equal(await two.load(), true);
-    assert.ok(two.stands('a'));
+    assert.ok(two.has('a'));
     assert.equal(await two.load(), false);
     await two.end(['a']);
-    assert.ok(one.stands('a'));
+    assert.ok(one.has('a'));
     assert.equal(await one.load(), true);
-    assert.deepEqual([one.stands('a'), one.list()], [false, []]);
+    assert.deepEqual([one.has('a'), one.list()], [false, []]);
   });
 
   it('does not lose an own hold to a reading that began before it', async () => {
@@ -64,7 +64,7 @@ describe('messages/delivery/hold-book', () => {
     await book.add(rowOf('a'));
     release();
     assert.equal(await loading, false);
-    assert.ok(book.stands('a'));
+    assert.ok(book.has('a'));
     assert.equal(readings, 2);
   });
 
