@@ -98,15 +98,15 @@ const WINDOW = 2000;
  * `position` and `hasMore` are as in EventPage.
  */
 export async function followEvents(
-  fast: Connection,
+  prepared: Connection,
   accountIds: readonly string[],
   after: number,
   limit: number,
 ): Promise<{ events: LoggedEvent[]; position: number; hasMore: boolean }> {
-  const last = await newestSequence(fast);
+  const last = await newestSequence(prepared);
   if (last <= after) return { events: [], position: after, hasMore: false };
   const windowEnd = Math.min(last, after + WINDOW);
-  const events = await fast.all<LoggedEvent>(
+  const events = await prepared.all<LoggedEvent>(
     statement(
       ({ among }) => `${LOGGED} WHERE e.sequence > ? AND e.sequence <= ? AND e.account_id ${among('text')}
      ORDER BY e.sequence LIMIT ?`,
@@ -119,14 +119,14 @@ export async function followEvents(
 }
 
 /** Returns the same as lastSequence, for readers that follow the log. */
-export async function newestSequence(fast: Connection): Promise<number> {
-  const [newest] = await fast.all<{ last: number | null }>('SELECT MAX(sequence) AS last FROM events');
+export async function newestSequence(prepared: Connection): Promise<number> {
+  const [newest] = await prepared.all<{ last: number | null }>('SELECT MAX(sequence) AS last FROM events');
   return newest?.last ?? 0;
 }
 
 /** Reads the events with these numbers that still exist, in sequence order. */
-export function eventsNumbered(fast: Connection, sequences: readonly number[]): Promise<LoggedEvent[]> {
-  return fast.all<LoggedEvent>(
+export function eventsNumbered(prepared: Connection, sequences: readonly number[]): Promise<LoggedEvent[]> {
+  return prepared.all<LoggedEvent>(
     statement(({ among }) => `${LOGGED} WHERE e.sequence ${among('integer')} ORDER BY e.sequence`),
     [JSON.stringify(sequences)],
   );

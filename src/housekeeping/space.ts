@@ -77,8 +77,8 @@ const foldedSums = (fold: () => Promise<void>): Rule => ({
   },
 });
 
-async function sparePages(fast: Database['prepared']): Promise<number> {
-  const [pages] = await fast.all<{ page_count: number }>('PRAGMA page_count');
-  const [free] = await fast.all<{ freelist_count: number }>('PRAGMA freelist_count');
+async function sparePages(prepared: Database['prepared']): Promise<number> {
+  const [pages] = await prepared.all<{ page_count: number }>('PRAGMA page_count');
+  const [free] = await prepared.all<{ freelist_count: number }>('PRAGMA freelist_count');
   return (free?.freelist_count ?? 0) - Math.max(LEAST_FREE_PAGES, (pages?.page_count ?? 0) * FREE_SHARE);
 }

@@ -87,26 +87,26 @@ async function openSqlite({ url, workOrder, beforeMigration, migrating }: Databa
   const writer = connect(file, 1, [...durable, 'PRAGMA foreign_keys = ON', WHOLE]);
   const connection = await takeConnection(writer);
   await forgetSmallFigures(connection);
-  const read = connect(file, READERS, readOnly);
-  const hot = connect(file, 1, readOnly);
-  const fast = await takeConnection(hot);
-  const upkeep = connect(file, 1, readOnly);
-  const cold = await takeConnection(upkeep);
+  const reader = connect(file, READERS, readOnly);
+  const ofPrepared = connect(file, 1, readOnly);
+  const prepared = await takeConnection(ofPrepared);
+  const ofMaintenance = connect(file, 1, readOnly);
+  const maintenance = await takeConnection(ofMaintenance);
   const commit = createCommitter(sqliteTransaction(connection), { order: workOrder });
   return {
     engine: 'sqlite',
     commit,
-    reader: read,
-    prepared: fast,
-    maintenance: cold,
+    reader,
+    prepared,
+    maintenance,
     migrated,
     nodes: null,
     foldSums: null,
     async close(): Promise<void> {
       await commit.close();
-      await fast.close();
-      await cold.close();
-      await Promise.all([hot.destroy(), upkeep.destroy(), read.destroy()]);
+      await prepared.close();
+      await maintenance.close();
+      await Promise.all([ofPrepared.destroy(), ofMaintenance.destroy(), reader.destroy()]);
       // The figures are only advice for the query planner: a full disk must not keep the database from closing.
       await freshenFigures(connection, (work) => work(connection)).catch(() => undefined);
       await connection.close();

@@ -153,11 +153,11 @@ async function dropDone(tx: Connection, ends: readonly CallEnd[]): Promise<void>
 
 /** Returns the calls that are due first, or those of the oldest events; those of the future are included. */
 export function nextCalls(
-  fast: Connection,
+  prepared: Connection,
   webhookId: string,
   { by, limit }: { by: 'due_at' | 'sequence'; limit: number },
 ): Promise<WebhookCallRow[]> {
-  return fast.all<WebhookCallRow>(
+  return prepared.all<WebhookCallRow>(
     `SELECT * FROM webhook_calls WHERE webhook_id = ? AND due_at IS NOT NULL ORDER BY ${by} LIMIT ?`,
     [webhookId, limit],
   );
@@ -184,8 +184,8 @@ const MOST_BEYOND = 20_000;
  * Returns the events beyond a cursor that are not to be sent as new ones: they wait for their next attempt, were given up, or were delivered
  * while an earlier call was on the wire, which kept the cursor back until the process ended.
  */
-export async function callsBeyond(fast: Connection, webhookId: string, cursor: number): Promise<Set<number>> {
-  const rows = await fast.all<{ sequence: number }>(triedBeyond, [
+export async function callsBeyond(prepared: Connection, webhookId: string, cursor: number): Promise<Set<number>> {
+  const rows = await prepared.all<{ sequence: number }>(triedBeyond, [
     webhookId,
     cursor,
     cursor,
@@ -341,12 +341,12 @@ const lastCalls = statement(
 
 /** Returns the last calls to the endpoints of an account for these events, oldest first. */
 export async function callsForEvents(
-  fast: Connection,
+  prepared: Connection,
   accountId: string,
   sequences: readonly number[],
   most: number,
 ): Promise<WebhookDeliveryRow[]> {
-  const rows = await fast.all<WebhookDeliveryRow>(lastCalls, [JSON.stringify(sequences), accountId, most]);
+  const rows = await prepared.all<WebhookDeliveryRow>(lastCalls, [JSON.stringify(sequences), accountId, most]);
   return rows.reverse();
 }
 

@@ -123,29 +123,32 @@ interface Candidates {
   position: number;
 }
 
-function candidatesOf(fast: Connection, replay: WebhookReplayRow): Promise<Candidates> {
-  return replay.which === 'all' ? loggedAfter(fast, replay) : owedAfter(fast, replay);
+function candidatesOf(prepared: Connection, replay: WebhookReplayRow): Promise<Candidates> {
+  return replay.which === 'all' ? loggedAfter(prepared, replay) : owedAfter(prepared, replay);
 }
 
 /** Reads events. A step without any would be a commit for nothing, so it reads on, up to a limit. */
 async function loggedAfter(
-  fast: Connection,
+  prepared: Connection,
   { account_id: accountId, position, end_position: end }: WebhookReplayRow,
 ): Promise<Candidates> {
-  let page = await followEvents(fast, [accountId], position, STEP);
+  let page = await followEvents(prepared, [accountId], position, STEP);
   for (let reads = 1; reads < MOST_READS && page.events.length === 0 && page.hasMore && page.position < end; reads++)
-    page = await followEvents(fast, [accountId], page.position, STEP);
+    page = await followEvents(prepared, [accountId], page.position, STEP);
   return { events: page.events, position: page.hasMore ? page.position : Number.MAX_SAFE_INTEGER };
 }
 
-async function owedAfter(fast: Connection, { webhook_id: webhookId, position }: WebhookReplayRow): Promise<Candidates> {
-  const owed = await fast.all<{ sequence: number }>(
+async function owedAfter(
+  prepared: Connection,
+  { webhook_id: webhookId, position }: WebhookReplayRow,
+): Promise<Candidates> {
+  const owed = await prepared.all<{ sequence: number }>(
     'SELECT sequence FROM webhook_calls WHERE webhook_id = ? AND sequence > ? ORDER BY sequence LIMIT ?',
     [webhookId, position, STEP],
   );
   const sequences = owed.map(({ sequence }) => sequence);
   const last = sequences.at(-1);
-  const events = await eventsNumbered(fast, sequences);
+  const events = await eventsNumbered(prepared, sequences);
   return { events, position: last === undefined || owed.length < STEP ? Number.MAX_SAFE_INTEGER : last };
 }
 
