@@ -12,14 +12,14 @@ export class Schemas {
     const { $schema: _, $defs, ...own } = made;
     for (const [name, definition] of Object.entries(($defs ?? {}) as Record<string, Json>)) {
       const { id: __, ...rest } = adapted(definition) as Json;
-      this.named[name] ??= io === 'output' ? opened(rest) : rest;
+      this.named[name] ??= io === 'output' ? withOpenObjects(rest) : rest;
     }
     return adapted(own) as Json;
   }
 }
 
 /** Opens the objects of answers: clients must accept members that are added later. */
-export function opened(schema: Json): Json {
+export function withOpenObjects(schema: Json): Json {
   return mapped(schema, (object) => {
     if (object['additionalProperties'] !== false) return object;
     const { additionalProperties: _, ...rest } = object;

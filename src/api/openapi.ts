@@ -5,7 +5,7 @@ import { catalogue } from '../base/problem.ts';
 import type { ProblemCode } from '../base/problem.ts';
 import { JSON_TYPE } from './answer.ts';
 import { isCurrent } from './etag.ts';
-import { Schemas, opened } from './openapi-schemas.ts';
+import { Schemas, withOpenObjects } from './openapi-schemas.ts';
 import type { Json } from './openapi-schemas.ts';
 import { openapiText } from './openapi-text.ts';
 import { webhookSection } from './openapi-webhooks.ts';
@@ -181,7 +181,7 @@ function response(route: Route, declared: ResponseDeclaration, schemas: Schemas)
   const content: Json = {};
   if (declared.schema !== undefined) {
     const examples = declared.examples === undefined ? {} : { examples: declared.examples };
-    content['application/json'] = { schema: opened(schemas.of(declared.schema, 'output')), ...examples };
+    content['application/json'] = { schema: withOpenObjects(schemas.of(declared.schema, 'output')), ...examples };
   }
   // Generators of clients type an answer that may be JSON or text as text, so streams are declared separately.
   const isStream = declared.schema !== undefined && declared.types !== undefined;

@@ -1,7 +1,7 @@
 /** `posthorn queue hold|release|pause|resume|holds|limit|cancel`. */
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { ResultOf } from '../operator/operations.ts';
-import { counted } from '../operator/doctor/finding.ts';
+import { pluralize } from '../base/pluralize.ts';
 import { helpOf, helpOfPart } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { countOption, durationWithin, limitOption } from './options.ts';
@@ -167,7 +167,7 @@ function holdLines(holds: ResultOf<'queue.holds'>['data'], instead?: 'released')
 
 function limitText({ connections, per_minute: perMinute }: ResultOf<'queue.holds'>['data'][number]): string {
   const parts = [
-    ...(connections === null ? [] : [counted(connections, 'connection')]),
+    ...(connections === null ? [] : [pluralize(connections, 'connection')]),
     ...(perMinute === null ? [] : [`${String(perMinute)} a minute`]),
   ];
   return `at most ${parts.join(', ')}`;

@@ -71,7 +71,7 @@ export function previewPage({ variables, missing, sample, parts }: Preview): str
   const frame =
     html?.rendered == null
       ? ''
-      : `<div>${looks}${lookedAt(html.rendered, 'light', 'HTML')}${lookedAt(html.rendered, 'dark', 'HTML, dark')}</div>`;
+      : `<div>${looks}${previewFrame(html.rendered, 'light', 'HTML')}${previewFrame(html.rendered, 'dark', 'HTML, dark')}</div>`;
   return page(
     'Preview',
     `${faultList(parts)}${missingNote(missing, sample)}${line}<div class="parts">${frame}${textBlock(text, html)}</div><h2>Variables found</h2><p>${chips(variables)}</p>`,
@@ -95,7 +95,7 @@ const looks =
 
 type Theme = 'light' | 'dark';
 
-const lookedAt = (html: string, theme: Theme, title: string): string =>
+const previewFrame = (html: string, theme: Theme, title: string): string =>
   `<iframe sandbox class="${theme}" title="${title}" srcdoc="${escapeHtml(withoutHints(inTheme(html, theme)))}"></iframe>`;
 
 /**

@@ -1,7 +1,7 @@
 /** Formats values for pages: times, numbers, states. Holds the helpers of the views. Pure: the time is a parameter. */
 import Handlebars from 'handlebars';
 import { isScope, scopeAllows, type Scope } from '../keys/scopes.ts';
-import { counted } from '../operator/doctor/finding.ts';
+import { pluralize } from '../base/pluralize.ts';
 import { wallClock } from '../base/zones.ts';
 import { DAY_MS } from '../base/time.ts';
 
@@ -181,7 +181,7 @@ export const helpers: Readonly<Record<string, Handlebars.HelperDelegate>> = {
   badge,
   setBy: (value: unknown) => setters[String(value)] ?? String(value),
   /** `1 mail`, `2 mails`. */
-  count: (value: unknown, noun: unknown) => counted(typeof value === 'number' ? value : 0, String(noun)),
+  count: (value: unknown, noun: unknown) => pluralize(typeof value === 'number' ? value : 0, String(noun)),
   number: (value: unknown) => (typeof value === 'number' ? numberText(value) : '–'),
   percent: (value: unknown, { hash }: Options) =>
     percentText(

@@ -186,13 +186,13 @@ function verdictOf(
   const code = diagnostic?.code ?? level;
   const enhanced = known ?? diagnostic?.enhanced ?? status;
   const byReply = judge({ phase: 'report', code, enhanced, text });
-  if (isByOwnRule(byReply)) return ruled(byReply);
+  if (isByOwnRule(byReply)) return toRuled(byReply);
   if (known !== null && EXPIRED.has(known)) return expired;
   const isCertain =
     diagnostic !== null && byReply.class !== 'undetermined' && (diagnostic.code !== null || isSaid(text, judge));
-  if (inWords === null || isCertain || (known !== null && !isRouting(known))) return ruled(byReply);
+  if (inWords === null || isCertain || (known !== null && !isRouting(known))) return toRuled(byReply);
   const byWords = judge({ phase: 'report', code, enhanced: inWords, text: '' });
-  return EXPIRED.has(inWords) && !isByOwnRule(byWords) ? expired : ruled(byWords);
+  return EXPIRED.has(inWords) && !isByOwnRule(byWords) ? expired : toRuled(byWords);
 }
 
 /** Nothing is hard that the report itself calls temporary, unless an own rule says so. */
@@ -207,7 +207,7 @@ const isSaid = (text: string, judge: Judge): boolean =>
   !judge({ phase: 'report', code: null, enhanced: null, text }).rule.startsWith('fallback:');
 
 /** Returns what a judgement says of a recipient. */
-export const ruled = ({ class: bounceClass, reason, rule }: Judgement): Ruled => ({
+export const toRuled = ({ class: bounceClass, reason, rule }: Judgement): Ruled => ({
   verdict: { class: bounceClass, reason },
   rule,
 });

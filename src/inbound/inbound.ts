@@ -6,7 +6,7 @@ import type { Log } from '../base/log.ts';
 import type { BounceRule } from '../config/bounce-rule.ts';
 import { MOST_BYTES } from '../mail/mime-read.ts';
 import type { Connection } from '../storage/connection.ts';
-import { counted } from './counted.ts';
+import { countEndings } from './count-endings.ts';
 import { MailPort, type MailPortListener, type MailPortOptions, type MailPortState, type Place } from './mail-port.ts';
 import { createKeptReports } from './kept-reports.ts';
 import { Listener } from './listener.ts';
@@ -76,7 +76,7 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
   const reader = createSubmissionReader({ clock });
   const { submission, certificate } = settings;
   const handlers = submissionHandlers({ ...deps, reader }, submission);
-  const submit = deps.submitted === undefined ? handlers : counted(handlers, deps.submitted);
+  const submit = deps.submitted === undefined ? handlers : countEndings(handlers, deps.submitted);
   const memory = new MailMemory();
   const { isDraining = () => false } = deps;
   const common = { hostname: submission.hostname, certificate, isDraining };

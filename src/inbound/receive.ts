@@ -31,7 +31,7 @@ import { strangerOf, type NewReport } from './mx.ts';
 import type { MxBudgets, Stranger } from './mx-budgets.ts';
 import { meaningOf } from './report-meaning.ts';
 import { ERASED_ADDRESS } from '../mail/address.ts';
-import { matched, type Match, type MatchDeps } from './report-owner.ts';
+import { findMatch, type Match, type MatchDeps } from './report-owner.ts';
 import type { ReportReader } from './report-reader.ts';
 import { Unread } from './unread.ts';
 import { HOUR_MS } from '../base/time.ts';
@@ -240,7 +240,7 @@ export class Receiver {
   private async finish(row: NewReport, finding: Finding): Promise<number> {
     if (finding.aggregate !== undefined) return this.count(row, finding, finding.aggregate);
     const { deps } = this;
-    const match = await matched(deps, finding);
+    const match = await findMatch(deps, finding);
     if (isForOperator(row, finding, match !== null)) return this.forward(row, finding);
     const { change, state } = await meaningOf(deps.db.prepared, row, finding, match);
     if (match?.proof != null && change !== null) await deps.recorder.record([{ deliveryId: match.owner.id, change }]);

@@ -7,7 +7,7 @@ import { isDispositionNotification, isMarkedRejected } from '../mail/auto-reply.
 import { readDeliveryReport } from '../mail/delivery-report.ts';
 import { fieldOf, ownPartsOf, readHead, textOf } from '../mail/mime-read.ts';
 import { isByOwnRule, type Judge } from '../messages/delivery/classify.ts';
-import { namedRecipients, printable, reportedRecipients, ruled, type ReadBy } from './bounce.ts';
+import { namedRecipients, printable, reportedRecipients, toRuled, type ReadBy } from './bounce.ts';
 import { foldText, type BounceWords } from './bounce-words.ts';
 import type { FoundRecipient } from './finding.ts';
 import type { Notice } from './notice.ts';
@@ -53,7 +53,7 @@ function explained(
   const isOwn = rule !== null && isByOwnRule({ rule });
   if (isOwn || (verdict !== null && verdict.class !== 'undetermined')) return { ...said, verdict, rule };
   const byReason = judge({ phase: 'report', code: PERMANENT, enhanced: null, text });
-  if (isByOwnRule(byReason)) return { ...said, ...ruled(byReason) };
+  if (isByOwnRule(byReason)) return { ...said, ...toRuled(byReason) };
   return { ...said, verdict: { class: 'block', reason: 'policy' }, rule: null };
 }
 

@@ -53,7 +53,7 @@ const MOST_ADDRESSEES = 10;
 const OWN_ID = /^<?msg_[0-7][0-9a-hjkmnp-tv-z]{25}(?=@|$)/;
 
 /** Returns the delivery that the report is about, or null. */
-export async function matched(deps: MatchDeps, finding: Finding): Promise<Match | null> {
+export async function findMatch(deps: MatchDeps, finding: Finding): Promise<Match | null> {
   const { db, keys } = deps;
   const proven = provenDelivery(keys, finding);
   if (proven !== null) {

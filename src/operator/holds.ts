@@ -12,7 +12,7 @@ import { accountNamed } from './accounts.ts';
 import type { Act } from '../operations/act.ts';
 import { cancelPages } from './cancel-waiting.ts';
 import { heldMail, type HeldMail } from './held-mail.ts';
-import { counted } from './doctor/finding.ts';
+import { pluralize } from '../base/pluralize.ts';
 import { byWhom } from './lane-acts.ts';
 import { isLaneKnown } from './lane-records.ts';
 import { LOOK_UPS_MS, mailOfLane } from './mail-of-lane.ts';
@@ -158,7 +158,7 @@ export const holdOperations = {
         deps.laneActs.note(about.target, {
           at: deps.clock.now(),
           what: 'cancel',
-          to: `${counted(canceled, 'waiting mail')} canceled`,
+          to: `${pluralize(canceled, 'waiting mail')} canceled`,
           cause: byWhom(act.actor),
         });
       return { canceled, domains_unknown: mail.unknown };
@@ -288,8 +288,8 @@ type HoldEvent = keyof typeof changeTexts;
 
 const limitWords = ({ connections, per_minute: perMinute }: HoldRow): string =>
   [
-    ...(connections === null ? [] : [counted(connections, 'connection')]),
-    ...(perMinute === null ? [] : [`${counted(perMinute, 'mail')} a minute`]),
+    ...(connections === null ? [] : [pluralize(connections, 'connection')]),
+    ...(perMinute === null ? [] : [`${pluralize(perMinute, 'mail')} a minute`]),
   ].join(', ');
 
 function noteChange({ log, clock, laneActs }: OperatorDeps, event: HoldEvent, row: HoldRow, { actor }: Act): void {

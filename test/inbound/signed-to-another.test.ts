@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { generateKeyPairSync, hash, sign } from 'node:crypto';
 import type { Finding } from '../../src/inbound/finding.ts';
-import { matched, type MatchDeps, type Owner } from '../../src/inbound/report-owner.ts';
+import { findMatch, type MatchDeps, type Owner } from '../../src/inbound/report-owner.ts';
 
 const owner: Owner = {
   id: 'dlv_1',
@@ -54,7 +54,7 @@ async function proofFor(
     returned: { authors, signers },
     loop: { name: 'Loop', claims: [claim] },
   };
-  return (await matched(deps, finding as unknown as Finding))?.proof;
+  return (await findMatch(deps, finding as unknown as Finding))?.proof;
 }
 
 describe('a complaint that a feedback loop has signed', () => {

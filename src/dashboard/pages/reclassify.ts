@@ -1,4 +1,5 @@
 /** Correcting past bounces by the operator's own rules: first counted, then done where that is confirmed. */
+import { pluralize } from '../../base/pluralize.ts';
 import type { Problem } from '../../base/problem.ts';
 import type { ResultOf } from '../../operator/operations.ts';
 import { fieldText, requireHours } from '../forms.ts';
@@ -37,9 +38,6 @@ async function correct(visit: Visit): Promise<Shown> {
   });
   return move(
     WHERE,
-    `${numberOf(attempts, 'attempt')} and ${numberOf(reports, 'bounce mail')} are reclassified; ${numberOf(unsuppressed, 'address', 'addresses')} left the suppression list.`,
+    `${pluralize(attempts, 'attempt')} and ${pluralize(reports, 'bounce mail')} are reclassified; ${pluralize(unsuppressed, 'address', 'addresses')} left the suppression list.`,
   );
 }
-
-const numberOf = (count: number, one: string, several = `${one}s`): string =>
-  `${String(count)} ${count === 1 ? one : several}`;

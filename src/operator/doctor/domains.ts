@@ -1,4 +1,5 @@
 /** Checks the DNS records of the sending domains: DKIM, SPF, return path, DMARC, and the consent to foreign DMARC reports. */
+import { pluralize } from '../../base/pluralize.ts';
 import { rfc3339 } from '../../base/rfc3339.ts';
 import { consentHost, isSameOrganization, reportHosts } from '../../domains/dmarc-consent.ts';
 import { recordsOf, type DomainWithKeys } from '../../domains/domain-record.ts';
@@ -9,7 +10,7 @@ import type { DnsRecord } from '../../domains/dns-records.ts';
 import { lookUpRecords, type Found } from '../../domains/verify.ts';
 import type { DomainRow } from '../../storage/tables.ts';
 import { trackingTargetOf } from '../../tracking/host.ts';
-import { counted, failed, ok, orWell, unseen, warning, type Verdict } from './finding.ts';
+import { failed, ok, orWell, unseen, warning, type Verdict } from './finding.ts';
 import type { Probes } from './probes.ts';
 
 type Needs = Pick<Probes, 'config' | 'resolver' | 'store'>;
@@ -32,7 +33,7 @@ export async function domains({ config, resolver, store }: Needs): Promise<reado
     );
   const trusted = all.filter(({ row }) => row.trusted === 1).length;
   const rest = trusted === 0 ? '' : `; ${String(trusted)} more trusted without DNS`;
-  return orWell(faults, `${counted(looked.length, 'domain')} with all records in DNS${rest}`);
+  return orWell(faults, `${pluralize(looked.length, 'domain')} with all records in DNS${rest}`);
 }
 
 async function faultsOf({ config, resolver }: Omit<Needs, 'store'>, domain: DomainWithKeys): Promise<Verdict[]> {

@@ -44,6 +44,3 @@ export const unseen = ({ why, cure }: { why: string; cure: string }): Verdict =>
 /** Returns the faults that a check found, or `well` if there are none. */
 export const orWell = (faults: readonly Verdict[], well: string): readonly Verdict[] =>
   faults.length > 0 ? faults : [ok(well)];
-
-/** Returns `1 domain`, `2 domains`. */
-export const counted = (n: number, noun: string): string => `${String(n)} ${noun}${n === 1 ? '' : 's'}`;

@@ -1,8 +1,9 @@
 /** Checks for routes and holds that keep mail back, or discard it, and that may have been forgotten. */
+import { pluralize } from '../../base/pluralize.ts';
 import { rfc3339 } from '../../base/rfc3339.ts';
 import type { Config } from '../../config/schema.ts';
 import type { HoldRow } from '../../storage/tables.ts';
-import { counted, ok, warning, type Verdict } from './finding.ts';
+import { ok, warning, type Verdict } from './finding.ts';
 import type { Probes } from './probes.ts';
 import type { WaitingIn } from './store.ts';
 
@@ -31,7 +32,7 @@ function ofRoutes(routes: Config['delivery']['routes'], waiting: readonly Waitin
     const what = all ? 'the route `*: hold` holds all mail' : `the route "${domain}: hold" holds mail`;
     return [
       warning(
-        `${what}: ${counted(count, 'recipient')} waiting, whose time runs on`,
+        `${what}: ${pluralize(count, 'recipient')} waiting, whose time runs on`,
         'Remove the route from `delivery.routes` and reload: the mail goes then. What is too old by then bounces.',
       ),
     ];

@@ -1,12 +1,13 @@
 /** Checks of the database: whether the books balance, webhook endpoints work, and recipients can unsubscribe with one click. */
-import { counted, failed, ok, orWell, unseen, warning, type Verdict } from './finding.ts';
+import { pluralize } from '../../base/pluralize.ts';
+import { failed, ok, orWell, unseen, warning, type Verdict } from './finding.ts';
 import type { Probes } from './probes.ts';
 import { DAY_MS, HOUR_MS } from '../../base/time.ts';
 
 export async function books({ store }: Pick<Probes, 'store'>): Promise<readonly Verdict[]> {
   if (store.kind === 'missing') return [unseen(store)];
   const { balanced, accepted, faults } = await store.books();
-  if (balanced) return [ok(`balanced: ${counted(accepted, 'recipient')} accepted`)];
+  if (balanced) return [ok(`balanced: ${pluralize(accepted, 'recipient')} accepted`)];
   return faults.map((fault) =>
     failed(
       `the books do not balance: ${fault}`,
@@ -28,12 +29,12 @@ export async function webhooks({ store, clock }: Pick<Probes, 'store' | 'clock'>
       );
     const hours = Math.floor((clock.now() - (since ?? clock.now())) / HOUR_MS);
     return warning(
-      `${url} has failed for ${counted(hours, 'hour')}`,
+      `${url} has failed for ${pluralize(hours, 'hour')}`,
       `See what it answers: GET /v1/webhooks/${id}/deliveries; after five days of failures it is disabled.`,
       { about },
     );
   });
-  return orWell(faults, `${counted(count, 'endpoint')}, none failing`);
+  return orWell(faults, `${pluralize(count, 'endpoint')}, none failing`);
 }
 
 const MONTH_MS = 30 * DAY_MS;

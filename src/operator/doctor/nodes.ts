@@ -1,11 +1,12 @@
 /** Checks that the nodes of a database are alike, and that one can take over from another. */
+import { pluralize } from '../../base/pluralize.ts';
 import type { Config } from '../../config/schema.ts';
 import { differingSettings } from '../../config/shared-settings.ts';
 import { poolsElsewhere } from '../../config/sources.ts';
 import { isPostgresUrl } from '../../base/postgres-url.ts';
 import { nodeState } from '../nodes.ts';
 import { clockOffIn, type NodeRecord } from '../../storage/nodes.ts';
-import { counted, ok, orWell, warning, type Verdict } from './finding.ts';
+import { ok, orWell, warning, type Verdict } from './finding.ts';
 import type { Probes } from './probes.ts';
 
 export function nodes({ config, server }: Pick<Probes, 'config' | 'server'>): Promise<readonly Verdict[]> {
@@ -73,7 +74,7 @@ export function verdictsOnNodes(all: readonly NodeRecord[], sources: SourceSetti
     [...faults, ...faultsOfClocks(servers), ...faultsOfSources(servers, sources)],
     servers.length === 1 && first !== undefined
       ? `${first.name} is the only node: none takes over while it is down`
-      : `${counted(servers.length, 'node')}, of the same version and with the same settings`,
+      : `${pluralize(servers.length, 'node')}, of the same version and with the same settings`,
   );
 }
 

@@ -1,7 +1,8 @@
 /** The rules for what needs a person in an account: domains, webhooks, keys and deferred mail. Pure. */
+import { pluralize } from '../../base/pluralize.ts';
 import { lostOf, lostText, stateOf } from '../../domains/lost-records.ts';
 import type { HeldMail } from '../held-mail.ts';
-import { counted, need, SOON_MS, uri, waits, type AccountFacts, type Deferred, type Rule } from './need.ts';
+import { need, SOON_MS, uri, waits, type AccountFacts, type Deferred, type Rule } from './need.ts';
 
 const sendingDomains: Rule<AccountFacts> = ({ id: account, domains }, { server }) =>
   domains.flatMap((domain) => {
@@ -105,7 +106,7 @@ const deferred: Rule<AccountFacts> = ({ deferred: all }, { server }) => {
     need({
       kind: 'deferred',
       level: 'amber',
-      message: `${lane.startsWith('~') ? domain : lane}: ${counted(waiting, 'recipient')} deferred, ${code}, and tried again by schedule. The last answer: ${reply}`,
+      message: `${lane.startsWith('~') ? domain : lane}: ${pluralize(waiting, 'recipient')} deferred, ${code}, and tried again by schedule. The last answer: ${reply}`,
       mails: waiting,
       try_domain: server === null ? null : domain,
       action: {

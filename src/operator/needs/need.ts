@@ -1,4 +1,5 @@
 /** The type of an item that a person should look at, and the facts that its rules read. */
+import { pluralize } from '../../base/pluralize.ts';
 import { DAY_MS } from '../../base/time.ts';
 import type { DomainRecord } from '../../domains/domain-record.ts';
 import type { HeldMail } from '../held-mail.ts';
@@ -132,6 +133,5 @@ export type Rule<Of> = (of: Of, facts: NeedFacts) => readonly Need[];
 export const SOON_MS = 14 * DAY_MS;
 
 export const uri = encodeURIComponent;
-export const counted = (n: number, noun: string): string => `${n.toLocaleString('en-US')} ${noun}${n === 1 ? '' : 's'}`;
 export const waits = (n: number): string =>
-  n === 0 ? '' : ` ${counted(n, 'recipient')} ${n === 1 ? 'waits' : 'wait'} for it.`;
+  n === 0 ? '' : ` ${pluralize(n, 'recipient')} ${n === 1 ? 'waits' : 'wait'} for it.`;

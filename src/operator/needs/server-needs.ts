@@ -1,5 +1,6 @@
 /** The rules for what needs a person on the server: holds, blocks, ports, the certificate, disk and backups. Pure. */
-import { atNode, counted, need, SOON_MS, uri, waits, type Need, type Rule, type ServerFacts } from './need.ts';
+import { pluralize } from '../../base/pluralize.ts';
+import { atNode, need, SOON_MS, uri, waits, type Need, type Rule, type ServerFacts } from './need.ts';
 
 const person = (by: string | null): string =>
   by === null || by === 'operator' ? 'The operator' : by.replace(/^member:/, '');
@@ -95,8 +96,8 @@ const setByPeople: Rule<ServerFacts> = ({ set, held, domains }) =>
         ? domains.filter(({ lane }) => lane === target).reduce((sum, { waiting }) => sum + waiting, 0)
         : (held.find((one) => one.by === 'operator' && one.target === id)?.waiting ?? 0);
       const limits = [
-        ...(connections === null ? [] : [counted(connections, 'connection')]),
-        ...(rate === null ? [] : [`${counted(rate, 'mail')} a minute`]),
+        ...(connections === null ? [] : [pluralize(connections, 'connection')]),
+        ...(rate === null ? [] : [`${pluralize(rate, 'mail')} a minute`]),
       ];
       const what =
         kind === 'limit' ? `limits the ${scope} ${target} to ${limits.join(' and ')}` : `holds the ${scope} ${target}`;
@@ -139,7 +140,7 @@ const dns: Rule<ServerFacts> = ({ dnsTrouble: all }) => {
   const [first] = all;
   if (first === undefined) return [];
   const mails = all.reduce((sum, { waiting }) => sum + waiting, 0);
-  const among = all.length === 1 ? '' : `DNS does not answer for ${counted(all.length, 'recipient domain')}. `;
+  const among = all.length === 1 ? '' : `DNS does not answer for ${pluralize(all.length, 'recipient domain')}. `;
   return [
     need({
       kind: 'dns_trouble',

@@ -212,7 +212,7 @@ export class Reader {
     }
     const [least, most] = this.known.arityOf(name);
     if (args.length < least || args.length > most)
-      throw syntax(`the filter '${name}' takes ${counted(least, most)}`, at);
+      throw syntax(`the filter '${name}' takes ${argumentCount(least, most)}`, at);
     return { name, args, named, at };
   }
 
@@ -386,7 +386,7 @@ function orNow(value: Expression): Expression {
   return base === 'name' && name === 'now' && steps.length === 0 ? { ...value, orNow: true } : value;
 }
 
-const counted = (least: number, most: number): string =>
+const argumentCount = (least: number, most: number): string =>
   most === 0
     ? 'no values'
     : least === most

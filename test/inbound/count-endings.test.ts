@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { counted } from '../../src/inbound/counted.ts';
+import { countEndings } from '../../src/inbound/count-endings.ts';
 import type { Handlers, Session } from '../../src/inbound/listener.ts';
 import { refuse } from '../../src/inbound/smtp-refusal.ts';
 
@@ -45,12 +45,12 @@ describe('counted submissions', () => {
   ] as [string, (one: Handlers<string>) => Promise<unknown> | undefined, number[]][])
     it(what, async () => {
       const heard: number[] = [];
-      await act(counted(handlers, (code) => heard.push(code)));
+      await act(countEndings(handlers, (code) => heard.push(code)));
       assert.deepEqual(heard, codes);
     });
 
   it('offers no sign-in where there is none', () => {
     const { sender, recipient, data } = handlers;
-    assert.equal(counted({ sender, recipient, data }, () => undefined).authenticate, undefined);
+    assert.equal(countEndings({ sender, recipient, data }, () => undefined).authenticate, undefined);
   });
 });

@@ -6,7 +6,7 @@ const TAKEN = 250;
 const FAULT = 451;
 
 /** Calls `ended` with 250 for each accepted mail, and the code of each refusal: of a sign-in, a sender, a recipient or a mail. */
-export function counted<User>(handlers: Handlers<User>, ended: (code: number) => void): Handlers<User> {
+export function countEndings<User>(handlers: Handlers<User>, ended: (code: number) => void): Handlers<User> {
   async function seen<Result>(answer: Promise<Result>, code: (result: Result) => number | null): Promise<Result> {
     try {
       const result = await answer;
