@@ -152,7 +152,7 @@ interface Numbered {
 }
 
 /** The range of numbers (both ends exclusive), the most that are returned, and the most that are looked at. */
-interface Part {
+interface PageRange {
   after: number;
   before: number;
   limit: number;
@@ -165,16 +165,16 @@ type Order = 'asc' | 'desc';
 async function pageOf(
   read: Knex,
   filter: EventFilter,
-  part: Part,
+  page: PageRange,
   order: Order,
 ): Promise<BoundedPage<number, Numbered>> {
-  const { after, before } = await withinTimes(read, filter, part);
+  const { after, before } = await withinTimes(read, filter, page);
   const edge = order === 'asc' ? after : before;
   const range = (from: number | null, to: number | null): Range =>
     order === 'asc'
       ? { after: from ?? after, before: to === null ? before : to + 1 }
       : { after: to === null ? after : to - 1, before: from ?? before };
-  const most = part.slices.reduce((sum, count) => sum + count, 0) / EVENTS_OF_MESSAGE;
+  const most = page.slices.reduce((sum, count) => sum + count, 0) / EVENTS_OF_MESSAGE;
   const small = await smallIndex(read, filter, Math.ceil(most));
   const readFitting = (from: number | null, to: number | null, limit: number): Promise<Numbered[]> =>
     small === null
@@ -182,14 +182,14 @@ async function pageOf(
       : readSmall(read, filter, small, range(from, to), order, limit);
   const { messageId, recipient, batchId, tag, ofTestMail = false } = filter;
   const isTested = ofTestMail || [messageId, recipient, batchId, tag].some((one) => one !== undefined);
-  if (small !== null || !isTested) return readWhole({ readFitting }, edge, part.limit);
+  if (small !== null || !isTested) return readWhole({ readFitting }, edge, page.limit);
   const endOfSlice = (from: number | null, count: number): Promise<number | null> =>
     endOfRuns(read, filter, range(from, null), order, count);
-  return readBounded({ endOfSlice, readFitting }, edge, part.limit, part.slices);
+  return readBounded({ endOfSlice, readFitting }, edge, page.limit, page.slices);
 }
 
 /** Numbers of events, both ends exclusive. */
-type Range = Pick<Part, 'after' | 'before'>;
+type Range = Pick<PageRange, 'after' | 'before'>;
 
 /** Narrows the numbers to the filter's times. Ids sort by time, so older and newer events are skipped without being read. */
 async function withinTimes(read: Knex, { occurredAfter, occurredBefore }: EventFilter, range: Range): Promise<Range> {

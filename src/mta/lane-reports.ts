@@ -9,7 +9,7 @@ import { needOf } from './attempt/host-policy.ts';
 import type { DueQueue, Job } from './due-queue.ts';
 import type { Aside } from './lanes/aside.ts';
 import type { LaneControl } from './lanes/lane-control.ts';
-import type { Part } from './lanes/rests.ts';
+import type { MailKey } from './lanes/rests.ts';
 import { laneName } from './names.ts';
 import type { Placing } from './placing.ts';
 import type { Destination, Site, Sites, Unresolved } from './sites/sites.ts';
@@ -142,10 +142,10 @@ export class LaneReports {
   }
 
   /** Returns what the site's lanes wait for; where one of them may go on, only what that one waits for. */
-  private siteWaits(site: Site, part: Part): readonly LaneWait[] {
+  private siteWaits(site: Site, mail: MailKey): readonly LaneWait[] {
     const { control } = this.deps;
     const known = this.lanesOfSite(site.name).filter((lane) => control.routeOf(lane) !== null);
-    const waits = known.map((lane) => control.waits(lane, part, site));
+    const waits = known.map((lane) => control.waits(lane, mail, site));
     return waits.find((one) => !one.some(({ stops }) => stops)) ?? waits[0] ?? [];
   }
 }

@@ -12,7 +12,7 @@ import type { Holds } from '../messages/delivery/holds.ts';
 import type { Database } from '../storage/database.ts';
 import type { Owners } from '../storage/owners.ts';
 import { statement } from '../storage/sql.ts';
-import { partOf, UNTRIED_MS } from './attempt/attempt.ts';
+import { mailKeyOf, UNTRIED_MS } from './attempt/attempt.ts';
 import type { NoPassage } from './attempt/passages.ts';
 import type { Aside } from './lanes/aside.ts';
 import type { Pool } from './connection/pool.ts';
@@ -139,7 +139,7 @@ export class Placing {
       return false;
     }
     if (known.kind !== 'site') return true;
-    const rest = this.deps.control.restUntil(lane, partOf(job));
+    const rest = this.deps.control.restUntil(lane, mailKeyOf(job));
     if (rest !== null) {
       this.releaseQuota(job);
       this.deps.dueQueue.rest(job, rest);

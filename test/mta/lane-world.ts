@@ -13,7 +13,7 @@ import { noTimings } from '../../src/mta/connection/phases.ts';
 import { hostKey } from '../../src/mta/names.ts';
 import { LaneControl } from '../../src/mta/lanes/lane-control.ts';
 import { wholeLanes } from '../../src/mta/lanes/lane-shares.ts';
-import { partOf } from '../../src/mta/attempt/attempt.ts';
+import { mailKeyOf } from '../../src/mta/attempt/attempt.ts';
 import { Placing } from '../../src/mta/placing.ts';
 import type { MailOperator } from '../../src/mta/sites/operators.ts';
 import type { Site } from '../../src/mta/sites/sites.ts';
@@ -249,7 +249,7 @@ export class LaneWorld {
       attempts: {
         attempt: async (job, _, __, found) => {
           const site = this.siteOf(job);
-          const part = partOf(job);
+          const part = mailKeyOf(job);
           this.attempts++;
           this.control.begin(site.name, part);
           if (found.kind !== 'connected') {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { LaneControl } from '../../src/mta/lanes/lane-control.ts';
 import { wholeLanes } from '../../src/mta/lanes/lane-shares.ts';
-import type { Part } from '../../src/mta/lanes/rests.ts';
+import type { MailKey } from '../../src/mta/lanes/rests.ts';
 import type { Subject } from '../../src/messages/delivery/delivery.ts';
 import type { Site } from '../../src/mta/sites/sites.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
@@ -10,7 +10,7 @@ import { refused } from '../support/harness/outcomes.ts';
 import { quietLog } from './lane-world.ts';
 
 const MINUTE = 60_000;
-const tenant = (domain: string): Part => ({ account: 'acc', domain });
+const tenant = (domain: string): MailKey => ({ account: 'acc', domain });
 
 /** A lane that gets answers without a network, and says when its mail may go. */
 class Lane {

@@ -3,7 +3,7 @@ import type { Judge } from '../../messages/delivery/classify.ts';
 import type { Outcome } from '../../messages/delivery/delivery.ts';
 import { nextTryAt, type RetryRule } from '../../messages/delivery/retry.ts';
 import type { LaneControl } from '../lanes/lane-control.ts';
-import type { Part } from '../lanes/rests.ts';
+import type { MailKey } from '../lanes/rests.ts';
 import type { Failure, Prepared, Ready } from '../prepare/prepare.ts';
 import { laneName } from '../names.ts';
 import type { Job } from '../due-queue.ts';
@@ -99,8 +99,8 @@ export class Attempts {
     const { source = null } = job;
     const { destination: site } = passage;
     const lane = laneName(site.name, source);
-    const part = partOf(job);
-    control.begin(lane, part);
+    const key = mailKeyOf(job);
+    control.begin(lane, key);
     delete job.pacedLane;
     let isLearnt = false;
     try {
@@ -111,11 +111,11 @@ export class Attempts {
       isLearnt = true;
       // The mail has used up its part of what its source may send today.
       delete job.quotaSite;
-      const learnt = control.learn(lane, part, aboutThisMail(mail, outcome));
+      const learnt = control.learn(lane, key, aboutThisMail(mail, outcome));
       this.notes.note(job, mail, site, number, learnt);
       return done(learnt);
     } finally {
-      if (!isLearnt) control.dropped(lane, part);
+      if (!isLearnt) control.dropped(lane, key);
     }
   }
 
@@ -139,5 +139,5 @@ function aboutThisMail({ tlsRequest = null }: Ready, outcome: Outcome): Outcome 
 
 const messageGrounds = { rule: 'tls', infrastructure: false, greylisting: false, about: 'message' } as const;
 
-/** Returns the part of a lane that a job belongs to. */
-export const partOf = ({ share, domain }: Pick<Job, 'share' | 'domain'>): Part => ({ account: share, domain });
+/** Returns the account and the domain of a job's mail. */
+export const mailKeyOf = ({ share, domain }: Pick<Job, 'share' | 'domain'>): MailKey => ({ account: share, domain });

@@ -22,7 +22,7 @@ import { hasLearnt, hostKeysOf, isShared, newLaneState, shiftLaneState, type Lan
 import { reportOf, waitsOf, type Surroundings } from './lane-waits.ts';
 import type { LaneDemand } from './node-shares.ts';
 import { begun, divided, ended, forgotten, putBack } from './pace.ts';
-import type { Part, Rest } from './rests.ts';
+import type { MailKey, Rest } from './rests.ts';
 import type { CompiledRule } from './shaping.ts';
 import { type Learnt, newThrottle, type ThrottleLimits } from './throttle.ts';
 
@@ -121,12 +121,12 @@ export class LaneControl {
     return !isInnerLane(lane) || this.routeOf(lane) !== null;
   }
 
-  /** Returns until when this part of the lane's mail rests, or null where it may go. */
-  restUntil(lane: string, part: Part): number | null {
+  /** Returns until when this mail rests, or null where it may go. */
+  restUntil(lane: string, mail: MailKey): number | null {
     const state = this.states.get(lane);
     if (state === undefined) return null;
     const now = this.deps.clock.now();
-    const rest = state.rests.of(part, now);
+    const rest = state.rests.of(mail, now);
     return rest === null ? null : Math.max(rest.until, now + PROBE_LOOK_MS);
   }
 
@@ -143,20 +143,20 @@ export class LaneControl {
   }
 
   /** Notes that a mail is on a connection and about to be tried. */
-  begin(lane: string, part: Part): void {
-    this.stateOf(lane).rests.begin(part, this.deps.clock.now());
+  begin(lane: string, mail: MailKey): void {
+    this.stateOf(lane).rests.begin(mail, this.deps.clock.now());
   }
 
   /** Learns from the outcome of an attempt. A refusal that is the receiver's answer to us comes back as one to wait for. */
-  learn(lane: string, part: Part, outcome: Outcome): Outcome {
-    return this.learning.learn(lane, this.stateOf(lane), part, outcome);
+  learn(lane: string, mail: MailKey, outcome: Outcome): Outcome {
+    return this.learning.learn(lane, this.stateOf(lane), mail, outcome);
   }
 
   /** Notes that an attempt ended without an outcome. */
-  dropped(lane: string, part: Part): void {
+  dropped(lane: string, mail: MailKey): void {
     const state = this.stateOf(lane);
     state.pace = ended(state.pace);
-    state.rests.ended(part);
+    state.rests.ended(mail);
   }
 
   /** Notes that a worker found no connection and has ended: no other is started for a second, unless the pool wakes the lane. */
@@ -193,10 +193,10 @@ export class LaneControl {
     return state?.site == null ? null : reportOf(state, this.surroundingsOf(lane));
   }
 
-  /** Returns what mail of this part of the lane waits for, the most telling first. */
-  waits(lane: string, part: Part, site: Site | null): LaneWait[] {
+  /** Returns what this mail waits for, the most telling first. */
+  waits(lane: string, mail: MailKey, site: Site | null): LaneWait[] {
     const state = this.states.get(lane);
-    return state === undefined ? [] : waitsOf(state, part, site, this.surroundingsOf(lane));
+    return state === undefined ? [] : waitsOf(state, mail, site, this.surroundingsOf(lane));
   }
 
   /** Returns the changes of a lane's limits, oldest first. */

@@ -7,7 +7,7 @@ import type { LaneControlDeps, LaneControlOptions } from './lane-control.ts';
 import type { LaneChanges } from './lane-changes.ts';
 import { isShared, type LaneState } from './lane-state.ts';
 import { ended, forgotten, slowed, taken } from './pace.ts';
-import type { Part, RestKind } from './rests.ts';
+import type { MailKey, RestKind } from './rests.ts';
 import { shape, type CompiledRule } from './shaping.ts';
 import { adopted, isNewer, type Learnt, lifted, pushedBack, succeeded, type ThrottleLimits } from './throttle.ts';
 
@@ -34,12 +34,12 @@ export class LaneLearning {
     this.changes = changes;
   }
 
-  learn(lane: string, state: LaneState, part: Part, outcome: Outcome): Outcome {
+  learn(lane: string, state: LaneState, mail: MailKey, outcome: Outcome): Outcome {
     const now = this.deps.clock.now();
     state.lastProgressAt = now;
     state.lastReply = replyOf(outcome);
     if (outcome.kind === 'accepted') {
-      this.noteAccepted(lane, state, part, now);
+      this.noteAccepted(lane, state, mail, now);
       return outcome;
     }
     const about = subjectOfOutcome(outcome);
@@ -47,8 +47,8 @@ export class LaneLearning {
     // The server is well where it answers for one recipient or one mail: such answers make the lane grow like accepted mail.
     if (isWell) this.grow(lane, state, now);
     const isOneDomains =
-      asksForLess.has(about) && isShared(state) && state.askers.isOneDomains(part.domain, about === 'rate', now);
-    const result = this.noteRefusal(lane, state, part, outcome, about, isOneDomains);
+      asksForLess.has(about) && isShared(state) && state.askers.isOneDomains(mail.domain, about === 'rate', now);
+    const result = this.noteRefusal(lane, state, mail, outcome, about, isOneDomains);
     if (!isWell && !isOneDomains) {
       const operator = state.site?.operator?.name ?? null;
       state.shaping ??= new Map();
@@ -77,11 +77,11 @@ export class LaneLearning {
     return { initial: Math.min(lane.initial, max), max };
   }
 
-  private noteAccepted(lane: string, state: LaneState, part: Part, now: number): void {
+  private noteAccepted(lane: string, state: LaneState, mail: MailKey, now: number): void {
     this.grow(lane, state, now);
     this.changes.setPace(lane, state, taken(state.pace, now), 'a minute in which all of it was used');
-    if (isShared(state) && state.askers.isTakenBack(part.domain, now)) this.takeBack(lane, state, now);
-    const over = state.rests.accepted(part, now);
+    if (isShared(state) && state.askers.isTakenBack(mail.domain, now)) this.takeBack(lane, state, now);
+    const over = state.rests.accepted(mail, now);
     for (const { cause } of over) this.changes.note(lane, state, { what: 'pause', to: 'the rest is over', cause });
     if (over.length === 0) return;
     this.deps.wake();
@@ -105,7 +105,7 @@ export class LaneLearning {
   private noteRefusal(
     lane: string,
     state: LaneState,
-    part: Part,
+    mail: MailKey,
     outcome: Outcome,
     about: Subject,
     isOneDomains: boolean,
@@ -120,9 +120,9 @@ export class LaneLearning {
     if ((about === 'connections' || about === 'load') && !isOneDomains)
       changes.setThrottle(lane, state, pushedBack(state.throttle, reply, now));
     // Whatever the answer is about, this mail finds out nothing more: the next one may try.
-    state.rests.ended(part);
+    state.rests.ended(mail);
     if (kind === undefined) return outcome;
-    const found = state.rests.refused(kind, isForAll(outcome) ? { ...part, account: null } : part, reply, now);
+    const found = state.rests.refused(kind, isForAll(outcome) ? { ...mail, account: null } : mail, reply, now);
     if (found === null) return outcome;
     const { rest, isNew } = found;
     if (isNew || rest.loggedStep !== rest.step) changes.noteRest(lane, state, rest);

@@ -22,12 +22,12 @@ export interface LaneShare {
   readonly connections: number;
   /** Connections that other nodes have reserved. */
   readonly others: number;
-  /** Its part of the mails a minute that an operator allows: a number up to 1. */
-  readonly part: number;
+  /** The fraction of the mails a minute that an operator allows: a number up to 1. */
+  readonly fraction: number;
 }
 
 /** The share of a node that is alone: all of every limit. */
-export const wholeLane: LaneShare = { connections: Infinity, others: 0, part: 1 };
+export const wholeLane: LaneShare = { connections: Infinity, others: 0, fraction: 1 };
 
 /** The shares of this node, as the engine asks for them. */
 export interface LaneShares {
@@ -87,7 +87,7 @@ export function shareOf(others: readonly LaneClaim[], own: LaneClaim): LaneShare
   const demand = others.reduce((sum, one) => sum + one.demand, own.demand);
   const fair = fairShare([own, ...others], own, allowed);
   const connections = own.connections > fair ? fair : Math.max(own.connections, Math.min(fair, allowed - reserved));
-  return { connections, others: reserved, part: demand === 0 ? 1 : own.demand / demand };
+  return { connections, others: reserved, fraction: demand === 0 ? 1 : own.demand / demand };
 }
 
 /** Each node has one connection; the others are divided by demand, and what is left over goes to the largest remainders. */

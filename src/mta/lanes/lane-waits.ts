@@ -13,7 +13,7 @@ import { hostKey } from '../names.ts';
 import { isShared, type LaneState } from './lane-state.ts';
 import type { LaneShare } from './lane-shares.ts';
 import { readyAt } from './pace.ts';
-import type { Part, Rest } from './rests.ts';
+import type { MailKey, Rest } from './rests.ts';
 import type { Site } from '../sites/sites.ts';
 
 /** The limits and counts, beside the lane's own state, that decide how fast it goes. */
@@ -43,7 +43,7 @@ export function reportOf(state: LaneState, around: Surroundings): LaneLimitsRepo
       .list()
       .filter(({ until }) => until > clock.now())
       .map((rest) => restWait(rest, nameOf(state))),
-    ...waitsOf(state, noPart, null, around),
+    ...waitsOf(state, null, null, around),
     ...(around.hasAside ? [asideWait] : []),
   ];
   const parked = waits.filter(({ stops, until }) => stops && until !== null);
@@ -62,15 +62,15 @@ export function reportOf(state: LaneState, around: Surroundings): LaneLimitsRepo
 }
 
 /**
- * Returns what mail of this part of the lane waits for. `site` is the site of its own domain, which in an operator's lane differs; null for
- * the lane as a whole, which for an operator's has no hosts.
+ * Returns what this mail waits for; with null, the lane as a whole. `site` is the site of the mail's own domain, which in an operator's lane
+ * differs; null for the lane as a whole, which for an operator's has no hosts.
  */
-export function waitsOf(state: LaneState, part: Part, site: Site | null, around: Surroundings): LaneWait[] {
+export function waitsOf(state: LaneState, mail: MailKey | null, site: Site | null, around: Surroundings): LaneWait[] {
   const { pool, clock } = around;
   const now = clock.now();
   const name = nameOf(state);
   const waits: LaneWait[] = [];
-  const rest = part === noPart ? null : state.rests.of(part, now);
+  const rest = mail === null ? null : state.rests.of(mail, now);
   if (rest !== null) waits.push(restWait(rest, name));
   const { ruleRest } = state;
   if (ruleRest !== null && ruleRest.until > now) {
@@ -98,9 +98,6 @@ const asideWait: LaneWait = {
   by: 'receiver',
   stops: false,
 };
-
-/** The part for reports on a whole lane. */
-export const noPart: Part = { account: '', domain: '' };
 
 const nameOf = ({ site, source }: LaneState): string =>
   `${site?.name ?? 'the receiver'}${source === null ? '' : ` from ${source}`}`;

@@ -150,7 +150,7 @@ export class NodeShares implements LaneShares {
 
   private noteNodes(): void {
     const servers = this.deps.nodes.list().filter(({ isCommand }) => !isCommand).length;
-    this.first = { connections: 1, others: 0, part: 1 / Math.max(1, servers) };
+    this.first = { connections: 1, others: 0, fraction: 1 / Math.max(1, servers) };
   }
 
   /** Looks once more where a look is under way, as that one may have read before what has changed. */
@@ -254,7 +254,7 @@ export class NodeShares implements LaneShares {
     }
     this.written.set(lane, JSON.stringify(row));
     this.shares.set(lane, share);
-    if (share.connections > before.connections || share.part > before.part) this.deps.lanes.pump(lane);
+    if (share.connections > before.connections || share.fraction > before.fraction) this.deps.lanes.pump(lane);
   }
 }
 

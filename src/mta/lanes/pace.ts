@@ -178,7 +178,7 @@ function oldestLeaves({ accepted }: Pace, now: number): number {
 
 /** Returns the part of an operator's limit that this node may use: at least one mail a minute, so that none waits for ever. */
 export const divided = (perMinute: number | null, shares: Pick<LaneShares, 'of'>, lane: string): number | null =>
-  perMinute === null ? null : Math.max(1, perMinute * shares.of(lane).part);
+  perMinute === null ? null : Math.max(1, perMinute * shares.of(lane).fraction);
 
 const limitOf = ({ perMinute }: Pace, most: number | null): number | null =>
   perMinute === null ? most : Math.min(perMinute, most ?? Infinity);

@@ -36,13 +36,13 @@ export interface Rest extends Scope {
 }
 
 /** The account and the domain of one mail. */
-export interface Part {
+export interface MailKey {
   account: string;
   domain: string;
 }
 
 /** The part of a lane that a refusal is about; with `account` null, a refusal is the same for all accounts. */
-type Refused = Scope & Pick<Part, 'domain'>;
+type Refused = Scope & Pick<MailKey, 'domain'>;
 
 /** Answers in a row about one part of a lane. */
 interface Streak {
@@ -93,10 +93,10 @@ export class Rests {
   }
 
   /** Counts such an answer. Returns the rest that it begins (`isNew`) or prolongs, or that exists already; null for none. */
-  refused(kind: RestKind, part: Refused, reply: string, now: number): { rest: Rest; isNew: boolean } | null {
-    const { account } = part;
+  refused(kind: RestKind, mail: Refused, reply: string, now: number): { rest: Rest; isNew: boolean } | null {
+    const { account } = mail;
     let begun: Rest | null = null;
-    for (const scope of this.scopesOf(kind, part)) {
+    for (const scope of this.scopesOf(kind, mail)) {
       const key = keyOf(kind, scope);
       const existing = this.rests?.get(key);
       // A mail that was under way when the rest began says nothing new; one that tries after it prolongs the rest.
@@ -105,10 +105,10 @@ export class Rests {
         return { rest: next, isNew: false };
       }
       const isOfAccounts = kind === 'sender' && account !== null && scope.account === null;
-      const streak = this.streak(key, part.domain);
+      const streak = this.streak(key, mail.domain);
       const count = isOfAccounts ? countOfAccounts(streak, account) : ++streak.count;
       const isWide = scope.domain === null && this.lane.isShared();
-      const enough = isOfAccounts ? ENOUGH_OF_ACCOUNTS : this.enough(kind, part, now);
+      const enough = isOfAccounts ? ENOUGH_OF_ACCOUNTS : this.enough(kind, mail, now);
       if (begun === null && count >= enough && (!isWide || streak.domains.size >= DOMAINS))
         begun = this.rest(kind, scope, reply, now);
     }
@@ -116,11 +116,11 @@ export class Rests {
   }
 
   /** Counts an accepted mail; returns the rests that it ends. */
-  accepted(part: Part, now: number): Rest[] {
+  accepted(mail: MailKey, now: number): Rest[] {
     this.acceptedAt = now;
     if (this.streaks === null && this.rests === null) return [];
-    for (const kind of kinds) for (const scope of this.scopesOf(kind, part)) this.streaks?.delete(keyOf(kind, scope));
-    const over = this.touching(part);
+    for (const kind of kinds) for (const scope of this.scopesOf(kind, mail)) this.streaks?.delete(keyOf(kind, scope));
+    const over = this.touching(mail);
     for (const one of over) this.rests?.delete(keyOf(one.kind, one));
     return over;
   }
@@ -131,18 +131,18 @@ export class Rests {
   }
 
   /** Returns the rest that this mail waits for, or null. */
-  of(part: Part, now: number): Rest | null {
-    return this.touching(part).find((one) => now < one.until || one.isProbing) ?? null;
+  of(mail: MailKey, now: number): Rest | null {
+    return this.touching(mail).find((one) => now < one.until || one.isProbing) ?? null;
   }
 
   /** Notes that the mail is under way; where a rest is over, it is the one that probes. */
-  begin(part: Part, now: number): void {
-    for (const one of this.touching(part)) if (now >= one.until) one.isProbing = true;
+  begin(mail: MailKey, now: number): void {
+    for (const one of this.touching(mail)) if (now >= one.until) one.isProbing = true;
   }
 
   /** Notes that the mail ended without an answer about the rest. */
-  ended(part: Part): void {
-    for (const one of this.touching(part)) one.isProbing = false;
+  ended(mail: MailKey): void {
+    for (const one of this.touching(mail)) one.isProbing = false;
   }
 
   /** Ends the rests of this domain (null: all) on an operator's request; one mail tries. */
@@ -216,10 +216,10 @@ export class Rests {
     return next;
   }
 
-  private touching(part: Part): Rest[] {
+  private touching(mail: MailKey): Rest[] {
     const { rests } = this;
     if (rests === null || rests.size === 0) return [];
-    return kinds.flatMap((kind) => this.scopesOf(kind, part).flatMap((scope) => rests.get(keyOf(kind, scope)) ?? []));
+    return kinds.flatMap((kind) => this.scopesOf(kind, mail).flatMap((scope) => rests.get(keyOf(kind, scope)) ?? []));
   }
 }
 

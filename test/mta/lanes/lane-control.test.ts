@@ -6,7 +6,7 @@ import type { Grounds, Outcome, Subject, Verdict } from '../../../src/messages/d
 import type { GateWait } from '../../../src/mta/connection/dial-gate.ts';
 import { LaneControl } from '../../../src/mta/lanes/lane-control.ts';
 import { wholeLane, type LaneShare } from '../../../src/mta/lanes/lane-shares.ts';
-import type { Part } from '../../../src/mta/lanes/rests.ts';
+import type { MailKey } from '../../../src/mta/lanes/rests.ts';
 import { compileRules } from '../../../src/mta/lanes/shaping.ts';
 import type { Site } from '../../../src/mta/sites/sites.ts';
 import { FakeClock } from '../../support/fakes/fake-clock.ts';
@@ -15,7 +15,7 @@ import { accepted, factsOf } from '../../support/harness/outcomes.ts';
 
 const MINUTE = 60_000;
 const LANE = 'mx.dest.test';
-const part: Part = { account: 'acc_1', domain: 'dest.test' };
+const mail: MailKey = { account: 'acc_1', domain: 'dest.test' };
 const site: Site = {
   kind: 'site',
   name: LANE,
@@ -95,12 +95,12 @@ describe('mta/lanes/lane-control', () => {
       ? { kind: 'refused', facts, verdict: { class: 'block', reason: 'policy' }, grounds }
       : { kind: 'deferred', facts, verdict: soft, retryAt: clock.now() + MINUTE, grounds };
   };
-  const learn = (outcome: Outcome, of: Part = part, lane = LANE): Outcome => {
+  const learn = (outcome: Outcome, of: MailKey = mail, lane = LANE): Outcome => {
     control.take(lane);
     control.begin(lane, of);
     return control.learn(lane, of, outcome);
   };
-  const many = (count: number, make: () => Outcome, of: Part = part, lane = LANE): Outcome[] =>
+  const many = (count: number, make: () => Outcome, of: MailKey = mail, lane = LANE): Outcome[] =>
     Array.from({ length: count }, () => learn(make(), of, lane));
 
   for (const about of ['recipient', 'message', 'domain'] as const)
@@ -108,7 +108,7 @@ describe('mta/lanes/lane-control', () => {
       many(1000, () => said(about, 450, 'so slow'));
       many(1000, () => said(about, 550, 'so slow'));
       assert.ok(control.slots(LANE) >= 2);
-      assert.equal(control.restUntil(LANE, part), null);
+      assert.equal(control.restUntil(LANE, mail), null);
       assert.deepEqual(
         control.history(LANE).filter(({ cause }) => cause !== 'growth after successes'),
         [],
@@ -151,12 +151,12 @@ describe('mta/lanes/lane-control', () => {
     });
 
     it('uses its part of the connections, and grows where the nodes together use all of them', () => {
-      share = { connections: 1, others: 0, part: 0.5 };
+      share = { connections: 1, others: 0, fraction: 0.5 };
       view = { waiting: 100, slots: 1 };
       many(30, () => accepted());
       assert.equal(control.slots(LANE), 1);
       assert.deepEqual(control.history(LANE), [], 'one of two connections is in use');
-      share = { connections: 1, others: 1, part: 0.5 };
+      share = { connections: 1, others: 1, fraction: 0.5 };
       many(30, () => accepted());
       const grown = control.demandOf(LANE).allowed;
       assert.equal(grown, 3, 'and not more before the others use that one');
@@ -164,12 +164,12 @@ describe('mta/lanes/lane-control', () => {
     });
 
     it('says how many connections it has and how many the others, where mail waits for one', () => {
-      share = { connections: 1, others: 1, part: 0.5 };
+      share = { connections: 1, others: 1, fraction: 0.5 };
       view = { waiting: 5, slots: 1 };
       const report = control.report(LANE);
       assert.deepEqual([report?.limit, report?.cause], [1, '1 of 2, and other nodes have 1']);
       assert.deepEqual(
-        control.waits(LANE, part, site).map(({ reason, message }) => [reason, message]),
+        control.waits(LANE, mail, site).map(({ reason, message }) => [reason, message]),
         [
           [
             'connections_in_use',
@@ -178,12 +178,12 @@ describe('mta/lanes/lane-control', () => {
         ],
       );
       view = { waiting: 0, slots: 1 };
-      assert.deepEqual(control.waits(LANE, part, site), []);
+      assert.deepEqual(control.waits(LANE, mail, site), []);
     });
 
     it('sends its part of the mails a minute that the operator allows, at least one', () => {
       given = rate(60);
-      share = { connections: 5, others: 5, part: 0.25 };
+      share = { connections: 5, others: 5, fraction: 0.25 };
       control.take(LANE);
       assert.equal(control.slots(LANE), 0);
       clock.advance(3999);
@@ -191,7 +191,7 @@ describe('mta/lanes/lane-control', () => {
       clock.advance(1);
       assert.ok(control.slots(LANE) > 0);
       assert.match(
-        control.waits(LANE, part, site)[0]?.message ?? '',
+        control.waits(LANE, mail, site)[0]?.message ?? '',
         /limited to 60 mails a minute, which the nodes share: this one sends 15 of them/,
       );
       given = rate(2);
@@ -242,9 +242,9 @@ describe('mta/lanes/lane-control', () => {
 
   it('an overloaded server gets fewer connections, and rests after ten such answers with one mail to try', () => {
     many(9, () => said('load', 451, '4.3.2 overloaded'));
-    assert.deepEqual([control.slots(LANE), control.restUntil(LANE, part)], [1, null]);
+    assert.deepEqual([control.slots(LANE), control.restUntil(LANE, mail)], [1, null]);
     learn(said('load', 451, '4.3.2 overloaded'));
-    assert.equal(control.restUntil(LANE, part), NOW + MINUTE);
+    assert.equal(control.restUntil(LANE, mail), NOW + MINUTE);
     assert.equal(control.slots(LANE), 0);
     assert.deepEqual(
       control.resting().map(({ lane, rest }) => [lane, rest.kind]),
@@ -252,10 +252,10 @@ describe('mta/lanes/lane-control', () => {
     );
     clock.advance(MINUTE);
     assert.equal(control.slots(LANE), 1, 'one mail tries');
-    control.begin(LANE, part);
-    assert.equal(control.restUntil(LANE, part), clock.now() + 2000, 'and the others wait for it');
-    control.learn(LANE, part, accepted());
-    assert.deepEqual([control.restUntil(LANE, part), control.history(LANE).at(-1)?.to], [null, 'the rest is over']);
+    control.begin(LANE, mail);
+    assert.equal(control.restUntil(LANE, mail), clock.now() + 2000, 'and the others wait for it');
+    control.learn(LANE, mail, accepted());
+    assert.deepEqual([control.restUntil(LANE, mail), control.history(LANE).at(-1)?.to], [null, 'the rest is over']);
     assert.ok(woken > 0, 'what waits on disk is looked at');
   });
 
@@ -266,14 +266,14 @@ describe('mta/lanes/lane-control', () => {
     assert.equal(last.kind === 'deferred' && last.retryAt, NOW + 2 * MINUTE);
     assert.equal(last.facts.smtpReply, '5.7.26 unauthenticated', 'with what was said');
     assert.equal(logged.filter(({ event }) => event === 'lane_rests').length, 1, 'the operator is told once');
-    assert.equal(control.restUntil(LANE, { ...part, account: 'acc_2' }), null, 'mail of other accounts goes on');
+    assert.equal(control.restUntil(LANE, { ...mail, account: 'acc_2' }), null, 'mail of other accounts goes on');
   });
 
   it('a demand for TLS stops the mail of all accounts', () => {
     const told = said('sender', 530, '5.7.0 Must issue a STARTTLS command first');
     const needsTls: Outcome = { ...told, kind: 'refused', verdict: { class: 'block', reason: 'tls_required' } };
     many(5, () => needsTls);
-    assert.equal(control.restUntil(LANE, { ...part, account: 'acc_2' }), NOW + 2 * MINUTE);
+    assert.equal(control.restUntil(LANE, { ...mail, account: 'acc_2' }), NOW + 2 * MINUTE);
   });
 
   it('a receiver that refuses only some mails still bounces those', () => {
@@ -292,14 +292,14 @@ describe('mta/lanes/lane-control', () => {
     many(5, () => said('sender', 550));
     clock.advance(2 * MINUTE);
     learn(said('recipient', 550));
-    assert.equal(control.restUntil(LANE, part), null);
+    assert.equal(control.restUntil(LANE, mail), null);
   });
 
   it('a probe that is answered with something else lets the next one try', () => {
     many(5, () => said('sender', 550));
     clock.advance(2 * MINUTE);
     learn(said('load', 451));
-    assert.equal(control.restUntil(LANE, part), null);
+    assert.equal(control.restUntil(LANE, mail), null);
     many(9, () => said('load', 451));
     clock.advance(MINUTE);
     learn(said('sender', 550));
@@ -312,15 +312,15 @@ describe('mta/lanes/lane-control', () => {
   it('a try that is asked for by hand does not wait for one that is under way', () => {
     many(5, () => said('sender', 550));
     clock.advance(2 * MINUTE);
-    control.begin(LANE, part);
-    assert.notEqual(control.restUntil(LANE, part), null);
+    control.begin(LANE, mail);
+    assert.notEqual(control.restUntil(LANE, mail), null);
     control.tryNow(LANE, 'dest.test');
-    assert.equal(control.restUntil(LANE, part), null);
+    assert.equal(control.restUntil(LANE, mail), null);
   });
 
   it("an operator's lane rests for one domain until three of them are answered so", () => {
     control.register('farm', farm, null);
-    const at = (domain: string): Part => ({ account: 'acc_1', domain });
+    const at = (domain: string): MailKey => ({ account: 'acc_1', domain });
     many(20, () => said('sender', 550), at('a.test'), 'farm');
     assert.notEqual(control.restUntil('farm', at('a.test')), null);
     assert.equal(control.restUntil('farm', at('b.test')), null);
@@ -329,7 +329,7 @@ describe('mta/lanes/lane-control', () => {
   });
 
   describe("where a domain of an operator's lane asks for less", () => {
-    const at = (domain: string): Part => ({ account: 'acc_1', domain });
+    const at = (domain: string): MailKey => ({ account: 'acc_1', domain });
     const [rate, load, connections] = [
       () => said('rate', 450, 'too much mail, so slow'),
       () => said('load', 451, '4.3.2 overloaded, so slow'),
@@ -420,7 +420,7 @@ describe('mta/lanes/lane-control', () => {
     many(2, () => said('load', 451, 'so slow'));
     assert.equal(control.slots(LANE), 0);
     assert.match(control.history(LANE).at(-1)?.cause ?? '', /^own: so slow/);
-    const [first] = control.waits(LANE, part, site);
+    const [first] = control.waits(LANE, mail, site);
     assert.deepEqual([first?.reason, first?.by, first?.until], ['receiver_resting', 'operator', NOW + 5 * MINUTE]);
     clock.advance(5 * MINUTE);
     assert.equal(control.slots(LANE), 1);
@@ -479,14 +479,14 @@ describe('mta/lanes/lane-control', () => {
     many(10, () => said('load', 451, 'so slow'));
     assert.equal(control.slots(LANE), 0);
     control.tryNow(LANE, null);
-    assert.deepEqual([control.slots(LANE), control.restUntil(LANE, part), tried], [1, null, ['mx.dest.test:25']]);
+    assert.deepEqual([control.slots(LANE), control.restUntil(LANE, mail), tried], [1, null, ['mx.dest.test:25']]);
   });
 
   it('rests last as long as before when the clock is set', () => {
     many(10, () => said('load', 451));
     clock.jump(3_600_000);
     control.shift(3_600_000);
-    assert.equal(control.restUntil(LANE, part), NOW + 3_600_000 + MINUTE);
+    assert.equal(control.restUntil(LANE, mail), NOW + 3_600_000 + MINUTE);
   });
 
   it('says why nothing goes, the most telling first', () => {
@@ -498,7 +498,7 @@ describe('mta/lanes/lane-control', () => {
       cause: 'connection refused',
       since: 1,
     };
-    const waits = control.waits(LANE, part, site);
+    const waits = control.waits(LANE, mail, site);
     assert.deepEqual(
       waits.map(({ reason, by, stops }) => [reason, by, stops]),
       [
@@ -517,7 +517,7 @@ describe('mta/lanes/lane-control', () => {
     it(`says that the lane waits for a connection of this server: ${why}`, () => {
       noSlot = why;
       view = { waiting: 100, slots: 0 };
-      const [wait] = control.waits(LANE, part, site);
+      const [wait] = control.waits(LANE, mail, site);
       assert.deepEqual([wait?.reason, wait?.by, wait?.stops], ['connections_in_use', 'us', false]);
       assert.match(wait?.message ?? '', said);
     });
@@ -526,7 +526,7 @@ describe('mta/lanes/lane-control', () => {
     control.register('farm', farm, null);
     wait = { why: 'closed', how: 'unreachable', until: 10_000, cause: 'x', since: 0 };
     const own = { ...farm, hosts: [{ name: 'other.farm.test', port: 25, addresses: [] }] };
-    assert.match(control.waits('farm', part, own)[0]?.message ?? '', /^other\.farm\.test /);
+    assert.match(control.waits('farm', mail, own)[0]?.message ?? '', /^other\.farm\.test /);
   });
 
   it("is not parked by the host that an operator's lane met last", () => {
@@ -552,7 +552,7 @@ describe('mta/lanes/lane-control', () => {
   it('keeps 2,000 lanes that have learnt nothing', () => {
     view = { waiting: 0, slots: 0 };
     for (let at = 0; at < 2_050; at++) {
-      control.learn(`l${at}`, part, accepted());
+      control.learn(`l${at}`, mail, accepted());
       control.noteEmpty(`l${at}`);
     }
     assert.equal(control.names().length, 2_000);
@@ -562,9 +562,9 @@ describe('mta/lanes/lane-control', () => {
   it('keeps 10,000 lanes that have learnt something', () => {
     view = { waiting: 0, slots: 0 };
     // The streak of refusals that may begin a rest.
-    control.learn('streak', part, said('sender', 550));
+    control.learn('streak', mail, said('sender', 550));
     for (let at = 0; at < 10_050; at++) {
-      control.learn(`l${at}`, part, said('sender', 550));
+      control.learn(`l${at}`, mail, said('sender', 550));
       control.noteEmpty(`l${at}`);
     }
     assert.equal(control.names().length, 10_000);
@@ -576,7 +576,7 @@ describe('mta/lanes/lane-control', () => {
     clock.advance(1);
     const meet = (name: string): void => {
       for (let at = 0; at < 10_050; at++) {
-        control.learn(`${name}${at}`, part, said('sender', 550));
+        control.learn(`${name}${at}`, mail, said('sender', 550));
         control.noteEmpty(`${name}${at}`);
       }
     };
@@ -599,7 +599,7 @@ describe('mta/lanes/lane-control', () => {
       view = { waiting: 0, slots: 0 };
       clock.advance(1);
       for (let at = 0; at < 10_050; at++) {
-        control.learn(`l${at}`, part, accepted());
+        control.learn(`l${at}`, mail, accepted());
         control.noteEmpty(`l${at}`);
       }
       assert.ok(control.names().includes(LANE));

@@ -90,8 +90,8 @@ describe('mta/lanes/lane-shares', () => {
     });
 
   it('divides an operator’s rate by demand', () => {
-    assert.equal(shareOf([claim(2, 25, 1)], claim(1, 75, 1)).part, 0.75);
-    assert.equal(shareOf([], claim(1, 0, 1)).part, 1);
+    assert.equal(shareOf([claim(2, 25, 1)], claim(1, 75, 1)).fraction, 0.75);
+    assert.equal(shareOf([], claim(1, 0, 1)).fraction, 1);
   });
 
   it('rounds large demands only', () => {

@@ -203,17 +203,17 @@ describe('mta/lanes/node-shares', () => {
     const one = await join('one', { demand: 12, hasRate: true });
     const two = await join('two', { demand: 4, hasRate: true });
     assert.deepEqual(
-      [one, two].map(({ shares }) => shares.of(LANE).part),
+      [one, two].map(({ shares }) => shares.of(LANE).fraction),
       [0.5, 0.5],
     );
     await look(one, two, one);
     assert.deepEqual(
-      [one, two].map(({ shares }) => shares.of(LANE).part),
+      [one, two].map(({ shares }) => shares.of(LANE).fraction),
       [0.75, 0.25],
     );
     two.lane.demand = 1;
     await look(two, one);
-    assert.equal(two.shares.of(LANE).part, 1 / 13, 'one mail has its part of a rate as well');
+    assert.equal(two.shares.of(LANE).fraction, 1 / 13, 'one mail has its fraction of a rate as well');
   });
 
   it('raises nothing beside a server that announces nothing, as one of an older version', async () => {
