@@ -116,7 +116,7 @@ export function createQuotas({
   }
 
   return {
-    /** Takes so many mails from the quota; the returned function is called when they are accepted or not. Throws `quota_exceeded` with the time to wait. */
+    /** Takes this number of mails from the quota; the returned function is called when they are accepted or not. Throws `quota_exceeded` with the time to wait. */
     async take(accountId: string, limits: QuotaLimits, mails: number): Promise<SettleQuota> {
       if (limits.mailsPerDay === null && limits.mailsPerMonth === null) {
         // If the plan gets a quota later, the books are read again.

@@ -7,7 +7,7 @@ export interface Surroundings {
   fetch: typeof fetch;
   /** Milliseconds since the epoch. */
   now(): number;
-  /** Runs `run` once after so many milliseconds; returns a function that cancels it. */
+  /** Runs `run` once after `ms` milliseconds; returns a function that cancels it. */
   after(ms: number, run: () => void): () => void;
   /** From 0 up to, but not including, 1. */
   random(): number;

@@ -184,7 +184,7 @@ function dnsWaits(domain: string, known: Unresolved | null, isAsking: boolean): 
 const placeWait: LaneWait = {
   reason: 'queued',
   message:
-    'It is due and waits until mail for other domains has gone: only so many domains, and so many of one account, have mail in memory at once.',
+    'It is due and waits until mail for other domains has gone: the number of domains, and of those of one account, that have mail in memory at once is limited.',
   since: null,
   until: null,
   by: 'us',

@@ -8,7 +8,7 @@ export async function hasAtLeast(
   accountId: string,
   count: number,
 ): Promise<boolean> {
-  // The last of so many rows is there, or it is not.
+  // It is enough to look for the last of these rows.
   const rows = await db.all(`SELECT 1 AS there FROM ${table} WHERE account_id = ? ORDER BY id LIMIT 1 OFFSET ?`, [
     accountId,
     count - 1,

@@ -53,7 +53,7 @@ export function createFullListCheck(
     { max: MOST_ACCOUNTS_COUNTED, freshMs: COUNT_FRESH_MS },
     async (accountId) => {
       const entries = db.reader<SuppressionRow>('suppressions').where({ account_id: accountId }).orderBy('id');
-      // The last of so many entries is there, or it is not.
+      // It is enough to look for the last of these entries.
       return (
         (
           await entries

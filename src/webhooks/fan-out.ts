@@ -32,7 +32,7 @@ export interface FanOutDeps extends Pick<
   pump: (feed: Feed) => void;
 }
 
-/** Cursors are written with the calls they belong to. One that only skips events without subscribers is written once in so many. */
+/** Cursors are written with the calls they belong to. One that only skips events without subscribers is written once in this many. */
 const CURSOR_STEP = 10_000;
 /** Wait before a node calls endpoints that it has now: the others learn of a change within two seconds, and hand over. */
 const TAKE_OVER_MS = 3000;
@@ -181,7 +181,7 @@ export class FanOut {
     }
   }
 
-  /** Writes the cursors of endpoints that have passed so many events without a call. */
+  /** Writes the cursors of endpoints that have passed at least `least` events without a call. */
   private async writeCursors(least: number): Promise<void> {
     const moved = [...this.feeds.values()].flatMap((feed) => {
       const to = feed.settledUpTo(new Set());

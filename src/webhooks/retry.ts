@@ -20,7 +20,7 @@ const SHORT_REST_MS = 5000;
 /** No call is ever due later than this from now, but where the clock was set back since. */
 export const LONGEST_WAIT_MS = Math.max(...RETRY_WAITS_MS, LONGEST_RETRY_AFTER_MS) * (1 + JITTER);
 
-/** An endpoint is struggling after so many failures without a success between them: then it is called one call at a time. */
+/** An endpoint is struggling after this many failures without a success between them: then it is called one call at a time. */
 export const STRUGGLING_FAILURES = 10;
 /** New events are tried at most this often, too: what waits stays in the log instead of failing one by one. */
 export const PROBE_EVERY_MS = MINUTE_MS;

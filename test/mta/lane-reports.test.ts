@@ -95,7 +95,7 @@ describe('mta/lane-reports: due mail that waits for a place in memory', () => {
       dueQueue: { awaitsPlace: () => awaitsPlace },
     };
     const { waits } = new LaneReports(deps as unknown as LaneReportsDeps).factsOf({ domain: 'a.test', account: 'acc' });
-    return waits.map(({ reason, message }) => [reason, message.includes('only so many domains')]);
+    return waits.map(({ reason, message }) => [reason, message.includes('the number of domains')]);
   };
 
   for (const [kind, awaitsPlace, isAsking, waits] of [

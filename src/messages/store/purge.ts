@@ -35,7 +35,7 @@ export interface Purge<Row> {
 }
 
 const CONTENT_MARK = 'purge.content.';
-/** Messages of an account that are passed over while they wait. With so many the rest of its bodies waits for them. */
+/** Messages of an account that are passed over while they wait. With this many, the rest of its bodies waits for them. */
 const MOST_PASSED = 1000;
 
 /** Reads the setting of the account: the ids of `mark` and `passed`, with spaces between them. */

@@ -1,5 +1,5 @@
 /**
- * Shaping rules: so many replies of a kind from one lane within a time, and the lane is slowed down, rests for a while, or the
+ * Shaping rules: a number of replies of a kind from one lane within a time, and the lane is slowed down, rests for a while, or the
  * operator is warned. Pure: time is handed in.
  */
 import type { ShapingRule } from '../../config/shaping.ts';
