@@ -9,8 +9,8 @@ import type { Committer } from '../storage/commit.ts';
 import type { Connection } from '../storage/connection.ts';
 import { insertRows } from '../storage/rows.ts';
 import { statement } from '../storage/sql.ts';
-import { AGGREGATE_KEY } from '../storage/tables.ts';
 import { InTurn } from './in-turn.ts';
+import { createRowCap } from './row-cap.ts';
 import { aggregateRows, domainsOf, faultOfAggregate, type Aggregate, type AggregateRows } from './aggregate.ts';
 
 export interface AggregateStoreDeps {
@@ -45,12 +45,11 @@ interface Chosen {
 const MOST_DOMAINS = 50;
 /** Well under a millisecond each. */
 const SLICE = 100;
-type Table = AggregateRows['table'] | 'aggregate_reports';
 
 export function createAggregateStore(deps: AggregateStoreDeps) {
   const { clock, db, usedUp } = deps;
   const ofDomain = new Allowance(budgets.aggregate_rows_domain);
-  const counts = new Map<Table, number>();
+  const rowCap = createRowCap(db, usedUp);
   const reports = new InTurn();
 
   async function keepOne(
@@ -69,8 +68,8 @@ export function createAggregateStore(deps: AggregateStoreDeps) {
       for (const { domain, cost } of granted) ofDomain.giveBack(domain, cost, now, clock.now());
       throw error;
     });
-    if (rows.rows.length > 0) await removeOldest(rows.table, rows.rows.length);
-    if (granted.length > 0) await removeOldest('aggregate_reports', granted.length);
+    await rowCap.added(rows.table, rows.rows.length);
+    await rowCap.added('aggregate_reports', granted.length);
     return kept;
   }
 
@@ -131,33 +130,12 @@ export function createAggregateStore(deps: AggregateStoreDeps) {
     });
   }
 
-  /** Removes the oldest rows where a table has too many. It is counted once; then the count is kept up to date. */
-  async function removeOldest(table: Table, added: number): Promise<void> {
-    const known = counts.get(table);
-    const count = known === undefined ? await countOf(db.prepared, table) : known + added;
-    const over = count - budgets.aggregate_rows.most;
-    counts.set(table, Math.min(count, budgets.aggregate_rows.most));
-    if (over > 0) usedUp('aggregate_rows');
-    const [by, key] = table === 'aggregate_reports' ? ['report_id', AGGREGATE_KEY] : (['id', 'id'] as const);
-    for (let left = over; left > 0; left -= SLICE)
-      await db.commit.transact((tx) =>
-        tx.run(`DELETE FROM ${table} WHERE (${key}) IN (SELECT ${key} FROM ${table} ORDER BY ${by} LIMIT ?)`, [
-          Math.min(SLICE, left),
-        ]),
-      );
-  }
-
   return {
     /** `finish` writes the new state of the mail, in one transaction with the note that the report was counted. */
     keep(...report: Parameters<typeof keepOne>): Promise<KeptAggregate> {
       return reports.run('', () => keepOne(...report));
     },
   };
-}
-
-async function countOf(db: Connection, table: Table): Promise<number> {
-  const [row] = await db.all<{ n: number }>(`SELECT COUNT(*) AS n FROM ${table}`);
-  return row?.n ?? 0;
 }
 
 /** Returns the domains that send from here, those above them (which may have the DMARC policy), and hosts that take mail for us. */
