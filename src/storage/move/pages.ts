@@ -4,7 +4,7 @@
  * driver makes of them need not be found again.
  */
 import type { Connection, Value } from '../connection.ts';
-import { isParted } from '../postgres/own-tables.ts';
+import { isParted } from '../postgres/parts.ts';
 import type { Engine } from '../sql.ts';
 import type { ColumnKind } from '../table.ts';
 import { tables, type TableName } from '../tables.ts';
@@ -103,7 +103,7 @@ function statementsFor(engine: Engine, { name, columns, key }: CopiedTable): { f
   return { first: texts(''), next: texts(` WHERE (${key.join(', ')}) > (${edges.join(', ')})`) };
 }
 
-/** PostgreSQL keeps some sums in parts, each a row (postgres/own-tables.ts). A copy has the whole. */
+/** PostgreSQL keeps some sums in parts, each a row (postgres/parts.ts). A copy has the whole. */
 function summed({ name, columns, key }: CopiedTable, where: string): string {
   const values = columns.map(({ name: column }) =>
     key.includes(column) ? column : `SUM(${column})::bigint AS ${column}`,

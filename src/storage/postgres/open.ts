@@ -19,8 +19,9 @@ import { joinCommitters } from './committers.ts';
 import { readMachine } from './machine.ts';
 import { clearAway, clockInTheWay, joinNodes, type JoinedNode } from './node.ts';
 import { CHANNEL, NodeMessages } from './node-messages.ts';
-import { completeSchema, foldParts, NODE_TABLES } from './own-tables.ts';
-import { createWriter, partsFloor } from './writer.ts';
+import { completeSchema, NODE_TABLES } from './own-tables.ts';
+import { foldParts, partsFloor } from './parts.ts';
+import { createWriter } from './writer.ts';
 
 const READERS = 3;
 /** No page needs so long; a forgotten query would keep dead rows from being cleared. */

@@ -3,7 +3,8 @@
  * part in the key of rows that many transactions add to.
  */
 import type { Connection } from '../connection.ts';
-import { optionsOf, tables, type TableName } from '../tables.ts';
+import type { TableName } from '../tables.ts';
+import { PART, partedTables } from './parts.ts';
 
 /**
  * - `nodes`: the servers and commands that may write, each with the epoch of its run. Removing a row waits for that server's open
@@ -80,15 +81,6 @@ export const OWN_TABLES = [
   'export_parts',
 ] as const;
 
-/** The column of the part in the keys of these tables: their rows are sums, which readers add up. */
-export const PART = 'part';
-
-const partedTables = (Object.keys(tables) as TableName[]).filter((name) => isParted(name));
-
-export function isParted(name: TableName): boolean {
-  return optionsOf(name).isParted === true;
-}
-
 /** Tables whose rows change all the time: dead rows are cleared early and without pauses, or windows of due mail become slow. */
 const BUSY: readonly string[] = ['deliveries', 'messages', 'counters', 'event_counts', 'commits', 'lanes', 'webhooks'];
 const VACUUM = 'autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0';
@@ -145,21 +137,4 @@ async function orderEventRuns(connection: Connection): Promise<void> {
   if (index?.columns === 4) return;
   await connection.run('DROP INDEX IF EXISTS events_by_account');
   await connection.run(EVENT_RUNS);
-}
-
-/** Adds the parts below this one to the first part of each sum. They are no longer written to, as parts only grow. */
-export async function foldParts(connection: Connection, below: number): Promise<void> {
-  for (const name of partedTables) {
-    const { onConflict } = optionsOf(name);
-    if (onConflict?.adds === undefined) throw new Error(`the rows of ${name} are not sums`);
-    const { key, adds } = onConflict;
-    await connection.run(
-      `WITH gone AS (DELETE FROM ${name} WHERE ${PART} <> 0 AND ${PART} < ? RETURNING *)
-       INSERT INTO ${name} (${[...key, ...adds, PART].join(', ')})
-       SELECT ${[...key, ...adds.map((column) => `SUM(${column})`), '0'].join(', ')} FROM gone GROUP BY ${key.join(', ')}
-       ON CONFLICT (${[...key, PART].join(', ')}) DO UPDATE
-         SET ${adds.map((column) => `${column} = ${name}.${column} + excluded.${column}`).join(', ')}`,
-      [below],
-    );
-  }
 }

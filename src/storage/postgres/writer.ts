@@ -16,10 +16,10 @@ import type { AfterError, GroupTransaction } from '../group-transaction.ts';
 import type { Connection, SharedWriting } from '../connection.ts';
 import { allDone } from '../rows.ts';
 import { isConnectionLoss, type PostgresConnection } from './connection.ts';
+import { GroupMarker, isMarkerThere, isNodeGone, refusalOf } from './group-marker.ts';
 import type { Node } from './node.ts';
+import { partOf } from './parts.ts';
 
-const UNIQUE_VIOLATION = '23505';
-const FOREIGN_KEY_VIOLATION = '23503';
 /** Deadlocks, failed serialization and locks that could not be had: the group is right and runs again. */
 const CONTENTION = new Set(['40P01', '40001', '55P03']);
 /** A COMMIT whose wait for a standby was cancelled succeeds with this warning, though nothing is replicated. */
@@ -30,48 +30,12 @@ const PATIENCE_MS = 15_000;
 const PAUSE_MS = 250;
 const MOST_TRIES = 3;
 const MOST_TRIES_SERIALIZABLE = 20;
-/** Transactions after which markers are removed that are never asked for again. */
-const KEPT_MARKERS = 1000;
-/**
- * How far back such markers are looked for: ten times, as a transaction that removes them may be rolled back. Without an end, it would walk
- * over all that were removed since the oldest snapshot of the database.
- */
-const SOUGHT_MARKERS = 10 * KEPT_MARKERS;
-
-/** Groups after which a writer adds to further parts, so that at most this many dead versions of a row pile up under an old snapshot. */
-const GROUPS_A_PART = 1024;
-const MOST_WRITERS = 4;
-/** Parts of one epoch; together they fit the numbers of JavaScript. */
-const PARTS_AN_EPOCH = 2 ** 24;
-
-/** Returns the part that a writer adds to. Parts grow with time, over all writers. */
-const partOf = (epoch: number, n: number, writer: number): number =>
-  epoch * PARTS_AN_EPOCH + ((Math.floor(n / GROUPS_A_PART) * MOST_WRITERS + writer) % PARTS_AN_EPOCH);
-
-/** Returns the part below which nothing is written any more. */
-export const partsFloor = ({ epoch, numbers }: Pick<Node, 'epoch' | 'numbers'>): number =>
-  partOf(epoch, numbers.floor, 0);
 
 /** Thrown where a group was committed, but it could not be learned that a standby has it too: its units must not be answered as accepted. */
 class NotReplicated extends StorageUnavailable {
   constructor(cause: unknown) {
     super('the transaction is committed, but the database did not confirm that it is replicated', { cause });
   }
-}
-
-const refusalOf = (error: unknown): { code?: string; constraint?: string } =>
-  error instanceof Error ? (error as { code?: string; constraint?: string }) : {};
-
-/** True where the marker of a group is there already: an earlier run of it was committed. */
-function isMarkerThere(error: unknown): boolean {
-  const { code, constraint } = refusalOf(error);
-  return code === UNIQUE_VIOLATION && constraint === 'commits_pkey';
-}
-
-/** True where the row of the node is gone, to which markers refer. */
-function isNodeGone(error: unknown): boolean {
-  const { code, constraint = '' } = refusalOf(error);
-  return code === FOREIGN_KEY_VIOLATION && constraint.startsWith('commits_');
 }
 
 const TAKEN_OVER = 'another server has taken the database over';
@@ -90,37 +54,29 @@ export interface WriterKind {
   isSerializable: boolean;
 }
 
-const REMOVE_MARKERS = 'DELETE FROM commits WHERE epoch = ? AND n >= ? AND n < ?';
 const TAKE_TURN = 'SELECT one FROM event_turn WHERE one = 1 FOR UPDATE';
 
 export function createWriter(
   { connection, clock, random, node }: WriterDeps,
   { place, isSerializable }: WriterKind,
 ): GroupTransaction {
-  const { epoch, numbers } = node;
   const beginning = isSerializable ? 'BEGIN ISOLATION LEVEL SERIALIZABLE' : 'BEGIN';
-  /** The number of the group, until it is committed or given up. */
-  let n: number | null = null;
-  /** The work for the turn of events. */
-  let last: (() => Promise<void>)[] = [];
+  const marker = new GroupMarker(node);
+  /** The work that the group does in the turn of events, last of all. */
+  let inTurn: (() => Promise<void>)[] = [];
   /** When the connection was lost, until a group is committed again. */
   let lostAt: number | null = null;
 
   const shared: SharedWriting = {
-    part: () => partOf(epoch, n ?? 0, place),
-    inTurn: (work) => void last.push(work),
+    part: () => partOf(node.epoch, marker.number, place),
+    inTurn: (work) => void inTurn.push(work),
   };
   const writing: Connection = { ...connection, shared };
 
   async function begin(): Promise<void> {
     if (node.isOver) throw new StorageClosed(TAKEN_OVER);
-    last = [];
-    n ??= numbers.take();
-    const sent = [
-      connection.run(beginning),
-      connection.run('INSERT INTO commits (epoch, n) VALUES (?, ?)', [epoch, n]),
-      ...(n % KEPT_MARKERS === 0 ? [connection.run(REMOVE_MARKERS, [epoch, n - SOUGHT_MARKERS, numbers.floor])] : []),
-    ];
+    inTurn = [];
+    const sent = [connection.run(beginning), ...marker.write(connection)];
     const failed = (await Promise.allSettled(sent)).find((one) => one.status === 'rejected');
     if (failed === undefined) return;
     await rollback();
@@ -154,9 +110,9 @@ export function createWriter(
         const { tag, notices } = await end();
         if (tag === 'COMMIT' && !notices.includes(NOT_REPLICATED)) return;
       } catch (error) {
-        if (isMarkerThere(error)) settle();
+        if (isMarkerThere(error)) marker.settle();
         else if (node.isOver || clock.monotonic() >= until) {
-          settle();
+          marker.settle();
           throw new NotReplicated(error);
         } else await clock.sleep(PAUSE_MS);
       }
@@ -165,17 +121,12 @@ export function createWriter(
 
   /** Sends what is done in turn and the COMMIT together: no other writer waits for this process while it holds the turn. */
   async function end(): Promise<{ tag: string; notices: readonly string[] }> {
-    const inTurn = last.length === 0 ? [] : [connection.run(TAKE_TURN), ...last.map((work) => work())];
+    const turn = inTurn.length === 0 ? [] : [connection.run(TAKE_TURN), ...inTurn.map((work) => work())];
     const committing = connection.tagOf('COMMIT');
-    await allDone([...inTurn, committing]);
+    await allDone([...turn, committing]);
     const ended = await committing;
-    if (ended.tag === 'COMMIT') settle();
+    if (ended.tag === 'COMMIT') marker.settle();
     return ended;
-  }
-
-  function settle(): void {
-    if (n !== null) numbers.settle(n);
-    n = null;
   }
 
   const rollback = (): Promise<void> => connection.run('ROLLBACK').catch(() => undefined);
@@ -184,7 +135,7 @@ export function createWriter(
     if (error instanceof NotReplicated) return 'fail';
     const { code = '' } = refusalOf(error);
     if (isMarkerThere(error)) {
-      settle();
+      marker.settle();
       lostAt = null;
       // The connection may have been lost while the COMMIT waited for the standby.
       return await awaitReplication().then(
@@ -201,7 +152,7 @@ export function createWriter(
         return 'again';
       }
       // The lost run may still be committed, so its number is not used again.
-      settle();
+      marker.settle();
       return 'fail';
     }
     if (CONTENTION.has(code) && tries < (isSerializable ? MOST_TRIES_SERIALIZABLE : MOST_TRIES)) {
