@@ -3,6 +3,7 @@
  * then gives the draft instead of the value: decoding 20 MB of base64 is not for the main loop. Started by `json-reader.ts`.
  */
 import { parentPort } from 'node:worker_threads';
+import { announceReady } from '../base/threads.ts';
 import { hashJson, readJson } from './json.ts';
 import type { JsonObject, JsonResult } from './json.ts';
 import { checkApart, memoryOf } from './send-check.ts';
@@ -38,3 +39,4 @@ parentPort?.on('message', (job: JsonJob) => {
   const memory = result.kind === 'ok' && result.checked !== null ? memoryOf(result.checked) : [];
   parentPort?.postMessage(result, memory);
 });
+announceReady();

@@ -13,13 +13,15 @@ v8.setFlagsFromString('--max-semi-space-size=0');
 const isFromSource = import.meta.url.endsWith('.ts');
 /** The pause after a thread that could not start, in ms: each try costs a tenth of a second of CPU, and descriptors that Node keeps. */
 const START_AGAIN_MS = 60_000;
+/** How long a thread may load its module, in ms: a second is enough where the machine is not busy. */
+const START_MS = 20_000;
 /** Heap for young objects of one thread in MB: three times what `--max-semi-space-size=16` gives the main thread. */
 const YOUNG_MB = 48;
 /** The message of a thread whose module is loaded. */
 const READY = 'ready';
 
 export interface ThreadsOptions {
-  /** The source file of the thread, a module that answers each message with one message. */
+  /** The source file of the thread: a module that calls `announceReady` at its end, and answers each message with one message. */
   entry: URL;
   /** Threads at most. */
   count: number;
@@ -27,10 +29,8 @@ export interface ThreadsOptions {
   mostWaiting: number;
   /** How long an idle thread is kept, in milliseconds. */
   idleMs: number;
-  /** The longest a job may take, in milliseconds. */
+  /** The longest a job may take, in milliseconds; the time of a thread's first job begins when its module is loaded. */
   jobMs: number;
-  /** How long a thread may load its module; the time of its first job begins when it says that it is ready, or else with this. */
-  startMs?: number;
   /** Heap of one thread. */
   maxHeapMb: number;
   /** Is called when `start` cannot start a thread, or that ends before it is loaded and has a job; `start` starts the next one after a minute. */
@@ -104,7 +104,7 @@ export function createThreads<Input, Output>(
     }
     idle.timer.cancel();
     idle.job = job;
-    idle.timer = after(options.jobMs + (idle.isLoaded ? 0 : (options.startMs ?? 0)), idle, 'slow');
+    idle.timer = after(options.jobMs + (idle.isLoaded ? 0 : START_MS), idle, 'slow');
     idle.worker.ref();
     try {
       idle.worker.postMessage(job.input, job.transfer);
@@ -123,14 +123,11 @@ export function createThreads<Input, Output>(
       if (output === READY) loaded(thread);
       else finish(thread, output);
     });
-    worker.on('error', (cause) => void end(thread, new ThreadRefusal('died', { cause, begun: hasBegun(thread) })));
-    worker.on('exit', () => void end(thread, new ThreadRefusal('died', { begun: hasBegun(thread) })));
+    worker.on('error', (cause) => void end(thread, new ThreadRefusal('died', { cause, begun: thread.isLoaded })));
+    worker.on('exit', () => void end(thread, new ThreadRefusal('died', { begun: thread.isLoaded })));
     threads.add(thread);
     return thread;
   }
-
-  /** A thread of a kind that does not say when it is loaded counts as begun. */
-  const hasBegun = (thread: Thread<Input, Output>): boolean => thread.isLoaded || options.startMs === undefined;
 
   function loaded(thread: Thread<Input, Output>): void {
     thread.isLoaded = true;
@@ -152,7 +149,7 @@ export function createThreads<Input, Output>(
   }
 
   function after(ms: number, thread: Thread<Input, Output>, why: ThreadRefusal['why']): Timer {
-    return clock.after(ms, () => void end(thread, new ThreadRefusal(why, { begun: hasBegun(thread) })), {
+    return clock.after(ms, () => void end(thread, new ThreadRefusal(why, { begun: thread.isLoaded })), {
       background: true,
     });
   }

@@ -24,8 +24,6 @@ export type ReadResult = (
 
 /** Hundreds of times longer than the largest mail takes. */
 const LONGEST_JOB_MS = 5000;
-/** A busy machine may take long to load a thread. */
-const LONGEST_START_MS = 20_000;
 const IDLE_MS = 30_000;
 const MOST_WAITING = 1000;
 const HEAP_MB = 128;
@@ -50,7 +48,6 @@ export function createReportReader({ clock }: { clock: Clock }, { keys, rules, c
       mostWaiting: MOST_WAITING,
       idleMs: IDLE_MS,
       jobMs: LONGEST_JOB_MS,
-      startMs: LONGEST_START_MS,
       maxHeapMb: HEAP_MB,
     },
   );

@@ -63,8 +63,6 @@ export const READ_LIMIT_MS = 1500;
  * long for them.
  */
 const JOB_MS = 5 * (READ_LIMIT_MS + 2 * RENDER_LIMIT_MS);
-/** Time for a thread to start; a cold one takes up to a second. */
-const START_MS = 2000;
 
 export type Renderer = ReturnType<typeof createRenderer>;
 
@@ -76,7 +74,6 @@ export function createRenderer(deps: { clock: Clock }) {
     mostWaiting: THREADS,
     idleMs: IDLE_MS,
     jobMs: JOB_MS,
-    startMs: START_MS,
     maxHeapMb: 256,
   });
   const monotonic = (): number => deps.clock.monotonic();

@@ -268,7 +268,7 @@ describe('the reader of large bodies', () => {
     assert.equal(clock.nextAt(), null);
     const slow = assert.rejects(async () => reader.read(large({}), one), { code: 'timeout' });
     await Promise.resolve();
-    clock.advance(20_000);
+    clock.advance(40_000);
     await slow;
     assert.equal((await reader.read(large({ a: 1 }), one)).value['a'], 1, 'the next gets a new thread');
     await reader.close();

@@ -6,7 +6,6 @@ import type { MailView } from '../../mail/mail-view.ts';
 /** Twice what `limits.messageBytes` allows by default; a mail of 25 MB takes 0.6 s. */
 const MOST_BYTES = 50 * 1024 * 1024;
 const JOB_MS = 5000;
-const START_MS = 20_000;
 const IDLE_MS = 30_000;
 const MOST_WAITING = 20;
 const HEAP_MB = 256;
@@ -18,7 +17,6 @@ export function createMailViewer(deps: { clock: Clock }) {
     mostWaiting: MOST_WAITING,
     idleMs: IDLE_MS,
     jobMs: JOB_MS,
-    startMs: START_MS,
     maxHeapMb: HEAP_MB,
   });
   return {
