@@ -84,10 +84,13 @@ export interface LoggedEvent extends EventSource {
   message_test: number;
 }
 
-const LOGGED = `
-  SELECT e.sequence, e.id, e.account_id, e.type, e.at, e.test, e.message_id, e.status, e.machine, e.detail_json,
+/** The columns of an EventSource. */
+const SOURCE = `e.sequence, e.id, e.type, e.at, e.test, e.message_id, e.status, e.machine, e.detail_json,
     m.batch_id, m.rfc_message_id, m.from_address, m.subject, m.template_id, m.stream, m.tags_json, m.metadata_json,
-    m.test AS message_test, d.address AS recipient, d.type AS recipient_type
+    d.address AS recipient, d.type AS recipient_type`;
+
+const LOGGED = `
+  SELECT ${SOURCE}, e.account_id, m.test AS message_test
   FROM events e JOIN messages m ON m.id = e.message_id JOIN deliveries d ON d.id = e.delivery_id`;
 
 /** Sequence numbers looked at by one read: among millions of other events those of a small account are far apart. */
@@ -365,24 +368,4 @@ const sources = (read: Knex): Knex.QueryBuilder =>
   read('events as e')
     .join('messages as m', 'm.id', 'e.message_id')
     .join('deliveries as d', 'd.id', 'e.delivery_id')
-    .select(
-      'e.sequence',
-      'e.id',
-      'e.type',
-      'e.at',
-      'e.test',
-      'e.message_id',
-      'e.status',
-      'e.machine',
-      'e.detail_json',
-      'm.batch_id',
-      'm.rfc_message_id',
-      'm.from_address',
-      'm.subject',
-      'm.template_id',
-      'm.stream',
-      'm.tags_json',
-      'm.metadata_json',
-      'd.address as recipient',
-      'd.type as recipient_type',
-    );
+    .select(read.raw(SOURCE));
