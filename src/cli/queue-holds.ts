@@ -11,7 +11,7 @@ import { unknownDomains } from './unknown-domains.ts';
 /** The limits are those of the operations. */
 const holdTime = durationWithin('1s', '366d');
 
-interface Part {
+interface Target {
   domain?: string;
   lane?: string;
   account?: string;
@@ -20,7 +20,7 @@ interface Part {
   source?: string;
 }
 
-interface HoldOptions extends Part {
+interface HoldOptions extends Target {
   for?: number;
   new?: true;
   note?: string;
@@ -39,8 +39,8 @@ export function addHolds(queue: CommandUnknownOpts, context: Context): void {
   addPart(queue, 'cancel')
     .description(helpOf('queue.cancel'))
     .option('--json', 'as one JSON object')
-    .action(async ({ json, ...part }) => {
-      const { source, ...others } = partOf(part);
+    .action(async ({ json, ...target }) => {
+      const { source, ...others } = targetOf(target);
       if (source !== undefined)
         queue.error('error: mail of a source is canceled by its lanes or domains: --lane, --domain');
       const result = await context.operate((operator) => operator.call('queue.cancel', others));
@@ -52,8 +52,8 @@ export function addHolds(queue: CommandUnknownOpts, context: Context): void {
 }
 
 function addHold(queue: CommandUnknownOpts, context: Context): void {
-  const hold = ({ for: forMs, note, json, ...part }: HoldOptions, catchesNew: boolean): Promise<void> =>
-    context.show(json, 'queue.hold', { ...partOf(part), for_ms: forMs, new: catchesNew, note }, (row) => {
+  const hold = ({ for: forMs, note, json, ...target }: HoldOptions, catchesNew: boolean): Promise<void> =>
+    context.show(json, 'queue.hold', { ...targetOf(target), for_ms: forMs, new: catchesNew, note }, (row) => {
       noteUnknownLane(context, row);
       return holdLines([row]);
     });
@@ -75,8 +75,8 @@ function addRelease(queue: CommandUnknownOpts, context: Context): void {
       .description(description)
       .argument('[id]', 'of the hold; or say of what')
       .option('--json', 'as one JSON object')
-      .action((id, { json, ...part }) =>
-        context.show(json, 'queue.release', { id, ...partOf(part) }, (ended) => holdLines(ended.data, 'released')),
+      .action((id, { json, ...target }) =>
+        context.show(json, 'queue.release', { id, ...targetOf(target) }, (ended) => holdLines(ended.data, 'released')),
       );
   }
 }
@@ -129,7 +129,7 @@ const addHoldOptions = (queue: CommandUnknownOpts, name: string) =>
     .option('--note <text>', 'why, for others')
     .option('--json', 'as one JSON object');
 
-const partOf = ({ domain, lane, account, stream, message, source }: Part) => ({
+const targetOf = ({ domain, lane, account, stream, message, source }: Target) => ({
   domain,
   lane,
   account,

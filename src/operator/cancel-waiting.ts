@@ -9,7 +9,8 @@ import { waitingPages } from './waiting-pages.ts';
 /** A page is one commit, so that other writers get their turn between pages. */
 const PAGE = 500;
 
-type Part = Pick<HoldRow, 'scope' | 'target' | 'account_id'>;
+/** The part of the queue that an act is about. */
+export type HoldTarget = Pick<HoldRow, 'scope' | 'target' | 'account_id'>;
 type Ids = readonly { id: string }[];
 
 /**
@@ -17,11 +18,11 @@ type Ids = readonly { id: string }[];
  */
 export async function cancelPages(
   { db, recorder }: Pick<OperatorDeps, 'db' | 'recorder'>,
-  part: Part,
+  of: HoldTarget,
   mail: Pick<MailOfLane, 'domains' | 'condition'> | null,
   act: Act,
 ): Promise<number> {
-  const pages = mail === null ? pagesOf({ db }, part) : waitingPages({ db }, mail.domains, mail.condition, PAGE);
+  const pages = mail === null ? pagesOf({ db }, of) : waitingPages({ db }, mail.domains, mail.condition, PAGE);
   let canceled = 0;
   let isFirst = true;
   for await (const page of pages) {
@@ -36,8 +37,8 @@ export async function cancelPages(
   return canceled;
 }
 
-async function* pagesOf({ db }: Pick<OperatorDeps, 'db'>, part: Part): AsyncGenerator<Ids, void> {
-  const { sql, values } = waitingOf(part);
+async function* pagesOf({ db }: Pick<OperatorDeps, 'db'>, of: HoldTarget): AsyncGenerator<Ids, void> {
+  const { sql, values } = waitingOf(of);
   let after = '';
   for (;;) {
     const rows = await db.reader.raw<{ id: string }[]>(sql, [...values, after, PAGE]);
@@ -48,7 +49,7 @@ async function* pagesOf({ db }: Pick<OperatorDeps, 'db'>, part: Part): AsyncGene
 }
 
 /** Returns the query of a page, in the order of ids, so that the position only moves forward. */
-function waitingOf({ scope, target, account_id: account }: Part): {
+function waitingOf({ scope, target, account_id: account }: HoldTarget): {
   sql: string;
   values: Value[];
 } {

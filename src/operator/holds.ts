@@ -10,7 +10,7 @@ import { DAY_MS } from '../base/time.ts';
 import type { HoldRow } from '../storage/tables.ts';
 import { accountNamed } from './accounts.ts';
 import type { Act } from '../operations/act.ts';
-import { cancelPages } from './cancel-waiting.ts';
+import { cancelPages, type HoldTarget } from './cancel-waiting.ts';
 import { heldMail, type HeldMail } from './held-mail.ts';
 import { pluralize } from '../base/pluralize.ts';
 import { byWhom } from './lane-acts.ts';
@@ -25,7 +25,7 @@ const forArgument = z.int().min(1000).max(YEAR_MS).optional();
 const noteArgument = z.string().min(1).max(200).optional();
 
 /** One part of the queue: exactly one of these members, but a stream may have its `account`. */
-const part = {
+const targetArguments = {
   domain: recipientDomain.optional(),
   lane: z.string().min(1).max(300).optional(),
   account: z.string().min(1).max(200).optional(),
@@ -33,7 +33,7 @@ const part = {
   message_id: z.string().max(100).optional(),
   source: z.string().min(1).max(100).optional(),
 };
-type PartNamed = z.output<z.ZodObject<typeof part>>;
+type NamedTarget = z.output<z.ZodObject<typeof targetArguments>>;
 
 /** Has a node read the holds and limits again, so that they are in force there. */
 export const holdsQuestion: Question<Pick<OperatorDeps, 'book' | 'notifiers'>, object, null> = {
@@ -63,9 +63,9 @@ export const holdOperations = {
   /** Holds waiting mail until it is released; with `new`, mail that is accepted later as well. */
   'queue.hold': onServer({
     act: { says: 'held the {scope} {target}', type: 'hold', named: 'target', keeps: holdMembers },
-    args: z.strictObject({ ...part, for_ms: forArgument, new: z.boolean().optional(), note: noteArgument }),
+    args: z.strictObject({ ...targetArguments, for_ms: forArgument, new: z.boolean().optional(), note: noteArgument }),
     async run(deps, { for_ms: forMs, new: catchesNew = false, note, ...named }, act) {
-      const about = await partFor(deps, named, act);
+      const about = await targetFor(deps, named, act);
       if (named.domain !== undefined) refuseNoDomain(named.domain);
       const row = holdRow(
         deps,
@@ -85,7 +85,7 @@ export const holdOperations = {
   /** Ends holds: by id, or all those of one part of the queue. */
   'queue.release': onServer({
     act: { says: 'released the {scope} {target}', type: 'hold', named: 'target', keeps: holdMembers },
-    args: z.strictObject({ ...part, id: z.string().max(100).optional() }),
+    args: z.strictObject({ ...targetArguments, id: z.string().max(100).optional() }),
     async run(deps, { id, ...named }, act) {
       act.on({ before: id === undefined ? pointedAt(named) : { scope: 'hold', target: id } });
       const all = await holdsInForce(deps);
@@ -142,14 +142,14 @@ export const holdOperations = {
   'queue.cancel': onServer({
     act: { says: 'canceled waiting mail of the {scope} {target}', type: 'queue', named: 'target', keeps: ['canceled'] },
     args: z.strictObject({
-      domain: part.domain,
-      lane: part.lane,
-      account: part.account,
-      stream: part.stream,
-      message_id: part.message_id,
+      domain: targetArguments.domain,
+      lane: targetArguments.lane,
+      account: targetArguments.account,
+      stream: targetArguments.stream,
+      message_id: targetArguments.message_id,
     }),
     async run(deps, named, act): Promise<Canceled> {
-      const about = await partFor(deps, named, act);
+      const about = await targetFor(deps, named, act);
       const mail = about.scope === 'lane' ? await mailOfLane(deps, about.target, LOOK_UPS_MS) : null;
       const canceled = await cancelPages(deps, about, mail, act);
       act.on({ after: { ...about, canceled } });
@@ -172,8 +172,6 @@ interface Canceled {
   domains_unknown?: number;
 }
 
-type Part = Pick<HoldRow, 'scope' | 'target' | 'account_id'>;
-
 /** Returns the part as it was named, whether it exists or not. Throws `invalid_field` if it is not exactly one. */
 function pointedAt({
   domain,
@@ -182,7 +180,7 @@ function pointedAt({
   stream,
   message_id: messageId,
   source,
-}: PartNamed): Omit<Part, 'account_id'> {
+}: NamedTarget): Omit<HoldTarget, 'account_id'> {
   const given = [domain, lane, stream ?? account, messageId, source].filter((one) => one !== undefined);
   if (given.length !== 1)
     throw new Problem(
@@ -196,17 +194,20 @@ function pointedAt({
   return stream === undefined ? { scope: 'account', target: account ?? '' } : { scope: 'stream', target: stream };
 }
 
-/** Finds the part for an act, which names it in the audit even if it does not exist. Throws as `partNamed` does. */
-async function partFor(deps: Pick<OperatorDeps, 'db' | 'config'>, named: PartNamed, act: Act): Promise<Part> {
+/** Finds the part for an act, which names it in the audit even if it does not exist. Throws as `findTarget` does. */
+async function targetFor(deps: Pick<OperatorDeps, 'db' | 'config'>, named: NamedTarget, act: Act): Promise<HoldTarget> {
   act.on({ after: pointedAt(named) });
-  const about = await partNamed(deps, named);
+  const about = await findTarget(deps, named);
   if (about.account_id !== null) act.concerns(about.account_id);
   act.on({ after: about });
   return about;
 }
 
 /** Throws `invalid_field` if it is not exactly one part, `not_found` if it does not exist. */
-async function partNamed({ db, config }: Pick<OperatorDeps, 'db' | 'config'>, named: PartNamed): Promise<Part> {
+async function findTarget(
+  { db, config }: Pick<OperatorDeps, 'db' | 'config'>,
+  named: NamedTarget,
+): Promise<HoldTarget> {
   const { account, stream, message_id: messageId, source } = named;
   const pointed = pointedAt(named);
   if (pointed.scope === 'domain' || pointed.scope === 'lane') return { ...pointed, account_id: null };
@@ -240,8 +241,8 @@ export function withHold(one: HeldMail, rows: readonly HoldRow[]): HeldMail {
   return { ...one, since: rfc3339(since), until: rfc3339(until), message };
 }
 
-async function holdsOn(deps: OperatorDeps, named: PartNamed, all: readonly HoldRow[]): Promise<HoldRow[]> {
-  const { scope, target, account_id: account } = await partNamed(deps, named);
+async function holdsOn(deps: OperatorDeps, named: NamedTarget, all: readonly HoldRow[]): Promise<HoldRow[]> {
+  const { scope, target, account_id: account } = await findTarget(deps, named);
   return all.filter(
     (row) => row.kind === 'hold' && row.scope === scope && row.target === target && row.account_id === account,
   );
@@ -249,7 +250,7 @@ async function holdsOn(deps: OperatorDeps, named: PartNamed, all: readonly HoldR
 
 function holdRow(
   { clock }: Pick<OperatorDeps, 'clock'>,
-  about: Part & Pick<HoldRow, 'catches_new'>,
+  about: HoldTarget & Pick<HoldRow, 'catches_new'>,
   forMs: number | undefined,
   note: string | undefined,
   { actor }: Act,

@@ -32,7 +32,7 @@ export const laneFactsQuestion: Question<Engine, { mails: readonly MailOfLane[] 
 };
 
 /** Mails of one node, with their places in the list. */
-interface Part {
+interface NodeBatch {
   node: NodeRecord;
   mails: (readonly [at: number, mail: MailOfLane])[];
 }
@@ -40,7 +40,7 @@ interface Part {
 export function createLaneFacts(deps: AskDeps & Engine): LaneFactsOf {
   const { nodes, mta, askNode } = deps;
 
-  async function factsAt({ node, mails }: Part): Promise<readonly LaneFacts[]> {
+  async function factsAt({ node, mails }: NodeBatch): Promise<readonly LaneFacts[]> {
     if (node.epoch === nodes.epoch && !node.isDelivering) return mails.map(() => nobody);
     if (node.epoch === nodes.epoch) return await mapInSlices(mails, ([, mail]) => mta.laneFacts(mail));
     const asked = { name: laneFactsQuestion.name, args: { mails: mails.map(([, mail]) => plain(mail)) } };
@@ -53,9 +53,9 @@ export function createLaneFacts(deps: AskDeps & Engine): LaneFactsOf {
   return async (mails) => {
     const found: LaneFacts[] = [];
     await Promise.all(
-      partsOf(deps, mails).map(async (part) => {
-        const facts = await factsAt(part);
-        for (const [place, [at]] of part.mails.entries()) found[at] = facts[place] ?? unanswered(part.node.name);
+      batchesOf(deps, mails).map(async (batch) => {
+        const facts = await factsAt(batch);
+        for (const [place, [at]] of batch.mails.entries()) found[at] = facts[place] ?? unanswered(batch.node.name);
       }),
     );
     return found;
@@ -65,21 +65,21 @@ export function createLaneFacts(deps: AskDeps & Engine): LaneFactsOf {
 const plain = ({ domain, account, mark = null }: MailOfLane): MailOfLane => ({ domain, account, mark });
 
 /** Divides the mails by the nodes that have them, and into questions of a limited length. */
-function partsOf(deps: Omit<AskDeps, 'askNode'>, mails: readonly MailOfLane[]): Part[] {
-  const open = new Map<number, Part>();
-  const parts: Part[] = [];
+function batchesOf(deps: Omit<AskDeps, 'askNode'>, mails: readonly MailOfLane[]): NodeBatch[] {
+  const open = new Map<number, NodeBatch>();
+  const batches: NodeBatch[] = [];
   for (const [at, mail] of mails.entries()) {
     const node = ownerOf(deps, mail.domain);
     if (node === null) throw new Error('a running server is among its nodes');
-    let part = open.get(node.epoch);
-    if (part === undefined || part.mails.length >= MOST_MAILS) {
-      part = { node, mails: [] };
-      open.set(node.epoch, part);
-      parts.push(part);
+    let batch = open.get(node.epoch);
+    if (batch === undefined || batch.mails.length >= MOST_MAILS) {
+      batch = { node, mails: [] };
+      open.set(node.epoch, batch);
+      batches.push(batch);
     }
-    part.mails.push([at, mail]);
+    batch.mails.push([at, mail]);
   }
-  return parts;
+  return batches;
 }
 
 const unanswered = (node: string): LaneFacts => because(`The node ${node} delivers it and did not answer.`);
