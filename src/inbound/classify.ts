@@ -18,7 +18,7 @@ import { quotesPermanent, quotesServer, statusOfWords, withoutReplies } from './
 import { nothingFound, type Finding, type FindingKind } from './finding.ts';
 import { openNotice, type Notice } from './notice.ts';
 import { rejectionIn } from './rejection.ts';
-import { findCopyToken, findMessageId, findReturnPathToken, findUnsubscribeToken } from './token.ts';
+import { findCopyToken, findMessageId, findReturnPathToken, findTokenInText, findUnsubscribeToken } from './token.ts';
 import { hasNullSender, isAnswer, isFromDaemon, isFromRecipient, localPartOfFrom } from './writer.ts';
 
 type Answer = Pick<Finding, 'kind'> & Partial<Finding>;
@@ -36,9 +36,11 @@ export function readReport(by: ReadBy, bytes: Uint8Array, arrival: Arrival = unk
     unsubscribe(notice, envelope) ??
     aggregateReport(notice) ??
     prose(notice, by);
+  const token = findReturnPathToken(notice, envelope);
   return {
     ...nothingFound,
-    token: findReturnPathToken(notice, envelope),
+    token: token ?? findTokenInText(notice),
+    isTokenInText: token === null,
     messageId: findMessageId(notice),
     copy: findCopyToken(notice),
     ...answer,

@@ -47,7 +47,9 @@ export interface Finding {
   kind: FindingKind;
   /** The text after `b+` (in lower case) or `unsub+` in an address of ours; null where there is none. Its form is checked, not its signature. */
   token: string | null;
-  /** X-Message-Id of the returned mail, else its Message-ID. */
+  /** The token occurs only in the text of the mail, which may quote another mail of ours. */
+  isTokenInText: boolean;
+  /** X-Message-Id of the returned mail where it is one of ours, else its Message-ID. */
   messageId: string | null;
   /** `X-Posthorn-Delivery` of the returned mail: proves the delivery where one of our keys made it. */
   copy: string | null;
@@ -94,6 +96,7 @@ export function findingRecord({ kind, token, messageId, recipients, feedback }: 
 export const nothingFound: Finding = {
   kind: 'other',
   token: null,
+  isTokenInText: false,
   messageId: null,
   copy: null,
   recipients: [],

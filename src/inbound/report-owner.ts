@@ -70,18 +70,18 @@ export async function findMatch(deps: MatchDeps, finding: Finding): Promise<Matc
 
 function provenDelivery(
   keys: readonly ReturnPathKey[],
-  { kind, token, copy }: Finding,
+  { kind, token, isTokenInText, copy }: Finding,
 ): { deliveryId: string; proof: Proof } | null {
-  const byToken =
-    token === null
-      ? null
-      : kind === 'unsubscribe'
-        ? unsubscribedDelivery(keys, `unsub+${token}`)
-        : deliveryOf(keys, `b+${token}`);
-  if (byToken !== null) return { deliveryId: byToken, proof: 'token' };
-  // The head of a copy comes back with unsubscribe mails and answers, too: it names the delivery, not the request.
-  const byCopy = copy === null || kind === 'unsubscribe' ? null : deliveryOfCopy(keys, copy);
-  return byCopy === null ? null : { deliveryId: byCopy, proof: 'copy' };
+  if (kind === 'unsubscribe') {
+    // The head of a copy comes back with unsubscribe mails, too: it names the delivery, not the request.
+    const asked = token === null ? null : unsubscribedDelivery(keys, `unsub+${token}`);
+    return asked === null ? null : { deliveryId: asked, proof: 'token' };
+  }
+  const byToken = { deliveryId: token === null ? null : deliveryOf(keys, `b+${token}`), proof: 'token' } as const;
+  const byCopy = { deliveryId: copy === null ? null : deliveryOfCopy(keys, copy), proof: 'copy' } as const;
+  for (const { deliveryId, proof } of isTokenInText ? [byCopy, byToken] : [byToken, byCopy])
+    if (deliveryId !== null) return { deliveryId, proof };
+  return null;
 }
 
 /** Finds the delivery by its message: many reports leave out the recipient (RFC 5965). For a message with several the report must name one. */

@@ -28,9 +28,9 @@ const RETURNED = new Set([
   'received',
 ]);
 
-/** Returns the token of a return path, from the surest place that has one. `envelope`: recipients of the SMTP session, where known. */
+/** Returns the token of a return path in a field that tells whom the mail is for or about. `envelope`: recipients of the SMTP session, where known. */
 export function findReturnPathToken(notice: Notice, envelope: readonly string[] = []): string | null {
-  const { mail, original, feedback, delivery, lines } = notice;
+  const { mail, original, feedback, delivery } = notice;
   const token =
     firstMatch(RETURN_PATH, envelope) ??
     firstMatch(RETURN_PATH, fieldsOf(mail.headers, ENVELOPE)) ??
@@ -43,9 +43,13 @@ export function findReturnPathToken(notice: Notice, envelope: readonly string[] 
     firstMatch(
       RETURN_PATH,
       mail.headers.map(({ value }) => value),
-    ) ??
-    firstMatch(RETURN_PATH, lines) ??
-    firstInParts(notice);
+    );
+  return token?.toLowerCase() ?? null;
+}
+
+/** Returns the first token of a return path in the text of the mail. Text may quote another mail of ours, so every other proof comes before. */
+export function findTokenInText(notice: Notice): string | null {
+  const token = firstMatch(RETURN_PATH, notice.lines) ?? firstInParts(notice);
   return token?.toLowerCase() ?? null;
 }
 
@@ -62,16 +66,23 @@ export function findCopyToken({ original }: Notice): string | null {
     : (/^\s{0,20}([0-9a-hjkmnp-tv-z]{43})(?:\s|$)/i.exec(value)?.[1]?.toLowerCase() ?? null);
 }
 
-/** Returns the X-Message-Id or Message-ID of the returned mail, the latter with its angle brackets. */
+/** The form of our own message ids. */
+const OWN_MESSAGE_ID = /^<?msg_[0-7][0-9a-hjkmnp-tv-z]{25}(?=[@>\s]|$)/i;
+
+/**
+ * Returns the X-Message-Id of the returned mail where it is one of ours, else its Message-ID with the angle brackets: other programs
+ * write a field of that name, too.
+ */
 export function findMessageId({ original }: Notice): string | null {
-  for (const name of ['x-message-id', 'message-id']) {
-    const value =
-      fieldsOf(original, new Set([name]))[0]
-        ?.trim()
-        .slice(0, 998) ?? '';
-    if (value !== '') return /<[^<>\s]+>/.exec(value)?.[0] ?? value.split(/\s/, 1)[0] ?? null;
-  }
-  return null;
+  const marks = fieldsOf(original, new Set(['x-message-id'])).map(idIn);
+  const [own] = marks.filter((mark) => OWN_MESSAGE_ID.test(mark));
+  const [standard = ''] = fieldsOf(original, new Set(['message-id'])).map(idIn);
+  return own ?? [standard, ...marks].find((id) => id !== '') ?? null;
+}
+
+function idIn(value: string): string {
+  const text = value.trim().slice(0, 998);
+  return /<[^<>\s]+>/.exec(text)?.[0] ?? text.split(/\s/, 1)[0] ?? '';
 }
 
 function firstInParts({ mail }: Notice): string | null {

@@ -263,6 +263,35 @@ describe('journey: reports', () => {
       await app.balanced();
     });
 
+  it('believes the mark of the returned mail before a return path that the text of the complaint quotes', async () => {
+    const first = await delivered();
+    const second = await delivered();
+    const complaint = arf([`X-Posthorn-Delivery: ${second.copy}`]);
+    await send(
+      port(),
+      'fbl@provider.test',
+      'fbl@rp.acme.test',
+      complaint.replace(/(Content-Type: text\/plain[^]*?\r\n\r\n)/i, `$1Earlier: ${first.returnPath}\r\n`),
+    );
+    const [report] = await read(1);
+    assert.equal(report?.message_id, second.id);
+  });
+
+  it('finds the message by its Message-ID where the returned mail has an X-Message-Id of another program', async () => {
+    const { id } = await delivered();
+    const messageId = /^Message-ID: (<.*>)\r$/im.exec(
+      server.sessions.flatMap(({ mails }) => mails)[0]?.data ?? '',
+    )?.[1];
+    await send(
+      port(),
+      'fbl@provider.test',
+      'fbl@rp.acme.test',
+      arf(['X-Message-Id: 4711', `Message-ID: ${messageId ?? assert.fail('no Message-ID')}`, 'To: ana@dest.test']),
+    );
+    const [report] = await read(1);
+    assert.deepEqual([report?.state, report?.message_id], ['unverified', id]);
+  });
+
   it('puts a complaint in the place of an entry with another reason, which goes only with force then', async () => {
     const { id, returnPath } = await delivered();
     await app.request('POST', '/v1/suppressions', { email: 'ana@dest.test' });
