@@ -85,7 +85,12 @@ export function mxHandlers(deps: MxDeps, { budgets, kept, receiver }: Intake): H
           if (!ROLES.has(local.toLowerCase())) return refuse(550, '5.1.1 there is no such mailbox');
         }
       }
-      return refusalOf(strangerOf(deps.keys, ip, [...recipients, address]));
+      const stranger = strangerOf(deps.keys, ip, [...recipients, address]);
+      const named = strangerOf(deps.keys, ip, [address]).deliveryId;
+      // RFC 5321 section 4.5.3.1.10: who gets this sends the mail again for the recipients that are left.
+      if (named !== null && named !== stranger.deliveryId)
+        return refuse(452, '4.5.3 one mail is about one of ours: send it again for this address');
+      return refusalOf(stranger);
     },
     async data(session, mail, size) {
       const stranger = strangerOf(deps.keys, session.ip, session.recipients);

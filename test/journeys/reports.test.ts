@@ -351,6 +351,25 @@ describe('journey: reports', () => {
     assert.deepEqual([entry.scope, entry.expires_at], ['stream:broadcast', null]);
   });
 
+  it('takes a mail to the addresses of two deliveries in two transactions, so that both count', async () => {
+    const [first, second] = [await delivered({ stream: 'broadcast' }), await delivered({ stream: 'broadcast' })];
+    const ways = server.sessions
+      .flatMap(({ mails }) => mails)
+      .map(({ data }) => /<mailto:(unsub\+[^>?]+)/.exec(data)?.[1] ?? assert.fail('no address to unsubscribe at'));
+    const [one = '', other = ''] = ways;
+    const text = 'From: ana@dest.test\r\nSubject: unsubscribe\r\n\r\n';
+    const replies = await send(port(), 'ana@dest.test', [one, one, other], text);
+    assert.deepEqual(
+      replies.slice(2, 5).map((reply) => reply.slice(0, 9)),
+      ['250 2.1.5', '250 2.1.5', '452 4.5.3'],
+    );
+    await send(port(), 'ana@dest.test', other, text);
+    assert.deepEqual(
+      (await read(2)).map(({ message_id }) => message_id),
+      [first.id, second.id],
+    );
+  });
+
   it('refuses everybody else at RCPT, whatever form the address has', async () => {
     const { returnPath } = await delivered();
     const forged = returnPath.replace(/.@/, (end) => (end.startsWith('0') ? '1@' : '0@'));

@@ -59,7 +59,12 @@ export const arf = (head: readonly string[]): string =>
   ].join('\r\n');
 
 /** Sends one mail by hand; the replies to the commands. */
-export async function sendByHand(port: number, from: string, to: string, mail: string): Promise<string[]> {
+export async function sendByHand(
+  port: number,
+  from: string,
+  to: string | readonly string[],
+  mail: string,
+): Promise<string[]> {
   const socket = net.connect(port, '127.0.0.1');
   const replies: string[] = [];
   let text = '';
@@ -80,11 +85,12 @@ export async function sendByHand(port: number, from: string, to: string, mail: s
     }
   };
   await reply();
-  for (const line of ['EHLO mx.dest.test', `MAIL FROM:<${from}>`, `RCPT TO:<${to}>`]) {
+  const recipients = [to].flat().map((address) => `RCPT TO:<${address}>`);
+  for (const line of ['EHLO mx.dest.test', `MAIL FROM:<${from}>`, ...recipients]) {
     socket.write(`${line}\r\n`);
     replies.push(await reply());
   }
-  if (replies.at(-1)?.startsWith('250') === true) {
+  if (replies.slice(2).some((reply) => reply.startsWith('250'))) {
     socket.write('DATA\r\n');
     replies.push(await reply());
     socket.write(`${mail.replaceAll(/^\./gm, '..')}\r\n.\r\n`);
