@@ -20,6 +20,7 @@ import {
   JOKES,
   keepEnhancedCodes,
   refuseCommand,
+  takeQuotedLocalParts,
 } from './smtp-connection.ts';
 import { noKeyInClear, refuse, type SmtpRefusal } from './smtp-refusal.ts';
 
@@ -217,6 +218,7 @@ export class Listener<User> {
     if (this.options.isDraining?.() === true) return refuse(421, '4.3.2 this server is being taken out of service');
     const connection = findConnection(this.server, id);
     if (connection === undefined) return refuse(421, '4.3.0 the connection is gone');
+    takeQuotedLocalParts(connection);
     keepEnhancedCodes(connection, (code, { isCoded }) => {
       // smtp-server itself refuses a size that MAIL announces, and asks no handler.
       if (code === 552 && !isCoded && !session.envelope.mailFrom)
