@@ -7,6 +7,7 @@ import { mailFolder } from '../storage/database.ts';
 import { diskBytes } from '../storage/disk-guard.ts';
 import { isDraining } from '../storage/nodes.ts';
 import { createInbound, type Inbound, type InboundDeps, type InboundSettings } from '../inbound/inbound.ts';
+import { unsubscribeByMail } from '../tracking/unsubscribe.ts';
 import type { AppContext } from './context.ts';
 
 export async function buildInbound(
@@ -36,6 +37,8 @@ function listenerDeps(context: AppContext, accept: AcceptDeps, accountWindows: R
     resolver: context.resolver,
     accept,
     authenticate: callers.authenticate,
+    unsubscribe: (wish, deliveryId) =>
+      unsubscribeByMail({ db, clock, recorder, keys: context.trackKeys }, wish, deliveryId),
     bounceRules: () => live.rules,
     keyChanges: notifiers.keys,
     trustedCaller: () => (submission.trustedKey === null ? Promise.resolve(null) : callers.byId(submission.trustedKey)),

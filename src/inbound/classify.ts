@@ -18,7 +18,14 @@ import { quotesPermanent, quotesServer, statusOfWords, withoutReplies } from './
 import { nothingFound, type Finding, type FindingKind } from './finding.ts';
 import { openNotice, type Notice } from './notice.ts';
 import { rejectionIn } from './rejection.ts';
-import { findCopyToken, findMessageId, findReturnPathToken, findTokenInText, findUnsubscribeToken } from './token.ts';
+import {
+  findCopyToken,
+  findMessageId,
+  findReturnPathToken,
+  findTokenInText,
+  findUnsubscribeToken,
+  findWish,
+} from './token.ts';
 import { hasNullSender, isAnswer, isFromDaemon, isFromRecipient, localPartOfFrom } from './writer.ts';
 
 type Answer = Pick<Finding, 'kind'> & Partial<Finding>;
@@ -88,7 +95,8 @@ function unsubscribe(notice: Notice, envelope: readonly string[]): Answer | null
   if (token === null && !isPlainUnsubscribe(notice)) return null;
   const [from] = addressesIn(fieldOf(notice.mail.headers, 'from')?.slice(0, 1000) ?? '');
   const feedback = { type: 'opt-out', source: 'other', userAgent: null, arrivalDate: null } as const;
-  return { kind: 'unsubscribe', token, recipients: from === undefined ? [] : [complainant(from.address)], feedback };
+  const recipients = from === undefined ? [] : [complainant(from.address)];
+  return { kind: 'unsubscribe', token, wish: findWish(notice), recipients, feedback };
 }
 
 const isPlainUnsubscribe = ({ mail, subject }: Notice): boolean =>

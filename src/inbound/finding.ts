@@ -49,6 +49,8 @@ export interface Finding {
   token: string | null;
   /** The token occurs only in the text of the mail, which may quote another mail of ours. */
   isTokenInText: boolean;
+  /** Of an unsubscribe mail: what its subject says behind `unsubscribe`; null where that cannot be a token (tracking/unsubscribe-link.ts). */
+  wish: string | null;
   /** X-Message-Id of the returned mail where it is one of ours, else its Message-ID. */
   messageId: string | null;
   /** `X-Posthorn-Delivery` of the returned mail: proves the delivery where one of our keys made it. */
@@ -97,6 +99,7 @@ export const nothingFound: Finding = {
   kind: 'other',
   token: null,
   isTokenInText: false,
+  wish: null,
   messageId: null,
   copy: null,
   recipients: [],

@@ -14,6 +14,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import type { Recorder } from '../messages/delivery/record.ts';
 import { hintsOf, type DueHint } from '../messages/delivery/due-hint.ts';
+import { unsubscribedDelivery } from '../messages/delivery/return-path.ts';
 import { ownMailRows, type OwnMailRows } from '../messages/accept/own-mail.ts';
 import type { RetryRule } from '../messages/delivery/retry.ts';
 import type { Committer } from '../storage/commit.ts';
@@ -44,6 +45,8 @@ export interface ReceiveDeps extends MatchDeps, AggregateStoreDeps {
   notifiers: { deliveries: Notifier<readonly DueHint[]> };
   reader: ReportReader;
   budgets: Pick<MxBudgets, 'noteReading' | 'giveBack'>;
+  /** Carries out the wish in an unsubscribe mail, where it is about this delivery; else returns false. */
+  unsubscribe(wish: string, deliveryId: string): Promise<boolean>;
   /** Settings for mail of people. */
   forward: ForwardRule & { retry: Pick<RetryRule, 'maxAge'> };
   ownAccount: { ensure(): Promise<void> };
@@ -242,7 +245,9 @@ export class Receiver {
     const { deps } = this;
     const match = await findMatch(deps, finding);
     if (isForOperator(row, finding, match !== null)) return this.forward(row, finding);
-    const { change, state } = await meaningOf(deps.db.prepared, row, finding, match);
+    const isObeyed = await this.obey(finding);
+    const meaning = await meaningOf(deps.db.prepared, row, finding, match);
+    const { change, state } = isObeyed ? ({ change: null, state: 'done' } as const) : meaning;
     if (match?.proof != null && change !== null) await deps.recorder.record([{ deliveryId: match.owner.id, change }]);
     this.note(row, finding, {
       state,
@@ -251,7 +256,7 @@ export class Receiver {
       recipient_id: match?.owner.id ?? null,
       delivery_id: match?.owner.id ?? null,
       proof: match?.proof ?? null,
-      recorded: state === 'done' ? (change?.kind ?? null) : null,
+      recorded: isObeyed ? 'unsubscribed' : state === 'done' ? (change?.kind ?? null) : null,
     });
     const detail = { ...findingRecord(finding), proof: match?.proof ?? null, feedback_loop: match?.loop ?? null };
     return this.close(row, {
@@ -261,6 +266,13 @@ export class Receiver {
       detail,
       keepsAll: finding.kind === 'bounce' && state !== 'unmatched',
     });
+  }
+
+  /** Unsubscribes whom the mail itself names, also where its delivery is deleted or erased here. Returns false where it does not name them. */
+  private async obey({ kind, token, wish }: Finding): Promise<boolean> {
+    if (kind !== 'unsubscribe' || token === null || wish === null) return false;
+    const deliveryId = unsubscribedDelivery(this.deps.keys, `unsub+${token}`);
+    return deliveryId !== null && this.deps.unsubscribe(wish, deliveryId);
   }
 
   private note(row: NewReport, { kind }: Finding, fields: object): void {

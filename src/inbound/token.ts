@@ -1,5 +1,5 @@
 /** The token of ours that a report carries: in the address it came to, in the head of the returned mail, or anywhere in it. */
-import { fieldsOf, ownPartsOf, textOf } from '../mail/mime-read.ts';
+import { fieldsOf, ownPartsOf, textOf, wordsOf } from '../mail/mime-read.ts';
 import type { Notice } from './notice.ts';
 
 /** Key number, delivery id, MAC in Crockford's base32: messages/delivery/return-path.ts. Servers on the way may fold the case. */
@@ -56,6 +56,12 @@ export function findTokenInText(notice: Notice): string | null {
 /** Returns the token in the address of an unsubscribe mail. */
 export function findUnsubscribeToken({ mail }: Notice, envelope: readonly string[] = []): string | null {
   return firstMatch(UNSUBSCRIBE, envelope) ?? firstMatch(UNSUBSCRIBE, fieldsOf(mail.headers, ENVELOPE));
+}
+
+/** Returns what the subject of an unsubscribe mail says whom it is from. Mail programs may fold a long word. */
+export function findWish({ mail }: Notice): string | null {
+  const [, words] = /\bunsubscribe[\s:]{1,10}([\w-][\w\s-]{60,2000})/i.exec(wordsOf(mail.headers, 'subject')) ?? [];
+  return words?.replace(/\s+/g, '') ?? null;
 }
 
 /** Returns the mark of the delivery in the head of the returned mail (messages/delivery/return-path.ts). */

@@ -1,12 +1,13 @@
 /**
- * Carries out the request of an unsubscribe page. Where the mail is still known it goes the way of everything that
+ * Carries out the request of an unsubscribe page, or of an unsubscribe mail. Where the mail is still known it goes the way of everything that
  * happens to a delivery, with an event; where retention has removed it, the address is put on the list all the same.
  */
 import type { Clock } from '../base/clock.ts';
 import type { Recorder } from '../messages/delivery/record.ts';
 import type { Database } from '../storage/database.ts';
 import { addSuppression, removeUnsubscription, suppressionsOf } from '../suppressions/suppression-store.ts';
-import type { Unsubscription } from './unsubscribe-link.ts';
+import type { TrackingKey } from './token.ts';
+import { readUnsubscribeToken, type Unsubscription } from './unsubscribe-link.ts';
 
 export interface UnsubscribeDeps {
   db: Pick<Database, 'commit' | 'prepared'>;
@@ -18,13 +19,25 @@ export interface UnsubscribeDeps {
 export async function unsubscribe(
   deps: UnsubscribeDeps,
   request: Unsubscription,
-  method: 'one_click' | 'page',
+  method: 'one_click' | 'page' | 'mailto',
 ): Promise<void> {
   if (await isUnsubscribed(deps, request)) return;
   const { deliveryId, accountId, email, stream } = request;
   const [recorded] = await deps.recorder.record([{ deliveryId, change: { kind: 'unsubscribed', method, email } }]);
   if (recorded?.state !== null) return;
   await addSuppression(deps, { accountId, email, stream, reason: 'unsubscribe', createdBy: 'recipient' });
+}
+
+/** Stops what the token in the subject of an unsubscribe mail names. Returns false, and does nothing, where that is not this delivery. */
+export async function unsubscribeByMail(
+  deps: UnsubscribeDeps & { keys: readonly TrackingKey[] },
+  token: string,
+  deliveryId: string,
+): Promise<boolean> {
+  const request = readUnsubscribeToken(deps.keys, token);
+  if (request?.deliveryId !== deliveryId) return false;
+  await unsubscribe(deps, request, 'mailto');
+  return true;
 }
 
 /** Takes it back, if the mail of the link was sent. Other reasons not to mail the address stay. */

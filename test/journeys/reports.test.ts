@@ -329,6 +329,48 @@ describe('journey: reports', () => {
     assert.deepEqual((await app.get<{ data: unknown[] }>('/v1/suppressions')).body.data, []);
   });
 
+  for (const [what, remove] of [
+    ['was erased', () => app.request('DELETE', '/v1/recipients/ana%40dest.test')],
+    [
+      'is of a mail that retention has removed',
+      async () => {
+        for (const table of ['events', 'attempts', 'deliveries', 'messages'])
+          await app.app.db.commit.transact((tx) => tx.run(`DELETE FROM ${table}`));
+      },
+    ],
+  ] as const)
+    it(`stops the mail to a recipient who ${what}, by the subject of their mail program`, async () => {
+      await delivered({ stream: 'broadcast' });
+      const data = server.sessions.flatMap(({ mails }) => mails)[0]?.data ?? '';
+      const [, address = '', subject = ''] =
+        /<mailto:(unsub\+[^>?]+)\?subject=([^>]+)>/.exec(data) ?? assert.fail('no address to unsubscribe at');
+      await remove();
+      const words = decodeURIComponent(subject);
+      const folded = `${words.slice(0, 90)}\r\n ${words.slice(90)}`;
+      const replies = await send(port(), 'ana@dest.test', address, `From: a@b.test\r\nSubject: ${folded}\r\n\r\n`);
+      assert.match(replies.at(-1) ?? '', /^250 /);
+      const entry = () => app.get<{ scope: string; reason: string }>('/v1/suppressions/ana%40dest.test');
+      for (let tries = 0; tries < 500 && (await entry()).status !== 200; tries++);
+      const { body } = await entry();
+      assert.deepEqual([body.scope, body.reason], ['stream:broadcast', 'unsubscribe']);
+    });
+
+  it('takes the subject of another delivery for no wish of this one', async () => {
+    await delivered({ stream: 'broadcast' });
+    await delivered({ stream: 'broadcast', to: 'bo@dest.test' });
+    const ways = server.sessions
+      .flatMap(({ mails }) => mails)
+      .map(({ data }) => /<mailto:(unsub\+[^>?]+)\?subject=([^>]+)>/.exec(data) ?? assert.fail('no way out'));
+    const [address = '', subject = ''] = [ways[0]?.[1], ways[1]?.[2]];
+    const text = `From: a@b.test\r\nSubject: ${decodeURIComponent(subject)}\r\n\r\n`;
+    await send(port(), 'ana@dest.test', address, text);
+    await read(1);
+    assert.deepEqual(
+      (await app.get<{ data: { email: string }[] }>('/v1/suppressions')).body.data.map(({ email }) => email),
+      ['ana@dest.test'],
+    );
+  });
+
   it('unsubscribes by mail, from that stream, once', async () => {
     await delivered({ stream: 'broadcast' });
     const list =

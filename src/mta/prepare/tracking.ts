@@ -49,24 +49,33 @@ export function listHeaders(
 ): string {
   const unsubscribe = storedUnsubscribe(row);
   if (unsubscribe === null) return '';
+  const { url, mailto, oneClick } = unsubscribe;
+  const token = url === null || mailto === null ? tokenOf(keys.trackingKey, row) : '';
   return unsubscribeHeaders({
-    url: unsubscribe.url ?? hostedUrl(keys.trackingKey, row),
-    mailto: unsubscribe.mailto ?? `${unsubscribeAddressFor(keys.returnPathKey, row.id)}@${returnPathDomain}`,
-    oneClick: unsubscribe.oneClick,
+    url: url ?? hostedUrl(row, token),
+    mailto: mailto ?? hostedMailto(`${unsubscribeAddressFor(keys.returnPathKey, row.id)}@${returnPathDomain}`, token),
+    oneClick,
   });
 }
 
-/** Returns an https URL or null: the request must not be readable or changeable on its way (RFC 8058 section 3.1). */
-function hostedUrl(key: TrackingKey, row: Row): string | null {
-  const { tracking_url: base } = row;
-  if (base?.startsWith('https://') !== true) return null;
-  const token = unsubscribeToken(key, {
+const tokenOf = (key: TrackingKey, row: Row): string =>
+  unsubscribeToken(key, {
     deliveryId: row.id,
     accountId: row.account_id,
     stream: row.stream,
     fromDomain: row.from_domain,
     email: row.address,
   });
+
+/** The subject (RFC 6068) tells whom the mail is from and what it ends, for as long as it is in a mailbox; the address only tells which mail it was. */
+function hostedMailto(address: string, token: string): string {
+  const whole = `${address}?subject=unsubscribe%20${token}`;
+  return `mailto:${whole}`.length > LONGEST_UNSUBSCRIBE_URL ? address : whole;
+}
+
+/** Returns an https URL or null: the request must not be readable or changeable on its way (RFC 8058 section 3.1). */
+function hostedUrl({ tracking_url: base }: Row, token: string): string | null {
+  if (base?.startsWith('https://') !== true) return null;
   const url = `${base}${trackPaths.unsubscribe}${token}`;
   // The longest possible names make it too long; the mailto address remains.
   return url.length > LONGEST_UNSUBSCRIBE_URL ? null : url;
