@@ -19,6 +19,9 @@ import type { TlsNeed, TlsResult } from './tls-policy.ts';
 import { Wire, isBroken } from './wire.ts';
 import type { Broken, Trace } from './wire.ts';
 
+/** The server does not take the mechanism (RFC 4954 section 4), although some offer it. */
+const UNKNOWN_MECHANISM = 504;
+
 export interface OpenDeps {
   clock: Clock;
   /** Returns false while another server may have taken over what this one sends; asked just before each final dot. True where left out. */
@@ -148,12 +151,16 @@ class Opening {
   }
 
   private opened(wire: Wire, banner: SmtpReply): OpenResult {
-    const { extensions, tls, timings } = this;
+    const { ip, tls, timings } = this;
     const { timeouts } = this.target;
+    const { clock, addresses } = this.deps;
+    const isOneByOne = addresses?.losesCommands(ip, clock.monotonic()) === true;
+    const extensions = isOneByOne ? { ...this.extensions, pipelining: false } : this.extensions;
+    const lostCommands = (): void => addresses?.lostCommands(ip, clock.monotonic());
     return {
       kind: 'open',
       ...this.place(),
-      session: new Session(this.deps, { wire, extensions, tls, timings, timeouts, banner: banner.text }),
+      session: new Session(this.deps, { wire, extensions, tls, timings, timeouts, banner: banner.text, lostCommands }),
     };
   }
 
@@ -212,8 +219,16 @@ class Opening {
     if (auth === undefined) return null;
     if (this.tls === null && auth.inPlaintext !== true)
       return this.unsatisfied(null, 'the server offers no TLS, and the credentials may not be sent without');
-    const lines = loginLines(this.extensions.auth, auth);
-    return lines === null ? this.failed('auth', null, NO_KNOWN_LOGIN) : this.credentials(wire, lines);
+    const offered = this.extensions.auth;
+    const lines = loginLines(offered, auth);
+    if (lines === null) return this.failed('auth', null, NO_KNOWN_LOGIN);
+    const fault = await this.credentials(wire, lines);
+    if (fault?.reply?.code !== UNKNOWN_MECHANISM || !offered.includes('PLAIN')) return fault;
+    const others = loginLines(
+      offered.filter((name) => name !== 'PLAIN'),
+      auth,
+    );
+    return others === null ? fault : this.credentials(wire, others);
   }
 
   /** Sends line after line while the server asks for more (334), until it says 235. */

@@ -40,6 +40,8 @@ export interface Opened {
   timeouts: PhaseTimeouts;
   /** The banner's text, which often names the operator. */
   banner: string;
+  /** Called where the server answered the first of several commands, and was silent on the next for the time of its phase. */
+  lostCommands?: () => void;
 }
 
 export type { Mail, Transfer } from './transfer.ts';
@@ -54,6 +56,7 @@ export class Session {
   private readonly maySend: () => boolean;
   private readonly wire: Wire;
   private readonly timeouts: PhaseTimeouts;
+  private readonly lostCommands: (() => void) | undefined;
   private opening: Timings | null;
   private tried = 0;
   private finished = false;
@@ -69,6 +72,7 @@ export class Session {
     this.banner = opened.banner;
     this.trace = opened.wire.trace;
     this.timeouts = opened.timeouts;
+    this.lostCommands = opened.lostCommands;
     this.opening = opened.timings;
   }
 
@@ -143,9 +147,12 @@ export class Session {
     const { wire, timeouts } = this;
     const pipelining = this.extensions.pipelining;
     if (pipelining) wire.write((this.needsReset ? 'RSET\r\n' : '') + commands.join(''));
-    const ask = (phase: 'mail' | 'rcpt' | 'data', command: string): Promise<SmtpReply | Broken> => {
+    let answered = 0;
+    const ask = async (phase: 'mail' | 'rcpt' | 'data', command: string): Promise<SmtpReply | Broken> => {
       if (!pipelining) wire.write(command);
-      return wire.read(phase, timeouts[phase]);
+      const reply = await wire.read(phase, timeouts[phase]);
+      if (pipelining && answered++ > 0 && isBroken(reply) && reply.how === 'silent') this.lostCommands?.();
+      return reply;
     };
     if (this.needsReset) {
       const reply = await ask('mail', 'RSET\r\n');

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
 import { X509Certificate, createHash } from 'node:crypto';
+import { DAY_MS } from '../../../src/base/time.ts';
+import { AddressMemory } from '../../../src/mta/connection/address-memory.ts';
 import type { OpenDeps, SessionTarget } from '../../../src/mta/connection/open-session.ts';
 import { expired, server as certificate } from '../../support/harness/certificate.ts';
 import type { FakeClock } from '../../support/fakes/fake-clock.ts';
@@ -69,6 +71,30 @@ describe('mta/connection/open-session', () => {
       });
       assert.equal(session.banner, 'mx.dest.test ESMTP');
       await session.close();
+    });
+
+    it('sends commands one by one for a day to a host that hears only the first of several', async () => {
+      const addresses = new AddressMemory();
+      const at = await start({
+        script: { rcpt: (_line, { bursts }) => ((bursts.at(-1)?.length ?? 0) > 1 ? 'hang' : '250 ok') },
+      });
+      const sent = async (): Promise<string> => {
+        const session = await opened({ ...deps, addresses }, targetOf(at));
+        const sending = session.send(mailOf());
+        if (session.extensions.pipelining) {
+          await at.reached('rcpt');
+          while (deps.clock.nextAt() !== deps.clock.now() + timeouts.rcpt)
+            await new Promise((resolve) => setImmediate(resolve));
+          deps.clock.advance(timeouts.rcpt);
+        }
+        const { kind } = await sending;
+        await session.close();
+        return kind;
+      };
+      assert.equal(await sent(), 'broken');
+      assert.equal(await sent(), 'accepted');
+      deps.clock.advance(DAY_MS);
+      assert.equal((await opened({ ...deps, addresses }, targetOf(at))).extensions.pipelining, true);
     });
 
     it('falls back to HELO and then uses no extension', async () => {
@@ -328,6 +354,28 @@ describe('mta/connection/open-session', () => {
       const sent = ['AUTH LOGIN', ...['relay', 'p\u00e4ss'].map((text) => Buffer.from(text).toString('base64'))];
       assert.deepEqual(at.sessions[0]?.lines.slice(-3), sent);
       await session.close();
+    });
+
+    it('signs in with LOGIN where the server offers PLAIN and then does not know it', async () => {
+      const replies = ['504 5.5.4 unrecognized authentication type', '334 VXNlcjo=', '334 UGFzczo=', '235 2.7.0 ok'];
+      const at = await withTls({
+        extensions: extensions('PLAIN LOGIN'),
+        script: { auth: () => replies.shift() ?? '503 no' },
+      });
+      await (await opened(deps, targetOf(at, { auth }))).close();
+      assert.deepEqual(replies, []);
+      for (const [offered, reply] of [
+        ['PLAIN', '504 5.5.4 no'],
+        ['PLAIN LOGIN', '535 5.7.8 wrong'],
+      ] as const) {
+        let times = 0;
+        const script = { auth: () => (times++, reply) };
+        const failed = await notOpened(
+          deps,
+          targetOf(await withTls({ extensions: extensions(offered), script }), { auth }),
+        );
+        assert.deepEqual([failed.reply?.code, times], [Number(reply.slice(0, 3)), 1]);
+      }
     });
 
     it('stops when the server asks for more than there is to say', async () => {
