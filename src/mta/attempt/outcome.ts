@@ -152,10 +152,15 @@ export function discarded(frame: AttemptFrame): Outcome {
 
 const noPlace = { mx: null, ip: null, source: null, tls: null, timings: {}, smtpCode: null, enhancedCode: null };
 
+/** The server wants a login (RFC 4954 section 6) or TLS (RFC 3207 section 4) first. Of a smarthost that is about our route, and not about the mail. */
+const SIGN_IN_FIRST = 530;
+
 function refusal(frame: AttemptFrame, facts: AttemptFacts, refused: Refusal): Outcome {
   const judged = judgeOf(frame)(refused);
   const verdict: Verdict = { class: judged.class, reason: judged.reason };
   const grounds = groundsOf(refused, judged);
+  if (frame.viaRelay && refused.code === SIGN_IN_FIRST)
+    return { kind: 'deferred', facts, verdict: { ...verdict, class: 'soft' }, retryAt: frame.retryAt, grounds };
   if (refused.code !== null && refused.code >= 500) return { kind: 'refused', facts, verdict, grounds };
   return { kind: 'deferred', facts, verdict, retryAt: retryAtOf(frame, judged, facts), grounds };
 }

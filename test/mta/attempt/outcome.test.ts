@@ -41,6 +41,28 @@ const failedDial = (
 });
 
 describe('mta/attempt/outcome', () => {
+  it('keeps the mail where a smarthost wants a login or TLS first, at whatever command', () => {
+    for (const [viaRelay, phase, code, kind] of [
+      [true, 'mail', 530, 'deferred'],
+      [true, 'rcpt', 530, 'deferred'],
+      [true, 'mail', 550, 'refused'],
+      [false, 'mail', 530, 'refused'],
+    ] as const) {
+      const refused = reply(code, '5.7.0 Authentication required', '5.7.0');
+      const outcome = outcomeOfTransfer({ ...frame, viaRelay }, place, {
+        ...common,
+        ...nobody,
+        kind: 'refused',
+        phase,
+        reply: refused,
+      });
+      assert.equal(outcome.kind, kind);
+      if (outcome.kind !== 'deferred') continue;
+      assert.deepEqual(outcome.verdict, { class: 'soft', reason: 'auth_required' });
+      assert.equal(outcome.grounds?.about, 'sender');
+    }
+  });
+
   describe('of a transfer', () => {
     const rows: readonly (readonly [reason: string, transfer: EndedTransfer, kind: string, verdict: string | null])[] =
       [
