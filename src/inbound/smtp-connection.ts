@@ -1,7 +1,7 @@
 /**
  * Everything that we use of smtp-server beyond its documentation: `send`, `close`, `_socket`, `_getEnhancedStatusCode` and
- * `_parseAddressCommand` of a connection, what it sends for a command that is switched off, and that it takes sockets by the event `connection` of its
- * net.Server. Its types declare them; `test/inbound/smtp-connection.test.ts` checks that they still do what is said here.
+ * `_parseAddressCommand` of a connection, what it sends for a command that is switched off, and that it takes sockets by the event
+ * `connection` of its net.Server. Its types declare them; `test/inbound/smtp-connection.test.ts` checks that they still do what is said here.
  */
 import type { Socket } from 'node:net';
 import type { SMTPServer } from 'smtp-server';

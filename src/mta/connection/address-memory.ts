@@ -1,6 +1,7 @@
 /**
  * Remembers which addresses of mail hosts took no connection in time, or took one and gave no session, so that the next connection to their
- * host begins with the others; and which ones lose commands that come in one piece, so that they get them one by one. There is one memory for each of our sources, since the way to an address may be broken from one alone.
+ * host begins with the others; and which ones lose commands that come in one piece, so that they get them one by one. There is one memory for
+ * each of our sources, since the way to an address may be broken from one alone.
  */
 import { createLru } from '../../base/lru.ts';
 import { DAY_MS } from '../../base/time.ts';
