@@ -4,6 +4,7 @@
  */
 import { mkdirSync } from 'node:fs';
 import path from 'node:path';
+import { setTimeout } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { chromium } from 'playwright-core';
 import { startTestApp, zonesFor } from '../support/harness/app.ts';
@@ -35,8 +36,28 @@ const browser = await chromium.launch({
   executablePath: '/usr/bin/chromium',
   args: ['--headless', '--no-sandbox', '--disable-gpu'],
 });
+/** How long the mail may take to be tried, on a machine that does other things too. */
+const TRIED_WITHIN_MS = 120_000;
+
+/**
+ * Waits until all mail is tried. Of closed.test that is one mail: it may be told to come later before the others are tried, which then
+ * wait with its lane while the clock of the test stands still.
+ */
+async function allTried(): Promise<void> {
+  const end = Date.now() + TRIED_WITHIN_MS;
+  while (Date.now() < end) {
+    const { data } = await app.operator.call('queue.list', {});
+    const untried = data.filter(({ status }) => status !== 'deferred');
+    const isClosedTried = data.some(({ domain, status }) => domain === 'closed.test' && status === 'deferred');
+    if (isClosedTried && untried.every(({ domain }) => domain === 'closed.test')) return;
+    await setTimeout(100);
+  }
+  throw new Error(`the mail was not tried within ${String(TRIED_WITHIN_MS / 1000)} s`);
+}
+
 try {
   const page = await (await browser.newContext({ baseURL: app.url, viewport: { width: 1280, height: 860 } })).newPage();
+  page.setDefaultTimeout(TRIED_WITHIN_MS);
   await page.goto(new URL((await app.operator.call('admin.reset', {})).url).pathname);
   await page.getByLabel('E-mail address').fill('ana@acme.test');
   await page.getByLabel('Password', { exact: true }).fill(PASSWORD);
@@ -46,7 +67,7 @@ try {
   for (const [place, domain] of domains.entries())
     for (let n = 0; n < 12 - 2 * place; n++)
       await app.send({ to: `customer-${String(n)}@${domain}`, subject: `Order ${String(1000 + n)}` });
-  await app.settled();
+  await allTried();
   await app.operator.call('queue.limit', {
     lane: 'mx.harbour.test',
     per_minute: 60,
@@ -62,7 +83,6 @@ try {
   await page.getByRole('button', { name: 'Watch the wire' }).click();
   await page.locator('#wire').waitFor();
   await app.operator.call('queue.flush', { domain: 'greylist.test' });
-  await app.settled();
   await page.locator('#wire .v-amber').first().waitFor();
   await page.screenshot({ path: path.join(to, 'wire.png'), animations: 'disabled' });
 } finally {
