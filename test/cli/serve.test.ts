@@ -211,6 +211,10 @@ describe('posthorn serve', () => {
   });
 
   describe('as a process', () => {
+    const READY = /"event":"ready"/;
+    /** A child that runs longer is killed, so that the test fails and leaves nothing behind. */
+    const MOST_CHILD_MS = 60_000;
+
     /** `start`, `stop` and `failed`: what the served program does, as source text. */
     function child({
       start = '',
@@ -239,23 +243,33 @@ describe('posthorn serve', () => {
         },
       });
       const said = { out: '', err: '' };
-      running.stderr.setEncoding('utf8').on('data', (text: string) => (said.err += text));
-      const ready = new Promise<void>((resolve) =>
-        running.stdout.setEncoding('utf8').on('data', (text: string) => {
-          said.out += text;
-          if (said.out.includes('"event":"ready"')) resolve();
-        }),
-      );
       const exit = new Promise<number | null>((resolve) => running.once('close', resolve));
-      return { running, said, ready, exit };
+      const tooLong = setTimeout(() => running.kill('SIGKILL'), MOST_CHILD_MS);
+      running.once('close', () => clearTimeout(tooLong));
+      for (const [stream, name] of [
+        [running.stdout, 'out'],
+        [running.stderr, 'err'],
+      ] as const)
+        stream.setEncoding('utf8').on('data', (text: string) => (said[name] += text));
+      /** Waits until the child has said this. Fails where it ends without. */
+      const says = async (name: keyof typeof said, pattern: RegExp): Promise<void> => {
+        const stream = name === 'out' ? running.stdout : running.stderr;
+        const life = { hasEnded: false };
+        const end = exit.then(() => (life.hasEnded = true));
+        while (!pattern.test(said[name])) {
+          if (life.hasEnded) assert.fail(`the child has ended without ${String(pattern)}: ${said.out}${said.err}`);
+          await Promise.race([new Promise((resolve) => stream.once('data', resolve)), end]);
+        }
+      };
+      return { running, said, says, exit };
     }
 
     it('logs the commands to paste, but never the key', async () => {
       await makeDatabase();
-      const { running, said, ready, exit } = child({});
-      await ready;
+      const { running, said, says, exit } = child({});
+      await says('out', READY);
       // The key is shown after the line.
-      if (!said.err.includes('/v1/events')) await new Promise((resolve) => running.stderr.once('data', resolve));
+      await says('err', /\/v1\/events/);
       running.kill('SIGTERM');
       assert.equal(await exit, 0, said.err);
       const line = JSON.parse(said.out.split('\n').find((text) => text.includes('"ready"')) ?? '') as Record<
@@ -268,8 +282,8 @@ describe('posthorn serve', () => {
     });
 
     it('ends at once with 1 at a second signal', async () => {
-      const { running, ready, exit } = child({ stop: 'await new Promise(() => {})' });
-      await ready;
+      const { running, says, exit } = child({ stop: 'await new Promise(() => {})' });
+      await says('out', READY);
       const impatient = setInterval(() => running.kill('SIGTERM'), 100);
       assert.equal(await exit, 1);
       clearInterval(impatient);
@@ -277,8 +291,8 @@ describe('posthorn serve', () => {
 
     it('ends at once with 1 at a signal while a server that cannot go on is stopping', async () => {
       const failed = "new Promise((resolve) => setTimeout(resolve, 10, new Error('the disk is gone')))";
-      const { running, ready, exit } = child({ failed, stop: "console.log('stopping'); await new Promise(() => {})" });
-      await ready;
+      const { running, says, exit } = child({ failed, stop: "console.log('stopping'); await new Promise(() => {})" });
+      await says('out', READY);
       const impatient = setInterval(() => running.kill('SIGTERM'), 600);
       assert.equal(await exit, 1);
       clearInterval(impatient);
@@ -288,23 +302,20 @@ describe('posthorn serve', () => {
       await makeDatabase();
       const file = path.join(folder, 'posthorn.yaml');
       writeFileSync(file, 'delivery: { routes: { "a.test": hold } }');
-      const { running, said, ready, exit } = child({ more: { POSTHORN_CONFIG: file } });
-      const says = async (pattern: RegExp): Promise<void> => {
-        while (!pattern.test(said.out)) await new Promise((resolve) => running.stdout.once('data', resolve));
-      };
-      await ready;
-      if (!said.err.includes('/v1/events')) await new Promise((resolve) => running.stderr.once('data', resolve));
+      const { running, said, says, exit } = child({ more: { POSTHORN_CONFIG: file } });
+      await says('out', READY);
+      await says('err', /\/v1\/events/);
       writeFileSync(file, 'delivery: { routes: { "b.test": nonsense:: } }');
       running.kill('SIGHUP');
-      await says(/"event":"reload_failed"/);
+      await says('out', /"event":"reload_failed"/);
       writeFileSync(file, 'delivery: { routes: { "b.test": discard } }');
       running.kill('SIGHUP');
-      await says(/^routes b\.test$/m);
+      await says('out', /^routes b\.test$/m);
       assert.doesNotMatch(said.out, /^routes a/m);
       const route = '{ host: relay.example, port: 587, tls: none, user: me, password: hunter2 }';
       writeFileSync(file, `delivery: { routes: { "c.test": ${route} } }`);
       running.kill('SIGHUP');
-      await says(/"event":"settings_warning","text":"[^\n]*password goes to relay\.example in clear/);
+      await says('out', /"event":"settings_warning","text":"[^\n]*password goes to relay\.example in clear/);
       running.kill('SIGTERM');
       assert.equal(await exit, 0, said.err);
     });
