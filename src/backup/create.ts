@@ -6,6 +6,7 @@ import { chmod, mkdir, readdir, rm, stat, statfs } from 'node:fs/promises';
 import { existsSync, statSync } from 'node:fs';
 import path from 'node:path';
 import type { Clock, Timer } from '../base/clock.ts';
+import { codeOf } from '../base/error-code.ts';
 import { keyIdsOf } from '../base/keyring.ts';
 import { openCopySource, type CopySource } from '../storage/copy.ts';
 import { databaseFile, mailFolder, type StoreAddress } from '../storage/database.ts';
@@ -70,6 +71,8 @@ export type Made =
 
 /** Space that stays free: files of the system need some, and the database grows while it is copied. */
 const MARGIN_BYTES = 64 * 1024 * 1024;
+/** Codes of errors that say that a disk is full. */
+const FULL: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT', 'SQLITE_FULL']);
 const PROGRESS_EVERY_MS = 500;
 const MOST_KEY_FILE_BYTES = 64 * 1024;
 /** Begins the name of a backup that is not complete. */
@@ -77,6 +80,16 @@ const PARTIAL = '.partial-';
 
 /** Makes a backup. Throws if files cannot be read or written: the disk, or permissions. */
 export async function createBackup(deps: BackupDeps, options: BackupOptions): Promise<Made> {
+  try {
+    return await createInFolder(deps, options);
+  } catch (error) {
+    // Where nothing is free not even the lock can be made, which comes before the room is measured.
+    if (!FULL.has(codeOf(error)) || !(error instanceof Error)) throw error;
+    return refused('no_room', `there is no room for a backup in ${options.dir} (${error.message}): make room there`);
+  }
+}
+
+async function createInFolder(deps: BackupDeps, options: BackupOptions): Promise<Made> {
   const file = databaseFile(options.storage.url);
   if (file !== null && !existsSync(file)) return refused('no_database', `there is no database at ${file}`);
   const closed = (await whyNotWritable(options.dir)) ?? whyNotMade(options.dir);

@@ -154,6 +154,20 @@ describe('backup', () => {
       assert.equal(ticking.nextAt(), null);
     });
 
+    it('is refused where the disk fills up, and leaves nothing', async () => {
+      const dir = path.join(folder, 'full');
+      const now = (): never => {
+        throw Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC' });
+      };
+      const made = await createBackup(
+        { ...deps, clock: Object.assign(new FakeClock(), { now }) },
+        wish({ dir, passphrase: null }),
+      );
+      assert.ok(made.kind === 'refused' && made.why === 'no_room', JSON.stringify(made));
+      assert.match(made.text, /^there is no room for a backup in .*full \(ENOSPC: .*\): make room there$/);
+      assert.deepEqual(readdirSync(dir), ['backups.lock']);
+    });
+
     it('is refused where there is no database, and makes no folder', async () => {
       const dir = path.join(folder, 'nothing');
       const made = await createBackup(deps, wish({ storage: { url: `sqlite:${path.join(folder, 'none.db')}` }, dir }));
