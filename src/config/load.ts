@@ -66,6 +66,7 @@ export function loadConfig(options: LoadOptions): Loaded {
   const environment = readEnvironment(entries, options.env, readText);
   const written = [...credentials.written, ...environment.written];
   const origins = new Map([
+    ...(file.name === null ? [] : [['', file.name] as const]),
     ...entries.filter((entry) => isWritten(file.tree, entry)).map((entry) => [entry.path, file.name ?? ''] as const),
     ...written.map((value) => [value.path, value.origin] as const),
   ]);

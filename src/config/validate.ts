@@ -84,7 +84,7 @@ function wrongValue(
   const expected = issue.code === 'invalid_key' ? (issue.issues[0]?.message ?? issue.message) : issue.message;
   const found = issue.code === 'invalid_key' ? issue.path.at(-1) : valueAt(whole, issue.path);
   const shown = entry?.note.secret === true && issue.code !== 'invalid_key' ? kindOf(found) : show(found);
-  return `${place === '' ? 'settings' : place}${origin?.startsWith('POSTHORN_') === true ? ` (${origin})` : ''}: expected ${expected}, found ${shown}`;
+  return `${place === '' ? (origins.get('') ?? 'settings') : place}${origin?.startsWith('POSTHORN_') === true ? ` (${origin})` : ''}: expected ${expected}, found ${shown}`;
 }
 
 function unknownSetting(group: readonly PropertyKey[], key: string): string {

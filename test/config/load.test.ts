@@ -179,8 +179,8 @@ describe('loadConfig', () => {
     });
 
     it('that are a list or a word are refused', () => {
-      assert.match(mistakes({ file: put('x.yaml', '- http\n') }).join(), /settings: expected a group with dataDir/);
-      assert.match(mistakes({ file: put('x.yaml', 'http\n') }).join(), /settings: expected a group with dataDir/);
+      assert.match(mistakes({ file: put('x.yaml', '- http\n') }).join(), /x\.yaml: expected a group with dataDir/);
+      assert.match(mistakes({ file: put('x.yaml', 'http\n') }).join(), /x\.yaml: expected a group with dataDir/);
     });
 
     it('cannot reach the prototype of anything', () => {
