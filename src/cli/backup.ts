@@ -10,6 +10,7 @@ import type { Restored } from '../backup/restore.ts';
 import type { Verified } from '../backup/verify.ts';
 import { readText } from '../config/load.ts';
 import type { Config } from '../config/schema.ts';
+import { pluralize } from '../base/pluralize.ts';
 import { version } from '../version.ts';
 import type { Context } from './cli.ts';
 import { exitCodes } from './exit-codes.ts';
@@ -158,7 +159,7 @@ async function verify(context: Context, folder: string, options: Options & { isO
       `${folder}: whole, ${contents(manifest)}`,
       keyWords[keys],
       ...(unbalanced.length === 0
-        ? [`the books balance: ${String(manifest.books.accepted)} recipients accepted`]
+        ? [`the books balance: ${pluralize(manifest.books.accepted, 'recipient')} accepted`]
         : unbalanced.map((fault) => `the books do not balance: ${fault}`)),
     ]);
   if (unbalanced.length > 0) context.end(FAULTY);
@@ -259,7 +260,7 @@ const shown = ({ version: by, created_at, migrations, counts, key_ids, files }: 
 
 function contents({ counts, created_at }: Manifest): string {
   const { messages, waiting } = counts;
-  return `${String(messages)} messages, ${String(waiting)} recipients waiting, of ${created_at}`;
+  return `${pluralize(messages, 'message')}, ${pluralize(waiting, 'recipient')} waiting, of ${created_at}`;
 }
 
 /** Reads the passphrase from the named file, else from the settings; null if neither has one. */

@@ -1,5 +1,6 @@
 /** `posthorn books`: checks that every accepted recipient is counted exactly once. */
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
+import { pluralize } from '../base/pluralize.ts';
 import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { table } from './table.ts';
@@ -20,7 +21,7 @@ export function addBooks(program: CommandUnknownOpts, context: Context): void {
           books.lines.map(({ status, counted, found }) => [status, counted, found]),
         ),
         '',
-        books.balanced ? `balanced: ${String(books.accepted)} recipients accepted` : 'NOT balanced:',
+        books.balanced ? `balanced: ${pluralize(books.accepted, 'recipient')} accepted` : 'NOT balanced:',
         ...books.faults,
       ]);
       if (!books.balanced) context.end(UNBALANCED);

@@ -2,6 +2,7 @@
 import { Option, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import { refusalPhases } from '../config/bounce-rule.ts';
 import { createLineClassifier, type Classified } from '../operator/classify.ts';
+import { pluralize } from '../base/pluralize.ts';
 import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { durationOption } from './options.ts';
@@ -45,10 +46,10 @@ function addReclassify(program: CommandUnknownOpts, context: Context): void {
     .option('--json', 'as one JSON object')
     .action(({ past, dryRun, json: asJson }) =>
       context.show(asJson, 'bounces.reclassify', { past, dry_run: dryRun ?? false }, (done) => [
-        `${String(done.attempts)} attempts ${done.dry_run ? 'would be' : 'are'} reclassified`,
+        `${pluralize(done.attempts, 'attempt')} ${done.dry_run ? 'would be' : done.attempts === 1 ? 'is' : 'are'} reclassified`,
         `${String(done.reports)} bounce mails ${done.dry_run ? 'would be' : 'are'} reclassified`,
         ...(done.reports_unread === 0 ? [] : [`${String(done.reports_unread)} bounce mails could not be read again`]),
-        ...(done.dry_run ? [] : [`${String(done.unsuppressed)} addresses left the suppression list`]),
+        ...(done.dry_run ? [] : [`${pluralize(done.unsuppressed, 'address', 'addresses')} left the suppression list`]),
       ]),
     );
 }

@@ -1,6 +1,7 @@
 /** `posthorn messages list|show|why|trace|resend`. */
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { EventRecord, Message, MessageDetails, Why } from '../client/types.ts';
+import { pluralize } from '../base/pluralize.ts';
 import { askList } from '../operator/operator.ts';
 import type { ResultOf } from '../operator/operations.ts';
 import { helpOf } from '../operations/summaries.ts';
@@ -108,7 +109,7 @@ function resentLines(result: ResultOf<'messages.resend'>): string[] {
   const { recipients, messages, left_out: out, left_out_because: because, lane_unknown: unknown } = result;
   const verb = result.dry_run ? 'would get' : 'get';
   return [
-    `${String(recipients)} recipients ${verb} their mail again, in ${String(messages)} new messages`,
+    `${pluralize(recipients, 'recipient')} ${verb} their mail again, in ${pluralize(messages, 'new message')}`,
     ...(out > 0 ? [`${String(out)} are left out; the first because: ${printable(because ?? '')}`] : []),
     ...(unknown > 0
       ? [`${String(unknown)} may be of this lane, and DNS has not told where their mail goes: run it again`]

@@ -1,7 +1,7 @@
 /** `posthorn queue hold|release|pause|resume|holds|limit|cancel`. */
-import type { CommandUnknownOpts } from '@commander-js/extra-typings';
+import { Option, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { ResultOf } from '../operator/operations.ts';
-import { pluralize } from '../base/pluralize.ts';
+import { deliveriesAre, pluralize } from '../base/pluralize.ts';
 import { helpOf, helpOfPart } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { countOption, durationWithin, limitOption } from './options.ts';
@@ -44,10 +44,7 @@ export function addHolds(queue: CommandUnknownOpts, context: Context): void {
       if (source !== undefined)
         queue.error('error: mail of a source is canceled by its lanes or domains: --lane, --domain');
       const result = await context.operate((operator) => operator.call('queue.cancel', others));
-      context.print(json, result, () => [
-        `${String(result.canceled)} deliveries are canceled`,
-        ...unknownDomains(result),
-      ]);
+      context.print(json, result, () => [`${deliveriesAre(result.canceled)} canceled`, ...unknownDomains(result)]);
     });
 }
 
@@ -55,6 +52,10 @@ function addHold(queue: CommandUnknownOpts, context: Context): void {
   const hold = ({ for: forMs, note, json, ...target }: HoldOptions, catchesNew: boolean): Promise<void> =>
     context.show(json, 'queue.hold', { ...targetOf(target), for_ms: forMs, new: catchesNew, note }, (row) => {
       noteUnknownLane(context, row);
+      if (row.others.length > 0)
+        context.note(
+          `the ${row.scope} ${row.target} is held already, by ${row.others.join(', ')}: its mail rests until all of these have ended. \`posthorn queue release ${row.id}\` ends this one`,
+        );
       return holdLines([row]);
     });
   addHoldOptions(queue, 'hold')
@@ -106,7 +107,10 @@ function addLimit(queue: CommandUnknownOpts, context: Context): void {
 }
 
 /** A lane may be held before its first mail; its name may also be mistyped. */
-function noteUnknownLane(context: Context, { lane_known: isKnown, target, id }: ResultOf<'queue.hold'>): void {
+function noteUnknownLane(
+  context: Context,
+  { lane_known: isKnown, target, id }: Pick<ResultOf<'queue.hold'>, 'lane_known' | 'target' | 'id'>,
+): void {
   if (isKnown === false)
     context.note(
       `there is no lane ${JSON.stringify(target)} now: it takes effect with the first mail of such a lane. If the name is mistyped, \`posthorn queue lanes\` shows the right one, and \`posthorn queue release ${id}\` ends this`,
@@ -121,7 +125,11 @@ const addPart = (queue: CommandUnknownOpts, name: string) =>
     .option('--account <account>', 'of this account, name or id')
     .option('--stream <stream>', 'of this stream of the account (default: default)')
     .option('--message <id>', 'of this message')
-    .option('--source <source>', 'of this source of `delivery.sources`');
+    .addOption(sourceOption(name !== 'cancel'));
+
+/** `queue cancel` has the option only to say what to name instead. */
+const sourceOption = (isShown: boolean) =>
+  new Option('--source <source>', 'of this source of `delivery.sources`').hideHelp(!isShown);
 
 const addHoldOptions = (queue: CommandUnknownOpts, name: string) =>
   addPart(queue, name)

@@ -1,5 +1,6 @@
 /** `posthorn queue lanes|list|flush`; holds and limits are in queue-holds.ts. */
 import { Option, type CommandUnknownOpts } from '@commander-js/extra-typings';
+import { pluralize } from '../base/pluralize.ts';
 import type { ArgsOf, ResultOf } from '../operator/operations.ts';
 import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
@@ -73,7 +74,7 @@ export function addQueue(program: CommandUnknownOpts, context: Context): void {
     .option('--json', 'as one JSON object')
     .action(({ domain, lane, message, all, json }) =>
       context.show(json, 'queue.flush', { domain, lane, message_id: message, all }, (result) => [
-        `${String(result.flushed)} deliveries that waited for a later time are tried now; pauses between connections end`,
+        `${pluralize(result.flushed, 'delivery', 'deliveries')} that waited for a later time ${result.flushed === 1 ? 'is' : 'are'} tried now; pauses between connections end`,
         ...unknownDomains(result),
         ...unansweredLines(result),
       ]),

@@ -8,6 +8,7 @@ import { Problem } from '../base/problem.ts';
 import type { Moved } from '../backup/move.ts';
 import type { Config } from '../config/schema.ts';
 import { lookAtSocket, socketPath } from '../operator/control-socket.ts';
+import { pluralize } from '../base/pluralize.ts';
 import { Unavailable } from '../operator/unavailable.ts';
 import type { StoreAddress } from '../storage/database.ts';
 import type { Context } from './cli.ts';
@@ -133,7 +134,7 @@ function print(context: Context, { moved, from, to, seconds }: Result, { json }:
     () => [
       ...tables
         .filter((table) => table.rows > 0)
-        .map((table) => `${table.table}: ${String(table.rows)} rows, ${table.digest}`),
+        .map((table) => `${table.table}: ${pluralize(table.rows, 'row')}, ${table.digest}`),
       `moved ${String(rows)} rows in ${String(Math.round(seconds))} s; counts, digests and books are equal on both sides`,
       ...(replaced === 0
         ? []

@@ -76,10 +76,15 @@ export const holdOperations = {
       );
       act.on({ after: row });
       const laneKnown = about.scope === 'lane' ? laneIfKnown(deps, about.target) : null;
+      const others = holdsOf(about, await holdsInForce(deps)).map(({ id }) => id);
       await deps.book.add(row, act.rows());
       await inForceEverywhere(deps);
       noteChange(deps, 'queue_held', row, act);
-      return setRecord(row, await laneKnown);
+      return {
+        ...setRecord(row, await laneKnown),
+        /** Holds of the same part that were in force before: its mail rests until all have ended. */
+        others,
+      };
     },
   }),
   /** Ends holds: by id, or all those of one part of the queue. */
@@ -89,7 +94,7 @@ export const holdOperations = {
     async run(deps, { id, ...named }, act) {
       act.on({ before: id === undefined ? pointedAt(named) : { scope: 'hold', target: id } });
       const all = await holdsInForce(deps);
-      const rows = id === undefined ? await holdsOn(deps, named, all) : all.filter((row) => row.id === id);
+      const rows = id === undefined ? holdsOf(await findTarget(deps, named), all) : all.filter((row) => row.id === id);
       if (rows.length === 0) throw new Problem('not_found', 'there is no such hold: see `posthorn queue holds`');
       await endHolds(deps, rows, act);
       return { data: rows.map(holdRecord) };
@@ -149,7 +154,7 @@ export const holdOperations = {
       message_id: targetArguments.message_id,
     }),
     async run(deps, named, act): Promise<Canceled> {
-      const about = await targetFor(deps, named, act);
+      const about = await targetFor(deps, named, act, 'a stream (of an account), or a message');
       const mail = about.scope === 'lane' ? await mailOfLane(deps, about.target, LOOK_UPS_MS) : null;
       const canceled = await cancelPages(deps, about, mail, act);
       act.on({ after: { ...about, canceled } });
@@ -172,21 +177,16 @@ interface Canceled {
   domains_unknown?: number;
 }
 
-/** Returns the part as it was named, whether it exists or not. Throws `invalid_field` if it is not exactly one. */
-function pointedAt({
-  domain,
-  lane,
-  account,
-  stream,
-  message_id: messageId,
-  source,
-}: NamedTarget): Omit<HoldTarget, 'account_id'> {
+/**
+ * Returns the part as it was named, whether it exists or not. Throws `invalid_field` if it is not exactly one; `last` ends the list of
+ * what may be named.
+ */
+function pointedAt(
+  { domain, lane, account, stream, message_id: messageId, source }: NamedTarget,
+  last = 'a stream (of an account), a message, or a source',
+): Omit<HoldTarget, 'account_id'> {
   const given = [domain, lane, stream ?? account, messageId, source].filter((one) => one !== undefined);
-  if (given.length !== 1)
-    throw new Problem(
-      'invalid_field',
-      'name exactly one: a domain, a lane, an account, a stream (of an account), a message, or a source',
-    );
+  if (given.length !== 1) throw new Problem('invalid_field', `name exactly one: a domain, a lane, an account, ${last}`);
   if (domain !== undefined) return { scope: 'domain', target: domain };
   if (lane !== undefined) return { scope: 'lane', target: lane };
   if (source !== undefined) return { scope: 'source', target: source };
@@ -195,8 +195,13 @@ function pointedAt({
 }
 
 /** Finds the part for an act, which names it in the audit even if it does not exist. Throws as `findTarget` does. */
-async function targetFor(deps: Pick<OperatorDeps, 'db' | 'config'>, named: NamedTarget, act: Act): Promise<HoldTarget> {
-  act.on({ after: pointedAt(named) });
+async function targetFor(
+  deps: Pick<OperatorDeps, 'db' | 'config'>,
+  named: NamedTarget,
+  act: Act,
+  last?: string,
+): Promise<HoldTarget> {
+  act.on({ after: pointedAt(named, last) });
   const about = await findTarget(deps, named);
   if (about.account_id !== null) act.concerns(about.account_id);
   act.on({ after: about });
@@ -241,12 +246,10 @@ export function withHold(one: HeldMail, rows: readonly HoldRow[]): HeldMail {
   return { ...one, since: rfc3339(since), until: rfc3339(until), message };
 }
 
-async function holdsOn(deps: OperatorDeps, named: NamedTarget, all: readonly HoldRow[]): Promise<HoldRow[]> {
-  const { scope, target, account_id: account } = await findTarget(deps, named);
-  return all.filter(
+const holdsOf = ({ scope, target, account_id: account }: HoldTarget, all: readonly HoldRow[]): HoldRow[] =>
+  all.filter(
     (row) => row.kind === 'hold' && row.scope === scope && row.target === target && row.account_id === account,
   );
-}
 
 function holdRow(
   { clock }: Pick<OperatorDeps, 'clock'>,

@@ -24,7 +24,7 @@ import type { OperatorDeps } from './operation.ts';
 import { noMail, oldestAmong, oldestOf, oldestRecord, timeOfFirst, type First, type Oldest } from './queue-ages.ts';
 import { dialectOf } from '../storage/sql.ts';
 
-type Deps = EngineDeps & Pick<OperatorDeps, 'db' | 'clock'>;
+type Deps = EngineDeps & Pick<OperatorDeps, 'db' | 'clock' | 'book'>;
 
 /** The dependencies of records: what the lanes know of their mail, and what operators have set. */
 type RecordDeps = Pick<OperatorDeps, 'laneFacts' | 'book' | 'config'>;
@@ -75,7 +75,11 @@ export async function readQueue(deps: Deps): Promise<Queue> {
     ),
     oldestOf(deps, rows),
   ]);
-  const domains = rows.map((row) => waitingDomain(row, engines.laneOf(row.domain), oldest.get(row.domain) ?? noMail));
+  const isHeldWhole = wholeHolds(deps);
+  const domains = rows.map((row) => {
+    const lane = engines.laneOf(row.domain);
+    return waitingDomain(row, { lane, isHeld: isHeldWhole(row.domain, lane) }, oldest.get(row.domain) ?? noMail);
+  });
   return { engines, domains, oldest: await oldestOfAll(deps, rows, oldest) };
 }
 
@@ -96,11 +100,26 @@ async function oldestOfAll(
   return oldestAmong([listed, { at, isExact: at !== null }]);
 }
 
+/**
+ * Tells of a domain and its lane whether all its mail is held: by its route, or by a hold of the whole lane or domain. Such mail is marked only
+ * when its turn comes.
+ */
+function wholeHolds({ book }: Pick<Deps, 'book'>): (domain: string, lane: string) => boolean {
+  const held = new Set(
+    book
+      .list()
+      .flatMap(({ kind, scope, target, catches_new: catchesNew }) =>
+        kind === 'hold' && catchesNew === 1 ? [`${scope} ${target}`] : [],
+      ),
+  );
+  return (domain, lane) => lane === '~hold' || held.has(`lane ${lane}`) || held.has(`domain ${domain}`);
+}
+
 export type WaitingDomain = ReturnType<typeof waitingDomain>;
 
 function waitingDomain(
   { domain, waiting, due, oldest: oldestDue, held, held_due: heldDue }: WaitingRow,
-  lane: string,
+  { lane, isHeld }: { lane: string; isHeld: boolean },
   oldest: Oldest,
 ) {
   return {
@@ -108,9 +127,9 @@ function waitingDomain(
     /** The lane its mail goes through. */
     lane,
     waiting,
-    /** Of the waiting recipients, how many are due now and not held back, and how many are held back: all if a route holds. */
-    due: lane === '~hold' ? 0 : due - (heldDue ?? 0),
-    held: lane === '~hold' ? waiting : (held ?? 0),
+    /** Of the waiting recipients, how many are due now and not held back, and how many are held back: all if a route or a hold of all its mail holds. */
+    due: isHeld ? 0 : due - (heldDue ?? 0),
+    held: isHeld ? waiting : (held ?? 0),
     /** When the one that is due first fell or falls due. */
     oldest_due_at: rfc3339(oldestDue),
     ...oldestRecord(oldest),

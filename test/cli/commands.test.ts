@@ -306,6 +306,7 @@ describe('the posthorn command beside a running server', () => {
       'created_at',
       'created_by',
       'lane_known',
+      'others',
     ]);
     assert.deepEqual(
       [held['target'], held['catches_new'], held['note'], held['until']],
@@ -348,6 +349,9 @@ describe('the posthorn command beside a running server', () => {
     assert.match(await good('queue', 'lanes'), /\nkept\.test .* when released +2026/);
     await good('queue', 'release', '--message', kept);
     await good('queue', 'cancel', '--message', kept);
+    const twice = await posthorn(['queue', 'hold', '--domain', 'dest.test']);
+    assert.match(twice.notes, /^the domain dest\.test is held already, by hld_\w+: .*`posthorn queue release hld_\w+`/);
+    await good('queue', 'release', /hld_\w+/.exec(twice.out)?.[0] ?? '');
     assert.match(await good('queue', 'release', String(held['id'])), /domain dest\.test/);
     assert.equal(await good('queue', 'holds'), 'nothing is held');
     const id = await office.mail('c@lone.test');
@@ -359,10 +363,16 @@ describe('the posthorn command beside a running server', () => {
     assert.match(await good('queue', 'list', ...lane, '--class', 'transactional'), /NEXT TRY +SINCE .*c@lone\.test/s);
     assert.equal(await good('queue', 'list', ...lane, '--older-than', '6h'), '');
     assert.match(await good('queue', 'flush', ...lane), /^0 deliveries .* are tried now/);
-    assert.equal(await good('queue', 'cancel', ...lane), '1 deliveries are canceled');
+    assert.equal(await good('queue', 'cancel', ...lane), '1 delivery is canceled');
     assert.equal(await good('queue', 'cancel', '--message', id), '0 deliveries are canceled');
     const { code, notes } = await posthorn(['queue', 'cancel', '--source', 'one']);
     assert.deepEqual([code, notes.includes('--domain')], [64, true]);
+    const nameless = await posthorn(['queue', 'cancel']);
+    assert.deepEqual(
+      [nameless.code, nameless.notes.includes('a message ('), nameless.notes.includes('source')],
+      [65, true, false],
+    );
+    assert.doesNotMatch(await good('queue', 'cancel', '--help'), /--source/);
     for (const act of ['flush', 'cancel', 'list'])
       assert.equal((await posthorn(['queue', act, '--lane', 'mx.mistyped.test'])).code, 66, act);
     assert.equal((await posthorn(['queue', 'list', '--class', 'urgent'])).code, 64);

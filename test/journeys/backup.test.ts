@@ -181,7 +181,7 @@ describe('journey: backup', () => {
     const verified = await ran(['backup', 'verify', record.backup], env);
     assert.match(
       verified.out,
-      /whole, 1 messages, 0 recipients waiting.*\nkeys: the passphrase opens them\nthe books balance: 1 /,
+      /whole, 1 message, 0 recipients waiting.*\nkeys: the passphrase opens them\nthe books balance: 1 /,
     );
     const { POSTHORN_DATA_DIR: _, ...elsewhere } = { ...env, POSTHORN_BACKUP__PASSPHRASE: 'wrong passphrase' };
     const wrong = await ran(['backup', 'verify', record.backup, '--json'], { ...elsewhere, POSTHORN_DATA_DIR: folder });
@@ -206,11 +206,11 @@ describe('journey: backup', () => {
       POSTHORN_DATA_DIR: path.join(folder, 'moved'),
     });
     assert.equal(moved.code, 0, moved.notes);
-    assert.match(moved.out, /^restored into .*moved: 1 messages.*\nkeys: restored\n/);
+    assert.match(moved.out, /^restored into .*moved: 1 message,.*\nkeys: restored\n/);
     const older = path.join(path.dirname(record.backup), 'posthorn-20200101T000000Z');
     cpSync(record.backup, older, { recursive: true });
     const both = await ran(['backup', 'verify', record.backup, older], env);
-    assert.deepEqual([both.code, both.out.match(/: whole, 1 messages/g)?.length], [0, 2], both.notes);
+    assert.deepEqual([both.code, both.out.match(/: whole, 1 message,/g)?.length], [0, 2], both.notes);
     writeFileSync(path.join(older, 'SHA256SUMS'), '');
     const faulty = await ran(['backup', 'verify', older, record.backup, '--json'], env);
     const told = faulty.out.split('\n').map((line) => JSON.parse(line) as { backup: string; ok: boolean });

@@ -162,7 +162,7 @@ describe('dashboard: the queue', () => {
     const where = '/queue/lane?name=mx.dest.test';
     assert.match((await browser.open(where)).html, /Try now….*name="lane" value="mx\.dest\.test"/s);
     const after = await browser.submit('/queue/flush', { lane: 'mx.dest.test', back: where });
-    assert.match(after.html, /2 are tried now\./);
+    assert.match(after.html, /2 deliveries are tried now\./);
     for (const id of [first, second]) await app.follow().of(id, 'delivered');
   });
 
@@ -174,7 +174,7 @@ describe('dashboard: the queue', () => {
     assert.match(page.html, /Cancel all….*Everything that waits for the destinations of this lane is canceled/s);
     assert.deepEqual(htmlFaults(page.html), []);
     const fields = { scope: 'lane', target: 'mx.dest.test', lane: 'mx.dest.test', back: where };
-    assert.match((await browser.submit('/queue/cancel', fields)).html, /1 deliveries are canceled\./);
+    assert.match((await browser.submit('/queue/cancel', fields)).html, /1 delivery is canceled\./);
     assert.equal(browser.last.at, '/queue');
     assert.equal((await app.message(id)).status, 'canceled');
   });
@@ -232,7 +232,7 @@ describe('dashboard: the queue', () => {
     const id = await waiting();
     await browser.open('/queue');
     await browser.submit('/queue/cancel', { scope: 'message', target: id });
-    assert.match(browser.last.html, /1 deliveries are canceled|1 delivery/);
+    assert.match(browser.last.html, /1 delivery is canceled\./);
     assert.equal((await app.message(id)).status, 'canceled');
     const none = await browser.submit('/queue/hold', { scope: 'account', target: 'nobody' });
     assert.equal(none.status, 404);

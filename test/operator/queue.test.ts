@@ -539,6 +539,25 @@ describe('operator/queue', () => {
       assert.equal((await office.run('queue.hold', { domain: 'waiting.test' })).lane_known, null);
     });
 
+  for (const [reason, part] of [
+    ['the lane', { lane: 'mx.dest.test' }],
+    ['the domain, later mail too,', { domain: 'dest.test', new: true }],
+  ] as const)
+    it(`counts all mail as held where ${reason} is held, also mail that is not due yet`, async () => {
+      await office.defer(await office.mail('a@dest.test'), office.clock.now() + HOUR);
+      await office.mail('b@dest.test');
+      await office.run('queue.hold', part);
+      const { data, domains } = await office.run('queue.lanes', {});
+      assert.deepEqual([data[0]?.held, domains[0]?.held, domains[0]?.due], [2, 2, 0]);
+    });
+
+  it('says of a second hold of the same part that there is one', async () => {
+    const first = await office.run('queue.hold', { domain: 'dest.test' });
+    await office.run('queue.hold', { domain: 'other.test' });
+    const second = await office.run('queue.hold', { domain: 'dest.test', for_ms: HOUR });
+    assert.deepEqual([first.others, second.others], [[], [first.id]]);
+  });
+
   it('tells in the history of a lane what operators did to it, and who', async () => {
     await office.defer(await office.mail('a@dest.test'), office.clock.now() + HOUR);
     await office.run('queue.limit', { lane: 'mx.dest.test', per_minute: 2, note: 'ticket 99' });

@@ -1,6 +1,7 @@
 /** The queue, for administrators: lanes with the reasons why their mail waits, waiting mail by destination, and the actions on both. */
 import { Problem } from '../../base/problem.ts';
 import { soughtDomain } from '../../mail/address.ts';
+import { deliveriesAre, pluralize } from '../../base/pluralize.ts';
 import type { ArgsOf, ResultOf } from '../../operator/operations.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { whoText } from '../audit-words.ts';
@@ -254,7 +255,7 @@ async function flush(visit: Visit): Promise<Shown> {
     unanswered,
     domains_unknown: unknown = 0,
   } = await visit.operate('queue.flush', flushedOf(visit.form));
-  const tried = flushed === 0 ? 'No mail waited for a later time.' : `${String(flushed)} are tried now.`;
+  const tried = flushed === 0 ? 'No mail waited for a later time.' : `${deliveriesAre(flushed)} tried now.`;
   const text = `${tried} Pauses between connections end.`;
   return move(backOf(visit), [text, unknownNote(unknown), unansweredNote(unanswered)].join(' ').trim());
 }
@@ -284,7 +285,10 @@ async function resend(visit: Visit): Promise<Shown> {
       ? ''
       : ` ${String(unknown)} may be of this lane: DNS has not told where their mail goes. Try again later.`;
   const more = hasMore ? ' There are more: send them in another run.' : '';
-  const text = recipients === 0 ? 'Nothing to send again.' : `${String(recipients)} recipients get their mail again.`;
+  const text =
+    recipients === 0
+      ? 'Nothing to send again.'
+      : `${pluralize(recipients, 'recipient')} ${recipients === 1 ? 'gets the' : 'get their'} mail again.`;
   return move(backOf(visit), `${text}${others}${unclear}${more}`);
 }
 
@@ -313,9 +317,10 @@ async function hold(visit: Visit): Promise<Shown> {
     ...definedMembers({ for_ms: fieldHours(form, 'hours'), note: fieldText(form, 'note') }),
     new: form.get('new') !== null,
   };
-  const { catches_new: all, until } = await visit.operate('queue.hold', args);
+  const { catches_new: all, until, others } = await visit.operate('queue.hold', args);
   const how = all ? 'Paused: what waits and what comes rests' : 'Held: what waits now rests';
-  return move(backOf(visit), `${how}${until === null ? ' until it is released.' : '.'}`);
+  const already = others.length === 0 ? '' : ' It was held already: its mail rests until all its holds have ended.';
+  return move(backOf(visit), `${how}${until === null ? ' until it is released.' : '.'}${already}`);
 }
 
 async function release(visit: Visit): Promise<Shown> {
@@ -343,7 +348,7 @@ async function limit(visit: Visit): Promise<Shown> {
 
 async function cancel(visit: Visit): Promise<Shown> {
   const { canceled, domains_unknown: unknown = 0 } = await visit.operate('queue.cancel', partOf(visit.form));
-  const text = canceled === 0 ? 'Nothing waited.' : `${String(canceled)} deliveries are canceled.`;
+  const text = canceled === 0 ? 'Nothing waited.' : `${deliveriesAre(canceled)} canceled.`;
   // A lane that the engine has not tried is gone with its mail, and has no page any more.
   const place = visit.form.get('scope') === 'lane' ? WHERE : backOf(visit);
   return move(place, [text, unknownNote(unknown)].join(' ').trim());

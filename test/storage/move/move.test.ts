@@ -396,7 +396,7 @@ describe('storage/move', () => {
     assert.equal(back.code, 0, back.notes);
     assert.match(
       back.out,
-      /^settings: 1 rows, [0-9a-f]{64}\nmoved \d+ rows in \d+ s; counts, digests and books are equal/m,
+      /^settings: 1 row, [0-9a-f]{64}\nmoved \d+ rows in \d+ s; counts, digests and books are equal/m,
     );
     // Each move is a line of the audit where the rows went.
     const audit = await ran(['audit', '--server', '--json'], { ...env, POSTHORN_STORAGE__URL: target });
