@@ -36,7 +36,7 @@ import { addQueue } from './queue.ts';
 import { addReputation } from './reputation.ts';
 import { addResolve } from './resolve.ts';
 import { exitCodes } from './exit-codes.ts';
-import { refuseUnclear } from './options.ts';
+import { refuseEmptyArguments, refuseUnclear } from './options.ts';
 import { addSamples } from './samples.ts';
 import { addSend } from './send.ts';
 import { addServe, type StartApp } from './serve.ts';
@@ -224,6 +224,7 @@ export async function run(
   };
   addCommands(program, context, given);
   refuseUnclear(program);
+  refuseEmptyArguments(program);
   try {
     await program.parseAsync(args, { from: 'user' });
     return exitCode;

@@ -36,6 +36,19 @@ export function refuseUnclear(command: CommandUnknownOpts): void {
   for (const below of command.commands) refuseUnclear(below);
 }
 
+/**
+ * Refuses an empty argument, in this command and those below. Otherwise, with a variable of the shell that is not set, `backup create` would
+ * take the working directory.
+ */
+export function refuseEmptyArguments(program: CommandUnknownOpts): void {
+  program.hook('preAction', (_, command) => {
+    const at = command.args.indexOf('');
+    if (at === -1) return;
+    const name = (command.registeredArguments[at] ?? command.registeredArguments.at(-1))?.name() ?? '';
+    command.error(`error: argument '${name}' is empty`);
+  });
+}
+
 /** Returns a parser that reads a duration such as `30d` within these limits and returns milliseconds. */
 export function durationWithin(least: string, most: string): (text: string) => number {
   const span = duration(least, most);

@@ -491,6 +491,7 @@ describe('the posthorn command beside a running server', () => {
     [['keys', 'revoke', 'key_x'], 66, /no such key/, 'no such key'],
     [['keys', 'revoke', 'constructor'], 66, /no such key/, 'a name that every object of JavaScript has'],
     [['messages', 'list', '--to', ''], 64, /'--to <address>' has an empty value/, 'a variable that is not set'],
+    [['backup', 'create', ''], 64, /argument 'folder' is empty/, 'it would take the working directory'],
     [
       ['suppressions', 'remove', 'old@dest.test', '--stream='],
       64,
