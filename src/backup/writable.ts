@@ -8,8 +8,9 @@ const RUN = 'run `sudo /opt/posthorn/systemd/paths.sh`, which reads the settings
 /** Returns null if the folder can be written, or made; else a sentence with cause and cure. Never rejects. */
 export async function whyNotWritable(dir: string): Promise<string | null> {
   try {
+    if (!(await stat(dir)).isDirectory()) return `${dir} is not a folder: choose another one with backup.dir`;
     await access(dir, constants.R_OK | constants.W_OK | constants.X_OK);
-    return (await stat(dir)).isDirectory() ? null : `${dir} is not a folder: choose another one with backup.dir`;
+    return null;
   } catch (error) {
     const code = error instanceof Error && 'code' in error ? String(error.code) : '';
     if (code === 'ENOENT' && path.dirname(dir) !== dir) return await whyParentNotWritable(dir);
