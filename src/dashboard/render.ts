@@ -8,6 +8,7 @@ import { menu, openTo, type Place } from './places.ts';
 import { isStorageTrouble } from '../storage/commit.ts';
 import { zoneNamed } from '../base/zones.ts';
 import { rightsOf } from '../keys/roles.ts';
+import { sentenceText } from './words.ts';
 import type { Shown, Visit } from './page.ts';
 
 const LONGEST_SAID = 500;
@@ -182,7 +183,7 @@ export function showProblem(dashboard: DashboardContext, ctx: Context, error: un
   const data = {
     status,
     code,
-    message,
+    message: sentenceText(message),
     isRole,
     cure: code === 'invalid_request' || isRole ? null : cure,
     back: placeBack(ctx),

@@ -114,12 +114,21 @@ export function answerText(code: unknown, reply: unknown): string {
 export const proseHtml = (text: string): string =>
   escapeExpression(text).replaceAll(/&#x60;([^&]*(?:&(?!#x60;)[^&]*)*)&#x60;/g, '<code>$1</code>');
 
-/** Returns the message of a refused form, with the line or the field that it is about where the message does not name it. */
+/**
+ * Writes the message of a problem as a sentence. Those of the operator's commands begin in lower case and have no full stop; a name at the
+ * beginning, such as that of a setting, stays as it is.
+ */
+export const sentenceText = (message: string): string =>
+  message
+    .replace(/^[a-z]+(?=[\s,:])/, (word) => word.slice(0, 1).toUpperCase() + word.slice(1))
+    .replace(/[^.!?:]$/, '$&.');
+
+/** Returns the message of a refused form as a sentence, with the line or the field that it is about where the message does not name it. */
 export function faultText(message: string, field: string | null): string {
   const [, line] = /^\w+\[(\d+)\]$/.exec(field ?? '') ?? [];
-  if (line !== undefined) return `Line ${String(Number(line) + 1)}: ${message}`;
-  if (field === null || field === '' || message.includes(field)) return message;
-  return `${wordsOf(field).replace(/^./, (first) => first.toUpperCase())}: ${message}`;
+  if (line !== undefined) return `Line ${String(Number(line) + 1)}: ${sentenceText(message)}`;
+  if (field === null || field === '' || message.includes(field)) return sentenceText(message);
+  return `${wordsOf(field).replace(/^./, (first) => first.toUpperCase())}: ${sentenceText(message)}`;
 }
 
 interface Options {

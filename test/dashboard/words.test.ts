@@ -243,9 +243,11 @@ describe('dashboard/words: refused forms', () => {
       'allowed_ips[0]',
       'Line 1: 203.0.113.300/24 is not an IP address or range.',
     ],
-    ['`slug` must be lower-case letters', 'slug', '`slug` must be lower-case letters'],
+    ['`slug` must be lower-case letters', 'slug', '`slug` must be lower-case letters.'],
     ['Give a number.', 'content_days', 'Content days: Give a number.'],
     ['The password is wrong.', null, 'The password is wrong.'],
+    ['there is no lane "mx": see `posthorn queue lanes`', null, 'There is no lane "mx": see `posthorn queue lanes`.'],
+    ['backup.dir is full', null, 'backup.dir is full.'],
   ] as const)
     it(text, () => {
       assert.equal(faultText(message, field), text);
