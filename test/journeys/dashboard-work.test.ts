@@ -238,6 +238,9 @@ describe('dashboard: the queue', () => {
     assert.equal(none.status, 404);
     assert.match(none.html, /That did not work/);
     assert.equal((await browser.submit('/queue/hold', { scope: 'domain', target: ' ' })).status, 400);
+    const lane = { scope: 'lane', target: 'mx.mistyped.test' };
+    assert.match((await browser.submit('/queue/hold', lane)).html, /There is no lane of this name now/);
+    assert.match((await browser.submit('/queue/hold', lane)).html, /It was held already/);
     const { id: account } = await app.operator.call('accounts.add', { name: 'beta' });
     await browser.open('/queue');
     const fields = { scope: 'stream', target: 'transactional', account, hours: '1,5', new: '1' };

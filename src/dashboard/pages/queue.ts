@@ -310,6 +310,10 @@ function partOf(form: URLSearchParams): Partial<ArgsOf<'queue.hold'>> {
   }
 }
 
+/** The name of a lane may be mistyped. */
+const laneNote = (isKnown: boolean | null): string =>
+  isKnown === false ? ' There is no lane of this name now: it takes effect with the first mail of such a lane.' : '';
+
 async function hold(visit: Visit): Promise<Shown> {
   const { form } = visit;
   const args = {
@@ -317,10 +321,13 @@ async function hold(visit: Visit): Promise<Shown> {
     ...definedMembers({ for_ms: fieldHours(form, 'hours'), note: fieldText(form, 'note') }),
     new: form.get('new') !== null,
   };
-  const { catches_new: all, until, others } = await visit.operate('queue.hold', args);
+  const { catches_new: all, until, others, lane_known: isLaneKnown } = await visit.operate('queue.hold', args);
   const how = all ? 'Paused: what waits and what comes rests' : 'Held: what waits now rests';
   const already = others.length === 0 ? '' : ' It was held already: its mail rests until all its holds have ended.';
-  return move(backOf(visit), `${how}${until === null ? ' until it is released.' : '.'}${already}`);
+  return move(
+    backOf(visit),
+    `${how}${until === null ? ' until it is released.' : '.'}${already}${laneNote(isLaneKnown)}`,
+  );
 }
 
 async function release(visit: Visit): Promise<Shown> {
