@@ -128,7 +128,7 @@ export async function narrowTo(page: Page, width: number): Promise<void> {
 }
 
 /**
- * What is wrong with the page that is open: for axe at 1440 and 390 px, light and dark, and in width at 360 px. In the dark only
+ * What is wrong with the page that is open: for axe at 1440 and 390 px, light and dark, and in width at 320 px. In the dark only
  * colours differ.
  */
 export async function findingsHere(page: Page): Promise<string[]> {
@@ -145,7 +145,7 @@ export async function findingsHere(page: Page): Promise<string[]> {
     note(`dark ${String(width)}`, await axeFindings(page, ['color-contrast']));
   }
   await page.emulateMedia({ colorScheme: 'light' });
-  await narrowTo(page, 360);
+  await narrowTo(page, 320);
   note('too wide', await tooWide(page));
   await page.setViewportSize({ width: 1280, height: 900 });
   return findings;
