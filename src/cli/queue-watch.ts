@@ -3,7 +3,7 @@ import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
 import type { Operator } from '../operator/operator.ts';
 import type { ResultOf } from '../operator/operations.ts';
-import { counted } from '../operator/doctor/finding.ts';
+import { pluralize } from '../base/pluralize.ts';
 import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { durationOption } from './options.ts';
@@ -35,7 +35,7 @@ export function addWatch(queue: CommandUnknownOpts, context: Context): void {
     .option('--json', 'as one JSON object')
     .action((source, { json: asJson }) =>
       context.show(asJson, 'queue.unblock', { source }, (result) => [
-        `${counted(result.unblocked, 'site')} ${result.unblocked === 1 ? 'gets' : 'get'} mail from it again`,
+        `${pluralize(result.unblocked, 'site')} ${result.unblocked === 1 ? 'gets' : 'get'} mail from it again`,
         ...unansweredLines(result),
       ]),
     );
