@@ -46,7 +46,7 @@ export class StorageClosed extends StorageUnavailable {}
 const SQLITE_TROUBLE = /^SQLITE_(?:FULL|IOERR|BUSY|READONLY|CANTOPEN|NOMEM)/;
 /** Lost connections, servers that stop or have become a standby, full disks, too many connections, and waits that took too long. */
 const POSTGRES_TROUBLE =
-  /^(?:08...|25006|25P03|53...|55P03|57014|57P0[123]|58030|ECONN\w+|EPIPE|ENOENT|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|E(?:HOST|NET)(?:UNREACH|DOWN))$/;
+  /^(?:08...|25006|25P03|53...|55P03|57014|57P0[1-5]|58030|ECONN\w+|EPIPE|ENOENT|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|E(?:HOST|NET)(?:UNREACH|DOWN))$/;
 
 /** Errors without a code: the connection is lost, could not be made in time, or the pool that it was asked of closes. */
 export const LOST_CONNECTION =

@@ -6,7 +6,15 @@ import { addressOf, type PostgresAddress } from '../postgres/address.ts';
 import { connectTo, createPostgresConnection, type PostgresConnection } from '../postgres/connection.ts';
 import { readMachine } from '../postgres/machine.ts';
 import { standAlone } from '../postgres/node.ts';
-import { createPool, HOT, lockStart, prepareSchema, reach, refuseUnsuitable } from '../postgres/open.ts';
+import {
+  createPool,
+  HOT,
+  lockStart,
+  prepareSchema,
+  reach,
+  refusalOfRights,
+  refuseUnsuitable,
+} from '../postgres/open.ts';
 import { NODE_TABLES } from '../postgres/own-tables.ts';
 import { tables as declared } from '../tables.ts';
 import { readMark, refusalOf, removeMark, writeMark, type Mark } from './mark.ts';
@@ -14,14 +22,12 @@ import { hasTable, migrationsIn } from './schema.ts';
 import { CopyRefusal, type CopySide, type CopyTarget, type ExclusiveSource, type Numbers } from './sides.ts';
 import { numberOf, type CopiedTable } from './tables.ts';
 
-/** A copy may take hours, and must not end because of a limit of the server. */
+/** A copy may take hours, so that none of its statements has a limit of time. */
 const PATIENT = [
   ...HOT,
   // Pages are read in the order of the key's index.
   'SET enable_sort = off',
   'SET enable_bitmapscan = off',
-  'SET statement_timeout = 0',
-  'SET idle_in_transaction_session_timeout = 0',
 ];
 const SNAPSHOT = 'BEGIN ISOLATION LEVEL REPEATABLE READ';
 
@@ -63,7 +69,7 @@ async function opened<Side>(address: PostgresAddress, use: (db: PostgresConnecti
     return await use(db);
   } catch (error) {
     await db.close();
-    throw error;
+    throw refusalOfRights(error) ?? error;
   }
 }
 
@@ -97,7 +103,6 @@ const readerOf = (address: PostgresAddress) =>
   createPool(address, 1, [
     'SET default_transaction_read_only = on',
     "SET default_transaction_isolation = 'repeatable read'",
-    'SET statement_timeout = 0',
   ]);
 
 /** A sequence is not part of a snapshot: it may be further, never behind. */

@@ -18,6 +18,13 @@ export interface SessionSettings {
 }
 
 const CONNECT_MS = 5000;
+/**
+ * Takes back what an administrator has set for the role or the database of other sessions: limits of time, and the isolation of transactions.
+ * These connections are idle for hours and are kept, and what needs a limit sets its own. Servers before 17 have no `transaction_timeout`.
+ */
+export const OWN_SESSION = `SELECT set_config(name, CASE name WHEN 'default_transaction_isolation' THEN 'read committed' ELSE '0' END, false)
+  FROM pg_settings WHERE name IN ('default_transaction_isolation', 'idle_in_transaction_session_timeout', 'idle_session_timeout',
+    'lock_timeout', 'statement_timeout', 'transaction_timeout')`;
 /** Statements beyond these, such as those with a variable number of placeholders, are not kept by the server. */
 const MOST_STATEMENTS = 300;
 
@@ -52,7 +59,7 @@ async function isSetUp(client: pg.Client, setUp: readonly string[]): Promise<boo
   const late = systemClock.after(CONNECT_MS, () => dropSocket(client));
   try {
     if (!(await takesWrites(client))) return false;
-    for (const sql of setUp) await client.query(sql);
+    for (const sql of [OWN_SESSION, ...setUp]) await client.query(sql);
     return true;
   } finally {
     late.cancel();
@@ -244,7 +251,7 @@ export class ConnectionLost extends StorageUnavailable {
   }
 }
 
-/** Returns whether the error says that the connection is lost or the server stops: SQLSTATE class 08, 57P01 to 57P03, or the socket's. */
+/** Returns whether the error says that the connection is lost or the server stops: SQLSTATE class 08, 57P01 to 57P05, or the socket's. */
 export function isConnectionLoss(error: unknown): boolean {
   if (error instanceof ConnectionLost || error instanceof NoWritableServer || error instanceof DatabaseRefusal)
     return true;
@@ -252,7 +259,7 @@ export function isConnectionLoss(error: unknown): boolean {
   const code = 'code' in error ? String(error.code) : '';
   // 25006: the server has become a standby. 25P03: it ended the session, since this process paused within a transaction.
   return (
-    /^(?:08...|57P0[123]|25006|25P03|ECONNRESET|ECONNREFUSED|EPIPE|ENOENT|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|E(?:HOST|NET)(?:UNREACH|DOWN))$/.test(
+    /^(?:08...|57P0[1-5]|25006|25P03|ECONNRESET|ECONNREFUSED|EPIPE|ENOENT|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|E(?:HOST|NET)(?:UNREACH|DOWN))$/.test(
       code,
     ) || LOST_CONNECTION.test(error.message)
   );

@@ -13,7 +13,14 @@ import { wrongClock } from '../nodes.ts';
 import { refuseMarked } from '../move/mark.ts';
 import { addressOf, type PostgresAddress } from './address.ts';
 import type { Value } from '../connection.ts';
-import { configOf, connectTo, createPostgresConnection, dropSocket, type PostgresConnection } from './connection.ts';
+import {
+  configOf,
+  connectTo,
+  createPostgresConnection,
+  dropSocket,
+  OWN_SESSION,
+  type PostgresConnection,
+} from './connection.ts';
 import { cleaned, jsonPlaces } from './values.ts';
 import { joinCommitters } from './committers.ts';
 import { readMachine } from './machine.ts';
@@ -46,11 +53,10 @@ const READ_ONLY = [
   'SET max_parallel_workers_per_gather = 0',
 ];
 /** Locks of a server that is paused or cut off inside a group are freed after this time. */
-const WRITER = [...HOT, 'SET idle_in_transaction_session_timeout = 5000', 'SET statement_timeout = 0'];
+const WRITER = [...HOT, 'SET idle_in_transaction_session_timeout = 5000'];
 
 /** A sign of life that a crash of the database takes back does no harm, and it must not wait for a standby. */
 const CONTROL = [
-  'SET statement_timeout = 0',
   'SET synchronous_commit = off',
   // A dead node's open transaction keeps its row until the database has noticed; the next sign of life must not wait for that.
   "SET lock_timeout = '3s'",
@@ -105,7 +111,7 @@ export async function openPostgres(options: DatabaseOptions): Promise<Database> 
     }
   } catch (error) {
     await control.close();
-    throw error;
+    throw refusalOfRights(error) ?? error;
   }
 }
 
@@ -123,6 +129,17 @@ export async function reach(connection: PostgresConnection): Promise<void> {
     const why = error instanceof Error ? error.message : String(error);
     throw new DatabaseRefusal('unreachable', `the database cannot be reached: ${why}`, error);
   }
+}
+
+/** Returns the refusal where the user of the database lacks a right (SQLSTATE 42501) or a schema for the tables (3F000); else null. */
+export function refusalOfRights(error: unknown): DatabaseRefusal | null {
+  const code = error instanceof Error && 'code' in error ? error.code : null;
+  if (!(error instanceof Error) || (code !== '42501' && code !== '3F000')) return null;
+  return new DatabaseRefusal(
+    'unsuitable',
+    `the user of storage.url lacks a right in the database: ${error.message}; it must own the database and all that is in it`,
+    error,
+  );
 }
 
 /** The number of the lock of servers that start: `posthorn` as eight letters. */
@@ -331,8 +348,7 @@ export function createPool(
           isStale = true;
           open.delete(raw);
         });
-        const whole = setUp.length === 0 ? Promise.resolve() : raw.query(setUp.join('; '));
-        void whole.then(
+        void raw.query([OWN_SESSION, ...setUp].join('; ')).then(
           () => done(null, withCleanValues(raw)),
           (error: unknown) => done(error instanceof Error ? error : new Error(String(error)), raw),
         );

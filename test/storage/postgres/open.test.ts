@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import pg from 'pg';
 import { openDatabase, openReader, type Database } from '../../../src/storage/database.ts';
+import { DatabaseRefusal } from '../../../src/storage/database-refusal.ts';
 import { tables } from '../../../src/storage/tables.ts';
 import { views } from '../../../src/storage/views.ts';
 import { makeDatabase, postgresPrograms, startedCluster, urlOf } from '../../support/harness/postgres.ts';
@@ -79,6 +80,59 @@ describe('storage/postgres/open', () => {
     assert.deepEqual(waiting, []);
     await assert.rejects(reader('settings').insert({ name: 'x', value: '1' }), /read-only transaction/);
     await close();
+  });
+
+  it('keeps its sessions, and the limits that it sets itself, whatever an administrator has set for those of others', async () => {
+    const { folder } = await startedCluster();
+    const name = await makeDatabase();
+    const client = new pg.Client({ connectionString: urlOf(folder, name) });
+    await client.connect();
+    const limits = ['idle_session', 'idle_in_transaction_session', 'lock', 'statement'].map((one) => `${one}_timeout`);
+    for (const limit of limits) await client.query(`ALTER DATABASE ${name} SET ${limit} = '700ms'`);
+    await client.query(`ALTER DATABASE ${name} SET default_transaction_isolation = 'serializable'`);
+    await client.end();
+    const limited = await openDatabase({ url: urlOf(folder, name) });
+    const settings = `SELECT name, setting FROM pg_settings WHERE name LIKE '%\\_timeout' AND name = ANY ('{${limits.join()}}')
+      OR name = 'transaction_isolation'`;
+    const read = async (rows: Promise<unknown>): Promise<unknown> =>
+      Object.fromEntries(((await rows) as { name: string; setting: string }[]).map((row) => [row.name, row.setting]));
+    const own = { idle_session_timeout: '0', idle_in_transaction_session_timeout: '0', lock_timeout: '0' };
+    const reading = { ...own, statement_timeout: '30000', transaction_isolation: 'repeatable read' };
+    assert.deepEqual(await read(limited.prepared.all(settings)), reading);
+    assert.deepEqual(await read(limited.reader.raw(settings)), reading);
+    const writing = { ...own, statement_timeout: '0', idle_in_transaction_session_timeout: '5000' };
+    assert.deepEqual(await limited.commit.transact((tx) => read(tx.all(settings))), {
+      ...writing,
+      transaction_isolation: 'serializable',
+    });
+    await limited.close();
+  });
+
+  it('says which right its user lacks', async () => {
+    const { folder } = await startedCluster();
+    const name = await makeDatabase();
+    const client = new pg.Client({ connectionString: urlOf(folder, name) });
+    await client.connect();
+    await client.query('CREATE ROLE stranger LOGIN');
+    const refusal = async (): Promise<unknown> =>
+      openDatabase({ url: `postgres://stranger@/${name}?host=${folder}` }).then(
+        (opened) => opened.close(),
+        (error: unknown) =>
+          error instanceof DatabaseRefusal
+            ? [error.why, /lacks a right in the database: ([^;]*);/.exec(error.message)?.[1]]
+            : error,
+      );
+    assert.deepEqual(await refusal(), ['unsuitable', 'permission denied for schema public']);
+    await client.query(`ALTER DATABASE ${name} SET search_path = nowhere`);
+    assert.deepEqual(await refusal(), ['unsuitable', 'no schema has been selected to create in']);
+    await client.query(`ALTER DATABASE ${name} RESET search_path`);
+    // As a restore by another user leaves them.
+    await (await openDatabase({ url: urlOf(folder, name) })).close();
+    await client.query('GRANT CREATE ON SCHEMA public TO stranger');
+    assert.deepEqual(await refusal(), ['unsuitable', 'must be owner of table nodes']);
+    await client.query(`DROP OWNED BY stranger`);
+    await client.query(`DROP ROLE stranger`);
+    await client.end();
   });
 
   it('stores a text with a NUL and one with half a character, with marks in their place', async () => {
