@@ -48,6 +48,13 @@ export async function database({
         'Set fsync = on in postgresql.conf.',
       ),
     );
+  if (facts.standbys === 0 && facts.synchronousStandbys !== '')
+    faults.push(
+      failed(
+        'no standby is connected, and commits wait for one (synchronous_standby_names): no mail is accepted or delivered',
+        'Start the standby, and look at its log; to go on without one, empty synchronous_standby_names and reload the server.',
+      ),
+    );
   if (facts.standbys > 0 && facts.synchronousStandbys === '')
     faults.push(
       warning(

@@ -25,9 +25,20 @@ type SourceSettings = Config['delivery']['sources'];
 export function verdictsOnNodes(all: readonly NodeRecord[], sources: SourceSettings = []): readonly Verdict[] {
   const servers = all.filter(({ isCommand }) => !isCommand);
   const faults: Verdict[] = [];
+  // The node that is asked is among them: it has given no sign of life either where the database does not take one.
+  const isAway = servers.length > 0 && servers.every((one) => nodeState(one) === 'silent');
+  if (isAway) {
+    const seconds = Math.round(Math.min(...servers.map(({ quietMs }) => quietMs)) / 1000);
+    faults.push(
+      warning(
+        `the database has not answered for ${String(seconds)} s, so nothing is known of the nodes`,
+        'See the line of `database`. No node is removed because of it, and all go on when the database is back.',
+      ),
+    );
+  }
   for (const one of servers) {
     const { name, quietMs } = one;
-    if (nodeState(one) === 'silent')
+    if (!isAway && nodeState(one) === 'silent')
       faults.push(
         warning(
           `the node ${name} has given no sign of life for ${String(Math.round(quietMs / 1000))} s`,

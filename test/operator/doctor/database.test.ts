@@ -33,6 +33,13 @@ describe('operator/doctor: the database', () => {
     ['may be another server', 'postgres://me@db.example/mail', {}, 'warning', /certificate .* is not looked at/],
     ['loses commits', remote, { fsync: 'off' }, 'failed', /fsync is off/],
     ['has asynchronous standbys', remote, { standbys: 1 }, 'warning', /failover may lose/],
+    [
+      'waits for a standby',
+      remote,
+      { synchronousStandbys: 'b' },
+      'failed',
+      /^no standby is connected, and commits wait/,
+    ],
     ['has an old transaction', remote, { oldestSnapshotMs: 7_300_000 }, 'warning', /open for 2 h/],
   ];
   for (const [what, url, facts, status, why] of faults)

@@ -38,6 +38,12 @@ describe('operator/doctor: nodes', () => {
       /^the node b has given no sign of life for 9 s$/,
     ],
     [
+      'are all silent, since the database is away',
+      [node('a', { quietMs: 9000 }), node('b', { quietMs: 8000 })],
+      'warning',
+      /^the database has not answered for 8 s, so nothing is known of the nodes$/,
+    ],
+    [
       'deliver nothing',
       [node('a', { isDelivering: false }), node('b', { isDelivering: false })],
       'warning',
