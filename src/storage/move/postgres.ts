@@ -12,7 +12,7 @@ import {
   lockStart,
   prepareSchema,
   reach,
-  refusalOfRights,
+  refusalOf as refusalToOpen,
   refuseUnsuitable,
 } from '../postgres/open.ts';
 import { NODE_TABLES } from '../postgres/own-tables.ts';
@@ -69,7 +69,7 @@ async function opened<Side>(address: PostgresAddress, use: (db: PostgresConnecti
     return await use(db);
   } catch (error) {
     await db.close();
-    throw refusalOfRights(error) ?? error;
+    throw refusalToOpen(error) ?? error;
   }
 }
 

@@ -6,13 +6,24 @@ import type { StoreAddress } from '../database.ts';
 import { DatabaseRefusal } from '../database-refusal.ts';
 
 export interface PostgresAddress extends PostgresUrl {
-  password: string | null;
+  /** Returns the password; null where there is none. Its file is read for each connection, since the password may have been changed. */
+  readonly password: () => string | null;
 }
 
 /** Returns the address with its password. Throws `DatabaseRefusal` if a file that it names cannot be read. */
 export function addressOf({ url, password = null, passwordFile = null }: StoreAddress): PostgresAddress {
-  const fromFile = readNamed('storage.passwordFile', passwordFile)?.replace(/\r?\n$/, '') ?? null;
-  const address = { ...readPostgresUrl(url), password: password ?? fromFile };
+  const fromFile = (): string | null => readNamed('storage.passwordFile', passwordFile)?.replace(/\r?\n$/, '') ?? null;
+  let last = password ?? fromFile();
+  const readPassword = (): string | null => {
+    try {
+      last = password ?? fromFile();
+    } catch (error) {
+      // The file may be away while it is replaced; where it stays away, the password of before is as good as none.
+      if (!(error instanceof DatabaseRefusal)) throw error;
+    }
+    return last;
+  };
+  const address = { ...readPostgresUrl(url), password: readPassword };
   readNamed('storage.url (sslrootcert)', address.rootCertificate);
   return address;
 }

@@ -77,18 +77,21 @@ export const configOf = (
   host: string,
   port: number,
   ssl: boolean | TlsOptions,
-) => ({
-  host,
-  port,
-  user,
-  database,
-  ...(password === null ? {} : { password }),
-  ssl,
-  types,
-  keepAlive: true,
-  connectionTimeoutMillis: CONNECT_MS,
-  application_name: 'posthorn',
-});
+) => {
+  const known = password();
+  return {
+    host,
+    port,
+    user,
+    database,
+    ...(known === null ? {} : { password: known }),
+    ssl,
+    types,
+    keepAlive: true,
+    connectionTimeoutMillis: CONNECT_MS,
+    application_name: 'posthorn',
+  };
+};
 
 async function connectToHost(
   address: PostgresAddress,

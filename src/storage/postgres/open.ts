@@ -18,6 +18,7 @@ import {
   connectTo,
   createPostgresConnection,
   dropSocket,
+  NoWritableServer,
   OWN_SESSION,
   type PostgresConnection,
 } from './connection.ts';
@@ -111,7 +112,7 @@ export async function openPostgres(options: DatabaseOptions): Promise<Database> 
     }
   } catch (error) {
     await control.close();
-    throw refusalOfRights(error) ?? error;
+    throw refusalOf(error) ?? error;
   }
 }
 
@@ -126,13 +127,21 @@ export async function reach(connection: PostgresConnection): Promise<void> {
     await connection.ready();
   } catch (error) {
     if (error instanceof DatabaseRefusal) throw error;
-    const why = error instanceof Error ? error.message : String(error);
-    throw new DatabaseRefusal('unreachable', `the database cannot be reached: ${why}`, error);
+    throw unreachable(error);
   }
 }
 
-/** Returns the refusal where the user of the database lacks a right (SQLSTATE 42501) or a schema for the tables (3F000); else null. */
-export function refusalOfRights(error: unknown): DatabaseRefusal | null {
+function unreachable(error: unknown): DatabaseRefusal {
+  const why = error instanceof Error ? error.message : String(error);
+  return new DatabaseRefusal('unreachable', `the database cannot be reached: ${why}`, error);
+}
+
+/**
+ * Returns the refusal where a further connection cannot be made, such as beyond a limit of them, and where the user of the database lacks a
+ * right (SQLSTATE 42501) or a schema for the tables (3F000); null for other errors.
+ */
+export function refusalOf(error: unknown): DatabaseRefusal | null {
+  if (error instanceof NoWritableServer) return unreachable(error);
   const code = error instanceof Error && 'code' in error ? error.code : null;
   if (!(error instanceof Error) || (code !== '42501' && code !== '3F000')) return null;
   return new DatabaseRefusal(

@@ -135,6 +135,21 @@ describe('storage/postgres/open', () => {
     await client.end();
   });
 
+  it('says that it gets too few connections', async () => {
+    const { folder } = await startedCluster();
+    const name = await makeDatabase();
+    const client = new pg.Client({ connectionString: urlOf(folder, name) });
+    await client.connect();
+    await client.query('CREATE ROLE few LOGIN CONNECTION LIMIT 3');
+    await client.query(`ALTER DATABASE ${name} OWNER TO few`);
+    await assert.rejects(openDatabase({ url: `postgres://few@/${name}?host=${folder}` }), {
+      name: 'DatabaseRefusal',
+      why: 'unreachable',
+      message: 'the database cannot be reached: too many connections for role "few"',
+    });
+    await client.end();
+  });
+
   it('stores a text with a NUL and one with half a character, with marks in their place', async () => {
     await db.commit.insert({ settings: [{ name: 'odd\ud800', value: 'a\0b' }] });
     const [row] = (await db.reader('settings').where('value', 'like', 'a%b')) as unknown[];
