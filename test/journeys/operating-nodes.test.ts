@@ -309,7 +309,7 @@ describe('journey: operating several nodes', () => {
     assert.match((await browser.submit('/settings/nodes/resume', { node: 'one' })).html, /one is in service again/);
     const lives = await browser.submit('/settings/nodes/remove', { node: 'one' });
     assert.equal(lives.status, 409);
-    assert.match(lives.html, /the node one lives/);
+    assert.match(lives.html, /The node one lives/);
     assert.equal((await browser.submit('/settings/nodes/drain', { node: '<b>' })).status, 404);
   });
 

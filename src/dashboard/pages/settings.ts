@@ -22,22 +22,36 @@ const retentionWords: Readonly<Record<string, string>> = {
 type Deps = Pick<DashboardDeps, 'version' | 'config'>;
 
 export function settingsPages(deps: Deps): Page[] {
-  const changes = changesHtml();
+  const versions = readVersions();
   return [
     get(WHERE, (visit) => show(deps, visit, null)),
     post(
       WHERE,
       withFault(change, (visit, fault) => show(deps, visit, fault)),
     ),
-    get(`${WHERE}/changelog`, () => view('changelog', 'What is new', { version: deps.version, changes })),
+    get(`${WHERE}/changelog`, ({ query }) => {
+      const shown = versions.find(({ name }) => name === query.get('version')) ?? versions[0];
+      const chips = versions.map(({ name }) => ({
+        label: name,
+        href: `${WHERE}/changelog?version=${encodeURIComponent(name)}`,
+        on: name === shown?.name,
+      }));
+      return view('changelog', 'What is new', { version: deps.version, changes: shown?.changes, chips });
+    }),
   ];
 }
 
-/** Returns the list of changes as HTML. Its links into the documents, which are not served here, become plain words. */
-function changesHtml(): string {
-  const text = changelog() ?? 'The list of changes is not installed.';
-  const shown = text.replace(/^# .*\n/, '').replaceAll(/\[([^\]]+)\]\((?!https?:)[^)]*\)/g, '$1');
-  return new MarkdownIt({ html: false }).render(shown);
+/** Returns the changes of each version as HTML, the newest first. Their links into the documents, which are not served here, become plain words. */
+function readVersions(): { name: string; changes: string }[] {
+  const text = changelog();
+  if (text === null) return [];
+  const markdown = new MarkdownIt({ html: false });
+  const [, ...sections] = text.split(/^## \[/m);
+  return sections.map((section) => {
+    const [name = ''] = section.split(']', 1);
+    const shown = `## ${section.replace(']', '')}`.replaceAll(/\[([^\]]+)\]\((?!https?:)[^)]*\)/g, '$1');
+    return { name, changes: markdown.render(shown) };
+  });
 }
 
 /** Reads the file from `src/dashboard/pages` and from `dist/src/dashboard/pages` alike; null where it is not installed. */
