@@ -79,5 +79,8 @@ export const limitOption = wholeOption(1, LARGEST_LIMIT);
 /** Reads how many things are asked for. */
 export const countOption = wholeOption(1, 1_000_000);
 
-/** Reads a number of days or hours. */
-export const spanOption = wholeOption(1, 9999);
+/** Reads a number of days: of more there are no figures. */
+export const daysOption = wholeOption(1, 400);
+
+/** Reads a number of hours, at most those of a month. */
+export const hoursOption = wholeOption(1, 744);

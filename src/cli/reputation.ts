@@ -3,14 +3,14 @@ import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { ResultOf } from '../operator/operations.ts';
 import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
-import { spanOption } from './options.ts';
+import { daysOption } from './options.ts';
 import { table, type Cell } from './table.ts';
 
 export function addReputation(program: CommandUnknownOpts, context: Context): void {
   program
     .command('reputation')
     .description(helpOf('reputation'))
-    .option('--days <n>', 'the number of days to show, at most 400 (default: 30)', spanOption)
+    .option('--days <n>', 'the number of days to show, at most 400 (default: 30)', daysOption)
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')
     .action(async ({ days, account, json }) => {

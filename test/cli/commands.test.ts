@@ -541,6 +541,8 @@ describe('the posthorn command beside a running server', () => {
     [['resolve', 'ana@dest.test'], 65, /not a domain name/, 'an address where its domain belongs'],
     [['resolve', 'no domain'], 65, /not a domain name/, 'what no domain can be'],
     [['stats', '--hours', '24', '--days', '3'], 64, /cannot be used with option '--days/, 'two ranges'],
+    [['stats', '--hours', '745'], 64, /from 1 to 744/, 'more hours than a month has'],
+    [['stats', '--days', '401'], 64, /from 1 to 400/, 'more days than there are figures of'],
     [['messages', 'list', '--status', 'lost'], 65, /`status` must be one or more of/, 'no such status'],
     [['messages', 'list', '--limit', '1001'], 64, /1 to 1000/, 'too many'],
     [['queue', 'flush'], 65, /exactly one to flush/, 'nothing said'],
