@@ -138,8 +138,8 @@ async function createIfRoom(deps: BackupDeps, options: BackupOptions, source: Co
 }
 
 /**
- * Returns why there is no room for a copy of this size, with the cure. A copy on the disk of the data leaves `storage.minFreeBytes` twice,
- * since the server refuses mail where less than that is free.
+ * Returns why there is no room for a copy of this size, with the cure. On the disk of the data, twice `storage.minFreeBytes` must stay free:
+ * the server refuses mail where less than that is left.
  */
 async function whyNoRoom(
   { storage, dataDir, dir, minFreeBytes }: BackupOptions,

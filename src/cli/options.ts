@@ -79,7 +79,7 @@ export const limitOption = wholeOption(1, LARGEST_LIMIT);
 /** Reads how many things are asked for. */
 export const countOption = wholeOption(1, 1_000_000);
 
-/** Reads a number of days: of more there are no figures. */
+/** Reads a number of days, at most 400: older figures are deleted. */
 export const daysOption = wholeOption(1, 400);
 
 /** Reads a number of hours, at most those of a month. */

@@ -125,8 +125,9 @@ async function startServer(config: Config, start: () => Promise<Server>): Promis
 }
 
 /**
- * Prints the greeting to a terminal, and elsewhere where there is no key yet. The database does not tell the first start: one that failed,
- * as on a port that is taken, has made it already. A key is shown to people only: not in our log, nor in systemd's journal, which keeps standard error.
+ * Prints the greeting to a terminal, and elsewhere only while there is no key yet. That a database exists does not mean that a greeting was
+ * printed: a start that failed, for example on a port that is taken, has created it. A key is shown to people only: not in our log, nor in
+ * systemd's journal, which keeps standard error.
  */
 async function greet(context: Context, config: Config, log: Log, server: Server): Promise<void> {
   const { url } = server;

@@ -18,11 +18,11 @@ type Ids = readonly { id: string }[];
  */
 export async function cancelPages(
   { db, recorder }: Pick<OperatorDeps, 'db' | 'recorder'>,
-  of: HoldTarget,
+  target: HoldTarget,
   mail: Pick<MailOfLane, 'domains' | 'condition'> | null,
   act: Act,
 ): Promise<number> {
-  const pages = mail === null ? pagesOf({ db }, of) : waitingPages({ db }, mail.domains, mail.condition, PAGE);
+  const pages = mail === null ? pagesOf({ db }, target) : waitingPages({ db }, mail.domains, mail.condition, PAGE);
   let canceled = 0;
   let isFirst = true;
   for await (const page of pages) {
@@ -37,8 +37,8 @@ export async function cancelPages(
   return canceled;
 }
 
-async function* pagesOf({ db }: Pick<OperatorDeps, 'db'>, of: HoldTarget): AsyncGenerator<Ids, void> {
-  const { sql, values } = waitingOf(of);
+async function* pagesOf({ db }: Pick<OperatorDeps, 'db'>, target: HoldTarget): AsyncGenerator<Ids, void> {
+  const { sql, values } = waitingOf(target);
   let after = '';
   for (;;) {
     const rows = await db.reader.raw<{ id: string }[]>(sql, [...values, after, PAGE]);

@@ -2,6 +2,8 @@
  * Rows as the JSON text that their statement unfolds. Work that makes many rows packs them a few at a time: the text has a third of the
  * size of the objects, which then live only for a moment. What lives until a commit is moved twice by the garbage collector.
  */
+import { rowsParameter } from './rows-parameter.ts';
+import type { Column } from './table.ts';
 import { tables, type TableName, type Tables } from './tables.ts';
 
 /** Writing the JSON of more rows at once would hold the main loop for over a millisecond. */
@@ -38,8 +40,12 @@ export function* packsOf<T extends TableName>(table: T, rows: readonly RowOrPack
   if (loose.length > 0) yield packed(table, loose);
 }
 
-function packed<T extends TableName>(table: T, rows: readonly Tables[T][]): PackedRows {
-  const columns = tables[table].names as readonly (keyof Tables[T] & string)[];
-  const json = JSON.stringify(rows.map((row) => columns.map((column) => row[column])));
-  return new PackedRows(rows.length, json.slice(1, -1));
-}
+const packed = <T extends TableName>(table: T, rows: readonly Tables[T][]): PackedRows =>
+  new PackedRows(rows.length, insertedRows[table].json(rows).slice(1, -1));
+
+const parameterOf = (columns: Readonly<Record<string, Column<unknown>>>) => rowsParameter(columns);
+
+/** The parameter of the statement that adds rows to each table, with all its columns. */
+export const insertedRows = Object.fromEntries(
+  Object.entries(tables).map(([name, { columns }]) => [name, parameterOf(columns)]),
+) as Readonly<Record<TableName, ReturnType<typeof parameterOf>>>;

@@ -5,8 +5,8 @@
 import { yieldToEventLoop } from '../base/slices.ts';
 import type { Connection, Value } from './connection.ts';
 import { statement, type Statement } from './sql.ts';
-import type { ColumnKind, Conflict } from './table.ts';
-import { PackedRows, packsOf, ROWS_OF_A_PACK, type RowOrPack } from './packed-rows.ts';
+import type { Conflict } from './table.ts';
+import { insertedRows, PackedRows, packsOf, ROWS_OF_A_PACK, type RowOrPack } from './packed-rows.ts';
 import { optionsOf, tables, type TableName, type Tables } from './tables.ts';
 
 /** Rows for any number of tables: what one unit of work adds. */
@@ -73,12 +73,11 @@ const inserts = new Map<TableName, Statement>();
 function insertOf(name: TableName): Statement {
   const known = inserts.get(name);
   if (known !== undefined) return known;
-  const columns: Readonly<Record<string, { kind: ColumnKind }>> = tables[name].columns;
-  const kinds = Object.fromEntries(Object.entries(columns).map(([column, { kind }]) => [column, kind]));
-  const made = statement(({ unfold, part }) => {
+  const made = statement((sql) => {
+    const { part } = sql;
     const hasPart = part !== null && optionsOf(name).isParted === true;
     const target = targetOf(name, hasPart ? [part] : []);
-    return `${target} SELECT j.*${hasPart ? ', ?' : ''} FROM ${unfold('j', kinds)} WHERE true${conflictOf(name, hasPart ? [part] : [])}`;
+    return `${target} SELECT j.*${hasPart ? ', ?' : ''} FROM ${insertedRows[name].table(sql, 'j')} WHERE true${conflictOf(name, hasPart ? [part] : [])}`;
   });
   inserts.set(name, made);
   return made;

@@ -3,6 +3,7 @@ import { readFileSync, readdirSync } from 'node:fs';
 import path from 'node:path';
 import fc from 'fast-check';
 import { createJsonReader } from '../../src/api/json-reader.ts';
+import { LoopTurns } from '../support/harness/loop-turns.ts';
 import { MAX_DEPTH, MAX_VALUES, hashJson, readJson } from '../../src/api/json.ts';
 import type { JsonObject } from '../../src/api/json.ts';
 import { Problem } from '../../src/base/problem.ts';
@@ -177,27 +178,21 @@ describe('the reader of bodies that are read on the main thread', () => {
     const reader = createJsonReader({ clock: new FakeClock() });
     const items = Array.from({ length: 20_000 }, (_, n) => n % 10);
     const bodies = Array.from({ length: 10 }, (_, n) => Buffer.from(JSON.stringify({ n, items })));
-    let turn = 0;
-    let over = false;
-    const count = (): void => {
-      turn++;
-      if (!over) setImmediate(count);
-    };
-    setImmediate(count);
-    const turns = new Set<number>();
+    const turns = new LoopTurns();
+    const used = new Set<number>();
     const read = await Promise.all(
       bodies.map(async (bytes) => {
         const body = await reader.read(bytes, { owner: 'acc_1' });
-        turns.add(turn);
+        used.add(turns.count);
         return body.value['n'];
       }),
     );
-    over = true;
+    turns.end();
     assert.deepEqual(
       read,
       bodies.map((_, n) => n),
     );
-    assert.ok(turns.size > 1, `ten bodies in ${String(turns.size)} turn`);
+    assert.ok(used.size > 1, `ten bodies in ${String(used.size)} turn`);
     await reader.close();
   });
 });

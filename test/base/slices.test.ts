@@ -1,42 +1,31 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { hasLongList, jsonInSlices, mapInSlices, nextSlice } from '../../src/base/slices.ts';
+import { LoopTurns } from '../support/harness/loop-turns.ts';
 
 const numbers = (count: number): number[] => Array.from({ length: count }, (_, n) => n);
 
 describe('base/slices', () => {
   /** How often others had a turn while it ran. */
   async function turnsDuring(work: () => Promise<unknown>): Promise<number> {
-    let turns = 0;
-    let over = false;
-    const other = (): void => {
-      turns++;
-      if (!over) setImmediate(other);
-    };
-    setImmediate(other);
+    const turns = new LoopTurns();
     await work();
-    over = true;
-    return turns;
+    turns.end();
+    return turns.count;
   }
 
   it('lets one of many jobs do a slice of a millisecond in a turn of the loop, each in its turn', async () => {
-    let turn = 0;
-    let over = false;
-    const count = (): void => {
-      turn++;
-      if (!over) setImmediate(count);
-    };
-    setImmediate(count);
+    const turns = new LoopTurns();
     const slices: { job: number; turn: number }[] = [];
     const job = async (name: number): Promise<void> => {
       for (let slice = 0; slice < 4; slice++) {
         await nextSlice();
-        slices.push({ job: name, turn });
+        slices.push({ job: name, turn: turns.count });
         for (const end = performance.now() + 1; performance.now() < end;);
       }
     };
     await Promise.all(numbers(20).map(job));
-    over = true;
+    turns.end();
     assert.deepEqual(
       slices.map((slice) => slice.job),
       [0, 1, 2, 3].flatMap(() => numbers(20)),

@@ -310,7 +310,7 @@ function partOf(form: URLSearchParams): Partial<ArgsOf<'queue.hold'>> {
   }
 }
 
-/** The name of a lane may be mistyped. */
+/** Returns the note for a lane that does not exist: it may be held before its first mail, and its name may be mistyped. */
 const laneNote = (isKnown: boolean | null): string =>
   isKnown === false ? ' There is no lane of this name now: it takes effect with the first mail of such a lane.' : '';
 

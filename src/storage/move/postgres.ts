@@ -6,15 +6,7 @@ import { addressOf, type PostgresAddress } from '../postgres/address.ts';
 import { connectTo, createPostgresConnection, type PostgresConnection } from '../postgres/connection.ts';
 import { readMachine } from '../postgres/machine.ts';
 import { standAlone } from '../postgres/node.ts';
-import {
-  createPool,
-  HOT,
-  lockStart,
-  prepareSchema,
-  reach,
-  refusalOf as refusalToOpen,
-  refuseUnsuitable,
-} from '../postgres/open.ts';
+import { createPool, HOT, lockStart, prepareSchema, reach, refusalToOpen, refuseUnsuitable } from '../postgres/open.ts';
 import { NODE_TABLES } from '../postgres/own-tables.ts';
 import { tables as declared } from '../tables.ts';
 import { readMark, refusalOf, removeMark, writeMark, type Mark } from './mark.ts';

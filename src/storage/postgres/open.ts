@@ -112,7 +112,7 @@ export async function openPostgres(options: DatabaseOptions): Promise<Database> 
     }
   } catch (error) {
     await control.close();
-    throw refusalOf(error) ?? error;
+    throw refusalToOpen(error) ?? error;
   }
 }
 
@@ -140,7 +140,7 @@ function unreachable(error: unknown): DatabaseRefusal {
  * Returns the refusal where a further connection cannot be made, such as beyond a limit of them, and where the user of the database lacks a
  * right (SQLSTATE 42501) or a schema for the tables (3F000); null for other errors.
  */
-export function refusalOf(error: unknown): DatabaseRefusal | null {
+export function refusalToOpen(error: unknown): DatabaseRefusal | null {
   if (error instanceof NoWritableServer) return unreachable(error);
   const code = error instanceof Error && 'code' in error ? error.code : null;
   if (!(error instanceof Error) || (code !== '42501' && code !== '3F000')) return null;

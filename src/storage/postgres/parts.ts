@@ -29,7 +29,7 @@ export const partOf = (epoch: number, n: number, writer: number): number =>
 export const partsFloor = ({ epoch, numbers }: Pick<Node, 'epoch' | 'numbers'>): number =>
   partOf(epoch, numbers.floor, 0);
 
-/** Adds the parts below this one to the first part of each sum. They are no longer written to, as parts only grow. */
+/** Adds the parts of each sum that are smaller than `below` to its part 0, and deletes them. No writer uses them any more: parts only grow. */
 export async function foldParts(connection: Connection, below: number): Promise<void> {
   for (const name of partedTables) {
     const { onConflict } = optionsOf(name);
