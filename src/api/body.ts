@@ -1,5 +1,5 @@
 /** Reads the body of a request, with limits of size, pace and time; unpacks gzip; drains a refused body. */
-import type { IncomingMessage } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Readable } from 'node:stream';
 import { createGunzip } from 'node:zlib';
 import { budgets, type UsedUp } from '../base/budgets.ts';
@@ -74,6 +74,14 @@ const tooLarge = (most: number): Problem =>
     `The body may have at most ${most < MIB ? `${Math.floor(most / KIB)} KiB` : `${Math.floor(most / MIB)} MiB`}.`,
   );
 
+/** The responses of clients that send the body only after `100 Continue`. */
+const waiting = new WeakMap<IncomingMessage, ServerResponse>();
+
+/** The client waits for `100 Continue`. It gets that when the body is about to be read: a refusal before then spares both sides the body. */
+export function inviteLater(request: IncomingMessage, response: ServerResponse): void {
+  waiting.set(request, response);
+}
+
 /** Is called for each piece that is kept; it may throw to refuse it. */
 type Keep = (bytes: number) => void;
 
@@ -85,6 +93,7 @@ export async function readBody(
   keep: Keep,
 ): Promise<Buffer> {
   if (declaredLength(request) > limits.bodyBytes) throw tooLarge(limits.bodyBytes);
+  waiting.get(request)?.writeContinue();
   if (encoding === 'identity' && isWhole(request)) return takeWhole(request, keep);
   const watch = watchPace(clock, request, limits);
   try {

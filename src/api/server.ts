@@ -17,7 +17,7 @@ import https from 'node:https';
 import Koa from 'koa';
 import { Router } from '@koa/router';
 import { answerClientErrors } from './client-errors.ts';
-import { bodyLimits } from './body.ts';
+import { bodyLimits, inviteLater } from './body.ts';
 import { addressBucket, addressList } from '../net/ip.ts';
 import { clientAddress } from './client-address.ts';
 import { openExchange } from './exchange.ts';
@@ -228,6 +228,10 @@ function createServer(settings: ApiDeps['settings'], listener: http.RequestListe
       ? http.createServer(options)
       : https.createServer({ ...options, ...settings.tls, minVersion: 'TLSv1.2', handshakeTimeout: headMs });
   server.on('checkExpectation', takeRequests(server, listener));
+  server.on('checkContinue', (req: http.IncomingMessage, res: http.ServerResponse) => {
+    inviteLater(req, res);
+    server.emit('request', req, res);
+  });
   return server;
 }
 

@@ -160,6 +160,37 @@ describe('request bodies', () => {
     }
   });
 
+  for (const [authorization, length, status, isInvited] of [
+    ['Bearer nobody', 3, 401, false],
+    [`Bearer ${KEY}`, 51 * MIB, 413, false],
+    [`Bearer ${KEY}`, 3, 400, true],
+  ] as const) {
+    it(`are invited by 100 Continue only where they are read: ${String(isInvited)} before ${String(status)}`, async () => {
+      const request = http.request({
+        port: h.port,
+        method: 'POST',
+        path: '/v1/messages',
+        headers: {
+          Authorization: authorization,
+          'Content-Type': 'application/json',
+          'Content-Length': length,
+          Expect: '100-continue',
+        },
+      });
+      let wasInvited = false;
+      request
+        .on('error', () => undefined)
+        .on('continue', () => {
+          wasInvited = true;
+          request.end('{x}');
+        });
+      request.flushHeaders();
+      const [response] = (await once(request, 'response')) as [http.IncomingMessage];
+      assert.deepEqual([response.statusCode, wasInvited], [status, isInvited]);
+      request.destroy();
+    });
+  }
+
   it('of GET and DELETE mean nothing', async () => {
     assert.equal((await h.send('GET', '/v1/messages', { body: 'nonsense' })).status, 200);
   });
