@@ -299,7 +299,9 @@ export class FanOut {
   private apply(feed: Feed, row: WebhookRow): void {
     const url = feed.endpoint?.url;
     feed.endpoint = this.endpointOf(row);
-    if (feed.endpoint?.url !== url || row.status !== 'active') feed.forgetRest();
+    // A pause may have begun and ended since the last read: then only the row says that its rest is over.
+    const isRestOver = row.rests_until === null && feed.hasWrittenRest;
+    if (feed.endpoint?.url !== url || row.status !== 'active' || isRestOver) feed.forgetRest();
     feed.active = row.status === 'active';
     feed.health = row;
     feed.mayReplay = true;

@@ -101,6 +101,11 @@ export class Feed {
     return this.restsUntil !== null;
   }
 
+  /** True while it rests and its row says so, too: no end of a call is being written. */
+  get hasWrittenRest(): boolean {
+    return this.restsUntil !== null && this.endings.size === 0;
+  }
+
   /** It has another URL, or a person has stopped it: what it asked for is over. */
   forgetRest(): void {
     this.restsUntil = null;

@@ -374,6 +374,39 @@ describe('webhooks/dispatcher', () => {
     assert.equal(told.at(-1)?.event.sequence, 2);
   });
 
+  it('forgets the rest also where a pause has ended before its row was read', async () => {
+    await webhooks.stop();
+    const db = asked();
+    let released: Promise<void> | null = null;
+    const prepared: typeof db.prepared = {
+      engine: db.prepared.engine,
+      run: (...question) => db.prepared.run(...question),
+      close: () => db.prepared.close(),
+      async all<Row>(...question: Parameters<typeof db.prepared.all>): Promise<Row[]> {
+        await released;
+        return db.prepared.all<Row>(...question);
+      },
+    };
+    webhooks = engine({ commit: db.commit, reader: db.reader, prepared });
+    await webhooks.start();
+    retryAfter = '600';
+    script = () => (told.length === 1 ? 429 : 200);
+    const id = await register();
+    await happen(1);
+    await until(async () => (await lines()) === 1);
+    await rests();
+    let release = (): void => undefined;
+    released = new Promise((resolve) => {
+      release = resolve;
+    });
+    await enable(id, false);
+    await enable(id, true);
+    release();
+    await happen(1);
+    await until(async () => (await lines()) === 2);
+    assert.equal(told.at(-1)?.event.sequence, 2);
+  });
+
   it('calls an endpoint again in time whose last calls failed before the clock was set back', async () => {
     script = () => 500;
     const id = await register();
