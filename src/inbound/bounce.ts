@@ -3,7 +3,7 @@ import { withoutControls } from '../mail/header.ts';
 import type { DeliveryReport, ReportAction, ReportedRecipient } from '../mail/delivery-report.ts';
 import { isByOwnRule, type Judge, type Judgement } from '../messages/delivery/classify.ts';
 import type { BounceWords } from './bounce-words.ts';
-import { findDiagnostic, readDiagnostic, statusOfWords, type Diagnostic } from './diagnostic.ts';
+import { findPassage, readPassage, statusOfWords, type Passage } from './diagnostic.ts';
 import type { FoundRecipient } from './finding.ts';
 import { linesByRecipient, recipientsNamedIn } from './named-recipients.ts';
 import type { Notice } from './notice.ts';
@@ -32,7 +32,7 @@ export function reportedRecipients(
   return delivery.recipients.map((reported) => {
     const { originalRecipient, status } = reported;
     const address = addressOf(reported);
-    const quoted = reported.diagnostic === null ? null : readDiagnostic(reported.diagnostic);
+    const quoted = reported.diagnostic === null ? null : readPassage(reported.diagnostic);
     const isOpen = exact(status) === null || isRouting(status ?? '');
     const inProse = isOpen && !saysWhy(quoted, by.words) ? prose.about(address) : null;
     const isOther = originalRecipient !== null && originalRecipient.toLowerCase() !== address.toLowerCase();
@@ -74,9 +74,9 @@ export function namedRecipients(action: 'failed' | 'delayed', notice: Notice, by
 interface Prose {
   by: ReadBy;
   /** The reason: from these lines, else from all. */
-  within(lines: readonly string[]): Diagnostic | null;
+  within(lines: readonly string[]): Passage | null;
   /** The reason: from the lines below the address, else from the whole text. */
-  about(address: string): Diagnostic | null;
+  about(address: string): Passage | null;
   /** The address before forwarding, from the lines below the address. */
   origin(address: string): string | null;
   /** The status that the words of the whole text mean. */
@@ -86,10 +86,10 @@ interface Prose {
 function openProse(notice: Notice, by: ReadBy): Prose {
   const { subject, lines } = notice;
   const { words, judge } = by;
-  const overall = once(() => findDiagnostic(lines, words));
+  const overall = once(() => findPassage(lines, words));
   const linesOf = once(() => linesByRecipient(notice));
-  const within = (some: readonly string[]): Diagnostic | null =>
-    findDiagnostic(some, words) ?? knownParagraph(some, judge) ?? overall();
+  const within = (some: readonly string[]): Passage | null =>
+    findPassage(some, words) ?? knownParagraph(some, judge) ?? overall();
   return {
     by,
     within,
@@ -111,11 +111,11 @@ function originIn(lines: readonly string[]): string | null {
 }
 
 /** Returns the first paragraph below an address, where the rules for replies know its words. */
-function knownParagraph(lines: readonly string[], judge: Judge): Diagnostic | null {
+function knownParagraph(lines: readonly string[], judge: Judge): Passage | null {
   const first = lines.findIndex((line) => line !== '');
   if (first < 0) return null;
   const end = lines.indexOf('', first);
-  const one = readDiagnostic(lines.slice(first, end < 0 ? undefined : end).join(' '));
+  const one = readPassage(lines.slice(first, end < 0 ? undefined : end).join(' '));
   return isSaid(one.text, judge) ? one : null;
 }
 
@@ -127,7 +127,7 @@ function once<Value>(find: () => Value): () => Value {
 const ACTIONS: Readonly<Record<string, ReportAction>> = { 2: 'delivered', 4: 'delayed', 5: 'failed' };
 
 /** Some gateways leave the action out, or misspell it. A recipient counts as failed only where the report says so: by its status, else by the reply that it quotes. */
-function actionOf({ action, status }: ReportedRecipient, quoted: Diagnostic | null): ReportAction | null {
+function actionOf({ action, status }: ReportedRecipient, quoted: Passage | null): ReportAction | null {
   const level = status ?? quoted?.code?.toString() ?? quoted?.enhanced ?? '';
   return action ?? ACTIONS[level.charAt(0)] ?? null;
 }
@@ -136,7 +136,7 @@ interface Said {
   action: ReportAction | null;
   /** The Status field. */
   status: string | null;
-  diagnostic: Diagnostic | null;
+  diagnostic: Passage | null;
 }
 
 function judged(said: Said, prose: Prose): Omit<FoundRecipient, 'address' | 'original'> {
@@ -227,6 +227,6 @@ const isVague = (status: string | null): boolean => status === null || /^[245]\.
 /** Servers give `5.4.4` for domains that do not exist, and for DNS servers that did not answer. */
 const isRouting = (status: string): boolean => /^[45]\.4\.[04]$/.test(status);
 
-const saysWhy = (diagnostic: Diagnostic | null, words: BounceWords): boolean =>
+const saysWhy = (diagnostic: Passage | null, words: BounceWords): boolean =>
   diagnostic !== null &&
   (diagnostic.code !== null || diagnostic.enhanced !== null || statusOfWords(diagnostic.text, words) !== null);

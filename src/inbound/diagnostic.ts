@@ -1,10 +1,12 @@
 /**
- * Reads the reply of a remote server as notices quote it: `host mx.example.net[192.0.2.1] said: 550 5.1.1 <a@b>... User unknown`,
+ * Finds the reply of a remote server where notices quote it: `host mx.example.net[192.0.2.1] said: 550 5.1.1 <a@b>... User unknown`,
  * qmail's `(#5.1.1)`, or words alone, for which the phrases of config/bounce-words.yaml know a status.
  */
+import { readDiagnostic } from '../mail/diagnostic.ts';
 import { foldText, type BounceWords } from './bounce-words.ts';
 
-export interface Diagnostic {
+/** The words of a notice that say why a mail was not delivered. */
+export interface Passage {
   text: string;
   /** `550`; null where none is quoted. */
   code: number | null;
@@ -17,11 +19,11 @@ const LONGEST_TEXT = 500;
 const MOST_LINES = 8;
 const SHORTEST_WRAPPED = 50;
 
-/** Codes that SMTP has (RFC 5321 section 4.2.1), where a reply can begin; an address of four numbers has none such. */
-const CODE = /(?:^|[\s:>"'(;,#=[])([45][0-5][0-9])(?=[ \-](?:[^0-9\s]|[45]\.)|[)\]:;,]|$)/;
+/** Codes that SMTP has (RFC 5321 section 4.2.1), where a reply can begin; an address of four numbers or of a page (`/help#554`) has none such. */
+const CODE = /(?:^|[\s:>"'(;,=[]|(?<![\w/])#)([45][0-5][0-9])(?=[ \-](?:[^0-9\s]|[45]\.)|[)\]:;,]|$)/;
 const ENHANCED = /(?:^|[^0-9.])([245]\.[0-9]{1,3}\.[0-9]{1,3})(?![0-9]|\.[0-9])/;
 const REPLY =
-  /(?:^|[\s:>"'(;,#=[])([45][0-5][0-9])[ \-]{1,4}['"#([]{0,2}([45]\.[0-9]{1,3}\.[0-9]{1,3})(?![0-9]|\.[0-9])/;
+  /(?:^|[\s:>"'(;,=[]|(?<![\w/])#)([45][0-5][0-9])[ \-]{1,4}['"#([]{0,2}([45]\.[0-9]{1,3}\.[0-9]{1,3})(?![0-9]|\.[0-9])/;
 
 /** The next command of a transcript, the next recipient of a list. */
 const ANOTHER = /^\s{0,20}(?:>>>|<?[^\s<>@:]{1,128}@[^\s<>@:]{1,255}>?:(?:\s|$))/;
@@ -42,25 +44,17 @@ export const quotesServer = (line: string, words: BounceWords): boolean =>
   [REPLY, MARKED, BEHIND_COLON, BEFORE_ADDRESS].some((form) => form.test(line)) ||
   (AT_START.test(line) && statusOfWords(line, words) !== null);
 
-/** The first code decides, as in a session: a later one may be what another host told the one that answers. */
-const AT_BEGIN =
-  /^(?:[a-z0-9-]{1,20}; ?)?([45][0-5][0-9])(?:[ \-]{1,4}['"#([]{0,2}([245]\.[0-9]{1,3}\.[0-9]{1,3})(?![0-9]|\.[0-9])|(?=[ -]))/i;
-
-/** Reads the codes out of one diagnostic text. */
-export function readDiagnostic(text: string): Diagnostic {
+/** Reads the codes of a passage. In prose the status may stand anywhere, as long as it is one of the reply's. */
+export function readPassage(text: string): Passage {
   const shown = text.replace(/\s+/g, ' ').trim().slice(0, LONGEST_TEXT).toWellFormed();
-  const [, code, enhanced] = AT_BEGIN.exec(shown) ?? REPLY.exec(shown) ?? CODE.exec(shown) ?? [];
-  const other = enhanced === undefined ? ENHANCED.exec(shown)?.[1] : undefined;
-  const isOfReply = code === undefined || other?.startsWith(code.charAt(0)) === true;
-  return {
-    text: shown,
-    code: code === undefined ? null : Number(code),
-    enhanced: enhanced ?? (isOfReply ? other : null) ?? null,
-  };
+  const { code, enhanced } = readDiagnostic(shown);
+  const status = enhanced ?? ENHANCED.exec(shown)?.[1] ?? null;
+  const isOfReply = code === null || enhanced !== null || status?.startsWith(String(code).charAt(0)) === true;
+  return { text: shown, code, enhanced: isOfReply ? status : null };
 }
 
 /** Returns the passage with the reason: a quoted reply, a permanent one first, else words that mean a status. */
-export function findDiagnostic(shown: readonly string[], words: BounceWords): Diagnostic | null {
+export function findPassage(shown: readonly string[], words: BounceWords): Passage | null {
   const lines = shown.map(unquoted);
   for (const isOne of [
     (line: string) => REPLY.exec(line)?.[1]?.startsWith('5') === true && quotesPermanent(line),
@@ -69,14 +63,15 @@ export function findDiagnostic(shown: readonly string[], words: BounceWords): Di
     (line: string) => ENHANCED.test(line),
   ]) {
     const index = lines.findIndex(isOne);
-    if (index >= 0) return readDiagnostic(replyFrom(lines, index, words));
+    if (index >= 0) return readPassage(replyFrom(lines, index, words));
   }
   const index = lines.findIndex((line) => statusOfWords(line, words) !== null);
-  return index < 0 ? null : readDiagnostic(paragraph(lines, index, words));
+  return index < 0 ? null : readPassage(paragraph(lines, index, words));
 }
 
 /** Within a line a code that begins a reply has a mark before it: a number between words may be one of hours. */
-const QUOTED_CODE = /(?:^\s{0,20}|[:>"'(;,#=[]\s?)([45][0-5][0-9])(?=[ \-](?:[^0-9\s]|[45]\.)|[)\]:;,]|$)/;
+const QUOTED_CODE =
+  /(?:^\s{0,20}|[:>"'(;,=[]\s?|(?<![\w/])#\s?)([45][0-5][0-9])(?=[ \-](?:[^0-9\s]|[45]\.)|[)\]:;,]|$)/;
 
 /** Returns the first reply that a line quotes. */
 function replyIn(line: string): RegExpExecArray | null {

@@ -489,6 +489,33 @@ describe('formats finding 4: the status is the one that the report says', () => 
       'words',
       'soft mailbox_full',
     ],
+    [
+      'the address of a page has a number at its end',
+      daemon(
+        '[Postmaster] Email Delivery Failure',
+        'an email could not be delivered to\n-- ana@dest.test\n\n-- 554 Email rejected due to security policies - https://help.dest.test/docs/1369#554',
+      ),
+      '5.7.1',
+      'words',
+      'block policy',
+    ],
+    [
+      'a content filter stopped it',
+      daemon(
+        'BANNED contents from you',
+        'Our content checker found\n    banned name: setup.exe\nin email presumably from you to the following recipient:\n-> ana@dest.test\n\nDelivery of the email was stopped!',
+      ),
+      '5.7.1',
+      'words',
+      'block reputation',
+    ],
+    [
+      'German words tell it',
+      daemon('Unzustellbar', 'An: ana@dest.test\nGrund: Der Empfänger ist unbekannt.'),
+      '5.1.1',
+      'words',
+      'hard mailbox_not_found',
+    ],
   ] as const)
     it(`where ${what}`, () => {
       const [one] = record(mail).recipients;
