@@ -6,6 +6,7 @@ import { DAY_MS } from '../base/time.ts';
 import type { Database } from '../storage/database.ts';
 import { messageRecord } from '../messages/store/message.ts';
 import { LONGEST_REQUEST_MS, type MessageFilter } from '../messages/list/message-filter.ts';
+import { nextTries, type LaneFactsOf } from '../messages/delivery/why.ts';
 import { countMessages, listMessages } from '../messages/list/message-list.ts';
 import { attemptsOf, contentOf, recipientsOf } from '../messages/store/message-store.ts';
 import { lastEventsOf } from '../events/event-log.ts';
@@ -28,6 +29,8 @@ const PATH = '/v1/messages';
 export interface MessageReadDeps {
   db: Pick<Database, 'reader' | 'prepared'>;
   cursors: Cursors;
+  /** Returns what the lanes of recipients wait for; only a running server knows it. */
+  laneFacts?: LaneFactsOf;
 }
 
 export const messageReadRoutes = (deps: MessageReadDeps): Route[] => [
@@ -225,7 +228,7 @@ async function filterOf(
   return { accountId, ...given };
 }
 
-function readRoute({ db }: MessageReadDeps): Route {
+function readRoute({ db, laneFacts }: MessageReadDeps): Route {
   return route(
     {
       method: 'GET',
@@ -245,12 +248,14 @@ function readRoute({ db }: MessageReadDeps): Route {
         200: jsonResponse('The message.', MessageDetails, 'A delivered message', samples.details),
       },
     },
-    async ({ params, query, caller }) => {
+    async ({ params, query, caller, now }) => {
       const row = await requireMessage(db, caller, params.id);
       // A message of another key or account is answered as if it did not exist.
       if (!scopeAllows(caller.scopes, 'message:read') && row.key_id !== caller.keyId) throw noMessage();
       const [recipients, attempts, events] = await Promise.all([
-        recipientsOf(db.reader, row.id),
+        recipientsOf(db.reader, row.id, {
+          nextTries: laneFacts === undefined ? undefined : (rows) => nextTries(laneFacts, rows, now),
+        }),
         attemptsOf(db.reader, row.id),
         lastEventsOf(db.reader, row.id),
       ]);

@@ -76,7 +76,7 @@ export const Recipient = z
     status_at: z.iso.datetime().describe('Since when it has this status.'),
     attempt_count: whole('Attempts so far.'),
     next_attempt_at: nullableTime().describe(
-      'When it is due to be tried next; null where nothing is planned. In the past it waits for what `GET /v1/messages/{id}/why` says, such as a rest of its receiver.',
+      'When it is tried next at the earliest; null where nothing is planned. In the past it waits for what `GET /v1/messages/{id}/why` says, such as a free connection.',
     ),
     smtp: z
       .object({

@@ -39,10 +39,11 @@ export interface StoreRoutesDeps extends Omit<DomainsDeps, 'cursors'> {
   keyring: Keyring;
   cursors: Cursors;
   findStream: SuppressionsDeps['findStream'];
+  laneFacts?: MessageActionsDeps['laneFacts'];
   changes: Pick<ChangeNotices, 'domainChanged' | 'keyChanged'>;
 }
 
-export interface RoutesDeps extends Omit<StoreRoutesDeps, 'cursors' | 'findStream'> {
+export interface RoutesDeps extends Omit<StoreRoutesDeps, 'cursors' | 'findStream' | 'laneFacts'> {
   changes: ChangeNotices;
   notifiers: { events: Notifier };
   renderer: Renderer;

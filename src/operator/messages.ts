@@ -78,7 +78,7 @@ async function wholeMessage({ db }: Pick<StoreDeps, 'db'>, id: string): Promise<
   if (row === undefined) throw notThere(id);
   const filter = { accountId: row.account_id, messageId: id, types: allEventTypes };
   const [recipients, attempts, { events }] = await Promise.all([
-    recipientsOf(db.reader, id, TRACED),
+    recipientsOf(db.reader, id, { limit: TRACED }),
     attemptsOf(db.reader, id, TRACED),
     eventsBefore(db.reader, filter, Number.MAX_SAFE_INTEGER, TRACED),
   ]);

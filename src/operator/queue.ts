@@ -5,6 +5,7 @@ import { rfc3339 } from '../base/rfc3339.ts';
 import { DAY_MS } from '../base/time.ts';
 import type { Config } from '../config/schema.ts';
 import { SIMULATOR_DOMAIN } from '../messages/delivery/delivery.ts';
+import { nextTries } from '../messages/delivery/why.ts';
 import { nextAttemptAt } from '../messages/store/message-store.ts';
 import type { Value } from '../storage/connection.ts';
 import { dialectOf } from '../storage/sql.ts';
@@ -95,10 +96,13 @@ export const queueOperations = {
       if (status !== undefined) query.whereIn('d.status', status);
       if (olderThan !== undefined) query.andWhere('d.queued_at', '<=', clock.now() - olderThan);
       if (order !== undefined) query.andWhere('d.class', classes.indexOf(order));
-      const rows = (await query.orderBy(['d.due_at', 'd.id']).limit(limit + 1)) as DeliveryRow[];
+      const found = (await query.orderBy(['d.due_at', 'd.id']).limit(limit + 1)) as DeliveryRow[];
+      const rows = found.slice(0, limit);
+      // Only the running server knows what lanes wait for.
+      const next = 'mta' in deps ? await nextTries(deps.laneFacts, rows, clock.now()) : rows.map(nextAttemptAt);
       return {
-        data: rows.slice(0, limit).map((row) => queuedDelivery(row, config.delivery.routes)),
-        has_more: rows.length > limit,
+        data: rows.map((row, at) => queuedDelivery(row, next[at] ?? null, config.delivery.routes)),
+        has_more: found.length > limit,
         ...(mail === null ? {} : { domains_unknown: mail.unknown }),
       };
     },
@@ -182,7 +186,7 @@ async function concernsMessage({ db }: Pick<StoreDeps, 'db'>, id: string, act: A
 const isHeldByRoute = (routes: Config['delivery']['routes'], domain: string): boolean =>
   domain !== SIMULATOR_DOMAIN && (Object.hasOwn(routes, domain) ? routes[domain] : routes['*'])?.kind === 'hold';
 
-function queuedDelivery(row: DeliveryRow, routes: Config['delivery']['routes']) {
+function queuedDelivery(row: DeliveryRow, next: string | null, routes: Config['delivery']['routes']) {
   const answered = row.smtp_code !== null || row.smtp_reply !== null;
   return {
     object: 'delivery' as const,
@@ -196,8 +200,8 @@ function queuedDelivery(row: DeliveryRow, routes: Config['delivery']['routes']) 
     /** When it was accepted, or the `send_at` that was asked for: its age counts from then. */
     queued_at: rfc3339(row.queued_at),
     attempt_count: row.attempt_count,
-    /** Null while it is being tried. */
-    next_attempt_at: nextAttemptAt(row),
+    /** At the earliest; null while it is being tried. */
+    next_attempt_at: next,
     /** `messages why` tells what holds it back. */
     held: row.held_by !== null || isHeldByRoute(routes, row.domain),
     give_up_at: rfc3339(row.give_up_at),

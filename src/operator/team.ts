@@ -250,7 +250,7 @@ async function teamOf(deps: StoreDeps): Promise<TeamRecord[]> {
 
 async function invitationOf({ db }: StoreDeps, link: SetUpLinkRow): Promise<TeamRecord['invitation']> {
   const { message_id, expires_at } = link;
-  const [to] = message_id === null ? [] : await recipientsOf(db.reader, message_id, 1);
+  const [to] = message_id === null ? [] : await recipientsOf(db.reader, message_id, { limit: 1 });
   return {
     expires_at: rfc3339(expires_at),
     mail: message_id === null ? null : { message_id, status: to?.status ?? 'queued', reply: to?.smtp?.reply ?? null },

@@ -20,7 +20,6 @@ import type {
   Operations,
   ReportContent,
   Suppression,
-  Why,
 } from '../../client/types.ts';
 import { withoutHints } from '../mail-html.ts';
 
@@ -146,13 +145,6 @@ function totalText({ count, by_status: counts, has_more: isMore }: Totals, wante
   return total === 0 ? '' : `at least ${text}`;
 }
 
-/** Returns the next try of a recipient: not before the end of what delays it. */
-function withNext(recipient: MessageDetails['recipients'][number], why: Why['recipients']): object {
-  const { email, next_attempt_at: next } = recipient;
-  const until = why.find((one) => one.email === email)?.until ?? null;
-  return next !== null && until !== null && until > next ? { ...recipient, next_attempt_at: until } : recipient;
-}
-
 async function details(visit: Visit): Promise<Shown> {
   const { params, query } = visit;
   const message = await visit.ask('getMessage', { params });
@@ -166,7 +158,7 @@ async function details(visit: Visit): Promise<Shown> {
   const isAdmin = visit.isAdmin;
   const canCancel = message.recipients.some(({ status }) => canMove.has(status));
   const live = {
-    message: { ...message, recipients: message.recipients.map((one) => withNext(one, waits)) },
+    message,
     timeline,
     hasEarlier: message.attempts.length >= SHOWN_ATTEMPTS || message.events.length >= SHOWN_ATTEMPTS,
     canCancel,

@@ -53,7 +53,6 @@ async function show({ history }: Deps, visit: Visit, fault: Problem | null): Pro
     words: ['domain', 'oldest_due_at', 'oldest_at'],
   });
   const laneName = found.domains.find((one) => one.domain === domain)?.lane;
-  const opens = opensAt(found.data.find(({ name }) => name === laneName));
   const narrowed = narrowedOf(query);
   const inside = domain === '' ? null : await visit.operate('queue.list', { domain, ...narrowed, limit: ROWS });
   return view('queue', 'Queue', {
@@ -65,7 +64,7 @@ async function show({ history }: Deps, visit: Visit, fault: Problem | null): Pro
     domains: sortedBy(found.domains, domainOrder, (row, column) => row[column]).slice(0, SHOWN_DOMAINS),
     domainHeadings: domainOrder.headings,
     domain,
-    inside: inside === null ? null : { ...inside, data: inside.data.map((row) => withAccount(visit, row, opens)) },
+    inside: inside === null ? null : { ...inside, data: inside.data.map((row) => withAccount(visit, row)) },
     lane: hrefOf(laneName ?? '~'),
     kept: domain === '' ? keptLines(holds.others, found.domains) : [],
     why: inside === null ? [] : await whyOf(visit, domain, inside.data),
@@ -145,30 +144,10 @@ async function whyOf(visit: Visit, domain: string, rows: readonly { message_id: 
 const laneColumns = ['name', 'waiting', 'due', 'held', 'oldest_at', 'oldest'] as const;
 const domainColumns = ['domain', 'waiting', 'due', 'held', 'oldest_at', 'oldest_due_at'] as const;
 
-/** Returns when a lane that is closed now tries its next mail: when it is parked no more, or when its rate allows one. Null where it is open. */
-function opensAt(lane: ResultOf<'queue.lanes'>['data'][number] | undefined): string | null {
-  if (lane === undefined) return null;
-  // Rests of single domains, which also limit the rate, come before the pace of the whole lane.
-  const pace = lane.per_minute === null ? undefined : lane.waits.findLast(({ reason }) => reason === 'rate_limited');
-  return [lane.parked_until, pace?.until ?? null].reduce((a, b) => ((b ?? '') > (a ?? '') ? b : a));
-}
-
 /** Returns the account of a mail, which an administrator switches to in order to see it. */
-function withAccount(
-  { accounts, account }: Visit,
-  row: ResultOf<'queue.list'>['data'][number],
-  opens: string | null,
-): object {
+function withAccount({ accounts, account }: Visit, row: ResultOf<'queue.list'>['data'][number]): object {
   const owner = accounts.find(({ id }) => id === row.account_id);
-  // Mail that is due while its lane is closed is tried when it opens.
-  const next = row.next_attempt_at;
-  const later = next !== null && opens !== null && opens > next ? opens : next;
-  return {
-    ...row,
-    next_attempt_at: later,
-    account: owner?.name ?? row.account_id,
-    isOwn: row.account_id === account.id,
-  };
+  return { ...row, account: owner?.name ?? row.account_id, isOwn: row.account_id === account.id };
 }
 
 function withTarget({ accounts }: Visit, row: ResultOf<'queue.holds'>['data'][number]): object {
@@ -196,7 +175,6 @@ async function lane(visit: Visit, fault: Problem | null): Promise<Shown> {
     visit.operate('queue.holds', {}),
   ]);
   const own = domains.filter(isOfLane(now));
-  const opens = opensAt(now);
   const here = queryWith(visit.query, { name });
   const lists = await Promise.all(
     own
@@ -221,7 +199,7 @@ async function lane(visit: Visit, fault: Problem | null): Promise<Shown> {
     ),
     changes: [...changes].reverse(),
     domains: own.slice(0, SHOWN_DOMAINS),
-    rows: lists.flatMap((list) => list.data).map((row) => withAccount(visit, row, opens)),
+    rows: lists.flatMap((list) => list.data).map((row) => withAccount(visit, row)),
     hasMore: lists.some((list) => list.has_more) || own.length > MOST_DESTINATIONS,
     holds: holds.data
       .filter(({ scope, target }) => scope === 'lane' && target === name)

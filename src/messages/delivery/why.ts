@@ -6,6 +6,7 @@
 import { rfc3339 } from '../../base/rfc3339.ts';
 import type { Connection } from '../../storage/connection.ts';
 import type { DeliveryRow, MessageRow } from '../../storage/tables.ts';
+import { nextAttemptAt } from '../store/message-store.ts';
 import { HELD_WITHOUT_END } from './delivery.ts';
 import type { MailFacts } from './hold-index.ts';
 import { isOfPool } from './hold-mark.ts';
@@ -154,6 +155,29 @@ export interface LaneFacts {
 
 /** Returns the facts of each of these mails, in their order. The nodes that deliver them know them, so another one has to ask. */
 export type LaneFactsOf = (mails: readonly MailOfLane[]) => Promise<readonly LaneFacts[]>;
+
+/**
+ * Returns when each of these deliveries is tried next at the earliest: when it is due, or later where its lane rests or its DNS is asked
+ * again. Null where no attempt is planned.
+ */
+export async function nextTries(
+  laneFacts: LaneFactsOf,
+  rows: readonly DeliveryRow[],
+  now: number,
+): Promise<readonly (string | null)[]> {
+  const planned = rows.filter((row) => nextAttemptAt(row) !== null);
+  const found = await laneFacts(
+    planned.map(({ domain, account_id: account, held_by: mark }) => ({ domain, account, mark })),
+  );
+  const factsOfRow = new Map(planned.map((row, at) => [row, found[at]]));
+  return rows.map((row) => {
+    const facts = factsOfRow.get(row);
+    if (facts === undefined) return nextAttemptAt(row);
+    const { until } = reasonOf(row, { held: null, now, waits: facts.waits, unknown: facts.unknown });
+    const later = until === null ? 0 : Date.parse(until);
+    return nextAttemptAt({ ...row, due_at: Math.max(row.due_at ?? 0, later) });
+  });
+}
 
 export interface WhyDeps {
   db: { prepared: Connection };

@@ -29,15 +29,23 @@ export function findAnyMessage(read: Knex, id: string): Promise<MessageRow | und
 /** Recipients, and attempts, that a message shows. */
 const SHOWN = 20;
 
-/** Returns the recipients, `to` first. */
-export async function recipientsOf(read: Knex, messageId: string, limit: number = SHOWN): Promise<RecipientRecord[]> {
+/** Returns when each delivery is tried next; null where no attempt is planned. */
+export type NextTriesOf = (rows: readonly DeliveryRow[]) => Promise<readonly (string | null)[]>;
+
+/** Returns the recipients, `to` first. Without `nextTries`, which knows what lanes wait for, mail is tried when it is due. */
+export async function recipientsOf(
+  read: Knex,
+  messageId: string,
+  { limit = SHOWN, nextTries }: { limit?: number; nextTries?: NextTriesOf | undefined } = {},
+): Promise<RecipientRecord[]> {
   const rows = (await read('deliveries').where({ message_id: messageId }).orderBy('id').limit(limit)) as DeliveryRow[];
-  return rows.map(recipientRecord);
+  const next = await nextTries?.(rows);
+  return rows.map((row, at) => recipientRecord(row, next === undefined ? nextAttemptAt(row) : (next[at] ?? null)));
 }
 
 export type RecipientRecord = ReturnType<typeof recipientRecord>;
 
-function recipientRecord(row: DeliveryRow) {
+function recipientRecord(row: DeliveryRow, next: string | null) {
   const answered = row.smtp_code !== null || row.smtp_reply !== null;
   return {
     email: row.address,
@@ -45,7 +53,7 @@ function recipientRecord(row: DeliveryRow) {
     status: row.status,
     status_at: rfc3339(row.status_at),
     attempt_count: row.attempt_count,
-    next_attempt_at: nextAttemptAt(row),
+    next_attempt_at: next,
     smtp: answered
       ? { code: row.smtp_code, enhanced: row.enhanced_code, reply: row.smtp_reply, mx: row.mx, tls: row.tls }
       : null,
@@ -53,7 +61,7 @@ function recipientRecord(row: DeliveryRow) {
 }
 
 /**
- * Returns the time of the next attempt; null during an attempt, while the delivery is held (see delivery/why.ts), and where its
+ * Returns when the next attempt is due; null during an attempt, while the delivery is held (see delivery/why.ts), and where its
  * time is over before another would be made.
  */
 export const nextAttemptAt = (

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { HELD_WITHOUT_END } from '../../../src/messages/delivery/delivery.ts';
 import type { Hold } from '../../../src/messages/delivery/holds.ts';
-import { reasonOf, whyWaiting, type LaneWait, type Reason } from '../../../src/messages/delivery/why.ts';
+import { nextTries, reasonOf, whyWaiting, type LaneWait, type Reason } from '../../../src/messages/delivery/why.ts';
 import type { DeliveryRow } from '../../../src/storage/tables.ts';
 import { ACCOUNT, HOUR, NOW, deliveryRow } from '../../support/harness/mail-rows.ts';
 
@@ -134,6 +134,31 @@ describe('messages/why', () => {
 
   it('of a mail that nothing keeps says that its turn will come', () => {
     assert.deepEqual([why({ due_at: NOW }).reason, why({ due_at: NOW }).set_by], ['queued', 'us']);
+  });
+
+  it('tells the next try: when the mail is due, or when its lane goes on', async () => {
+    const rest = wait({ until: NOW + MINUTE });
+    const busy = wait({ reason: 'connections_in_use', until: null, stops: false });
+    const rows: [row: Partial<DeliveryRow>, waits: LaneWait[], next: number | null][] = [
+      [{ due_at: NOW - HOUR }, [], NOW - HOUR],
+      [{ due_at: NOW - HOUR }, [busy], NOW - HOUR],
+      [{ due_at: NOW - HOUR }, [rest, busy], NOW + MINUTE],
+      [{ due_at: NOW + 2 * MINUTE }, [rest], NOW + 2 * MINUTE],
+      [{ due_at: NOW - HOUR, give_up_at: NOW + 1000 }, [rest], null],
+      [{ due_at: NOW - HOUR, claim_epoch: 3 }, [rest], null],
+      [{ due_at: HELD_WITHOUT_END, held_by: 'hold_1' }, [rest], null],
+      [{ due_at: null, status: 'delivered' }, [rest], null],
+    ];
+    const waitsOf = new Map(rows.map(([, waits], at) => [`d${String(at)}.test`, waits]));
+    const told = await nextTries(
+      (mails) => Promise.resolve(mails.map(({ domain }) => ({ held: null, waits: waitsOf.get(domain) ?? [] }))),
+      rows.map(([row], at) => deliveryRow({ give_up_at: NOW + 72 * HOUR, ...row, domain: `d${String(at)}.test` })),
+      NOW,
+    );
+    assert.deepEqual(
+      told,
+      rows.map(([, , next]) => (next === null ? null : rfc(next))),
+    );
   });
 
   it('asks for each recipient of a message by its own domain, and for simulated mail no hold', async () => {
