@@ -4,6 +4,7 @@
  * `byPreference` orders, `siteOf` names the lane. Only the first touches the resolver it is handed.
  */
 import { createHash } from 'node:crypto';
+import { isIP } from 'node:net';
 import { isPublicAddress } from '../../net/ip.ts';
 import type { HostDane } from '../connection/tls-policy.ts';
 import type { DnsAnswer, LookupOptions, MxRecord, Resolver } from '../../net/resolver.ts';
@@ -133,6 +134,8 @@ type HostLookup =
   /** Resolves to where we listen. */
   | { kind: 'own'; preference: number }
   | { kind: 'private' | 'no_data' }
+  /** The MX record names an IP address, or what else cannot be a host. */
+  | { kind: 'no_name'; name: string }
   | { kind: 'no_domain'; fresh: boolean }
   | { kind: 'trouble'; text: string };
 
@@ -143,7 +146,7 @@ async function lookUpHost(
   options: MailHostOptions,
 ): Promise<HostLookup> {
   const name = record.exchange;
-  if (!isHostName(name)) return { kind: 'no_data' };
+  if (!isHostName(name)) return { kind: 'no_name', name };
   const [six, four] = await Promise.all([
     options.ipv6 ? deps.resolver.aaaa(name, options) : notAsked,
     options.ipv4 ? deps.resolver.a(name, options) : notAsked,
@@ -203,8 +206,18 @@ function concluded(
   if (trouble !== undefined) return trouble;
   if (lookedUp.some((each) => each.kind === 'private'))
     return refused('5.4.4', 'private_address', `the mail hosts of ${domain} have no public address`);
+  const misnamed = lookedUp.find((each) => each.kind === 'no_name');
+  if (misnamed !== undefined) return refused('5.4.4', 'no_address', misnamedText(domain, misnamed.name));
   const families = ipv6 ? 'no address' : 'no IPv4 address, and this server does not send over IPv6 (delivery.ipv6)';
   return refused('5.4.4', 'no_address', `the mail hosts of ${domain} have ${families}`);
+}
+
+/** RFC 5321 section 5.1: an MX record names a host, never an address. */
+function misnamedText(domain: string, name: string): string {
+  const shown = JSON.stringify(name.slice(0, LONGEST_SITE));
+  const what =
+    isIP(name) === 0 ? 'which cannot be the name of a host' : 'an IP address, where DNS demands the name of a host';
+  return `the MX record of ${domain} has ${shown}, ${what}: the owner of the domain has to correct it`;
 }
 
 function refused(enhanced: '5.1.10' | '5.4.4' | '5.4.6', reason: RefusalReason, text: string): MailRoute {
@@ -242,7 +255,7 @@ export function siteOf(hosts: readonly string[]): string {
   return `${sorted[0] ?? ''}+${String(sorted.length - 1)}~${digest}`;
 }
 
-/** Names that may appear in SNI, logs and reports: letters, digits, hyphens and (seen in the wild) underscores. */
+/** Names that may appear in SNI, logs and reports: letters, digits, hyphens and (seen in the wild) underscores. An IP address is none. */
 function isHostName(name: string): boolean {
-  return /^[a-z0-9_-]+(\.[a-z0-9_-]+)*$/.test(name);
+  return isIP(name) === 0 && /^[a-z0-9_-]+(\.[a-z0-9_-]+)*$/.test(name);
 }

@@ -131,6 +131,19 @@ describe('mta/dns/mx', () => {
       assert.equal(shown(await find(zones, overrides)), expected);
     });
 
+  it('says which name an MX record has where that is no host, and who has to correct it', async () => {
+    for (const [name, said] of [
+      ['192.0.2.1', /"192\.0\.2\.1", an IP address, where DNS demands the name of a host: the owner of the domain has/],
+      ['mx"><b>.test', /"mx\\"><b>\.test", which cannot be the name of a host/],
+    ] as const) {
+      // It is not looked up: DNS that is in trouble must not keep the mail.
+      const route = await find({ 'dest.test MX': [`10 ${name}`], [`${name} A`]: 'SERVFAIL' });
+      assert.match(route.kind === 'refused' ? route.text : route.kind, said);
+    }
+    const beside = { 'dest.test MX': ['10 192.0.2.9', '20 mx1.dest.test'], '192.0.2.9 A': ['192.0.2.9'], ...a1 };
+    assert.equal(shown(await find(beside)), 'mx1.dest.test:192.0.2.1');
+  });
+
   it('names one site for one set of hosts, whatever order and preference', async () => {
     const one = await find({ ...both, ...a1 });
     const other = await find({ 'dest.test MX': ['5 MX2.dest.test', '5 mx1.dest.test'], ...a1 });
