@@ -152,14 +152,21 @@ export function discarded(frame: AttemptFrame): Outcome {
 
 const noPlace = { mx: null, ip: null, source: null, tls: null, timings: {}, smtpCode: null, enhancedCode: null };
 
-/** The server wants a login (RFC 4954 section 6) or TLS (RFC 3207 section 4) first. Of a smarthost that is about our route, and not about the mail. */
+/** The server wants a login (RFC 4954 section 6) or TLS (RFC 3207 section 4) first. */
 const SIGN_IN_FIRST = 530;
+
+/**
+ * Returns whether a refusal is about the session and not about the mail: a smarthost wants a login or TLS, which is about our route; or a
+ * host demands TLS where this connection had none, such as after a broken handshake. The next try begins with TLS again.
+ */
+const isAboutSession = ({ viaRelay }: AttemptFrame, { tls }: AttemptFacts, { code }: Refusal, { reason }: Judgement) =>
+  (viaRelay && code === SIGN_IN_FIRST) || (tls === null && reason === 'tls_required');
 
 function refusal(frame: AttemptFrame, facts: AttemptFacts, refused: Refusal): Outcome {
   const judged = judgeOf(frame)(refused);
   const verdict: Verdict = { class: judged.class, reason: judged.reason };
   const grounds = groundsOf(refused, judged);
-  if (frame.viaRelay && refused.code === SIGN_IN_FIRST)
+  if (isAboutSession(frame, facts, refused, judged))
     return { kind: 'deferred', facts, verdict: { ...verdict, class: 'soft' }, retryAt: frame.retryAt, grounds };
   if (refused.code !== null && refused.code >= 500) return { kind: 'refused', facts, verdict, grounds };
   return { kind: 'deferred', facts, verdict, retryAt: retryAtOf(frame, judged, facts), grounds };

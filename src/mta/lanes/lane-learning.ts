@@ -132,7 +132,8 @@ export class LaneLearning {
 }
 
 /** A demand for TLS is the same whichever account sends. */
-const isForAll = (outcome: Outcome): boolean => outcome.kind === 'refused' && outcome.verdict.reason === 'tls_required';
+const isForAll = (outcome: Outcome): boolean =>
+  (outcome.kind === 'refused' || outcome.kind === 'deferred') && outcome.verdict.reason === 'tls_required';
 
 /** An outcome without an answer of the other side is about the host, whose connection broke or was never there. */
 function subjectOfOutcome(outcome: Outcome): Subject {

@@ -63,6 +63,22 @@ describe('mta/attempt/outcome', () => {
     }
   });
 
+  it('keeps the mail where a host demands TLS and this connection had none', () => {
+    const tls = { protocol: 'TLSv1.3', cipher: 'x', verified: true, policy: 'opportunistic', fault: null } as const;
+    for (const [code, text, session, kind] of [
+      [530, '5.7.0 Must issue a STARTTLS command first', null, 'deferred'],
+      [550, '5.7.10 Encryption needed: this host takes mail over TLS only', null, 'deferred'],
+      [530, '5.7.0 Must issue a STARTTLS command first', tls, 'refused'],
+      [550, '5.7.1 we do not want your mail', null, 'refused'],
+    ] as const) {
+      const refused = reply(code, text, text.slice(0, text.indexOf(' ')));
+      const transfer = { ...common, ...nobody, kind: 'refused', phase: 'mail', reply: refused, tls: session } as const;
+      const outcome = outcomeOfTransfer(frame, place, transfer);
+      assert.equal(outcome.kind, kind, text);
+      if (outcome.kind === 'deferred') assert.deepEqual(outcome.verdict, { class: 'soft', reason: 'tls_required' });
+    }
+  });
+
   describe('of a transfer', () => {
     const rows: readonly (readonly [reason: string, transfer: EndedTransfer, kind: string, verdict: string | null])[] =
       [

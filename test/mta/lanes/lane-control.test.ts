@@ -272,7 +272,8 @@ describe('mta/lanes/lane-control', () => {
   it('a demand for TLS stops the mail of all accounts', () => {
     const told = said('sender', 530, '5.7.0 Must issue a STARTTLS command first');
     const needsTls: Outcome = { ...told, kind: 'refused', verdict: { class: 'block', reason: 'tls_required' } };
-    many(5, () => needsTls);
+    many(3, () => needsTls);
+    many(2, () => ({ ...told, kind: 'deferred', verdict: { class: 'soft', reason: 'tls_required' }, retryAt: NOW }));
     assert.equal(control.restUntil(LANE, { ...mail, account: 'acc_2' }), NOW + 2 * MINUTE);
   });
 
