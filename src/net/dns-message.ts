@@ -43,7 +43,7 @@ const MAX_ALIASES = 8;
 const EDNS_PAYLOAD_BYTES = 1232;
 
 const RESPONSE = 0x8000;
-const RCODE = { noError: 0, formatError: 1, nameError: 3, notImplemented: 4, refused: 5 };
+const RCODE = { noError: 0, formatError: 1, serverFailure: 2, nameError: 3, notImplemented: 4, refused: 5 };
 
 export type Reply<T> =
   /** Not a reply to this question: a late, spoofed or broken packet. Wait on. */
@@ -125,7 +125,11 @@ export function readReply<T extends RecordType>(bytes: Buffer, query: Query<T>):
   if ((flags & TRUNCATED_RESPONSE) !== 0) return { kind: 'truncated' };
   if (rcode === RCODE.refused) return { kind: 'failure', why: 'refused', text: 'the server refuses to answer' };
   if (rcode !== RCODE.noError && rcode !== RCODE.nameError)
-    return { kind: 'failure', why: 'servfail', text: `the server failed (rcode ${String(rcode)})` };
+    return {
+      kind: 'failure',
+      why: 'servfail',
+      text: `the server failed (${rcode === RCODE.serverFailure ? 'SERVFAIL' : `rcode ${String(rcode)}`})`,
+    };
   return readAnswers(packet, query.name, query.type, rcode === RCODE.nameError);
 }
 

@@ -17,20 +17,19 @@ export function daneFault(
   const certificates = parsed(chain);
   const leaf = certificates[0];
   if (leaf === undefined) return 'the server showed no certificate that can be read';
+  let fault: string | null = null;
   for (const record of records) {
     if (record.usage !== DANE_TA) {
       if (matches(leaf, record)) return null;
       continue;
     }
     const anchor = certificates.findIndex((certificate) => matches(certificate, record));
-    if (
-      anchor >= 0 &&
-      leadsTo(certificates.slice(0, anchor + 1), now) &&
-      names.some((name) => leaf.checkHost(name) !== undefined)
-    )
-      return null;
+    if (anchor < 0) continue;
+    const chainFault = pathFault(certificates.slice(0, anchor + 1), now);
+    if (chainFault === null && names.some((name) => leaf.checkHost(name) !== undefined)) return null;
+    fault ??= chainFault ?? `ERR_TLS_CERT_ALTNAME_INVALID: the certificate is not for ${names.join(' or ')}`;
   }
-  return 'the certificate matches no TLSA record';
+  return fault ?? 'the certificate matches no TLSA record';
 }
 
 function parsed(chain: readonly Buffer[]): X509Certificate[] {
@@ -54,13 +53,15 @@ function digested(bytes: Buffer, matchingType: number): Buffer {
     .digest();
 }
 
-/** Returns whether each certificate is in date and signed by the next. */
-function leadsTo(path: readonly X509Certificate[], now: number): boolean {
-  return path.every((certificate, at) => {
-    if (Date.parse(certificate.validFrom) > now || Date.parse(certificate.validTo) < now) return false;
+/** Returns why the path does not lead to its last certificate, the trust anchor, in the codes of Node.js; null where it does. */
+function pathFault(path: readonly X509Certificate[], now: number): string | null {
+  for (const [at, certificate] of path.entries()) {
+    if (Date.parse(certificate.validFrom) > now) return 'CERT_NOT_YET_VALID';
+    if (Date.parse(certificate.validTo) < now) return 'CERT_HAS_EXPIRED';
     const issuer = path[at + 1];
-    return (
-      issuer === undefined || (issuer.ca && certificate.checkIssued(issuer) && certificate.verify(issuer.publicKey))
-    );
-  });
+    const isSigned =
+      issuer === undefined || (issuer.ca && certificate.checkIssued(issuer) && certificate.verify(issuer.publicKey));
+    if (!isSigned) return 'the certificates do not lead to the trust anchor of a TLSA record';
+  }
+  return null;
 }

@@ -85,7 +85,7 @@ function failureOf({ site, host, opened }: TlsSeen, policy: TlsPolicyType): TlsF
   // Without a policy any certificate will do (RFC 7435).
   const fault = tls?.fault ?? null;
   if (policy === 'no-policy-found' || fault === null) return null;
-  return { result: policy === 'tlsa' ? 'validation-failure' : certificateFailure(fault), reason: fault };
+  return { result: certificateFailure(fault, policy), reason: fault };
 }
 
 /** Returns the failure where there was no TLS, whatever the certificate. */
@@ -103,8 +103,9 @@ function brokenOrMissing(opened: OpenResult): TlsFinding['failure'] {
     : { result: 'starttls-not-supported', reason: '' };
 }
 
-/** Returns the failure for Node's code or message about a certificate. */
-export function certificateFailure(fault: string): TlsFailure {
+/** Returns the failure for Node's code or message about a certificate, or for those of DANE (connection/dane.ts), which asks no public CA. */
+export function certificateFailure(fault: string, policy: TlsPolicyType): TlsFailure {
   if (/HAS_EXPIRED|NOT_YET_VALID/.test(fault)) return 'certificate-expired';
-  return /ALTNAME|altnames/.test(fault) ? 'certificate-host-mismatch' : 'certificate-not-trusted';
+  if (/ALTNAME|altnames/.test(fault)) return 'certificate-host-mismatch';
+  return policy === 'tlsa' ? 'validation-failure' : 'certificate-not-trusted';
 }

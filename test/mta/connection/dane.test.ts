@@ -59,6 +59,22 @@ describe('mta/connection/dane', () => {
       assert.equal(fault === null, good, fault ?? 'matched');
     });
 
+  it('says what is wrong with a chain that has the trust anchor', () => {
+    const anchor = record(2, 1, 1, sha('sha256', spki(ca)));
+    const other = record(3, 1, 1, sha('sha256', spki(ca)));
+    const told = (chain: X509Certificate[], ...records: TlsaRecord[]) =>
+      daneFault(
+        chain.map((each) => each.raw),
+        ['mx9.other.test', 'other.test'],
+        records,
+        now,
+      );
+    assert.equal(told([old, ca], anchor), 'CERT_HAS_EXPIRED');
+    assert.match(told([leaf, ca], other, anchor) ?? '', /ALTNAME_INVALID: .* not for mx9\.other\.test or other\.test$/);
+    assert.match(told([ca, leaf], record(2, 1, 1, sha('sha256', spki(leaf)))) ?? '', /do not lead to the trust anchor/);
+    assert.match(told([leaf], anchor) ?? '', /matches no TLSA record/);
+  });
+
   it('rejects bytes that are not a certificate', () => {
     assert.match(daneFault([Buffer.from('x')], ['mx1.dest.test'], [], now) ?? '', /can be read/);
   });

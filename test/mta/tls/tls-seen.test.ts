@@ -139,6 +139,15 @@ const rows: [
     'tlsa validation-failure',
   ],
   [
+    'DANE, a chain under the trust anchor that has expired',
+    {
+      host: dane(records),
+      need: need('dane', 'dane', 'required'),
+      opened: failed('unsatisfied', tls('CERT_HAS_EXPIRED')),
+    },
+    'tlsa certificate-expired',
+  ],
+  [
     'DANE that cannot be used',
     { host: dane(unusable), need: need('dane', 'no', 'required'), opened: open(tls('CERT_HAS_EXPIRED')) },
     'tlsa tlsa-invalid',
