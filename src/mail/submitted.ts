@@ -115,9 +115,11 @@ function readFields(fields: readonly HeaderField[], body: Buffer): SubmittedMail
   const messageId = /<[^<>\s]{1,990}>/.exec(named('message-id')[0]?.value ?? '')?.[0] ?? null;
   // A second Message-ID beside one that cannot be read would have the mail refused: Gmail wants exactly one.
   const isKept = (name: string): boolean => !DROPPED.test(name) && (messageId !== null || name !== 'message-id');
-  const kept = fields.filter(({ name }) => isKept(name.toLowerCase()));
-  if (kept.some(({ raw }) => raw.split('\r\n').some((line) => Buffer.byteLength(line) > LONGEST_LINE)))
-    return refused(`5.6.0 a line of the header is longer than ${String(LONGEST_LINE)} octets`);
+  const kept = fields.filter(({ name }) => isKept(name.toLowerCase())).map(folded);
+  if (kept.some(hasLongLines))
+    return refused(
+      `5.6.0 a line of the header is longer than ${String(LONGEST_LINE)} octets and has no space to fold it at`,
+    );
   const whole = hasLongLine(body) ? repairLongLines(kept, body) : { fields: kept, body };
   if (whole === null)
     return refused(
@@ -141,6 +143,37 @@ function readFields(fields: readonly HeaderField[], body: Buffer): SubmittedMail
 }
 
 const LONGEST_LINE = 998;
+
+const isTooLong = (line: string): boolean => Buffer.byteLength(line) > LONGEST_LINE;
+const hasLongLines = ({ raw }: HeaderField): boolean => raw.split('\r\n').some(isTooLong);
+
+/** Before the spaces that are between two words. */
+const BETWEEN_WORDS = /(?<=[^ \t])(?=[ \t]+[^ \t])/;
+
+/**
+ * Folds lines that are too long where they have spaces, so that unfolding gives the field back (RFC 5322 section 2.2.3): programs write all
+ * recipients, or all References of a long thread, in one line. A word that is too long by itself stays.
+ */
+const folded = (field: HeaderField): HeaderField =>
+  hasLongLines(field) ? { ...field, raw: field.raw.split('\r\n').flatMap(linesOf).join('\r\n') } : field;
+
+function linesOf(text: string): string[] {
+  if (!isTooLong(text)) return [text];
+  const lines: string[] = [];
+  let line = '';
+  let octets = 0;
+  for (const word of text.split(BETWEEN_WORDS)) {
+    const more = Buffer.byteLength(word);
+    if (line !== '' && octets + more > LONGEST_LINE) {
+      lines.push(line);
+      line = '';
+      octets = 0;
+    }
+    line += word;
+    octets += more;
+  }
+  return [...lines, line];
+}
 
 const refused = (text: string): RefusedMail => ({ kind: 'refused', text });
 

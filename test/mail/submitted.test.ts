@@ -322,6 +322,23 @@ describe('mail/submitted', () => {
       good(`${FROM}Content-Type: ${type}\r\n\r\n--b\r\n\r\nshort\r\n--b--\r\n`);
     });
 
+  for (const [what, field] of [
+    ['recipients', `To: ${Array.from({ length: 50 }, (_, i) => `Ana <ana.${String(i)}@dest.test>`).join(', ')}`],
+    ['References', `References:${' <0123456789@acme.test>'.repeat(200)}`],
+    ['characters outside ASCII', `Subject: ${'größe '.repeat(300)}`],
+    ['tabs and runs of spaces', `X-Note:${'\tword  '.repeat(300)}`],
+    ['a first word that only fits a line of its own', `X-Note: ${'a'.repeat(995)}`],
+    ['a line behind a folded one', `X-Note: short\r\n ${'word '.repeat(300)}`],
+  ] as const)
+    it(`folds a header line with ${what}, which unfolded is the same`, () => {
+      const { head } = good(`${FROM}${field}\r\n\r\nbody`);
+      const lines = head.split('\r\n');
+      assert.ok(
+        lines.every((line, at) => Buffer.byteLength(line) <= 998 && (line.trim() !== '' || at === lines.length - 1)),
+      );
+      assert.equal(head.replaceAll('\r\n', ''), `${FROM}${field}`.replaceAll('\r\n', ''));
+    });
+
   it('refuses to mend a multipart whose parts cannot be told apart, and loses nothing of one that needs no mending', () => {
     const head = `${FROM}Content-Type: multipart/mixed; boundary=b\r\n`;
     assert.match(bad(`${head}\r\n--other\r\n\r\n${long}\r\n--other--\r\n`), /cannot be told apart/);
