@@ -7,6 +7,7 @@
  */
 import { z } from 'zod';
 
+import { pluralize } from './pluralize.ts';
 import { Problem } from './problem.ts';
 import type { ProblemCode } from './problem.ts';
 import { schemaAt, valueAt } from './schema-path.ts';
@@ -156,9 +157,9 @@ function faultOf(schema: z.ZodType, value: unknown, issue: Issue, above: readonl
       return worded('invalid_field', `must be at most ${String(issue.maximum)}`);
     case 'too_small':
       if (issue.origin === 'string')
-        return worded('invalid_field', `must have at least ${String(issue.minimum)} characters`);
+        return worded('invalid_field', `must have at least ${pluralize(Number(issue.minimum), 'character')}`);
       if (issue.origin === 'array')
-        return worded('invalid_field', `must have at least ${String(issue.minimum)} entries`);
+        return worded('invalid_field', `must have at least ${pluralize(Number(issue.minimum), 'entry', 'entries')}`);
       return worded('invalid_field', `must be at least ${String(issue.minimum)}`);
     case 'invalid_format':
       // A schema that says what form it wants is quoted; without words of its own the message is empty (see `unworded`).

@@ -28,6 +28,7 @@ const Order = z.strictObject({
     .refine((n) => n % 2 === 0, { error: 'must be even', params: { code: 'invalid_recipient' } })
     .optional(),
   free: z.array(z.string()).optional(),
+  names: z.array(z.string()).min(1).optional(),
   later: z.null().register(faults, { unavailable: true }).optional(),
 });
 
@@ -129,6 +130,7 @@ describe('check', () => {
   it('says what was expected', () => {
     assert.equal(problem({ number: 'abc', reply_to: 5 }).message, '`reply_to` must be a string or a list.');
     assert.equal(problem({ number: 'abcdef' }).message, '`number` must have at most 5 characters.');
+    assert.equal(problem({ number: 'abc', names: [] }).message, '`names` must have at least 1 entry.');
     assert.equal(problem({ number: 'abc', kind: 'x' }).message, '`kind` must be one of `small`, `large`.');
     assert.equal(problem({ number: 'abc', even: 1 }).message, '`even` must be even.');
     assert.equal(problem({ number: 'abc', later: 1 }).message, '`later` is not available yet.');

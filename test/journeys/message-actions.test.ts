@@ -9,7 +9,7 @@ interface Record_ {
   object: string;
   status: string;
   send_at: string | null;
-  error: { code: string; field: string | null };
+  error: { code: string; message: string; field: string | null };
 }
 interface Why {
   recipients: { email: string; status: string; reason: string; message: string; until: string | null }[];
@@ -41,6 +41,16 @@ describe('journey: message actions', () => {
   const cancel = (id: string) => app.request<Record_>('POST', `/v1/messages/${id}/cancel`);
   const move = (id: string, send_at: unknown) => app.request<Record_>('PATCH', `/v1/messages/${id}`, { send_at });
   const why = async (id: string) => (await app.get<Why>(`/v1/messages/${id}/why`)).body.recipients;
+
+  it('tells a client that cancels twice at once that the mail is finished, not that it is being sent', async () => {
+    const waiting = await app.send({ send_at: later(HOUR) });
+    const answers = await Promise.all([cancel(waiting.id), cancel(waiting.id)]);
+    const refused = answers.filter(({ status }) => status !== 200);
+    assert.deepEqual(
+      refused.map(({ body }) => body.error.message),
+      ['The message is finished: it cannot be canceled any more.'],
+    );
+  });
 
   it('cancels what waits, once, and nothing that is finished', async () => {
     const waiting = await app.send({ send_at: later(HOUR), cc: ['bo@dest.test'] });

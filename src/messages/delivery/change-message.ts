@@ -21,8 +21,10 @@ export interface ChangeDeps {
   retry: Pick<RetryRule, 'maxAge'>;
 }
 
-const deliveriesOf = ({ db }: Pick<ChangeDeps, 'db'>, messageId: string): Promise<DeliveryRow[]> =>
-  db.prepared.all<DeliveryRow>('SELECT * FROM deliveries WHERE message_id = ?', [messageId]);
+async function waitingDeliveries({ db }: Pick<ChangeDeps, 'db'>, messageId: string): Promise<DeliveryRow[]> {
+  const rows = await db.prepared.all<DeliveryRow>('SELECT * FROM deliveries WHERE message_id = ?', [messageId]);
+  return rows.filter(({ status }) => isWaiting(status));
+}
 
 /** Adds the rows only if something changed. */
 const withMessage =
@@ -39,15 +41,15 @@ export async function cancelMessage(
   messageId: string,
   alsoInTransaction: RowsFor<MessageRow> = noRows,
 ): Promise<void> {
-  const waiting = (await deliveriesOf(deps, messageId)).filter(({ status }) => isWaiting(status));
+  const waiting = await waitingDeliveries(deps, messageId);
   const changed = await cancel(deps, waiting, withMessage(messageId, alsoInTransaction));
-  if (changed === 0)
-    throw new Problem(
-      'invalid_state',
-      waiting.length === 0
-        ? 'The message is finished: it cannot be canceled any more.'
-        : 'The message is being sent now: it cannot be canceled any more.',
-    );
+  if (changed > 0) return;
+  // Another request may have canceled it meanwhile.
+  const isBeingSent = (await waitingDeliveries(deps, messageId)).length > 0;
+  throw new Problem(
+    'invalid_state',
+    `The message is ${isBeingSent ? 'being sent now' : 'finished'}: it cannot be canceled any more.`,
+  );
 }
 
 /** The number of a batch's messages in each status. */
@@ -118,7 +120,7 @@ export async function rescheduleMessage(
   if (message.expires_at !== null && message.expires_at <= at)
     throw new Problem('invalid_field', '`send_at` must be before `expires_at`.', { field: 'send_at' });
   const giveUp = giveUpAt(deps.retry, message.created_at, at, message.expires_at);
-  const rows = (await deliveriesOf(deps, message.id)).filter(({ status }) => isWaiting(status));
+  const rows = await waitingDeliveries(deps, message.id);
   const recorded =
     rows.length === 0
       ? []
