@@ -14,19 +14,20 @@ export interface Group {
   cursor: DuePosition | null;
   /** The group has no rows that fall due before this time. Infinity while a pass is reading from the beginning. */
   floor: number;
-  /** `nextDueAt` is known: a pass need not read rows that are not due yet. */
+  /** True where `nextDueAt` is right, so that a pass need not read the rows that are not due yet. */
   isNextKnown: boolean;
-  /** There may be due rows that no pass has seen. */
-  dirty: boolean;
   /** When the first row that is not due yet falls due; null where the last pass saw none. */
   nextDueAt: number | null;
+  /** True where there may be due rows that no pass has seen: a further pass is needed. */
+  hasUnseen: boolean;
+  /** True while its next rows are being read. */
+  isBeingRead: boolean;
   /** The group is not read before then: its destination keeps its mail back. */
   restUntil: number;
-  reading: boolean;
   /** How often it was read on since it had its place. */
   readsInPlace: number;
-  /** Its domain has moved to another node. */
-  isGone: boolean;
+  /** True once its domain belongs to another node: the group is forgotten here. */
+  hasMoved: boolean;
 }
 
 /** A read of a group's next rows. */
@@ -49,23 +50,23 @@ export const newGroup = (domain: string, order: number, account: string, isNextK
   cursor: null,
   floor: Infinity,
   isNextKnown,
-  dirty: false,
   nextDueAt: null,
+  hasUnseen: false,
+  isBeingRead: false,
   restUntil: -Infinity,
-  reading: false,
   readsInPlace: 0,
-  isGone: false,
+  hasMoved: false,
 });
 
-/** Returns whether nothing of the group is in memory and nothing is to come that is known. */
-export const isIdle = ({ buffered, dirty, cursor, nextDueAt, reading }: Group): boolean =>
-  buffered === 0 && !dirty && cursor === null && nextDueAt === null && !reading;
+/** Returns whether the group can be forgotten: nothing of it is in memory, and nothing is known to come. */
+export const isIdle = ({ buffered, hasUnseen, cursor, nextDueAt, isBeingRead }: Group): boolean =>
+  buffered === 0 && !hasUnseen && cursor === null && nextDueAt === null && !isBeingRead;
 
 /** Returns what to read of the group next. */
 export function beginRead(group: Group, now: number): Read {
   const { domain, class: order, account, cursor, floor, isNextKnown } = group;
   if (cursor === null) {
-    group.dirty = false;
+    group.hasUnseen = false;
     group.floor = Infinity;
   }
   // A row that falls due during the read makes it unknown again.

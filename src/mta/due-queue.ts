@@ -138,7 +138,7 @@ export class DueQueue {
     this.hasScanned = false;
     for (const [key, group] of this.groups) {
       if (this.deps.isOurs(group.domain)) continue;
-      group.isGone = true;
+      group.hasMoved = true;
       this.groups.delete(key);
       this.low.delete(group);
       this.drained.delete(group);
@@ -168,9 +168,9 @@ export class DueQueue {
     const { group } = job;
     this.unbuffer(job);
     group.restUntil = Math.max(group.restUntil, until);
-    group.dirty = true;
+    group.hasUnseen = true;
     // It is behind the cursor, and mail that keeps coming would put off the end of the pass.
-    if (!group.reading) group.cursor = null;
+    if (!group.isBeingRead) group.cursor = null;
     this.noteOrTell(group, until);
     this.startReading();
   }
@@ -183,7 +183,7 @@ export class DueQueue {
   /** Returns whether all due mail of this domain and account waits for a place in memory. */
   awaitsPlace(domain: string, account: string): boolean {
     const groups = [0, 1].flatMap((order) => this.groups.get(keyOf(domain, order, account)) ?? []);
-    const due = groups.filter(({ holders, dirty, cursor }) => holders > 0 || dirty || cursor !== null);
+    const due = groups.filter(({ holders, hasUnseen, cursor }) => holders > 0 || hasUnseen || cursor !== null);
     const waits = (group: Group): boolean =>
       group.holders === 0 && !this.isResting(group) && !this.places.mayHave(turnOfGroup(group));
     return due.length > 0 && due.every(waits);
@@ -200,7 +200,7 @@ export class DueQueue {
     for (const group of this.groups.values()) {
       if (group.restUntil === -Infinity) continue;
       group.restUntil = -Infinity;
-      group.dirty = true;
+      group.hasUnseen = true;
       this.requestRead(group);
     }
   }
@@ -229,7 +229,7 @@ export class DueQueue {
 
   /** Forgets a group with nothing in memory and nothing to come; a hint or a scan brings it back. */
   private forgetIfIdle(group: Group): void {
-    if (!group.isGone && isIdle(group)) this.groups.delete(keyOf(group.domain, group.class, group.account));
+    if (!group.hasMoved && isIdle(group)) this.groups.delete(keyOf(group.domain, group.class, group.account));
   }
 
   private buffer(group: Group, id: string): void {
@@ -255,7 +255,7 @@ export class DueQueue {
 
   /** The domain may have moved, also away and back, while the job was in hand. */
   private noteOrTell(group: Group, dueAt: number): void {
-    if (!group.isGone) this.noteDue(group, dueAt);
+    if (!group.hasMoved) this.noteDue(group, dueAt);
     else this.deps.tell([{ domain: group.domain, class: group.class, accountId: group.account, dueAt }]);
   }
 
@@ -263,7 +263,7 @@ export class DueQueue {
     group.floor = Math.min(group.floor, dueAt - FLOOR_SLACK_MS);
     if (dueAt > this.deps.clock.now()) this.timer.note(group, dueAt);
     else {
-      group.dirty = true;
+      group.hasUnseen = true;
       this.requestRead(group);
     }
   }
@@ -272,9 +272,9 @@ export class DueQueue {
     if (group.nextDueAt !== null && group.nextDueAt <= now) {
       group.nextDueAt = null;
       group.isNextKnown = false;
-      group.dirty = true;
+      group.hasUnseen = true;
     }
-    if (group.isGone) return;
+    if (group.hasMoved) return;
     // A row of a group that rests fell due: the group is read when its rest ends.
     if (this.isResting(group)) this.noteDue(group, group.restUntil);
     else this.requestRead(group);
@@ -286,8 +286,8 @@ export class DueQueue {
 
   /** `goesOn`: the group has or had a place until now. */
   private requestRead(group: Group, goesOn = false): void {
-    if (this.isStopped || group.isGone || group.reading || this.isResting(group) || group.buffered >= LOW) return;
-    if (!group.dirty && group.cursor === null) return;
+    if (this.isStopped || group.hasMoved || group.isBeingRead || this.isResting(group) || group.buffered >= LOW) return;
+    if (!group.hasUnseen && group.cursor === null) return;
     if (group.buffered > 0) this.low.add(group);
     else {
       this.low.delete(group);
@@ -317,7 +317,7 @@ export class DueQueue {
       if (some.length === 0) break;
       const error = await this.readSome(some);
       for (const group of some) {
-        group.reading = false;
+        group.isBeingRead = false;
         this.letGo(group);
       }
       if (error !== null) this.pauseReading(some, error);
@@ -337,7 +337,7 @@ export class DueQueue {
     const take = (group: Group): void => {
       if (this.isResting(group)) return;
       some.push(group);
-      group.reading = true;
+      group.isBeingRead = true;
       this.hold(group);
     };
     const takeFrom = (groups: Set<Group>): void => {
@@ -407,13 +407,13 @@ export class DueQueue {
     for (const group of some) {
       group.cursor = null;
       group.isNextKnown = false;
-      group.dirty = true;
+      group.hasUnseen = true;
       this.requestRead(group);
     }
   }
 
   private takeRows({ group, begunAt, until }: Read, rows: readonly DueRow[], limit: number): void {
-    if (group.isGone) return;
+    if (group.hasMoved) return;
     const now = this.deps.clock.now();
     const beganAt = group.cursor;
     // The hints of what was committed since the read began have lowered the floor meanwhile.
@@ -421,7 +421,7 @@ export class DueQueue {
     for (const row of rows) {
       if (row.due_at > now) {
         group.cursor = null;
-        if (beganAt !== null) group.dirty = true;
+        if (beganAt !== null) group.hasUnseen = true;
         this.noteDue(group, row.due_at);
         return;
       }
@@ -438,6 +438,6 @@ export class DueQueue {
       return;
     }
     group.cursor = null;
-    if (beganAt !== null) group.dirty = true;
+    if (beganAt !== null) group.hasUnseen = true;
   }
 }
