@@ -33,8 +33,8 @@ export interface ThreadsOptions {
   jobMs: number;
   /** Heap of one thread. */
   maxHeapMb: number;
-  /** Is called when `start` cannot start a thread, or that ends before it is loaded and has a job; `start` starts the next one after a minute. */
-  failed?: (error: unknown) => void;
+  /** Is called when a thread that `start` wanted could not be started or loaded; for a minute `start` starts no other one. */
+  couldNotStart?: (error: unknown) => void;
   /** Heap for young objects of one thread; 48 MB where absent. */
   maxYoungMb?: number;
 }
@@ -85,8 +85,8 @@ export function createThreads<Input, Output>(
   const threads = new Set<Thread<Input, Output>>();
   const waiting: Job<Input, Output>[] = [];
   let closed = false;
-  /** No thread is started without a job before this time on the monotonic clock. */
-  let restsUntil = 0;
+  /** When `start` may start threads again after a failure, on the monotonic clock. */
+  let mayStartAt = 0;
 
   function assign(): void {
     const free = [...threads].find(({ job }) => job === null);
@@ -165,8 +165,8 @@ export function createThreads<Input, Output>(
   }
 
   function startFailed(error: unknown): void {
-    restsUntil = clock.monotonic() + START_AGAIN_MS;
-    options.failed?.(error);
+    mayStartAt = clock.monotonic() + START_AGAIN_MS;
+    options.couldNotStart?.(error);
   }
 
   return {
@@ -179,7 +179,7 @@ export function createThreads<Input, Output>(
       });
     },
     start() {
-      if (clock.monotonic() < restsUntil) return;
+      if (clock.monotonic() < mayStartAt) return;
       try {
         while (!closed && threads.size < options.count) {
           const thread = start();

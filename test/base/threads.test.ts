@@ -87,7 +87,7 @@ describe('base/threads', () => {
       { clock },
       {
         ...some,
-        failed: (error) => {
+        couldNotStart: (error) => {
           failures.push(error);
           told();
         },
@@ -124,7 +124,10 @@ describe('base/threads', () => {
     });
     const some = { count: 1, mostWaiting: 1, idleMs: 1000, jobMs: 5000, maxHeapMb: 64 };
     const notBegun = (error: unknown): boolean => error instanceof ThreadRefusal && !error.begun;
-    const none = createThreads<Input, Output>({ clock }, { ...some, entry, failed: (error) => failures.push(error) });
+    const none = createThreads<Input, Output>(
+      { clock },
+      { ...some, entry, couldNotStart: (error) => failures.push(error) },
+    );
     none.start();
     assert.equal(failures.length, 1);
     await assert.rejects(none.run({ say: 1 }), refused('died'));

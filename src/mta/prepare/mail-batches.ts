@@ -53,7 +53,7 @@ export class MailBatches {
       jobMs: BATCH_MS,
       maxHeapMb: 128,
       maxYoungMb: 4,
-      failed: (err) =>
+      couldNotStart: (err) =>
         deps.log.warn({ event: 'mail_thread_failed', err }, 'the thread that makes mails in batches cannot start'),
     });
   }
