@@ -5,7 +5,8 @@ import { rfc3339 } from '../base/rfc3339.ts';
 import { beginOfDay, wallClock, zoneNamed } from '../base/zones.ts';
 import { faults } from '../base/check.ts';
 import { mapInSlices } from '../base/slices.ts';
-import { providerNames, statTypes, type StatType } from '../events/stats.ts';
+import { providerNames } from '../base/mailbox-providers.ts';
+import { statTypes, type StatType } from '../events/stats.ts';
 import {
   HOURS_KEPT_MS,
   MOST_KEYS,

@@ -25,8 +25,6 @@ export interface StatFacts {
   source?: string | null;
 }
 
-export { providerNames, providerOf } from '../base/mailbox-providers.ts';
-
 /** Returns the names under which an event counts. */
 export function statTypesOf(type: string, detail: Readonly<Record<string, unknown>>, machine: boolean): StatType[] {
   if (type === 'opened' || type === 'clicked') {

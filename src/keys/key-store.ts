@@ -40,7 +40,6 @@ export interface Replacement {
   revokeAt: number;
 }
 
-const LONGEST_LIST = 1000;
 /** Keys of one account, with those that have ended. */
 const MOST_KEYS = 10_000;
 
@@ -147,16 +146,6 @@ export async function pageOfKeys(
 ): Promise<{ rows: ApiKeyRow[]; hasMore: boolean }> {
   const query = db.reader<ApiKeyRow>('api_keys').where({ account_id: accountId });
   return readPage<ApiKeyRow>(query, { limit, after, before });
-}
-
-/** Returns keys, newest first, with revoked ones. `after`: the id of the last one seen. */
-export async function listKeys(
-  { db }: Pick<KeyDeps, 'db'>,
-  { accountId, limit, after }: { accountId: string; limit: number; after?: string },
-): Promise<ApiKeyRow[]> {
-  const query = db.reader<ApiKeyRow>('api_keys').where({ account_id: accountId });
-  if (after !== undefined) query.andWhere('id', '<', after);
-  return await query.orderBy('id', 'desc').limit(Math.min(limit, LONGEST_LIST));
 }
 
 export type KeyRecord = ReturnType<typeof toKeyRecord>;

@@ -28,11 +28,6 @@ export function writeHead(input: HeadInput): string {
   return head;
 }
 
-/** Returns the octets of a whole message: header lines of whatever origin, the empty line, the body. */
-export function messageSize(head: string, content: { headers: string; body: Buffer }): number {
-  return Buffer.byteLength(head) + content.headers.length + 2 + content.body.length;
-}
-
 /** Returns the date as header fields have it (RFC 5322 section 3.3), in UTC. */
 export function dateTime(date: Date): string {
   return date.toUTCString().replace('GMT', '+0000');

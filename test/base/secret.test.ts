@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { equalInConstantTime, redact, sha256Hex } from '../../src/base/secret.ts';
+import { equalInConstantTime, sha256Hex } from '../../src/base/secret.ts';
 
 describe('base/secret', () => {
   it('hashes text and bytes alike', () => {
@@ -20,22 +20,4 @@ describe('base/secret', () => {
       }),
     );
   });
-
-  const secret = 'a'.repeat(49);
-  const rows: [text: string, redacted: string, reason: string][] = [
-    [`key ak_live_12345678_${secret} used`, 'key ak_live_12345678… used', 'the public id may be shown'],
-    [`ak_test_12345678_${secret}`, 'ak_test_12345678…', 'test keys too'],
-    [
-      `Authorization: Bearer ak_live_12345678_${secret}`,
-      'Authorization: Bearer ak_live_12345678…',
-      'behind its scheme',
-    ],
-    ['authorization: bearer abc.def"', 'authorization: bearer …"', 'tokens of others'],
-    ['ak_live_1', 'ak_live_1…', 'a cut key'],
-    ['nothing to hide', 'nothing to hide', 'other text'],
-  ];
-  for (const [text, redacted, reason] of rows)
-    it(`redacts: ${reason}`, () => {
-      assert.equal(redact(text), redacted);
-    });
 });

@@ -12,10 +12,10 @@ import { createTransport } from 'nodemailer';
 import type * as Clocks from '../../src/base/clock.ts';
 import type * as Canonical from '../../src/mail/dkim/canonicalize.ts';
 import type * as Sign from '../../src/mail/dkim/sign.ts';
-import type * as Phases from '../../src/mta/connection/phases.ts';
 import type * as OpenSession from '../../src/mta/connection/open-session.ts';
 import type * as Tls from '../../src/mta/connection/tls.ts';
 import type * as Connections from '../../src/storage/connection.ts';
+import { timeouts } from '../mta/connection/helpers.ts';
 import { startMailServer } from '../support/fakes/fake-mail-server.ts';
 import { corpus } from '../support/harness/corpora.ts';
 import { hostileTemplates } from '../templates/hostile.ts';
@@ -26,7 +26,6 @@ const built = (file: string): string => new URL(`../../dist/src/${file}`, import
 const { systemClock } = (await import(built('base/clock.js'))) as typeof Clocks;
 const { relaxedBodyHash } = (await import(built('mail/dkim/canonicalize.js'))) as typeof Canonical;
 const { signHeaders } = (await import(built('mail/dkim/sign.js'))) as typeof Sign;
-const { defaultTimeouts } = (await import(built('mta/connection/phases.js'))) as typeof Phases;
 const { openSession } = (await import(built('mta/connection/open-session.js'))) as typeof OpenSession;
 const { createTlsClient } = (await import(built('mta/connection/tls.js'))) as typeof Tls;
 const { takeConnection } = (await import(built('storage/connection.js'))) as typeof Connections;
@@ -150,7 +149,7 @@ async function compareSmtp(): Promise<void> {
       port,
       ehlo: 'a.test',
       need,
-      timeouts: defaultTimeouts,
+      timeouts,
       otherHostsRemain: false,
     };
     const opened = await openSession({ clock: systemClock, tls: createTlsClient() }, target);

@@ -1,7 +1,8 @@
 /** Whatever is asked of the numbers: they are those that counting the events one by one gives. */
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { addToStats, providerOf, type StatFacts } from '../../src/events/stats.ts';
+import { providerOf } from '../../src/base/mailbox-providers.ts';
+import { addToStats, type StatFacts } from '../../src/events/stats.ts';
 import {
   MOST_KEYS,
   readBounceTotals,
@@ -63,7 +64,7 @@ const asked: fc.Arbitrary<StatsQuery> = fc
     return isOfTags ? { ...query, by, only: withoutTemplate } : query;
   });
 
-/** What an event has of a key: of tags any number. */
+/** Returns the values that an event has of a key: of tags any number. */
 const valuesOf = (event: Counted, key: StatKey): readonly string[] =>
   key === 'tag'
     ? event.tags

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import { addToStats, providerNames, providerOf, statTypesOf } from '../../src/events/stats.ts';
+import { providerNames, providerOf } from '../../src/base/mailbox-providers.ts';
+import { addToStats, statTypesOf } from '../../src/events/stats.ts';
 import type { StatRow } from '../../src/storage/tables.ts';
 
 describe('events/stats', () => {

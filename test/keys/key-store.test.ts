@@ -3,7 +3,7 @@ import { ensureDefaultAccount, addAccount } from '../../src/accounts/account-sto
 import { newId } from '../../src/base/id.ts';
 import { Problem } from '../../src/base/problem.ts';
 import { sha256Hex } from '../../src/base/secret.ts';
-import { createKey, findKey, listKeys, revokeKey, toKeyRecord, updateKey } from '../../src/keys/key-store.ts';
+import { createKey, findKey, pageOfKeys, revokeKey, toKeyRecord, updateKey } from '../../src/keys/key-store.ts';
 import { parseKey } from '../../src/keys/key-format.ts';
 import { insertRows } from '../../src/storage/rows.ts';
 import type { AccountRow, ApiKeyRow } from '../../src/storage/tables.ts';
@@ -95,7 +95,7 @@ describe('keys/key-store', () => {
       createKey(deps(), { name: '', scopes: ['send'], accountId: account.id, createdBy: 'operator' }),
       Problem,
     );
-    assert.deepEqual(await listKeys(deps(), { accountId: account.id, limit: 10 }), []);
+    assert.deepEqual((await pageOfKeys(deps(), { accountId: account.id, limit: 10 })).rows, []);
   });
 
   it('revokes once, tells the cache, and keeps the first time', async () => {
@@ -141,21 +141,23 @@ describe('keys/key-store', () => {
     await assert.rejects(findKey(deps(), ref), isNotFound);
     await assert.rejects(revokeKey(deps(), ref), isNotFound);
     await assert.rejects(updateKey(deps(), ref, { name: 'x' }), isNotFound);
-    assert.deepEqual(await listKeys(deps(), { accountId: other.id, limit: 10 }), []);
+    assert.deepEqual((await pageOfKeys(deps(), { accountId: other.id, limit: 10 })).rows, []);
     await assert.rejects(findKey(deps(), { accountId: null, id: `key_' OR 1=1 --` }), isNotFound);
   });
 
   it('lists newest first, in pages', async () => {
     const names = ['a', 'b', 'c'];
     for (const name of names) await make(name);
-    const page = await listKeys(deps(), { accountId: account.id, limit: 2 });
+    const page = await pageOfKeys(deps(), { accountId: account.id, limit: 2 });
+    assert.ok(page.hasMore);
     assert.deepEqual(
-      page.map(({ name }) => name),
+      page.rows.map(({ name }) => name),
       ['c', 'b'],
     );
-    const rest = await listKeys(deps(), { accountId: account.id, limit: 2, after: page[1]?.id ?? '' });
+    const rest = await pageOfKeys(deps(), { accountId: account.id, limit: 2, after: page.rows[1]?.id ?? '' });
+    assert.ok(!rest.hasMore);
     assert.deepEqual(
-      rest.map(({ name }) => name),
+      rest.rows.map(({ name }) => name),
       ['a'],
     );
   });

@@ -3,7 +3,7 @@ import { simpleParser } from 'mailparser';
 import { parseMailbox } from '../../src/mail/address.ts';
 import type { Mailbox } from '../../src/mail/address.ts';
 import { parseHeaders } from '../../src/mail/header.ts';
-import { messageSize, writeHead } from '../../src/mail/message-head.ts';
+import { writeHead } from '../../src/mail/message-head.ts';
 import type { HeadInput } from '../../src/mail/message-head.ts';
 
 function box(text: string): Mailbox {
@@ -91,9 +91,5 @@ describe('mail/message-head', () => {
     assert.equal(parsed.date?.toISOString(), '2026-01-31T09:30:00.000Z');
     assert.deepEqual(parsed.from?.value, [{ address: 'hi@acme.test', name: 'Acme, Inc.' }]);
     assert.equal(parsed.messageId, '<msg_1@acme.test>');
-  });
-
-  it('counts a whole message', () => {
-    assert.equal(messageSize('A: ü\r\n', { headers: 'B: c\r\n', body: Buffer.from('x\r\n') }), 7 + 6 + 2 + 3);
   });
 });

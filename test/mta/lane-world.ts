@@ -12,7 +12,7 @@ import type { Session } from '../../src/mta/connection/session.ts';
 import { noTimings } from '../../src/mta/connection/phases.ts';
 import { hostKey } from '../../src/mta/names.ts';
 import { LaneControl } from '../../src/mta/lanes/lane-control.ts';
-import { wholeLanes } from '../../src/mta/lanes/lane-shares.ts';
+import { wholeLane, type LaneShares } from '../../src/mta/lanes/lane-shares.ts';
 import { mailKeyOf } from '../../src/mta/attempt/attempt.ts';
 import { Placing } from '../../src/mta/placing.ts';
 import type { MailOperator } from '../../src/mta/sites/operators.ts';
@@ -25,6 +25,9 @@ import { settleEventLoop } from '../support/harness/event-loop.ts';
 import { ACCOUNT, NOW, deliveryState } from '../support/harness/mail-rows.ts';
 import { accepted, deferred, factsOf } from '../support/harness/outcomes.ts';
 
+/** The shares of a node that is alone. */
+export const wholeLanes: LaneShares = { of: () => wholeLane, soon: () => undefined };
+
 export interface HostPlan {
   /** Connections that it lets in. */
   cap: number;
@@ -33,7 +36,7 @@ export interface HostPlan {
   serviceMs: number;
 }
 
-/** What a host has seen. */
+/** The counts that a host has seen. */
 export class SimulatedHost implements HostPlan {
   cap = Infinity;
   isUp = true;

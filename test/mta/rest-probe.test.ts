@@ -1,13 +1,12 @@
 import assert from 'node:assert/strict';
 import { LaneControl } from '../../src/mta/lanes/lane-control.ts';
-import { wholeLanes } from '../../src/mta/lanes/lane-shares.ts';
 import type { MailKey } from '../../src/mta/lanes/rests.ts';
 import type { Subject } from '../../src/messages/delivery/delivery.ts';
 import type { Site } from '../../src/mta/sites/sites.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { NOW } from '../support/harness/mail-rows.ts';
 import { refused } from '../support/harness/outcomes.ts';
-import { quietLog } from './lane-world.ts';
+import { quietLog, wholeLanes } from './lane-world.ts';
 
 const MINUTE = 60_000;
 const tenant = (domain: string): MailKey => ({ account: 'acc', domain });

@@ -148,7 +148,6 @@ async function details(visit: Visit, fault: Problem | null): Promise<Shown> {
     groups: boxes(fault === null ? key.scopes : form.getAll('scopes')),
     ip: visit.ip,
     requests: linkTo('/developer/log', new URLSearchParams(), { key_id: key.id }),
-    usedAgo: key.last_used_at === null ? null : visit.now - Date.parse(key.last_used_at),
   });
 }
 

@@ -1,5 +1,5 @@
 /** How mailbox providers treat the mail: bounces, deferrals and complaints by provider and by source, day by day. */
-import { providerNames } from '../../events/stats.ts';
+import { providerNames } from '../../base/mailbox-providers.ts';
 import type { ResultOf } from '../../operator/operations.ts';
 import type { Stats } from '../../client/types.ts';
 import { chartHtml, type Mark } from '../chart.ts';

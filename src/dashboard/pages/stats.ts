@@ -1,6 +1,7 @@
 /** Numbers over time, in days of a chosen time zone, and grouped by stream, tag, sending domain, mailbox provider or template. */
 import { statKeys } from '../../events/stats-store.ts';
-import { providerNames, type StatType } from '../../events/stats.ts';
+import { providerNames } from '../../base/mailbox-providers.ts';
+import type { StatType } from '../../events/stats.ts';
 import type { Stats } from '../../client/types.ts';
 import { beginOfDay } from '../../base/zones.ts';
 import { DAY_MS, HOUR_MS } from '../../base/time.ts';

@@ -11,23 +11,6 @@ export type PhaseTimeouts = Record<Phase, number> & {
   attempt: number;
 };
 
-const SECOND = 1000;
-
-export const defaultTimeouts: PhaseTimeouts = {
-  connect: 30 * SECOND,
-  banner: 300 * SECOND,
-  bannerWithOthers: 120 * SECOND,
-  ehlo: 300 * SECOND,
-  tls: 60 * SECOND,
-  auth: 120 * SECOND,
-  mail: 300 * SECOND,
-  rcpt: 300 * SECOND,
-  data: 120 * SECOND,
-  block: 180 * SECOND,
-  dot: 600 * SECOND,
-  attempt: 1800 * SECOND,
-};
-
 /**
  * Milliseconds each part took; 0 where it was not needed (a reused connection) or not reached. `banner` ends with the
  * answer to the first EHLO, `tls` with the answer to the second, `data` with the 354, `dot` covers body and final answer.

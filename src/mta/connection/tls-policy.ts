@@ -172,14 +172,6 @@ export function usableTlsa(records: readonly TlsaRecord[]): TlsaRecord[] {
   );
 }
 
-/** Returns whether an open connection may carry mail with this need. Plaintext satisfies opportunistic needs only. */
-export function satisfies(result: TlsResult | null, of: TlsNeed): boolean {
-  if (of.mode === 'none' || of.mode === 'opportunistic') return true;
-  if (result === null) return false;
-  if (of.verify === 'no') return true;
-  return result.verified && (of.verify === 'dane') === (result.policy === 'dane');
-}
-
 /** Returns the part of a connection's pool key that is equal for needs which the same connection meets. */
 export function needKey(of: TlsNeed): string {
   const key = [of.mode, of.verify, of.policy, ...(of.names ?? [])].join(':');

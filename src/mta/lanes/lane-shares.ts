@@ -36,9 +36,6 @@ export interface LaneShares {
   soon(lane: string): void;
 }
 
-/** The shares of a node that is alone. */
-export const wholeLanes: LaneShares = { of: () => wholeLane, soon: () => undefined };
-
 /** The state of a lane at a node when it looks. */
 export interface LaneLook {
   readonly epoch: number;
@@ -59,8 +56,8 @@ export const isWanted = ({ demand, hasRate }: Pick<LaneLook, 'demand' | 'hasRate
   demand > 1 || (hasRate && demand > 0);
 
 /**
- * Decides at one look what the node may use from now on, and what it announces; a claim of null: it needs no row. What was taken from
- * its share is announced as its own until it is closed.
+ * Decides at one look what the node may use from now on, and what it announces; the claim is null where it needs no row. Connections that
+ * its share no longer covers are announced as its own until they are closed.
  */
 export function decideShare(
   look: LaneLook,

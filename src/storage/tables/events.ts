@@ -59,7 +59,7 @@ export const eventCounts = table(
     stream: text(),
     /** The sending domain. */
     domain: text(),
-    /** The recipient's mailbox provider (events/stats.ts). */
+    /** The recipient's mailbox provider (base/mailbox-providers.ts). */
     provider: text(),
     sent: integer(),
     delivered: integer(),

@@ -1,7 +1,6 @@
 /** Targets and mails with everything filled in, for the tests of this folder. */
 import { openSession } from '../../../src/mta/connection/open-session.ts';
 import type { OpenDeps, OpenResult, SessionTarget } from '../../../src/mta/connection/open-session.ts';
-import { defaultTimeouts } from '../../../src/mta/connection/phases.ts';
 import type { PhaseTimeouts } from '../../../src/mta/connection/phases.ts';
 import type { Mail, Session } from '../../../src/mta/connection/session.ts';
 import { createTlsClient } from '../../../src/mta/connection/tls.ts';
@@ -13,13 +12,20 @@ export const opportunistic: TlsNeed = { mode: 'opportunistic', verify: 'no', tls
 export const required: TlsNeed = { mode: 'required', verify: 'no', tlsa: [], policy: 'operator' };
 export const verified: TlsNeed = { mode: 'required', verify: 'name', tlsa: [], policy: 'mta-sts' };
 
-/** The defaults, but each phase has a different time, so that a test sees which one is running. */
+/** Each phase has a different time, so that a test sees which one is running. */
 export const timeouts: PhaseTimeouts = {
-  ...defaultTimeouts,
+  connect: 30_000,
+  banner: 300_000,
+  bannerWithOthers: 120_000,
+  ehlo: 303_000,
+  tls: 60_000,
+  auth: 119_000,
   mail: 301_000,
   rcpt: 302_000,
-  ehlo: 303_000,
-  auth: 119_000,
+  data: 121_000,
+  block: 180_000,
+  dot: 600_000,
+  attempt: 1_800_000,
 };
 
 export function openDeps(): OpenDeps & { clock: FakeClock } {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import type { TlsaRecord } from '../../../src/net/resolver.ts';
-import { needKey, satisfies, tlsNeed, usableTlsa } from '../../../src/mta/connection/tls-policy.ts';
-import type { TlsFacts, TlsNeed, TlsResult } from '../../../src/mta/connection/tls-policy.ts';
+import { needKey, tlsNeed, usableTlsa } from '../../../src/mta/connection/tls-policy.ts';
+import type { TlsFacts, TlsNeed } from '../../../src/mta/connection/tls-policy.ts';
 
 const nothingKnown: TlsFacts = {
   override: null,
@@ -139,13 +139,6 @@ const need = (mode: TlsNeed['mode'], verify: TlsNeed['verify'] = 'no'): TlsNeed 
   tlsa: [],
   policy: 'operator',
 });
-const result = (verified: boolean, policy: TlsResult['policy'] = 'opportunistic'): TlsResult => ({
-  protocol: 'TLSv1.3',
-  cipher: 'x',
-  verified,
-  policy,
-  fault: verified ? null : 'y',
-});
 
 describe('mta/connection/tls-policy', () => {
   for (const [reason, facts, expected] of rows)
@@ -175,20 +168,6 @@ describe('mta/connection/tls-policy', () => {
     assert.ok(waived.kind === 'need' && ordinary.kind === 'need');
     assert.equal(waived.need.isWaived, true);
     assert.equal(needKey(waived.need), needKey(ordinary.need));
-  });
-
-  it('knows whether an open connection is good enough', () => {
-    assert.equal(satisfies(null, need('opportunistic')), true);
-    assert.equal(satisfies(null, need('required')), false);
-    assert.equal(satisfies(result(false), need('required')), true);
-    assert.equal(satisfies(result(false), need('required', 'name')), false);
-    assert.equal(satisfies(result(true), need('required', 'name')), true);
-    assert.equal(satisfies(result(true), need('required', 'dane')), false, 'a trusted chain is no DANE match');
-    assert.equal(
-      satisfies(result(true, 'dane'), need('required', 'name')),
-      false,
-      'a DANE match says nothing about the chain',
-    );
   });
 
   it('gives different needs different keys', () => {
