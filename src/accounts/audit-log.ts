@@ -11,7 +11,7 @@ export interface AuditLog {
   write(row: AuditRow, details?: RequestDetailsRow | null): Promise<void>;
   /** Takes a line that is written within LATER_MS, or sooner when many wait. */
   later(row: AuditRow, details?: RequestDetailsRow | null): void;
-  /** Takes details whose line was written elsewhere. They, other than lines, are given up while the database fails. */
+  /** Takes details whose line was written elsewhere. Unlike lines, details are given up while the database fails. */
   note(details: RequestDetailsRow): void;
   /** Writes what was taken so far, and resolves when that is done or has failed: then lines wait on, and details are given up. */
   settled(): Promise<void>;

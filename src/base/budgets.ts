@@ -24,9 +24,9 @@ export interface Budget {
     | 'login and network';
   most: number;
   unit: 'bytes' | 'mails' | 'rows' | 'connections' | 'requests' | 'fields' | 'tries' | 'ms';
-  /** The time that it is for; null: at any one time. */
+  /** The time in which so much may be used; null where it is the most at any one time. */
   within: 'minute' | '15 minutes' | 'hour' | 'day' | null;
-  /** The answer of the other side, or what is dropped, when it is used up. */
+  /** The answer that the client gets when the budget is used up, or what is dropped then. */
   answer: string;
   /** The test that shows it. */
   test: string;

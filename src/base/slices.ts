@@ -75,7 +75,7 @@ export async function jsonInSlices(record: object): Promise<Buffer> {
       parts.push(Buffer.from(`${open}${JSON.stringify(name)}:`), await jsonInSlices(value));
       open = ',';
     } else {
-      // Functions, and what has no JSON by itself, are left out.
+      // A value that JSON cannot express, such as a function, is left out, as JSON.stringify does.
       const text = JSON.stringify(value) as string | undefined;
       if (text !== undefined) open += `${JSON.stringify(name)}:${text},`;
     }

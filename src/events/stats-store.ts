@@ -18,7 +18,7 @@ export interface StatsQuery {
   /** One line for each hour or day, or one for the whole range. */
   bucket: 'hour' | 'day' | 'total';
   by: StatKey | null;
-  /** Only what has these. Not both a tag and a template, in `by` or here: they are not counted together. */
+  /** Counts only events with these values. Tags and templates are counted apart, so `by` and `only` together may name only one of them. */
   only: Partial<Record<StatKey, string>>;
   test: boolean;
 }

@@ -148,7 +148,7 @@ class Pools {
         connect: limited(buildConnector(this.connect)),
         maxHeaderSize: MOST_HEADER_BYTES,
         keepAliveTimeout: IDLE_MS,
-        // Otherwise a Keep-Alive header of the other side makes it ten minutes.
+        // By default a Keep-Alive header of the server may extend the time to ten minutes.
         keepAliveMaxTimeout: IDLE_MS,
         headersTimeout: 0,
         bodyTimeout: 0,

@@ -26,7 +26,7 @@ const shown: ReadonlySet<string> = new Set(
     'events_days',
   ].flatMap((names) => names.split(' ')),
 );
-/** Members of whose value not even the length is kept. */
+/** Names of members whose value is not kept, and its length neither. */
 const secrets = /secret|password|passphrase|token|authori[sz]ation|cookie|private|(?:^|_)key$/i;
 
 /** Returns the JSON text of the body as it may be kept. Takes time in proportion to the part that is kept. */

@@ -5,7 +5,7 @@ import { isLaneKnown, isSetByOperator } from './lane-records.ts';
 import type { OperatorDeps } from './operation.ts';
 import { ofPool, type Condition } from './waiting-pages.ts';
 
-/** Time in which an act looks up domains whose lane is not known: a page waits for it. */
+/** The longest that an act looks up domains whose lane is not known, in ms: a page waits for it. */
 export const LOOK_UPS_MS = 10_000;
 
 export interface MailOfLane extends LaneDomains {

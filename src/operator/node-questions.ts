@@ -1,6 +1,6 @@
 /**
- * How nodes ask each other (ask-nodes.ts). A question is a row of `node_questions` that names the node which shall answer: the asker writes it
- * and tells that node, which answers from its memory into the row. Messages between nodes may be lost, so the asker looks, and tells again.
+ * Carries questions between nodes (ask-nodes.ts). A question is a row of `node_questions` that names the node which shall answer: the asker
+ * writes it and tells that node, which writes its answer into the row. Messages between nodes may be lost, so the asker looks, and tells again.
  */
 import { randomUUID } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';

@@ -1,4 +1,4 @@
-/** How the transaction of a group of writes begins and ends on an engine, and what its errors mean. */
+/** Begins and ends the transaction of a group of writes, as the engine needs it, and says what its errors mean. */
 import type { Connection } from './connection.ts';
 
 /**

@@ -115,7 +115,7 @@ export function createIdempotencyStore({ db, clock }: { db: Pick<Database, 'comm
         ]),
       );
     },
-    /** Removes the row of a key whose work has no answer that is kept. */
+    /** Removes the row of a key whose request ended without an answer to keep. */
     async release(key: string): Promise<void> {
       await db.commit.transact((tx) => tx.run('DELETE FROM idempotency WHERE key = ?', [key]));
     },

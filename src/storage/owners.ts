@@ -1,5 +1,5 @@
 /**
- * Which node has which part of the work. Each domain that mail goes to, and each webhook endpoint, has one owner, found by rendezvous hashing:
+ * Divides the work among the nodes. Each domain that mail goes to, and each webhook endpoint, has one owner, found by rendezvous hashing:
  * of the nodes that take work, the one whose name gives the highest hash with the key. When a node joins or ends only the keys that it has
  * or had move, and a node that is started again under its name has the same keys as before.
  *

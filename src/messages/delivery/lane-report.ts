@@ -10,7 +10,7 @@ import type { LaneWait } from './why.ts';
 export interface LaneLimit {
   what: 'connections' | 'mails_per_minute';
   to: number;
-  /** `nodes`: the other nodes have the rest of it. */
+  /** The cause of the limit. `nodes`: the lane's limit is larger, and other nodes use the rest of it. */
   by: 'receiver' | 'operator' | 'start' | 'nodes';
   cause: string;
   since: number | null;

@@ -147,7 +147,7 @@ async function sendOver(context: SourceContext, site: Site, mail: Ready, connect
       case 'exhausted':
         return { kind: 'wait', waits: [] };
       case 'unreachable':
-        // It may count the one that ended still.
+        // The host may still count a connection of ours that has just ended.
         return isAboutConnections(next.failed.reply?.text ?? '')
           ? { kind: 'wait', waits: [] }
           : { kind: 'unreachable', failed: next.failed };

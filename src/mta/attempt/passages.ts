@@ -1,4 +1,4 @@
-/** How a mail goes to its end: over a connection to a host of its site, or without one (simulator, discarded, no route). */
+/** Finds the way of a mail to its end: over a connection to a host of its site, or without one (simulator, discarded, no route). */
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
 import { AddressMemory } from '../connection/address-memory.ts';

@@ -61,7 +61,7 @@ interface Addition {
   isSetRight: boolean;
 }
 
-/** Rows that one look at the counts of other nodes reads at most, those with the most mail: the others are read by the first write. */
+/** Rows that one look at the counts of other nodes reads at most, those with the most mail first. The rest are read by the first write. */
 const MOST_READ = 1000;
 
 export class WarmUp {
