@@ -43,7 +43,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   domains: ground,
   tracking: ['messages', 'suppressions', ...ground],
   messages: ['domains', 'templates', 'suppressions', 'events', 'accounts', 'data', ...ground],
-  // What every door to an operation shares: its audit row
+  // The audit row, which every door to an operation writes
   operations: ['storage', 'base'],
   // 3: what runs; never each other
   mta: ['messages', 'domains', 'tracking', ...ground],

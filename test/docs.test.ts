@@ -344,7 +344,7 @@ describe('commands in the documents', () => {
   }
 });
 
-/** What is looked at of an OpenAPI document. */
+/** The parts of an OpenAPI document that this test reads. */
 interface Described {
   paths: Record<string, Record<string, { parameters?: { name?: string; in?: string }[] }>>;
 }

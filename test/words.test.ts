@@ -10,7 +10,7 @@ import { docBlocks } from './support/tools/doc-blocks.ts';
 const root = path.resolve(import.meta.dirname, '..');
 
 /** Folders and files whose words are held, relative to the repository. */
-const held: readonly string[] = ['.github', 'CHANGELOG.md', 'README.md', 'docs', 'migrations', 'src'];
+const held: readonly string[] = ['.github', 'CHANGELOG.md', 'README.md', 'docs', 'migrations', 'src', 'test'];
 
 interface Pattern {
   readonly name: string;
@@ -128,6 +128,9 @@ function messagesOf(source: string): { text: string; line: number }[] {
   return messages;
 }
 
+/** Returns the text without code and without the targets of links. */
+const withoutCode = (text: string): string => text.replaceAll(/`[^`]*`|\]\([^)]*\)/g, '');
+
 /** The lines of a document outside of its code blocks. */
 function proseOf(markdown: string): { text: string; line: number }[] {
   const blocks = docBlocks(markdown);
@@ -136,7 +139,7 @@ function proseOf(markdown: string): { text: string; line: number }[] {
   );
   return markdown
     .split('\n')
-    .map((text, at) => ({ text: text.replaceAll(/`[^`]*`|\]\([^)]*\)/g, ''), line: at + 1 }))
+    .map((text, at) => ({ text: withoutCode(text), line: at + 1 }))
     .filter(({ line }) => !inside.has(line));
 }
 
@@ -165,7 +168,14 @@ function faultsIn(file: string): string[] {
   const isCode = file.endsWith('.ts');
   const all = [...ofComments, ...everywhere];
   return isCode
-    ? [...faultsOf(file, commentsOf(text), all), ...faultsOf(file, messagesOf(text), everywhere)]
+    ? [
+        ...faultsOf(
+          file,
+          commentsOf(text).map((comment) => ({ ...comment, text: withoutCode(comment.text) })),
+          all,
+        ),
+        ...faultsOf(file, messagesOf(text), everywhere),
+      ]
     : faultsOf(file, proseOf(text), everywhere);
 }
 

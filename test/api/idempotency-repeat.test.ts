@@ -1,4 +1,4 @@
-/** An answer under a known Idempotency-Key is judged as if its caller made the request now, whoever made it and whatever that key may do today. */
+/** An answer under a known Idempotency-Key is judged as if its caller made the request now, whichever key made it and whatever that key may do today. */
 import assert from 'node:assert/strict';
 import { checkRepeat, type Repeat } from '../../src/api/idempotency.ts';
 import type { Caller } from '../../src/keys/caller.ts';

@@ -112,7 +112,7 @@ describe('readJson', () => {
     for (const file of readdirSync(folder)) {
       const result = readJson(readFileSync(path.join(folder, file)));
       if (file.startsWith('n_')) assert.notEqual(result.kind, 'ok', file);
-      // The suite allows doubled names and top-level values that are no objects; a request body does not.
+      // The suite allows doubled names and top-level values other than objects; a request body does not.
       if (file.startsWith('y_') && result.kind === 'bad') assert.match(result.why, /must be a JSON object|twice/, file);
     }
   });

@@ -1,11 +1,11 @@
-/** What people read when something is refused: a sentence with a capital letter that says what to do, in words of today. */
+/** Checks the texts of refusals: each is a sentence with a capital letter that says what to do, in words of today. */
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { catalogue } from '../../src/base/problem.ts';
 
 const source = path.resolve(import.meta.dirname, '../../src');
-/** What the API is made of; commands have a style of their own. */
+/** The folders of the API; commands have a style of their own. */
 const FOLDERS = ['accounts', 'api', 'domains', 'keys', 'messages', 'suppressions', 'templates', 'webhooks'];
 
 const files = FOLDERS.flatMap((folder) =>

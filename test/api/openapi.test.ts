@@ -163,7 +163,7 @@ describe('the OpenAPI document', () => {
       const { schema, examples } = content['application/json'] ?? assert.fail(type);
       assert.deepEqual(schema, { $ref: '#/components/schemas/Event' });
       const { value } = (examples as Record<string, { value: unknown }>)[type] ?? assert.fail(type);
-      // What the record does not know would fall away.
+      // A member that the record does not know would be lost.
       assert.deepEqual(Event.parse(value), value);
       assert.equal((value as { type: string }).type, type);
       assert.deepEqual(post['security'], []);

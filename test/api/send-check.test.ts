@@ -28,7 +28,7 @@ const bulk = (recipients: JsonObject[], more: JsonObject = {}): JsonObject => ({
 });
 const long = 'x'.repeat(INLINE_BYTES);
 
-/** What a request comes to: the draft, or the problem's members. */
+/** The result of a request: the draft, or the members of the problem. */
 function comesTo(make: () => unknown): unknown {
   try {
     return make();

@@ -12,7 +12,7 @@ import type { Harness, Received, SendOptions } from './harness.ts';
 
 const good = { to: 'ana@example.net' };
 
-/** What every answer of the API carries. */
+/** The headers that every answer of the API has. */
 function assertCommon(answer: Received, why: string): void {
   for (const name of [
     'x-ratelimit-limit',

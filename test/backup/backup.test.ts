@@ -277,7 +277,7 @@ describe('backup', () => {
       bytes[where] = (bytes[where] ?? 0) ^ 0x01;
       writeFileSync(file, bytes);
     };
-    /** As somebody would who mends the sums after a change. */
+    /** Writes the checksums again, as a person would who has changed a file. */
     const resum = (at: string, change: (manifest: Record<string, unknown>) => void): void => {
       const manifest = JSON.parse(readFileSync(path.join(at, 'manifest.json'), 'utf8')) as Record<string, unknown>;
       const files = (manifest['files'] as { name: string; bytes: number; sha256: string }[]).map(({ name }) => {

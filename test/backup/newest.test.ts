@@ -1,4 +1,4 @@
-/** What the folder of backups says of itself, with whatever stands in it. */
+/** Reads the folder of backups, whatever else is in it. */
 import assert from 'node:assert/strict';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';

@@ -15,7 +15,7 @@ describe('budgets', () => {
       .join('\n');
     for (const name of budgetNames) {
       assert.ok(existsSync(path.join(root, budgets[name].test)), `${name}: there is no ${budgets[name].test}`);
-      // What is kept of a mail is cut without a word: nobody waits for an answer about it.
+      // Contents of a mail that is kept are cut silently: no client waits for an answer about it.
       if (budgets[name].per !== 'mail') assert.ok(sources.includes(`'${name}'`), `${name} is never used up`);
     }
   });

@@ -1,4 +1,4 @@
-/** What a thread waits is not its work; what it computes is. */
+/** The time in which a thread waits is not counted as its work; that in which it computes is. */
 import assert from 'node:assert/strict';
 import { createThreadClock } from '../../src/base/thread-time.ts';
 

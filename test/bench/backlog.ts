@@ -45,7 +45,7 @@ const HOUR_MS = 3_600_000;
 
 const isDead = (domain: number): boolean => domain % 100 < Number(options.dead);
 
-/** Nobody listens at 127.0.0.9. What does not exist is listed too: the DNS server searches all keys for a name that is not. */
+/** No server listens at 127.0.0.9. Names that do not exist are listed too: the DNS server searches all keys for a name that is not. */
 function zones(): Zones {
   const all: Zones = {};
   for (let n = 0; n < domains; n++) {
@@ -89,7 +89,7 @@ async function fill(dataDir: string, count: number, over: readonly number[]): Pr
 const peak = ({ pid }: Appliance): number =>
   Number(/VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${String(pid)}/status`, 'utf8'))?.[1]) / 1024;
 
-/** What a queue is worked on with: the receiver of all mail that can be delivered, and the program since its start. */
+/** The two ends of the work on a queue: the receiver of all mail that can be delivered, and the program since its start. */
 interface Delivering {
   arrived(): number;
   appliance: Appliance;

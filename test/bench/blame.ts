@@ -19,7 +19,7 @@ export interface Write {
   blame: string;
 }
 
-/** In the file `-shm`: a number that grows when the WAL begins anew, and, behind two copies of the header, how many of its frames are in the database. */
+/** In the file `-shm`: a number that grows when the WAL begins again, and, behind two copies of the header, how many of its frames are in the database. */
 const SALT_AT = 32;
 const BACKFILLED_AT = 96;
 
@@ -27,7 +27,7 @@ export class Watch {
   readonly writes: Write[] = [];
   /** For how long each unit of housekeeping held the writer, in ms: the fsync of its group is not its own. */
   readonly holds: { rule: string; ms: number }[] = [];
-  /** Whose work comes in now. */
+  /** The account whose requests come in now. */
   rule = '';
   /** Housekeeping is given this instead of the committer. */
   readonly commit: Committer;

@@ -3,7 +3,7 @@ import { createServer, type AddressInfo, type Socket } from 'node:net';
 
 export interface FarReceiver {
   port: number;
-  /** What came so far; the first mail of a connection pays for its opening and is not among the warm ones. */
+  /** The counts so far; the first mail of a connection pays for its opening and is not among the warm ones. */
   seen: { mails: number; warmMails: number; warmTurns: number; connections: number; open: number; most: number };
   close(): Promise<void>;
 }
@@ -21,7 +21,7 @@ export async function startFarReceiver(roundTripMs: number): Promise<FarReceiver
   };
 }
 
-/** What comes while an answer is on its way belongs to the next turn. */
+/** Bytes that come while an answer is on its way belong to the next turn. */
 function receive(socket: Socket, roundTripMs: number, seen: FarReceiver['seen']): void {
   let text = '';
   let inMessage = false;

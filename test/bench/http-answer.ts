@@ -1,4 +1,4 @@
-/** Whether a text is a whole HTTP answer: it says its length, or comes in chunks that end with an empty one. */
+/** Returns whether a text is a whole HTTP answer: it states its length, or comes in chunks that end with an empty one. */
 export function isWhole(text: string): boolean {
   const headEnd = text.indexOf('\r\n\r\n');
   if (headEnd < 0) return false;

@@ -15,7 +15,7 @@ const { values: options } = parseArgs({
   options: { seconds: { type: 'string', default: '60' }, restarts: { type: 'string', default: '5' } },
 });
 const seconds = Number(options.seconds);
-/** What is compiled and read in the first seconds is not the idle program. */
+/** The first seconds, in which code is compiled and files are read, do not show the idle program. */
 const SETTLE_MS = Math.min(10_000, seconds * 1000);
 const MOST_MIB = 150e6 / 2 ** 20;
 const MOST_PERCENT = 1;

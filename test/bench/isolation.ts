@@ -71,7 +71,7 @@ try {
       await post(appliance, key, { from: 'hi@bench.test', subject: 'x', text: 'x', recipients });
     }
   }
-  // What was accepted at once is composed at once: that burst is the machine's, not the hosts'.
+  // Mail that was accepted at once is composed at once: that burst is the machine's, not the hosts'.
   await new Promise((resolve) => setTimeout(resolve, SETTLE_MS));
   const beside = await run('beside');
   console.log(`beside 50 black holes, 50 tar-pits and 20 that answer 451: ${shown(beside)}`);

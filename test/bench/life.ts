@@ -1,6 +1,6 @@
 /**
  * The life of a database: mail comes in day after day, what is too old goes each night, and after a while as much goes as comes.
- * Told for each day: how large the file is, and what lies in it. Nothing waits for a clock: a day takes as long as its rows.
+ * Prints for each day how large the file is, and its contents. Nothing waits for a clock: a day takes as long as its rows.
  */
 import path from 'node:path';
 import { systemClock, type Clock } from '../../src/base/clock.ts';

@@ -213,7 +213,7 @@ try {
     ['/v1/webhooks', LIMIT_MS],
   ];
   let slow = 0;
-  // What a server does in its first second is not counted with the first row.
+  // The work of a server in its first second is not counted with the first row.
   for (let n = 0; n < 20; n++)
     await (await fetch(`${appliance.url}/v1/messages`, { headers: { authorization: `Bearer ${key}` } })).text();
   for (const [where, limit] of queries) {

@@ -91,7 +91,7 @@ try {
       await until(() => Promise.resolve(heard.length > before), 'a probe', 60_000);
       waits.push(Math.max(0, (heard[before] ?? 0) - accepted));
     } catch (error) {
-      // What is refused is told so at once: the client comes again.
+      // A refusal is answered at once: the client comes again.
       if (!String(error).includes('503')) throw error;
       refusedProbes++;
     }

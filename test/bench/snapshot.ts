@@ -37,7 +37,7 @@ const mails = Number(options.mails);
 const WARM = 3000;
 const LEAST = 0.7;
 
-/** What was delivered in a time, and what it cost in ms. */
+/** The mails that were delivered in a time, and their cost in ms. */
 interface Sum {
   mails: number;
   ms: number;

@@ -32,7 +32,7 @@ const PER_SECOND = 4;
 const SETTLE_MS = 10_000;
 const MOST_P95_MS = 1000;
 
-/** What does not exist is listed too, so that the DNS server finds each name at once. */
+/** Names that do not exist are listed too, so that the DNS server finds each name at once. */
 function zones(): Zones {
   const all: Zones = {};
   const add = (domain: string, ip: string): void => {

@@ -28,7 +28,7 @@ const { values: options } = parseArgs({
 const MARK_LIMIT_MS = 5;
 const REDIRECT_LIMIT_MS = 5;
 const MAILS = 500;
-/** What is compiled in the first seconds of a process is not what a click costs all its life. */
+/** The first seconds of a process, in which code is compiled, do not show the usual cost of a click. */
 const WARM_SECONDS = 5;
 const TURN_SECONDS = 2;
 /** The first of each turn are for the new process that clicks. */
@@ -104,7 +104,7 @@ const middleTurn = (turns: readonly number[][]): number =>
 const told = (turns: readonly number[][]): string =>
   `p50 ${at(turns.flat(), 0.5).toFixed(2)} ms, p99 ${at(turns.flat(), 0.99).toFixed(2)} ms, of the middle turn ${middleTurn(turns).toFixed(2)} ms`;
 
-/** What the machine gives at all just now: a server that answers each with the same redirect and notes nothing. */
+/** Measures the most that the machine gives just now: a server that answers each with the same redirect and notes nothing. */
 async function startBare(): Promise<{ url: string; stop: () => void }> {
   const server = http.createServer({ keepAliveTimeout: 0 }, (_, response) => {
     response.writeHead(302, { Location: 'https://shop.test/', 'Content-Length': 0 }).end();

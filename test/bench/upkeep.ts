@@ -1,7 +1,7 @@
 /**
  * `npm run bench:upkeep -- [--messages 1000000] [--data <folder>]`: a database of that many messages, all of them too old, while
- * somebody writes all the time. Prints how fast they go, how long a write waits at worst, and what becomes of the file.
- * `--data` is changed: give a copy. `--alone`: nobody writes beside it. `--seconds 60`: no rule runs for longer; the rate is that of what it did. Of the five writes that
+ * a client writes all the time. Prints how fast they go, how long a write waits at worst, and what becomes of the file.
+ * `--data` is changed: give a copy. `--alone`: no client writes meanwhile. `--seconds 60`: no rule runs for longer; the rate is that of what it did. Of the five writes that
  * waited longest it says what they waited for.
  *
  * `npm run bench:upkeep -- --life 60 [--messages 120000]`: that many days instead, the messages spread over them, bodies kept for a
@@ -133,7 +133,7 @@ const probe = (async () => {
     await systemClock.sleep(10);
   }
 })();
-// What this disk gives to writes that nothing holds up: what they wait beside upkeep is to be read against it.
+// The speed of this disk for writes that nothing holds up: their waits beside upkeep are compared with it.
 await systemClock.sleep(ALONE_MS);
 const alone = watch.writes.splice(0);
 const from = performance.now();

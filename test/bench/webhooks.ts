@@ -163,7 +163,7 @@ try {
   await appliance.kill();
   await killed;
   appliance = await start();
-  // What was on its way is tried again by the schedule.
+  // Calls that were on their way are tried again by the schedule.
   await until(async () => (await waiting(appliance)) === 0, 'the mails after the kill', 300_000);
   const all = await eventsByStream(appliance, key);
   const missing = (): number[] =>

@@ -66,7 +66,7 @@ describe('browser: every page', function () {
     const findings: string[] = [];
     for (const where of pages) findings.push(...(await look(page, where)).map((one) => `${where} ${one}`));
     assert.deepEqual(findings, []);
-    // What a mail would like to run and load is stopped, each time; the pages themselves complain of nothing.
+    // Scripts and resources of a mail are stopped, each time; the pages themselves complain of nothing.
     assert.ok(complaints.some((one) => one.startsWith('Blocked script execution')));
     assert.deepEqual(
       complaints.filter(
@@ -178,7 +178,7 @@ describe('browser: every page', function () {
   });
 });
 
-/** What is declared as a page and has none of its own: redirects, files, frames and streams. The second test opens the rest. */
+/** Pages that are declared and show nothing of their own: redirects, files, frames and streams. The second test opens the rest. */
 const ELSEWHERE = [
   ...['/developer', '/session', '/shown/token', '/login', '/login/code'],
   ...['/events/tail', '/developer/api/postman', '/messages/id/html', '/messages/id/source'],

@@ -1,4 +1,4 @@
-/** What people do in the dashboard, in a real browser: from the set-up link to a lane that is paused. */
+/** Follows people through the dashboard in a real browser: from the set-up link to a lane that is paused. */
 import assert from 'node:assert/strict';
 import type { Dialog, Page } from 'playwright-core';
 import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';

@@ -6,7 +6,7 @@ import { ifChromium, needsChromium, openWindow, setUp } from '../support/harness
 import type { FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 import { startFilledApp } from '../support/harness/filled.ts';
 
-/** What can be used, in the order of the document: of radio buttons of one name the chosen one, or the first. */
+/** Returns the elements that can be used, in the order of the document: of radio buttons of one name the chosen one, or the first. */
 const REACHABLE = `(() => {
   const all = [...document.querySelectorAll('a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex="0"]')];
   const isShown = (one) => one.checkVisibility({ visibilityProperty: true }) && !one.disabled;
@@ -44,7 +44,7 @@ const MOST_IN_FRAMES = 30;
 
 async function walk(page: Page, where: string): Promise<string[]> {
   await page.goto(where, { waitUntil: 'load' });
-  // What a page asks for by itself would put new elements in the place of those that were reached. It may have asked already.
+  // Parts that a page asks for by itself would put new elements in the place of those that were reached. It may have asked already.
   await page.evaluate(
     `document.addEventListener('htmx:beforeSwap', ({ detail }) => {
       if (detail.elt.matches('[data-poll]')) detail.shouldSwap = false;

@@ -1,4 +1,4 @@
-/** What only eyes and cameras read: how a template's preview looks on a phone and in the dark, and the QR code of the second factor. */
+/** Checks pictures, which only eyes and cameras read: how a template's preview looks on a phone and in the dark, and the QR code of the second factor. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';

@@ -9,7 +9,7 @@ interface Report {
   data: { check: string; status: string; why: string; cure: string | null }[];
 }
 
-/** Checks that ask nobody outside of this machine. */
+/** Checks that ask nothing outside of this machine. */
 const HERE = 'versions,files,secret_key,disk,listeners,certificate,domains,one_click,webhooks,books';
 const report = ({ out }: Ran): Report['data'] => (JSON.parse(out) as Report).data;
 const lineOf = (ran: Ran, check: string): Report['data'][number] | undefined =>

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { greeting } from '../../src/cli/greeting.ts';
 
-/** What a shell makes of a command line: the arguments of `curl`. */
+/** Reads a command line as a shell does: returns the arguments of `curl`. */
 function pasted(command: string, env: Record<string, string> = {}): string[] {
   const script = `curl() { for a in "$@"; do printf '%s\\0' "$a"; done; }\n${command}`;
   const { stdout, status } = spawnSync('sh', ['-c', script], { encoding: 'utf8', env });

@@ -26,7 +26,7 @@ async function helpsBelow(command: readonly string[]): Promise<[command: string[
   return [[[...command], out], ...below.flat()];
 }
 
-/** What spec 07 section 3 promises. */
+/** The commands that are promised. */
 const promised = [
   'serve',
   'config check',
@@ -138,7 +138,7 @@ describe('the help of every command', () => {
     assert.deepEqual(sorted(others.map(([command]) => command.join(' '))), sorted(ownWork));
   });
 
-  /** The command of an example line, and the options that stand in it. */
+  /** The command of an example line, and its options. */
   function knownOnly(line: string): void {
     const [, words = ''] = /posthorn (?:--config \S+ )?([^|>&]*)/.exec(line) ?? [];
     const best = helps.filter(([command]) => `${words} `.startsWith(`${command.join(' ')} `)).at(-1);
@@ -180,7 +180,7 @@ describe('the help of every command', () => {
       },
       zsh: (file, line) => {
         const words = line.split(' ');
-        // What the shell would show; outside of its editor the real ones say nothing.
+        // Returns the completions that the shell would show; outside of its editor the real ones say nothing.
         const stubs = `compdef() { : }; _describe() { print -l -- \${offers%%:*} }; _files() { print -l -- "$words[CURRENT]"*(N) }`;
         const script = `${stubs}; source ${file}; words=(${words.map((word) => `"${word}"`).join(' ')}); CURRENT=${String(words.length)}; _posthorn`;
         const last = words.at(-1) ?? '';

@@ -32,7 +32,7 @@ describe('posthorn serve', () => {
     await (await openDatabase({ url: `sqlite:${path.join(folder, 'posthorn.db')}` })).close();
   };
 
-  /** A server that has a database, and is asked to end as soon as it has greeted: the signal waits until somebody listens. */
+  /** A server that has a database, and is asked to end as soon as it has greeted: the signal waits until it has a listener. */
   const brief =
     (stopped: () => void = () => undefined): StartApp =>
     async () => {

@@ -17,7 +17,7 @@ mail.messages.send({ to: 'ana@example.net' }).catch((error) => {
 });
 `;
 
-/** What a user's editor must know: lines that must be right, and under each \`@ts-expect-error\` one that must not. */
+/** Lines for the editor of a user: those that must be right, and under each \`@ts-expect-error\` one that must not. */
 const TYPED = `
 import { ApiError, MailClient, RateLimitError, verifyWebhook, type MailEvent, type Message, type Page } from 'posthorn-client';
 

@@ -111,7 +111,7 @@ describe('client: operations', () => {
     );
   });
 
-  /** What one method sends. */
+  /** The requests that one method sends. */
   async function sent(call: Row[2]): Promise<{ method: string; path: string; body: string | null }> {
     const seen: { method: string; path: string; body: string | null }[] = [];
     const around = fakeAround();

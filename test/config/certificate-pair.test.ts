@@ -33,7 +33,7 @@ describe('config/certificate-pair', () => {
       assert.equal(reading.kind, 'good', JSON.stringify(reading));
       if (warning === null) assert.deepEqual(reading.warnings, []);
       else assert.match(reading.warnings.join(), warning);
-      // What was written can be read again, and says the same.
+      // A pair that was written can be read again, and is the same.
       const again = readPair({ ...input, cert: reading.bundle, key: reading.bundle });
       assert.deepEqual(again, reading);
     });

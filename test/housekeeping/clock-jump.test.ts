@@ -32,7 +32,7 @@ describe('housekeeping: a clock that jumps ahead', () => {
     while (!app.logged.some(({ event }) => event === 'retention_waits')) await pass(1, 1000);
     await pass(120, 1000);
     assert.deepEqual(await left(), [1, 1]);
-    // It was no mistake.
+    // The jump was not a mistake.
     while (app.clock.monotonic() < DAY_MS + HOUR_MS * 2) await pass(1, 300_000);
     while ((await left()).some((count) => count !== 0)) await pass(1, 300_000);
   });

@@ -35,7 +35,7 @@ describe('housekeeping/housekeeping', () => {
     const pass = async (ms: number): Promise<void> => {
       clock.advance(ms);
       await settled();
-      // What the first rule has given way to.
+      // The work that the first rule has given way to.
       clock.advance(0);
       await settled();
     };

@@ -1,4 +1,4 @@
-/** What can be said of the image and the compose file without building them; image-test.sh does that. */
+/** Checks the image and the compose file without building them; image-test.sh builds them. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
@@ -49,7 +49,7 @@ describe('Dockerfile', () => {
   });
 });
 
-/** What stands in /opt/posthorn of the image, as far as it can be made without npm: the packages are those of this checkout. */
+/** Makes /opt/posthorn of the image, as far as that is possible without npm: the packages are those of this checkout. */
 function copyLikeTheImage(dockerfile: string, folder: string): void {
   const [build = ''] = dockerfile.split(/^FROM .*debian.*$/m);
   const ignored = read('.dockerignore')
@@ -65,7 +65,7 @@ function copyLikeTheImage(dockerfile: string, folder: string): void {
     });
   cpSync(path.join(root, 'dist'), path.join(folder, 'dist'), { recursive: true });
   symlinkSync(path.join(root, 'node_modules'), path.join(folder, 'node_modules'));
-  // What is thrown away after the build; the lines about packages are npm's.
+  // Files that are deleted after the build; the lines about packages are npm's.
   const steps = build
     .slice(build.indexOf('npm run --silent build'))
     .split(' \\\n && ')

@@ -7,7 +7,7 @@ import { readBounceWords } from '../../src/inbound/words-file.ts';
 const words = readBounceWords();
 const SUBJECT = 'Your parcel could not be delivered';
 
-/** What the mail is that comes from the null sender to the return path of our mail to Ana. */
+/** Returns the kind of a mail that comes from the null sender to the return path of our mail to Ana. */
 const kindOf = (head: string, text: string, subject = SUBJECT): string =>
   readReport({ words, judge }, Buffer.from(`To: b+x@rp.acme.test\n${head}\n\n${text}\n`), {
     recipients: ['b+x@rp.acme.test'],

@@ -1,6 +1,6 @@
 /**
- * What others have collected, as a whole: the bars of docs/bounces.md. The samples are split in two halves by their names;
- * the rules were made with the first half before anybody looked at the second.
+ * Collections of others, as a whole: the bars of docs/bounces.md. The samples are split in two halves by their names;
+ * the rules were made with the first half before its authors looked at the second.
  */
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
@@ -264,7 +264,7 @@ describe('corpora/mime', () => {
     const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.eml'));
     assert.ok(files.length > 100);
     const bounces = files.filter((file) => read(path.join(folder, file)).kind === 'bounce');
-    // Named so by whoever collected them.
+    // Named so by those who collected them.
     assert.deepEqual(
       bounces.filter((file) => !/bounce|report|delivery/i.test(file)),
       [],

@@ -1,4 +1,4 @@
-/** Parameters of MAIL and RCPT that nobody here obeys are refused, as RFC 5321 section 4.1.1.11 wants. */
+/** Parameters of MAIL and RCPT that we do not obey are refused, as RFC 5321 section 4.1.1.11 wants. */
 import assert from 'node:assert/strict';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { makeSelfSigned } from '../../src/config/self-signed.ts';

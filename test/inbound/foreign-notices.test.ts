@@ -12,7 +12,7 @@ const daemon = (subject: string, body: string, from = 'Mail Delivery System <MAI
 const original =
   '\n--- The header of the original message follows. ---\n\nReceived: from a by b\nMessage-ID: <1@acme.test>\nFrom: shop@acme.test\nTo: ana@dest.test\n';
 
-/** Who writes it, subject, text. All are about ana@dest.test. */
+/** Author, subject and text. All are about ana@dest.test. */
 const delays: readonly (readonly [who: string, subject: string, body: string])[] = [
   [
     'Exim',

@@ -1,4 +1,4 @@
-/** What a listener bears: clients that are slow, many, loud or faulty, while an ordinary one is served. */
+/** Tests a listener with difficult clients: clients that are slow, many, loud or faulty, while an ordinary one is served. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import net from 'node:net';
@@ -448,7 +448,7 @@ describe('inbound/listener', () => {
     const before = client.text().length;
     client.write('STARTTLS\r\nMAIL FROM:<evil@b.test>\r\n');
     await client.said(/^220 [^]*^220 /m);
-    // What was pipelined is thrown away; what comes now is no handshake.
+    // Pipelined commands are thrown away, and the bytes that come now are not a handshake.
     client.write('MAIL FROM:<evil@b.test>\r\n');
     await client.closed;
     assert.doesNotMatch(client.text().slice(before), /^250/m);

@@ -140,7 +140,7 @@ describe('inbound: odd reports', () => {
       assert.equal(read(mail).kind, kind);
     });
 
-  /** From nobody, with our mail quoted below, as bounces are. */
+  /** From the null sender, with our mail quoted below, as bounces are. */
   const answer = (subject: string, body: string, head = ''): string =>
     text(
       `Return-Path: <>\nFrom: Ana <ana@dest.test>\nTo: b+x@rp.acme.test\nSubject: ${subject}${head}`,

@@ -14,7 +14,7 @@ const owner: Owner = {
   request_id: null,
 };
 
-/** What the report says of the returned mail: who complained, the domains of its From and of its signatures. */
+/** The facts of the report about the returned mail: who complained, the domains of its From and of its signatures. */
 interface Said {
   complained?: readonly string[];
   authors?: readonly string[];

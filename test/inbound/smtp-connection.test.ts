@@ -1,4 +1,4 @@
-/** What of smtp-server is used beyond its documentation: a new version of it must still have this. */
+/** The members of smtp-server that are used beyond its documentation: a new version must still have them. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import net from 'node:net';

@@ -1,4 +1,4 @@
-/** What comes after a person was erased: their mail is still in their mailbox, with its links. */
+/** After a person was erased: their mail is still in their mailbox, with its links. */
 import assert from 'node:assert/strict';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 import { startTestApp, zonesFor, type SeenEvent, type TestApp } from '../support/harness/app.ts';

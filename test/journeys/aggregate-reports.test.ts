@@ -211,7 +211,7 @@ describe('journey: aggregate reports', () => {
     );
     assert.equal(details.filter(({ aggregate }) => aggregate.already_counted).length, 7);
     assert.deepEqual(await rows('SELECT sum(count) AS n FROM dmarc_rows'), [{ n: 15 }]);
-    // Some number their reports anew each day.
+    // Some begin the numbers of their reports again each day.
     const next = xml
       .replace(/<begin>(\d+)</, (_, begin: string) => `<begin>${String(Number(begin) + 86_400)}<`)
       .replace(/<end>(\d+)</, (_, end: string) => `<end>${String(Number(end) + 86_400)}<`);

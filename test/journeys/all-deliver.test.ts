@@ -107,7 +107,7 @@ describe('journey: all nodes deliver', () => {
     const mail = { from: 'hi@acme.test', to: 'ana@d0.test', subject: 'Hello', text: 'Hello.' };
     const { status } = await three.request('POST', '/v1/messages', mail, { key });
     assert.equal(status, 202);
-    // Nobody else is there to do the chores.
+    // No other node is there to do the chores.
     assert.equal(three.app.db.nodes?.isLeader, true);
     const { data } = await three.operator.call('doctor', { checks: ['nodes'] });
     assert.ok(data.some(({ why }) => why.startsWith('no node delivers')));

@@ -102,7 +102,7 @@ describe('journey: backup', () => {
     });
     const before = Array.from({ length: 40 }, (_, n) => first.send({ to: `a${String(n)}@dest.test` }));
     await server.reached('message', 5);
-    // What the server has taken is known as delivered only when that is written, and the copy may be made sooner.
+    // Mail that the host has taken is known as delivered only when that is written, and the copy may be made sooner.
     let delivered = 0;
     while (delivered === 0) {
       const [row] = await first.app.db.prepared.all<{ n: number }>(
@@ -156,7 +156,7 @@ describe('journey: backup', () => {
     clock.advance(2 * MINUTE);
     await second.follow().of(later.id, 'delivered');
     assert.deepEqual(arrived().sort(), [now.rfc_message_id, later.rfc_message_id].sort());
-    // What was read before the move is not read twice: the place in the log is the same.
+    // Events that were read before the move are not read twice: the place in the log is the same.
     const events = (
       await second
         .follow()

@@ -1,6 +1,6 @@
 /**
- * The error catalogue, code by code, over the whole program: each row makes its code happen once, the way a caller would. What
- * cannot happen yet stands in a list with the part that brings it; a code in neither place, or in both, fails.
+ * The error catalogue, code by code, over the whole program: each row makes its code happen once, the way a caller would. Codes
+ * that cannot happen yet are in a list with the part that brings them; a code in neither place, or in both, fails.
  */
 import assert from 'node:assert/strict';
 import net from 'node:net';
@@ -26,7 +26,7 @@ interface Row {
   field?: string | null;
   /** An app of its own, where the row breaks or needs something special. */
   own?: TestAppOptions;
-  /** Below the router there is no audit line: nobody knows whose request it was. */
+  /** Below the router there is no audit line: it is not known whose request it was. */
   below?: boolean;
   happen(app: TestApp): Promise<Seen>;
 }
@@ -49,7 +49,7 @@ const get =
   (app) =>
     call(app, 'GET', path, undefined, options);
 
-/** What a socket answers to these bytes. */
+/** Returns the answer of a socket to these bytes. */
 function raw(app: TestApp, bytes: string): Promise<Seen> {
   const { hostname, port } = new URL(app.url);
   const socket = net.connect(Number(port), hostname);

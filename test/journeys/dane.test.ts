@@ -1,6 +1,6 @@
 /**
  * DANE over the whole program with real DNSSEC: Unbound validates what NSD serves from zones that were signed a moment ago, and one
- * that somebody has forged afterwards.
+ * that was forged afterwards.
  */
 import assert from 'node:assert/strict';
 import { X509Certificate, createHash } from 'node:crypto';
@@ -38,7 +38,7 @@ const zones = {
   },
 };
 
-/** What comes of a mail to each domain. */
+/** The end of a mail to each domain. */
 const rows: [domain: string, reason: string, end: string, policy: string | null, text: RegExp][] = [
   ['key.test', 'the key is published', 'delivered', 'dane', /./],
   ['dest.test', 'the trust anchor is published', 'delivered', 'dane', /./],

@@ -1,4 +1,4 @@
-/** What the dashboard says of a domain: before and after a check, while a lost record is waited for, and once its mail is refused. */
+/** The pages of a domain: before and after a check, while a lost record is waited for, and once its mail is refused. */
 import assert from 'node:assert/strict';
 import type { DomainRecord } from '../../src/domains/domain-record.ts';
 import { startTestApp, type TestApp } from '../support/harness/app.ts';

@@ -4,7 +4,7 @@ import { startTestApp, type TestApp } from '../support/harness/app.ts';
 import { Browser, PASSWORD, signedIn } from '../support/harness/browser.ts';
 import { addressOf, allPages, fillAccount, localWebhooks } from '../support/harness/filled-account.ts';
 
-/** Stands in everything that the first account has. */
+/** A text that everything of the first account has. */
 const MARK = 'zebrafinch';
 
 describe('dashboard: pages and other accounts', () => {
@@ -71,7 +71,7 @@ describe('dashboard: pages and other accounts', () => {
     const token = member.token();
     for (const { method, path, who } of allPages) {
       if (method !== 'POST' || who === 'anyone' || !(path.includes(':id') || who === 'admin')) continue;
-      // One's own sessions: an id of somebody else's is none of them, and nothing ends.
+      // One's own sessions: the id of another member's session is not among them, and nothing ends.
       if (path.startsWith('/profile/')) continue;
       const where = filledIn(path);
       const fields = {

@@ -48,7 +48,7 @@ describe('dashboard: templates', () => {
     const changed = await browser.submit(made.at, { ...SOURCE, html, sample_variables: JSON.stringify(sample) });
     const items = [{ title: 'Tea', price: 2, count: 3 }];
     assert.deepEqual(sampleIn(changed.html), { ...sample, order: { number: 7, items }, total: 19.9 });
-    // What was not saved again is as it was typed.
+    // A text that was not saved again is as it was typed.
     const kept = await app.request<{ sample_variables: object }>('GET', `/v1${made.at}?version=2`);
     assert.deepEqual(kept.body.sample_variables, sample);
 

@@ -1,4 +1,4 @@
-/** What administrators and developers do in the dashboard with the queue and with webhooks, and that it is in force. */
+/** Acts of administrators and developers in the dashboard on the queue and on webhooks, and their effects. */
 import assert from 'node:assert/strict';
 import { newId } from '../../src/base/id.ts';
 import { HOUR_MS as HOUR } from '../../src/base/time.ts';

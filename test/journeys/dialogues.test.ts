@@ -1,5 +1,5 @@
 /**
- * Scripted receivers: each file of test/dialogues is a mail host that does what stands there, and what has to come of a mail to it.
+ * Scripted receivers: each file of test/dialogues is a mail host that does what the file says, with the expected end of a mail to it.
  *
  *   # what it is about
  *   rcpt: 550 5.1.1 no such user     a reply at a stage (fake-mail-server.ts); or hang, drop, reset; or bytes as they are
@@ -76,7 +76,7 @@ const tlsaRecords: Readonly<Record<string, readonly string[] | ZoneFault>> = {
 interface Dialogue {
   name: string;
   about: string;
-  /** What the host does at its stages. */
+  /** The answers of the host at its stages. */
   script: Partial<Record<Stage, Action>>;
   /** The other lines. */
   settings: Readonly<Record<string, string>>;

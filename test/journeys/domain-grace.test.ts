@@ -19,7 +19,7 @@ const SPF = 'rp.shop.test TXT';
 describe('journey: a domain that loses a record', () => {
   let app: TestApp;
   let server: FakeMailServer;
-  /** What the mail host says to RCPT. */
+  /** The answer of the mail host to RCPT. */
   let answer: string;
   /** DNS as the owner of the domain published it. */
   let whole: Zones;

@@ -1,4 +1,4 @@
-/** What an erasure removes from the request log: the details of requests that name the person, and of no others. */
+/** An erasure removes from the request log the details of requests that name the person, and of no others. */
 import assert from 'node:assert/strict';
 import { startTestApp, type TestApp } from '../support/harness/app.ts';
 

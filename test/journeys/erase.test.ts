@@ -1,4 +1,4 @@
-/** What can be made to be forgotten, and that nothing else goes with it. */
+/** Erases contents and persons, and checks that nothing else goes with them. */
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import path from 'node:path';
@@ -149,7 +149,7 @@ describe('journey: erase', () => {
       to: 'gone@dest.test',
       send_at: new Date(app.clock.now() + 3_600_000).toISOString(),
     });
-    // What requests have said is written a moment later, also of those that came just before.
+    // Details of requests are written a moment later, also of those that came just before.
     await app.get('/v1/messages?to=Gone%40Dest.test');
     await app.request('POST', '/v1/messages', { to: 'gone@dest.test', from: 5 });
     assert.equal((await erase('/v1/recipients/GONE%40DEST.test')).status, 204);

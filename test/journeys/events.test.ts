@@ -173,7 +173,7 @@ describe('journey: events', () => {
       more = has_more;
       before = `&before=${previous_cursor ?? ''}`;
     }
-    // The cursor stands on the last event, so it is not among those before it.
+    // The cursor is the last event, so it is not among those before it.
     assert.deepEqual(backwards, all.slice(0, -1));
     const fifth = all[4];
     assert.deepEqual((await page(`after=${fifth?.id ?? ''}&limit=1000`)).data, all.slice(5));
@@ -429,7 +429,7 @@ describe('journey: events', () => {
         .map((line) => JSON.parse(line) as SeenEvent),
     };
     assert.equal(data.length, 2 * total);
-    // What was read along the way is the log itself: nothing came later behind what had been shown, nothing is missing.
+    // The events that were read along the way are the log itself: none was added later behind one that had been shown, and none is missing.
     assert.deepEqual(
       seen.map(({ id }) => id),
       data.map(({ id }) => id),

@@ -18,7 +18,7 @@ describe('journey: failure notices', () => {
   let server: FakeMailServer;
   let app: TestApp;
 
-  /** `nobody@` is refused, `later@` and what is sent to late.test deferred, everybody else taken. */
+  /** `nobody@` is refused, `later@` and all mail to late.test deferred, all other mail taken. */
   const begin = async (options: TestAppOptions = {}): Promise<void> => {
     server = await startMailServer({
       script: {

@@ -1,4 +1,4 @@
-/** What keeps mail back is told everywhere in the words of the one function that knows, and what was refused is sent again once. */
+/** The reason that keeps mail back has the same words everywhere, those of one function, and refused mail is sent again once. */
 import type { Message } from '../../src/client/types.ts';
 import assert from 'node:assert/strict';
 import { newId } from '../../src/base/id.ts';

@@ -1,5 +1,5 @@
 /**
- * What a hostile or careless caller sends: bodies that are no JSON, strings that break programs in every field, and line breaks
+ * Requests of a hostile or careless caller: bodies that are not JSON, strings that break programs in every field, and line breaks
  * where a header could be smuggled in. Refused mail is a 400; mail that is taken arrives with exactly the headers it must have.
  */
 import assert from 'node:assert/strict';
@@ -52,7 +52,7 @@ const places: Readonly<Record<string, (text: string) => object>> = {
   'member name': (name) => ({ [name]: 'x' }),
 };
 
-/** What a mail of ours has at its head: all of these, and nothing else but what the request named. */
+/** The header fields of a mail of ours: all of these, and no others but those that the request named. */
 const ALWAYS = [
   'from',
   'to',

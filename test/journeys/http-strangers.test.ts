@@ -1,4 +1,4 @@
-/** What strangers can take by HTTP: forms that are large, slow or many, and links that are not ours. */
+/** Limits for strangers by HTTP: forms that are large, slow or many, and links that are not ours. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import http from 'node:http';

@@ -1,6 +1,6 @@
 /**
  * Every write of the API commits its audit line, and for a POST the record of its answer, together with its work: a crash between
- * the two would do the work a second time for whoever asks again.
+ * the two would do the work a second time for a caller that asks again.
  */
 import assert from 'node:assert/strict';
 import type { Committer } from '../../src/storage/commit.ts';
@@ -10,13 +10,13 @@ import { startReceiver, type WebhookReceiver } from '../support/fakes/webhook-re
 type Body = Record<string, unknown> & { id: string };
 type Write = [operation: string, method: string, path: string, body?: object];
 
-/** What has no effect has nothing to commit. */
+/** Operations without an effect have nothing to commit. */
 const WITHOUT_EFFECT = ['renderTemplate'];
 
 describe('journey: idempotent writes', () => {
   let app: TestApp;
   let receiver: WebhookReceiver;
-  /** What was committed for itself, by table. */
+  /** The rows that were committed for themselves, by table. */
   let alone: string[];
 
   beforeEach(async () => {

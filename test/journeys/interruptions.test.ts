@@ -140,7 +140,7 @@ describe('journey: interruptions', () => {
     );
     assert.equal(mails().length, 2);
     const [one, two] = mails();
-    // The same bytes, signatures included: whoever got both can tell.
+    // The same bytes, signatures included: a receiver that got both can tell.
     assert.equal(one?.data, two?.data);
     assert.equal(one?.from, two?.from);
     assert.match(one?.data ?? '', new RegExp(`^Message-ID: ${rfc_message_id}\r$`, 'm'));

@@ -118,7 +118,7 @@ describe('journey: isolation', () => {
       seen.filter(({ type }) => type === 'delivered').every(({ data }) => data.recipient.endsWith('@good.test')),
     );
     assert.equal(new Set(good.sessions.flatMap(({ mails }) => mails.flatMap(({ to }) => to))).size, GOOD_MAILS);
-    // And the bad ones are still where they were: nothing of theirs ended but what was refused or put off.
+    // The bad ones are still where they were: nothing of theirs ended but what was refused or put off.
     for (const name of stuck) {
       const lane = laneOf(name);
       // Each worker has one mail on the wire and perhaps one in its hand.

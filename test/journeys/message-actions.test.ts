@@ -1,4 +1,4 @@
-/** What can still be done to mail after it was accepted, and what can be asked about it. */
+/** Acts on mail after it was accepted, and questions about it. */
 import assert from 'node:assert/strict';
 import { simpleParser } from 'mailparser';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { startTestApp, type Answer, type TestApp } from '../support/harness/app.ts';
 
-/** What the list shows of a message, as far as the model looks. */
+/** The members of a message in the list that the model checks. */
 interface Row {
   id: string;
   status: string;

@@ -208,7 +208,7 @@ describe('journey: MTA-STS', () => {
   it('warns when a host that offered TLS does so no more, over a restart', async () => {
     await start({}, { settings: { delivery: { mtaSts: false } } });
     await sent('delivered');
-    // What was learnt of the host is saved beside the delivery, which does not wait for it.
+    // The policy of the host is saved apart from the delivery, which does not wait for it.
     for (;;) {
       const hosts = await app.app.db.prepared.all('SELECT host FROM host_tls WHERE offered_at IS NOT NULL');
       if (hosts.length > 0) break;

@@ -278,7 +278,7 @@ describe('journey: pressure', () => {
       while (lines('no_descriptors').length === 0) await turns(5);
     });
     if (!isDone) return this.skip('the limit of open files cannot be lowered here');
-    // What was claimed is given back.
+    // Memory that was claimed is given back.
     while ((await app.message(id)).recipients[0]?.attempt_count !== 0) await turns(5);
     await passing(id, 1000);
     assert.deepEqual(

@@ -89,7 +89,7 @@ describe('random requests', function () {
     return fc.oneof(...all);
   }
 
-  /** What is there, what is not, what cannot be. */
+  /** Ids that exist, that do not, and that cannot. */
   function targets(path: string): fc.Arbitrary<string> {
     const strange = fc
       .string({ unit: 'grapheme', maxLength: 30 })

@@ -31,7 +31,7 @@ const ODD_MAILS = 300;
 const SEED = Number(process.env['POSTHORN_TEST_SEED'] ?? 20_260_131);
 const SENDERS = 8;
 const MX = 'mx1.dest.test';
-/** Debian's `nobody`, whom the mailboxes belong to. */
+/** Debian's user `nobody`, to whom the mailboxes belong. */
 const MAILBOX_OWNER = 65_534;
 /** Shorter than the limit of a test, so that a failure says what has not arrived. */
 const PATIENCE_MS = 240_000;
@@ -237,7 +237,7 @@ describe('journey: real peers', () => {
   }
 });
 
-/** A mail exchanger for dest.test that trusts nobody, loopback included, and hands everything into one mailbox. */
+/** A mail exchanger for dest.test that trusts no client, not even on loopback, and hands everything into one mailbox. */
 function receiverCf(dir: string, milter: string): string {
   mkdirSync(path.join(dir, 'mail'));
   chownSync(path.join(dir, 'mail'), MAILBOX_OWNER, MAILBOX_OWNER);

@@ -1,7 +1,7 @@
 /**
  * A remote that says 250 and bounces later: Debian's Postfix takes our mail, cannot hand it on, and sends its own delivery report
  * to our return path. And reports that come at awkward moments: before our own note of the delivery, or after a connection that
- * died with nobody knowing.
+ * died unnoticed.
  */
 import assert from 'node:assert/strict';
 import { createTransport } from 'nodemailer';

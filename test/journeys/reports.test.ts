@@ -378,7 +378,7 @@ describe('journey: reports', () => {
         server.sessions.flatMap(({ mails }) => mails)[0]?.data ?? '',
       )?.[1] ?? '';
     assert.match(list, /@rp\.acme\.test$/);
-    // A pause that the sender has made is no wish of the recipient.
+    // A pause that the sender has made is not a request of the recipient.
     const pause = { reason: 'unsubscribe', expires_at: new Date(Date.now() + 3_600_000).toISOString() };
     await app.request('POST', '/v1/suppressions', { email: 'ana@dest.test', stream: 'broadcast', ...pause });
     for (let times = 0; times < 2; times++)

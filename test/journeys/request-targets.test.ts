@@ -1,4 +1,4 @@
-/** What stands behind the method: the API answers every form of it (RFC 9112 section 3.2), the dashboard on the same port or not. */
+/** Tests the target, the part of a request after the method: the API answers every form of it (RFC 9112 section 3.2), the dashboard on the same port or not. */
 import assert from 'node:assert/strict';
 import { connect } from 'node:net';
 import { startTestApp, type TestApp } from '../support/harness/app.ts';

@@ -1,4 +1,4 @@
-/** What is old goes, what is not finished stays, and the books balance all the same. */
+/** Old rows go, unfinished ones stay, and the books balance all the same. */
 import assert from 'node:assert/strict';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';

@@ -211,7 +211,7 @@ describe('journey: retries', () => {
   });
 
   it('gives up at expires_at where the hosts of an organisation at an operator cannot be reached', async () => {
-    // Nobody listens at 127.0.0.9.
+    // No server listens at 127.0.0.9.
     Object.assign(app.resolver.zones, {
       'dest.test MX': ['10 dest-test.mail.protection.outlook.com'],
       'dest-test.mail.protection.outlook.com A': ['127.0.0.9'],
@@ -442,7 +442,7 @@ describe('journey: retries', () => {
   });
 
   it('goes to the next host where the first cannot be reached or turns us away, and spends one attempt', async () => {
-    // Nobody listens at 127.0.0.9.
+    // No server listens at 127.0.0.9.
     Object.assign(app.resolver.zones, {
       'dest.test MX': ['10 dead.dest.test', '20 mx.dest.test'],
       'dead.dest.test A': ['127.0.0.9'],

@@ -4,7 +4,7 @@ import { startTestApp, type EventFollower, type SeenEvent, type TestApp } from '
 
 const kinds = (events: readonly SeenEvent[]): string => events.map(({ type }) => type).join(' ');
 
-/** What each end is made of, and the status afterwards. */
+/** The events of each end, and the status afterwards. */
 const ends = [
   ['delivered', 'sent delivered', 'delivered'],
   ['bounced', 'sent bounced', 'bounced'],
@@ -58,7 +58,7 @@ describe('journey: simulator', () => {
       const { key } = await app.operator.ask<{ id: string; key: string }>('createKey', {
         body: { name: 'test', scopes: ['send', 'message:read'], mode: 'test' },
       });
-      // From a domain that nobody has verified: test keys may.
+      // From a domain that was never verified: test keys may.
       const { id } = await app.send({ from: 'a@nowhere.test', to: 'ana@dest.test', test: { outcome } }, { key });
       assert.equal(kinds(await events.of(id, told.split(' ').at(-1) ?? '')), told);
     });

@@ -1,4 +1,4 @@
-/** What is looked for is found however it is spelt: a domain in its own script, capitals, a Message-ID without its brackets. */
+/** Searches find all spellings: a domain in its own script, capitals, a Message-ID without its brackets. */
 import assert from 'node:assert/strict';
 import { startTestApp, type TestApp } from '../support/harness/app.ts';
 

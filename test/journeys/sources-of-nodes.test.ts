@@ -98,7 +98,7 @@ describe('journey: sources of two nodes', () => {
     // Each node looks at what the other one has counted.
     await until(async () => {
       one.clock.advance(2000);
-      // Both read on the connection of this query: without it, midnight, at which the counts begin anew, would come before a slow answer.
+      // Both read on the connection of this query: without it, midnight, at which the counts begin again, would come before a slow answer.
       await Promise.all(running.map(({ app }) => app.db.prepared.all('SELECT 1')));
       const sums = running.map(({ app }) => app.mta.sources.list()[0]?.warmUp.reduce((sum, { sent }) => sum + sent, 0));
       return sums.every((sum) => sum === 2 * domains.length);

@@ -194,7 +194,7 @@ describe('journey: stats', () => {
     for (const [query, field] of [
       ['?since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z', 'since'],
       ['?bucket=hour&since=2020-01-01T00:00:00Z', 'since'],
-      // Hours that are not kept any more are no hours without mail.
+      // Hours that are not kept any more are not shown as hours without mail.
       ['?bucket=hour&since=2020-01-01T00:00:00Z&until=2020-01-02T00:00:00Z', 'since'],
       ['?bucket=hour&by=stream&since=2020-01-01T00:00:00Z&until=2020-01-02T00:00:00Z', 'since'],
       ['?bucket=hour&by=stream&since=2026-01-20T00:00:00Z', 'since'],

@@ -1,4 +1,4 @@
-/** Somebody who knows everything but a secret: floods, forged complaints and bounces, and what still works meanwhile. */
+/** A stranger who knows everything but a secret: floods, forged complaints and bounces, and what still works meanwhile. */
 import assert from 'node:assert/strict';
 import { createPrivateKey, generateKeyPairSync, sign } from 'node:crypto';
 import { budgets } from '../../src/base/budgets.ts';
@@ -66,7 +66,7 @@ describe('journey: strangers', () => {
   };
 
   describe('who know every header but no secret', () => {
-    /** As somebody has it who got a forward: without the mark and the addresses that carry a token. */
+    /** The mail as the recipient of a forward has it: without the mark and the addresses that carry a token. */
     const known = (head: string): string[] =>
       head.split(/\r\n(?![ \t])/).filter((field) => !/^X-Posthorn-Delivery:|[bu]n?s?u?b?\+/i.test(field));
 

@@ -1,4 +1,4 @@
-/** Test keys are a sandbox: whatever one tries on live data, it sees and changes nothing. And a key is no way to more than it may do. */
+/** Test keys are a sandbox: whatever one tries on live data, it sees and changes nothing. And a key gives no more than its own rights. */
 import assert from 'node:assert/strict';
 import { scopeNames } from '../../src/keys/scopes.ts';
 import { startTestApp, type TestApp } from '../support/harness/app.ts';

@@ -422,7 +422,7 @@ describe('journey: tracking', () => {
       };
     });
 
-    /** What a request for this address comes to here. */
+    /** Returns the answer to a request for this address. */
     const at = (url: string, host = new URL(url).host): Promise<{ status: number; location: string | undefined }> =>
       new Promise((resolve, reject) => {
         const { pathname } = new URL(url);

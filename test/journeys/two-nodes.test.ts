@@ -40,7 +40,7 @@ describe('journey: two nodes', () => {
     await until(() => one.app.db.nodes?.hasOthers === true);
   }
 
-  /** What a node is told needs no time of the test's clock; each look lets the loop turn. */
+  /** Messages to a node need no time of the test's clock; each look lets the loop turn. */
   async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {
     while (!(await isSo())) await new Promise((resolve) => setImmediate(resolve));
   }

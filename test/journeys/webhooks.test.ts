@@ -418,7 +418,7 @@ describe('webhooks', () => {
     app.clock.advance(15_000);
     assert.equal((await slow).body['status'], 'failed');
     receiver.answer = 200;
-    // What the endpoint answers is only for those who may read the log.
+    // The answer of the endpoint is only for those who may read the log.
     const { key } = await app.operator.ask<{ id: string; key: string }>('createKey', {
       body: { name: 'tester', scopes: ['webhook:replay'] },
     });

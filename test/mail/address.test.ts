@@ -166,7 +166,7 @@ describe('mail/address', () => {
   });
 
   describe('against isemail', () => {
-    /** What is valid mail syntax but not by our rule, or the other way round. */
+    /** Addresses that are valid mail syntax but not by our rule, or the other way round. */
     const differs: Readonly<Record<string, string>> = {
       'test@io': 'we ask for two labels',
       'test@org': 'we ask for two labels',

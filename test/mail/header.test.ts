@@ -11,7 +11,7 @@ const mailbox = (name: string | null, address = 'a@b.example'): Mailbox => {
   return { name, local: address.slice(0, at), domain: address.slice(at + 1), address };
 };
 
-/** What RFC 2047 and 5322 ask of every header we write. */
+/** Checks the rules of RFC 2047 and 5322 for every header that we write. */
 function assertWellFormed(header: string): void {
   assert.match(header, /^(?:[^\r\n]*\r\n)+$/, 'CRLF and no other line ends');
   for (const [index, line] of header.slice(0, -2).split('\r\n').entries()) {

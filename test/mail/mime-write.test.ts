@@ -37,7 +37,7 @@ function tree(wire: string): string {
   return `${type}(${parts.map((part) => tree(part.slice(2))).join(' ')})`;
 }
 
-/** What a reader sees of a message; both writers must agree on it. */
+/** The parts of a message that a reader sees; both writers must agree on it. */
 async function seen(wire: Buffer) {
   const parsed = await simpleParser(wire, {
     skipTextToHtml: true,

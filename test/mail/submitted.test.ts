@@ -299,7 +299,7 @@ describe('mail/submitted', () => {
     assert.equal(versions('\r\nshort\r\n'), 0);
   });
 
-  /** What a reader sees; of a mail inside, what is said there. */
+  /** The parts that a reader sees; of a mail inside, its own parts. */
   async function saidBy({ text, html, attachments }: ParsedMail): Promise<unknown[]> {
     const inner = attachments.map(async ({ contentType, content }) =>
       contentType === 'message/rfc822' ? saidBy(await simpleParser(content)) : content.toString('latin1').trim(),

@@ -33,7 +33,7 @@ function tableAfter(mark: string): string[][] {
 
 const quoted = (cell: string): string[] => [...cell.matchAll(/`([a-z_]+)`/g)].map(([, word = '']) => word);
 
-/** What the rules can say of a reason: a hard one of a temporary reply is told as `other` (messages/delivery/classify.ts). */
+/** The classes that the rules can give a reason: a hard one of a temporary reply is told as `other` (messages/delivery/classify.ts). */
 function classesOf(reason: string): Set<string> {
   const classes = new Set<string>(
     shippedRules.filter(({ rule }) => rule.reason === reason).map(({ rule }) => rule.class),

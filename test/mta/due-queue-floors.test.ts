@@ -31,7 +31,7 @@ class World {
   readonly faults: string[] = [];
   /** Domains that another node has. */
   private readonly foreign = new Set<string>();
-  /** What happens after the next reads have seen their rows, before the queue has them. */
+  /** Runs after the next reads have seen their rows, before the queue has them. */
   readonly whileReading: (() => Promise<void>)[] = [];
   /** Hints of rows that are committed, which come later. */
   private readonly late: DueHint[] = [];
@@ -206,7 +206,7 @@ class World {
     if (id !== undefined && !this.held.has(id)) await this.setDue(id, dueAt);
   }
 
-  /** Fails if a row is due that nobody holds, though its destination takes mail and few of its mails are held. */
+  /** Fails if a row is due that is not in memory, though its destination takes mail and few of its mails are held. */
   async check(what: string): Promise<void> {
     const rows = await this.temp.db.prepared.all<{ id: string; domain: string; due_at: number }>(
       'SELECT id, domain, due_at FROM deliveries WHERE due_at <= ?',
@@ -242,7 +242,7 @@ const place = fc.nat(20);
 
 const named = (name: string, step: Step): Step => Object.defineProperty(step, 'name', { value: name });
 
-/** What happens in a server that loses no hint. */
+/** Events in a server that loses no hint. */
 const ordinary: fc.Arbitrary<Step>[] = [
   fc
     .tuple(domain, offset)
@@ -274,7 +274,7 @@ const moving: fc.Arbitrary<Step>[] = [
     .map(([n, ms]) => named(`rest ${String(n)} ${String(ms)}`, (world) => world.rest(n, ms))),
 ];
 
-/** What goes wrong; a scan corrects it. */
+/** Faults that a scan corrects. */
 const trouble: fc.Arbitrary<Step>[] = [
   fc.tuple(domain, offset).map(([to, ms]) =>
     named(`add ${to} ${String(ms)}, lost hint`, async (world) => {

@@ -615,7 +615,7 @@ describe('mta/due-queue', () => {
     await add({}, { due_at: NOW + 10_000 });
     hint();
     await idle();
-    // What is due later is known by now.
+    // The rows that are due later are known by now.
     assert.equal(offered.length, 1);
     for (const job of offered.splice(0)) windows.rest(job, NOW + 60_000);
     clock.advance(10_000);

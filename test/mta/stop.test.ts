@@ -49,7 +49,7 @@ describe('mta/mta: a stop in the middle of deliveries', () => {
     const after = await startTestApp({ folder, clock, resolver, mailPort: 1 });
     const end = async (domain: string): Promise<string[]> => {
       const { status, attempts }: SeenMessage = await after.message(ids.get(domain) ?? '');
-      // What an attempt of the new start gave is another story: with its jitter a retry may be due by now.
+      // The result of an attempt of the new start does not matter: with its jitter a retry may be due by now.
       const [first] = attempts;
       return [status, `${first?.outcome ?? 'none'}: ${first?.smtp_reply ?? ''}`];
     };

@@ -41,10 +41,10 @@ const complaint: DeliveryChange = {
 class Bench {
   readonly clock = new FakeClock(NOW);
   readonly states = new Map<string, DeliveryState>();
-  /** What was committed, one entry for each transaction: `id:kind`. */
+  /** The commits, one entry for each transaction: `id:kind`. */
   readonly units: string[][] = [];
   readonly attempts: string[] = [];
-  /** What the attempts were given to send. */
+  /** The mails that the attempts were given to send. */
   readonly kinds: Prepared['kind'][] = [];
   /** The mails that failed before a connection was looked for. */
   readonly failed: Failure[] = [];
@@ -52,11 +52,11 @@ class Bench {
   readonly done: [id: string, dueAt: number | null][] = [];
   readonly failures: unknown[] = [];
   readonly laneFailures: unknown[] = [];
-  /** What goes wrong at each write, in order; undefined lets it through. */
+  /** The error of each write, in order; undefined lets it through. */
   storageErrors: (Error | undefined)[] = [];
   slots = 1;
   prepare: (id: string) => Promise<Prepared> = () => Promise.resolve(ready);
-  /** What is found out about a mail before a connection is looked for. */
+  /** The preparation of a mail before a connection is looked for. */
   failure: (id: string) => Failure | null = () => null;
   sign: (id: string, mail: Prepared) => Promise<Prepared> = (_, mail) => Promise.resolve(mail);
   /** A connection that takes no time, one that takes a while, or none. */

@@ -34,7 +34,7 @@ describe('base/resolver', () => {
     return resolver;
   }
 
-  /** A port on which nobody listens. */
+  /** A port on which no server listens. */
   async function closedPort(): Promise<string> {
     const socket = createSocket('udp4');
     socket.bind(0, '127.0.0.1');

@@ -283,7 +283,7 @@ describe('base/safe-fetch', () => {
 
   it('tries the next address where one cannot be reached', async () => {
     const receiver = await receiving();
-    // 127.0.0.2 is loopback too, but nobody listens there.
+    // 127.0.0.2 is loopback too, but no server listens there.
     const fetch = fetcher({}, { 'two.test A': ['127.0.0.2', '127.0.0.1'] });
     assert.equal((await post(fetch, `http://two.test:${String(receiver.port)}/`)).kind, 'answered');
   });

@@ -1,4 +1,4 @@
-/** Block lists that take up our address and let it go, and what else stands on the time line of a reputation. */
+/** Block lists that take up our address and let it go, and the other entries on the time line of a reputation. */
 import assert from 'node:assert/strict';
 import type { NodeAnswer } from '../../src/operator/ask-nodes.ts';
 import { listingRule } from '../../src/operator/listings.ts';

@@ -1,4 +1,4 @@
-/** What nodes ask each other: answers, nodes that have ended or do not answer, and questions that are too long or not known. */
+/** Questions between nodes: answers, nodes that have ended or do not answer, and questions that are too long or not known. */
 import assert from 'node:assert/strict';
 import { Problem } from '../../src/base/problem.ts';
 import { askEach, askOwner, unansweredText, type Question } from '../../src/operator/ask-nodes.ts';

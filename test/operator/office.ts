@@ -48,9 +48,9 @@ export class Office {
   /** The lane of a domain. */
   lane = (domain: string): string => `mx.${domain}`;
   sources: SourceState[] = [];
-  /** Domains for which somebody wanted to know now; null: all. */
+  /** Domains that were asked for; null: all. */
   readonly tried: (string | null)[] = [];
-  /** What the delivery engine says of every lane. */
+  /** The records of the delivery engine about every lane. */
   waits: LaneWait[] = [];
   held: Hold | null = null;
   changes: LaneChange[] = [];
@@ -201,7 +201,7 @@ export class Office {
     return id;
   }
 
-  /** What happens to the deliveries of a message, one after the other. */
+  /** The changes to the deliveries of a message, one after the other. */
   async happen(messageId: string, ...changes: DeliveryChange[]): Promise<void> {
     const rows = (await this.deps.db.reader('deliveries').where({ message_id: messageId })) as { id: string }[];
     for (const change of changes) {

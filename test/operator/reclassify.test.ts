@@ -1,4 +1,4 @@
-/** What a correction does to attempts and suppressions, over the whole app. */
+/** The effects of a correction on attempts and suppressions, over the whole app. */
 import assert from 'node:assert/strict';
 import { rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';

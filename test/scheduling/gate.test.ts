@@ -26,7 +26,7 @@ describe('scheduling/gate', () => {
     assert.throws(() => two?.(), /twice/);
   });
 
-  /** A caller takes a place where there is one, else waits; whoever leaves makes way for at most one. */
+  /** A caller takes a place where there is one, else waits; a caller that leaves makes way for at most one. */
   it('never lets in more than it may, of a share or in all, and leaves none outside while there is room', async () => {
     await fc.assert(
       fc.asyncProperty(

@@ -1,13 +1,13 @@
 /**
- * What there is to look at: every page of the dashboard, with much in it, with nothing in it, with a fault in a form, before
- * the sign-in, and as somebody who may see little. A scene brings the window to its page.
+ * The scenes for pictures: every page of the dashboard, with much in it, with nothing in it, with a fault in a form, before
+ * the sign-in, and as a member who may see little. A scene brings the window to its page.
  */
 import type { Page } from 'playwright-core';
 import { PASSWORD } from '../support/harness/browser.ts';
 
 export interface Scene {
   name: string;
-  /** Who looks: an administrator on the seeded account, on an account in which nothing is yet, a member, or nobody yet. */
+  /** The viewer: an administrator on the seeded account, on an account in which nothing is yet, a member, or a person who has not signed in. */
   who: 'admin' | 'fresh' | 'member' | 'guest';
   show(page: Page): Promise<unknown>;
 }
@@ -52,7 +52,7 @@ async function open(page: Page, where: string): Promise<void> {
   await settled(page);
 }
 
-/** Fills fields by their names and sends the form they stand in, without what the browser itself would hold against it. */
+/** Fills fields by their names and sends their form, without the checks of the browser itself. */
 async function fill(
   page: Page,
   fields: Readonly<Record<string, string>>,

@@ -115,7 +115,7 @@ async function picture(page: Page, scene: Scene): Promise<void> {
     await page.setViewportSize({ width, height: width === 360 ? 740 : 860 });
     await scene.show(page);
     const height = await page.evaluate<number>('document.documentElement.scrollHeight');
-    // What lies outside of the window is not all drawn: frames stay white.
+    // Parts outside of the window are not all drawn: frames stay white.
     await page.setViewportSize({ width, height: Math.min(height, TALLEST[kind]) });
     await page.screenshot({ path: path.join(to, `${scene.name}-${kind}.png`), animations: 'disabled' });
   }

@@ -1,4 +1,4 @@
-/** What calling the endpoints left behind: a log of the last events, one endpoint that lags and fails, and a replay. */
+/** The traces of webhook calls: a log of the last events, one endpoint that lags and fails, and a replay. */
 import { newId } from '../../src/base/id.ts';
 import type { EventRow, WebhookDeliveryRow, WebhookRow } from '../../src/storage/tables.ts';
 import { endpoints, type SeedDeps } from './set-up.ts';

@@ -9,7 +9,7 @@ import type { ContentRow, DeliveryRow, DeliveryStatus, EventRow, MessageRow } fr
 import type { Person } from './people.ts';
 import { GIVE_UP_MS, type Turn } from './story.ts';
 
-/** What is sent, and when. */
+/** The mail that is sent, and its time. */
 export interface Letter {
   accountId: string;
   keyId: string;
@@ -245,7 +245,7 @@ function deliveryRow(letter: Letter, messageId: string, type: 'to' | 'cc', perso
   };
 }
 
-/** What it says; campaigns say it to everybody. */
+/** The text of a mail; a campaign has the same for all recipients. */
 export function contentRow(accountId: string, at: number, subject: string): ContentRow {
   const html = `<!doctype html><html><body><h1>${subject}</h1><p>Good day,</p><p>this is what we have to tell you.</p><p><a href="https://shop.test/orders">Look at your orders</a> or <a href="https://shop.test/account">at your account</a>.</p><p>Acme, 1 Example Street</p></body></html>`;
   const text = `${subject}\n\nGood day,\n\nthis is what we have to tell you.\n\nhttps://shop.test/orders\n`;

@@ -14,7 +14,7 @@ export interface Person {
 /** Every so many have the longest local part there is. */
 const EVERY_LONG = 397;
 
-/** Always the same person for the same number. One whose mail waits lives where nobody can be dialled. */
+/** Always the same person for the same number. One whose mail waits lives where no host can be dialled. */
 export function personOf(number: number, waits: boolean): Person {
   const chance = chanceOf(number * 2654435761);
   const drawn = chance.weighted(mailboxDomains);

@@ -1,5 +1,5 @@
 /**
- * Fills a database with mail as it would stand there after some weeks of use: every row that acceptance, delivery, tracking
+ * Fills a database with the mail that it would have after some weeks of use: every row that acceptance, delivery, tracking
  * and webhooks leave behind, with books that balance. Nothing is sent; mail that still waits is for domains that do not exist.
  */
 import { newId } from '../../src/base/id.ts';
@@ -119,7 +119,7 @@ class Writer {
   private rows = emptyRows();
   /** By hour. */
   private readonly later = new Map<number, EventRow[]>();
-  /** Who must not be mailed, and from when on; by account, scope and address. */
+  /** The addresses that must not be mailed, and from when on; by account, scope and address. */
   private readonly suppressed = new Map<string, { id: string; reason: string; since: number }>();
   events = 0;
 
@@ -166,7 +166,7 @@ class Writer {
     const campaign = fate === 'scheduled' ? null : this.campaignAt(at, place);
     const when = campaign?.at ?? at;
     const from = campaign === null ? sender : this.senders[0];
-    // What may yet be tried goes where nobody is.
+    // Mail that may yet be tried goes to hosts that do not exist.
     const waits =
       fate === 'waiting' ||
       fate === 'scheduled' ||

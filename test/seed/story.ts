@@ -32,7 +32,7 @@ export const fates = {
 } as const;
 export type Fate = keyof typeof fates | 'waiting' | 'stuck';
 
-/** Something that happens; a claim and its outcome go together, or the claim would be nobody's. */
+/** Something that happens; a claim and its outcome go together, or the claim would belong to no process. */
 export interface Turn {
   at: number;
   changes: readonly { at: number; change: DeliveryChange }[];
@@ -140,7 +140,7 @@ function factsOf(chance: Chance, { domain }: Plot, startedAt: number, endedAt: n
   };
 }
 
-/** What people, their programs and their providers do with mail that has arrived. */
+/** The acts of people, their programs and their providers on mail that has arrived. */
 function afterwards(chance: Chance, plot: Plot, delivered: number): Turn[] {
   const turns: Turn[] = [];
   if (plot.fate === 'bounced_later') {

@@ -1,8 +1,8 @@
-/** What seeded mail says, who it goes to, and what mail hosts answer. Nothing here can be reached: see `domainOf` in people.ts. */
+/** Texts of seeded mail, its recipients, and the answers of mail hosts. Nothing here can be reached: see `domainOf` in people.ts. */
 
 export type Some<T> = readonly [T, ...T[]];
 
-/** Kinds of mail with their share of all mail that is no campaign. `{n}` is a running number. */
+/** Kinds of mail with their share of all mail other than campaigns. `{n}` is a running number. */
 export interface Kind {
   name: string;
   share: number;
@@ -131,7 +131,7 @@ export const mailboxDomains: Readonly<Record<string, number>> = {
   'a-rather-long-name-of-a-department-at-some-institute.research-organisation.example': 1,
 };
 
-/** Where mail waits: names that no resolver knows, so that a server started on this data dials nobody. */
+/** Where mail waits: names that no resolver knows, so that a server started on this data dials no host. */
 export const waitingDomains: Some<string> = ['slow.test', 'greylist.test', 'full-mailboxes.test', 'unreachable.test'];
 
 export interface Refusal {

@@ -1,4 +1,4 @@
-/** What others say of our mail: reports of receivers (DMARC, TLS), block lists, and settings that somebody changed meanwhile. */
+/** The answers of others to our mail: reports of receivers (DMARC, TLS), block lists, and settings that were changed meanwhile. */
 import { noAct } from '../support/harness/audit-columns.ts';
 import { newId } from '../../src/base/id.ts';
 import type { Rows } from '../../src/storage/rows.ts';

@@ -90,7 +90,7 @@ describe('storage: plans of lists', () => {
     for (const { sql, bindings } of made) {
       const plan = await temp.db.reader.raw<{ detail: string }[]>(`EXPLAIN QUERY PLAN ${sql}`, [...bindings]);
       for (const { detail } of plan)
-        // What a statement has gathered itself may be read from end to end, and one row at the end of a key is no scan.
+        // Rows that a statement has gathered itself may be read from end to end, and one row at the end of a key is not a scan.
         if (/^SCAN (?!json_each|found|s\b|w\b|runs?\b|\(subquery|CONSTANT)/.test(detail) && !isLastRow(sql))
           found.push(`${detail}: ${sql}`);
     }

@@ -28,7 +28,7 @@ const inOrder = ['accounts', 'domains'];
 const ROWS = 3;
 
 const schema036 = readFileSync(path.resolve(import.meta.dirname, '../fixtures/schema-036.sql'), 'utf8');
-/** What the upgrade drops: message blocks and sums of hours and days. */
+/** The tables that the upgrade drops: message blocks and sums of hours and days. */
 const dropped = ['message_blocks', 'message_sets', 'message_changes', 'event_sums'];
 
 /** Columns that another one took over. */
@@ -118,7 +118,7 @@ async function everyRow(knex: Knex): Promise<Map<string, Row[]>> {
   return all;
 }
 
-/** Rows with the columns of `like` only: columns that came are no loss. */
+/** Rows with the columns of `like` only: new columns are not a loss. */
 const withColumnsOf = (rows: readonly Row[], like: readonly Row[]): Row[] =>
   rows.map((row) => Object.fromEntries(Object.keys(like[0] ?? {}).map((column) => [column, row[column]])));
 

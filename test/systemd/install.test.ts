@@ -1,4 +1,4 @@
-/** The install script, run on folders that look like a system: twice, over what somebody changed, and back again. */
+/** The install script, run on folders that look like a system: twice, over files that were changed, and back again. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import {
@@ -108,7 +108,7 @@ describe('systemd/install.sh', () => {
     });
     assert.equal(status, 0, stderr);
     assert.match(stdout, /\/var\/lib\/posthorn\/posthorn\.db/);
-    // What is only for development stays behind.
+    // Files that are only for development stay behind.
     assert.equal(existsSync(path.join(root, 'opt/posthorn/node_modules/typescript')), false);
     assert.equal(
       existsSync(path.join(root, 'opt/posthorn/node_modules/sqlite3/build/Release/node_sqlite3.node')),

@@ -1,4 +1,4 @@
-/** What systemd/paths.sh makes of settings, on a folder that looks like a system, with this program in place of a build. */
+/** Runs systemd/paths.sh with settings, on a folder that looks like a system, with this program in place of a build. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';

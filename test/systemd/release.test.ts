@@ -31,7 +31,7 @@ describe('npm run release', () => {
     folder = mkdtempSync(path.join(os.tmpdir(), 'ph-release-'));
     clone = path.join(folder, 'clone');
     git(folder, 'clone', '--quiet', project, clone);
-    // What is tested is what is here, committed or not.
+    // The files of this folder are tested, committed or not.
     for (const name of ['.ci', 'systemd', 'src/bin', 'package.json', 'package-lock.json'])
       cpSync(path.join(project, name), path.join(clone, name), { recursive: true });
     cpSync(path.join(project, 'dist'), path.join(clone, 'dist'), { recursive: true });

@@ -18,7 +18,7 @@ interface File {
 export class Disk {
   private readonly files = new Map<string, File>();
 
-  /** What the file holds before the first step, all of it durable. */
+  /** The contents of the file before the first step, all of it durable. */
   put(name: string, bytes: Buffer): void {
     this.files.set(name, { durable: bytes, pending: [] });
   }

@@ -18,7 +18,7 @@ export interface Sent {
   hadNotCommitted: number;
 }
 
-/** What a kill can wait for. Each is called with the moment's own work still undone. */
+/** The moments that a kill can wait for. Each is called with the moment's own work still undone. */
 export interface SenderHooks {
   isRunning: () => boolean;
   /** The request has been handed to the socket. */

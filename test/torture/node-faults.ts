@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { NodeCluster, TortureNode } from './node-cluster.ts';
 import type { SiteWatch } from './node-site.ts';
 
-/** What a fault may touch and tell. */
+/** The parts that a fault may touch, and its report. */
 export interface FaultRound {
   cluster: NodeCluster;
   target: TortureNode;
@@ -36,7 +36,7 @@ const HANDOVER_MS = 3000;
  * on a busy machine.
  */
 const TAKEN_AFTER_MS = 8000;
-/** A node that drains ends what it has begun within this time, as the receiver is no slower. */
+/** A node that drains ends what it has begun within this time, as the receiver is fast enough for that. */
 const DRAINED_MS = 4000;
 
 /** Its connections stay open while it is stopped or cut off, also when the others have taken its place. */

@@ -1,4 +1,4 @@
-/** What `npm run torture:nodes` asks of the clients' answers, the events, the webhook calls and the copies. */
+/** The checks of `npm run torture:nodes` on the clients' answers, the events, the webhook calls and the copies. */
 import type { PostgresServer } from '../support/harness/postgres-server.ts';
 import type { Accepted, Asked } from './node-clients.ts';
 import type { Fault } from './node-faults.ts';
@@ -6,7 +6,7 @@ import type { Arrival } from './node-site.ts';
 
 export type Problem = (text: string) => void;
 
-/** What a fault hit and when. Second copies of what its nodes brought in this time are explained by it. */
+/** The nodes that a fault hit, and its time. Second copies of mail that these nodes sent in this time are explained by it. */
 export interface Hit {
   nodes: readonly string[];
   from: number;

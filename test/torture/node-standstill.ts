@@ -4,7 +4,7 @@ import type { Arrival } from './node-site.ts';
 
 /** A mail of which a client knows that it was accepted. Times are of one clock, in ms. */
 export interface Waiting {
-  /** What the mail is counted with: its domain, or the node that had its domain. */
+  /** The key that mail is counted by: its domain, or the node that had its domain. */
   group: string;
   acceptedAt: number;
   /** Its first arrival; Infinity where it has not come. */

@@ -83,7 +83,7 @@ const cluster = new NodeCluster(root, {
   dir: options.from === undefined ? null : path.resolve(options.from),
 });
 const hits: Hit[] = [];
-/** What came when, which is kept where there are problems. */
+/** The answers, events and copies with their times, kept where there are problems. */
 let trace: object = {};
 let allowedCopies = 0;
 

@@ -92,7 +92,7 @@ async function traced(): Promise<{ before: Map<string, Buffer>; steps: Step[] }>
   return { before, steps };
 }
 
-/** What is wrong with the database that was found, in words. */
+/** Returns the faults of the database that was found, in words. */
 async function faultsOf(image: ReadonlyMap<string, Buffer>, promised: readonly string[]): Promise<string[]> {
   const url = `sqlite:${path.join(folder, 'posthorn.db')}`;
   for (const name of [...FILES, 'posthorn.db-shm']) rmSync(path.join(folder, name), { force: true });

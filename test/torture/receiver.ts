@@ -17,7 +17,7 @@ export interface Receiver {
   port: number;
   /** Copies received, by X-Message-Id. */
   copies: Map<string, number>;
-  /** Whether sessions offer PIPELINING; without it each command comes alone. */
+  /** True if sessions offer PIPELINING; without it each command comes alone. */
   isPipelining: boolean;
   /** Called at each moment; where it returns true the connection is cut instead of answered. */
   onMoment: (moment: Moment, session: Session) => boolean;
@@ -98,7 +98,7 @@ function serve(socket: net.Socket, session: Session, receiver: Receiver): void {
   let inData = false;
   let returnPath = '';
   let recipient = '';
-  /** Says whether the session ends here. */
+  /** Returns whether the session ends here. */
   const ends = (moment: Moment): boolean => {
     if (!receiver.onMoment(moment, session)) return false;
     socket.destroy();

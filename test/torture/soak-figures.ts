@@ -2,7 +2,7 @@
 import { resultOf, type Figure, type Result } from '../bench/report/result.ts';
 import { floorOf, slopeOf } from './slope.ts';
 
-/** What is looked at every few seconds; sizes in bytes. */
+/** The figures that are read every few seconds; sizes in bytes. */
 export interface SoakSample {
   /** Milliseconds since the load began. */
   at: number;

@@ -144,7 +144,7 @@ async function watch(
   return { samples, loopP99Ms, told: await finished };
 }
 
-/** Says whether the disk has room for the data of the run. */
+/** Returns whether the disk has room for the data of the run. */
 function hasRoom(folder: string, rate: number): boolean {
   const needed = (rate * durationMs * BYTES_A_MESSAGE) / 1000;
   const { bavail, bsize } = statfsSync(folder);

@@ -1,4 +1,4 @@
-/** What `npm run torture` found, as a table and as JSON. Pure. */
+/** Writes the findings of `npm run torture` as a table and as JSON. Pure. */
 import { phases, type Phase } from './phases.ts';
 
 export interface PhaseTally {

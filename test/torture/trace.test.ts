@@ -6,7 +6,7 @@ const hex = (text: string): string =>
 const DB = hex('/d/posthorn.db');
 const SOCKET = hex('socket:[77]');
 
-/** What comes of lines that belong together. */
+/** Returns the events of lines that belong together. */
 const read = (...lines: string[]): (Step | null)[] => {
   const unfinished = new Map<string, string>();
   return lines.map((line) => readLine(line, unfinished));

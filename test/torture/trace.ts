@@ -8,10 +8,10 @@ export type Step =
   | { kind: 'truncate'; file: string; size: number }
   /** All that was written to the file before is on the disk. */
   | { kind: 'sync'; file: string }
-  /** What a client was sent. */
+  /** The bytes that a client was sent. */
   | { kind: 'told'; text: string };
 
-/** What strace is asked to write down. */
+/** The system calls that strace writes down. */
 export const TRACED = ['write', 'writev', 'pwrite64', 'fsync', 'fdatasync', 'ftruncate'];
 
 /** A call that another thread's line interrupted, by thread: its beginning. */

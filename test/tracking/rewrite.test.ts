@@ -14,7 +14,7 @@ const IMAGE = '<img src="P" alt="" width="1" height="1" style="border:0">';
 /** Of a short document without images. */
 const PIXEL = `<div style="width:1px;height:1px;background-image:url('P')"></div><!--[if mso]>${IMAGE}<![endif]-->`;
 
-/** What a document is to a reader: tags with their attributes, and text, without the values of `href` in links. */
+/** Returns a document as its reader sees it: tags with their attributes, and text, without the values of `href` in links. */
 function shapeOf(html: string): string {
   const seen: string[] = [];
   const parser = new Parser({
@@ -263,7 +263,7 @@ describe('tracking/rewrite', () => {
     let documents = 0;
     let links = 0;
     for (const file of files) {
-      // Not a whole mail always: what is no html is skipped.
+      // Not always a whole mail: parts other than html are skipped.
       const parsed = await simpleParser(readFileSync(file), { skipTextToHtml: true }).catch(() => null);
       if (parsed === null || parsed.html === false) continue;
       documents++;

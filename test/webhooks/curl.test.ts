@@ -26,7 +26,7 @@ describe('webhooks/curl', () => {
   it('gives a shell the URL, the headers and the body unchanged, whatever they contain', () => {
     const body = `{"subject":"it's $HOME \`id\` \\"x\\" \\\\ ; & | > \n ž 💌 '' '"}`;
     const command = curlOf(line, { url: "https://hooks.acme.test/a'b?c=$(id)", headerNames: ['X-Token'], body });
-    // NUL ends an argument and can stand in none.
+    // NUL ends an argument, so no argument can have one.
     const { stdout } = spawnSync('sh', ['-c', command.replace(/^curl /, String.raw`printf '%s\0' `)], {
       encoding: 'utf8',
     });

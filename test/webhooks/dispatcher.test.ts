@@ -45,11 +45,11 @@ describe('webhooks/dispatcher', () => {
   let told: Told[];
   let script: Script;
   let errors: unknown[];
-  /** What the endpoint says in Retry-After of each answer that is not a success. */
+  /** The Retry-After of each answer of the endpoint that is not a success. */
   let retryAfter: string | undefined;
-  /** What this machine lacks while calls are made. */
+  /** The resources that this machine lacks while calls are made. */
   let lacking: string | null;
-  /** What the engine has asked of the database, and what of that is not answered yet. */
+  /** The queries of the engine to the database, and those that are not answered yet. */
   let begun = 0;
   let underWay = 0;
 

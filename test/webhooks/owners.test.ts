@@ -67,7 +67,7 @@ describe('webhooks: endpoints that move between nodes', () => {
   let logged: string[];
   /** Messages between nodes do not arrive. */
   let isDeaf: boolean;
-  /** What the nodes have asked of the database, and what of that is not answered yet. */
+  /** The queries of the nodes to the database, and those that are not answered yet. */
   let begun = 0;
   let underWay = 0;
 

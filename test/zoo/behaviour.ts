@@ -43,7 +43,7 @@ export interface Asked {
 export type Verdict =
   { kind: 'go' } | { kind: 'say'; words: string; closes: boolean } | { kind: 'break'; how: 'drop' | 'reset' | 'hang' };
 
-/** What a host remembers of its clients. */
+/** The memory of a host about its clients. */
 export interface Memory {
   /** Counts by what is counted, in windows of a minute from the first of each. */
   windows: Map<string, { since: number; count: number }>;

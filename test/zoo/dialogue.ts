@@ -155,7 +155,7 @@ export class Dialogue {
       else this.socket.write(text);
     };
     const { latencyMs = 0 } = this.host.behaviour;
-    // Who turns a client away does so at once, which is what makes a sender that dials again at once so quick.
+    // A host turns a client away at once, so a sender that dials again at once comes very often.
     if (latencyMs === 0 || closes) {
       send();
       return;

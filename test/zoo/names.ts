@@ -5,7 +5,7 @@ import { RECURSION_AVAILABLE, RECURSION_DESIRED, decode, encode } from 'dns-pack
 import type { Answer, DecodedPacket } from 'dns-packet';
 
 export interface Fault {
-  /** What is asked, as `name TYPE`. */
+  /** The questions asked, as `name TYPE`. */
   of: RegExp;
   /** `silent` answers nothing; `lies` sends forged answers before the true one. */
   does: 'SERVFAIL' | 'REFUSED' | 'NXDOMAIN' | 'silent' | 'lies';

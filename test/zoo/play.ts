@@ -19,7 +19,7 @@ export interface Scenario {
   run(play: Play): Promise<void>;
 }
 
-/** What every true reason says, and what a false one would. */
+/** The words of every true reason, and of a false one. */
 export interface Truth {
   says: RegExp;
   never?: RegExp;

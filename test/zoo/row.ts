@@ -1,4 +1,4 @@
-/** What a scenario showed, and the table of all. */
+/** The result of a scenario, and the table of all results. */
 
 export interface Bar {
   what: string;
@@ -32,7 +32,7 @@ export interface Row {
 
 export const isHeld = ({ bars, error }: Row): boolean => error === null && bars.every(({ held }) => held);
 
-/** What went wrong, for a row. */
+/** The error of a scenario, for a row. */
 export const told = (problem: unknown): string =>
   problem instanceof Error ? (problem.stack ?? problem.message) : String(problem);
 

@@ -5,9 +5,9 @@ export interface Usage {
   bytesWritten: number;
 }
 
-/** What only Posthorn can be asked, by its API and its commands. */
+/** Questions that only Posthorn answers, by its API and its commands. */
 export interface Inspector {
-  /** What it says a recipient's mail waits for: reason and text. */
+  /** The reason for which a recipient's mail waits, with its text. */
   why(to: string): Promise<{ status: string; reason: string; message: string }>;
   /** Events of these types, in order. */
   events(...types: string[]): Promise<SeenEvent[]>;

@@ -15,7 +15,7 @@ const SIZE = 100_000;
 /** A linear pass over 100 KB takes about one; a quadratic one many thousands. */
 const MOST_MS = 150;
 
-/** What reads mail, SMTP and replies of others. */
+/** The functions that read mail, SMTP and replies of others. */
 const READERS = [
   'src/inbound/report-worker.ts',
   'src/inbound/submission-worker.ts',

@@ -3,7 +3,7 @@ import path from 'node:path';
 
 export interface Bench {
   name: string;
-  /** What it shows, in a few words. */
+  /** The subject of the benchmark, in a few words. */
   shows: string;
   /** File of test/bench. */
   script: string;

@@ -6,7 +6,7 @@ import { durationOf, numberOf, referenceOf, withUnit } from './words.ts';
 /** A benchmark of the run: what it measured, or why it did not. */
 export interface BenchRun {
   name: string;
-  /** What it shows, as in the list of benchmarks. */
+  /** The subject, as in the list of benchmarks. */
   shows: string;
   tookMs: number;
   stealPercent: number;

@@ -74,7 +74,7 @@ const rows: readonly (readonly [reply: string, cls: string, reason: string, why:
     ['451 4.3.0 temporary failure', 'soft', 'other', ''],
     ['450 4.1.1 user unknown for now', 'soft', 'other', 'a server that cannot tell yet'],
     ['554 5.4.6 too many hops', 'soft', 'routing_loop', ''],
-    // What nobody can tell.
+    // Replies without a recognizable reason.
     ['550 Requested action not taken', 'undetermined', 'other', 'at RCPT'],
     ['554 Transaction failed', 'block', 'policy', 'the same after DATA', 'dot'],
   ];

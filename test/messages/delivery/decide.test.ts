@@ -72,7 +72,7 @@ const resting = (status: DeliveryStatus, changes: Partial<DeliveryState> = {}): 
 const held = (status: 'sent' | 'deferred', changes: Partial<DeliveryState> = {}): DeliveryState =>
   resting(status, { claimEpoch: EPOCH, dueAt: LEASE, ...changes });
 
-/** What happens, to which state it needs, and where each status goes; what is not named stays as it is. */
+/** The change, the state that it needs, and the status that follows each status; a status that is not named stays as it is. */
 const arrows: readonly {
   name: string;
   change: DeliveryChange;

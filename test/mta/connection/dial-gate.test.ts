@@ -30,7 +30,7 @@ class Play {
   run(ms: number, cap: number, dialMs = 10, wanted = 10): void {
     for (const end = this.now + ms; this.now < end; this.now += 10) {
       while ((this.dialling[0] ?? Infinity) <= this.now) this.ends(cap);
-      // What a receiver no longer allows ends when it is used up; connections that are open go on meanwhile.
+      // Connections that a receiver no longer allows end when they are used up; those that are open go on meanwhile.
       while (this.standing().open < wanted && waitOf(this.gate, this.standing(), MOST, this.now) === null) {
         this.dials.push(this.now);
         this.dialling.push(this.now + dialMs);

@@ -59,7 +59,7 @@ function play(
       const { startedAt } = busy.shift() ?? { startedAt: 0 };
       const isTaken = receiver.accepts(now);
       pace = isTaken ? taken(pace, now) : slowed(pace, '450 too much mail', startedAt, now);
-      // What it takes to find out is not counted.
+      // The mails that it takes to find the limit are not counted.
       if (now >= from) isTaken ? accepted++ : refused++;
     }
     while (busy.length < connections && readyAt(pace, null, now) <= now) {

@@ -315,7 +315,7 @@ describe('mta/prepare/prepare', () => {
       return { made, content };
     }
 
-    /** Says whether the bytes are made when it is known that the mail may go, which is when a connection may wait for them. */
+    /** Returns whether the bytes are made when it is known that the mail may go, which is when a connection may wait for them. */
     async function isMadeAtOnce(begun: Preparing | Failed | Held): Promise<boolean> {
       assert.ok(begun.kind === 'preparing');
       const late = Symbol('late');

@@ -228,7 +228,7 @@ describe('mta/sources/warm-up', () => {
     assert.equal(two.today('out1', 'google').sent, 30);
     assert.equal(takeAll(two, 'google'), 20);
     await two.close();
-    // What the other one has counted comes with the first write, too.
+    // The counts of the other node come with the first write, too.
     one.take('out1', 'google');
     await one.close();
     assert.deepEqual(one.today('out1', 'google'), { sent: 51, cap: 50, stage: 0 });

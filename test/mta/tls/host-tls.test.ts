@@ -29,7 +29,7 @@ describe('mta/tls/host-tls', () => {
 
   /** As after a restart: what was written is read again. */
   async function started(): Promise<HostTls> {
-    // What was not waited for is behind this.
+    // Work that was not waited for is done after this.
     await db.commit.transact(() => Promise.resolve());
     const hostTls = createHostTls({ db, clock, log });
     await hostTls.load();

@@ -27,7 +27,7 @@ const TIME_IP = '9.9.9.9';
 /** Making an RSA key takes longer than a whole examination. */
 const made = new Map<string, DomainWithKeys>();
 
-/** What a fault changes; all of it is right to begin with. */
+/** The facts that a fault changes; all of them are right to begin with. */
 export class Patient {
   readonly office: Office;
   readonly zones: Zones;
@@ -38,11 +38,11 @@ export class Patient {
     [`${MAIL_HOST_IP}:25`]: { kind: 'greeted', line: '220 mx.target.example ESMTP', ms: 40 },
     [`${IP}:25`]: { kind: 'greeted', line: `220 ${HOST} ESMTP Posthorn`, ms: 1 },
   };
-  /** What smarthosts say to our password, by name or address. */
+  /** The answers of smarthosts to our password, by name or address. */
   readonly signIns: Record<string, SignIn> = {};
   /** The addresses of the smarthosts that a password was sent to. */
   readonly dialled: (readonly string[])[] = [];
-  /** What smarthosts say to a mail without a login, by name or address. */
+  /** The answers of smarthosts to a mail without a login, by name or address. */
   readonly offers: Record<string, RelayAnswer> = {};
   lists = ['list.example'];
   machine: Partial<Probes['machine']>;
@@ -99,7 +99,7 @@ export class Patient {
     return patient;
   }
 
-  /** A certificate whose issuer is somebody else, as one of a public authority. */
+  /** A certificate that another party issued, as a public authority does. */
   certify(host: string, at: number, { isSelfSigned = false } = {}): void {
     const { cert, key } = makeSelfSigned(host, at);
     const [certFile, keyFile] = [path.join(this.folder, 'tls.pem'), path.join(this.folder, 'tls.key')];

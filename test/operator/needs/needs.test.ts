@@ -1,4 +1,4 @@
-/** What needs a person: each kind of fact with its item, and their order. */
+/** Facts that need a person: each kind of fact with its item, and their order. */
 import assert from 'node:assert/strict';
 import { needsOf } from '../../../src/operator/needs/needs.ts';
 import type { AccountFacts, NeedFacts, ServerFacts } from '../../../src/operator/needs/need.ts';

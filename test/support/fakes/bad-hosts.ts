@@ -1,4 +1,4 @@
-/** Mail hosts that are no use, with real sockets: they accept slowly, not at all, or never answer. */
+/** Mail hosts that cannot be used, with real sockets: they accept slowly, not at all, or never answer. */
 import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
 import { Worker } from 'node:worker_threads';

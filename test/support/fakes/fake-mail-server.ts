@@ -32,7 +32,7 @@ export interface ServerSession {
   from: string;
   /** Command lines as received. */
   lines: string[];
-  /** What came in one piece, as commands or `(data)`: shows pipelining. */
+  /** Each entry lists the commands, or `(data)`, that came in one piece: shows pipelining. */
   bursts: string[][];
   mails: ReceivedMail[];
   /** Protocol once TLS stands. */
@@ -40,7 +40,7 @@ export interface ServerSession {
   resumed: boolean;
   /** The name the client asked for in its hello. */
   servername: string | null;
-  /** Sends something nobody asked for. */
+  /** Sends a text that is not an answer to a command. */
   say(raw: string): void;
   /** Reads no more, so that the client's writes run into a full window. */
   pause(): void;
@@ -152,7 +152,7 @@ class Dialogue {
   private socket: Socket;
   private received = '';
   private inMessage = false;
-  /** After 334: the next line is no command. */
+  /** True after 334: the next line is not a command. */
   private inAuth = false;
   private deaf = false;
   private mail: ReceivedMail = { from: '', to: [], data: '' };

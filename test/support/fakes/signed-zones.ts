@@ -13,9 +13,9 @@ import { freePort, missing, stoppedWithUs, until } from '../harness/peer.ts';
 export interface SignedZone {
   /** Lines of a zone file, below the zone's SOA and NS. */
   records: readonly string[];
-  /** `signed`, or `unsigned`: nobody vouches for it. */
+  /** `signed`, or `unsigned`: its parent says that it has no keys. */
   kind: 'signed' | 'unsigned';
-  /** What is done to the signed zone file: to make it bogus. */
+  /** Changes the signed zone file, to make it bogus. */
   tamper?: (signed: string) => string;
 }
 

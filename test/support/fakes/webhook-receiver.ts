@@ -25,7 +25,7 @@ export interface WebhookReceiver {
   readonly url: string;
   readonly port: number;
   readonly calls: ReceivedCall[];
-  /** What is answered from now on; 204 at the beginning. */
+  /** The status of all answers from now on; 204 at the beginning. */
   answer: HookAnswer | ((call: ReceivedCall) => HookAnswer);
   /** Resolves when so many calls have come in all. */
   reached(count: number): Promise<void>;

@@ -28,7 +28,7 @@ import {
 import { FakeResolver } from '../fakes/fake-resolver.ts';
 import type { Zones } from '../fakes/zones.ts';
 
-/** A clock that also tells when somebody waits: then a test may let that time pass. */
+/** A clock that also tells when a caller waits: then a test may let that time pass. */
 export class TestClock extends FakeClock {
   private armings: { ms: number; resolve: () => void }[] = [];
 
@@ -59,7 +59,7 @@ export interface CallOptions {
   signal?: AbortSignal;
 }
 
-/** What the tests look at of an event record. */
+/** The members of an event record that tests look at. */
 export interface SeenEvent {
   id: string;
   type: string;
@@ -115,7 +115,7 @@ export interface TestAppOptions {
   folder?: string;
   /** The first node, whose database and keys this one uses. Only on PostgreSQL. */
   beside?: Pick<TestApp, 'folder'>;
-  /** Settings over the harness's own, as they stand in the YAML file. */
+  /** Settings over the harness's own, as the YAML file has them. */
   settings?: Record<string, unknown>;
   /** Port on which mail hosts are dialled. */
   mailPort?: number;
@@ -387,7 +387,7 @@ async function makeTemplate(): Promise<Template> {
   return { folder, key, keyId, contract: contractOf(document) };
 }
 
-/** What a data folder holds, as it is at this moment: of a running program that is what a power cut would leave. */
+/** Copies a data folder as it is at this moment: of a running program that is the state that a power cut would leave. */
 export async function copyData(from: string, to: string): Promise<void> {
   if (isOnPostgres) await copyDatabase(from, to);
   for (const name of ['posthorn.db', 'posthorn.db-wal', 'secret.key']) {

@@ -1,4 +1,4 @@
-/** Runs something with the rights of Debian's user `nobody`, in this process, which must be root's. */
+/** Runs a function with the rights of Debian's user `nobody`, in this process, which must be root's. */
 const NOBODY = 65_534;
 
 /** The effective user is the whole process's, so `act` should be short and synchronous where it matters. */

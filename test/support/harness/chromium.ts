@@ -89,7 +89,7 @@ interface Finding {
   nodes: { html: string; failureSummary?: string }[];
 }
 
-/** What axe finds in the page as it is shown now, of any impact, a line each. `rules`: only these. */
+/** Returns the findings of axe in the page as it is shown now, of any impact, one line each. `rules`: only these. */
 export async function axeFindings(page: Page, rules?: readonly string[]): Promise<string[]> {
   if ((await page.evaluate('typeof axe')) === 'undefined') await page.evaluate(axeSource);
   const only =
@@ -109,7 +109,7 @@ export async function axeFindings(page: Page, rules?: readonly string[]): Promis
   );
 }
 
-/** What of a page is wider than the window: nothing should have to be pushed sideways but tables in their own frame. */
+/** Returns the elements of a page that are wider than the window: only tables may need to be scrolled sideways, each in its own frame. */
 export async function tooWide(page: Page): Promise<string[]> {
   const { wide } = await page.evaluate<{ wide: string[] }>(`(() => {
     const width = document.documentElement.clientWidth;

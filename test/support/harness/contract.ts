@@ -13,7 +13,7 @@ export interface SeenAnswer {
 }
 
 export interface Contract {
-  /** What is wrong with the answer to this request, one line each. Paths outside of /v1 are no part of the API. */
+  /** Returns the faults of the answer to this request, one line each. Paths outside of /v1 do not belong to the API. */
   breaches(method: string, target: string, answer: SeenAnswer): string[];
 }
 
@@ -29,7 +29,7 @@ interface Operation {
 
 /** On every answer, whatever it answers (spec: "every response carries these headers"). */
 const ALWAYS = ['x-request-id', 'x-ratelimit-limit', 'x-ratelimit-remaining', 'x-ratelimit-reset'];
-/** Answers that are no operation's: another path, another method, and what is answered below the router. */
+/** Answers that do not come from an operation: those to another path or method, and those of the HTTP server itself. */
 const OUTSIDE: ReadonlySet<number> = new Set([400, 401, 403, 404, 405, 406, 408, 413, 415, 417, 429, 500, 503]);
 
 export function contractOf(document: Json): Contract {

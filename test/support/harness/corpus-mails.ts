@@ -26,7 +26,7 @@ export async function readCorpusMails(folder: string): Promise<CorpusMails> {
   return { mails, unusable };
 }
 
-/** What a send needs and the mail lacks - a subject, a text beside the attachments, a file name - is made up. */
+/** A subject, a text beside the attachments or a file name is made up where a send needs it and the mail lacks it. */
 function sampleOf(file: string, parsed: ParsedMail): SampleMail | null {
   const html = given(parsed.html);
   const text = given(parsed.text);

@@ -37,7 +37,7 @@ const PATIENCE_MS = 20_000;
 
 let before: string[] = [];
 
-/** What is open beyond what was open before the test; a suite that shares a server among its tests keeps it. */
+/** Returns the resources that the test has opened and not closed; a suite that shares a server among its tests keeps it. */
 function leaked(): string[] {
   const now = openNetwork();
   if (before.length > 0)
@@ -50,7 +50,7 @@ export const mochaHooks = {
     before = openNetwork();
   },
   async afterEach(): Promise<void> {
-    // A closed socket is listed until the loop has turned a few times, and until the other end's farewell has arrived; that is no leak.
+    // A closed socket is listed until the loop has turned a few times, and until the other end's farewell has arrived; that is not a leak.
     const end = performance.now() + PATIENCE_MS;
     while (leaked().length > 0 && performance.now() < end) await new Promise((resolve) => setImmediate(resolve));
     assert.deepEqual(leaked(), [], 'the test left sockets or servers open');

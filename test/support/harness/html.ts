@@ -1,4 +1,4 @@
-/** What is not well formed in a page: elements that are not closed or close something else, ids twice, unlabelled fields. */
+/** Finds the faults of a page's form: elements that are not closed or close another one, ids that occur twice, unlabelled fields. */
 const VOID = new Set(['br', 'hr', 'img', 'input', 'link', 'meta', 'col', 'wbr']);
 /** Elements whose end tag HTML lets one leave out, and what ends them. */
 const OPTIONAL = new Set(['li', 'dt', 'dd', 'p', 'td', 'th', 'tr', 'thead', 'tbody', 'option']);

@@ -9,7 +9,7 @@ import { createInterface } from 'node:readline';
 
 const reports = path.resolve(import.meta.dirname, '../../fixtures/reports');
 
-/** What the program needs to be run from anywhere, without ports that others have. */
+/** The settings with which the program runs in any folder, without ports that others have. */
 const settings = (dataDir: string): Record<string, string | undefined> => ({
   PATH: process.env['PATH'],
   POSTHORN_CONFIG: '/dev/null',
@@ -35,7 +35,7 @@ export async function assertRuns(root: string): Promise<void> {
   };
   try {
     assert.equal(said('classify', '550 5.1.1 x', '--json')['class'], 'hard');
-    // A notice in prose: its words stand in a data file.
+    // A notice in prose: its words are in a data file.
     const notice = said('inbound', 'parse', path.join(reports, 'text-qmail.eml'), '--json');
     assert.equal(notice['kind'], 'bounce');
     assert.match(JSON.stringify(notice['recipients']), /"class":"hard"/);

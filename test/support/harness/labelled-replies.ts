@@ -32,7 +32,7 @@ const block = [
   'toomanyconn',
   'virusdetected',
 ];
-/** `filtered` is said of unknown users and of filters alike, `onhold` of what nobody could read. */
+/** `filtered` labels unknown users and filters alike, `onhold` replies that were not understood. */
 const undecided = ['filtered', 'onhold', 'undefined', 'feedback', 'vacation', 'delivered'];
 
 /** Half of all lines, by a hash. */
@@ -61,7 +61,7 @@ interface Labels {
   derived?: { dsn?: { status?: string; diagnostic?: string }[] };
 }
 
-/** What bounce mails say in Diagnostic-Code, with their Status. */
+/** The Diagnostic-Code fields of bounce mails, with their Status. */
 function diagnostics(labels: unknown): LabelledReply[] {
   return Object.values(labels as Record<string, Labels>).flatMap(({ expected, derived }) =>
     (expected ?? []).flatMap(({ reason, diagnostic_derived: text }) => {

@@ -1,4 +1,4 @@
-/** Mails that nobody writes by hand and that every engine gets some day, generated: the same seed gives the same mails. */
+/** Generates mails that no person would write and that every engine gets some day: the same seed gives the same mails. */
 import { createCipheriv } from 'node:crypto';
 import fc from 'fast-check';
 
@@ -10,7 +10,7 @@ export interface SampleAttachment {
   disposition: 'attachment' | 'inline' | null;
 }
 
-/** What a mail is to say; null is: not given. */
+/** The content of a mail; null where it is not given. */
 export interface SampleMail {
   /** For the reader of a failure. */
   label: string;

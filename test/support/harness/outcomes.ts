@@ -1,4 +1,4 @@
-/** What an attempt can give, with everything filled in. */
+/** Every outcome of an attempt, with all members filled in. */
 import type { AttemptFacts, Outcome, Verdict } from '../../../src/messages/delivery/delivery.ts';
 import { NOW } from './mail-rows.ts';
 

@@ -1,4 +1,4 @@
-/** What starting somebody else's server for a test or a benchmark needs: is it installed, a port, waiting until it answers. */
+/** Helps to start the server of another project for a test or a benchmark: finds whether it is installed, gives it a port, waits until it answers. */
 import { spawnSync } from 'node:child_process';
 import { connect, createServer } from 'node:net';
 
@@ -42,7 +42,7 @@ export async function until(test: () => Promise<boolean> | boolean, what: string
   }
 }
 
-/** Signals that would end us without a word to anybody. */
+/** Signals that would end this process without running its exit handlers. */
 const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 
 /** Runs `stop` once: when asked, or at the latest when this process ends or is told to. */

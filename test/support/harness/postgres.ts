@@ -31,7 +31,7 @@ export const asPostgres = (program: string, args: readonly string[]): [string, s
   return ['setpriv', [...user, '--pdeathsig=QUIT', program, ...args]];
 };
 
-/** Runs with the least that is written to the disk: what a power cut leaves is no matter here. */
+/** Runs with as few writes to the disk as possible: these databases need not survive a power cut. */
 const SETTINGS = [
   'listen_addresses=',
   'fsync=off',

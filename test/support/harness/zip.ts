@@ -4,7 +4,7 @@ import { crc32, deflateRawSync } from 'node:zlib';
 export interface ZipOptions {
   name?: string;
   stored?: boolean;
-  /** What the directory says in place of the truth. */
+  /** False values that the directory has instead of the right ones. */
   size?: number;
   /** An entry for a folder before the file. */
   folder?: boolean;

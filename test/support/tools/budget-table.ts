@@ -6,7 +6,7 @@ import { budgets, type Budget } from '../../../src/base/budgets.ts';
 const FROM = '<!-- budgets: made by `npm run docs` -->';
 const TO = '<!-- /budgets -->';
 
-/** docs/security.md with the table as it should stand there. */
+/** Returns docs/security.md with the table that it should have. */
 export function securityPage(): string {
   const page = readFileSync(path.resolve(import.meta.dirname, '../../../docs/security.md'), 'utf8');
   const before = page.slice(0, page.indexOf(FROM) + FROM.length);

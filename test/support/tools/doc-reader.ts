@@ -1,6 +1,6 @@
 /**
- * Somebody who follows a document from its beginning: has a started server, a shell with the `posthorn` command, DNS in which
- * the records of his domains stand once he has been shown them, and somebody to write to at example.net.
+ * A reader who follows a document from its beginning, with a started server, a shell with the `posthorn` command, a DNS that has the
+ * records of the reader's domains once the program has shown them, and a mailbox at example.net to write to.
  */
 import type { Domain } from '../../../src/client/types.ts';
 import assert from 'node:assert/strict';
@@ -98,7 +98,7 @@ export async function startDocReader(): Promise<DocReader> {
   };
 }
 
-/** What the documents speak of as shell variables: the key they call with, a key to revoke, a message, a webhook endpoint. */
+/** The shell variables of the documents: the key that they call with, a key to revoke, a message, a webhook endpoint. */
 async function thingsToName(operator: Operator, url: string): Promise<Record<string, string>> {
   const { key } = await operator.ask<{ id: string; key: string }>('createKey', {
     body: { name: 'reader', scopes: ALL_SCOPES },

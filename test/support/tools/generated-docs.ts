@@ -7,7 +7,7 @@ import { databaseManual } from './database-manual.ts';
 import { errorManual } from './error-manual.ts';
 import { publishedDocument } from './published.ts';
 
-/** Path from the project's root -> what should stand there. */
+/** The contents that generated files should have, by their paths from the project's root. */
 export const generatedDocs: readonly (readonly [file: string, make: () => string | Promise<string>])[] = [
   ['docs/configuration.md', configurationManual],
   ['config/posthorn.yaml', exampleSettings],

@@ -1,4 +1,4 @@
-/** What a source file imports, read from its syntax tree: comments and strings that look like imports are none. */
+/** Reads the imports of a source file from its syntax tree, so that comments and strings that look like imports are not counted. */
 import ts from 'typescript';
 
 export interface Import {

@@ -20,7 +20,7 @@ const FEW_ROWS =
   /^test\/journeys\/(?:beside-postfix|certificate|dane|dashboard-(?:ended-sessions|keys|rights-taken|roles|sent-twice|sign-in|templates)|dialogues|failure-notices|hostile-\w+|http-strangers|mta-sts|pressure|real-peers|requiretls|reverse-proxy|simulator|smtp-security|stolen-session|submission|submission-clients)\.test\.ts$/;
 /** Several servers at once take long. These are begun first, since in the end one would run alone on one processor. */
 const LONG = 'nodes';
-/** What makes a database for a test. */
+/** The calls that make a database for a test. */
 const MAKERS: ReadonlySet<string> = new Set(
   ['temp-database.ts', 'postgres.ts'].map((name) => `test/support/harness/${name}`),
 );

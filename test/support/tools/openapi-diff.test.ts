@@ -4,7 +4,7 @@ import type { Json } from '../../../src/api/openapi-schemas.ts';
 import { breakingChanges } from './openapi-diff.ts';
 import { publishedDocument } from './published.ts';
 
-/** What the planted changes reach into. */
+/** The parts of the document that the planted changes touch. */
 interface Tree {
   [member: string]: Tree;
 }
@@ -15,7 +15,7 @@ describe('openapi:diff', () => {
     document = await publishedDocument();
   });
 
-  /** What is found when the document is changed this way. */
+  /** The findings when the document is changed this way. */
   function found(change: (document: Tree) => void): string[] {
     const after = structuredClone(document);
     change(after as unknown as Tree);

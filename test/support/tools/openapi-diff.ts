@@ -127,7 +127,7 @@ class Comparison {
     return each(at, old, now, (type, one, other) => this.#answered(`${at} ${type}`, one.schema, other.schema));
   }
 
-  /** What was taken before must be taken now. */
+  /** Compares inputs: a value that was accepted before must be accepted now. */
   #asked(at: string, old: Json, now: Json, seen: readonly string[] = []): string[] {
     if (isSeen(old, seen)) return [];
     const way = [...seen, refOf(old)];
@@ -155,7 +155,7 @@ class Comparison {
     ];
   }
 
-  /** What was told before must be told now, and be of the same kind. */
+  /** Compares answers: a member that was in them before must be in them now, and be of the same kind. */
   #answered(at: string, old: Json, now: Json, seen: readonly string[] = []): string[] {
     if (isSeen(old, seen)) return [];
     const way = [...seen, refOf(old)];
@@ -230,7 +230,7 @@ function valuesOf({ enum: values, const: only }: Json): string[] | null {
   return Array.isArray(values) ? values.map((value) => JSON.stringify(value)) : null;
 }
 
-/** What the first allows and the second does not; null allows anything. */
+/** Returns the values that the first allows and the second does not; null allows all. */
 function lost(first: string[] | null, second: string[] | null): string[] {
   if (second === null) return [];
   return first === null ? ['what is not in the list'] : first.filter((one) => !second.includes(one));

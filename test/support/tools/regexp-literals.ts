@@ -87,7 +87,7 @@ const ALWAYS = [
   'ﬃ',
 ] as const;
 
-/** What an expression itself is made of makes the texts that it likes best. */
+/** Texts made of the characters of an expression match it most easily. */
 export function fillersFor(pattern: RegExp): string[] {
   const plain = pattern.source
     .replace(/\\[sS]/g, ' ')

@@ -8,7 +8,7 @@ import { table } from './budget-table.ts';
 const FROM = '<!-- roles: made by `npm run docs` -->';
 const TO = '<!-- /roles -->';
 
-/** docs/dashboard.md with the table as it should stand there. */
+/** Returns docs/dashboard.md with the table that it should have. */
 export function dashboardPage(): string {
   const page = readFileSync(path.resolve(import.meta.dirname, '../../../docs/dashboard.md'), 'utf8');
   const before = page.slice(0, page.indexOf(FROM) + FROM.length);

@@ -59,7 +59,7 @@ function group<T>(
   };
 }
 
-/** Templates that others bring in are no part of the language. */
+/** Templates that others bring in do not belong to the language. */
 const liquidCase = {
   inScope: ({ tags = [] }: Case): boolean => !tags.some((tag) => tag === 'include tag' || tag === 'render tag'),
   passes({ template, data = {}, result, results, invalid }: Case): boolean {
@@ -99,7 +99,7 @@ function mustacheGroups(): Group[] | null {
     });
 }
 
-/** What Handlebars prints, or null where it refuses. It writes the apostrophe in hexadecimal. */
+/** Returns the text that Handlebars prints, or null where it refuses. It writes the apostrophe in hexadecimal. */
 export function byHandlebars(source: string, data: object): string | null {
   try {
     return Handlebars.compile(source)(data, { allowProtoPropertiesByDefault: false }).replaceAll('&#x27;', '&#39;');
@@ -124,7 +124,7 @@ export function conformance(): Conformance {
 const FROM = '<!-- conformance: made by `npm run docs` -->';
 const TO = '<!-- /conformance -->';
 
-/** docs/templates.md with the table as it should stand there. Without the cases of others, theirs stays as it is. */
+/** Returns docs/templates.md with the table that it should have. Without the cases of others, theirs stays as it is. */
 export function conformancePage(): string {
   const page = readFileSync(path.resolve(import.meta.dirname, '../../../docs/templates.md'), 'utf8');
   const { liquid, mustache, handlebars } = conformance();

@@ -1,4 +1,4 @@
-/** What Handlebars' guide tells of its language, a case each: the engine itself says what they print. */
+/** Cases for all statements of Handlebars' guide about its language: the engine itself says what they print. */
 
 export interface HandlebarsCase {
   source: string;

@@ -363,7 +363,7 @@ describe('templates/mixed', () => {
     it('however it is escaped, where the output is raw', () => {
       for (const url of ['&#106;avascript:x', 'java&Tab;script&colon;x', '&#x0006A;avascript&#58x', 'java&#10script:x'])
         assert.match(link('<a href="{{{ url }}}">', { url }), /^!The/, url);
-      // Escaped once more it is no scheme.
+      // Escaped once more it is not a scheme.
       assert.equal(link('<a href="{{ url }}">', { url: '&#106;avascript:x' }), '<a href="&amp;#106;avascript:x">');
     });
 

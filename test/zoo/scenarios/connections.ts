@@ -61,7 +61,7 @@ const sharedHost = (name: string, second: 'dead' | 'capped'): Scenario => ({
 
 const OWN_CAP_SECONDS = 20;
 
-/** What our own cap of 20 connections a host costs, with so many lanes that want ten each. */
+/** Measures the cost of our own cap of 20 connections a host, with so many lanes that want ten each. */
 async function costOf(
   play: Play,
   host: Host,

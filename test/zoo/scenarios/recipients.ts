@@ -1,4 +1,4 @@
-/** What is about one recipient may hold up that recipient only. */
+/** A refusal about one recipient may hold up that recipient only. */
 import { people, type Play, type Scenario } from '../play.ts';
 import { profiles, type Says } from '../profiles.ts';
 
