@@ -83,6 +83,13 @@ async function openStore(config: Config): Promise<Opened> {
         refusal,
         cure: 'Repeat the command, or set storage.url to the database that it copies.',
       };
+    if (refusal === 'unsuitable')
+      return {
+        kind: 'missing',
+        why,
+        refusal,
+        cure: 'Change what the line names, and start the server (posthorn serve).',
+      };
     const cure = storageTrouble(error, config.storage)?.cure;
     return { kind: 'missing', why, cure: cure ?? 'Start the server (posthorn serve), or run this as its user.' };
   }

@@ -25,7 +25,7 @@ export interface Missing {
   why: string;
   cure: string;
   /** Set where the database is there and must not be used. */
-  refusal?: 'moved' | 'unfinished';
+  refusal?: 'moved' | 'unfinished' | 'unsuitable';
 }
 
 export type CertificateFacts =

@@ -55,7 +55,9 @@ export async function openPostgresSource(store: StoreAddress): Promise<Exclusive
 }
 
 async function opened<Side>(address: PostgresAddress, use: (db: PostgresConnection) => Promise<Side>): Promise<Side> {
-  const db = createPostgresConnection(() => connectTo(address, { setUp: PATIENT }), { reconnects: false });
+  const db = createPostgresConnection(() => connectTo(address, { setUp: PATIENT, looksAtPooler: true }), {
+    reconnects: false,
+  });
   try {
     await reach(db);
     return await use(db);

@@ -1,4 +1,5 @@
 /** One connection to PostgreSQL that keeps its prepared statements and sends statements without waiting for the answers of earlier ones. */
+import { randomBytes } from 'node:crypto';
 import type { Socket } from 'node:net';
 import type { ConnectionOptions as TlsOptions } from 'node:tls';
 import pg from 'pg';
@@ -15,6 +16,8 @@ export interface SessionSettings {
   setUp: readonly string[];
   /** Sends statements one after the other without waiting; knex's connections do not. */
   pipeline?: boolean;
+  /** Where a pooler answers, looks with a second connection whether it gives each client a session of its own: for one connection of a program. */
+  looksAtPooler?: boolean;
 }
 
 const CONNECT_MS = 5000;
@@ -34,14 +37,17 @@ export class NoWritableServer extends StorageUnavailable {}
 /** Connects to the first of the hosts that takes writes. */
 export async function connectTo(
   address: PostgresAddress,
-  { setUp, pipeline = true }: SessionSettings,
+  { setUp, pipeline = true, looksAtPooler = false }: SessionSettings,
 ): Promise<pg.Client> {
   const refusals: string[] = [];
   const isOnly = address.hosts.length === 1;
   for (const { host, port } of address.hosts) {
     try {
       const client = await connectToHost(address, host, port, pipeline);
-      if (await isSetUp(client, setUp)) return client;
+      const isPooled = await withinTime(client, () => isBehindPooler(client));
+      if (isPooled && looksAtPooler)
+        await refuseSharedSessions(client, () => connectToHost(address, host, port, pipeline));
+      if (await withinTime(client, () => isSetUp(client, setUp))) return client;
       await client.end();
       refusals.push(`${host} takes no writes`);
     } catch (error) {
@@ -54,16 +60,31 @@ export async function connectTo(
   throw new NoWritableServer(`no server of storage.url takes writes: ${refusals.join('; ')}`);
 }
 
-/** Prepares the session; returns false where the server takes no writes. A server that does not answer in time loses the connection. */
-async function isSetUp(client: pg.Client, setUp: readonly string[]): Promise<boolean> {
-  const late = systemClock.after(CONNECT_MS, () => dropSocket(client));
+/** A server that does not answer in time loses the connection. */
+async function withinTime<Result>(client: pg.Client, work: () => Promise<Result>): Promise<Result> {
+  let isLate = false;
+  const late = systemClock.after(CONNECT_MS, () => {
+    isLate = true;
+    dropSocket(client);
+  });
   try {
-    if (!(await takesWrites(client))) return false;
-    for (const sql of [OWN_SESSION, ...setUp]) await client.query(sql);
-    return true;
+    return await work();
+  } catch (error) {
+    if (!isLate) throw error;
+    throw new Error(
+      `no answer to the first question within ${String(CONNECT_MS / 1000)} seconds; a pooler may have no session left, or no database`,
+      { cause: error },
+    );
   } finally {
     late.cancel();
   }
+}
+
+/** Prepares the session; returns false where the server takes no writes. */
+async function isSetUp(client: pg.Client, setUp: readonly string[]): Promise<boolean> {
+  if (!(await takesWrites(client))) return false;
+  for (const sql of [OWN_SESSION, ...setUp]) await client.query(sql);
+  return true;
 }
 
 /** Ends the connection at this side only: a server that is gone would not answer a good-bye. Its statements fail as lost. */
@@ -115,26 +136,61 @@ async function connectToHost(
   throw new Error('there is no way to connect');
 }
 
-/**
- * Throws `DatabaseRefusal` where another program answers for the server: a pooler gives this session's settings and prepared statements to
- * others, and a proxy that sends reads to standbys has them miss what was just written. Both hand out a process number that is not the one
- * that runs the query.
- */
 async function takesWrites(client: pg.Client): Promise<boolean> {
-  const { rows } = await client.query<{ pid: number; is_read_only: string }>(
-    "SELECT pg_backend_pid() AS pid, current_setting('transaction_read_only') AS is_read_only",
+  const { rows } = await client.query<{ is_read_only: string }>(
+    "SELECT current_setting('transaction_read_only') AS is_read_only",
   );
-  const [row] = rows;
-  const { processID } = client as pg.Client & { processID: number | null };
-  if (row?.pid !== processID) {
-    await client.end();
-    throw new DatabaseRefusal(
-      'unsuitable',
-      'a pooler or proxy answers for the database: storage.url must name the server itself',
-    );
-  }
-  return row.is_read_only === 'off';
+  return rows[0]?.is_read_only === 'off';
 }
+
+async function readProcess(client: pg.Client): Promise<number | undefined> {
+  const { rows } = await client.query<{ pid: number }>('SELECT pg_backend_pid() AS pid');
+  return rows[0]?.pid;
+}
+
+/**
+ * Returns whether another program answers for the server: such a program hands out a process number that is not the one that runs the query.
+ * What the last client left in the session is cleared, since the pooler may be set not to do it.
+ */
+async function isBehindPooler(client: pg.Client): Promise<boolean> {
+  const { processID } = client as pg.Client & { processID: number | null };
+  if ((await readProcess(client)) === processID) return false;
+  await client.query('DISCARD ALL');
+  return true;
+}
+
+/** Rounds of questions: other clients of the pooler may ask in between, so that a single one can tell too little. */
+const POOLER_ROUNDS = 8;
+
+/**
+ * Throws `DatabaseRefusal` where a pooler gives one session of the server to several clients: settings and prepared statements would be those
+ * of others, and notices would be missed. Such a pooler lets a session that is idle answer for the next client that asks, so that two clients
+ * are answered by one process, or one client by several.
+ */
+async function refuseSharedSessions(client: pg.Client, connect: () => Promise<pg.Client>): Promise<void> {
+  const other = await connect();
+  try {
+    const own = await withinTime(client, () => readProcess(client));
+    for (let round = 0; round < POOLER_ROUNDS; round++) {
+      const others = await withinTime(other, () => readProcess(other));
+      // An odd number of questions: a pooler that takes two sessions in turn would otherwise give each client the same one again.
+      const first = await withinTime(client, () => readProcess(client));
+      const second = await withinTime(client, () => readProcess(client));
+      if (others === own || first !== own || second !== own) throw sharedSessions();
+    }
+  } catch (error) {
+    dropSocket(client);
+    throw error;
+  } finally {
+    dropSocket(other);
+  }
+}
+
+const sharedSessions = (): DatabaseRefusal =>
+  new DatabaseRefusal(
+    'unsuitable',
+    'a pooler gives sessions of the database to several clients: set pool_mode = session for it (PgBouncer), or name the server itself in storage.url',
+  );
 
 /** A connection and what the committer needs beyond its statements. */
 export interface PostgresConnection extends Connection {
@@ -155,6 +211,8 @@ export function createPostgresConnection(
   { reconnects }: { reconnects: boolean },
 ): PostgresConnection {
   const names = new Map<string, string>();
+  /** Unlike that of any other connection: where a pooler mixes sessions up, a statement is then missing, and no other one runs in its place. */
+  const prefix = `s${randomBytes(4).toString('hex')}_`;
   let client: pg.Client | null = null;
   let openedAt = 0;
   let connecting: Promise<pg.Client> | null = null;
@@ -189,7 +247,7 @@ export function createPostgresConnection(
   function nameOf(text: string): string | undefined {
     const before = names.get(text);
     if (before !== undefined || names.size >= MOST_STATEMENTS) return before;
-    const name = `s${String(names.size)}`;
+    const name = `${prefix}${String(names.size)}`;
     names.set(text, name);
     return name;
   }

@@ -73,7 +73,7 @@ export async function openPostgres(options: DatabaseOptions): Promise<Database> 
   const others: Droppable[] = [];
   const control = createPostgresConnection(
     async () => {
-      const client = await connectTo(address, { setUp: [...CONTROL, `LISTEN ${CHANNEL}`] });
+      const client = await connectTo(address, { setUp: [...CONTROL, `LISTEN ${CHANNEL}`], looksAtPooler: true });
       client.on('notification', ({ payload = '' }) => messages.arrived(payload));
       if (lostAt !== null) {
         messages.lost();
@@ -341,7 +341,7 @@ export function createPool(
   return knexPackage({
     client: 'pg',
     connection: async () => {
-      const probe = await connectTo(address, { setUp: [], pipeline: false });
+      const probe = await connectTo(address, { setUp: [], pipeline: false, looksAtPooler: true });
       await probe.end();
       isStale = false;
       return { ...configOf(address, probe.host, probe.port, probe.ssl), expirationChecker: () => isStale };

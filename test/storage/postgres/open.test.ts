@@ -1,7 +1,8 @@
 /** A whole database on PostgreSQL: its tables are those of the declarations, and it takes what SQLite takes. */
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
-import net from 'node:net';
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { chmodSync, existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import pg from 'pg';
@@ -9,7 +10,9 @@ import { openDatabase, openReader, type Database } from '../../../src/storage/da
 import { DatabaseRefusal } from '../../../src/storage/database-refusal.ts';
 import { tables } from '../../../src/storage/tables.ts';
 import { views } from '../../../src/storage/views.ts';
-import { makeDatabase, postgresPrograms, startedCluster, urlOf } from '../../support/harness/postgres.ts';
+import { asPostgres, makeDatabase, postgresPrograms, startedCluster, urlOf } from '../../support/harness/postgres.ts';
+
+const PGBOUNCER = '/usr/sbin/pgbouncer';
 
 describe('storage/postgres/open', () => {
   let db: Database;
@@ -193,28 +196,56 @@ describe('storage/postgres/open', () => {
     await assert.rejects(openDatabase({ url: urlOf(folder, name) }), /synchronous_commit is off/);
   });
 
-  it('is not opened through a pooler, which answers with process numbers of its own', async () => {
-    const { folder } = await startedCluster();
-    const own = mkdtempSync(path.join(tmpdir(), 'ph-pooler-'));
-    const pooler = net.createServer((client) => {
-      const upstream = net.connect(path.join(folder, '.s.PGSQL.5432'));
-      client.on('error', () => upstream.destroy()).on('close', () => upstream.destroy());
-      upstream.on('error', () => client.destroy()).on('close', () => client.destroy());
-      client.pipe(upstream);
-      upstream.on('data', (data) => {
-        // BackendKeyData: its length, the process number, and the key to cancel by.
-        const at = data.indexOf(Buffer.from([75, 0, 0, 0, 12]));
-        if (at !== -1) data.writeInt32BE(7, at + 5);
-        client.write(data);
+  describe('through PgBouncer', () => {
+    let own: string;
+    let bouncer: ChildProcess | null = null;
+    let hosts: string;
+
+    before(async function () {
+      if (!existsSync(PGBOUNCER)) return this.skip('PgBouncer is not installed (apt-get install pgbouncer)');
+      hosts = (await startedCluster()).folder;
+      own = mkdtempSync(path.join(tmpdir(), 'ph-pooler-'));
+      chmodSync(own, 0o777);
+    });
+    afterEach(async () => {
+      if (bouncer === null) return;
+      const ended = once(bouncer, 'exit');
+      bouncer.kill('SIGTERM');
+      await ended;
+      bouncer = null;
+    });
+    after(() => {
+      if (own !== undefined) rmSync(own, { recursive: true });
+    });
+
+    /** Starts it with the pool mode and so many sessions; returns the URL of a new database behind it. */
+    async function pooled(mode: string, sessions: number): Promise<string> {
+      const file = path.join(own, 'pgbouncer.ini');
+      const settings = { pool_mode: mode, default_pool_size: sessions, auth_type: 'any', unix_socket_dir: own };
+      const lines = Object.entries(settings).map(([name, value]) => `${name} = ${String(value)}`);
+      const target = `* = host=${hosts} user=posthorn`;
+      writeFileSync(file, ['[databases]', target, '[pgbouncer]', 'listen_port = 5432', ...lines, ''].join('\n'));
+      const [command, args] = asPostgres(PGBOUNCER, ['-q', file]);
+      bouncer = spawn(command, args, { stdio: 'ignore' });
+      const socket = path.join(own, '.s.PGSQL.5432');
+      while (!existsSync(socket)) await new Promise((resolve) => setTimeout(resolve, 20));
+      return urlOf(own, await makeDatabase());
+    }
+
+    it('is opened where each client has a session of its own', async () => {
+      const opened = await openDatabase({ url: await pooled('session', 12) });
+      await opened.commit.transact((tx) => tx.run("INSERT INTO settings (name, value) VALUES ('x', '1')"));
+      assert.deepEqual(await opened.prepared.all("SELECT value FROM settings WHERE name = 'x'"), [{ value: '1' }]);
+      await opened.close();
+    });
+
+    for (const mode of ['transaction', 'statement'])
+      it(`is not opened where clients share sessions (${mode})`, async () => {
+        const url = await pooled(mode, 12);
+        const refusal = { why: 'unsuitable', message: /to several clients: set pool_mode = session/ };
+        await assert.rejects(openDatabase({ url }), refusal);
+        await assert.rejects(openReader({ url }), refusal);
       });
-    });
-    await new Promise<void>((resolve) => pooler.listen(path.join(own, '.s.PGSQL.5432'), resolve));
-    await assert.rejects(openDatabase({ url: urlOf(own, 'postgres') }), {
-      why: 'unsuitable',
-      message: /a pooler or proxy answers for the database/,
-    });
-    await new Promise((resolve) => pooler.close(resolve));
-    rmSync(own, { recursive: true });
   });
 
   it('says that it cannot be reached', async () => {
