@@ -174,6 +174,8 @@ export class JoinedNode implements Node, Nodes {
   readonly name: string;
   readonly numbers = new MarkerNumbers();
   readonly leads: Promise<void>;
+  /** The greatest number of an event that a sign of life saw. */
+  lastEvent = 0;
   private readonly deps: NodeDeps;
   private readonly silences: Silences;
   private records: readonly NodeRecord[] = [];
@@ -184,7 +186,8 @@ export class JoinedNode implements Node, Nodes {
   private timer: { cancel(): void } | null = null;
   /** When the last good sign of life was sent, by the monotonic clock. */
   private signedAt: number;
-  private lastEvent: number | null = null;
+  /** Null until the first sign of life. */
+  private newestEvent: number | null = null;
   private facts: string;
   /** The facts that the row in the database has, without those of the clock. */
   private written: string;
@@ -363,8 +366,9 @@ export class JoinedNode implements Node, Nodes {
 
   /** Calls the listeners of events where there are new ones that no message told of. */
   private noteEvent(event: number | null): void {
-    if (event !== this.lastEvent && this.hasOthers) this.deps.messages.missed('events');
-    this.lastEvent = event;
+    if (event !== this.newestEvent && this.hasOthers) this.deps.messages.missed('events');
+    this.newestEvent = event;
+    this.lastEvent = Math.max(this.lastEvent, event ?? 0);
   }
 
   /** Writes new facts of this node for the others, and how far its clock differs from that of the database. Writes nothing while nothing changes. */

@@ -116,6 +116,19 @@ export async function openPostgres(options: DatabaseOptions): Promise<Database> 
   }
 }
 
+/** More events than all servers write between two signs of life. */
+const SKIPPED_NUMBERS = 50_000;
+
+/**
+ * Returns SQL that continues the numbers of events beyond those that this server and others may have seen. A new connection may lead to a
+ * standby that lacks the last events: new ones would get their numbers, and readers, streams and webhooks take them for known ones. Numbers
+ * are given in the turn of events only.
+ */
+const skipNumbers = (seen: number): string =>
+  `BEGIN; SELECT one FROM event_turn WHERE one = 1 FOR UPDATE;
+   SELECT setval(s.name::regclass, ${String(seen + SKIPPED_NUMBERS)}) FROM pg_get_serial_sequence('events', 'sequence') AS s(name)
+     WHERE pg_sequence_last_value(s.name::regclass) < ${String(seen + SKIPPED_NUMBERS)}; COMMIT`;
+
 const SET_CLOCK = 'let a time service set it (systemctl enable --now systemd-timesyncd, or chrony)';
 
 const sameName = (name: string): string =>
@@ -199,8 +212,12 @@ async function openParts(
 ): Promise<Database> {
   const reading = (setUp: readonly string[]): PostgresConnection =>
     createPostgresConnection(() => connectTo(address, { setUp }), { reconnects: true });
+  let isFirst = true;
   const writing = (): PostgresConnection =>
-    createPostgresConnection(() => connectTo(address, { setUp: WRITER }), { reconnects: false });
+    createPostgresConnection(
+      () => connectTo(address, { setUp: isFirst ? WRITER : [...WRITER, skipNumbers(node.lastEvent)] }),
+      { reconnects: false },
+    );
   const prepared = reading([...HOT, ...READ_ONLY]);
   const maintenance = reading([...HOT, ...READ_ONLY]);
   const writers = [writing(), writing(), writing()] as const;
@@ -232,6 +249,7 @@ async function openParts(
   };
   try {
     await Promise.all(connections.map((one) => one.ready()));
+    isFirst = false;
   } catch (error) {
     await closeAll();
     throw error;

@@ -248,6 +248,24 @@ describe('storage/postgres/open', () => {
       });
   });
 
+  it('gives no number of an event again where a lost connection leads to a standby that lacks the last ones', async () => {
+    const { folder } = await startedCluster();
+    const lagging = urlOf(folder, await makeDatabase());
+    const opened = await openDatabase({ url: lagging });
+    const client = new pg.Client({ connectionString: lagging });
+    await client.connect();
+    const sequence = "pg_get_serial_sequence('events', 'sequence')";
+    await client.query(`SELECT setval(${sequence}, 7)`);
+    await client.query(
+      'SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()',
+    );
+    await opened.commit.transact((tx) => tx.run('SELECT 1'));
+    const { rows } = await client.query<{ last: string }>(`SELECT pg_sequence_last_value(${sequence}) AS last`);
+    assert.deepEqual(rows, [{ last: '50000' }]);
+    await client.end();
+    await opened.close();
+  });
+
   it('says that it cannot be reached', async () => {
     await assert.rejects(openDatabase({ url: urlOf('/nowhere', 'x') }), {
       why: 'unreachable',
