@@ -53,6 +53,10 @@ async function watch(context: Context, operator: Operator, options: WatchOptions
   const { lane, message, for: forMs = Infinity, json: asJson } = options;
   const end = systemClock.now() + forMs;
   let page = await operator.call('queue.watch', { lane, message_id: message });
+  if (page.lane_known === false)
+    context.note(
+      `there is no lane ${JSON.stringify(lane)} now: what is shown begins with its first mail. If the name is mistyped, \`posthorn queue lanes\` shows the right one`,
+    );
   for (;;) {
     if (page.lost > 0) context.note(`${String(page.lost)} lines came too fast to be shown`);
     const isFleet = page.nodes.length + page.unanswered.length > 1;

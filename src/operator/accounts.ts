@@ -65,7 +65,9 @@ function changed(act: Act, before: AccountRow, after: AccountRow): AccountRecord
 export async function accountNamed(deps: Pick<StoreDeps, 'db'>, nameOrId = DEFAULT_ACCOUNT): Promise<AccountRow> {
   const row = await findAccount(deps, nameOrId);
   if (row === null)
-    throw new Problem('not_found', `there is no account ${JSON.stringify(nameOrId)}`, { field: 'account' });
+    throw new Problem('not_found', `there is no account ${JSON.stringify(nameOrId)}: see \`posthorn accounts list\``, {
+      field: 'account',
+    });
   return row;
 }
 

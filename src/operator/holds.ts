@@ -14,9 +14,10 @@ import { cancelPages, type HoldTarget } from './cancel-waiting.ts';
 import { heldMail, type HeldMail } from './held-mail.ts';
 import { pluralize } from '../base/pluralize.ts';
 import { byWhom } from './lane-acts.ts';
-import { isLaneKnown } from './lane-records.ts';
+import { laneIfKnown } from './lane-records.ts';
 import { LOOK_UPS_MS, mailOfLane } from './mail-of-lane.ts';
 import { askEach, type Question } from './ask-nodes.ts';
+import { accountOfMessage } from './messages.ts';
 import { onServer, type OperatorDeps } from './operation.ts';
 import { recipientDomain, refuseNoDomain } from './recipient-domain.ts';
 
@@ -218,16 +219,13 @@ async function findTarget(
   if (pointed.scope === 'domain' || pointed.scope === 'lane') return { ...pointed, account_id: null };
   if (source !== undefined) {
     if (!config.delivery.sources.some(({ name }) => name === source))
-      throw new Problem('not_found', `there is no source ${JSON.stringify(source)}`, { field: 'source' });
+      throw new Problem('not_found', `there is no source ${JSON.stringify(source)}: see \`posthorn queue sources\``, {
+        field: 'source',
+      });
     return { scope: 'source', target: source, account_id: null };
   }
-  if (messageId !== undefined) {
-    const row = (await db.reader('messages').select('account_id').where({ id: messageId }).first()) as
-      { account_id: string } | undefined;
-    if (row === undefined)
-      throw new Problem('not_found', `there is no message ${JSON.stringify(messageId)}`, { field: 'message_id' });
-    return { scope: 'message', target: messageId, account_id: row.account_id };
-  }
+  if (messageId !== undefined)
+    return { scope: 'message', target: messageId, account_id: await accountOfMessage({ db }, messageId) };
   const { id } = await accountNamed({ db }, account);
   if (stream === undefined) return { scope: 'account', target: id, account_id: id };
   const known = (await db.reader('streams').where({ account_id: id, slug: stream }).first()) as object | undefined;
@@ -324,13 +322,6 @@ const holdRecord = (row: HoldRow) => ({
   /** The person who set it, as the audit log names them; null if an older version set it. */
   created_by: row.created_by,
 });
-
-/** A hold does not wait for this, and is set also where it cannot be found out: null. */
-const laneIfKnown = (deps: OperatorDeps, lane: string): Promise<boolean | null> =>
-  isLaneKnown(deps, lane).catch((error: unknown) => {
-    deps.log.warn({ event: 'lane_unknown', lane, err: error }, 'whether a lane is known could not be found out');
-    return null;
-  });
 
 /** Returns the record of a hold or limit that was set just now. */
 const setRecord = (row: HoldRow, laneKnown: boolean | null) => ({

@@ -1,4 +1,5 @@
 /** Records of lanes for operators: their limits, why their mail waits, and how much mail waits, in memory and on disk. */
+import { idFloor } from '../base/id.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { groupBy } from '../base/sets.ts';
 import { mapInSlices } from '../base/slices.ts';
@@ -23,6 +24,7 @@ import { mergedLane, type FleetLane } from './merged-lane.ts';
 import type { OperatorDeps } from './operation.ts';
 import { noMail, oldestAmong, oldestOf, oldestRecord, timeOfFirst, type First, type Oldest } from './queue-ages.ts';
 import { dialectOf } from '../storage/sql.ts';
+import type { HoldRow } from '../storage/tables.ts';
 
 type Deps = EngineDeps & Pick<OperatorDeps, 'db' | 'clock' | 'book'>;
 
@@ -68,15 +70,17 @@ export async function readQueue(deps: Deps): Promise<Queue> {
      ORDER BY m.waiting DESC, m.domain`,
     [now, now, MOST_DOMAINS],
   );
-  const [engines, oldest] = await Promise.all([
+  const [engines, oldest, heldInPart] = await Promise.all([
     readEngines(
       deps,
       rows.map(({ domain }) => domain),
     ),
     oldestOf(deps, rows),
+    heldUntilNow(deps, rows, now),
   ]);
   const isHeldWhole = wholeHolds(deps);
-  const domains = rows.map((row) => {
+  const domains = rows.map((one) => {
+    const row = { ...one, ...heldInPart.get(one.domain) };
     const lane = engines.laneOf(row.domain);
     return waitingDomain(row, { lane, isHeld: isHeldWhole(row.domain, lane) }, oldest.get(row.domain) ?? noMail);
   });
@@ -113,6 +117,32 @@ function wholeHolds({ book }: Pick<Deps, 'book'>): (domain: string, lane: string
       ),
   );
   return (domain, lane) => lane === '~hold' || held.has(`lane ${lane}`) || held.has(`domain ${domain}`);
+}
+
+/**
+ * Counts the mail that holds of a domain keep back which let later mail go. Most of it is marked only when its turn comes; what else is marked in
+ * the domain is older, or little.
+ */
+async function heldUntilNow(
+  { db, book }: Pick<Deps, 'db' | 'book'>,
+  rows: readonly WaitingRow[],
+  now: number,
+): Promise<Map<string, Pick<WaitingRow, 'held' | 'held_due'>>> {
+  const waiting = new Set(rows.map(({ domain }) => domain));
+  const until = new Map<string, number>();
+  for (const { kind, scope, target, created_at: at } of book.list())
+    if (kind === 'hold' && scope === 'domain' && waiting.has(target)) until.set(target, at);
+  if (until.size === 0) return new Map();
+  const { unfold, using } = dialectOf(db.reader);
+  const bounds = [...until].map(([domain, at]) => [domain, idFloor('dlv', at + 1)]);
+  const counted = await db.reader.raw<{ domain: string; held: number; held_due: number }[]>(
+    `SELECT h.domain, COUNT(*) AS held, COUNT(*) FILTER (WHERE d.due_at <= ?) AS held_due
+     FROM ${unfold('h', { domain: 'text', before: 'text' })}
+     JOIN deliveries d ${using('deliveries_due')} ON d.domain = h.domain AND d.id < h.before
+     WHERE d.due_at IS NOT NULL GROUP BY h.domain`,
+    [now, JSON.stringify(bounds)],
+  );
+  return new Map(counted.map(({ domain, ...counts }) => [domain, counts]));
 }
 
 export type WaitingDomain = ReturnType<typeof waitingDomain>;
@@ -190,6 +220,13 @@ export async function isLaneKnown(
   return isKnown || isAll ? isKnown : null;
 }
 
+/** Does the same for an act that must not fail for it. */
+export const laneIfKnown = (deps: OperatorDeps, lane: string): Promise<boolean | null> =>
+  isLaneKnown(deps, lane).catch((error: unknown) => {
+    deps.log.warn({ event: 'lane_unknown', lane, err: error }, 'whether a lane is known could not be found out');
+    return null;
+  });
+
 /** Returns the lanes of all nodes, each once. */
 function fleetLanes({ lanes }: Engines): FleetLane[] {
   const found = groupBy(lanes, ({ lane }) => lane.name);
@@ -257,10 +294,16 @@ async function recordsOf(
   const found = await laneFacts(asked.map(({ own: [first] }) => ({ domain: first?.domain ?? '', account: '' })));
   const facts = new Map(asked.map(({ lane }, at) => [lane, found[at] ?? null]));
   return await mapInSlices(all, ({ lane, own }) => {
-    const set = book.ofLane(siteOf(lane.name, lane.source)) ?? book.ofLane(lane.name);
+    const set = book.ofLane(siteOf(lane.name, lane.source)) ?? book.ofLane(lane.name) ?? holdOfDomains(book, own);
     const around = facts.get(lane) ?? { waits: [], held: null };
     return laneRecord(lane, own, { ...around, held: around.held ?? (set === null ? null : operatorsHold(set)) });
   });
+}
+
+/** Returns the hold of a domain of the lane if all its mail is held, so that the lane has no other reason to wait. */
+function holdOfDomains(book: RecordDeps['book'], own: readonly WaitingDomain[]): HoldRow | null {
+  if (own.some(({ held, waiting }) => held < waiting)) return null;
+  return own.map(({ domain }) => book.ofDomain(domain)).find((row) => row !== null) ?? null;
 }
 
 function laneRecord(lane: FleetLane, own: readonly WaitingDomain[], facts: LaneFacts) {

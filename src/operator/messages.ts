@@ -94,5 +94,13 @@ async function whyOf({ db, clock, holds, laneFacts }: OperatorDeps, id: string):
   return await whyWaiting({ db, holdOf: holds.of, laneFacts }, row, clock.now());
 }
 
-const notThere = (id: string): Problem =>
-  new Problem('not_found', `there is no message ${JSON.stringify(id)}`, { field: 'id' });
+/** Returns the account of the message that an operation names in `message_id`. Throws `not_found`. */
+export async function accountOfMessage({ db }: Pick<StoreDeps, 'db'>, id: string): Promise<string> {
+  const row = (await db.reader('messages').select('account_id').where({ id }).first()) as
+    { account_id: string } | undefined;
+  if (row === undefined) throw notThere(id, 'message_id');
+  return row.account_id;
+}
+
+const notThere = (id: string, field = 'id'): Problem =>
+  new Problem('not_found', `there is no message ${JSON.stringify(id)}`, { field });

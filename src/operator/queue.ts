@@ -11,7 +11,6 @@ import type { Value } from '../storage/connection.ts';
 import { dialectOf } from '../storage/sql.ts';
 import { deliveryStatuses, type DeliveryRow } from '../storage/tables.ts';
 import { accountNamed } from './accounts.ts';
-import type { Act } from '../operations/act.ts';
 import { askEach, unansweredText, type Question } from './ask-nodes.ts';
 import { readLanesOf } from './engines.ts';
 import { flushPages } from './flush.ts';
@@ -19,6 +18,7 @@ import { byWhom, historyOf, laneQuestion } from './lane-acts.ts';
 import { LOOK_UPS_MS, mailOfLane, type MailOfLane } from './mail-of-lane.ts';
 import { agesOf, oldestRecord } from './queue-ages.ts';
 import { domainsOf, laneAtNode, laneRecords, oneLane, readQueue } from './lane-records.ts';
+import { accountOfMessage } from './messages.ts';
 import { onServer, onStore, type OperatorDeps, type StoreDeps } from './operation.ts';
 import { recipientDomain } from './recipient-domain.ts';
 import { notRunning } from './unavailable.ts';
@@ -123,7 +123,7 @@ export const queueOperations = {
       act.on({
         object: domain ?? (lane === undefined ? undefined : `the lane ${lane}`) ?? messageId ?? 'the whole queue',
       });
-      if (messageId !== undefined) await concernsMessage(deps, messageId, act);
+      if (messageId !== undefined) act.concerns(await accountOfMessage(deps, messageId));
       const mail = lane === undefined ? undefined : await mailOfLane(deps, lane, LOOK_UPS_MS);
       const { flushed, domains } = await flushPages(deps, { domain, messageId, lane: mail }, act);
       act.on({ after: { flushed } });
@@ -173,15 +173,6 @@ const among = ({ reader }: Pick<StoreDeps['db'], 'reader'>, { domains, condition
   `d.domain ${dialectOf(reader).among('text')} ${condition.sql}`,
   [JSON.stringify(domains), ...condition.values],
 ];
-
-async function concernsMessage({ db }: Pick<StoreDeps, 'db'>, id: string, act: Act): Promise<void> {
-  const row = (await db.reader('messages').select('account_id').where({ id }).first()) as
-    { account_id: string } | undefined;
-  if (row === undefined) {
-    throw new Problem('not_found', `there is no message ${JSON.stringify(id)}`, { field: 'message_id' });
-  }
-  act.concerns(row.account_id);
-}
 
 const isHeldByRoute = (routes: Config['delivery']['routes'], domain: string): boolean =>
   domain !== SIMULATOR_DOMAIN && (Object.hasOwn(routes, domain) ? routes[domain] : routes['*'])?.kind === 'hold';

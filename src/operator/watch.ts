@@ -7,6 +7,8 @@ import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { askEach, unansweredText, type Answers, type Question } from './ask-nodes.ts';
+import { laneIfKnown } from './lane-records.ts';
+import { accountOfMessage } from './messages.ts';
 import { onServer, type OperatorDeps, type TranscriptPage } from './operation.ts';
 
 const LONGEST_WAIT_MS = 30_000;
@@ -53,8 +55,14 @@ export const watchOperations = {
     async run(deps, { lane, message_id: messageId, watch: known, after = '', wait_ms: waitMs = 0 }) {
       if ([lane, messageId, known].filter((one) => one !== undefined).length !== 1)
         throw new Problem('invalid_field', 'name one thing to watch: a lane or a message');
+      if (messageId !== undefined) await accountOfMessage(deps, messageId);
       const watch = known ?? (await begin(deps, { lane, message_id: messageId }));
-      return await pageOf(deps, watch, positionsIn(after), waitMs);
+      const laneKnown = lane === undefined ? null : await laneIfKnown(deps, lane);
+      return {
+        ...(await pageOf(deps, watch, positionsIn(after), waitMs)),
+        /** At the start: false if no node and no waiting mail has this lane now. A lane may be watched before its first mail. */
+        lane_known: laneKnown,
+      };
     },
   }),
 };

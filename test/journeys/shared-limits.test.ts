@@ -145,7 +145,7 @@ describe('journey: two nodes share the limits of a receiver', () => {
       [
         [
           'connections_in_use',
-          'The nodes share the connections to mx.big.test: this node has 1 of 4, and other nodes have 4.',
+          'The nodes share the connections to mx.big.test: the one that has this mail has 1 of 4, and other nodes have 4.',
         ],
       ],
     );

@@ -58,6 +58,8 @@ export function createHoldBook(deps: { db: Pick<Database, 'prepared' | 'commit'>
     },
     /** Returns the hold of a lane, or null. It holds the whole lane, later mail as well. */
     ofLane: (lane: string): HoldRow | null => inForce(`hold lane ${lane}`)[0] ?? null,
+    /** Returns the hold of a recipient domain, which may let later mail go; or null. */
+    ofDomain: (domain: string): HoldRow | null => inForce(`hold domain ${domain}`)[0] ?? null,
     /** Returns the pause of a source, or null. */
     ofSource: (source: string): HoldRow | null => inForce(`hold source ${source}`)[0] ?? null,
     limitsOf(lane: string): LaneLimits | null {

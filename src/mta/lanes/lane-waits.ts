@@ -205,8 +205,8 @@ function shareWait(state: LaneState, { share, given, view }: Surroundings, name:
   if (share.connections >= allowed || view.waiting === 0 || view.slots < share.connections) return null;
   const message =
     share.others === 0
-      ? `Other nodes may send to ${name} as well: this node has one connection until it knows how many they have.`
-      : `The nodes share the connections to ${name}: this node has ${sharedWords(share, allowed)}.`;
+      ? `Other nodes may send to ${name} as well: the one that has this mail keeps to one connection until it knows how many they have.`
+      : `The nodes share the connections to ${name}: the one that has this mail has ${sharedWords(share, allowed)}.`;
   return { reason: 'connections_in_use', message, since: null, until: null, by: 'us', stops: false };
 }
 

@@ -173,7 +173,7 @@ describe('mta/lanes/lane-control', () => {
         [
           [
             'connections_in_use',
-            'The nodes share the connections to mx.dest.test: this node has 1 of 2, and other nodes have 1.',
+            'The nodes share the connections to mx.dest.test: the one that has this mail has 1 of 2, and other nodes have 1.',
           ],
         ],
       );
