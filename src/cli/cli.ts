@@ -2,7 +2,7 @@
  * The command line: its commands, and the exit codes of their errors (sysexits.h). Each other file of this folder adds a command.
  * Modules that take time to load are loaded by the command that needs them.
  */
-import { Command } from '@commander-js/extra-typings';
+import { Command, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
 import { isJournal, PRIORITY } from '../base/journal.ts';
 import { Problem } from '../base/problem.ts';
@@ -225,12 +225,16 @@ export async function run(
   addCommands(program, context, given);
   refuseUnclear(program);
   refuseEmptyArguments(program);
+  let running: CommandUnknownOpts | null = null;
+  program.hook('preAction', (_, command) => {
+    running = command;
+  });
   try {
     await program.parseAsync(args, { from: 'user' });
     return exitCode;
   } catch (error) {
     const { dataDir = null } = (loaded as Loaded | null)?.config ?? {};
-    return printError(error, output.fail ?? output.note, dataDir);
+    return printError(error, output.fail ?? output.note, dataDir, running);
   }
 }
 

@@ -1,7 +1,7 @@
 /** Prints the error that ended a command, with cause and cure, and finds its exit code (sysexits.h). */
-import { CommanderError } from '@commander-js/extra-typings';
+import { CommanderError, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import { KeyFileError } from '../base/keyring.ts';
-import { catalogue, Problem } from '../base/problem.ts';
+import { catalogue, Problem, type ProblemCode } from '../base/problem.ts';
 import { ConfigError } from '../config/load.ts';
 import { Unavailable, type UnavailableWhy } from '../operator/unavailable.ts';
 import { DatabaseRefusal, type RefusalWhy } from '../storage/database-refusal.ts';
@@ -22,10 +22,16 @@ const refused: Readonly<Record<RefusalWhy, number>> = {
   unfinished: exitCodes.config,
 };
 
-/** Prints an error for people. Returns the exit code. */
-export function printError(error: unknown, note: Note, dataDir: string | null): number {
+/** Prints an error for people; `command` is the one that ended with it, where one had begun. Returns the exit code. */
+export function printError(
+  error: unknown,
+  note: Note,
+  dataDir: string | null,
+  command: CommandUnknownOpts | null = null,
+): number {
   if (error instanceof CommanderError) return error.exitCode === 0 ? exitCodes.ok : exitCodes.usage; // commander has printed the reason
   if (error instanceof ConfigError) {
+    if (error.file !== null) note(`posthorn: mistakes in ${error.file}, unless a line names another place:`);
     for (const mistake of error.mistakes) note(mistake);
     if (!error.isForbidden) return exitCodes.config;
     note('  cure:  Run it as the user of the service: `sudo posthorn ...` becomes that user by itself.');
@@ -47,7 +53,7 @@ export function printError(error: unknown, note: Note, dataDir: string | null): 
     note(`posthorn: ${error.message}`);
     return exitCodes.config;
   }
-  if (error instanceof Problem) return printProblem(error, note);
+  if (error instanceof Problem) return printProblem(error, note, command);
   const fault = machineFault(error, dataDir);
   if (fault !== null) {
     note(`posthorn: ${fault.line}`);
@@ -84,13 +90,55 @@ const unavailable: Readonly<Record<UnavailableWhy, number>> = {
   wrong_clock: exitCodes.unavailable,
 };
 
-/** Prints a problem with cause and cure from the catalogue. Returns the exit code. */
-function printProblem(problem: Problem, note: Note): number {
-  const { cause, cure } = catalogue[problem.code];
-  note(`posthorn: ${printable(problem.message)} (${problem.code})`);
-  note(`  cause: ${cause}`);
-  note(`  cure:  ${cure}`);
+/** Their causes and cures in the catalogue speak of requests, paths and members; the message says what is wrong with the command. */
+const ofRequests: ReadonlySet<ProblemCode> = new Set([
+  'invalid_field',
+  'invalid_parameter',
+  'invalid_state',
+  'invalid_type',
+  'missing_field',
+  'not_found',
+  'unknown_field',
+]);
+
+/** Prints a problem with its cure, and with its cause where the message does not say it. Returns the exit code. */
+function printProblem(problem: Problem, note: Note, command: CommandUnknownOpts | null): number {
+  note(`posthorn: ${printable(inOptions(problem.message, command))} (${problem.code})`);
+  if (command !== null && ofRequests.has(problem.code)) {
+    const cure = cureOf(problem, command);
+    if (cure !== null) note(`  cure:  ${cure}`);
+  } else if (!namesCommand(problem)) {
+    const { cause, cure } = catalogue[problem.code];
+    note(`  cause: ${cause}`);
+    note(`  cure:  ${cure}`);
+  }
   if (problem.code === 'not_found') return exitCodes.noInput;
   if (problem.code === 'service_unavailable') return exitCodes.unavailable;
   return problem.status >= 500 ? exitCodes.software : exitCodes.data;
+}
+
+/** Returns whether the message itself names the command that helps. */
+const namesCommand = ({ message }: Problem): boolean => message.includes('`posthorn ');
+
+/** Returns the command that lists what there is, or that describes the options; null where the message is enough. */
+function cureOf(problem: Problem, command: CommandUnknownOpts): string | null {
+  const { code } = problem;
+  if (code === 'invalid_state' || namesCommand(problem)) return null;
+  const list = command.parent?.commands.find((one) => one.name() === 'list');
+  return code === 'not_found' && list !== undefined && command.registeredArguments.length > 0
+    ? `\`${nameOf(list)}\` shows those that there are.`
+    : `\`${nameOf(command)} --help\` describes its options.`;
+}
+
+/** Writes a member at the head of a message, such as `status[0]`, as the option that gave it. */
+function inOptions(message: string, command: CommandUnknownOpts | null): string {
+  return message.replace(/^`(\w+)(?:\[\d+\])?`/, (member, name: string) => {
+    const long = `--${name.replaceAll('_', '-')}`;
+    return command?.options.some((option) => option.long === long) === true ? long : member;
+  });
+}
+
+/** Returns the whole name of a command: `posthorn messages list`. */
+function nameOf(command: CommandUnknownOpts): string {
+  return command.parent === null ? command.name() : `${nameOf(command.parent)} ${command.name()}`;
 }

@@ -44,8 +44,9 @@ describe('posthorn config', () => {
         .split('\n')
         .map((line) => line.split(/[: ]/)[0])
         .sort(),
-      ['http.hots', 'http.port', 'log.level'],
+      ['http.hots', 'http.port', 'log.level', 'posthorn'],
     );
+    assert.match(notes, new RegExp(`^posthorn: mistakes in ${file}, unless a line names another place:\n`));
   });
 
   it('check finds a data folder whose path is too long for its socket, as every command does', async () => {
