@@ -7,6 +7,7 @@ import type { BudgetName } from '../base/budgets.ts';
 import { systemClock, type Clock } from '../base/clock.ts';
 import { openKeyring, type Keyring } from '../base/keyring.ts';
 import { createLog, type Log, type RootLog } from '../base/log.ts';
+import { MINUTE_MS } from '../base/time.ts';
 import type { BounceRule } from '../config/bounce-rule.ts';
 import { readBounceRules } from '../config/bounce-rules.ts';
 import { readScanners } from '../config/scanners.ts';
@@ -25,6 +26,7 @@ import { requireKeys, requireSharedKey } from '../operator/sealed-secrets.ts';
 import { Unavailable } from '../operator/unavailable.ts';
 import { Allowance } from '../scheduling/allowance.ts';
 import { createNotifier } from '../scheduling/notifier.ts';
+import { isStorageTrouble } from '../storage/commit.ts';
 import { beginEpoch, databaseFile, openDatabase, type Database } from '../storage/database.ts';
 import { loneNode, WRONG_CLOCK_MS, wrongClock, type Nodes, type NodeSelf } from '../storage/nodes.ts';
 import { Owners } from '../storage/owners.ts';
@@ -79,8 +81,7 @@ export async function openCore(config: Config, overrides: Overrides) {
     clock,
     random: overrides.random ?? Math.random,
     log,
-    report: (error: unknown): void =>
-      log.error({ event: 'background_write_failed', err: error }, 'a background write failed'),
+    report: createReport(clock, log),
     live,
     botOf,
     /** The settings of a plan by its name, or null where there is none (any more). */
@@ -99,6 +100,20 @@ export async function openCore(config: Config, overrides: Overrides) {
       overrides.resolver ??
       createResolver({ clock }, { servers: config.delivery.dnsServers, validating: config.delivery.dnssecResolver }),
     ownAddresses: createOwnAddresses({ clock }),
+  };
+}
+
+/**
+ * Reports background writes that fail. While the database takes none, a line a minute is enough: they are tried again each second, and the log
+ * may be on the disk that is full.
+ */
+function createReport(clock: Clock, log: Pick<Log, 'error'>): (error: unknown) => void {
+  let quietUntil = -Infinity;
+  return (error) => {
+    const now = clock.monotonic();
+    if (isStorageTrouble(error) && now < quietUntil) return;
+    quietUntil = now + MINUTE_MS;
+    log.error({ event: 'background_write_failed', err: error }, 'a background write failed');
   };
 }
 

@@ -51,7 +51,11 @@ export async function restoreBackup(options: RestoreOptions): Promise<Restored> 
   const { folder, storage, dataDir, passphrase, progress } = options;
   const database = databaseFile(storage.url);
   for (const file of database === null ? [] : [database, `${database}-wal`])
-    if (existsSync(file)) return refused('not_empty', `${file} already exists: restore into an empty data folder`);
+    if (existsSync(file))
+      return refused(
+        'not_empty',
+        `${file} already exists: stop the server, move the database with its -wal and -shm files elsewhere, and leave secret.key where it is`,
+      );
   const verified = await verifyBackup(folder, { passphrase, ...(progress === undefined ? {} : { progress }) });
   if (verified.kind !== 'good') return verified;
   const why = whyUnsupported(verified.manifest.migrations);

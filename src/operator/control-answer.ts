@@ -1,7 +1,7 @@
 /** The answer of an operation that another process performs, as JSON: its result, or the problem of its caller. */
 import type { Log } from '../base/log.ts';
 import { catalogue, Problem, type ProblemCode } from '../base/problem.ts';
-import { isStorageTrouble } from '../storage/commit.ts';
+import { isDamage, isStorageTrouble } from '../storage/commit.ts';
 
 export type ControlAnswer =
   { result: unknown } | { problem: { code: ProblemCode; message: string; field: string | null } };
@@ -25,6 +25,11 @@ export async function answerOf(
 function internal(log: Pick<Log, 'error'>, name: string, error: unknown): Problem {
   log.error({ event: 'operation_failed', operation: name, err: error }, 'an operation of the operator failed');
   const message = error instanceof Error ? error.message : String(error);
+  if (isDamage(error))
+    return new Problem(
+      'internal_error',
+      `the database is damaged (${String(Reflect.get(error, 'code'))}): stop the server, keep a copy of the database as it is, and restore the last backup with \`posthorn backup restore\` (docs/backup.md)`,
+    );
   if (isStorageTrouble(error))
     return new Problem('service_unavailable', `the database cannot take this now: ${message}`);
   return new Problem('internal_error', message);

@@ -29,8 +29,18 @@ export function makeDataFolder(dataDir: string): void {
     if (!FORBIDDEN.includes(code)) throw error;
     throw new Unavailable(
       'no_access',
-      `${dataDir} may not be written by this user (${String(process.getuid?.())}): run this as the one that it belongs to, or give it to this one`,
+      isOwn(dataDir)
+        ? `${dataDir} may not be written by its own user: run \`chmod u+rwx ${dataDir}\``
+        : `${dataDir} may not be written by this user (${String(process.getuid?.())}): run this as the one that it belongs to, or give it to this one`,
     );
+  }
+}
+
+function isOwn(folder: string): boolean {
+  try {
+    return statSync(folder).uid === process.getuid?.();
+  } catch {
+    return false; // its parent cannot be looked into either
   }
 }
 

@@ -122,7 +122,7 @@ describe('journey: audit', () => {
       assert.deepEqual([made?.actor, made?.method, made?.object_type], ['operator', 'CLI', 'backup']);
       assert.match(made?.user_agent ?? '', /^cli:/);
       const why = await own.operator.call('audit.show', { id: restored?.id ?? '' });
-      assert.match(JSON.stringify(why), /already exists: restore into an empty data folder/);
+      assert.match(JSON.stringify(why), /already exists: stop the server, move the database/);
 
       await own.stop();
       const second = await create();

@@ -121,26 +121,29 @@ describe('operator/control-server', () => {
     });
   }
 
-  it('tells a full disk from a fault of its own', async () => {
-    const full = Object.assign(new Error('SQLITE_FULL: database or disk is full'), { code: 'SQLITE_FULL' });
-    const mta = {
-      ...office.deps.mta,
-      lanes: () => {
-        throw full;
-      },
-    };
-    await control.close();
-    control = await serveControl({ ...office.deps, mta }, office.folder);
-    await assert.rejects(
-      callServer(control.path, 'queue.lanes', {}),
-      (error: unknown) =>
-        error instanceof Problem && error.code === 'service_unavailable' && error.message.includes('disk is full'),
-    );
-    assert.deepEqual(
-      office.logged.map(({ event }) => event),
-      ['operation_failed'],
-    );
-  });
+  for (const [text, code, says] of [
+    ['SQLITE_FULL: database or disk is full', 'service_unavailable', /disk is full/],
+    ['SELECT 1 - SQLITE_CORRUPT: malformed', 'internal_error', /^the database is damaged .*`posthorn backup restore`/],
+  ] as const)
+    it(`tells ${text} from a fault of its own`, async () => {
+      const error = Object.assign(new Error(text), { code: /SQLITE_\w+/.exec(text)?.[0] });
+      const mta = {
+        ...office.deps.mta,
+        lanes: () => {
+          throw error;
+        },
+      };
+      await control.close();
+      control = await serveControl({ ...office.deps, mta }, office.folder);
+      await assert.rejects(
+        callServer(control.path, 'queue.lanes', {}),
+        (problem: unknown) => problem instanceof Problem && problem.code === code && says.test(problem.message),
+      );
+      assert.deepEqual(
+        office.logged.map(({ event }) => event),
+        ['operation_failed'],
+      );
+    });
 
   it('tells a fault of its own, logs it, and goes on', async () => {
     const mta = {

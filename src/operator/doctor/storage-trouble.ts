@@ -1,10 +1,11 @@
-/** Says what to do where the database cannot take or answer anything now: its disk is full or fails, or its server is away. */
+/** Says what to do where the database cannot take or answer anything now: its disk is full or fails, it is damaged, or its server is away. */
 import { isPostgresUrl } from '../../base/postgres-url.ts';
 import type { Config } from '../../config/schema.ts';
-import { isStorageTrouble } from '../../storage/commit.ts';
+import { isDamage, isStorageTrouble } from '../../storage/commit.ts';
 
 /** Returns null for an error that is not the database's. */
 export function storageTrouble(error: unknown, { url }: Config['storage']): { why: string; cure: string } | null {
+  if (isDamage(error)) return { why: `the database is damaged: ${lastPart(error)}`, cure: DAMAGE_CURE };
   if (!(error instanceof Error) || !isStorageTrouble(error) || isOfFile(error)) return null;
   return {
     why: `the database cannot take or answer this now: ${error.message}`,
@@ -16,8 +17,14 @@ export function storageTrouble(error: unknown, { url }: Config['storage']): { wh
 const isOfFile = (error: Error): boolean =>
   'code' in error && error.code === 'ENOENT' && 'syscall' in error && error.syscall !== 'connect';
 
+/** Returns the error without the statement, which is before the last dash. */
+const lastPart = ({ message }: Error): string => message.slice(message.lastIndexOf(' - ') + 1).replace(/^- /, '');
+
+const DAMAGE_CURE =
+  'Stop the server, keep a copy of the database as it is, see that the disk has no errors (dmesg), and restore the last backup: docs/backup.md.';
+
 const POSTGRES_CURE =
-  'Is PostgreSQL running where `storage.url` says, has its disk room, and does it take connections from here? Its own log says more; see the line of `database`.';
+  'Is PostgreSQL running where `storage.url` says, has its disk room, and does it take connections from here? Its own log says more.';
 
 function sqliteCure(code: string): string {
   if (/^SQLITE_(?:CANTOPEN|READONLY)/.test(code))

@@ -78,6 +78,7 @@ describe('an examination', () => {
       /^the database cannot .* now: it$/,
       /Is PostgreSQL/,
     ],
+    ['a page is damaged', 'sqlite', 'SQLITE_CORRUPT', '', /^the database is damaged: it$/, /restore the last backup/],
     ['a file is away', 'postgres://me@/mail', 'ENOENT', 'open', /^the check itself failed: it$/, /^Report it/],
   ] as const)
     it(`says so where ${what}`, async () => {
