@@ -48,7 +48,7 @@ if (!isInstalled()) {
   );
 }
 if (isStale())
-  await step('building (10 to 30 seconds)', ['run', '--silent', 'build'], {
+  await step('building (half a minute to some minutes)', ['run', '--silent', 'build'], {
     doing: () => 'building',
     explain: () => '',
   });
@@ -112,7 +112,7 @@ function run(command, args) {
 /** sqlite3 comes last, and its compiler leaves its objects in this folder. */
 function whatNpmDoes() {
   if (existsSync(path.join(COMPILED, 'obj.target')))
-    return 'compiling sqlite3, as there is no binary of it for this machine: one to five minutes, only this once';
+    return 'compiling sqlite3, as there is no binary of it for this machine: some minutes, only this once';
   return existsSync(path.join(root, 'node_modules')) ? 'unpacking packages' : 'fetching packages';
 }
 

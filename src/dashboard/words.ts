@@ -128,6 +128,8 @@ export function faultText(message: string, field: string | null): string {
   const [, line] = /^\w+\[(\d+)\]$/.exec(field ?? '') ?? [];
   if (line !== undefined) return `Line ${String(Number(line) + 1)}: ${sentenceText(message)}`;
   if (field === null || field === '' || message.includes(field)) return sentenceText(message);
+  // The same member is called so in tables and forms.
+  if (field === 'email') return `Address: ${sentenceText(message)}`;
   return `${wordsOf(field).replace(/^./, (first) => first.toUpperCase())}: ${sentenceText(message)}`;
 }
 
@@ -161,7 +163,7 @@ const FOREVER_MS = 100 * 366 * DAY_MS;
 function due(value: unknown, options: Options): unknown {
   const ms = millis(value);
   const now = options.data.root.now;
-  if (ms !== null && now !== undefined && ms - now > FOREVER_MS) return 'when it is released';
+  if (ms !== null && now !== undefined && ms - now > FOREVER_MS) return 'when released';
   if (ms === null || now === undefined || now - ms < 1000) return ago(value, options);
   return timeHtml(ms, `overdue by ${spanText(now - ms)}`, ' data-ago');
 }

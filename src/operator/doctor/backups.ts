@@ -23,7 +23,7 @@ export async function backups({ machine, clock }: Pick<Probes, 'machine' | 'cloc
   if (closed !== null)
     return failed(
       `no backup can be made: ${closed}`,
-      'See docs/backup.md, and try it: systemctl start posthorn-backup.service',
+      'See docs/backup.md, and try it: posthorn backup create (with systemd: systemctl start posthorn-backup.service)',
     );
   const { newest } = state;
   if (newest === null)
