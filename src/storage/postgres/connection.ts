@@ -62,15 +62,15 @@ export async function connectTo(
 
 /** A server that does not answer in time loses the connection. */
 async function withinTime<Result>(client: pg.Client, work: () => Promise<Result>): Promise<Result> {
-  let isLate = false;
+  const limit = { isOver: false };
   const late = systemClock.after(CONNECT_MS, () => {
-    isLate = true;
+    limit.isOver = true;
     dropSocket(client);
   });
   try {
     return await work();
   } catch (error) {
-    if (!isLate) throw error;
+    if (!limit.isOver) throw error;
     throw new Error(
       `no answer to the first question within ${String(CONNECT_MS / 1000)} seconds; a pooler may have no session left, or no database`,
       { cause: error },

@@ -197,7 +197,7 @@ describe('storage/postgres/open', () => {
   });
 
   describe('through PgBouncer', () => {
-    let own: string;
+    let own = '';
     let bouncer: ChildProcess | null = null;
     let hosts: string;
 
@@ -215,7 +215,7 @@ describe('storage/postgres/open', () => {
       bouncer = null;
     });
     after(() => {
-      if (own !== undefined) rmSync(own, { recursive: true });
+      if (own !== '') rmSync(own, { recursive: true });
     });
 
     /** Starts it with the pool mode and so many sessions; returns the URL of a new database behind it. */
