@@ -127,7 +127,7 @@ const SKIPPED_NUMBERS = 50_000;
 const skipNumbers = (seen: number): string =>
   `BEGIN; SELECT one FROM event_turn WHERE one = 1 FOR UPDATE;
    SELECT setval(s.name::regclass, ${String(seen + SKIPPED_NUMBERS)}) FROM pg_get_serial_sequence('events', 'sequence') AS s(name)
-     WHERE pg_sequence_last_value(s.name::regclass) < ${String(seen + SKIPPED_NUMBERS)}; COMMIT`;
+     WHERE coalesce(pg_sequence_last_value(s.name::regclass), 0) < ${String(seen + SKIPPED_NUMBERS)}; COMMIT`;
 
 const SET_CLOCK = 'let a time service set it (systemctl enable --now systemd-timesyncd, or chrony)';
 
