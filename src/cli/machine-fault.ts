@@ -15,6 +15,8 @@ export interface MachineFault {
 const FULL = /^(?:SQLITE_FULL|ENOSPC|EDQUOT)$/;
 const FAILING = /^(?:SQLITE_IOERR|SQLITE_CORRUPT|SQLITE_NOTADB|EIO)$/;
 const READ_ONLY = /^(?:SQLITE_READONLY|EROFS)$/;
+/** PostgreSQL takes no further connection, or has no room: its codes of class 53. */
+const DATABASE_FULL = /^53\d{3}$/;
 const FORBIDDEN = /^(?:EACCES|EPERM|SQLITE_CANTOPEN)$/;
 
 /** Returns whether a later try may work by itself: the disk is full, and may be emptied. */
@@ -29,6 +31,12 @@ export function machineFault(error: unknown, dataDir: string | null, writes = ch
       line: `the disk of ${place} is full (${code})`,
       cure: 'Make room: nothing that was accepted is lost. `df -h` shows the disks; old backups are in backup.dir.',
       exitCode: exitCodes.output,
+    };
+  if (DATABASE_FULL.test(code))
+    return {
+      line: `PostgreSQL cannot do more now: ${error instanceof Error ? error.message : String(error)} (${code})`,
+      cure: 'Each server needs ten connections, a command two: see `max_connections`, limits of the role and of the database, and its disk.',
+      exitCode: exitCodes.unavailable,
     };
   if (FAILING.test(code))
     return {

@@ -22,6 +22,7 @@ describe('cli/machine-fault', () => {
     ['SQLITE_READONLY', undefined, 77, /^\/data cannot be written/],
     ['EACCES', '/data/secret.key', 77, /may not open \/data\/secret\.key/],
     ['SQLITE_CANTOPEN', undefined, 77, /^the database cannot be opened: this user/],
+    ['53300', undefined, 69, /^PostgreSQL cannot do more now/],
   ] as const) {
     it(`explains ${code}`, () => {
       const fault = machineFault(error(code, file), '/data');
