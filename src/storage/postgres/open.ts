@@ -49,6 +49,9 @@ const READ_ONLY = [
   // The statements of a transaction see one snapshot, as in SQLite.
   "SET default_transaction_isolation = 'repeatable read'",
   `SET statement_timeout = ${String(READER_TIMEOUT_MS)}`,
+  // A read waits for a lock only while a table is changed (ALTER TABLE, VACUUM FULL, LOCK TABLE). Others wait behind it on the same connection,
+  // such as the look-up of a key: a request must hear 503 in time, and the engine tries again.
+  "SET lock_timeout = '3s'",
   'SET jit = off',
   // A page reads a bounded number of rows: starting further processes costs more than they save, and takes the processors from mail.
   'SET max_parallel_workers_per_gather = 0',

@@ -100,7 +100,12 @@ describe('storage/postgres/open', () => {
     const read = async (rows: Promise<unknown>): Promise<unknown> =>
       Object.fromEntries(((await rows) as { name: string; setting: string }[]).map((row) => [row.name, row.setting]));
     const own = { idle_session_timeout: '0', idle_in_transaction_session_timeout: '0', lock_timeout: '0' };
-    const reading = { ...own, statement_timeout: '30000', transaction_isolation: 'repeatable read' };
+    const reading = {
+      ...own,
+      lock_timeout: '3000',
+      statement_timeout: '30000',
+      transaction_isolation: 'repeatable read',
+    };
     assert.deepEqual(await read(limited.prepared.all(settings)), reading);
     assert.deepEqual(await read(limited.reader.raw(settings)), reading);
     const writing = { ...own, statement_timeout: '0', idle_in_transaction_session_timeout: '5000' };
