@@ -4,6 +4,7 @@
  */
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
+import { certificateFacts } from './certificate-facts.ts';
 import { readCertificate, type Certificate, type CertificateFiles } from './certificate.ts';
 
 /** The certificate in force. */
@@ -41,15 +42,30 @@ export function watchCertificate({ clock, log, present, files }: WatchDeps): Cer
   let changed: (certificate: Certificate) => void = () => undefined;
   let known = textOf(present.certificate);
   let state: CertificateState = { file: present.file, cert: present.certificate.cert, fault: null };
+  let toldExpired = '';
 
   function wait(): void {
     timer = clock.after(
       EVERY_MS,
       () => {
         look();
+        tellExpired();
         wait();
       },
       { background: true },
+    );
+  }
+
+  /** Logged once for a certificate: at the start, where it has expired already, or within a minute of its end. */
+  function tellExpired(): void {
+    const { file, cert } = state;
+    if (cert === toldExpired) return;
+    const { notAfter } = certificateFacts(cert);
+    if (notAfter > clock.now()) return;
+    toldExpired = cert;
+    log.warn(
+      { event: 'certificate_expired', file, at: new Date(notAfter).toISOString() },
+      'the certificate has expired: clients refuse TLS until it is renewed',
     );
   }
 
@@ -79,6 +95,7 @@ export function watchCertificate({ clock, log, present, files }: WatchDeps): Cer
   return {
     start(run) {
       changed = run;
+      tellExpired();
       wait();
     },
     look,
