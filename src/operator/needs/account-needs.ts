@@ -102,11 +102,17 @@ const deferred: Rule<AccountFacts> = ({ deferred: all }, { server }) => {
     const key = `${one.lane} ${one.code}`;
     groups.set(key, { ...one, waiting: one.waiting + (groups.get(key)?.waiting ?? 0) });
   }
+  // Mail that was not tried yet waits behind what was deferred, and is most of it where a host is down.
+  const inAll = (lane: string, mails: number): string => {
+    const there = lane.startsWith('~') ? [] : (server?.domains ?? []).filter((one) => one.lane === lane);
+    const all = there.reduce((sum, one) => sum + one.waiting, 0);
+    return all > mails ? `; ${all.toLocaleString('en-US')} wait there in all` : '';
+  };
   return [...groups.values()].map(({ lane, domain, code, waiting, reply }) =>
     need({
       kind: 'deferred',
       level: 'amber',
-      message: `${lane.startsWith('~') ? domain : lane}: ${pluralize(waiting, 'recipient')} deferred, ${code}, and tried again by schedule. The last answer: ${reply}`,
+      message: `${lane.startsWith('~') ? domain : lane}: ${pluralize(waiting, 'recipient')} deferred, ${code}, and tried again by schedule${inAll(lane, waiting)}. The last answer: ${reply}`,
       mails: waiting,
       try_domain: server === null ? null : domain,
       action: {

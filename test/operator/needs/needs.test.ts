@@ -273,6 +273,14 @@ describe('operator/needs', () => {
         ['deferred', 1, 'yahoo: 1 recipient deferred, 4'],
       ],
     );
+    const behind = [
+      { domain: 'yahoo.com', lane: 'yahoo', waiting: 20_000 },
+      { domain: 'gmail.com', lane: 'google', waiting: 3 },
+    ];
+    assert.deepEqual(
+      needs({ domains: behind }, { deferred }).map(({ message }) => / by schedule(.*?)\. The last/.exec(message)?.[1]),
+      ['; 20,000 wait there in all', '', '; 20,000 wait there in all'],
+    );
     assert.deepEqual(
       needs(null, { deferred }).map(({ try_domain: domainName }) => domainName),
       [null, null, null],
