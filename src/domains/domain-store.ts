@@ -85,9 +85,13 @@ async function refuseTooMany(tx: Connection, { account_id: accountId }: DomainRo
     throw new Problem('invalid_state', `An account has at most ${String(MOST_DOMAINS)} domains. Remove one first.`);
 }
 
-function alreadyAdded({ name }: DomainRow, isOwn: boolean): Problem {
+function alreadyAdded({ name, trusted }: DomainRow, isOwn: boolean): Problem {
+  const howToTrust =
+    trusted === 1
+      ? ' To trust it without DNS, remove it first (`DELETE /v1/domains/{id}`, or its page in the dashboard).'
+      : '';
   const why = isOwn
-    ? `The domain ${name} was already added. Use that one.`
+    ? `The domain ${name} was already added. Use that one.${howToTrust}`
     : `The domain ${name} is verified by another account of this server. Remove it there first, or ask the operator.`;
   return new Problem('already_exists', why, { field: 'name' });
 }

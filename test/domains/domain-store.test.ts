@@ -188,6 +188,7 @@ describe('domains/domain-store', () => {
   it('an unverified claim does not block the owner of the domain: several accounts may claim it, one has it', async () => {
     await addDomain(deps(), { accountId, name: 'acme.test' });
     await assert.rejects(addDomain(deps(), { accountId, name: 'acme.test' }), has('already_exists', 'name'));
+    await assert.rejects(addDomain(deps(), { accountId, name: 'acme.test', trusted: true }), /remove it first/);
     const other = await addAccount(deps(), { name: 'b', plan: 'starter' });
     const claim = await addDomain(deps(), { accountId: other.id, name: 'acme.test' });
     assert.equal(claim.row.status, 'pending');
