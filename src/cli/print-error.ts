@@ -31,7 +31,6 @@ export function printError(
 ): number {
   if (error instanceof CommanderError) return error.exitCode === 0 ? exitCodes.ok : exitCodes.usage; // commander has printed the reason
   if (error instanceof ConfigError) {
-    if (error.file !== null) note(`posthorn: mistakes in ${error.file}, unless a line names another place:`);
     for (const mistake of error.mistakes) note(mistake);
     if (!error.isForbidden) return exitCodes.config;
     note('  cure:  Run it as the user of the service: `sudo posthorn ...` becomes that user by itself.');

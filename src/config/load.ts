@@ -49,18 +49,12 @@ export class ConfigError extends Error {
   readonly mistakes: readonly string[];
   /** True if this user may not read the settings file: then it is not the settings that are wrong. Exit code 77. */
   readonly isForbidden: boolean;
-  /** The settings file, where its lines may be wrong: they name a variable or a credential, but not the file. */
-  readonly file: string | null;
 
-  constructor(
-    mistakes: readonly string[],
-    { isForbidden = false, file = null }: { isForbidden?: boolean; file?: string | null } = {},
-  ) {
+  constructor(mistakes: readonly string[], { isForbidden = false } = {}) {
     super(mistakes.join('\n'));
     this.name = 'ConfigError';
     this.mistakes = mistakes;
     this.isForbidden = isForbidden;
-    this.file = file;
   }
 }
 
@@ -84,8 +78,7 @@ export function loadConfig(options: LoadOptions): Loaded {
     ...environment.mistakes,
     ...(reading.kind === 'bad' ? reading.mistakes : []),
   ];
-  if (reading.kind === 'bad' || mistakes.length > 0)
-    throw new ConfigError(mistakes, { file: file.mistakes.length === 0 ? file.name : null });
+  if (reading.kind === 'bad' || mistakes.length > 0) throw new ConfigError(mistakes);
   const warnings = [
     ...file.empty.filter((name) => !origins.has(name)).map((name) => noValue(name, file.name ?? '')),
     ...credentials.warnings,
