@@ -1,5 +1,4 @@
 /** Records of lanes for operators: their limits, why their mail waits, and how much mail waits, in memory and on disk. */
-import { idFloor } from '../base/id.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { groupBy } from '../base/sets.ts';
 import { mapInSlices } from '../base/slices.ts';
@@ -70,17 +69,15 @@ export async function readQueue(deps: Deps): Promise<Queue> {
      ORDER BY m.waiting DESC, m.domain`,
     [now, now, MOST_DOMAINS],
   );
-  const [engines, oldest, heldInPart] = await Promise.all([
+  const [engines, oldest] = await Promise.all([
     readEngines(
       deps,
       rows.map(({ domain }) => domain),
     ),
     oldestOf(deps, rows),
-    heldUntilNow(deps, rows, now),
   ]);
   const isHeldWhole = wholeHolds(deps);
-  const domains = rows.map((one) => {
-    const row = { ...one, ...heldInPart.get(one.domain) };
+  const domains = rows.map((row) => {
     const lane = engines.laneOf(row.domain);
     return waitingDomain(row, { lane, isHeld: isHeldWhole(row.domain, lane) }, oldest.get(row.domain) ?? noMail);
   });
@@ -117,32 +114,6 @@ function wholeHolds({ book }: Pick<Deps, 'book'>): (domain: string, lane: string
       ),
   );
   return (domain, lane) => lane === '~hold' || held.has(`lane ${lane}`) || held.has(`domain ${domain}`);
-}
-
-/**
- * Counts the mail that holds of a domain keep back which let later mail go. Most of it is marked only when its turn comes; what else is marked in
- * the domain is older, or little.
- */
-async function heldUntilNow(
-  { db, book }: Pick<Deps, 'db' | 'book'>,
-  rows: readonly WaitingRow[],
-  now: number,
-): Promise<Map<string, Pick<WaitingRow, 'held' | 'held_due'>>> {
-  const waiting = new Set(rows.map(({ domain }) => domain));
-  const until = new Map<string, number>();
-  for (const { kind, scope, target, created_at: at } of book.list())
-    if (kind === 'hold' && scope === 'domain' && waiting.has(target)) until.set(target, at);
-  if (until.size === 0) return new Map();
-  const { unfold, using } = dialectOf(db.reader);
-  const bounds = [...until].map(([domain, at]) => [domain, idFloor('dlv', at + 1)]);
-  const counted = await db.reader.raw<{ domain: string; held: number; held_due: number }[]>(
-    `SELECT h.domain, COUNT(*) AS held, COUNT(*) FILTER (WHERE d.due_at <= ?) AS held_due
-     FROM ${unfold('h', { domain: 'text', before: 'text' })}
-     JOIN deliveries d ${using('deliveries_due')} ON d.domain = h.domain AND d.id < h.before
-     WHERE d.due_at IS NOT NULL GROUP BY h.domain`,
-    [now, JSON.stringify(bounds)],
-  );
-  return new Map(counted.map(({ domain, ...counts }) => [domain, counts]));
 }
 
 export type WaitingDomain = ReturnType<typeof waitingDomain>;

@@ -542,7 +542,6 @@ describe('operator/queue', () => {
   for (const [reason, part] of [
     ['the lane', { lane: 'mx.dest.test' }],
     ['the domain, later mail too,', { domain: 'dest.test', new: true }],
-    ['the domain', { domain: 'dest.test' }],
   ] as const)
     it(`counts all mail as held where ${reason} is held, also mail that is not due yet`, async () => {
       office.waits = [{ reason: 'queued', message: 'It waits.', since: 0, until: null, by: 'us', stops: false }];
@@ -556,16 +555,6 @@ describe('operator/queue', () => {
       const [what, target] = 'lane' in part ? ['lane', part.lane] : ['domain', part.domain];
       assert.equal(data[0]?.waits[0]?.message, `It is held: there is a hold on the ${what} ${target}.`);
     });
-
-  it('counts mail as due that was accepted after a hold of its domain which lets later mail go', async () => {
-    office.clock.advance(2000);
-    await office.mail('a@dest.test');
-    await office.run('queue.hold', { domain: 'dest.test' });
-    office.clock.advance(1000);
-    await office.mail('b@dest.test');
-    const { data, domains } = await office.run('queue.lanes', {});
-    assert.deepEqual([data[0]?.waits, domains[0]?.held, domains[0]?.due], [[], 1, 1]);
-  });
 
   it('says of a second hold of the same part that there is one', async () => {
     const first = await office.run('queue.hold', { domain: 'dest.test' });

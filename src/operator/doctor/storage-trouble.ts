@@ -5,7 +5,7 @@ import { isDamage, isStorageTrouble } from '../../storage/commit.ts';
 
 /** Returns null for an error that is not the database's. */
 export function storageTrouble(error: unknown, { url }: Config['storage']): { why: string; cure: string } | null {
-  if (isDamage(error)) return { why: `the database is damaged: ${lastPart(error)}`, cure: DAMAGE_CURE };
+  if (isDamage(error)) return { why: `the database is damaged: ${withoutStatement(error)}`, cure: DAMAGE_CURE };
   if (!(error instanceof Error) || !isStorageTrouble(error) || isOfFile(error)) return null;
   return {
     why: `the database cannot take or answer this now: ${error.message}`,
@@ -18,7 +18,7 @@ const isOfFile = (error: Error): boolean =>
   'code' in error && error.code === 'ENOENT' && 'syscall' in error && error.syscall !== 'connect';
 
 /** Returns the error without the statement, which is before the last dash. */
-const lastPart = ({ message }: Error): string => message.slice(message.lastIndexOf(' - ') + 1).replace(/^- /, '');
+const withoutStatement = ({ message }: Error): string => message.split(' - ').at(-1) ?? message;
 
 const DAMAGE_CURE =
   'Stop the server, keep a copy of the database as it is, see that the disk has no errors (dmesg), and restore the last backup: docs/backup.md.';
