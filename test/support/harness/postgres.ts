@@ -38,7 +38,8 @@ const SETTINGS = [
   'full_page_writes=off',
   'shared_buffers=64MB',
   'max_connections=200',
-  'autovacuum_naptime=10',
+  // Its workers cost a process for each database and interval, and no test lives long enough to need them.
+  'autovacuum=off',
   'logging_collector=off',
 ];
 
@@ -109,15 +110,19 @@ async function answering(folder: string): Promise<void> {
 /** The URL of a database of the cluster. */
 export const urlOf = (folder: string, database: string): string => `postgres://${USER}@/${database}?host=${folder}`;
 
+let administrator: pg.Pool | null = null;
+
+/** Runs a statement on a connection that is kept, since each connection costs the server a process. */
 async function administer(sql: string): Promise<void> {
   const { folder } = await startedCluster();
-  const client = new pg.Client({ host: folder, user: USER, database: 'postgres' });
-  await client.connect();
-  try {
-    await client.query(sql);
-  } finally {
-    await client.end();
+  if (administrator === null) {
+    administrator = new pg.Pool({
+      ...{ host: folder, user: USER, database: 'postgres', max: 1, idleTimeoutMillis: 0, allowExitOnIdle: true },
+    });
+    // A crash of the cluster ends the connection; the pool opens another one.
+    administrator.on('error', () => undefined);
   }
+  await administrator.query(sql);
 }
 
 let count = 0;
@@ -187,7 +192,12 @@ export function urlOfFolder(folder: string): string {
 export async function dropDatabaseOf(folder: string): Promise<void> {
   const known = ofFolders.get(folder);
   ofFolders.delete(folder);
-  if (known !== undefined) await administer(`DROP DATABASE IF EXISTS ${known.name} WITH (FORCE)`);
+  if (known !== undefined) await dropDatabase(known.name);
+}
+
+/** Drops a database that `makeDatabase` made. */
+export async function dropDatabase(name: string): Promise<void> {
+  await administer(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`);
 }
 
 let empty: Promise<string> | null = null;

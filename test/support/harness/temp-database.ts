@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { RECORD_CHANGE } from '../../../src/messages/delivery/record.ts';
-import { emptyTemplate, isOnPostgres, makeDatabase, startedCluster, urlOf } from './postgres.ts';
+import { dropDatabase, emptyTemplate, isOnPostgres, makeDatabase, startedCluster, urlOf } from './postgres.ts';
 import { openDatabase, type Database } from '../../../src/storage/database.ts';
 
 export interface TempDatabase {
@@ -20,7 +20,9 @@ export const ROW_ORDER = isOnPostgres ? 'ctid' : 'rowid';
 /** Opens a database of the engine that the tests run on; `sqlite` for what only SQLite has. */
 export async function openTempDatabase(only?: 'sqlite'): Promise<TempDatabase> {
   const folder = mkdtempSync(path.join(tmpdir(), 'posthorn-test-'));
-  const url = isOnPostgres && only === undefined ? await postgresUrl() : `sqlite:${path.join(folder, 'posthorn.db')}`;
+  const name = isOnPostgres && only === undefined ? await copyOfEmpty() : null;
+  const url =
+    name === null ? `sqlite:${path.join(folder, 'posthorn.db')}` : urlOf((await startedCluster()).folder, name);
   const db = await openDatabase({ url, workOrder: [RECORD_CHANGE] });
   return {
     db,
@@ -28,6 +30,7 @@ export async function openTempDatabase(only?: 'sqlite'): Promise<TempDatabase> {
     url,
     async close() {
       await db.close();
+      if (name !== null) await dropDatabase(name);
       rmSync(folder, { recursive: true });
     },
   };
@@ -43,8 +46,7 @@ export async function databaseBytes(db: Pick<Database, 'prepared'>): Promise<num
   return row?.bytes ?? 0;
 }
 
-async function postgresUrl(): Promise<string> {
-  const template = await emptyTemplate(async (url) => (await openDatabase({ url })).close());
-  const { folder } = await startedCluster();
-  return urlOf(folder, await makeDatabase(template));
+/** Makes a database of PostgreSQL with the tables and without rows, and returns its name. */
+async function copyOfEmpty(): Promise<string> {
+  return makeDatabase(await emptyTemplate(async (url) => (await openDatabase({ url })).close()));
 }
