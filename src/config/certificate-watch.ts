@@ -42,7 +42,8 @@ export function watchCertificate({ clock, log, present, files }: WatchDeps): Cer
   let changed: (certificate: Certificate) => void = () => undefined;
   let known = textOf(present.certificate);
   let state: CertificateState = { file: present.file, cert: present.certificate.cert, fault: null };
-  let toldExpired = '';
+  /** When the certificate in force ends, in ms since the epoch; null once that is logged. */
+  let endsAt: number | null = certificateFacts(state.cert).notAfter;
 
   function wait(): void {
     timer = clock.after(
@@ -58,15 +59,12 @@ export function watchCertificate({ clock, log, present, files }: WatchDeps): Cer
 
   /** Logged once for a certificate: at the start, where it has expired already, or within a minute of its end. */
   function tellExpired(): void {
-    const { file, cert } = state;
-    if (cert === toldExpired) return;
-    const { notAfter } = certificateFacts(cert);
-    if (notAfter > clock.now()) return;
-    toldExpired = cert;
+    if (endsAt === null || endsAt > clock.now()) return;
     log.warn(
-      { event: 'certificate_expired', file, at: new Date(notAfter).toISOString() },
+      { event: 'certificate_expired', file: state.file, at: new Date(endsAt).toISOString() },
       'the certificate has expired: clients refuse TLS until it is renewed',
     );
+    endsAt = null;
   }
 
   function look(): void {
@@ -88,6 +86,7 @@ export function watchCertificate({ clock, log, present, files }: WatchDeps): Cer
     state = { file: named.certFile, cert: certificate.cert, fault: null };
     if (textOf(certificate) === known) return;
     known = textOf(certificate);
+    endsAt = certificateFacts(certificate.cert).notAfter;
     changed(certificate);
     log.info({ event: 'certificate_renewed' }, 'the certificate was read again');
   }
