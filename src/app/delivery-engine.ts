@@ -117,7 +117,7 @@ function buildMta(
       shaping: delivery.shaping,
       maxConnections: delivery.maxConnections,
       localOf: (source) => localAddresses.of(source),
-      retry: { schedule: delivery.retry.schedule },
+      retry: { schedule: delivery.retry.schedule, maxAge: delivery.maxAge },
       simulatorDomain: config.simulator.domain,
       ...(overrides.ca === undefined ? {} : { ca: overrides.ca }),
     },

@@ -37,6 +37,8 @@ import { Sweeper, type SweeperDeps } from './sweeper.ts';
 import { createHostTls, HOSTS_REREAD, type HostTls } from './tls/host-tls.ts';
 import { createRoom } from './room.ts';
 import { createWorker } from './worker.ts';
+import { createRunningSince } from '../base/clock-jumps.ts';
+import { extraTimeOf, type ExtraTime, type RetryRule } from '../messages/delivery/retry.ts';
 import { MINUTE_MS } from '../base/time.ts';
 
 export type { Resolved } from './lane-reports.ts';
@@ -59,7 +61,8 @@ export interface MtaDeps
   owners: Pick<Owners, 'isOurs' | 'onChange'>;
 }
 
-export interface MtaOptions extends AttemptOptions, PassageOptions {
+export interface MtaOptions extends Omit<AttemptOptions, 'retry'>, PassageOptions {
+  retry: RetryRule;
   epoch: number;
   hostname: string;
   pool: PoolLimits;
@@ -110,6 +113,7 @@ export class Mta {
   private readonly attempts: Attempts;
   private readonly reports: LaneReports;
   private readonly sweeper: Sweeper;
+  private readonly extraTime: () => ExtraTime;
   private readonly late: Occurrence[] = [];
   private stopListening: (() => void)[] = [];
   /** The run that frees held mail, if one is under way. */
@@ -122,6 +126,8 @@ export class Mta {
     this.deps = deps;
     this.options = options;
     this.sources = deps.sources;
+    const runsSince = createRunningSince(clock);
+    this.extraTime = () => extraTimeOf(runsSince(), options.retry);
     this.transcripts = createTranscripts({ clock });
     this.hostTls = createHostTls(deps);
     this.prepare = createPrepare({ ...deps, holdOf: deps.holds.of, ownName: options.hostname });
@@ -357,6 +363,7 @@ export class Mta {
       },
       epoch: this.options.epoch,
       leaseMs: leaseOf(this.options.timeouts),
+      extraTime: this.extraTime,
       prepare: async (job) => placing.reserveQuota(job) ?? (await prepare.begin(job.id)),
       async keptBack(job, { heldNow }) {
         const kept = placing.reserveQuota(job);
@@ -429,6 +436,7 @@ export class Mta {
       {
         ...this.deps,
         control: this.control,
+        extraTime: this.extraTime,
         scan: () => this.dueQueue.scan(),
         freeHeldMail: () => this.freeHeldMail(),
         someWaits: () => this.dueQueue.sizes().groups > 0,

@@ -4,6 +4,7 @@
  * node that ended, left unfinished.
  */
 import type { Clock, Timer } from '../base/clock.ts';
+import { createJumpMeter, JUMP_MS } from '../base/clock-jumps.ts';
 import type { Log } from '../base/log.ts';
 import { HOUR_MS } from '../base/time.ts';
 import type { LaneView } from '../scheduling/lanes.ts';
@@ -13,7 +14,7 @@ import type { Holds } from '../messages/delivery/holds.ts';
 import type { MailFacts } from '../messages/delivery/hold-index.ts';
 import { latestEventTime } from '../messages/delivery/latest-event-time.ts';
 import type { Occurrence, Recorder } from '../messages/delivery/record.ts';
-import { nextTryAt, type RetryRule } from '../messages/delivery/retry.ts';
+import { extendedGiveUpAt, nextTryAt, type ExtraTime, type RetryRule } from '../messages/delivery/retry.ts';
 import type { LaneFacts, MailOfLane } from '../messages/delivery/why.ts';
 import type { Notifier } from '../scheduling/notifier.ts';
 import type { Database } from '../storage/database.ts';
@@ -32,6 +33,8 @@ export interface SweeperDeps {
   recorder: Recorder;
   holds: Holds;
   control: Pick<LaneControl, 'report'>;
+  /** Returns the time for mail whose time ran out while the program did not run. */
+  extraTime(): ExtraTime;
   random: () => number;
   /** Looks for due mail. */
   scan(): Promise<void>;
@@ -60,8 +63,6 @@ const BATCH = 500;
 const MOST_ROUNDS = 20;
 /** Scheduled mail that is claimed within this time, in ms, costs no write to say that it was queued. */
 const TURN_MS = 5_000;
-/** A step of the clock that counts as a jump, in ms; the steps of a synchronized clock are far smaller. */
-const JUMP_MS = 60_000;
 /** The longest wait that a reply can ask for (messages/delivery/retry-hint.ts), and how far chance stretches a wait. */
 const LONGEST_ASKED_MS = 6 * HOUR_MS;
 const LONGEST_JITTER = 1.2;
@@ -69,7 +70,7 @@ const LONGEST_JITTER = 1.2;
 /** A delivery whose time has run out. */
 type Aged = MailFacts & { id: string };
 /** One whose time has run out, or whose time of sending has come. */
-type Timed = Aged & { giveUpAt: number };
+type Timed = Aged & { giveUpAt: number; expiresAt: number | null };
 
 type Claimed = Pick<DeliveryRow, 'id' | 'domain' | 'class' | 'account_id' | 'attempt_count'>;
 
@@ -78,8 +79,8 @@ export class Sweeper {
   private readonly options: SweeperOptions;
   private timer: Timer | null = null;
   private stopping = false;
-  /** How far the wall clock was ahead of the monotonic clock at the last sweep, in ms; null before the first. */
-  private wallAhead: number | null = null;
+  /** Says how far the clock has jumped since the last sweep, in ms; null before the first. */
+  private jumped: (() => number) | null = null;
   /** The last sweep found the clock set back: an outcome that was being written meanwhile may have a time of the old clock. */
   private wasSetBack = false;
 
@@ -155,11 +156,10 @@ export class Sweeper {
    * because the clock was set forward cannot be told from mail for which the time has passed.
    */
   private async checkClock(): Promise<void> {
-    const ahead = this.deps.clock.now() - this.deps.clock.monotonic();
-    const isFirst = this.wallAhead === null;
-    const jumpedMs = this.wallAhead === null ? await this.setBackBetweenRuns() : ahead - this.wallAhead;
-    this.wallAhead = ahead;
-    const hasJumped = Math.abs(jumpedMs) >= JUMP_MS;
+    const isFirst = this.jumped === null;
+    const jumpedMs = this.jumped === null ? await this.setBackBetweenRuns() : this.jumped();
+    this.jumped ??= createJumpMeter(this.deps.clock);
+    const hasJumped = jumpedMs !== 0;
     if (hasJumped) {
       this.deps.log.warn({ event: 'clock_jumped', ms: Math.round(jumpedMs) }, 'the clock was set to another time');
       // Times that were measured before the first sweep are of the new clock.
@@ -173,7 +173,8 @@ export class Sweeper {
 
   /** Returns how far the clock is behind the newest event, as a negative number: it may have been set back between two runs. */
   private async setBackBetweenRuns(): Promise<number> {
-    return Math.min(0, this.deps.clock.now() - ((await latestEventTime(this.deps.db.prepared)) ?? 0));
+    const ms = this.deps.clock.now() - ((await latestEventTime(this.deps.db.prepared)) ?? 0);
+    return ms <= -JUMP_MS ? ms : 0;
   }
 
   private async bringForward(): Promise<void> {
@@ -193,31 +194,37 @@ export class Sweeper {
 
   /**
    * Claims look at the time themselves; this gives up mail whose lane is parked or held, and queues scheduled mail whose time has come
-   * while its lane has no turn for it.
+   * while its lane has no turn for it. Mail that has extra time is left to its lane until that is over.
    */
   private async keepTimes(): Promise<void> {
     if (!this.deps.someWaits()) return;
     for (let round = 0; round < MOST_ROUNDS; round++) {
       const now = this.deps.clock.now();
+      const extra = this.deps.extraTime();
+      // Mail whose time ran out before this has extra time.
+      const before = now < extra.until ? extra.startedAt : 0;
       // It reads all mail that is due: 0.4 s where a million waits.
       const rows = await this.deps.db.maintenance.all<Timed>(
-        `SELECT d.id, d.domain, d.message_id AS "messageId", d.account_id AS "accountId", d.give_up_at AS "giveUpAt", m.stream,
-           m.from_domain AS "fromDomain", m.created_at AS "createdAt"
+        `SELECT d.id, d.domain, d.message_id AS "messageId", d.account_id AS "accountId", d.give_up_at AS "giveUpAt",
+           m.stream, m.from_domain AS "fromDomain", m.created_at AS "createdAt", m.expires_at AS "expiresAt"
          FROM deliveries d JOIN messages m ON m.id = d.message_id
          WHERE d.due_at IS NOT NULL AND d.due_at <= ? AND d.claim_epoch IS NULL
-           AND (d.give_up_at <= ? OR (d.status = 'scheduled' AND d.held_by IS NULL AND d.queued_at <= ?)) LIMIT ?`,
-        [now, now, now - TURN_MS, BATCH],
+           AND ((d.give_up_at <= ? AND (d.give_up_at > ? OR m.expires_at <= ?))
+             OR (d.status = 'scheduled' AND d.held_by IS NULL AND d.queued_at <= ?)) LIMIT ?`,
+        [now, now, before, now, now - TURN_MS, BATCH],
       );
       // The node that delivers a mail knows why it waits.
       const own = rows.filter(({ domain }) => this.deps.owners.isOurs(domain));
-      const occurrences = await Promise.all(own.map((row) => this.timedOccurrence(row, now)));
+      const occurrences = await Promise.all(own.map((row) => this.timedOccurrence(row, extra, now)));
       if (occurrences.length > 0) await this.deps.recorder.record(occurrences);
       if (rows.length < BATCH || own.length === 0) return;
     }
   }
 
-  private async timedOccurrence({ giveUpAt, ...row }: Timed, now: number): Promise<Occurrence> {
-    return giveUpAt <= now ? this.agedOrHeld(row) : { deliveryId: row.id, change: { kind: 'came_due' } };
+  private async timedOccurrence(row: Timed, extra: ExtraTime, now: number): Promise<Occurrence> {
+    return extendedGiveUpAt(row, extra) <= now
+      ? this.agedOrHeld(row)
+      : { deliveryId: row.id, change: { kind: 'came_due' } };
   }
 
   /** Mail under an operator's hold that is not marked yet does not age: it is marked as held. */

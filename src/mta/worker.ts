@@ -9,6 +9,7 @@ import type { Lane } from '../scheduling/lanes.ts';
 import type { DeliveryState, DeliveryChange, Outcome } from '../messages/delivery/delivery.ts';
 import type { Hold } from '../messages/delivery/holds.ts';
 import type { Occurrence, Recorder } from '../messages/delivery/record.ts';
+import type { ExtraTime } from '../messages/delivery/retry.ts';
 import { StorageClosed } from '../storage/commit.ts';
 import type { Attempts } from './attempt/attempt.ts';
 import type { NoPassage, Passage, Passages } from './attempt/passages.ts';
@@ -24,6 +25,8 @@ export interface WorkerDeps {
   epoch: number;
   /** How long a claim lasts, in ms: longer than any attempt. */
   leaseMs: number;
+  /** Returns the time for mail whose time ran out while the program did not run. */
+  extraTime(): ExtraTime;
   /** Returns whether the job may be tried in this lane now; where it may not, it has been taken care of. */
   mayGo(lane: string, job: Job): boolean;
   prepare(job: Job): Promise<Begun>;
@@ -217,7 +220,10 @@ class Worker {
   /** Writes the last outcome, if any, and the claim of `job` together; returns the claim, or null where there is nothing to try. */
   private async writeAndClaim(job: Job): Promise<DeliveryState | null> {
     const { deps, finished } = this;
-    const claim: DeliveryChange = { kind: 'claimed', epoch: deps.epoch, leaseUntil: deps.clock.now() + deps.leaseMs };
+    const claim: DeliveryChange = {
+      ...{ kind: 'claimed', epoch: deps.epoch },
+      ...{ leaseUntil: deps.clock.now() + deps.leaseMs, extraTime: deps.extraTime() },
+    };
     const before = finished?.occurrences ?? [];
     this.finished = null;
     try {

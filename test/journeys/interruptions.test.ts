@@ -337,6 +337,94 @@ describe('journey: interruptions', () => {
     });
   });
 
+  describe('after four days in which it did not run', () => {
+    const FOUR_DAYS = 4 * 24 * 60 * MINUTE;
+
+    /** Sends mail that is put off once, and comes back four days later. */
+    async function comeBack(fields: Record<string, unknown> = {}, prepare = (): Promise<void> | void => undefined) {
+      server.options.script = { rcpt: '451 4.3.0 come back later' };
+      const first = await start();
+      const { id } = await first.send(fields);
+      await first.settled();
+      await stop(first);
+      clock.advance(FOUR_DAYS);
+      await prepare();
+      return { app: await start(), id };
+    }
+
+    it('tries again', async () => {
+      const { app, id } = await comeBack({}, () => {
+        server.options.script = {};
+      });
+      await app.settled();
+      const { status, attempts } = await app.message(id);
+      assert.deepEqual([status, attempts.length], ['delivered', 2]);
+      await assertBalanced(app);
+    });
+
+    it('tries for six hours, and gives up then', async () => {
+      const { app, id } = await comeBack();
+      const back = clock.now();
+      await app.settled();
+      assert.equal((await app.message(id)).status, 'deferred');
+      let message = await app.nextAttempt(id);
+      while (message.status === 'deferred') message = await app.nextAttempt(id);
+      assert.deepEqual(
+        [message.status, message.attempts.at(-1)?.smtp_code, Date.parse(message.status_at) - back],
+        ['bounced', 451, 6 * 60 * MINUTE],
+      );
+      await assertBalanced(app);
+    });
+
+    it('does not try after the end that the sender has set', async () => {
+      const { app, id } = await comeBack({ expires_at: new Date(clock.now() + 60 * MINUTE).toISOString() }, () => {
+        server.options.script = {};
+      });
+      await app.settled();
+      const { status, attempts } = await app.message(id);
+      assert.deepEqual([status, attempts.length], ['bounced', 1]);
+    });
+
+    it('waits for a host that cannot be reached then', async () => {
+      const { port } = server;
+      const { app, id } = await comeBack({}, () => server.close());
+      for (let n = 0; n < 90; n++) {
+        clock.advance(MINUTE);
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+      assert.equal((await app.message(id)).status, 'deferred');
+      server = await startMailServer({ listen: { port } });
+      const follower = app.follow();
+      clock.advance(4 * 60 * MINUTE);
+      await follower.of(id, 'delivered');
+      await assertBalanced(app);
+    });
+
+    it('gives up after six hours where the host stays away', async () => {
+      const { app, id } = await comeBack({}, () => server.close());
+      const follower = app.follow();
+      for (let n = 0; n < 7 * 60; n++) {
+        clock.advance(MINUTE);
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+      await follower.of(id, 'bounced');
+      server = await startMailServer();
+    });
+  });
+
+  it('tries again after the machine was suspended for four days', async () => {
+    server.options.script = { rcpt: '451 4.3.0 come back later' };
+    const app = await start();
+    const { id } = await app.send();
+    await app.settled();
+    server.options.script = {};
+    clock.jump(4 * 24 * 60 * MINUTE);
+    const follower = app.follow();
+    clock.advance(MINUTE);
+    await follower.of(id, 'delivered');
+    await assertBalanced(app);
+  });
+
   it('writes an audit line for every use of a key: sends, refusals and reads', async () => {
     const app = await start();
     const { id } = await app.send();

@@ -203,6 +203,7 @@ export class LaneWorld {
       clock: this.clock,
       epoch: EPOCH,
       leaseMs: 3_600_000,
+      extraTime: () => ({ startedAt: 0, until: 0 }),
       recorder: {
         record: async (occurrences) => {
           this.claims += occurrences.filter(({ change }) => change.kind === 'claimed').length;

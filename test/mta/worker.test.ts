@@ -94,6 +94,7 @@ class Bench {
       dueQueue,
       epoch: EPOCH,
       leaseMs: HOUR,
+      extraTime: () => ({ startedAt: 0, until: 0 }),
       prepare: async (job) => {
         const prepared = await this.prepare(job.id);
         const failure = this.failure(job.id);

@@ -21,6 +21,7 @@ import {
   type Hit,
 } from './delivery.ts';
 import { stopsClock } from './hold-mark.ts';
+import { extendedGiveUpAt } from './retry.ts';
 
 export function decide(state: DeliveryState, change: DeliveryChange, now: number): Decision {
   switch (change.kind) {
@@ -120,7 +121,8 @@ function decideClaim(
   claim: Extract<DeliveryChange, { kind: 'claimed' }>,
   now: number,
 ): Decision {
-  const state = endHold(before, now);
+  const held = endHold(before, now);
+  const state = claim.extraTime === undefined ? held : { ...held, giveUpAt: extendedGiveUpAt(held, claim.extraTime) };
   // A claimed delivery that is due has outlived its lease: its worker is gone or stuck, and its outcome will be ignored.
   if (!isWaiting(state.status) || state.dueAt === null || state.dueAt > now) return ignoreChange(before);
   if (now >= state.giveUpAt) return giveUp(state);

@@ -18,6 +18,7 @@
  * decide.ts decides each change, record.ts writes it.
  */
 import type { BounceRule } from '../../config/bounce-rule.ts';
+import type { ExtraTime } from './retry.ts';
 import type { DeliveryStatus, SuppressionReason } from '../../storage/tables.ts';
 
 export type { DeliveryStatus } from '../../storage/tables.ts';
@@ -123,7 +124,14 @@ export type FeedbackSource = 'arf' | 'jmrp' | 'other';
 
 /** Everything that can happen to a delivery. */
 export type DeliveryChange =
-  | { kind: 'claimed'; epoch: number; leaseUntil: number; suppressedBy?: { id: string; reason: SuppressionReason } }
+  /** A worker takes it for an attempt. `extraTime`: for mail whose time ran out while the program did not run; none if absent. */
+  | {
+      kind: 'claimed';
+      epoch: number;
+      leaseUntil: number;
+      extraTime?: ExtraTime;
+      suppressedBy?: { id: string; reason: SuppressionReason };
+    }
   | { kind: 'outcome'; epoch: number; attempt: number; outcome: Outcome }
   /** The claim is given back without an attempt: nothing was offered, because no connection was left or this server may not send now. */
   | { kind: 'released'; epoch: number; attempt: number; dueAt: number }

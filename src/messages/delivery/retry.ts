@@ -70,6 +70,32 @@ export function giveUpAt(
   return expiresAt === null ? limit : Math.min(limit, expiresAt);
 }
 
+/** Mail whose time ran out before `startedAt` is tried until `until`; both in ms since the epoch. */
+export interface ExtraTime {
+  startedAt: number;
+  until: number;
+}
+
+/** Longer than the longest wait of the schedule, so that each mail has two tries at least. */
+const EXTRA_MS = 6 * HOUR_MS;
+
+/** Returns the extra time of a program that has run without a gap since `startedAt`. */
+export const extraTimeOf = (startedAt: number, { maxAge }: Pick<RetryRule, 'maxAge'>): ExtraTime => ({
+  startedAt,
+  until: startedAt + Math.min(EXTRA_MS, maxAge),
+});
+
+/**
+ * Returns when a delivery is given up: later than at `giveUpAt` where that passed while the program did not run, but not after the sender's
+ * own `expires_at`. So a server that was off for days does not give up at its start what waits.
+ */
+export function extendedGiveUpAt(
+  { giveUpAt, expiresAt }: { giveUpAt: number; expiresAt: number | null },
+  { startedAt, until }: ExtraTime,
+): number {
+  return giveUpAt > startedAt ? giveUpAt : Math.max(giveUpAt, Math.min(until, expiresAt ?? Infinity));
+}
+
 /**
  * A missing domain may be a mistake in a zone that is corrected soon, so it takes three such answers over at least 20 minutes.
  */

@@ -34,7 +34,11 @@ const statuses: readonly DeliveryStatus[] = [
 ];
 
 const hit = (bot: Hit['bot'] = null): Hit => ({ at: NOW, ip: '192.0.2.1', userAgent: 'Reader/1.0', bot });
-const claimed: DeliveryChange = { kind: 'claimed', epoch: EPOCH, leaseUntil: LEASE };
+const claimed: Extract<DeliveryChange, { kind: 'claimed' }> = {
+  kind: 'claimed',
+  epoch: EPOCH,
+  leaseUntil: LEASE,
+};
 const outcome = (of: Outcome, attempt = 1): DeliveryChange => ({ kind: 'outcome', epoch: EPOCH, attempt, outcome: of });
 const softReport: Verdict = { class: 'soft', reason: 'mailbox_full' };
 const bounced = (verdict: Verdict = { class: 'hard', reason: 'mailbox_not_found' }): DeliveryChange => ({
@@ -449,6 +453,35 @@ describe('messages/decide', () => {
       assert.deepEqual([taken.applied, taken.state.attemptCount, taken.state.dueAt], [true, 2, LEASE]);
       const late = decide(taken.state, outcome(refused(), 1), NOW);
       assert.deepEqual([late.applied, late.state, late.attempt?.outcome], [false, taken.state, 'refused']);
+    });
+
+    describe('of mail whose time ran out while the program did not run', () => {
+      const giveUpAt = NOW - HOUR;
+      const late = { ...claimed, extraTime: { startedAt: NOW - MINUTE, until: NOW + 6 * HOUR } };
+      const missed = (changes: Partial<DeliveryState> = {}): DeliveryState =>
+        resting('deferred', { dueAt: giveUpAt - HOUR, giveUpAt, ...changes });
+
+      it('are tried in the extra time, by the schedule', () => {
+        const taken = decide(missed(), late, NOW);
+        assert.deepEqual([taken.state.claimEpoch, taken.state.giveUpAt], [EPOCH, NOW + 6 * HOUR]);
+        const after = decide(taken.state, outcome(deferred(RETRY), 2), NOW);
+        assert.equal(after.attempt?.nextAttemptAt, RETRY);
+        assert.equal(decide(after.state, late, NOW + 6 * HOUR).state.status, 'bounced');
+      });
+
+      it('are given up where that is over, too', () => {
+        assert.equal(decide(missed(), late, NOW + 6 * HOUR).state.status, 'bounced');
+      });
+
+      it('are given up where it ran out while the program ran', () => {
+        const again = { ...late, extraTime: { ...late.extraTime, startedAt: giveUpAt - 1 } };
+        assert.equal(decide(missed(), again, NOW).state.status, 'bounced');
+      });
+
+      it("end at the sender's own limit", () => {
+        assert.equal(decide(missed({ expiresAt: giveUpAt }), late, NOW).state.status, 'bounced');
+        assert.equal(decide(missed({ expiresAt: NOW + HOUR }), late, NOW).state.giveUpAt, NOW + HOUR);
+      });
     });
 
     it('do not put test mail or an old age above one another: age goes first', () => {
@@ -897,7 +930,11 @@ describe('messages/decide', () => {
     const anyChange: fc.Arbitrary<DeliveryChange> = fc.oneof(
       {
         weight: 4,
-        arbitrary: near.map((epoch): DeliveryChange => ({ kind: 'claimed', epoch, leaseUntil: NOW + HOUR })),
+        arbitrary: near.map((epoch): DeliveryChange => ({
+          kind: 'claimed',
+          epoch,
+          leaseUntil: NOW + HOUR,
+        })),
       },
       fc.constant<DeliveryChange>({ ...claimed, suppressedBy: { id: 'sup_1', reason: 'manual' } }),
       {
