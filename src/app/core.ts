@@ -98,7 +98,10 @@ export async function openCore(config: Config, overrides: Overrides) {
     usedUp: createBudgetWarnings(clock, log, meters),
     resolver:
       overrides.resolver ??
-      createResolver({ clock }, { servers: config.delivery.dnsServers, validating: config.delivery.dnssecResolver }),
+      createResolver(
+        { clock, log },
+        { servers: config.delivery.dnsServers, validating: config.delivery.dnssecResolver },
+      ),
     ownAddresses: createOwnAddresses({ clock }),
   };
 }

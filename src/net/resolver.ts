@@ -6,6 +6,7 @@
 import { Resolver as SystemResolver } from 'node:dns';
 import { isIPv4, isIPv6 } from 'node:net';
 import ipaddr from 'ipaddr.js';
+import type { Log } from '../base/log.ts';
 import { createLru } from '../base/lru.ts';
 import type { Clock } from '../base/clock.ts';
 import { parseServerAddress } from './dns-exchange.ts';
@@ -42,6 +43,12 @@ export interface LookupOptions {
 /** Look-ups by name (A-labels, any case). None of them rejects: DNS trouble is an answer. */
 export type Resolver = ReturnType<typeof createResolver>;
 
+export interface ResolverDeps {
+  clock: Clock;
+  /** Is told when no server answers any more, and when one does again; none for a command. */
+  log?: Pick<Log, 'warn' | 'info'>;
+}
+
 export interface ResolverOptions {
   /** `ip`, `ip:port` or `[ipv6]:port`; none means the system's, which are read again while look-ups come. More than four are not used. */
   servers?: readonly string[];
@@ -77,8 +84,10 @@ const SLOW_MS = 1500;
 /** For so long a name that timed out begins among the slow ones. */
 const SILENT_MS = 600_000;
 const MOST_SILENT = 10_000;
+/** Look-ups in a row without a reply of any server after which the log says so. */
+const SILENT_LOOK_UPS = 5;
 
-export function createResolver(deps: { clock: Clock }, options: ResolverOptions = {}) {
+export function createResolver(deps: ResolverDeps, options: ResolverOptions = {}) {
   const { clock } = deps;
   const { timeoutMs = 5000, maxEntries = 5_000, maxInFlight = 500, maxWaiting = 50_000, validating = false } = options;
   const currentServers = serverSource(deps, options);
@@ -90,6 +99,7 @@ export function createResolver(deps: { clock: Clock }, options: ResolverOptions 
     { clock },
     { max: maxInFlight, maxWaiting, slowMs: SLOW_MS },
   );
+  const watchSilence = silenceLog(deps.log);
   let closed = false;
 
   function lookUp<T extends RecordType>(
@@ -138,8 +148,10 @@ export function createResolver(deps: { clock: Clock }, options: ResolverOptions 
       let ttl = LONGEST_SECONDS;
       let secure = true;
       for (let hop = 0; hop <= MAX_ALIAS_QUESTIONS; hop++) {
-        current = new Search({ clock, servers: currentServers(), validating }, { name: at, type }, deadline);
+        const servers = currentServers();
+        current = new Search({ clock, servers, validating }, { name: at, type }, deadline);
         const found = await current.result;
+        if (!closed) watchSilence(found, at, servers);
         if (isAbandoned) return { answer: put, seconds: 0 };
         if (found.kind !== 'alias') return cacheable(found, ttl, secure);
         at = found.name;
@@ -187,6 +199,29 @@ export function reverseName(ip: string): string {
     .parts.map((group) => group.toString(16).padStart(4, '0'))
     .join('');
   return `${Array.from(digits).reverse().join('.')}.ip6.arpa`;
+}
+
+/**
+ * Returns a function that takes each result and logs once that look-ups get no reply of any server any more, and once that one does: without
+ * DNS no mail leaves, and otherwise each mail alone says so. One name that is not answered may be the fault of its zone, so it takes several
+ * look-ups, whose names are logged.
+ */
+function silenceLog(
+  log: ResolverDeps['log'],
+): (result: Found<unknown>, name: string, servers: readonly Server[]) => void {
+  const unanswered: string[] = [];
+  return (result, name, servers) => {
+    const isAnswered = result.kind !== 'trouble' || (result.why !== 'timeout' && result.why !== 'network');
+    const wasSilent = unanswered.length === SILENT_LOOK_UPS;
+    const asked = { servers: servers.map(({ ip }) => ip) };
+    if (isAnswered) {
+      unanswered.length = 0;
+      if (wasSilent) log?.info({ event: 'dns_answers', ...asked }, 'a DNS server answers again');
+    } else if (!wasSilent && unanswered.push(name) === SILENT_LOOK_UPS) {
+      const fields = { event: 'dns_silent', ...asked, names: [...new Set(unanswered)] };
+      log?.warn(fields, 'the DNS servers did not answer the last look-ups: mail waits until they do');
+    }
+  };
 }
 
 /** A new resolver reads /etc/resolv.conf, which `getServers` of the module does only once. */

@@ -191,6 +191,34 @@ describe('base/resolver', () => {
     assert.equal(clock.nextAt(), null, 'no timer is left');
   });
 
+  it('logs once that no server answers, with the names, and once that one does again', async () => {
+    const logged: unknown[] = [];
+    const keep = (fields: unknown): number => logged.push(fields);
+    const server = await dns({ 'dest.test A': ['192.0.2.5'], 'b.test A': 'TIMEOUT', 'a.test A': 'TIMEOUT' });
+    const log = { warn: keep, info: keep };
+    const resolver = createResolver({ clock, log }, { servers: [server.address], timeoutMs: 3000 });
+    open.unshift(resolver);
+    async function unanswered(count: number): Promise<void> {
+      for (let n = 0; n < count; n++) {
+        const before = server.queries.length;
+        const answer = resolver.a(n % 2 === 0 ? 'a.test' : 'b.test', { fresh: true });
+        await server.queried(before + 1);
+        clock.advance(3000);
+        await answer;
+      }
+    }
+    await unanswered(4);
+    await resolver.a('dest.test', { fresh: true });
+    await unanswered(4);
+    assert.deepEqual(logged, [], 'an answer in between counts from the start again');
+    await unanswered(3);
+    const silent = { event: 'dns_silent', servers: ['127.0.0.1'], names: ['a.test', 'b.test'] };
+    assert.deepEqual(logged, [silent]);
+    await resolver.a('dest.test', { fresh: true });
+    await resolver.a('gone.test');
+    assert.deepEqual(logged, [silent, { event: 'dns_answers', servers: ['127.0.0.1'] }]);
+  });
+
   it('goes to the next server at once when one fails or is not there', async () => {
     const good = await dns({ 'dest.test A': ['192.0.2.5'] });
     const sick = await dns({ 'dest.test A': 'SERVFAIL' });
