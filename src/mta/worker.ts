@@ -221,8 +221,10 @@ class Worker {
   private async writeAndClaim(job: Job): Promise<DeliveryState | null> {
     const { deps, finished } = this;
     const claim: DeliveryChange = {
-      ...{ kind: 'claimed', epoch: deps.epoch },
-      ...{ leaseUntil: deps.clock.now() + deps.leaseMs, extraTime: deps.extraTime() },
+      kind: 'claimed',
+      epoch: deps.epoch,
+      leaseUntil: deps.clock.now() + deps.leaseMs,
+      extraTime: deps.extraTime(),
     };
     const before = finished?.occurrences ?? [];
     this.finished = null;

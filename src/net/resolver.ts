@@ -84,8 +84,9 @@ const SLOW_MS = 1500;
 /** For so long a name that timed out begins among the slow ones. */
 const SILENT_MS = 600_000;
 const MOST_SILENT = 10_000;
-/** Look-ups in a row without a reply of any server after which the log says so. */
-const SILENT_LOOK_UPS = 5;
+/** Look-ups in a row without a reply of any server, and the time over which they must stretch, after which the log says so. */
+const UNANSWERED_LOOK_UPS = 5;
+const UNANSWERED_MS = 30_000;
 
 export function createResolver(deps: ResolverDeps, options: ResolverOptions = {}) {
   const { clock } = deps;
@@ -99,7 +100,7 @@ export function createResolver(deps: ResolverDeps, options: ResolverOptions = {}
     { clock },
     { max: maxInFlight, maxWaiting, slowMs: SLOW_MS },
   );
-  const watchSilence = silenceLog(deps.log);
+  const watchSilence = silenceLog(deps);
   let closed = false;
 
   function lookUp<T extends RecordType>(
@@ -151,8 +152,8 @@ export function createResolver(deps: ResolverDeps, options: ResolverOptions = {}
         const servers = currentServers();
         current = new Search({ clock, servers, validating }, { name: at, type }, deadline);
         const found = await current.result;
-        if (!closed) watchSilence(found, at, servers);
         if (isAbandoned) return { answer: put, seconds: 0 };
+        if (!closed) watchSilence(found, at, servers);
         if (found.kind !== 'alias') return cacheable(found, ttl, secure);
         at = found.name;
         ttl = Math.min(ttl, found.ttl);
@@ -203,24 +204,34 @@ export function reverseName(ip: string): string {
 
 /**
  * Returns a function that takes each result and logs once that look-ups get no reply of any server any more, and once that one does: without
- * DNS no mail leaves, and otherwise each mail alone says so. One name that is not answered may be the fault of its zone, so it takes several
- * look-ups, whose names are logged.
+ * DNS no mail leaves, and otherwise each mail alone says so. A name that is not answered may be the fault of its zone, and a tenant can send
+ * to many of those: so it takes several look-ups over half a minute in which no other is answered. Their names are logged.
  */
-function silenceLog(
-  log: ResolverDeps['log'],
-): (result: Found<unknown>, name: string, servers: readonly Server[]) => void {
-  const unanswered: string[] = [];
+function silenceLog({
+  clock,
+  log,
+}: ResolverDeps): (result: Found<unknown>, name: string, servers: readonly Server[]) => void {
+  const names = new Set<string>();
+  let count = 0;
+  let since = 0;
+  let isSilent = false;
   return (result, name, servers) => {
     const isAnswered = result.kind !== 'trouble' || (result.why !== 'timeout' && result.why !== 'network');
-    const wasSilent = unanswered.length === SILENT_LOOK_UPS;
     const asked = { servers: servers.map(({ ip }) => ip) };
     if (isAnswered) {
-      unanswered.length = 0;
-      if (wasSilent) log?.info({ event: 'dns_answers', ...asked }, 'a DNS server answers again');
-    } else if (!wasSilent && unanswered.push(name) === SILENT_LOOK_UPS) {
-      const fields = { event: 'dns_silent', ...asked, names: [...new Set(unanswered)] };
-      log?.warn(fields, 'the DNS servers did not answer the last look-ups: mail waits until they do');
+      if (isSilent) log?.info({ event: 'dns_answers', ...asked }, 'a DNS server answers again');
+      isSilent = false;
+      count = 0;
+      names.clear();
+      return;
     }
+    if (isSilent) return;
+    if (count++ === 0) since = clock.monotonic();
+    if (names.size < UNANSWERED_LOOK_UPS) names.add(name);
+    if (count < UNANSWERED_LOOK_UPS || clock.monotonic() - since < UNANSWERED_MS) return;
+    isSilent = true;
+    const fields = { event: 'dns_silent', ...asked, names: [...names] };
+    log?.warn(fields, 'the DNS servers did not answer the last look-ups: mail waits until they do');
   };
 }
 

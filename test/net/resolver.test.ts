@@ -212,6 +212,8 @@ describe('base/resolver', () => {
     await unanswered(4);
     assert.deepEqual(logged, [], 'an answer in between counts from the start again');
     await unanswered(3);
+    assert.deepEqual(logged, [], 'it has not lasted half a minute');
+    await unanswered(5);
     const silent = { event: 'dns_silent', servers: ['127.0.0.1'], names: ['a.test', 'b.test'] };
     assert.deepEqual(logged, [silent]);
     await resolver.a('dest.test', { fresh: true });
