@@ -77,7 +77,7 @@ function checkLines({ subject, from }: TemplateBody): void {
     throw new Problem('invalid_field', `\`subject\` has a line break or NUL in its text. ${cure}`, {
       field: 'subject',
     });
-  if (from !== null && hasLiteral(from, 'header', /\p{Cc}/u))
+  if (from !== null && hasLiteral(from, 'address', /\p{Cc}/u))
     throw new Problem('invalid_sender', `\`from\` has a line break or control character in its text. ${cure}`, {
       field: 'from',
     });
@@ -102,13 +102,16 @@ export function checkBody(body: TemplateBody): void {
   // With variables in it, an address can only be judged when it is filled in.
   if (body.from !== null && !body.from.includes('{')) checkAddress(body.from, 'from', 'invalid_sender');
   body.replyTo.forEach((text, n) => {
-    checkAddress(text, body.replyTo.length === 1 ? 'reply_to' : `reply_to[${String(n)}]`, 'invalid_address');
+    if (!text.includes('{')) checkAddress(text, replyToField(body, n), 'invalid_address');
   });
   body.variables.forEach(checkDefault);
   const double = body.variables.find(({ name }, n) => body.variables.findIndex((one) => one.name === name) !== n);
   if (double !== undefined)
     throw new Problem('invalid_field', `The variable \`${double.name}\` is declared twice.`, { field: 'variables' });
 }
+
+const replyToField = ({ replyTo }: TemplateBody, n: number): string =>
+  replyTo.length === 1 ? 'reply_to' : `reply_to[${String(n)}]`;
 
 function checkAddress(text: string, field: string, code: 'invalid_sender' | 'invalid_address'): void {
   const parsed = parseMailbox(text, { smtputf8: true });
@@ -120,7 +123,8 @@ function checkAddress(text: string, field: string, code: 'invalid_sender' | 'inv
 export function sourcesOf(body: TemplateBody): [name: string, part: Part, source: string][] {
   const all: [string, Part, string | null][] = [
     ['subject', 'subject', body.subject],
-    ['from', 'header', body.from],
+    ['from', 'address', body.from],
+    ...body.replyTo.map((text, n): [string, Part, string] => [replyToField(body, n), 'address', text]),
     ['html', 'html', body.html],
     ['text', 'text', body.text],
   ];

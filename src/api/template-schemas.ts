@@ -31,7 +31,7 @@ export const contents = {
   reply_to: z
     .union([z.string().max(1000), z.array(z.string().max(1000)).max(10)])
     .nullish()
-    .describe('Where answers go.'),
+    .describe('Where answers go; may have variables.'),
   html: source('HTML body.'),
   text: source('Plain text body; derived from the html where there is none.'),
   variables: z.array(Declared).max(200).nullish().describe('Variables that are declared. Others may be used as well.'),

@@ -9,7 +9,13 @@ import {
   type DeclaredVariable,
   type Template,
 } from '../../templates/template-store.ts';
-import { refuseBothContents, withoutTemplateMembers, type Json, type TemplateMembers } from './template-members.ts';
+import {
+  isObject,
+  refuseBothContents,
+  withoutTemplateMembers,
+  type Json,
+  type TemplateMembers,
+} from './template-members.ts';
 
 export interface RenderDeps {
   db: Pick<Database, 'prepared'>;
@@ -62,7 +68,71 @@ export interface MessageToRender {
   prefix: string;
 }
 
-/** Renders subject, html, text and, if needed, the sender. Throws the first fault. */
+/** The steps to a text within a request: names of members and places in lists. */
+type Steps = readonly (string | number)[];
+
+/** Members beside the contents that recipients see, with the kind of their texts. */
+const SEEN: readonly (readonly [member: string, part: PartSource['part']])[] = [
+  ['from', 'address'],
+  ['to', 'address'],
+  ['cc', 'address'],
+  ['bcc', 'address'],
+  ['reply_to', 'address'],
+  ['headers', 'header'],
+  ['attachments', 'header'],
+  ['unsubscribe', 'header'],
+];
+
+const hasExpression = (text: string): boolean => text.includes('{{') || text.includes('{%');
+
+/** Returns the steps to each text with an expression in it. The deepest is that of a file's name. */
+function expressionsIn(value: unknown, steps: Steps): Steps[] {
+  if (typeof value === 'string') return hasExpression(value) ? [steps] : [];
+  if (typeof value !== 'object' || value === null || steps.length > 2) return [];
+  const entries: (readonly [string | number, unknown])[] = Array.isArray(value)
+    ? value.map((one, n) => [n, one])
+    : Object.entries(value).filter(([name]) => name !== 'content');
+  return entries.flatMap(([step, one]) => expressionsIn(one, [...steps, step]));
+}
+
+const shown = (steps: Steps): string =>
+  steps.map((step, n) => (typeof step === 'number' ? `[${String(step)}]` : n === 0 ? step : `.${step}`)).join('');
+
+const textAt = (value: unknown, steps: Steps): unknown =>
+  steps.reduce<unknown>((one, step) => (one as Record<string | number, unknown>)[step], value);
+
+/** Returns a copy of the value with another text at the end of the steps. */
+function withText(value: unknown, [step, ...rest]: Steps, text: string): unknown {
+  if (step === undefined) return text;
+  if (Array.isArray(value)) return (value as unknown[]).map((one, n) => (n === step ? withText(one, rest, text) : one));
+  const members = value as Json;
+  return { ...members, [step]: withText(members[step], rest, text) };
+}
+
+/**
+ * Moves the shared members of a bulk send that hold expressions into an entry, which has its own variables: what the entry gives itself stays.
+ */
+export function withSharedExpressions(body: Json, entry: Json): Json {
+  const moved = Object.fromEntries(
+    sharedExpressions(body).map((member) => [
+      member,
+      member === 'headers' ? mergedHeaders(body[member], entry[member]) : (entry[member] ?? body[member]),
+    ]),
+  );
+  return { ...entry, ...moved };
+}
+
+/** Returns the names of the members, beside the contents, that hold expressions. */
+export const sharedExpressions = (body: Json): string[] =>
+  SEEN.map(([member]) => member).filter((member) => expressionsIn(body[member], [member]).length > 0);
+
+function mergedHeaders(shared: unknown, own: unknown): unknown {
+  if (!isObject(shared) || (own != null && !isObject(own))) return own ?? shared;
+  const names = new Set(Object.keys(own ?? {}).map((name) => name.toLowerCase()));
+  return { ...Object.fromEntries(Object.entries(shared).filter(([name]) => !names.has(name.toLowerCase()))), ...own };
+}
+
+/** Renders all texts that recipients see. Throws the first fault. */
 export async function renderMessage(
   deps: RenderDeps,
   { accountId, given, hasSender, members, loadTemplate, now, prefix }: MessageToRender,
@@ -85,7 +155,15 @@ export async function renderMessage(
   add('subject', 'subject', given['subject'], body?.subject);
   add('html', 'html', given['html'], body?.html);
   add('text', 'text', given['text'], body?.text);
-  if (!hasSender) add('from', 'header', null, body?.from);
+  if (!hasSender) add('from', 'address', null, body?.from);
+  const places = new Map<string, Steps>();
+  const replyTo = given['reply_to'] ?? (body !== null && body.replyTo.length > 0 ? body.replyTo : null);
+  const mail: Json = { ...withoutTemplateMembers(given), ...(replyTo === null ? {} : { reply_to: replyTo }) };
+  for (const [member, part] of SEEN)
+    for (const steps of expressionsIn(mail[member], [member])) {
+      add(shown(steps), part, textAt(mail, steps), null);
+      places.set(shown(steps), steps);
+    }
   const results = await deps.renderer.render(accountId, parts, {
     variables,
     strict: members.strict_variables ?? body?.strict ?? false,
@@ -93,12 +171,17 @@ export async function renderMessage(
     timezone: members.timezone ?? body?.timezone ?? 'UTC',
     now,
   });
-  const rendered = Object.fromEntries(results.map((result) => [result.name, requireOutput(result, prefix)]));
-  const replyTo = given['reply_to'] ?? (body !== null && body.replyTo.length > 0 ? body.replyTo : null);
+  let rendered = mail;
+  let length = 0;
+  for (const result of results) {
+    const output = requireOutput(result, prefix);
+    length += output.length;
+    rendered = withText(rendered, places.get(result.name) ?? [result.name], output) as Json;
+  }
   return {
-    body: { ...withoutTemplateMembers(given), ...rendered, ...(replyTo === null ? {} : { reply_to: replyTo }) },
+    body: rendered,
     template: template === null ? null : { id: template.row.id, version: template.version },
-    length: Object.values(rendered).reduce((sum, output) => sum + output.length, 0),
+    length,
   };
 }
 

@@ -53,7 +53,7 @@ export const templateMembers = {
     .record(z.string(), z.unknown())
     .nullish()
     .describe(
-      'Data for the template, or for `{{ }}` and `{% %}` in `subject`, `html` and `text`: with it they are rendered, without they are sent verbatim. At most 100 KiB of JSON, 10 levels deep.',
+      'Data for the template, or for `{{ }}` and `{% %}` in the texts that recipients see: with it they are rendered, without they are sent verbatim. At most 100 KiB of JSON, 10 levels deep.',
     ),
   strict_variables: z
     .boolean()

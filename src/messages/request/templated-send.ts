@@ -6,6 +6,8 @@ import { Problem } from '../../base/problem.ts';
 import {
   createTemplateLoader,
   renderMessage,
+  sharedExpressions,
+  withSharedExpressions,
   type LoadTemplate,
   type RenderDeps,
   type RenderedMessage,
@@ -108,7 +110,11 @@ export async function expandSend(
     }
   }
   refuseTooMuch(rendered, monotonic() - begun);
-  return { body: { ...withoutTemplateMembers(body), recipients: entries }, refused, templates };
+  const moved = sharedExpressions(body);
+  const rest = Object.fromEntries(
+    Object.entries(withoutTemplateMembers(body)).filter(([name]) => !moved.includes(name)),
+  );
+  return { body: { ...rest, recipients: entries }, refused, templates };
 }
 
 function refuseFault(dataFaults: ReadonlyMap<number, Problem>, index: number): void {
@@ -138,7 +144,7 @@ async function expandEntry(
     accountId,
     body,
     shared,
-    entry,
+    entry: own,
     index,
     loadTemplate,
     now,
@@ -155,7 +161,8 @@ async function expandEntry(
   },
 ): Promise<RenderedMessage<unknown>> {
   const prefix = `recipients[${String(index)}].`;
-  if (!isObject(entry)) return { body: entry, template: null, length: 0 };
+  if (!isObject(own)) return { body: own, template: null, length: 0 };
+  const entry = withSharedExpressions(body, own);
   const members = readTemplateMembers(entry, prefix);
   refuseFault(dataFaults, index);
   refuseBothContents(entry, members, prefix);

@@ -7,11 +7,20 @@ import { dateFormat, numberFormat } from './formats.ts';
 import { checkFormat, strftime } from './strftime.ts';
 import { plain, textOf } from './value.ts';
 
-export function money({ locale }: Surroundings, amount: number, currency: unknown): string {
+/** An amount as a text, with a decimal point. All its digits count, also those that a number could not hold. */
+const AMOUNT = /^[+-]?\d{1,40}(?:\.\d{1,40})?$/;
+
+/** Writes an amount with two digits, or those of its currency; a missing one is empty. Throws for any other value. */
+export function money({ locale }: Surroundings, given: unknown, currency: unknown): string {
+  const value = plain(given);
+  if (value === null || value === undefined) return '';
+  const amount = typeof value === 'string' ? value.trim() : value;
+  if (!(typeof amount === 'string' ? AMOUNT.test(amount) : Number.isFinite(amount)))
+    throw failed(`'${textOf(given).slice(0, 20)}' is not an amount such as 12.50`);
   const two = { minimumFractionDigits: 2, maximumFractionDigits: 2 };
-  if (typeof currency !== 'string') return numberFormat(locale, two).format(amount);
+  if (typeof currency !== 'string') return numberFormat(locale, two).format(amount as `${number}`);
   try {
-    return numberFormat(locale, { style: 'currency', currency }).format(amount);
+    return numberFormat(locale, { style: 'currency', currency }).format(amount as `${number}`);
   } catch {
     throw failed(`'${currency.slice(0, 20)}' is not a currency code such as 'EUR'`);
   }

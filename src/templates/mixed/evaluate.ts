@@ -219,15 +219,17 @@ class Evaluation {
     this.out.noteValue(() => (typeof value === 'string' ? `'${value}'` : shownValue(value)), at);
   }
 
-  /** Escapes the text for the part. */
+  /** Makes a value fit the part: in an address, nothing of it ends a name or begins another mailbox. */
   private fit(text: string): string {
-    return this.options.part === 'html' ? escapeHtml(text) : this.oneLine(text);
+    const { part } = this.options;
+    if (part === 'html') return escapeHtml(text);
+    return this.oneLine(part === 'address' ? text.replace(/[<>()[\]\\,;:"]/g, '') : text);
   }
 
   /** Replaces line breaks in a header: they would start another header. */
   private oneLine(text: string): string {
     const { part } = this.options;
-    return part === 'subject' || part === 'header' ? text.replace(/[\p{Cc}\u2028\u2029]+/gu, ' ') : text;
+    return part === 'html' || part === 'text' ? text : text.replace(/[\p{Cc}\u2028\u2029]+/gu, ' ');
   }
 
   // Handlebars' blocks

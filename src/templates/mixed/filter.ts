@@ -2,7 +2,7 @@
 
 /** The render that a filter or helper is part of. */
 export interface Surroundings {
-  part: 'html' | 'text' | 'subject' | 'header';
+  part: 'html' | 'text' | 'subject' | 'header' | 'address';
   /** BCP 47, for dates and numbers. */
   locale: string;
   /** An IANA name, such as `Europe/Vienna`. */

@@ -14,8 +14,11 @@ import { variablesOf } from './variables.ts';
 export type { TemplateFault } from './fault.ts';
 export { completeSample, joinSamples, markMissing, missingIn, type SampleData } from './sample.ts';
 
-/** The part decides the escaping of values: `& < > " '` in html, nothing in text, and no line breaks in subject and header. */
-export type Part = 'html' | 'text' | 'subject' | 'header';
+/**
+ * The part decides what becomes of values: html escapes `& < > " '`, text nothing; in subject, header and address they have no line breaks, and in
+ * an address no character that would end a name or begin another mailbox.
+ */
+export type Part = 'html' | 'text' | 'subject' | 'header' | 'address';
 
 export interface Compiled {
   readonly part: Part;

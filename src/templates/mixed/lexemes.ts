@@ -1,5 +1,5 @@
 /** Splits the inside of a tag into names, numbers, texts and marks. */
-import { syntax } from './fault.ts';
+import { syntax, type Faulty } from './fault.ts';
 
 export interface Lexeme {
   /** `segment`: Handlebars' `[any text]`, a name with characters that names cannot have. */
@@ -10,7 +10,9 @@ export interface Lexeme {
   spaced: boolean;
 }
 
-const NAME = /[^\s!"#%&'()*+,./:;<=>@[\\\]^`{|}~]+/y;
+/** Quotes that word processors write, and invisible characters: a name that held one would never be found in the data. */
+const STRAY = /[\p{Pi}\p{Pf}\p{Cf}\u201a\u201e]/u;
+const NAME = /[^\s!"#%&'()*+,./:;<=>@[\\\]^`{|}~\p{Pi}\p{Pf}\p{Cf}\u201a\u201e]+/uy;
 const NUMBER = /-?\d+(?:\.\d+)?(?=\.\.|[\s,|:=<>!)\]}~]|$)/y;
 const BLANKS = /\s+/y;
 const MARKS = [
@@ -105,6 +107,18 @@ function lexemeAt(
   const name = matched(NAME, body, at);
   if (name !== null) return make('name', name);
   const mark = MARKS.find((one) => body.startsWith(one, at));
-  if (mark === undefined) throw syntax(`'${char}' is not understood here`, bodyAt + at);
+  if (mark === undefined) throw notUnderstood(char, bodyAt + at);
   return make('mark', mark);
+}
+
+function notUnderstood(char: string, at: number): Faulty {
+  if (/\p{Cf}/u.test(char))
+    return syntax(
+      `there is an invisible character (U+${char.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}): remove it`,
+      at,
+    );
+  return syntax(
+    STRAY.test(char) ? `'${char}' is not a quote here: write " or '` : `'${char}' is not understood here`,
+    at,
+  );
 }

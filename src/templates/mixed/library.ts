@@ -65,7 +65,14 @@ export const filters: ReadonlyMap<string, Filter> = new Map<string, Filter>([
   ['escape_once', (_, value) => (value instanceof Safe ? value : new Safe(escapedOnce(textOf(value))))],
   ['newline_to_br', (around, value) => new Safe(safeText(around, value).replace(/\r?\n/g, '<br />\n'))],
   ['strip_html', (_, value) => withoutTags(textOf(value))],
-  ['json', (_, value) => jsonOf(value)],
+  [
+    'json',
+    // In html `<` and `&` are written so that they are harmless within a script, as in `{{{ order | json }}}` for JSON-LD.
+    ({ part }, value) =>
+      part === 'html'
+        ? jsonOf(value).replace(/[<>&]/g, (char) => `\\u00${char.charCodeAt(0).toString(16)}`)
+        : jsonOf(value),
+  ],
   [
     'default',
     (_, value, [fallback], named) => {
@@ -93,7 +100,7 @@ export const filters: ReadonlyMap<string, Filter> = new Map<string, Filter>([
   ],
   ['base64_url_safe_decode', (_, value) => Buffer.from(textOf(value), 'base64url').toString()],
   ['date', (around, value, [format]) => date(around, value, format)],
-  ['money', (around, value, [currency]) => money(around, asNumber(value), plain(currency))],
+  ['money', (around, value, [currency]) => money(around, value, plain(currency))],
 ]);
 
 /** Removes tags, in time linear in the text, even if tags are left open. */

@@ -1,7 +1,7 @@
 /** Text filters whose result could be far longer than their input, or whose arguments must be whole numbers in Liquid. */
 import { failed } from './fault.ts';
 import type { Filter, Named } from './filter.ts';
-import { Float, joined, MOST_OUTPUT, plain, textOf } from './value.ts';
+import { Float, joined, lengthOf, MOST_OUTPUT, plain, textOf } from './value.ts';
 
 /** Returns a whole number, also one given as a text. Throws for any other value. */
 function whole(value: unknown, filter: string): number {
@@ -36,9 +36,11 @@ function slice(value: unknown, from: number, length: number): unknown {
   return Array.isArray(inner) ? part : joined(part, '');
 }
 
+/** Counts whole characters, so that none is cut in half. */
 function truncated(text: string, most: number, end: string): string {
   if (text.length <= most) return text;
-  return text.slice(0, Math.max(0, most - end.length)) + end;
+  const first = Array.from(text.slice(0, 2 * Math.max(0, most) + 2));
+  return first.length <= most ? text : first.slice(0, Math.max(0, most - lengthOf(end))).join('') + end;
 }
 
 function truncatedWords(text: string, most: number, end: string): string {

@@ -67,7 +67,7 @@ export const isObject = (value: unknown): value is Record<string, unknown> =>
 export function memberOf(given: unknown, key: string): unknown {
   const value = plain(given);
   if (value === null || value === undefined || key === '__proto__' || key === 'constructor') return undefined;
-  if (typeof value === 'string') return key === 'size' || key === 'length' ? value.length : undefined;
+  if (typeof value === 'string') return key === 'size' || key === 'length' ? lengthOf(value) : undefined;
   if (Array.isArray(value)) return elementOf(value, key);
   if (value instanceof Range) return elementOf(value, key);
   if (!isObject(value)) return undefined;
@@ -76,6 +76,9 @@ export function memberOf(given: unknown, key: string): unknown {
   const first = key === 'first' ? keysOf(value)[0] : undefined;
   return first === undefined ? undefined : [first, value[first]];
 }
+
+/** Returns the number of characters: an emoji is one, though it has two units of UTF-16. */
+export const lengthOf = (text: string): number => text.replace(/[\ud800-\udbff](?=[\udc00-\udfff])/g, '').length;
 
 /** The keys of objects, which templates do not change: reading those of a large one takes milliseconds. */
 const keysOfObjects = new WeakMap<object, readonly string[]>();

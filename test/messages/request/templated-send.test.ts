@@ -91,6 +91,70 @@ describe('messages/templated-send', () => {
     for (const [body, is, why] of rows) assert.equal(isTemplated(body), is, why);
   });
 
+  it('renders every text that recipients see', async () => {
+    const { body } = await expand({
+      variables: { agent: 'Ann, Sales', id: 7 },
+      subject: 'x',
+      html: 'x',
+      from: '{{ agent }} <hi@send.test>',
+      to: ['{{ agent }} <a@dest.test>'],
+      reply_to: '{{ agent }} <r@send.test>',
+      headers: { 'X-Order': '{{ id }}', 'X-Plain': '}}' },
+      attachments: [{ filename: 'order-{{ id }}.txt', content: 'e3t9fQ==' }],
+      unsubscribe: { url: 'https://u.example/{{ id }}' },
+    });
+    assert.deepEqual(body, {
+      subject: 'x',
+      html: 'x',
+      from: 'Ann Sales <hi@send.test>',
+      to: ['Ann Sales <a@dest.test>'],
+      reply_to: 'Ann Sales <r@send.test>',
+      headers: { 'X-Order': '7', 'X-Plain': '}}' },
+      attachments: [{ filename: 'order-7.txt', content: 'e3t9fQ==' }],
+      unsubscribe: { url: 'https://u.example/7' },
+    });
+  });
+
+  it('renders what entries share with the variables of each', async () => {
+    const expanded = await expand({
+      from: 'Shop {{ n }} <hi@send.test>',
+      headers: { 'X-N': '{{ n }}', 'X-Same': 'y' },
+      html: 'x',
+      recipients: [
+        { to: 'a@dest.test', variables: { n: 1 } },
+        { to: 'b@dest.test', variables: { n: 2 }, headers: { 'x-n': 'own' } },
+      ],
+    });
+    assert.deepEqual(
+      entriesOf(expanded).map(({ from, headers }) => ({ from, headers })),
+      [
+        { from: 'Shop 1 <hi@send.test>', headers: { 'X-N': '1', 'X-Same': 'y' } },
+        { from: 'Shop 2 <hi@send.test>', headers: { 'X-Same': 'y', 'x-n': 'own' } },
+      ],
+    );
+    assert.deepEqual(Object.keys(expanded.body).sort(), ['html', 'recipients']);
+  });
+
+  it('names the text with a fault, in the entry that it is sent with', async () => {
+    const { refused } = await expand({
+      subject: 'x',
+      html: 'x',
+      attachments: [{ filename: '{{ oops', content: '' }],
+      recipients: [{ to: 'a@dest.test', variables: {} }],
+    });
+    assert.equal(refused.get(0)?.field, 'recipients[0].attachments[0].filename');
+  });
+
+  it("renders the template's reply_to", async () => {
+    const body = {
+      ...{ subject: 'x', from: null, replyTo: ['{{ n }} <r@send.test>'], html: 'x', text: null, variables: [] },
+      ...{ locale: 'en', timezone: 'UTC', strict: false, sample: null },
+    };
+    await createTemplate({ db: temp.db, clock }, { accountId, alias: 'r', name: 'r', body, publish: true });
+    const expanded = await expand({ template_id: 'r', variables: { n: 'Ann' } });
+    assert.deepEqual(expanded.body['reply_to'], ['Ann <r@send.test>']);
+  });
+
   it('leaves what it was given as it was', async () => {
     const shared = { m: 1 };
     const own = { n: 2 };

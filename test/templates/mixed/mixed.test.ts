@@ -126,6 +126,16 @@ const rules: readonly Row[] = [
   ],
   ['{{ "now" | date: "%Y-%m-%d" }}', '2026-01-31', 'now is fixed'],
   ['{{ price | money: "EUR" }} {{ price | money }}', '€1,234.50 1,234.50', 'money'],
+  [
+    '{{ "9007199254740993.10" | money: "EUR" }} {{ "1.005" | money }} {{ "-3" | money }}',
+    '€9,007,199,254,740,993.10 1.01 -3.00',
+    'money of a text is exact',
+  ],
+  ['Total {{ totl | money: "EUR" }}', 'Total ', 'money of a missing value'],
+  ['{{ "😀😀😀😀😀" | truncate: 4 }}|{{ "😀" | size }}|{{ "😀😀" | truncate: 2 }}', '😀...|1|😀😀', 'whole characters'],
+  ['{{{ html | json }}}', '"\\u003c/script\\u003e \\u0026"', 'json within a script'],
+  ['{{ html | json }}', '"</script> &"', 'json in text', 'text'],
+  ['{{ evil }} <r@x.test>', 'xevil@x.test y <r@x.test>', 'a value makes no second mailbox', 'address'],
   ['{{ 10.1 | minus: 2.2 }} {{ 7 | divided_by: 2 }} {{ 1 | plus: 2 | times: 3 }}', '7.9 3 9', 'arithmetic'],
   [
     '{% for i in (1..3) reversed %}{{ i }}{% endfor %}{% for i in words limit: 1 offset: 1 %}{{ i }}{% endfor %}',
@@ -229,6 +239,9 @@ const wrong: readonly (readonly [string, RegExp])[] = [
   ['{{ x | plus: 12345678901234.567 }}', /12345678901234\.567 would become 12345678901234\.566/],
   [`{{ ${'9'.repeat(400)} }}`, /The number 9{40}… would become Infinity/],
   ['{{a/this/b}}', /'this' can only begin a path/],
+  ['{% if plan == “pro” %}y{% endif %}', /'“' is not a quote here: write " or ' line 1 col 15/],
+  ['{{ ‘x’ }}', /'‘' is not a quote here/],
+  ['{{name\u200b}}', /an invisible character \(U\+200B\): remove it line 1 col 7/],
 ];
 
 /** A text of ten characters, doubled so often. */
@@ -246,6 +259,10 @@ const tooMuch: readonly (readonly [string, RegExp])[] = [
   ],
   ['{{ 1 | divided_by: 0 }}', /divided by 0/],
   ['{{ 1 | money: "no" }}', /not a currency/],
+  ...['12,50', '1.234,56', 'abc', '', '1e3'].map(
+    (amount) => [`{{ "${amount}" | money: "EUR" }}`, /is not an amount such as 12\.50/] as const,
+  ),
+  ['{{ words | money }}', /is not an amount/],
   ['{% if "2" > 1 %}{% endif %}', /compares a text with a number line 1 col 11/],
   ['{{ "a,1" | split: "," | concat: nums | sort }}', /cannot be compared/],
   ['{{ nums | map: "x" }}', /from the number 1/],
@@ -272,7 +289,14 @@ describe('templates/mixed', () => {
   describe('prints', () => {
     for (const [source, expected, reason, part] of [...golden, ...rules])
       it(`${reason}: ${source.slice(0, 80)}`, () => {
-        assert.equal(out(source, { ...data, a: 'x\r\nBcc: y', nl: '<i>\nx' }, part), expected);
+        assert.equal(
+          out(
+            source,
+            { ...data, a: 'x\r\nBcc: y', nl: '<i>\nx', html: '</script> &', evil: 'x<evil@x.test>,\r\n"y"' },
+            part,
+          ),
+          expected,
+        );
       });
   });
 
