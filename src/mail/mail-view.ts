@@ -4,7 +4,7 @@
  * so it works in a thread with a time limit (`messages/store/mail-viewer.ts`).
  *
  * mailparser makes no html from text and no text from html here: with that, 2 MB of `<div>` took it a minute
- * (`npm run bench:packages`), and without it 0.2 s.
+ * (`npm run bench -- packages`), and without it 0.2 s.
  */
 import { simpleParser, type AddressObject } from 'mailparser';
 

@@ -1,4 +1,4 @@
-/** `npm run bench:all` keeps working: one cheap benchmark with its smallest numbers, and the commands of its document. */
+/** `npm run bench -- all` keeps working: one cheap benchmark with its smallest numbers, and the commands of its document. */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
@@ -13,7 +13,7 @@ const script = path.join(import.meta.dirname, 'all.ts');
 const root = path.resolve(import.meta.dirname, '../..');
 const bench = (...args: string[]) => promisify(execFile)(process.execPath, ['--import', 'tsx', script, ...args]);
 
-describe('npm run bench:all', () => {
+describe('npm run bench -- all', () => {
   it('measures, and writes the report with its table and drawing', async () => {
     const folder = mkdtempSync(path.join(os.tmpdir(), 'ph-bench-'));
     try {
@@ -61,7 +61,7 @@ describe('npm run bench:all', () => {
       scripts: Record<string, string>;
     };
     const lines = docBlocks(page).flatMap(({ text }) => text.split('\n'));
-    const commands = lines.flatMap((line) => /^npm run bench:all -- (?<args>.+)$/.exec(line)?.groups?.['args'] ?? []);
+    const commands = lines.flatMap((line) => /^npm run bench -- all (?<args>.+)$/.exec(line)?.groups?.['args'] ?? []);
 
     it('has commands', () => {
       assert.ok(commands.length >= 5);

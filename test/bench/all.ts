@@ -1,5 +1,5 @@
 /**
- * `npm run bench:all`: runs every benchmark of report/benches.ts one after the other, each beside its peers in the same run, and writes
+ * `npm run bench -- all`: runs every benchmark of report/benches.ts one after the other, each beside its peers in the same run, and writes
  * a folder: `results.json`, `results.md`, a drawing (SVG) and the output of each benchmark. Exit 1 where a limit is broken or a benchmark
  * fails. What lacks a program of others is skipped, and the package to install is named.
  *

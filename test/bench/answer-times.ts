@@ -1,5 +1,5 @@
 /**
- * `npm run bench:latency`: how long a client waits, and a mail. POST at 500 requests/s (p50 under 5 ms, p99 under 25 ms); from the
+ * `npm run bench -- answer-times`: how long a client waits, and a mail. POST at 500 requests/s (p50 under 5 ms, p99 under 25 ms); from the
  * POST to MAIL FROM on a lane that was cold and idle (p95 under 20 ms); from acceptance to `delivered` at 200/s (p50 under 10 ms,
  * p99 under 50 ms). Exit 1 if one is missed.
  */

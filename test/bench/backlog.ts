@@ -1,5 +1,5 @@
 /**
- * `npm run bench:backlog`: 100,000 recipients wait, spread over 1,000 domains, 30 % of which are dead. From the start of the built program
+ * `npm run bench -- backlog`: 100,000 recipients wait, spread over 1,000 domains, 30 % of which are dead. From the start of the built program
  * to the first delivery, the most memory it takes while it works on them, the rate beside that of a short queue without dead domains, and
  * how long the commands take that look at the queue meanwhile. Exit 1 if one of them is beyond its limit.
  *

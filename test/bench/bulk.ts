@@ -1,5 +1,5 @@
 /**
- * `npm run bench:bulk`: ten calls with a thousand recipients each and one shared body, at once. First all mail is held, so that only
+ * `npm run bench -- bulk`: ten calls with a thousand recipients each and one shared body, at once. First all mail is held, so that only
  * acceptance is measured: recipients a second until the last 202, and the most CPU time that the main thread used between two turns
  * of its loop. Then the same mail goes to `smtp-sink`, beside as many mails that were sent one by one. Exit 1 below 25,000 recipients
  * a second, above 5 ms, or where bulk mail is delivered more slowly than single mail.

@@ -1,5 +1,5 @@
 /**
- * `npm run bench:cost`: CPU time and disk for one message, at ten times as many messages each time. Exit 1 where ten times the work
+ * `npm run bench -- cost`: CPU time and disk for one message, at ten times as many messages each time. Exit 1 where ten times the work
  * takes more than eleven times the CPU time, or a message of 4 KiB with its events more than 9 KiB of disk.
  */
 import { statSync } from 'node:fs';

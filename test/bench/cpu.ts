@@ -1,5 +1,5 @@
 /**
- * `npm run bench:cpu`: CPU time of the server for one mail from POST to its `delivered` event, by kind of thread. Time on the
+ * `npm run bench -- cpu`: CPU time of the server for one mail from POST to its `delivered` event, by kind of thread. Time on the
  * CPU moves far less with what else the machine does than a rate; what is left of it is told by the time of one signature.
  */
 import { spawn, type ChildProcess } from 'node:child_process';

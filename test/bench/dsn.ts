@@ -1,5 +1,5 @@
 /**
- * `npm run bench:dsn`: a storm of bounces on the built program. Delivery reports of a realistic size come to the MX listener at a
+ * `npm run bench -- dsn`: a storm of bounces on the built program. Delivery reports of a realistic size come to the MX listener at a
  * steady rate, each about another delivered mail, while new mail goes on being accepted and delivered. Exit 1 where the rate was
  * not held, a report did not become a `bounced` event, or the event loop's p99 is over its limit.
  */

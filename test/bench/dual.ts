@@ -1,5 +1,5 @@
 /**
- * `npm run bench:dual`: what the second signature costs. Interleaved runs of the same mail, signed with RSA-2048 and Ed25519 as
+ * `npm run bench -- dual`: what the second signature costs. Interleaved runs of the same mail, signed with RSA-2048 and Ed25519 as
  * every domain is, and with RSA alone: there the Ed25519 key is deleted before the first mail. Exit 1 where the two take more than 5 %
  * more CPU time for a message; rates are shown beside it and not held, since they depend on what else the machine does.
  */

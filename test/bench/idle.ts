@@ -1,5 +1,5 @@
 /**
- * `npm run bench:idle`: the built appliance without work. Exit 1 above 150 MB of resident memory, 1 % of a core, or 2 s from
+ * `npm run bench -- idle`: the built appliance without work. Exit 1 above 150 MB of resident memory, 1 % of a core, or 2 s from
  * SIGTERM until it is ready again.
  */
 import { mkdtempSync, rmSync } from 'node:fs';

@@ -1,5 +1,5 @@
 /**
- * `npm run bench:isolation`: 200 healthy domains alone, and beside 50 that are black holes, 50 tar-pits (a byte a second) and 20
+ * `npm run bench -- isolation`: 200 healthy domains alone, and beside 50 that are black holes, 50 tar-pits (a byte a second) and 20
  * that answer 451, each with mail of its own. Exit 1 if the healthy domains' p95 from acceptance to `delivered` moves by more
  * than 50 % and more than 20 ms.
  */

@@ -1,5 +1,5 @@
 /**
- * `npm run bench:lists -- --data <folder>`: what lists, filters and numbers cost on a large data folder (`npm run seed`), asked one after
+ * `npm run bench -- lists --data <folder>`: what lists, filters and numbers cost on a large data folder (`npm run seed`), asked one after
  * the other of the built program. Each is asked five times. A row shows the CPU time of a page (of the whole server, HTTP included, and
  * of PostgreSQL), the most CPU time that the main thread used between two turns of the event loop, and the median time of the answer. Exit 1 where a page
  * costs more CPU than its limit, or the loop was held longer than HOLD_MS. `--storage URL` names the PostgreSQL that the folder was moved to.

@@ -1,5 +1,5 @@
 /**
- * `npm run bench:nodes`: one, two and three servers on one PostgreSQL, all on this machine: mails a second from POST at each of them to their
+ * `npm run bench -- nodes`: one, two and three servers on one PostgreSQL, all on this machine: mails a second from POST at each of them to their
  * `delivered` events, CPU time for one mail at each node and at the database, how many connections to the database wait for a lock, and how
  * many units of work are committed together. Where the machine has fewer cores than there are programs, rates tell nothing and CPU time
  * tells what more nodes cost.

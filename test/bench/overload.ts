@@ -1,5 +1,5 @@
 /**
- * `npm run bench:overload`: clients at three times what can be delivered, for a minute, and beside them transactional mail to a lane
+ * `npm run bench -- overload`: clients at three times what can be delivered, for a minute, and beside them transactional mail to a lane
  * with room. Exit 1 if that mail's p95 from acceptance to MAIL FROM is a second or more, if anything but 202 and a 503 with
  * Retry-After is answered, or if a mail that was taken does not arrive.
  */

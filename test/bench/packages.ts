@@ -1,5 +1,5 @@
 /**
- * `npm run bench:packages`: each place where our own code does what one of the required packages could do, with both measured. The
+ * `npm run bench -- packages`: each place where our own code does what one of the required packages could do, with both measured. The
  * figures are those of docs/dependencies.md. Takes two minutes; what a package does not end within a limit is ended and said so.
  */
 import { generateKeyPairSync } from 'node:crypto';

@@ -1,5 +1,5 @@
 /**
- * `npm run bench:pages -- --data <folder>`: how long the dashboard's pages take on a large data folder (`npm run seed`), asked of
+ * `npm run bench -- pages --data <folder>`: how long the dashboard's pages take on a large data folder (`npm run seed`), asked of
  * the built program one after the other. Each is asked three times and the middle one counts. Exit 1 where one is over its limit.
  * `--storage URL` names the PostgreSQL that the folder was moved to; its CPU time is counted as well.
  * An administrator's password is replaced: use a folder that is for measuring only.

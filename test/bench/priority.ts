@@ -1,5 +1,5 @@
 /**
- * `npm run bench:priority`: transactional mail to one lane alone, and while a broadcast of 10,000 goes to the same lane. Exit 1 if
+ * `npm run bench -- priority`: transactional mail to one lane alone, and while a broadcast of 10,000 goes to the same lane. Exit 1 if
  * its p95 from acceptance to `delivered` moves by more than the time one message of the broadcast takes on a connection, or
  * by 20 ms where that is less.
  */

@@ -1,5 +1,5 @@
 /**
- * `npm run bench:render`: how long a template of 50 KB with 200 substitutions takes to read and to fill in, and what hostile
+ * `npm run bench -- render`: how long a template of 50 KB with 200 substitutions takes to read and to fill in, and what hostile
  * templates do to the main loop: each is sent to the renderer as a request would, and the longest gap between two beats is told.
  */
 import { monitorEventLoopDelay } from 'node:perf_hooks';

@@ -1,5 +1,5 @@
 /**
- * `npm run bench:snapshot`: what a transaction that holds an old snapshot of the database (any pg_dump) costs the mail. Two Posthorns run on
+ * `npm run bench -- snapshot`: what a transaction that holds an old snapshot of the database (any pg_dump) costs the mail. Two Posthorns run on
  * databases of one PostgreSQL of this benchmark, which it starts with its usual settings for durability. In the second one a snapshot is
  * taken after `--before` minutes and held for `--minutes`. Both deliver in turns of `--mails` to smtp-sink, a second or two each, so that
  * whatever else the machine does slows both. A row shows a minute: the rates, and the CPU time of a mail in Posthorn and in PostgreSQL.

@@ -1,5 +1,5 @@
 /**
- * `npm run bench:strangers`: what one host without a key can cost the built program, door by door. A few connections from one address
+ * `npm run bench -- strangers`: what one host without a key can cost the built program, door by door. A few connections from one address
  * ask as often as they get answers; then a bounce with a token comes in, and a mail is sent. Prints a table: requests and how many were
  * refused, CPU of the server a request, bytes and rows that stay, and the worst memory. Exit 1 where sending or a bounce failed.
  *

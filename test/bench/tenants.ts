@@ -1,5 +1,5 @@
 /**
- * `npm run bench:tenants`: one account's broadcasts go to 20,000 domains whose hosts take the connection and never say a word, beside single
+ * `npm run bench -- tenants`: one account's broadcasts go to 20,000 domains whose hosts take the connection and never say a word, beside single
  * mails of its own; another account sends single mails to domains that are new each time. Exit 1 if the p95 of the latter from acceptance
  * to `delivered` is over a second.
  *

@@ -1,5 +1,5 @@
 /**
- * `npm run bench:tracking`: what tracking costs. Marking a document of 100 KB for one recipient, and clicks on the built
+ * `npm run bench -- tracking`: what tracking costs. Marking a document of 100 KB for one recipient, and clicks on the built
  * program at a steady rate: how long the redirects take, and that every click is an event afterwards. Two seconds of clicks take
  * turns with two seconds of a server that only redirects: where the machine itself stands still, both do. A moment of that spoils the
  * p99 of all clicks, so the p99 of the middle turn is told as well. Exit 1 if that one or marking is over its limit, or a click is lost.

@@ -1,10 +1,10 @@
 /**
- * `npm run bench:upkeep -- [--messages 1000000] [--data <folder>]`: a database of that many messages, all of them too old, while
+ * `npm run bench -- upkeep [--messages 1000000] [--data <folder>]`: a database of that many messages, all of them too old, while
  * a client writes all the time. Prints how fast they go, how long a write waits at worst, and what becomes of the file.
  * `--data` is changed: give a copy. `--alone`: no client writes meanwhile. `--seconds 60`: no rule runs for longer; the rate is that of what it did. Of the five writes that
  * waited longest it says what they waited for.
  *
- * `npm run bench:upkeep -- --life 60 [--messages 120000]`: that many days instead, the messages spread over them, bodies kept for a
+ * `npm run bench -- upkeep --life 60 [--messages 120000]`: that many days instead, the messages spread over them, bodies kept for a
  * sixth of the time and messages for a third. Prints the size of the file day by day: it must stop growing.
  */
 import { spawnSync } from 'node:child_process';

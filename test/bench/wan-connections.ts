@@ -1,5 +1,5 @@
 /**
- * `npm run bench:wan-connections`: a receiver 50 ms away at more and more connections. As long as the round trips are the limit, the
+ * `npm run bench -- wan-connections`: a receiver 50 ms away at more and more connections. As long as the round trips are the limit, the
  * rate grows with the connections: up to 200 it has to keep 90 % of what each connection gives at the first count. From there on the
  * processor is the limit, and the peer is the same mail to the same number of connections without the distance. Exit 1 where less
  * than 90 % of either is reached, or where memory at the most connections grows by more than a tenth in the second half of a run.

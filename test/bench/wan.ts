@@ -1,5 +1,5 @@
 /**
- * `npm run bench:wan`: a receiver that is 50 ms away. Says how many round trips a message takes on warm connections, and how
+ * `npm run bench -- wan`: a receiver that is 50 ms away. Says how many round trips a message takes on warm connections, and how
  * resident memory moves while mail goes to 200 lanes over hundreds of connections. Exit 1 above 2.2 round trips, or if memory
  * grows by more than a tenth in the second half.
  */

@@ -1,5 +1,5 @@
 /**
- * `npm run bench:webhooks`: simulated mail at a steady rate, each mail two events, with ten endpoints that share the events
+ * `npm run bench -- webhooks`: simulated mail at a steady rate, each mail two events, with ten endpoints that share the events
  * between them: two hang, one answers 500, seven are well. First the same mail with no endpoint, for comparison. In the middle the
  * program is killed and started again. Exit 1 where a healthy endpoint misses an event, lags a second at the 95th
  * percentile before the kill, or where mail is slower by a tenth.

@@ -1,6 +1,6 @@
 /**
  * Requests made at random from the OpenAPI document, right ones and wrong ones, against the whole program: whatever is asked,
- * the answer is one that the document promises, and never a 5xx. 600 of them here; `npm run random` makes 6,000.
+ * the answer is one that the document promises, and never a 5xx. 600 of them here; `RANDOM_REQUESTS=6000 npx mocha test/journeys/random-requests.test.ts` makes 6,000.
  */
 import assert from 'node:assert/strict';
 import fc from 'fast-check';

@@ -1,5 +1,5 @@
 /**
- * `npm run screens:queue -- --to <folder>`: pictures of a queue at work: lanes with their reasons, one lane, and what is said on
+ * `npm run screens -- queue --to <folder>`: pictures of a queue at work: lanes with their reasons, one lane, and what is said on
  * the wire. Mail goes to a host of this machine that takes some of it.
  */
 import { mkdirSync } from 'node:fs';

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs Posthorn into a fresh Debian (debootstrap) and boots it with systemd-nspawn: the unit as systemd runs it, with its
-# sandbox. Run by `npm run systemd:test` on a built checkout, as root on Debian; needs the Debian mirror, and takes some minutes.
+# sandbox. Run by `test/systemd/boot-test.sh` on a built checkout, as root on Debian; needs the Debian mirror, and takes some minutes.
 #
 #   BOOT_TEST_DIR   where to work, and what to keep for the next run (default: a new folder, removed at the end)
 set -euo pipefail

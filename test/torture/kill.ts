@@ -1,5 +1,5 @@
 /**
- * `npm run torture`: kills the appliance with SIGKILL under load, in every phase of a message in turn, and counts what arrived. No mail
+ * `npm run torture -- kill`: kills the appliance with SIGKILL under load, in every phase of a message in turn, and counts what arrived. No mail
  * that was answered with 202 may be missing, and no bounce that was answered with 250; a second copy is allowed only of what was the last mail of a
  * connection at a kill (promise 3 of docs/delivery.md); every delivery is told to the webhook; and the books balance after every start.
  *

@@ -1,5 +1,5 @@
 /**
- * The clients of `npm run torture`: they send mail over the API until the program is gone, send again with the same idempotency key
+ * The clients of `npm run torture -- kill`: they send mail over the API until the program is gone, send again with the same idempotency key
  * what got no answer, receive webhook calls, and report bounces as a mail host does: again and again until the 250.
  */
 import { randomUUID } from 'node:crypto';

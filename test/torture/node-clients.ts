@@ -1,4 +1,4 @@
-/** The clients of `npm run torture:nodes`: senders by HTTP and SMTP that go on at another node, and a reader of events by cursor. */
+/** The clients of `npm run torture -- nodes`: senders by HTTP and SMTP that go on at another node, and a reader of events by cursor. */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { plainAuth, smtpClient } from '../support/harness/smtp-client.ts';

@@ -1,4 +1,4 @@
-/** The servers of `npm run torture:nodes`: three servers of Posthorn, each before a proxy of its own, on a PostgreSQL with a synchronous standby. */
+/** The servers of `npm run torture -- nodes`: three servers of Posthorn, each before a proxy of its own, on a PostgreSQL with a synchronous standby. */
 import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';

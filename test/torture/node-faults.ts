@@ -1,4 +1,4 @@
-/** The faults of `npm run torture:nodes`, and which of them each round gets. */
+/** The faults of `npm run torture -- nodes`, and which of them each round gets. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { NodeCluster, TortureNode } from './node-cluster.ts';
 import type { SiteWatch } from './node-site.ts';

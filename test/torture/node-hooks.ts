@@ -1,4 +1,4 @@
-/** The webhook endpoints of `npm run torture:nodes`: they take every call and count them by event. */
+/** The webhook endpoints of `npm run torture -- nodes`: they take every call and count them by event. */
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 

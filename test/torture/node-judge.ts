@@ -1,4 +1,4 @@
-/** The checks of `npm run torture:nodes` on the clients' answers, the events, the webhook calls and the copies. */
+/** The checks of `npm run torture -- nodes` on the clients' answers, the events, the webhook calls and the copies. */
 import type { PostgresServer } from '../support/harness/postgres-server.ts';
 import type { Accepted, Asked } from './node-clients.ts';
 import type { Fault } from './node-faults.ts';

@@ -1,4 +1,4 @@
-/** The connections that the receiver of `npm run torture:nodes` sees from the nodes, each of which gives its name with EHLO. All of it is one site to them. */
+/** The connections that the receiver of `npm run torture -- nodes` sees from the nodes, each of which gives its name with EHLO. All of it is one site to them. */
 import type { Receiver, Session, Taken } from './receiver.ts';
 
 /** A connection that another one replaces may be seen to end this much later. */

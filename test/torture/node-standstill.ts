@@ -1,4 +1,4 @@
-/** How long mail stood still in `npm run torture:nodes`. Pure. */
+/** How long mail stood still in `npm run torture -- nodes`. Pure. */
 import type { Accepted } from './node-clients.ts';
 import type { Arrival } from './node-site.ts';
 

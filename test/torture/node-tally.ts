@@ -1,4 +1,4 @@
-/** Writes the findings of `npm run torture:nodes` as text. Pure. */
+/** Writes the findings of `npm run torture -- nodes` as text. Pure. */
 import type { Asked } from './node-clients.ts';
 
 export interface Round {

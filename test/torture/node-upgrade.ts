@@ -1,4 +1,4 @@
-/** The rolling upgrade of `npm run torture:nodes -- --from DIR`: nodes of another build are replaced one by one, and one is killed. */
+/** The rolling upgrade of `npm run torture -- nodes --from DIR`: nodes of another build are replaced one by one, and one is killed. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Fault, FaultRound } from './node-faults.ts';
 

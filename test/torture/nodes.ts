@@ -1,5 +1,5 @@
 /**
- * `npm run torture:nodes`: three servers on one PostgreSQL with a synchronous standby, under load by HTTP and SMTP at all of them, with mail to
+ * `npm run torture -- nodes`: three servers on one PostgreSQL with a synchronous standby, under load by HTTP and SMTP at all of them, with mail to
  * many domains of one site. In each round one fault: nodes are killed, paused, cut from the database or the mail hosts, drained or restarted,
  * a clock is moved, or the database crashes, fails over or loses its standby. No mail that was answered with 202 or 250 may be missing; second copies are allowed only for what was on the wire
  * at a lost node; a reader by cursor must see each event once and in order, and each webhook endpoint at least once; the site's connections

@@ -1,4 +1,4 @@
-/** The moments in the life of a message at which `npm run torture` kills the program, and which of them each kill gets. Pure. */
+/** The moments in the life of a message at which `npm run torture -- kill` kills the program, and which of them each kill gets. Pure. */
 
 /** In the order in which a message meets them. */
 export const phases = [

@@ -1,5 +1,5 @@
 /**
- * `npm run torture:postgres`: ends PostgreSQL as a crash would, again and again under load, every second time between a COMMIT and its
+ * `npm run torture -- postgres`: ends PostgreSQL as a crash would, again and again under load, every second time between a COMMIT and its
  * answer; then promotes a synchronous standby under load. No mail that was answered with 202 may be missing, none may arrive twice
  * beyond what was in flight, the books must balance, and mail must be accepted again within five seconds of the database.
  */

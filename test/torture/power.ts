@@ -1,5 +1,5 @@
 /**
- * `npm run torture:power`: what a loss of power may leave. The appliance runs under strace, which writes down each of its
+ * `npm run torture -- power`: what a loss of power may leave. The appliance runs under strace, which writes down each of its
  * writes and fsyncs; afterwards its database is put together as it may be found after a loss of power at any moment, with any
  * part of what was not yet synced missing or torn. Each image has to open whole, with balanced books and with every mail
  * that was answered with 202 before that moment.

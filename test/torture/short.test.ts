@@ -1,4 +1,4 @@
-/** The short form of `npm run torture`: six kills in phases that the seed chooses and losses of power under load, nothing lost, books balanced. */
+/** The short form of `npm run torture -- kill`: six kills in phases that the seed chooses and losses of power under load, nothing lost, books balanced. */
 import assert from 'node:assert/strict';
 import { execFile, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';

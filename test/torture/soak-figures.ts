@@ -1,4 +1,4 @@
-/** Judges the samples of `npm run soak`. Pure. */
+/** Judges the samples of `npm run torture -- soak`. Pure. */
 import { resultOf, type Figure, type Result } from '../bench/report/result.ts';
 import { floorOf, slopeOf } from './slope.ts';
 

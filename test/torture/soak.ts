@@ -1,5 +1,5 @@
 /**
- * `npm run soak`: the built appliance under an even load for an hour, at half the rate that it reaches here (measured first), and
+ * `npm run torture -- soak`: the built appliance under an even load for an hour, at half the rate that it reaches here (measured first), and
  * what grows meanwhile: memory (least squares over the least of each minute, after a warm-up), descriptors, the write-ahead log, the
  * file; how late the event loop is; errors in the log; mail that does not arrive. Prints a line a minute. Exit 1 where a limit is broken.
  *

@@ -1,4 +1,4 @@
-/** Writes the findings of `npm run torture` as a table and as JSON. Pure. */
+/** Writes the findings of `npm run torture -- kill` as a table and as JSON. Pure. */
 import { phases, type Phase } from './phases.ts';
 
 export interface PhaseTally {

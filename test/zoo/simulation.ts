@@ -43,7 +43,7 @@ export async function simulate(
   }
 }
 
-/** DNS without latency: what takes time there is played by `npm run bench:zoo`. */
+/** DNS without latency: what takes time there is played by `npm run bench -- zoo`. */
 function namesOf(resolver: FakeResolver): Names {
   const zones = resolver.zones;
   let faults: Names['faults'] = [];

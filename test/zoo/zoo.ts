@@ -1,5 +1,5 @@
 /**
- * `npm run bench:zoo`: the built program among receivers that behave as real ones do. Each scenario starts a program of its own,
+ * `npm run bench -- zoo`: the built program among receivers that behave as real ones do. Each scenario starts a program of its own,
  * sends by its API and watches from the receivers' side. `-- --only cap-drop,rate-60` plays some, `--postfix` plays those that
  * Postfix can play with Postfix as well, `--dir` takes another built tree, `--wording 1` the next wording of every reply, `--json`
  * prints the rows as JSON. `--simulated` plays in this process on a simulated clock: seconds instead of

@@ -1,6 +1,6 @@
 /**
  * Readers of foreign input take CPU time that grows with the length of the input, not with its square. Each case is the input that a
- * reader likes least, beside the CPU time that it may take: some thirty times what it takes on a quiet machine. `npm run bench:linear`
+ * reader likes least, beside the CPU time that it may take: some thirty times what it takes on a quiet machine. `npm run bench -- linear`
  * runs these alone, since a time measured beside other work says little.
  */
 import assert from 'node:assert/strict';

@@ -1,4 +1,4 @@
-/** The benchmarks of `npm run bench:all`, in the order in which they run: a line for each aim of docs/benchmark.md. */
+/** The benchmarks of `npm run bench -- all`, in the order in which they run: a line for each aim of docs/benchmark.md. */
 import path from 'node:path';
 
 export interface Bench {
@@ -36,7 +36,7 @@ export const benches: readonly Bench[] = [
   {
     name: 'end-to-end',
     shows: 'POST to `delivered`, signed and booked, beside Postfix and Postfix with OpenDKIM',
-    script: 'bench.ts',
+    script: 'end-to-end.ts',
     args: ['--dkim', '--runs', '5', '--messages', '8000'],
     quick: ['--dkim', '--runs', '1', '--messages', '200', '--warm', '100', '--sessions', '20'],
     needs: OPENDKIM,
@@ -54,7 +54,7 @@ export const benches: readonly Bench[] = [
   {
     name: 'large',
     shows: 'messages of 100 KB, beside Postfix with OpenDKIM',
-    script: 'bench.ts',
+    script: 'end-to-end.ts',
     args: [
       '--dkim',
       '--runs',
@@ -170,7 +170,7 @@ export const benches: readonly Bench[] = [
   {
     name: 'postgresql',
     shows: 'POST to `delivered` on PostgreSQL beside SQLite',
-    script: 'bench.ts',
+    script: 'end-to-end.ts',
     args: ['--alone', '--runs', '3', '--sessions', '50'],
     quick: ['--alone', '--runs', '1', '--messages', '200', '--warm', '100', '--sessions', '20'],
     needs: ['smtp-sink', 'smtp-source', 'postfix'],

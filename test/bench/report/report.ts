@@ -1,4 +1,4 @@
-/** The report of `npm run bench:all`, as a table in Markdown. Pure. */
+/** The report of `npm run bench -- all`, as a table in Markdown. Pure. */
 import type { Machine } from './machine.ts';
 import type { Result } from './result.ts';
 import { durationOf, numberOf, referenceOf, withUnit } from './words.ts';

@@ -1,7 +1,7 @@
 /**
  * Figures of benchmarks, each beside what it is held against. Every benchmark says its figures with `tell`: it prints the line for
  * people, sets exit code 1 where a limit is broken, and appends the figures as JSON lines to the file that BENCH_RESULTS names, from
- * which `npm run bench:all` makes its report.
+ * which `npm run bench -- all` makes its report.
  */
 import { appendFileSync } from 'node:fs';
 

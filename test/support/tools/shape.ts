@@ -1,5 +1,5 @@
 /**
- * `npm run shape -- FOLDER...` prints the shape of the TypeScript in each folder: files, lines, lengths of files and functions. Lines
+ * `node --import tsx test/support/tools/shape.ts -- FOLDER...` prints the shape of the TypeScript in each folder: files, lines, lengths of files and functions. Lines
  * are those after prettier, with every `prettier-ignore` removed, so that checkouts of different formatting can be compared.
  */
 import { readdirSync, readFileSync } from 'node:fs';

@@ -1,5 +1,5 @@
 /**
- * `npm run bench`: mails from POST to a `delivered` event, beside Postfix with the same receiver in the same run. Ours signs
+ * `npm run bench -- end-to-end`: mails from POST to a `delivered` event, beside Postfix with the same receiver in the same run. Ours signs
  * (RSA-2048 and Ed25519), audits, counts rates and remembers idempotency keys; Postfix only relays. Interleaved, median of runs,
  * and of several numbers of sessions the best, each side its own. Ours is warm when the clock starts, as it is all its life but
  * the first seconds: V8 goes on compiling until some 8,000 mails, and a mail takes up to a quarter more CPU before. `--floor` adds the least that a program on the same libraries does: what a machine can give at all. `--postgres URL` adds

@@ -1,5 +1,5 @@
 /**
- * `npm run screens -- --data <folder> --to <folder>`: pictures of the dashboard's pages, light, dark and on a phone, for a
+ * `npm run screens -- pages --data <folder> --to <folder>`: pictures of the dashboard's pages, light, dark and on a phone, for a
  * person to look at. The data folder is one of `npm run seed`; nothing is sent, since no name resolves. `--only a,b` takes
  * those scenes alone, `--modes light,phone` those looks.
  */
