@@ -13,7 +13,7 @@ const QUICK_JOURNEYS = [
   ...['catalogue', 'dashboard-pages', 'dashboard-work', 'delivery', 'events', 'holds', 'idempotent-writes', 'reports'],
   ...['retries', 'stats', 'submission', 'suppressions', 'templates', 'tracking', 'webhooks'],
 ];
-/** What takes long or needs other programs: the rest. */
+/** Tests that take long or need other programs: the rest. */
 const LATER =
   /^test\/(?:bench|browser|image|journeys|systemd|torture|zoo)\/|^test\/storage\/(?:move|postgres)\/|^test\/backup\/postgres|^test\/(?:docs|samples)\.test\.ts$/;
 
