@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import { enhancedOf } from '../../../src/mail/smtp-reply.ts';
 import { classify, createJudge, judge, type Refusal } from '../../../src/messages/delivery/classify.ts';
 import { readRefusal } from '../../../src/messages/delivery/read-refusal.ts';
-import { NO_CORPORA } from '../../support/harness/corpora.ts';
+import { corpus, NO_CORPORA } from '../../support/harness/corpora.ts';
 import { isSeen, labelledReplies } from '../../support/harness/labelled-replies.ts';
 
 /** `550 5.1.1 text` as said at `phase`. */
@@ -25,7 +25,8 @@ const rows: readonly (readonly [reply: string, cls: string, reason: string, why:
     ['550 5.1.6 moved', 'hard', 'mailbox_not_found', 'RFC 3463 X.1.6'],
     ['556 5.1.10 domain takes no mail', 'hard', 'null_mx', 'RFC 7505'],
     ['550 5.2.1 The account is disabled', 'hard', 'mailbox_disabled', 'RFC 3463 X.2.1'],
-    ['550 account suspended', 'hard', 'mailbox_disabled', 'words'],
+    ['550 account closed', 'hard', 'mailbox_disabled', 'words'],
+    ['550 account suspended', 'soft', 'mailbox_disabled', 'a lock may pass'],
     // Traps: codes for the recipient that are about something else.
     [
       '550 5.2.1 The user is receiving mail at a rate that prevents more',
@@ -354,5 +355,25 @@ describe('messages/classify', () => {
         return undefined;
       });
     }
+
+    it('in replies with the classes that are right: at least 95 %, and nothing hard by mistake', function () {
+      const file = corpus('fresh3/replies.tsv');
+      if (file === null) return this.skip(NO_CORPORA);
+      const judged = readFileSync(file, 'utf8')
+        .split('\n')
+        .flatMap((row) => {
+          const [, right = '', line = ''] = /^([hsbu]+)\t(.+)$/.exec(row) ?? [];
+          return line === '' ? [] : [{ line, right, found: classify(readRefusal(line)).class.charAt(0) }];
+        });
+      assert.ok(judged.length > 100);
+      const wrong = judged.filter(({ right, found }) => !right.includes(found));
+      const list = wrong.map(({ right, found, line }) => `${found}, not ${right}: ${line}`);
+      assert.ok(wrong.length <= judged.length * 0.05, list.join('\n'));
+      assert.deepEqual(
+        list.filter((one) => one.startsWith('h')),
+        [],
+      );
+      return undefined;
+    });
   });
 });
