@@ -25,21 +25,21 @@ const RATE =
   /(?:too (?:many|much)|number of|rate of|volume of) (?:\w+ ){0,3}?(?:messages?|mails?|e-?mails?|deliver\w+|recipients)\b|(?:per|this|each|last) (?:second|minute|min|hour|day)\b|(?:sending|message|mail|delivery|submission|sender|relay) (?:rate|quota|limit)|rate[- ]?limit|rate (?:is )?(?:too|exceed)|throttl|unusual rate|slow(?:ing)? down|hourly|daily (?:\w+ ){0,2}?(?:limit|quota|sending)/i;
 /** Answers about one mailbox, whatever their code is, unless the mailbox is the one that sends. */
 const MAILBOX =
-  /(?:user|recipient|mailbox|inbox|addressee|account)\b[^.;:]{0,60}?(?:receiving|received|too (?:much|many|quickly)|at a rate|over ?quota|quota|is full|busy|exceed|temporarily (?:disabled|unavailable|locked))/i;
+  /(?:user|recipient|mailbox|inbox|addressee|account)\b[^.;:]{0,60}?(?:receiving|received|too (?:much|many|quickly)|at a rate|over ?quota|quota|is full|busy|exceed|temporarily (?:disabled|unavailable|locked))|\b(?:messages?|mails?|e-?mails?) (?:to|for) @ [^.;:]{0,40}?(?:deferred|excessive)/i;
 /** Words of a relay about what its customer may send. */
 const OUR_QUOTA =
   /\bsending (?:\w+ )?(?:rate|limits?|quota)|\bdaily\b(?! receiv)|\b(?:your|for this) (?:\w+ )?account\b/i;
 /** The rule of one recipient, or of one recipient organisation behind a host that serves many. */
 const TENANT =
-  /\b(?:recipient|user|customer|tenant|organi[sz]ation|company) (?:has|have) (?:block|black|reject|refus|bann)|(?:blocked|blacklisted|banned|rejected|refused|denied|lists?|policy|rules?|filters?|settings?) (?:by|of) (?:\w+ ){0,4}?(?:recipient|user|customer|tenant|organi[sz]ation|company)\b|(?:recipient|user|customer|tenant|organi[sz]ation|company|domain)(?:'s|s'|s)? (?:own )?(?:\w+ )?(?:block|black|deny|reject|safe|allow)[ -]?list|(?:recipient|user|customer|tenant|organi[sz]ation|company)(?:'s|s'|s)? (?:\w+ ){0,2}?(?:policy|polic(?:ies)|rules?|filters?|settings?|administrator)|(?:our|the|this|your recipient's) (?:organi[sz]ation|company|tenant|customer)(?: \w+){0,3} (?:block|reject|den|refus|restrict|not accept)|not (?:in|on) (?:the )?(?:\w+ ){0,2}?(?:allow|safe|white)|allowed[- ]senders?|only accepts? (?:mail|messages) from|\bblocked senders\b|envelope blocked|RESOLVER\.RST/i;
+  /\b(?:recipient|user|customer|tenant|organi[sz]ation|company) (?:(?:has|have) (?:block|black|reject|refus|bann)|(?:does not|doesn't|do not|don't) (?:want|wish))|(?:blocked|blacklisted|banned|rejected|refused|denied|lists?|policy|rules?|filters?|settings?) (?:by|of) (?:\w+ ){0,4}?(?:recipient|user|customer|tenant|organi[sz]ation|company)\b|(?:recipient|user|customer|tenant|organi[sz]ation|company|domain)(?:'s|s'|s)? (?:own )?(?:\w+ )?(?:block|black|deny|reject|safe|allow)[ -]?list|(?:recipient|user|customer|tenant|organi[sz]ation|company)(?:'s|s'|s)? (?:\w+ ){0,2}?(?:policy|polic(?:ies)|rules?|filters?|settings?|administrator)|(?:our|the|this|your recipient's) (?:organi[sz]ation|company|tenant|customer)(?: \w+){0,3} (?:block|reject|den|refus|restrict|not accept)|not (?:in|on) (?:the )?(?:\w+ ){0,2}?(?:allow|safe|white)|allowed[- ]senders?|only accepts? (?:mail|messages) from|\bblocked senders\b|envelope blocked|RESOLVER\.RST/i;
 /** Names of public block lists. */
 const PUBLIC_LIST =
-  /spamhaus|spamcop|barracudacentral|\bsorbs\b|\bsurbl\b|\buribl\b|uceprotect|\bpsbl\b|mailspike|abusix|abuseat|\bcbl\b|invaluement|hostkarma|0spam|senderscore|dnswl|\bdnsbl\b|\brbl\b|zen\.|S3140|S3150/i;
+  /spamhaus|spamcop|barracudacentral|\bsorbs\b|\bsurbl\b|\buribl\b|uceprotect|\bpsbl\b|mailspike|abusix|abuseat|\bcbl\b|invaluement|hostkarma|0spam|senderscore|dnswl|\bdnsbls?\b|\brbls?\b|zen\.|S3140|S3150|\(BL\)/i;
 /** Lists of domains and links: what is on them is in the mail or its sender, not our address. */
 const DOMAIN_LIST =
   /\bdbl\b|\bsurbl\b|\buribl\b|\brhsbl\b|\bur[il]s?\b|\b(?:domain|link)s?(?: [^ ]{1,80}){0,8}? (?:black|block)?-?listed\b/i;
 /** Temporary answers about the sending domain, which belongs to one account. */
-const SENDING_DOMAIN = /\bsender (?:address|domain|verif)|\b(?:SPF|DKIM|DMARC)\b/i;
+const SENDING_DOMAIN = /\bsender (?:address|domain|verif)|\bfrom domain\b|\b(?:SPF|DKIM|DMARC)\b/i;
 /** Such answers that may speak of a rate or a reputation, too; it is not that of the mail of all accounts. */
 const OUR_DOMAIN = /\b(?:your|sending) (?:DKIM |SPF |URL )?domains?\b/i;
 /** An IP address; in a refusal it is ours, nearly always. */
@@ -48,14 +48,14 @@ const LISTED = '(?:(?:block|black|deny) ?list(?:ed)?|listed|banned|blocked|(?:ba
 const CLIENT =
   '(?:ip|ip address|(?:client|sending|source|connecting|remote|your|their)(?: mail)? (?:host|server|address|network|mta))';
 const LINK =
-  '(?:is|are|was|were|has|have|been|being|it|because|due|to|currently|temporarily|permanently|locally|local|internal|rejected|refused|denied|on|in|with|an?|our|the|very)';
+  '(?:is|are|was|were|has|have|been|being|it|because|due|to|currently|temporarily|permanently|locally|local|internal|rejected|refused|denied|on|in|with|an?|our|the|very|none)';
 /**
  * Finds, in `wordsOf` a refusal, that an address of ours is listed or blocked: the word is said of the address or of what connects, or
  * a link looks the address up. Anywhere else an address only tells from where the mail came, which is blocked for another reason.
  */
 const ADDRESS_LISTED = new RegExp(
   [
-    ` (?:@|${CLIENT})(?: (?:@|${LINK})){0,6} ${LISTED} `,
+    `[ =](?:@|${CLIENT})(?: (?:@|${LINK})){0,6} ${LISTED} `,
     ` (?:black|block|deny) ?list(?:ed)? @ `,
     ` (?:${LISTED}|reputation)(?: (?:of|the|your|our|sending|sender)){0,3} (?:@|${CLIENT}) `,
     ` ${LISTED} see (?:[^ ]+ ){0,16}ip=@ `,
@@ -86,8 +86,8 @@ const SENDER_REASONS: ReadonlySet<BounceReason> = new Set([
   'rate_limited',
   'tls_required',
 ]);
-/** Those that are about the sending domain and never about our address, which such an answer often names as well. */
-const DOMAIN_REASONS: ReadonlySet<BounceReason> = new Set(['dmarc', 'auth_required']);
+/** Those that are never about our address, which such an answer often names as well. */
+const NOT_OUR_ADDRESS: ReadonlySet<BounceReason> = new Set(['dmarc', 'auth_required', 'tls_required']);
 /** RFC 3463 as Exchange uses it: the recipient, often a group, takes mail from some senders only. */
 const CLOSED_RECIPIENT = /^5\.7\.1(?:2\d|3\d)$/;
 
@@ -121,7 +121,7 @@ function permanent(
   if (isAboutMailbox(phase, reason, text, reason === 'rate_limited')) return 'recipient';
   if (MESSAGE_REASONS.has(reason) || CONTENT.test(text)) return 'message';
   if (TENANT.test(text) || CLOSED_RECIPIENT.test(enhanced)) return 'domain';
-  if (isOnPublicList(text) || (!DOMAIN_REASONS.has(reason) && isAddressListed(text))) return 'block_list';
+  if (isOnPublicList(text) || (!NOT_OUR_ADDRESS.has(reason) && isAddressListed(text))) return 'block_list';
   if (SENDER_REASONS.has(reason) && bounceClass !== 'hard') return 'sender';
   // Before RCPT the server does not know recipient or content.
   if (phase === 'mail') return 'sender';
@@ -138,16 +138,15 @@ function passing(
   if (isAboutConnections(text)) return 'connections';
   if (isOnPublicList(text)) return 'block_list';
   if (greylisting && /gr[ae]y/i.test(text)) return 'recipient';
-  if (DOMAIN_REASONS.has(reason) || /^4\.(?:1\.[78]|7\.2[0-7])$/.test(enhanced) || OUR_DOMAIN.test(text))
+  if (NOT_OUR_ADDRESS.has(reason) || /^4\.(?:1\.[78]|7\.2[0-7])$/.test(enhanced) || OUR_DOMAIN.test(text))
     return 'sender';
   if (RATE.test(text)) return 'rate';
   if (greylisting || (/^4\.[12]\./.test(enhanced) && phase === 'rcpt')) return 'recipient';
   if (MESSAGE_REASONS.has(reason)) return 'message';
   if (SENDING_DOMAIN.test(text)) return 'sender';
   // At RCPT many servers report a problem of one recipient in general words; an answer about all of them says so, or is a 421.
-  return phase === 'rcpt' && code !== 421 && !/^4\.[347]\./.test(enhanced) && !OVERLOAD.test(text)
-    ? 'recipient'
-    : 'load';
+  const isForAll = OVERLOAD.test(text) || (SENDER_REASONS.has(reason) && !TENANT.test(text));
+  return phase === 'rcpt' && code !== 421 && !/^4\.[347]\./.test(enhanced) && !isForAll ? 'recipient' : 'load';
 }
 
 /** At MAIL the server does not know the recipient: a mailbox that it speaks of is the sender's. */

@@ -95,7 +95,21 @@ const rows: [expected: Subject, who: string, phase: Phase, line: string][] = [
   ['recipient', 'sqlgrey', 'rcpt', '450 4.7.1 <a@dest.test>: Recipient address rejected: Greylisted for 5 minutes'],
   ['recipient', 'dovecot quota', 'rcpt', '452 4.2.2 <a@dest.test>: Recipient address rejected: Mailbox is full'],
   ['recipient', 'Exim, local problem', 'rcpt', '451 Temporary local problem - please try later'],
+  ['recipient', 'a greylist by its code', 'rcpt', '451 4.7.1 Please try again later'],
+  ['recipient', 'docomo, full', 'dot', '552 Too much mail data'],
+  [
+    'recipient',
+    'iCloud, one busy mailbox',
+    'dot',
+    '421 4.7.1 Messages to ana@dest.test deferred due to excessive volume. Try again later',
+  ],
   // Messages.
+  [
+    'message',
+    'Gmail, a fault of form',
+    'dot',
+    '550 5.7.1 [192.0.2.1 12] This message is not RFC 5322 compliant, the issue is: duplicate To headers. To reduce the amount of spam sent to Gmail, this message has been blocked.',
+  ],
   ['message', 'too large', 'mail', '552 5.3.4 Message size exceeds fixed limit'],
   ['sender', 'rspamd, spam: in a row it is about who sends', 'dot', '554 5.7.1 Spam message rejected'],
   ['message', 'ClamAV', 'dot', '550 5.7.1 virus infected message rejected (Eicar-Signature)'],
@@ -126,6 +140,7 @@ const rows: [expected: Subject, who: string, phase: Phase, line: string][] = [
     '550 5.7.1 Client host [192.0.2.1] blocked by the administrator of this organisation',
   ],
   ['domain', 'one recipient', 'rcpt', '550 5.7.1 <a@dest.test>: Recipient has blocked you [192.0.2.1]'],
+  ['domain', 'the wish of one recipient', 'rcpt', "554 Recipient doesn't want your mail"],
   ['domain', 'one user', 'rcpt', '550 5.7.1 Sender hi@t.test is blocked by this user; client [192.0.2.1]'],
   // Connections.
   ['connections', 'Postfix anvil', 'connect', '421 4.7.0 mx.dest.test Error: too many connections from 192.0.2.1'],
@@ -197,6 +212,15 @@ const rows: [expected: Subject, who: string, phase: Phase, line: string][] = [
     'rcpt',
     '450 4.2.1 Peak SMTP relay limit exceeded for customer. This is a temporary error.',
   ],
+  ['load', 'iCloud, or Postfix without its milter', 'rcpt', '451 4.7.1 Service unavailable - try again later'],
+  [
+    'load',
+    'GMX, whose policy is about our address',
+    'rcpt',
+    '450 Requested mail action not taken: mailbox unavailable. Reject due to policy violations',
+  ],
+  ['load', 'NetEase, too many mails in a session', 'rcpt', '451 MI:DMC 163 mx5'],
+  ['load', 'Postfix, our name in EHLO', 'rcpt', '450 4.7.1 <mail.t.test>: Helo command rejected: Host not found'],
   ['load', 'overloaded', 'mail', '451 4.3.2 System overloaded'],
   ['load', 'sendmail, disk', 'mail', '452 4.4.5 Insufficient disk space; try again later'],
   ['load', 'Postfix, storage', 'mail', '452 4.3.1 Insufficient system storage'],
@@ -215,6 +239,12 @@ const rows: [expected: Subject, who: string, phase: Phase, line: string][] = [
     '550 5.7.1 Gmail has detected that this message is likely unsolicited mail. To reduce the amount of spam sent to Gmail, this message has been blocked.',
   ],
   ['sender', 'Postfix, relaying', 'rcpt', '554 5.7.1 <a@dest.test>: Relay access denied'],
+  [
+    'sender',
+    'Gmail, TLS, with a word of a rate',
+    'dot',
+    '421 4.7.29 Your email has been rate limited because it was not sent over a TLS connection.',
+  ],
   ['sender', 'STARTTLS demanded', 'mail', '530 5.7.0 Must issue a STARTTLS command first'],
   ['sender', 'Outlook, by reputation', 'mail', '550 5.7.606 Access denied, banned sender'],
   [
@@ -312,6 +342,9 @@ const rows: [expected: Subject, who: string, phase: Phase, line: string][] = [
     'connect',
     '554 Service unavailable; Client host [192.0.2.1] blocked using b.barracudacentral.org',
   ],
+  ['block_list', 'T-Online', 'banner', '554 IP=192.0.2.1 - None/bad reputation. Ask your postmaster for help'],
+  ['block_list', 'T-Online, the mark of its list', 'banner', '554 IP=192.0.2.1 - A problem occurred. (BL)'],
+  ['block_list', 'Comcast', 'banner', '554 mx.dest.test comcast 192.0.2.1 found on one or more DNSBLs'],
   // Hosts.
   ['host', 'shutting down', 'connect', '421 4.3.2 Service shutting down'],
   ['host', 'no words', 'banner', '554 5.7.1 no'],
@@ -367,7 +400,7 @@ describe('mta/attempt/subject', () => {
     for (const { label, line, refusal } of replies) {
       if ((label !== 'toomanyconn' && label !== 'speeding') || refusal.code === null || refusal.code >= 500) continue;
       // One mailbox may be too busy, too.
-      if (refusal.phase === 'report' || /\buser\b/i.test(line)) continue;
+      if (refusal.phase === 'report' || /\buser\b|\bmessages to \S+@/i.test(line)) continue;
       count++;
       const subject = about(refusal);
       if (subject === 'recipient' || subject === 'message')
