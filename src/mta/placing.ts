@@ -146,7 +146,7 @@ export class Placing {
       return false;
     }
     if (known.operator != null && !this.hasHost(lane, known, source, job)) return false;
-    this.deps.control.take(lane);
+    this.deps.control.take(lane, mailKeyOf(job));
     job.pacedLane = lane;
     return true;
   }
@@ -196,9 +196,9 @@ export class Placing {
     return none === null ? { kind: 'other_source' } : { kind: 'held', hold: none };
   }
 
-  /** Takes back what a job that is not sent was counted against: the minute of its lane and the day of its source. */
+  /** Takes back what a job that is not sent was counted against, the minute of its lane and the day of its source; another may try after a rest. */
   releaseQuota(job: Job): void {
-    if (job.pacedLane !== undefined) this.deps.control.putBack(job.pacedLane);
+    if (job.pacedLane !== undefined) this.deps.control.putBack(job.pacedLane, mailKeyOf(job));
     delete job.pacedLane;
     if (job.quotaSite === undefined) return;
     this.deps.sources.putBack(job.source ?? null, job.quotaSite);

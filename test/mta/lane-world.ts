@@ -255,7 +255,7 @@ export class LaneWorld {
           const site = this.siteOf(job);
           const part = mailKeyOf(job);
           this.attempts++;
-          this.control.begin(site.name, part);
+          delete job.pacedLane;
           if (found.kind !== 'connected') {
             const facts = factsOf({ smtpCode: null, enhancedCode: null, smtpReply: 'connect: refused' });
             const outcome = { ...deferred(this.clock.now() + 60_000), facts };

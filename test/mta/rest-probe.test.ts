@@ -46,7 +46,7 @@ class Lane {
   /** One mail is tried and gets this answer; false where it may not go. */
   answer(about: Subject, part = tenant('a.test')): boolean {
     if (this.control.restUntil('mx.a.test', part) !== null) return false;
-    this.control.begin('mx.a.test', part);
+    this.control.take('mx.a.test', part);
     const outcome = refused({ class: 'block', reason: 'policy' });
     const grounds = { rule: 'a test', infrastructure: false, greylisting: false, about };
     this.control.learn('mx.a.test', part, { ...outcome, grounds } as typeof outcome);
@@ -70,6 +70,20 @@ describe('mta: the mail that tries after a rest', () => {
     }
   });
 
+  it('bug: two mails tried after a rest, since each worker took one before the first was on the wire', () => {
+    const lane = new Lane();
+    lane.answers(5, 'sender');
+    lane.clock.advance(2 * MINUTE);
+    const isOpen = () => lane.control.restUntil('mx.a.test', tenant('a.test')) === null;
+    for (const _ of ['a mail without a connection', 'another one']) {
+      assert.ok(isOpen());
+      lane.control.take('mx.a.test', tenant('a.test'));
+      assert.ok(!isOpen());
+      lane.control.putBack('mx.a.test', tenant('a.test'));
+    }
+    assert.ok(isOpen());
+  });
+
   it("stands for no other rest of an operator's lane once one of them is prolonged", () => {
     const lane = new Lane({ name: 'farm', mx: [] });
     lane.answers(5, 'sender', tenant('a.test'));
@@ -84,7 +98,7 @@ describe('mta: the mail that tries after a rest', () => {
     const lane = new Lane();
     lane.answers(5, 'sender');
     lane.clock.advance(3 * MINUTE);
-    lane.control.begin('mx.a.test', tenant('a.test'));
+    lane.control.take('mx.a.test', tenant('a.test'));
     const [wait] = lane.control.waits('mx.a.test', tenant('a.test'), null);
     assert.deepEqual([wait?.reason, wait?.until], ['receiver_refuses_us', null]);
     lane.control.tryNow('mx.a.test', 'a.test');

@@ -19,7 +19,7 @@ export interface AttemptDeps extends AttemptNotesDeps {
   /** Reads refusals, by the operator's rules too. */
   judge: Judge;
   passages: Pick<Passages, 'release' | 'contextOf'>;
-  control: AttemptNotesDeps['control'] & Pick<LaneControl, 'begin' | 'dropped' | 'learn'>;
+  control: AttemptNotesDeps['control'] & Pick<LaneControl, 'dropped' | 'learn'>;
 }
 
 export interface AttemptOptions {
@@ -100,7 +100,6 @@ export class Attempts {
     const { destination: site } = passage;
     const lane = laneName(site.name, source);
     const key = mailKeyOf(job);
-    control.begin(lane, key);
     delete job.pacedLane;
     let isLearnt = false;
     try {

@@ -7,6 +7,7 @@ import type { Outcome } from '../../messages/delivery/delivery.ts';
 import type { OpenResult } from '../connection/open-session.ts';
 import type { Lease, LeaseResult, LeaseWait } from '../connection/pool.ts';
 import type { Transfer } from '../connection/session.ts';
+import { isAboutMail } from '../connection/transfer.ts';
 import { hostKey, laneName } from '../names.ts';
 import type { Failure, Prepared, Ready } from '../prepare/prepare.ts';
 import type { Host, Site } from '../sites/sites.ts';
@@ -133,11 +134,10 @@ async function sendOver(context: SourceContext, site: Site, mail: Ready, connect
   const { host, need } = connection;
   for (let { lease } = connection; ;) {
     const transfer = await sendAndGiveBack(context, site, lease, mail);
-    // A reused connection may have died, or been told to close, while it was idle: that says nothing about host or mail.
-    if (!lease.reused || !endedBeforeMail(transfer)) return noteCarried(context, host, lease.ip, transfer);
+    if (!isAboutSession(lease, transfer)) return noteCarried(context, host, lease.ip, transfer);
     // The host counts it until it is gone.
     await lease.session.close();
-    const next = await connectToHost(context, { site, host, need, otherHostsRemain: true }, mail);
+    const next = await connectToHost(context, { site, host, need, otherHostsRemain: true, mustBeNew: true }, mail);
     switch (next.kind) {
       case 'leased':
         lease = next.lease;
@@ -222,8 +222,8 @@ async function sendAndGiveBack(
       requireTls,
       ...(context.deadline === undefined ? {} : { deadline: context.deadline }),
     });
-    if (!lease.reused || !endedBeforeMail(transfer)) tooMany = tooManyIn(transfer);
-    else void lease.session.close();
+    if (isAboutSession(lease, transfer)) void lease.session.close();
+    else tooMany = tooManyIn(transfer);
     return transfer;
   } finally {
     lease.giveBack(tooMany);
@@ -249,9 +249,16 @@ function tooManyIn(transfer: Transfer): string | undefined {
 /** The server closes the connection, whatever was asked (RFC 5321 section 3.8). */
 const CLOSING = 421;
 
-/** Returns whether the connection takes no more mail, whatever the mail is. */
-const endedBeforeMail = (transfer: Transfer | Unmade): boolean =>
-  (transfer.kind === 'broken' && transfer.phase === 'mail') ||
-  (transfer.kind === 'refused' &&
-    transfer.phase === 'mail' &&
-    (transfer.reply.code === CLOSING || isUsedUp(transfer.reply.text)));
+/**
+ * Returns whether the end of a transfer over a used connection is about the session: it died or was told to close while it was idle, has
+ * carried as many mails as it may, or its server is out of step, as after a mail whose transaction it holds. That says nothing about
+ * host or mail, which is tried over a new connection. What that one answers counts.
+ */
+function isAboutSession({ reused }: Lease, transfer: Transfer | Unmade): boolean {
+  if (!reused) return false;
+  if (transfer.kind === 'broken') return transfer.phase === 'mail' || (transfer.reply !== null && !transfer.uncertain);
+  if (transfer.kind !== 'refused') return false;
+  const { phase, reply, earlier } = transfer;
+  if (isUsedUp(reply.text)) return true;
+  return phase === 'mail' && (reply.code === CLOSING || (earlier > 0 && !isAboutMail(reply)));
+}

@@ -55,7 +55,7 @@ export function outcomeOfTransfer(frame: AttemptFrame, place: Place, transfer: E
       return refusal(frame, facts(transfer.reply, null), {
         phase: transfer.phase,
         mx: place.mx,
-        ...replyParts(transfer.reply),
+        ...replyParts(isTooManyRecipients(transfer) ? { ...transfer.reply, code: 452 } : transfer.reply),
       });
     case 'broken': {
       const broken = { ...facts(transfer.reply, null), smtpReply: `${transfer.phase}: ${transfer.text}` };
@@ -151,6 +151,10 @@ export function discarded(frame: AttemptFrame): Outcome {
 }
 
 const noPlace = { mx: null, ip: null, source: null, tls: null, timings: {}, smtpCode: null, enhancedCode: null };
+
+/** Returns whether 552 means 452 (RFC 5321 section 4.5.3.1.10). */
+const isTooManyRecipients = ({ phase, reply }: Extract<Transfer, { kind: 'refused' }>): boolean =>
+  phase === 'rcpt' && reply.code === 552 && (reply.enhanced === '5.5.3' || /too many recipients/i.test(reply.text));
 
 /** The server wants a login (RFC 4954 section 6) or TLS (RFC 3207 section 4) first. */
 const SIGN_IN_FIRST = 530;

@@ -76,6 +76,8 @@ export interface HostToDial {
   need: TlsNeed;
   /** True where other hosts, or other addresses of this one, can be tried: the banner then gets less time. */
   otherHostsRemain: boolean;
+  /** The mail takes no connection that has carried another. */
+  mustBeNew?: true;
 }
 
 /** The hosts that an attempt passed over before it had a connection: they may take the mail later. */
@@ -179,7 +181,7 @@ type Connected =
 export async function connectToHost(context: SourceContext, to: HostToDial, wanted: Wanted): Promise<Connected> {
   const { pool } = context;
   const request = requestFor(context, to.site, targetOf(context, to));
-  const taken = pool.take(request);
+  const taken = to.mustBeNew === true ? { kind: 'dial' as const } : pool.take(request);
   if (taken.kind === 'leased') return taken;
   if (taken.kind === 'wait') return { ...taken, refusal: null };
   const opened = await openConnection(context, to, wanted);

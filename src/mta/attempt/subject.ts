@@ -12,9 +12,9 @@ const LOOKED_AT = 500;
 /** Answers about the number of connections, or how often they are opened. */
 const CONNECTIONS =
   /too many (?:\w+ ){0,4}?(?:connections?|sessions?|connects)\b|(?:connections?|sessions?)(?: \w+){0,3} (?:limit|exceed|rate)|(?:concurrent|simultaneous|parallel) (?:\w+ ){0,2}?(?:connections?|sessions?|deliveries)|(?:number|maximum|limit) (?:of )?(?:\w+ ){0,3}?(?:connections|sessions)|max(?:imum)? connections/i;
-/** Answers about the number of mails over one connection, of which another one takes more. */
+/** Answers about the number of mails over one connection, of which another one takes more; 4.7.653 is Outlook's code for it. */
 const USED_UP =
-  /\b(?:messages?|mails?|e-?mails?|transactions?|deliveries) (?:\w+ ){0,3}?(?:this|one|single|each|same|current|per) (?:SMTP )?(?:connection|session)\b/i;
+  /\b(?:messages?|mails?|e-?mails?|transactions?|deliveries) (?:\w+ ){0,3}?(?:this|one|single|each|same|current|per) (?:SMTP )?(?:connection|session)\b|\b4\.7\.653\b/i;
 /** Returns whether an answer says that this connection has carried as many mails as it may. */
 export const isUsedUp = (text: string): boolean => USED_UP.test(text.slice(0, LOOKED_AT));
 /** Returns whether an answer is about the number of connections. */

@@ -2,8 +2,8 @@
  * One open SMTP session (RFC 5321) that carries messages, one after the other. States:
  *
  *   ready ── send() ──> envelope (MAIL, RCPT, DATA) ── 354 ──> body, dot ── reply ──> ready
- *     │                    └── refused ──> ready (RSET goes with the next MAIL if the server still holds a transaction)
- *     └── close(), 421, a broken or talkative connection ──> done: `usable()` is false for good
+ *     │                    └── refused ──> ready (RSET goes with the next MAIL if the server may hold a transaction, as after a refused dot)
+ *     └── close(), 421, a connection that is broken, talkative or out of step ──> done: `usable()` is false for good
  *
  * With PIPELINING (RFC 2920) the envelope is one write and one round trip, body and dot the second. open-session.ts makes it.
  */
@@ -17,6 +17,7 @@ import type { TlsResult } from './tls-policy.ts';
 import {
   Envelope,
   envelopeCommands,
+  isOutOfStep,
   type BrokenPhase,
   type Mail,
   type Transfer,
@@ -59,6 +60,8 @@ export class Session {
   private readonly lostCommands: (() => void) | undefined;
   private opening: Timings | null;
   private tried = 0;
+  /** Messages whose MAIL was accepted. */
+  private begun = 0;
   private finished = false;
   private needsReset = false;
   private pastDot = false;
@@ -102,9 +105,9 @@ export class Session {
     return this.wire.quit(QUIT_GRACE_MS);
   }
 
-  destroy(): void {
+  destroy(why?: string): void {
     this.finished = true;
-    this.wire.destroy();
+    this.wire.destroy(why);
   }
 
   /**
@@ -112,14 +115,12 @@ export class Session {
    * the server may have taken the message, and only its answer keeps it from being sent twice.
    */
   abandon(evenPastDot = false, why = 'given up: the program stops'): void {
-    if (this.pastDot && !evenPastDot) return;
-    this.finished = true;
-    this.wire.destroy(why);
+    if (!this.pastDot || evenPastDot) this.destroy(why);
   }
 
   /** Carries one message. Refusals are values; throws only on an envelope that could inject commands, which is a bug. */
   async send(mail: Mail): Promise<Transfer> {
-    const facts: TransferFacts = { timings: this.opening ?? noTimings(), tls: this.tls, earlier: this.tried };
+    const facts: TransferFacts = { timings: this.opening ?? noTimings(), tls: this.tls, earlier: this.begun };
     const unsupported = this.unsupported(mail);
     if (unsupported !== null) return { ...facts, ...unsupported };
     const commands = envelopeCommands(mail, this.extensions);
@@ -157,6 +158,7 @@ export class Session {
     if (this.needsReset) {
       const reply = await ask('mail', 'RSET\r\n');
       if (isBroken(reply) || reply.code === CLOSING) return this.end(envelope, 'mail', reply);
+      if (reply.code >= 300) return this.outOfStep(envelope, 'mail', reply);
       this.needsReset = false;
     }
     for (const [at, command] of commands.entries()) {
@@ -164,8 +166,10 @@ export class Session {
       const reply = await ask(phase, command);
       envelope.lap(phase);
       if (isBroken(reply) || reply.code === CLOSING) return this.end(envelope, phase, reply);
+      const isUnexpected = phase === 'data' ? reply.code < 300 : reply.code >= 300 && reply.code < 400;
+      if (isUnexpected || (isOutOfStep(reply) && !envelope.hopeless)) return this.outOfStep(envelope, phase, reply);
       if (phase === 'data') return this.answeredData(envelope, reply);
-      if (reply.code < 400 && reply.code >= 300) return this.outOfStep(envelope, phase, reply);
+      if (phase === 'mail' && reply.code < 300) this.begun++;
       envelope.note(phase, at - 1, reply);
       // Without pipelining the commands that are left need not be sent when no recipient is left.
       if (!pipelining && (phase === 'mail' || at === commands.length - 2) && envelope.hopeless) {
@@ -177,16 +181,21 @@ export class Session {
   }
 
   private async answeredData(envelope: Envelope, reply: SmtpReply): Promise<Transfer | null> {
-    if (reply.code < 300) return this.outOfStep(envelope, 'data', reply);
     if (reply.code >= 400) {
       this.needsReset = !envelope.mailRefused;
       return envelope.hopeless ? envelope.refusal() : envelope.refused('data', reply);
     }
     if (!envelope.hopeless) return null;
+    // It holds another mail's transaction: a dot would send that one, empty, to the recipient of this one.
+    if (envelope.mailRefused) {
+      this.destroy('given up: the server takes data after it has refused the sender');
+      return envelope.refusal();
+    }
     // RFC 2920 section 3.1: a server that answers 354 although it refused everyone gets an empty message; the refusal counts.
     this.wire.write('.\r\n');
     const last = await this.wire.read('dot', this.timeouts.dot);
     if (isBroken(last) || last.code === CLOSING) this.finished = true;
+    else this.needsReset = last.code >= 400;
     return envelope.refusal();
   }
 
@@ -213,8 +222,10 @@ export class Session {
     envelope.lap('dot');
     if (isBroken(reply) || reply.code === CLOSING) return this.end(envelope, 'dot', reply);
     if (reply.code < 300) return envelope.accepted(reply);
-    if (reply.code >= 400) return envelope.refused('dot', reply);
-    return this.outOfStep(envelope, 'dot', reply);
+    if (reply.code < 400 || isOutOfStep(reply)) return this.outOfStep(envelope, 'dot', reply);
+    // Some keep the transaction: Postfix, where a policy service refuses the mail.
+    this.needsReset = true;
+    return envelope.refused('dot', reply);
   }
 
   /**
@@ -222,16 +233,14 @@ export class Session {
    * the server does not have yet: were it taken for the answer to the dot, a mail could be lost, or sent again and again.
    */
   private spokeEarly(envelope: Envelope, reply: SmtpReply): Transfer {
-    this.finished = true;
-    this.wire.destroy();
-    if (reply.code >= 400) return envelope.refused('dot', reply);
-    return envelope.broken('block', `the server is out of step: ${String(reply.code)} before the final dot`, reply);
+    if (reply.code < 400 || isOutOfStep(reply)) return this.outOfStep(envelope, 'block', reply);
+    this.destroy();
+    return envelope.refused('dot', reply);
   }
 
   /** Drops the connection instead of sending the final dot: another server may be sending this mail by now. */
   private withhold(envelope: Envelope): Transfer {
-    this.finished = true;
-    this.wire.destroy('given up before the final dot: this server may have been replaced');
+    this.destroy('given up before the final dot: this server may have been replaced');
     return envelope.withheld();
   }
 
@@ -247,9 +256,9 @@ export class Session {
     return envelope.broken(phase, last.text, null);
   }
 
-  /** Ends the session on a reply that cannot belong to the command: later replies could not be matched either. */
-  private outOfStep(envelope: Envelope, phase: 'mail' | 'rcpt' | 'data' | 'dot', reply: SmtpReply): Transfer {
-    this.finished = true;
-    return envelope.broken(phase, `the server is out of step: ${String(reply.code)} in answer to ${phase}`, reply);
+  /** Drops the connection on a reply that cannot belong to the command, or says that the command came out of order. */
+  private outOfStep(envelope: Envelope, phase: 'mail' | 'rcpt' | 'data' | 'dot' | 'block', reply: SmtpReply): Transfer {
+    this.destroy();
+    return envelope.broken(phase, `the server is out of step: ${String(reply.code)} ${reply.text}`, reply);
   }
 }

@@ -30,7 +30,7 @@ export interface Mail {
 export interface TransferFacts {
   timings: Timings;
   tls: TlsResult | null;
-  /** Messages that this connection tried to carry before: a break or 421 at the first command then says little about the host. */
+  /** Messages before this one on this connection whose MAIL was accepted: a refusal of MAIL then says little about this one. */
   earlier: number;
 }
 
@@ -65,6 +65,15 @@ export interface Unsupported {
 }
 
 export type BrokenPhase = Broken['phase'];
+
+/** The server does not know the command, or did not expect it now (RFC 5321 section 4.2.4). */
+const OUT_OF_STEP: ReadonlySet<number> = new Set([500, 502, 503]);
+
+/** Returns whether the enhanced code speaks of an address, a mailbox or the content (RFC 3463), which no other session changes. */
+export const isAboutMail = ({ enhanced }: SmtpReply): boolean => /^[45]\.[126]\./.test(enhanced ?? '');
+
+/** Returns whether a refusal is about the order of the commands, and so about the session and not about the mail. */
+export const isOutOfStep = (reply: SmtpReply): boolean => OUT_OF_STEP.has(reply.code) && !isAboutMail(reply);
 
 const noRecipients: readonly RefusedRecipient[] = [];
 
@@ -126,7 +135,14 @@ export class Envelope {
   }
 
   broken(phase: BrokenPhase, text: string, reply: SmtpReply | null): Transfer {
-    return { ...this.facts, kind: 'broken', phase, text, reply, uncertain: phase === 'dot' };
+    return {
+      ...this.facts,
+      kind: 'broken',
+      phase,
+      text,
+      reply,
+      uncertain: phase === 'dot' && !(reply !== null && reply.code >= 400),
+    };
   }
 }
 

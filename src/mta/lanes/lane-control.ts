@@ -130,21 +130,19 @@ export class LaneControl {
     return rest === null ? null : Math.max(rest.until, now + PROBE_LOOK_MS);
   }
 
-  /** Counts a mail that a worker takes among those of this minute. */
-  take(lane: string): void {
+  /** Counts a mail that a worker takes among those of this minute; where a rest is over, it is the one that tries. */
+  take(lane: string, mail: MailKey): void {
     const state = this.stateOf(lane);
-    state.pace = begun(state.pace, this.perMinuteOf(lane), this.deps.clock.now());
+    const now = this.deps.clock.now();
+    state.pace = begun(state.pace, this.perMinuteOf(lane), now);
+    state.rests.begin(mail, now);
   }
 
   /** Takes back `take` for a mail that was not begun after all. */
-  putBack(lane: string): void {
+  putBack(lane: string, mail: MailKey): void {
     const state = this.stateOf(lane);
     state.pace = putBack(state.pace, this.perMinuteOf(lane));
-  }
-
-  /** Notes that a mail is on a connection and about to be tried. */
-  begin(lane: string, mail: MailKey): void {
-    this.stateOf(lane).rests.begin(mail, this.deps.clock.now());
+    state.rests.ended(mail);
   }
 
   /** Learns from the outcome of an attempt. A refusal that is the receiver's answer to us comes back as one to wait for. */

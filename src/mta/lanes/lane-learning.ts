@@ -126,8 +126,11 @@ export class LaneLearning {
     if (found === null) return outcome;
     const { rest, isNew } = found;
     if (isNew || rest.loggedStep !== rest.step) changes.noteRest(lane, state, rest);
-    if (isNew || kind !== 'sender' || outcome.kind !== 'refused') return outcome;
-    return { ...outcome, kind: 'deferred', retryAt: Math.max(rest.until, now + PROBE_LOOK_MS) };
+    if (kind !== 'sender') return outcome;
+    // Mail that was not refused yet tries before it: it falls due when the rest ends.
+    const retryAt = Math.max(rest.until, now) + PROBE_LOOK_MS;
+    if (outcome.kind === 'deferred') return { ...outcome, retryAt: Math.max(outcome.retryAt, retryAt) };
+    return isNew || outcome.kind !== 'refused' ? outcome : { ...outcome, kind: 'deferred', retryAt };
   }
 }
 

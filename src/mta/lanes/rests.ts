@@ -31,7 +31,7 @@ export interface Rest extends Scope {
   /** The number of this rest in a row, and of the last one that was logged. */
   step: number;
   loggedStep: number;
-  /** A mail is under way to find out whether the rest is over. */
+  /** A mail is in hand to find out whether the rest is over. */
   isProbing: boolean;
 }
 
@@ -135,7 +135,7 @@ export class Rests {
     return this.touching(mail).find((one) => now < one.until || one.isProbing) ?? null;
   }
 
-  /** Notes that the mail is under way; where a rest is over, it is the one that probes. */
+  /** Notes that a worker has taken the mail; where a rest is over, it is the one that probes. */
   begin(mail: MailKey, now: number): void {
     for (const one of this.touching(mail)) if (now >= one.until) one.isProbing = true;
   }

@@ -402,21 +402,62 @@ describe('mta/attempt/deliver', () => {
       assert.equal(server.sessions.length, 2);
     });
 
-    for (const reply of [
-      '421 4.3.2 too long',
-      '452 4.3.2 Too many messages in this session',
-      '450 4.7.1 Error: too many mails per connection',
-      '550 Maximum number of messages per session exceeded',
-    ])
+    for (const [stage, reply] of [
+      ['mail', '421 4.3.2 too long'],
+      ['mail', '452 4.3.2 Too many messages in this session'],
+      ['mail', '450 4.7.1 Error: too many mails per connection'],
+      ['mail', '550 Maximum number of messages per session exceeded'],
+      ['mail', '503 5.5.1 Sender already specified'],
+      ['mail', '550 5.7.0 This session has reached its message limit'],
+      ['mail', '451 close the connection'],
+      ['rcpt', '421 Max message per connection reached, closing transmission channel'],
+      ['rcpt', '451 4.7.653 The mail server [192.0.2.1] has sent too much over it'],
+      ['rcpt', '503 5.5.1 MAIL first'],
+      ['data', '502 5.5.1 not now'],
+      ['message', '500 5.5.2 what?'],
+    ] as const)
       it(`that gets ${reply} is replaced as well, and others may be open`, async () => {
         let mails = 0;
-        const server = await serve({ script: { mail: () => (++mails === 2 ? reply : '250 2.1.0 ok') } });
+        const server = await serve({
+          script: { [stage]: () => (++mails === 2 ? reply : stage === 'data' ? '354 go' : '250 2.1.0 ok') },
+        });
         await send(siteOf(hostAt(server.port)));
         assert.equal(outcomeOf(await send(siteOf(hostAt(server.port)))).kind, 'accepted');
         assert.equal(server.sessions.length, 2);
         while (pool.count() > 1) await new Promise((resolve) => setImmediate(resolve));
         assert.equal(pool.capOf(hostKey(hostAt(server.port), null)), null);
       });
+
+    it('is replaced for no refusal that is about the mail, nor where the server never took a sender over it', async () => {
+      for (const [first, second, sessions] of [
+        ['250 ok', '550 5.1.8 no such sender', 1],
+        ['550 5.7.1 not you', '550 5.7.1 not you', 1],
+        ['250 ok', '550 5.7.1 not you', 2],
+      ] as const) {
+        const replies: string[] = [first, second];
+        const inTurn = (_line: string, { lines }: { lines: string[] }): string =>
+          lines.at(-2)?.startsWith('MAIL') === true ? '250 ok' : '503 5.5.1 MAIL first';
+        const server = await serve({
+          extensions: [],
+          script: { mail: () => replies.shift() ?? second, rcpt: inTurn },
+        });
+        const site = siteOf(hostAt(server.port));
+        await send(site);
+        assert.equal(outcomeOf(await send(site)).kind, 'refused');
+        assert.equal(server.sessions.length, sessions, second);
+      }
+    });
+
+    it('is replaced once only: a new one that is out of step as well defers the mail', async () => {
+      let mails = 0;
+      const server = await serve({ script: { mail: () => (++mails > 1 ? '503 5.5.1 EHLO first' : '250 2.1.0 ok') } });
+      const site = siteOf(hostAt(server.port));
+      await send(site);
+      const outcome = outcomeOf(await send(site));
+      assert.deepEqual([outcome.kind, outcome.facts.smtpCode], ['deferred', 503]);
+      assert.equal(server.sessions.length, 2);
+      assert.deepEqual(waitsOf(await send(site)), ['closed'], 'the host is left alone for a moment');
+    });
 
     it('is replaced once only: a new one that says 421 is the host’s answer', async () => {
       let mails = 0;

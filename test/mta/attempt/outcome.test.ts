@@ -147,6 +147,26 @@ describe('mta/attempt/outcome', () => {
       });
     }
 
+    it('takes 552 for 452 where a recipient is one too many', () => {
+      for (const [phase, text, kind] of [
+        ['rcpt', '5.5.3 too many recipients', 'deferred'],
+        ['rcpt', 'Too many recipients', 'deferred'],
+        ['rcpt', '5.2.2 mailbox full', 'refused'],
+        ['dot', '5.5.3 too many recipients', 'refused'],
+      ] as const) {
+        const refused = reply(552, text, /^5\S*/.exec(text)?.[0] ?? null);
+        const outcome = outcomeOfTransfer(frame, place, {
+          ...common,
+          ...nobody,
+          kind: 'refused',
+          phase,
+          reply: refused,
+        });
+        assert.deepEqual([outcome.kind, outcome.facts.smtpCode], [kind, 552], text);
+        assert.ok(outcome.kind !== 'deferred' || outcome.verdict.class === 'soft');
+      }
+    });
+
     it('says by which rule a refusal was read, by the rules it is given', () => {
       const transfer: EndedTransfer = {
         ...common,

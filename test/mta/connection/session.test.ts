@@ -121,8 +121,12 @@ describe('mta/connection/session', () => {
     for (const [stage, phase, reply] of refusals)
       it(`gives back ${reply.slice(0, 3)} to ${stage} (${how}) and can go on`, async () => {
         let times = 0;
+        const onTime = (usual: string) => (): Action => (times === 1 ? '503 5.5.1 MAIL first' : usual);
         const { session } = await start(
-          { [stage]: (): Action => (times++ === 0 ? reply : stage === 'data' ? '354 go' : '250 ok') },
+          {
+            ...(stage === 'mail' ? { rcpt: onTime('250 ok'), data: onTime('354 go') } : {}),
+            [stage]: (): Action => (times++ === 0 ? reply : stage === 'data' ? '354 go' : '250 ok'),
+          },
           { extensions },
         );
         const transfer = await session.send(mailOf());
@@ -208,6 +212,57 @@ describe('mta/connection/session', () => {
       'DATA',
     ]);
     await session.close();
+  });
+
+  for (const extensions of [['PIPELINING'], []])
+    it(`bug: the mail after one that was refused at its end got 503 (${extensions.join() || 'in turns'})`, async () => {
+      const { server, session } = await start(
+        { message: (data) => (data.includes('no thanks') ? '450 4.2.2 full' : '250 ok') },
+        { extensions, keepsTransactions: true },
+      );
+      assert.equal((await session.send(mailOf('Subject: no thanks\r\n\r\nx\r\n'))).kind, 'refused');
+      for (let at = 0; at < 2; at++) assert.equal((await session.send(mailOf())).kind, 'accepted');
+      assert.equal(server.sessions[0]?.lines.filter((line) => line === 'RSET').length, 1);
+      await session.close();
+    });
+
+  it('bug: a lone dot ended the transaction of another mail, which a server held that refused RSET', async () => {
+    const { server, session } = await start(
+      { rset: '503 5.5.1 not now', message: '450 4.2.2 full' },
+      { keepsTransactions: true },
+    );
+    assert.equal((await session.send(mailOf())).kind, 'refused');
+    const second = await session.send(mailOf());
+    assert.equal(second.kind === 'broken' && second.text, 'the server is out of step: 503 5.5.1 not now');
+    await server.sessions[0]?.closed;
+    assert.equal(server.sessions[0]?.mails.length, 1);
+  });
+
+  it('sends no lone dot either where the server refused the sender with another code', async () => {
+    const { server, session } = await start({ mail: '550 5.7.1 not you' });
+    const transfer = await session.send(mailOf());
+    assert.equal(transfer.kind === 'refused' && transfer.phase, 'mail');
+    assert.equal(session.usable(), false);
+    await server.sessions[0]?.closed;
+    assert.deepEqual(server.sessions[0]?.mails, []);
+  });
+
+  it('takes 500, 502 and 503 for no answer to the mail, unless the enhanced code speaks of it', async () => {
+    for (const [stage, reply, kind] of [
+      ['mail', '503 5.5.1 nested MAIL', 'broken'],
+      ['rcpt', '502 5.5.1 not now', 'broken'],
+      ['data', '503 bad sequence', 'broken'],
+      ['message', '500 5.5.2 what?', 'broken'],
+      ['rcpt', '503 5.1.1 no such user', 'refused'],
+      ['message', '500 5.6.1 no such content', 'refused'],
+    ] as const) {
+      const transfer = await sendTo({ [stage]: reply });
+      assert.equal(transfer.kind, kind, reply);
+      assert.equal(transfer.kind === 'broken' && transfer.uncertain, false);
+      await server?.close();
+    }
+    const unknown = await sendTo({ rcpt: '550 5.1.1 unknown', data: '503 5.5.1 RCPT first' });
+    assert.equal(unknown.kind === 'refused' && unknown.phase, 'rcpt');
   });
 
   it('sends to those who are taken and names those who are not', async () => {

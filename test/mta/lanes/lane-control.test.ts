@@ -96,8 +96,7 @@ describe('mta/lanes/lane-control', () => {
       : { kind: 'deferred', facts, verdict: soft, retryAt: clock.now() + MINUTE, grounds };
   };
   const learn = (outcome: Outcome, of: MailKey = mail, lane = LANE): Outcome => {
-    control.take(lane);
-    control.begin(lane, of);
+    control.take(lane, of);
     return control.learn(lane, of, outcome);
   };
   const many = (count: number, make: () => Outcome, of: MailKey = mail, lane = LANE): Outcome[] =>
@@ -184,7 +183,7 @@ describe('mta/lanes/lane-control', () => {
     it('sends its part of the mails a minute that the operator allows, at least one', () => {
       given = rate(60);
       share = { connections: 5, others: 5, fraction: 0.25 };
-      control.take(LANE);
+      control.take(LANE, mail);
       assert.equal(control.slots(LANE), 0);
       clock.advance(3999);
       assert.equal(control.slots(LANE), 0);
@@ -195,7 +194,7 @@ describe('mta/lanes/lane-control', () => {
         /limited to 60 mails a minute, which the nodes share: this one sends 15 of them/,
       );
       given = rate(2);
-      control.take(LANE);
+      control.take(LANE, mail);
       clock.advance(60_000);
       assert.ok(control.slots(LANE) > 0);
     });
@@ -252,7 +251,7 @@ describe('mta/lanes/lane-control', () => {
     );
     clock.advance(MINUTE);
     assert.equal(control.slots(LANE), 1, 'one mail tries');
-    control.begin(LANE, mail);
+    control.take(LANE, mail);
     assert.equal(control.restUntil(LANE, mail), clock.now() + 2000, 'and the others wait for it');
     control.learn(LANE, mail, accepted());
     assert.deepEqual([control.restUntil(LANE, mail), control.history(LANE).at(-1)?.to], [null, 'the rest is over']);
@@ -263,7 +262,13 @@ describe('mta/lanes/lane-control', () => {
     const kinds = many(300, () => said('sender', 550, '5.7.26 unauthenticated')).map(({ kind }) => kind);
     assert.ok(kinds.filter((kind) => kind === 'refused').length <= 5, String(kinds.indexOf('deferred')));
     const last = learn(said('sender', 550, '5.7.26 unauthenticated'));
-    assert.equal(last.kind === 'deferred' && last.retryAt, NOW + 2 * MINUTE);
+    assert.equal(
+      last.kind === 'deferred' && last.retryAt,
+      NOW + 2 * MINUTE + 2000,
+      'behind mail that was not refused yet',
+    );
+    const passing = learn(said('sender', 450, '4.7.25 unauthenticated'));
+    assert.equal(passing.kind === 'deferred' && passing.retryAt, NOW + 2 * MINUTE + 2000, 'a passing refusal as well');
     assert.equal(last.facts.smtpReply, '5.7.26 unauthenticated', 'with what was said');
     assert.equal(logged.filter(({ event }) => event === 'lane_rests').length, 1, 'the operator is told once');
     assert.equal(control.restUntil(LANE, { ...mail, account: 'acc_2' }), null, 'mail of other accounts goes on');
@@ -313,7 +318,7 @@ describe('mta/lanes/lane-control', () => {
   it('a try that is asked for by hand does not wait for one that is under way', () => {
     many(5, () => said('sender', 550));
     clock.advance(2 * MINUTE);
-    control.begin(LANE, mail);
+    control.take(LANE, mail);
     assert.notEqual(control.restUntil(LANE, mail), null);
     control.tryNow(LANE, 'dest.test');
     assert.equal(control.restUntil(LANE, mail), null);
@@ -463,7 +468,7 @@ describe('mta/lanes/lane-control', () => {
   it("the operator's limits bind, and are told as theirs", () => {
     given = { connections: 1, perMinute: 30, note: 'by hand', since: NOW - 5, until: null };
     assert.equal(control.slots(LANE), 1);
-    control.take(LANE);
+    control.take(LANE, mail);
     assert.equal(control.slots(LANE), 0, 'one in two seconds');
     const report = control.report(LANE);
     assert.deepEqual([report?.limit, report?.cause, report?.perMinute], [1, 'set by the operator', 30]);

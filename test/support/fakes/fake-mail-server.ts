@@ -56,6 +56,8 @@ export interface MailServerOptions {
   extensions?: string[];
   tls?: 'starttls' | 'implicit' | 'none';
   certificate?: SecureContextOptions;
+  /** A mail that is refused at its end leaves its transaction open, as in Postfix with a policy service: until RSET another MAIL gets 503. */
+  keepsTransactions?: true;
   /** Refuses clients that show no certificate: with TLS 1.3 its alert comes behind their side of the handshake. */
   wantsClientCertificate?: true;
   /** Where to listen; 127.0.0.1 and a free port where not given. All of 127.0.0.0/8 is ours, so several servers can share a port. */
@@ -155,6 +157,7 @@ class Dialogue {
   /** True after 334: the next line is not a command. */
   private inAuth = false;
   private deaf = false;
+  private isInTransaction = false;
   private mail: ReceivedMail = { from: '', to: [], data: '' };
 
   constructor(socket: Socket, options: MailServerOptions, note: (stage: Stage) => void) {
@@ -239,6 +242,7 @@ class Dialogue {
     this.session.lines.push(line);
     const stage = this.inAuth ? 'auth' : stageOf[(line.split(' ')[0] ?? '').toUpperCase()];
     if (stage === undefined) this.socket.write('500 5.5.2 what?\r\n');
+    else if (stage === 'mail' && this.isInTransaction) this.socket.write('503 5.5.1 Error: nested MAIL command\r\n');
     else {
       if (stage === 'mail') this.mail = { from: /<(.*)>/.exec(line)?.[1] ?? '', to: [], data: '' };
       if (stage === 'rcpt') this.mail.to.push(/<(.*)>/.exec(line)?.[1] ?? '');
@@ -279,8 +283,15 @@ class Dialogue {
     this.socket.write(`${reply}\r\n`);
     this.inAuth = stage === 'auth' && reply.startsWith('334');
     if (stage === 'data' && reply.startsWith('354')) this.inMessage = true;
+    if (this.options.keepsTransactions === true) this.noteTransaction(stage, reply.startsWith('2'));
     if (stage === 'quit') this.socket.end();
     if (stage === 'starttls' && reply.startsWith('220')) this.secure();
+  }
+
+  private noteTransaction(stage: Stage, isTaken: boolean): void {
+    if (stage === 'mail') this.isInTransaction = isTaken;
+    else if (stage === 'message' && !isTaken) this.mail = { from: this.mail.from, to: [], data: '' };
+    else if (isTaken && (stage === 'message' || stage === 'rset' || stage === 'ehlo')) this.isInTransaction = false;
   }
 
   private secure(ready?: () => void): void {
