@@ -84,7 +84,7 @@ interface Prose {
 }
 
 function openProse(notice: Notice, by: ReadBy): Prose {
-  const { subject, lines } = notice;
+  const { subject, isSubjectKnown, lines } = notice;
   const { words, judge } = by;
   const overall = once(() => findPassage(lines, words));
   const linesOf = once(() => linesByRecipient(notice));
@@ -95,7 +95,7 @@ function openProse(notice: Notice, by: ReadBy): Prose {
     within,
     about: (address) => within(linesOf()(address)),
     origin: (address) => originIn(linesOf()(address)),
-    status: once(() => statusOfWords(`${subject}\n${lines.join('\n')}`, words)),
+    status: once(() => statusOfWords([...(isSubjectKnown ? [subject] : []), ...lines].join('\n'), words)),
   };
 }
 

@@ -149,7 +149,7 @@ function kindOfProse(notice: Notice, words: BounceWords): FindingKind {
 /** The meaning of the prose, computed once. */
 type Said = ReturnType<typeof saidIn>;
 
-function saidIn({ subject, lines }: Notice, words: BounceWords) {
+function saidIn({ subject, looseLines: lines }: Notice, words: BounceWords) {
   const title = foldText(subject);
   const text = foldText(lines.join('\n'));
   const failureInTitle = words.failure(title);
@@ -225,7 +225,7 @@ const automaticOrNot = (mail: MailPart, words: BounceWords, text: string): Findi
   isAutoSubmitted(mail.headers) || words.autoReplyTexts(text) ? 'auto_reply' : 'other';
 
 /** Finds "could not be delivered to the following recipients:" with an address and nothing else below it, as programs list them. */
-function namesAddressAlone({ lines }: Notice, words: BounceWords): boolean {
+function namesAddressAlone({ looseLines: lines }: Notice, words: BounceWords): boolean {
   const shown = lines.filter((line) => line !== '');
   return shown.some((line, at) => {
     const [first, ...others] = addressesIn(line);

@@ -25,10 +25,14 @@ import { hasNullSender, isAnswer, isFromDaemon } from './writer.ts';
 export interface Notice {
   mail: MailPart;
   arrival: Arrival;
-  /** Decoded, without the subject of the returned mail. */
+  /** Decoded, without the subject of the returned mail or a part of it. */
   subject: string;
-  /** Lines of the text for people, without the returned mail and its subject. */
+  /** True if the subject of the returned mail is known. Else that of the notice may repeat it. */
+  isSubjectKnown: boolean;
+  /** Lines of the text for people, without the returned mail and its subject or a part of it. */
   lines: readonly string[];
+  /** The same with parts of the subject: they may be the notice's own words. */
+  looseLines: readonly string[];
   /** The head of the returned mail; empty without one. */
   original: readonly HeaderField[];
   delivery: DeliveryReport | null;
