@@ -63,10 +63,10 @@ function addressOf({ finalRecipient, originalRecipient }: ReportedRecipient): st
 /** Returns the recipients of a notice in prose. */
 export function namedRecipients(action: 'failed' | 'delayed', notice: Notice, by: ReadBy): FoundRecipient[] {
   const prose = openProse(notice, by);
-  return recipientsNamedIn(notice, by.words).map(({ address, lines }) => ({
+  return recipientsNamedIn(notice, by.words).map(({ address, lines, line = '' }) => ({
     address,
     original: originIn(lines),
-    ...judged({ action, status: null, diagnostic: prose.within(lines) }, prose),
+    ...judged({ action, status: null, diagnostic: prose.within(lines) ?? knownParagraph([line], by.judge) }, prose),
   }));
 }
 

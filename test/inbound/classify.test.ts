@@ -257,6 +257,8 @@ describe('prose', () => {
     ['<x@y.example>: 450 4.2.2 over quota', 'soft mailbox_full', 'a passing state'],
     ['<x@y.example>: address rejected', 'undetermined other', 'words that say little'],
     ['<x@y.example>: given up after 5 days', 'soft expired', 'time'],
+    ['Unable to find user: <x@y.example>', 'hard mailbox_not_found', 'the address behind the words'],
+    ['Recipient x@y.example was not found.', 'hard mailbox_not_found', 'the address between them'],
   ] as const) {
     it(`${JSON.stringify(text)} is ${verdict}: ${reason}`, () => {
       const [one] = findingRecord(read(notice(`${DAEMON}\nSubject: failure notice`, text))).recipients;
