@@ -20,7 +20,7 @@ import { textFromHtml } from '../mail/text-from-html.ts';
 import type { Arrival } from './arrival.ts';
 import { foldText, type BounceWords } from './bounce-words.ts';
 import { withoutOurSubject } from './our-subject.ts';
-import { hasNullSender, isAnswer, isFromDaemon } from './writer.ts';
+import { hasNullSender, isAnswer, isFromDaemon, isFromPerson } from './writer.ts';
 
 export interface Notice {
   mail: MailPart;
@@ -61,8 +61,8 @@ export function openNotice(mail: MailPart, words: BounceWords, arrival: Arrival)
   if (inner !== null) return openNotice(inner, words, arrival);
   const cut = whereOriginalBegins(prose, words);
   const looseReport = (): DeliveryReport | null => {
-    // An answer may quote a report about other mail. A person who passes a report on does not write from the null sender.
-    if (isAnswer(mail, arrival, words)) return null;
+    // An answer may quote a report about other mail, and a person one that they got.
+    if (isAnswer(mail, arrival, words) || isFromPerson(mail, arrival, words)) return null;
     const isQuoting = hasNullSender(mail, arrival) && !isFromDaemon(mail, arrival, words);
     return reportInProse(isQuoting ? prose.filter((line) => !line.startsWith('>')) : prose) ?? reportInFile(own);
   };

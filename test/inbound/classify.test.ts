@@ -213,6 +213,20 @@ describe('prose', () => {
       'a challenge by a program',
     ],
     ['From: ann@y.example\nSubject: x\nX-Failed-Recipients: x@y.example', 'x', 'bounce', 'a field that only says this'],
+    [
+      'Return-Path: <ann@y.example>\nFrom: ann@y.example\nSubject: Fwd: Returned mail',
+      'What?\n\n> Final-Recipient: rfc822; x@y.example\n> Action: failed\n> Status: 5.1.1',
+      'other',
+      'a person passes a report on',
+    ],
+    ['From: ann@y.example\nSubject: Re: Delivery failed', 'It was not. 550 5.1.1', 'other', 'a person asks about one'],
+    ['From: <>', "You sent mail to x@y.example. That's not a valid user here.", 'bounce', 'nobody writes'],
+    [
+      `${DAEMON}\nSubject: hi`,
+      'Your message to x@y.example was rejected',
+      'bounce',
+      'who it was for between the words',
+    ],
     ['From: ann@y.example\nSubject: unsubscribe', '', 'unsubscribe', 'a mail program asks for its user'],
   ] as const) {
     it(`${kind}: ${reason}`, () => {
