@@ -85,8 +85,9 @@ const isAffirmed: Counts = (text, at) => !NEGATION.test(text.slice(Math.max(0, a
 function atBegin(phrases: readonly string[]): Phrases {
   const beginnings = phrases.map(foldText);
   return (folded) => {
-    const text = folded.trim().replace(SUBJECT_MARKS, '');
-    return beginnings.some((beginning) => text.startsWith(beginning));
+    const text = folded.trim();
+    const starts = [text.replace(SUBJECT_MARKS, ''), text.replace(/^\[/, '')];
+    return beginnings.some((beginning) => starts.some((start) => start.startsWith(beginning)));
   };
 }
 

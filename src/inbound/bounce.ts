@@ -63,10 +63,10 @@ function addressOf({ finalRecipient, originalRecipient }: ReportedRecipient): st
 /** Returns the recipients of a notice in prose. */
 export function namedRecipients(action: 'failed' | 'delayed', notice: Notice, by: ReadBy): FoundRecipient[] {
   const prose = openProse(notice, by);
-  return recipientsNamedIn(notice, by.words).map(({ address, lines }) => ({
+  return recipientsNamedIn(notice, by.words).map(({ address, lines, line = '' }) => ({
     address,
     original: originIn(lines),
-    ...judged({ action, status: null, diagnostic: prose.within(lines) }, prose),
+    ...judged({ action, status: null, diagnostic: prose.within(lines) ?? knownParagraph([line], by.judge) }, prose),
   }));
 }
 
@@ -84,7 +84,7 @@ interface Prose {
 }
 
 function openProse(notice: Notice, by: ReadBy): Prose {
-  const { subject, lines } = notice;
+  const { subject, isSubjectKnown, lines } = notice;
   const { words, judge } = by;
   const overall = once(() => findPassage(lines, words));
   const linesOf = once(() => linesByRecipient(notice));
@@ -95,7 +95,7 @@ function openProse(notice: Notice, by: ReadBy): Prose {
     within,
     about: (address) => within(linesOf()(address)),
     origin: (address) => originIn(linesOf()(address)),
-    status: once(() => statusOfWords(`${subject}\n${lines.join('\n')}`, words)),
+    status: once(() => statusOfWords([...(isSubjectKnown ? [subject] : []), ...lines].join('\n'), words)),
   };
 }
 

@@ -149,7 +149,7 @@ function kindOfProse(notice: Notice, words: BounceWords): FindingKind {
 /** The meaning of the prose, computed once. */
 type Said = ReturnType<typeof saidIn>;
 
-function saidIn({ subject, lines }: Notice, words: BounceWords) {
+function saidIn({ subject, looseLines: lines }: Notice, words: BounceWords) {
   const title = foldText(subject);
   const text = foldText(lines.join('\n'));
   const failureInTitle = words.failure(title);
@@ -195,8 +195,9 @@ function isOver(lines: readonly string[], words: BounceWords): boolean {
     .some((sentence) => words.givenUp(sentence) && !words.promise(sentence));
 }
 
-/** The marks of forwarded mail, in the languages of mail programs. */
-const PASSED_ON = /^\s*(?:fwd?|wg|tr|rv|enc|vb|pd|doorst)\s*:/;
+/** The marks of forwards and of replies, in the languages of mail programs. */
+const PASSED_ON = /^\s*(?:fwd?|wg|tr|rv|enc|vb|pd|doorst|转发|轉寄)\s*[:：]/;
+const REPLIED_TO = /^\s*(?:re|aw|sv|vs|antw|odp|rif|res|ynt|回复|答复|回覆)\s*[:：]/;
 
 /** Judges a mail that no daemon sent. Gateways also bounce in the name of people or with the null sender; then words, which people use as well, are not enough. */
 function kindFromOthers(notice: Notice, words: BounceWords, said: Said): FindingKind {
@@ -208,12 +209,10 @@ function kindFromOthers(notice: Notice, words: BounceWords, said: Said): Finding
   // Answering machines write from the null sender as well.
   const isFromNull = hasNullSender(mail, arrival) && !isAnswering;
   const isProgram = (isFromNull && !isOfRecipient) || words.nobodies.has(localPartOfFrom(mail));
-  const hasProof =
-    said.quotesReplyItself ||
-    namesAddressAlone(notice, words) ||
-    (original.length > 0 && !isAutoSubmitted(mail.headers));
-  // A person who forwards a notice is not the recipient of our mail.
-  const isPassedOn = !isProgram && PASSED_ON.test(said.title);
+  const isListing = namesAddressAlone(notice, words);
+  const hasProof = said.quotesReplyItself || isListing || (original.length > 0 && !isAutoSubmitted(mail.headers));
+  // A person who passes a notice on, or asks about one, is not the recipient of our mail. Gateways that reply list whom they mean.
+  const isPassedOn = !isProgram && (PASSED_ON.test(said.title) || (REPLIED_TO.test(said.title) && !isListing));
   const isNotice = said.failureInTitle
     ? (hasProof && !isPassedOn) || isFromNull
     : said.failure && isProgram && hasProof;
@@ -225,7 +224,7 @@ const automaticOrNot = (mail: MailPart, words: BounceWords, text: string): Findi
   isAutoSubmitted(mail.headers) || words.autoReplyTexts(text) ? 'auto_reply' : 'other';
 
 /** Finds "could not be delivered to the following recipients:" with an address and nothing else below it, as programs list them. */
-function namesAddressAlone({ lines }: Notice, words: BounceWords): boolean {
+function namesAddressAlone({ looseLines: lines }: Notice, words: BounceWords): boolean {
   const shown = lines.filter((line) => line !== '');
   return shown.some((line, at) => {
     const [first, ...others] = addressesIn(line);

@@ -21,6 +21,8 @@ export interface NamedRecipient {
   address: string;
   /** The lines that may hold the reason: from its name to the next recipient's. Empty where only a header names it. */
   lines: readonly string[];
+  /** The line with the only one that a notice names, whose reason may stand anywhere. */
+  line?: string;
 }
 
 const MOST_RECIPIENTS = 100;
@@ -73,22 +75,24 @@ function firstWay(notice: Notice, places: readonly Place[], words: BounceWords):
   const known = new Set(addressees.map((address) => address.toLowerCase()));
   const listed = [...listedIn(lines, places).values()];
   if (listed.length > 0) return listed.slice(0, MOST_RECIPIENTS);
+  const inSubject = addressesIn(subject.slice(0, 1000)).map(({ address }) => address);
+  const elsewhere = inSubject.length > 0 ? inSubject : addressees;
   for (const isOne of [
     inCommandOrReply,
     behindLabel,
     (_: unknown, { address }: Place) => known.has(address.toLowerCase()),
     onceALine((line) => saysWhatWentWrong(lines[line] ?? '', words)),
     onceALine((line) => saysWhatWentWrong(lines.slice(line, line + 3).join(' '), words)),
+    () => elsewhere.length === 0,
   ]) {
     const found = distinct(
       places.filter((place) => isOne(lines, place)).map((place, at, all) => named(lines, place, 0, all[at + 1])),
     );
     // The beginning of a recipient's reply may be above the line with the address.
-    if (found.length > 0) return found.length === 1 ? found.map(({ address }) => ({ address, lines: [] })) : found;
+    if (found.length > 1) return found;
+    if (found.length > 0) return found.map(({ address, lines: [line = ''] }) => ({ address, lines: [], line }));
   }
-  const inSubject = addressesIn(subject.slice(0, 1000)).map(({ address }) => address);
-  const rest = [inSubject, addressees, places.map(({ address }) => address)].find((one) => one.length > 0);
-  return rest === undefined ? null : distinct(rest.map((address) => ({ address, lines: [] })));
+  return elsewhere.length === 0 ? null : distinct(elsewhere.map((address) => ({ address, lines: [] })));
 }
 
 /** Looks at each line once: a line may name hundreds, and searching it for all phrases takes time. */

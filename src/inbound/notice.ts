@@ -20,15 +20,19 @@ import { textFromHtml } from '../mail/text-from-html.ts';
 import type { Arrival } from './arrival.ts';
 import { foldText, type BounceWords } from './bounce-words.ts';
 import { withoutOurSubject } from './our-subject.ts';
-import { hasNullSender, isAnswer, isFromDaemon } from './writer.ts';
+import { hasNullSender, isAnswer, isFromDaemon, isFromPerson } from './writer.ts';
 
 export interface Notice {
   mail: MailPart;
   arrival: Arrival;
-  /** Decoded, without the subject of the returned mail. */
+  /** Decoded, without the subject of the returned mail or a part of it. */
   subject: string;
-  /** Lines of the text for people, without the returned mail and its subject. */
+  /** True if the subject of the returned mail is known. Else that of the notice may repeat it. */
+  isSubjectKnown: boolean;
+  /** Lines of the text for people, without the returned mail and its subject or a part of it. */
   lines: readonly string[];
+  /** The same with parts of the subject: they may be the notice's own words. */
+  looseLines: readonly string[];
   /** The head of the returned mail; empty without one. */
   original: readonly HeaderField[];
   delivery: DeliveryReport | null;
@@ -57,8 +61,8 @@ export function openNotice(mail: MailPart, words: BounceWords, arrival: Arrival)
   if (inner !== null) return openNotice(inner, words, arrival);
   const cut = whereOriginalBegins(prose, words);
   const looseReport = (): DeliveryReport | null => {
-    // An answer may quote a report about other mail. A person who passes a report on does not write from the null sender.
-    if (isAnswer(mail, arrival, words)) return null;
+    // An answer may quote a report about other mail, and a person one that they got.
+    if (isAnswer(mail, arrival, words) || isFromPerson(mail, arrival, words)) return null;
     const isQuoting = hasNullSender(mail, arrival) && !isFromDaemon(mail, arrival, words);
     return reportInProse(isQuoting ? prose.filter((line) => !line.startsWith('>')) : prose) ?? reportInFile(own);
   };

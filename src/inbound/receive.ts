@@ -258,7 +258,12 @@ export class Receiver {
       proof: match?.proof ?? null,
       recorded: isObeyed ? 'unsubscribed' : state === 'done' ? (change?.kind ?? null) : null,
     });
-    const detail = { ...findingRecord(finding), proof: match?.proof ?? null, feedback_loop: match?.loop ?? null };
+    const detail = {
+      ...findingRecord(finding),
+      well_formed: finding.isWellFormed,
+      proof: match?.proof ?? null,
+      feedback_loop: match?.loop ?? null,
+    };
     return this.close(row, {
       state,
       kind: finding.kind,

@@ -1,6 +1,6 @@
 /** Decides what a report means for its delivery, and the state of its row. */
 import type { DeliveryChange } from '../messages/delivery/delivery.ts';
-import { bouncedBy, complainedBy } from '../messages/delivery/reported.ts';
+import { bouncedBy, complainedBy, type StandIn } from '../messages/delivery/reported.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { ReportRow } from '../storage/tables.ts';
 import type { Finding } from './finding.ts';
@@ -38,7 +38,9 @@ async function changeOf(
 ): Promise<DeliveryChange | null> {
   switch (finding.kind) {
     case 'bounce':
-      return countsAsReport(sender, finding) ? bouncedBy(finding.recipients, owner.address_key) : null;
+      return countsAsReport(sender, finding)
+        ? bouncedBy(finding.recipients, owner.address_key, standInOf(finding.isWellFormed, sender))
+        : null;
     case 'complaint':
       return complainedBy({ type: null, source: 'arf', userAgent: null, arrivalDate: null, ...finding.feedback });
     case 'unsubscribe':
@@ -59,6 +61,9 @@ function countsAsReport(sender: string, { isWellFormed }: Finding): boolean {
     /^(?:postmaster|mailer-daemon|mail-daemon|maildaemon|double-bounce|bounce[sd]?|noreply-mailer)@/i.test(sender)
   );
 }
+
+const standInOf = (isWellFormed: boolean, sender: string): StandIn =>
+  isWellFormed ? 'report' : sender === '' ? 'notice' : 'letter';
 
 async function isUnsubscribed(db: Connection, { account_id, address_key, stream }: Owner): Promise<boolean> {
   const [row] = await db.all(

@@ -8,7 +8,9 @@ import { foldText, type BounceWords } from './bounce-words.ts';
 
 /** Judges by its From (local part or display name), its return path, or a form that only mail servers write (RFC 3464). */
 export function isFromDaemon(mail: MailPart, { sender }: Pick<Arrival, 'sender'>, words: BounceWords): boolean {
-  if (words.senders.has(localPartOfFrom(mail)) || words.senderNames(foldText(fromOf(mail)))) return true;
+  const from = fromOf(mail);
+  if (/^\s*<\s*>/.test(from) || words.senders.has(localPartOfFrom(mail)) || words.senderNames(foldText(from)))
+    return true;
   if (mail.type === 'multipart/report' && mail.params.get('report-type')?.toLowerCase() === 'delivery-status')
     return true;
   const [field = ''] = returnPathsOf(mail);
@@ -20,6 +22,11 @@ export function isFromDaemon(mail: MailPart, { sender }: Pick<Arrival, 'sender'>
 /** Answering machines have it too (RFC 3834 section 3.3). */
 export const hasNullSender = (mail: MailPart, { sender }: Pick<Arrival, 'sender'>): boolean =>
   sender === '' || returnPathsOf(mail).some((value) => /^<\s*>/.test(value.trim()));
+
+/** True if the sender is known, and is neither a mail system nor another program. */
+export const isFromPerson = (mail: MailPart, arrival: Pick<Arrival, 'sender'>, words: BounceWords): boolean =>
+  (arrival.sender !== null || returnPathsOf(mail).length > 0) &&
+  !(hasNullSender(mail, arrival) || words.nobodies.has(localPartOfFrom(mail)) || isFromDaemon(mail, arrival, words));
 
 const returnPathsOf = ({ headers }: MailPart): string[] => fieldsOf(headers, new Set(['return-path']));
 

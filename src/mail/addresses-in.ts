@@ -57,7 +57,7 @@ function atomStart(text: string, at: number, from: number): number {
   let start = at;
   while (start > from && at - start < LONGEST_LOCAL && ATOM.test(text.charAt(start - 1))) start--;
   start = afterMarks(text, start, at);
-  const named = /^(?:to|for|rcpt|user|address|recipient|email)=/i.exec(text.slice(start, at));
+  const named = /^(?:to|for|rcpt|user|address|recipient|email|smtp)=/i.exec(text.slice(start, at));
   return named === null ? start : afterMarks(text, start + named[0].length, at);
 }
 

@@ -7,12 +7,17 @@ export interface ReportDetail {
   feedback_type?: string | null;
   /** Rows of older versions have none. */
   feedback_source?: FeedbackSource | null;
+  /** True for a delivery report (RFC 3464). Rows of older versions have none: their bounces counted like one. */
+  well_formed?: boolean;
   /** Rows of older versions have no `rule`. */
   recipients?: readonly (Omit<ReportRecipient, 'rule'> & { rule?: string | null })[];
 }
 
 /** Returns the bounce of the delivery whose address has this key; null where the report says that it did not fail. */
-export const bounceIn = ({ recipients = [] }: ReportDetail, key: string): ReturnType<typeof bouncedBy> =>
+export const bounceIn = (
+  { recipients = [], well_formed: isWellFormed = true }: ReportDetail,
+  key: string,
+): ReturnType<typeof bouncedBy> =>
   bouncedBy(
     recipients.map((one) => ({
       ...one,
@@ -20,6 +25,7 @@ export const bounceIn = ({ recipients = [] }: ReportDetail, key: string): Return
       verdict: one.class === null || one.reason === null ? null : { class: one.class, reason: one.reason },
     })),
     key,
+    isWellFormed ? 'report' : 'notice',
   );
 
 /** Returns whether the bounce puts the address on the suppression list. */

@@ -49,6 +49,53 @@ describe('an automatic answer from the null sender is no bounce', () => {
     });
 });
 
+const CLOSED = 'Your account has been closed: final statement and refund of your balance for March';
+
+describe('our subject is no reason, however a notice cuts it', () => {
+  const verdict = (subject: string, text: string, ours: string | null): string => {
+    const about = ours === null ? null : { address: 'ana@dest.test', subject: ours };
+    const mail = `From: MAILER-DAEMON@mx.dest.test\nSubject: ${subject}\nContent-Type: text/plain; charset=utf-8\n\n${text}\n`;
+    const { kind, recipients } = readReport({ words, judge }, Buffer.from(mail), { recipients: [], sender: '', about });
+    return `${kind} ${String(recipients[0]?.verdict?.class)}`;
+  };
+  const lost = 'It could not be delivered to <ana@dest.test>.';
+
+  for (const [what, subject, text, ours, expected] of [
+    ['the begin', `Undeliverable: ${CLOSED.slice(0, 60)}`, lost, CLOSED, 'undetermined'],
+    ['less of it', `Undeliverable: ${CLOSED.slice(0, 40)}...`, lost, CLOSED, 'undetermined'],
+    ['in other languages', `Unzustellbar: ${CLOSED.slice(0, 40)}…`, lost, CLOSED, 'undetermined'],
+    ['two words', 'Undeliverable: User unknown…', lost, 'User unknown: our new game', 'undetermined'],
+    [
+      'the middle, in the text',
+      'failure notice',
+      `"... account has been closed: fin..." ${lost}`,
+      CLOSED,
+      'undetermined',
+    ],
+    ['the begin, wrapped', 'failure notice', `"Your account has\nbeen closed: fi" ${lost}`, CLOSED, 'undetermined'],
+    [
+      'without spaces',
+      '退信: 用户不存在时的处理',
+      `用户不存在时的 ${lost}`,
+      '用户不存在时的处理方法说明',
+      'undetermined',
+    ],
+    ['nobody knows what it is', 'Undeliverable: User unknown', lost, null, 'undetermined'],
+    ['the host says as much', `Undeliverable: ${CLOSED.slice(0, 60)}`, '<ana@dest.test>: no such user', CLOSED, 'hard'],
+    ['only the host says it', 'Returned mail: User unknown', lost, CLOSED, 'hard'],
+    [
+      'our subject has the address',
+      'failure notice',
+      '<ana@dest.test>: no such user',
+      'For ana@dest.test only',
+      'hard',
+    ],
+  ] as const)
+    it(`${what}: ${expected}`, () => {
+      assert.equal(verdict(subject, text, ours), `bounce ${expected}`);
+    });
+});
+
 describe('a bounce that calls itself an answer remains one', () => {
   for (const [what, head, text] of [
     ['of a daemon', `${DAEMON}\nSubject: Undelivered: ${SUBJECT}`, 'It could not be delivered to:\n\nana@dest.test'],

@@ -46,6 +46,7 @@ describe('phrases', () => {
   for (const [subject, expected, reason] of [
     ['Out of office', true, 'at the begin'],
     ['Re: [Ticket 5] Out of office: x', true, 'behind marks'],
+    ['[Out of office] x', true, 'in a mark'],
     ['My out of office reply', false, 'not anywhere'],
   ] as const) {
     it(`of subjects, ${JSON.stringify(subject)}: ${reason}`, () => {
@@ -115,6 +116,26 @@ describe('config/bounce-words.yaml', () => {
     ['retry timeout exceeded', '4.4.7'],
     ['your address is on a blacklist; user unknown', '5.7.1'],
     ['Connection refused', '4.4.1'],
+    ["L'indirizzo di posta elettronica immesso non è stato trovato.", '5.1.1'],
+    ['Não foi possível encontrar o endereço de email inserido.', '5.1.1'],
+    ['Det gick inte att hitta e-postadressen du angav.', '5.1.1'],
+    ['Den mailadresse, du har angivet, blev ikke fundet.', '5.1.1'],
+    ['Finner ikke e-postadressen du skrev inn.', '5.1.1'],
+    ['Antamaasi sähköpostiosoitetta ei löytynyt.', '5.1.1'],
+    ['Nie można odnaleźć podanego adresu e-mail.', '5.1.1'],
+    ['Zadanou e-mailovou adresu nelze najít.', '5.1.1'],
+    ['لم يتم العثور على عنوان البريد الإلكتروني', '5.1.1'],
+    ['Η διεύθυνση ηλεκτρονικού ταχυδρομείου δεν βρέθηκε.', '5.1.1'],
+    ['Не удалось найти введенный адрес электронной почты.', '5.1.1'],
+    ['Adresa de e-mail nu a putut fi găsită.', '5.1.1'],
+    ['La cassetta postale del destinatario è piena.', '5.2.2'],
+    ['Mottagarens postlåda är full.', '5.2.2'],
+    ['Modtagerens postkasse er fuld.', '5.2.2'],
+    ['Vastaanottajan postilaatikko on täynnä.', '5.2.2'],
+    ['A címzett postaládája megtelt.', '5.2.2'],
+    ['Căsuța poștală a destinatarului este plină.', '5.2.2'],
+    ['Το γραμματοκιβώτιο του παραλήπτη είναι πλήρες.', '5.2.2'],
+    ['صندوق بريد المستلم ممتلئ', '5.2.2'],
     ['the group may not exist or you do not have permission to post', '5.7.1'],
     ['Good morning', null],
   ] as const) {
@@ -133,6 +154,15 @@ describe('config/bounce-words.yaml', () => {
     'تعذر التسليم: Hello',
     'לא ניתן למסירה: Hello',
     'ไม่สามารถส่งได้: Hello',
+    'Не удается доставить: Hello',
+    '无法传递: Hello',
+    '無法傳遞: Hello',
+    'Nu se poate livra: Hello',
+    'Recapito non riuscito per i seguenti destinatari o gruppi:',
+    'Não é possível entregar: Hello',
+    'Kan inte levereras: Hello',
+    'Ei voida toimittaa: Hello',
+    'Doručení následujícím příjemcům nebo skupinám se nezdařilo:',
   ])
     it(`knows that a mail was not delivered by ${JSON.stringify(text)}`, () => {
       assert.ok(words.failure(foldText(text)));

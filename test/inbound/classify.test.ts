@@ -213,6 +213,20 @@ describe('prose', () => {
       'a challenge by a program',
     ],
     ['From: ann@y.example\nSubject: x\nX-Failed-Recipients: x@y.example', 'x', 'bounce', 'a field that only says this'],
+    [
+      'Return-Path: <ann@y.example>\nFrom: ann@y.example\nSubject: Fwd: Returned mail',
+      'What?\n\n> Final-Recipient: rfc822; x@y.example\n> Action: failed\n> Status: 5.1.1',
+      'other',
+      'a person passes a report on',
+    ],
+    ['From: ann@y.example\nSubject: Re: Delivery failed', 'It was not. 550 5.1.1', 'other', 'a person asks about one'],
+    ['From: <>', "You sent mail to x@y.example. That's not a valid user here.", 'bounce', 'nobody writes'],
+    [
+      `${DAEMON}\nSubject: hi`,
+      'Your message to x@y.example was rejected',
+      'bounce',
+      'who it was for between the words',
+    ],
     ['From: ann@y.example\nSubject: unsubscribe', '', 'unsubscribe', 'a mail program asks for its user'],
   ] as const) {
     it(`${kind}: ${reason}`, () => {
@@ -257,6 +271,8 @@ describe('prose', () => {
     ['<x@y.example>: 450 4.2.2 over quota', 'soft mailbox_full', 'a passing state'],
     ['<x@y.example>: address rejected', 'undetermined other', 'words that say little'],
     ['<x@y.example>: given up after 5 days', 'soft expired', 'time'],
+    ['Unable to find user: <x@y.example>', 'hard mailbox_not_found', 'the address behind the words'],
+    ['Recipient x@y.example was not found.', 'hard mailbox_not_found', 'the address between them'],
   ] as const) {
     it(`${JSON.stringify(text)} is ${verdict}: ${reason}`, () => {
       const [one] = findingRecord(read(notice(`${DAEMON}\nSubject: failure notice`, text))).recipients;

@@ -211,6 +211,22 @@ describe('journey: reports', () => {
     assert.deepEqual([late['class'], late['reason'], late['enhanced_code']], ['soft', 'expired', '5.0.0']);
   });
 
+  it('suppresses nobody by our own cut subject, or by what is said of another address', async () => {
+    const subject = 'Your account has been closed: final statement and refund of your balance';
+    const first = await delivered({ subject });
+    const notice = `From: MAILER-DAEMON@mx.dest.test\r\nSubject: Undeliverable: ${subject.slice(0, 60)}\r\n\r\n`;
+    await send(port(), '', first.returnPath, `${notice}It could not be delivered to <ana@dest.test>.`);
+    const detail = (await app.follow().of(first.id, 'bounced')).at(-1)?.data['bounced'] as Record<string, unknown>;
+    assert.deepEqual([detail['class'], detail['suppression_added']], ['undetermined', false]);
+    const second = await delivered();
+    const letter =
+      'From: Postmaster <postmaster@dest.test>\r\nSubject: Your mail\r\n\r\nPlease drop addresses such as old@dest.test (550 5.1.1 User unknown).';
+    await send(port(), 'postmaster@dest.test', second.returnPath, letter);
+    await read(2);
+    assert.equal((await app.message(second.id)).status, 'delivered');
+    assert.equal((await app.get('/v1/suppressions/ana%40dest.test')).status, 404);
+  });
+
   it('changes nothing for an answer from the null sender that repeats a subject of failure', async () => {
     const subject = 'Your parcel could not be delivered';
     const { id, returnPath } = await delivered({ subject });

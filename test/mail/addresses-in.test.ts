@@ -14,6 +14,7 @@ describe('addresses in prose', () => {
     ['a@b.example,c@d.example', ['a@b.example', 'c@d.example'], 'a list'],
     ["to='a@b.example'", ['a@b.example'], 'quoted'],
     ['rcpt=a@b.example', ['a@b.example'], 'named'],
+    ['c=US;dda:SMTP=a@b.example;', ['a@b.example'], 'in an X.400 address'],
     ['rfc822;a@b.example', ['a@b.example'], 'typed'],
     ['mailto:a@b.example', ['a@b.example'], 'linked'],
     ['<mailto:a@b.example>', ['a@b.example'], 'linked in brackets'],

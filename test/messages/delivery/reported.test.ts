@@ -29,7 +29,7 @@ describe('messages/delivery/reported', () => {
       diagnostic: address,
       verdict: null,
     }));
-    const change = bouncedBy(recipients, ownKey);
+    const change = bouncedBy(recipients, ownKey, 'report');
     return change?.kind === 'bounced' ? change.smtpReply : null;
   };
   for (const [what, groups, failed] of [
@@ -91,6 +91,20 @@ describe('messages/delivery/reported', () => {
   ] as readonly (readonly [string, readonly Group[], string | null])[])
     it(`bounces ${failed === null ? 'nothing' : `by ${failed}`}: ${what}`, () => {
       assert.equal(bouncing(groups, 'ana@dest.test'), failed);
+    });
+
+  for (const [standIn, address, expected] of [
+    ['report', 'bo@else.test', 'hard'],
+    ['notice', 'bo@else.test', 'undetermined'],
+    ['letter', 'bo@else.test', null],
+    ['notice', 'ana@dest.test', 'hard'],
+    ['letter', 'ana@dest.test', 'hard'],
+  ] as const)
+    it(`takes the failure of ${address} in a ${standIn} for ${String(expected)}`, () => {
+      const verdict = { class: 'hard', reason: 'mailbox_not_found' } as const;
+      const one = { address, original: null, action: 'failed', code: null, status: null, diagnostic: null, verdict };
+      const change = bouncedBy([one], 'ana@dest.test', standIn);
+      assert.equal(change?.kind === 'bounced' ? change.verdict.class : null, expected);
     });
 
   for (const spelt of ['ana@bücher.test', 'ANA@XN--BCHER-KVA.test', '"ana"@bücher.test'])
