@@ -116,10 +116,13 @@ function describe(words: ActWords, { object, asked, before, after }: Deed, endin
       filledIn(
         words.says,
         (member, isAlone) =>
-          textOf(is?.[member]) ??
-          textOf(was?.[member]) ??
-          textOf(asked?.[member]) ??
-          (isAlone || member === 'object' || member === named ? name : null),
+          // The record's own member of this name is the kind of the record.
+          member === 'object'
+            ? (name ?? `a ${words.type}`)
+            : (textOf(is?.[member]) ??
+              textOf(was?.[member]) ??
+              textOf(asked?.[member]) ??
+              (isAlone || member === named ? name : null)),
       ) + ending,
   };
 }
