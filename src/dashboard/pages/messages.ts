@@ -81,17 +81,17 @@ async function list(visit: Visit): Promise<Shown> {
   const given = Object.fromEntries(filters.map((name) => [name, query.get(name)]));
   const times = { created_after: since, created_before: range.until };
   const asked = { ...search, ...given, ...pageOf(query), ...times, sort };
-  const [[messages, totals, fault], streams] = await Promise.all([
-    Promise.all([
-      visit.ask('listMessages', { query: asked }),
-      // Of all states, for the numbers of the chips.
-      visit.ask('getMessageCount', { query: { ...search, ...given, status: null, ...times } }),
-    ])
+  const count = (status: string | null) =>
+    visit.ask('getMessageCount', { query: { ...search, ...given, status, ...times } });
+  const status = query.get('status') ?? '';
+  const [[messages, everyState, own, fault], streams] = await Promise.all([
+    // A count looks at the newest messages. Of one state it looks only at those, so that it is exact for far more of them.
+    Promise.all([visit.ask('listMessages', { query: asked }), count(null), status === '' ? null : count(status)])
       .then((both): Found => [...both, null])
       .catch((error: unknown): Found => {
         // The typed text stays in its field, with the problem above it.
         if (q === '' || !(error instanceof Problem) || error.code !== 'invalid_parameter') throw error;
-        return [noMessages, noTotals, error];
+        return [noMessages, noTotals, null, error];
       }),
     streamChoices(visit),
   ]);
@@ -106,8 +106,8 @@ async function list(visit: Visit): Promise<Shown> {
       query,
       'status',
       deliveryStatuses.map((status) => [status, status] as const),
-    ).map((chip) => ({ ...chip, howMany: chipCount(totals, chip.label) })),
-    howMany: totalText(totals, query.get('status')),
+    ).map((chip) => ({ ...chip, howMany: chipCount(chip.on && own !== null ? own : everyState, chip.label) })),
+    howMany: totalText(own ?? everyState),
     query: Object.fromEntries(query),
     range,
     streams,
@@ -126,7 +126,7 @@ async function list(visit: Visit): Promise<Shown> {
 
 type List = Operations['listMessages']['answer'];
 type Totals = Operations['getMessageCount']['answer'];
-type Found = [List, Totals, Problem | null];
+type Found = [List, Totals, Totals | null, Problem | null];
 
 const noMessages: List = { object: 'list', data: [], has_more: false, next_cursor: null, previous_cursor: null };
 const noTotals: Totals = { object: 'message_count', count: 0, by_status: {}, has_more: false };
@@ -137,12 +137,10 @@ const chipCount = ({ by_status: counts, has_more: isMore }: Totals, status: stri
 };
 
 /** Returns how many messages the list has; '' where none was found among those that were counted, and there are more. */
-function totalText({ count, by_status: counts, has_more: isMore }: Totals, wanted: string | null): string {
-  const states = (wanted ?? '').split(',').filter((state) => state !== '');
-  const total = states.length === 0 ? count : states.reduce((sum, state) => sum + (counts[state] ?? 0), 0);
-  const text = `${numberText(total)} ${total === 1 ? 'message' : 'messages'}`;
+function totalText({ count, has_more: isMore }: Totals): string {
+  const text = `${numberText(count)} ${count === 1 ? 'message' : 'messages'}`;
   if (!isMore) return text;
-  return total === 0 ? '' : `at least ${text}`;
+  return count === 0 ? '' : `at least ${text}`;
 }
 
 async function details(visit: Visit): Promise<Shown> {

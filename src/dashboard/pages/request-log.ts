@@ -131,11 +131,7 @@ async function holdsInForce(visit: Visit, entries: readonly AuditEntry[]): Promi
   return new Set((await visit.operate('queue.holds', {})).data.map(({ id }) => id));
 }
 
-function rowOf(
-  visit: Visit,
-  entry: AuditEntry,
-  { place, held }: { place: string; held: ReadonlySet<string> },
-): object {
+function rowOf(visit: Visit, entry: AuditEntry, { place, held }: { place: string; held: ReadonlySet<string> }): object {
   const { query } = visit;
   return {
     ...entry,
