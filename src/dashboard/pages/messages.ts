@@ -105,6 +105,7 @@ async function list(visit: Visit): Promise<Shown> {
       'status',
       deliveryStatuses.map((status) => [status, status] as const),
     ).map((chip) => ({ ...chip, howMany: chipCount(chip.on && own !== null ? own : everyState, chip.label) })),
+    isLeast: everyState.has_more,
     howMany: totalText(own ?? everyState),
     query: Object.fromEntries(query),
     range,
