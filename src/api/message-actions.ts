@@ -210,7 +210,7 @@ function resendRoute(deps: MessageActionsDeps): Route {
       description:
         'A new message with the stored content, to the same recipients, now. A mail that was submitted by SMTP is sent unchanged, with a new Date and Message-ID. A key without `message:read` can resend only what it sent itself.',
       scope: ['send'],
-      act: { says: 'sent a message again, as {object}', type: 'message' },
+      act: { says: 'sent a message again: {object}', type: 'message' },
       touches: 'mail',
       params,
       responses: {

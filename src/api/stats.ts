@@ -36,7 +36,7 @@ const MOST_DAYS_OF_HOURS_APART = 7;
 const counted: Readonly<Record<StatType, string>> = {
   sent: 'Recipients whose first attempt began.',
   delivered: 'Recipients whose mail was taken.',
-  deferred: 'Attempts that failed for now.',
+  deferred: 'Recipients whose mail was put off, each once however many attempts failed for now.',
   bounced: 'Recipients who could not be reached.',
   bounced_hard: 'Of these, bad addresses.',
   bounced_soft: 'Of these, mailboxes that were full or away for too long.',
@@ -56,7 +56,8 @@ const counts = Object.fromEntries(statTypes.map((type) => [type, z.int().describ
   StatType,
   z.ZodInt
 >;
-const rate = (of: string) => z.number().nullable().describe(`${of} Between 0 and 1; null where nothing was sent.`);
+const rate = (of: string) =>
+  z.number().nullable().describe(`${of} Of the same mail, so between 0 and 1; null if there was none.`);
 
 const StatCounts = z.object(counts).meta({
   id: 'StatCounts',
@@ -97,9 +98,9 @@ const query = z.strictObject({
   since: timeParameter()
     .optional()
     .describe(
-      'Begin of the range, rounded down to the hour or day. The last 30 days where not given; with hours the last 24 hours.',
+      'Begin of the range, rounded down to the hour or day; of a total to the hour, as long as hours are kept. The last 30 days where not given; with hours the last 24 hours.',
     ),
-  until: timeParameter().optional().describe('End of the range, rounded up; now where not given.'),
+  until: timeParameter().optional().describe('End of the range, rounded up in the same way; now where not given.'),
   bucket: z
     .enum(['hour', 'day', 'total'])
     .optional()
@@ -167,7 +168,7 @@ export function statsRoutes({ db }: StatsDeps): Route[] {
         path: PATH,
         operationId: 'getStats',
         description:
-          'How many recipients were mailed, and with what result, by hour or day (UTC), optionally by stream, tag, sending domain, mailbox provider or template. An event counts in the hour it happened, whenever its message was sent. Without `by` every hour or day of the range has its line, empty ones too. `total` and `rates` are of all mail asked for, each recipient once: with `by` also of what no line is for, and mail with two tags counts once.',
+          'How many recipients were mailed, and with what result, by hour or day (UTC), optionally by stream, tag, sending domain, mailbox provider or template. Whatever happens to a recipient counts in the hour and day in which the mail was accepted, or due if it was scheduled for later: an open of today counts with the mail of last week. So shares are of the mail of the range, and those of the last hours still grow. Without `by` every hour or day of the range has its line, empty ones too. `total` and `rates` are of all mail asked for, each recipient once: with `by` also of what no line is for, and mail with two tags counts once.',
         scope: ['stats:read'],
         query,
         responses: {
@@ -237,13 +238,17 @@ function wantedRange(
   asked: z.output<typeof query>,
   { bucket, by, zone, now }: Pick<WantedStats, 'bucket' | 'by' | 'zone'> & { now: number },
 ): { since: number; until: number } {
-  const step = bucket === 'hour' || zone !== null ? HOUR_MS : DAY_MS;
+  const hoursSince = now - HOURS_KEPT_MS;
+  const isWithinDay = [asked.since, asked.until].some((at) => at !== undefined && at % DAY_MS !== 0);
+  // Rows of days do as well for a total of whole days, and are fewer.
+  const isTotalOfHours = bucket === 'total' && isWithinDay && (asked.since ?? 0) >= hoursSince + HOUR_MS;
+  const step = bucket === 'hour' || zone !== null || isTotalOfHours ? HOUR_MS : DAY_MS;
   const until = Math.ceil((asked.until ?? now + 1) / step) * step;
   const usual = bucket === 'hour' ? 24 * HOUR_MS : 30 * DAY_MS;
   const first = asked.since ?? until - usual;
   const since = Math.floor((zone === null ? first : beginOfDay(first, zone)) / step) * step;
   if (since >= until) throw new Problem('invalid_parameter', '`since` must be before `until`.', { field: 'since' });
-  if (step === HOUR_MS && since < now - HOURS_KEPT_MS) {
+  if (step === HOUR_MS && since < hoursSince) {
     const these = zone === null ? 'Hours' : 'Days of another time zone than UTC';
     const days = String(HOURS_KEPT_MS / DAY_MS - 1);
     throw new Problem('invalid_parameter', `${these} reach back ${days} days.`, { field: 'since' });

@@ -291,20 +291,21 @@ function removeRoute({ db }: SuppressionsDeps): Route {
         says: 'removed {email} from suppressions',
         type: 'suppression',
         named: 'email',
-        keeps: ['email', 'entries'],
+        keeps: ['email', 'entries', 'note'],
       },
       params,
       query: z.strictObject({
         stream: z.string().max(32).optional().describe('Only the entry for this stream.'),
         scope: z.literal('account').optional().describe('`account`: only the entry for the whole account.'),
         force: z.enum(['true', 'false']).optional().describe('Also entries made by complaints.'),
+        note: z.string().max(LONGEST_NOTE).optional().describe('Why, for people who read the audit log.'),
       }),
       responses: { 204: { description: 'Removed.' } },
       problems: ['mutually_exclusive_fields', 'invalid_state'],
     },
     async (call) => {
       const { email } = call.params;
-      const { stream, scope, force } = call.query;
+      const { stream, scope, force, note } = call.query;
       refuseBoth(stream, scope);
       const entry = {
         accountId: call.caller.accountId,
@@ -314,7 +315,8 @@ function removeRoute({ db }: SuppressionsDeps): Route {
       };
       const replyToRemoval = (removed: readonly SuppressionRow[]): Reply => {
         if (removed.length === 0) throw notListed();
-        return { status: 204, body: null, before: { email, entries: removed.map(suppressionRecord) } };
+        const before = { email, entries: removed.map(suppressionRecord) };
+        return { status: 204, body: null, before, deed: { object: email, before, after: { email, note } } };
       };
       return answerChange(call, replyToRemoval, (rowsFor) => removeSuppressions({ db }, entry, rowsFor));
     },

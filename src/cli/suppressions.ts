@@ -115,10 +115,11 @@ function addRemove(suppressions: CommandUnknownOpts, context: Context): void {
     .argument('<email>')
     .option('--stream <slug>', 'only for this stream')
     .option('--force', 'also an entry made by a complaint: the recipient must have asked for mail again')
+    .option('--note <text>', 'why, for the audit')
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')
-    .action(async (email, { stream, force, account, json }) => {
-      const query = { stream, force: force === true ? 'true' : undefined };
+    .action(async (email, { stream, force, note, account, json }) => {
+      const query = { stream, force: force === true ? 'true' : undefined, note };
       const { entries: data } = await context.operate((operator) =>
         operator.ask<{ entries: SuppressionRecord[] }>('deleteSuppression', { account, params: { email }, query }),
       );

@@ -100,10 +100,14 @@ function scopeOfOnly(before: AuditEntry['before']): { stream?: string } | null {
   return typeof scope === 'string' && scope.startsWith('stream:') ? { stream: scope.slice('stream:'.length) } : null;
 }
 
-/** Returns the form that does the inverse of an act, or null where there is no inverse operation. */
+/** Returns whether the operation sets a hold or a limit, which ends by itself, by hand, or not at all. */
+export const isHold = (operation: string | null): boolean => operation === 'queue.hold' || operation === 'queue.limit';
+
+/** Returns the form that does the inverse of an act, or null where there is no inverse operation, or nothing is left to undo. */
 export function undoOf(
   { operation, status, object_id: object, path, before, after }: Omit<AuditEntry, 'object'>,
   { isAdmin, may }: Pick<Visit, 'isAdmin' | 'may'>,
+  holdsInForce: ReadonlySet<string>,
 ): Undo | null {
   if (status >= 300 || object === null) return null;
   const form = (label: string, action: string, fields: Readonly<Record<string, string>>): Undo => ({
@@ -129,9 +133,8 @@ export function undoOf(
     return form(isPaused ? 'Resume it' : 'Pause it again', `/streams/${stream}/${isPaused ? 'resume' : 'pause'}`, {});
   }
   const hold = textIn(after, 'id');
-  if (operation === 'queue.hold' && isAdmin && hold !== '') return form('Release it', '/queue/release', { id: hold });
-  if (operation === 'queue.limit' && isAdmin && hold !== '')
-    return form('End the limit', '/queue/release', { id: hold });
+  if (isHold(operation) && isAdmin && holdsInForce.has(hold))
+    return form(operation === 'queue.hold' ? 'Release it' : 'End the limit', '/queue/release', { id: hold });
   if (operation === 'accounts.pause' && isAdmin && before !== null) {
     const isPaused = after?.['paused'] === true;
     return form(

@@ -1,5 +1,6 @@
 /** Turns the answer of a page's handler, or its error, into the HTTP answer: a view in its layout, a redirect, a file, a stream. */
 import { randomUUID } from 'node:crypto';
+import { OWN_ACCOUNT } from '../accounts/own-account.ts';
 import { catalogue, Problem } from '../base/problem.ts';
 import { readCookie, setCookie } from './cookies.ts';
 import { SignInFirst } from './form-reading.ts';
@@ -59,7 +60,8 @@ function frameOf({ deps, assets, tokens }: DashboardContext, ctx: Context, title
           account: visit.account,
           accountId: visit.account.id,
           accounts: visit.accounts.map(({ id, name }) => ({ id, name, on: id === visit.account.id })),
-          manyAccounts: visit.accounts.length > 1,
+          // There is nothing to choose beside the server's own account; whoever looks at that one gets back.
+          manyAccounts: visit.accounts.some(({ id }) => id !== visit.account.id && id !== OWN_ACCOUNT),
         }),
   };
 }

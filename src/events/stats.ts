@@ -1,7 +1,7 @@
 /**
- * Counts events. Every event adds to a row for its hour and one for its day, by stream, sending domain and recipient provider; to more
- * rows for each tag, the template and the source; and to a row of all mail. Rows of a grouped commit are merged first, so a busy server
- * writes a handful of them for hundreds of events.
+ * Counts events. Every event adds to a row for the hour of its mail and one for the day, by stream, sending domain and recipient provider;
+ * to more rows for each tag, the template and the source; and to a row of all mail. Rows of a grouped commit are merged first, so a busy
+ * server writes a handful of them for hundreds of events.
  */
 import { providerOf } from '../base/mailbox-providers.ts';
 import { statTypes, type StatRow, type StatType } from '../storage/tables.ts';
@@ -12,6 +12,7 @@ export { statTypes, type StatType } from '../storage/tables.ts';
 /** The properties of an event that it is counted by. */
 export interface StatFacts {
   accountId: string;
+  /** When the mail was accepted, or due where it was scheduled. */
   at: number;
   test: boolean;
   stream: string;

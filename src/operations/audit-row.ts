@@ -113,13 +113,14 @@ function describe(words: ActWords, { object, asked, before, after }: Deed, endin
     before_json: keptJson(was, changed),
     after_json: keptJson(is, changed),
     summary:
-      filledIn(
-        words.says,
-        (member, isAlone) =>
-          textOf(is?.[member]) ??
-          textOf(was?.[member]) ??
-          textOf(asked?.[member]) ??
-          (isAlone || member === 'object' || member === named ? name : null),
+      filledIn(words.says, (member, isAlone) =>
+        // The record's own member of this name is the kind of the record.
+        member === 'object'
+          ? (name ?? `a ${words.type}`)
+          : (textOf(is?.[member]) ??
+            textOf(was?.[member]) ??
+            textOf(asked?.[member]) ??
+            (isAlone || member === named ? name : null)),
       ) + ending,
   };
 }

@@ -23,11 +23,10 @@ export function curlOf(
       .map((pair) => pair.join(': ')),
   ];
   return [
-    'curl',
-    quoted(call.url),
+    `curl ${quoted(call.url)}`,
     ...headers.map((header) => `-H ${quoted(header)}`),
     `--data-raw ${quoted(call.body)}`,
-  ].join(' ');
+  ].join(' \\\n  ');
 }
 
 const quoted = (text: string): string => `'${text.replaceAll("'", String.raw`'\''`)}'`;

@@ -167,9 +167,11 @@ describe('browser: ten tasks', () => {
     );
     await click(page.getByText('Send again…'));
     const before = page.url();
-    await click(button('Send it again'));
+    await says(/ana@gone\.test is suppressed \(hard bounce\)\./);
+    await click(button('Lift and send'));
     await page.waitForURL((url) => url.pathname.startsWith('/messages/msg_') && url.href !== before);
     await page.locator('h1', { hasText: 'Invoice for ana@gone.test' }).waitFor();
+    await says(/was put on the suppression list/);
   });
 
   it('5: adds a domain and verifies it', async () => {

@@ -34,16 +34,23 @@ const having = (...scopes: Scope[]) => ({ isAdmin: false, may: (scope: Scope) =>
 
 describe('dashboard/audit-words: undoOf', () => {
   it('resumes a stream that was paused, and pauses one that was resumed', () => {
-    assert.deepEqual(undoOf(entry({}), having('stream')), {
+    assert.deepEqual(undoOf(entry({}), having('stream'), new Set()), {
       label: 'Resume it',
       action: '/streams/str_1/resume',
       fields: [],
     });
     const resumed = entry({ before: { paused: true }, after: { paused: false } });
-    assert.equal(undoOf(resumed, having('stream'))?.action, '/streams/str_1/pause');
+    assert.equal(undoOf(resumed, having('stream'), new Set())?.action, '/streams/str_1/pause');
   });
 
-  const none: Record<string, Parameters<typeof undoOf>> = {
+  it('releases a hold as long as it is in force', () => {
+    const held = entry({ operation: 'queue.hold', after: { id: 'hld_1' } });
+    const admin = { ...having(), isAdmin: true };
+    assert.equal(undoOf(held, admin, new Set(['hld_1']))?.action, '/queue/release');
+    assert.equal(undoOf(held, admin, new Set(['hld_2'])), null);
+  });
+
+  const none: Record<string, readonly [Entry, Parameters<typeof undoOf>[1]]> = {
     'for a member who may not change streams': [entry({}), having('stream:read')],
     'of another change of the stream': [entry({ before: { name: 'a' }, after: { name: 'b' } }), having('stream')],
     'of a change without a record': [entry({ before: null, after: null }), having('stream')],
@@ -68,14 +75,15 @@ describe('dashboard/audit-words: undoOf', () => {
   };
   for (const [what, args] of Object.entries(none))
     it(`has no inverse ${what}`, () => {
-      assert.equal(undoOf(...args), null);
+      assert.equal(undoOf(...args, new Set(['hld_1'])), null);
     });
 
   it('has the inverse of a suppression for who may do it', () => {
     const of = (...scopes: string[]) => ({ before: { entries: scopes.map((scope) => ({ scope })) }, after: null });
     const email = { name: 'email', value: 'x@example.net' };
     const removed = { operation: 'deleteSuppression', object_id: 'x@example.net' };
-    const undo = (...scopes: string[]) => undoOf(entry({ ...removed, ...of(...scopes) }), having('suppression'));
+    const undo = (...scopes: string[]) =>
+      undoOf(entry({ ...removed, ...of(...scopes) }), having('suppression'), new Set());
     assert.equal(undo('account')?.action, '/suppressions');
     assert.deepEqual(undo('account')?.fields, [email]);
     assert.deepEqual(undo('stream:news')?.fields, [email, { name: 'stream', value: 'news' }]);

@@ -132,4 +132,31 @@ describe('dashboard: the page of a message', () => {
     assert.notEqual(again.at, `/messages/${id}`);
     await app.settled();
   });
+
+  it('says who is suppressed before it sends again, and lifts that with it', async () => {
+    answer = '250 2.1.5 ok';
+    const { id } = await app.send();
+    await app.follow().of(id, 'delivered');
+    const suppress = (more: object) =>
+      app.request('POST', '/v1/suppressions', { email: 'Ana@dest.test', reason: 'complaint', ...more });
+    const stopped = /is suppressed \([a-z ]+\)\./;
+    await suppress({ stream: 'broadcast' });
+    assert.doesNotMatch((await browser.open(`/messages/${id}`)).html, stopped, 'of another stream');
+    await suppress({});
+    const { html } = await browser.open(`/messages/${id}`);
+    assert.match(html, /Ana@dest\.test is suppressed \(complaint\)\.<\/p>/);
+    assert.match(html, /name="force" value="1" required[\s\S]*name="lift" value="1">Lift and send</);
+    assert.doesNotMatch(html, /Send to the others/);
+    assert.match((await browser.submit(`/messages/${id}/resend`)).html, /Nothing was sent: see why below\./);
+    assert.equal((await browser.submit(`/messages/${id}/resend`, { lift: '1' })).status, 409);
+    const again = await browser.submit(`/messages/${id}/resend`, { lift: '1', force: '1' });
+    await app.follow().of(again.at.slice('/messages/'.length), 'delivered');
+    const { body } = await app.get<{ data: { scope: string }[] }>('/v1/suppressions');
+    assert.deepEqual(
+      body.data.map(({ scope }) => scope),
+      ['stream:broadcast'],
+    );
+    const actions = await browser.open('/developer/actions');
+    assert.match(actions.html, /removed ana@dest\.test from suppressions/i);
+  });
 });

@@ -89,8 +89,15 @@ describe('journey: many suppressions in the dashboard', () => {
     assert.match(html, /a@x\.test is still on the list, for the stream broadcast\./);
     assert.deepEqual(await left(), ['stream:broadcast']);
     await added({});
-    await browser.submit('/suppressions/remove', { email: 'a@x.test', scope: 'stream:broadcast' });
+    const why = { note: 'asked by phone' };
+    await browser.submit('/suppressions/remove', { email: 'a@x.test', scope: 'stream:broadcast', ...why });
     assert.deepEqual(await left(), ['account']);
+    const listed = await app.get<{ data: { after: object }[] }>('/v1/audit?operation=deleteSuppression');
+    assert.deepEqual(
+      listed.body.data.map(({ after }) => after),
+      [why, null],
+    );
+    assert.equal((await app.request('DELETE', `/v1/suppressions/a@x.test?note=${'x'.repeat(501)}`)).status, 400);
     const { html: actions } = await browser.open('/developer/actions');
     assert.match(
       actions,

@@ -59,6 +59,9 @@ describe('journey: invitations to the team', () => {
     assert.match(mail, /ana@example\.net invites you/);
     const page = await admin.open(`/team/${await idOf('bo@people.test')}`);
     assert.match(page.html, /mailed: <span class="badge b-delivered">delivered/);
+    const { html: team } = await admin.open('/team');
+    assert.doesNotMatch(team, /own mail|id="account"/, 'the account of such mails is no choice');
+    assert.match((await admin.open('/accounts')).html, /own mail/);
     const [link] = await app.app.db.prepared.all<{ token_hash: string }>('SELECT token_hash FROM setup_links');
     assert.equal(link?.token_hash, sha256Hex(pathIn(mail).slice('/setup/'.length)));
 

@@ -63,7 +63,9 @@ describe('journey: stats', () => {
     assert.equal(zoned.bucket, 'day');
     const from = 'since=2026-07-11T04:00:00Z&by=stream';
     assert.equal((await stats(`?${from}&time_zone=America/New_York`)).total['sent'], 1);
-    assert.equal((await stats(`?${from}`)).total['sent'], 2, 'the day of UTC has both');
+    assert.equal((await stats(`?${from}`)).total['sent'], 1, 'a total begins with the hour');
+    assert.equal((await stats('?since=2026-07-11T00:00:00Z&by=stream')).total['sent'], 2, 'the day of UTC has both');
+    assert.equal((await stats('?since=2026-05-01T12:00:00Z&by=stream')).since, '2026-05-01T00:00:00.000Z');
     for (const [query, code, field] of [
       ['time_zone=Mars/Olympus', 'invalid_parameter', 'time_zone'],
       [`time_zone=${'x'.repeat(200)}`, 'invalid_parameter', 'time_zone'],
@@ -242,7 +244,9 @@ describe('journey: stats', () => {
       days.data.map(({ counts }) => counts['delivered']),
       [1],
     );
-    const byStream = await shown('--by', 'stream', '--hours', '2');
+    app.clock.advance(3 * 3_600_000);
+    assert.deepEqual((await shown('--by', 'stream', '--hours', '2')).data, [], 'the same hours as without --by');
+    const byStream = await shown('--by', 'stream', '--hours', '4');
     assert.deepEqual(
       byStream.data.map(({ key, counts }) => [key, counts['sent']]),
       [['transactional', 1]],

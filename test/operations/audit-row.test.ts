@@ -45,6 +45,15 @@ describe('operations/audit-row', () => {
     assert.equal(rowOf({ status: 503 }).summary, 'changed the key … (failed)');
   });
 
+  it('names the object by its name, not by the kind of its record, and a kind if it has no name', () => {
+    const tried: ActWords = { says: 'tried the webhook endpoint {object}', type: 'webhook', named: 'webhook_id' };
+    const sent: ActWords = { says: 'sent {object}', type: 'message' };
+    const after = { object: 'webhook_delivery', id: 'whd_1', webhook_id: 'whk_1' };
+    assert.equal(rowOf({ words: tried, deed: { after } }).summary, 'tried the webhook endpoint whk_1');
+    assert.equal(rowOf({ words: sent, deed: { after: { object: 'message', id: 'msg_1' } } }).summary, 'sent msg_1');
+    assert.equal(rowOf({ words: sent, status: 400 }).summary, 'sent a message (refused)');
+  });
+
   it('does not put the name of the object in the place of what a refused act did not tell', () => {
     const moved: ActWords = { says: 'moved the message {object} to {send_at}', type: 'message' };
     const held: ActWords = { says: 'held the {scope} {target}', type: 'hold', named: 'target' };

@@ -1,6 +1,7 @@
 /** Messages: the list with its search, and one message with its history. */
 import { createHash } from 'node:crypto';
 import { Problem } from '../../base/problem.ts';
+import { addressKey } from '../../mail/address.ts';
 import { deliveryStatuses } from '../../storage/tables.ts';
 import { chipsOf, linkTo, pageOf, pagerOf } from '../links.ts';
 import { rangeOf } from '../range.ts';
@@ -11,7 +12,7 @@ import { adminPost, get, move, nullAt, post, view, type Page, type Shown, type V
 import { isForIds, readSearch } from '../search-text.ts';
 import { sortingOf } from '../sort.ts';
 import { timelineOf, type History } from '../timeline.ts';
-import { numberText } from '../words.ts';
+import { numberText, wordsOf } from '../words.ts';
 import { MINUTE_MS } from '../../base/time.ts';
 import type {
   AuditEntry,
@@ -52,10 +53,7 @@ export function messagePages(): Page[] {
       await visit.ask('cancelMessage', { params: visit.params });
       return move(`${WHERE}/${idOf(visit)}`, 'Canceled for all recipients that it had not been sent to.');
     }),
-    post(`${WHERE}/:id/resend`, async (visit) => {
-      const { id } = await visit.ask('resendMessage', { params: visit.params });
-      return move(`${WHERE}/${id}`, 'Sent again: this is the new message.');
-    }),
+    post(`${WHERE}/:id/resend`, resend),
     post(`${WHERE}/:id/erase`, async (visit) => {
       await visit.ask('deleteMessageContent', { params: visit.params });
       return move(`${WHERE}/${idOf(visit)}`, 'The content is erased.');
@@ -81,17 +79,17 @@ async function list(visit: Visit): Promise<Shown> {
   const given = Object.fromEntries(filters.map((name) => [name, query.get(name)]));
   const times = { created_after: since, created_before: range.until };
   const asked = { ...search, ...given, ...pageOf(query), ...times, sort };
-  const [[messages, totals, fault], streams] = await Promise.all([
-    Promise.all([
-      visit.ask('listMessages', { query: asked }),
-      // Of all states, for the numbers of the chips.
-      visit.ask('getMessageCount', { query: { ...search, ...given, status: null, ...times } }),
-    ])
+  const count = (status: string | null) =>
+    visit.ask('getMessageCount', { query: { ...search, ...given, status, ...times } });
+  const status = query.get('status') ?? '';
+  const [[messages, everyState, own, fault], streams] = await Promise.all([
+    // A count looks at the newest messages. Of one state it looks only at those, so that it is exact for far more of them.
+    Promise.all([visit.ask('listMessages', { query: asked }), count(null), status === '' ? null : count(status)])
       .then((both): Found => [...both, null])
       .catch((error: unknown): Found => {
         // The typed text stays in its field, with the problem above it.
         if (q === '' || !(error instanceof Problem) || error.code !== 'invalid_parameter') throw error;
-        return [noMessages, noTotals, error];
+        return [noMessages, noTotals, null, error];
       }),
     streamChoices(visit),
   ]);
@@ -106,8 +104,9 @@ async function list(visit: Visit): Promise<Shown> {
       query,
       'status',
       deliveryStatuses.map((status) => [status, status] as const),
-    ).map((chip) => ({ ...chip, howMany: chipCount(totals, chip.label) })),
-    howMany: totalText(totals, query.get('status')),
+    ).map((chip) => ({ ...chip, howMany: chipCount(chip.on && own !== null ? own : everyState, chip.label) })),
+    isLeast: everyState.has_more,
+    howMany: totalText(own ?? everyState),
     query: Object.fromEntries(query),
     range,
     streams,
@@ -126,7 +125,7 @@ async function list(visit: Visit): Promise<Shown> {
 
 type List = Operations['listMessages']['answer'];
 type Totals = Operations['getMessageCount']['answer'];
-type Found = [List, Totals, Problem | null];
+type Found = [List, Totals, Totals | null, Problem | null];
 
 const noMessages: List = { object: 'list', data: [], has_more: false, next_cursor: null, previous_cursor: null };
 const noTotals: Totals = { object: 'message_count', count: 0, by_status: {}, has_more: false };
@@ -137,12 +136,10 @@ const chipCount = ({ by_status: counts, has_more: isMore }: Totals, status: stri
 };
 
 /** Returns how many messages the list has; '' where none was found among those that were counted, and there are more. */
-function totalText({ count, by_status: counts, has_more: isMore }: Totals, wanted: string | null): string {
-  const states = (wanted ?? '').split(',').filter((state) => state !== '');
-  const total = states.length === 0 ? count : states.reduce((sum, state) => sum + (counts[state] ?? 0), 0);
-  const text = `${numberText(total)} ${total === 1 ? 'message' : 'messages'}`;
+function totalText({ count, has_more: isMore }: Totals): string {
+  const text = `${numberText(count)} ${count === 1 ? 'message' : 'messages'}`;
   if (!isMore) return text;
-  return total === 0 ? '' : `at least ${text}`;
+  return count === 0 ? '' : `at least ${text}`;
 }
 
 async function details(visit: Visit): Promise<Shown> {
@@ -155,6 +152,8 @@ async function details(visit: Visit): Promise<Shown> {
   const { waits } = history;
   const timeline = timelineOf(history);
   const part = query.get('part') ?? (content === null ? 'html' : firstPart(content));
+  const blocking = blockingOf(message, history.suppressions);
+  const keys = new Set(blocking.map(({ email }) => addressKey(email)));
   const isAdmin = visit.isAdmin;
   const canCancel = message.recipients.some(({ status }) => canMove.has(status));
   const live = {
@@ -162,6 +161,9 @@ async function details(visit: Visit): Promise<Shown> {
     timeline,
     hasEarlier: message.attempts.length >= SHOWN_ATTEMPTS || message.events.length >= SHOWN_ATTEMPTS,
     canCancel,
+    blocked: blocking.map(({ email, reason }) => `${email} is suppressed (${wordsOf(reason)}).`).join(' '),
+    isComplaint: blocking.some(({ reason }) => reason === 'complaint'),
+    hasOthers: message.recipients.some(({ email }) => !keys.has(addressKey(email))),
     isAdmin,
     canTry: isAdmin && !message.test && waits.some(({ reason }) => !untried.has(reason)),
     canWatch: isAdmin && !message.test && canCancel,
@@ -248,15 +250,34 @@ async function request(visit: Visit): Promise<Shown> {
 
 const MOST_LOOKED_UP = 10;
 
-/** Looks up the suppressions of recipients. */
+/** Looks up the suppressions of recipients, of all scopes. */
 async function suppressionsOf(visit: Visit, message: MessageDetails): Promise<Suppression[]> {
-  const asked = message.recipients
-    .filter(({ status }) => ['suppressed', 'bounced', 'complained', 'delivered'].includes(status))
-    .slice(0, MOST_LOOKED_UP);
-  const found = await Promise.all(
-    asked.map(({ email }) => nullAt('not_found', () => visit.ask('getSuppression', { params: { email } }))),
+  const asked = message.recipients.slice(0, MOST_LOOKED_UP);
+  const found = await Promise.all(asked.map(({ email }) => visit.ask('listSuppressions', { query: { email } })));
+  return found.flatMap(({ data }) => data);
+}
+
+/** Returns the entries for which a copy of the message would not be sent. */
+const blockingOf = ({ stream, test }: MessageDetails, entries: readonly Suppression[]): readonly Suppression[] =>
+  test ? [] : entries.filter(({ scope }) => scope === 'account' || scope === `stream:${stream}`);
+
+/** Sends it again; with `lift`, takes its recipients off the suppression list first. */
+async function resend(visit: Visit): Promise<Shown> {
+  const { params, form } = visit;
+  if (form.get('lift') !== null) {
+    const message = await visit.ask('getMessage', { params });
+    for (const { email, scope } of blockingOf(message, await suppressionsOf(visit, message))) {
+      const of = scope === 'account' ? { scope } : { stream: message.stream };
+      const query = { ...of, force: form.get('force') === null ? null : 'true', note: `to send ${message.id} again` };
+      await visit.ask('deleteSuppression', { params: { email }, query });
+    }
+  }
+  const { id, status } = await visit.ask('resendMessage', { params });
+  const isStopped = status === 'suppressed';
+  return move(
+    `${WHERE}/${id}`,
+    isStopped ? 'Nothing was sent: see why below.' : 'Sent again: this is the new message.',
   );
-  return found.filter((one) => one !== null);
 }
 
 /** Returns the head and the beginning of the body, as they are sent. */

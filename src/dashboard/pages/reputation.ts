@@ -32,9 +32,9 @@ async function show(visit: Visit): Promise<Shown> {
   const days = Math.max(1, Math.min(MOST_DAYS, Math.ceil((now - Date.parse(since)) / DAY_MS)));
   const lastDay = (range.until ?? new Date(now).toISOString()).slice(0, 10);
   const isWithin = ({ day }: { day: string }): boolean => day <= lastDay;
-  const [apart, overTime, reports, moments] = await Promise.all([
-    visit.ask('getStats', { query: { since, until: range.until, by: 'provider', time_zone: asked.time_zone } }),
-    visit.ask('getStats', { query: { ...asked, since, provider, time_zone: zone } }),
+  const overTime = await visit.ask('getStats', { query: { ...asked, since, provider, time_zone: zone } });
+  const [apart, reports, moments] = await Promise.all([
+    visit.ask('getStats', { query: { since: overTime.since, until: overTime.until, by: 'provider' } }),
     visit.operate('reputation', { account: visit.account.id, days }),
     visit.operate('reputation.moments', { account: visit.account.id, days }),
   ]);

@@ -4,7 +4,7 @@ import { auditColumns } from '../../api/audit-list.ts';
 import { csvLine } from '../../base/csv.ts';
 import { Problem } from '../../base/problem.ts';
 import type { AuditEntry, AuditEntryDetails } from '../../client/types.ts';
-import { changesOf, curlOf, doorText, objectLink, undoOf, whoText } from '../audit-words.ts';
+import { changesOf, curlOf, doorText, isHold, objectLink, undoOf, whoText } from '../audit-words.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { fieldNumber } from '../forms.ts';
 import { keyChoices } from '../choices.ts';
@@ -92,6 +92,7 @@ async function show(visit: Visit, by: Kind): Promise<Shown> {
   const range = rangeFor(visit, by);
   const entries = await listOf(visit, by, pageOf(query));
   const isServers = asksServer(visit, by);
+  const held = await holdsInForce(visit, entries.data);
   const choices =
     by === 'key'
       ? ([['unknown', 'of unknown keys']] as const)
@@ -106,7 +107,7 @@ async function show(visit: Visit, by: Kind): Promise<Shown> {
     isUnknown: by === 'key' && query.get('of') === 'unknown',
     notKept: entries.not_kept,
     place,
-    rows: entries.data.map((entry) => rowOf(visit, entry, place)),
+    rows: entries.data.map((entry) => rowOf(visit, entry, { place, held })),
     query: Object.fromEntries(query),
     results: ['ok', 'refused', 'failed', 'idempotency_mismatch'].map((name) => ({
       name,
@@ -124,7 +125,13 @@ async function show(visit: Visit, by: Kind): Promise<Shown> {
   });
 }
 
-function rowOf(visit: Visit, entry: AuditEntry, place: string): object {
+/** Returns the ids of the holds and limits in force; none if no entry is of one. */
+async function holdsInForce(visit: Visit, entries: readonly AuditEntry[]): Promise<ReadonlySet<string>> {
+  if (!visit.isAdmin || !entries.some(({ operation }) => isHold(operation))) return new Set();
+  return new Set((await visit.operate('queue.holds', {})).data.map(({ id }) => id));
+}
+
+function rowOf(visit: Visit, entry: AuditEntry, { place, held }: { place: string; held: ReadonlySet<string> }): object {
   const { query } = visit;
   return {
     ...entry,
@@ -134,7 +141,7 @@ function rowOf(visit: Visit, entry: AuditEntry, place: string): object {
     isRefused: entry.status >= 400,
     page: `${place}/${entry.id}`,
     link: objectLink(entry, visit.isAdmin),
-    undo: undoOf(entry, visit),
+    undo: undoOf(entry, visit, held),
     byKey: entry.key_id === null ? null : linkTo(place, query, { key_id: entry.key_id }),
     byIp: entry.ip === null ? null : linkTo(place, query, { ip: entry.ip }),
   };
@@ -156,7 +163,7 @@ async function details(visit: Visit, config: DashboardDeps['config']): Promise<S
   return view('request', isLog ? 'Request' : 'Action', {
     tab: isLog ? 'log' : 'actions',
     isLog,
-    ...rowOf(visit, entry, placeOf(isLog ? 'key' : 'person')),
+    ...rowOf(visit, entry, { place: placeOf(isLog ? 'key' : 'person'), held: await holdsInForce(visit, [entry]) }),
     entry,
     messages,
     moreMessages:

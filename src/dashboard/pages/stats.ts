@@ -80,9 +80,11 @@ async function show(visit: Visit): Promise<Shown> {
   const keys = (query.get('tag') ?? '') === '' ? statKeys : statKeys.filter((key) => key !== 'template');
   const by = keys.find((key) => key === query.get('by')) ?? 'provider';
   const { bucket, ...asked } = askedFor(range, now);
-  const [overTime, apart, nameOf, streams, domains] = await Promise.all([
-    visit.ask('getStats', { query: { ...only, ...asked, bucket } }),
-    visit.ask('getStats', { query: { ...only, ...asked, by } }),
+  const overTime = await visit.ask('getStats', { query: { ...only, ...asked, bucket } });
+  // The lines are of the very hours that the tiles and charts are of.
+  const span = { since: overTime.since, until: overTime.until };
+  const [apart, nameOf, streams, domains] = await Promise.all([
+    visit.ask('getStats', { query: { ...only, ...span, by } }),
     by === 'template' ? templateNames(visit) : new Map<string, string>(),
     streamChoices(visit),
     domainChoices(visit),
@@ -124,7 +126,7 @@ async function show(visit: Visit): Promise<Shown> {
     headings: order.headings,
     saved: await savedViewsOf(visit, '/stats'),
     export: exportOf('stats', { ...only, ...asked, bucket }),
-    exportBy: exportOf('stats', { ...only, ...asked, by }),
+    exportBy: exportOf('stats', { ...only, ...span, by }),
     isEmpty: overTime.total.sent === 0,
   });
 }
@@ -154,14 +156,13 @@ function rowOf({ key, counts }: Stats['data'][number], by: string, nameOf: Reado
 /** A recipient counts once, however often they open or click. */
 const counted: Readonly<Partial<Record<StatType, StatType>>> = { opened: 'unique_opened', clicked: 'unique_clicked' };
 
-/** Draws shares, at most 100 %: recipients open today what was delivered yesterday, so that a quiet day would show more. */
 function ratesChart(
   about: string,
   { zone, ...stats }: Stats & { zone: string },
   pairs: readonly (readonly [StatType, StatType])[],
 ): string {
   const percent = (some: number, of: number): number | null =>
-    of === 0 ? null : Math.min(100, Math.round((some / of) * 10_000) / 100);
+    of === 0 ? null : Math.round((some / of) * 10_000) / 100;
   return chartHtml({
     label: about,
     yAxis: 'Share in %',

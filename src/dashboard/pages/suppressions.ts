@@ -102,7 +102,7 @@ async function remove(visit: Visit): Promise<Shown> {
   const email = form.get('email') ?? '';
   const scope = form.get('scope') ?? '';
   const of = scope.startsWith('stream:') ? { stream: scope.slice(7) } : { scope };
-  const query = { ...of, force: form.get('force') === null ? null : 'true' };
+  const query = { ...of, force: form.get('force') === null ? null : 'true', note: fieldText(form, 'note') };
   await visit.ask('deleteSuppression', { params: { email }, query });
   const other = await nullAt('not_found', () => visit.ask('getSuppression', { params: { email } }));
   const still = (of: string): string => `The entry is removed. ${email} is still on the list, for ${of}.`;

@@ -1,4 +1,5 @@
 /** The team and the accounts, for administrators. */
+import { OWN_ACCOUNT } from '../../accounts/own-account.ts';
 import { Problem } from '../../base/problem.ts';
 import { isRole, rightsOf, roles, type Role } from '../../keys/roles.ts';
 import type { LinkRecord } from '../../operator/team.ts';
@@ -55,12 +56,15 @@ async function team(visit: Visit, fault: Problem | null): Promise<Shown> {
   return view('team', 'Team', {
     rows: data.map((row) => ({ ...row, roleLabel: rightsOf(row.role).label, isAdmin: rightsOf(row.role).hasServer })),
     roles: rolesFor(roleIn(visit.form) ?? 'developer'),
-    choices: visit.accounts.map(({ id, name }) => ({ id, name, on: ticked.includes(id) })),
+    choices: choicesOf(visit, (id) => ticked.includes(id)).filter(({ id }) => id !== OWN_ACCOUNT),
     cannotMail: why,
     fault,
     entered: filledIn(visit.form),
   });
 }
+
+const choicesOf = ({ accounts: all }: Visit, isOn: (id: string, name: string) => boolean) =>
+  all.map(({ id, name }) => ({ id, name, on: isOn(id, name) }));
 
 const rolesFor = (chosenRole: string) => roles.map((role) => ({ ...role, on: role.name === chosenRole }));
 
@@ -131,7 +135,7 @@ async function details(visit: Visit, failed: { fault: Problem; act: MemberAct } 
     seen: seenIn(visit.form, failed?.fault ?? null, changeable(member)),
     isInvited: member.state !== 'active',
     roles: rolesFor(role),
-    choices: visit.accounts.map(({ id, name }) => ({ id, name, on: isOn(id, name) })),
+    choices: choicesOf(visit, isOn).filter(({ id, on }) => on || id !== OWN_ACCOUNT),
     isMe: member.id === visit.member.id,
     cannotMail: why,
     fault: failed?.fault ?? null,

@@ -48,8 +48,7 @@ export function applyDecision(
   if (decision.attempt !== null) {
     toWrite.attempts.push(attemptRow(one, decision.attempt, change, now));
     one.tls = decision.attempt.facts.tls?.protocol ?? null;
-    if (decision.attempt.facts.source !== null)
-      addTry(toWrite.stats, statFacts(row, now, decision.attempt.facts.source));
+    if (decision.attempt.facts.source !== null) addTry(toWrite.stats, statFacts(one, decision.attempt.facts.source));
   }
   const source = decision.attempt?.facts.source ?? (isReport(change) ? row.source : null);
   // Opens and clicks are recorded a little after they happened (tracking/hit.ts).
@@ -58,11 +57,9 @@ export function applyDecision(
     // Opens and clicks by machines do not become the message's last event.
     if (event.machine !== true) one.lastEvent = { type: event.type, at };
     countHit(one, event.type, event.machine ?? false, at);
-    addToStats(
-      toWrite.stats,
-      statFacts(row, at, source),
-      statTypesOf(event.type, event.detail, event.machine ?? false),
-    );
+    // A recipient is put off once, however many attempts fail.
+    if (event.type !== 'deferred' || decision.steps.length > 0)
+      addToStats(toWrite.stats, statFacts(one, source), statTypesOf(event.type, event.detail, event.machine ?? false));
     toWrite.events.push({
       id: newId('evt', now),
       account_id: row.account_id,
@@ -90,9 +87,10 @@ const withoutReply = (state: DeliveryState): DeliveryState => ({
   lastReply: { ...state.lastReply, smtpReply: null },
 });
 
-const statFacts = (row: LoadedDelivery, now: number, source: string | null): StatFacts => ({
+/** Whatever happens to a mail counts in the hour that it was first due: shares of a time are of the mail of that time. */
+const statFacts = ({ row, state }: PendingUpdate, source: string | null): StatFacts => ({
   accountId: row.account_id,
-  at: now,
+  at: state.queuedAt,
   test: row.test === 1,
   stream: row.stream,
   domain: row.from_domain,

@@ -54,7 +54,7 @@ export const eventCounts = table(
     test: integer(),
     /** One of the message's tags; empty in the row that counts every message. In rows by template it is the template's id, in rows by source the source's name. */
     tag: text(),
-    /** Begin of the hour or day. */
+    /** Begin of the hour or day in which the mail was accepted, or due if it was scheduled. */
     at: integer(),
     stream: text(),
     /** The sending domain. */

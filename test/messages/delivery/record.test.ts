@@ -81,6 +81,22 @@ describe('messages/record', () => {
     return Object.fromEntries(rows.map(({ way, n }) => [way, n]));
   };
 
+  it('counts what happens later in the hour of the mail, and a recipient who was put off once', async () => {
+    const [id = ''] = await accept();
+    for (const result of [deferred(NOW + HOUR), deferred(NOW + 2 * HOUR), accepted()]) {
+      const attempt = (await delivery(id)).attempt_count + 1;
+      await record(id, claimed, outcome(result, attempt));
+      clock.advance(HOUR);
+    }
+    await record(id, opened(null, clock.now()), complaint);
+    assert.deepEqual(
+      await temp.db.prepared.all(
+        "SELECT at, sent, deferred, delivered, unique_opened, complained FROM event_counts WHERE span = 'whole_hour'",
+      ),
+      [{ at: NOW - (NOW % HOUR), sent: 1, deferred: 1, delivered: 1, unique_opened: 1, complained: 1 }],
+    );
+  });
+
   it('counts by the source that mail left from: tries, ends, and what comes back later', async () => {
     const bySource = () =>
       temp.db.prepared.all<Record<string, unknown>>(
