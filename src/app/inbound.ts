@@ -61,9 +61,11 @@ function listenerDeps(context: AppContext, accept: AcceptDeps, accountWindows: R
 
 function listenerSettings({ config }: AppContext, disk: number, certificate: Certificate): InboundSettings {
   const { submission, mx, hostname } = config.smtp;
+  const { clientConnections, clientConnectionsPerMinute } = submission;
   return {
     certificate,
     diskBytes: disk,
+    limits: { clientConnections, clientConnectionsPerMinute },
     mx: { host: mx.host, place: { port: mx.port, isChosen: mx.isPortChosen } },
     submission: {
       host: submission.host,

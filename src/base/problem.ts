@@ -108,7 +108,7 @@ export const catalogue = {
   invalid_header: {
     status: 400,
     cause: 'A header name or value is malformed.',
-    cure: 'Names are visible ASCII without colon; values have at most 995 characters and no line break.',
+    cure: 'Names are visible ASCII without colon; values have at most 995 characters (`References`: 16,384) and no line break.',
   },
   header_not_allowed: {
     status: 400,

@@ -133,6 +133,17 @@ export const settings = group(
           'Key that clients of the trusted networks send with when they do not sign in.',
           { fallbackText: 'none' },
         ),
+        clientConnections: setting(
+          count(0, 100_000),
+          1000,
+          'Connections that clients may have at once on each of the two ports, beside the 500 of strangers. Clients are the addresses of the trusted networks, and those from which a program has signed in within the last hour.',
+        ),
+        clientConnectionsPerMinute: setting(
+          optional(count(1, 1_000_000)),
+          null,
+          'Connections that clients may make in a minute from one address.',
+          { fallbackText: 'no limit' },
+        ),
         notify: setting(
           oneOf('sender', 'operator', 'none'),
           'sender',

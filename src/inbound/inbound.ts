@@ -45,7 +45,8 @@ export interface InboundSettings {
   certificate: Certificate;
   mx: { host: string; place: Place };
   submission: SubmissionSettings & { host: string; size: number; start: Place; tls: Place };
-  limits?: Partial<ListenerLimits>;
+  /** Limits of submission. */
+  limits: Partial<ListenerLimits>;
   /** The size of the disk with the data folder. */
   diskBytes: number;
 }
@@ -92,7 +93,8 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
         keepBytes: submission.size,
         maxRecipients: submission.recipients,
         memory,
-        ...(settings.limits === undefined ? {} : { limits: settings.limits }),
+        smtputf8: submission.smtputf8,
+        limits: settings.limits,
       },
       submit,
     );
@@ -114,7 +116,8 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
       size: submission.size + MORE_THAN_MAIL,
       keepBytes: MOST_BYTES,
       maxRecipients: MOST_REPORT_RECIPIENTS,
-      limits: { ...MX_LIMITS, ...settings.limits },
+      smtputf8: true,
+      limits: MX_LIMITS,
     },
     mxHandlers(deps, { budgets: mxBudgets, kept, receiver }),
   );
@@ -172,32 +175,12 @@ function mailPortsOf(
   { mx, submission }: InboundSettings,
   [reports, plain, secure]: readonly [MailPortListener, MailPortListener, MailPortListener],
 ): MailPort[] {
+  const { host } = submission;
   const takes = 'mail of applications';
   const ports: MailPortOptions[] = [
-    {
-      name: 'mx',
-      listener: reports,
-      host: mx.host,
-      place: mx.place,
-      takes: 'bounces and complaints',
-      setting: 'smtp.mx.port',
-    },
-    {
-      name: 'submission',
-      listener: plain,
-      host: submission.host,
-      place: submission.start,
-      takes,
-      setting: 'smtp.submission.port',
-    },
-    {
-      name: 'submissions',
-      listener: secure,
-      host: submission.host,
-      place: submission.tls,
-      takes,
-      setting: 'smtp.submission.tlsPort',
-    },
+    { name: 'mx', listener: reports, ...mx, takes: 'bounces and complaints', setting: 'smtp.mx.port' },
+    { name: 'submission', listener: plain, host, place: submission.start, takes, setting: 'smtp.submission.port' },
+    { name: 'submissions', listener: secure, host, place: submission.tls, takes, setting: 'smtp.submission.tlsPort' },
   ];
   return ports.map((options) => new MailPort(deps, options));
 }

@@ -7,12 +7,15 @@ export type LimitName = 'connections' | 'connectionsPerNetwork' | 'heldBytes' | 
 export type ListenerLimits = typeof listenerLimits;
 
 export const listenerLimits = {
-  /** With this many open, the site that has most sessions without a proof or a user loses its oldest one to the next client. */
+  /** With this many open of strangers, the site that has most sessions without a proof or a user loses its oldest one to the next client. */
   connections: 500,
   connectionsPerAddress: 50,
   /** Connections of a /24 or /64. */
   connectionsPerNetwork: 500,
   connectionsPerMinute: 600,
+  /** Places of clients, which are of a trusted network or have signed in, beside the `connections` of others. */
+  clientConnections: 0,
+  clientConnectionsPerMinute: null as number | null,
   /** Refused commands of one session until it is ended. */
   errors: 20,
   /** Failed sign-ins of one session until it is ended. */

@@ -41,8 +41,8 @@ export interface Session<User> {
 }
 
 export interface Handlers<User> {
-  /** True for an address that may sign in before TLS; others are not offered AUTH, so that they send no key in the clear. */
-  maySignInClear?(ip: string): boolean;
+  /** True for an address of a trusted network. Others may not sign in before TLS, and are not offered it, so that they send no key in the clear. */
+  isTrusted?(ip: string): boolean;
   /** Checks a sign-in; a refusal slows the session down. */
   authenticate?(session: Session<User>, name: string, password: string): Promise<{ user: User } | SmtpRefusal>;
   sender(session: Session<User>, address: string): Promise<SmtpRefusal | null>;
@@ -72,6 +72,8 @@ export interface ListenerOptions {
   /** Octets of a mail that are kept. */
   keepBytes: number;
   maxRecipients: number;
+  /** SMTPUTF8 (RFC 6531) is offered. */
+  smtputf8: boolean;
   limits?: Partial<ListenerLimits>;
   /** Returns whether an operator takes this server out of service, so that new sessions have to go to another one. */
   isDraining?: () => boolean;
@@ -117,6 +119,7 @@ export class Listener<User> {
     this.sessions = new OpenSessions({
       clock,
       limits: this.limits,
+      isTrusted: (ip) => handlers.isTrusted?.(ip) === true,
       overLimit: (limit) => handlers.overLimit?.(limit),
     });
     this.server = new SMTPServer({ ...this.serverSettings(), ...this.sessionSteps(), ...this.mailSteps() });
@@ -146,7 +149,7 @@ export class Listener<User> {
       banner: 'Posthorn',
       size: options.size,
       maxRecipients: options.maxRecipients,
-      maxClients: limits.connections * (1 + UNGREETED),
+      maxClients: (limits.connections + limits.clientConnections) * (1 + UNGREETED),
       maxCommandLength: LONGEST_COMMAND,
       maxAllowedUnauthenticatedCommands: false,
       socketTimeout: limits.idleMs,
@@ -157,6 +160,7 @@ export class Listener<User> {
       lenientAddressParsing: true,
       disabledCommands: this.commandsOff,
       hideENHANCEDSTATUSCODES: false,
+      hideSMTPUTF8: !options.smtputf8,
       hideREQUIRETLS: !this.isSubmission,
       disableReverseLookup: true,
       logger: false,
@@ -172,6 +176,9 @@ export class Listener<User> {
       onSecure: (_socket, session, callback) => {
         session.disabledCommands = this.commandsOff;
         this.sessions.signedOut(session.id);
+        // Programs are known that send no second EHLO after STARTTLS; Postfix serves them too.
+        const connection = findConnection(this.server, session.id);
+        if (connection !== undefined && !this.options.isSecure) connection.hostNameAppearsAs = 'unknown';
         callback(null);
       },
       onAuth: (auth, session, callback) => {
@@ -193,7 +200,7 @@ export class Listener<User> {
         const given = parametersOf(args);
         // smtp-server keeps what a MAIL that was refused had asked for, and would apply it to the next one.
         session.envelope.requireTLS = given['REQUIRETLS'] === true;
-        const wrong = checkMailParameters(given, { isSubmission: this.isSubmission });
+        const wrong = checkMailParameters(given, { isSubmission: this.isSubmission, smtputf8: this.options.smtputf8 });
         const ask = async (): Promise<SmtpRefusal | null> => wrong ?? handlers.sender(this.viewOf(session), address);
         this.answer(session, ask, callback);
       },
@@ -226,12 +233,7 @@ export class Listener<User> {
       if (code >= 500) this.sessions.countError(id);
     });
     const refusal = this.sessions.admit(id, ip, connection);
-    if (
-      refusal === null &&
-      this.isSubmission &&
-      !this.options.isSecure &&
-      this.handlers.maySignInClear?.(ip) !== true
-    ) {
+    if (refusal === null && this.isSubmission && !this.options.isSecure && this.handlers.isTrusted?.(ip) !== true) {
       session.disabledCommands = [...JOKES, 'AUTH'];
       refuseCommand(connection, 'AUTH', noKeyInClear);
     }
@@ -252,10 +254,7 @@ export class Listener<User> {
         (await handlers.authenticate?.(this.viewOf(session), name, password)) ??
         refuse(502, '5.5.1 there is nothing to sign in to'),
     );
-    if ('user' in result) {
-      sessions.signedIn(session.id, result.user);
-      return result;
-    }
+    if ('user' in result) return sessions.signedIn(session.id, result.user) ?? result;
     // Any other refusal (TLS first, say) is not a guess.
     if (result.code !== WRONG_KEY && result.code !== CLOSING) return result;
     open.failedSignIns++;

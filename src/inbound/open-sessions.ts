@@ -1,9 +1,14 @@
-/** The open sessions of a listener: how many an address, a network and all may have, who gives way, and when each one ends. */
+/**
+ * The open sessions of a listener: how many an address, a network and all may have, who gives way, and when each one ends. Clients, which
+ * are of a trusted network or have signed in, have places of their own beside those of strangers.
+ */
 import type { Socket } from 'node:net';
 import type { Clock, Timer } from '../base/clock.ts';
+import { createLru } from '../base/lru.ts';
+import { HOUR_MS } from '../base/time.ts';
 import { Crowds } from '../net/crowds.ts';
-import { addressBucket, networkOf, siteOf } from '../net/ip.ts';
-import { RateWindows } from '../scheduling/rate-windows.ts';
+import { addressBucket, networkOf, plainAddress, siteOf } from '../net/ip.ts';
+import { Allowance } from '../scheduling/allowance.ts';
 import type { LimitName, ListenerLimits } from './listener-limits.ts';
 import { cutConnection, endConnection, type SmtpConnection } from './smtp-connection.ts';
 import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
@@ -12,6 +17,9 @@ import { Tally } from './tally.ts';
 /** One session, as the listener follows it. */
 export interface OpenSession<User> {
   readonly connection: SmtpConnection;
+  readonly ip: string;
+  readonly since: number;
+  places: Places;
   readonly bucket: string;
   readonly network: string;
   readonly site: string;
@@ -30,9 +38,25 @@ export interface OpenSession<User> {
   sessionTimer: Timer;
 }
 
+/** Places that sessions share. Those without a user or a proof give way to others, by site. */
+class Places {
+  used = 0;
+  readonly unproven = new Crowds<string>();
+  readonly most: number;
+  /** Connections in a minute, by address. */
+  readonly arrivals: Allowance;
+
+  constructor(most: number, perMinute: number | null) {
+    this.most = most;
+    this.arrivals = new Allowance({ most: perMinute ?? Infinity, within: 'minute' }, { mostNames: MOST_NAMES });
+  }
+}
+
 interface SessionLimits {
   clock: Clock;
   limits: ListenerLimits;
+  /** Returns whether an address is of a trusted network. */
+  isTrusted: (ip: string) => boolean;
   /** A session was refused, or had to give way, because of this limit. */
   overLimit: (limit: LimitName) => void;
 }
@@ -44,6 +68,10 @@ export const STOPPING = '4.3.2 the service is stopping';
 
 const never: Timer = { cancel: () => undefined };
 
+const MOST_KNOWN = 10_000;
+const MOST_NAMES = 100_000;
+const TOO_OFTEN = refuse(421, '4.7.0 too many connections: come back in a minute');
+
 export class OpenSessions<User> {
   private readonly deps: SessionLimits;
   private readonly byId = new Map<string, OpenSession<User>>();
@@ -51,13 +79,17 @@ export class OpenSessions<User> {
   /** Sockets that begin with TLS, from their first packet to their end. */
   private readonly sockets = new Tally();
   private readonly perNetwork = new Tally();
-  /** Sessions without a user or a proof, by site: they give way to others. */
-  private readonly unproven = new Crowds<string>();
   private readonly proofs = new Set<string>();
-  private readonly arrivals = new RateWindows();
+  private readonly strangers: Places;
+  private readonly clients: Places;
+  /** Addresses from which a program has signed in, and when. */
+  private readonly known = createLru<string, number>(MOST_KNOWN);
 
   constructor(deps: SessionLimits) {
     this.deps = deps;
+    const { limits } = deps;
+    this.strangers = new Places(limits.connections, limits.connectionsPerMinute);
+    this.clients = new Places(limits.clientConnections, limits.clientConnectionsPerMinute);
   }
 
   get(id: string): OpenSession<User> | undefined {
@@ -73,8 +105,11 @@ export class OpenSessions<User> {
    * so without this limit an address that never ends one would have all places.
    */
   admitSocket(socket: Socket): boolean {
-    const bucket = addressBucket(socket.remoteAddress ?? '');
-    if (this.sockets.of(bucket) >= SOCKETS * this.deps.limits.connectionsPerAddress) return false;
+    const ip = plainAddress(socket.remoteAddress ?? '') ?? '';
+    const bucket = addressBucket(ip);
+    const { connectionsPerAddress, clientConnections } = this.deps.limits;
+    const most = Math.max(connectionsPerAddress, this.isKnown(ip) ? clientConnections : 0);
+    if (this.sockets.of(bucket) >= SOCKETS * most) return false;
     this.sockets.add(bucket, 1);
     socket.once('close', () => {
       this.sockets.add(bucket, -1);
@@ -82,19 +117,27 @@ export class OpenSessions<User> {
     return true;
   }
 
+  /** Returns whether an address is of a trusted network, or a program has signed in from it within the last hour. */
+  private isKnown(ip: string): boolean {
+    return this.deps.isTrusted(ip) || this.deps.clock.now() - (this.known.get(ip) ?? -Infinity) < HOUR_MS;
+  }
+
   /** Counts a new connection, or refuses it. */
-  admit(id: string, ip: string, connection: SmtpConnection): SmtpRefusal | null {
-    const { limits, clock } = this.deps;
-    const bucket = addressBucket(ip);
-    const network = networkOf(ip);
-    const refusal = this.refusalFor(bucket, network);
+  admit(id: string, address: string, connection: SmtpConnection): SmtpRefusal | null {
+    const { limits, clock, isTrusted } = this.deps;
+    const [ip, since] = [plainAddress(address) ?? address, clock.now()];
+    const [bucket, network, site] = [addressBucket(ip), networkOf(ip), siteOf(ip)];
+    const { arrivals } = isTrusted(ip) ? this.clients : this.strangers;
+    if (!arrivals.take(bucket, 1, since)) return TOO_OFTEN;
+    const places = this.isKnown(ip) && this.hasRoom(this.clients) ? this.clients : this.strangers;
+    const refusal = places === this.clients ? null : this.refusalFor(bucket, network);
     if (refusal !== null) return refusal;
-    const site = siteOf(ip);
-    this.perAddress.add(bucket, 1);
-    this.perNetwork.add(network, 1);
     const timeUp = (): void => this.end(id, '4.4.2 the session took too long');
-    this.byId.set(id, {
+    const session: OpenSession<User> = {
       connection,
+      ip,
+      since,
+      places,
       bucket,
       network,
       site,
@@ -107,23 +150,30 @@ export class OpenSessions<User> {
       ending: null,
       stepTimer: never,
       sessionTimer: clock.after(limits.sessionMs, timeUp, { background: true }),
-    });
-    this.unproven.add(site, id);
+    };
+    this.byId.set(id, session);
+    this.count(session, 1);
+    if (!isTrusted(ip)) places.unproven.add(site, id);
     this.expectStep(id, limits.greetingToMailMs);
     return null;
   }
 
+  private count(session: OpenSession<User>, amount: 1 | -1): void {
+    session.places.used += amount;
+    if (session.places === this.clients) return;
+    this.perAddress.add(session.bucket, amount);
+    this.perNetwork.add(session.network, amount);
+  }
+
   private refusalFor(bucket: string, network: string): SmtpRefusal | null {
-    const { limits, clock, overLimit } = this.deps;
-    if (this.arrivals.take(bucket, limits.connectionsPerMinute, clock.now()).over)
-      return refuse(421, '4.7.0 too many connections: come back in a minute');
+    const { limits, overLimit } = this.deps;
     if (this.perAddress.of(bucket) >= limits.connectionsPerAddress)
       return refuse(421, '4.7.0 too many connections at once');
     if (this.perNetwork.of(network) >= limits.connectionsPerNetwork) {
       overLimit('connectionsPerNetwork');
       return refuse(421, '4.7.0 too many connections at once from your network');
     }
-    if (this.byId.size >= limits.connections && !this.makeRoom()) {
+    if (!this.hasRoom(this.strangers)) {
       overLimit('connections');
       return refuse(421, '4.3.2 too many connections: try again later');
     }
@@ -131,11 +181,12 @@ export class OpenSessions<User> {
   }
 
   /**
-   * Ends the oldest session of the site that has most sessions without a proof. One whose mail is being stored stays. Returns false where no
-   * session can be ended.
+   * Returns whether there is a place. If there is none, it ends the oldest session of the site that has most sessions without a proof. One
+   * whose mail is being stored stays.
    */
-  private makeRoom(): boolean {
-    const oldest = this.unproven.largest().find((id) => this.byId.get(id)?.isStoring === false);
+  private hasRoom(places: Places): boolean {
+    if (places.used < places.most) return true;
+    const oldest = places.unproven.largest().find((id) => this.byId.get(id)?.isStoring === false);
     const session = oldest === undefined ? undefined : this.byId.get(oldest);
     if (oldest === undefined || session === undefined) return false;
     this.deps.overLimit('connections');
@@ -148,34 +199,44 @@ export class OpenSessions<User> {
     const session = this.byId.get(id);
     if (session === undefined) return;
     this.byId.delete(id);
-    this.unproven.remove(session.site, id);
+    session.places.unproven.remove(session.site, id);
     if (session.proof !== null) this.proofs.delete(session.proof);
     session.stepTimer.cancel();
     session.sessionTimer.cancel();
-    this.perAddress.add(session.bucket, -1);
-    this.perNetwork.add(session.network, -1);
+    this.count(session, -1);
   }
 
   removeAll(): void {
     for (const id of [...this.byId.keys()]) this.remove(id);
   }
 
-  /** The session no longer gives way to others. */
-  signedIn(id: string, user: User): void {
+  /** The session is a client's: it no longer gives way, and has a client's place if there is one. Returns the refusal of one too many. */
+  signedIn(id: string, user: User): SmtpRefusal | null {
     const session = this.byId.get(id);
-    if (session === undefined) return;
+    if (session === undefined) return null;
+    const { clock, limits, isTrusted } = this.deps;
+    const now = clock.now();
+    if (!isTrusted(session.ip)) {
+      this.strangers.arrivals.giveBack(session.bucket, 1, session.since, now);
+      if (!this.clients.arrivals.take(session.bucket, 1, now)) return TOO_OFTEN;
+    }
+    this.known.set(session.ip, now);
     session.failedSignIns = 0;
     session.user = user;
-    this.unproven.remove(session.site, id);
-    this.expectStep(id, this.deps.limits.greetingToMailMs);
+    session.places.unproven.remove(session.site, id);
+    if (session.places === this.strangers && this.hasRoom(this.clients)) {
+      this.count(session, -1);
+      session.places = this.clients;
+      this.count(session, 1);
+    }
+    this.expectStep(id, limits.greetingToMailMs);
+    return null;
   }
 
-  /** Forgets the user: the server discards what it was told before STARTTLS (RFC 3207 section 4.2). */
+  /** Forgets the user: the server discards what it was told before STARTTLS (RFC 3207 section 4.2). Only trusted clients sign in before it. */
   signedOut(id: string): void {
     const session = this.byId.get(id);
-    if (session?.user == null) return;
-    session.user = null;
-    if (session.proof === null) this.unproven.add(session.site, id);
+    if (session !== undefined) session.user = null;
   }
 
   /** Notes the first proof of a session; each proof is good for one session at a time. */
@@ -184,7 +245,7 @@ export class OpenSessions<User> {
     if (session?.proof !== null || this.proofs.has(proof)) return;
     session.proof = proof;
     this.proofs.add(proof);
-    this.unproven.remove(session.site, id);
+    session.places.unproven.remove(session.site, id);
   }
 
   /** Counts a refused command, and ends the session at the last one that is allowed. */

@@ -72,15 +72,16 @@ export class SubmissionAcceptor {
     const before = key === null ? null : await this.idOfFirst(session, caller, { key, digest, started });
     if (before !== null) return before;
     const noticeTo = await this.noticeAddress(session, caller);
+    const sender = await this.senderOf(caller, mail);
     const now = clock.now();
-    const draft = this.draftOf(session, mail, options, { id: newId('msg', now), now, noticeTo });
-    const sender = { ...caller, requestId: newId('req', now) };
+    const draft = this.draftOf(session, mail, options, { id: newId('msg', now), now, noticeTo, sender });
+    const by = { ...caller, requestId: newId('req', now) };
     const alsoWrite = (): Rows => ({
-      audit: [submissionAudit(deps, session, { ...audited, requestId: sender.requestId })],
+      audit: [submissionAudit(deps, session, { ...audited, requestId: by.requestId })],
       ...(key === null ? {} : { idempotency: [idempotencyRow(key, digest, draft.source?.id ?? '', now)] }),
     });
     try {
-      const { id } = await acceptSingle(deps.accept, sender, draft, alsoWrite);
+      const { id } = await acceptSingle(deps.accept, by, draft, alsoWrite);
       return id;
     } catch (error) {
       // Another node has accepted a mail with the same key meanwhile, and this one was rolled back.
@@ -122,11 +123,18 @@ export class SubmissionAcceptor {
     return address;
   }
 
+  /** Returns the mailbox of Sender if the key may send as it too, else null: readers show it as the one who sent the mail. */
+  private async senderOf({ accountId, domains }: Caller, { sender, from }: SubmittedMail): Promise<Mailbox | null> {
+    if (sender === null || sender.domain === from.domain) return sender;
+    const isOfKey = domains.length === 0 || domains.includes(sender.domain);
+    return isOfKey && (await this.deps.isVerified(accountId, sender.domain)) ? sender : null;
+  }
+
   private draftOf(
     session: SubmissionSession,
     mail: SubmittedMail,
     options: ReturnType<typeof submissionOptions>,
-    { id, now, noticeTo }: { id: string; now: number; noticeTo: string | null },
+    { id, now, noticeTo, sender }: { id: string; now: number; noticeTo: string | null; sender: Mailbox | null },
   ): MessageDraft {
     const recipients = session.recipients.map((address) => {
       const parsed = parseMailbox(address, this.settings);
@@ -151,7 +159,7 @@ export class SubmissionAcceptor {
       source: {
         id,
         rfcMessageId,
-        bytes: this.deps.reader.finish(mail, { received, messageId: rfcMessageId, date: new Date(now) }),
+        bytes: this.deps.reader.finish(mail, { received, messageId: rfcMessageId, date: new Date(now), sender }),
         recipients,
         noticeTo,
       },

@@ -102,55 +102,32 @@ function checkCaller(caller: Caller, now: number, ip: string): CallerResult {
  * Counts unknown keys by network. A key has 256 random bits, so guessing is not a danger; but a network that tries on and on is cut off at its
  * first unknown key for the rest of the hour. Programs with a good key, which may share its address, still sign in.
  */
-export class UnknownKeys {
-  private readonly deps: SubmissionDeps;
-  private readonly allowance = new Allowance(budgets.submission_keys_network);
-
-  constructor(deps: SubmissionDeps) {
-    this.deps = deps;
-  }
-
+export function createUnknownKeys({ clock, usedUp }: SubmissionDeps) {
+  const allowance = new Allowance(budgets.submission_keys_network);
   /** Counts a key, and returns the refusal: 421, which ends the session, beyond the budget. */
-  refuse(session: SubmissionSession, refusal: SmtpRefusal): SmtpRefusal {
-    const [network, now] = [networkOf(session.ip), this.deps.clock.now()];
-    const fits = this.allowance.has(network, 1, now);
-    this.allowance.spend(network, 1, now);
-    if (fits) return refusal;
-    this.deps.usedUp('submission_keys_network');
+  return ({ ip }: SubmissionSession, refusal: SmtpRefusal): SmtpRefusal => {
+    if (allowance.take(networkOf(ip), 1, clock.now())) return refusal;
+    usedUp('submission_keys_network');
     return refuse(421, `4.7.0 ${refusal.text.replace(/^\S+ /, '')}, and your network has tried too many in this hour`);
-  }
+  };
 }
 
-export class RefusalLog {
-  private readonly deps: SubmissionDeps;
-  private readonly allowance = new Allowance(budgets.submission_audit_network);
-
-  constructor(deps: SubmissionDeps) {
-    this.deps = deps;
-  }
-
+/** Logs refusals. A network without a key gets a few lines a minute: with more, a stranger could fill the disk. */
+export function createRefusalLog(deps: SubmissionDeps) {
+  const allowance = new Allowance(budgets.submission_audit_network);
   /** Writes the audit row of a refusal, and returns the refusal. */
-  async write(
+  return async (
     session: SubmissionSession,
     step: string,
     caller: Caller | null,
     refusal: SmtpRefusal,
-  ): Promise<SmtpRefusal> {
-    if (caller !== null || this.takeLine(session.ip))
-      await this.deps.audit.write(
-        submissionAudit(this.deps, session, { step, caller, code: refusal.code, problem: null }),
-      );
+  ): Promise<SmtpRefusal> => {
+    const fits = caller !== null || allowance.take(networkOf(session.ip), 1, deps.clock.now());
+    if (fits)
+      await deps.audit.write(submissionAudit(deps, session, { step, caller, code: refusal.code, problem: null }));
+    else deps.usedUp('submission_audit_network');
     return refusal;
-  }
-
-  /** A network without a key gets a few lines a minute: with more, a stranger could fill the disk. */
-  private takeLine(ip: string): boolean {
-    const [network, now] = [networkOf(ip), this.deps.clock.now()];
-    const fits = this.allowance.has(network, 1, now);
-    if (fits) this.allowance.spend(network, 1, now);
-    else this.deps.usedUp('submission_audit_network');
-    return fits;
-  }
+  };
 }
 
 interface Audited {

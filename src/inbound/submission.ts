@@ -11,10 +11,10 @@ import { SubmissionAcceptor } from './submission-acceptor.ts';
 import {
   callerByKey,
   callerOfSession,
+  createRefusalLog,
+  createUnknownKeys,
   isTrusted,
-  RefusalLog,
   submissionAudit,
-  UnknownKeys,
   type CallerResult,
   type SubmissionDeps,
   type SubmissionSession,
@@ -23,35 +23,33 @@ import {
 } from './submission-session.ts';
 
 export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSettings): Handlers<Submitter> {
-  const refusals = new RefusalLog(deps);
-  const unknownKeys = new UnknownKeys(deps);
+  const logged = createRefusalLog(deps);
+  const unknownKey = createUnknownKeys(deps);
   const acceptor = new SubmissionAcceptor(deps, settings);
   const callerOf = (session: SubmissionSession): Promise<CallerResult> => callerOfSession(deps, settings, session);
 
   return {
     async authenticate(session, name, password) {
       const refused = (caller: Caller | null, refusal: SmtpRefusal): Promise<SmtpRefusal> =>
-        refusals.write(session, 'AUTH', caller, refusal);
+        logged(session, 'AUTH', caller, refusal);
       if (!session.isSecure && !isTrusted(settings, session.ip)) return refused(null, noKeyInClear);
       const result = await callerByKey(deps, password, session.ip);
       if (!('caller' in result))
-        return result.of === undefined
-          ? refused(null, unknownKeys.refuse(session, result))
-          : refused(result.of, result);
+        return result.of === undefined ? refused(null, unknownKey(session, result)) : refused(result.of, result);
       const { caller } = result;
       if (name !== 'apikey' && name !== caller.keyId)
         return refused(caller, refuse(535, '5.7.8 the user name is `apikey`, or the id of the key'));
       return { user: { token: password, keyId: caller.keyId } };
     },
-    maySignInClear: (ip) => isTrusted(settings, ip),
+    isTrusted: (ip) => isTrusted(settings, ip),
     async sender(session) {
       const result = await callerOf(session);
-      if (!('caller' in result)) return refusals.write(session, 'MAIL', null, result);
+      if (!('caller' in result)) return logged(session, 'MAIL', null, result);
       const { caller } = result;
       const wait = deps.takeRequest(caller.accountId, caller.plan);
       if (wait === null) return null;
       const refusal = refuse(450, `4.7.1 rate limit: try again in ${String(wait)} seconds`);
-      return refusals.write(session, 'MAIL', caller, refusal);
+      return logged(session, 'MAIL', caller, refusal);
     },
     recipient(session, address) {
       const parsed = parseMailbox(address, settings);
@@ -63,18 +61,18 @@ export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSet
     tooLarge(session, step) {
       const refusal = refuse(552, '5.3.4 the mail is too large');
       void callerOf(session)
-        .then((found) => refusals.write(session, step, 'caller' in found ? found.caller : null, refusal))
+        .then((found) => logged(session, step, 'caller' in found ? found.caller : null, refusal))
         .catch(deps.failed);
     },
     async data(session, bytes) {
       const started = deps.clock.monotonic();
       const result = await callerOf(session);
-      if (!('caller' in result)) return refusals.write(session, 'DATA', null, result);
+      if (!('caller' in result)) return logged(session, 'DATA', null, result);
       const { caller } = result;
       deps.noteUse(caller.keyId, session.ip, 'SMTP');
       try {
         const { mail, digest } = await deps.reader.read(bytes);
-        if (mail.kind === 'refused') return await refusals.write(session, 'DATA', caller, refuse(554, mail.text));
+        if (mail.kind === 'refused') return await logged(session, 'DATA', caller, refuse(554, mail.text));
         const id = await acceptor.accept(session, caller, { mail, digest, started });
         return `2.0.0 queued as ${id}`;
       } catch (error) {

@@ -33,7 +33,7 @@ const LONGEST_DOMAIN = 253;
 const LONGEST_LABEL = 63;
 const LONGEST_ADDRESS = 254;
 
-const DOT_ATOM = /^[A-Za-z0-9!#$%&'*+\-/=?^_`{|}~]+(?:\.[A-Za-z0-9!#$%&'*+\-/=?^_`{|}~]+)*$/;
+export const DOT_ATOM = /^[A-Za-z0-9!#$%&'*+\-/=?^_`{|}~]+(?:\.[A-Za-z0-9!#$%&'*+\-/=?^_`{|}~]+)*$/;
 /** RFC 6531 section 3.3 lets UTF8-non-ascii into an atom; what no eye can see (spaces, format characters) stays out. */
 const DOT_ATOM_UTF8 =
   /^(?:[A-Za-z0-9!#$%&'*+\-/=?^_`{|}~]|[^\x00-\x7f\p{Z}\p{C}])+(?:\.(?:[A-Za-z0-9!#$%&'*+\-/=?^_`{|}~]|[^\x00-\x7f\p{Z}\p{C}])+)*$/u;
@@ -176,6 +176,8 @@ function parseLocal(text: string, smtputf8: boolean): { kind: 'local'; local: st
   }
   const dotAtom = smtputf8 ? DOT_ATOM_UTF8 : DOT_ATOM;
   if (dotAtom.test(text)) return { kind: 'local', local: text };
+  if (dotAtom.test(text.replaceAll('.', '')))
+    return bad(`the part before the @ has a dot at an end, or two in a row: write it in quotes, as ${quote(text)}@`);
   if (!QUOTED_STRING.test(text)) return bad('the part before the @ is not a dot-atom or a quoted string');
   const content = unquote(text);
   return { kind: 'local', local: dotAtom.test(content) ? content : quote(content) };

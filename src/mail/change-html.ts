@@ -5,7 +5,7 @@
 import { decodeCharset, decodeTransfer } from './charset.ts';
 import { readContentType } from './content-type.ts';
 import { parseHeaders } from './header.ts';
-import { asMime, delimiters, encodedPart, isSealed, MOST_PARTS, valueOf, withCrlf } from './re-encode.ts';
+import { asMime, changeParts, encodedPart, isSealed, valueOf, withCrlf } from './re-encode.ts';
 
 /** The html of one part. */
 export interface HtmlOctets {
@@ -40,7 +40,10 @@ function changePart(part: Buffer, change: ChangeHtml, depth: number): Buffer {
   const { type, params } = readContentType(valueOf(fields, 'content-type'));
   const boundary = params.get('boundary') ?? '';
   if (type.startsWith('multipart/') && boundary !== '' && !isSealed(type))
-    return Buffer.concat([part.subarray(0, end + 2), changeParts(body, boundary, change, depth)]);
+    return Buffer.concat([
+      part.subarray(0, end + 2),
+      changeParts(body, boundary, (inner) => changePart(inner, change, depth + 1)) ?? body,
+    ]);
   const charset = params.get('charset') ?? null;
   const isAttached = /^\s*attachment\b/i.test(valueOf(fields, 'content-disposition') ?? '');
   if (type !== 'text/html' || isAttached || NOT_ASCII_BASED.test(charset?.trim() ?? '')) return part;
@@ -52,21 +55,4 @@ function changePart(part: Buffer, change: ChangeHtml, depth: number): Buffer {
   const done = encodedPart(fields, Buffer.from(changed, 'latin1'), { isText: true, like: body });
   const head = depth === 0 ? asMime(done.fields) : done.fields;
   return Buffer.concat([Buffer.from(`${head.map(({ raw }) => raw).join('')}\r\n`, 'latin1'), done.body]);
-}
-
-function changeParts(body: Buffer, boundary: string, change: ChangeHtml, depth: number): Buffer {
-  const pieces: Buffer[] = [];
-  let from = 0;
-  let inside = false;
-  for (const { at, end, last } of delimiters(body, boundary)) {
-    const piece = body.subarray(from, at);
-    pieces.push(inside ? changePart(piece, change, depth + 1) : piece, body.subarray(at, end));
-    from = end;
-    inside = !last;
-    if (last) break;
-    if (pieces.length > 2 * MOST_PARTS) return body;
-  }
-  const rest = body.subarray(from);
-  pieces.push(inside ? changePart(rest, change, depth + 1) : rest);
-  return Buffer.concat(pieces);
 }

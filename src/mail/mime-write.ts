@@ -93,8 +93,13 @@ function alternative(html: string, text: string, boundary: string): EncodedConte
   return { headers: `${MIME_VERSION}Content-Type: multipart/alternative; boundary="${boundary}"\r\n`, body };
 }
 
+/** An invitation to an event (RFC 6047): mail programs show what can be done with one that is another form of the text, and not with a file. */
+const INVITATION = /^\s*text\/calendar\s*;(?:.*;)?\s*method\s*=/i;
+
 async function composeTree(content: MimeContent, base: string): Promise<EncodedContent> {
   const { html, text } = content;
+  const invitations = content.attachments.filter(({ contentType }) => INVITATION.test(contentType));
+  const files = content.attachments.filter(({ contentType }) => !INVITATION.test(contentType));
   const composer = new MailComposer({
     baseBoundary: base,
     boundaryPrefix: BOUNDARY_MARK,
@@ -105,7 +110,12 @@ async function composeTree(content: MimeContent, base: string): Promise<EncodedC
     disableUrlAccess: true,
     ...(text === null && html !== null ? {} : { text: { raw: readyPart(PLAIN, text ?? '') } }),
     ...(html === null ? {} : { html: { raw: readyPart(HTML, html) } }),
-    attachments: content.attachments.map((attachment) => forComposer(attachment, base)),
+    attachments: files.map((attachment) => forComposer(attachment, base)),
+    alternatives: invitations.map(({ contentType, content: octets }) => ({
+      contentType,
+      content: octets,
+      contentTransferEncoding: 'base64',
+    })),
   });
   return splitRoot(await composer.compile().build());
 }

@@ -19,7 +19,7 @@ const DEEPEST = 20;
 /** Each part that is encoded grows by a header line, which must not add up. */
 const MOST_ENCODED = 200;
 /** Parts of one multipart; no mail for people has as many, and each takes memory. */
-export const MOST_PARTS = 10_000;
+const MOST_PARTS = 10_000;
 
 /** Returns whether some line is longer than transport allows. Line ends are CRLF. */
 export function hasLongLine(bytes: Buffer): boolean {
@@ -168,34 +168,42 @@ function reencodePart(bytes: Buffer, job: Job, depth: number, encode = reencode)
 }
 
 function reencodeParts(body: Buffer, boundary: string, job: Job, depth: number): Buffer | null {
-  const pieces: Buffer[] = [];
+  // The text before the first part and after the last one is not shown (RFC 2046 section 5.1.1).
+  const emptied = (text: Buffer): Buffer => (job.isUnfit(text) ? Buffer.alloc(0) : text);
+  const delimiter = (line: Buffer): Buffer | null => (job.isUnfit(line) ? null : line);
+  return changeParts(body, boundary, (part) => reencodePart(part, job, depth), { between: emptied, delimiter });
+}
+
+const unchanged = (text: Buffer): Buffer => text;
+
+/**
+ * Returns a multipart body with its parts changed. Null if a part or delimiter line cannot be, if there are too many, or if there is no
+ * delimiter line: all of it would be text that is not shown.
+ */
+export function changeParts(
+  body: Buffer,
+  boundary: string,
+  change: (part: Buffer) => Buffer | null,
+  { between, delimiter }: Record<'between' | 'delimiter', typeof change> = { between: unchanged, delimiter: unchanged },
+): Buffer | null {
+  const pieces: (Buffer | null)[] = [];
   let from = 0;
   let inside = false;
   for (const { at, end, last } of delimiters(body, boundary)) {
-    const piece = body.subarray(from, at);
-    // The text before the first part and after the last one is not shown (RFC 2046 section 5.1.1).
-    const done = inside ? reencodePart(piece, job, depth) : job.isUnfit(piece) ? Buffer.alloc(0) : piece;
-    const delimiter = body.subarray(at, end);
-    if (done === null || job.isUnfit(delimiter)) return null;
-    pieces.push(done, delimiter);
+    pieces.push((inside ? change : between)(body.subarray(from, at)), delimiter(body.subarray(at, end)));
     from = end;
     inside = !last;
     if (last) break;
     if (pieces.length > 2 * MOST_PARTS) return null;
   }
-  // Without a delimiter line all of it would be text that is not shown.
   if (pieces.length === 0) return null;
-  const rest = body.subarray(from);
-  if (inside) {
-    const done = reencodePart(rest, job, depth);
-    if (done === null) return null;
-    pieces.push(done);
-  } else if (!job.isUnfit(rest)) pieces.push(rest);
-  return Buffer.concat(pieces);
+  pieces.push((inside ? change : between)(body.subarray(from)));
+  const whole = pieces.filter((piece) => piece !== null);
+  return whole.length === pieces.length ? Buffer.concat(whole) : null;
 }
 
 /** The delimiter lines with the CRLF before and after them, which belong to them. */
-export function* delimiters(body: Buffer, boundary: string): Generator<{ at: number; end: number; last: boolean }> {
+function* delimiters(body: Buffer, boundary: string): Generator<{ at: number; end: number; last: boolean }> {
   const mark = `--${boundary}`;
   let from = 0;
   let before = 0;

@@ -1,19 +1,20 @@
 /**
- * A mail as a program submitted it: RFC 6409 section 8 and RFC 5321 sections 2.3.8 and 4.5.3.1. It is sent as it is; it is changed
- * only as transport demands: CRLF line ends, no line over 998 octets, no Bcc, none of our own option fields.
+ * A mail as a program submitted it: RFC 6409 section 8 and RFC 5321 sections 2.3.8 and 4.5.3.1. Its body is sent as it is, apart from
+ * lines over 998 octets. Its header says one thing to all readers: it is in ASCII, and each field that RFC 5322 allows once is there once.
  *
  *   readSubmitted      octets -> header and body to send, and what the header says
  *   finishSubmitted    the fields that only the service knows put before it
  *   renewSubmitted     the same mail once more, as a new one
  */
-import { isUtf8 } from 'node:buffer';
+import { isAscii, isUtf8 } from 'node:buffer';
 import addressparser from 'nodemailer/lib/addressparser';
-import { addressKey, parseMailbox, type Mailbox, type ParsedMailbox } from './address.ts';
+import { buildHeaderValue, parseHeaderValue } from 'nodemailer/lib/mime-funcs';
+import { addressKey, DOT_ATOM, parseMailbox, type Mailbox, type ParsedMailbox } from './address.ts';
 import { decodeCharset, decodeWords } from './charset.ts';
 import { readContentType } from './content-type.ts';
-import { parseHeaders, withoutControls, type HeaderField } from './header.ts';
+import { addressHeader, fold, headerLine, parseHeaders, withoutControls, type HeaderField } from './header.ts';
 import { dateTime } from './message-head.ts';
-import { hasLongLine, isSealed, repairLongLines, valueOf, withCrlf } from './re-encode.ts';
+import { changeParts, hasLongLine, isSealed, repairLongLines, valueOf, withCrlf } from './re-encode.ts';
 
 /** A member of `X-Posthorn-<name>`, in lower case, with its values in their order, decoded: mail programs encode words in any field. */
 export type SubmissionOptions = ReadonlyMap<string, readonly string[]>;
@@ -24,12 +25,14 @@ export interface SubmittedMail {
   head: string;
   body: Buffer;
   from: Mailbox;
+  /** Sender, which is not in `head`: whether it may be sent is not known here. */
+  sender: Mailbox | null;
   subject: string;
   replyTo: Mailbox[];
   /** Keys (addressKey) of the addresses in To and Cc. */
   to: ReadonlySet<string>;
   cc: ReadonlySet<string>;
-  /** With angle brackets, or null where it has none yet. */
+  /** With angle brackets, or null if it has none that is a msg-id. */
   messageId: string | null;
   hasDate: boolean;
   /** `TLS-Required: No` (RFC 8689 section 5). */
@@ -52,8 +55,15 @@ const OPTION = /^x-posthorn-(.*)$/;
 const LONGEST_OPTION = 40;
 /** We add this field to each mail that we send. A mail that is passed on to us by submission still has it, and it is not an option there. */
 const MARK = 'delivery';
-/** Header fields that are not sent on: Bcc, Return-Path, and the options that the mail has for us. */
-const DROPPED = /^(?:bcc|resent-bcc|return-path|x-posthorn-.*)$/;
+/** Header fields that are not sent on: Bcc, the options that the mail has for us, and what a server says of a mail, as we would seem to. */
+const DROPPED = /^(?:(?:resent-)?bcc|return-path|authentication-results|feedback-id|x-message-id|x-posthorn-.*)$/;
+/** Fields that occur once: RFC 5322 section 3.6, RFC 2045. Of those in `LISTS` several are one list of addresses. */
+const ONCE =
+  /^(?:from|sender|reply-to|to|cc|subject|date|message-id|in-reply-to|references|mime-version|content-(?:type|transfer-encoding|id|description|disposition))$/;
+const LISTS = /^(?:reply-to|to|cc)$/;
+/** RFC 5322 sections 3.3 and 4.3. */
+const DATE =
+  /^(?:[a-z]{3}\s*,\s*)?\d{1,2}\s+(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)\s+\d{2,4}\s+\d{1,2}:\d{2}(?::\d{2})?\s+(?:[+-]\d{4}|[a-z]{1,5})(?:\s*\(.*\))?$/i;
 
 /** Reads a submitted mail. Takes time in proportion to its size: large ones are read in a thread (inbound/submission-worker.ts). */
 export function readSubmitted(bytes: Buffer): SubmittedMail | RefusedMail {
@@ -89,7 +99,7 @@ function textOfHead(head: Buffer): string {
 }
 
 /** RFC 5322 section 2.2; spaces before the colon are of section 4.5, which is to be read and not to be written. */
-const FIELD = /^([!-9;-~]+)[ \t]*:/;
+const FIELD = /^([!-9;-~]{1,126})[ \t]*:/;
 /** The line that mailbox files put before a mail (RFC 4155), and some programs leave there. */
 const MBOX_LINE = /^>?From /;
 
@@ -107,39 +117,132 @@ function inForm(head: string): string | null {
   return lines.map((line) => line.replace(FIELD, '$1:')).join('\r\n');
 }
 
-function readFields(fields: readonly HeaderField[], body: Buffer): SubmittedMail | RefusedMail {
-  const named = (name: string): HeaderField[] => fields.filter((field) => field.name.toLowerCase() === name);
-  if (named('received').length > MOST_RECEIVED) return refused('5.4.6 too many hops: the mail is in a loop');
-  const from = senderOf(named('from'));
-  if (typeof from === 'string') return refused(from);
-  const messageId = /<[^<>\s]{1,990}>/.exec(named('message-id')[0]?.value ?? '')?.[0] ?? null;
-  // A second Message-ID beside one that cannot be read would have the mail refused: Gmail wants exactly one.
-  const isKept = (name: string): boolean => !DROPPED.test(name) && (messageId !== null || name !== 'message-id');
-  const kept = fields.filter(({ name }) => isKept(name.toLowerCase())).map(folded);
+function readFields(given: readonly HeaderField[], whole: Buffer): SubmittedMail | RefusedMail {
+  if (given.filter(({ name }) => name.toLowerCase() === 'received').length > MOST_RECEIVED)
+    return refused('5.4.6 too many hops: the mail is in a loop');
+  const fields = onceEach(given.filter(isKept));
+  if (typeof fields === 'string') return refused(`5.6.0 the mail has several ${fields} that differ`);
+  const named = (name: string): string | null => valueOf(fields, name);
+  const from = mailboxOf(named('from') ?? '');
+  if (named('from') === null) return refused('5.6.0 the mail has no From');
+  if (from.kind === 'bad') return refused(`5.6.0 From must hold one address: ${from.why}`);
+  const sender = mailboxOf(named('sender') ?? '');
+  const kept = fields
+    .filter(({ name }) => name.toLowerCase() !== 'sender')
+    .map((field) => written(field, from.mailbox));
   if (kept.some(hasLongLines))
     return refused(
       `5.6.0 a line of the header is longer than ${String(LONGEST_LINE)} octets and has no space to fold it at`,
     );
-  const whole = hasLongLine(body) ? repairLongLines(kept, body) : { fields: kept, body };
-  if (whole === null)
+  const body = withPlainParts(fields, whole);
+  const repaired = hasLongLine(body) ? repairLongLines(kept, body) : { fields: kept, body };
+  if (repaired === null)
     return refused(
       '5.6.0 a line is too long and cannot be repaired: the mail is signed or encrypted, or its parts cannot be told apart',
     );
+  const keysOf = (name: string): ReadonlySet<string> =>
+    new Set(listOf(named(name) ?? '').map(({ address }) => addressKey(address)));
   return {
     kind: 'mail',
-    head: whole.fields.map(({ raw }) => raw).join(''),
-    body: whole.body,
-    from,
-    subject: withoutControls(decodeWords(named('subject')[0]?.value ?? '')).slice(0, LONGEST_LINE),
-    replyTo: mailboxesOf(named('reply-to')),
-    to: new Set(mailboxesOf(named('to')).map(({ address }) => addressKey(address))),
-    cc: new Set(mailboxesOf(named('cc')).map(({ address }) => addressKey(address))),
-    messageId,
-    hasDate: named('date').length > 0,
-    waivesTls: named('tls-required').some(({ value }) => value.trim().toLowerCase() === 'no'),
-    isSealed: isSealed(readContentType(valueOf(fields, 'content-type')).type),
-    options: optionsOf(fields),
+    head: repaired.fields.map(rawOf).join(''),
+    body: repaired.body,
+    from: from.mailbox,
+    sender: sender.kind === 'ok' ? sender.mailbox : null,
+    subject: withoutControls(decodeWords(named('subject') ?? '')).slice(0, LONGEST_LINE),
+    replyTo: listOf(named('reply-to') ?? ''),
+    to: keysOf('to'),
+    cc: keysOf('cc'),
+    messageId: named('message-id'),
+    hasDate: named('date') !== null,
+    waivesTls: named('tls-required')?.trim().toLowerCase() === 'no',
+    isSealed: isSealed(readContentType(named('content-type')).type),
+    options: optionsOf(given),
   };
+}
+
+/** Returns whether the mail keeps a field: a date or an id that readers cannot read has one of ours in its place. */
+function isKept({ name, value }: HeaderField): boolean {
+  const lower = name.toLowerCase();
+  if (lower === 'message-id') return isMessageId(value);
+  return lower === 'date' ? DATE.test(value) : !DROPPED.test(lower);
+}
+
+/** RFC 5322 section 3.6.4. */
+function isMessageId(value: string): boolean {
+  const [, left = '', right = ''] = /^<([^@<>\s]{1,495})@([^@<>\s]{1,495})>$/.exec(value) ?? [];
+  return DOT_ATOM.test(left) && (DOT_ATOM.test(right) || /^\[[!-Z^-~]*\]$/.test(right));
+}
+
+/**
+ * Returns the fields with one of each that may occur once: lists of addresses are joined, equal repetitions left out. Returns the name of
+ * one that occurs with two values: receivers refuse such mail, or differ in which of them they show.
+ */
+function onceEach(fields: readonly HeaderField[]): HeaderField[] | string {
+  const values = new Map<string, Set<string>>();
+  const firsts = fields.filter(({ name, value }) => {
+    const lower = name.toLowerCase();
+    const before = values.get(lower);
+    if (before === undefined && ONCE.test(lower)) values.set(lower, new Set([value]));
+    before?.add(value);
+    return before === undefined;
+  });
+  const isSeveral = ({ name }: HeaderField): boolean => (values.get(name.toLowerCase())?.size ?? 0) > 1;
+  const twice = firsts.find((field) => isSeveral(field) && !LISTS.test(field.name.toLowerCase()));
+  if (twice !== undefined) return twice.name;
+  return firsts.map((field) => {
+    if (!isSeveral(field)) return field;
+    const { name } = field;
+    const list = [...(values.get(name.toLowerCase()) ?? [])].filter((value) => value !== '');
+    return { name, value: list.join(', '), raw: `${name}: ${list.join(',\r\n ')}\r\n` };
+  });
+}
+
+/** Returns a field as it is sent. From is new: readers that differ about it would see another address than the one that was checked. */
+const written = (field: HeaderField, from: Mailbox): HeaderField =>
+  folded(field.name.toLowerCase() === 'from' ? { ...field, raw: addressHeader('From', [from]) } : inAscii(field));
+
+const IS_ASCII = /^[\x00-\x7f]*$/;
+/** Fields of addresses, in which encoded words may only be names (RFC 2047 section 5). */
+const ADDRESSES = /^(?:(?:resent-)?(?:from|sender|reply-to|to|cc)|disposition-notification-to)$/i;
+const URLS = /^list-(?:unsubscribe|subscribe|help|archive|post|owner)$/i;
+const PARAMETERS = /^content-(?:type|disposition)$/i;
+
+/**
+ * Returns a field in ASCII, with encoded words or parameters of RFC 2231. Raw octets need SMTPUTF8 (RFC 6531), which many receivers do not
+ * offer, and verifiers of DKIM read them differently. An address beyond ASCII stays, and so does a boundary, which the body repeats.
+ */
+function inAscii(field: HeaderField): HeaderField {
+  const { name, value, raw } = field;
+  if (IS_ASCII.test(raw)) return field;
+  if (PARAMETERS.test(name)) {
+    if (value.length > LONGEST_PARAMETERS || /^multipart\//i.test(value)) return field;
+    return { ...field, raw: fold(name, buildHeaderValue(parseHeaderValue(value)).split(/(?<=;) /)) };
+  }
+  if (URLS.test(name))
+    return { ...field, raw: fold(name, value.replace(/[^\x00-\x7f]+/g, encodeURIComponent).split(/(?<! ) /)) };
+  if (!ADDRESSES.test(name)) return { ...field, raw: headerLine(name, decodeWords(value)) };
+  return { ...field, raw: addressHeader(name, listOf(value)) || `${name}: undisclosed-recipients:;\r\n` };
+}
+
+const LONGEST_PARAMETERS = 2000;
+const DEEPEST = 20;
+/** Fields in the header of a part that have texts for people. */
+const OF_PARTS = /^content-(?:type|disposition|description)$/i;
+
+/** Returns the body with the headers of its parts in ASCII, such as names of files. Signed parts and mails inside stay as they are. */
+function withPlainParts(fields: readonly HeaderField[], body: Buffer, depth = 0): Buffer {
+  const { type, params } = readContentType(valueOf(fields, 'content-type'));
+  const boundary = params.get('boundary') ?? '';
+  const isFit = !type.startsWith('multipart/') || isSealed(type) || depth > DEEPEST || isAscii(body);
+  if (isFit || boundary === '') return body;
+  const changed = changeParts(body, boundary, (part) => {
+    const end = endOfHead(part);
+    const head = isAscii(part) ? null : inForm(textOfHead(part.subarray(0, end)));
+    if (head === null) return part;
+    const own = parseHeaders(head).map((field) => (OF_PARTS.test(field.name) ? inAscii(field) : field));
+    return Buffer.concat([Buffer.from(own.map(rawOf).join('')), withPlainParts(own, part.subarray(end), depth + 1)]);
+  });
+  return changed ?? body;
 }
 
 const LONGEST_LINE = 998;
@@ -147,33 +250,12 @@ const LONGEST_LINE = 998;
 const isTooLong = (line: string): boolean => Buffer.byteLength(line) > LONGEST_LINE;
 const hasLongLines = ({ raw }: HeaderField): boolean => raw.split('\r\n').some(isTooLong);
 
-/** Before the spaces that are between two words. */
-const BETWEEN_WORDS = /(?<=[^ \t])(?=[ \t]+[^ \t])/;
-
 /**
- * Folds lines that are too long where they have spaces, so that unfolding gives the field back (RFC 5322 section 2.2.3): programs write all
- * recipients, or all References of a long thread, in one line. A word that is too long by itself stays.
+ * Folds a field with a line that is too long at its spaces (RFC 5322 section 2.2.3): programs write all recipients, or all References of a
+ * long thread, in one line. A word that is too long by itself stays.
  */
 const folded = (field: HeaderField): HeaderField =>
-  hasLongLines(field) ? { ...field, raw: field.raw.split('\r\n').flatMap(linesOf).join('\r\n') } : field;
-
-function linesOf(text: string): string[] {
-  if (!isTooLong(text)) return [text];
-  const lines: string[] = [];
-  let line = '';
-  let octets = 0;
-  for (const word of text.split(BETWEEN_WORDS)) {
-    const more = Buffer.byteLength(word);
-    if (line !== '' && octets + more > LONGEST_LINE) {
-      lines.push(line);
-      line = '';
-      octets = 0;
-    }
-    line += word;
-    octets += more;
-  }
-  return [...lines, line];
-}
+  hasLongLines(field) ? { ...field, raw: fold(field.name, field.value.replaceAll('\t', ' ').split(/(?<! ) /)) } : field;
 
 const refused = (text: string): RefusedMail => ({ kind: 'refused', text });
 
@@ -188,39 +270,33 @@ function optionsOf(fields: readonly HeaderField[]): SubmissionOptions {
   return options;
 }
 
-/** Returns the one mailbox of From, or the refusal. */
-function senderOf(fields: readonly HeaderField[]): Mailbox | string {
-  const [field, ...others] = fields;
-  if (field === undefined) return '5.6.0 the mail has no From';
-  if (others.length > 0) return '5.6.0 From must hold one address, and the mail has several From';
-  const parsed = mailboxOf(field.value);
-  if (parsed.kind === 'bad') return `5.6.0 From must hold one address: ${parsed.why}`;
-  const { name } = parsed.mailbox;
-  return { ...parsed.mailbox, name: name === null ? null : withoutControls(decodeWords(name)) };
-}
+const LONGEST_MAILBOX = 1000;
 
-/** `root@example.com (Cron Daemon)`. A comment that might be taken for an address, or for the end of one, is left where it is. */
-const WITH_COMMENT = /^((?:"(?:[^"\\]|\\.)*"|[^"()])*)\(([^"()<>@\\]*)\)\s*$/;
-
-/** Reads a mailbox of a header, where a line may be folded with a tab and a comment may follow (RFC 5322 section 3.2.2). */
+/**
+ * Reads the one mailbox of a field. Around it there may be comments, whose text is a name for want of another, and a group; a comma may
+ * follow it (RFC 5322 sections 3.2.2, 3.4 and 4.4). Text that might be a second address is refused.
+ */
 function mailboxOf(value: string): ParsedMailbox {
   const text = value.replaceAll('\t', ' ');
-  const [, before, comment = ''] = WITH_COMMENT.exec(text) ?? [];
-  const parsed = parseMailbox(before ?? text, { smtputf8: true });
-  if (parsed.kind === 'bad' || parsed.mailbox.name !== null) return parsed;
-  return { kind: 'ok', mailbox: { ...parsed.mailbox, name: comment.trim() || null } };
+  const parsed = parseMailbox(text, { smtputf8: true });
+  if (parsed.kind === 'ok') return { kind: 'ok', mailbox: withName(parsed.mailbox, parsed.mailbox.name) };
+  const [one, ...others] = text.length > LONGEST_MAILBOX ? [] : addressparser(text, { flatten: true });
+  if (one === undefined || others.length > 0 || one.name.includes('@')) return parsed;
+  const inner = parseMailbox(one.address, { smtputf8: true });
+  return inner.kind === 'ok' ? { kind: 'ok', mailbox: withName(inner.mailbox, one.name) } : parsed;
 }
 
-/** Returns the addresses that can be read; others are left out, since the envelope names the recipients. */
-function mailboxesOf(fields: readonly HeaderField[]): Mailbox[] {
-  const MOST_READ = 64 * 1024;
-  return fields.flatMap(({ value }) =>
-    addressparser(value.slice(0, MOST_READ), { flatten: true }).flatMap(({ address }) => {
-      const parsed = parseMailbox(address, { smtputf8: true });
-      return parsed.kind === 'ok' ? [parsed.mailbox] : [];
-    }),
-  );
-}
+const withName = (mailbox: Mailbox, name: string | null): Mailbox => ({
+  ...mailbox,
+  name: withoutControls(decodeWords(name ?? '')) || null,
+});
+
+/** Reads a list of addresses. What is not a mailbox is left out, since the envelope names the recipients. */
+const listOf = (value: string): Mailbox[] =>
+  addressparser(value, { flatten: true }).flatMap(({ address, name }) => {
+    const parsed = parseMailbox(address, { smtputf8: true });
+    return parsed.kind === 'ok' ? [withName(parsed.mailbox, name)] : [];
+  });
 
 /** The fields that the service adds to the mail. */
 export interface Stamp {
@@ -230,13 +306,16 @@ export interface Stamp {
   messageId: string;
   /** For mail that has none. */
   date: Date;
+  /** The mailbox of Sender, or null for none. */
+  sender: Mailbox | null;
 }
 
 /** Returns the octets to keep and send: RFC 5321 section 4.4 puts Received in front. */
 export function finishSubmitted(mail: SubmittedMail, stamp: Stamp): Buffer {
   const date = mail.hasDate ? '' : `Date: ${dateTime(stamp.date)}\r\n`;
   const messageId = mail.messageId === null ? `Message-ID: ${stamp.messageId}\r\n` : '';
-  const head = `Received: ${stamp.received}\r\n${date}${messageId}${mail.head}\r\n`;
+  const sender = stamp.sender === null ? '' : addressHeader('Sender', [stamp.sender]);
+  const head = `Received: ${stamp.received}\r\n${date}${messageId}${sender}${mail.head}\r\n`;
   return Buffer.concat([Buffer.from(head), mail.body]);
 }
 

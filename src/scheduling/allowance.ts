@@ -53,6 +53,13 @@ export class Allowance {
     return used;
   }
 
+  /** Spends `amount` if it fits, and returns whether it does. */
+  take(name: string, amount: number, now: number): boolean {
+    const fits = this.has(name, amount, now);
+    if (fits) this.spend(name, amount, now);
+    return fits;
+  }
+
   /** Takes back a part of what was spent at `then`, if that was in this window. */
   giveBack(name: string, amount: number, then: number, now: number): void {
     this.turn(now);

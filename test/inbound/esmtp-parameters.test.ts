@@ -21,6 +21,7 @@ describe('inbound/esmtp-parameters', () => {
     ['what every listener offers', { SIZE: '1', BODY: '8BITMIME', SMTPUTF8: true }, null, null],
     ['AUTH of nobody', { AUTH: '<>' }, 555, null],
     ['AUTH of somebody', { AUTH: 'e+mc2@example.com' }, 555, null],
+    ['AUTH in brackets, as of curl', { AUTH: '<hi@acme.test>' }, 555, null],
     ['AUTH without a value', { AUTH: true }, 555, 501],
     ['AUTH with something else', { AUTH: 'x' }, 555, 501],
     ['REQUIRETLS', { REQUIRETLS: true }, 555, null],
@@ -32,9 +33,13 @@ describe('inbound/esmtp-parameters', () => {
   ];
   for (const [why, given, mx, submission] of rows)
     it(`MAIL: ${why}`, () => {
-      assert.equal(checkMailParameters(given, { isSubmission: false })?.code ?? null, mx);
-      assert.equal(checkMailParameters(given, { isSubmission: true })?.code ?? null, submission);
+      assert.equal(checkMailParameters(given, { isSubmission: false, smtputf8: true })?.code ?? null, mx);
+      assert.equal(checkMailParameters(given, { isSubmission: true, smtputf8: true })?.code ?? null, submission);
     });
+
+  it('MAIL has SMTPUTF8 only if it is offered', () => {
+    assert.equal(checkMailParameters({ SMTPUTF8: true }, { isSubmission: true, smtputf8: false })?.code, 555);
+  });
 
   it('RCPT has none', () => {
     assert.equal(checkRecipientParameters({}), null);
@@ -44,11 +49,11 @@ describe('inbound/esmtp-parameters', () => {
 
   it('repeats no name that is none', () => {
     assert.deepEqual(
-      checkMailParameters({ FOO: '1' }, { isSubmission: true }),
+      checkMailParameters({ FOO: '1' }, { isSubmission: true, smtputf8: true }),
       refuse(555, '5.5.4 the parameter FOO is not known here'),
     );
     assert.deepEqual(
-      checkMailParameters({ '<B>': '1' }, { isSubmission: true }),
+      checkMailParameters({ '<B>': '1' }, { isSubmission: true, smtputf8: true }),
       refuse(555, '5.5.4 the parameter is not known here'),
     );
   });
@@ -80,6 +85,7 @@ describe('inbound/listener: parameters', () => {
         size: 10_000,
         keepBytes: 1000,
         maxRecipients: 3,
+        smtputf8: true,
       },
       handlers,
     );

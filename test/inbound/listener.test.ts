@@ -23,8 +23,9 @@ interface Client {
   closed: Promise<void>;
 }
 
-function connect(port: number, from = '127.0.0.1'): Client {
-  const socket = net.connect({ port, host: '127.0.0.1', localAddress: from });
+function connect(port: number, from = '127.0.0.1', isSecure = false): Client {
+  const to = { port, host: '127.0.0.1', localAddress: from };
+  const socket = isSecure ? tls.connect({ ...to, rejectUnauthorized: false }) : net.connect(to);
   let text = '';
   let wake: () => void = () => undefined;
   socket.setEncoding('latin1').on('data', (part: string) => {
@@ -78,6 +79,7 @@ describe('inbound/listener', () => {
         size: 10_000,
         keepBytes,
         maxRecipients: 3,
+        smtputf8: true,
         // The idle timeout of smtp-server is in real time, which a slow machine may need.
         limits: { idleMs: 600_000, ...limits },
         memory,
@@ -116,7 +118,7 @@ describe('inbound/listener', () => {
     await begin(
       {},
       {
-        maySignInClear: () => true,
+        isTrusted: () => true,
         authenticate: (_session, _name, password) =>
           Promise.resolve(
             password === 'good' ? { user: 'ana' as never } : refuse(535, '5.7.8 there is no such API key'),
@@ -403,6 +405,79 @@ describe('inbound/listener', () => {
     (await greeted()).socket.destroy();
   });
 
+  it('keeps places for a trusted network, whose clients may come at any rate, beside those of strangers', async () => {
+    const strangers = { connections: 1, connectionsPerAddress: 1, connectionsPerMinute: 2 };
+    await begin({ ...strangers, clientConnections: 3 }, { isTrusted: (ip) => ip === '127.0.0.2' });
+    const stranger = await greeted();
+    for (let i = 0; i < 5; i++) (await greeted('127.0.0.2')).socket.destroy();
+    const many = [await greeted('127.0.0.2'), await greeted('127.0.0.2'), await greeted('127.0.0.2')];
+    assert.ok(![stranger, ...many].some(({ socket }) => socket.destroyed));
+    // Beyond its places it has those of strangers, in which an old session gives way.
+    many.push(await greeted('127.0.0.2'));
+    await stranger.closed;
+    assert.match(stranger.text(), /^421 4\.3\.2 too many connections: try again later/m);
+    end(many);
+  });
+
+  describe('clients that sign in', () => {
+    const authenticate = () => Promise.resolve({ user: 'ana' as never });
+    const strangers = { connections: 4, connectionsPerAddress: 2, connectionsPerMinute: 3 };
+    const signedIn = async (code = 235): Promise<Client> => {
+      const client = connect(port, '127.0.0.2', true);
+      await client.said(/^220 /m);
+      client.write(`EHLO a.test\r\nAUTH PLAIN ${Buffer.from('\0apikey\0good').toString('base64')}\r\n`);
+      await client.said(new RegExp(`^${String(code)} `, 'm'));
+      return client;
+    };
+
+    it('have places of their own, and no limit in a minute', async () => {
+      await begin({ ...strangers, clientConnections: 5 }, { authenticate }, new MailMemory(), 1000, true);
+      for (let i = 0; i < 10; i++) {
+        const client = await signedIn();
+        client.socket.destroy();
+      }
+      const many = [];
+      for (let i = 0; i < 5; i++) many.push(await signedIn());
+      end(many);
+    });
+
+    it('have the limits that are set for them', async () => {
+      const limits = { ...strangers, clientConnections: 5, clientConnectionsPerMinute: 2 };
+      await begin(limits, { authenticate }, new MailMemory(), 1000, true);
+      end([await signedIn(), await signedIn()]);
+      const third = await signedIn(421);
+      assert.match(third.text(), /^421 4\.7\.0 too many connections: come back in a minute/m);
+      end([third]);
+    });
+
+    it('do not make room for guessers at their address: one that has not signed in gives way', async () => {
+      await begin({ ...strangers, clientConnections: 2 }, { authenticate }, new MailMemory(), 1000, true);
+      const first = await signedIn();
+      const idle = connect(port, '127.0.0.2', true);
+      await idle.said(/^220 /m);
+      const second = await signedIn();
+      await idle.closed;
+      assert.ok(!first.socket.destroyed && !second.socket.destroyed);
+      end([first, second]);
+    });
+  });
+
+  it('takes mail behind STARTTLS without a second EHLO, as Postfix does', async () => {
+    await begin({}, { authenticate: () => Promise.resolve({ user: 'ana' as never }) });
+    const client = await greeted();
+    client.write('EHLO a.test\r\nSTARTTLS\r\n');
+    await client.said(/^220 2\.0\.0 /m);
+    client.socket.removeAllListeners('data').setEncoding(undefined);
+    const secure = tls.connect({ socket: client.socket, rejectUnauthorized: false });
+    let text = '';
+    secure.setEncoding('latin1').on('data', (part: string) => (text += part));
+    await once(secure, 'secureConnect');
+    secure.write(`AUTH PLAIN ${Buffer.from('\0apikey\0good').toString('base64')}\r\n`);
+    secure.write('MAIL FROM:<a@b.test>\r\nQUIT\r\n');
+    await client.closed;
+    assert.match(text, /^235 .*\r\n250 .*\r\n221 /);
+  });
+
   it('ends a session that makes one error after the other', async () => {
     await begin({ errors: 5 });
     const client = await greeted();
@@ -476,7 +551,7 @@ describe('inbound/listener', () => {
     await begin(
       {},
       {
-        maySignInClear: () => true,
+        isTrusted: () => true,
         authenticate: () => Promise.resolve({ user: 'ana' as never }),
         sender: ({ user }) => {
           senders.push(user);

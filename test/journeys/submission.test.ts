@@ -1,6 +1,7 @@
 /** Programs that speak only SMTP: what they send arrives as they sent it, and who may not send is told so. */
 import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import net from 'node:net';
 import tls from 'node:tls';
 import { createTransport } from 'nodemailer';
@@ -12,6 +13,17 @@ import { signedIn } from '../support/harness/browser.ts';
 import { hrefsOf } from '../support/harness/seen-mail.ts';
 import { newFolder, startTestApp, zonesFor, type TestApp, type TestAppOptions } from '../support/harness/app.ts';
 import { submissionOptions } from '../support/harness/submission.ts';
+
+/** mailauth brings no types. */
+type DkimVerify = (
+  mail: Buffer,
+  options: { resolver: (name: string) => Promise<string[][]>; curTime: Date },
+) => Promise<{ results: { status: { result: string } }[] }>;
+const { dkimVerify } = createRequire(import.meta.url)('mailauth/lib/dkim/verify') as { dkimVerify: DkimVerify };
+
+interface Domain {
+  records: { host: string; value: string }[];
+}
 
 interface SmtpError extends Error {
   responseCode?: number;
@@ -222,6 +234,48 @@ describe('journey: submission', () => {
       replies.slice(3).map((reply) => reply.slice(0, 9)),
       ['250 2.1.0', '250 2.1.5', '553 5.1.3'],
     );
+  });
+
+  it('signs a mail with raw names as it is sent, and sends Sender from verified domains only', async () => {
+    await begin();
+    for (const sender of ['bo@acme.test', 'ceo@evil.test']) {
+      const raw = [
+        'From: Jàn <hi@acme.test>',
+        `Sender: Bò <${sender}>`,
+        'To: À la carte <ana@dest.test>',
+        'Subject: Voilà à Cannes',
+        'Content-Type: multipart/mixed; boundary=b',
+        '',
+        '--b',
+        'Content-Disposition: attachment; filename="menu_à.txt"',
+        '',
+        'à',
+        '--b--',
+        '',
+      ].join('\r\n');
+      const sent = await transport().sendMail({ envelope: { from: 'hi@acme.test', to: ['ana@dest.test'] }, raw });
+      await app.follow().of(idOf(sent.response), 'delivered');
+    }
+    const records = (await app.operator.ask<Domain>('getDomain', { params: { id: 'acme.test' } })).records;
+    const resolver = (name: string) =>
+      Promise.resolve(records.filter(({ host }) => host === name).map(({ value }) => [value]));
+    for (const [at, { data }] of arrived().entries()) {
+      const { results } = await dkimVerify(Buffer.from(data, 'latin1'), {
+        resolver,
+        curTime: new Date(app.clock.now()),
+      });
+      assert.deepEqual(
+        results.map(({ status }) => status.result),
+        ['pass', 'pass'],
+      );
+      assert.match(data.slice(0, data.indexOf('\r\n\r\n')), /^[\x00-\x7f]*$/);
+      const read = await simpleParser(Buffer.from(data, 'latin1'));
+      assert.deepEqual(
+        [read.from?.value[0]?.name, read.subject, read.attachments[0]?.filename],
+        ['Jàn', 'Voilà à Cannes', 'menu_à.txt'],
+      );
+      assert.equal(read.headers.has('sender'), at === 0);
+    }
   });
 
   it('keeps every octet of the body', async () => {

@@ -119,6 +119,14 @@ describe('mail/address', () => {
     });
   }
 
+  it('tells the quoted form of a part with dots that RFC 5322 forbids', () => {
+    for (const local of ['user..name', '.user', 'user.']) {
+      const parsed = parseMailbox(`${local}@dest.test`);
+      assert.match(parsed.kind === 'bad' ? parsed.why : '', new RegExp(`write it in quotes, as "${local}"@`));
+      assert.equal(parseMailbox(`"${local}"@dest.test`).kind, 'ok');
+    }
+  });
+
   it('takes a local part outside ASCII with SMTPUTF8, but nothing invisible', () => {
     const parsed = parseMailbox('Jürgen <jürgen@bücher.example>', { smtputf8: true });
     assert.ok(parsed.kind === 'ok');

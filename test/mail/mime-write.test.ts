@@ -77,6 +77,7 @@ function byNodemailer({ html, text, attachments }: MimeContent): Promise<Buffer>
 describe('mail/mime-write', () => {
   describe('structure', () => {
     const image = attachment({ filename: 'a.png', contentType: 'image/png', contentId: 'logo', disposition: 'inline' });
+    const invitation = attachment({ filename: 'a.ics', contentType: 'text/calendar; charset=utf-8; method=REQUEST' });
     /** [content, tree, reason] */
     const rows: readonly (readonly [MimeContent, string, string])[] = [
       [content({ text: 'hello' }), 'text/plain:7bit', 'text alone'],
@@ -92,6 +93,16 @@ describe('mail/mime-write', () => {
         'each part its encoding',
       ],
       [content({}), 'text/plain:7bit', 'nothing'],
+      [
+        content({ html: 'h', text: 't', attachments: [attachment(), invitation] }),
+        'multipart/mixed(multipart/alternative(text/plain:7bit text/html:7bit text/calendar:base64) application/octet-stream:base64)',
+        'an invitation is a form of the text',
+      ],
+      [
+        content({ html: 'h', attachments: [{ ...invitation, contentType: 'text/calendar' }] }),
+        'multipart/mixed(text/html:7bit text/calendar:base64)',
+        'a calendar that invites nobody is a file',
+      ],
       [
         content({ text: 't', attachments: [attachment()] }),
         'multipart/mixed(text/plain:7bit application/octet-stream:base64)',
@@ -168,6 +179,7 @@ describe('mail/mime-write', () => {
       it(`is ${expected}: ${reason}`, async () => {
         const encoded = await encodeContent(input, 'seed');
         assertOnWire(encoded);
+        assert.ok(message(encoded).length <= encodedSize(input));
         assert.equal(tree(message(encoded).toString('latin1')), expected);
       });
     }

@@ -6,6 +6,10 @@ import { Problem } from '../../base/problem.ts';
 
 /** Headers of one message, after merging. */
 export const MOST_HEADERS = 50;
+/** Characters of References, which names all mails of a thread; any other header has at most 995. */
+export const LONGEST_REFERENCES = 16 * 1024;
+export const HEADER_LENGTH =
+  'must be at most 995 characters (`References`: 16,384) without line breaks and control characters';
 
 /** Headers that the service sets, or that have a member of their own; in lower case. */
 const refusedNames: ReadonlySet<string> = new Set([
@@ -56,6 +60,8 @@ export function checkHeaders(wire: Readonly<Record<string, string>>, at: (name: 
         },
       );
     }
+    if (lower !== 'references' && value.length > 995 && Array.from(value).length > 995)
+      throw new Problem('invalid_header', `\`${at(name)}\` ${HEADER_LENGTH}.`, { field: at(name) });
     seen.add(lower);
     return [name, value.toWellFormed()];
   });

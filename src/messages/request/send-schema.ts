@@ -11,7 +11,7 @@ import { faults } from '../../base/check.ts';
 import type { FaultNote } from '../../base/check.ts';
 import { LONGEST_FILENAME } from './attachment.ts';
 import { attachmentHints, messageHints, ONE_RECIPIENT } from './foreign-names.ts';
-import { MOST_HEADERS } from './header-rule.ts';
+import { HEADER_LENGTH, LONGEST_REFERENCES, MOST_HEADERS } from './header-rule.ts';
 import { MOST_METADATA_KEYS, MOST_REPLY_TO, MOST_TAGS, defaultLimits } from './send-limits.ts';
 import type { SendLimits } from './send-limits.ts';
 import { templateMembers } from './template-members.ts';
@@ -116,9 +116,9 @@ const headers = z
         code: 'invalid_header',
         says: 'is not a header name: 1 to 126 visible ASCII characters without colon',
       }),
-    characters(995, { code: 'invalid_header' }).regex(HEADER_VALUE).register(faults, {
+    characters(LONGEST_REFERENCES, { code: 'invalid_header' }).regex(HEADER_VALUE).register(faults, {
       code: 'invalid_header',
-      says: 'must be at most 995 characters without line breaks and control characters',
+      says: HEADER_LENGTH,
     }),
   )
   .meta({ maxProperties: MOST_HEADERS })

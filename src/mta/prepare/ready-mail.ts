@@ -85,6 +85,9 @@ export async function addressedOf(
   };
 }
 
+/** An address in the header of a submitted mail that needs SMTPUTF8 (RFC 6531). */
+const ADDRESS_BEYOND_ASCII = /[^\x00-\x7f][^\s<>,;"]{0,64}@/;
+
 /** Returns the mail, or why it cannot be signed. */
 export function readyMail(
   { row, addressed: { envelopeFrom, recipient, smtpUtf8 } }: Draft,
@@ -92,7 +95,7 @@ export function readyMail(
   { composed, signed }: Made,
 ): Ready | Extract<Signed, { kind: 'unsigned' }> {
   if (signed.kind === 'unsigned') return signed;
-  const { content, eightBit = false } = composed;
+  const { content, eightBit = false, isWhole = false } = composed;
   const headBytes = Buffer.from(`${signed.signatures}${front}${content.headers}\r\n`);
   return {
     kind: 'ready',
@@ -100,7 +103,7 @@ export function readyMail(
     requestId: row.request_id,
     envelopeFrom,
     recipient,
-    smtpUtf8,
+    smtpUtf8: smtpUtf8 || (isWhole && ADDRESS_BEYOND_ASCII.test(content.headers)),
     data: [headBytes, content.body],
     size: headBytes.length + content.body.length,
     eightBit,

@@ -479,6 +479,7 @@ describe('checkSend, single form', () => {
     assert.equal(draft({ cc: many(49, (i) => `c${i}@b.test`) }).cc.length, 49);
     assert.equal(draft({ cc: many(60, () => 'c@b.test') }).cc.length, 60, 'doubles count once');
     assert.equal(draft({ headers: named(50, (i) => [`X-${i}`, 'x'.repeat(995)]) }).headers.length, 50);
+    assert.equal(draft({ headers: { references: '<a@b.test> '.repeat(1489) } }).headers.length, 1);
     assert.equal(draft({ html: 'x'.repeat(5 * 1024 * 1024) }).content.html?.length, 5 * 1024 * 1024);
     assert.equal(draft({ attachments: [file({ filename: `${'é'.repeat(125)}.docx` })] }).content.attachments.length, 1);
     assert.equal(
