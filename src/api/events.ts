@@ -24,6 +24,7 @@ import { EventTail, type Follower } from '../events/tail.ts';
 import type { Caller } from '../keys/caller.ts';
 import { scopeAllows } from '../keys/scopes.ts';
 import { soughtAddress } from '../mail/address.ts';
+import { tagSchema } from '../messages/request/send-schema.ts';
 import type { Database } from '../storage/database.ts';
 import type { Cursors } from './cursor.ts';
 import { preferredType } from './negotiate.ts';
@@ -74,7 +75,7 @@ const EventsQuery = z.strictObject({
   message_id: messageId().optional().describe('Events of this message.'),
   recipient: z.string().max(320).optional().describe('Events of this address.'),
   batch_id: batchId().optional().describe('Events of this bulk send.'),
-  tag: z.string().max(128).optional().describe('Events of messages with this tag.'),
+  tag: tagSchema.optional().describe('Events of messages with this tag.'),
   occurred_after: timeParameter().optional().describe('From this time on.'),
   occurred_before: timeParameter().optional().describe('Before this time.'),
   test: booleanParameter().optional().describe('`true` for simulated mail, `false` for real mail.'),

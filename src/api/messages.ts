@@ -9,6 +9,7 @@ import { LONGEST_REQUEST_MS, type MessageFilter } from '../messages/list/message
 import { nextTries, type LaneFactsOf } from '../messages/delivery/why.ts';
 import { countMessages, listMessages } from '../messages/list/message-list.ts';
 import { attemptsOf, contentOf, recipientsOf } from '../messages/store/message-store.ts';
+import { tagSchema } from '../messages/request/send-schema.ts';
 import { lastEventsOf } from '../events/event-log.ts';
 import { eventRecord } from '../events/event.ts';
 import type { Caller } from '../keys/caller.ts';
@@ -75,7 +76,7 @@ const listQuery = z.strictObject({
     .regex(/^req_[0-7][0-9a-hjkmnp-tv-z]{7,24}$/)
     .optional()
     .describe('Beginning of the id of the request, with 8 characters after `req_` at least.'),
-  tag: textsParameter(z.string().max(128), 10)
+  tag: textsParameter(tagSchema, 10)
     .optional()
     .describe('Tags, separated by commas or one by one, which must all be there.'),
   metadata: z

@@ -2,6 +2,7 @@
 import { Problem } from '../base/problem.ts';
 import { DAY_MS, MINUTE_MS } from '../base/time.ts';
 import type { SubmissionOptions } from '../mail/submitted.ts';
+import { tagSchema } from '../messages/request/send-schema.ts';
 import { parseTime } from '../messages/request/send-time.ts';
 
 export interface SubmissionOptionFields {
@@ -62,8 +63,9 @@ function streamOf(text: string | null): string | null {
 
 function tagsOf(values: readonly string[]): string[] {
   const tags = values.flatMap((value) => value.split(',').map((tag) => tag.trim()));
-  const isGood = tags.length <= MOST_TAGS && tags.every((tag) => /^[A-Za-z0-9_.:/-]{1,128}$/.test(tag));
-  if (!isGood) throw wrong('invalid_field', 'tag', 'may name 10 tags of letters, digits and _.:/-');
+  const isGood = tags.length <= MOST_TAGS && tags.every((tag) => tagSchema.safeParse(tag).success);
+  if (!isGood)
+    throw wrong('invalid_field', 'tag', 'may name 10 tags of 128 characters each, without control characters');
   return [...new Set(tags)];
 }
 

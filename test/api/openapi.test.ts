@@ -104,6 +104,16 @@ describe('the OpenAPI document', () => {
     }
   });
 
+  it('has only patterns that mean the same with and without the flag `u`', () => {
+    const patterns = readFileSync('docs/openapi.json', 'utf8').match(/"pattern": "(?:[^"\\]|\\.)*"/g) ?? [];
+    assert.ok(patterns.length > 20);
+    for (const line of patterns) {
+      const { pattern } = JSON.parse(`{${line}}`) as { pattern: string };
+      assert.doesNotMatch(pattern, /\\[pu]|[^\x00-\x7f]/i);
+      for (const flags of ['', 'u']) assert.ok(new RegExp(pattern, flags), pattern);
+    }
+  });
+
   it('lists every code of the catalogue, once as enum and once as example of its status', () => {
     assert.deepEqual(at('components', 'schemas', 'Error', 'properties', 'code', 'enum'), Object.keys(catalogue));
     const responses = Object.values(at('components', 'responses') as Record<string, Json>);

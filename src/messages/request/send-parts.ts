@@ -163,7 +163,8 @@ const attachmentsOf = (wire: WireMessage, rules: SendRules, prefix: string): Att
         (index, member) => `${prefix}attachments[${String(index)}].${member}`,
       );
 
-function checkTags(tags: readonly string[], prefix: string): readonly string[] {
+function checkTags(given: readonly string[], prefix: string): readonly string[] {
+  const tags = given.map((tag) => tag.toWellFormed());
   const double = tags.findIndex((tag, index) => tags.indexOf(tag) !== index);
   if (double === -1) return tags;
   const field = `${prefix}tags[${String(double)}]`;

@@ -54,9 +54,12 @@ const renderedMembers = {
 } satisfies Record<keyof typeof templateMembers, z.ZodType>;
 
 const NO_LINE_BREAK = /^[^\r\n\0]*$/;
-/** A header value may have tabs, but no other control characters. */
-const HEADER_VALUE = /^[\t\P{Cc}]*$/u;
-const FILENAME = /^[^/\\\p{Cc}]+$/u;
+/**
+ * A header value may have tabs, but no other control characters. These patterns are in the API's description, and generated clients compile
+ * them without the flag `u`, which `\p{Cc}` would need.
+ */
+const HEADER_VALUE = /^[^\x00-\x08\x0a-\x1f\x7f-\x9f]*$/;
+const FILENAME = /^[^/\\\x00-\x1f\x7f-\x9f]+$/;
 const NO_NUL = /^[^\0]*$/;
 /** A content type (RFC 2045 section 5.1); a quoted value is printable ASCII. */
 const CONTENT_TYPE =
@@ -125,13 +128,16 @@ const headers = z
   .nullish()
   .describe('Further headers. Those that the service sets or that have a member of their own are refused.');
 
+const TAG = /^[^\s,\x00-\x1f\x7f-\x9f](?:[^,\x00-\x1f\x7f-\x9f]*[^\s,\x00-\x1f\x7f-\x9f])?$/;
+const TAG_RULE = 'must have 1 to 128 characters, without commas, control characters and blanks at its ends';
+
+/** A tag, in sends and in filters. Commas separate tags in filters and in headers. */
+export const tagSchema = characters(128, { code: 'invalid_field', says: TAG_RULE })
+  .regex(TAG)
+  .register(faults, { says: TAG_RULE });
+
 const tags = z
-  .array(
-    z
-      .string()
-      .regex(/^[A-Za-z0-9_.:/-]{1,128}$/)
-      .register(faults, { says: 'must be 1 to 128 of the characters A-Z a-z 0-9 _ . : / -' }),
-  )
+  .array(tagSchema)
   .meta({ maxItems: MOST_TAGS, uniqueItems: true })
   .nullish()
   .describe('For grouping and statistics; the recipient does not see them.');

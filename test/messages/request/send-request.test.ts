@@ -312,9 +312,11 @@ const bad: readonly (readonly [more: Record<string, unknown>, code: string, fiel
   ],
   [{ tags: 'a' }, 'invalid_type', 'tags', 'no list'],
   [{ tags: many(11, (i) => `t${i}`) }, 'too_many_items', 'tags', 'eleven tags'],
-  [{ tags: ['a', 'b c'] }, 'invalid_field', 'tags[1]', 'a space'],
+  [{ tags: ['a', 'b,c'] }, 'invalid_field', 'tags[1]', 'a comma'],
+  [{ tags: ['a', ' b'] }, 'invalid_field', 'tags[1]', 'a blank before it'],
+  [{ tags: ['a', 'b\u0085'] }, 'invalid_field', 'tags[1]', 'a control character'],
   [{ tags: [''] }, 'invalid_field', 'tags[0]', 'empty'],
-  [{ tags: ['x'.repeat(129)] }, 'invalid_field', 'tags[0]', '129 characters'],
+  [{ tags: ['😀'.repeat(129)] }, 'invalid_field', 'tags[0]', '129 characters'],
   [{ tags: ['a', 'b', 'a'] }, 'invalid_field', 'tags[2]', 'not unique'],
   [{ metadata: { order: 17 } }, 'invalid_type', 'metadata.order', 'a number'],
   [{ metadata: { 'a b': 'x' } }, 'invalid_field', 'metadata.a b', 'a space in the key'],
@@ -428,7 +430,7 @@ describe('checkSend, single form', () => {
       text: 'Hello',
       headers: { 'X-Order': '17', 'List-Unsubscribe': '<mailto:u@acme.test>' },
       attachments: [file({ content_id: 'logo', filename: 'logo.PNG' })],
-      tags: ['a', 'b'],
+      tags: ['Password Reset', 'Größe@b'],
       metadata: { order: '17' },
       send_at: inMinutes(60),
       expires_at: inMinutes(120),
@@ -466,7 +468,7 @@ describe('checkSend, single form', () => {
         },
       ],
     });
-    assert.deepEqual(all.tags, ['a', 'b']);
+    assert.deepEqual(all.tags, ['Password Reset', 'Größe@b']);
     assert.deepEqual(all.metadata, { order: '17' });
     assert.equal(all.sendAt, NOW + 3_600_000);
     assert.equal(all.expiresAt, NOW + 7_200_000);
