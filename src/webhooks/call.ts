@@ -72,13 +72,18 @@ export function callHeaders(signature: SignatureHeaders, attempt: number, body: 
 
 type Judged = Pick<CallResult, 'kind' | 'statusCode' | 'error' | 'answer' | 'retryAfterMs'>;
 
+/** Characters of the target of a redirect in the text of the fault. */
+const SHOWN_TARGET = 300;
+
 /** Judges the answer: only 2xx is a success; a redirect is a failure and not followed. */
 function judged({ status, headers, body }: Extract<Fetched, { kind: 'answered' }>, now: number): Judged {
   const isDelivered = status >= 200 && status <= 299;
+  const target = status >= 300 && status <= 399 ? headers.location : undefined;
+  const redirect = target === undefined ? '' : `: it redirects to ${target.slice(0, SHOWN_TARGET)}`;
   return {
     kind: isDelivered ? 'delivered' : status === 410 ? 'gone' : 'failed',
     statusCode: status,
-    error: isDelivered ? null : `the endpoint answered ${String(status)}`,
+    error: isDelivered ? null : `the endpoint answered ${String(status)}${redirect}`,
     answer: body.length === 0 ? null : printable(body),
     retryAfterMs: status === 429 || status === 503 ? retryAfterMs(headers['retry-after'], now) : null,
   };

@@ -23,12 +23,26 @@ describe('parseQuery', () => {
     ['q=x+y%2Bz&n%C3%A4me=1', { q: 'x y+z', näme: '1' }, 'encodings'],
     ['metadata[order]=17&metadata[who]=x', { metadata: { order: '17', who: 'x' } }, 'names in brackets'],
     ['metadata%5Border%5D=17', { metadata: { order: '17' } }, 'names in encoded brackets'],
+    ['metadata[0]=17', { metadata: { 0: '17' } }, 'a number as the name of a member'],
   ];
   for (const [search, value, why] of good) {
     it(`reads ${why}`, () => {
       assert.deepEqual(parseQuery(search), value);
     });
   }
+
+  it('reads lists with brackets, as some programs write them', () => {
+    for (const search of ['tag=a&tag=b', 'tag[]=a&tag[]=b', 'tag%5B0%5D=a&tag%5B1%5D=b', 'tag=a&tag[]=b'])
+      assert.deepEqual(
+        parseQuery(search, () => false),
+        { tag: ['a', 'b'] },
+        search,
+      );
+    assert.deepEqual(
+      parseQuery('tag[]=a&metadata[0]=b', (name) => name === 'metadata'),
+      { tag: 'a', metadata: { 0: 'b' } },
+    );
+  });
 
   it('keeps members of objects out of it', () => {
     assert.deepEqual(Object.keys(parseQuery('__proto__=1&metadata[__proto__]=2')), [
