@@ -95,7 +95,9 @@ const Attachment = z
         badAttachment('must be a type such as `application/pdf` or `text/calendar; method=REQUEST`, and not multipart'),
       )
       .nullish()
-      .describe('`type/subtype`, parameters allowed. Default: by the extension, else application/octet-stream.'),
+      .describe(
+        '`type/subtype`, parameters allowed. Default: by the extension, a text with `charset=utf-8` if it is UTF-8; else application/octet-stream.',
+      ),
     content_id: z
       .string()
       .regex(/^[A-Za-z0-9._@+-]{1,78}$/)
@@ -268,15 +270,7 @@ function schemasWith<T extends typeof templateMembers | typeof renderedMembers>(
     .strictObject({ from, to, ...copies, reply_to: replyTo, subject, ...members })
     .register(faults, { hints: messageHints })
     .describe('One message to one recipient.');
-  const BulkEntry = z
-    .strictObject({
-      from: overridable.from,
-      to,
-      ...copies,
-      reply_to: replyTo,
-      subject: overridable.subject,
-      ...members,
-    })
+  const BulkEntry = SingleMessage.extend(overridable)
     .register(faults, { hints: messageHints })
     .describe('One message of a bulk send; its members override the shared ones.');
   const BulkShared = z

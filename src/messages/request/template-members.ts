@@ -71,6 +71,21 @@ export type TemplateMembers = z.output<typeof MembersSchema>;
 export const isObject = (value: unknown): value is Json =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
+/** Members that every message or file needs: an empty text in one is a fault, or an empty file. */
+const needed = new Set(['from', 'to', 'subject', 'recipients', 'filename', 'content']);
+const nested = new Set(['recipients', 'attachments', 'unsubscribe']);
+
+/** Returns a request with null in the place of an empty text wherever a member may be left out. */
+export function withoutEmptyTexts<Value>(value: Value): Value {
+  if (Array.isArray(value)) return value.map(withoutEmptyTexts) as Value;
+  if (!isObject(value)) return value;
+  const members = Object.entries(value).map(([name, member]) => {
+    if (member === '' && !needed.has(name)) return [name, null];
+    return [name, nested.has(name) ? withoutEmptyTexts(member) : member];
+  });
+  return Object.fromEntries(members) as Value;
+}
+
 const hasTemplateMembers = (value: unknown): boolean =>
   isObject(value) && memberNames.some((name) => value[name] != null);
 

@@ -9,6 +9,7 @@ import { checkSend } from '../../../src/messages/request/send-request.ts';
 import type { MessageDraft } from '../../../src/messages/request/send-request.ts';
 import { defaultLimits } from '../../../src/messages/request/send-limits.ts';
 import { BulkMessage, SingleMessage } from '../../../src/messages/request/send-schema.ts';
+import { withoutEmptyTexts } from '../../../src/messages/request/template-members.ts';
 
 const NOW = Date.parse('2026-01-31T09:30:00.000Z');
 const rules = { now: NOW, smtputf8: false, limits: defaultLimits };
@@ -422,6 +423,24 @@ describe('checkSend, single form', () => {
     assert.deepEqual(draft(Object.fromEntries(optional.map((name) => [name, null]))), draft());
   });
 
+  it('takes an empty text for null, but where it is a fault or a value', () => {
+    const optional = Object.keys(SingleMessage.shape).filter((name) => !(name in good));
+    const empty = Object.fromEntries(optional.map((name) => [name, '']));
+    assert.deepEqual(draft(withoutEmptyTexts(empty)), draft());
+    const kept = {
+      recipients: [{ from: '', to: '', subject: '' }],
+      attachments: [{ filename: '', content: '' }],
+      metadata: { a: '' },
+      variables: { name: '' },
+      cc: [''],
+    };
+    assert.deepEqual(withoutEmptyTexts(kept), kept);
+    assert.deepEqual(
+      withoutEmptyTexts({ recipients: [{ cc: '' }], attachments: [{ content_type: '' }], unsubscribe: { url: '' } }),
+      { recipients: [{ cc: null }], attachments: [{ content_type: null }], unsubscribe: { url: null } },
+    );
+  });
+
   it('takes every member', () => {
     const all = draft({
       cc: 'Bo <bo@example.net>',
@@ -608,7 +627,9 @@ describe('attachments', () => {
     ['a.tar.gz', null, 'application/gzip'],
     ['invite.ics', 'text/calendar; method=REQUEST', 'text/calendar; method=REQUEST'],
     ['a.csv', 'text/csv; charset="utf-8"; header=present', 'text/csv; charset="utf-8"; header=present'],
-    ['a.exe.txt', null, 'text/plain'],
+    ['a.exe.txt', null, 'text/plain; charset=utf-8'],
+    ['b.csv', 'text/csv', 'text/csv'],
+    ['b.json', null, 'application/json'],
     ['README', null, 'application/octet-stream'],
     ['a.unheard', null, 'application/octet-stream'],
     ['a.constructor', null, 'application/octet-stream'],
@@ -625,6 +646,11 @@ describe('attachments', () => {
       );
     });
   }
+
+  it('have no charset where a text is not UTF-8', () => {
+    const attachments = [file({ filename: 'b.csv', content: Buffer.from('Gr\xf6\xdfe', 'latin1').toString('base64') })];
+    assert.equal(draft({ attachments }).content.attachments[0]?.contentType, 'text/csv');
+  });
 
   it('are inline with a content id unless told otherwise', () => {
     const all = draft({
