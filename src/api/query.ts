@@ -106,8 +106,7 @@ export const addressParameter = () =>
     .max(1000)
     .refine((text) => sought(text) !== null)
     .register(faults, { says: 'must be a mail address such as ana@example.net (a + in it is written %2B in a URL)' })
-    .transform((text) => sought(text) ?? text)
-    .pipe(z.string());
+    .transform((text) => sought(text) ?? text);
 
 function sought(text: string): string | null {
   for (const one of [text, text.trim().replaceAll(' ', '+')]) {
