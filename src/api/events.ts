@@ -165,18 +165,17 @@ async function read(
 const forms = ['application/json', 'text/event-stream', 'application/x-ndjson'] as const;
 
 function filterOf(caller: Caller, query: z.output<typeof EventsQuery>): EventFilter {
-  const test = testFilter(caller, query.test);
   return {
     accountId: caller.accountId,
-    ...(query.type === undefined ? {} : { types: query.type }),
-    ...(query.message_id === undefined ? {} : { messageId: query.message_id }),
-    ...(query.recipient === undefined ? {} : { recipient: query.recipient }),
-    ...(query.batch_id === undefined ? {} : { batchId: query.batch_id }),
-    ...(query.tag === undefined ? {} : { tag: query.tag }),
-    ...(query.occurred_after === undefined ? {} : { occurredAfter: query.occurred_after }),
-    ...(query.occurred_before === undefined ? {} : { occurredBefore: query.occurred_before }),
-    ...(test === undefined ? {} : { test }),
-    ...(reachOf(caller).onlyTest ? { ofTestMail: true } : {}),
+    types: query.type,
+    messageId: query.message_id,
+    recipient: query.recipient,
+    batchId: query.batch_id,
+    tag: query.tag,
+    occurredAfter: query.occurred_after,
+    occurredBefore: query.occurred_before,
+    test: testFilter(caller, query.test),
+    ofTestMail: reachOf(caller).onlyTest,
   };
 }
 

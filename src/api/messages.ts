@@ -193,7 +193,8 @@ async function filterOf(
   const usual = came ?? (subject === undefined && text === undefined ? undefined : now - SUBJECT_SPAN_MS);
   const createdAfter = created_after ?? usual;
   const createdBefore = query.created_before ?? requested?.until;
-  const wanted = {
+  return {
+    accountId,
     status: query.status,
     to: query.to,
     toStart: query.to_start,
@@ -222,11 +223,6 @@ async function filterOf(
     clicked: query.clicked,
     test: testFilter(caller, query.test),
   };
-  const given = Object.fromEntries(Object.entries(wanted).filter(([, value]) => value !== undefined)) as Omit<
-    MessageFilter,
-    'accountId'
-  >;
-  return { accountId, ...given };
 }
 
 function readRoute({ db, laneFacts }: MessageReadDeps): Route {

@@ -179,14 +179,12 @@ function responses(route: Route, schemas: Schemas): Json {
 
 function response(route: Route, declared: ResponseDeclaration, schemas: Schemas): Json {
   const content: Json = {};
-  if (declared.schema !== undefined) {
-    const examples = declared.examples === undefined ? {} : { examples: declared.examples };
+  const examples = declared.examples === undefined ? {} : { examples: declared.examples };
+  if (declared.schema !== undefined)
     content['application/json'] = { schema: withOpenObjects(schemas.of(declared.schema, 'output')), ...examples };
-  }
-  const plain = declared.examples === undefined ? {} : { examples: declared.examples };
   // Generators of clients type an answer that may be JSON or text as text: so a stream beside JSON has no schema.
   for (const type of declared.types ?? [])
-    content[type] = declared.schema === undefined ? { schema: { type: 'string' }, ...plain } : {};
+    content[type] = declared.schema === undefined ? { schema: { type: 'string' }, ...examples } : {};
   const own = Object.entries(declared.headers ?? {}).map(([name, description]) => [
     name,
     { description, schema: { type: 'string' } },

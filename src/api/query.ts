@@ -17,10 +17,7 @@ type Parameter = string | string[] | Record<string, string | string[]>;
  * Parses the text after the `?`; `isRecord` says which parameters have members in brackets. Throws `invalid_parameter` for text that cannot be
  * decoded and for too many parameters.
  */
-export function parseQuery(
-  search: string,
-  isRecord: (name: string) => boolean = () => true,
-): Record<string, Parameter> {
+export function parseQuery(search: string, isRecord: (name: string) => boolean): Record<string, Parameter> {
   const found = new Map<string, string | string[]>();
   const groups = new Map<string, Map<string, string | string[]>>();
   const pairs = search === '' ? [] : search.split('&').filter((pair) => pair !== '');

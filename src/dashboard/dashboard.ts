@@ -18,7 +18,7 @@ import { addressList } from '../net/ip.ts';
 import { compressText } from '../api/compress.ts';
 import { HSTS, isSecure } from '../api/secure.ts';
 import { newId } from '../base/id.ts';
-import { Problem } from '../base/problem.ts';
+import type { Problem } from '../base/problem.ts';
 import { refusedByRole, rightsOf } from '../keys/roles.ts';
 import { scopeAllows } from '../keys/scopes.ts';
 import { findSession } from '../members/session-store.ts';
@@ -106,11 +106,7 @@ export function createDashboard(deps: DashboardDeps) {
     handle(request: IncomingMessage, response: ServerResponse): void {
       if (isOfBrowser(request)) return void handle(request, response);
       // Only on a port of the dashboard's own: elsewhere the API answers.
-      const problem = new Problem(
-        'not_found',
-        'There is no such path: this port has the pages of the dashboard alone.',
-      );
-      const { status, headers, body } = problemAnswer(problem, newId('req', deps.clock.now()));
+      const { status, headers, body } = problemAnswer(noSuchPage(), newId('req', deps.clock.now()));
       response.writeHead(status, { ...headers, Connection: 'close' }).end(body);
     },
     /** Ends answers that stay open, such as live tails. */

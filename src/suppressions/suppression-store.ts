@@ -154,10 +154,7 @@ const findSame = statement(
      JOIN suppressions s ON s.account_id = w.account_id AND s.address_key = w.address_key AND s.scope = w.scope`,
 );
 
-/**
- * Returns why a caller may not put this text on the list, or null. A local part `*` is possible in an address, but callers who write it mean
- * a whole domain, and the entry would suppress nothing.
- */
+/** Returns why a caller may not put this text on the list, or null. `*@example.net` is an address, but means a domain, and would suppress nothing. */
 export function addressFault(email: string): string | null {
   const parsed = parseMailbox(email, { smtputf8: true });
   if (parsed.kind === 'bad') return parsed.why;

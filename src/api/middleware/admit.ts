@@ -69,21 +69,17 @@ function isDecodable(path: string): boolean {
   }
 }
 
-const notFound = ({ path }: Exchange): Problem =>
-  new Problem(
-    'not_found',
-    `There is no such path.${path.startsWith('/v1/') ? '' : ' Those of the API begin with /v1/.'}`,
-  );
+const notFound = (): Problem => new Problem('not_found', 'There is no such path. Those of the API begin with /v1/.');
 
 function allow(methods: readonly string[], exchange: Exchange): string {
   // `OPTIONS *` asks about the server as a whole (RFC 9110 section 9.3.7).
   if (exchange.path === '*') return 'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS';
-  if (methods.length === 0) throw notFound(exchange);
+  if (methods.length === 0) throw notFound();
   return [...methods, 'OPTIONS'].join(', ');
 }
 
 function refusePath(methods: readonly string[], exchange: Exchange): never {
-  if (methods.length === 0) throw notFound(exchange);
+  if (methods.length === 0) throw notFound();
   throw new Problem('method_not_allowed', `This path has no method ${exchange.method}.`, {
     headers: { Allow: allow(methods, exchange) },
   });

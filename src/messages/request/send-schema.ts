@@ -131,12 +131,12 @@ const headers = z
   .describe('Further headers. Those that the service sets or that have a member of their own are refused.');
 
 const TAG = /^[^\s,\x00-\x1f\x7f-\x9f](?:[^,\x00-\x1f\x7f-\x9f]*[^\s,\x00-\x1f\x7f-\x9f])?$/;
-const TAG_RULE = 'must have 1 to 128 characters, without commas, control characters and blanks at its ends';
 
 /** A tag, in sends and in filters. Commas separate tags in filters and in headers. */
-export const tagSchema = characters(128, { code: 'invalid_field', says: TAG_RULE })
-  .regex(TAG)
-  .register(faults, { says: TAG_RULE });
+export const tagSchema = characters(128, { code: 'invalid_field' }).regex(
+  TAG,
+  'must have 1 to 128 characters, without commas, control characters and blanks at its ends',
+);
 
 const tags = z
   .array(tagSchema)

@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { check, faults } from '../../base/check.ts';
 import { Problem } from '../../base/problem.ts';
+import { zoneNamed } from '../../base/zones.ts';
 
 /** A JSON object of a request. */
 export type Json = Readonly<Record<string, unknown>>;
@@ -21,16 +22,7 @@ function isLocale(text: string): boolean {
   }
 }
 
-function isTimezone(text: string): boolean {
-  try {
-    return (
-      text.length <= LONGEST_TIMEZONE &&
-      new Intl.DateTimeFormat('en', { timeZone: text }).resolvedOptions().timeZone !== ''
-    );
-  } catch {
-    return false;
-  }
-}
+const isTimezone = (text: string): boolean => text.length <= LONGEST_TIMEZONE && zoneNamed(text) !== null;
 
 export const localeSchema = z
   .string()
