@@ -23,12 +23,12 @@ import {
 import { EventTail, type Follower } from '../events/tail.ts';
 import type { Caller } from '../keys/caller.ts';
 import { scopeAllows } from '../keys/scopes.ts';
-import { soughtAddress } from '../mail/address.ts';
+import { tagSchema } from '../messages/request/send-schema.ts';
 import type { Database } from '../storage/database.ts';
 import type { Cursors } from './cursor.ts';
 import { preferredType } from './negotiate.ts';
 import { DEFAULT_LIMIT, linkToNext, listOf, pageParameters, refuseBothCursors } from './page.ts';
-import { booleanParameter, integerParameter, listParameter, timeParameter } from './query.ts';
+import { addressParameter, booleanParameter, integerParameter, listParameter, timeParameter } from './query.ts';
 import { samples } from './record-samples.ts';
 import { batchId, Event, messageId } from './records.ts';
 import { type Call, exampleOf, type Reply, route, type Route } from './route.ts';
@@ -72,9 +72,9 @@ const EventsQuery = z.strictObject({
       'Kinds, separated by commas or one by one. Without it: sent, delivered, opened, clicked, bounced, complained.',
     ),
   message_id: messageId().optional().describe('Events of this message.'),
-  recipient: z.string().max(320).optional().describe('Events of this address.'),
+  recipient: addressParameter().optional().describe('Events of this address.'),
   batch_id: batchId().optional().describe('Events of this bulk send.'),
-  tag: z.string().max(128).optional().describe('Events of messages with this tag.'),
+  tag: tagSchema.optional().describe('Events of messages with this tag.'),
   occurred_after: timeParameter().optional().describe('From this time on.'),
   occurred_before: timeParameter().optional().describe('Before this time.'),
   test: booleanParameter().optional().describe('`true` for simulated mail, `false` for real mail.'),
@@ -165,18 +165,17 @@ async function read(
 const forms = ['application/json', 'text/event-stream', 'application/x-ndjson'] as const;
 
 function filterOf(caller: Caller, query: z.output<typeof EventsQuery>): EventFilter {
-  const test = testFilter(caller, query.test);
   return {
     accountId: caller.accountId,
-    ...(query.type === undefined ? {} : { types: query.type }),
-    ...(query.message_id === undefined ? {} : { messageId: query.message_id }),
-    ...(query.recipient === undefined ? {} : { recipient: soughtAddress(query.recipient) }),
-    ...(query.batch_id === undefined ? {} : { batchId: query.batch_id }),
-    ...(query.tag === undefined ? {} : { tag: query.tag }),
-    ...(query.occurred_after === undefined ? {} : { occurredAfter: query.occurred_after }),
-    ...(query.occurred_before === undefined ? {} : { occurredBefore: query.occurred_before }),
-    ...(test === undefined ? {} : { test }),
-    ...(reachOf(caller).onlyTest ? { ofTestMail: true } : {}),
+    types: query.type,
+    messageId: query.message_id,
+    recipient: query.recipient,
+    batchId: query.batch_id,
+    tag: query.tag,
+    occurredAfter: query.occurred_after,
+    occurredBefore: query.occurred_before,
+    test: testFilter(caller, query.test),
+    ofTestMail: reachOf(caller).onlyTest,
   };
 }
 

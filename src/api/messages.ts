@@ -9,16 +9,17 @@ import { LONGEST_REQUEST_MS, type MessageFilter } from '../messages/list/message
 import { nextTries, type LaneFactsOf } from '../messages/delivery/why.ts';
 import { countMessages, listMessages } from '../messages/list/message-list.ts';
 import { attemptsOf, contentOf, recipientsOf } from '../messages/store/message-store.ts';
+import { tagSchema } from '../messages/request/send-schema.ts';
 import { lastEventsOf } from '../events/event-log.ts';
 import { eventRecord } from '../events/event.ts';
 import type { Caller } from '../keys/caller.ts';
 import { scopeAllows, scopeChallenge } from '../keys/scopes.ts';
-import { soughtAddress, soughtDomain } from '../mail/address.ts';
+import { soughtDomain } from '../mail/address.ts';
 import { deliveryStatuses } from '../storage/tables.ts';
 import { templateIdOf } from '../templates/template-store.ts';
 import type { Cursors } from './cursor.ts';
 import { answerPage, pageParameters, pageResponse } from './page.ts';
-import { booleanParameter, listParameter, textsParameter, timeParameter } from './query.ts';
+import { addressParameter, booleanParameter, listParameter, textsParameter, timeParameter } from './query.ts';
 import { samples } from './record-samples.ts';
 import { batchId, Message, MessageDetails, messageId } from './records.ts';
 import { jsonResponse, route, type Route } from './route.ts';
@@ -42,7 +43,7 @@ export const messageReadRoutes = (deps: MessageReadDeps): Route[] => [
 const listQuery = z.strictObject({
   ...pageParameters(),
   status: listParameter(deliveryStatuses).optional().describe('Statuses, separated by commas or one by one.'),
-  to: z.string().max(320).optional().describe('Address of any recipient.'),
+  to: addressParameter().optional().describe('Address of any recipient.'),
   to_start: z.string().min(1).max(320).optional().describe('Beginning of the address of any recipient.'),
   to_domain: z
     .string()
@@ -50,7 +51,7 @@ const listQuery = z.strictObject({
     .max(253)
     .optional()
     .describe('Domain of any recipient; a name without a dot, such as `yahoo`, stands for all its endings.'),
-  from: z.string().max(320).optional().describe('Address of the sender.'),
+  from: addressParameter().optional().describe('Address of the sender.'),
   subject: z
     .string()
     .min(1)
@@ -75,7 +76,7 @@ const listQuery = z.strictObject({
     .regex(/^req_[0-7][0-9a-hjkmnp-tv-z]{7,24}$/)
     .optional()
     .describe('Beginning of the id of the request, with 8 characters after `req_` at least.'),
-  tag: textsParameter(z.string().max(128), 10)
+  tag: textsParameter(tagSchema, 10)
     .optional()
     .describe('Tags, separated by commas or one by one, which must all be there.'),
   metadata: z
@@ -192,15 +193,16 @@ async function filterOf(
   const usual = came ?? (subject === undefined && text === undefined ? undefined : now - SUBJECT_SPAN_MS);
   const createdAfter = created_after ?? usual;
   const createdBefore = query.created_before ?? requested?.until;
-  const wanted = {
+  return {
+    accountId,
     status: query.status,
-    to: query.to === undefined ? undefined : soughtAddress(query.to),
+    to: query.to,
     toStart: query.to_start,
     toDomain: query.to_domain === undefined ? undefined : soughtDomain(query.to_domain),
     text,
     idStart: query.id_start,
     requestStart: query.request_id_start,
-    from: query.from === undefined ? undefined : soughtAddress(query.from),
+    from: query.from,
     subject,
     tags: query.tag,
     metadata: query.metadata,
@@ -221,11 +223,6 @@ async function filterOf(
     clicked: query.clicked,
     test: testFilter(caller, query.test),
   };
-  const given = Object.fromEntries(Object.entries(wanted).filter(([, value]) => value !== undefined)) as Omit<
-    MessageFilter,
-    'accountId'
-  >;
-  return { accountId, ...given };
 }
 
 function readRoute({ db, laneFacts }: MessageReadDeps): Route {

@@ -179,15 +179,12 @@ function responses(route: Route, schemas: Schemas): Json {
 
 function response(route: Route, declared: ResponseDeclaration, schemas: Schemas): Json {
   const content: Json = {};
-  if (declared.schema !== undefined) {
-    const examples = declared.examples === undefined ? {} : { examples: declared.examples };
+  const examples = declared.examples === undefined ? {} : { examples: declared.examples };
+  if (declared.schema !== undefined)
     content['application/json'] = { schema: withOpenObjects(schemas.of(declared.schema, 'output')), ...examples };
-  }
-  // Generators of clients type an answer that may be JSON or text as text, so streams are declared separately.
-  const isStream = declared.schema !== undefined && declared.types !== undefined;
-  const streams = isStream ? { 'x-streams': declared.types } : {};
-  const plain = declared.examples === undefined ? {} : { examples: declared.examples };
-  if (!isStream) for (const type of declared.types ?? []) content[type] = { schema: { type: 'string' }, ...plain };
+  // Generators of clients type an answer that may be JSON or text as text: so a stream beside JSON has no schema.
+  for (const type of declared.types ?? [])
+    content[type] = declared.schema === undefined ? { schema: { type: 'string' }, ...examples } : {};
   const own = Object.entries(declared.headers ?? {}).map(([name, description]) => [
     name,
     { description, schema: { type: 'string' } },
@@ -202,7 +199,6 @@ function response(route: Route, declared: ResponseDeclaration, schemas: Schemas)
       : {};
   return {
     description: declared.description,
-    ...streams,
     headers: { ...commonHeaders(), ...replay, ...(Object.fromEntries(own) as Json) },
     ...(Object.keys(content).length === 0 ? {} : { content }),
   };

@@ -1,18 +1,23 @@
 /**
  * Query strings: from text to a record for the schema, and the few kinds of parameter the endpoints have.
- * A parameter given twice becomes a list, `metadata[order]=17` becomes `{ metadata: { order: '17' } }`.
+ * A parameter given twice becomes a list, `metadata[order]=17` becomes `{ metadata: { order: '17' } }`. Some programs write lists with
+ * brackets (axios `status[]=a`, PHP `status[0]=a`): these mean `status=a` unless the parameter is a record.
  */
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import { faults } from '../base/check.ts';
+import { addressKey, parseMailbox } from '../mail/address.ts';
 
 /** Most parameters of a query: no endpoint has a third as many, and a URL can hold thousands. */
 const MOST_PARAMETERS = 100;
 
 type Parameter = string | string[] | Record<string, string | string[]>;
 
-/** Parses the text after the `?`. Throws `invalid_parameter` for text that cannot be decoded and for too many parameters. */
-export function parseQuery(search: string): Record<string, Parameter> {
+/**
+ * Parses the text after the `?`; `isRecord` says which parameters have members in brackets. Throws `invalid_parameter` for text that cannot be
+ * decoded and for too many parameters.
+ */
+export function parseQuery(search: string, isRecord: (name: string) => boolean): Record<string, Parameter> {
   const found = new Map<string, string | string[]>();
   const groups = new Map<string, Map<string, string | string[]>>();
   const pairs = search === '' ? [] : search.split('&').filter((pair) => pair !== '');
@@ -22,9 +27,10 @@ export function parseQuery(search: string): Record<string, Parameter> {
     const equals = pair.indexOf('=');
     const name = decode(equals < 0 ? pair : pair.slice(0, equals), null);
     const value = equals < 0 ? '' : decode(pair.slice(equals + 1), name);
-    const [, group, member] = /^([a-z_]+)\[([^[\]]+)\]$/.exec(name) ?? [];
+    const [, group, member] = /^([a-z_]+)\[([^[\]]*)\]$/.exec(name) ?? [];
     // Zod leaves a member of this name out of an object, and the list would not be narrowed by it: so it is an unknown parameter.
     if (group === undefined || member === undefined || member === '__proto__') add(found, name, value);
+    else if (/^\d*$/.test(member) && !isRecord(group)) add(found, group, value);
     else add(groups.get(group) ?? added(groups, group), member, value);
   }
   // fromEntries defines members one by one: a parameter called __proto__ stays an ordinary, unknown one.
@@ -86,6 +92,26 @@ export const listParameter = <const Name extends string>(names: readonly [Name, 
     .register(faults, { says: `must be one or more of ${names.join(', ')}, separated by commas` })
     .transform(entriesOf)
     .pipe(z.array(z.enum(names)).min(1).max(names.length));
+
+/**
+ * A mail address in any spelling; gives the key that it is stored under. A blank inside is the `+` of `ana+news@example.net` that was not
+ * written as %2B: without quotes no address has one.
+ */
+export const addressParameter = () =>
+  z
+    .string()
+    .max(1000)
+    .refine((text) => sought(text) !== null)
+    .register(faults, { says: 'must be a mail address such as ana@example.net (a + in it is written %2B in a URL)' })
+    .transform((text) => sought(text) ?? text);
+
+function sought(text: string): string | null {
+  for (const one of [text, text.trim().replaceAll(' ', '+')]) {
+    const parsed = parseMailbox(one, { smtputf8: true });
+    if (parsed.kind === 'ok') return addressKey(parsed.mailbox.address);
+  }
+  return null;
+}
 
 /** Texts without commas, separated by commas or given one by one. */
 export const textsParameter = (item: z.ZodString, most: number) =>

@@ -4,9 +4,10 @@
  */
 import type { Readable } from 'node:stream';
 import { z } from 'zod';
-import { check, fieldName } from '../base/check.ts';
+import { check, faults, fieldName } from '../base/check.ts';
 import { Problem } from '../base/problem.ts';
 import type { ProblemCode } from '../base/problem.ts';
+import { schemaAt } from '../base/schema-path.ts';
 import type { Caller } from '../keys/caller.ts';
 import type { Scope } from '../keys/scopes.ts';
 import type { ActWords, Deed } from '../operations/audit-row.ts';
@@ -259,10 +260,9 @@ function checkedParams<Params>(
 function checkedQuery<Query>(schema: z.ZodType<Query> | undefined, search: string): Query {
   // Without a schema Query is `object`, its default.
   if (search === '' && schema === undefined) return {} as Query;
-  return check((schema ?? nothing) as z.ZodType<Query>, parseQuery(search), {
-    code: 'invalid_parameter',
-    isQuery: true,
-  });
+  const query = (schema ?? nothing) as z.ZodType<Query>;
+  const isRecord = (name: string): boolean => schemaAt(faults, query, {}, [name]).schema._zod.def.type === 'record';
+  return check(query, parseQuery(search, isRecord), { code: 'invalid_parameter', isQuery: true });
 }
 
 function checkedBody<Body>(

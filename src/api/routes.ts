@@ -11,7 +11,7 @@ import type { Renderer } from '../templates/renderer.ts';
 import { auditRoutes } from './audit-list.ts';
 import { batchRoutes } from './batches.ts';
 import type { ChangeNotices } from './change-notices.ts';
-import { clientPackageRoutes } from './client-package.ts';
+import { clientPackageRoutes, type ClientPackage } from './client-package.ts';
 import { createCursors, type Cursors } from './cursor.ts';
 import { domainRoutes, type DomainsDeps } from './domains.ts';
 import { eraseRoutes, type EraseRoutesDeps } from './erase.ts';
@@ -62,8 +62,7 @@ export interface RoutesDeps extends Omit<StoreRoutesDeps, 'cursors' | 'findStrea
   vetUrl: WebhooksDeps['vetUrl'];
   testWebhook: WebhookDeliveriesDeps['testWebhook'];
   smtputf8: boolean;
-  /** Paths of which one is the packed client. */
-  clientPackage: readonly string[];
+  clientPackage: ClientPackage;
 }
 
 /** Operations on the store alone. */

@@ -6,7 +6,7 @@ import { Problem } from '../base/problem.ts';
 import type { ProblemCode } from '../base/problem.ts';
 import { ownMemory } from '../base/threads.ts';
 import { checkSend } from '../messages/request/send-request.ts';
-import { isTemplated } from '../messages/request/template-members.ts';
+import { isTemplated, withoutEmptyTexts } from '../messages/request/template-members.ts';
 import type { BulkDraft, MessageContent, MessageDraft, SendRules } from '../messages/request/send-request.ts';
 import type { BulkEntryDraft, SendDraft } from '../messages/request/send-draft.ts';
 import type { JsonObject } from './json.ts';
@@ -29,7 +29,8 @@ export type CheckedSend =
   | { kind: 'templated'; body: JsonObject };
 
 /** Checks a body; its faults are part of the result. */
-export function checkApart(body: JsonObject, rules: SendRules): CheckedSend {
+export function checkApart(given: JsonObject, rules: SendRules): CheckedSend {
+  const body = withoutEmptyTexts(given);
   if (isTemplated(body)) return { kind: 'templated', body };
   try {
     const checked = checkSend(body, rules);

@@ -7,7 +7,7 @@ import type { SendDraft } from '../messages/request/send-draft.ts';
 import type { SendLimits } from '../messages/request/send-limits.ts';
 import { checkSendGently, type MessageDraft, type SendRules } from '../messages/request/send-request.ts';
 import { sendSchemas } from '../messages/request/send-schema.ts';
-import { isTemplated } from '../messages/request/template-members.ts';
+import { isTemplated, withoutEmptyTexts } from '../messages/request/template-members.ts';
 import { expandSend, type ExpandedSend } from '../messages/request/templated-send.ts';
 import type { Database } from '../storage/database.ts';
 import type { Renderer } from '../templates/renderer.ts';
@@ -154,7 +154,7 @@ type Rendered = ({ kind: 'rendered' } & ExpandedSend) | { kind: 'checked'; send:
 async function renderedOf(deps: SendDeps, call: Call<object, object, unknown>): Promise<Rendered> {
   const { checked } = call;
   if (checked !== null && checked.kind !== 'templated') return { kind: 'checked', send: checked };
-  const json = checked === null ? call.json : checked.body;
+  const json = checked === null ? withoutEmptyTexts(call.json) : checked.body;
   if (!isTemplated(json)) return { kind: 'rendered', body: json, refused: new Map(), templates: new Map() };
   const expanded = await expandSend(deps, json, {
     accountId: call.caller.accountId,

@@ -170,7 +170,9 @@ function createApp(
 function createRouter(routes: readonly Route[]): Router<ShellState> {
   const router = new Router<ShellState>({ sensitive: true, strict: true, exclusive: 'specificity' });
   for (const route of routes) {
-    router.register(route.path.replaceAll(/\{([^}]+)\}/g, ':$1'), [route.method], (ctx, next) => {
+    const path = route.path.replaceAll(/\{([^}]+)\}/g, ':$1');
+    // Programs that look for links in a mail may add a slash to those of our pages.
+    router.register(route.page === true ? [path, `${path}/`] : path, [route.method], (ctx, next) => {
       ctx.state.exchange.route = route;
       ctx.state.exchange.params = ctx.params;
       return next();

@@ -17,6 +17,7 @@ import {
 } from '../events/stats-store.ts';
 import type { Caller } from '../keys/caller.ts';
 import { soughtDomain } from '../mail/address.ts';
+import { tagSchema } from '../messages/request/send-schema.ts';
 import type { Database } from '../storage/database.ts';
 import { templateIdOf } from '../templates/template-store.ts';
 import { booleanParameter, timeParameter } from './query.ts';
@@ -120,7 +121,7 @@ const query = z.strictObject({
     .optional()
     .describe(`Tell these apart, the ${String(MOST_KEYS)} with the most mail.`),
   stream: z.string().min(1).max(32).optional().describe('Mail of this stream.'),
-  tag: z.string().min(1).max(128).optional().describe('Mail with this tag.'),
+  tag: tagSchema.optional().describe('Mail with this tag.'),
   domain: z.string().min(1).max(253).optional().describe('The sending domain.'),
   provider: z.enum(providerNames).optional().describe("The recipient's mailbox provider; `other` is all the rest."),
   template_id: z

@@ -3,11 +3,11 @@ import { z } from 'zod';
 import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import { actorOf } from '../keys/caller.ts';
-import { parseMailbox } from '../mail/address.ts';
 import type { Database } from '../storage/database.ts';
 import type { SuppressionRow } from '../storage/tables.ts';
 import { manyAdded, suppressionReasons, suppressionRecord } from '../suppressions/suppression.ts';
 import {
+  addressFault,
   addSuppressions,
   createFullListCheck,
   LONGEST_NOTE,
@@ -20,7 +20,7 @@ import {
 } from '../suppressions/suppression-store.ts';
 import type { Cursors } from './cursor.ts';
 import { answerPage, pageParameters, pageResponse } from './page.ts';
-import { timeMember, timeParameter } from './query.ts';
+import { addressParameter, timeMember, timeParameter } from './query.ts';
 import { entryError } from './records.ts';
 import { type Call, type Reply, jsonResponse, route, type Route } from './route.ts';
 import { answerChange } from './answer-change.ts';
@@ -165,6 +165,8 @@ async function commonOf(deps: SuppressionsDeps, { body, caller, now }: Call<obje
 }
 
 function addOne(deps: SuppressionsDeps, call: Call<object, object, Body>, entry: NewSuppression): Promise<Reply> {
+  const why = addressFault(entry.email);
+  if (why !== null) throw new Problem('invalid_address', `This is not a mail address: ${why}.`, { field: 'email' });
   const replyToOne = ([added]: readonly Added[]): Reply => {
     if (added === undefined) throw new Error('one entry was added and none came back');
     return replyOf(added);
@@ -188,8 +190,8 @@ function addMany(
   const faulty = new Map<number, string>();
   const entries: NewSuppression[] = [];
   emails.forEach((email, index) => {
-    const parsed = parseMailbox(email, { smtputf8: true });
-    if (parsed.kind === 'bad') faulty.set(index, parsed.why);
+    const why = addressFault(email);
+    if (why !== null) faulty.set(index, why);
     else entries.push({ ...common, email });
   });
   const replyToMany = (added: readonly Added[]): Reply => {
@@ -213,7 +215,7 @@ function addMany(
 
 const listQuery = z.strictObject({
   ...pageParameters(),
-  email: z.string().max(LONGEST_ADDRESS).optional().describe('Only the entries of this address, of all scopes.'),
+  email: addressParameter().optional().describe('Only the entries of this address, of all scopes.'),
   reason: z.enum(suppressionReasons).optional().describe('Only entries with this reason.'),
   stream: z.string().max(32).optional().describe('Only entries for this stream.'),
   scope: z.literal('account').optional().describe('`account`: only entries for the whole account.'),

@@ -1,4 +1,5 @@
 /** Builds the HTTP side: the API with its routes, and the metrics for Prometheus. */
+import path from 'node:path';
 import type { RateWindows } from '../scheduling/rate-windows.ts';
 import type { Certificate } from '../config/certificate.ts';
 import type { AcceptDeps } from '../messages/accept/accept.ts';
@@ -90,7 +91,7 @@ function buildRoutes(
     requestsWritten: () => context.auditLog.settled(),
     limits: config.limits,
     smtputf8: config.delivery.smtputf8,
-    clientPackage: clientPackageFiles(version),
+    clientPackage: { version, files: clientPackageFiles(version), kept: path.join(config.dataDir, 'clients') },
     hostname: config.smtp.hostname,
     trackingTarget: trackingTargetOf(config),
     domainGraceMs: config.domains.grace,

@@ -4,8 +4,8 @@ import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { CsvFault } from '../base/csv.ts';
 import { Problem } from '../base/problem.ts';
-import { parseMailbox } from '../mail/address.ts';
 import { askList, type Operator } from '../operator/operator.ts';
+import { addressFault } from '../suppressions/suppression-store.ts';
 import type { SuppressionRecord } from '../suppressions/suppression.ts';
 import {
   allPages,
@@ -96,7 +96,7 @@ function addAdd(suppressions: CommandUnknownOpts, context: Context): void {
 
 /** It is not always the address that is wrong: there may be no such stream, or the end is over. */
 const codeOf = (email: string): 'invalid_address' | 'invalid_field' =>
-  parseMailbox(email, { smtputf8: true }).kind === 'bad' ? 'invalid_address' : 'invalid_field';
+  addressFault(email) === null ? 'invalid_field' : 'invalid_address';
 
 function addedLine({ result, entry }: Exclude<AddedRecord, { result: 'rejected' }>): string {
   const { email, reason, scope, expires_at: end } = entry;

@@ -12,10 +12,12 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import Koa from 'koa';
 import { Router } from '@koa/router';
+import { problemAnswer } from '../api/answer.ts';
 import { bodyLimits, drain, hasBody, strangerLimits } from '../api/body.ts';
 import { addressList } from '../net/ip.ts';
 import { compressText } from '../api/compress.ts';
 import { HSTS, isSecure } from '../api/secure.ts';
+import { newId } from '../base/id.ts';
 import type { Problem } from '../base/problem.ts';
 import { refusedByRole, rightsOf } from '../keys/roles.ts';
 import { scopeAllows } from '../keys/scopes.ts';
@@ -37,6 +39,7 @@ import { loadViews } from './views.ts';
 import { guestOf, visitOf } from './visit.ts';
 
 export type Dashboard = ReturnType<typeof createDashboard>;
+type Head = Pick<IncomingMessage, 'url' | 'method' | 'headers'>;
 
 /** Allows scripts, styles, images and frames from this server only. */
 const CSP =
@@ -66,6 +69,7 @@ export function createDashboard(deps: DashboardDeps) {
     firsts,
     endings: new Set(),
   };
+  const router = routerOf(pages);
   const app = new Koa<State>();
   app.on('error', (err: unknown) => {
     deps.log.debug({ err }, 'a connection broke');
@@ -73,24 +77,38 @@ export function createDashboard(deps: DashboardDeps) {
   app.use(compressText);
   app.use(answerLayer(dashboard));
   app.use(assetLayer(dashboard));
-  app.use(routerOf(pages).routes());
+  app.use(router.routes());
   app.use(visitorLayer(dashboard));
   app.use(formLayer(dashboard));
   app.use(showLayer(dashboard));
   const handle = app.callback();
+  /** Returns whether a browser asks for a page or sends a form of ours: a program would take a page, or the sign-in, for an answer of the API. */
+  const isOfBrowser = ({ url = '/', method, headers }: Head): boolean => {
+    const { accept = '', 'content-type': type = '' } = headers;
+    if (method === 'GET' || method === 'HEAD') return !accept.includes('json') || accept.includes('text/html');
+    const isForm = method === 'POST' && /^application\/x-www-form-urlencoded\b/i.test(type);
+    return isForm && router.match(url.split('?', 1)[0] ?? '', 'POST').route;
+  };
   return {
     /**
      * Returns whether a request is for the dashboard and not for the API. An unknown path is the dashboard's where a browser asks
      * for HTML: a person is better served by a page than by JSON.
      */
-    owns({ url = '/', method, headers }: Pick<IncomingMessage, 'url' | 'method' | 'headers'>): boolean {
+    owns(request: Head): boolean {
+      const { url = '/', method, headers } = request;
       const first = firstSegment(url);
+      if (!isOfBrowser(request)) return false;
       // `*` and `//v1/messages` have no first segment either, but are not the front page.
       if (first === '') return /^\/(?:\?|$)/.test(url);
       if (firsts.has(first)) return true;
       return method === 'GET' && !theirs.has(first) && (headers.accept ?? '').includes('text/html');
     },
-    handle: (request: IncomingMessage, response: ServerResponse): void => void handle(request, response),
+    handle(request: IncomingMessage, response: ServerResponse): void {
+      if (isOfBrowser(request)) return void handle(request, response);
+      // Only on a port of the dashboard's own: elsewhere the API answers.
+      const { status, headers, body } = problemAnswer(noSuchPage(), newId('req', deps.clock.now()));
+      response.writeHead(status, { ...headers, Connection: 'close' }).end(body);
+    },
     /** Ends answers that stay open, such as live tails. */
     stop(): void {
       for (const end of [...dashboard.endings]) end();

@@ -12,17 +12,17 @@ import { eventTypes, type EventSource, type EventType } from './event.ts';
 export interface EventFilter {
   accountId: string;
   /** Empty means the six default types. */
-  types?: readonly EventType[];
-  messageId?: string;
-  recipient?: string;
-  batchId?: string;
-  tag?: string;
+  types?: readonly EventType[] | undefined;
+  messageId?: string | undefined;
+  recipient?: string | undefined;
+  batchId?: string | undefined;
+  tag?: string | undefined;
   /** Half-open range of times in ms: from `occurredAfter` up to, not including, `occurredBefore`. */
-  occurredAfter?: number;
-  occurredBefore?: number;
-  test?: boolean;
+  occurredAfter?: number | undefined;
+  occurredBefore?: number | undefined;
+  test?: boolean | undefined;
   /** Only events of messages that are simulated as a whole: live mail may have a recipient at the simulator. */
-  ofTestMail?: boolean;
+  ofTestMail?: boolean | undefined;
 }
 
 export interface EventPage {

@@ -1,8 +1,9 @@
 /** Reads the `X-Posthorn-*` fields of a submitted mail: the members of a send request that a mail has no other field for. Pure. */
 import { Problem } from '../base/problem.ts';
-import { DAY_MS, MINUTE_MS } from '../base/time.ts';
 import type { SubmissionOptions } from '../mail/submitted.ts';
-import { parseTime } from '../messages/request/send-time.ts';
+import { MOST_METADATA_KEYS, MOST_TAGS } from '../messages/request/send-limits.ts';
+import { tagSchema } from '../messages/request/send-schema.ts';
+import { checkSendAt } from '../messages/request/send-time.ts';
 
 export interface SubmissionOptionFields {
   stream: string | null;
@@ -23,8 +24,6 @@ const fieldNames: ReadonlySet<string> = new Set([
   'track-opens',
   'track-clicks',
 ]);
-const MOST_TAGS = 10;
-const MOST_METADATA = 50;
 const MOST_METADATA_BYTES = 10 * 1024;
 
 /** Throws a Problem whose field is the header's name. Tags and metadata may be given several times, tags also with commas. */
@@ -44,7 +43,7 @@ export function submissionOptions(options: SubmissionOptions, now: number): Subm
 const header = (name: string): string => `X-Posthorn-${name.replace(/(^|-)[a-z]/g, (letter) => letter.toUpperCase())}`;
 
 const wrong = (
-  code: 'unknown_field' | 'invalid_field' | 'invalid_send_at' | 'invalid_idempotency_key',
+  code: 'unknown_field' | 'invalid_field' | 'invalid_idempotency_key',
   name: string,
   why: string,
 ): Problem => new Problem(code, `${header(name)} ${why}`, { field: header(name) });
@@ -62,8 +61,8 @@ function streamOf(text: string | null): string | null {
 
 function tagsOf(values: readonly string[]): string[] {
   const tags = values.flatMap((value) => value.split(',').map((tag) => tag.trim()));
-  const isGood = tags.length <= MOST_TAGS && tags.every((tag) => /^[A-Za-z0-9_.:/-]{1,128}$/.test(tag));
-  if (!isGood) throw wrong('invalid_field', 'tag', 'may name 10 tags of letters, digits and _.:/-');
+  const isGood = tags.length <= MOST_TAGS && tags.every((tag) => tagSchema.safeParse(tag).success);
+  if (!isGood) throw wrong('invalid_field', 'tag', 'may name 10 tags of 1 to 128 characters');
   return [...new Set(tags)];
 }
 
@@ -74,18 +73,14 @@ function metadataOf(values: readonly string[]): Record<string, string> {
     return [name, text];
   });
   const bytes = pairs.reduce((sum, [name, text]) => sum + name.length + Buffer.byteLength(text), 0);
-  if (pairs.length > MOST_METADATA || bytes > MOST_METADATA_BYTES)
+  if (pairs.length > MOST_METADATA_KEYS || bytes > MOST_METADATA_BYTES)
     throw wrong('invalid_field', 'metadata', 'may occur 50 times, with 10 KiB in all');
   return Object.fromEntries(pairs);
 }
 
 function sendAtOf(text: string | null, now: number): number | null {
-  if (text === null) return null;
-  const at = parseTime(text);
-  if (at === null) throw wrong('invalid_send_at', 'send-at', 'must be a time such as 2026-01-31T09:30:00Z');
-  if (at > now + 30 * DAY_MS) throw wrong('invalid_send_at', 'send-at', 'is more than 30 days ahead');
-  if (at < now - 5 * MINUTE_MS) throw wrong('invalid_send_at', 'send-at', 'is in the past');
-  return at > now ? at : null;
+  const at = text === null ? null : checkSendAt(text, now, header('send-at'));
+  return at !== null && at > now ? at : null;
 }
 
 function keyOf(text: string | null): string | null {

@@ -29,7 +29,8 @@ export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSet
   const callerOf = (session: SubmissionSession): Promise<CallerResult> => callerOfSession(deps, settings, session);
 
   return {
-    async authenticate(session, name, password) {
+    // The key alone says who sends: programs have the user names of other services (`resend`, `api`, the key twice).
+    async authenticate(session, _name, password) {
       const refused = (caller: Caller | null, refusal: SmtpRefusal): Promise<SmtpRefusal> =>
         logged(session, 'AUTH', caller, refusal);
       if (!session.isSecure && !isTrusted(settings, session.ip)) return refused(null, noKeyInClear);
@@ -37,8 +38,6 @@ export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSet
       if (!('caller' in result))
         return result.of === undefined ? refused(null, unknownKey(session, result)) : refused(result.of, result);
       const { caller } = result;
-      if (name !== 'apikey' && name !== caller.keyId)
-        return refused(caller, refuse(535, '5.7.8 the user name is `apikey`, or the id of the key'));
       return { user: { token: password, keyId: caller.keyId } };
     },
     isTrusted: (ip) => isTrusted(settings, ip),

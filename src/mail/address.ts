@@ -51,9 +51,9 @@ const ASCII = /^[\x00-\x7f]*$/;
  */
 export function parseMailbox(text: string, options: { smtputf8?: boolean } = {}): ParsedMailbox {
   if (text.length > LONGEST_MAILBOX) return bad(`longer than ${String(LONGEST_MAILBOX)} characters`);
-  if (CONTROL.test(text)) return bad('control characters are not allowed');
-  if (!text.isWellFormed()) return bad('not valid Unicode');
-  const trimmed = trimSpaces(text);
+  const trimmed = text.trim();
+  if (CONTROL.test(trimmed)) return bad('control characters are not allowed');
+  if (!trimmed.isWellFormed()) return bad('not valid Unicode');
   if (trimmed === '') return bad('empty');
   const address = trimmed.endsWith('>') ? angleAddress(trimmed) : { before: '', address: trimmed };
   if (address === null) return bad('the address is not between < and >');

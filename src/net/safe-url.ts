@@ -36,7 +36,7 @@ export function readSafeUrl(text: string, { allowHttp }: { allowHttp: boolean })
   const { protocol } = url;
   if (protocol !== 'https:' && !(allowHttp && protocol === 'http:'))
     return bad(allowHttp ? 'must begin with https:// or http://' : 'must begin with https://');
-  if (url.username !== '' || url.password !== '') return bad('must not hold a user name or password');
+  if (url.username !== '' || url.password !== '') return bad('must not hold a user name or password: use `headers`');
   // The parser drops an empty fragment, so it is looked for in the text.
   if (text.includes('#')) return bad('must not have a fragment');
   const port = url.port === '' ? (protocol === 'https:' ? HTTPS_PORT : HTTP_PORT) : Number(url.port);

@@ -73,6 +73,7 @@ export const apiSummaries = {
   getAuditEntry: 'Read one entry of the audit log',
   getOpenapi: 'Read this document',
   getClientPackage: 'Download the TypeScript client',
+  getClientPackageVersion: 'Download a version of the TypeScript client',
   getHealth: 'Tell whether the process is alive',
   getReadiness: 'Tell whether the server can do its work',
   trackOpen: 'Answer with the picture of a mail, and count the open',

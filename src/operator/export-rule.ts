@@ -283,6 +283,6 @@ function valueOf(record: Readonly<Record<string, unknown>>, at: string): unknown
 
 function cellOf(value: unknown): string {
   if (value === null || value === undefined) return '';
-  if (Array.isArray(value)) return value.map(String).join(' ');
+  if (Array.isArray(value)) return value.map(String).join(',');
   return typeof value === 'string' ? value : JSON.stringify(value);
 }

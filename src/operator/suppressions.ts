@@ -1,8 +1,8 @@
 /** The one import and the one export of the suppression list; single entries have operations of the API. */
 import { z } from 'zod';
-import { parseMailbox } from '../mail/address.ts';
 import { manyAdded, suppressionReasons, suppressionRecord } from '../suppressions/suppression.ts';
 import {
+  addressFault,
   addSuppressions,
   LONGEST_NOTE,
   pageOfSuppressions,
@@ -85,8 +85,8 @@ async function streamsOf({ db }: Pick<StoreDeps, 'db'>, accountId: string): Prom
 }
 
 function rejectionOf({ email, stream, expires_at }: Entry, streams: ReadonlySet<string>, now: number): string | null {
-  const parsed = parseMailbox(email, { smtputf8: true });
-  if (parsed.kind === 'bad') return parsed.why;
+  const fault = addressFault(email);
+  if (fault !== null) return fault;
   if (typeof stream === 'string' && !streams.has(stream)) return `there is no stream ${JSON.stringify(stream)}`;
   if (typeof expires_at === 'string' && Date.parse(expires_at) <= now) return 'it has ended already';
   return null;

@@ -154,6 +154,13 @@ const findSame = statement(
      JOIN suppressions s ON s.account_id = w.account_id AND s.address_key = w.address_key AND s.scope = w.scope`,
 );
 
+/** Returns why a caller may not put this text on the list, or null. `*@example.net` is an address, but means a domain, and would suppress nothing. */
+export function addressFault(email: string): string | null {
+  const parsed = parseMailbox(email, { smtputf8: true });
+  if (parsed.kind === 'bad') return parsed.why;
+  return parsed.mailbox.local === '*' ? '`*` is no mailbox, and an entry is for one address, not for a domain' : null;
+}
+
 /**
  * The result for one entry. `created` is false if the address was already on the list; then the old row stays. But what recipients
  * have asked for themselves lasts: it takes the place of an entry that will end.

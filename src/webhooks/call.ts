@@ -1,5 +1,6 @@
 /** Makes one call of an endpoint: signs and posts it. Every answer of the endpoint is a value; only our own faults are thrown. */
 import type { Clock } from '../base/clock.ts';
+import { LONGEST_URL } from '../net/safe-url.ts';
 import type { Fetched, SafeFetch } from '../net/safe-fetch.ts';
 import { validSecrets, type Endpoint } from './endpoint.ts';
 import { retryAfterMs } from './retry.ts';
@@ -75,10 +76,12 @@ type Judged = Pick<CallResult, 'kind' | 'statusCode' | 'error' | 'answer' | 'ret
 /** Judges the answer: only 2xx is a success; a redirect is a failure and not followed. */
 function judged({ status, headers, body }: Extract<Fetched, { kind: 'answered' }>, now: number): Judged {
   const isDelivered = status >= 200 && status <= 299;
+  const target = status >= 300 && status <= 399 ? headers.location : undefined;
+  const redirect = target === undefined ? '' : `: it redirects to ${target.slice(0, LONGEST_URL)}`;
   return {
     kind: isDelivered ? 'delivered' : status === 410 ? 'gone' : 'failed',
     statusCode: status,
-    error: isDelivered ? null : `the endpoint answered ${String(status)}`,
+    error: isDelivered ? null : `the endpoint answered ${String(status)}${redirect}`,
     answer: body.length === 0 ? null : printable(body),
     retryAfterMs: status === 429 || status === 503 ? retryAfterMs(headers['retry-after'], now) : null,
   };

@@ -12,6 +12,8 @@ import {
 import { check } from '../../src/base/check.ts';
 import { Problem } from '../../src/base/problem.ts';
 
+const isRecord = (name: string): boolean => name === 'metadata';
+
 describe('parseQuery', () => {
   const good: [search: string, value: object, why: string][] = [
     ['', {}, 'nothing'],
@@ -23,15 +25,22 @@ describe('parseQuery', () => {
     ['q=x+y%2Bz&n%C3%A4me=1', { q: 'x y+z', näme: '1' }, 'encodings'],
     ['metadata[order]=17&metadata[who]=x', { metadata: { order: '17', who: 'x' } }, 'names in brackets'],
     ['metadata%5Border%5D=17', { metadata: { order: '17' } }, 'names in encoded brackets'],
+    ['metadata[0]=17', { metadata: { 0: '17' } }, 'a number as the name of a member'],
   ];
   for (const [search, value, why] of good) {
     it(`reads ${why}`, () => {
-      assert.deepEqual(parseQuery(search), value);
+      assert.deepEqual(parseQuery(search, isRecord), value);
     });
   }
 
+  it('reads lists with brackets, as some programs write them', () => {
+    for (const search of ['tag=a&tag=b', 'tag[]=a&tag[]=b', 'tag%5B0%5D=a&tag%5B1%5D=b', 'tag=a&tag[]=b'])
+      assert.deepEqual(parseQuery(search, isRecord), { tag: ['a', 'b'] }, search);
+    assert.deepEqual(parseQuery('tag[]=a&metadata[0]=b', isRecord), { tag: 'a', metadata: { 0: 'b' } });
+  });
+
   it('keeps members of objects out of it', () => {
-    assert.deepEqual(Object.keys(parseQuery('__proto__=1&metadata[__proto__]=2')), [
+    assert.deepEqual(Object.keys(parseQuery('__proto__=1&metadata[__proto__]=2', isRecord)), [
       '__proto__',
       'metadata[__proto__]',
     ]);
@@ -45,7 +54,7 @@ describe('parseQuery', () => {
       'a=%c3%28',
       Array.from({ length: 101 }, (_, n) => `p${n}=1`).join('&'),
     ]) {
-      assert.throws(() => parseQuery(search), { code: 'invalid_parameter' }, search.slice(0, 20));
+      assert.throws(() => parseQuery(search, isRecord), { code: 'invalid_parameter' }, search.slice(0, 20));
     }
   });
 
@@ -58,14 +67,14 @@ describe('parseQuery', () => {
           fc.string({ unit: 'grapheme' }).filter((text) => text.isWellFormed()),
         ),
         (value) => {
-          assert.deepEqual(parseQuery(new URLSearchParams(value).toString()), { ...value });
+          assert.deepEqual(parseQuery(new URLSearchParams(value).toString(), isRecord), { ...value });
         },
       ),
     );
     fc.assert(
       fc.property(fc.string(), (search) => {
         try {
-          parseQuery(search);
+          parseQuery(search, isRecord);
         } catch (error) {
           assert.ok(error instanceof Problem);
         }
@@ -83,7 +92,7 @@ describe('query parameters', () => {
     since: timeParameter().optional(),
   });
   const read = (search: string): z.output<typeof Query> =>
-    check(Query, parseQuery(search), { code: 'invalid_parameter' });
+    check(Query, parseQuery(search, isRecord), { code: 'invalid_parameter' });
 
   it('become values', () => {
     assert.deepEqual(read(''), { limit: 25 });

@@ -152,7 +152,8 @@ describe('client: the package', () => {
   });
 
   it('is served by a running server, with a tag, without a key', async () => {
-    const routes = clientPackageRoutes({ clientPackage: ['/nowhere', tarball] });
+    const own = { version: '1.0.0', files: ['/nowhere', tarball], kept: path.join(project, 'clients') };
+    const routes = clientPackageRoutes({ clientPackage: own });
     const h = await startHarness({ routes });
     const first = await h.send('GET', '/v1/client.tgz', { key: null });
     assert.deepEqual(
@@ -165,10 +166,15 @@ describe('client: the package', () => {
       headers: { 'if-none-match': String(first.headers.etag) },
     });
     assert.deepEqual([again.status, again.bytes.length], [304, 0]);
+    assert.equal((await h.send('GET', '/v1/client-0.9.0.tgz', { key: null })).error.code, 'not_found');
+    assert.deepEqual((await h.send('GET', '/v1/client-1.0.0.tgz', { key: null })).bytes, first.bytes);
     await h.stop();
-    const none = await startHarness({ routes: clientPackageRoutes({ clientPackage: ['/nowhere'] }) });
-    assert.equal((await none.send('GET', '/v1/client.tgz', { key: null })).error.code, 'not_found');
-    await none.stop();
+    const later = await startHarness({
+      routes: clientPackageRoutes({ clientPackage: { ...own, version: '1.1.0', files: ['/nowhere'] } }),
+    });
+    assert.equal((await later.send('GET', '/v1/client.tgz', { key: null })).error.code, 'not_found');
+    assert.deepEqual((await later.send('GET', '/v1/client-1.0.0.tgz', { key: null })).bytes, first.bytes);
+    await later.stop();
   });
 
   it('is imported', () => {

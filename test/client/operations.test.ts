@@ -139,7 +139,7 @@ describe('client: operations', () => {
     const named = new Set(rows.map(([operationId]) => operationId));
     // The client itself is for npm to download.
     const missing = operations.filter(
-      ({ operationId }) => operationId !== 'getClientPackage' && !named.has(operationId),
+      ({ operationId }) => !operationId.startsWith('getClientPackage') && !named.has(operationId),
     );
     assert.deepEqual(
       missing.map(({ operationId }) => operationId),

@@ -378,9 +378,26 @@ describe('dashboard: set-up and sign-in', () => {
       },
       body: JSON.stringify({ _token: token }),
     });
-    assert.equal(json.status, 400, 'not a form');
+    assert.equal(json.status, 404, 'not a form');
     await json.text();
     assert.equal((await browser.open('/profile')).status, 200, 'still signed in');
+  });
+
+  it('leaves what a program asks for to the API, which answers in JSON', async () => {
+    const form = { 'content-type': 'application/x-www-form-urlencoded' };
+    for (const [method, where, headers] of [
+      ['POST', '/messages', { 'content-type': 'application/json' }],
+      ['POST', '/messages', form],
+      ['POST', '/', {}],
+      ['DELETE', '/messages/msg_x', {}],
+      ['PUT', '/domains', form],
+      ['GET', '/templates?count=10', { accept: 'application/json' }],
+    ] as const) {
+      const answer = await fetch(app.url + where, { method, headers, redirect: 'manual' });
+      const { error } = (await answer.json()) as { error: { code: string; message: string } };
+      assert.deepEqual([answer.status, error.code], [404, 'not_found'], `${method} ${where}`);
+      assert.match(error.message, /begin with \/v1\/\.$/);
+    }
   });
 
   it('takes no form larger than its limit', async () => {
@@ -490,6 +507,8 @@ describe('dashboard: on a port of its own', () => {
       const browser = await signedIn(own, app.operator);
       assert.equal((await browser.open('/')).status, 200);
       assert.equal((await app.get('/login', { key: null })).status, 404);
+      const answer = await fetch(`${own}/messages`, { method: 'POST', body: '{}' });
+      assert.deepEqual([answer.status, answer.headers.get('content-type')], [404, 'application/json; charset=utf-8']);
     } finally {
       await app.stop();
     }

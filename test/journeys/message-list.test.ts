@@ -41,7 +41,7 @@ const subjects = [
   'Ordering made easy',
 ];
 const froms = ['Acme <hi@acme.test>', 'news@acme.test', `me@${SIMULATED}`];
-const tags = ['a', 'b', 'c:d'];
+const tags = ['a', 'b', 'Größe @ c:d'];
 
 /** Parameters, each with what it means in plain words. */
 interface Filter {

@@ -342,7 +342,7 @@ describe('journey: submission', () => {
 
   for (const [header, value, reason] of [
     ['X-Posthorn-Send-At', 'tomorrow', 'no time'],
-    ['X-Posthorn-Tag', 'a b', 'a tag with a space'],
+    ['X-Posthorn-Tag', 'a,,b', 'an empty tag'],
     ['X-Posthorn-Metadata', 'order', 'metadata without a value'],
     ['X-Posthorn-Colour', 'red', 'an option that does not exist'],
     ['X-Posthorn-Track-Opens', 'maybe', 'neither true nor false'],
@@ -488,6 +488,14 @@ describe('journey: submission', () => {
     assert.deepEqual(await audited(), [
       ...rows.map(([, , code]) => `${code === 535 ? 'AUTH' : 'DATA'} ${String(code)}`),
     ]);
+  });
+
+  it('takes any user name, as programs have those of other services', async () => {
+    await begin();
+    for (const name of ['resend', 'api', app.key]) {
+      const replies = await dialogue(app.app.ports.submissions ?? 0, ['EHLO client.test', plain(name, app.key)], true);
+      assert.match(replies[2] ?? '', /^235 /);
+    }
   });
 
   it('refuses keys in the clear, mail without sign-in, strangers’ domains, and what breaks a rule', async () => {

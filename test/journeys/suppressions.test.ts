@@ -113,6 +113,7 @@ describe('journey: suppressions', () => {
       [{}, 'missing_field', 'email'],
       [{ email: 'a@b.test', emails: ['c@d.test'] }, 'mutually_exclusive_fields', 'emails'],
       [{ email: 'nobody' }, 'invalid_address', 'email'],
+      [{ email: '*@b.test' }, 'invalid_address', 'email'],
       [{ email: 7 }, 'invalid_type', 'email'],
       [{ emails: [] }, 'invalid_field', 'emails'],
       [{ email: 'a@b.test', reason: 'whim' }, 'invalid_field', 'reason'],
@@ -124,6 +125,7 @@ describe('journey: suppressions', () => {
     ] as const;
     const says: Record<string, RegExp> = {
       'email nobody': /^This is not a mail address: there is no @\.$/,
+      'email *@b.test': /an entry is for one address, not for a domain\.$/,
       'expires_at soon': /^`expires_at` must be an RFC 3339 time with an offset, such as /,
     };
     for (const [body, code, field] of rows) {

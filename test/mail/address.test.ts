@@ -12,6 +12,7 @@ const good: readonly (readonly [string, string | null, string, string])[] = [
   ['<a@b.c>', null, 'a@b.c', 'angle brackets without a name'],
   ['Name <a@b.c>', 'Name', 'a@b.c', 'a name'],
   ['  Name   <a@b.c>  ', 'Name', 'a@b.c', 'spaces around are nothing'],
+  ['\t a@b.c\r\n', null, 'a@b.c', 'so are line breaks'],
   ['Name<a@b.c>', 'Name', 'a@b.c', 'no space is needed before <'],
   ['"Quoted, name" <a@b.c>', 'Quoted, name', 'a@b.c', 'a quoted name'],
   ['"a \\"b\\" \\\\" <a@b.c>', 'a "b" \\', 'a@b.c', 'quoted pairs in the name'],
@@ -95,7 +96,7 @@ const refused: readonly (readonly [string, string])[] = [
   ['a\u0000@b.c', 'NUL'],
   ['N\u007f <a@b.c>', 'DEL in the name'],
   ['N\u0085 <a@b.c>', 'C1 control in the name'],
-  ['\ta@b.c', 'a tab is a control character'],
+  ['N\t<a@b.c>', 'a tab is a control character'],
   ['N\ud800 <a@b.c>', 'half a surrogate pair'],
   [`${'N'.repeat(1000)} <a@b.c>`, 'too long as a whole'],
 ];
@@ -178,9 +179,9 @@ describe('mail/address', () => {
     const differs: Readonly<Record<string, string>> = {
       'test@io': 'we ask for two labels',
       'test@org': 'we ask for two labels',
-      ' test@iana.org': 'spaces around are nothing',
-      'test@iana.org ': 'spaces around are nothing',
     };
+    /** White space around is nothing to us, line breaks included. */
+    const hasOther = (address: string): boolean => address in differs || address !== address.trim();
     const ours = new Set([
       'ISEMAIL_VALID',
       'ISEMAIL_DNSWARN_NO_RECORD',
@@ -194,7 +195,7 @@ describe('mail/address', () => {
       const cases = JSON.parse(readFileSync(path, 'utf8')) as { address: string; diagnosis: string }[];
       const wrong: unknown[] = [];
       for (const { address, diagnosis } of cases) {
-        if (address in differs) continue;
+        if (hasOther(address)) continue;
         const expected = ours.has(diagnosis) ? 'ok' : 'bad';
         const actual = parseMailbox(address);
         if (actual.kind !== expected) wrong.push([address, diagnosis, actual]);
@@ -212,7 +213,7 @@ describe('mail/address', () => {
         const expected = label === 'valid' || label === 'rfc5321QuotedString' ? 'ok' : 'bad';
         const actual = parseMailbox(address, { smtputf8: true });
         // UTS-46 has no place for code points that are not assigned yet.
-        if (address in differs || /\p{Cn}/u.test(address)) continue;
+        if (hasOther(address) || /\p{Cn}/u.test(address)) continue;
         if (actual.kind !== expected) wrong.push([address, label, actual]);
       }
       assert.deepEqual(wrong, []);

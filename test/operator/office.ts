@@ -160,7 +160,7 @@ export class Office {
       },
       vetUrl: (href) => Promise.resolve({ kind: 'ok', href }),
       smtputf8: true,
-      clientPackage: [],
+      clientPackage: { version: '1.0.0', files: [], kept: this.config.dataDir },
       hostname: smtp.hostname,
       trackingTarget: null,
       domainGraceMs: domains.grace,

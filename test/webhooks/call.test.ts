@@ -61,6 +61,11 @@ describe('webhooks/call', () => {
     });
   }
 
+  it('says where a redirect leads', async () => {
+    const { result } = await call(answered(308, { location: 'https://hooks.acme.test/new/' }));
+    assert.equal(result.error, 'the endpoint answered 308: it redirects to https://hooks.acme.test/new/');
+  });
+
   it('sends our headers and theirs, of which none can take the place of ours', async () => {
     const { request } = await call(answered(200), {
       ...endpoint,

@@ -69,7 +69,7 @@ function isDecodable(path: string): boolean {
   }
 }
 
-const notFound = (): Problem => new Problem('not_found', 'There is no such path.');
+const notFound = (): Problem => new Problem('not_found', 'There is no such path. Those of the API begin with /v1/.');
 
 function allow(methods: readonly string[], exchange: Exchange): string {
   // `OPTIONS *` asks about the server as a whole (RFC 9110 section 9.3.7).

@@ -81,7 +81,7 @@ function readReference({ routes, config, version }: Deps): Reference {
   return { operations, tags, schemas: components.schemas, parameters: components.parameters };
 }
 
-async function index({ routes, config }: Deps, { operations, tags }: Reference, visit: Visit): Promise<Shown> {
+async function index({ routes, config, version }: Deps, { operations, tags }: Reference, visit: Visit): Promise<Shown> {
   const [settings, used, deprecated] = await Promise.all([
     visit.may('settings') ? visit.ask('getSettings') : null,
     usedNow(visit),
@@ -91,6 +91,7 @@ async function index({ routes, config }: Deps, { operations, tags }: Reference, 
   return view('api', 'API', {
     tab: 'api',
     base: config.http.publicUrl,
+    clientVersion: version,
     plan: settings?.plan ?? visit.account.plan,
     limit,
     used: limit === null ? used : Math.min(used, limit),

@@ -9,41 +9,41 @@ export const LONGEST_REQUEST_MS = 60_000;
 
 export interface MessageFilter {
   accountId: string;
-  status?: readonly DeliveryStatus[];
+  status?: readonly DeliveryStatus[] | undefined;
   /** An address among the recipients of any kind. */
-  to?: string;
-  from?: string;
+  to?: string | undefined;
+  from?: string | undefined;
   /** Beginning of the address of a recipient of any kind. */
-  toStart?: string;
+  toStart?: string | undefined;
   /** Domain of a recipient; a name without a dot stands for all its endings. */
-  toDomain?: string;
+  toDomain?: string | undefined;
   /** Beginning of a message's id. */
-  idStart?: string;
+  idStart?: string | undefined;
   /** Beginning of the id of the request; give a narrow range of times with it. */
-  requestStart?: string;
+  requestStart?: string | undefined;
   /** Beginning of a recipient's address, or words of the subject. */
-  text?: string;
+  text?: string | undefined;
   /** Words the subject must have, each as a beginning of one of its words. */
-  subject?: string;
+  subject?: string | undefined;
   /** All of these. */
-  tags?: readonly string[];
-  metadata?: Readonly<Record<string, string>>;
-  templateId?: string;
-  batchId?: string;
-  stream?: string;
+  tags?: readonly string[] | undefined;
+  metadata?: Readonly<Record<string, string>> | undefined;
+  templateId?: string | undefined;
+  batchId?: string | undefined;
+  stream?: string | undefined;
   /** The sending domain. */
-  domain?: string;
-  rfcMessageId?: string;
+  domain?: string | undefined;
+  rfcMessageId?: string | undefined;
   /** The id of one of its events. */
-  eventId?: string;
+  eventId?: string | undefined;
   /** No index has it: give a narrow range of times with it. */
-  requestId?: string;
+  requestId?: string | undefined;
   /** Half-open range of acceptance times in ms. */
-  createdAfter?: number;
-  createdBefore?: number;
-  opened?: boolean;
-  clicked?: boolean;
-  test?: boolean;
+  createdAfter?: number | undefined;
+  createdBefore?: number | undefined;
+  opened?: boolean | undefined;
+  clicked?: boolean | undefined;
+  test?: boolean | undefined;
 }
 
 /** A piece of SQL with the values of its placeholders. */

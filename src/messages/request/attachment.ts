@@ -1,4 +1,5 @@
 /** Reads the attachments of a send request: from base64 and a file name to the bytes and type of the mail. */
+import { isUtf8 } from 'node:buffer';
 import { Problem } from '../../base/problem.ts';
 import type { Attachment } from '../../mail/mime-write.ts';
 import type { SendLimits } from './send-limits.ts';
@@ -10,51 +11,53 @@ type WireAttachment = NonNullable<WireMessage['attachments']>[number];
 export const LONGEST_FILENAME = 255;
 
 /** Types by extension, for common files; anything else is application/octet-stream unless the caller gives a type. */
-const typeOfExtension: Readonly<Record<string, string>> = {
-  '7z': 'application/x-7z-compressed',
-  avif: 'image/avif',
-  bmp: 'image/bmp',
-  csv: 'text/csv',
-  doc: 'application/msword',
-  docx: 'application/vnd.openxmlformats-officedocument.wordprocessingml.document',
-  eml: 'message/rfc822',
-  gif: 'image/gif',
-  gz: 'application/gzip',
-  heic: 'image/heic',
-  htm: 'text/html',
-  html: 'text/html',
-  ics: 'text/calendar',
-  jpeg: 'image/jpeg',
-  jpg: 'image/jpeg',
-  json: 'application/json',
-  m4a: 'audio/mp4',
-  md: 'text/markdown',
-  mov: 'video/quicktime',
-  mp3: 'audio/mpeg',
-  mp4: 'video/mp4',
-  odp: 'application/vnd.oasis.opendocument.presentation',
-  ods: 'application/vnd.oasis.opendocument.spreadsheet',
-  odt: 'application/vnd.oasis.opendocument.text',
-  ogg: 'audio/ogg',
-  pdf: 'application/pdf',
-  pkpass: 'application/vnd.apple.pkpass',
-  png: 'image/png',
-  ppt: 'application/vnd.ms-powerpoint',
-  pptx: 'application/vnd.openxmlformats-officedocument.presentationml.presentation',
-  rtf: 'application/rtf',
-  svg: 'image/svg+xml',
-  tif: 'image/tiff',
-  tiff: 'image/tiff',
-  txt: 'text/plain',
-  vcf: 'text/vcard',
-  wav: 'audio/wav',
-  webm: 'video/webm',
-  webp: 'image/webp',
-  xls: 'application/vnd.ms-excel',
-  xlsx: 'application/vnd.openxmlformats-officedocument.spreadsheetml.sheet',
-  xml: 'application/xml',
-  zip: 'application/zip',
-};
+const typeOfExtension: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    '7z': 'application/x-7z-compressed',
+    avif: 'image/avif',
+    bmp: 'image/bmp',
+    csv: 'text/csv',
+    doc: 'application/msword',
+    docx: 'application/vnd.openxmlformats-officedocument.wordprocessingml.document',
+    eml: 'message/rfc822',
+    gif: 'image/gif',
+    gz: 'application/gzip',
+    heic: 'image/heic',
+    htm: 'text/html',
+    html: 'text/html',
+    ics: 'text/calendar',
+    jpeg: 'image/jpeg',
+    jpg: 'image/jpeg',
+    json: 'application/json',
+    m4a: 'audio/mp4',
+    md: 'text/markdown',
+    mov: 'video/quicktime',
+    mp3: 'audio/mpeg',
+    mp4: 'video/mp4',
+    odp: 'application/vnd.oasis.opendocument.presentation',
+    ods: 'application/vnd.oasis.opendocument.spreadsheet',
+    odt: 'application/vnd.oasis.opendocument.text',
+    ogg: 'audio/ogg',
+    pdf: 'application/pdf',
+    pkpass: 'application/vnd.apple.pkpass',
+    png: 'image/png',
+    ppt: 'application/vnd.ms-powerpoint',
+    pptx: 'application/vnd.openxmlformats-officedocument.presentationml.presentation',
+    rtf: 'application/rtf',
+    svg: 'image/svg+xml',
+    tif: 'image/tiff',
+    tiff: 'image/tiff',
+    txt: 'text/plain',
+    vcf: 'text/vcard',
+    wav: 'audio/wav',
+    webm: 'video/webm',
+    webp: 'image/webp',
+    xls: 'application/vnd.ms-excel',
+    xlsx: 'application/vnd.openxmlformats-officedocument.spreadsheetml.sheet',
+    xml: 'application/xml',
+    zip: 'application/zip',
+  }),
+);
 
 /** Decodes a request's attachments. Throws the first fault; `at` returns the field name of a member of the n-th one. */
 export function decodeAttachments(
@@ -66,44 +69,37 @@ export function decodeAttachments(
   return wire.map((one, index) => {
     checkFilename(one.filename, limits.blockedExtensions, at(index, 'filename'));
     const contentId = one.content_id ?? null;
-    if (contentId !== null && contentIds.has(contentId)) {
-      const field = at(index, 'content_id');
-      throw new Problem(
-        'invalid_attachment',
-        `\`${field}\` is used by another attachment of this message. Give each its own.`,
-        {
-          field,
-        },
-      );
-    }
+    if (contentId !== null && contentIds.has(contentId))
+      throw invalid(at(index, 'content_id'), 'is used by another attachment of this message. Give each its own');
     if (contentId !== null) contentIds.add(contentId);
+    const content = decodeBase64(one.content, at(index, 'content'));
     return {
       filename: one.filename,
-      contentType: one.content_type ?? typeOf(one.filename),
+      contentType: one.content_type ?? typeOf(one.filename, content),
       contentId,
       disposition: one.disposition ?? (contentId === null ? 'attachment' : 'inline'),
-      content: decodeBase64(one.content, at(index, 'content')),
+      content,
     };
   });
 }
 
+const invalid = (field: string, says: string): Problem =>
+  new Problem('invalid_attachment', `\`${field}\` ${says}.`, { field });
+
 function checkFilename(filename: string, blocked: readonly string[], field: string): void {
-  if (Buffer.byteLength(filename) > LONGEST_FILENAME) {
-    throw new Problem('invalid_attachment', `\`${field}\` must have at most ${String(LONGEST_FILENAME)} bytes.`, {
-      field,
-    });
-  }
+  if (Buffer.byteLength(filename) > LONGEST_FILENAME)
+    throw invalid(field, `must have at most ${String(LONGEST_FILENAME)} bytes`);
   const extension = extensionOf(filename);
   if (extension === null || !blocked.includes(extension)) return;
   const why = `Mail systems refuse files of the type .${extension}; send a link, or put the file into an archive.`;
   throw new Problem('attachment_type_not_allowed', why, { field });
 }
 
-const typeOf = (filename: string): string => {
-  const extension = extensionOf(filename);
-  if (extension === null || !Object.hasOwn(typeOfExtension, extension)) return 'application/octet-stream';
-  return typeOfExtension[extension] ?? 'application/octet-stream';
-};
+/** Returns the type by the extension. A text without a charset would be read as ASCII (RFC 2046 section 4.1.2), or by a guess. */
+function typeOf(filename: string, content: Buffer): string {
+  const type = typeOfExtension.get(extensionOf(filename) ?? '') ?? 'application/octet-stream';
+  return type.startsWith('text/') && isUtf8(content) ? `${type}; charset=utf-8` : type;
+}
 
 /**
  * Returns the extension in lower case. Dots and spaces at the end are ignored, because Windows drops them when it saves
@@ -123,7 +119,7 @@ const WHITESPACE = ['\n', '\r', ' ', '\t'] as const;
  * over 40 MB.
  */
 function decodeBase64(text: string, field: string): Buffer {
-  const refuse = (why: string): Problem => new Problem('invalid_attachment', `\`${field}\` ${why}.`, { field });
+  const refuse = (why: string): Problem => invalid(field, why);
   if (/^\s{0,16}data:/i.test(text)) throw refuse('is a data URI: send only the base64 after its comma');
   let packed = text;
   for (const space of WHITESPACE) if (packed.includes(space)) packed = packed.replaceAll(space, '');

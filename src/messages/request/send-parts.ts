@@ -18,22 +18,7 @@ import type { MessageDraft, SendRules } from './send-draft.ts';
 import { checkSendAt, checkTime } from './send-time.ts';
 import { checkUnsubscribe } from './unsubscribe.ts';
 
-type Same =
-  | 'from'
-  | 'to'
-  | 'cc'
-  | 'bcc'
-  | 'replyTo'
-  | 'subject'
-  | 'headers'
-  | 'tags'
-  | 'metadata'
-  | 'expiresAt'
-  | 'stream'
-  | 'trackOpens'
-  | 'trackClicks'
-  | 'unsubscribe'
-  | 'onSuppressed';
+type Same = Exclude<keyof MessageDraft, 'content' | 'template' | 'source' | 'requireTls' | 'sendAt' | 'test'>;
 
 /** The checked members of one message; null means not given. */
 export interface Parts extends Readonly<{ [Name in Same]: MessageDraft[Name] | null }> {
@@ -163,7 +148,8 @@ const attachmentsOf = (wire: WireMessage, rules: SendRules, prefix: string): Att
         (index, member) => `${prefix}attachments[${String(index)}].${member}`,
       );
 
-function checkTags(tags: readonly string[], prefix: string): readonly string[] {
+function checkTags(given: readonly string[], prefix: string): readonly string[] {
+  const tags = given.map((tag) => tag.toWellFormed());
   const double = tags.findIndex((tag, index) => tags.indexOf(tag) !== index);
   if (double === -1) return tags;
   const field = `${prefix}tags[${String(double)}]`;

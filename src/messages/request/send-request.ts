@@ -50,12 +50,7 @@ const isBulk = (body: Readonly<Record<string, unknown>>): boolean => body['recip
 
 function checkSingle(body: Readonly<Record<string, unknown>>, rules: SendRules): SendDraft {
   refuseLongLists(body, rules, '');
-  const parts = partsOf(check(SingleMessage, withoutNullRecipients(body)), rules, '');
+  const { recipients: _null, ...single } = body;
+  const parts = partsOf(check(SingleMessage, single), rules, '');
   return { kind: 'single', draft: draftOf(parts, contentOf(parts, ''), rules, '') };
-}
-
-function withoutNullRecipients(body: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
-  if (!Object.hasOwn(body, 'recipients')) return body;
-  const { recipients: _null, ...rest } = body;
-  return rest;
 }

@@ -54,9 +54,12 @@ const renderedMembers = {
 } satisfies Record<keyof typeof templateMembers, z.ZodType>;
 
 const NO_LINE_BREAK = /^[^\r\n\0]*$/;
-/** A header value may have tabs, but no other control characters. */
-const HEADER_VALUE = /^[\t\P{Cc}]*$/u;
-const FILENAME = /^[^/\\\p{Cc}]+$/u;
+/**
+ * A header value may have tabs, but no other control characters. These patterns are in the API's description, and generated clients compile
+ * them without the flag `u`, which `\p{Cc}` would need.
+ */
+const HEADER_VALUE = /^[^\x00-\x08\x0a-\x1f\x7f-\x9f]*$/;
+const FILENAME = /^[^/\\\x00-\x1f\x7f-\x9f]+$/;
 const NO_NUL = /^[^\0]*$/;
 /** A content type (RFC 2045 section 5.1); a quoted value is printable ASCII. */
 const CONTENT_TYPE =
@@ -92,7 +95,9 @@ const Attachment = z
         badAttachment('must be a type such as `application/pdf` or `text/calendar; method=REQUEST`, and not multipart'),
       )
       .nullish()
-      .describe('`type/subtype`, parameters allowed. Default: by the extension, else application/octet-stream.'),
+      .describe(
+        '`type/subtype`, parameters allowed. Default: by the extension, a text with `charset=utf-8` if it is UTF-8; else application/octet-stream.',
+      ),
     content_id: z
       .string()
       .regex(/^[A-Za-z0-9._@+-]{1,78}$/)
@@ -125,13 +130,16 @@ const headers = z
   .nullish()
   .describe('Further headers. Those that the service sets or that have a member of their own are refused.');
 
+const TAG = /^[^\s,\x00-\x1f\x7f-\x9f](?:[^,\x00-\x1f\x7f-\x9f]*[^\s,\x00-\x1f\x7f-\x9f])?$/;
+
+/** A tag, in sends and in filters. Commas separate tags in filters and in headers. */
+export const tagSchema = characters(128, { code: 'invalid_field' }).regex(
+  TAG,
+  'must have 1 to 128 characters, without commas, control characters and blanks at its ends',
+);
+
 const tags = z
-  .array(
-    z
-      .string()
-      .regex(/^[A-Za-z0-9_.:/-]{1,128}$/)
-      .register(faults, { says: 'must be 1 to 128 of the characters A-Z a-z 0-9 _ . : / -' }),
-  )
+  .array(tagSchema)
   .meta({ maxItems: MOST_TAGS, uniqueItems: true })
   .nullish()
   .describe('For grouping and statistics; the recipient does not see them.');
@@ -262,15 +270,7 @@ function schemasWith<T extends typeof templateMembers | typeof renderedMembers>(
     .strictObject({ from, to, ...copies, reply_to: replyTo, subject, ...members })
     .register(faults, { hints: messageHints })
     .describe('One message to one recipient.');
-  const BulkEntry = z
-    .strictObject({
-      from: overridable.from,
-      to,
-      ...copies,
-      reply_to: replyTo,
-      subject: overridable.subject,
-      ...members,
-    })
+  const BulkEntry = SingleMessage.extend(overridable)
     .register(faults, { hints: messageHints })
     .describe('One message of a bulk send; its members override the shared ones.');
   const BulkShared = z

@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { check, faults } from '../../base/check.ts';
 import { Problem } from '../../base/problem.ts';
+import { zoneNamed } from '../../base/zones.ts';
 
 /** A JSON object of a request. */
 export type Json = Readonly<Record<string, unknown>>;
@@ -21,16 +22,7 @@ function isLocale(text: string): boolean {
   }
 }
 
-function isTimezone(text: string): boolean {
-  try {
-    return (
-      text.length <= LONGEST_TIMEZONE &&
-      new Intl.DateTimeFormat('en', { timeZone: text }).resolvedOptions().timeZone !== ''
-    );
-  } catch {
-    return false;
-  }
-}
+const isTimezone = (text: string): boolean => text.length <= LONGEST_TIMEZONE && zoneNamed(text) !== null;
 
 export const localeSchema = z
   .string()
@@ -70,6 +62,21 @@ export type TemplateMembers = z.output<typeof MembersSchema>;
 
 export const isObject = (value: unknown): value is Json =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
+
+/** Members that every message or file needs: an empty text in one is a fault, or an empty file. */
+const needed = new Set(['from', 'to', 'subject', 'recipients', 'filename', 'content']);
+const nested = new Set(['recipients', 'attachments', 'unsubscribe']);
+
+/** Returns a request with null in the place of an empty text wherever a member may be left out. */
+export function withoutEmptyTexts<Value>(value: Value): Value {
+  if (Array.isArray(value)) return value.map(withoutEmptyTexts) as Value;
+  if (!isObject(value)) return value;
+  const members = Object.entries(value).map(([name, member]) => {
+    if (member === '' && !needed.has(name)) return [name, null];
+    return [name, nested.has(name) ? withoutEmptyTexts(member) : member];
+  });
+  return Object.fromEntries(members) as Value;
+}
 
 const hasTemplateMembers = (value: unknown): boolean =>
   isObject(value) && memberNames.some((name) => value[name] != null);

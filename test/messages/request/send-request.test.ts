@@ -9,6 +9,7 @@ import { checkSend } from '../../../src/messages/request/send-request.ts';
 import type { MessageDraft } from '../../../src/messages/request/send-request.ts';
 import { defaultLimits } from '../../../src/messages/request/send-limits.ts';
 import { BulkMessage, SingleMessage } from '../../../src/messages/request/send-schema.ts';
+import { withoutEmptyTexts } from '../../../src/messages/request/template-members.ts';
 
 const NOW = Date.parse('2026-01-31T09:30:00.000Z');
 const rules = { now: NOW, smtputf8: false, limits: defaultLimits };
@@ -312,9 +313,11 @@ const bad: readonly (readonly [more: Record<string, unknown>, code: string, fiel
   ],
   [{ tags: 'a' }, 'invalid_type', 'tags', 'no list'],
   [{ tags: many(11, (i) => `t${i}`) }, 'too_many_items', 'tags', 'eleven tags'],
-  [{ tags: ['a', 'b c'] }, 'invalid_field', 'tags[1]', 'a space'],
+  [{ tags: ['a', 'b,c'] }, 'invalid_field', 'tags[1]', 'a comma'],
+  [{ tags: ['a', ' b'] }, 'invalid_field', 'tags[1]', 'a blank before it'],
+  [{ tags: ['a', 'b\u0085'] }, 'invalid_field', 'tags[1]', 'a control character'],
   [{ tags: [''] }, 'invalid_field', 'tags[0]', 'empty'],
-  [{ tags: ['x'.repeat(129)] }, 'invalid_field', 'tags[0]', '129 characters'],
+  [{ tags: ['😀'.repeat(129)] }, 'invalid_field', 'tags[0]', '129 characters'],
   [{ tags: ['a', 'b', 'a'] }, 'invalid_field', 'tags[2]', 'not unique'],
   [{ metadata: { order: 17 } }, 'invalid_type', 'metadata.order', 'a number'],
   [{ metadata: { 'a b': 'x' } }, 'invalid_field', 'metadata.a b', 'a space in the key'],
@@ -420,6 +423,24 @@ describe('checkSend, single form', () => {
     assert.deepEqual(draft(Object.fromEntries(optional.map((name) => [name, null]))), draft());
   });
 
+  it('takes an empty text for null, but where it is a fault or a value', () => {
+    const optional = Object.keys(SingleMessage.shape).filter((name) => !(name in good));
+    const empty = Object.fromEntries(optional.map((name) => [name, '']));
+    assert.deepEqual(draft(withoutEmptyTexts(empty)), draft());
+    const kept = {
+      recipients: [{ from: '', to: '', subject: '' }],
+      attachments: [{ filename: '', content: '' }],
+      metadata: { a: '' },
+      variables: { name: '' },
+      cc: [''],
+    };
+    assert.deepEqual(withoutEmptyTexts(kept), kept);
+    assert.deepEqual(
+      withoutEmptyTexts({ recipients: [{ cc: '' }], attachments: [{ content_type: '' }], unsubscribe: { url: '' } }),
+      { recipients: [{ cc: null }], attachments: [{ content_type: null }], unsubscribe: { url: null } },
+    );
+  });
+
   it('takes every member', () => {
     const all = draft({
       cc: 'Bo <bo@example.net>',
@@ -428,7 +449,7 @@ describe('checkSend, single form', () => {
       text: 'Hello',
       headers: { 'X-Order': '17', 'List-Unsubscribe': '<mailto:u@acme.test>' },
       attachments: [file({ content_id: 'logo', filename: 'logo.PNG' })],
-      tags: ['a', 'b'],
+      tags: ['Password Reset', 'Größe@b'],
       metadata: { order: '17' },
       send_at: inMinutes(60),
       expires_at: inMinutes(120),
@@ -466,7 +487,7 @@ describe('checkSend, single form', () => {
         },
       ],
     });
-    assert.deepEqual(all.tags, ['a', 'b']);
+    assert.deepEqual(all.tags, ['Password Reset', 'Größe@b']);
     assert.deepEqual(all.metadata, { order: '17' });
     assert.equal(all.sendAt, NOW + 3_600_000);
     assert.equal(all.expiresAt, NOW + 7_200_000);
@@ -607,7 +628,9 @@ describe('attachments', () => {
     ['a.tar.gz', null, 'application/gzip'],
     ['invite.ics', 'text/calendar; method=REQUEST', 'text/calendar; method=REQUEST'],
     ['a.csv', 'text/csv; charset="utf-8"; header=present', 'text/csv; charset="utf-8"; header=present'],
-    ['a.exe.txt', null, 'text/plain'],
+    ['a.exe.txt', null, 'text/plain; charset=utf-8'],
+    ['b.csv', 'text/csv', 'text/csv'],
+    ['b.json', null, 'application/json'],
     ['README', null, 'application/octet-stream'],
     ['a.unheard', null, 'application/octet-stream'],
     ['a.constructor', null, 'application/octet-stream'],
@@ -624,6 +647,11 @@ describe('attachments', () => {
       );
     });
   }
+
+  it('have no charset where a text is not UTF-8', () => {
+    const attachments = [file({ filename: 'b.csv', content: Buffer.from('Gr\xf6\xdfe', 'latin1').toString('base64') })];
+    assert.equal(draft({ attachments }).content.attachments[0]?.contentType, 'text/csv');
+  });
 
   it('are inline with a content id unless told otherwise', () => {
     const all = draft({
