@@ -100,11 +100,15 @@ owner=$(sed -n 's/^posthorn:[^:]*:\([0-9]*\):\([0-9]*\):.*/\1:\2/p' "$root/etc/p
 [ -n "$owner" ] || fail 'the user posthorn could not be made'
 
 # The command for everybody's shell. Root becomes the server's user, so that no file of it ends up with another owner; but
-# `tls install` has to read keys as root first, and becomes that user itself.
+# `tls install` has to read keys as root first, and `config` the credentials, and they become that user themselves.
 put /usr/local/bin/posthorn 755 <<SCRIPT
 #!/bin/sh
 program='$there $program/src/bin/posthorn.cjs'
-[ "\$(id -u)" != 0 ] || [ "\${1:-}" = tls ] || exec setpriv --reuid=posthorn --regid=posthorn --init-groups -- \$program "\$@"
+case "\$(id -u) \${1:-}" in
+'0 config') export CREDENTIALS_DIRECTORY=/etc/posthorn/credentials ;;
+'0 tls') ;;
+'0 '*) exec setpriv --reuid=posthorn --regid=posthorn --init-groups -- \$program "\$@" ;;
+esac
 exec \$program "\$@"
 SCRIPT
 

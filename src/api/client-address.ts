@@ -3,7 +3,7 @@
  * Allow-lists of addresses depend on it.
  */
 import type { BlockList } from 'node:net';
-import { isListed, plainAddress } from '../net/ip.ts';
+import { isListed, isPublicAddress, plainAddress } from '../net/ip.ts';
 
 /**
  * Returns the client's address in canonical form. `X-Forwarded-For` is read from its end, where trusted proxies write, and only
@@ -23,6 +23,17 @@ export function clientAddress(
     address = named;
   }
   return address;
+}
+
+/**
+ * Keeps the first ten addresses that send `X-Forwarded-For` and are not trusted; returns whether this one is new. Not public ones: anybody in the
+ * Internet can write the header, and a proxy is usually on this machine or in its network.
+ */
+export function isNewProxy(known: Set<string>, remote: string | undefined, trusted: BlockList): boolean {
+  const ip = plainAddress(remote ?? '');
+  if (ip === null || known.has(ip) || known.size >= 10 || isPublicAddress(ip) || isListed(trusted, ip)) return false;
+  known.add(ip);
+  return true;
 }
 
 /** Some proxies write `1.2.3.4:5678` or `[2001:db8::1]:5678`. */

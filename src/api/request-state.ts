@@ -80,6 +80,8 @@ export interface ApiDeps {
   keepBodies?: KeptBodies;
   /** The budget for lines about unknown keys; shared with the operator, who is shown how many were not kept. */
   strangerLines?: StrangerLines;
+  /** Addresses that have sent X-Forwarded-For without being trusted; shared with the operator. */
+  unknownProxies?: Set<string>;
   idempotency: IdempotencySettings;
   /** Is called for every request that was answered. */
   answered?(request: { operation: string | null; status: number; ms: number }): void;

@@ -19,7 +19,7 @@ import { Router } from '@koa/router';
 import { answerClientErrors } from './client-errors.ts';
 import { bodyLimits, inviteLater } from './body.ts';
 import { addressBucket, addressList } from '../net/ip.ts';
-import { clientAddress } from './client-address.ts';
+import { clientAddress, isNewProxy } from './client-address.ts';
 import { openExchange } from './exchange.ts';
 import type { Exchange } from './exchange.ts';
 import { headLimits, takeRequests } from './heads.ts';
@@ -181,15 +181,20 @@ function createRouter(routes: readonly Route[]): Router<ShellState> {
   return router;
 }
 
-function exchangeOpener({ clock, settings }: ApiDeps, buckets: Buckets): (request: http.IncomingMessage) => Exchange {
+function exchangeOpener(
+  { clock, log, unknownProxies, settings }: ApiDeps,
+  buckets: Buckets,
+): (request: http.IncomingMessage) => Exchange {
   const trusted = addressList(settings.trustedProxies);
   return (request) => {
     const forwarded = request.headers['x-forwarded-for'];
-    const ip = clientAddress(
-      request.socket.remoteAddress,
-      typeof forwarded === 'string' ? forwarded : undefined,
-      trusted,
-    );
+    const remote = request.socket.remoteAddress;
+    const ip = clientAddress(remote, typeof forwarded === 'string' ? forwarded : undefined, trusted);
+    if (forwarded !== undefined && unknownProxies !== undefined && isNewProxy(unknownProxies, remote, trusted))
+      log.warn(
+        { event: 'proxy_not_trusted', ip: remote },
+        'all clients behind a proxy that is not in http.trustedProxies count as one',
+      );
     return openExchange(clock, request, {
       ip,
       rate: buckets.addresses.peek(addressBucket(ip), buckets.anonymous, clock.now()),

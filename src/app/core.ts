@@ -103,6 +103,8 @@ export async function openCore(config: Config, overrides: Overrides) {
         { servers: config.delivery.dnsServers, validating: config.delivery.dnssecResolver },
       ),
     ownAddresses: createOwnAddresses({ clock }),
+    /** Addresses that have sent X-Forwarded-For without being trusted. */
+    unknownProxies: new Set<string>(),
   };
 }
 

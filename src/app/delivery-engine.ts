@@ -9,11 +9,12 @@ import { findMailHosts } from '../mta/dns/mx.ts';
 import { findRelay } from '../mta/dns/relay.ts';
 import { createStsPolicies } from '../mta/dns/sts.ts';
 import { createStsFetch } from '../mta/dns/sts-fetch.ts';
+import { absentSources } from '../operator/setup-warnings.ts';
 import { createLocalAddresses, type LocalAddresses } from '../mta/sources/local-addresses.ts';
 import { isOpenAt, type OpenPort } from '../net/own-addresses.ts';
 import { Mta } from '../mta/mta.ts';
 import { Sites } from '../mta/sites/sites.ts';
-import { isUsable, Sources } from '../mta/sources/sources.ts';
+import { isUsable, Sources, type SourcesDeps } from '../mta/sources/sources.ts';
 import { DEFAULT_POOL } from '../storage/tables.ts';
 import { createTlsTally, type TlsTally } from '../mta/tls/tls-tally.ts';
 import { WarmUp } from '../mta/sources/warm-up.ts';
@@ -40,7 +41,8 @@ export async function buildDeliveryEngine(
     changed: () => notifiers.holds.notify(),
   });
   await book.load();
-  const sources = buildSources(context, book);
+  const absent = await watchSources(context);
+  const sources = buildSources(context, book, absent);
   const pauses = createAccountPauses({ db, clock });
   const holds = createHolds({ clock, book, pauses, streams, directory, poolHold: (by) => sources.holdOf(by) });
   const tlsTally = config.delivery.tlsReports ? createTlsTally({ db, clock, log }) : null;
@@ -188,14 +190,36 @@ function buildLocalAddresses({
   );
 }
 
-function buildSources({ config: { delivery, smtp, node }, db, clock, log }: AppContext, book: HoldBook): Sources {
+/** Returns the addresses of sources that this machine lacks, with the time since when. They are looked for every half minute. */
+async function watchSources({ config, clock, log, notifiers }: AppContext): Promise<ReadonlyMap<string, number>> {
+  const absent = new Map<string, number>();
+  async function look(): Promise<void> {
+    const before = new Map(absent);
+    absent.clear();
+    for (const { address } of await absentSources(config)) absent.set(address, before.get(address) ?? clock.now());
+    const addresses = [...absent.keys()];
+    if (addresses.join() !== [...before.keys()].join()) {
+      log.warn({ event: 'sources_absent', addresses }, 'addresses of delivery.sources came to or left this machine');
+      notifiers.holds.notify();
+    }
+    clock.after(30_000, () => void look(), { background: true });
+  }
+  if (config.delivery.sources.length > 0) await look();
+  return absent;
+}
+
+function buildSources(
+  { config: { delivery, smtp, node }, db, clock, log }: AppContext,
+  book: HoldBook,
+  absent: SourcesDeps['absent'],
+): Sources {
   const warming = new Map(
     delivery.sources.flatMap(({ name, warmUp }) => (warmUp === null ? [] : [[name, warmUp] as const])),
   );
   const warmUp = new WarmUp({ db, clock, log }, warming);
   const settings = delivery.sources.map((one) => ({ ...one, ehlo: one.ehlo ?? smtp.hostname }));
   return new Sources(
-    { db, clock, log, book, warmUp },
+    { db, clock, log, book, warmUp, absent },
     {
       hostname: smtp.hostname,
       settings,

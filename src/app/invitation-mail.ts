@@ -3,6 +3,7 @@ import { rfc3339 } from '../base/rfc3339.ts';
 import { parseMailbox } from '../mail/address.ts';
 import type { Invitations } from '../operator/operation.ts';
 import { dashboardUrl } from '../operator/admin.ts';
+import { urlReach } from '../tracking/host.ts';
 import { verifiedSender, type AccountNotices, type NoticeText } from './account-notice.ts';
 import type { AppContext } from './context.ts';
 
@@ -13,7 +14,7 @@ export function invitationMail(
   const url = dashboardUrl(config);
   return {
     async prepare(accountIds) {
-      if (isOfThisMachine(new URL(url).hostname))
+      if (['unset', 'machine'].includes(urlReach(config.http)))
         return {
           kind: 'no',
           why: `The link begins with ${url}, which opens on this server only: set http.publicUrl to the address that people use.`,
@@ -39,8 +40,6 @@ export function invitationMail(
     },
   };
 }
-
-const isOfThisMachine = (host: string): boolean => /^(?:localhost|127\.[\d.]+|\[::1\])$/.test(host);
 
 function invitationText({ url, expiresAt, by }: { url: string; expiresAt: number; by: string }): NoticeText {
   const until = rfc3339(expiresAt).slice(0, 16).replace('T', ' ');

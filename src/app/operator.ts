@@ -65,6 +65,7 @@ export function buildOperator(
     inside: createInside({ clock, commit: db.commit }, routes),
     openReportParser: (keys, rules) => Promise.resolve(openReportParser(keys, rules)),
     listeners: () => inbound.mailPorts(),
+    unknownProxies: () => [...context.unknownProxies],
     settings: watchSettings(
       { clock },
       { inForce: () => live.config, read: context.overrides.readSettings ?? (() => live.config) },

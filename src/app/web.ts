@@ -55,6 +55,7 @@ export function buildApi(context: AppContext, parts: WebParts): Api {
       audit: context.auditLog,
       keepBodies: config.requestLog.bodies,
       strangerLines: context.strangerLines,
+      unknownProxies: context.unknownProxies,
       idempotency: { store: context.idempotency, onMismatch: config.idempotency.onMismatch },
       ready: () => readiness({ db, disk, nodes: context.nodes }, parts.mailPorts()),
       ...(meters === null ? {} : { answered: (request) => meters.answered(request) }),

@@ -7,8 +7,10 @@ import { checkNamedFiles } from '../config/named-files.ts';
 import { listSettings } from '../config/schema.ts';
 import type { Config, SettingEntry } from '../config/schema.ts';
 import { socketPath } from '../operator/control-socket.ts';
+import { setupWarnings } from '../operator/setup-warnings.ts';
 import type { Context } from './cli.ts';
 import { exitCodes } from './exit-codes.ts';
+import { becomeOwnerOf } from './tls.ts';
 
 export function addConfig(program: CommandUnknownOpts, context: Context): void {
   const config = program.command('config').description('check the settings, or show those in effect');
@@ -16,15 +18,15 @@ export function addConfig(program: CommandUnknownOpts, context: Context): void {
     .command('check')
     .description('read all settings and report every mistake; exit code 78 if there is one')
     .option('--json', 'as one JSON object')
-    .action(({ json }) => {
+    .action(async ({ json }) => {
       if (json === true) {
-        const { exitCode, ...checked } = check(context);
+        const { exitCode, ...checked } = await check(context);
         context.print(json, checked, () => []);
         context.end(exitCode);
         return;
       }
       const { file, config } = context.loadAloud();
-      checkPlaces(config);
+      for (const warning of await checkPlaces(config)) context.note(`posthorn: ${warning}`);
       context.out(`the settings are good (${file ?? 'no settings file'})`);
     });
   config
@@ -40,24 +42,26 @@ export function addConfig(program: CommandUnknownOpts, context: Context): void {
     });
 }
 
-/** Checks what the settings name. Throws ConfigError with the mistakes, as the start would. */
-function checkPlaces(config: Config): void {
+/** Checks what the settings name, as the user of the service. Returns warnings; throws ConfigError with the mistakes, as the start would. */
+function checkPlaces(config: Config): Promise<string[]> {
+  becomeOwnerOf(config.dataDir);
   checkNamedFiles(config);
   socketPath(config.dataDir);
+  return setupWarnings(config);
 }
 
 /** Returns mistakes as data, for programs. `file` is null if there is none, or it could not be read. */
-function check(context: Context): {
+async function check(context: Context): Promise<{
   exitCode: number;
   valid: boolean;
   file: string | null;
   mistakes: readonly string[];
   warnings: readonly string[];
-} {
+}> {
   try {
     const { file, config, warnings } = context.load();
-    checkPlaces(config);
-    return { exitCode: exitCodes.ok, valid: true, file, mistakes: [], warnings };
+    const more = await checkPlaces(config);
+    return { exitCode: exitCodes.ok, valid: true, file, mistakes: [], warnings: [...warnings, ...more] };
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     const exitCode = error.isForbidden ? exitCodes.noPermission : exitCodes.config;

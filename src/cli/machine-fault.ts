@@ -44,20 +44,19 @@ export function machineFault(error: unknown, dataDir: string | null, writes = ch
       cure: 'Look at `df -h` and `dmesg`. If the disk has room and no errors, restore the last backup: docs/backup.md.',
       exitCode: exitCodes.output,
     };
-  if (READ_ONLY.test(code) || (code === 'SQLITE_CANTOPEN' && isReadOnly(dataDir, writes)))
+  const owned = code === 'SQLITE_READONLY' || FORBIDDEN.test(code) ? wrongOwner(dataDir) : null;
+  if (owned === null && (READ_ONLY.test(code) || (code === 'SQLITE_CANTOPEN' && isReadOnly(dataDir, writes))))
     return {
       line: `${place} cannot be written: the file system is read-only here (${code})`,
       cure: 'Under systemd the service may write only into the folders of its unit: run `sudo /opt/posthorn/systemd/paths.sh`, which reads the settings. Elsewhere look at `mount`.',
       exitCode: exitCodes.noPermission,
     };
-  if (FORBIDDEN.test(code))
+  if (owned !== null || FORBIDDEN.test(code))
     return {
-      line:
-        code === 'SQLITE_CANTOPEN'
-          ? `the database cannot be opened: this user (${user()}) has to be able to read and write it, its -wal and -shm files and their folder`
-          : `this user (${user()}) may not open ${place} (${code})`,
-      cure:
-        wrongOwner(dataDir) ?? 'Run it as the user of the service: `sudo posthorn ...` becomes that user by itself.',
+      line: code.startsWith('SQLITE_')
+        ? `the database cannot be opened: this user (${user()}) has to be able to read and write it, its -wal and -shm files and their folder`
+        : `this user (${user()}) may not open ${place} (${code})`,
+      cure: owned ?? 'Run it as the user of the service: `sudo posthorn ...` becomes that user by itself.',
       exitCode: exitCodes.noPermission,
     };
   if (code === 'ENOENT' && isMkdir(error))

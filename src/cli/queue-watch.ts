@@ -104,8 +104,9 @@ function sourceLines({ data: sources, nodes, unanswered }: ResultOf<'queue.sourc
 
 const NOBODY = 'no node delivers mail now: each that runs lacks the role delivery (node.roles) or is drained';
 
-function stateOf({ delivers, paused, blocks }: Source): string {
+function stateOf({ delivers, paused, absent, blocks }: Source): string {
   if (!delivers) return 'its node does not deliver';
   if (paused) return 'paused';
+  if (absent.length > 0) return `not on this machine: ${absent.join(', ')}`;
   return blocks.length > 0 ? `off ${String(blocks.length)} sites` : 'in use';
 }

@@ -11,6 +11,7 @@ import type { Config } from '../config/schema.ts';
 import { makeDataFolder } from '../operator/data-folder.ts';
 import { lookAtSocket, socketPath } from '../operator/control-socket.ts';
 import { reachOperator } from '../operator/operator.ts';
+import { setupWarnings } from '../operator/setup-warnings.ts';
 import { Unavailable } from '../operator/unavailable.ts';
 import type { Context } from './cli.ts';
 import { exitCodes } from './exit-codes.ts';
@@ -75,6 +76,7 @@ async function serve(context: Context, startApp: StartApp): Promise<void> {
     );
     void server.failed?.then(ending.fail);
     isStarted = true;
+    for (const warning of await setupWarnings(config)) context.note(`posthorn: ${warning}`);
     manager.ready(`serving ${server.url}`);
     await greet(context, config, log, server);
     ending.onHangUp(() => {

@@ -153,11 +153,16 @@ function read(option: string, file: string): { kind: 'ok'; text: string } | Refu
  * Gives up root for the owner of the data folder. Root must not write there itself: the owner could have put a link in the place of a
  * file, and the server could not read what root has made.
  */
-function becomeOwnerOf(dataDir: string): void {
+export function becomeOwnerOf(dataDir: string): void {
   if (process.getuid?.() !== 0) return;
   const found = statSync(dataDir, { throwIfNoEntry: false });
   if (found === undefined || found.uid === 0) return;
-  process.setgroups?.([found.gid]);
+  try {
+    // The types of Node.js lack it. The user may read a key by one of its groups.
+    (process as { initgroups?(user: number, group: number): void }).initgroups?.(found.uid, found.gid);
+  } catch {
+    process.setgroups?.([found.gid]); // in a container the user may have no entry
+  }
   process.setgid?.(found.gid);
   process.setuid?.(found.uid);
 }

@@ -118,9 +118,12 @@ function isPrintable(written: string): boolean {
   return !/[\u0000-\u001f\u007f]/.test(written);
 }
 
-/** The contents of a file in the place of its name must not be taken for one: messages would quote a key. */
+/**
+ * The contents of a file in the place of its name must not be taken for one: messages would quote a key. A shell alone knows whose home `~`
+ * is.
+ */
 export const filePath = (): Kind<string> =>
-  text('a file path', (written) => (written.includes('-----BEGIN') || written.includes('\n') ? null : written));
+  text('a file path, in which `~` has no meaning', (written) => (/-----BEGIN|\n|^~/.test(written) ? null : written));
 
 export const hostName = (): Kind<string> =>
   text('a host name such as mail.example.com', (written) => (isHostName(written) ? written.toLowerCase() : null));
@@ -189,7 +192,8 @@ export function routes(): Kind<Record<string, Route>> {
   const route = z.unknown().transform((written, context) => {
     const reading = parseRoute(written);
     if (reading.kind === 'ok') return reading.route;
-    context.addIssue({ code: 'custom', message: reading.expected });
+    for (const { member, expected } of reading.faults)
+      context.addIssue({ code: 'custom', message: expected, path: member === null ? [] : [member] });
     return z.NEVER;
   });
   const kind = map(route, { expected: ROUTE_FORMS, key: 'a domain or *', isKey: isRouteKey });

@@ -6,8 +6,9 @@
  */
 import { closeSync, existsSync, openSync, readdirSync, readSync } from 'node:fs';
 import path from 'node:path';
-import { isScalar, parseDocument, type Document } from 'yaml';
+import { isScalar, Lexer, parseDocument, type Document } from 'yaml';
 import { valueAt } from '../base/schema-path.ts';
+import { writeDuration } from './kind.ts';
 import { readEnvironment, unknownSetting, writtenAs } from './environment.ts';
 import type { FileReading, ReadValues, Written } from './environment.ts';
 import { plaintextPasswords } from './route.ts';
@@ -85,6 +86,7 @@ export function loadConfig(options: LoadOptions): Loaded {
     ...environment.warnings,
     ...reportsWarning(tree, reading.config),
     ...nameWarning(reading.config),
+    ...retentionWarning(reading.config),
     ...plaintextPasswords(reading.config.delivery.routes),
   ];
   return { config: reading.config, warnings, file: file.name, origins };
@@ -102,6 +104,13 @@ function reportsWarning(tree: unknown, { delivery }: Config): string[] {
 function nameWarning({ smtp }: Config): string[] {
   if (smtp.hostname.includes('.')) return [];
   return [`smtp.hostname: "${smtp.hostname}" is not a fully qualified name; many mail servers refuse it in EHLO`];
+}
+
+function retentionWarning({ retention: { content, messages } }: Config): string[] {
+  if (content <= messages) return [];
+  return [
+    `retention.content: ${writeDuration(content)} has no effect beyond retention.messages (${writeDuration(messages)}), with which the contents go`,
+  ];
 }
 
 interface SettingsFile {
@@ -132,6 +141,8 @@ const unread = (name: string, ...mistakes: string[]): SettingsFile => ({ name, t
 function readYaml(name: string, text: string, entries: readonly SettingEntry[]): SettingsFile {
   const document = parseDocument(text, { prettyErrors: true });
   const mistakes = document.errors.map(({ code, message, linePos }) => {
+    if (message.startsWith('Missing closing'))
+      return `${name}: the quote that opens in line ${openQuote(text)} is not closed`;
     const said = (message.split('\n')[0] ?? message).replace(/:$/, '');
     // The parser's own words are for programmers.
     return `${name}: ${code === 'MULTIPLE_DOCS' ? `expected one document, found another from line ${String(linePos?.[0].line ?? 1)} on` : said}`;
@@ -146,6 +157,14 @@ function readYaml(name: string, text: string, entries: readonly SettingEntry[]):
       : 'a value begins with `*`, which YAML takes for an alias, and there is no such anchor: put it in quotes';
     return unread(name, `${name}: ${why}`);
   }
+}
+
+/** Returns the line of the quote that is not closed. The parser tells where it has missed its end, which may be that of the file. */
+function openQuote(text: string): number {
+  const isOpen = (token: string): boolean =>
+    /^["']/.test(token) && (token.length < 2 || !token.endsWith(token.charAt(0)));
+  const token = [...new Lexer().lex(text)].findLast(isOpen) ?? '';
+  return text.slice(0, text.lastIndexOf(token)).split('\n').length;
 }
 
 function emptyValues(document: Document, entries: readonly SettingEntry[]): string[] {

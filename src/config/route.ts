@@ -16,7 +16,13 @@ export type Route =
       auth: { user: string; password: string } | null;
     };
 
-export type RouteReading = { kind: 'ok'; route: Route } | { kind: 'bad'; expected: string };
+/** A mistake in a written route: at one member, or (null) in the whole. */
+export interface RouteFault {
+  member: string | null;
+  expected: string;
+}
+
+export type RouteReading = { kind: 'ok'; route: Route } | { kind: 'bad'; faults: readonly RouteFault[] };
 
 /** The forms of a route, for error lines and the manual. */
 export const ROUTE_FORMS = '"mx", "discard", "hold", "host:port" or { host, port, tls, user, password }';
@@ -46,14 +52,18 @@ function fromText(text: string): RouteReading {
 function fromMembers(members: Record<string, unknown>): RouteReading {
   const stranger = Object.keys(members).find((name) => !MEMBERS.has(name));
   if (stranger !== undefined) return bad(`no member "${stranger}" (a route has host, port, tls, user, password)`);
-  const { host, port, tls, user, password } = members;
-  if (typeof host !== 'string' || !(isIp(host) || isHostName(host))) return bad('host as an IP address or a host name');
-  if (typeof port !== 'number' || !Number.isInteger(port) || port < 1 || port > 65_535)
-    return bad('port from 1 to 65535');
+  const { tls, user, password } = members;
+  const host = typeof members['host'] === 'string' ? members['host'] : '';
+  const port = typeof members['port'] === 'number' && Number.isInteger(members['port']) ? members['port'] : 0;
   const auth = credentials(user, password);
-  if (auth === undefined) return bad('user and password both as text, or neither');
-  const mode = tls === undefined ? defaultTls(port, auth !== null) : TLS_MODES.find((name) => name === tls);
-  if (mode === undefined) return bad(`tls as one of ${TLS_MODES.join(', ')}`);
+  const mode = tls === undefined ? defaultTls(port, auth != null) : TLS_MODES.find((name) => name === tls);
+  const faults: RouteFault[] = [];
+  if (!isIp(host) && !isHostName(host)) faults.push({ member: 'host', expected: 'an IP address or a host name' });
+  if (port < 1 || port > 65_535) faults.push({ member: 'port', expected: 'a number from 1 to 65535, without quotes' });
+  if (mode === undefined) faults.push({ member: 'tls', expected: `one of ${TLS_MODES.join(', ')}` });
+  // Not at its member: a password that is not text must not be shown.
+  if (auth === undefined) faults.push({ member: null, expected: 'user and password both as text, or neither' });
+  if (faults.length > 0 || mode === undefined || auth === undefined) return { kind: 'bad', faults };
   return { kind: 'ok', route: { kind: 'smarthost', host: host.toLowerCase(), port, tls: mode, auth } };
 }
 
@@ -70,7 +80,7 @@ function defaultTls(port: number, withPassword: boolean): RouteTls {
 }
 
 function bad(expected: string): RouteReading {
-  return { kind: 'bad', expected };
+  return { kind: 'bad', faults: [{ member: null, expected }] };
 }
 
 /** Returns a sentence for each route that sends its password in clear text, because of `tls: none`. */

@@ -60,7 +60,7 @@ export const settings = group(
       publicUrl: setting(
         optional(webAddress()),
         null,
-        'Address under which callers reach the API; links and the OpenAPI document name it.',
+        'Address under which recipients and callers reach this server; links in mail and the OpenAPI document begin with it. Until it is set, no mail is tracked.',
         { fallbackText: '`http://127.0.0.1:<http.port>`, https with `http.tls`' },
       ),
       trustedProxies: setting(
@@ -319,7 +319,10 @@ export const settings = group(
     }),
     backup: group('Backups, made by `posthorn backup create` and before the database is migrated.', {
       dir: setting(
-        optional(filePath()),
+        // Relative, it would be another folder for a command than for the service.
+        optional(
+          text('a path from the root, such as /var/backups/posthorn', (path) => (path.startsWith('/') ? path : null)),
+        ),
         null,
         'Folder that backups are made in; better on another disk than the data.',
         { fallbackText: '`<dataDir>/backups`' },
@@ -397,11 +400,12 @@ export function decide(written: z.output<typeof settings>, around: Surroundings)
   const absolute = (file: string): string => path.resolve(around.cwd, file);
   const port = (usual: number): number => (around.privileged ? usual : usual + 2000 + (usual === 25 ? 500 : 0));
   const dataDir = absolute(written.dataDir);
+  const isPublicUrlChosen = http.publicUrl !== null;
   const publicUrl = http.publicUrl ?? `${http.tls ? 'https' : 'http'}://127.0.0.1:${http.port}`;
   return {
     ...written,
     dataDir,
-    http: { ...http, publicUrl },
+    http: { ...http, publicUrl, isPublicUrlChosen },
     tracking: {
       ...tracking,
       domainHosts: tracking.domainHosts ?? publicUrl.startsWith('http:'),
@@ -414,6 +418,7 @@ export function decide(written: z.output<typeof settings>, around: Surroundings)
     smtp: {
       ...smtp,
       hostname: smtp.hostname ?? around.hostname,
+      isHostnameChosen: smtp.hostname !== null,
       mx: { ...smtp.mx, port: smtp.mx.port ?? port(25), isPortChosen: smtp.mx.port !== null },
       submission: {
         ...smtp.submission,
@@ -441,7 +446,7 @@ export function decide(written: z.output<typeof settings>, around: Surroundings)
     dashboard: { ...dashboard, port: dashboard.port ?? http.port },
     backup: {
       ...written.backup,
-      dir: written.backup.dir === null ? path.join(dataDir, 'backups') : absolute(written.backup.dir),
+      dir: written.backup.dir ?? path.join(dataDir, 'backups'),
     },
   };
 }

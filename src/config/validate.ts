@@ -84,7 +84,9 @@ function wrongValue(
   const expected = issue.code === 'invalid_key' ? (issue.issues[0]?.message ?? issue.message) : issue.message;
   const found = issue.code === 'invalid_key' ? issue.path.at(-1) : valueAt(whole, issue.path);
   const shown = entry?.note.secret === true && issue.code !== 'invalid_key' ? kindOf(found) : show(found);
-  return `${place === '' ? (origins.get('') ?? 'settings') : place}${origin?.startsWith('POSTHORN_') === true ? ` (${origin})` : ''}: expected ${expected}, found ${shown}`;
+  const file = origins.get('');
+  const isElsewhere = origin !== undefined && origin !== file;
+  return `${place === '' ? (file ?? 'settings') : place}${isElsewhere ? ` (${origin})` : ''}: expected ${expected}, found ${shown}`;
 }
 
 function unknownSetting(group: readonly PropertyKey[], key: string): string {

@@ -65,6 +65,7 @@ export function keptLines(others: readonly Kept[], domains: readonly { domain: s
         return { ...line, href: lane, link: 'The lane', domain };
       case 'block_list':
       case 'warm_up':
+      case 'no_source':
         return { ...line, href: '/settings/sources', link: 'Addresses', domain: by === 'block_list' ? domain : null };
       case 'route':
         return {

@@ -25,7 +25,7 @@ export interface Resolved {
 
 export interface LaneReportsDeps {
   sites: Pick<Sites, 'find' | 'known' | 'lastKnown' | 'isAsking'>;
-  sources: Pick<Sources, 'named' | 'list' | 'heldBy' | 'holdOf'>;
+  sources: Pick<Sources, 'named' | 'list' | 'heldBy' | 'holdOf' | 'allAway'>;
   holds: Pick<Holds, 'ofLane'>;
   control: Pick<LaneControl, 'report' | 'history' | 'limited' | 'atRest' | 'routeOf' | 'waits'>;
   lanes: Pick<Lanes<Job>, 'view' | 'views'>;
@@ -112,10 +112,12 @@ export class LaneReports {
         held: marked,
         waits: dnsWaits(domain, known, sites.isAsking(domain) || this.deps.placing.isLookingUp(domain)),
       };
-    if (known.kind === 'hold') return { held: marked, waits: [routeWait(domain)] };
+    if (known.kind === 'hold') return { held: marked, waits: [routeWait(known.route)] };
     if (known.kind !== 'site') return { held: marked, waits: [] };
     const held =
-      holds.ofLane(known.name) ?? marked ?? (sources.named ? null : sources.heldBy(DEFAULT_POOL, known.name, domain));
+      holds.ofLane(known.name) ??
+      marked ??
+      (sources.named ? sources.allAway() : sources.heldBy(DEFAULT_POOL, known.name, domain));
     return { held, waits: this.siteWaits(known, { account, domain }) };
   }
 
@@ -191,9 +193,9 @@ const placeWait: LaneWait = {
   stops: false,
 };
 
-const routeWait = (domain: string): LaneWait => ({
+const routeWait = (route: string): LaneWait => ({
   reason: 'held',
-  message: `The route of ${domain} in delivery.routes holds its mail, whose time runs on. It goes when the route is another.`,
+  message: `The route of ${route === '*' ? 'all other domains (*)' : route} in delivery.routes holds its mail, whose time runs on. It goes when the route is another.`,
   since: null,
   until: null,
   by: 'operator',

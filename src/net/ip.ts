@@ -42,6 +42,10 @@ export function isPublicAddress(text: string): boolean {
   return inner.range() === 'unicast' && (inner instanceof ipaddr.IPv4 || inner.match(GLOBAL_UNICAST));
 }
 
+/** Returns whether a host name has more than one label and none of the endings that only a private network has. */
+export const isPublicName = (host: string): boolean =>
+  /^[^.]+\.[^.]/.test(host) && !/\.(?:localdomain|local|internal|lan)$/.test(host);
+
 /** Builds the set of addresses that bare addresses and CIDR ranges describe. Throws on anything else. */
 export function addressList(ranges: readonly string[]): BlockList {
   const list = new BlockList();

@@ -1,7 +1,9 @@
 /** The addresses of this machine, and whether a port of ours is open at one. */
-import { networkInterfaces } from 'node:os';
+import { createSocket } from 'node:dgram';
 import { isIPv4 } from 'node:net';
+import { networkInterfaces } from 'node:os';
 import type { Clock } from '../base/clock.ts';
+import { codeOf } from '../base/error-code.ts';
 import { plainAddress } from './ip.ts';
 
 /** Asking the system takes some 50 us, more than all other checks of an address, and addresses seldom change. */
@@ -19,6 +21,20 @@ export function createOwnAddresses({ clock }: { clock: Clock }): () => readonly 
 
 const present = (): string[] =>
   Object.values(networkInterfaces()).flatMap((all = []) => all.flatMap(({ address }) => plainAddress(address) ?? []));
+
+/**
+ * Returns whether connections can come from the address. The system is asked, by binding a socket: an address may be usable and at no interface
+ * (a local route, `ip_nonlocal_bind`).
+ */
+export function isUsableHere(ip: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = createSocket(isIPv4(ip) ? 'udp4' : 'udp6');
+    const end = (isUsable: boolean): void => void socket.close(() => resolve(isUsable));
+    // Other errors, such as a lack of descriptors, say nothing about the address.
+    socket.once('error', (error) => end(!/^(?:EADDRNOTAVAIL|EAFNOSUPPORT|EINVAL)$/.test(codeOf(error))));
+    socket.bind({ address: ip, port: 0, exclusive: true }, () => end(true));
+  });
+}
 
 /** A port of ours: the address that it is bound to, which may be that of all, and its number while it is open. */
 export interface OpenPort {

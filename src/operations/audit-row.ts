@@ -80,7 +80,7 @@ export function auditRow(entry: AuditEntry): AuditRow {
     path: entry.path?.slice(0, LONGEST_PATH).toWellFormed() ?? null,
     error_field: entry.field?.slice(0, LONGEST_NAME).toWellFormed() ?? null,
     idempotency_key: entry.idempotencyKey ?? null,
-    ...(words === null ? noAct : describe(words, entry.deed ?? {}, endingOf(result, entry))),
+    ...(words === null ? noAct : describe(words, entry, endingOf(result, entry))),
   };
 }
 
@@ -99,7 +99,8 @@ function endingOf(result: AuditRow['result'], { code, isReplay }: AuditEntry): s
   return isReplay === true ? ' (an earlier answer was given again)' : '';
 }
 
-function describe(words: ActWords, { object, asked, before, after }: Deed, ending: string): Description {
+function describe(words: ActWords, { operation, deed = {} }: AuditEntry, ending: string): Description {
+  const { object, asked, before, after } = deed;
   const [was, is] = [before as JsonRecord | null | undefined, after as JsonRecord | null | undefined];
   const { named = 'id' } = words;
   const name =
@@ -107,21 +108,23 @@ function describe(words: ActWords, { object, asked, before, after }: Deed, endin
   const kind = is?.['object'];
   const { keeps = [] } = words;
   const changed = keeps.filter((member) => JSON.stringify(was?.[member]) !== JSON.stringify(is?.[member]));
+  const filled = filledIn(words.says, (member, isAlone) =>
+    // The record's own member of this name is the kind of the record.
+    member === 'object'
+      ? (name ?? `a ${words.type}`)
+      : (textOf(is?.[member]) ??
+        textOf(was?.[member]) ??
+        textOf(asked?.[member]) ??
+        (isAlone || member === named ? name : null)),
+  );
+  // Of a refused act often nothing is known.
+  const isUnknown = filled.split('…').length > 2 && filled === filledIn(words.says, () => null);
   return {
     object_type: typeof kind === 'string' && kind !== 'list' && named === 'id' ? kind : words.type,
     object_id: name?.slice(0, LONGEST_NAME).toWellFormed() ?? null,
     before_json: keptJson(was, changed),
     after_json: keptJson(is, changed),
-    summary:
-      filledIn(words.says, (member, isAlone) =>
-        // The record's own member of this name is the kind of the record.
-        member === 'object'
-          ? (name ?? `a ${words.type}`)
-          : (textOf(is?.[member]) ??
-            textOf(was?.[member]) ??
-            textOf(asked?.[member]) ??
-            (isAlone || member === named ? name : null)),
-      ) + ending,
+    summary: (isUnknown && operation !== null ? `tried ${operation}` : filled) + ending,
   };
 }
 

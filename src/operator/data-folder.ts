@@ -31,10 +31,12 @@ export function makeDataFolder(dataDir: string): void {
       'no_access',
       isOwn(dataDir)
         ? `${dataDir} may not be written by its own user: run \`chmod u+rwx ${dataDir}\``
-        : `${dataDir} may not be written by this user (${String(process.getuid?.())}): run this as the one that it belongs to, or give it to this one`,
+        : `${dataDir} may not be written by this user (${String(process.getuid?.())}): ${isHome(dataDir) ? 'a service sees no home folders (ProtectHome of its unit), so choose another such as /var/lib/posthorn; or ' : ''}run this as the one that it belongs to, or give it to this one`,
     );
   }
 }
+
+const isHome = (folder: string): boolean => /^\/(?:home|root|run\/user)\//.test(folder);
 
 function isOwn(folder: string): boolean {
   try {

@@ -18,7 +18,7 @@ import { writeNote } from './command-acts.ts';
 import { atCommandLine, isCurrent } from './note-command.ts';
 import type { OpenReportParser } from './report-parser.ts';
 import { requireSharedKey } from './sealed-secrets.ts';
-import { notRunning } from './unavailable.ts';
+import { notRunning, Unavailable } from './unavailable.ts';
 
 export interface Direct {
   /** Does what `perform` does. Throws `Unavailable` if the operation needs the server. */
@@ -45,7 +45,14 @@ export async function openDirect(
   const open = (): Promise<Database> =>
     openDatabase({ ...config.storage, beforeMigration: () => copyBeforeMigration(config, () => undefined) });
   // Servers of a PostgreSQL database may run while it is migrated.
-  const isAlone = database !== null && !(await isCurrent(config.storage));
+  const isOld = !(await isCurrent(config.storage));
+  // Nobody expects a look to change the schema.
+  if (isOld && !changes)
+    throw new Unavailable(
+      'no_database',
+      'the database is of an earlier version: run `posthorn migrate`, or start the server',
+    );
+  const isAlone = database !== null && isOld;
   const db = isAlone ? await changeSchemaAlone(config.dataDir, open) : await open();
   if (db.engine === 'postgres')
     await requireSharedKey({ commit: db.commit, keyring }, path.join(config.dataDir, 'secret.key')).catch(

@@ -18,6 +18,7 @@ export const heldBys = [
   'domain_refused',
   'block_list',
   'warm_up',
+  'no_source',
   'rest',
 ] as const;
 export type HeldBy = (typeof heldBys)[number];
@@ -133,7 +134,14 @@ function ofPool(
   facts: LaneFacts | null,
 ): Pick<HeldMail, 'by' | 'set_by' | 'message'> & Partial<HeldMail> {
   const hold = facts?.held ?? null;
-  const by = kind === 'paused' ? 'operator' : hold?.setBy === 'us' ? 'warm_up' : 'block_list';
+  const by =
+    kind === 'paused'
+      ? 'operator'
+      : hold?.setBy !== 'us'
+        ? 'block_list'
+        : hold.until === null
+          ? 'no_source'
+          : 'warm_up';
   const setBy = hold?.setBy ?? (by === 'operator' ? 'operator' : 'receiver');
   if (hold !== null)
     return { by, set_by: setBy, message: sentence(hold.why), since: rfc3339(hold.since), until: rfc3339(hold.until) };

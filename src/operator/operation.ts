@@ -111,6 +111,8 @@ export interface OperatorDeps extends StoreDeps {
   certificate: Pick<CertificateWatch, 'look' | 'state'>;
   /** Compares the settings in force with the written ones. */
   settings: () => SettingsState;
+  /** Addresses that have sent X-Forwarded-For without being trusted. */
+  unknownProxies: () => readonly string[];
   /** The ports for mail, in the order mx, submission, submissions. */
   listeners(): readonly ListenerState[];
 }
@@ -135,6 +137,8 @@ export interface SourceState {
   ipv6: string | null;
   ehlo: string;
   paused: boolean;
+  /** Its addresses that the machine does not have; nodes of earlier versions do not tell. */
+  absent?: readonly string[];
   blocks: readonly { site: string; since: number; until: number; reply: string }[];
   warmUp: readonly { site: string; sent: number; cap: number | null }[];
 }

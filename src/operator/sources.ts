@@ -70,7 +70,7 @@ export const sourceOperations = {
 
 function sourceRecord(
   { node, delivers }: { node: string; delivers: boolean },
-  { name, pool, ipv4, ipv6, ehlo, paused, blocks, warmUp }: SourceState,
+  { name, pool, ipv4, ipv6, ehlo, paused, absent = [], blocks, warmUp }: SourceState,
 ) {
   return {
     object: 'source' as const,
@@ -85,6 +85,8 @@ function sourceRecord(
     ipv6,
     ehlo,
     paused,
+    /** Its addresses that are not on the machine: while its IPv4 address (without one, its IPv6 address) is away, nothing is sent from it. */
+    absent,
     /** Sites that refused it by a block list, and until when they get nothing from it. */
     blocks: blocks.map(({ site, since, until, reply }) => ({
       site,

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { addressBucket, addressList, isListed } from '../../src/net/ip.ts';
-import { clientAddress } from '../../src/api/client-address.ts';
+import { clientAddress, isNewProxy } from '../../src/api/client-address.ts';
 
 describe('clientAddress', () => {
   const proxies = ['10.0.0.0/8', '2001:db8:ffff::/48', '127.0.0.1'];
@@ -30,6 +30,15 @@ describe('clientAddress', () => {
       assert.equal(clientAddress(remote, forwarded, addressList(proxies)), address);
     });
   }
+
+  it('a proxy that is not trusted is noted once, and none of the Internet, where anybody can write the header', () => {
+    const known = new Set<string>();
+    const remotes = ['127.0.0.1', '127.0.0.1', '10.0.0.1', '8.8.8.8', undefined];
+    const found = remotes.map((remote) => isNewProxy(known, remote, addressList(['10.0.0.0/8'])));
+    assert.deepEqual([found, [...known]], [[true, false, false, false, false], ['127.0.0.1']]);
+    for (let host = 1; host < 100; host++) isNewProxy(known, `192.168.0.${String(host)}`, addressList([]));
+    assert.equal(known.size, 10);
+  });
 
   it('gives an address, whatever the header', () => {
     const trusted = addressList(['0.0.0.0/1', '128.0.0.0/1']);

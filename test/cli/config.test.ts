@@ -144,9 +144,18 @@ describe('posthorn config', () => {
   });
 
   it('check --json tells mistakes and warnings as data', async () => {
-    const good = await posthorn(['config', 'check', '--json'], { POSTHORN_HTTP__PROT: '1' });
+    const good = await posthorn(['config', 'check', '--json'], {
+      POSTHORN_HTTP__PROT: '1',
+      POSTHORN_HTTP__PUBLIC_URL: 'https://mail.example.com',
+    });
     const { valid, mistakes, warnings } = JSON.parse(good.out) as Record<string, unknown[]>;
     assert.deepEqual([good.code, valid, mistakes, warnings?.length], [0, true, [], 1]);
+    const sources = '[{"name":"out1","ipv4":"192.0.2.77"}]';
+    const odd = await posthorn(['config', 'check', '--json'], { POSTHORN_DELIVERY__SOURCES: sources });
+    assert.match(
+      odd.out,
+      /"valid": true[^]*delivery\.sources: the address 192\.0\.2\.77 of out1 is not on this machine/,
+    );
     const bad = await posthorn(['config', 'check', '--json'], { POSTHORN_HTTP__PORT: 'x' });
     assert.equal(bad.code, 78);
     assert.match(bad.out, /"valid": false[^]*http\.port/);

@@ -61,6 +61,8 @@ describe('cli/machine-fault', () => {
       assert.match(machineFault(error('SQLITE_CANTOPEN'), folder)?.cure ?? '', /as the user of the service/);
       chownSync(file, 65_534, 65_534);
       assert.match(machineFault(error('SQLITE_CANTOPEN'), folder)?.cure ?? '', /Run as root: chown 0 \S+posthorn\.db$/);
+      const unwritable = machineFault(error('SQLITE_READONLY'), folder);
+      assert.match(`${unwritable?.line ?? ''} ${unwritable?.cure ?? ''}`, /cannot be opened.* Run as root: chown 0 /);
     } finally {
       rmSync(folder, { recursive: true });
     }

@@ -21,7 +21,8 @@ describe('posthorn serve', () => {
   let env: Record<string, string>;
   beforeEach(() => {
     folder = mkdtempSync(path.join(os.tmpdir(), 'posthorn-serve-'));
-    env = { POSTHORN_DATA_DIR: folder, POSTHORN_LOG__LEVEL: 'error', POSTHORN_LOG__FORMAT: 'json' };
+    const publicUrl = { POSTHORN_HTTP__PUBLIC_URL: 'https://mail.example.com' };
+    env = { ...publicUrl, POSTHORN_DATA_DIR: folder, POSTHORN_LOG__LEVEL: 'error', POSTHORN_LOG__FORMAT: 'json' };
   });
   afterEach(() => {
     rmSync(folder, { recursive: true });
@@ -111,6 +112,20 @@ describe('posthorn serve', () => {
     const none = (): ReturnType<StartApp> =>
       brief()({} as never, {} as never).then((server) => ({ ...server, setUpLink: async () => null }));
     assert.doesNotMatch((await ran(['serve'], env, { startApp: none })).notes, /setup/);
+  });
+
+  it('warns of what would stop mail, or keep its links from opening', async () => {
+    const { notes } = await ran(
+      ['serve'],
+      {
+        ...env,
+        POSTHORN_HTTP__PUBLIC_URL: 'http://10.0.0.1',
+        POSTHORN_DELIVERY__SOURCES: '[{"name":"out1","ipv4":"192.0.2.77"}]',
+      },
+      { startApp: brief() },
+    );
+    assert.match(notes, /^posthorn: http\.publicUrl \(http:\/\/10\.0\.0\.1\) opens in a private network only/m);
+    assert.match(notes, /^posthorn: delivery\.sources: the address 192\.0\.2\.77 of out1 is not on this machine/m);
   });
 
   it("puts no key into systemd's journal", async () => {
@@ -332,6 +347,16 @@ describe('posthorn serve', () => {
     const busy: StartApp = () => Promise.reject(Object.assign(new Error('listen'), { code: 'EADDRINUSE' }));
     assert.doesNotMatch((await ran(['serve'], env, { startApp: busy })).notes, /ak_test_/);
     assert.match((await ran(['serve'], env, { startApp: brief() })).notes, /Bearer ak_test_/);
+  });
+
+  it('does not migrate a database for a command that only looks', async () => {
+    const db = await openDatabase({ url: `sqlite:${path.join(folder, 'posthorn.db')}` });
+    openKeyring(folder);
+    await db.commit.transact((tx) => tx.run('DELETE FROM migrations WHERE id = (SELECT MAX(id) FROM migrations)'));
+    await db.close();
+    const { code, notes } = await ran(['books'], env);
+    assert.equal(code, exitCodes.noInput, notes);
+    assert.match(notes, /the database is of an earlier version: run `posthorn migrate`, or start the server/);
   });
 
   it('makes no key where there is one', async () => {

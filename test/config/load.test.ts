@@ -109,6 +109,11 @@ describe('loadConfig', () => {
       assert.deepEqual(load({ env: { POSTHORN_DELIVERY__ROUTES: routesOf('required') } }).warnings, []);
     });
 
+    it('warn of contents that are to be kept for longer than their messages', () => {
+      const env = { POSTHORN_RETENTION__CONTENT: '90d', POSTHORN_RETENTION__MESSAGES: '30d' };
+      assert.match(load({ env }).warnings.join(), /^retention\.content: 90d .* retention\.messages \(30d\)/);
+    });
+
     it('cannot be changed', () => {
       const { config } = load();
       assert.throws(() => Object.assign(config.http, { port: 1 }), TypeError);
@@ -157,6 +162,8 @@ describe('loadConfig', () => {
     it('that are not YAML, or name a setting twice, say where', () => {
       assert.match(mistakes({ file: put('x.yaml', 'http: {port: 1') }).join(), /x\.yaml: .* at line 1/);
       assert.match(mistakes({ file: put('x.yaml', 'http:\n  port: 1\n  port: 2\n') }).join(), /unique.* at line 3/);
+      const unclosed = 'smtp:\n  hostname: "mail.example.com\nhttp:\n  port: 1\n';
+      assert.match(mistakes({ file: put('x.yaml', unclosed) }).join(), /the quote that opens in line 2 is not closed/);
     });
 
     it('show nothing of a password that YAML takes for an alias, and speak of documents in plain words', () => {
@@ -271,6 +278,15 @@ describe('loadConfig', () => {
       assert.equal(load({ env: { CREDENTIALS_DIRECTORY: '/nowhere' } }).config.http.port, 8025);
     });
 
+    it('a credential with a mistake is named', () => {
+      const file = put('credentials/setting_delivery.routes', '{"*":hold}');
+      const env = { CREDENTIALS_DIRECTORY: path.join(folder, 'credentials') };
+      assert.ok(
+        mistakes({ env })[0]?.startsWith(`delivery.routes (${file}): expected a map`),
+        mistakes({ env }).join(),
+      );
+    });
+
     it('a file of the folder of credentials that is not a setting is told, with the one that may be meant', () => {
       put('credentials/setting_metrics.tokne', 'x');
       const env = { CREDENTIALS_DIRECTORY: path.join(folder, 'credentials') };
@@ -361,6 +377,22 @@ describe('loadConfig', () => {
       });
       assert.ok(lines.length >= 15, lines.join('\n'));
       for (const line of lines) assert.doesNotMatch(line, /Invalid|received|expected expected/);
+    });
+
+    it('of a route are told at its members', () => {
+      const file = put('x.yaml', 'delivery: { routes: { "*": { host: relay.example, port: "587", tls: starttls } } }');
+      assert.deepEqual(mistakes({ file }), [
+        'delivery.routes.*.port: expected a number from 1 to 65535, without quotes, found another text',
+        'delivery.routes.*.tls: expected one of opportunistic, required, none, implicit, found another text',
+      ]);
+    });
+
+    it('are paths that the service and a command would read differently', () => {
+      for (const dir of ['~/backups', 'backups']) {
+        const [line = ''] = mistakes({ env: { POSTHORN_BACKUP__DIR: dir } });
+        assert.match(line, /^backup\.dir .*: expected a path from the root, such as \/var\/backups\/posthorn, found/);
+      }
+      assert.match(mistakes({ env: { POSTHORN_DATA_DIR: '~/data' } }).join(), /^dataDir .*`~` has no meaning/);
     });
 
     it('are short, however long the value', () => {

@@ -63,9 +63,14 @@ describe('parseRoute', () => {
     it(`refuses ${JSON.stringify(written)}: ${reason}`, () => {
       const reading = parseRoute(written);
       assert.ok(reading.kind === 'bad');
-      assert.match(reading.expected, expected);
+      assert.match(`${reading.faults[0]?.member ?? ''} ${reading.faults[0]?.expected ?? ''}`, expected);
     });
   }
+
+  it('names every member that is wrong', () => {
+    const reading = parseRoute({ host: 'relay.example', port: '587', tls: 'starttls' });
+    assert.deepEqual(reading.kind === 'bad' && reading.faults.map(({ member }) => member), ['port', 'tls']);
+  });
 
   it('never throws', () => {
     fc.assert(fc.property(fc.oneof(fc.anything(), fc.string()), (written) => void parseRoute(written)));

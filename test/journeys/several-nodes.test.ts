@@ -121,12 +121,14 @@ describe('docs/several-nodes.md: two nodes behind its HAProxy', () => {
     if (second !== null) rmSync(second, { recursive: true });
   });
 
-  const send = async (): Promise<number> => {
-    const answer = await fetch(`http://127.0.0.1:${String(proxy?.port)}/v1/messages`, {
+  const post = (): Promise<Response> =>
+    fetch(`http://127.0.0.1:${String(proxy?.port)}/v1/messages`, {
       method: 'POST',
       headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
       body: JSON.stringify({ from: 'a@acme.test', to: 'b@dest.test', subject: 'x', text: 'x' }),
     });
+  const send = async (): Promise<number> => {
+    const answer = await post();
     await answer.arrayBuffer();
     return answer.status;
   };
@@ -150,5 +152,22 @@ describe('docs/several-nodes.md: two nodes behind its HAProxy', () => {
     for (let at = 0; at < 10; at++) seen.add(await send());
     assert.deepEqual([...seen], [202]);
     assert.match(await greeting(), /^220 /);
+  });
+
+  it('asks nodes that are not ready where none is, and says itself, in JSON, that none can be reached', async () => {
+    const last = apps[1];
+    assert.ok(last !== undefined && proxy !== null);
+    await last.operator.call('nodes.drain', { node: 'two' });
+    await until(
+      () => Promise.resolve(/backend 'api' has no server available/.test(proxy?.log() ?? '')),
+      'no node is ready',
+    );
+    assert.equal(await send(), 202);
+    await last.app.stop();
+    const answer = await post();
+    assert.deepEqual([answer.status, answer.headers.get('retry-after')], [503, '5']);
+    const { error } = (await answer.json()) as { error: Record<string, unknown> };
+    assert.deepEqual(Object.keys(error), ['code', 'message', 'field', 'request_id']);
+    assert.equal(error['code'], 'service_unavailable');
   });
 });

@@ -309,4 +309,16 @@ describe('journey: sources', () => {
     assert.ok(statuses.includes('delivered'));
     assert.ok(server.sessions.every(({ from }) => from === '127.0.0.3'));
   });
+
+  it('sends nothing from an address that is not on this machine, without an attempt, and says so', async () => {
+    await start([{ name: 'gone', ipv4: '192.0.2.1' }]);
+    const { id } = await app.send();
+    await app.settled();
+    assert.match((await app.why(id)).message, /the address 192\.0\.2\.1 of the source gone is not on this machine/);
+    assert.equal((await rowOf(id)).attempt_count, 0);
+    const { data } = await app.operator.call('queue.lanes', {});
+    assert.match(data[0]?.waits[0]?.message ?? '', /192\.0\.2\.1 .* is not on this machine/);
+    assert.deepEqual((await app.operator.call('queue.sources', {})).data[0]?.absent, ['192.0.2.1']);
+    assert.equal((await app.operator.call('needs', {})).data.find(({ kind }) => kind === 'no_source')?.level, 'red');
+  });
 });

@@ -79,6 +79,23 @@ describe('journey: tracking', () => {
     assert.deepEqual([body.track_opens, body.track_clicks], [false, false]);
   });
 
+  it('leaves a mail alone while the address for its links is the default, which only this machine can open', async () => {
+    await app.stop();
+    settings = {};
+    await begin();
+    const { id, mail } = await deliver({ track_clicks: true, track_opens: true });
+    assert.equal(mail.html.trim(), HTML);
+    const { body } = await app.get<{ track_opens: boolean; track_clicks: boolean }>(`/v1/messages/${id}`);
+    assert.deepEqual([body.track_opens, body.track_clicks], [false, false]);
+    await app.stop();
+    settings = { http: { publicUrl: 'http://127.0.0.1:8025' } };
+    await begin();
+    assert.match(
+      hrefsOf((await deliver({ track_clicks: true })).mail.html)[0] ?? '',
+      /^http:\/\/127\.0\.0\.1:8025\/t\/c\//,
+    );
+  });
+
   it('leads a click to where the sender wanted it, and tells it after two seconds', async () => {
     const { id, mail } = await deliver({ track_clicks: true });
     const hrefs = hrefsOf(mail.html);

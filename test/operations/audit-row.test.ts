@@ -61,8 +61,13 @@ describe('operations/audit-row', () => {
       [
         rowOf({ words: moved, status: 409, code: 'invalid_state', deed: { object: 'msg_1' } }).summary,
         rowOf({ words: held, status: 404, deed: { object: 'dest.test' } }).summary,
+        rowOf({ words: held, status: 422, operation: 'queue.hold' }).summary,
       ],
-      ['moved the message msg_1 to … (refused: invalid_state)', 'held the … dest.test (refused)'],
+      [
+        'moved the message msg_1 to … (refused: invalid_state)',
+        'held the … dest.test (refused)',
+        'tried queue.hold (refused)',
+      ],
     );
   });
 

@@ -96,6 +96,7 @@ export class Office {
         findSuppressed: createSuppressionLookUp({ db, clock }),
       },
       listeners: () => [],
+      unknownProxies: () => [],
       settings: () => ({ kind: 'in_force' }),
       certificate: {
         look: () => undefined,

@@ -57,7 +57,7 @@ describe('systemd/paths.sh', () => {
   });
 
   it('reads relative paths from the folder that the service starts in', () => {
-    const settings = 'backup: { dir: backups }\n';
+    const settings = 'dataDir: data\n';
     assert.doesNotMatch(dropIn(settings, 'posthorn.service'), /ReadWritePaths/);
     assert.match(dropIn(settings, 'posthorn.service'), /^RequiresMountsFor="\/var\/lib\/posthorn\/data"$/m);
     assert.match(

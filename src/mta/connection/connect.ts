@@ -23,13 +23,13 @@ export interface ConnectTarget {
 
 export type Connected =
   | { kind: 'connected'; socket: Socket; ip: string }
-  /** `ours`: this machine has no descriptor or memory left for a connection. */
+  /** `ours`: this machine has no descriptor, memory or address left for a connection. */
   | { kind: 'failed'; ip: string; text: string; ours?: true };
 
 /** Much longer than a round trip, so that a healthy host rarely sees two connections. */
 const HEAD_START_MS = 2000;
 /** Errors that say nothing about the other side. */
-const OURS: ReadonlySet<string> = new Set(['EMFILE', 'ENFILE', 'ENOBUFS', 'ENOMEM']);
+const OURS: ReadonlySet<string> = new Set(['EADDRNOTAVAIL', 'EMFILE', 'ENFILE', 'ENOBUFS', 'ENOMEM']);
 /** A hostile domain may list hundreds of addresses. */
 const MOST_ADDRESSES = 8;
 

@@ -54,7 +54,8 @@ export type Destination =
   | Site
   | { kind: 'simulator' }
   | { kind: 'discard' }
-  | { kind: 'hold' }
+  /** `route` is the key in `delivery.routes`: the domain, or `*`. */
+  | { kind: 'hold'; route: string }
   /** The domain has no mail host; the outcome of the mail says why. */
   | { kind: 'nowhere'; route: Exclude<MailRoute, { kind: 'hosts' | 'trouble' }> }
   /** The look-up failed; DNS is asked again at `until`. Mail for the domain waits without attempts. */
@@ -122,7 +123,8 @@ export class Sites {
   known(domain: string): Destination | null {
     if (domain === SIMULATOR_DOMAIN) return { kind: 'simulator' };
     const route = this.routeOf(domain);
-    if (route?.kind === 'discard' || route?.kind === 'hold') return { kind: route.kind };
+    if (route?.kind === 'discard') return { kind: 'discard' };
+    if (route?.kind === 'hold') return { kind: 'hold', route: Object.hasOwn(this.routes, domain) ? domain : '*' };
     const answer = this.answers.get(keyOf(domain, route));
     return answer !== undefined && answer.until > this.deps.clock.now() ? answer.destination : null;
   }

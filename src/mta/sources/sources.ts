@@ -52,6 +52,8 @@ export const isUsable = ({ node }: Pick<ConfiguredSource, 'node'>, nodeName: str
 /** A source with its blocks and its warm-up, for the operator. */
 export interface SourceReport extends Source {
   paused: boolean;
+  /** Its addresses that this machine does not have. */
+  absent: string[];
   blocks: SourceBlockRow[];
   /** Today's counts; empty where the source is warm. */
   warmUp: { site: string; sent: number; cap: number | null }[];
@@ -82,6 +84,8 @@ export interface SourcesDeps {
   log: Log;
   book: Pick<HoldBook, 'ofSource' | 'ofLane'>;
   warmUp: WarmUp;
+  /** Addresses of sources that this machine does not have, with the time since when. */
+  absent: ReadonlyMap<string, number>;
 }
 
 export interface SourcesOptions {
@@ -170,6 +174,12 @@ export class Sources {
   async reread(): Promise<void> {
     await this.deps.warmUp.reread();
     await this.readBlocks();
+  }
+
+  /** Returns why nothing is sent at all: no source is on this machine. */
+  allAway(): Hold | null {
+    const found = [...this.all.keys()].map((name) => this.away(name));
+    return found.includes(null) ? null : (found[0] ?? null);
   }
 
   find(name: string | null): Source {
@@ -261,6 +271,7 @@ export class Sources {
     return [...this.all.values()].map((source) => ({
       ...source,
       paused: source.name !== null && this.deps.book.ofSource(source.name) !== null,
+      absent: [source.ipv4, source.ipv6].filter((ip) => ip !== null && this.deps.absent.has(ip)).map(String),
       blocks: [...this.blocks.values()].filter(
         (row) => row.source === this.storedName(source.name) && row.until > this.deps.clock.now(),
       ),
@@ -335,6 +346,8 @@ export class Sources {
         why: `there is a hold on the ${paused.scope} ${paused.target}${note === null ? '' : ` (${note})`}`,
       };
     }
+    const away = this.away(name);
+    if (away !== null) return away;
     const block = this.blockOf(name, site) ?? (domain === null ? null : this.blockOf(name, placeOf(site, domain)));
     if (block !== null)
       return {
@@ -356,6 +369,14 @@ export class Sources {
       setBy: 'us',
       why: `the warm-up of ${name} sends ${site} ${String(cap)} mails today`,
     };
+  }
+
+  /** Returns that the source's address is not on this machine, or null. Beside IPv4 an IPv6 address that is away is passed over by each dial. */
+  private away(name: string | null): Hold | null {
+    const { ipv4, ipv6 } = this.find(name);
+    const since = this.deps.absent.get(ipv4 ?? ipv6 ?? '');
+    const why = `the address ${ipv4 ?? ipv6 ?? ''} of the source ${name ?? ''} is not on this machine`;
+    return since === undefined ? null : { by: '', since, until: null, setBy: 'us', why };
   }
 
   private block(name: string | null, place: string, reply: string): SourceBlockRow {

@@ -11,7 +11,9 @@ const CURE =
   'Run: posthorn backup create - and every night: systemctl enable --now posthorn-backup.timer, or a line of cron.';
 const MAKE_ONE = { copy: ['posthorn backup create', 'systemctl enable --now posthorn-backup.timer'] };
 
-export async function backups({ machine, clock }: Pick<Probes, 'machine' | 'clock'>): Promise<Verdict> {
+type Needs = Pick<Probes, 'machine' | 'clock' | 'config'>;
+
+export async function backups({ machine, clock, config }: Needs): Promise<Verdict> {
   const state = await machine.backups(clock.now());
   const { dir } = state;
   if (state.kind === 'unreadable')
@@ -39,7 +41,10 @@ export async function backups({ machine, clock }: Pick<Probes, 'machine' | 'cloc
   if (!newest.hasKeys)
     return warning(
       `${why}, and has no keys in it: without secret.key nothing that is sealed can be opened`,
-      'Give a passphrase: the setting backup.passphrase; or keep secret.key elsewhere, it never changes.',
+      // A command does not read the credentials of the service.
+      config.backup.passphrase === null
+        ? 'Give a passphrase: the setting backup.passphrase; or keep secret.key elsewhere, it never changes.'
+        : 'It was made without the passphrase that the service has. One with the keys: sudo systemctl start posthorn-backup',
     );
   return ok(why);
 }

@@ -19,10 +19,10 @@ export function createMachine({ tls, dataDir, backup }: Pick<Config, 'tls' | 'da
     nodeVersion: process.version,
     /** Of the library that this program brings. */
     sqliteVersion,
-    /** Returns the addresses of this machine's interfaces. */
+    /** Returns the addresses of this machine's interfaces; the loopback one may have public ones. */
     addresses: (): readonly string[] =>
       Object.values(networkInterfaces()).flatMap((found = []) =>
-        found.filter(({ internal }) => !internal).map(({ address }) => address),
+        found.map(({ address }) => address).filter((ip) => ip !== '::1' && !ip.startsWith('127.')),
       ),
     freeBytes,
     mostOpenFiles,

@@ -1,4 +1,6 @@
 /** Checks that bounces reach us, on port 25 of our own name, which the return paths' MX records name. */
+import { isIPv4 } from 'node:net';
+import { isPublicAddress } from '../../net/ip.ts';
 import { failed, ok, warning, type Verdict } from './finding.ts';
 import type { Greeting, Probes } from './probes.ts';
 
@@ -19,13 +21,21 @@ export async function mx(probes: Needs): Promise<Verdict> {
       `Publish an A record for ${host}; see the line of \`name\`.`,
     );
   const greeting = await network.greet({ ip, port: SMTP_PORT });
+  const own = machine.addresses();
+  const isElsewhere = !own.includes(ip) && own.some((one) => isIPv4(one) && isPublicAddress(one));
+  // The machine of before may still answer by our name.
+  if (isElsewhere && (greeting.kind !== 'greeted' || isOurs(greeting.line, host)))
+    return warning(
+      `${host} leads to ${ip}, which is not an address of this machine: bounces go there`,
+      'See the line of `name`. If port 25 is forwarded from there to this machine, nothing needs to be done.',
+    );
   const { port } = config.smtp.mx;
   if (greeting.kind === 'greeted' && !isOurs(greeting.line, host) && port !== SMTP_PORT)
     return await handedOver(probes, ip, greeting.line);
   // Without a server the port of the settings may be another than that of the service, which may have other rights.
   if (greeting.kind !== 'greeted' && probes.server.kind === 'missing')
     return warning(`port 25 of ${host} (${ip}) does not answer: ${probes.server.why}`, probes.server.cure);
-  return judged(greeting, config, ip, machine.addresses().includes(ip));
+  return judged(greeting, config, ip, own.includes(ip));
 }
 
 function judged(greeting: Greeting, config: Probes['config'], ip: string, isHere: boolean): Verdict {

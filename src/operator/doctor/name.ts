@@ -3,7 +3,7 @@
  * (RFC 5321 section 4.1.4, RFC 1912 section 2.1), and many refuse mail if they do not agree.
  */
 import { isIPv6 } from 'node:net';
-import { isPublicAddress, plainAddress } from '../../net/ip.ts';
+import { isPublicAddress, isPublicName, plainAddress } from '../../net/ip.ts';
 import { failed, orWell, warning, type Verdict } from './finding.ts';
 import type { Probes } from './probes.ts';
 
@@ -35,7 +35,7 @@ async function addressesOfName({
 
 export async function name(probes: Needs): Promise<readonly Verdict[]> {
   const host = probes.config.smtp.hostname;
-  if (!/^[^.]+\.[^.]/.test(host) || /\.(?:localdomain|local|internal|lan)$/.test(host))
+  if (!isPublicName(host))
     return [
       failed(
         `smtp.hostname is ${host}, which is not a fully qualified name`,

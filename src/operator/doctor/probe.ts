@@ -26,6 +26,7 @@ export function serverProbes(deps: OperatorDeps, { wantsDnssec }: { wantsDnssec:
       selfTest: deps.selfTest,
       settings: deps.settings,
       nodes: deps.nodes,
+      unknownProxies: deps.unknownProxies,
       writeTrouble: () => db.commit.trouble,
     },
   };

@@ -66,7 +66,7 @@ export type RelayAnswer =
   | { kind: 'taken' }
   /** It does not relay for us, now or ever; `refused` is for another reason. */
   | { kind: 'login_wanted' | 'refused'; why: string }
-  | { kind: 'failed'; why: string };
+  | { kind: 'unreachable' | 'failed'; why: string };
 
 export interface SmarthostAccess extends SmarthostPlace {
   auth: { user: string; password: string };
@@ -76,7 +76,8 @@ export type SignIn =
   | { kind: 'signed_in' }
   /** It refuses the password. */
   | { kind: 'refused'; why: string }
-  | { kind: 'failed'; why: string };
+  /** `unreachable`: it takes no connection. */
+  | { kind: 'unreachable' | 'failed'; why: string };
 
 /** Facts that only the running server has. */
 interface Server {
@@ -88,6 +89,7 @@ interface Server {
   /** Compares the settings in force with the written ones. */
   settings: OperatorDeps['settings'];
   nodes: Pick<OperatorDeps['nodes'], 'list'>;
+  unknownProxies: OperatorDeps['unknownProxies'];
   /** Why the database did not take the last write, or null. */
   writeTrouble: () => string | null;
 }

@@ -35,7 +35,7 @@ async function inSession<T>(
   place: SmarthostPlace,
   isTlsNeeded: boolean,
   talk: Talk<T>,
-): Promise<T | { kind: 'failed'; why: string }> {
+): Promise<T | { kind: 'unreachable' | 'failed'; why: string }> {
   let socket: net.Socket | null = null;
   try {
     socket = await opened(clock, dialled(place), 'connect');
@@ -54,7 +54,7 @@ async function inSession<T>(
     return result;
   } catch (error) {
     if (!(error instanceof Broken)) throw error;
-    return { kind: 'failed', why: error.message };
+    return { kind: socket === null ? 'unreachable' : 'failed', why: error.message };
   } finally {
     socket?.destroy();
   }

@@ -1,12 +1,24 @@
-/** Checks that the settings in force are the written ones: an edit works only after a reload or a restart. */
+/** Checks that the settings in force are the written ones, as an edit works only after a reload or a restart, and fit this machine. */
 import type { SettingsState } from '../../config/settings-state.ts';
-import { failed, ok, warning, type Verdict } from './finding.ts';
+import { absentSources, linksFaults } from '../setup-warnings.ts';
+import { failed, ok, orWell, warning, type Verdict } from './finding.ts';
 import type { Probes } from './probes.ts';
 
-export function settings({ server }: Pick<Probes, 'server'>): Promise<readonly Verdict[]> {
+export async function settings({ server, config }: Pick<Probes, 'server' | 'config'>): Promise<readonly Verdict[]> {
+  const links = linksFaults(config).map((why) =>
+    warning(why, 'Set it to the address under which recipients reach this server, such as https://mail.example.com.'),
+  );
+  const absent = (await absentSources(config)).map(({ why }) =>
+    failed(why, 'Correct `delivery.sources`, or add the address to this machine (ip address add).'),
+  );
+  const faults = [...links, ...absent];
   if (server.kind === 'missing')
-    return Promise.resolve([ok('they have no mistakes; no server is running that could have others in force')]);
-  return Promise.resolve(verdictsOn(server.settings()));
+    return orWell(faults, 'they have no mistakes; no server is running that could have others in force');
+  const proxies = server.unknownProxies().map((ip) => {
+    const why = `${ip} sends X-Forwarded-For and is not in \`http.trustedProxies\`: all clients behind it count as one, for budgets, allowed addresses and the audit log`;
+    return warning(why, `If it is your proxy, add ${ip} to \`http.trustedProxies\`, and restart.`);
+  });
+  return [...verdictsOn(server.settings()), ...faults, ...proxies];
 }
 
 export function verdictsOn(state: SettingsState): readonly Verdict[] {

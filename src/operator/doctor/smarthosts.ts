@@ -100,6 +100,8 @@ function ofOffer(place: string, result: RelayAnswer): Verdict {
         `${place} was reached, but did not take a mail from and to our postmaster: ${result.why}`,
         'Its words say why. If it takes the mail of your domains all the same, there is nothing to do: posthorn queue lanes shows what it answers.',
       );
+    case 'unreachable':
+      return unusable(`${place} cannot be reached`, result.why);
     case 'failed':
       return unusable(`${place} cannot be used`, result.why);
   }
@@ -114,6 +116,8 @@ function ofSignIn(place: string, login: string, result: SignIn): Verdict {
         `${place} refuses the password of ${login}: ${result.why}`,
         'Correct `user` and `password` in `delivery.routes`; until then all mail for it is deferred.',
       );
+    case 'unreachable':
+      return unusable(`${place} cannot be reached`, result.why);
     case 'failed':
       return unusable(`${place} does not let ${login} sign in`, result.why);
   }

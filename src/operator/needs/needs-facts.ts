@@ -63,7 +63,7 @@ export const machineQuestion: Question<
     const [state, diskFound, backupsFound] = await Promise.all([
       machine.backups(clock.now()),
       disk({ config, machine }),
-      backups({ machine, clock }),
+      backups({ machine, clock, config }),
     ]);
     // A server without any backup may be copied by another tool: the doctor mentions that.
     const hasBackups = state.kind === 'unreadable' || state.newest !== null;

@@ -19,6 +19,7 @@ const keptBack: Rule<ServerFacts> = ({ held, domains }) =>
     const given = { kind: by, message: `${message}${waits(mails)}`, mails, since, until };
     switch (by) {
       case 'block_list':
+      case 'no_source':
         return [
           need({
             ...given,

@@ -149,6 +149,12 @@ export async function reach(connection: PostgresConnection): Promise<void> {
 
 function unreachable(error: unknown): DatabaseRefusal {
   const why = error instanceof Error ? error.message : String(error);
+  if (/client password must be a string|empty password returned/.test(why))
+    return new DatabaseRefusal(
+      'unsuitable',
+      `storage.password: the database asks for one, and none is given (${why})`,
+      error,
+    );
   return new DatabaseRefusal('unreachable', `the database cannot be reached: ${why}`, error);
 }
 

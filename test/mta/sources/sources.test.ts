@@ -34,7 +34,13 @@ describe('mta/sources', () => {
     { isShared = true, isDelivering = true } = {},
   ): Promise<Sources> {
     const { db } = temp;
-    const deps = { db, clock, log: noLog, book: { ofSource: () => null, ofLane: () => null } };
+    const deps = {
+      db,
+      clock,
+      log: noLog,
+      book: { ofSource: () => null, ofLane: () => null },
+      absent: new Map<string, number>(),
+    };
     const warmUp = new WarmUp({ db, clock, log: noLog }, new Map());
     const sources = new Sources(
       { ...deps, warmUp },

@@ -116,6 +116,53 @@ const faults: Fault[] = [
     /Correct `user` and `password`/,
   ],
   [
+    'a smarthost cannot be reached',
+    (p) => {
+      p.settings['delivery'] = {
+        routes: { 'dest.example': { host: '9.1.1.2', port: 587, user: 'me', password: 'x' } },
+      };
+      p.signIns['9.1.1.2'] = { kind: 'unreachable', why: 'ENETUNREACH' };
+    },
+    'outbound',
+    'failed',
+    /9\.1\.1\.2, port 587, cannot be reached: ENETUNREACH/,
+    /Is the smarthost running/,
+  ],
+  [
+    'the address of a source is not on this machine',
+    (p) => {
+      p.settings['delivery'] = { sources: [{ name: 'out1', ipv4: '192.0.2.77' }] };
+    },
+    'settings',
+    'failed',
+    /192\.0\.2\.77 of out1 is not on this machine/,
+    /Correct `delivery\.sources`/,
+  ],
+  [
+    'a proxy is not trusted',
+    (p) => {
+      p.proxies = ['10.0.0.2'];
+    },
+    'settings',
+    'warning',
+    /10\.0\.0\.2 sends X-Forwarded-For/,
+    /add 10\.0\.0\.2 to `http\.trustedProxies`/,
+  ],
+  ...(
+    [
+      ['is not set', {}, /is not set: opens and clicks of mail are not tracked/],
+      ['is of this machine', { publicUrl: 'https://127.0.0.1:8025' }, /opens on this machine only/],
+      ['is of a private network', { publicUrl: 'https://10.1.2.3' }, /opens in a private network only/],
+    ] as const
+  ).map(([what, http, why]): Fault => [
+    `the address for links ${what}`,
+    (p) => void (p.settings['http'] = http),
+    'settings',
+    'warning',
+    why,
+    /address under which recipients reach this server/,
+  ]),
+  [
     'a smarthost wants a login that the route does not have',
     (p) => {
       p.settings['delivery'] = { routes: { 'dest.example': '9.1.1.2:587' } };
@@ -351,6 +398,18 @@ const faults: Fault[] = [
     'failed',
     /leads to 5\.9\.99\.99, but this machine has 5\.9\.10\.11/,
     /Publish an A record/,
+    'mx',
+  ],
+  [
+    'the machine has moved, and bounces go where it was',
+    (p) => {
+      p.zones[`${HOST} A`] = ['5.9.99.99'];
+    },
+    'mx',
+    'warning',
+    /leads to 5\.9\.99\.99, which is not an address of this machine: bounces go there/,
+    /See the line of `name`/,
+    'name',
   ],
   [
     'the name is not in DNS',
@@ -758,6 +817,17 @@ const faults: Fault[] = [
     'warning',
     /has no keys in it/,
     /backup\.passphrase/,
+  ],
+  [
+    'a backup by hand has no keys',
+    (p) => {
+      p.settings['backup'] = { passphrase: 'correct horse battery' };
+      aged(p, 3_600_000, false);
+    },
+    'backups',
+    'warning',
+    /has no keys in it/,
+    /sudo systemctl start posthorn-backup/,
   ],
   [
     'backups cannot be read',

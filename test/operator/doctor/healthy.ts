@@ -58,6 +58,7 @@ export class Patient {
   /** The result of a bounce that goes through another program, and where it was sent. */
   detour: { ok: boolean; why: string | null; ms: number } = { ok: true, why: null, ms: 40 };
   detours: string[] = [];
+  proxies: string[] = [];
   secure = ['signed.example'];
   written: SettingsState = { kind: 'in_force' };
   readonly folder: string;
@@ -191,6 +192,7 @@ export class Patient {
         },
         settings: () => this.written,
         nodes: deps.nodes,
+        unknownProxies: () => this.proxies,
       },
     };
   }

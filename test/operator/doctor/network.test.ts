@@ -100,7 +100,7 @@ describe('doctor: the network', () => {
     assert.ok(server.sessions.at(-1)?.lines.every((line) => !line.startsWith('AUTH')));
     assert.equal((await signIn({ ...at, tls: 'none' })).kind, 'signed_in');
     await server.close();
-    assert.equal((await signIn(at)).kind, 'failed');
+    assert.equal((await signIn(at)).kind, 'unreachable');
   });
 
   const refusingRecipient = { rcpt: '554 5.7.1 <postmaster@us.test>: Relay access denied' };
@@ -200,7 +200,7 @@ describe('doctor: the network', () => {
     const place = { ips: ['::1', '127.0.0.1'], host: 'mx1.dest.test', port: server.port, hostname: 'us.test' };
     assert.deepEqual(await offerMail({ ...place, tls: 'none' }), { kind: 'taken' });
     await server.close();
-    assert.deepEqual(await offerMail({ ...place, tls: 'none' }), { kind: 'failed', why: 'ECONNREFUSED' });
+    assert.deepEqual(await offerMail({ ...place, tls: 'none' }), { kind: 'unreachable', why: 'ECONNREFUSED' });
   });
 
   it('asks for a certificate that is trusted where TLS is there from the start, as the delivery does', async () => {

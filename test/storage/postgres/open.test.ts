@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { chmodSync, existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import net from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import pg from 'pg';
@@ -114,6 +115,35 @@ describe('storage/postgres/open', () => {
       transaction_isolation: 'serializable',
     });
     await limited.close();
+  });
+
+  it('says which setting is missing where the server asks for a password and there is none', async () => {
+    const folder = mkdtempSync(path.join(tmpdir(), 'ph-asking-'));
+    // AuthenticationSASL with one mechanism.
+    const question = Buffer.from('R\0\0\0\0\0\0\0\nSCRAM-SHA-256\0\0', 'latin1');
+    question.writeInt32BE(question.length - 1, 1);
+    // AuthenticationSASLContinue, whose contents the driver does not come to.
+    const more = Buffer.from('R\0\0\0\0\0\0\0\vr=x,s=eA==,i=4096', 'latin1');
+    more.writeInt32BE(more.length - 1, 1);
+    const clients: net.Socket[] = [];
+    const asking = net.createServer((client) => {
+      clients.push(client);
+      client.on('error', () => undefined);
+      client.once('data', () => {
+        client.write(question);
+        client.once('data', () => client.write(more));
+      });
+    });
+    await new Promise<void>((resolve) => asking.listen(path.join(folder, '.s.PGSQL.5432'), resolve));
+    const refusal = {
+      name: 'DatabaseRefusal',
+      why: 'unsuitable',
+      message: /^storage\.password: the database asks for one/,
+    };
+    await assert.rejects(openDatabase({ url: urlOf(folder, 'x') }), refusal);
+    for (const client of clients) client.destroy();
+    await new Promise((resolve) => asking.close(resolve));
+    rmSync(folder, { recursive: true });
   });
 
   it('says which right its user lacks', async () => {

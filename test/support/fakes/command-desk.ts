@@ -13,7 +13,7 @@ import { run } from '../../../src/cli/cli.ts';
 import { openReportParser } from '../../../src/inbound/offline.ts';
 
 export interface CommandDesk {
-  /** Folder with `posthorn` and `npx`, for the search path. */
+  /** Folder with `posthorn`, for the search path. */
   tools: string;
   /** Resolves when all commands have ended, too. */
   close(): Promise<void>;
@@ -26,11 +26,11 @@ interface Order {
 }
 
 /** CommonJS without packages, so that it starts in some 40 ms. Each line of the answer is `o`, `n` or `c` and a JSON value. */
-const script = (socket: string, drop: number): string => `#!${process.execPath}
+const script = (socket: string): string => `#!${process.execPath}
 const http = require('node:http');
 const readline = require('node:readline');
 const { text } = require('node:stream/consumers');
-const args = process.argv.slice(${String(2 + drop)});
+const args = process.argv.slice(2);
 const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => name.startsWith('POSTHORN_')));
 text(process.stdin).then((input) => {
   const request = http.request({ socketPath: ${JSON.stringify(socket)}, method: 'POST' }, (response) => {
@@ -50,8 +50,7 @@ export async function openCommandDesk(folder: string): Promise<CommandDesk> {
   const tools = path.join(folder, 'tools');
   const socket = path.join(folder, 'desk.sock');
   mkdirSync(tools);
-  writeFileSync(path.join(tools, 'posthorn'), script(socket, 0), { mode: 0o755 });
-  writeFileSync(path.join(tools, 'npx'), script(socket, 1), { mode: 0o755 });
+  writeFileSync(path.join(tools, 'posthorn'), script(socket), { mode: 0o755 });
   const running = new Set<Promise<void>>();
   const server = http.createServer((request, response) => {
     const ran = perform(request, response).finally(() => running.delete(ran));
