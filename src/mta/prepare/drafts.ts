@@ -4,6 +4,7 @@
  */
 import { createBatchLoader, type BatchLoader } from '../../base/batch-loader.ts';
 import type { Log } from '../../base/log.ts';
+import { isSealedContent, openContent } from '../../messages/store/sealed-content.ts';
 import type { Tracking } from '../../tracking/track.ts';
 import { createComposer, isLarge, isLongHead, Unencodable, type Composer, type Made } from './composer.ts';
 import type { Composed, StoredContent } from './compose.ts';
@@ -20,13 +21,15 @@ const CACHE_BYTES = 32 * 1024 * 1024;
 export class Drafts {
   private readonly db: PrepareDeps['db'];
   private readonly log: Log;
+  private readonly keyring: PrepareDeps['keyring'];
   private readonly composer: Composer;
   private readonly contents: BatchLoader<StoredText>;
   private readonly encodedContents = new EncodedContents(CACHE_BYTES);
 
-  constructor(deps: Pick<PrepareDeps, 'db' | 'clock' | 'log'>) {
+  constructor(deps: Pick<PrepareDeps, 'db' | 'clock' | 'log' | 'keyring'>) {
     this.db = deps.db;
     this.log = deps.log;
+    this.keyring = deps.keyring;
     this.composer = createComposer(deps);
     this.contents = createBatchLoader<StoredText>((ids) => loadContents(deps.db.prepared, ids));
   }
@@ -126,7 +129,12 @@ export class Drafts {
   private async textOf(contentId: string): Promise<StoredText> {
     const text = await this.contents.load(contentId);
     if (text === undefined) throw new Unbuildable(`content ${contentId} is not stored`);
-    return text;
+    if (!isSealedContent(contentId)) return text;
+    try {
+      return { ...text, text: openContent(this.keyring, contentId, text.text ?? '') };
+    } catch (error) {
+      throw new Unbuildable(`content ${contentId} cannot be opened: its key is lost`, { cause: error });
+    }
   }
 
   private async rawOf(contentId: string): Promise<Buffer> {
