@@ -16,7 +16,7 @@ import { bodyLimits, drain, hasBody, strangerLimits } from '../api/body.ts';
 import { addressList } from '../net/ip.ts';
 import { compressText } from '../api/compress.ts';
 import { HSTS, isSecure } from '../api/secure.ts';
-import type { Problem } from '../base/problem.ts';
+import { Problem } from '../base/problem.ts';
 import { refusedByRole, rightsOf } from '../keys/roles.ts';
 import { scopeAllows } from '../keys/scopes.ts';
 import { findSession } from '../members/session-store.ts';
@@ -203,6 +203,10 @@ async function refuseOthers(dashboard: DashboardContext, ctx: Context, page: Pag
 
 async function pageNotFound(dashboard: DashboardContext, ctx: Context): Promise<Error> {
   const { state } = ctx;
+  if (!['GET', 'HEAD', 'POST'].includes(ctx.method)) {
+    ctx.set('Allow', 'GET, HEAD, POST');
+    return new Problem('method_not_allowed', `The dashboard has no method ${ctx.method}.`);
+  }
   if (state.session?.row.stage === 'open') {
     await frameVisit(dashboard, ctx);
     return noSuchPage();
@@ -275,14 +279,19 @@ async function shownBy(
   const { visit, session, form: fields } = state;
   if (visit === undefined || session === null || method !== 'POST') return await page.run(visit ?? guest);
   const sessionId = session.row.id;
-  return await repeats.once(
+  const repeated: string[] = [];
+  const answer = await repeats.once(
     { memberId: visit.member.id, url, fields },
     async () => {
       const shown = await page.run(visit);
       return shown.kind === 'once' ? move(`/shown/${await once.keep(sessionId, shown.page)}`) : shown;
     },
     ({ to }) => {
+      repeated.push(to);
       if (to.startsWith('/shown/')) once.showAgain(sessionId, to.slice('/shown/'.length));
     },
   );
+  // The browser has dropped the new cookie with the answer to the first send, whose password this one repeats.
+  if (repeated.length > 0 && fields.has('password_now')) await visit.renewSession();
+  return answer;
 }

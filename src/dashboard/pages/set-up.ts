@@ -3,7 +3,7 @@ import type { Problem } from '../../base/problem.ts';
 import { newMember } from '../../members/member-store.ts';
 import { SHORTEST_PASSWORD } from '../../members/password.ts';
 import { findSetUpLink, spendSetUpLink } from '../../members/setup-link.ts';
-import { signInAfterSetUp } from '../../members/sign-in.ts';
+import { letIn } from '../../members/sign-in.ts';
 import type { DashboardDeps } from '../deps.ts';
 import {
   get,
@@ -78,7 +78,7 @@ async function setUp(deps: DashboardDeps, guest: Guest): Promise<Shown> {
       : null;
   const passwordHash = await deps.passwords.hash(password);
   const member = await spendSetUpLink(deps, token, { passwordHash, make });
-  const session = await signInAfterSetUp(deps, member, guest);
+  const session = await letIn(deps, member, guest, { result: 'set_up' });
   if (session.kind === 'refused') return move('/login', 'Your password was changed again since: sign in with it.');
   const to = make === null ? '/' : '/welcome';
   const cookies = [
