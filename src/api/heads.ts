@@ -9,17 +9,19 @@ export const MOST_FIELDS = 100;
 
 /**
  * Hands the requests of a server to its listener, except those with too many fields. Node before version 24 drops what comes after the limit
- * without a word, which may be the key, or what a proxy says of the client: so such a request is refused whole.
+ * without a word, which may be the key, or what a proxy says of the client: so such a request is refused whole. One of HTTP/0.9, which Node
+ * takes too, has no head at all.
  */
 export function takeRequests(server: Server, listener: RequestListener): RequestListener {
   server.maxHeadersCount = MOST_FIELDS;
   const take: RequestListener = (req, res) => {
     // Node leaves the surplus of the last fields that it read here.
-    if (req.rawHeaders.length <= 2 * MOST_FIELDS) {
+    const isOld = req.httpVersionMajor < 1;
+    if (!isOld && req.rawHeaders.length <= 2 * MOST_FIELDS) {
       listener(req, res);
       return;
     }
-    const error = Object.assign(new Error('too many fields'), { code: HEAD_OVERFLOW });
+    const error = Object.assign(new Error('refused'), { code: isOld ? 'HPE_INVALID_VERSION' : HEAD_OVERFLOW });
     if (!server.emit('clientError', error, req.socket)) res.writeHead(400, { Connection: 'close' }).end();
   };
   server.on('request', take);

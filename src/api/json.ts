@@ -20,6 +20,8 @@ export interface JsonObject {
 export const MAX_DEPTH = 32;
 /** Most members and array items in one body: a full bulk send of 1,000 entries has less than half of it. */
 export const MAX_VALUES = 250_000;
+/** Most members of one object. Many different names take ten times as long as the same values in a list. */
+export const MAX_MEMBERS = 5_000;
 
 export type JsonResult =
   | { kind: 'ok'; value: JsonObject; rounded: readonly RoundedNumber[] }
@@ -89,17 +91,24 @@ function survey(text: string): Survey {
   let values = 1;
   let depth = 0;
   let isRounded = false;
+  /** Members so far of the object that is open at each depth. */
+  const ofObject: number[] = [];
   for (let at = 0; at < text.length; at++) {
     const char = text.charCodeAt(at);
     if (char === QUOTE) {
       at = closingQuote(text, at);
       if (at < 0) break;
-    } else if (char === COLON) members++;
-    else if (char === COMMA) values++;
+    } else if (char === COLON) {
+      members++;
+      const own = (ofObject[depth] ?? 0) + 1;
+      if (own > MAX_MEMBERS) return { members, values: Infinity, tooDeep: false, isRounded };
+      ofObject[depth] = own;
+    } else if (char === COMMA) values++;
     else if ((char | 0x20) === 0x7b) {
       // `{` is 0x7b and `[` is 0x5b: they differ in this one bit, as do `}` and `]`.
       values++;
       if (++depth > MAX_DEPTH) return { members, values, tooDeep: true, isRounded };
+      ofObject[depth] = 0;
     } else if ((char | 0x20) === 0x7d) depth--;
     else if (char >= 0x30 && char <= 0x39) {
       const end = numberEnd(text, at);

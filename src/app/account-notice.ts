@@ -3,11 +3,13 @@
  * such a mail are committed with the change that it is about, so that it is sent exactly once.
  */
 import { newId } from '../base/id.ts';
+import type { Keyring } from '../base/keyring.ts';
 import type { Config } from '../config/schema.ts';
 import { parseMailbox, type Mailbox } from '../mail/address.ts';
 import { ownersOf } from '../members/member-store.ts';
 import { hintsOf } from '../messages/delivery/due-hint.ts';
 import { ownMailRows, type OwnMail } from '../messages/accept/own-mail.ts';
+import { sealContent } from '../messages/store/sealed-content.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Rows } from '../storage/rows.ts';
 import type { AppContext } from './context.ts';
@@ -16,6 +18,8 @@ import type { AppContext } from './context.ts';
 export interface NoticeText {
   subject: string;
   lines: readonly string[];
+  /** Set if the lines have a link to a login: they are stored sealed. */
+  isSecret?: true;
 }
 
 /** The mails as rows, the number of their recipients, and the function to call once they are committed. */
@@ -33,14 +37,15 @@ export function accountNotices({
   ownAccount,
   config,
   notices,
-}: Pick<AppContext, 'clock' | 'notifiers' | 'ownAccount' | 'config' | 'notices'>) {
+  keyring,
+}: Pick<AppContext, 'clock' | 'notifiers' | 'ownAccount' | 'config' | 'notices' | 'keyring'>) {
   return {
     /** Is called before the transaction begins. */
     prepare: () => ownAccount.ensure(),
     /** Makes the mail to one person; its rows are committed with `written` called after it. */
     to(address: Mailbox, from: Mailbox, text: NoticeText): Notice & { messageId: string } {
       const now = clock.now();
-      const mail = noticeMail(text, from, address, now);
+      const mail = noticeMail(text, from, address, now, keyring);
       const rows = ownMailRows(mail, now, notices.retry);
       return {
         rows: [rows],
@@ -55,7 +60,7 @@ export function accountNotices({
     async of(tx: Pick<Connection, 'all'>, accountId: string, text: NoticeText): Promise<Notice> {
       const now = clock.now();
       const [from, to] = [await senderFor(tx, accountId, config), await peopleOf(tx, accountId, config)];
-      const mails = to.map((one) => ownMailRows(noticeMail(text, from, one, now), now, notices.retry));
+      const mails = to.map((one) => ownMailRows(noticeMail(text, from, one, now, keyring), now, notices.retry));
       return {
         rows: mails,
         recipients: mails.length,
@@ -97,18 +102,17 @@ const postmasterAt = (domain: string): Mailbox => ({
   domain,
 });
 
-/** Returns the mail to one recipient. Pure but for its id. */
-function noticeMail({ subject, lines }: NoticeText, from: Mailbox, to: Mailbox, now: number): OwnMail {
-  return {
-    id: newId('msg', now),
-    from,
-    to,
-    subject,
-    content: {
-      kind: 'text',
-      text: [...lines, ''].join('\n'),
-      headers: [['Auto-Submitted', 'auto-generated']],
-      attachments: [],
-    },
-  };
+/** Returns the mail to one recipient. Pure but for its id and its seal. */
+function noticeMail(
+  { subject, lines, isSecret }: NoticeText,
+  from: Mailbox,
+  to: Mailbox,
+  now: number,
+  keyring: Keyring,
+): OwnMail {
+  const id = newId('msg', now);
+  const text = [...lines, ''].join('\n');
+  const body = isSecret === true ? sealContent(keyring, id, text) : { text };
+  const headers = [['Auto-Submitted', 'auto-generated']] as const;
+  return { id, from, to, subject, content: { kind: 'text', ...body, headers, attachments: [] } };
 }

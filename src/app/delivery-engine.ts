@@ -91,6 +91,7 @@ function buildMta(
       owners: context.owners,
       sites: buildSites(context, localAddresses, mailPorts),
       trackingKey: context.trackKeys[0],
+      keyring: context.keyring,
       judge: (refusal) => live.judge(refusal),
       poolOf: async (accountId, slug) => (await streams.find(accountId, slug))?.pool ?? DEFAULT_POOL,
       limitsOf: (lane) => book.limitsOf(lane),

@@ -10,7 +10,6 @@ import { createHousekeeping, type Housekeeping } from '../housekeeping/housekeep
 import {
   endedSuppressions,
   expiredIdempotency,
-  invitationBodies,
   oldAggregates,
   oldSessions,
   oldStats,
@@ -66,7 +65,6 @@ export async function buildHousekeeping(
     whenTrusted(trust, oldStats({ db, clock })),
     whenTrusted(trust, oldAggregates({ db, clock })),
     whenTrusted(trust, oldWarmUps({ db, clock })),
-    invitationBodies({ db }),
     oldSessions({ db, clock, trust, keptMs: config.retention.audit, usedUp: context.usedUp }),
     ...tlsReports(context, accept, tlsTally),
     ...retentionRules({ db, clock, retention: config.retention }).map((rule) => whenTrusted(trust, rule)),

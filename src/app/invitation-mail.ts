@@ -44,6 +44,7 @@ export function invitationMail(
 function invitationText({ url, expiresAt, by }: { url: string; expiresAt: number; by: string }): NoticeText {
   const until = rfc3339(expiresAt).slice(0, 16).replace('T', ' ');
   return {
+    isSecret: true,
     subject: `You are invited to the mail server ${new URL(url).hostname}`,
     lines: [
       `${by === 'operator' ? 'The operator of the server' : by} invites you to its dashboard. Choose a password here:`,

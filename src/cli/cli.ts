@@ -65,7 +65,7 @@ export interface Context {
   now(): number;
   /** Reads the settings that `--config` and the environment name. Throws `ConfigError`. */
   load(options?: { again: boolean }): Loaded;
-  /** Does the same and prints warnings: for the server and for commands about settings. */
+  /** Does the same and prints warnings: for commands about settings. */
   loadAloud(): Loaded;
   /** Prints the record as JSON, or its lines for people, or a note if there are none. */
   print(asJson: boolean | undefined, record: unknown, lines: () => readonly string[]): void;

@@ -1,4 +1,5 @@
 /** `posthorn serve`: the whole program, until a signal ends it. */
+import { rmSync } from 'node:fs';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
 import { watchHeap } from '../base/heap-growth.ts';
@@ -6,9 +7,11 @@ import { isJournal } from '../base/journal.ts';
 import type { Log, RootLog } from '../base/log.ts';
 import { managerIn, openServiceManager } from './service-manager.ts';
 import { ConfigError } from '../config/load.ts';
+import { replaceFile } from '../config/replace-file.ts';
 import type { CreatedKey, Key } from '../client/types.ts';
 import type { Config } from '../config/schema.ts';
 import { makeDataFolder } from '../operator/data-folder.ts';
+import { setUpFile } from '../operator/admin.ts';
 import { lookAtSocket, socketPath } from '../operator/control-socket.ts';
 import { reachOperator } from '../operator/operator.ts';
 import { setupWarnings } from '../operator/setup-warnings.ts';
@@ -50,16 +53,18 @@ export function addServe(program: CommandUnknownOpts, context: Context, startApp
   program
     .command('serve')
     .description('run the server until SIGTERM or SIGINT')
-    .action(async () => {
+    .option('--greeting', 'print a test key at the first start, also where no terminal shows it, as `npm start` does')
+    .action(async ({ greeting: always = false }) => {
       if (startApp === undefined) throw new Error('this program was built without a server');
-      await serve(context, startApp);
+      await serve(context, startApp, always);
     });
 }
 
-async function serve(context: Context, startApp: StartApp): Promise<void> {
-  const { config } = context.loadAloud();
+async function serve(context: Context, startApp: StartApp, greets: boolean): Promise<void> {
+  const { config, warnings } = context.load();
   const { createLog } = await import('../base/log.ts');
   const log = createLog({ ...config.log, journal: isJournal(context.env['JOURNAL_STREAM'], 1) });
+  logWarnings(log, warnings);
   const ending = awaitEnding();
   const stopGuarding = endOnUncaughtErrors(log);
   const stopWatchingHeap = watchHeap();
@@ -78,7 +83,10 @@ async function serve(context: Context, startApp: StartApp): Promise<void> {
     isStarted = true;
     for (const warning of await setupWarnings(config)) context.note(`posthorn: ${warning}`);
     manager.ready(`serving ${server.url}`);
-    await greet(context, config, log, server);
+    // On a full disk the server goes on without it.
+    await greet(context, config, log, server, greets).catch((err: unknown) => {
+      log.warn({ event: 'greeting_failed', err }, 'the link or the test key of the first start cannot be made');
+    });
     ending.onHangUp(() => {
       reload(context, log, server);
     });
@@ -109,11 +117,15 @@ function reload(context: Context, log: Log, server: Server): void {
   try {
     const { config, warnings } = context.load({ again: true });
     server.reload(config);
-    for (const text of warnings) log.warn({ event: 'settings_warning', text }, 'a setting may not be what is meant');
+    logWarnings(log, warnings);
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     log.error({ event: 'reload_failed', mistakes: error.mistakes }, 'the settings have mistakes: nothing was changed');
   }
+}
+
+function logWarnings(log: Log, warnings: readonly string[]): void {
+  for (const text of warnings) log.warn({ event: 'settings_warning', text }, 'a setting may not be what is meant');
 }
 
 /** Throws `ListenError` if a port could not be opened. */
@@ -127,37 +139,31 @@ async function startServer(config: Config, start: () => Promise<Server>): Promis
 }
 
 /**
- * Prints the greeting to a terminal, and elsewhere only while there is no key yet. That a database exists does not mean that a greeting was
- * printed: a start that failed, for example on a port that is taken, has created it. A key is shown to people only: not in our log, nor in
- * systemd's journal, which keeps standard error.
+ * Prints the greeting to a terminal; with `always` (`npm start`) also elsewhere, but not to the journal, while there is no key yet. That a
+ * database exists does not mean that a greeting was printed: a start that failed, for example on a port that is taken, has created it.
+ * Neither a key nor a link to a login gets into a log.
  */
-async function greet(context: Context, config: Config, log: Log, server: Server): Promise<void> {
-  const { url } = server;
-  const lines = { url, simulator: config.simulator.domain };
-  const isJournal = context.env['JOURNAL_STREAM'] !== undefined;
-  const made = isJournal ? null : await firstKeyOrNone(config, log);
-  const isSilent = isJournal || (made === null && !context.isTerminal);
-  const link = (await server.setUpLink?.()) ?? null;
-  // It works once and for 30 minutes, so a log may have it.
-  if (link !== null && (isSilent || config.log.format === 'json'))
-    log.info({ event: 'set_up', ...link }, 'there is no administrator yet: this link makes the first one');
+async function greet(context: Context, config: Config, log: Log, server: Server, always: boolean): Promise<void> {
+  const { env, isTerminal } = context;
+  const lines = { url: server.url, simulator: config.simulator.domain };
   if (config.log.format === 'json') {
     const { send, events } = greeting({ ...lines, key: null });
-    log.info({ event: 'ready', url, send, events }, 'the API takes requests');
+    log.info({ event: 'ready', url: server.url, send, events }, 'the API takes requests');
   }
-  if (isSilent) return;
-  const shown = { ...lines, key: made?.key ?? null, setUpLink: link?.url ?? null };
+  const link = (await server.setUpLink?.()) ?? null;
+  const file = setUpFile(config.dataDir);
+  const removeFile = (): void => rmSync(file, { force: true });
+  if (link === null || isTerminal) removeFile();
+  else {
+    replaceFile(file, `${link.url}\n`, 0o600);
+    systemClock.after(Date.parse(link.expires_at) - systemClock.now(), removeFile, { background: true });
+    const facts = { event: 'set_up', file, expires_at: link.expires_at, command: 'posthorn admin create EMAIL' };
+    log.info(facts, 'there is no administrator yet: the link in this file makes the first one');
+  }
+  const made = isTerminal || (always && !isJournal(env['JOURNAL_STREAM'], 2)) ? await firstKey(config) : null;
+  if (!isTerminal && made === null) return;
+  const shown = { ...lines, key: made?.key ?? null, setUpLink: isTerminal ? (link?.url ?? null) : null };
   for (const line of greeting(shown).text) context.note(line);
-}
-
-/** Returns the first key, or null also where it cannot be made, as on a full disk: the server goes on without it. */
-async function firstKeyOrNone(config: Config, log: Log): Promise<{ key: string } | null> {
-  try {
-    return await firstKey(config);
-  } catch (err) {
-    log.warn({ event: 'first_key_failed', err }, 'the test key of the greeting cannot be made');
-    return null;
-  }
 }
 
 /** Makes a key of the account `default`; returns null where it has one, also a revoked one. */

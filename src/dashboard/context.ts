@@ -27,8 +27,6 @@ export interface State {
   isSecure: boolean;
   /** Set by the layer `show`. */
   visit: Visit | undefined;
-  /** Token of a session that this answer begins. */
-  begun: string | undefined;
 }
 export type Context = Koa.ParameterizedContext<State>;
 export type Layer = Koa.Middleware<State>;
@@ -50,12 +48,8 @@ export interface DashboardContext {
 
 export const noSuchPage = (): Problem => new Problem('not_found', 'There is no such page.');
 
-/** Returns the cookie value that the form tokens of this visitor are bound to. */
-export function boundTo(ctx: Context): string {
-  const { session, sessionToken, begun } = ctx.state;
-  if (begun !== undefined) return begun;
-  return session === null ? readCookie(ctx, 'guest') : sessionToken;
-}
+/** Returns what the form tokens of this visitor are bound to: the session, whose cookie may be renewed, or the cookie of a guest. */
+export const boundTo = (ctx: Context): string => ctx.state.session?.row.id ?? readCookie(ctx, 'guest');
 
 /** Returns the page that the visitor came from, or `/` where it is not a page of ours; `//evil.test` under our host name is not. */
 export function placeBack(ctx: Context): string {

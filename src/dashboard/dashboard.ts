@@ -293,14 +293,19 @@ async function shownBy(
   const { visit, session, form: fields } = state;
   if (visit === undefined || session === null || method !== 'POST') return await page.run(visit ?? guest);
   const sessionId = session.row.id;
-  return await repeats.once(
+  const repeated: string[] = [];
+  const answer = await repeats.once(
     { memberId: visit.member.id, url, fields },
     async () => {
       const shown = await page.run(visit);
       return shown.kind === 'once' ? move(`/shown/${await once.keep(sessionId, shown.page)}`) : shown;
     },
     ({ to }) => {
+      repeated.push(to);
       if (to.startsWith('/shown/')) once.showAgain(sessionId, to.slice('/shown/'.length));
     },
   );
+  // The browser has dropped the new cookie with the answer to the first send, whose password this one repeats.
+  if (repeated.length > 0 && fields.has('password_now')) await visit.renewSession();
+  return answer;
 }

@@ -54,11 +54,14 @@ const otherAccount = (): Problem =>
 export async function readForm(dashboard: DashboardContext, ctx: Context): Promise<URLSearchParams> {
   const bound = boundTo(ctx);
   // A browser says from which address a form was sent.
-  const isPlain = ctx.get('origin').startsWith('http:') && ctx.state.isSecure;
+  const origin = ctx.get('origin');
+  const isPlain = origin.startsWith('http:') && ctx.state.isSecure;
   if (bound === '') throw isPlain ? plainHttp(dashboard.deps.config.http.publicUrl) : badForm();
-  // Fetch Metadata: a browser says where a request comes from, and a form of another site is not accepted.
+  // Fetch Metadata: a browser says where a request comes from; an old one, or one without TLS, has only Origin.
   const site = ctx.get('sec-fetch-site');
-  if (site !== '' && site !== 'same-origin' && site !== 'none') throw badForm();
+  const isOwn =
+    origin.endsWith(`//${ctx.get('host')}`) || origin === new URL(dashboard.deps.config.http.publicUrl).origin;
+  if (site === '' ? origin !== '' && !isOwn : site !== 'same-origin' && site !== 'none') throw badForm();
   if (ctx.is('application/x-www-form-urlencoded') === false) throw badForm();
   const fields = new URLSearchParams((await readBytes(dashboard, ctx)).toString('utf8'));
   const { session, page } = ctx.state;

@@ -16,7 +16,6 @@ export interface View {
   title: string;
   data: object;
   status?: number;
-  cookies?: readonly Cookie[];
 }
 
 /** The answer of a handler. */
@@ -66,6 +65,8 @@ export interface Visit extends Guest {
   account: AccountRow;
   /** All accounts that the member may look at. */
   accounts: readonly AccountRow[];
+  /** Gives the session a new cookie with this answer: the one before, and each copy of it, opens nothing from now on. */
+  renewSession(): Promise<void>;
   /** `member:<email>`, as in the audit log. */
   actor: string;
   /** True for members who see all accounts and may perform the operations of the server. */

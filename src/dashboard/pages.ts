@@ -44,7 +44,7 @@ export function pagesOf(deps: DashboardDeps): Page[] {
     ...suppressionPages(),
     ...domainPages(deps),
     ...streamPages(),
-    ...webhookPages(),
+    ...webhookPages(deps),
     ...keyPages(deps),
     ...searchPages(),
     ...requestLogPages(deps),

@@ -78,10 +78,6 @@ function boundToOrNew(ctx: Context): string {
 export function render(dashboard: DashboardContext, ctx: Context, shown: Exclude<Shown, { kind: 'kept' }>): void {
   switch (shown.kind) {
     case 'view':
-      for (const { name, value } of shown.cookies ?? []) {
-        setCookie(ctx, name, value);
-        if (name === 'session' && value !== null) ctx.state.begun = value;
-      }
       ctx.status = shown.status ?? 200;
       ctx.type = 'text/html; charset=utf-8';
       ctx.body = viewHtml(dashboard, ctx, shown.view, shown.data, shown.title);

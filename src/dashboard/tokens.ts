@@ -1,5 +1,5 @@
 /**
- * Form tokens against requests forged by other sites (CSRF): a MAC over the session's cookie, so that nothing has to be stored
+ * Form tokens against requests forged by other sites (CSRF): a MAC over the session's id, so that nothing has to be stored
  * and a token of one session is not valid in another. Before the sign-in, the token is bound to a cookie for guests.
  *
  * Pages are compressed and repeat what the address says, such as a search, so a stable secret in them could be guessed from
@@ -14,18 +14,18 @@ const MAC_BYTES = 32;
 
 /** Creates them. `secret` has at least 32 bytes. */
 export function createFormTokens(secret: Buffer) {
-  const macFor = (cookie: string): Buffer => createHmac('sha256', secret).update(cookie).digest();
+  const macFor = (bound: string): Buffer => createHmac('sha256', secret).update(bound).digest();
   return {
-    /** Returns a token for the forms of one page, shown to the holder of this cookie. */
-    for(cookie: string): string {
+    /** Returns a token for the forms of one page, bound to this session or cookie. */
+    for(bound: string): string {
       const mask = randomBytes(MAC_BYTES);
-      return Buffer.concat([mask, masked(macFor(cookie), mask)]).toString('base64url');
+      return Buffer.concat([mask, masked(macFor(bound), mask)]).toString('base64url');
     },
-    isRight(cookie: string, token: string): boolean {
+    isRight(bound: string, token: string): boolean {
       const bytes = Buffer.from(token, 'base64url');
-      if (cookie === '' || bytes.length !== 2 * MAC_BYTES) return false;
+      if (bound === '' || bytes.length !== 2 * MAC_BYTES) return false;
       const mac = masked(bytes.subarray(MAC_BYTES), bytes.subarray(0, MAC_BYTES));
-      return equalInConstantTime(macFor(cookie).toString('base64url'), mac.toString('base64url'));
+      return equalInConstantTime(macFor(bound).toString('base64url'), mac.toString('base64url'));
     },
   };
 }

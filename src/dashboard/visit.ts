@@ -3,11 +3,12 @@ import { clientAddress } from '../api/client-address.ts';
 import { overWatch } from '../api/over-watch.ts';
 import { Problem } from '../base/problem.ts';
 import { accountsOf } from '../members/member-store.ts';
+import { renewSession } from '../members/session-store.ts';
 import { rightsOf } from '../keys/roles.ts';
 import { scopeAllows } from '../keys/scopes.ts';
 import { perform } from '../operator/operations.ts';
 import { actingAs } from './act.ts';
-import { readCookie } from './cookies.ts';
+import { readCookie, setCookie } from './cookies.ts';
 import { noSuchPage, type Context, type DashboardContext } from './context.ts';
 import { jsonOf, memberCaller, rawOf, type Asking } from '../api/inside.ts';
 import type { Guest, Visit } from './page.ts';
@@ -68,6 +69,7 @@ export async function visitOf(dashboard: DashboardContext, ctx: Context, guest: 
     session: row,
     account,
     accounts,
+    renewSession: async () => setCookie(ctx, 'session', await renewSession(deps, row.id)),
     actor: acting.actor,
     isAdmin: hasServer,
     may: (scope) => scopeAllows(scopes, scope),

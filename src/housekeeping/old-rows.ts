@@ -7,11 +7,9 @@ import { removeRetiredKeys } from '../domains/dkim-rotation.ts';
 import type { DomainDeps } from '../domains/domain-store.ts';
 import { removeOldStats } from '../events/stats-store.ts';
 import { purgeSessions } from '../members/session-store.ts';
-import { eraseContent } from '../messages/store/erase.ts';
 import type { Database } from '../storage/database.ts';
 import { AGGREGATE_KEY } from '../storage/tables.ts';
 import { PURGE_STEP, type IdempotencyStore } from '../storage/idempotency-store.ts';
-import type { MessageRow } from '../storage/tables.ts';
 import { removeEnded } from '../suppressions/suppression-store.ts';
 import { purgeDeliveries, purgeOldCalls, purgeOldReplays } from '../webhooks/call-store.ts';
 import type { ClockTrust } from './clock-trust.ts';
@@ -60,28 +58,6 @@ export function oldSessions(deps: {
     everyMs: HOUR_MS,
     stepRows: STEP,
     step: () => purgeSessions(deps, deps.trust.isTrusted() ? deps.clock.now() - deps.keptMs : 0, STEP),
-  };
-}
-
-/**
- * Erases the bodies of invitations that wait for no delivery any more: they hold a link that still sets a password. The body of a
- * link that has ended needs no rule, since that link opens nothing.
- */
-export function invitationBodies({ db }: { db: Pick<Database, 'commit' | 'prepared'> }): Rule {
-  return {
-    name: 'bodies of invitations',
-    everyMs: MINUTE_MS,
-    stepRows: STEP,
-    async step() {
-      const messages = await db.prepared.all<Pick<MessageRow, 'id' | 'account_id' | 'content_id' | 'batch_id'>>(
-        `SELECT m.id, m.account_id, m.content_id, m.batch_id FROM setup_links s JOIN messages m ON m.id = s.message_id
-         WHERE m.content_id <> '' AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.message_id = m.id AND d.due_at IS NOT NULL)
-         LIMIT ?`,
-        [STEP],
-      );
-      for (const message of messages) await eraseContent({ db }, message);
-      return messages.length;
-    },
   };
 }
 

@@ -5,6 +5,7 @@ import { newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { sha256Hex } from '../base/secret.ts';
+import { DAY_MS } from '../base/time.ts';
 import type { Connection, Value } from '../storage/connection.ts';
 import { hasAtLeast } from '../storage/has-at-least.ts';
 import type { Database } from '../storage/database.ts';
@@ -147,6 +148,15 @@ export async function pageOfKeys(
   const query = db.reader<ApiKeyRow>('api_keys').where({ account_id: accountId });
   return readPage<ApiKeyRow>(query, { limit, after, before });
 }
+
+/** Returns the valid keys that a person or key has made in the last month, in all accounts, newest first. */
+export const keysMadeBy = async ({ db, clock }: Pick<KeyDeps, 'db' | 'clock'>, by: string): Promise<ApiKeyRow[]> =>
+  await db
+    .reader<ApiKeyRow>('api_keys')
+    .where({ created_by: by, revoked_at: null })
+    .where('created_at', '>', clock.now() - 30 * DAY_MS)
+    .orderBy('id', 'desc')
+    .limit(50);
 
 export type KeyRecord = ReturnType<typeof toKeyRecord>;
 

@@ -44,8 +44,8 @@ function addressAround(text: string, at: number, from: number): FoundAddress | n
 
 /** Between angle brackets anything goes that has no space: addresses outside ASCII, hosts without a dot. */
 function bracketed(text: string, at: number, from: number): FoundAddress | null {
-  const open = text.lastIndexOf('<', at);
-  if (open < from || at - open > LONGEST_LOCAL + 20) return null;
+  const open = lastBefore(text, '<', at, Math.max(from, at - LONGEST_LOCAL - 20));
+  if (open < 0) return null;
   const rest = text.slice(open + 1, open + 1 + LONGEST_LOCAL + LONGEST_DOMAIN);
   const inner = rest.slice(0, Math.max(0, rest.indexOf('>')));
   const address = inner.replace(/^mailto:/i, '');
@@ -69,6 +69,12 @@ function afterMarks(text: string, from: number, at: number): number {
 }
 
 function quoteStart(text: string, at: number, from: number): number {
-  const open = text.lastIndexOf('"', at - 2);
-  return open >= from && at - open <= LONGEST_LOCAL ? open : at;
+  const open = lastBefore(text, '"', at - 1, Math.max(from, at - LONGEST_LOCAL));
+  return open < 0 ? at : open;
+}
+
+/** Returns the last place of a mark before `at`, not before `floor`, or -1. */
+function lastBefore(text: string, mark: string, at: number, floor: number): number {
+  const place = text.slice(floor, at).lastIndexOf(mark);
+  return place < 0 ? place : floor + place;
 }

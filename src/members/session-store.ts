@@ -22,6 +22,8 @@ export interface SessionDeps {
 export interface Visitor {
   ip: string;
   userAgent: string | null;
+  /** The session cookie that the browser came with, whose session ends with the next; '' without one. */
+  sessionToken?: string;
 }
 
 export interface Session {
@@ -37,21 +39,21 @@ const CODE_MS = 10 * MINUTE_MS;
 /** The time of the last request is written at most this often: one write a minute, not one a page. */
 const SEEN_WRITE_MS = 60_000;
 const WRONG = "result IN ('refused', 'code_refused')";
-const TOKEN_BYTES = 32;
+const newToken = (): string => randomBytes(32).toString('base64url');
 const tokenForm = /^[A-Za-z0-9_-]{43}$/;
 
 /** The part of a member that a sign-in has proved. */
 export type Proved = Pick<MemberRow, 'id' | 'password_hash' | 'totp_sealed'>;
 
 /**
- * Opens a session; returns it with the value of its cookie. Returns null where the password or the second factor is another one than
- * `member` has: it was changed since they were proved, which has ended every session.
+ * Opens a session in the place of the one that the browser had; returns it with the value of its cookie. Returns null where the password or
+ * the second factor is another one than `member` has: it was changed since they were proved, which has ended every session.
  */
 export async function openSession(
   { db, clock }: SessionDeps,
-  { member, stage, ip, userAgent }: Visitor & { member: Proved; stage: SessionRow['stage'] },
+  { member, stage, ip, userAgent, sessionToken = '' }: Visitor & { member: Proved; stage: SessionRow['stage'] },
 ): Promise<{ token: string; row: SessionRow } | null> {
-  const token = randomBytes(TOKEN_BYTES).toString('base64url');
+  const token = newToken();
   const now = clock.now();
   const row: SessionRow = {
     token_hash: sha256Hex(token),
@@ -67,10 +69,18 @@ export async function openSession(
   const isOpen = await db.commit.transact(async (tx) => {
     const [now] = await tx.all<Proved>('SELECT password_hash, totp_sealed FROM members WHERE id = ?', [member.id]);
     if (now?.password_hash !== member.password_hash || now.totp_sealed !== member.totp_sealed) return false;
+    await tx.run('DELETE FROM sessions WHERE token_hash = ?', [sha256Hex(sessionToken)]);
     await insertRows(tx, [{ sessions: [row] }]);
     return true;
   });
   return isOpen ? { token, row } : null;
+}
+
+/** Gives the session a new cookie and returns its value: the one before opens nothing from now on. */
+export async function renewSession({ db }: Pick<SessionDeps, 'db'>, id: string): Promise<string> {
+  const token = newToken();
+  await db.commit.transact((tx) => tx.run('UPDATE sessions SET token_hash = ? WHERE id = ?', [sha256Hex(token), id]));
+  return token;
 }
 
 /**

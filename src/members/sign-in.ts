@@ -68,7 +68,7 @@ export async function signIn(
   if (looked.kind !== 'right') return looked;
   const { member } = looked;
   if (member.totp_sealed === null) return await letIn(deps, member, visitor, { result: 'in' });
-  const opened = await openSession(deps, { ...visitorOf(visitor), member, stage: 'code' });
+  const opened = await openSession(deps, { ...visitor, member, stage: 'code' });
   if (opened !== null) return { kind: 'code', token: opened.token };
   await logTry(deps, key, source, visitor, 'refused');
   return { kind: 'refused' };
@@ -162,17 +162,15 @@ async function takeCode({ db, clock, keyring }: SignInDeps, member: MemberRow, c
   return taken.length > 0;
 }
 
-const visitorOf = ({ ip, userAgent }: Visitor): Visitor => ({ ip, userAgent });
-
-/** Opens a session for a member who has proved their identity, and logs the sign-in. Refuses where the proof is worth nothing any more. */
-async function letIn(
+/** Opens a session for a member who has proved their identity or has just set a password through a link, and logs the sign-in. Refuses where the proof is worth nothing any more. */
+export async function letIn(
   deps: SignInDeps,
   member: MemberRow,
   visitor: Browsing,
   { result, codesLeft = null }: { result: SignInRow['result']; codesLeft?: number | null },
 ): Promise<LetIn> {
   const source = sourceOf(visitor.ip, deps.devices.idFor(visitor.device, member.email_key));
-  const opened = await openSession(deps, { ...visitorOf(visitor), member, stage: 'open' });
+  const opened = await openSession(deps, { ...visitor, member, stage: 'open' });
   await logTry(deps, member.email_key, source, visitor, opened === null ? 'refused' : result);
   if (opened === null) return { kind: 'refused' };
   await deps.db.commit.transact(async (tx) => {
@@ -185,11 +183,6 @@ async function letIn(
     member,
     codesLeft,
   };
-}
-
-/** Opens a session for a member who has just set a password through a set-up link. */
-export async function signInAfterSetUp(deps: SignInDeps, member: MemberRow, visitor: Browsing): Promise<LetIn> {
-  return await letIn(deps, member, visitor, { result: 'set_up' });
 }
 
 /** Returns the last tries for a login, newest first, for its owner to check. */

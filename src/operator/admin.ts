@@ -1,4 +1,5 @@
 /** Operations on administrators: making the first one, and resetting the sign-in of one. */
+import path from 'node:path';
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
@@ -11,12 +12,6 @@ import { onStore, type StoreDeps } from './operation.ts';
 const emailArgument = z.string().min(1).max(320);
 
 export const adminOperations = {
-  /** Returns a link for the first administrator, or null if there is an administrator. */
-  'admin.welcome': onStore({
-    act: null,
-    args: z.strictObject({}),
-    run: firstSetUpLink,
-  }),
   /** Adds an administrator, who sets a password through the link. */
   'admin.create': onStore({
     act: { says: 'added the administrator {email}', type: 'member', named: 'email' },
@@ -70,6 +65,9 @@ async function linkFor(deps: StoreDeps, member: MemberRow | null) {
   const url = `${dashboardUrl(deps.config)}/setup/${token}`;
   return { object: 'set_up_link' as const, url, expires_at: rfc3339(expiresAt), email: member?.email ?? null };
 }
+
+/** Returns the file with the link of the first administrator: a log that no terminal shows has more readers than the data folder. */
+export const setUpFile = (dataDir: string): string => path.join(dataDir, 'set-up-link');
 
 /** Returns the address of the dashboard, without a slash at the end. */
 export function dashboardUrl({ http, dashboard }: Pick<Config, 'http' | 'dashboard'>): string {

@@ -18,11 +18,14 @@ describe('the head of a request', () => {
   });
 
   /** Sends a head and returns the whole answer. */
-  async function send(fields: string): Promise<string> {
+  async function send(
+    fields: string,
+    first = 'GET /v1/messages HTTP/1.1\r\nHost: x\r\nConnection: close\r\n',
+  ): Promise<string> {
     const socket = net.connect(h.port, '127.0.0.1');
     let text = '';
     socket.on('data', (piece) => (text += piece.toString())).on('error', () => undefined);
-    socket.write(`GET /v1/messages HTTP/1.1\r\nHost: x\r\nConnection: close\r\n${fields}\r\n`);
+    socket.write(`${first}${fields}\r\n`);
     await once(socket, 'close');
     return text;
   }
@@ -46,6 +49,10 @@ describe('the head of a request', () => {
       if (status === '400')
         assert.match(answer, /"code":"invalid_request"[^]*more than 16 KiB or more than 100 fields/);
     });
+
+  it('is missing in HTTP/0.9, which is answered 400', async () => {
+    assert.match(await send('', 'GET /\r\n'), /^HTTP\/1\.1 400 [^]*not a well-formed HTTP\/1\.1 request/);
+  });
 
   it('that is not finished holds few of its fields', async () => {
     const sockets = Array.from({ length: 400 }, () => net.connect(h.port, '127.0.0.1'));

@@ -4,7 +4,7 @@ import path from 'node:path';
 import fc from 'fast-check';
 import { createJsonReader } from '../../src/api/json-reader.ts';
 import { LoopTurns } from '../support/harness/loop-turns.ts';
-import { MAX_DEPTH, MAX_VALUES, hashJson, readJson } from '../../src/api/json.ts';
+import { MAX_DEPTH, MAX_MEMBERS, MAX_VALUES, hashJson, readJson } from '../../src/api/json.ts';
 import type { JsonObject } from '../../src/api/json.ts';
 import { Problem } from '../../src/base/problem.ts';
 import { corpus, NO_CORPORA } from '../support/harness/corpora.ts';
@@ -67,6 +67,10 @@ describe('readJson', () => {
 
   it('refuses more values than an honest body has before it builds them', () => {
     assert.equal(read(`{"a":[${'[],'.repeat(MAX_VALUES)}0]}`).kind, 'too_many_values');
+    const members = (count: number): string =>
+      JSON.stringify({ a: Object.fromEntries(Array.from({ length: count }, (_, n) => [`x${String(n)}`, { n }])) });
+    assert.equal(read(members(MAX_MEMBERS)).kind, 'ok');
+    assert.equal(read(members(MAX_MEMBERS + 1)).kind, 'too_many_values');
   });
 
   it('takes what JSON.stringify writes, unchanged', () => {

@@ -87,11 +87,13 @@ describe('browser: every page', function () {
     await page.setViewportSize({ width: 1280, height: 900 });
     await page.goto('/developer/keys/new');
     await page.getByLabel('Name').fill('shown once');
+    await page.getByLabel('Your current password').fill(PASSWORD);
     await page.getByRole('button', { name: 'Create key' }).click();
     await page.locator('#the-key').waitFor();
     await note('key made', page);
     await page.goto('/webhooks/new');
     await page.getByLabel('URL').fill('http://127.0.0.1:1026/hook');
+    await page.getByLabel('Your current password').fill(PASSWORD);
     await page.getByRole('button', { name: 'Create webhook' }).click();
     await page.getByText(/whsec_/).waitFor();
     await note('webhook secret', page);

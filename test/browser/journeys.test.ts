@@ -55,6 +55,7 @@ describe('browser: journeys', () => {
     await page.goto('/developer/keys');
     await page.getByRole('link', { name: 'New API key' }).first().click();
     await page.getByLabel('Name').fill('browser');
+    await page.getByLabel('Your current password').fill(PASSWORD);
     await page.getByRole('button', { name: 'Create key' }).click();
     const key = await page.locator('#the-key').innerText();
     assert.match(key, /^ak_live_/);

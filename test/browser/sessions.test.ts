@@ -59,6 +59,7 @@ describe('browser: windows and sessions', () => {
   it('does once what was clicked twice', async () => {
     await page.goto('/developer/keys/new');
     await page.getByLabel('Name').fill('twice');
+    await page.getByLabel('Your current password').fill(PASSWORD);
     await page.evaluate(
       `(() => { const one = document.querySelector('main form button.main'); one.click(); one.click(); })()`,
     );

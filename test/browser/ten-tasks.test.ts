@@ -195,6 +195,7 @@ describe('browser: ten tasks', () => {
     await menu('Developer');
     await click(page.getByRole('link', { name: 'New API key' }));
     await page.getByLabel('Name').fill('shop');
+    await page.getByLabel('Your current password').fill(PASSWORD);
     await click(button('Create key'));
     const key = await page.locator('#the-key').innerText();
     const mail = { from: 'hi@shop.test', to: 'ana@fine.test', subject: 'With a new key', text: 'x' };

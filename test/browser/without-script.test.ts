@@ -55,6 +55,7 @@ describe('browser: without scripts', () => {
   it('makes one key by a double click, and shows it', async () => {
     await page.goto('/developer/keys/new');
     await page.getByLabel('Name', { exact: true }).fill('double click');
+    await page.getByLabel('Your current password').fill(PASSWORD);
     await page.locator('main form button.main').dblclick();
     await page
       .getByText(/ak_live_\w{20}/)
@@ -84,6 +85,7 @@ describe('browser: without scripts', () => {
   it('creates a key, and revokes it', async () => {
     await page.goto('/developer/keys/new');
     await page.getByLabel('Name').fill('plain');
+    await page.getByLabel('Your current password').fill(PASSWORD);
     await button('Create key').click();
     assert.match(await page.locator('#the-key').innerText(), /^ak_live_/);
     await page.getByLabel('I have stored it').check();
@@ -122,6 +124,7 @@ describe('browser: without scripts', () => {
   it('creates a webhook, and tests it', async () => {
     await page.goto('/webhooks/new');
     await page.getByLabel('URL').fill(receiver.url);
+    await page.getByLabel('Your current password').fill(PASSWORD);
     await button('Create webhook').click();
     await page.getByText(/whsec_/).waitFor();
     await page.getByRole('link', { name: 'To the endpoint' }).click();

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, fstatSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -88,7 +88,7 @@ describe('posthorn serve', () => {
   });
 
   it('shows a test key at the first start only, ready to paste', async () => {
-    const first = await ran(['serve'], env, { startApp: brief() });
+    const first = await ran(['serve', '--greeting'], env, { startApp: brief() });
     const keys = [...first.notes.matchAll(/Bearer (ak_\w+)/g)].map(([, key]) => key);
     assert.equal(new Set(keys).size, 1);
     assert.match(keys[0] ?? '', /^ak_test_/);
@@ -99,19 +99,33 @@ describe('posthorn serve', () => {
       data.map(({ name, mode, scopes }) => [name, mode, scopes]),
       [['first', 'test', ['send', 'message:read', 'event:read']]],
     );
-    const second = await ran(['serve'], env, { startApp: brief() });
+    const second = await ran(['serve', '--greeting'], env, { startApp: brief() });
     assert.equal(second.notes, '');
   });
 
-  it('shows the set-up link to people, or in the log, while there is no administrator', async () => {
-    const link = { url: `${URL}/setup/abc`, expires_at: '2026-01-31T10:00:00.000Z' };
-    const startApp = (): ReturnType<StartApp> =>
-      brief()({} as never, {} as never).then((server) => ({ ...server, setUpLink: async () => link }));
-    const first = await ran(['serve'], env, { startApp });
-    assert.match(first.notes, /^http:\/\/127\.0\.0\.1:8025\/setup\/abc$/m);
-    const none = (): ReturnType<StartApp> =>
-      brief()({} as never, {} as never).then((server) => ({ ...server, setUpLink: async () => null }));
-    assert.doesNotMatch((await ran(['serve'], env, { startApp: none })).notes, /setup/);
+  describe('the set-up link, while there is no administrator', () => {
+    const link = { url: `${URL}/setup/abc`, expires_at: '2126-01-31T10:00:00.000Z' };
+    const startApp =
+      (given: typeof link | null): StartApp =>
+      async (...args) => ({ ...(await brief()(...args)), setUpLink: async () => given });
+    const file = (): string => path.join(folder, 'set-up-link');
+    const start = (given: typeof link | null, more = {}) =>
+      ran(['serve', '--greeting'], env, { startApp: startApp(given) }, more);
+
+    it('is printed to a terminal, and stands in no file', async () => {
+      assert.match((await start(link, { isTerminal: true })).notes, /^http:\/\/127\.0\.0\.1:8025\/setup\/abc$/m);
+      assert.ok(!existsSync(file()));
+    });
+
+    it('is written to a file for its owner alone elsewhere, which goes with its time or at a start that needs none', async () => {
+      assert.doesNotMatch((await start(link)).notes, /setup/);
+      assert.deepEqual([readFileSync(file(), 'utf8'), statSync(file()).mode & 0o777], [`${link.url}\n`, 0o600]);
+      await start(null);
+      assert.ok(!existsSync(file()));
+      await start({ ...link, expires_at: '2001-01-01T00:00:00.000Z' });
+      // Its timer has run out, which the loop sees after a turn.
+      while (existsSync(file())) await new Promise((resolve) => setTimeout(resolve, 0));
+    });
   });
 
   it('warns of what would stop mail, or keep its links from opening', async () => {
@@ -128,9 +142,15 @@ describe('posthorn serve', () => {
     assert.match(notes, /^posthorn: delivery\.sources: the address 192\.0\.2\.77 of out1 is not on this machine/m);
   });
 
-  it("puts no key into systemd's journal", async () => {
-    const { code, notes } = await ran(['serve'], { ...env, JOURNAL_STREAM: '8:1' }, { startApp: brief() });
-    assert.deepEqual([code, notes], [0, '']);
+  it('puts no key into the log of a service, nor into the journal of systemd', async () => {
+    const { dev, ino } = fstatSync(2, { bigint: true });
+    for (const [args, more] of [
+      [['serve'], {}],
+      [['serve', '--greeting'], { JOURNAL_STREAM: `${String(dev)}:${String(ino)}` }],
+    ] as const) {
+      const { code, notes } = await ran(args, { ...env, ...more }, { startApp: brief() });
+      assert.deepEqual([code, notes], [0, '']);
+    }
     assert.deepEqual(JSON.parse((await ran(['keys', 'list', '--json'], env)).out), { data: [] });
   });
 
@@ -246,7 +266,7 @@ describe('posthorn serve', () => {
         import { run } from ${JSON.stringify(pathToFileURL(path.resolve(import.meta.dirname, '../../src/cli/cli.ts')).href)};
         const startApp = async () => { ${start}; return { url: ${JSON.stringify(URL)}, reload: (config) => console.log('routes', Object.keys(config.delivery.routes).join()), failed: ${failed}, stop: async () => { ${stop} } }; };
         const open = setInterval(() => {}, 1000);
-        process.exitCode = await run(['serve'], undefined, undefined, { startApp });
+        process.exitCode = await run(['serve', '--greeting'], undefined, undefined, { startApp });
         clearInterval(open);`;
       const running = spawn(process.execPath, ['--import=tsx', '--input-type=module', '-e', program], {
         env: {
@@ -345,8 +365,8 @@ describe('posthorn serve', () => {
   it('shows a test key also where a start that failed has made the database already', async () => {
     await makeDatabase();
     const busy: StartApp = () => Promise.reject(Object.assign(new Error('listen'), { code: 'EADDRINUSE' }));
-    assert.doesNotMatch((await ran(['serve'], env, { startApp: busy })).notes, /ak_test_/);
-    assert.match((await ran(['serve'], env, { startApp: brief() })).notes, /Bearer ak_test_/);
+    assert.doesNotMatch((await ran(['serve', '--greeting'], env, { startApp: busy })).notes, /ak_test_/);
+    assert.match((await ran(['serve', '--greeting'], env, { startApp: brief() })).notes, /Bearer ak_test_/);
   });
 
   it('does not migrate a database for a command that only looks', async () => {
@@ -362,6 +382,6 @@ describe('posthorn serve', () => {
   it('makes no key where there is one', async () => {
     await makeDatabase();
     await ran(['keys', 'create', '--name', 'shop', '--scopes', 'send'], env);
-    assert.equal((await ran(['serve'], env, { startApp: brief() })).notes, '');
+    assert.equal((await ran(['serve', '--greeting'], env, { startApp: brief() })).notes, '');
   });
 });

@@ -4,11 +4,11 @@ import { newId } from '../../src/base/id.ts';
 import { scopeNames } from '../../src/keys/scopes.ts';
 import type { AuditRow } from '../../src/storage/tables.ts';
 import { startTestApp, type TestApp } from '../support/harness/app.ts';
-import { type Browser, type Fields, signedIn } from '../support/harness/browser.ts';
+import { type Browser, type Fields, PASSWORD, signedIn } from '../support/harness/browser.ts';
 import { htmlFaults } from '../support/harness/html.ts';
 
 const NEW = '/developer/keys/new';
-const USUAL = { name: 'shop', mode: 'live', preset: 'send', ttl: 'none' };
+const USUAL = { name: 'shop', mode: 'live', preset: 'send', ttl: 'none', password_now: PASSWORD };
 
 describe('dashboard: API keys', () => {
   let app: TestApp;
@@ -169,7 +169,7 @@ describe('dashboard: API keys', () => {
     const old = await make({ preset: 'app' });
     const id = await idOf('shop');
     await browser.open(`/developer/keys/${id}`);
-    const page = await browser.submit(`/developer/keys/${id}/replace`, { hours: '24' });
+    const page = await browser.submit(`/developer/keys/${id}/replace`, { hours: '24', password_now: PASSWORD });
     const fresh = /<pre id="the-key">([^<]+)<\/pre>/.exec(page.html)?.[1] ?? '';
     assert.equal((await send(old)).status, 202);
     assert.equal((await send(fresh)).status, 202);

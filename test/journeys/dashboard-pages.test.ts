@@ -380,7 +380,7 @@ describe('dashboard: naughty strings', () => {
       );
       await app.settled();
       await browser.open('/developer/keys/new');
-      await browser.submit('/developer/keys/new', { name: naughty, mode: 'live', preset: 'send', ttl: 'none' });
+      await browser.submit('/developer/keys/new', { name: naughty, mode: 'test', preset: 'send', ttl: 'none' });
       await browser.open('/streams');
       await browser.submit('/streams', { slug: 'evil', name: naughty, type: 'broadcast' });
       await browser.open('/suppressions');

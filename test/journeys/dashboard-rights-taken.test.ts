@@ -100,7 +100,7 @@ describe('dashboard: rights that are taken away', () => {
     (await app.app.db.prepared.all<{ name: string }>("SELECT name FROM api_keys WHERE name = 'late'")).map(
       ({ name }) => name,
     );
-  const late = { name: 'late', mode: 'live', preset: 'all', ttl: 'none' };
+  const late = { name: 'late', mode: 'live', preset: 'all', ttl: 'none', password_now: PASSWORD };
 
   it('makes no key from a form that began before the role was taken', async () => {
     await bo.open('/developer/keys/new');

@@ -35,7 +35,7 @@ describe('dashboard: a form that is sent twice', () => {
       what: 'a key',
       page: '/developer/keys/new',
       action: '/developer/keys/new',
-      fields: () => ({ name: 'shop', mode: 'live', preset: 'send' }),
+      fields: () => ({ name: 'shop', mode: 'live', preset: 'send', password_now: PASSWORD }),
       count: () => ask('/v1/keys?limit=100'),
     },
     {
@@ -63,7 +63,7 @@ describe('dashboard: a form that is sent twice', () => {
       what: 'a webhook',
       page: '/webhooks/new',
       action: '/webhooks/new',
-      fields: () => ({ url: 'https://hooks.shop.test/mail', events: 'bounced' }),
+      fields: () => ({ url: 'https://hooks.shop.test/mail', events: 'bounced', password_now: PASSWORD }),
       count: () => ask('/v1/webhooks'),
     },
     {
@@ -107,7 +107,7 @@ describe('dashboard: a form that is sent twice', () => {
   it('shows a secret to the second send as well, since a browser drops the answer to the first; and to a reload nothing', async () => {
     await browser.open('/developer/keys/new');
     const number = browser.field('_form');
-    const sent = { name: 'double', mode: 'live', preset: 'send' };
+    const sent = { name: 'double', mode: 'live', preset: 'send', password_now: PASSWORD };
     const shown = (await send('/developer/keys/new', sent, number)).slice('303 '.length);
     const token = browser.token();
     const { html } = await browser.open(shown);

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { newId } from '../../src/base/id.ts';
 import { HOUR_MS as HOUR } from '../../src/base/time.ts';
 import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
-import { signedIn, type Browser } from '../support/harness/browser.ts';
+import { type Browser, PASSWORD, signedIn } from '../support/harness/browser.ts';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 import { htmlFaults } from '../support/harness/html.ts';
 import { startReceiver, type WebhookReceiver } from '../support/fakes/webhook-receiver.ts';
@@ -276,6 +276,7 @@ describe('dashboard: webhooks', () => {
       events: ['delivered', 'bounced'],
       concurrency: '5',
       headers: 'X-Token: one',
+      password_now: PASSWORD,
     });
     assert.equal(made.status, 200, made.html);
     assert.match(made.html, /whsec_/);
@@ -315,8 +316,10 @@ describe('dashboard: webhooks', () => {
   it('are changed, paused, replayed and removed; secrets are shown and replaced', async () => {
     const id = await registered();
     await browser.open(`/webhooks/${id}`);
-    const before = /whsec_[^<"&]+/.exec((await browser.submit(`/webhooks/${id}/secret`)).html)?.[0];
-    const after = await browser.submit(`/webhooks/${id}/rotate`);
+    const before = /whsec_[^<"&]+/.exec(
+      (await browser.submit(`/webhooks/${id}/secret`, { password_now: PASSWORD })).html,
+    )?.[0];
+    const after = await browser.submit(`/webhooks/${id}/rotate`, { password_now: PASSWORD });
     assert.ok(before);
     assert.ok(!after.html.includes(before), 'a new one');
     assert.match(after.html, /signs as well until/);
@@ -378,7 +381,12 @@ describe('dashboard: webhooks', () => {
       [{ url: receiver.url, domains: 'no_domain!' }, /domains/],
     ] as const) {
       await browser.open('/webhooks/new');
-      const page = await browser.submit('/webhooks/new', { description: 'kept <i>', events: 'sent', ...fields });
+      const page = await browser.submit('/webhooks/new', {
+        description: 'kept <i>',
+        events: 'sent',
+        password_now: PASSWORD,
+        ...fields,
+      });
       assert.equal(page.status, 400, JSON.stringify(fields) + page.html);
       assert.match(/<p class="fault"[\s\S]*?<\/p>/.exec(page.html)?.[0] ?? '', fault, JSON.stringify(fields));
       assert.match(page.html, /kept &lt;i&gt;/);

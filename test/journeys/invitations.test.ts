@@ -1,7 +1,6 @@
 /** Invitations to the team: by mail where the server can send, by hand otherwise; once, for 72 hours, again, withdrawn. */
 import assert from 'node:assert/strict';
 import { sha256Hex } from '../../src/base/secret.ts';
-import { invitationBodies } from '../../src/housekeeping/old-rows.ts';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
 import { Browser, PASSWORD, signedIn } from '../support/harness/browser.ts';
@@ -99,23 +98,34 @@ describe('journey: invitations to the team', () => {
     assert.equal(data.find((one) => one.id === id)?.state, 'expired');
   });
 
-  it('leaves no link in the database once its mail is delivered', async () => {
+  it('is stored sealed, not shown, and erased once its mail is delivered', async () => {
     await begin();
-    const bodies = async (): Promise<string> =>
-      (await app.app.db.prepared.all<{ text: string }>('SELECT text FROM contents')).map(({ text }) => text).join('');
-    await invite({ by: 'mail' });
-    const [mail = ''] = await mails();
-    assert.equal(await invitationBodies(app.app).step(), 1);
-    assert.ok(!(await bodies()).includes(pathIn(mail)));
-    assert.equal((await new Browser(app.url).open(pathIn(mail))).status, 200, 'the link itself is good');
-    const page = await admin.open(`/team/${await idOf('bo@people.test')}`);
-    assert.match(page.html, /mailed: <span class="badge b-delivered">delivered/);
-
+    const bodies = async (): Promise<string[]> =>
+      (await app.app.db.prepared.all<{ text: string }>('SELECT text FROM contents')).map(({ text }) => text);
     isBusy = true;
-    await invite({ by: 'mail', email: 'late@people.test' });
+    await invite({ by: 'mail' });
     await app.settled();
-    assert.equal(await invitationBodies(app.app).step(), 0);
-    assert.match(await bodies(), /\/setup\//, 'a mail that waits keeps its body');
+    const [sealed = '', ...others] = await bodies();
+    assert.match(sealed, /^v1\.\w+\.[\w-]+$/);
+    assert.deepEqual(others, []);
+    const [message] = await app.app.db.prepared.all<{ id: string; account_id: string }>(
+      'SELECT id, account_id FROM messages',
+    );
+    await admin.submit('/account', { account: message?.account_id ?? '', back: '/' });
+    const shown = await admin.open(`/messages/${message?.id ?? ''}`);
+    assert.equal(shown.status, 200);
+    for (const part of ['', '?part=text', '/html', '/source']) {
+      const { html } = await admin.open(`/messages/${message?.id ?? ''}${part}`);
+      assert.ok(!html.includes('/setup/') && !html.includes(sealed), part);
+    }
+
+    isBusy = false;
+    const [waiting] = await app.app.db.prepared.all<{ due_at: number }>('SELECT due_at FROM deliveries');
+    app.clock.advance((waiting?.due_at ?? 0) - app.clock.now());
+    // The session that was refused has an empty one.
+    const mail = (await mails()).at(-1) ?? '';
+    assert.deepEqual(await bodies(), []);
+    assert.equal((await new Browser(app.url).open(pathIn(mail))).status, 200, 'the link itself is good');
   });
 
   it('is withdrawn', async () => {

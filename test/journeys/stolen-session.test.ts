@@ -1,25 +1,26 @@
 /** The cookie of a signed-in administrator in other hands: it must not become a login of its own. */
 import assert from 'node:assert/strict';
 import { startTestApp, type TestApp } from '../support/harness/app.ts';
-import { Browser, PASSWORD, signedIn } from '../support/harness/browser.ts';
+import type { Browser} from '../support/harness/browser.ts';
+import { PASSWORD, signedIn } from '../support/harness/browser.ts';
 
 describe('dashboard: a stolen session of an administrator', () => {
   let app: TestApp;
+  let owner: Browser;
   let thief: Browser;
   let own = '';
   let bo = '';
 
   beforeEach(async () => {
     app = await startTestApp();
-    const owner = await signedIn(app.url, app.operator);
+    owner = await signedIn(app.url, app.operator);
     await owner.open('/team');
     await owner.submit('/team', { email: 'bo@example.net', role: 'developer', password_now: PASSWORD });
     const rows = await app.app.db.prepared.all<{ id: string; email: string }>('SELECT id, email FROM members');
     const idOf = (email: string): string => rows.find((row) => row.email === email)?.id ?? assert.fail(email);
     own = idOf('ana@example.net');
     bo = idOf('bo@example.net');
-    thief = new Browser(app.url);
-    for (const [name, value] of owner.cookies) thief.cookies.set(name, value);
+    thief = owner.at(app.url);
     await thief.open('/team');
   });
   afterEach(() => app.stop());
@@ -84,6 +85,53 @@ describe('dashboard: a stolen session of an administrator', () => {
     assert.ok(removed.html.includes(`action="/team/${bo}"`), 'the form above it goes where it went');
     assert.match(removed.html, /<details class="danger" open>/);
     assert.doesNotMatch(added.html + changed.html + removed.html, /not it, sorry/);
+  });
+
+  it('opens nothing any more once the owner has given the password, for a new one or for something else', async () => {
+    const changed = { password_now: PASSWORD, password: `${PASSWORD}!`, password_again: `${PASSWORD}!` };
+    for (const [where, fields] of [
+      ['/developer/keys/new', { name: 'shop', mode: 'live', preset: 'send', password_now: PASSWORD }],
+      ['/profile/password', changed],
+    ] as const) {
+      const copy = owner.at(app.url);
+      assert.equal((await copy.open('/team')).at, '/team');
+      await owner.open(where === '/profile/password' ? '/profile' : where);
+      assert.equal((await owner.submit(where, fields)).status, 200);
+      assert.match((await copy.open('/team')).at, /^\/login/, where);
+    }
+    const { html } = await owner.open('/profile');
+    assert.match(html, /API keys you made lately[\s\S]*<a href="\/developer\/keys\/key_\w+">shop<\/a>/);
+    const copy = owner.at(app.url);
+    await owner.open('/login');
+    await owner.submit('/login', { email: 'ana@example.net', password: `${PASSWORD}!` });
+    assert.equal((await owner.open('/team')).status, 200);
+    assert.match((await copy.open('/team')).at, /^\/login/, 'a new sign-in in the same browser');
+  });
+
+  it('makes and shows no secret that outlives it', async () => {
+    const { body: hook } = await app.request<{ id: string }>('POST', '/v1/webhooks', {
+      url: 'https://hooks.acme.test/',
+      events: ['bounced'],
+    });
+    const made = async (): Promise<string> =>
+      JSON.stringify([
+        await app.app.db.prepared.all('SELECT id, revoked_at FROM api_keys'),
+        await app.app.db.prepared.all('SELECT id, secrets_sealed FROM webhooks'),
+      ]);
+    const before = await made();
+    for (const [where, fields] of [
+      ['/developer/keys/new', { name: 'mine', mode: 'live', preset: 'all' }],
+      [`/developer/keys/${app.keyId}/replace`, { hours: '0' }],
+      ['/webhooks/new', { url: 'https://evil.test/', events: 'bounced' }],
+      [`/webhooks/${hook.id}/rotate`, {}],
+      [`/webhooks/${hook.id}/secret`, {}],
+    ] as const) {
+      const refused = await thief.submit(where, fields);
+      assert.equal(refused.status, 400, where);
+      assert.match(refused.html, /Enter your current password as well/);
+      assert.doesNotMatch(refused.html, /whsec_|ak_live_\w{20}/);
+    }
+    assert.equal(await made(), before);
   });
 
   it('does all of it with the password', async () => {

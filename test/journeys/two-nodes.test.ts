@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto';
 import { createTransport } from 'nodemailer';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 import { startTestApp, zonesFor, type TestApp, type TestAppOptions } from '../support/harness/app.ts';
-import { signedIn } from '../support/harness/browser.ts';
+import { PASSWORD, signedIn } from '../support/harness/browser.ts';
 import { dsn, sendByHand } from '../support/harness/mail-back.ts';
 import { isOnPostgres } from '../support/harness/postgres.ts';
 
@@ -272,6 +272,7 @@ describe('journey: two nodes', () => {
       mode: 'live',
       preset: 'send',
       ttl: 'none',
+      password_now: PASSWORD,
     };
     const made = await browser.ask('POST', '/developer/keys/new', { fields });
     assert.equal(made.status, 303, await made.text());

@@ -141,12 +141,14 @@ const withMuch: Scene[] = [
 
 const withFaults: Scene[] = [
   acted('key-new-fault', '/developer/keys/new', (page) =>
-    fill(page, { name: 'shop, production', allowed_ips: '203.0.113.300/24' }),
+    fill(page, { name: 'shop, production', allowed_ips: '203.0.113.300/24', password_now: PASSWORD }),
   ),
   acted('domains-fault', '/domains', (page) => fill(page, { name: 'not a domain' })),
   acted('suppressions-fault', '/suppressions', (page) => fill(page, { email: 'ana at example' })),
   acted('import-fault', '/suppressions', (page) => fill(page, { emails: 'ana@example.net\nnobody' })),
-  acted('webhook-new-fault', '/webhooks/new', (page) => fill(page, { url: 'http://10.0.0.1/hook' })),
+  acted('webhook-new-fault', '/webhooks/new', (page) =>
+    fill(page, { url: 'http://10.0.0.1/hook', password_now: PASSWORD }),
+  ),
   acted('template-fault', '/templates/new', (page) =>
     fill(
       page,
@@ -190,12 +192,14 @@ const withFaults: Scene[] = [
 ];
 
 const withActs: Scene[] = [
-  acted('key-made', '/developer/keys/new', (page) => fill(page, { name: 'shop, production' })),
+  acted('key-made', '/developer/keys/new', (page) => fill(page, { name: 'shop, production', password_now: PASSWORD })),
   acted('key-revoke', '/developer/keys', async (page) => {
     await click('td a[href^="/developer/keys/"]')(page);
     await click(code('summary:has-text("Revoke")'))(page);
   }),
-  acted('webhook-secret', '/webhooks/new', (page) => fill(page, { url: 'https://hooks.acme.test/new' }, 'button.main')),
+  acted('webhook-secret', '/webhooks/new', (page) =>
+    fill(page, { url: 'https://hooks.acme.test/new', password_now: PASSWORD }, 'button.main'),
+  ),
   acted('team-link', '/team', (page) =>
     fill(page, { email: `bo.${String(Math.random()).slice(2, 8)}@acme.test`, password_now: PASSWORD }),
   ),

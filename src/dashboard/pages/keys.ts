@@ -8,6 +8,7 @@ import { filledIn, definedMembers, fieldItems, fieldText } from '../forms.ts';
 import { linkTo, pageOf, pagerOf } from '../links.ts';
 import { get, move, needs, once, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
 import { sampleCommands } from '../samples.ts';
+import { provenPassword } from './proof.ts';
 import { refuseStale, seenIn } from '../stale-forms.ts';
 
 /** A key that was not used for this time is shown as idle. */
@@ -23,14 +24,11 @@ export function keyPages(deps: DashboardDeps): Page[] {
       'key',
       get(`${WHERE}/new`, (visit) => newForm(visit, null)),
     ),
-    post(
-      `${WHERE}/new`,
-      withFault((visit) => create(deps, visit), newForm),
-    ),
+    needs('key', post(`${WHERE}/new`, withFault(create(deps), newForm))),
     get(`${WHERE}/:id`, (visit) => details(visit, null)),
     post(`${WHERE}/:id`, withFault(change, details)),
     post(`${WHERE}/:id/revoke`, revoke),
-    post(`${WHERE}/:id/replace`, (visit) => replace(deps, visit)),
+    needs('key', post(`${WHERE}/:id/replace`, withFault(replace(deps), details))),
   ];
 }
 
@@ -82,20 +80,25 @@ async function newForm(visit: Visit, fault: Problem | null): Promise<Shown> {
   });
 }
 
-async function create({ config }: DashboardDeps, visit: Visit): Promise<Shown> {
-  const { form, now } = visit;
-  const preset = presets.find(({ name }) => name === form.get('preset'));
-  const body = definedMembers({
-    name: form.get('name') ?? '',
-    mode: form.get('mode') === 'test' ? 'test' : 'live',
-    scopes: preset?.scopes ?? form.getAll('scopes'),
-    domains: form.getAll('domains'),
-    allowed_ips: addressesIn(visit),
-    ...lifetime(form, now),
-  });
-  const made = await visit.ask('createKey', { body });
-  return shownOnce(config, made);
-}
+const create =
+  (deps: DashboardDeps) =>
+  async (visit: Visit): Promise<Shown> => {
+    const { form, now } = visit;
+    const mode = form.get('mode') === 'test' ? 'test' : 'live';
+    // A live key outlives the session.
+    if (mode === 'live') await provenPassword(deps, visit);
+    const preset = presets.find(({ name }) => name === form.get('preset'));
+    const body = definedMembers({
+      name: form.get('name') ?? '',
+      mode,
+      scopes: preset?.scopes ?? form.getAll('scopes'),
+      domains: form.getAll('domains'),
+      allowed_ips: addressesIn(visit),
+      ...lifetime(form, now),
+    });
+    const made = await visit.ask('createKey', { body });
+    return shownOnce(deps.config, made);
+  };
 
 /** Returns the addresses that the form allows; a box adds the visitor's own. */
 function addressesIn({ form, ip }: Visit): string[] {
@@ -137,15 +140,17 @@ function shownOnce(config: DashboardDeps['config'], made: CreatedKey): Shown {
 async function details(visit: Visit, fault: Problem | null): Promise<Shown> {
   const key = await visit.ask('getKey', { params: visit.params });
   const { form } = visit;
-  const entered = fault === null ? null : filledIn(form);
+  const isChange = fault !== null && form.has('name');
   return view('key', key.name, {
     tab: 'keys',
     key,
     seen: seenIn(form, fault, changeable(key)),
     ...stateOf(key, visit.now),
     fault,
-    entered: entered ?? { name: key.name, allowed_ips: key.allowed_ips.join('\n'), domains: key.domains.join('\n') },
-    groups: boxes(fault === null ? key.scopes : form.getAll('scopes')),
+    entered: isChange
+      ? filledIn(form)
+      : { name: key.name, allowed_ips: key.allowed_ips.join('\n'), domains: key.domains.join('\n') },
+    groups: boxes(isChange ? form.getAll('scopes') : key.scopes),
     ip: visit.ip,
     requests: linkTo('/developer/log', new URLSearchParams(), { key_id: key.id }),
   });
@@ -190,18 +195,21 @@ async function revoke(visit: Visit): Promise<Shown> {
 }
 
 /** Creates a key with the same settings; the old one ends after the chosen hours. */
-async function replace({ config }: DashboardDeps, visit: Visit): Promise<Shown> {
-  const old = await visit.ask('getKey', { params: visit.params });
-  if (stateOf(old, visit.now).isOver)
-    throw new Problem(
-      'invalid_state',
-      'This key has ended since its page was opened, so it is not replaced. Create a new key, and choose when it ends.',
-    );
-  const hours = Number(visit.form.get('hours') ?? '0');
-  const { name, mode, scopes, domains, allowed_ips, expires_at } = old;
-  const body = {
-    ...{ name, mode, scopes, domains, allowed_ips, replaces: old.id, revoke_after: Math.round(hours * 3600) },
-    ...(expires_at === null ? {} : { expires_at }),
+const replace =
+  (deps: DashboardDeps) =>
+  async (visit: Visit): Promise<Shown> => {
+    const old = await visit.ask('getKey', { params: visit.params });
+    if (stateOf(old, visit.now).isOver)
+      throw new Problem(
+        'invalid_state',
+        'This key has ended since its page was opened, so it is not replaced. Create a new key, and choose when it ends.',
+      );
+    const hours = Number(visit.form.get('hours') ?? '0');
+    if (old.mode === 'live') await provenPassword(deps, visit);
+    const { name, mode, scopes, domains, allowed_ips, expires_at } = old;
+    const body = {
+      ...{ name, mode, scopes, domains, allowed_ips, replaces: old.id, revoke_after: Math.round(hours * 3600) },
+      ...(expires_at === null ? {} : { expires_at }),
+    };
+    return shownOnce(deps.config, await visit.ask('createKey', { body }));
   };
-  return shownOnce(config, await visit.ask('createKey', { body }));
-}

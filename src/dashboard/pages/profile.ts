@@ -1,6 +1,7 @@
 /** The member's own login: password, second factor, recovery codes, open sessions, last sign-ins. */
 import { randomBytes } from 'node:crypto';
 import { Problem } from '../../base/problem.ts';
+import { keysMadeBy, toKeyRecord } from '../../keys/key-store.ts';
 import { setPassword, setRecoveryCodes, setSecondFactor } from '../../members/member-store.ts';
 import { SHORTEST_PASSWORD } from '../../members/password.ts';
 import { makeRecoveryCodes, recoveryCodesOf } from '../../members/recovery-codes.ts';
@@ -20,22 +21,16 @@ const WHERE = '/profile';
 const OFFER_PURPOSE = 'second factor offered to ';
 
 export function profilePages(deps: DashboardDeps): Page[] {
-  const onPage = (act: (deps: DashboardDeps, visit: Visit) => Promise<Shown>) =>
-    withFault(
-      (visit: Visit) => act(deps, visit),
-      (visit, fault) => show(deps, visit, fault),
+  const onPage = (act: typeof newPassword, again = show) =>
+    withFault<Visit>(
+      (visit) => act(deps, visit),
+      (visit, fault) => again(deps, visit, fault),
     );
   return [
     get(WHERE, (visit) => show(deps, visit, null)),
     post(`${WHERE}/password`, onPage(newPassword)),
     get(`${WHERE}/second-factor`, (visit) => offer(deps, visit, null)),
-    post(
-      `${WHERE}/second-factor`,
-      withFault(
-        (visit) => switchOn(deps, visit),
-        (visit, fault) => offer(deps, visit, fault),
-      ),
-    ),
+    post(`${WHERE}/second-factor`, onPage(switchOn, offer)),
     post(`${WHERE}/second-factor/off`, onPage(switchOff)),
     post(`${WHERE}/recovery-codes`, onPage(newRecoveryCodes)),
     post(`${WHERE}/sessions/:id/end`, async (visit) => {
@@ -46,11 +41,16 @@ export function profilePages(deps: DashboardDeps): Page[] {
   ];
 }
 
-async function show(deps: DashboardDeps, { member, session }: Visit, fault: Problem | null): Promise<Shown> {
-  const [sessions, signIns, codes] = await Promise.all([
+async function show(
+  deps: DashboardDeps,
+  { member, session, account, accounts, actor }: Visit,
+  fault: Problem | null,
+): Promise<Shown> {
+  const [sessions, signIns, codes, keys] = await Promise.all([
     sessionsOf(deps, member.id),
     signInsOf(deps, member.email_key),
     recoveryCodesOf(deps, member.id),
+    keysMadeBy(deps, actor),
   ]);
   const data = {
     fault,
@@ -61,6 +61,11 @@ async function show(deps: DashboardDeps, { member, session }: Visit, fault: Prob
     isLow: (codes?.left ?? 0) < 3,
     sessions: sessions.map((one) => ({ ...one, isThis: one.id === session.id })),
     signIns,
+    keys: keys.map((key) => ({
+      ...toKeyRecord(key, deps.clock.now()),
+      accountName: accounts.find(({ id }) => id === key.account_id)?.name,
+      isHere: key.account_id === account.id,
+    })),
     shortest: SHORTEST_PASSWORD,
   };
   return view('profile', 'Your login', data);
@@ -78,7 +83,10 @@ async function newPassword(deps: DashboardDeps, visit: Visit): Promise<Shown> {
   await provenPassword(deps, visit);
   const hash = await deps.passwords.hash(password);
   await setPassword(deps, member.id, { hash, keep: session.id }, acted(deps, visit, 'profile.password'));
-  return move(WHERE, 'Your password is changed, and all other sessions have ended.');
+  return move(
+    WHERE,
+    'Your password is changed, and all other sessions have ended. It ends no API key: those that you made lately are below.',
+  );
 }
 
 async function offer(deps: DashboardDeps, { member, form }: Visit, fault: Problem | null): Promise<Shown> {

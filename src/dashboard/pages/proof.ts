@@ -6,23 +6,23 @@ import type { DashboardDeps } from '../deps.ts';
 import { withFault, type Shown, type Visit } from '../page.ts';
 import { waitText } from './sign-in.ts';
 
-/** Checks the password. Throws a Problem where it is missing or wrong, or was wrong too often in this session. */
+/** Checks the password, and renews the session's cookie. Throws a Problem where it is missing or wrong, or was wrong too often in this session. */
 export async function provenPassword(deps: DashboardDeps, visit: Visit): Promise<void> {
   const { member, session, form } = visit;
   const field = 'password_now';
   const password = form.get(field) ?? '';
   if (password === '') throw new Problem('invalid_field', 'Enter your current password as well.', { field });
   const proof = await provePassword(deps, { member, sessionId: session.id }, password, visit);
-  if (proof.kind === 'right') return;
   if (proof.kind === 'wait')
     throw new Problem('rate_limited', waitText(proof.seconds), { field, retryAfter: proof.seconds });
-  throw new Problem('invalid_field', 'The current password is wrong.', { field });
+  if (proof.kind === 'refused') throw new Problem('invalid_field', 'The current password is wrong.', { field });
+  await visit.renewSession();
 }
 
 /** Wraps a handler so that it runs only with the password; `again` shows the page with the problem. */
 export const withPassword = (
   deps: DashboardDeps,
-  again: (visit: Visit, fault: Problem) => Promise<Shown>,
+  again: (visit: Visit, fault: Problem) => Promise<Shown> | Shown,
   act: (visit: Visit) => Promise<Shown>,
 ) =>
   withFault(async (visit: Visit) => {

@@ -1,9 +1,11 @@
 /** Set-up links for the first administrator, a new member, a forgotten password; and the first steps. */
+import { rmSync } from 'node:fs';
 import type { Problem } from '../../base/problem.ts';
 import { newMember } from '../../members/member-store.ts';
 import { SHORTEST_PASSWORD } from '../../members/password.ts';
 import { findSetUpLink, spendSetUpLink } from '../../members/setup-link.ts';
-import { signInAfterSetUp } from '../../members/sign-in.ts';
+import { letIn } from '../../members/sign-in.ts';
+import { setUpFile } from '../../operator/admin.ts';
 import type { DashboardDeps } from '../deps.ts';
 import {
   get,
@@ -78,7 +80,8 @@ async function setUp(deps: DashboardDeps, guest: Guest): Promise<Shown> {
       : null;
   const passwordHash = await deps.passwords.hash(password);
   const member = await spendSetUpLink(deps, token, { passwordHash, make });
-  const session = await signInAfterSetUp(deps, member, guest);
+  if (make !== null) rmSync(setUpFile(deps.config.dataDir), { force: true });
+  const session = await letIn(deps, member, guest, { result: 'set_up' });
   if (session.kind === 'refused') return move('/login', 'Your password was changed again since: sign in with it.');
   const to = make === null ? '/' : '/welcome';
   const cookies = [

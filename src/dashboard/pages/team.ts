@@ -29,11 +29,7 @@ export function teamPages(deps: DashboardDeps): Page[] {
     adminGet(TEAM, (visit) => team(visit, null)),
     adminPost(
       TEAM,
-      withPassword(
-        deps,
-        (visit, fault) => team(visit, fault),
-        (visit) => add(deps, visit),
-      ),
+      withPassword(deps, team, (visit) => add(deps, visit)),
     ),
     adminGet(`${TEAM}/:id`, (visit) => details(visit, null)),
     adminPost(`${TEAM}/:id`, memberForm('change', change)),

@@ -18,6 +18,8 @@ import {
   type Visit,
 } from '../page.ts';
 import { HOUR_MS } from '../../base/time.ts';
+import type { DashboardDeps } from '../deps.ts';
+import { withPassword } from './proof.ts';
 import { refuseStale, seenIn } from '../stale-forms.ts';
 
 const WHERE = '/webhooks';
@@ -26,21 +28,22 @@ const SAMPLED_ATTEMPTS = 100;
 /** Each has its rate. */
 const ENDPOINTS_A_PAGE = 20;
 
-export function webhookPages(): Page[] {
+export function webhookPages(deps: DashboardDeps): Page[] {
   return [
     get(WHERE, list),
     needs(
       'webhook',
       get(`${WHERE}/new`, (visit) => form(visit, null)),
     ),
-    post(`${WHERE}/new`, withFault(create, form)),
+    // A secret outlives the session.
+    needs('webhook', post(`${WHERE}/new`, withPassword(deps, form, create))),
     get(`${WHERE}/:id`, (visit) => details(visit, null)),
     post(`${WHERE}/:id`, withFault(change, details)),
     post(`${WHERE}/:id/enable`, (visit) => enable(visit, true, 'Resumed. The events since then are delivered now.')),
     post(`${WHERE}/:id/pause`, (visit) => enable(visit, false, 'It is not called until you resume it.')),
     post(`${WHERE}/:id/test`, test),
-    post(`${WHERE}/:id/rotate`, (visit) => secret(visit, 'rotateWebhookSecret', 'New secret')),
-    post(`${WHERE}/:id/secret`, (visit) => secret(visit, 'getWebhookSecret', 'Secret')),
+    secretForm(deps, 'rotate'),
+    secretForm(deps, 'secret'),
     post(`${WHERE}/:id/replay`, replay),
     post(`${WHERE}/:id/deliveries/:delivery_id/resend`, async (visit) => {
       await visit.ask('resendWebhookDelivery', { params: visit.params });
@@ -133,6 +136,7 @@ async function create(visit: Visit): Promise<Shown> {
 
 async function details(visit: Visit, fault: Problem | null, tried: object | null = null): Promise<View> {
   const { params, query, form: fields, now } = visit;
+  const isChange = fault !== null && fields.has('url');
   const [status, eventId] = [query.get('status'), query.get('event_id')];
   const [endpoint, last, attempts, replays] = await Promise.all([
     visit.ask('getWebhook', { params }),
@@ -140,10 +144,9 @@ async function details(visit: Visit, fault: Problem | null, tried: object | null
     visit.ask('listWebhookDeliveries', { params, query: { status, event_id: eventId, ...pageOf(query, 25) } }),
     visit.ask('listWebhookReplays', { params, query: { limit: '5' } }),
   ]);
-  const entered =
-    fault === null
-      ? { ...endpoint, streams: endpoint.streams.join(' '), domains: endpoint.domains.join(' ') }
-      : filledIn(fields);
+  const entered = isChange
+    ? filledIn(fields)
+    : { ...endpoint, streams: endpoint.streams.join(' '), domains: endpoint.domains.join(' ') };
   const health = healthOf(endpoint, last, now);
   const data = {
     endpoint,
@@ -166,7 +169,7 @@ async function details(visit: Visit, fault: Problem | null, tried: object | null
     until: new Date(now).toISOString().slice(0, 16),
     types: allEventTypes,
     received: allEventTypes.filter((name) => endpoint.events.includes(name)),
-    events: boxes(fault === null ? endpoint.events : fields.getAll('events')),
+    events: boxes(isChange ? fields.getAll('events') : endpoint.events),
     entered,
     fault,
     tried,
@@ -199,17 +202,15 @@ async function test(visit: Visit): Promise<Shown> {
   return { kind: 'once', page: await details(visit, null, tried) };
 }
 
-async function secret(
-  visit: Visit,
-  operation: 'getWebhookSecret' | 'rotateWebhookSecret',
-  title: string,
-): Promise<Shown> {
-  const endpoint = await visit.ask('getWebhook', { params: visit.params });
-  const { secret: newest, previous } = await visit.ask(operation, {
-    params: visit.params,
-  });
-  const isRotated = operation === 'rotateWebhookSecret';
-  return once('webhook-secret', title, { endpoint, secret: newest, previous, isRotated });
+function secretForm(deps: DashboardDeps, path: 'rotate' | 'secret'): Page {
+  const isRotated = path === 'rotate';
+  const act = async (visit: Visit): Promise<Shown> => {
+    const endpoint = await visit.ask('getWebhook', { params: visit.params });
+    const operation = isRotated ? 'rotateWebhookSecret' : 'getWebhookSecret';
+    const { secret, previous } = await visit.ask(operation, { params: visit.params });
+    return once('webhook-secret', isRotated ? 'New secret' : 'Secret', { endpoint, secret, previous, isRotated });
+  };
+  return needs('webhook:secret', post(`${WHERE}/:id/${path}`, withPassword(deps, details, act)));
 }
 
 /** Reads the times of the form, which are UTC. */

@@ -23,6 +23,8 @@ export interface OwnMail {
     | {
         kind: 'text';
         text: string;
+        /** The id of a text that is sealed (messages/store/sealed-content.ts). */
+        id?: string;
         headers: readonly (readonly [string, string])[];
         attachments: readonly Attachment[];
       }
@@ -81,7 +83,7 @@ const STREAM = 'transactional';
 function contentRow({ content }: OwnMail, now: number): ContentRow {
   const isRaw = content.kind === 'raw';
   return {
-    id: newId('cnt', now),
+    id: (isRaw ? undefined : content.id) ?? newId('cnt', now),
     account_id: OWN_ACCOUNT,
     html: null,
     text: isRaw ? null : content.text,

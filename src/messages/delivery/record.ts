@@ -13,6 +13,7 @@ import { decide } from './decide.ts';
 import type { Decision } from './decision.ts';
 import type { DeliveryState, DeliveryChange } from './delivery.ts';
 import type { DueHint } from './due-hint.ts';
+import { removeSealedContents } from '../store/sealed-content.ts';
 import { isFailure, noticeRows, type NoticeRule } from './failure-notice.ts';
 import {
   loadUpdates,
@@ -123,6 +124,10 @@ async function writeGroup(
     ...units.flatMap(({ rows }) => (rows === undefined || typeof rows === 'function' ? [] : [rows])),
   ]);
   await allDone([updateDeliveries(tx, changed), updateMessages(tx, changed), writes]);
+  const ownEnded = changed.flatMap(({ row, state }) =>
+    row.account_id === OWN_ACCOUNT && state.dueAt === null ? row.message_id : [],
+  );
+  if (ownEnded.length > 0) await removeSealedContents(tx, ownEnded);
   for (const [at, { rows }] of units.entries())
     if (typeof rows === 'function') await insertRows(tx, [await rows(tx, results[at] ?? [])]);
   return results;

@@ -3,6 +3,7 @@ import type { Knex } from 'knex';
 import { rfc3339 } from '../../base/rfc3339.ts';
 import type { AttachmentRow, AttemptRow, ContentRow, DeliveryRow, MessageRow } from '../../storage/tables.ts';
 import type { AttemptFacts } from '../delivery/delivery.ts';
+import { isSealedContent } from './sealed-content.ts';
 import { bodyOf } from './stored-content.ts';
 
 /** The mail that a caller may see and change: of an account, or only its simulated mail (for test keys). */
@@ -115,7 +116,7 @@ export async function contentOf(read: Knex, contentId: string): Promise<ContentR
     .leftJoin('content_bases as b', 'b.id', 'c.base_id')
     .where({ 'c.id': contentId })
     .first('c.*', 'b.html as base_html', 'b.text as base_text');
-  if (row === undefined) return undefined;
+  if (row === undefined || isSealedContent(contentId)) return undefined;
   const { base_html: _html, base_text: _text, ...content } = row;
   return { ...content, ...bodyOf(row) };
 }

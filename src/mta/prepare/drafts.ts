@@ -3,7 +3,7 @@
  * that are loaded in the same turn of the event loop share one query.
  */
 import { createBatchLoader, type BatchLoader } from '../../base/batch-loader.ts';
-import type { Log } from '../../base/log.ts';
+import { isSealedContent, openContent } from '../../messages/store/sealed-content.ts';
 import type { Tracking } from '../../tracking/track.ts';
 import { createComposer, isLarge, isLongHead, Unencodable, type Composer, type Made } from './composer.ts';
 import type { Composed, StoredContent } from './compose.ts';
@@ -18,15 +18,13 @@ import { loadAttachments, loadContents, loadRaw, writtenAt, type StoredMail, typ
 const CACHE_BYTES = 32 * 1024 * 1024;
 
 export class Drafts {
-  private readonly db: PrepareDeps['db'];
-  private readonly log: Log;
+  private readonly deps: Pick<PrepareDeps, 'db' | 'clock' | 'log' | 'keyring'>;
   private readonly composer: Composer;
   private readonly contents: BatchLoader<StoredText>;
   private readonly encodedContents = new EncodedContents(CACHE_BYTES);
 
-  constructor(deps: Pick<PrepareDeps, 'db' | 'clock' | 'log'>) {
-    this.db = deps.db;
-    this.log = deps.log;
+  constructor(deps: Drafts['deps']) {
+    this.deps = deps;
     this.composer = createComposer(deps);
     this.contents = createBatchLoader<StoredText>((ids) => loadContents(deps.db.prepared, ids));
   }
@@ -93,7 +91,7 @@ export class Drafts {
     } catch (error) {
       if (error instanceof Unbuildable) return failureOf(error);
       const facts = { event: 'composing_failed', recipient_id: row.id, delivery_id: row.id, err: error };
-      this.log.error(facts, 'a mail waits because it could not be brought into 7 bits');
+      this.deps.log.error(facts, 'a mail waits because it could not be brought into 7 bits');
       return { kind: 'unready', why: 'it could not be brought into 7 bits' };
     }
   }
@@ -111,7 +109,7 @@ export class Drafts {
         ...storedText(text, tracking),
         ...form,
         ...(text.is_raw === 0 ? {} : { raw: await this.rawOf(text.id) }),
-        attachments: text.attachment_count === 0 ? [] : await loadAttachments(this.db.prepared, text.id),
+        attachments: text.attachment_count === 0 ? [] : await loadAttachments(this.deps.db.prepared, text.id),
       };
       const sign = keys.length === 0 ? null : { front, timestamp: signedAt(row), keys };
       return await this.composer.make(stored, sign, orderOf(row));
@@ -126,11 +124,16 @@ export class Drafts {
   private async textOf(contentId: string): Promise<StoredText> {
     const text = await this.contents.load(contentId);
     if (text === undefined) throw new Unbuildable(`content ${contentId} is not stored`);
-    return text;
+    if (!isSealedContent(contentId)) return text;
+    try {
+      return { ...text, text: openContent(this.deps.keyring, contentId, text.text ?? '') };
+    } catch (error) {
+      throw new Unbuildable(`content ${contentId} cannot be opened: its key is lost`, { cause: error });
+    }
   }
 
   private async rawOf(contentId: string): Promise<Buffer> {
-    const raw = await loadRaw(this.db.prepared, contentId);
+    const raw = await loadRaw(this.deps.db.prepared, contentId);
     if (raw === null) throw new Unbuildable(`content ${contentId} is not stored`);
     return raw;
   }

@@ -5,8 +5,10 @@
 import type { SigningKey } from '../../mail/dkim/sign.ts';
 import { createBatchLoader } from '../../base/batch-loader.ts';
 import type { Clock } from '../../base/clock.ts';
+import type { Keyring } from '../../base/keyring.ts';
 import type { Log } from '../../base/log.ts';
 import type { ReturnPathKey } from '../../messages/delivery/return-path.ts';
+import { isSealedContent } from '../../messages/store/sealed-content.ts';
 import type { Connection } from '../../storage/connection.ts';
 import { Drafts } from './drafts.ts';
 import type { Hold, HoldOf } from '../../messages/delivery/holds.ts';
@@ -36,6 +38,8 @@ export interface PrepareDeps {
   returnPathKey: ReturnPathKey;
   /** Signs tracked links and unsubscribe links. */
   trackingKey: TrackingKey;
+  /** Opens sealed contents. */
+  keyring: Pick<Keyring, 'open'>;
   /** Returns what holds this mail now, or null. */
   holdOf?: HoldOf;
   /** `smtp.hostname`: mail of ours from this name may go unsigned. */
@@ -99,10 +103,10 @@ export function createPrepare(deps: PrepareDeps) {
       const hold = await heldBy(deps, row);
       return hold === null ? prepareRow(row) : { kind: 'held', hold };
     },
-    /** Returns the bytes for display, whatever holds the mail back. */
+    /** Returns the bytes for display, whatever holds the mail back. What is sealed is not shown. */
     async look(deliveryId: string): Promise<Prepared> {
       const row = await deliveries.load(deliveryId);
-      if (row === undefined) return { kind: 'gone' };
+      if (row === undefined || isSealedContent(row.content_id)) return { kind: 'gone' };
       const begun = await prepareRow(row);
       return begun.kind === 'failed' ? begun.failure : begun.mail;
     },

@@ -19,6 +19,7 @@ export type BatchRow = RowOf<typeof batches>;
 /** The content of a mail, stored once however many recipients it has. */
 export const contents = table(
   {
+    /** `sec_…` where the text is sealed under `secret.key`: a mail of ours with a link to a login (messages/store/sealed-content.ts). */
     id: text(),
     account_id: text(),
     html: orNull(text()),

@@ -9,6 +9,7 @@ import { createPhraseIndex, wordingOf } from '../../../src/base/phrase.ts';
 import { readReport } from '../../../src/inbound/classify.ts';
 import { readBounceWords } from '../../../src/inbound/words-file.ts';
 import { parseMailbox } from '../../../src/mail/address.ts';
+import { addressesIn } from '../../../src/mail/addresses-in.ts';
 import { changeHtml } from '../../../src/mail/change-html.ts';
 import { relaxedBody } from '../../../src/mail/dkim/canonicalize.ts';
 import { readSubmitted } from '../../../src/mail/submitted.ts';
@@ -33,6 +34,11 @@ function assertWithin(mostMs: number, work: () => unknown, what = ''): void {
 const fill = (unit: string, length: number): string => unit.repeat(Math.floor(length / unit.length));
 
 describe('readers take linear time', () => {
+  it('addresses in prose of 1 MB', () => {
+    for (const unit of ['@', '"@', 'a@', '<a@', '>@', 'a@b.c'])
+      assertWithin(8000, () => addressesIn(fill(unit, 1_000_000)), unit);
+  });
+
   it('DKIM canonicalization', () => {
     for (const unit of [' ', '\t', '\r\n', ' \r\n', 'a ', '\r', '  a'])
       assertWithin(500, () => relaxedBody(Buffer.from(fill(unit, 100_000))), JSON.stringify(unit));

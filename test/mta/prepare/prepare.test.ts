@@ -66,6 +66,7 @@ describe('mta/prepare/prepare', () => {
       returnPathDomain: (_account, domain) => Promise.resolve(`rp.${domain}`),
       returnPathKey,
       trackingKey,
+      keyring: { open: () => assert.fail('nothing is sealed') },
     };
   });
   afterEach(() => temp.close());
