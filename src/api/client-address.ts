@@ -26,8 +26,8 @@ export function clientAddress(
 }
 
 /**
- * Keeps the first ten addresses that send `X-Forwarded-For` and are not trusted; returns whether this one is new. Not public ones: anybody in the
- * Internet can write the header, and a proxy is usually on this machine or in its network.
+ * Keeps the first ten addresses that send `X-Forwarded-For` and are not trusted; returns whether this one is new. Not public ones: every client
+ * in the Internet can write the header, and a proxy is usually on this machine or in its network.
  */
 export function isNewProxy(known: Set<string>, remote: string | undefined, trusted: BlockList): boolean {
   const ip = plainAddress(remote ?? '');

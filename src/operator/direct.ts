@@ -46,7 +46,7 @@ export async function openDirect(
     openDatabase({ ...config.storage, beforeMigration: () => copyBeforeMigration(config, () => undefined) });
   // Servers of a PostgreSQL database may run while it is migrated.
   const isOld = !(await isCurrent(config.storage));
-  // Nobody expects a look to change the schema.
+  // A command that only looks does not change the schema.
   if (isOld && !changes)
     throw new Unavailable(
       'no_database',

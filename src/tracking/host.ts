@@ -5,7 +5,7 @@ import { isPublicAddress, isPublicName, plainAddress } from '../net/ip.ts';
 
 export type HostRule = Pick<Config, 'tracking' | 'http'>;
 
-/** Returns who can open links of this server: nobody knows (`unset`), this machine only, a private network, or all. */
+/** Returns which machines can open links of this server: not known (`unset`), this one only, those of a private network, or all. */
 export function urlReach({ publicUrl, isPublicUrlChosen }: HostRule['http']): 'unset' | 'machine' | 'network' | 'all' {
   const host = new URL(publicUrl).hostname.replace(/^\[(.*)\]$/, '$1');
   if (!isPublicUrlChosen) return 'unset';
