@@ -9,7 +9,6 @@ import knexPackage, { type Knex } from 'knex';
 import { createCommitter, type Committer } from './commit.ts';
 import { sqliteTransaction } from './group-transaction.ts';
 import { takeConnection, type Connection } from './connection.ts';
-import { forgetSmallFigures, freshenFigures } from './planner-figures.ts';
 import { migrate, migrationState, type MigrationStep } from './migrate.ts';
 import { refuseMarked } from './move/mark.ts';
 import type { Nodes, NodeSelf } from './nodes.ts';
@@ -86,7 +85,6 @@ async function openSqlite({ url, workOrder, beforeMigration, migrating }: Databa
 
   const writer = connect(file, 1, [...durable, 'PRAGMA foreign_keys = ON', WHOLE]);
   const connection = await takeConnection(writer);
-  await forgetSmallFigures(connection);
   const reader = connect(file, READERS, readOnly);
   const ofPrepared = connect(file, 1, readOnly);
   const prepared = await takeConnection(ofPrepared);
@@ -107,8 +105,6 @@ async function openSqlite({ url, workOrder, beforeMigration, migrating }: Databa
       await prepared.close();
       await maintenance.close();
       await Promise.all([ofPrepared.destroy(), ofMaintenance.destroy(), reader.destroy()]);
-      // The figures are only advice for the query planner: a full disk must not keep the database from closing.
-      await freshenFigures(connection, (work) => work(connection)).catch(() => undefined);
       await connection.close();
       await writer.destroy();
     },
