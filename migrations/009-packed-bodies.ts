@@ -15,12 +15,12 @@ const AT_A_TIME = 100;
 export async function up(knex: Knex): Promise<void> {
   await knex.raw('ALTER TABLE contents ADD COLUMN packed BLOB');
   for (let after = ''; ;) {
-    const rows = (await knex('contents as c')
+    const rows: Row[] = await knex('contents as c')
       .join('content_bases as b', 'b.id', 'c.base_id')
       .where('c.id', '>', after)
       .orderBy('c.id')
       .limit(AT_A_TIME)
-      .select('c.id', 'c.html', 'c.text', 'b.html as base_html', 'b.text as base_text')) as Row[];
+      .select('c.id', 'c.html', 'c.text', 'b.html as base_html', 'b.text as base_text');
     for (const { id, html, text, base_html, base_text } of rows) {
       const body = JSON.stringify([applied(base_html, html), applied(base_text, text)]);
       const packed = brotliCompressSync(body, { params: { [constants.BROTLI_PARAM_QUALITY]: 2 } });

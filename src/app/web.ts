@@ -1,4 +1,5 @@
 /** Builds the HTTP side: the API with its routes, and the metrics for Prometheus. */
+import { isPostgresUrl } from '../base/postgres-url.ts';
 import type { RateWindows } from '../scheduling/rate-windows.ts';
 import type { Certificate } from '../config/certificate.ts';
 import type { AcceptDeps } from '../messages/accept/accept.ts';
@@ -135,7 +136,7 @@ export function buildMetrics(
       version,
       url: storage.url,
       dataDir,
-      backupDir: backup.dir,
+      backupDir: isPostgresUrl(storage.url) ? null : backup.dir,
       ...engine,
       ...service,
     },

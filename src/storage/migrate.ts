@@ -124,12 +124,6 @@ export async function migrate(
   });
 }
 
-/** Makes the schema of an empty database as it is after these steps, which are the first of all. The newest one has the views as well. */
-export async function makeSchema(knex: Knex, steps: readonly string[]): Promise<void> {
-  await takeSteps(knex, migrations, steps, () => undefined);
-  if (steps.length === migrationNames.length) await renewViews(knex);
-}
-
 /** Throws `UnsupportedSchema` where servers run that could not work after the step. */
 function refuseBeside(step: string, others: readonly { name: string; version: string }[]): void {
   if (others.length === 0) return;
@@ -191,8 +185,8 @@ async function takenSteps(knex: Knex): Promise<string[]> {
   return rows.map(({ name }) => name);
 }
 
-/** Returns the steps that this version knows, and whether the database has taken each. */
-export async function migrationState(knex: Knex): Promise<{ name: string; taken: boolean }[]> {
+/** Returns the steps that the database has taken, and those of this version that it lacks. */
+export async function migrationState(knex: Knex): Promise<{ taken: string[]; missing: string[] }> {
   const taken = await takenSteps(knex);
-  return migrationNames.map((name) => ({ name, taken: taken.includes(name) }));
+  return { taken, missing: migrationNames.filter((name) => !taken.includes(name)) };
 }

@@ -13,6 +13,8 @@ const MAKE_ONE = { copy: ['posthorn backup create', 'systemctl enable --now post
 
 export async function backups({ machine, clock }: Pick<Probes, 'machine' | 'clock'>): Promise<Verdict> {
   const state = await machine.backups(clock.now());
+  if (state === null)
+    return ok('the backup of PostgreSQL is pg_dump, which is not seen from here; keep secret.key beside it');
   const { dir } = state;
   if (state.kind === 'unreadable')
     return warning(
