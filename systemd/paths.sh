@@ -1,6 +1,6 @@
 #!/bin/sh
 # Lets the sandbox of both units write where the settings put the data, the database and the backups, has them wait for the disks of these, and
-# lets the backup reach a database by network: a drop-in for each unit, made from `dataDir`, `backup.dir` and `storage.url`. install.sh runs it; run it again, as root, after
+# switches the nightly backup off on PostgreSQL: a drop-in for each unit, made from `dataDir`, `backup.dir` and `storage.url`. install.sh runs it; run it again, as root, after
 # you have changed one.
 #
 #   /opt/posthorn/systemd/paths.sh [--root FOLDER]
@@ -73,10 +73,8 @@ const ofData = [dataDir, ...ofDatabase];
 const mounts = mountsFor(ofData);
 const mountsOfBackup = mountsFor([...ofData, inSystem(backup.dir)]);
 fs.writeFileSync(`${scratch}/folders`, folders.map((folder) => `${folder}\n`).join(''));
-// A backup of a file needs no network. PostgreSQL may be on another machine, or behind a socket of this one.
-const network = /^postgres(ql)?:/.test(storage.url)
-  ? 'PrivateNetwork=false\nIPAddressDeny=\nRestrictAddressFamilies=AF_INET AF_INET6\n'
-  : '';
+// A unit whose condition does not hold is skipped: PostgreSQL is backed up with pg_dump.
+const never = /^postgres(ql)?:/.test(storage.url) ? 'ConditionPathExists=!/\n' : '';
 const unit = (name, text) => fs.writeFileSync(`${scratch}/${name}`, text === '' ? '' : `${head}${text}`);
 unit(
   'posthorn.service',
@@ -84,9 +82,9 @@ unit(
 );
 unit(
   'posthorn-backup.service',
-  condition + mountsOfBackup + service + network === ''
+  condition + never + mountsOfBackup + service === ''
     ? ''
-    : `[Unit]\n${condition}${mountsOfBackup}\n[Service]\n${service}${network}`,
+    : `[Unit]\n${condition}${never}${mountsOfBackup}\n[Service]\n${service}`,
 );
 SCRIPT
 

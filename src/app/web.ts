@@ -1,5 +1,6 @@
 /** Builds the HTTP side: the API with its routes, and the metrics for Prometheus. */
 import path from 'node:path';
+import { isPostgresUrl } from '../base/postgres-url.ts';
 import type { RateWindows } from '../scheduling/rate-windows.ts';
 import type { Certificate } from '../config/certificate.ts';
 import type { AcceptDeps } from '../messages/accept/accept.ts';
@@ -137,7 +138,7 @@ export function buildMetrics(
       version,
       url: storage.url,
       dataDir,
-      backupDir: backup.dir,
+      backupDir: isPostgresUrl(storage.url) ? null : backup.dir,
       ...engine,
       ...service,
     },

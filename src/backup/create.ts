@@ -1,30 +1,30 @@
 /**
- * Makes a backup of the database and, under a passphrase, of the keys, with or without a running server. The folder gets its
- * final name when everything is on disk and was read back.
+ * Makes a backup of a SQLite database and, under a passphrase, of the keys, with or without a running server. The folder gets its final name
+ * when everything is on disk and was read back.
  */
-import { chmod, mkdir, readdir, rm, stat, statfs } from 'node:fs/promises';
 import { existsSync, statSync } from 'node:fs';
+import { chmod, mkdir, readdir, rm, stat, statfs } from 'node:fs/promises';
 import path from 'node:path';
+import type { Knex } from 'knex';
 import type { Clock, Timer } from '../base/clock.ts';
 import { codeOf } from '../base/error-code.ts';
 import { keyIdsOf } from '../base/keyring.ts';
-import { openCopySource, type CopySource } from '../storage/copy.ts';
-import { databaseFile, mailFolder, type StoreAddress } from '../storage/database.ts';
+import { connect, sqliteFile, type StoreAddress } from '../storage/database.ts';
 import { STRANGERS_LEAVE } from '../storage/disk-guard.ts';
 import { BACKUPS_LOCK, lockFolder } from '../storage/folder-lock.ts';
-import { CopyRefusal } from '../storage/move/sides.ts';
+import { refuseMarked } from '../storage/mark.ts';
 import { readFacts, type Facts } from './facts.ts';
-import { readSmall, renameSynced, sizeOf, sumOf, sync, writeNew } from './files.ts';
+import { readIfThere, renameSynced, sumOf, sync, writeNew } from './files.ts';
 import { sealKeys } from './key-part.ts';
 import {
   backupName,
   byAge,
   DATABASE,
-  isBackupName,
   KEYS,
   MANIFEST,
   SUMS,
   sumsText,
+  timeIn,
   type BackupKind,
   type Manifest,
 } from './manifest.ts';
@@ -38,7 +38,7 @@ export interface BackupDeps {
 }
 
 export interface BackupOptions {
-  /** The database to copy. */
+  /** The database to copy, a SQLite file. */
   storage: StoreAddress;
   /** The folder with `secret.key`. */
   dataDir: string;
@@ -51,16 +51,15 @@ export interface BackupOptions {
   keep: number;
   /** Null for a backup without the keys. */
   passphrase: string | null;
-  progress?: BackupProgress;
+  progress?: (step: 'copying' | 'checking', done: number, total: number | null) => void;
 }
-
-export type BackupProgress = (step: 'copying' | 'checking', done: number, total: number | null) => void;
 
 export type Made =
   | {
       kind: 'made';
       folder: string;
       bytes: number;
+      hasKeys: boolean;
       manifest: Manifest;
       /** Differences in the books. */
       unbalanced: string[];
@@ -74,7 +73,6 @@ const MARGIN_BYTES = 64 * 1024 * 1024;
 /** Codes of errors that say that a disk is full. */
 const FULL: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT', 'SQLITE_FULL']);
 const PROGRESS_EVERY_MS = 500;
-const MOST_KEY_FILE_BYTES = 64 * 1024;
 /** Begins the name of a backup that is not complete. */
 const PARTIAL = '.partial-';
 
@@ -83,38 +81,10 @@ export async function createBackup(deps: BackupDeps, options: BackupOptions): Pr
   try {
     return await createInFolder(deps, options);
   } catch (error) {
-    // Where nothing is free not even the lock can be made, which comes before the room is measured.
+    // If nothing is free not even the lock can be made, which comes before the room is measured.
     if (!FULL.has(codeOf(error)) || !(error instanceof Error)) throw error;
     return refused('no_room', `there is no room for a backup in ${options.dir} (${error.message}): make room there`);
   }
-}
-
-async function createInFolder(deps: BackupDeps, options: BackupOptions): Promise<Made> {
-  const file = databaseFile(options.storage.url);
-  if (file !== null && !existsSync(file)) return refused('no_database', `there is no database at ${file}`);
-  const closed = (await whyNotWritable(options.dir)) ?? whyNotMade(options.dir);
-  if (closed !== null) return refused('no_access', closed);
-  const lock = await lockFolder(options.dir, BACKUPS_LOCK);
-  if (lock === null) return refused('busy', `another backup is being made in ${options.dir}`);
-  try {
-    await removePartial(options.dir);
-    const source = await openSource(options.storage, file);
-    try {
-      return await createIfRoom(deps, options, source);
-    } finally {
-      await source.close();
-    }
-  } catch (error) {
-    if (error instanceof CopyRefusal) return refused(error.why === 'schema' ? 'no_database' : 'damaged', error.message);
-    throw error;
-  } finally {
-    await lock.release();
-  }
-}
-
-async function openSource(storage: StoreAddress, file: string | null): Promise<CopySource> {
-  if (file !== null) return openCopySource(file);
-  return (await import('../storage/move/snapshot-copy.ts')).openSnapshotCopy(storage);
 }
 
 const refused = (why: Extract<Made, { kind: 'refused' }>['why'], text: string): Made => ({
@@ -123,32 +93,55 @@ const refused = (why: Extract<Made, { kind: 'refused' }>['why'], text: string): 
   text,
 });
 
-async function createIfRoom(deps: BackupDeps, options: BackupOptions, source: CopySource): Promise<Made> {
-  const why = await whyNoRoom(options, source.bytes);
+async function createInFolder(deps: BackupDeps, options: BackupOptions): Promise<Made> {
+  const { dir } = options;
+  const file = sqliteFile(options.storage.url);
+  if (!existsSync(file)) return refused('no_database', `there is no database at ${file}`);
+  const closed = (await whyNotWritable(dir)) ?? whyNotMade(dir);
+  if (closed !== null) return refused('no_access', closed);
+  const lock = await lockFolder(dir, BACKUPS_LOCK);
+  if (lock === null) return refused('busy', `another backup is being made in ${dir}`);
+  const source = connect(file, 1, ['PRAGMA busy_timeout = 5000', 'PRAGMA temp_store = MEMORY']);
+  try {
+    // No other process is writing one: they are of runs that were broken off.
+    for (const name of await readdir(dir))
+      if (name.startsWith(PARTIAL)) await rm(path.join(dir, name), { recursive: true, force: true });
+    // A backup of rows that are no longer changed would only look like a new one.
+    await refuseMarked(source);
+    return await createIfRoom(deps, options, source);
+  } finally {
+    await source.destroy();
+    await lock.release();
+  }
+}
+
+async function createIfRoom(deps: BackupDeps, options: BackupOptions, source: Knex): Promise<Made> {
+  const [size] = await source.raw<{ bytes: number }[]>(
+    `SELECT (page_count - freelist_count) * page_size AS bytes
+     FROM pragma_page_count, pragma_freelist_count, pragma_page_size`,
+  );
+  const bytes = size?.bytes ?? 0;
+  const why = await whyNoRoom(options, bytes);
   if (why !== null) return refused('no_room', why);
   const name = freeName(options, deps.clock.now());
   const partial = path.join(options.dir, `${PARTIAL}${name}`);
   await mkdir(partial, { mode: 0o700 });
   try {
-    return await fillBackup(deps, options, { source, partial, name });
-  } catch (error) {
+    await copyDatabase(deps, options, { source, bytes, copy: path.join(partial, DATABASE) });
+    return await completeBackup(deps, options, { partial, name });
+  } finally {
     await rm(partial, { recursive: true, force: true });
-    throw error;
   }
 }
 
 /**
  * Returns why there is no room for a copy of this size, with the cure. On the disk of the data, twice `storage.minFreeBytes` must stay free:
- * the server refuses mail where less than that is left.
+ * the server refuses mail if less than that is left.
  */
-async function whyNoRoom(
-  { storage, dataDir, dir, minFreeBytes }: BackupOptions,
-  bytes: number,
-): Promise<string | null> {
+async function whyNoRoom({ storage, dir, minFreeBytes }: BackupOptions, bytes: number): Promise<string | null> {
   const { bavail, bsize } = await statfs(dir);
   const free = bavail * bsize;
-  const data = mailFolder({ storage, dataDir });
-  const isBesideData = (await stat(dir)).dev === statSync(data, { throwIfNoEntry: false })?.dev;
+  const isBesideData = (await stat(dir)).dev === (await stat(sqliteFile(storage.url))).dev;
   const kept = MARGIN_BYTES + (isBesideData ? STRANGERS_LEAVE * minFreeBytes : 0);
   if (free >= bytes + kept) return null;
   const found = `${dir} has ${String(free)} bytes free; a copy needs ${String(bytes)}, and ${String(kept)} must stay free`;
@@ -163,108 +156,81 @@ function freeName({ kind, dir }: Pick<BackupOptions, 'kind' | 'dir'>, now: numbe
   return existsSync(path.join(dir, name)) ? freeName({ kind, dir }, now + 1000) : name;
 }
 
-async function fillBackup(
-  deps: BackupDeps,
-  options: BackupOptions,
-  { source, partial, name }: { source: CopySource; partial: string; name: string },
-): Promise<Made> {
-  const copy = path.join(partial, DATABASE);
-  await copyWithProgress(deps, options, { source, copy });
+/**
+ * Copies one moment of the database while others write to it. `VACUUM INTO` reads one snapshot; a writer need not wait, but the WAL is not
+ * reset while the copy runs, so it grows by all that is written.
+ */
+async function copyDatabase(
+  { clock }: BackupDeps,
+  { progress }: BackupOptions,
+  { source, bytes, copy }: { source: Knex; bytes: number; copy: string },
+): Promise<void> {
+  let timer: Timer | null = null;
+  const look = (): void => {
+    timer = clock.after(PROGRESS_EVERY_MS, look);
+    progress?.('copying', Math.min(statSync(copy, { throwIfNoEntry: false })?.size ?? 0, bytes), bytes);
+  };
+  look();
+  try {
+    await source.raw('VACUUM INTO ?', [copy]);
+  } finally {
+    (timer as Timer | null)?.cancel();
+  }
   await chmod(copy, 0o600);
   await sync(copy);
+}
+
+/** Reads the copy, adds keys, manifest and checksums, and gives the folder its name when all was read back. */
+async function completeBackup(
+  deps: BackupDeps,
+  options: BackupOptions,
+  { partial, name }: { partial: string; name: string },
+): Promise<Made> {
+  const { passphrase, dir } = options;
   options.progress?.('checking', 0, null);
+  const copy = path.join(partial, DATABASE);
   const reading = await readFacts(copy);
-  if (reading.kind === 'damaged') {
-    await rm(partial, { recursive: true, force: true });
+  if (reading.kind === 'damaged')
     return refused('damaged', `the copy of ${options.storage.url} is damaged: ${reading.faults.join('; ')}`);
-  }
-  const manifest = await writeMetadata(deps, options, { partial, facts: reading.facts });
-  const checked = await verifyBackup(partial, { passphrase: options.passphrase, knownFacts: reading.facts });
+  const keyFile = path.join(options.dataDir, 'secret.key');
+  const keys = await readIfThere(keyFile);
+  const sealed = keys === null || passphrase === null ? null : await sealKeys(keys, passphrase);
+  const manifest = manifestOf(deps, reading.facts, keys === null ? [] : keyIdsOf(keys, keyFile));
+  if (sealed !== null) await writeNew(path.join(partial, KEYS), sealed);
+  await writeNew(path.join(partial, MANIFEST), `${JSON.stringify(manifest, null, 2)}\n`);
+  const sums = new Map<string, string>();
+  for (const file of [DATABASE, ...(sealed === null ? [] : [KEYS]), MANIFEST])
+    sums.set(file, (await sumOf(path.join(partial, file))) ?? '');
+  await writeNew(path.join(partial, SUMS), sumsText(sums));
+  await sync(partial);
+  const checked = await verifyBackup(partial, { passphrase, knownFacts: reading.facts });
   if (checked.kind !== 'good') throw new Error('the backup could not be read back correctly: check the disk');
-  const folder = path.join(options.dir, name);
-  await renameSynced(partial, folder);
+  const bytes = (await stat(copy)).size + Buffer.byteLength(sealed ?? '');
+  await renameSynced(partial, path.join(dir, name));
   return {
     kind: 'made',
-    folder,
-    bytes: manifest.files.reduce((sum, { bytes }) => sum + bytes, 0),
+    folder: path.join(dir, name),
+    bytes,
+    hasKeys: sealed !== null,
     manifest,
     unbalanced: reading.facts.books.faults,
     removed: await removeOld(options, name),
   };
 }
 
-/** Copies the database and reports progress, by the size of the copy unless the source tells it. */
-async function copyWithProgress(
-  { clock }: BackupDeps,
-  { progress }: BackupOptions,
-  { source, copy }: { source: CopySource; copy: string },
-): Promise<void> {
-  let ended = false;
-  let part = null as number | null;
-  let timer = null as Timer | null;
-  const look = async (): Promise<void> => {
-    const bytes = part === null ? await sizeOf(copy) : Math.round(part * source.bytes);
-    if (!ended) progress?.('copying', Math.min(bytes, source.bytes), source.bytes);
-    if (!ended) timer = clock.after(PROGRESS_EVERY_MS, () => void look());
-  };
-  const first = look();
-  try {
-    await source.copyTo(copy, (done) => (part = done));
-  } finally {
-    ended = true;
-    timer?.cancel();
-    await first;
-  }
-}
-
-/** Writes the keys, the manifest and the checksums. */
-async function writeMetadata(
-  { clock, version }: BackupDeps,
-  { dataDir, passphrase }: BackupOptions,
-  { partial, facts }: { partial: string; facts: Facts },
-): Promise<Manifest> {
-  const keyFile = path.join(dataDir, 'secret.key');
-  const keys = await readSmall(keyFile, MOST_KEY_FILE_BYTES);
-  if (keys !== null && passphrase !== null) await writeNew(path.join(partial, KEYS), await sealKeys(keys, passphrase));
-  const names = keys !== null && passphrase !== null ? ([DATABASE, KEYS] as const) : ([DATABASE] as const);
-  const files: Manifest['files'] = [];
-  for (const name of names) {
-    const file = path.join(partial, name);
-    files.push({ name, bytes: await sizeOf(file), sha256: (await sumOf(file)) ?? '' });
-  }
-  const { migrations, epoch, counts, books } = facts;
-  const manifest: Manifest = {
-    format: 1,
-    version,
-    created_at: new Date(clock.now()).toISOString(),
-    migrations,
-    epoch,
-    key_ids: keys === null ? [] : keyIdsOf(keys, keyFile),
-    counts,
-    books: { balanced: books.balanced, accepted: books.accepted },
-    files,
-  };
-  await writeNew(path.join(partial, MANIFEST), `${JSON.stringify(manifest, null, 2)}\n`);
-  const sums = new Map<string, string>(files.map(({ name, sha256 }) => [name, sha256]));
-  sums.set(MANIFEST, (await sumOf(path.join(partial, MANIFEST))) ?? '');
-  await writeNew(path.join(partial, SUMS), sumsText(sums));
-  await sync(partial);
-  return manifest;
-}
-
-/** Removes unfinished backups. The caller holds the folder's lock, so no other process is writing one. */
-async function removePartial(dir: string): Promise<void> {
-  for (const name of await readdir(dir))
-    if (name.startsWith(PARTIAL)) await rm(path.join(dir, name), { recursive: true, force: true });
-}
+const manifestOf = ({ clock, version }: BackupDeps, { books, ...facts }: Facts, keyIds: string[]): Manifest => ({
+  format: 1,
+  version,
+  created_at: new Date(clock.now()).toISOString(),
+  key_ids: keyIds,
+  ...facts,
+  books: { balanced: books.balanced, accepted: books.accepted },
+});
 
 /** Removes all but the newest `keep` backups of this kind, the last of which was just made; returns the names of the removed ones. */
 async function removeOld({ dir, kind, keep }: BackupOptions, made: string): Promise<string[]> {
-  const names = byAge(
-    (await readdir(dir)).filter((name) => isBackupName(kind, name)),
-    made,
-  );
-  const old = names.slice(0, Math.max(0, names.length - keep));
+  const names = (await readdir(dir)).filter((name) => timeIn(kind, name) !== null);
+  const old = byAge(names, made).slice(0, Math.max(0, names.length - keep));
   for (const name of old) await rm(path.join(dir, name), { recursive: true, force: true });
   return old;
 }

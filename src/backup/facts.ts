@@ -1,7 +1,7 @@
 /** Reads a copy of the database: whether it is intact, its contents, and its books. */
 import type { Knex } from 'knex';
 import { balance, type Books } from '../messages/store/books.ts';
-import { openStill } from '../storage/copy.ts';
+import { openStill } from '../storage/database.ts';
 import type { Manifest } from './manifest.ts';
 
 export type Facts = Pick<Manifest, 'migrations' | 'epoch' | 'counts'> & { books: Books };

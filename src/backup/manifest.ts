@@ -4,27 +4,23 @@ import { z } from 'zod';
 export const DATABASE = 'posthorn.db';
 export const KEYS = 'secret.key.enc';
 export const MANIFEST = 'manifest.json';
-/** In the format of sha256sum(1), so that a backup can be checked without Posthorn. */
+/** The checksums of the other files in the format of sha256sum(1), so that a backup can be checked without Posthorn. */
 export const SUMS = 'SHA256SUMS';
 
-/** Bytes of a manifest; a usual one has 2 KB. */
-export const MOST_MANIFEST_BYTES = 1024 * 1024;
-
-const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
 const amount = z.int().min(0);
 
-export const Manifest = z.strictObject({
+export const Manifest = z.object({
   /** The format of the backup. */
   format: z.literal(1),
   /** Version of the program that made it. */
-  version: z.string().max(100),
+  version: z.string(),
   created_at: z.iso.datetime(),
   /** The migrations of the database. A program without one of them cannot use it. */
-  migrations: z.array(z.string().max(100)).max(1000),
+  migrations: z.array(z.string()),
   /** The number of the last start of the server. */
   epoch: amount,
   /** Ids of the master keys that its secrets are sealed with. */
-  key_ids: z.array(z.string().max(64)).max(1000),
+  key_ids: z.array(z.string()),
   counts: z.strictObject({
     accounts: amount,
     messages: amount,
@@ -34,14 +30,13 @@ export const Manifest = z.strictObject({
     events: amount,
   }),
   books: z.strictObject({ balanced: z.boolean(), accepted: amount }),
-  files: z.array(z.strictObject({ name: z.enum([DATABASE, KEYS]), bytes: amount, sha256 })).max(2),
 });
 export type Manifest = z.output<typeof Manifest>;
 
 /** Returns null for text that is not a manifest, or one of a later format. */
 export function parseManifest(text: string): Manifest | null {
   try {
-    return Manifest.safeParse(JSON.parse(text)).data ?? null;
+    return Manifest.parse(JSON.parse(text));
   } catch {
     return null;
   }
@@ -52,7 +47,7 @@ export function sumsText(sums: ReadonlyMap<string, string>): string {
   return [...sums].map(([name, sum]) => `${sum}  ${name}\n`).join('');
 }
 
-/** Returns the checksums by name, or null for an invalid line. */
+/** Returns the checksums by name, or null if they are not those of the files of a backup. */
 export function readSums(text: string): Map<string, string> | null {
   const sums = new Map<string, string>();
   for (const line of text.split('\n').slice(0, -1)) {
@@ -60,20 +55,22 @@ export function readSums(text: string): Map<string, string> | null {
     if (sum === undefined || name === undefined) return null;
     sums.set(name, sum);
   }
-  return text.endsWith('\n') ? sums : null;
+  return text.endsWith('\n') && sums.has(DATABASE) && sums.has(MANIFEST) ? sums : null;
 }
+
+/** `posthorn`: made on request. `before-migration`: made before a newer version changed the database. */
+export type BackupKind = 'posthorn' | 'before-migration';
 
 /** Returns the name of a backup's folder: those of one kind sort by age. */
 export function backupName(kind: BackupKind, at: number): string {
   return `${kind}-${new Date(at).toISOString().replace(/[-:]|\.\d+/g, '')}`;
 }
 
-/** `posthorn`: made on request. `before-migration`: made before a newer version changed the database. */
-export type BackupKind = 'posthorn' | 'before-migration';
-
-/** Returns whether this is the name of such a backup: only those are ever removed. */
-export function isBackupName(kind: BackupKind, name: string): boolean {
-  return name.startsWith(`${kind}-`) && TIME.test(name.slice(kind.length + 1));
+/** Returns the time in the name of such a backup in milliseconds, or null: only those are ever removed. */
+export function timeIn(kind: BackupKind, name: string): number | null {
+  const parts = /^(.*)-(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z$/.exec(name);
+  const [, prefix, year, month, day, hour, minute, second] = parts ?? [];
+  return prefix === kind ? Date.parse(`${year}-${month}-${day}T${hour}:${minute}:${second}Z`) : null;
 }
 
 /**
@@ -83,12 +80,4 @@ export function isBackupName(kind: BackupKind, name: string): boolean {
 export function byAge(names: readonly string[], last: string): string[] {
   const sorted = [...names].sort();
   return [...sorted.filter((name) => name > last), ...sorted.filter((name) => name <= last)];
-}
-
-const TIME = /^\d{8}T\d{6}Z$/;
-
-/** Returns the time in the name of a backup of either kind, such as `20260131T031700Z`, or null. */
-export function backupTimeIn(name: string): string | null {
-  const at = name.replace(/^(?:posthorn|before-migration)-/, '');
-  return TIME.test(at) ? at : null;
 }

@@ -1,152 +1,136 @@
 /**
- * Moves all rows from a SQLite file into a PostgreSQL database, or back. The steps are in an order in which a crash never leaves two databases
- * that a server would start on:
+ * Moves all rows from a SQLite file into a PostgreSQL database. The steps are in an order in which a crash never leaves two databases that a
+ * server would start on:
  *
- * 1. The target is marked as unfinished, filled, read again and compared.
+ * 1. The target is marked as unfinished and filled.
  * 2. The source is marked as moved. Nothing starts on either now.
  * 3. The mark of the target is taken away. If the program ends before that, the same command does only this.
  */
 import { randomUUID } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { statfs } from 'node:fs/promises';
-import path from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
+import type { Knex } from 'knex';
 import type { Clock } from '../base/clock.ts';
-import { makeFolder } from '../base/make-folder.ts';
-import { isPostgresUrl } from '../base/postgres-url.ts';
 import { balance, type Books } from '../messages/store/books.ts';
+import { UncopyableValue } from '../storage/copied-tables.ts';
 import { DatabaseRefusal } from '../storage/database-refusal.ts';
-import { sqliteFile, type StoreAddress } from '../storage/database.ts';
+import { connect, durable, readOnly, sqliteFile, type StoreAddress } from '../storage/database.ts';
 import { lockFolder } from '../storage/folder-lock.ts';
-import type { Copied, CopyProgress } from '../storage/move/copy-rows.ts';
-import { fillFrom, whyOtherSchema } from '../storage/move/fill.ts';
-import { refusalOf } from '../storage/move/mark.ts';
-import { CopyRefusal, type CopyRefusalWhy, type CopyTarget, type ExclusiveSource } from '../storage/move/sides.ts';
-import { createSqliteTarget, openFilledTarget, openSqliteSource } from '../storage/move/sqlite.ts';
+import { MARK_TABLE, readMark, refusalOf, writeMark } from '../storage/mark.ts';
+import { migrationState, whyUnsupported } from '../storage/migrate.ts';
+import { isConnectionLoss } from '../storage/postgres/connection.ts';
+import { fill, openFillTarget, type Filled, type FillTarget } from '../storage/postgres/fill.ts';
 
 export interface MoveOptions {
+  /** A SQLite file. */
   from: StoreAddress;
+  /** A PostgreSQL database. */
   to: StoreAddress;
   /** The data folder of the server, which must not run. */
   dataDir: string;
-  progress: CopyProgress;
+  progress: (done: number, of: number) => void;
 }
 
 export type Moved =
-  | { kind: 'moved'; copied: Copied; books: Books }
+  | { kind: 'moved'; filled: Filled; books: Books }
   /** An earlier run had done everything but the last step. */
   | { kind: 'completed' }
   | {
       kind: 'refused';
-      /** `marked`: the source was moved before, or is itself the unfinished target of a copy. */
-      why: CopyRefusalWhy | 'same_engine' | 'marked';
+      /**
+       * `marked`: the source was moved before. `in_use`: a server or another command uses a database. `not_empty`: the target has rows.
+       * `schema`: that of the source is not the one of this version. `data`: a value cannot be copied.
+       */
+      why: 'no_database' | 'in_use' | 'not_empty' | 'schema' | 'data' | 'marked';
       text: string;
     };
 
-const MARGIN_BYTES = 64 * 1024 * 1024;
+const refused = (why: Extract<Moved, { kind: 'refused' }>['why'], text: string): Moved => ({
+  kind: 'refused',
+  why,
+  text,
+});
 
-/** Moves the rows. Throws `DatabaseRefusal` if a database cannot be used, and what the system says of its files. */
+/** Moves the rows. Throws `DatabaseRefusal` if a database cannot be used. */
 export async function moveStorage(deps: { clock: Clock }, options: MoveOptions): Promise<Moved> {
-  const { from, to, dataDir } = options;
-  if (isPostgresUrl(from.url) === isPostgresUrl(to.url))
-    return {
-      kind: 'refused',
-      why: 'same_engine',
-      text: 'both databases are of the same kind: use a backup for SQLite, and the tools of PostgreSQL for that',
-    };
+  const { from, dataDir } = options;
+  const file = sqliteFile(from.url);
   if (!existsSync(dataDir))
-    return {
-      kind: 'refused',
-      why: 'no_database',
-      text: `there is no data folder ${dataDir}: run this with the settings of the server`,
-    };
+    return refused('no_database', `there is no data folder ${dataDir}: run this with the settings of the server`);
+  if (!existsSync(file)) return refused('no_database', `there is no database at ${file}`);
   const lock = await lockFolder(dataDir);
-  if (lock === null)
-    return { kind: 'refused', why: 'in_use', text: `a server is running on ${dataDir}: stop it first` };
+  if (lock === null) return refused('in_use', `a server is running on ${dataDir}: stop it first`);
+  const source = connect(file, 1, durable);
   try {
-    const source = await openSource(from);
-    try {
-      return await moveFrom(deps, source, options);
-    } finally {
-      await source.close();
-    }
+    // No other program can write to it from now on.
+    await source.raw('BEGIN IMMEDIATE');
+    return await moveFrom(deps, source, options);
   } catch (error) {
-    if (error instanceof CopyRefusal) return { kind: 'refused', why: error.why, text: error.message };
-    throw await explained(error);
+    return explained(error, file);
   } finally {
+    await source.destroy();
     await lock.release();
   }
 }
 
-/** Says what a lost connection means here. */
-async function explained(error: unknown): Promise<unknown> {
-  const { isConnectionLoss } = await import('../storage/postgres/connection.ts');
-  if (error instanceof DatabaseRefusal || isOfFile(error) || !isConnectionLoss(error)) return error;
-  return new DatabaseRefusal(
+/** Throws what is none of the reasons for a refusal. */
+function explained(error: unknown, file: string): Moved {
+  if (error instanceof UncopyableValue) return refused('data', error.message);
+  if (error instanceof Error && 'code' in error && error.code === 'SQLITE_BUSY')
+    return refused('in_use', `another program writes to ${file}: end it first`);
+  if (error instanceof DatabaseRefusal || !isConnectionLoss(error)) throw error;
+  throw new DatabaseRefusal(
     'unreachable',
     'the connection to the database was lost: repeat the command, which begins again',
     error,
   );
 }
 
-/** A socket that is gone has the codes of files that are not there. */
-const isOfFile = (error: unknown): boolean =>
-  error instanceof Error && 'syscall' in error && !['connect', 'read', 'write'].includes(String(error.syscall));
-
-async function openSource(from: StoreAddress): Promise<ExclusiveSource> {
-  if (!isPostgresUrl(from.url)) return openSqliteSource(sqliteFile(from.url));
-  return (await import('../storage/move/postgres.ts')).openPostgresSource(from);
-}
-
-async function moveFrom(deps: { clock: Clock }, source: ExclusiveSource, options: MoveOptions): Promise<Moved> {
-  const { from, to, progress } = options;
-  if (source.mark !== null) return completeMove(source, to);
-  const why = whyOtherSchema(source.steps);
-  if (why !== null) throw new CopyRefusal('schema', `the database at ${from.url} ${why}`);
-  const target = await openTarget(source, to);
+async function moveFrom(deps: { clock: Clock }, source: Knex, { from, to, progress }: MoveOptions): Promise<Moved> {
+  const mark = await readMark(source);
+  if (mark !== null && (mark.role !== 'moved' || mark.url !== to.url))
+    return refused('marked', refusalOf(mark).message);
+  const why = await whyOtherSchema(source);
+  if (why !== null) return refused('schema', `the database at ${from.url} ${why}`);
+  const target = await openFillTarget(to);
   try {
+    const finish = (): Promise<void> => target.db.run(`DROP TABLE ${MARK_TABLE}`);
+    if (mark !== null) {
+      if ((await readMark(target.pool))?.id !== mark.id) return refused('marked', refusalOf(mark).message);
+      await finish();
+      return { kind: 'completed' };
+    }
+    const foreign = await target.prepare();
+    if (foreign !== null)
+      return refused('not_empty', `the database at ${to.url} has rows already (${foreign}): name an empty one`);
     const move = { id: randomUUID(), at: deps.clock.now() };
-    await target.begin({ ...move, url: from.url });
-    const copied = await fillFrom(source, target, progress);
-    const books = await balance(source.reader);
-    if (!isDeepStrictEqual(await balance(target.reader), books))
-      throw new CopyRefusal('data', 'the books of the copy are not those of the original');
-    await source.markMoved({ ...move, url: to.url });
-    await target.finish();
-    return { kind: 'moved', copied, books };
+    await writeMark(target.pool, { role: 'unfinished', url: from.url, ...move });
+    const filled = await fill(source, target.db, progress);
+    const books = await equalBooks(from, target);
+    await writeMark(source, { role: 'moved', url: to.url, ...move });
+    await source.raw('COMMIT');
+    await finish();
+    return { kind: 'moved', filled, books };
   } finally {
     await target.close();
   }
 }
 
-async function openTarget(source: ExclusiveSource, to: StoreAddress): Promise<CopyTarget> {
-  if (isPostgresUrl(to.url)) return (await import('../storage/move/postgres.ts')).openPostgresTarget(to);
-  const file = sqliteFile(to.url);
-  makeFolder(path.dirname(file), 0o750);
-  const { bavail, bsize } = await statfs(path.dirname(file));
-  const [free, needed] = [bavail * bsize, source.bytes + MARGIN_BYTES];
-  if (free < needed)
-    throw new CopyRefusal(
-      'no_room',
-      `${path.dirname(file)} has ${String(free)} bytes free; the file may need ${String(needed)}`,
-    );
-  return createSqliteTarget(file, source.steps);
-}
-
-/** Does the last step of a move that was broken off after the source was marked. Any other source with a mark is refused. */
-async function completeMove({ mark }: ExclusiveSource, to: StoreAddress): Promise<Moved> {
-  if (mark === null) throw new Error('the source has no mark');
-  const target = mark.role === 'moved' && mark.url === to.url ? await openFilled(to, mark.id) : null;
-  if (target === null) return { kind: 'refused', why: 'marked', text: refusalOf(mark).message };
+async function equalBooks(from: StoreAddress, target: FillTarget): Promise<Books> {
+  const reader = connect(sqliteFile(from.url), 1, readOnly);
   try {
-    await target.finish();
-    return { kind: 'completed' };
+    const books = await balance(reader);
+    if (isDeepStrictEqual(await balance(target.pool), books)) return books;
+    throw new UncopyableValue('the books of the copy are not those of the original');
   } finally {
-    await target.close();
+    await reader.destroy();
   }
 }
 
-async function openFilled(to: StoreAddress, id: string): Promise<CopyTarget | null> {
-  if (!isPostgresUrl(to.url)) return openFilledTarget(sqliteFile(to.url), id);
-  return (await import('../storage/move/postgres.ts')).openFilledDatabase(to, id);
+/** Returns why the schema is not that of this version, as the end of a sentence, or null if it is. */
+async function whyOtherSchema(source: Knex): Promise<string | null> {
+  const { taken, missing } = await migrationState(source);
+  const why = whyUnsupported(taken);
+  if (why !== null || missing.length === 0) return why;
+  return `lacks ${missing.join(', ')}: run posthorn migrate first`;
 }

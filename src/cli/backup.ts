@@ -2,10 +2,10 @@
 import path from 'node:path';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
+import { isPostgresUrl } from '../base/postgres-url.ts';
 import { Problem } from '../base/problem.ts';
 import type { Made } from '../backup/create.ts';
-import { backupTimeIn, byAge, KEYS, type Manifest } from '../backup/manifest.ts';
-import { lastName } from '../backup/newest.ts';
+import type { Manifest } from '../backup/manifest.ts';
 import type { Restored } from '../backup/restore.ts';
 import type { Verified } from '../backup/verify.ts';
 import { readText } from '../config/load.ts';
@@ -28,34 +28,49 @@ const FAULTY = 1;
 const MOST_PASSPHRASE_BYTES = 4096;
 const SHORTEST_PASSPHRASE = 12;
 
+const ON_POSTGRES =
+  'storage.url is a PostgreSQL database: pg_dump and pg_restore are its backup, with secret.key kept beside it (docs/backup.md#postgresql)';
+
 export function addBackup(program: CommandUnknownOpts, context: Context): void {
-  const backup = program.command('backup').description('copies of the database and the keys');
+  const backup = program.command('backup').description('copies of a SQLite database and the keys');
   const passphrase = [
     '--passphrase-file <file>',
     'file with the passphrase of the keys (default: the setting backup.passphrase)',
   ] as const;
+  const json = ['--json', 'as one JSON object'] as const;
   backup
     .command('create [folder]')
     .description('make a backup in this folder (default: backup.dir), while the server runs or without it')
     .option(...passphrase)
-    .option('--json', 'as one JSON object')
-    .action((folder, options) => create(context, folder, options));
+    .option(...json)
+    .action(onSqlite(context, (config, folder, options) => create(context, config, folder, options)));
   backup
-    .command('verify <backup...>')
+    .command('verify <backup>')
     .description('check every byte, the database and its books; exit code 1 if something is wrong')
     .option(...passphrase)
-    .option('--json', 'as one JSON object for each backup, one a line')
-    .action((folders, options) => verifyAll(context, folders, options));
+    .option(...json)
+    .action(onSqlite(context, (config, folder = '', options) => verify(context, config, folder, options)));
   backup
-    .command('restore <backup...>')
-    .description('put a backup, of several the newest, into storage.url, where no database and no server may be')
+    .command('restore <backup>')
+    .description('put a backup into storage.url, where no database and no server may be')
     .option(...passphrase)
-    .option('--json', 'as one JSON object')
-    .action((folders, options) => restore(context, newestOf(context, folders), options));
+    .option(...json)
+    .action(onSqlite(context, (config, folder = '', options) => restore(context, config, folder, options)));
 }
 
-async function create(context: Context, folder: string | undefined, options: Options): Promise<void> {
-  const { config } = context.load();
+function onSqlite(
+  context: Context,
+  work: (config: Config, folder: string | undefined, options: Options) => Promise<void>,
+) {
+  return async (folder: string | undefined, options: Options): Promise<void> => {
+    const { config } = context.load();
+    if (isPostgresUrl(config.storage.url))
+      printRefusal(context, folder ?? null, { kind: 'refused', why: 'postgres', text: ON_POSTGRES }, options);
+    else await work(config, folder, options);
+  };
+}
+
+async function create(context: Context, config: Config, folder: string | undefined, options: Options): Promise<void> {
   const { createBackup } = await import('../backup/create.ts');
   await refuseRoot(config);
   const passphrase = passphraseFor(config, options);
@@ -82,10 +97,7 @@ async function create(context: Context, folder: string | undefined, options: Opt
   checking.end();
   if (made.kind === 'refused') {
     await noteAct(context, config, { ...act, fault: refused(made.text) });
-    if (options.json === true)
-      context.out(JSON.stringify({ backup: null, ok: false, why: made.why, faults: [made.text] }));
-    context.fail(`posthorn: ${made.text}`);
-    context.end(codesOfCreate[made.why]);
+    printRefusal(context, null, made, options);
     return;
   }
   if (passphrase === null)
@@ -93,7 +105,7 @@ async function create(context: Context, folder: string | undefined, options: Opt
       'posthorn: the backup is without the keys (secret.key): set backup.passphrase, or keep a copy of them apart',
     );
   const { manifest, bytes, removed, unbalanced } = made;
-  const keys = manifest.files.some((file) => file.name === KEYS) ? 'encrypted' : 'none';
+  const keys = made.hasKeys ? 'encrypted' : 'none';
   await noteAct(context, config, { ...act, after: { backup: made.folder, bytes, keys, removed } });
   context.print(options.json, { backup: made.folder, bytes, ...shown(manifest), unbalanced, removed }, () => [
     made.folder,
@@ -104,39 +116,7 @@ async function create(context: Context, folder: string | undefined, options: Opt
   if (unbalanced.length > 0) context.end(FAULTY);
 }
 
-type NotMade = Extract<Made, { kind: 'refused' }>['why'];
-const codesOfCreate: Readonly<Record<NotMade, number>> = {
-  no_database: exitCodes.noInput,
-  busy: exitCodes.cannotCreate,
-  no_room: exitCodes.cannotCreate,
-  no_access: exitCodes.noPermission,
-  damaged: exitCodes.data,
-};
-
-/** The exit code is that of the last faulty one. */
-async function verifyAll(context: Context, folders: readonly string[], options: Options): Promise<void> {
-  for (const folder of folders) await verify(context, folder, { ...options, isOneOfMany: folders.length > 1 });
-}
-
-/** Returns the newest backup by the time in its name, as byAge() has it, and says which that is. Throws if that cannot be told from the names. */
-function newestOf(context: Context, folders: readonly string[]): string {
-  const [only, ...others] = folders;
-  if (only !== undefined && others.length === 0) return only;
-  const timed = folders.map((folder) => ({ folder, at: backupTimeIn(path.basename(path.resolve(folder))) }));
-  const nameless = timed.find(({ at }) => at === null);
-  if (nameless !== undefined)
-    throw new Problem('invalid_parameter', `${nameless.folder} has no time in its name: name one backup to restore`);
-  const times = byAge(
-    timed.flatMap(({ at }) => at ?? []),
-    backupTimeIn(lastName(context.now())) ?? '',
-  );
-  const newest = timed.find(({ at }) => at === times.at(-1))?.folder ?? '';
-  context.note(`posthorn: of ${String(folders.length)} backups the newest is restored: ${newest}`);
-  return newest;
-}
-
-async function verify(context: Context, folder: string, options: Options & { isOneOfMany: boolean }): Promise<void> {
-  const { config } = context.load();
+async function verify(context: Context, config: Config, folder: string, options: Options): Promise<void> {
   const { verifyBackup } = await import('../backup/verify.ts');
   const progress = showProgress(context, 'checking');
   const verified = await verifyBackup(path.resolve(folder), {
@@ -153,15 +133,13 @@ async function verify(context: Context, folder: string, options: Options & { isO
   const { manifest, unbalanced } = verified;
   const keys = verified.keys.kind;
   const record = { backup: folder, ok: unbalanced.length === 0, ...shown(manifest), keys, faults: unbalanced };
-  if (options.json === true && options.isOneOfMany) context.out(JSON.stringify(record));
-  else
-    context.print(options.json, record, () => [
-      `${folder}: whole, ${contents(manifest)}`,
-      keyWords[keys],
-      ...(unbalanced.length === 0
-        ? [`the books balance: ${pluralize(manifest.books.accepted, 'recipient')} accepted`]
-        : unbalanced.map((fault) => `the books do not balance: ${fault}`)),
-    ]);
+  context.print(options.json, record, () => [
+    `${folder}: whole, ${contents(manifest)}`,
+    keyWords[keys],
+    ...(unbalanced.length === 0
+      ? [`the books balance: ${pluralize(manifest.books.accepted, 'recipient')} accepted`]
+      : unbalanced.map((fault) => `the books do not balance: ${fault}`)),
+  ]);
   if (unbalanced.length > 0) context.end(FAULTY);
 }
 
@@ -171,26 +149,44 @@ const keyWords = {
   opened: 'keys: the passphrase opens them',
 };
 
-/** Prints the faults and sets the exit code. */
+/** Prints why there is no backup, or no good one, and sets the exit code. */
 function printRefusal(
   context: Context,
-  folder: string,
-  found: Exclude<Verified, { kind: 'good' }>,
+  backup: string | null,
+  found: Exclude<Verified, { kind: 'good' }> | { kind: 'refused'; why: Why; text: string },
   { json }: Options,
 ): void {
-  const isPassphrase = found.kind === 'wrong_passphrase';
-  const faults = isPassphrase ? ['the passphrase does not open the keys'] : found.faults;
-  if (json === true) context.out(JSON.stringify({ backup: folder, ok: false, why: found.kind, faults }));
-  else for (const fault of faults) context.note(`posthorn: ${path.basename(folder)}: ${fault}`);
-  context.end(isPassphrase ? exitCodes.noPermission : FAULTY);
+  const why = found.kind === 'refused' ? found.why : found.kind;
+  const faults =
+    found.kind === 'damaged'
+      ? found.faults
+      : [found.kind === 'refused' ? found.text : 'the passphrase does not open the keys'];
+  if (json === true) context.out(JSON.stringify({ backup, ok: false, why, faults }));
+  for (const fault of faults) context.fail(`posthorn: ${fault}`);
+  context.end(found.kind === 'damaged' ? FAULTY : codes[why]);
 }
 
-async function restore(context: Context, folder: string, options: Options): Promise<void> {
-  const { config } = context.load();
+type Why = Extract<Made | Restored, { kind: 'refused' }>['why'] | 'wrong_passphrase' | 'postgres';
+const codes: Readonly<Record<Why, number>> = {
+  postgres: exitCodes.usage,
+  no_database: exitCodes.noInput,
+  busy: exitCodes.cannotCreate,
+  no_room: exitCodes.cannotCreate,
+  no_access: exitCodes.noPermission,
+  damaged: exitCodes.data,
+  wrong_passphrase: exitCodes.noPermission,
+  in_use: exitCodes.cannotCreate,
+  not_empty: exitCodes.cannotCreate,
+  newer: exitCodes.config,
+  no_passphrase: exitCodes.noPermission,
+  no_keys: exitCodes.noInput,
+  other_keys: exitCodes.data,
+};
+
+async function restore(context: Context, config: Config, folder: string, options: Options): Promise<void> {
   const { restoreBackup } = await import('../backup/restore.ts');
   await refuseRoot(config);
   const progress = showProgress(context, 'checking');
-  const copying = showProgress(context, 'copying');
   const act = { operation: 'backup.restore', object: path.resolve(folder) } as const;
   const restoring = restoreBackup({
     folder: path.resolve(folder),
@@ -199,9 +195,6 @@ async function restore(context: Context, folder: string, options: Options): Prom
     passphrase: passphraseFor(config, options),
     progress: (part) => {
       progress.at(Math.round(part * 1000), 1000);
-    },
-    copying: (step, done, of) => {
-      (step === 'copying' ? copying : progress).at(done, of);
     },
   });
   const restored = await orNoteFailure(context, config, act, restoring);
@@ -213,26 +206,9 @@ async function restore(context: Context, folder: string, options: Options): Prom
     printRestored(context, config, folder, restored, options);
     return;
   }
-  if (restored.kind !== 'refused') {
-    printRefusal(context, folder, restored, options);
-    return;
-  }
-  await noteAct(context, config, { ...act, fault: refused(restored.text) });
-  if (options.json === true)
-    context.out(JSON.stringify({ backup: folder, ok: false, why: restored.why, faults: [restored.text] }));
-  else context.note(`posthorn: ${restored.text}`);
-  context.end(codesOfRestore[restored.why]);
+  if (restored.kind === 'refused') await noteAct(context, config, { ...act, fault: refused(restored.text) });
+  printRefusal(context, folder, restored, options);
 }
-
-type NotRestored = Extract<Restored, { kind: 'refused' }>['why'];
-const codesOfRestore: Readonly<Record<NotRestored, number>> = {
-  in_use: exitCodes.cannotCreate,
-  not_empty: exitCodes.cannotCreate,
-  newer: exitCodes.config,
-  no_passphrase: exitCodes.noPermission,
-  no_keys: exitCodes.noInput,
-  other_keys: exitCodes.data,
-};
 
 function printRestored(
   context: Context,
@@ -249,13 +225,12 @@ function printRestored(
   ]);
 }
 
-const shown = ({ version: by, created_at, migrations, counts, key_ids, files }: Manifest): Record<string, unknown> => ({
+const shown = ({ version: by, created_at, migrations, counts, key_ids }: Manifest): Record<string, unknown> => ({
   version: by,
   created_at,
   migrations,
   counts,
   key_ids,
-  files,
 });
 
 function contents({ counts, created_at }: Manifest): string {
@@ -263,14 +238,9 @@ function contents({ counts, created_at }: Manifest): string {
   return `${pluralize(messages, 'message')}, ${pluralize(waiting, 'recipient')} waiting, of ${created_at}`;
 }
 
-/** Reads the passphrase from the named file, else from the settings; null if neither has one. */
-function passphraseFor(config: Config, { passphraseFile }: Options): string | null {
-  if (passphraseFile === undefined) return config.backup.passphrase;
-  return readPassphrase(passphraseFile);
-}
-
-/** Removes one line end, which editors add. */
-function readPassphrase(file: string): string {
+/** Reads the passphrase from the named file, else from the settings; null if neither has one. One line end is removed, which editors add. */
+function passphraseFor(config: Config, { passphraseFile: file }: Options): string | null {
+  if (file === undefined) return config.backup.passphrase;
   const reading = readText(file);
   if (reading.kind === 'absent') throw new Problem('not_found', `there is no file ${file}`);
   if (reading.kind === 'bad') throw new Problem('invalid_field', `${file} cannot be read: ${reading.why}`);

@@ -317,7 +317,7 @@ export const settings = group(
         'Private networks that endpoints may be in: addresses or CIDR ranges.',
       ),
     }),
-    backup: group('Backups, made by `posthorn backup create` and before the database is migrated.', {
+    backup: group('Backups of a SQLite database, made by `posthorn backup create` and before it is migrated.', {
       dir: setting(
         // Relative, it would be another folder for a command than for the service.
         optional(

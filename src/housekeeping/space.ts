@@ -1,11 +1,10 @@
 /**
  * Keeps the database's file small: free pages are returned to the disk a few at a time, down to a share that the next mail will use
- * anyway. Also keeps the query planner's figures fresh.
+ * anyway.
  */
 import type { Clock } from '../base/clock.ts';
 import { HOUR_MS, MINUTE_MS } from '../base/time.ts';
 import type { Database } from '../storage/database.ts';
-import { freshenFigures } from '../storage/planner-figures.ts';
 import { AIM_MS, type Rule, type SizedRule } from './housekeeping.ts';
 import { timed } from './timed.ts';
 
@@ -26,7 +25,7 @@ export function spaceRules({
   clock: Clock;
 }): (Rule | SizedRule)[] {
   const { foldSums } = db;
-  // PostgreSQL cleans up and keeps figures by itself, but its sums are written in parts.
+  // PostgreSQL cleans up by itself, but its sums are written in parts.
   if (foldSums !== null) return [foldedSums(foldSums)];
   return [
     {
@@ -50,17 +49,6 @@ export function spaceRules({
         return { ...step, more: true };
       },
       silent: true,
-    },
-    {
-      name: 'planner figures',
-      everyMs: HOUR_MS,
-      stepRows: Infinity,
-      async step() {
-        // Only the writer's connection knows which figures are stale, since it has queried the tables.
-        const writer = { all: <Row>(sql: string) => db.commit.transact((tx) => tx.all<Row>(sql)) };
-        await freshenFigures(writer, (work) => db.commit.transact(work));
-        return 0;
-      },
     },
   ];
 }

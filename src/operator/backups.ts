@@ -1,6 +1,7 @@
-/** The operation that reports on the backups, for the dashboard. `posthorn backup create` makes them, in a separate process. */
+/** The operation that reports on the backups, for the dashboard; null on PostgreSQL, whose backups are its own. `posthorn backup create` makes them, in a separate process. */
 import { z } from 'zod';
 import { backupState } from '../backup/newest.ts';
+import { isPostgresUrl } from '../base/postgres-url.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { onStore } from './operation.ts';
 
@@ -9,6 +10,7 @@ export const backupOperations = {
     act: null,
     args: z.strictObject({}),
     async run({ config, clock }) {
+      if (isPostgresUrl(config.storage.url)) return null;
       const state = await backupState(config.backup.dir, clock.now());
       const head = { object: 'backup_state' as const, dir: state.dir };
       if (state.kind === 'unreadable') return { ...head, count: 0, newest: null, error: state.text };
@@ -21,7 +23,6 @@ export const backupOperations = {
               created_at: rfc3339(newest.at),
               bytes: newest.bytes,
               keys: newest.hasKeys,
-              version: newest.version,
             };
       return { ...head, count, newest: record, error: null };
     },

@@ -1,6 +1,7 @@
 /** Prepares a migration: takes the data folder for this process alone, and makes a backup, without which there is no way back. */
 import { systemClock } from '../base/clock.ts';
 import { createBackup } from '../backup/create.ts';
+import { isPostgresUrl } from '../base/postgres-url.ts';
 import type { Config } from '../config/schema.ts';
 import { lockFolder } from '../storage/folder-lock.ts';
 import { version } from '../version.ts';
@@ -9,10 +10,13 @@ import { Unavailable } from './unavailable.ts';
 /** How many of these stay: those of the last three upgrades. */
 const KEPT = 3;
 
-/** Calls `made` with the folder of the backup. Throws `Unavailable` (no_backup) if it cannot be made. Does nothing if the settings switch it off. */
+/**
+ * Calls `made` with the folder of the backup. Throws `Unavailable` (no_backup) if it cannot be made. Does nothing if the settings switch it
+ * off, and on PostgreSQL, whose backups are its own.
+ */
 export async function copyBeforeMigration(config: Config, made: (folder: string) => void): Promise<void> {
   const { backup, dataDir, storage } = config;
-  if (!backup.beforeMigration) return;
+  if (!backup.beforeMigration || isPostgresUrl(storage.url)) return;
   const copy = await createBackup(
     { clock: systemClock, version },
     {

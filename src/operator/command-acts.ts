@@ -23,7 +23,7 @@ export const commandActs = {
     named: 'backup',
     keeps: ['created_at', 'data_dir', 'keys'],
   },
-  'storage.move': { says: 'moved the database to {to}', type: 'database', named: 'to', keeps: ['from', 'to', 'rows'] },
+  'storage.move': { says: 'moved the database to {to}', type: 'database', named: 'to', keeps: ['from', 'to'] },
   'server.migrate': { says: 'brought the database up to date', type: 'database', keeps: ['migrations'] },
 } as const satisfies Readonly<Record<string, ActWords>>;
 

@@ -19,8 +19,8 @@ export interface FigureDeps extends EngineDeps {
   url: string;
   /** `dataDir`. */
   dataDir: string;
-  /** `backup.dir`. */
-  backupDir: string;
+  /** `backup.dir`; null on PostgreSQL, whose backups are its own. */
+  backupDir: string | null;
 }
 
 /** Each of these is a separate counter; `bounced` is counted by class instead. */
@@ -206,6 +206,7 @@ export async function fileFigures({ db, url, dataDir }: Pick<FigureDeps, 'db' | 
 
 /** Without a backup the age is counted from 1970, so that the alert covers this case too. */
 export async function backupFigures({ clock, backupDir }: Pick<FigureDeps, 'clock' | 'backupDir'>): Promise<Family[]> {
+  if (backupDir === null) return [];
   const state = await backupState(backupDir, clock.now());
   const newest = state.kind === 'read' ? state.newest : null;
   return [

@@ -3,15 +3,15 @@
  * for a commit nor delays one.
  */
 import path from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { makeFolder } from '../base/make-folder.ts';
 import { isPostgresUrl } from '../base/postgres-url.ts';
 import knexPackage, { type Knex } from 'knex';
 import { createCommitter, type Committer } from './commit.ts';
 import { sqliteTransaction } from './group-transaction.ts';
 import { takeConnection, type Connection } from './connection.ts';
-import { forgetSmallFigures, freshenFigures } from './planner-figures.ts';
 import { migrate, migrationState, type MigrationStep } from './migrate.ts';
-import { refuseMarked } from './move/mark.ts';
+import { refuseMarked } from './mark.ts';
 import type { Nodes, NodeSelf } from './nodes.ts';
 import type { Engine } from './sql.ts';
 
@@ -86,7 +86,6 @@ async function openSqlite({ url, workOrder, beforeMigration, migrating }: Databa
 
   const writer = connect(file, 1, [...durable, 'PRAGMA foreign_keys = ON', WHOLE]);
   const connection = await takeConnection(writer);
-  await forgetSmallFigures(connection);
   const reader = connect(file, READERS, readOnly);
   const ofPrepared = connect(file, 1, readOnly);
   const prepared = await takeConnection(ofPrepared);
@@ -107,8 +106,6 @@ async function openSqlite({ url, workOrder, beforeMigration, migrating }: Databa
       await prepared.close();
       await maintenance.close();
       await Promise.all([ofPrepared.destroy(), ofMaintenance.destroy(), reader.destroy()]);
-      // The figures are only advice for the query planner: a full disk must not keep the database from closing.
-      await freshenFigures(connection, (work) => work(connection)).catch(() => undefined);
       await connection.close();
       await writer.destroy();
     },
@@ -130,13 +127,17 @@ async function openSqliteReader(url: string) {
   const read = connect(`file:${name}?mode=ro`, READERS, readOnly, ['OPEN_URI']);
   try {
     await refuseMarked(read);
-    const waiting = (await migrationState(read)).filter(({ taken }) => !taken).map(({ name }) => name);
+    const { missing: waiting } = await migrationState(read);
     return { reader: read, waiting, close: (): Promise<void> => read.destroy() };
   } catch (error) {
     await read.destroy();
     throw error;
   }
 }
+
+/** Opens a file that has no writer. It takes no locks and creates no files, so a copy can be read on a read-only medium. */
+export const openStill = (file: string): Knex =>
+  connect(`${pathToFileURL(file).href}?mode=ro&immutable=1`, 1, [], ['OPEN_URI']);
 
 /**
  * Begins a new epoch, the number of this run of the program, and returns it. It grows by one at each start, so that claims of earlier

@@ -15,6 +15,8 @@ import { up as exportsAndViews } from '../../migrations/005-exports-and-views.ts
 import { up as templateSamples } from '../../migrations/006-template-samples.ts';
 import { up as exportFormat } from '../../migrations/007-export-format.ts';
 import { up as webhookRests } from '../../migrations/008-webhook-rests.ts';
+import { up as packedBodies } from '../../migrations/009-packed-bodies.ts';
+import { up as noPlannerFigures } from '../../migrations/010-no-planner-figures.ts';
 import { up as from036 } from '../../migrations/from-036.ts';
 import { translating } from './postgres/schema.ts';
 import { dialectOf } from './sql.ts';
@@ -37,6 +39,8 @@ export const migrations: readonly Migration[] = [
   { name: '006-template-samples', up: templateSamples },
   { name: '007-export-format', up: exportFormat },
   { name: '008-webhook-rests', up: webhookRests },
+  { name: '009-packed-bodies', up: packedBodies, contracts: true },
+  { name: '010-no-planner-figures', up: noPlannerFigures },
 ];
 
 /**
@@ -120,12 +124,6 @@ export async function migrate(
   });
 }
 
-/** Makes the schema of an empty database as it is after these steps, which are the first of all. The newest one has the views as well. */
-export async function makeSchema(knex: Knex, steps: readonly string[]): Promise<void> {
-  await takeSteps(knex, migrations, steps, () => undefined);
-  if (steps.length === migrationNames.length) await renewViews(knex);
-}
-
 /** Throws `UnsupportedSchema` where servers run that could not work after the step. */
 function refuseBeside(step: string, others: readonly { name: string; version: string }[]): void {
   if (others.length === 0) return;
@@ -187,8 +185,8 @@ async function takenSteps(knex: Knex): Promise<string[]> {
   return rows.map(({ name }) => name);
 }
 
-/** Returns the steps that this version knows, and whether the database has taken each. */
-export async function migrationState(knex: Knex): Promise<{ name: string; taken: boolean }[]> {
+/** Returns the steps that the database has taken, and those of this version that it lacks. */
+export async function migrationState(knex: Knex): Promise<{ taken: string[]; missing: string[] }> {
   const taken = await takenSteps(knex);
-  return migrationNames.map((name) => ({ name, taken: taken.includes(name) }));
+  return { taken, missing: migrationNames.filter((name) => !taken.includes(name)) };
 }

@@ -16,8 +16,6 @@ export interface NodeRecord {
   readonly isLeader: boolean;
   /** It sends mail and calls webhooks: the role `delivery` of the setting `node.roles`. */
   readonly isDelivering: boolean;
-  /** Its version divides the work between the nodes; of one for which this is false the leader does all of it (owners.ts). */
-  readonly dividesWork: boolean;
   /** A command that writes by itself. It never leads, and its row lasts as long as it runs. */
   readonly isCommand: boolean;
   /** When it joined, in milliseconds. */
@@ -36,11 +34,9 @@ export interface NodeSelf {
   readonly facts: string;
 }
 
-/** Returns the roles in the facts of a node; null for one of a version before nodes divided the work. */
-export function rolesIn(facts: string): readonly unknown[] | null {
-  const { roles } = JSON.parse(facts) as { roles?: unknown };
-  return Array.isArray(roles) ? roles : null;
-}
+/** Returns the roles in the facts of a node; one that names none delivers. */
+export const rolesIn = (facts: string): readonly unknown[] =>
+  (JSON.parse(facts) as { roles?: readonly unknown[] }).roles ?? ['delivery'];
 
 /** Signs of life are measured by the clock of the database, and rows carry the time of their node: they may differ by this, in ms. */
 export const MOST_CLOCK_OFF_MS = 250;
@@ -105,7 +101,7 @@ export const isDraining = (nodes: Pick<Nodes, 'epoch' | 'list'>): boolean =>
 
 /** The one node of a database that no other can use. */
 export function loneNode(epoch: number, node: NodeSelf & { since: number }): Nodes {
-  const roles = { isLeader: true, isDelivering: true, dividesWork: true, isCommand: false };
+  const roles = { isLeader: true, isDelivering: true, isCommand: false };
   const self = { ...node, ...roles, epoch, isDraining: false, quietMs: 0 };
   return {
     epoch,

@@ -5,9 +5,6 @@
  *
  * Two nodes may differ for some seconds about who is there, and so about the owner. What they write decides then: a delivery is claimed once,
  * and an event may reach an endpoint twice.
- *
- * Before nodes divided the work the leader did all of it. While a node of such a version leads, during an upgrade, it has every key: two that
- * deliver the same mail without telling each other would open twice the connections that a receiver allows, and call each endpoint twice.
  */
 import type { NodeRecord, Nodes } from './nodes.ts';
 
@@ -74,10 +71,7 @@ export class Owners {
 
 /** Returns the servers that take work. Those that drain do not, unless all that deliver drain: mail does not wait because of it. */
 export function takersOf(servers: readonly NodeRecord[]): readonly NodeRecord[] {
-  const leader = servers.find(({ isLeader }) => isLeader);
-  if (leader?.dividesWork === false) return [leader];
-  // One that does not divide the work and does not lead only accepts.
-  const delivering = servers.filter(({ isDelivering, dividesWork }) => isDelivering && dividesWork);
+  const delivering = servers.filter(({ isDelivering }) => isDelivering);
   const takers = delivering.filter(({ isDraining }) => !isDraining);
   return takers.length > 0 ? takers : delivering;
 }

@@ -19,7 +19,6 @@ import { suppressions } from './tables/suppressions.ts';
 import {
   batches,
   contents,
-  contentBases,
   attachments,
   messages,
   messageTags,
@@ -67,7 +66,6 @@ export const tables = {
   suppressions,
   batches,
   contents,
-  content_bases: contentBases,
   attachments,
   messages,
   deliveries,

@@ -26,14 +26,14 @@ describe('backup/writable', () => {
   it('refuses a file', async () => {
     writeFileSync(path.join(folder, 'file'), '', { mode: 0o700 });
     assert.match((await whyNotWritable(path.join(folder, 'file'))) ?? '', /is not a folder/);
-    assert.match((await whyNotWritable(path.join(folder, 'file/x'))) ?? '', /cannot be used \(ENOTDIR\)/);
+    assert.match((await whyNotWritable(path.join(folder, 'file/x'))) ?? '', /file is not a folder/);
   });
   it('names the read-only file system', async () => {
     assert.match((await whyNotWritable('/proc/1/nothing/here')) ?? '', /\/proc\/1/);
     assert.match((await whyNotWritable('/sys/kernel')) ?? '/sys', /\/sys/);
   });
   it('names a folder that the file system does not let be made', () => {
-    assert.match(whyNotMade('/proc/posthorn/backups') ?? '', /does not let folders be made there/);
+    assert.match(whyNotMade('/proc/posthorn/backups') ?? '', /cannot be used \(ENOENT\): choose another folder/);
   });
   it('names the folder that another user has', function () {
     if (process.getuid?.() !== 0) this.skip('only root may become another user');

@@ -57,20 +57,4 @@ describe('housekeeping/space', function () {
     assert.deepEqual({ rows, more, went: before - (await free()) }, { rows: 4, more: true, went: 4 });
     await temp.close();
   });
-
-  it('keeps the figures of the query planner', async () => {
-    const temp = await openTempDatabase();
-    const [, rule] = spaceRules({ db: temp.db, clock: new FakeClock() });
-    assert.ok(rule !== undefined && 'step' in rule);
-    // Figures of smaller tables are not kept: test/storage/planner-figures.test.ts.
-    await temp.db.commit.insert({ settings: Array.from({ length: 1000 }, (_, n) => ({ name: `n${n}`, value: 'v' })) });
-    await temp.db.commit.transact((tx) => tx.all('SELECT value FROM settings WHERE name = ?', ['n']));
-    assert.equal(await rule.step(), 0);
-    assert.deepEqual(await temp.db.commit.transact((tx) => tx.all('PRAGMA analysis_limit')), [{ analysis_limit: 400 }]);
-    const figures = await temp.db.commit.transact((tx) =>
-      tx.all("SELECT idx FROM sqlite_stat1 WHERE tbl = 'settings'"),
-    );
-    assert.equal(figures.length, 1);
-    await temp.close();
-  });
 });

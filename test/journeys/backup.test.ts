@@ -4,7 +4,7 @@ import { cpSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { createBackup, type Made } from '../../src/backup/create.ts';
 import { restoreBackup } from '../../src/backup/restore.ts';
-import { openStill } from '../../src/storage/copy.ts';
+import { openStill } from '../../src/storage/database.ts';
 import {
   configFor,
   makeStore,
@@ -27,6 +27,9 @@ describe('journey: backup', () => {
   let clock: TestClock;
   const running = new Set<TestApp>();
 
+  before(function () {
+    if (isOnPostgres) this.skip('PostgreSQL has its own: test/journeys/postgres-dump.test.ts');
+  });
   beforeEach(async () => {
     server = await startMailServer();
     folder = newFolder();
@@ -165,8 +168,7 @@ describe('journey: backup', () => {
     assert.deepEqual(events, [...new Set(events)]);
   });
 
-  it('posthorn backup: create, verify and restore, with progress, JSON and exit codes', async function () {
-    if (isOnPostgres) this.skip('the commands are tried with files; test/backup/postgres.test.ts has the rest');
+  it('posthorn backup: create, verify and restore, with progress, JSON and exit codes', async () => {
     // The passphrase is made slow on purpose, and is used five times.
     const first = await start('first');
     const { id } = await first.send();
@@ -209,23 +211,10 @@ describe('journey: backup', () => {
     assert.match(moved.out, /^restored into .*moved: 1 message,.*\nkeys: restored\n/);
     const older = path.join(path.dirname(record.backup), 'posthorn-20200101T000000Z');
     cpSync(record.backup, older, { recursive: true });
-    const both = await ran(['backup', 'verify', record.backup, older], env);
-    assert.deepEqual([both.code, both.out.match(/: whole, 1 message,/g)?.length], [0, 2], both.notes);
     writeFileSync(path.join(older, 'SHA256SUMS'), '');
-    const faulty = await ran(['backup', 'verify', older, record.backup, '--json'], env);
-    const told = faulty.out.split('\n').map((line) => JSON.parse(line) as { backup: string; ok: boolean });
-    assert.deepEqual([faulty.code, told.map(({ ok }) => ok)], [1, [false, true]]);
-    const ahead = path.join(path.dirname(record.backup), 'posthorn-29990101T000000Z');
-    cpSync(older, ahead, { recursive: true });
-    const newest = await ran(['backup', 'restore', older, record.backup, ahead], {
-      ...env,
-      POSTHORN_DATA_DIR: path.join(folder, 'newest'),
-    });
-    assert.equal(newest.code, 0, newest.notes);
-    assert.ok(newest.notes.includes(`of 3 backups the newest is restored: ${record.backup}`), newest.notes);
-    const nameless = await ran(['backup', 'restore', older, folder], { POSTHORN_DATA_DIR: path.join(folder, 'n2') });
-    assert.equal(nameless.code, 65);
-    assert.match(nameless.notes, /has no time in its name: name one backup to restore/);
+    const faulty = await ran(['backup', 'verify', older, '--json'], env);
+    assert.deepEqual([faulty.code, (JSON.parse(faulty.out) as { ok: boolean }).ok], [1, false]);
+    assert.equal((await ran(['backup', 'verify', older, record.backup], env)).code, 64);
     const none = await ran(['backup', 'create'], { POSTHORN_DATA_DIR: path.join(folder, 'nowhere') });
     assert.equal(none.code, 66);
     const refused = await ran(['backup', 'create', '--json'], { POSTHORN_DATA_DIR: path.join(folder, 'nowhere') });

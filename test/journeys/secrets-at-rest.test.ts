@@ -13,7 +13,7 @@ import { openKeyring } from '../../src/base/keyring.ts';
 import { sealPurpose } from '../../src/domains/dkim-key.ts';
 import { base32, codeAt, stepOf } from '../../src/members/totp.ts';
 import { reachOperator, type Operator } from '../../src/operator/operator.ts';
-import { openStill } from '../../src/storage/copy.ts';
+import { openStill } from '../../src/storage/database.ts';
 import { trackingKeys } from '../../src/tracking/token.ts';
 import { ran } from '../cli/ran.ts';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';

@@ -1,5 +1,9 @@
-/** A server's database moves to PostgreSQL and back: the queue goes on, keys and event numbers stay, nothing is sent twice. */
+/**
+ * A server's database moves to PostgreSQL, and from there by pg_dump and pg_restore, as docs/backup.md says, to another one: the queue goes on,
+ * keys and event numbers stay, nothing is sent twice.
+ */
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { rmSync } from 'node:fs';
 import path from 'node:path';
 import { moveStorage } from '../../src/backup/move.ts';
@@ -35,18 +39,15 @@ describe('journey: storage move', () => {
       zones: zonesFor('dest.test'),
       settings: { storage: { url } },
     });
-  const move = async (from: string, to: string): Promise<void> => {
-    const moved = await moveStorage(
-      { clock },
-      { from: { url: from }, to: { url: to }, dataDir: folder, progress: () => undefined },
-    );
-    assert.equal(moved.kind, 'moved', JSON.stringify(moved));
-  };
+  const faultsOf = async (app: TestApp) => (await app.operator.call('books', {})).faults;
 
-  it('there and back, with mail that waits', async () => {
+  it('with mail that waits, and on by pg_dump, taken while the server runs', async () => {
     const file = `sqlite:${path.join(folder, 'posthorn.db')}`;
-    const base = urlOf((await startedCluster()).folder, await makeDatabase());
-    const again = `sqlite:${path.join(folder, 'again.db')}`;
+    const { folder: sockets } = await startedCluster();
+    const [base, other] = [await makeDatabase(), await makeDatabase()];
+    const [baseUrl, otherUrl] = [urlOf(sockets, base), urlOf(sockets, other)];
+    const run = (program: string, ...args: string[]): Buffer =>
+      execFileSync(path.join(postgresPrograms() ?? '', program), ['-h', sockets, '-U', 'posthorn', ...args]);
     const sendAt = (hours: number) => ({ send_at: new Date(clock.now() + hours * HOUR).toISOString() });
 
     const first = await start(file);
@@ -55,19 +56,26 @@ describe('journey: storage move', () => {
     await first.follow().of(sent[0] ?? '', 'delivered');
     await first.stop();
 
-    await move(file, base);
+    const moved = await moveStorage(
+      { clock },
+      { from: { url: file }, to: { url: baseUrl }, dataDir: folder, progress: () => undefined },
+    );
+    assert.equal(moved.kind, 'moved', JSON.stringify(moved));
     await assert.rejects(start(file), /was moved to postgres/);
-    const second = await start(base);
+    const second = await start(baseUrl);
     clock.advance(HOUR);
     await second.follow().of(sent[1] ?? '', 'delivered');
     assert.equal((await second.message(sent[0] ?? '')).status, 'delivered');
     sent.push((await second.send({ to: 'new@dest.test' })).id);
     await second.follow().of(sent[3] ?? '', 'delivered');
-    assert.deepEqual((await second.operator.call('books', {})).faults, []);
+    assert.deepEqual(await faultsOf(second), []);
+    await second.settled();
+    const dump = path.join(folder, 'posthorn.dump');
+    run('pg_dump', '--format=custom', `--file=${dump}`, base);
     await second.stop();
 
-    await move(base, again);
-    const third = await start(again);
+    run('pg_restore', '--no-owner', '--exit-on-error', `--dbname=${other}`, dump);
+    const third = await start(otherUrl);
     clock.advance(3 * HOUR);
     const events = await third
       .follow()
@@ -84,7 +92,7 @@ describe('journey: storage move', () => {
         .sort(),
       [...sent].sort(),
     );
-    assert.deepEqual((await third.operator.call('books', {})).faults, []);
+    assert.deepEqual(await faultsOf(third), []);
     await third.stop();
     assert.equal(server.sessions.flatMap(({ mails }) => mails).length, 4, 'each mail arrived once');
   });

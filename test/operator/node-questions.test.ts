@@ -46,7 +46,6 @@ describe('operator/node-questions', () => {
     isCommand: false,
     isLeader: name === 'one',
     isDelivering: true,
-    dividesWork: true,
     since: 0,
     quietMs: 0,
     ...more,

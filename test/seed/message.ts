@@ -258,6 +258,6 @@ export function contentRow(accountId: string, at: number, subject: string): Cont
     attachment_count: 0,
     created_at: at,
     raw: null,
-    base_id: null,
+    packed: null,
   };
 }

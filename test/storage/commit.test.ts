@@ -342,7 +342,7 @@ describe('storage/commit', () => {
         },
       };
       const before = commit.stats.groups;
-      const empty = { html: null, raw: null, base_id: null, auto_text: 0, attachment_count: 0 };
+      const empty = { html: null, raw: null, packed: null, auto_text: 0, attachment_count: 0 };
       const content = { id: 'c', account_id: 'a', text: 'x'.repeat(1_000_000), created_at: NOW, ...empty };
       const large = commit.insert({ contents: [content] });
       const counted = commit.submit(counting, 'counted');

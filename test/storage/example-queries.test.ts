@@ -5,7 +5,7 @@ import { readFileSync, rmSync } from 'node:fs';
 import path from 'node:path';
 import { moveStorage } from '../../src/backup/move.ts';
 import { systemClock } from '../../src/base/clock.ts';
-import { openStill } from '../../src/storage/copy.ts';
+import { openStill } from '../../src/storage/database.ts';
 import { openReader } from '../../src/storage/database.ts';
 import { newFolder, startTestApp } from '../support/harness/app.ts';
 import { isOnPostgres, makeDatabase, postgresPrograms, startedCluster, urlOf } from '../support/harness/postgres.ts';

@@ -10,7 +10,6 @@ const node = (epoch: number, name: string, more: Partial<NodeRecord> = {}): Node
   isDraining: false,
   isLeader: false,
   isDelivering: true,
-  dividesWork: true,
   isCommand: false,
   since: 0,
   quietMs: 0,
@@ -84,15 +83,6 @@ describe('owners of domains and endpoints', () => {
     assert.ok(keys.every((key) => owners.ownerOf(key)?.epoch === 5));
     become([node(4, 'one', { isDelivering: false })]);
     assert.equal(owners.ownerOf('a.example'), null);
-  });
-
-  it('gives all to a leader of a version that does not divide the work, and nothing to such a node that does not lead', () => {
-    const old = node(3, 'old', { dividesWork: false });
-    const { owners, become } = ownersAt(5, [{ ...old, isLeader: true, isDraining: true }, node(5, 'two')]);
-    assert.ok(keys.every((key) => owners.ownerOf(key)?.epoch === 3));
-    const left = [node(4, 'one', { isLeader: true }), node(5, 'two')];
-    become([...left, { ...old, epoch: 9 }, node(10, 'x', { isCommand: true, dividesWork: false })]);
-    assert.deepEqual(new Set(split(owners).values()), new Set([4, 5]));
   });
 
   it('has no owner while nobody is known, and tells its listeners of each change until they end', () => {

@@ -88,7 +88,6 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
   },
   batches: { id: 'bat_1', account_id: ACCOUNT, accepted: 1, rejected: 2, created_at: NOW, test: 0 },
   contents: contentRow({ html: odd.repeat(1000), text: null, raw: Buffer.from([0, 13, 255]) }),
-  content_bases: { id: 'cnt_base', html: odd.repeat(1000), text: null },
   attachments: {
     content_id: 'cnt_1',
     position: 0,

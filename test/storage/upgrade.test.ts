@@ -8,7 +8,7 @@ import sqlite3 from 'sqlite3';
 import { up as takeOver } from '../../migrations/from-036.ts';
 import { openKeyring } from '../../src/base/keyring.ts';
 import { sealPurpose } from '../../src/domains/dkim-key.ts';
-import { openStill } from '../../src/storage/copy.ts';
+import { openStill } from '../../src/storage/database.ts';
 import { openDatabase } from '../../src/storage/database.ts';
 import { lockFolder } from '../../src/storage/folder-lock.ts';
 import { migrationNames, UnsupportedSchema } from '../../src/storage/migrate.ts';
@@ -28,11 +28,11 @@ const inOrder = ['accounts', 'domains'];
 const ROWS = 3;
 
 const schema036 = readFileSync(path.resolve(import.meta.dirname, '../fixtures/schema-036.sql'), 'utf8');
-/** The tables that the upgrade drops: message blocks and sums of hours and days. */
-const dropped = ['message_blocks', 'message_sets', 'message_changes', 'event_sums'];
+/** The tables that the upgrade drops: message blocks, sums of hours and days, and what bodies have in common. */
+const dropped = ['content_bases', 'message_blocks', 'message_sets', 'message_changes', 'event_sums'];
 
 /** Columns that another one took over. */
-const replaced = new Set(['is_admin']);
+const replaced = new Set(['is_admin', 'base_id']);
 
 /** Makes a database as the last build with many steps left it. */
 async function openOld(file: string): Promise<Knex> {

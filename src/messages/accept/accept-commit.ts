@@ -32,7 +32,6 @@ export async function commitPlan(
   const own: RowsToWrite = {
     ...rows,
     ...Object.fromEntries(packed),
-    content_bases: plan.bodies.bases(),
     counters: [...counters.values()],
     event_counts: [...stats.values()],
   };

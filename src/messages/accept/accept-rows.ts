@@ -29,7 +29,7 @@ import {
 } from './may-send.ts';
 import { giveUpAt, type RetryRule } from '../delivery/retry.ts';
 import type { MessageContent, MessageDraft } from '../request/send-request.ts';
-import type { BodyStore } from '../store/stored-content.ts';
+import { packedBody } from '../store/stored-content.ts';
 import { wordRows } from '../list/subject-words.ts';
 import { addAccepted } from '../store/counters.ts';
 import type { TrackingRule } from '../request/tracking-rule.ts';
@@ -40,8 +40,8 @@ export interface AcceptRowsDeps {
   simulatorDomain: string;
 }
 
-/** Begins the rows of one acceptance. */
-export const newPlan = (bodies: BodyStore) => ({
+/** Begins the rows of one acceptance. `packs`: bodies are stored compressed. */
+export const newPlan = (packs: boolean) => ({
   rows: {
     batches: [] as BatchRow[],
     contents: [] as ContentRow[],
@@ -59,7 +59,7 @@ export const newPlan = (bodies: BodyStore) => ({
   real: 0,
   /** Recipients that count in the quota. */
   charged: 0,
-  bodies,
+  packs,
   counters: new Map<string, CounterRow>(),
   stats: new Map<string, StatRow>(),
   contentIds: new Map<MessageContent, string>(),
@@ -207,7 +207,7 @@ function addContent(plan: Plan, { content, source: submitted }: MessageDraft, ac
   if (added !== undefined) return added;
   const id = newId('cnt', now);
   const { html, text, autoText, attachments } = content;
-  const body = plan.bodies.store({ html, text });
+  const body = plan.packs ? packedBody({ html, text }) : { html, text, packed: null };
   plan.contentIds.set(content, id);
   plan.rows.contents.push({
     id,
@@ -218,7 +218,7 @@ function addContent(plan: Plan, { content, source: submitted }: MessageDraft, ac
     created_at: now,
     raw,
   });
-  plan.bytes += (body.html?.length ?? 0) + (body.text?.length ?? 0) + (raw?.length ?? 0);
+  plan.bytes += (body.html?.length ?? 0) + (body.text?.length ?? 0) + (body.packed?.length ?? 0) + (raw?.length ?? 0);
   attachments.forEach(({ filename, contentType, contentId, disposition, content: bytes }, position) => {
     plan.rows.attachments.push({
       content_id: id,

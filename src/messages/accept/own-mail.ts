@@ -88,7 +88,7 @@ function contentRow({ content }: OwnMail, now: number): ContentRow {
     html: null,
     text: isRaw ? null : content.text,
     auto_text: 0,
-    base_id: null,
+    packed: null,
     attachment_count: isRaw ? 0 : content.attachments.length,
     created_at: now,
     raw: isRaw ? content.bytes : null,

@@ -110,15 +110,8 @@ function attemptRecord(row: AttemptRow & { address: string }) {
 
 /** Returns the stored content of a message. */
 export async function contentOf(read: Knex, contentId: string): Promise<ContentRow | undefined> {
-  const row: (ContentRow & { base_html: string | null; base_text: string | null }) | undefined = await read(
-    'contents as c',
-  )
-    .leftJoin('content_bases as b', 'b.id', 'c.base_id')
-    .where({ 'c.id': contentId })
-    .first('c.*', 'b.html as base_html', 'b.text as base_text');
-  if (row === undefined || isSealedContent(contentId)) return undefined;
-  const { base_html: _html, base_text: _text, ...content } = row;
-  return { ...content, ...bodyOf(row) };
+  const row = (await read('contents').where({ id: contentId }).first()) as ContentRow | undefined;
+  return row === undefined || isSealedContent(contentId) ? undefined : { ...row, ...bodyOf(row) };
 }
 
 /** Returns the files of a content, in their order. */

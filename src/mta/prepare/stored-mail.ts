@@ -63,22 +63,19 @@ export const writtenAt = (row: Pick<StoredMail, 'created_at' | 'send_at'>): numb
   Math.max(row.created_at, row.send_at ?? 0);
 
 /** A content without its large parts, which are loaded when there is room for them. */
-export type StoredText = Pick<ContentRow, 'id' | 'html' | 'text' | 'auto_text' | 'attachment_count' | 'base_id'> & {
+export type StoredText = Pick<ContentRow, 'id' | 'html' | 'text' | 'auto_text' | 'attachment_count'> & {
   is_raw: number;
-  base_html: string | null;
-  base_text: string | null;
 };
 
 const readContents = statement(
-  ({ listed }) => `SELECT c.id, c.html, c.text, c.auto_text, c.attachment_count, c.raw IS NOT NULL AS is_raw, c.base_id,
-       b.html AS base_html, b.text AS base_text
-     FROM ${listed('w', 'text')} JOIN contents c ON c.id = w.value LEFT JOIN content_bases b ON b.id = c.base_id`,
+  ({ listed }) => `SELECT c.id, c.html, c.text, c.auto_text, c.attachment_count, c.raw IS NOT NULL AS is_raw, c.packed
+     FROM ${listed('w', 'text')} JOIN contents c ON c.id = w.value`,
 );
 
 /** Loads contents, by id. */
 export async function loadContents(db: Connection, ids: readonly string[]): Promise<Map<string, StoredText>> {
-  const rows = await db.all<StoredText>(readContents, [JSON.stringify(ids)]);
-  return new Map(rows.map((row) => [row.id, { ...row, ...bodyOf(row) }]));
+  const rows = await db.all<StoredText & Pick<ContentRow, 'packed'>>(readContents, [JSON.stringify(ids)]);
+  return new Map(rows.map(({ packed, ...row }) => [row.id, { ...row, ...bodyOf({ ...row, packed }) }]));
 }
 
 /** Loads the bytes of a mail that was accepted as it is; null where they are gone. */

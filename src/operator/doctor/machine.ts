@@ -7,6 +7,7 @@ import path from 'node:path';
 import { isMissing } from '../../base/error-code.ts';
 import { backupState } from '../../backup/newest.ts';
 import { whyNotWritable } from '../../backup/writable.ts';
+import { isPostgresUrl } from '../../base/postgres-url.ts';
 import { keyIdsIn } from '../../base/keyring.ts';
 import { certificateFiles, readCertificate, type CertificateFiles } from '../../config/certificate.ts';
 import { OWN_CERT_FILE } from '../../config/own-certificate.ts';
@@ -14,7 +15,12 @@ import type { Config } from '../../config/schema.ts';
 import { sqliteVersion } from '../../storage/database.ts';
 import type { CertificateFacts } from './probes.ts';
 
-export function createMachine({ tls, dataDir, backup }: Pick<Config, 'tls' | 'dataDir' | 'backup'>) {
+export function createMachine({
+  tls,
+  dataDir,
+  storage,
+  backup,
+}: Pick<Config, 'tls' | 'dataDir' | 'storage' | 'backup'>) {
   return {
     nodeVersion: process.version,
     /** Of the library that this program brings. */
@@ -40,7 +46,8 @@ export function createMachine({ tls, dataDir, backup }: Pick<Config, 'tls' | 'da
     keyIds: (): readonly string[] | null => keyIdsIn(dataDir),
     certificate: (): CertificateFacts =>
       certificateOf(certificateFiles({ tls, dataDir }), path.join(dataDir, OWN_CERT_FILE)),
-    backups: (now: number) => backupState(backup.dir, now),
+    /** Null on PostgreSQL, whose backups are its own. */
+    backups: async (now: number) => (isPostgresUrl(storage.url) ? null : backupState(backup.dir, now)),
     /** Returns why this process cannot write backups, or null. */
     whyNoBackups: () => whyNotWritable(backup.dir),
   };

@@ -66,7 +66,7 @@ export const machineQuestion: Question<
       backups({ machine, clock, config }),
     ]);
     // A server without any backup may be copied by another tool: the doctor mentions that.
-    const hasBackups = state.kind === 'unreadable' || state.newest !== null;
+    const hasBackups = state !== null && (state.kind === 'unreadable' || state.newest !== null);
     const certificate = machine.certificate();
     return {
       findings: [

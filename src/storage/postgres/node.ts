@@ -422,11 +422,8 @@ export class JoinedNode implements Node, Nodes {
 const isNear = (a: number, b: number): boolean => Math.abs(a - b) <= MOST_CLOCK_OFF_MS;
 
 /** Where no node has the chores the first one does them: without them the database fills up. */
-function leaderOf(servers: readonly NodeRow[]): NodeRow | undefined {
-  // A node of a version before roles takes the first one for the leader, and leads where it is the first itself.
-  if (servers.some(({ facts }) => rolesIn(facts) === null)) return servers[0];
-  return servers.find(({ facts }) => rolesIn(facts)?.includes('chores')) ?? servers[0];
-}
+const leaderOf = (servers: readonly NodeRow[]): NodeRow | undefined =>
+  servers.find(({ facts }) => rolesIn(facts).includes('chores')) ?? servers[0];
 
 /** Names the servers that take work, to be compared. */
 const serversIn = (records: readonly NodeRecord[]): string =>
@@ -440,8 +437,7 @@ const recordOf = (row: NodeRow, isLeader: boolean): NodeRecord => ({
   isDraining: row.is_draining === 1,
   isCommand: row.is_command === 1,
   isLeader,
-  isDelivering: rolesIn(row.facts)?.includes('delivery') ?? true,
-  dividesWork: rolesIn(row.facts) !== null,
+  isDelivering: rolesIn(row.facts).includes('delivery'),
   since: row.since_ms,
   quietMs: Math.max(0, row.quiet_ms),
 });

@@ -10,7 +10,7 @@ import { DatabaseRefusal } from '../database-refusal.ts';
 import type { Database, DatabaseOptions, StoreAddress } from '../database.ts';
 import { migrate, migrationState, type MigrationOptions } from '../migrate.ts';
 import { wrongClock } from '../nodes.ts';
-import { refuseMarked } from '../move/mark.ts';
+import { refuseMarked } from '../mark.ts';
 import { addressOf, type PostgresAddress } from './address.ts';
 import type { Value } from '../connection.ts';
 import {
@@ -288,7 +288,7 @@ export async function openPostgresReader(
   const reader = createPool(addressOf(store), 1, READ_ONLY);
   try {
     await refuseMarked(reader);
-    const waiting = (await migrationState(reader)).filter(({ taken }) => !taken).map(({ name }) => name);
+    const { missing: waiting } = await migrationState(reader);
     return { reader, waiting, close: () => reader.destroy() };
   } catch (error) {
     await reader.destroy();

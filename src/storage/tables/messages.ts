@@ -29,23 +29,12 @@ export const contents = table(
     created_at: integer(),
     /** A submitted mail as it is sent, header and body; html, text and attachments are then empty. */
     raw: orNull(bytes()),
-    /** The base that html and text are deltas against (messages/store/stored-content.ts); null where they are stored whole. */
-    base_id: orNull(text()),
+    /** html and text compressed, which are then empty (messages/store/stored-content.ts). */
+    packed: orNull(bytes()),
   },
   { hasLargeValues: true },
 );
 export type ContentRow = RowOf<typeof contents>;
-
-/** The parts that the bodies of a bulk send have in common; removed with the last of them. */
-export const contentBases = table(
-  {
-    id: text(),
-    html: orNull(text()),
-    text: orNull(text()),
-  },
-  { hasLargeValues: true },
-);
-export type ContentBaseRow = RowOf<typeof contentBases>;
 
 export const attachments = table(
   {

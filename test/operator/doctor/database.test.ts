@@ -6,7 +6,8 @@ import { openProbes } from '../../../src/operator/doctor/probe.ts';
 import type { Probes } from '../../../src/operator/doctor/probes.ts';
 import { storeProbes } from '../../../src/operator/doctor/store.ts';
 import { openReader } from '../../../src/storage/database.ts';
-import { writeMark } from '../../../src/storage/move/mark.ts';
+import { connect, durable, sqliteFile } from '../../../src/storage/database.ts';
+import { writeMark } from '../../../src/storage/mark.ts';
 import { makeDatabase, postgresPrograms, startedCluster, urlOf } from '../../support/harness/postgres.ts';
 import { openTempDatabase } from '../../support/harness/temp-database.ts';
 
@@ -88,8 +89,10 @@ describe('operator/doctor: the database', () => {
     ['unfinished', /is not complete/, /Repeat the command/],
   ] as const)
     it(`finds that a file is ${role}`, async () => {
-      const { db, folder, url, close } = await openTempDatabase('sqlite');
-      await db.commit.transact((tx) => writeMark(tx, { role, url: 'postgres://me@db/mail', id: 'x', at: 0 }));
+      const { folder, url, close } = await openTempDatabase('sqlite');
+      const file = connect(sqliteFile(url), 1, durable);
+      await writeMark(file, { role, url: 'postgres://me@db/mail', id: 'x', at: 0 });
+      await file.destroy();
       const env = { POSTHORN_DATA_DIR: folder, POSTHORN_STORAGE__URL: url };
       const around = { cwd: folder, privileged: false, terminal: false, hostname: 'mail.example.net' };
       const probes = await openProbes(loadConfig({ ...around, env }).config, { wantsDnssec: false });

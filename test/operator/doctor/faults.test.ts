@@ -1400,6 +1400,6 @@ function aged(patient: Patient, ms: number, hasKeys = true): void {
     kind: 'read',
     dir: '/backups',
     count: 1,
-    newest: { name: 'posthorn-x', at, bytes: 1, hasKeys, version: '1' },
+    newest: { name: 'posthorn-x', at, bytes: 1, hasKeys },
   };
 }

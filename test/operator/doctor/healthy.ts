@@ -71,7 +71,7 @@ export class Patient {
       kind: 'read',
       dir: '/backups',
       count: 7,
-      newest: { name: 'posthorn-x', at: office.clock.now() - 3_600_000, bytes: 4096, hasKeys: true, version: '1' },
+      newest: { name: 'posthorn-x', at: office.clock.now() - 3_600_000, bytes: 4096, hasKeys: true },
     };
     this.folder = office.folder;
     this.zones = zones;

@@ -15,7 +15,6 @@ const node = (name: string, fields: Partial<NodeRecord> = {}): NodeRecord => ({
   isLeader: name === 'a',
   isDelivering: true,
   isCommand: false,
-  dividesWork: true,
   since: 0,
   quietMs: 100,
   ...fields,

@@ -15,7 +15,7 @@ export function contentRow(changes: Partial<ContentRow> = {}): ContentRow {
     html: '<p>hi</p>',
     text: 'hi',
     auto_text: 0,
-    base_id: null,
+    packed: null,
     attachment_count: 0,
     created_at: NOW,
     raw: null,

@@ -1,8 +1,8 @@
 /** Fills every table of a SQLite database with values that are hard to copy. */
-import type { Connection } from '../../../src/storage/connection.ts';
-import type { ColumnKind } from '../../../src/storage/table.ts';
-import { tables } from '../../../src/storage/tables.ts';
-import { tablesIn } from '../../../src/storage/move/tables.ts';
+import type { Knex } from 'knex';
+import { tablesIn } from '../../src/storage/copied-tables.ts';
+import type { ColumnKind } from '../../src/storage/table.ts';
+import { tables } from '../../src/storage/tables.ts';
 
 /** Texts of the columns that name rows, the same in each table, so that rows find those that they refer to. */
 const names = [
@@ -38,7 +38,7 @@ function valueOf(kind: ColumnKind, column: string, n: number, texts: readonly st
 }
 
 /** Returns the number of rows. `withNul`: one row more in each table has NUL characters. */
-export async function fillWithHardRows(db: Connection, { withNul = true } = {}): Promise<number> {
+export async function fillWithHardRows(db: Knex, { withNul = true } = {}): Promise<number> {
   const texts = withNul ? [...names, nul] : names;
   let rows = 0;
   for (const table of await tablesIn(db)) {
@@ -53,16 +53,16 @@ export async function fillWithHardRows(db: Connection, { withNul = true } = {}):
       const marks = table.columns.map(({ kind }) =>
         kind === 'text' ? "json_extract(?, '$')" : kind === 'bytes' ? 'unhex(?)' : '?',
       );
-      await db.run(
+      await db.raw(
         `INSERT INTO ${table.name} (${table.columns.map(({ name }) => name).join(', ')}) VALUES (${marks.join(', ')})`,
-        values.map((value, at) => (table.columns[at]?.kind === 'text' ? JSON.stringify(value) : value)),
+        values.map((value, at) => (table.columns[at]?.kind === 'text' ? JSON.stringify(value) : (value ?? null))),
       );
       rows++;
     }
   }
   // Numbers that were given and are gone are not given again.
-  await db.run('DELETE FROM events WHERE sequence = (SELECT MAX(sequence) FROM events)');
-  await db.run("UPDATE contents SET html = ?, text = ? WHERE id IN ('', 'plain')", [LARGE, LARGE]);
-  await db.run("UPDATE settings SET value = '7' WHERE name = 'plain'");
+  await db.raw('DELETE FROM events WHERE sequence = (SELECT MAX(sequence) FROM events)');
+  await db.raw("UPDATE contents SET html = ?, text = ? WHERE id IN ('', 'plain')", [LARGE, LARGE]);
+  await db.raw("UPDATE settings SET value = '7' WHERE name = 'plain'");
   return rows - 1;
 }

@@ -1,0 +1,140 @@
+/** Fills an empty PostgreSQL database with the rows of a SQLite file, in one transaction. */
+import type { Knex } from 'knex';
+import { systemClock } from '../../base/clock.ts';
+import { pagesOf, tablesIn, UncopyableValue, type Cell, type CopiedTable } from '../copied-tables.ts';
+import type { StoreAddress } from '../database.ts';
+import { readMark, MARK_TABLE, refusalOf } from '../mark.ts';
+import { statement, type Statement } from '../sql.ts';
+import { tables as declared } from '../tables.ts';
+import { addressOf } from './address.ts';
+import { connectTo, createPostgresConnection, type PostgresConnection } from './connection.ts';
+import { readMachine } from './machine.ts';
+import { standAlone } from './node.ts';
+import { createPool, lockStart, prepareSchema, reach, refusalToOpen, refuseUnsuitable } from './open.ts';
+import { NODE_TABLES } from './own-tables.ts';
+
+/** A database that no server can use until it is closed. */
+export interface FillTarget {
+  /** The connection that rows are written by. */
+  readonly db: PostgresConnection;
+  /** Another one, for the mark and the books. */
+  readonly pool: Knex;
+  /** Removes what a move has left that was broken off, and makes the schema. Returns a table that has rows of others, else null. */
+  prepare(): Promise<string | null>;
+  close(): Promise<void>;
+}
+
+/** Opens the database while no server uses it. Throws `DatabaseRefusal`. */
+export async function openFillTarget(store: StoreAddress): Promise<FillTarget> {
+  const address = addressOf(store);
+  const connect = () => connectTo(address, { setUp: [], looksAtPooler: true });
+  const db = createPostgresConnection(connect, { reconnects: false });
+  const pool = createPool(address, 1, []);
+  const close = async (): Promise<void> => {
+    await pool.destroy();
+    await db.close();
+  };
+  try {
+    await reach(db);
+    await refuseUnsuitable(db);
+    await lockStart(db);
+    if (await pool.schema.hasTable('node_beats'))
+      await standAlone({ connection: db, clock: systemClock, machine: readMachine() });
+  } catch (error) {
+    await close();
+    throw refusalToOpen(error) ?? error;
+  }
+  const prepare = async (): Promise<string | null> => {
+    const mark = await readMark(pool);
+    if (mark?.role === 'moved') throw refusalOf(mark);
+    const there = await pool.raw<{ name: string }[]>(
+      'SELECT tablename AS name FROM pg_tables WHERE schemaname = current_schema()',
+    );
+    const own = there.map(({ name }) => name).filter((name) => name in declared);
+    if (mark !== null) await pool.raw(`TRUNCATE ${own.join(', ')} CASCADE; DROP TABLE ${MARK_TABLE}`);
+    else for (const name of own) if ((await pool(name).first('*')) !== undefined) return name;
+    for (const sql of NODE_TABLES) await db.run(sql);
+    await prepareSchema(address, db, {});
+    return null;
+  };
+  return { db, pool, prepare, close };
+}
+
+export interface Filled {
+  tables: readonly { table: string; rows: number }[];
+  /** Texts whose NUL characters were replaced, since PostgreSQL cannot store them. */
+  replaced: number;
+}
+
+/** Copies all rows, and reads each again as it is written. Throws `UncopyableValue`. `progress` gets the rows that are done, and all. */
+export async function fill(
+  source: Knex,
+  db: PostgresConnection,
+  progress: (done: number, of: number) => void,
+): Promise<Filled> {
+  const tables = await tablesIn(source);
+  const numbers = await Promise.all(tables.map(({ name }) => source(name).count<{ n: number }[]>({ n: '*' })));
+  const all = numbers.reduce((sum, [row]) => sum + (row?.n ?? 0), 0);
+  const filled: { table: string; rows: number }[] = [];
+  let [done, replaced] = [0, 0];
+  await db.run('BEGIN');
+  // Made afterwards they cost less than row by row. Those of keys stay.
+  const indexes = await db.all<{ name: string; sql: string }>(
+    `SELECT i.indexrelid::regclass::text AS name, pg_get_indexdef(i.indexrelid) AS sql FROM pg_index i JOIN pg_class t ON t.oid = i.indrelid
+     WHERE t.relnamespace = current_schema()::regnamespace AND NOT EXISTS (SELECT 1 FROM pg_constraint WHERE conindid = i.indexrelid)`,
+  );
+  for (const { name } of indexes) await db.run(`DROP INDEX ${name}`);
+  for (const table of tables) {
+    const insert = insertInto(table);
+    const before = done;
+    for await (const page of pagesOf(source, table)) {
+      replaced += page.flat().filter(hasNul).length;
+      const sent = JSON.stringify(page.map((row) => row.map(withoutNul)));
+      const written = await db.all<Record<string, Cell>>(insert, [sent]);
+      if (JSON.stringify(written.map((row) => table.columns.map(({ name }) => row[name]))) !== sent)
+        throw new UncopyableValue(`${table.name}: the rows that were written are not the same`);
+      progress((done += page.length), all);
+    }
+    filled.push({ table: table.name, rows: done - before });
+    await goOnFrom(source, db, table);
+  }
+  for (const { sql } of indexes) await db.run(sql);
+  const { tag } = await db.tagOf('COMMIT');
+  if (tag !== 'COMMIT') throw new UncopyableValue(`the rows could not be committed: the database answered ${tag}`);
+  // The planner has no figures of the new rows yet.
+  for (const { name } of tables) await db.run(`ANALYZE ${name}`);
+  return { tables: filled, replaced };
+}
+
+const hasNul = (value: Cell): boolean => typeof value === 'string' && value.includes('\0');
+const withoutNul = (value: Cell): Cell => (typeof value === 'string' ? value.replaceAll('\0', '\uFFFD') : value);
+
+/** Returns the statement that writes the rows of one JSON parameter and gives them as they are then. */
+function insertInto({ name, columns }: CopiedTable): Statement {
+  const kinds = columns.map(({ name: column, kind }) => [column, kind === 'bytes' ? 'text' : kind] as const);
+  const values = columns.map(({ name: column, kind }) => (kind === 'bytes' ? `decode(${column}, 'hex')` : column));
+  const written = columns.map(({ name: column, kind }) =>
+    kind === 'bytes' ? `encode(${column}, 'hex') AS ${column}` : column,
+  );
+  return statement(
+    ({ unfold }) =>
+      `INSERT INTO ${name} (${columns.map((column) => column.name).join(', ')})
+       SELECT ${values.join(', ')} FROM ${unfold('j', Object.fromEntries(kinds))} RETURNING ${written.join(', ')}`,
+  );
+}
+
+/** Has a table that numbers its rows go on behind the last number that it has ever given: that row may be gone. */
+async function goOnFrom(source: Knex, db: PostgresConnection, { name, key, columns }: CopiedTable): Promise<void> {
+  const [column = ''] = key;
+  if (key.length > 1 || columns.find((one) => one.name === column)?.kind !== 'integer') return;
+  const [last] = await source.raw<{ n: number | null }[]>(
+    `SELECT MAX(n) AS n FROM (SELECT MAX(${column}) AS n FROM ${name} UNION ALL SELECT seq FROM sqlite_sequence WHERE name = ?)`,
+    [name],
+  );
+  if (last?.n != null && last.n > 0)
+    await db.all('SELECT setval(s::regclass, ?) FROM pg_get_serial_sequence(?, ?) AS s WHERE s IS NOT NULL', [
+      last.n,
+      name,
+      column,
+    ]);
+}
