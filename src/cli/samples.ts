@@ -154,7 +154,6 @@ const samples: Readonly<Record<string, readonly string[]>> = {
     "posthorn classify '421 4.7.0 try again later' --mx gmail-smtp-in.l.google.com",
     'posthorn classify - --json < replies.txt',
   ],
-  bench: ['posthorn bench', 'posthorn bench --seconds 60 --connections 50', 'posthorn bench --dir /mnt/fast --json'],
   completion: [
     'posthorn completion bash > /etc/bash_completion.d/posthorn',
     'posthorn completion zsh > ~/.zfunc/_posthorn',
