@@ -253,6 +253,53 @@ describe('corpora/autoreply', () => {
   });
 });
 
+describe('corpora/fresh3', () => {
+  const folder = corpus('fresh3');
+  if (folder === null) {
+    skipAll();
+    return;
+  }
+  const truth = JSON.parse(readFileSync(path.join(folder, 'truth.json'), 'utf8')) as Record<
+    string,
+    { kind: string; recipients?: string[]; cls?: string[] }
+  >;
+  const score = new Score();
+
+  before(() => {
+    for (const [file, { kind, recipients = [], cls: allowed }] of Object.entries(truth)) {
+      const half = halfOf(file);
+      const record = read(path.join(folder, file));
+      score.add('kind', half, isKind(record, kind));
+      const found = new Set(record.recipients.map(({ address }) => address.toLowerCase()));
+      const isFound = recipients.every((one) => found.has(one.toLowerCase()));
+      if (recipients.length > 0) score.add('recipient', half, isFound);
+      if (allowed === undefined) continue;
+      const given = record.recipients[0]?.class ?? '';
+      score.add('class', half, allowed.includes(given));
+      score.add('not hard by mistake', half, given !== 'hard' || allowed.includes('hard'));
+    }
+    for (const line of score.lines()) console.log(`      ${line}`);
+  });
+
+  /** `not_bounce` is everything that changes nothing; an `auth-failure` report is a complaint of no person. */
+  function isKind({ kind, feedback_type: type }: FindingRecord, expected: string): boolean {
+    if (expected === 'not_bounce') return !['bounce', 'delay', 'complaint'].includes(kind);
+    if (expected === 'complaint_harmless') return kind === 'complaint' && type === 'auth-failure';
+    return expected.split('_or_').includes(kind);
+  }
+
+  for (const [name, least] of [
+    ['kind', 98],
+    ['recipient', 97],
+    ['class', 95],
+    ['not hard by mistake', 100],
+  ] as const) {
+    it(`${name}: at least ${String(least)} %`, () => {
+      assert.ok(score.percent(name) >= least, score.lines().join('\n'));
+    });
+  }
+});
+
 describe('corpora/mime', () => {
   const folder = corpus('mime');
   if (folder === null) {
