@@ -4,7 +4,6 @@ import { Problem } from '../base/problem.ts';
 import { declarationFaults, withDefaults, type DeclarationFault } from '../messages/request/render-message.ts';
 import { checkVariables, requireTemplateOf, templateMembers } from '../messages/request/template-members.ts';
 import type { Database } from '../storage/database.ts';
-import { completeSample, joinSamples, markMissing, missingIn } from '../templates/mixed/index.ts';
 import type { PartResult, PartSource, Renderer } from '../templates/renderer.ts';
 import { findTemplate, type Template } from '../templates/template-store.ts';
 import { type Call, jsonResponse, route, type Route } from './route.ts';
@@ -27,7 +26,9 @@ const RenderRequest = z
     mark_missing: z
       .boolean()
       .optional()
-      .describe('Writes `⟦name⟧` where a text has no value, for a preview that people look at.'),
+      .describe(
+        'Writes `⟦name⟧` where a variable without a value would be printed, for a preview that people look at.',
+      ),
   })
   .meta({ id: 'RenderRequest', description: 'What is to be rendered, and with what.' });
 
@@ -53,16 +54,6 @@ const RenderRecord = z
     html: PartRecord.nullable().describe('The HTML body; null where there is none.'),
     text: PartRecord.nullable().describe('The plain text body; null where there is none.'),
     variables: z.array(z.string()).describe('Names that the template asks for.'),
-    missing: z
-      .array(z.string())
-      .describe(
-        'Paths of values that the template reads and `variables` lacks; `items[].price`: in an entry of a list.',
-      ),
-    sample_variables: z
-      .record(z.string(), z.unknown())
-      .describe(
-        'Values that fit the template: those of `variables`, and guesses for what they lack, made from what the template does with them.',
-      ),
   })
   .meta({ id: 'Render', description: 'What a template looks like with these variables, and what is wrong with it.' });
 
@@ -73,8 +64,6 @@ const renderSample: z.output<typeof RenderRecord> = {
   html: { rendered: '<p>Hello Ana</p>', errors: [] },
   text: null,
   variables: ['name'],
-  missing: [],
-  sample_variables: { name: 'Ana' },
 };
 
 export function renderRoute({ db, renderer }: TemplateRenderDeps): Route {
@@ -123,21 +112,17 @@ export function renderRoute({ db, renderer }: TemplateRenderDeps): Route {
       }).map(([name, part, text]): PartSource => ({ name, part, source: text }));
       const declared = template?.body.variables ?? [];
       const given = withDefaults(declared, body.variables ?? {});
-      const sample = joinSamples((await renderer.read(caller.accountId, parts)).map((one) => one.sample));
       const results = await renderer.render(caller.accountId, parts, {
-        variables: body.mark_missing === true ? markMissing(sample, given) : given,
+        variables: given,
+        marksMissing: body.mark_missing === true,
         strict: body.strict_variables ?? template?.body.strict ?? false,
         locale: body.locale ?? template?.body.locale ?? 'en',
         timezone: body.timezone ?? template?.body.timezone ?? 'UTC',
         now,
       });
-      const missing = missingIn(sample, given).map(({ path }) => path);
       // A preview marks what is missing; without that, what a send would refuse is a fault here too.
       const faults = body.mark_missing === true ? [] : declarationFaults(declared, given, 'variables');
-      return {
-        status: 200,
-        body: { ...renderRecord(results, faults), missing, sample_variables: completeSample(sample, given) },
-      };
+      return { status: 200, body: renderRecord(results, faults) };
     },
   );
 }
@@ -161,7 +146,7 @@ async function requireTemplate(
 function renderRecord(
   results: readonly PartResult[],
   declared: readonly DeclarationFault[],
-): Omit<z.output<typeof RenderRecord>, 'missing' | 'sample_variables'> {
+): z.output<typeof RenderRecord> {
   const part = (wanted: string): z.output<typeof PartRecord> | null => {
     const result = results.find(({ name }) => name === wanted);
     if (result === undefined) return null;

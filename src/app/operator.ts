@@ -1,7 +1,6 @@
 /** Builds the dependencies of the operator's operations, which the command line and the dashboard share. */
 import { createInside } from '../api/inside.ts';
 import type { Route } from '../api/route.ts';
-import type { AcceptDeps } from '../messages/accept/accept.ts';
 import { watchSettings } from '../config/settings-state.ts';
 import type { CertificateWatch } from '../config/certificate-watch.ts';
 import type { Inbound } from '../inbound/inbound.ts';
@@ -18,7 +17,6 @@ import { invitationMail } from './invitation-mail.ts';
 
 export interface OperatorParts {
   delivery: DeliveryEngine;
-  accept: AcceptDeps;
   /** The operations that have an HTTP door. */
   routes: readonly Route[];
   notices: AccountNotices;
@@ -34,7 +32,7 @@ export interface ServiceParts {
 
 export function buildOperator(
   context: AppContext,
-  { delivery, accept, routes, notices, askNode, laneFacts }: OperatorParts,
+  { delivery, routes, notices, askNode, laneFacts }: OperatorParts,
   { inbound, certificate }: ServiceParts,
 ): OperatorDeps {
   const { mta, holds, book } = delivery;
@@ -45,7 +43,6 @@ export function buildOperator(
     log,
     keyring,
     resolver,
-    accept,
     recorder,
     notifiers,
     // Those in force: a reload replaces some of them.

@@ -17,7 +17,6 @@ import { addAccounts } from './accounts.ts';
 import { addAudit } from './audit.ts';
 import { addTeam } from './team.ts';
 import { addAdmin } from './admin.ts';
-import { addBench } from './bench.ts';
 import { addBackup } from './backup.ts';
 import { addBooks } from './books.ts';
 import { addClassify } from './classify.ts';
@@ -272,7 +271,6 @@ function addCommands(
   addTls(program, context);
   addInbound(program, context, openReportParser);
   addClassify(program, context);
-  addBench(program, context, startApp);
   addCompletion(program, context);
   addSamples(program);
 }

@@ -1,15 +1,13 @@
-/** `posthorn messages list|show|why|trace|resend`. */
+/** `posthorn messages list|show|why|trace`. */
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { EventRecord, Message, MessageDetails, Why } from '../client/types.ts';
-import { pluralize } from '../base/pluralize.ts';
 import { askList } from '../operator/operator.ts';
 import type { ResultOf } from '../operator/operations.ts';
 import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { noteMore } from './note-more.ts';
-import { durationOption, limitOption, listOption } from './options.ts';
+import { limitOption, listOption } from './options.ts';
 import { printable, table, type Cell } from './table.ts';
-import { HOUR_MS } from '../base/time.ts';
 
 export function addMessages(program: CommandUnknownOpts, context: Context): void {
   const messages = program.command('messages').description('messages and their deliveries');
@@ -66,7 +64,6 @@ export function addMessages(program: CommandUnknownOpts, context: Context): void
         ),
       ),
     );
-  addResend(messages, context);
   messages
     .command('trace')
     .description(helpOf('messages.trace'))
@@ -85,38 +82,6 @@ const traceLines = (lines: ResultOf<'messages.trace'>['data'], isNamed: boolean)
     );
     return isNamed && lines[place - 1]?.message_id !== id ? [id, line] : [line];
   });
-
-function addResend(messages: CommandUnknownOpts, context: Context): void {
-  messages
-    .command('resend')
-    .description(helpOf('messages.resend'))
-    .requiredOption('--bounced', 'mail that bounced: no other can be sent again by this command')
-    .option('--lane <lane>', 'of this lane, as `queue lanes` shows it')
-    .option('--domain <domain>', "of this recipient's domain")
-    .option('--account <account>', 'of this account, name or id (default: all)')
-    .option('--reason <reason>', 'only what bounced for this, such as spam or auth_required')
-    .option('--since <time>', 'what bounced within this time', durationOption, 2 * HOUR_MS)
-    .option('--dry-run', 'only count')
-    .option('--json', 'as one JSON object')
-    .action(async ({ lane, domain, account, reason, since: past, dryRun, json }) => {
-      const args = { lane, domain, account, reason, past, dry_run: dryRun };
-      const result = await context.operate((operator) => operator.call('messages.resend', args));
-      context.print(json, result, () => resentLines(result));
-    });
-}
-
-function resentLines(result: ResultOf<'messages.resend'>): string[] {
-  const { recipients, messages, left_out: out, left_out_because: because, lane_unknown: unknown } = result;
-  const verb = result.dry_run ? 'would get' : 'get';
-  return [
-    `${pluralize(recipients, 'recipient')} ${verb} their mail again, in ${pluralize(messages, 'new message')}`,
-    ...(out > 0 ? [`${String(out)} are left out; the first because: ${printable(because ?? '')}`] : []),
-    ...(unknown > 0
-      ? [`${String(unknown)} may be of this lane, and DNS has not told where their mail goes: run it again`]
-      : []),
-    ...(result.has_more ? [result.dry_run ? 'there are more than one run takes' : 'there are more: run it again'] : []),
-  ];
-}
 
 function messageLines(message: MessageDetails): string[] {
   const facts: [string, Cell][] = [

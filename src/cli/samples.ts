@@ -80,7 +80,6 @@ const samples: Readonly<Record<string, readonly string[]>> = {
   ],
   'messages show': ['posthorn messages show msg_01jz...', 'posthorn messages show msg_01jz... --json'],
   'messages why': ['posthorn messages why msg_01jz...'],
-  'messages resend': ['posthorn messages resend --bounced --domain example.net --dry-run'],
   'messages trace': ['posthorn messages trace msg_01jz...', 'posthorn messages trace req_01jz...'],
   'queue hold': ['posthorn queue hold --stream broadcast', 'posthorn queue hold --domain example.net --new --for 2h'],
   'queue pause': ['posthorn queue pause --domain example.net --for 2h --note "they move their servers"'],
@@ -154,7 +153,6 @@ const samples: Readonly<Record<string, readonly string[]>> = {
     "posthorn classify '421 4.7.0 try again later' --mx gmail-smtp-in.l.google.com",
     'posthorn classify - --json < replies.txt',
   ],
-  bench: ['posthorn bench', 'posthorn bench --seconds 60 --connections 50', 'posthorn bench --dir /mnt/fast --json'],
   completion: [
     'posthorn completion bash > /etc/bash_completion.d/posthorn',
     'posthorn completion zsh > ~/.zfunc/_posthorn',

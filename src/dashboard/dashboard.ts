@@ -59,7 +59,6 @@ export function createDashboard(deps: DashboardDeps) {
     repeats: createFormRepeats({
       clock: deps.clock,
       store: deps.idempotency,
-      hasOthers: deps.hasOthers,
       failed: (err) => {
         deps.log.error({ event: 'form_not_kept', err }, 'the answer to a form could not be kept');
       },

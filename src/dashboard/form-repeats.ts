@@ -3,14 +3,14 @@
  * Each page has a number, which its forms carry (`_form`, views/_token.hbs). The first send with this number and these fields does
  * the work; each later one, also one that arrives meanwhile, is answered with the first one's redirect. Only what ended in a
  * redirect is kept, in the rows that the API's Idempotency-Key uses, for the same time: a refused form can be corrected and sent again.
- * The row is written after the work, so a crash between the two can make one act twice. Where other nodes are, a row that says that the form
- * is being worked on is written before it: the two sends of a double click may reach two nodes.
+ * The row is written after the work, so a crash between the two, or two nodes that get the same form at the same
+ * time, can make one act twice.
  */
 import { hash } from 'node:crypto';
-import { InFlight, KEEP_MS, recordKey, WAIT_MS, type IdempotencyRow } from '../api/idempotency.ts';
+import { InFlight, KEEP_MS, recordKey, type IdempotencyRow } from '../api/idempotency.ts';
 import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
-import { isKeyTaken, type IdempotencyStore } from '../storage/idempotency-store.ts';
+import type { IdempotencyStore } from '../storage/idempotency-store.ts';
 import type { Shown } from './page.ts';
 
 type Move = Extract<Shown, { kind: 'move' }>;
@@ -22,18 +22,11 @@ export interface SentForm {
   fields: URLSearchParams;
 }
 
-/** The status of a row whose form a node is working on, and the time after which it is taken to have died. */
-const RUNNING = 102;
-const RUNNING_MS = 60_000;
-const LOOK_MS = 250;
-
 export type FormRepeats = ReturnType<typeof createFormRepeats>;
 
 export function createFormRepeats(deps: {
   clock: Clock;
-  store: Pick<IdempotencyStore, 'find' | 'insert' | 'replace' | 'release'>;
-  /** Returns whether other nodes serve the dashboard too. */
-  hasOthers: () => boolean;
+  store: Pick<IdempotencyStore, 'find' | 'insert'>;
   /** Called where a row could not be written; the work itself is done. */
   failed: (error: unknown) => void;
 }) {
@@ -56,67 +49,27 @@ export function createFormRepeats(deps: {
     };
   }
 
-  /** Returns the row of a form that another node has done; null when it is for this node to do, and the others know that. */
-  async function reserve(key: string, memberId: string): Promise<IdempotencyRow | null> {
-    const deadline = clock.monotonic() + WAIT_MS;
-    for (;;) {
-      const now = clock.now();
-      const running = { body_hash: '', status: RUNNING, headers_json: '{}', body: '', key_id: memberId };
-      try {
-        await store.insert({ key, ...running, created_at: now, expires_at: now + RUNNING_MS });
-        return null;
-      } catch (error) {
-        if (!isKeyTaken(error)) throw error;
-      }
-      const row = await store.find(key);
-      if (row !== null && row.status !== RUNNING) return row;
-      if (clock.monotonic() >= deadline) throw stillRunning();
-      if (row !== null) await clock.sleep(LOOK_MS);
-    }
-  }
-
-  /** Does the work; returns its answer and the row that is kept of it. */
-  async function perform(
-    key: string,
-    memberId: string,
-    isReserved: boolean,
-    work: () => Promise<Shown>,
-  ): Promise<{ shown: Shown; row: IdempotencyRow | null }> {
-    let row: IdempotencyRow | null = null;
-    try {
-      const shown = await work();
-      row = rowOf(key, memberId, shown);
-      if (row !== null) await (isReserved ? store.replace(row) : store.insert(row)).catch(deps.failed);
-      return { shown, row };
-    } finally {
-      if (isReserved && row === null) await store.release(key).catch(deps.failed);
-    }
-  }
-
   return {
     /** Does the work of a form once. `repeated` is called before a later send is answered with the first one's redirect. */
     async once(form: SentForm, work: () => Promise<Shown>, repeated: (first: Move) => void): Promise<Shown> {
       const key = keyOf(form);
       if (key === null) return await work();
-      const repeat = (row: IdempotencyRow): Move => {
-        const first = moveOf(row);
-        repeated(first);
-        return first;
-      };
       const turn = await inFlight.turn(key).catch((error: unknown) => {
         throw isStillRunning(error) ? stillRunning() : error;
       });
-      if (turn.kind === 'replay' && turn.row.status !== RUNNING) return repeat(turn.row);
+      if (turn.kind === 'replay') {
+        const first = moveOf(turn.row);
+        repeated(first);
+        return first;
+      }
       let row: IdempotencyRow | null = null;
       try {
-        const isReserved = deps.hasOthers() || turn.kind === 'replay';
-        row = isReserved ? await reserve(key, form.memberId) : null;
-        if (row !== null) return repeat(row);
-        const done = await perform(key, form.memberId, isReserved, work);
-        row = done.row;
-        return done.shown;
+        const shown = await work();
+        row = rowOf(key, form.memberId, shown);
+        if (row !== null) await store.insert(row).catch(deps.failed);
+        return shown;
       } finally {
-        if (turn.kind === 'run') turn.land(row);
+        turn.land(row);
       }
     },
   };

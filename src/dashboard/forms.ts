@@ -23,7 +23,7 @@ export function fieldNumber(form: URLSearchParams, name: string): number | undef
 const MOST_HOURS = 366 * 24;
 
 /** Returns the hours of a field in ms, a second at least. Throws Problem, also for an empty field. */
-export function requireHours(form: URLSearchParams, name: string): number {
+function requireHours(form: URLSearchParams, name: string): number {
   const hours = fieldNumber(form, name) ?? NaN;
   if (!(hours > 0 && hours <= MOST_HOURS))
     throw new Problem('invalid_field', `${name} must be more than 0 and at most 8,784, a year`, { field: name });

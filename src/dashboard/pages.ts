@@ -12,7 +12,6 @@ import { nodePages } from './pages/nodes.ts';
 import { overviewPages } from './pages/overview.ts';
 import { profilePages } from './pages/profile.ts';
 import { queuePages } from './pages/queue.ts';
-import { reclassifyPages } from './pages/reclassify.ts';
 import { reputationPages } from './pages/reputation.ts';
 import { requestLogPages } from './pages/request-log.ts';
 import { searchPages } from './pages/search.ts';
@@ -54,7 +53,6 @@ export function pagesOf(deps: DashboardDeps): Page[] {
     ...nodePages(),
     ...profilePages(deps),
     ...queuePages(deps),
-    ...reclassifyPages(),
     ...watchPages(),
     ...doctorPages(),
     ...teamPages(deps),

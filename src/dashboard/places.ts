@@ -56,7 +56,6 @@ const acts: readonly Place[] = [
 ];
 const actsOfAdmins: readonly Place[] = [
   act('Pause a domain, hold mail', '/queue?pause#hold'),
-  act('Correct past bounces by your own rules', '/queue/reclassify'),
   act('Addresses that mail is sent from', '/settings/sources'),
   act('Nodes, the servers of this database', '/settings/nodes'),
 ];

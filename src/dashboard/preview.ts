@@ -22,10 +22,6 @@ export interface PreviewPart {
 
 export interface Preview {
   variables: readonly string[];
-  /** Paths of values that the sample lacks. */
-  missing: readonly string[];
-  /** A sample that has them all, as JSON. */
-  sample: string;
   parts: readonly PreviewPart[];
 }
 
@@ -37,7 +33,7 @@ iframe{display:block;width:100%;height:56vh;min-height:200px;border:1px solid #d
 .source{padding-left:40px;margin:0}.source li::marker{color:#69747f;font-size:11px}.wrong{background:#fce4e4}.wrong em{display:block;color:#a61b1b;font-style:normal}
 .faults{background:#fce4e4;color:#a61b1b;border-radius:6px;padding:8px 10px 8px 26px;margin:0 0 8px}
 .out{color:#0b5cad;font-weight:600}.tag{color:#6a2c91;font-weight:600}.note{color:#586474;font-style:italic}.html{color:#146c43}
-.missing{background:#fff3d6;border-radius:6px;padding:8px 10px;margin:0 0 8px}mark{background:#ffe08a;color:#1b2430}.looks label{margin-right:10px}
+mark{background:#ffe08a;color:#1b2430}.looks label{margin-right:10px}
 body:has(#phone:checked) .parts iframe{width:375px;max-width:100%}iframe.light{color-scheme:light}iframe.dark{display:none;color-scheme:dark;background:#1b1f24}
 body:has(#dark:checked) iframe.light{display:none}body:has(#dark:checked) iframe.dark{display:block}
 .good{color:#146c43}.chip{display:inline-block;background:#e9ecf0;border-radius:4px;padding:0 6px;margin:0 4px 2px 0}`;
@@ -63,7 +59,7 @@ const faultList = (parts: readonly PreviewPart[]): string => {
 };
 
 /** Shows the faults, then subject, HTML and text as they would be sent, then the names of the variables. */
-export function previewPage({ variables, missing, sample, parts }: Preview): string {
+export function previewPage({ variables, parts }: Preview): string {
   const named = (wanted: string): PreviewPart | undefined => parts.find(({ name }) => name === wanted);
   const [subject, html, text] = [named('subject'), named('html'), named('text')];
   const line =
@@ -74,7 +70,7 @@ export function previewPage({ variables, missing, sample, parts }: Preview): str
       : `<div>${looks}${previewFrame(html.rendered, 'light', 'HTML')}${previewFrame(html.rendered, 'dark', 'HTML, dark')}</div>`;
   return page(
     'Preview',
-    `${faultList(parts)}${missingNote(missing, sample)}${line}<div class="parts">${frame}${textBlock(text, html)}</div><h2>Variables found</h2><p>${chips(variables)}</p>`,
+    `${faultList(parts)}${line}<div class="parts">${frame}${textBlock(text, html)}</div><h2>Variables found</h2><p>${chips(variables)}</p>`,
   );
 }
 
@@ -115,11 +111,6 @@ export const inTheme = (html: string, theme: Theme): string =>
 /** Escapes a rendered text, and colours what stands for a missing value. */
 const markedHtml = (text: string): string =>
   escapeHtml(text).replaceAll(/⟦[^⟧]{1,200}⟧/g, (name) => `<mark>${name}</mark>`);
-
-function missingNote(missing: readonly string[], sample: string): string {
-  if (missing.length === 0) return '';
-  return `<div class="missing"><p>The sample has no value for ${chips(missing)}</p><details><summary>Your values, completed</summary><pre>${escapeHtml(sample)}</pre></details></div>`;
-}
 
 function textBlock(text: PreviewPart | undefined, html: PreviewPart | undefined): string {
   if (text?.rendered != null) return `<div><h2>Text</h2><pre class="text">${markedHtml(text.rendered)}</pre></div>`;

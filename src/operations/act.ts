@@ -22,8 +22,6 @@ export interface Act {
   on(deed: Deed): void;
   /** The audit row, for the act to commit with its own rows; it then counts as written. */
   rows(): Rows;
-  /** The same for an act of many commits: no rows after the first time. */
-  rowsOnce(): Rows;
 }
 
 export interface RunningAct extends Act {
@@ -108,7 +106,6 @@ export function beginAct(
     },
     row: taken,
     rows: () => ({ audit: [taken(200)] }),
-    rowsOnce: () => (written === null ? { audit: [taken(200)] } : {}),
     async done(status = 200) {
       if (written?.status === status) await complete(written);
       else await commit.insert({ audit: [taken(status)] });

@@ -105,7 +105,6 @@ export const machineSummaries = {
   'inbound.selfTest': 'Send a mail to ourselves that bounces, and see whether that is recognised; exit code 1 if not',
   'inbound.show': 'Show a mail that came back as a mail program would: addresses, subject, text and files',
   'inbound.unverified': 'List bounces and complaints that name a message and prove nothing, so that nothing was done',
-  'messages.resend': 'Send again, once, what a receiver refused as coming from us: bounces of the class block',
   'messages.trace': 'Show what happened to a message, in the order of time, with the SMTP replies',
   needs: 'Show what needs a person: blocks, holds, refused domains, webhooks, certificates, disk, deferred mail',
   'nodes.drain':

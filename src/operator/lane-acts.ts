@@ -9,7 +9,7 @@ import type { OperatorDeps } from './operation.ts';
 export interface LaneAct {
   /** Milliseconds since the epoch. */
   at: number;
-  /** `limit`, `hold`, `release`, `flush`, `cancel`, `resend`; of the engine: what it has changed. */
+  /** `limit`, `hold`, `release`, `flush`, `cancel`; of the engine: what it has changed. */
   what: string;
   /** The new state, in words. */
   to: string;

@@ -11,7 +11,6 @@ import type { Resolver, TlsaRecord } from '../net/resolver.ts';
 import type { CertificateWatch } from '../config/certificate-watch.ts';
 import type { Config } from '../config/schema.ts';
 import type { SettingsState } from '../config/settings-state.ts';
-import type { AcceptDeps } from '../messages/accept/accept.ts';
 import type { DueHint } from '../messages/delivery/due-hint.ts';
 import type { Recorder } from '../messages/delivery/record.ts';
 import type { HoldBook } from '../messages/delivery/hold-book.ts';
@@ -68,7 +67,6 @@ type MakeInvitation = (invitation: { to: string; url: string; expiresAt: number;
 export interface OperatorDeps extends StoreDeps {
   log: Log;
   nodes: Nodes;
-  accept: AcceptDeps;
   recorder: Recorder;
   notifiers: { deliveries: Notifier<readonly DueHint[]>; holds: Notifier };
   mta: {

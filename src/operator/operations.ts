@@ -24,7 +24,6 @@ import { queueOperations } from './queue.ts';
 import { reclassifyOperations } from './reclassify.ts';
 import { reputationMomentOperations } from './reputation-moments.ts';
 import { reputationOperations } from './reputation.ts';
-import { resendOperations } from './resend.ts';
 import { resolveOperations } from './resolve.ts';
 import { serverStateOperations } from './server-state.ts';
 import { savedViewOperations } from './saved-views.ts';
@@ -59,7 +58,6 @@ const table = {
   ...reputationMomentOperations,
   ...suppressionOperations,
   ...reclassifyOperations,
-  ...resendOperations,
   ...adminOperations,
   ...teamOperations,
   ...doctorOperations,

@@ -103,19 +103,7 @@ export function createIdempotencyStore({ db, clock }: { db: Pick<Database, 'comm
     },
     /** Inserts an answer that no other transaction carries. Rejects if the key exists (`isKeyTaken`). */
     insert: (row: IdempotencyRow): Promise<void> => db.commit.insert({ idempotency: [row] }, 512 + row.body.length),
-    /** Writes the answer in place of the row that was inserted for this key while the work ran. */
-    async replace(row: IdempotencyRow): Promise<void> {
-      await db.commit.transact((tx) =>
-        tx.run('UPDATE idempotency SET status = ?, headers_json = ?, body = ?, expires_at = ? WHERE key = ?', [
-          row.status,
-          row.headers_json,
-          row.body,
-          row.expires_at,
-          row.key,
-        ]),
-      );
-    },
-    /** Removes the row of a key whose request ended without an answer to keep. */
+    /** Removes a row before its time. */
     async release(key: string): Promise<void> {
       await db.commit.transact((tx) => tx.run('DELETE FROM idempotency WHERE key = ?', [key]));
     },

@@ -25,7 +25,7 @@ import {
   messageMetadata,
   messageWords,
 } from './tables/messages.ts';
-import { deliveries, attempts, counters, holds, resends } from './tables/deliveries.ts';
+import { deliveries, attempts, counters, holds } from './tables/deliveries.ts';
 import { events, eventCounts } from './tables/events.ts';
 import { templates, templateVersions } from './tables/templates.ts';
 import { reports, tlsReportRows, dmarcRows, aggregateReports } from './tables/reports.ts';
@@ -89,7 +89,6 @@ export const tables = {
   webhook_deliveries: webhookDeliveries,
   webhook_replays: webhookReplays,
   holds,
-  resends,
   sts_policies: stsPolicies,
   host_tls: hostTls,
   warm_up: warmUp,

@@ -16,7 +16,6 @@ import {
   RENDER_LIMIT_MS,
   type Part,
   type RenderOptions,
-  type SampleData,
   type TemplateFault,
 } from './mixed/index.ts';
 
@@ -30,8 +29,8 @@ export interface PartSource {
 export type Variables = Omit<RenderOptions, 'monotonic' | 'limitMs' | 'mostWeight'>;
 
 export type PartResult =
-  | { name: string; ok: true; output: string; variables: readonly string[]; sample: SampleData }
-  | { name: string; ok: false; faults: readonly TemplateFault[]; variables: readonly string[]; sample: SampleData };
+  | { name: string; ok: true; output: string; variables: readonly string[] }
+  | { name: string; ok: false; faults: readonly TemplateFault[]; variables: readonly string[] };
 
 export interface RenderJob {
   parts: readonly PartSource[];
@@ -159,7 +158,6 @@ const faulty = (name: string, message: string): PartResult => ({
   ok: false,
   faults: [{ code: 'template_render_failed', message, line: null, column: null }],
   variables: [],
-  sample: {},
 });
 
 export const tooSlow = ({ name }: PartSource): PartResult =>
@@ -171,10 +169,9 @@ export function readParts(parts: readonly PartSource[], read: Compile): PartResu
   for (const { name, part, source } of parts) {
     const compilation = read(source, part);
     if (compilation.ok) {
-      const { variables, sample } = compilation.template;
-      results.push({ name, ok: true, output: '', variables, sample });
+      results.push({ name, ok: true, output: '', variables: compilation.template.variables });
     } else if (compilation.slow) return null;
-    else results.push({ name, ok: false, faults: compilation.faults, variables: [], sample: {} });
+    else results.push({ name, ok: false, faults: compilation.faults, variables: [] });
   }
   return results;
 }
@@ -187,13 +184,13 @@ export function renderParts(parts: readonly PartSource[], options: RenderOptions
     const compilation = read(source, part);
     if (!compilation.ok) {
       if (compilation.slow) return results;
-      results.push({ name, ok: false, faults: compilation.faults, variables: [], sample: {} });
+      results.push({ name, ok: false, faults: compilation.faults, variables: [] });
       continue;
     }
     const { template } = compilation;
     const rendering = render(template, { ...options, limitMs: Math.max(0, until - options.monotonic()) });
     if (!rendering.ok && rendering.slow) return results;
-    results.push({ name, ...rendering, variables: template.variables, sample: template.sample });
+    results.push({ name, ...rendering, variables: template.variables });
   }
   return results;
 }

@@ -218,24 +218,6 @@ describe('the posthorn command beside a running server', () => {
     );
   });
 
-  it('messages: resend', async () => {
-    assert.equal(
-      await good('messages', 'resend', '--bounced', '--since', '1h', '--dry-run'),
-      '0 recipients would get their mail again, in 0 new messages',
-    );
-    assert.deepEqual(members(await good('messages', 'resend', '--bounced', '--domain', 'dest.test', '--json')), [
-      'object',
-      'recipients',
-      'messages',
-      'left_out',
-      'left_out_because',
-      'lane_unknown',
-      'has_more',
-      'dry_run',
-    ]);
-    assert.equal((await posthorn(['messages', 'resend'])).code, 64, 'it says what it sends again');
-  });
-
   it('queue: lanes, list, flush', async () => {
     const now = office.clock.now();
     office.lanes = [

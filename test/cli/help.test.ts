@@ -67,7 +67,6 @@ const promised = [
   'events tail',
   'stats',
   'doctor',
-  'bench',
   'completion',
 ];
 /** Commands that do their work themselves: no operation has their summary. */
@@ -83,7 +82,6 @@ const ownWork: readonly string[] = [
   'tls install',
   'inbound parse',
   'classify',
-  'bench',
   'completion',
 ];
 /** These have no result to print as JSON: one runs, one prints a script. */

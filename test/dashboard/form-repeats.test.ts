@@ -21,8 +21,8 @@ describe('dashboard/form-repeats', () => {
   });
   afterEach(() => temp.close());
 
-  const repeats = (store = createIdempotencyStore({ db: temp.db, clock }), hasOthers = false) =>
-    createFormRepeats({ clock, store, hasOthers: () => hasOthers, failed: (error) => failures.push(error) });
+  const repeats = (store = createIdempotencyStore({ db: temp.db, clock })) =>
+    createFormRepeats({ clock, store, failed: (error) => failures.push(error) });
   const form = (fields: Record<string, string>, memberId = 'mem_1', url = '/exports') => ({
     memberId,
     url,
@@ -123,60 +123,5 @@ describe('dashboard/form-repeats', () => {
     const all = repeats({ ...store, insert: () => Promise.reject(new Error('disk full')) });
     assert.equal((await all.once(form(sent), work(), nothing)).kind, 'move');
     assert.match(String(failures), /disk full/);
-  });
-
-  describe('where other nodes are', () => {
-    const node = () => repeats(undefined, true);
-
-    /** Begins the work at one node; `finish` ends it. */
-    async function begin(all: ReturnType<typeof repeats>) {
-      let finish: (shown: Shown) => void = nothing;
-      let done: Promise<Shown> = Promise.resolve(move('/'));
-      await new Promise<void>((begun) => {
-        const slow = (): Promise<Shown> => {
-          runs += 1;
-          begun();
-          return new Promise((resolve) => (finish = resolve));
-        };
-        done = all.once(form(sent), slow, nothing);
-      });
-      return { done, finish };
-    }
-
-    it('does a form once that reaches two nodes, and answers both alike', async () => {
-      const first = await begin(node());
-      const waits = clock.armed(250);
-      const second = node().once(form(sent), work(), nothing);
-      await waits;
-      first.finish(move('/exports', 'It is written.'));
-      await first.done;
-      clock.advance(250);
-      assert.deepEqual(
-        [(await second) as { to?: string }].map(({ to }) => to),
-        ['/exports'],
-      );
-      assert.equal(runs, 1);
-      assert.equal(temp.db.commit.stats.failedUnits, 0);
-    });
-
-    it('lets the other node do the work where the first answer is not kept', async () => {
-      const first = await begin(node());
-      const waits = clock.armed(250);
-      const second = node().once(form(sent), work(), nothing);
-      await waits;
-      first.finish(view('exports', 'Exports'));
-      await first.done;
-      clock.advance(250);
-      assert.equal((await second).kind, 'move');
-      assert.equal(runs, 2);
-      assert.deepEqual(failures, []);
-    });
-
-    it('does not wait for a node that has died for longer than a minute', async () => {
-      await begin(node());
-      clock.advance(60_000);
-      assert.equal((await node().once(form(sent), work(), nothing)).kind, 'move');
-      assert.equal(runs, 2);
-    });
   });
 });

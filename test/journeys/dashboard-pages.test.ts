@@ -47,7 +47,6 @@ const PAGES = [
   '/profile/second-factor',
   '/queue',
   '/queue?domain=dest.test',
-  '/queue/reclassify',
   '/doctor',
   '/team',
   '/accounts',
@@ -458,7 +457,6 @@ describe('dashboard: members', () => {
         '/team',
         '/accounts',
         '/queue/lane?name=mx.dest.test',
-        '/queue/reclassify',
         '/doctor',
         '/doctor?run',
         `/team/x`,
@@ -482,7 +480,6 @@ describe('dashboard: members', () => {
         `/developer/keys/${app.keyId}/replace`,
         '/domains/acme.test/remove',
         '/queue/flush',
-        '/queue/reclassify',
         '/team',
         '/accounts',
       ]) {

@@ -1,11 +1,5 @@
-/** The reason that keeps mail back has the same words everywhere, those of one function, and refused mail is sent again once. */
-import type { Message } from '../../src/client/types.ts';
+/** The reason that keeps mail back has the same words everywhere, those of one function. */
 import assert from 'node:assert/strict';
-import { newId } from '../../src/base/id.ts';
-import { insertRows } from '../../src/storage/rows.ts';
-import type { AttemptRow, DeliveryRow } from '../../src/storage/tables.ts';
-import { ran } from '../cli/ran.ts';
-import type { Zones } from '../support/fakes/zones.ts';
 import { newFolder, startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
 import { signedIn } from '../support/harness/browser.ts';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
@@ -102,7 +96,7 @@ describe('journey: held mail', () => {
     );
   });
 
-  it('rests a lane whose receiver refuses us, says so everywhere, and sends again once what bounced before', async () => {
+  it('rests a lane whose receiver refuses us, and says so everywhere', async () => {
     await start();
     answer = REFUSED;
     const ids: string[] = [];
@@ -129,80 +123,8 @@ describe('journey: held mail', () => {
       assert.match(html, /refuses mail from us again and again/, page);
       assert.deepEqual(htmlFaults(html), [], page);
     }
-    answer = '250 2.1.5 ok';
-    const args = { lane: 'mx.dest.test', past: 3_600_000 };
-    const dry = await app.operator.call('messages.resend', { ...args, dry_run: true });
-    assert.deepEqual([dry.recipients, dry.dry_run], [gone, true]);
-    assert.equal((await app.operator.call('messages.resend', { ...args, reason: 'spam' })).recipients, 0);
-    assert.equal(
-      (await app.operator.call('messages.resend', { ...args, account: 'default', domain: 'other.test' })).recipients,
-      0,
-    );
-    await browser.open('/queue/lane?name=mx.dest.test');
-    const sent = await browser.submit('/queue/resend', {
-      lane: 'mx.dest.test',
-      hours: '2',
-      back: '/queue/lane?name=mx.dest.test',
-    });
-    assert.match(sent.html, new RegExp(`${String(gone)} recipients get their mail again`));
-    assert.equal((await app.operator.call('messages.resend', args)).recipients, 0, 'a second run sends nothing');
-    await app.operator.call('queue.flush', { domain: 'dest.test' });
-    await app.settled();
-    const { data: all } = await app.operator.ask<{ data: Message[] }>('listMessages', { query: { limit: 100 } });
-    assert.equal(all.length, 12 + gone);
-    const { changes } = await app.operator.call('queue.lane', { lane: 'mx.dest.test' });
-    assert.ok(changes.some(({ what, to }) => what === 'resend' && to.startsWith(String(gone))));
     const books = await app.operator.call('books', {});
     assert.ok(books.balanced, books.faults.join());
-  });
-
-  it('sends again to the bounced recipients only, and nothing to an address that is suppressed', async () => {
-    await start();
-    answer = REFUSED;
-    refuses = (line) => line.includes('cc@') || line.includes('out@');
-    const { id } = await app.send({ to: 'ana@dest.test', cc: ['cc@dest.test', 'out@dest.test'] });
-    await app.settled();
-    await app.operator.ask('createSuppression', { body: { email: 'out@dest.test' } });
-    refuses = () => false;
-    const result = await app.operator.call('messages.resend', {});
-    assert.deepEqual([result.recipients, result.messages], [1, 1]);
-    await app.settled();
-    const again = (await app.operator.ask<{ data: Message[] }>('listMessages')).data.find((one) => one.id !== id);
-    assert.deepEqual([again?.to, again?.cc], ['cc@dest.test', []]);
-  });
-
-  it('sends again by lane what bounced before a restart, and tells whose lane it does not know', async () => {
-    const folder = newFolder();
-    const sources = [{ name: 'out1', ipv4: '127.0.0.2' }];
-    const startAgain = async (zones: Zones): Promise<void> => {
-      app = await startTestApp({ folder, mailPort: server.port, zones, settings: { delivery: { sources } } });
-    };
-    const known = zonesFor('dest.test', 'other.test');
-    await startAgain(known);
-    answer = REFUSED;
-    for (const domain of ['dest.test', 'other.test']) {
-      const { id } = await app.send({ to: `ana@${domain}` });
-      await until(() => bounced(id));
-    }
-    answer = '250 2.1.5 ok';
-    const resend = async (): Promise<[number, number]> => {
-      const result = await app.operator.call('messages.resend', { lane: 'mx.dest.test/out1', past: 3_600_000 });
-      return [result.recipients, result.lane_unknown];
-    };
-    await app.stop();
-    await startAgain({ 'dest.test MX': 'SERVFAIL', 'other.test MX': 'SERVFAIL' });
-    assert.deepEqual(await resend(), [0, 2]);
-    const { out } = await ran(['messages', 'resend', '--bounced', '--lane', 'mx.dest.test/out1'], {
-      POSTHORN_DATA_DIR: folder,
-    });
-    assert.match(
-      out,
-      /^0 recipients .*\n2 may be of this lane, and DNS has not told where their mail goes: run it again$/,
-    );
-    await app.stop();
-    await startAgain(known);
-    assert.deepEqual(await resend(), [1, 0]);
-    assert.deepEqual(await resend(), [0, 0]);
   });
 
   it('keeps lane, row and reason of waiting mail over a restart', async () => {
@@ -287,43 +209,5 @@ describe('journey: held mail', () => {
     const { html } = await browser.open('/queue');
     assert.doesNotMatch(html, nothing);
     assert.match(html, /blocked using a block list.*No hold, pause or limit is set by hand\./s);
-  });
-
-  it('gets past any number of mails whose content is deleted', async () => {
-    await start();
-    answer = REFUSED;
-    const gone = await app.send({ to: 'gone@dest.test' });
-    await app.settled();
-    const { db } = app.app;
-    const now = app.clock.now();
-    const [delivery] = await db.prepared.all<DeliveryRow>('SELECT * FROM deliveries');
-    const [attempt] = await db.prepared.all<AttemptRow>('SELECT * FROM attempts');
-    assert.ok(delivery !== undefined && attempt !== undefined);
-    const copies = Array.from({ length: 12_000 }, (_, n) => ({
-      delivery: { ...delivery, id: newId('dlv', now), address_key: `gone${String(n)}@dest.test` },
-      attemptId: newId('att', now),
-    }));
-    await db.commit.transact(async (tx) => {
-      const attempts = copies.map((one) => ({ ...attempt, id: one.attemptId, delivery_id: one.delivery.id }));
-      await insertRows(tx, [{ deliveries: copies.map((one) => one.delivery), attempts }]);
-    });
-    const erased = await app.request('DELETE', `/v1/messages/${gone.id}/content`);
-    assert.equal(erased.status, 204);
-    await app.send({ to: 'ana@dest.test' });
-    await app.settled();
-    answer = '250 2.1.5 ok';
-    const dry = await app.operator.call('messages.resend', { dry_run: true });
-    assert.deepEqual([dry.recipients, dry.left_out, dry.has_more], [1, 12_001, false]);
-    const result = await app.operator.call('messages.resend', {});
-    assert.deepEqual([result.recipients, result.left_out, result.has_more], [1, 12_001, false]);
-    const again = await app.operator.call('messages.resend', {});
-    assert.deepEqual([again.recipients, again.has_more], [0, false]);
-  });
-
-  it('refuses a time, a lane and a domain that are none', async () => {
-    await start();
-    for (const args of [{ past: 1 }, { past: 1e12 }, { lane: '' }, { domain: 'x'.repeat(254) }, { reason: '' }])
-      await assert.rejects(app.operator.call('messages.resend', args), /./);
-    await assert.rejects(app.operator.call('messages.resend', { account: 'nobody' }), { code: 'not_found' });
   });
 });

@@ -1,4 +1,5 @@
 /** Where the operator's operations work in a test: a real database, a clock and DNS that the test decides about. */
+import type { AcceptDeps } from '../../src/messages/accept/accept.ts';
 import type { Domain } from '../../src/client/types.ts';
 import { createInside } from '../../src/api/inside.ts';
 import { apiRoutes } from '../../src/api/routes.ts';
@@ -74,6 +75,18 @@ export class Office {
     const note = (fields: LogFields): void => void this.logged.push(fields);
     const log: Log = { debug: note, info: note, warn: note, error: note, child: () => log };
     const book = createHoldBook({ db, clock, changed: () => undefined });
+    const accept: AcceptDeps = {
+      commit: db.commit,
+      clock,
+      notifiers,
+      hasRoom: () => true,
+      retry: { maxAge: this.config.delivery.maxAge },
+      simulatorDomain: this.config.simulator.domain,
+      findStream: (accountId, slug) => streams.find(accountId, slug),
+      trackingRule: () => Promise.resolve({ opens: false, clicks: false, base: this.config.http.publicUrl }),
+      isVerified: (accountId, domain) => directory.isVerified(accountId, domain),
+      findSuppressed: createSuppressionLookUp({ db, clock }),
+    };
     const deps: Omit<OperatorDeps, 'inside'> = {
       db,
       clock,
@@ -83,18 +96,6 @@ export class Office {
       config: this.config,
       keyring: openKeyring(folder),
       recorder: createRecorder({ commit: db.commit, clock, written: () => undefined }),
-      accept: {
-        commit: db.commit,
-        clock,
-        notifiers,
-        hasRoom: () => true,
-        retry: { maxAge: this.config.delivery.maxAge },
-        simulatorDomain: this.config.simulator.domain,
-        findStream: (accountId, slug) => streams.find(accountId, slug),
-        trackingRule: () => Promise.resolve({ opens: false, clicks: false, base: this.config.http.publicUrl }),
-        isVerified: (accountId, domain) => directory.isVerified(accountId, domain),
-        findSuppressed: createSuppressionLookUp({ db, clock }),
-      },
       listeners: () => [],
       unknownProxies: () => [],
       settings: () => ({ kind: 'in_force' }),
@@ -127,7 +128,7 @@ export class Office {
       openReportParser: noReportParser,
       holds: createHolds({ clock, book, pauses: createAccountPauses({ db, clock }), streams, directory }),
     };
-    const { keyring, accept, recorder, holds } = deps;
+    const { keyring, recorder, holds } = deps;
     const { smtp, limits, retention, domains } = this.config;
     const routes = apiRoutes({
       db,

@@ -128,8 +128,6 @@ const withMuch: Scene[] = [
   at('queue', '/queue'),
   via('queue-domain', '/queue', 'a[href^="/queue?domain="]'),
   at('watch', '/queue/watch?lane=mx.example'),
-  at('reclassify', '/queue/reclassify'),
-  acted('reclassify-counted', '/queue/reclassify', (page) => fill(page, { hours: '720' }, 'button.main')),
   at('doctor', '/doctor?run'),
   at('accounts', '/accounts'),
   at('team', '/team'),

@@ -311,7 +311,6 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
     created_at: NOW,
     created_by: odd,
   },
-  resends: { message_id: 'msg_1', delivery_id: 'dlv_1', resent_as: odd, at: NOW },
   sts_policies: { domain: odd, policy_id: odd, policy_json: odd, fetched_at: NOW, expires_at: NOW },
   warm_up: { source: odd, site: odd, day: '2026-01-31', stage: 1, sent: 2, blocked: 0, deferred: 0, complained: 0 },
   listings: { ip: odd, list: odd, since: NOW, until: null, codes: odd },

@@ -28,8 +28,8 @@ const inOrder = ['accounts', 'domains'];
 const ROWS = 3;
 
 const schema036 = readFileSync(path.resolve(import.meta.dirname, '../fixtures/schema-036.sql'), 'utf8');
-/** The tables that the upgrade drops: message blocks, sums of hours and days, and what bodies have in common. */
-const dropped = ['content_bases', 'message_blocks', 'message_sets', 'message_changes', 'event_sums'];
+/** The tables that the upgrade drops: those of features that are gone, and what bodies have in common. */
+const dropped = ['content_bases', 'message_blocks', 'message_sets', 'message_changes', 'event_sums', 'resends'];
 
 /** Columns that another one took over. */
 const replaced = new Set(['is_admin', 'base_id']);

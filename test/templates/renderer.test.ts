@@ -96,7 +96,6 @@ describe('templates/renderer', () => {
       ok: true,
       output: '',
       variables: ['missing'],
-      sample: { missing: 'missing' },
     });
     assert.ok(bad?.ok === false);
     assert.equal(bad.faults[0]?.line, 2);

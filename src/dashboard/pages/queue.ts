@@ -1,7 +1,7 @@
 /** The queue, for administrators: lanes with the reasons why their mail waits, waiting mail by destination, and the actions on both. */
 import { Problem } from '../../base/problem.ts';
 import { soughtDomain } from '../../mail/address.ts';
-import { deliveriesAre, pluralize } from '../../base/pluralize.ts';
+import { deliveriesAre } from '../../base/pluralize.ts';
 import type { ArgsOf, ResultOf } from '../../operator/operations.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { whoText } from '../audit-words.ts';
@@ -34,7 +34,6 @@ export function queuePages(deps: Deps): Page[] {
     adminPost(`${WHERE}/hold`, withFault(hold, again)),
     adminPost(`${WHERE}/release`, release),
     adminPost(`${WHERE}/limit`, withFault(limit, again)),
-    adminPost(`${WHERE}/resend`, resend),
     adminPost(`${WHERE}/cancel`, withFault(cancel, again)),
   ];
 }
@@ -250,25 +249,6 @@ const unknownNote = (domains: number): string =>
   domains === 0
     ? ''
     : `Destinations left out, as DNS has not told where their mail goes: ${String(domains)}. Try again later.`;
-
-async function resend(visit: Visit): Promise<Shown> {
-  const { form } = visit;
-  const past = fieldHours(form, 'hours');
-  const args = { lane: form.get('lane') ?? '', ...definedMembers({ past }) };
-  const result = await visit.operate('messages.resend', args);
-  const { recipients, left_out: out, left_out_because: because, lane_unknown: unknown, has_more: hasMore } = result;
-  const others = out === 0 ? '' : ` ${String(out)} are left out: ${because ?? ''}`;
-  const unclear =
-    unknown === 0
-      ? ''
-      : ` ${String(unknown)} may be of this lane: DNS has not told where their mail goes. Try again later.`;
-  const more = hasMore ? ' There are more: send them in another run.' : '';
-  const text =
-    recipients === 0
-      ? 'Nothing to send again.'
-      : `${pluralize(recipients, 'recipient')} ${recipients === 1 ? 'gets the' : 'get their'} mail again.`;
-  return move(backOf(visit), `${text}${others}${unclear}${more}`);
-}
 
 /** Returns the part of the queue that the form names: `scope` is the kind of `target`. */
 function partOf(form: URLSearchParams): Partial<ArgsOf<'queue.hold'>> {

@@ -77,12 +77,14 @@ async function editor(visit: Visit, template: Template | null, fault: Problem | 
   return view('template', template === null ? 'New template' : template.name, data);
 }
 
-/** Returns the sample values of the version as JSON, with guesses for what they lack; the form is filled with them when it is opened. */
+/** Returns the values that the version keeps as JSON, or else the names that it reads, with empty texts to fill in. */
 async function sampleText(visit: Visit, template: Template | null): Promise<string> {
   if (template === null) return JSON.stringify({ name: 'Ana' }, null, 2);
   const { id, version, sample_variables: kept } = template;
-  const body = { template_id: id, template_version: version, ...(kept === null ? {} : { variables: kept }) };
-  return JSON.stringify((await visit.ask('renderTemplate', { body })).sample_variables, null, 2);
+  if (kept !== null) return JSON.stringify(kept, null, 2);
+  const body = { template_id: id, template_version: version };
+  const { variables } = await visit.ask('renderTemplate', { body });
+  return JSON.stringify(Object.fromEntries(variables.map((name) => [name, ''])), null, 2);
 }
 
 /** Returns what the editor's form changes. */
@@ -138,9 +140,13 @@ async function rendered(visit: Visit): Promise<Render> {
     text: lines(form.get('text')) ?? undefined,
   };
   return await visit.ask('renderTemplate', {
-    body: { ...definedMembers(sources), variables: sampleIn(form) ?? {}, mark_missing: true },
+    body: { ...definedMembers(sources), variables: filledOf(sampleIn(form) ?? {}), mark_missing: true },
   });
 }
+
+/** Returns the values without empty texts, which are still to be filled in. */
+const filledOf = (sample: object): object =>
+  Object.fromEntries(Object.entries(sample).filter(([, value]) => value !== ''));
 
 /** Returns the sample values of the form; null for an empty field. Throws a Problem for what the API would refuse in a body. */
 function sampleIn(form: URLSearchParams): object | null {
@@ -158,13 +164,13 @@ function sampleIn(form: URLSearchParams): object | null {
 /** Renders the sources, or shows their faults, for the frame next to the editor. */
 async function framed(visit: Visit, page: (found: Preview) => string): Promise<Shown> {
   try {
-    const { variables, missing, sample_variables: sample, ...found } = await rendered(visit);
+    const { variables, ...found } = await rendered(visit);
     const parts = (['subject', 'html', 'text'] as const).flatMap((name) => {
       const source = lines(visit.form.get(name));
       if (source === null) return [];
       return [{ name, source, rendered: found[name]?.rendered ?? null, faults: found[name]?.errors ?? [] }];
     });
-    return frame(page({ variables, missing, sample: JSON.stringify(sample, null, 2), parts }));
+    return frame(page({ variables, parts }));
   } catch (error) {
     if (error instanceof Problem) return frame(reportPage(error.message));
     throw error;

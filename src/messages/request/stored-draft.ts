@@ -81,22 +81,3 @@ function mailbox([name, address]: StoredMailbox): Mailbox {
 }
 
 const isKnown = ({ address }: Mailbox): boolean => address !== ERASED_ADDRESS;
-
-/**
- * Returns the draft with only these recipients, in the same order. The first in `To` leads; without one, the first of all. Throws
- * `invalid_state` if it has none of them.
- */
-export function withRecipients(draft: MessageDraft, addresses: ReadonlySet<string>): MessageDraft {
-  const isMeant = ({ address }: { address: string }): boolean => addresses.has(address);
-  const cc = draft.cc.filter(isMeant);
-  const bcc = draft.bcc.filter(isMeant);
-  const submitted = draft.source?.recipients.filter(({ mailbox: one }) => isMeant(one));
-  const narrow =
-    draft.source === undefined || submitted === undefined ? {} : { source: { ...draft.source, recipients: submitted } };
-  if (isMeant(draft.to)) return { ...draft, cc, bcc, ...narrow };
-  const [first] = submitted?.map(({ mailbox: one }) => one) ?? [...cc, ...bcc];
-  if (first === undefined)
-    throw new Problem('invalid_state', 'The recipients of this message are erased, so it cannot be sent again.');
-  const isOther = ({ address }: { address: string }): boolean => address !== first.address;
-  return { ...draft, to: first, cc: cc.filter(isOther), bcc: bcc.filter(isOther), ...narrow };
-}

@@ -138,7 +138,7 @@ async function removeMessages(tx: Connection, rows: readonly Leaving[], now: num
   const accountId = rows[0]?.account_id ?? '';
   for (const { outcome } of attempts)
     if (outcome === 'accepted') addToCounters(counters, accountId, now, PURGED_ATTEMPTS, PURGED);
-  for (const { from, values } of [...marksOf(rows), rowsWithin('resends', rows)])
+  for (const { from, values } of marksOf(rows))
     await tx.run(
       statement((sql) => `DELETE FROM ${from(sql)}`),
       values,

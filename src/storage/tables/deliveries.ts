@@ -119,14 +119,3 @@ export const holds = table({
   created_by: orNull(text()),
 });
 export type HoldRow = RowOf<typeof holds>;
-
-/** A bounced delivery whose mail was sent again. */
-export const resends = table({
-  /** The message that bounced. */
-  message_id: text(),
-  delivery_id: text(),
-  /** The new message. */
-  resent_as: text(),
-  at: integer(),
-});
-export type ResendRow = RowOf<typeof resends>;

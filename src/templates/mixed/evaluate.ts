@@ -30,6 +30,8 @@ export interface EvaluateOptions extends Surroundings {
   variables: Readonly<Record<string, unknown>>;
   /** If true, a missing variable is a fault; otherwise it prints nothing. */
   strict: boolean;
+  /** If true, a missing variable that is printed is written as `⟦name⟧`, whatever `strict` is: for a preview. */
+  marksMissing?: boolean;
   limitMs: number;
   /** Milliseconds of any monotonic clock. */
   monotonic(): number;
@@ -120,6 +122,26 @@ class Evaluation {
     return null;
   }
 
+  /** Returns the path of a variable that has no value and so would leave a hole in the output, or null. */
+  private missingIn(expression: Expression): string | null {
+    switch (expression.kind) {
+      case 'path':
+        return expression.orNow !== true && this.find(expression.path) == null ? expression.path.text : null;
+      case 'filtered':
+        return expression.filters.some(({ name }) => name === 'default') ? null : this.missingIn(expression.value);
+      case 'call': {
+        if (mayBeMissing.has(expression.helper)) return null;
+        for (const one of expression.args) {
+          const missing = this.missingIn(one);
+          if (missing !== null) return missing;
+        }
+        return null;
+      }
+      default:
+        return null;
+    }
+  }
+
   private one(node: Node): Flow {
     this.step();
     switch (node.kind) {
@@ -206,6 +228,11 @@ class Evaluation {
   }
 
   private output({ value: expression, raw, at }: Extract<Node, { kind: 'output' }>): void {
+    const missing = this.options.marksMissing === true ? this.missingIn(expression) : null;
+    if (missing !== null) {
+      this.write(this.fit(`⟦${missing}⟧`));
+      return;
+    }
     const value = this.value(expression);
     const text = textOf(value);
     this.step(text.length);

@@ -7,12 +7,10 @@ import { Faulty, failed, toTemplateFault, TooSlow, type TemplateFault } from './
 import { arityOf, filters, helpers } from './library.ts';
 import { printsLiteral } from './literals.ts';
 import type { Node } from './node.ts';
-import { sampleOf, type SampleData } from './sample.ts';
 import { parse } from './tree.ts';
 import { variablesOf } from './variables.ts';
 
 export type { TemplateFault } from './fault.ts';
-export { completeSample, joinSamples, markMissing, missingIn, type SampleData } from './sample.ts';
 
 /**
  * The part decides what becomes of values: html escapes `& < > " '`, text nothing; in subject, header and address they have no line breaks, and in
@@ -29,8 +27,6 @@ export interface Compiled {
    */
   readonly variables: readonly string[];
   readonly nodes: readonly Node[];
-  /** Data that fits the template, guessed from its use of the variables. */
-  readonly sample: SampleData;
 }
 
 /** `slow`: only the time limit was reached. */
@@ -56,7 +52,7 @@ export function compile(source: string, part: Part, limit?: TimeLimit): Compilat
     if (source.length > MOST_SOURCE || Buffer.byteLength(source) > MOST_SOURCE)
       throw failed(`the source is larger than ${String(MOST_SOURCE)} bytes`);
     const nodes = parse(source, { helpers, filters, arityOf }, timeLimiter(limit));
-    return { ok: true, template: { part, source, nodes, variables: variablesOf(nodes), sample: sampleOf(nodes) } };
+    return { ok: true, template: { part, source, nodes, variables: variablesOf(nodes) } };
   } catch (error) {
     return { ok: false, faults: [faultOf(source, error)], slow: error instanceof TooSlow };
   }

@@ -67,9 +67,7 @@ describe('messages/templated-send', () => {
       this.calls++;
       clock.advance(ms);
       const output = 'x'.repeat(characters);
-      return Promise.resolve(
-        parts.map(({ name }): PartResult => ({ name, ok: true, output, variables: [], sample: {} })),
-      );
+      return Promise.resolve(parts.map(({ name }): PartResult => ({ name, ok: true, output, variables: [] })));
     },
     read: () => Promise.reject(new Error('nothing is only read here')),
     close: () => Promise.resolve(),

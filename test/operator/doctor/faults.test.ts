@@ -766,7 +766,7 @@ const faults: Fault[] = [
   [
     'the clock was set back',
     async (p) => {
-      await p.office.deps.accept.commit.transact((tx) =>
+      await p.office.deps.db.commit.transact((tx) =>
         tx.run(
           `INSERT INTO events (id, account_id, type, at, test, message_id, delivery_id, status, machine, detail_json) VALUES ('evt_x', 'a', 'sent', ?, 0, 'm', 'd', 'queued', 0, '{}')`,
           [p.office.clock.now() + DAY_MS],
@@ -1165,7 +1165,7 @@ const faults: Fault[] = [
   [
     'the books do not balance',
     async (p) => {
-      await p.office.deps.accept.commit.transact((tx) =>
+      await p.office.deps.db.commit.transact((tx) =>
         tx.run(
           `INSERT INTO counters (account_id, day, from_status, to_status, n) VALUES ('a', '2026-01-01', 'none', 'queued', 3)`,
         ),

@@ -130,7 +130,6 @@ export async function filled(app: TestApp): Promise<string[]> {
     '/queue?domain=dest.test',
     '/queue/lane?name=mx.dest.test',
     '/queue/watch',
-    '/queue/reclassify',
     '/queue/watch?lane=mx.dest.test&watch=99',
     `/queue/watch?lane=mx.dest.test&watch=${String(watch)}`,
     `/messages/${message}/request`,
