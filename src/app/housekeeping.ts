@@ -1,7 +1,4 @@
 /** Builds housekeeping: the rules of what is deleted when, and of what is checked again. */
-import type { AcceptDeps } from '../messages/accept/accept.ts';
-import { createTlsReports } from '../mta/tls/tls-reports.ts';
-import type { TlsTally } from '../mta/tls/tls-tally.ts';
 import { trackingTargetOf } from '../tracking/host.ts';
 import { createClockTrust, whenTrusted } from '../housekeeping/clock-trust.ts';
 import { domainChecks } from '../housekeeping/domain-checks.ts';
@@ -31,14 +28,10 @@ import type { AppContext } from './context.ts';
 export async function buildHousekeeping(
   context: AppContext,
   {
-    accept,
-    tlsTally,
     notices,
     inside,
     askNode,
   }: {
-    accept: AcceptDeps;
-    tlsTally: TlsTally | null;
     notices: AccountNotices;
     inside: Inside;
     askNode: AskNode;
@@ -68,7 +61,6 @@ export async function buildHousekeeping(
     whenTrusted(trust, oldWarmUps({ db, clock })),
     invitationBodies({ db }),
     oldSessions({ db, clock, trust, keptMs: config.retention.audit, usedUp: context.usedUp }),
-    ...tlsReports(context, accept, tlsTally),
     ...retentionRules({ db, clock, retention: config.retention }).map((rule) => whenTrusted(trust, rule)),
     ...webhookLogRules({ db, clock, eventsKeptMs: config.retention.events }).map((rule) => whenTrusted(trust, rule)),
     ...spaceRules({ db, clock }),
@@ -76,20 +68,4 @@ export async function buildHousekeeping(
     whenTrusted(trust, oldExports({ db, clock, config })),
     strayExports({ db, config }),
   ]);
-}
-
-/** Builds the daily TLS reports; they need a sender, so they are only made where an operator's address is set. */
-function tlsReports(
-  { config, db, clock, log, resolver, fetch, random, directory }: AppContext,
-  accept: AcceptDeps,
-  tlsTally: TlsTally | null,
-): ReturnType<typeof createTlsReports>[] {
-  const { operatorAddress, hostname } = config.smtp;
-  if (operatorAddress === null || tlsTally === null) return [];
-  const accountOf = async (name: string): Promise<string | null> => {
-    const domain = await directory.find(name);
-    return domain?.status === 'verified' ? domain.account_id : null;
-  };
-  const deps = { db, clock, log, resolver, accept, fetch, random, accountOf };
-  return [createTlsReports(deps, { from: operatorAddress, submitter: hostname })];
 }

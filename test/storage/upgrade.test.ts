@@ -29,7 +29,10 @@ const ROWS = 3;
 
 const schema036 = readFileSync(path.resolve(import.meta.dirname, '../fixtures/schema-036.sql'), 'utf8');
 /** The tables that the upgrade drops: message blocks and sums of hours and days. */
-const dropped = ['message_blocks', 'message_sets', 'message_changes', 'event_sums'];
+const dropped = [
+  ...['message_blocks', 'message_sets', 'message_changes', 'event_sums'],
+  ...['tls_sessions', 'tls_policies', 'tls_reports'],
+];
 
 /** Columns that another one took over. */
 const replaced = new Set(['is_admin']);
