@@ -36,7 +36,7 @@ export interface TlsReportPolicy {
   details: readonly TlsFailureDetail[];
 }
 
-/** What a report leaves out is an empty text. */
+/** Texts that a report leaves out are empty. */
 export interface TlsFailureDetail {
   result: string;
   sourceIp: string;
