@@ -213,7 +213,6 @@ const pure = [
   'webhooks/retry.ts',
   'webhooks/sample-event.ts',
   'mta/dns/dane.ts',
-  'mta/tls/tls-seen.ts',
   'inbound/aggregate.ts',
   'mta/connection/dane.ts',
   'mta/lanes/pace.ts',

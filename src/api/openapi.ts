@@ -328,11 +328,7 @@ function example(code: ProblemCode): Json {
  * Returns the codes that an operation can refuse a request with: those that follow from the schemas of its query and its body, and
  * those that it declares.
  */
-export function problemCodes({
-  query,
-  body,
-  problems = [],
-}: Pick<Route, 'query' | 'body' | 'problems'>): ProblemCode[] {
+function problemCodes({ query, body, problems = [] }: Pick<Route, 'query' | 'body' | 'problems'>): ProblemCode[] {
   return [...new Set([...queryCodes(query), ...bodyCodes(body), ...problems])];
 }
 

@@ -16,7 +16,6 @@ import { Mta } from '../mta/mta.ts';
 import { Sites } from '../mta/sites/sites.ts';
 import { isUsable, Sources, type SourcesDeps } from '../mta/sources/sources.ts';
 import { DEFAULT_POOL } from '../storage/tables.ts';
-import { createTlsTally, type TlsTally } from '../mta/tls/tls-tally.ts';
 import { WarmUp } from '../mta/sources/warm-up.ts';
 import { signingKey, type AppContext } from './context.ts';
 
@@ -26,7 +25,6 @@ export interface DeliveryEngine {
   holds: Holds;
   book: HoldBook;
   /** Counts TLS sessions for the daily reports; null where those are switched off. */
-  tlsTally: TlsTally | null;
 }
 
 /** `mailPorts` returns the ports on which this server listens for mail. */
@@ -34,7 +32,7 @@ export async function buildDeliveryEngine(
   context: AppContext,
   mailPorts: () => readonly OpenPort[],
 ): Promise<DeliveryEngine> {
-  const { config, clock, log, db, streams, directory, notifiers } = context;
+  const { clock, db, streams, directory, notifiers } = context;
   const book = createHoldBook({
     db,
     clock,
@@ -45,8 +43,7 @@ export async function buildDeliveryEngine(
   const sources = buildSources(context, book, absent);
   const pauses = createAccountPauses({ db, clock });
   const holds = createHolds({ clock, book, pauses, streams, directory, poolHold: (by) => sources.holdOf(by) });
-  const tlsTally = config.delivery.tlsReports ? createTlsTally({ db, clock, log }) : null;
-  return { mta: buildMta(context, { book, sources, holds, tlsTally, mailPorts }), holds, book, tlsTally };
+  return { mta: buildMta(context, { book, sources, holds, mailPorts }), holds, book };
 }
 
 function buildMta(
@@ -55,7 +52,6 @@ function buildMta(
     book,
     sources,
     holds,
-    tlsTally,
     mailPorts,
   }: Omit<DeliveryEngine, 'mta'> & { sources: Sources; mailPorts: () => readonly OpenPort[] },
 ): Mta {
@@ -96,7 +92,6 @@ function buildMta(
       poolOf: async (accountId, slug) => (await streams.find(accountId, slug))?.pool ?? DEFAULT_POOL,
       limitsOf: (lane) => book.limitsOf(lane),
       maySend: () => context.nodes.holdsLease,
-      ...(tlsTally === null ? {} : { tlsSeen: (seen) => tlsTally.note(seen) }),
       ...(meters === null ? {} : { attempted: (outcome, destination) => meters.attempted(outcome, destination) }),
       keysFor: (accountId, domain) => signingKeys.keysFor(accountId === OWN_ACCOUNT ? null : accountId, domain),
       returnPathDomain: async (accountId, domain) => {

@@ -1,7 +1,4 @@
 /** Builds housekeeping: the rules of what is deleted when, and of what is checked again. */
-import type { AcceptDeps } from '../messages/accept/accept.ts';
-import { createTlsReports } from '../mta/tls/tls-reports.ts';
-import type { TlsTally } from '../mta/tls/tls-tally.ts';
 import { trackingTargetOf } from '../tracking/host.ts';
 import { createClockTrust, whenTrusted } from '../housekeeping/clock-trust.ts';
 import { domainChecks } from '../housekeeping/domain-checks.ts';
@@ -30,14 +27,10 @@ import type { AppContext } from './context.ts';
 export async function buildHousekeeping(
   context: AppContext,
   {
-    accept,
-    tlsTally,
     notices,
     inside,
     askNode,
   }: {
-    accept: AcceptDeps;
-    tlsTally: TlsTally | null;
     notices: AccountNotices;
     inside: Inside;
     askNode: AskNode;
@@ -66,7 +59,6 @@ export async function buildHousekeeping(
     whenTrusted(trust, oldAggregates({ db, clock })),
     whenTrusted(trust, oldWarmUps({ db, clock })),
     oldSessions({ db, clock, trust, keptMs: config.retention.audit, usedUp: context.usedUp }),
-    ...tlsReports(context, accept, tlsTally),
     ...retentionRules({ db, clock, retention: config.retention }).map((rule) => whenTrusted(trust, rule)),
     ...webhookLogRules({ db, clock, eventsKeptMs: config.retention.events }).map((rule) => whenTrusted(trust, rule)),
     ...spaceRules({ db, clock }),
@@ -74,20 +66,4 @@ export async function buildHousekeeping(
     whenTrusted(trust, oldExports({ db, clock, config })),
     strayExports({ db, config }),
   ]);
-}
-
-/** Builds the daily TLS reports; they need a sender, so they are only made where an operator's address is set. */
-function tlsReports(
-  { config, db, clock, log, resolver, fetch, random, directory }: AppContext,
-  accept: AcceptDeps,
-  tlsTally: TlsTally | null,
-): ReturnType<typeof createTlsReports>[] {
-  const { operatorAddress, hostname } = config.smtp;
-  if (operatorAddress === null || tlsTally === null) return [];
-  const accountOf = async (name: string): Promise<string | null> => {
-    const domain = await directory.find(name);
-    return domain?.status === 'verified' ? domain.account_id : null;
-  };
-  const deps = { db, clock, log, resolver, accept, fetch, random, accountOf };
-  return [createTlsReports(deps, { from: operatorAddress, submitter: hostname })];
 }

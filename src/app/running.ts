@@ -16,7 +16,6 @@ import type { OwnPort } from '../dashboard/listen.ts';
 import type { Housekeeping } from '../housekeeping/housekeeping.ts';
 import type { Inbound } from '../inbound/inbound.ts';
 import type { Mta } from '../mta/mta.ts';
-import type { TlsTally } from '../mta/tls/tls-tally.ts';
 import type { Control } from '../operator/control-server.ts';
 import { createLaneFacts } from '../operator/lane-facts.ts';
 import type { MetricsHandler, MetricsServer } from '../operator/metrics.ts';
@@ -39,7 +38,6 @@ import { disabledNotice } from './webhook-notice.ts';
 /** The parts that run. */
 export interface Running extends Doors {
   mta: Mta;
-  tlsTally: TlsTally | null;
   inbound: Inbound;
   webhooks: Webhooks;
   housekeeping: Housekeeping;
@@ -78,7 +76,7 @@ export async function buildRunning(context: AppContext, present: WatchDeps['pres
   const accountWindows = new RateWindows({ isShared: () => nodes.hasOthers });
   const inbound = await buildInbound(context, accept, accountWindows, present.certificate);
   const delivery = await buildDeliveryEngine(context, inbound.mailPorts);
-  const { mta, book, tlsTally } = delivery;
+  const { mta, book } = delivery;
   const notices = accountNotices(context);
   const webhooks = buildWebhooks(context, notices);
   const certificateWatch = watchCertificate({ clock, log, present, files: () => certificateFiles(live.config) });
@@ -87,8 +85,6 @@ export async function buildRunning(context: AppContext, present: WatchDeps['pres
   const doors = buildDoors(context, parts);
   const { operator, questions } = doors;
   const housekeeping = await buildHousekeeping(context, {
-    accept,
-    tlsTally,
     notices,
     inside: operator.inside,
     askNode: questions.ask,
@@ -96,7 +92,6 @@ export async function buildRunning(context: AppContext, present: WatchDeps['pres
   return {
     ...doors,
     mta,
-    tlsTally,
     inbound,
     webhooks,
     housekeeping,

@@ -44,7 +44,7 @@ async function stopWork(context: AppContext, running: Running): Promise<void> {
     running.webhooks.stop(),
   );
   const { callers, hits, renderer, mailViewer } = context;
-  await end(running.tlsTally?.stop(), callers.close(), hits.close(), closeAuditLog(context));
+  await end(callers.close(), hits.close(), closeAuditLog(context));
   await end(renderer.close(), mailViewer.close());
   if (context.overrides.resolver === undefined) await end(context.resolver.close());
   if (failures.length > 1) throw new AggregateError(failures, 'several parts did not end as they should');

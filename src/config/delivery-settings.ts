@@ -74,12 +74,6 @@ export const deliverySettings = group('The delivery engine.', {
     true,
     'If true, the MTA-STS policies of recipient domains (RFC 8461) are looked up and obeyed.',
   ),
-  tlsReports: setting(
-    optional(flag()),
-    null,
-    'If true, recipient domains that ask for it get a daily report on TLS (RFC 8460), by HTTPS or as a mail from `smtp.operatorAddress`, whose domain must be verified here.',
-    { fallbackText: 'true where `smtp.operatorAddress` is given' },
-  ),
   tls: setting(
     map(z.enum(['none', 'opportunistic', 'required', 'verified', 'dane'], { error: TLS_NEEDS }), {
       expected: TLS_NEEDS,

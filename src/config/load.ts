@@ -84,7 +84,6 @@ export function loadConfig(options: LoadOptions): Loaded {
     ...file.empty.filter((name) => !origins.has(name)).map((name) => noValue(name, file.name ?? '')),
     ...credentials.warnings,
     ...environment.warnings,
-    ...reportsWarning(tree, reading.config),
     ...nameWarning(reading.config),
     ...retentionWarning(reading.config),
     ...plaintextPasswords(reading.config.delivery.routes),
@@ -94,11 +93,6 @@ export function loadConfig(options: LoadOptions): Loaded {
 
 function isWritten(tree: unknown, { path: name }: SettingEntry): boolean {
   return (valueAt(tree, name.split('.')) ?? null) !== null;
-}
-
-function reportsWarning(tree: unknown, { delivery }: Config): string[] {
-  if (delivery.tlsReports || String(valueAt(tree, ['delivery', 'tlsReports'])) !== 'true') return [];
-  return ['delivery.tlsReports: no TLS reports are sent without `smtp.operatorAddress`, from which they would come'];
 }
 
 function nameWarning({ smtp }: Config): string[] {

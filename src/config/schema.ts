@@ -102,7 +102,7 @@ export const settings = group(
       operatorAddress: setting(
         optional(mailAddress()),
         null,
-        'Mail address of the operator. It gets mail to postmaster@ and abuse@ that is not a report, and notices without a better recipient. TLS reports come from it (`delivery.tlsReports`) if its domain is one of this server.',
+        'Mail address of the operator. It gets mail to postmaster@ and abuse@ that is not a report, and notices without a better recipient.',
         { fallbackText: 'none' },
       ),
       mx: group('The listener for bounces and replies.', {
@@ -431,7 +431,6 @@ export function decide(written: z.output<typeof settings>, around: Surroundings)
     },
     delivery: {
       ...written.delivery,
-      tlsReports: smtp.operatorAddress !== null && written.delivery.tlsReports !== false,
       bounceRules: written.delivery.bounceRules.map(absolute),
       operatorsFile: written.delivery.operatorsFile === null ? null : absolute(written.delivery.operatorsFile),
     },

@@ -1,6 +1,6 @@
 /**
- * Style sheets and scripts, our own and htmx. They are read and compressed once, at start, and named by their content, so that browsers may
- * keep them for a year.
+ * Style sheets and scripts, our own, htmx and Swagger UI. They are read at start, compressed when first asked for, and named by their
+ * content, so that browsers may keep them for a year.
  */
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -10,8 +10,8 @@ import { gzipSync } from 'node:zlib';
 
 export interface Asset {
   bytes: Buffer;
-  /** The same bytes, compressed with gzip. */
-  gzip: Buffer;
+  /** Returns the same bytes, compressed with gzip. */
+  gzip: () => Buffer;
   type: string;
 }
 
@@ -30,6 +30,9 @@ const files: readonly (readonly [name: string, file: () => string, type: string]
   ['editor.js', () => own('editor.js'), JS],
   ['icon.svg', () => own('icon.svg'), 'image/svg+xml'],
   ['htmx.js', () => require.resolve('htmx.org/dist/htmx.min.js'), JS],
+  ['reference.js', () => own('reference.js'), JS],
+  ['swagger-ui.js', () => require.resolve('swagger-ui-dist/swagger-ui-bundle.js'), JS],
+  ['swagger-ui.css', () => require.resolve('swagger-ui-dist/swagger-ui.css'), CSS],
 ];
 
 /** Loads all of them. Throws where one cannot be read. */
@@ -42,7 +45,8 @@ export function loadAssets() {
     const { name: stem, ext } = path.parse(name);
     const url = `/assets/${stem}.${print}${ext}`;
     urls.set(name, url);
-    assets.set(url, { bytes, gzip: gzipSync(bytes), type });
+    let made: Buffer | null = null;
+    assets.set(url, { bytes, gzip: () => (made ??= gzipSync(bytes)), type });
   }
   return {
     /** Returns the address of an asset by its name: `/assets/style.1a2b3c4d.css`. */

@@ -47,13 +47,14 @@ const CSP =
 
 /** Creates the dashboard. Throws where a view or an asset cannot be read. */
 export function createDashboard(deps: DashboardDeps) {
-  const pages = pagesOf(deps);
+  const assets = loadAssets();
+  const pages = pagesOf(deps, assets);
   const firsts = new Set(['assets', ...pages.map(({ path }) => firstSegment(path))]);
   const theirs = new Set(['healthz', 'readyz', ...deps.routes.map(({ path }) => firstSegment(path))]);
   const dashboard: DashboardContext = {
     deps,
     views: loadViews(),
-    assets: loadAssets(),
+    assets,
     tokens: createFormTokens(deps.keyring.derive('dashboard forms')),
     once: createShownOnce({ ...deps, store: deps.idempotency }),
     repeats: createFormRepeats({
@@ -170,7 +171,7 @@ function assetLayer({ assets }: DashboardContext): Layer {
     ctx.type = asset.type;
     const isGzip = ctx.acceptsEncodings('gzip') === 'gzip';
     if (isGzip) ctx.set('Content-Encoding', 'gzip');
-    ctx.body = isGzip ? asset.gzip : asset.bytes;
+    ctx.body = isGzip ? asset.gzip() : asset.bytes;
   };
 }
 

@@ -1,4 +1,5 @@
 /** All pages of the dashboard. */
+import type { Assets } from './assets.ts';
 import type { DashboardDeps } from './deps.ts';
 import type { Page } from './page.ts';
 import { apiPages } from './pages/api.ts';
@@ -28,7 +29,7 @@ import { templatePages } from './pages/templates.ts';
 import { watchPages } from './pages/watch.ts';
 import { webhookPages } from './pages/webhooks.ts';
 
-export function pagesOf(deps: DashboardDeps): Page[] {
+export function pagesOf(deps: DashboardDeps, assets: Assets): Page[] {
   return [
     ...setUpPages(deps),
     ...signInPages(deps),
@@ -47,7 +48,7 @@ export function pagesOf(deps: DashboardDeps): Page[] {
     ...keyPages(deps),
     ...searchPages(),
     ...requestLogPages(deps),
-    ...apiPages(deps),
+    ...apiPages(deps, assets),
     ...settingsPages(deps),
     ...sourcePages(),
     ...nodePages(),

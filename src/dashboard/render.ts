@@ -60,7 +60,7 @@ function frameOf({ deps, assets, tokens }: DashboardContext, ctx: Context, title
           account: visit.account,
           accountId: visit.account.id,
           accounts: visit.accounts.map(({ id, name }) => ({ id, name, on: id === visit.account.id })),
-          // The server's own account does not count, except that a member who looks at it gets back.
+          // There is nothing to choose beside the server's own account; a member who looks at that one gets back.
           manyAccounts: visit.accounts.some(({ id }) => id !== visit.account.id && id !== OWN_ACCOUNT),
         }),
   };

@@ -1,17 +1,11 @@
-/**
- * SMTP TLS reports (RFC 8460): the addresses that ask for them (section 3), the report itself (section 4.4), the mail that carries it (section
- * 5.3), and reading those of others.
- */
-import { createHash } from 'node:crypto';
+/** Reads SMTP TLS reports of other senders (RFC 8460 section 4.4). */
 import { isIP } from 'node:net';
-import { dateTime } from './message-head.ts';
 import { hostNameOr, oneOf } from './report-values.ts';
 
-export type TlsPolicyType = (typeof tlsPolicies)[number];
 const tlsPolicies = ['tlsa', 'sts', 'no-policy-found'] as const;
 
 /** Section 4.3. */
-export const tlsFailures = [
+const tlsFailures = [
   'starttls-not-supported',
   'certificate-host-mismatch',
   'certificate-expired',
@@ -24,30 +18,25 @@ export const tlsFailures = [
   'sts-policy-invalid',
   'sts-webpki-invalid',
 ] as const;
-export type TlsFailure = (typeof tlsFailures)[number];
 
 export interface TlsReport {
   organization: string;
   /** Milliseconds since the epoch; `until` is the last second of the range. */
   from: number;
   until: number;
-  contact: string;
   id: string;
   policies: readonly TlsReportPolicy[];
 }
 
 export interface TlsReportPolicy {
   type: string;
-  /** The lines of the policy. */
-  strings: readonly string[];
   domain: string;
-  mxHosts: readonly string[];
   successes: number;
   failures: number;
   details: readonly TlsFailureDetail[];
 }
 
-/** Empty texts are left out of the report. */
+/** Texts that a report leaves out are empty. */
 export interface TlsFailureDetail {
   result: string;
   sourceIp: string;
@@ -56,55 +45,6 @@ export interface TlsFailureDetail {
   reason: string;
   sessions: number;
 }
-
-const MOST_ADDRESSES = 5;
-
-/** Returns the addresses to which the one valid record asks reports to be sent: `mailto:` and `https:` URIs; null where it asks for none. */
-export function readTlsReportRecord(texts: readonly string[]): readonly string[] | null {
-  const records = texts.filter((text) => /^v\s*=\s*TLSRPTv1\s*;/.test(text));
-  if (records.length !== 1) return null;
-  for (const field of (records[0] ?? '').slice(0, 2000).split(';').slice(1)) {
-    const [name, value] = [field.slice(0, field.indexOf('=')).trim(), field.slice(field.indexOf('=') + 1)];
-    if (name !== 'rua') continue;
-    const uris = value.split(',').map((uri) => uri.trim());
-    const known = uris.filter((uri) =>
-      /^(?:mailto:[^\s@,?]{1,64}@[^\s@,?]{1,253}|https:\/\/[^\s]{1,1000})$/i.test(uri),
-    );
-    return known.length === 0 ? null : known.slice(0, MOST_ADDRESSES);
-  }
-  return null;
-}
-
-/** Returns the report as JSON. */
-export function writeTlsReport({ organization, from, until, contact, id, policies }: TlsReport): string {
-  return JSON.stringify({
-    'organization-name': organization,
-    'date-range': { 'start-datetime': seconds(from), 'end-datetime': seconds(until) },
-    'contact-info': contact,
-    'report-id': id,
-    policies: policies.map(({ type, strings, domain, mxHosts, successes, failures, details }) => ({
-      policy: {
-        'policy-type': type,
-        ...(strings.length === 0 ? {} : { 'policy-string': strings }),
-        'policy-domain': domain,
-        ...(mxHosts.length === 0 ? {} : { 'mx-host': mxHosts }),
-      },
-      summary: { 'total-successful-session-count': successes, 'total-failure-session-count': failures },
-      ...(details.length === 0 ? {} : { 'failure-details': details.map(writeDetail) }),
-    })),
-  });
-}
-
-const seconds = (at: number): string => `${new Date(at).toISOString().slice(0, 19)}Z`;
-
-const writeDetail = ({ result, sourceIp, mx, ip, reason, sessions }: TlsFailureDetail): Record<string, unknown> => ({
-  'result-type': result,
-  ...(sourceIp === '' ? {} : { 'sending-mta-ip': sourceIp }),
-  ...(mx === '' ? {} : { 'receiving-mx-hostname': mx }),
-  ...(ip === '' ? {} : { 'receiving-ip': ip }),
-  'failed-session-count': sessions,
-  ...(reason === '' ? {} : { 'failure-reason-code': reason }),
-});
 
 const MOST_POLICIES = 200;
 const MOST_DETAILS = 500;
@@ -129,7 +69,6 @@ export function readTlsReport(text: string): TlsReport | null {
     organization: textOf(report['organization-name'], 100),
     from,
     until,
-    contact: textOf(report['contact-info'], 200),
     id: textOf(report['report-id'], 100),
     policies: report['policies'].slice(0, MOST_POLICIES).flatMap((one) => readPolicy(objectIn(one), left)),
   };
@@ -156,9 +95,7 @@ function readPolicy(entry: Record<string, unknown> | null, left: { details: numb
   return [
     {
       type: oneOf(tlsPolicies, textOf(policy['policy-type'], 40)) ?? 'unknown',
-      strings: textsOf(policy['policy-string']),
       domain,
-      mxHosts: textsOf(policy['mx-host']),
       successes: countOf(summary['total-successful-session-count']),
       failures: countOf(summary['total-failure-session-count']),
       details: details.flatMap((one) => readDetail(objectIn(one))),
@@ -205,12 +142,6 @@ function addressOf(value: unknown): string {
   return isIP(text) === 0 ? '' : text;
 }
 
-/** Returns the texts of a list. Some reporters write one line where a list belongs. */
-const textsOf = (value: unknown): string[] =>
-  (Array.isArray(value) ? (value as unknown[]).slice(0, 100) : [value])
-    .map((one) => textOf(one, 1000))
-    .filter((one) => one !== '');
-
 /** A count beyond is false. The sum of all that are kept stays an integer that SQLite has. */
 const MOST_SESSIONS = 999_999_999_999;
 
@@ -221,63 +152,3 @@ function timeOf(value: unknown): number | null {
   const at = typeof value === 'string' ? Date.parse(value) : NaN;
   return at >= 0 && at < 2 ** 42 ? at : null;
 }
-
-export interface TlsReportMail {
-  from: string;
-  to: string;
-  date: Date;
-  /** With angle brackets. */
-  messageId: string;
-  /** The domain that is reported about, and ours. */
-  domain: string;
-  submitter: string;
-  report: Pick<TlsReport, 'from' | 'until' | 'id'>;
-  /** The report's JSON, in gzip. */
-  gzip: Buffer;
-}
-
-/** Returns the mail of section 5.3, ASCII with CRLF. It must arrive however bad TLS is, so it waives the domain's policies (RFC 8689 section 5). */
-export function tlsReportMail(mail: TlsReportMail): Buffer {
-  const { from, to, date, messageId, domain, submitter, report, gzip } = mail;
-  const boundary = `=_tlsrpt_${createHash('sha256').update(messageId).digest('base64url').slice(0, 24)}`;
-  // Section 5.1: the sender in the name is the domain of contact-info, which is the mail's own.
-  const sender = from.slice(from.lastIndexOf('@') + 1);
-  const file = `${sender}!${domain}!${unix(report.from)}!${unix(report.until)}!001.json.gz`;
-  return Buffer.from(
-    [
-      `From: <${from}>`,
-      `To: <${to}>`,
-      `Date: ${dateTime(date)}`,
-      `Message-ID: ${messageId}`,
-      `Subject: Report Domain: ${domain}`,
-      ` Submitter: ${submitter}`,
-      ` Report-ID: <${report.id}>`,
-      `TLS-Report-Domain: ${domain}`,
-      `TLS-Report-Submitter: ${submitter}`,
-      'TLS-Required: No',
-      'Auto-Submitted: auto-generated',
-      'MIME-Version: 1.0',
-      `Content-Type: multipart/report; report-type="tlsrpt";\r\n boundary="${boundary}"`,
-      '',
-      `--${boundary}`,
-      'Content-Type: text/plain; charset=us-ascii',
-      'Content-Transfer-Encoding: 7bit',
-      '',
-      'This is an aggregate report (RFC 8460) about TLS on connections',
-      'to the mail hosts of a domain:',
-      domain,
-      '',
-      `--${boundary}`,
-      'Content-Type: application/tlsrpt+gzip',
-      'Content-Transfer-Encoding: base64',
-      `Content-Disposition: attachment;\r\n filename="${file}"`,
-      '',
-      ...(gzip.toString('base64').match(/.{1,76}/g) ?? []),
-      `--${boundary}--`,
-      '',
-    ].join('\r\n'),
-    'latin1',
-  );
-}
-
-const unix = (at: number): string => String(Math.floor(at / 1000));

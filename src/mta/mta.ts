@@ -47,7 +47,7 @@ export interface MtaDeps
   extends
     Omit<PrepareDeps, 'db' | 'holdOf'>,
     Pick<AttemptDeps, 'log' | 'random' | 'judge' | 'attempted'>,
-    Pick<PassageDeps, 'tlsSeen' | 'maySend'>,
+    Pick<PassageDeps, 'maySend'>,
     Pick<PlacingDeps, 'poolOf'>,
     Pick<LaneControlDeps, 'limitsOf'>,
     Pick<SweeperDeps, 'recorder' | 'holds'> {

@@ -32,8 +32,6 @@ export interface SafeRequest {
   url: string;
   headers: Readonly<Record<string, string>>;
   body?: string;
-  /** In place of `body`. */
-  bytes?: Buffer;
 }
 
 export type Fetched =
@@ -269,7 +267,7 @@ async function exchange(pool: Pool, url: SafeUrl, asked: SafeRequest, abort: Abo
     method: asked.method,
     path: url.path,
     headers: asked.headers,
-    body: asked.bytes ?? asked.body ?? null,
+    body: asked.body ?? null,
     signal: abort.signal,
   });
   const parts: Buffer[] = [];

@@ -30,17 +30,7 @@ import { events, eventCounts } from './tables/events.ts';
 import { templates, templateVersions } from './tables/templates.ts';
 import { reports, tlsReportRows, dmarcRows, aggregateReports } from './tables/reports.ts';
 import { webhooks, webhookCalls, webhookDeliveries, webhookReplays } from './tables/webhooks.ts';
-import {
-  stsPolicies,
-  hostTls,
-  warmUp,
-  sourceBlocks,
-  listings,
-  listChecks,
-  tlsSessions,
-  tlsPolicies,
-  tlsReports,
-} from './tables/engine.ts';
+import { stsPolicies, hostTls, warmUp, sourceBlocks, listings, listChecks } from './tables/engine.ts';
 import { exportFiles, savedViews } from './tables/exports.ts';
 import { members, memberships, sessions, signIns, setupLinks, recoveryCodes } from './tables/members.ts';
 
@@ -95,9 +85,6 @@ export const tables = {
   source_blocks: sourceBlocks,
   listings,
   list_checks: listChecks,
-  tls_sessions: tlsSessions,
-  tls_policies: tlsPolicies,
-  tls_reports: tlsReports,
   tls_report_rows: tlsReportRows,
   dmarc_rows: dmarcRows,
   aggregate_reports: aggregateReports,

@@ -16,6 +16,7 @@ import {
 import { startFilledApp } from '../support/harness/filled.ts';
 import type { FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 import type { DashboardDeps } from '../../src/dashboard/deps.ts';
+import { loadAssets } from '../../src/dashboard/assets.ts';
 import { pagesOf } from '../../src/dashboard/pages.ts';
 
 describe('browser: every page', function () {
@@ -48,12 +49,8 @@ describe('browser: every page', function () {
   );
 
   it('walks every page that is declared', () => {
-    const declared = pagesOf({
-      routes: [],
-      config: {},
-      version: '',
-      history: { moments: () => [] },
-    } as unknown as DashboardDeps);
+    const deps = { routes: [], config: {}, version: '', history: { moments: () => [] } } as unknown as DashboardDeps;
+    const declared = pagesOf(deps, loadAssets());
     const walked = [...pages, ...ELSEWHERE].map((where) => where.replace(/\?.*/, ''));
     const missed = declared
       .filter(({ method }) => method === 'GET')
@@ -183,7 +180,13 @@ describe('browser: every page', function () {
 /** Pages that are declared and show nothing of their own: redirects, files, frames and streams. The second test opens the rest. */
 const ELSEWHERE = [
   ...['/developer', '/session', '/shown/token', '/login', '/login/code'],
-  ...['/events/tail', '/developer/api/postman', '/messages/id/html', '/messages/id/source'],
+  ...[
+    '/events/tail',
+    '/developer/api/openapi.json',
+    '/developer/api/reference',
+    '/messages/id/html',
+    '/messages/id/source',
+  ],
   ...['/messages/id/reports/id', '/messages/id/reports/id/html', '/domains/id/zone', '/exports/id/file'],
   ...['/suppressions/export', '/developer/log/export', '/developer/actions/export'],
 ];

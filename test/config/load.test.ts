@@ -296,14 +296,6 @@ describe('loadConfig', () => {
     });
   });
 
-  it('tells where TLS reports are wanted that no address can send', () => {
-    const on = { POSTHORN_DELIVERY__TLS_REPORTS: 'true' };
-    assert.match(load({ env: on }).warnings.join(), /^delivery\.tlsReports: .*`smtp\.operatorAddress`/);
-    assert.match(load({ file: put('t.yaml', 'delivery: { tlsReports: true }') }).warnings.join(), /tlsReports/);
-    assert.deepEqual(load({ env: { ...on, POSTHORN_SMTP__OPERATOR_ADDRESS: 'ops@example.com' } }).warnings, []);
-    assert.deepEqual(load({ env: { POSTHORN_DELIVERY__TLS_REPORTS: 'false' } }).warnings, []);
-  });
-
   describe('mistakes', () => {
     it('are told all at once, a line each', () => {
       const file = put(

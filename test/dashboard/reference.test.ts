@@ -1,111 +1,11 @@
-/** The dashboard's schema tables, template previews. */
+/** The dashboard's template previews, charts and words. */
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { chartHtml } from '../../src/dashboard/chart.ts';
 import { headersOf, healthOf } from '../../src/dashboard/pages/webhooks.ts';
 import { checkPage, highlighted, previewPage } from '../../src/dashboard/preview.ts';
-import { postmanCollection } from '../../src/dashboard/postman.ts';
-import { schemaLines } from '../../src/dashboard/schema-table.ts';
 import { proseHtml } from '../../src/dashboard/words.ts';
 import { Problem } from '../../src/base/problem.ts';
-
-describe('dashboard/schema-table', () => {
-  const schemas = {
-    Person: {
-      type: 'object',
-      properties: {
-        name: { type: 'string', maxLength: 10 },
-        friends: { type: 'array', items: { $ref: '#/components/schemas/Person' } },
-      },
-      required: ['name'],
-    },
-  };
-  it('has a line a member, with those of what it holds below, and comes to an end', () => {
-    const lines = schemaLines({ $ref: '#/components/schemas/Person' }, schemas);
-    assert.deepEqual(
-      lines.map(({ name }) => name),
-      [
-        'name',
-        'friends',
-        'friends[].name',
-        'friends[].friends',
-        'friends[].friends[].name',
-        'friends[].friends[].friends',
-      ],
-    );
-    assert.deepEqual(lines[0], {
-      name: 'name',
-      type: 'string',
-      limits: 'at most 10 characters',
-      required: true,
-      description: '',
-    });
-    assert.equal(lines[1]?.type, 'array of object');
-  });
-  for (const [why, schema, type, limits] of [
-    ['alternatives', { anyOf: [{ type: 'string' }, { type: 'null' }] }, 'string or null', ''],
-    ['the same twice', { anyOf: [{ type: 'string' }, { type: 'string' }] }, 'string', ''],
-    ['values', { enum: ['a', 'b'] }, '"a", "b"', ''],
-    ['one value', { const: 'list' }, '"list"', ''],
-    ['a range', { type: 'integer', minimum: 1, maximum: 1000 }, 'integer', '1 to 1,000'],
-    [
-      'a safe integer is no limit',
-      { type: 'integer', minimum: -9007199254740991, maximum: 9007199254740991 },
-      'integer',
-      '',
-    ],
-    ['a default', { type: 'integer', default: 5, minimum: 1 }, 'integer', 'at least 1, usually 5'],
-    ['nothing said', {}, 'any', ''],
-    ['an unknown reference', { $ref: '#/components/schemas/None' }, 'any', ''],
-  ] as const) {
-    it(`tells ${why}`, () => {
-      const [line] = schemaLines({ properties: { x: schema } }, {});
-      assert.deepEqual([line?.type, line?.limits], [type, limits]);
-    });
-  }
-});
-
-describe('dashboard/postman', () => {
-  it('has a folder a tag, variables in paths, and no key', () => {
-    const file = postmanCollection('x', 'https://mail.example', [
-      {
-        tag: 'messages',
-        name: 'Read',
-        description: '',
-        method: 'GET',
-        path: '/v1/messages/{id}',
-        query: [{ name: 'expand', description: 'more' }],
-        body: null,
-      },
-      {
-        tag: 'messages',
-        name: 'Send',
-        description: '',
-        method: 'POST',
-        path: '/v1/messages',
-        query: [],
-        body: '{"to":"a@b"}',
-      },
-      { tag: 'keys', name: 'List', description: '', method: 'GET', path: '/v1/keys', query: [], body: null },
-    ]) as {
-      item: { name: string; item: { request: { url: { raw: string; query: object[] }; body?: { raw: string } } }[] }[];
-      auth: object;
-    };
-    assert.deepEqual(
-      file.item.map(({ name, item }) => [name, item.length]),
-      [
-        ['messages', 2],
-        ['keys', 1],
-      ],
-    );
-    assert.equal(file.item[0]?.item[0]?.request.url.raw, '{{base_url}}/v1/messages/:id');
-    assert.deepEqual(file.item[0].item[0].request.url.query, [
-      { key: 'expand', value: '', description: 'more', disabled: true },
-    ]);
-    assert.equal(file.item[0].item[1]?.request.body?.raw, '{"to":"a@b"}');
-    assert.match(JSON.stringify(file.auth), /\{\{api_key\}\}/);
-  });
-});
 
 describe('dashboard/highlight', () => {
   it('colours both languages, marks lines with faults, and numbers them', () => {

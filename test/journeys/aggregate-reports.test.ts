@@ -8,49 +8,31 @@ import type { StatRow } from '../../src/storage/tables.ts';
 import { databaseBytes } from '../support/harness/temp-database.ts';
 import { startTestApp, type TestApp } from '../support/harness/app.ts';
 import { dmarcXml } from '../support/harness/dmarc.ts';
-import { writeTlsReport } from '../../src/mail/tls-report.ts';
+import { tlsReportJson } from '../support/harness/tls-report.ts';
 import { zip } from '../support/harness/zip.ts';
 
 const xml = dmarcXml('acme.test', [
   { ip: '192.0.2.1', count: 12 },
   { ip: '198.51.100.9', count: 3, dkim: 'fail', spf: 'fail', disposition: 'reject' },
 ]);
-const tlsJson = writeTlsReport({
-  organization: 'isp.test',
-  from: Date.parse('2026-01-31T00:00:00Z'),
-  until: Date.parse('2026-01-31T23:59:59Z'),
-  contact: 'tls@isp.test',
-  id: 't1',
-  policies: [
-    {
-      type: 'no-policy-found',
-      strings: [],
-      domain: 'rp.acme.test',
-      mxHosts: [],
-      successes: 7,
-      failures: 3,
-      details: [
-        {
-          result: 'certificate-expired',
-          sourceIp: '203.0.113.1',
-          mx: 'mail.posthorn.test',
-          ip: '192.0.2.1',
-          reason: '',
-          sessions: 2,
-        },
-      ],
-    },
-    {
-      type: 'no-policy-found',
-      strings: [],
-      domain: 'stranger.test',
-      mxHosts: [],
-      successes: 99,
-      failures: 0,
-      details: [],
-    },
-  ],
-});
+const tlsJson = tlsReportJson(
+  {
+    domain: 'rp.acme.test',
+    type: 'no-policy-found',
+    successes: 7,
+    failures: 3,
+    details: [
+      {
+        'result-type': 'certificate-expired',
+        'sending-mta-ip': '203.0.113.1',
+        'receiving-mx-hostname': 'mail.posthorn.test',
+        'receiving-ip': '192.0.2.1',
+        'failed-session-count': 2,
+      },
+    ],
+  },
+  { domain: 'stranger.test', type: 'no-policy-found', successes: 99, failures: 0, details: [] },
+);
 
 interface Row {
   kind: string | null;

@@ -118,7 +118,7 @@ const withMuch: Scene[] = [
   at('search', '/search?q=acme'),
   at('search-none', '/search?q=qqqqqq'),
   at('api', '/developer/api'),
-  at('operation', '/developer/api/sendMessage'),
+  at('reference', '/developer/api/reference'),
   at('settings', '/settings'),
   at('changelog', '/settings/changelog'),
   at('sources', '/settings/sources'),

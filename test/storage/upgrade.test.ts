@@ -29,7 +29,10 @@ const ROWS = 3;
 
 const schema036 = readFileSync(path.resolve(import.meta.dirname, '../fixtures/schema-036.sql'), 'utf8');
 /** The tables that the upgrade drops: those of features that are gone, and what bodies have in common. */
-const dropped = ['content_bases', 'message_blocks', 'message_sets', 'message_changes', 'event_sums', 'resends'];
+const dropped = [
+  ...['content_bases', 'message_blocks', 'message_sets', 'message_changes', 'event_sums'],
+  ...['resends', 'tls_sessions', 'tls_policies', 'tls_reports'],
+];
 
 /** Columns that another one took over. */
 const replaced = new Set(['is_admin', 'base_id']);

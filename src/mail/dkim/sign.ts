@@ -57,9 +57,7 @@ const OVERSIGNED = [
   'List-Unsubscribe-Post',
   'Feedback-ID',
 ] as const;
-/** Named where they occur: those of TLS reports (RFC 8460 section 5.3). */
-const SIGNED_WHERE_GIVEN = ['TLS-Report-Domain', 'TLS-Report-Submitter'] as const;
-const SIGNED = new Set<string>([...OVERSIGNED, ...SIGNED_WHERE_GIVEN].map((name) => name.toLowerCase()));
+const SIGNED = new Set<string>(OVERSIGNED.map((name) => name.toLowerCase()));
 
 const FOLD_AT = 76;
 
@@ -92,12 +90,6 @@ function fieldsToSign(head: string): { names: string[]; canonical: string } {
       canonical += relaxedHeader(field);
     }
     names.push(name);
-  }
-  for (const name of SIGNED_WHERE_GIVEN) {
-    const fields = found.get(name.toLowerCase())?.toReversed() ?? [];
-    canonical += fields.map(relaxedHeader).join('');
-    // Once more than they occur, as above.
-    if (fields.length > 0) names.push(...fields.map(() => name), name);
   }
   return { names, canonical };
 }

@@ -10,7 +10,6 @@ import type { Destination, Site, Sites } from '../sites/sites.ts';
 import { laneName } from '../names.ts';
 import type { Source, Sources } from '../sources/sources.ts';
 import type { HostTls } from '../tls/host-tls.ts';
-import type { TlsSeen } from '../tls/tls-seen.ts';
 import type { Job } from '../due-queue.ts';
 import {
   connectToSite,
@@ -35,8 +34,6 @@ export interface PassageDeps {
   maySend?: () => boolean;
   hostTls: Pick<HostTls, 'memory'>;
   transcripts: Pick<Transcripts, 'of'>;
-  /** Is called with how TLS went for each connection. */
-  tlsSeen?: (seen: TlsSeen) => void;
 }
 
 export interface PassageOptions {
@@ -121,7 +118,7 @@ export class Passages {
   contextOf(name: string | null): SourceContext {
     let context = this.contexts.get(name);
     if (context === undefined) {
-      const { clock, pool, tls, maySend, hostTls, transcripts, tlsSeen, sources } = this.deps;
+      const { clock, pool, tls, maySend, hostTls, transcripts, sources } = this.deps;
       const source = sources.find(name);
       context = {
         clock,
@@ -132,7 +129,6 @@ export class Passages {
         addresses: new AddressMemory(),
         transcripts,
         timeouts: this.options.timeouts,
-        ...(tlsSeen === undefined ? {} : { tlsSeen }),
         hostname: source.ehlo,
         source: name,
         local: () => this.options.localOf(source),

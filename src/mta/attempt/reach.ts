@@ -15,7 +15,6 @@ import type { TlsClient } from '../connection/tls.ts';
 import { hostKey, laneName } from '../names.ts';
 import type { Ready } from '../prepare/prepare.ts';
 import type { Host, Site } from '../sites/sites.ts';
-import type { TlsSeen } from '../tls/tls-seen.ts';
 import { forbiddenBy, needOf, noReachableAddress, placeOfHost, type OutcomeAt } from './host-policy.ts';
 import { outcomeOfDial } from './outcome.ts';
 import type { Transcripts } from './transcripts.ts';
@@ -43,8 +42,6 @@ export interface SourceContext {
   local?: () => { addresses: readonly string[]; families: readonly number[] };
   /** Records dialogues for operators who watch them. */
   transcripts?: Pick<Transcripts, 'of'>;
-  /** Is called with how TLS went for each connection that was opened, and with hosts that a policy forbids. */
-  tlsSeen?: (seen: TlsSeen) => void;
 }
 
 /** The part of a mail that decides which connections it may use. */
@@ -109,7 +106,6 @@ export async function connectToSite(context: SourceContext, site: Site, wanted: 
     if (context.clock.monotonic() >= (context.deadline ?? Infinity)) break;
     const need = needOf(site, host, wanted.tlsRequest);
     if (need.kind === 'refused') {
-      context.tlsSeen?.({ site, host, need: null, opened: null });
       // Another host had a passing fault: waiting may help.
       if (need.isFinal === true && last !== null) continue;
       last = forbiddenBy(need, placeOfHost(host, host.addresses[0]?.ip ?? '', context.source));
@@ -214,9 +210,7 @@ export async function openConnection(
     const first = await dialTo(ips);
     const others = isPolicyRefusal(first) ? ips.filter((ip) => isIP(ip) !== isIP(first.ip)) : [];
     const again = others.length > 0 ? await dialTo(others) : first;
-    const opened = again.kind === 'open' ? again : first;
-    context.tlsSeen?.({ site, host, need: target.need, opened });
-    return opened;
+    return again.kind === 'open' ? again : first;
   });
 }
 

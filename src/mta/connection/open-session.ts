@@ -60,8 +60,6 @@ export interface SessionTarget {
 /** `ip` is the address that answered, or the last that did not. */
 export type OpenResult = {
   ip: string;
-  /** Our own address, where there was a connection. */
-  localIp?: string;
 } & (
   | { kind: 'open'; session: Session }
   | {
@@ -101,7 +99,6 @@ class Opening {
   private extensions: Extensions = noExtensions;
   private tls: TlsResult | null = null;
   private ip = '';
-  private localIp: string | undefined;
 
   constructor(deps: OpenDeps, target: SessionTarget) {
     this.deps = deps;
@@ -119,7 +116,6 @@ class Opening {
       const failed = this.failed('connect', null, connected.text);
       return connected.ours === true ? { ...failed, ours: true } : failed;
     }
-    this.localIp = connected.socket.localAddress;
     if (trace?.on === true) trace.line('>', `(connected to ${connected.ip}:${String(port)})`);
     const wire = new Wire({ clock, trace }, connected.socket);
     const abandon = (): void => wire.destroy(String(signal?.reason));
@@ -159,7 +155,7 @@ class Opening {
     const lostCommands = (): void => addresses?.lostCommands(ip, clock.monotonic());
     return {
       kind: 'open',
-      ...this.place(),
+      ip: this.ip,
       session: new Session(this.deps, { wire, extensions, tls, timings, timeouts, banner: banner.text, lostCommands }),
     };
   }
@@ -271,7 +267,7 @@ class Opening {
     const { tls, timings } = this;
     return {
       kind: 'failed',
-      ...this.place(),
+      ip: this.ip,
       phase,
       reply,
       text,
@@ -280,11 +276,6 @@ class Opening {
       tls,
       timings,
     };
-  }
-
-  private place(): { ip: string; localIp?: string } {
-    const { ip, localIp } = this;
-    return localIp === undefined ? { ip } : { ip, localIp };
   }
 
   private lap(part: 'connect' | 'banner' | 'tls'): void {

@@ -16,19 +16,14 @@ export interface TlsNeed {
   /** The names that a certificate under a DANE trust anchor may have; the first is asked for (SNI). Where not given, the host's. */
   names?: readonly string[];
   policy: PolicyName;
-  /** The message waives the domain's policies (RFC 8689 section 5), so this connection says nothing about them. */
-  isWaived?: true;
 }
 
 /** The TLSA records of one host (mta/dns/dane.ts). */
 export type HostDane =
   /** At least one record, all validated. */
   | { kind: 'records'; records: readonly TlsaRecord[]; names: readonly string[] }
-  /**
-   * The look-up failed. An attacker may have caused that, so the host must not have the mail. `isBogus`: the resolver answered
-   * SERVFAIL, as it does for forged records; otherwise our own DNS has a fault.
-   */
-  | { kind: 'trouble'; text: string; isBogus: boolean };
+  /** The look-up failed. An attacker may have caused that, so the host must not have the mail. */
+  | { kind: 'trouble'; text: string };
 
 /** The TLS of a connection, for the attempt's record. */
 export interface TlsResult {
@@ -72,7 +67,7 @@ export type Asked =
 export function tlsNeed(facts: TlsFacts): Asked {
   if (facts.request === 'require') return strictNeed(facts);
   if (facts.override !== null) return overrideNeed(facts, facts.override);
-  if (facts.request === 'waive') return need({ ...opportunistic('opportunistic'), isWaived: true });
+  if (facts.request === 'waive') return need(opportunistic('opportunistic'));
   return policyNeed(facts);
 }
 

@@ -64,7 +64,7 @@ const usable = (answer: Extract<DnsAnswer<TlsaRecord>, { kind: 'found' }>, names
 });
 
 /** Section 2.1.1: a look-up that fails may have been made to fail, so the host is passed over as if it could not be reached. */
-const trouble = (name: string, { text, why }: Trouble): Found => ({
-  dane: { kind: 'trouble', text: `the TLSA records of ${name} cannot be had: ${text}`, isBogus: why === 'servfail' },
+const trouble = (name: string, { text }: Trouble): Found => ({
+  dane: { kind: 'trouble', text: `the TLSA records of ${name} cannot be had: ${text}` },
   ttl: TROUBLE_TTL_S,
 });

@@ -4,7 +4,7 @@ import type { Host, Site } from '../../../src/mta/sites/sites.ts';
 
 const host: Host = { name: 'mx1.dest.test', port: 25, addresses: [{ ip: '192.0.2.25', family: 4 }] };
 const site: Site = { kind: 'site', name: 'dest', hosts: [host], relay: null };
-const trouble: Host = { ...host, dane: { kind: 'trouble', text: 'SERVFAIL', isBogus: true } };
+const trouble: Host = { ...host, dane: { kind: 'trouble', text: 'SERVFAIL' } };
 
 describe('mta/attempt/host-policy, the policy of an attempt', () => {
   it('is the one that allows plaintext', () => {

@@ -55,7 +55,7 @@ const rows: [reason: string, facts: Partial<TlsFacts>, expected: string][] = [
   ],
   [
     'TLSA records that cannot be had',
-    { dane: { kind: 'trouble', text: 'SERVFAIL', isBogus: true }, sts: 'enforce', stsMatches: true },
+    { dane: { kind: 'trouble', text: 'SERVFAIL' }, sts: 'enforce', stsMatches: true },
     'refused',
   ],
   ['REQUIRETLS', { request: 'require', isVouched: true }, 'required name requiretls'],
@@ -64,7 +64,7 @@ const rows: [reason: string, facts: Partial<TlsFacts>, expected: string][] = [
   ['REQUIRETLS, and the policy does not name the host', { request: 'require', sts: 'enforce' }, 'refused'],
   [
     'REQUIRETLS, and the TLSA records cannot be had',
-    { request: 'require', dane: { kind: 'trouble', text: 'x', isBogus: false } },
+    { request: 'require', dane: { kind: 'trouble', text: 'x' } },
     'refused',
   ],
   ['REQUIRETLS with DANE', { request: 'require', isVouched: true, dane: dane(tlsa) }, 'required dane dane'],
@@ -96,7 +96,7 @@ const rows: [reason: string, facts: Partial<TlsFacts>, expected: string][] = [
   ['TLS-Required: No waives DANE', { request: 'waive', dane: dane(tlsa) }, 'opportunistic no opportunistic'],
   [
     'TLS-Required: No waives DANE that is in trouble',
-    { request: 'waive', dane: { kind: 'trouble', text: 'x', isBogus: true } },
+    { request: 'waive', dane: { kind: 'trouble', text: 'x' } },
     'opportunistic no opportunistic',
   ],
   ['TLS-Required: No waives MTA-STS', { request: 'waive', sts: 'enforce' }, 'opportunistic no opportunistic'],
@@ -122,7 +122,7 @@ const rows: [reason: string, facts: Partial<TlsFacts>, expected: string][] = [
   ],
   [
     'the operator asks for DANE that is in trouble',
-    { override: 'dane', dane: { kind: 'trouble', text: 'x', isBogus: true } },
+    { override: 'dane', dane: { kind: 'trouble', text: 'x' } },
     'refused',
   ],
   [
@@ -162,11 +162,10 @@ describe('mta/connection/tls-policy', () => {
     assert.deepEqual(usableTlsa([tlsa, broken]), [tlsa], 'a digest that cannot be used is no stronger one');
   });
 
-  it('marks what was asked for by a message that waives the policies, which shares its connections all the same', () => {
+  it('lets a message that waives the policies share its connections with others', () => {
     const waived = tlsNeed({ ...nothingKnown, request: 'waive', sts: 'enforce' });
     const ordinary = tlsNeed(nothingKnown);
     assert.ok(waived.kind === 'need' && ordinary.kind === 'need');
-    assert.equal(waived.need.isWaived, true);
     assert.equal(needKey(waived.need), needKey(ordinary.need));
   });
 

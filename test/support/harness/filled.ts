@@ -118,7 +118,6 @@ export async function filled(app: TestApp): Promise<string[]> {
     '/developer/log',
     '/developer/actions',
     '/developer/api',
-    '/developer/api/sendMessage',
     '/settings',
     '/settings/changelog',
     '/settings/sources',
