@@ -20,8 +20,6 @@ import {
 } from '../housekeeping/old-rows.ts';
 import { retentionRules } from '../housekeeping/retention.ts';
 import { spaceRules } from '../housekeeping/space.ts';
-import type { Inside } from '../api/inside.ts';
-import { exportRule, oldExports, strayExports } from '../operator/export-rule.ts';
 import type { AskNode } from '../operator/ask-nodes.ts';
 import { listingRule } from '../operator/listings.ts';
 import type { AccountNotices } from './account-notice.ts';
@@ -34,13 +32,11 @@ export async function buildHousekeeping(
     accept,
     tlsTally,
     notices,
-    inside,
     askNode,
   }: {
     accept: AcceptDeps;
     tlsTally: TlsTally | null;
     notices: AccountNotices;
-    inside: Inside;
     askNode: AskNode;
   },
 ): Promise<Housekeeping> {
@@ -72,9 +68,6 @@ export async function buildHousekeeping(
     ...retentionRules({ db, clock, retention: config.retention }).map((rule) => whenTrusted(trust, rule)),
     ...webhookLogRules({ db, clock, eventsKeptMs: config.retention.events }).map((rule) => whenTrusted(trust, rule)),
     ...spaceRules({ db, clock }),
-    exportRule({ db, clock, log, config, inside, hasRoom: () => context.disk.hasRoom() }),
-    whenTrusted(trust, oldExports({ db, clock, config })),
-    strayExports({ db, config }),
   ]);
 }
 

@@ -15,6 +15,7 @@ import { up as exportsAndViews } from '../../migrations/005-exports-and-views.ts
 import { up as templateSamples } from '../../migrations/006-template-samples.ts';
 import { up as exportFormat } from '../../migrations/007-export-format.ts';
 import { up as webhookRests } from '../../migrations/008-webhook-rests.ts';
+import { up as lightHouse } from '../../migrations/009-light-house.ts';
 import { up as from036 } from '../../migrations/from-036.ts';
 import { translating } from './postgres/schema.ts';
 import { dialectOf } from './sql.ts';
@@ -37,6 +38,7 @@ export const migrations: readonly Migration[] = [
   { name: '006-template-samples', up: templateSamples },
   { name: '007-export-format', up: exportFormat },
   { name: '008-webhook-rests', up: webhookRests },
+  { name: '009-light-house', up: lightHouse, contracts: true },
 ];
 
 /**

@@ -42,7 +42,6 @@ import {
   tlsPolicies,
   tlsReports,
 } from './tables/engine.ts';
-import { exportFiles, savedViews } from './tables/exports.ts';
 import { members, memberships, sessions, signIns, setupLinks, recoveryCodes } from './tables/members.ts';
 
 export * from './tables/accounts.ts';
@@ -56,7 +55,6 @@ export * from './tables/reports.ts';
 export * from './tables/webhooks.ts';
 export * from './tables/engine.ts';
 export * from './tables/members.ts';
-export * from './tables/exports.ts';
 
 export const tables = {
   accounts,
@@ -110,8 +108,6 @@ export const tables = {
   sign_ins: signIns,
   setup_links: setupLinks,
   recovery_codes: recoveryCodes,
-  export_files: exportFiles,
-  saved_views: savedViews,
 };
 
 export type TableName = keyof typeof tables;
