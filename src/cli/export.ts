@@ -1,12 +1,13 @@
 /** `posthorn export`: a whole list of the API on standard output. */
 import { Argument, InvalidArgumentError, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import { listNames, listText } from '../operator/list-pages.ts';
+import { helpOfPart } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 
 export function addExport(program: CommandUnknownOpts, context: Context): void {
   program
     .command('export')
-    .description('write a whole list as CSV to standard output; filters are the parameters of the list in the API')
+    .description(helpOfPart('listMessages', 'export'))
     .addArgument(new Argument('<list>').choices(listNames))
     .argument('[filters...]', 'such as status=bounced created_after=2026-01-01T00:00:00Z', filterOption)
     .option('--account <account>', 'name or id (default: default)')

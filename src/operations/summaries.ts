@@ -133,6 +133,9 @@ export const machineSummaries = {
 /** Commands that perform a part of an operation, by the operation and the command's name. */
 export const partSummaries = {
   sendMessage: { send: 'Send one mail' },
+  listMessages: {
+    export: 'Write a whole list as CSV to standard output; filters are the parameters of the list in the API',
+  },
   listSuppressions: { export: 'Write all suppressions as CSV to standard output, newest first' },
   getDomain: { records: 'Show the DNS records to publish' },
   updateWebhook: {
