@@ -6,14 +6,16 @@ import { rfc3339 } from '../base/rfc3339.ts';
 import type { Database } from '../storage/database.ts';
 import type { AuditRow, RequestDetailsRow } from '../storage/tables.ts';
 import type { Cursors } from './cursor.ts';
+import { orWhole, type ListStreams } from './list-stream.ts';
 import { answerPage, pageParameters, pageResponse } from './page.ts';
 import { integerParameter, timeParameter } from './query.ts';
-import { jsonResponse, route, type Route } from './route.ts';
+import { type Call, jsonResponse, route, type Route } from './route.ts';
 import { reachOf } from './test-mode.ts';
 
 export interface AuditListDeps {
   db: Pick<Database, 'reader'>;
   cursors: Cursors;
+  streams: ListStreams;
 }
 
 const PATH = '/v1/audit';
@@ -144,7 +146,7 @@ const listQuery = z.strictObject({
   until: timeParameter().optional().describe('Before this time.'),
 });
 
-export function auditRoutes({ db, cursors }: AuditListDeps): Route[] {
+export function auditRoutes({ db, cursors, streams }: AuditListDeps): Route[] {
   return [
     route(
       {
@@ -152,12 +154,13 @@ export function auditRoutes({ db, cursors }: AuditListDeps): Route[] {
         path: PATH,
         operationId: 'listAuditEntries',
         description:
-          'One entry for every use of a key, refused ones included, newest first. A call that changes something is written before it is answered, a read within 100 ms after it. A test key sees only the uses of test keys.',
+          'One entry for every use of a key, refused ones included, newest first. A call that changes something is written before it is answered, a read within 100 ms after it. A test key sees only the uses of test keys. `Accept: text/csv` or `application/x-ndjson` sends the whole list.',
         scope: ['audit:read'],
         query: listQuery,
-        responses: pageResponse('A page of entries.', AuditEntry, 'One entry', sample),
+        responses: orWhole(pageResponse('A page of entries.', AuditEntry, 'One entry', sample)),
+        problems: ['too_many_streams'],
       },
-      (call) =>
+      streams.whole('audit', (call: Call<object, z.output<typeof listQuery>, undefined>) =>
         answerPage(cursors, PATH, call, async (wanted) => {
           const { limit: _, after: __, before: ___, method, ...filters } = call.query;
           const filter = {
@@ -168,6 +171,7 @@ export function auditRoutes({ db, cursors }: AuditListDeps): Route[] {
           const { rows, ...page } = await pageOfAudit({ db }, filter, wanted);
           return { ...page, data: rows.map(auditRecord) };
         }),
+      ),
     ),
     route(
       {
@@ -207,30 +211,6 @@ export function auditRecord(row: AuditRow): AuditRecord {
     after: recordIn(after),
   };
 }
-
-/** The columns of the audit log in a CSV file. */
-export const auditColumns = [
-  'at',
-  'actor',
-  'key_id',
-  'ip',
-  'method',
-  'endpoint',
-  'path',
-  'status',
-  'result',
-  'error_code',
-  'error_field',
-  'ms',
-  'request_id',
-  'operation',
-  'object_type',
-  'object_id',
-  'summary',
-  'idempotency_replayed',
-  'idempotency_key',
-  'user_agent',
-] as const satisfies readonly (keyof AuditRecord)[];
 
 export const auditDetails = ({
   row,

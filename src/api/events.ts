@@ -1,5 +1,5 @@
 /**
- * `GET /v1/events`: the event log as a list, by long poll, as server-sent events and as NDJSON. One URL; the Accept header
+ * `GET /v1/events`: the event log as a list, by long poll, as server-sent events, as NDJSON and as CSV. One URL; the Accept header
  * says which. Cursors are positions in the log, good under any filter.
  */
 import { Readable } from 'node:stream';
@@ -26,13 +26,14 @@ import { scopeAllows } from '../keys/scopes.ts';
 import { tagSchema } from '../messages/request/send-schema.ts';
 import type { Database } from '../storage/database.ts';
 import type { Cursors } from './cursor.ts';
+import { lineTypes, type LineType } from './list-lines.ts';
+import { noBefore, type ListStreams } from './list-stream.ts';
 import { preferredType } from './negotiate.ts';
 import { DEFAULT_LIMIT, linkToNext, listOf, pageParameters, refuseBothCursors } from './page.ts';
 import { addressParameter, booleanParameter, integerParameter, listParameter, timeParameter } from './query.ts';
 import { samples } from './record-samples.ts';
 import { batchId, Event, messageId } from './records.ts';
 import { type Call, exampleOf, type Reply, route, type Route } from './route.ts';
-import { StreamSlots } from './stream-slots.ts';
 import { reachOf, testFilter } from './test-mode.ts';
 
 export interface EventsDeps {
@@ -41,6 +42,7 @@ export interface EventsDeps {
   log: Pick<Log, 'warn'>;
   notifiers: { events: Notifier };
   cursors: Cursors;
+  streams: ListStreams;
 }
 
 const PATH = '/v1/events';
@@ -85,7 +87,6 @@ type EventsCall = Call<object, z.output<typeof EventsQuery>, undefined>;
 
 export function eventRoutes(deps: EventsDeps): Route[] {
   const tail = new EventTail(deps);
-  const slots = new StreamSlots();
   const gate = createGate({ most: READS, waiting: Infinity });
   return [
     route(
@@ -94,14 +95,14 @@ export function eventRoutes(deps: EventsDeps): Route[] {
         path: PATH,
         operationId: 'listEvents',
         description:
-          'Events in the order in which they became visible. `next_cursor` is always there, also in an empty page: ask again with `after` set to it. `Accept: text/event-stream` keeps the answer open and sends events as they happen; `Accept: application/x-ndjson` sends all up to now, one a line. A key has 20 open streams at most, an account 100.',
+          'Events in the order in which they became visible. `next_cursor` is always there, also in an empty page: ask again with `after` set to it. `Accept: text/event-stream` keeps the answer open and sends events as they happen; `Accept: application/x-ndjson` sends all up to now, one a line, and `text/csv` as a table. A key has 20 open streams at most, an account 100.',
         scope: ['event:read'],
         query: EventsQuery,
         responses: {
           200: {
             description: 'A page of events, or a stream of them.',
             schema: listOf(Event),
-            types: ['text/event-stream', 'application/x-ndjson'],
+            types: ['text/event-stream', ...lineTypes],
             examples: exampleOf('One event', {
               object: 'list',
               data: [samples.event],
@@ -114,7 +115,7 @@ export function eventRoutes(deps: EventsDeps): Route[] {
         problems: ['too_many_streams'],
         lasts: true,
       },
-      (call) => read(deps, { tail, slots, gate }, call),
+      (call) => read(deps, { tail, gate }, call),
     ),
   ];
 }
@@ -123,7 +124,7 @@ export function eventRoutes(deps: EventsDeps): Route[] {
 interface Reading {
   deps: EventsDeps;
   tail: EventTail;
-  slots: StreamSlots;
+  streams: ListStreams;
   gate: Gate;
   call: EventsCall;
   filter: EventFilter;
@@ -132,15 +133,12 @@ interface Reading {
   list: string;
 }
 
-async function read(
-  deps: EventsDeps,
-  shared: Pick<Reading, 'tail' | 'slots' | 'gate'>,
-  call: EventsCall,
-): Promise<Reply> {
+async function read(deps: EventsDeps, shared: Pick<Reading, 'tail' | 'gate'>, call: EventsCall): Promise<Reply> {
   const { query, caller } = call;
   refuseBothCursors(query);
   const reading: Reading = {
     deps,
+    streams: deps.streams,
     ...shared,
     call,
     filter: filterOf(caller, query),
@@ -148,21 +146,20 @@ async function read(
     list: `${PATH} ${caller.accountId}`,
   };
   const form = preferredType(call.header('accept'), forms);
-  if (form !== 'application/json' && query.before !== undefined) {
-    throw new Problem('invalid_parameter', '`before` is for pages; a stream only goes forwards.', { field: 'before' });
-  }
+  if (form !== 'application/json' && query.before !== undefined) throw noBefore();
   switch (form) {
     case 'text/event-stream':
       return serverSentEvents(reading);
+    case 'text/csv':
     case 'application/x-ndjson':
-      return lines(reading);
+      return whole(reading, form);
     case 'application/json':
       return page(reading);
   }
 }
 
 /** A stream is sent only to a client that asks for its media type by name. */
-const forms = ['application/json', 'text/event-stream', 'application/x-ndjson'] as const;
+const forms = ['application/json', 'text/event-stream', ...lineTypes] as const;
 
 function filterOf(caller: Caller, query: z.output<typeof EventsQuery>): EventFilter {
   return {
@@ -252,37 +249,28 @@ function attend({ tail, call, filter }: Reading): Follower {
   return follower;
 }
 
-/** Streams all events up to now, one JSON object a line. One that cannot go on is cut off: an ordinary end would say that this was all. */
-async function lines(reading: Reading): Promise<Reply> {
-  const { deps, call, filter, slots } = reading;
-  call.whenOver(slots.take(call.caller));
-  const key: { hasEnded: boolean; answer: Readable | null } = { hasEnded: false, answer: null };
-  call.whenKeyEnds(() => {
-    key.hasEnded = true;
-    key.answer?.destroy();
+/** Streams all events up to now. */
+async function whole(reading: Reading, type: LineType): Promise<Reply> {
+  const { deps, call, filter, streams } = reading;
+  return streams.answer(call, { list: 'events', type }, async () => {
+    const start = call.query.after === undefined ? 0 : await positionOf(reading, call.query.after, 'after');
+    return pagesUntil(await lastSequence(deps.db.reader), start);
   });
-  // Checked before the stream begins: afterwards there is no way to answer 400.
-  const start = call.query.after === undefined ? 0 : await positionOf(reading, call.query.after, 'after');
-  const end = await lastSequence(deps.db.reader);
-  async function* generate(): AsyncGenerator<string> {
-    let position = start;
-    for (;;) {
+
+  async function* pagesUntil(end: number, start: number): AsyncGenerator<object[]> {
+    for (let position = start; ;) {
       const found = await inTurn(reading, () => eventsAfter(deps.db.reader, filter, position, PAGE));
       const due = found.events.filter(({ sequence }) => sequence <= end);
-      if (due.length > 0) yield due.map((event) => `${JSON.stringify(eventRecord(event, reading))}\n`).join('');
+      yield due.map((event) => eventRecord(event, reading));
       if (!found.hasMore || due.length < found.events.length) return;
       position = found.position;
     }
   }
-  const stream = Readable.from(generate());
-  key.answer = stream;
-  if (key.hasEnded) stream.destroy();
-  return { status: 200, stream, type: 'application/x-ndjson; charset=utf-8' };
 }
 
 async function serverSentEvents(reading: Reading): Promise<Reply> {
   const { deps, call } = reading;
-  call.whenOver(reading.slots.take(call.caller));
+  reading.streams.take(call);
   const last = call.header('last-event-id') ?? '';
   // An empty one is that of a client that has got no event so far.
   const from = last === '' ? call.query.after : last;

@@ -125,7 +125,10 @@ function incoming({ clock }: { clock: Clock }, { route, asking, asked, act }: In
     whenOver: (listener) => {
       asking.whenOver(listener);
     },
-    whenKeyEnds: () => undefined,
+    // A member's session stands for a key.
+    whenKeyEnds: (listener) => {
+      asking.whenOver(listener);
+    },
   };
 }
 

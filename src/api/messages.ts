@@ -18,11 +18,12 @@ import { soughtDomain } from '../mail/address.ts';
 import { deliveryStatuses } from '../storage/tables.ts';
 import { templateIdOf } from '../templates/template-store.ts';
 import type { Cursors } from './cursor.ts';
+import { orWhole, type ListStreams } from './list-stream.ts';
 import { answerPage, pageParameters, pageResponse } from './page.ts';
 import { addressParameter, booleanParameter, listParameter, textsParameter, timeParameter } from './query.ts';
 import { samples } from './record-samples.ts';
 import { batchId, Message, MessageDetails, messageId } from './records.ts';
-import { jsonResponse, route, type Route } from './route.ts';
+import { type Call, jsonResponse, route, type Route } from './route.ts';
 import { noMessage, requireMessage, testFilter } from './test-mode.ts';
 
 const PATH = '/v1/messages';
@@ -30,6 +31,7 @@ const PATH = '/v1/messages';
 export interface MessageReadDeps {
   db: Pick<Database, 'reader' | 'prepared'>;
   cursors: Cursors;
+  streams: ListStreams;
   /** Returns what the lanes of recipients wait for; only a running server knows it. */
   laneFacts?: LaneFactsOf;
 }
@@ -116,24 +118,27 @@ const MessageCount = z
 /** How far back a search in subjects goes by default, in milliseconds. */
 const SUBJECT_SPAN_MS = 30 * DAY_MS;
 
-function listRoute({ db, cursors }: MessageReadDeps): Route {
+function listRoute({ db, cursors, streams }: MessageReadDeps): Route {
   return route(
     {
       method: 'GET',
       path: PATH,
       operationId: 'listMessages',
-      description: 'Newest first, without bodies. All filters must hold together.',
+      description:
+        'Newest first, without bodies. All filters must hold together. `Accept: text/csv` or `application/x-ndjson` sends the whole list.',
       scope: ['message:read'],
       query: listQuery,
-      responses: pageResponse('A page of messages.', Message, 'One message', samples.delivered),
+      responses: orWhole(pageResponse('A page of messages.', Message, 'One message', samples.delivered)),
+      problems: ['too_many_streams'],
     },
-    (call) =>
+    streams.whole('messages', (call: Call<object, z.output<typeof listQuery>, undefined>) =>
       answerPage(cursors, PATH, call, async (wanted) => {
         const newestFirst = call.query.sort !== 'created_at';
         const filter = await filterOf(db, call);
         const { messages, ...page } = await listMessages(db.reader, filter, { newestFirst, ...wanted });
         return { ...page, data: messages.map(messageRecord) };
       }),
+    ),
   );
 }
 

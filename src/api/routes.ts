@@ -21,6 +21,7 @@ import { messageActionRoutes, type MessageActionsDeps } from './message-actions.
 import { messageReportRoutes } from './message-reports.ts';
 import { messageWebhookRoutes } from './message-webhooks.ts';
 import { messageReadRoutes } from './messages.ts';
+import { ListStreams } from './list-stream.ts';
 import type { Route } from './route.ts';
 import { sendRoutes } from './send.ts';
 import { settingsRoutes, type SettingsRoutesDeps } from './settings.ts';
@@ -38,12 +39,13 @@ export interface StoreRoutesDeps extends Omit<DomainsDeps, 'cursors'> {
   clock: Clock;
   keyring: Keyring;
   cursors: Cursors;
+  streams: ListStreams;
   findStream: SuppressionsDeps['findStream'];
   laneFacts?: MessageActionsDeps['laneFacts'];
   changes: Pick<ChangeNotices, 'domainChanged' | 'keyChanged'>;
 }
 
-export interface RoutesDeps extends Omit<StoreRoutesDeps, 'cursors' | 'findStream' | 'laneFacts'> {
+export interface RoutesDeps extends Omit<StoreRoutesDeps, 'cursors' | 'streams' | 'findStream' | 'laneFacts'> {
   changes: ChangeNotices;
   notifiers: { events: Notifier };
   renderer: Renderer;
@@ -85,9 +87,10 @@ const order = 'messages batches templates webhooks events suppressions domains k
 export function apiRoutes(deps: RoutesDeps): Route[] {
   const { db, clock, log, notifiers, keyring, renderer, accept, limits, smtputf8 } = deps;
   const cursors = createCursors(keyring.derive('cursors'));
+  const streams = new ListStreams();
   const routes = [
     ...sendRoutes({ db, renderer, accept, limits, smtputf8 }),
-    ...storeRoutes({ ...deps, cursors, findStream: accept.findStream }),
+    ...storeRoutes({ ...deps, cursors, streams, findStream: accept.findStream }),
     ...messageActionRoutes(deps),
     ...batchRoutes({ ...deps, cursors }),
     ...messageReportRoutes(deps),
@@ -96,10 +99,10 @@ export function apiRoutes(deps: RoutesDeps): Route[] {
     ...templateRoutes({ db, clock, renderer, cursors }),
     ...webhookRoutes({ ...deps, findStream: accept.findStream }),
     ...webhookDeliveryRoutes({ ...deps, cursors }),
-    ...eventRoutes({ db, clock, log, notifiers, cursors }),
+    ...eventRoutes({ db, clock, log, notifiers, cursors, streams }),
     ...streamRoutes({ ...deps, cursors }),
     ...settingsRoutes(deps),
-    ...auditRoutes({ db, cursors }),
+    ...auditRoutes({ db, cursors, streams }),
     ...clientPackageRoutes(deps),
     ...trackRoutes(deps.track),
   ];

@@ -20,12 +20,14 @@ import { soughtDomain } from '../mail/address.ts';
 import { tagSchema } from '../messages/request/send-schema.ts';
 import type { Database } from '../storage/database.ts';
 import { templateIdOf } from '../templates/template-store.ts';
+import { orWhole, type ListStreams } from './list-stream.ts';
 import { booleanParameter, timeParameter } from './query.ts';
-import { jsonResponse, route, type Route } from './route.ts';
+import { type Call, jsonResponse, route, type Route } from './route.ts';
 import { testFilter } from './test-mode.ts';
 import { DAY_MS, HOUR_MS } from '../base/time.ts';
 
 export interface StatsDeps {
+  streams: ListStreams;
   db: Pick<Database, 'reader' | 'prepared'>;
 }
 
@@ -161,7 +163,7 @@ const sample: z.output<typeof Stats> = {
   data: [{ at: '2026-01-31T00:00:00.000Z', key: null, counts: someDay }],
 };
 
-export function statsRoutes({ db }: StatsDeps): Route[] {
+export function statsRoutes({ db, streams }: StatsDeps): Route[] {
   return [
     route(
       {
@@ -169,15 +171,13 @@ export function statsRoutes({ db }: StatsDeps): Route[] {
         path: PATH,
         operationId: 'getStats',
         description:
-          'How many recipients were mailed, and with what result, by hour or day (UTC), optionally by stream, tag, sending domain, mailbox provider or template. Whatever happens to a recipient counts in the hour and day in which the mail was accepted, or due if it was scheduled for later: an open of today counts with the mail of last week. So shares are of the mail of the range, and those of the last hours still grow. Without `by` every hour or day of the range has its line, empty ones too. `total` and `rates` are of all mail asked for, each recipient once: with `by` also of what no line is for, and mail with two tags counts once.',
+          'How many recipients were mailed, and with what result, by hour or day (UTC), optionally by stream, tag, sending domain, mailbox provider or template. Whatever happens to a recipient counts in the hour and day in which the mail was accepted, or due if it was scheduled for later: an open of today counts with the mail of last week. So shares are of the mail of the range, and those of the last hours still grow. Without `by` every hour or day of the range has its line, empty ones too. `total` and `rates` are of all mail asked for, each recipient once: with `by` also of what no line is for, and mail with two tags counts once. `Accept: text/csv` or `application/x-ndjson` sends the lines alone.',
         scope: ['stats:read'],
         query,
-        responses: {
-          200: jsonResponse('The numbers.', Stats, 'One day', sample),
-        },
-        problems: ['mutually_exclusive_fields'],
+        responses: orWhole({ 200: jsonResponse('The numbers.', Stats, 'One day', sample) }),
+        problems: ['mutually_exclusive_fields', 'too_many_streams'],
       },
-      async ({ query: asked, caller, now }) => {
+      streams.whole('stats', async ({ query: asked, caller, now }: Call<object, z.output<typeof query>, undefined>) => {
         const { accountId } = caller;
         const given = asked.template_id;
         const template = given === undefined ? given : await templateIdOf({ db }, { accountId, idOrAlias: given });
@@ -190,7 +190,7 @@ export function statsRoutes({ db }: StatsDeps): Route[] {
         const lines = wanted.by === null ? filled(stored, found) : found;
         const days = isSummed ? await daysOf(lines, zone) : lines;
         return { status: 200, body: await statsRecord(wanted, days, total ?? found) };
-      },
+      }),
     ),
   ];
 }

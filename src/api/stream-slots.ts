@@ -1,4 +1,4 @@
-/** Counts the open event streams of each key and each account: each holds a connection and is written to at every event. Pure. */
+/** Counts the open streams of each key and each account: each holds a connection. Pure. */
 import { Problem } from '../base/problem.ts';
 
 const MOST_OF_KEY = 20;
@@ -23,7 +23,7 @@ export class StreamSlots {
 
   private check(name: string, most: number, whose: string): void {
     if ((this.open.get(name) ?? 0) < most) return;
-    throw new Problem('too_many_streams', `There are ${String(most)} open event streams of ${whose}. Close one first.`);
+    throw new Problem('too_many_streams', `There are ${String(most)} open streams of ${whose}. Close one first.`);
   }
 
   private add(name: string, more: number): void {

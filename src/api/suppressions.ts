@@ -19,6 +19,7 @@ import {
   type RefuseFullList,
 } from '../suppressions/suppression-store.ts';
 import type { Cursors } from './cursor.ts';
+import { orWhole, type ListStreams } from './list-stream.ts';
 import { answerPage, pageParameters, pageResponse } from './page.ts';
 import { addressParameter, timeMember, timeParameter } from './query.ts';
 import { entryError } from './records.ts';
@@ -29,6 +30,7 @@ export interface SuppressionsDeps {
   db: Pick<Database, 'commit' | 'reader' | 'prepared'>;
   clock: Clock;
   cursors: Cursors;
+  streams: ListStreams;
   /** Returns the stream with this slug, or null. */
   findStream(accountId: string, slug: string): Promise<unknown>;
 }
@@ -223,18 +225,20 @@ const listQuery = z.strictObject({
   created_before: timeParameter().optional().describe('Before this time.'),
 });
 
-function listRoute({ db, clock, cursors }: SuppressionsDeps): Route {
+function listRoute({ db, clock, cursors, streams }: SuppressionsDeps): Route {
   return route(
     {
       method: 'GET',
       path: PATH,
       operationId: 'listSuppressions',
-      description: 'Newest first, without those that have ended.',
+      description:
+        'Newest first, without those that have ended. `Accept: text/csv` or `application/x-ndjson` sends the whole list.',
       scope: ['suppression:read'],
       query: listQuery,
-      responses: pageResponse('A page of suppressions.', Suppression, 'One entry', sample),
+      responses: orWhole(pageResponse('A page of suppressions.', Suppression, 'One entry', sample)),
+      problems: ['too_many_streams'],
     },
-    (call) => {
+    streams.whole('suppressions', async (call: Call<object, z.output<typeof listQuery>, undefined>) => {
       const { email, reason, stream, scope, created_after: createdAfter, created_before: createdBefore } = call.query;
       refuseBoth(stream, scope);
       return answerPage(cursors, PATH, call, async (wanted) => {
@@ -243,7 +247,7 @@ function listRoute({ db, clock, cursors }: SuppressionsDeps): Route {
         const { rows, ...page } = await pageOfSuppressions({ db, clock }, filter, wanted);
         return { ...page, data: rows.map(suppressionRecord) };
       });
-    },
+    }),
   );
 }
 

@@ -16,8 +16,6 @@ import {
 } from '../housekeeping/old-rows.ts';
 import { retentionRules } from '../housekeeping/retention.ts';
 import { spaceRules } from '../housekeeping/space.ts';
-import type { Inside } from '../api/inside.ts';
-import { exportRule, oldExports, strayExports } from '../operator/export-rule.ts';
 import type { AskNode } from '../operator/ask-nodes.ts';
 import { listingRule } from '../operator/listings.ts';
 import type { AccountNotices } from './account-notice.ts';
@@ -28,11 +26,9 @@ export async function buildHousekeeping(
   context: AppContext,
   {
     notices,
-    inside,
     askNode,
   }: {
     notices: AccountNotices;
-    inside: Inside;
     askNode: AskNode;
   },
 ): Promise<Housekeeping> {
@@ -62,8 +58,5 @@ export async function buildHousekeeping(
     ...retentionRules({ db, clock, retention: config.retention }).map((rule) => whenTrusted(trust, rule)),
     ...webhookLogRules({ db, clock, eventsKeptMs: config.retention.events }).map((rule) => whenTrusted(trust, rule)),
     ...spaceRules({ db, clock }),
-    exportRule({ db, clock, log, config, inside, hasRoom: () => context.disk.hasRoom() }),
-    whenTrusted(trust, oldExports({ db, clock, config })),
-    strayExports({ db, config }),
   ]);
 }

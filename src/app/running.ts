@@ -83,10 +83,9 @@ export async function buildRunning(context: AppContext, present: WatchDeps['pres
   const certificate = config.http.tls ? present.certificate : null;
   const parts = { accept, accountWindows, inbound, delivery, notices, webhooks, certificateWatch, certificate };
   const doors = buildDoors(context, parts);
-  const { operator, questions } = doors;
+  const { questions } = doors;
   const housekeeping = await buildHousekeeping(context, {
     notices,
-    inside: operator.inside,
     askNode: questions.ask,
   });
   return {

@@ -23,8 +23,6 @@ export const idPrefixes = [
   'aud',
   'whd',
   'whr',
-  'exp',
-  'viw',
   'rep',
   'hld',
   'mem',

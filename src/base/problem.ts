@@ -282,7 +282,7 @@ export const catalogue = {
   },
   too_many_streams: {
     status: 429,
-    cause: 'The key has 20 open event streams, or the account 100.',
+    cause: 'The key has 20 open streams of events or lists, or the account 100.',
     cure: 'Close streams that are no longer read, or let programs share one.',
     retryAfter: 30,
   },

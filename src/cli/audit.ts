@@ -25,7 +25,7 @@ export function addAudit(program: CommandUnknownOpts, context: Context): void {
       const beyond =
         server === true
           ? 'the view v_audit of the database has all'
-          : '`posthorn exports create audit` writes all of an account to a file';
+          : '`posthorn export audit` writes all of an account';
       noteMore(context, json, list, { limit, beyond });
     });
 }

@@ -24,7 +24,7 @@ import { addCompletion } from './completion.ts';
 import { addConfig } from './config.ts';
 import { addDoctor } from './doctor.ts';
 import { addDomains } from './domains.ts';
-import { addExports } from './exports.ts';
+import { addExport } from './export.ts';
 import { addEvents } from './events.ts';
 import { addInbound } from './inbound.ts';
 import { addKeys } from './keys.ts';
@@ -259,7 +259,7 @@ function addCommands(
   addQueue(program, context);
   addResolve(program, context);
   addEvents(program, context);
-  addExports(program, context);
+  addExport(program, context);
   addStats(program, context);
   addReputation(program, context);
   addSuppressions(program, context);

@@ -35,7 +35,7 @@ export function addMessages(program: CommandUnknownOpts, context: Context): void
           list.data.map((message) => [message.created_at, message.id, message.status, message.to, message.subject]),
         ),
       );
-      noteMore(context, json, list, { limit, beyond: '`posthorn exports create messages` writes all to a file' });
+      noteMore(context, json, list, { limit, beyond: '`posthorn export messages` writes all' });
     });
   messages
     .command('show')

@@ -42,13 +42,10 @@ const samples: Readonly<Record<string, readonly string[]>> = {
   'accounts pause': ['posthorn accounts pause Acme'],
   'accounts resume': ['posthorn accounts resume Acme'],
   audit: ['posthorn audit --account Acme', 'posthorn audit --server --limit 20'],
-  'exports create': [
-    'posthorn exports create messages status=bounced',
-    'posthorn exports create audit by=key --format ndjson --account Acme',
+  export: [
+    'posthorn export messages status=bounced > bounces.csv',
+    'posthorn export audit by=key --json --account Acme',
   ],
-  'exports list': ['posthorn exports list', 'posthorn exports list --account Acme --json'],
-  'exports save': ['posthorn exports save exp_01jz... bounces.csv', 'posthorn exports save exp_01jz... | head'],
-  'exports remove': ['posthorn exports remove exp_01jz...'],
   'keys create': [
     'posthorn keys create --name shop --scopes send,message:read',
     'posthorn keys create --name ci --scopes send --mode test --ttl 90d --json',

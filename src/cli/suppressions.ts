@@ -5,23 +5,17 @@ import { stat } from 'node:fs/promises';
 import { CsvFault } from '../base/csv.ts';
 import { Problem } from '../base/problem.ts';
 import { askList, type Operator } from '../operator/operator.ts';
+import { listText } from '../operator/list-pages.ts';
 import { addressFault } from '../suppressions/suppression-store.ts';
 import type { SuppressionRecord } from '../suppressions/suppression.ts';
-import {
-  allPages,
-  csvHead,
-  csvOf,
-  importCsv,
-  type AddedRecord,
-  type Imported,
-} from '../suppressions/suppression-csv.ts';
+import { importCsv, type AddedRecord, type Imported } from '../suppressions/suppression-csv.ts';
 import { helpOf, helpOfPart } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { exitCodes } from './exit-codes.ts';
 import { noteMore } from './note-more.ts';
 import { durationOption, limitOption } from './options.ts';
 import { showProgress } from './progress.ts';
-import { json, table } from './table.ts';
+import { table } from './table.ts';
 
 type Reason = SuppressionRecord['reason'];
 
@@ -213,24 +207,16 @@ async function sizeOf(file: string): Promise<number> {
 function addExport(suppressions: CommandUnknownOpts, context: Context): void {
   suppressions
     .command('export')
-    .description(helpOf('suppressions.export'))
+    .description(helpOfPart('listSuppressions', 'export'))
     .option('--reason <reason>', 'only this', reasonOption)
     .option('--stream <slug>', 'only those for this stream')
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'one JSON object a line instead')
     .action(async ({ reason, stream, account, json: asJson }) => {
-      const progress = showProgress(context, 'exporting');
       await context.operate(async (operator) => {
-        if (asJson !== true) context.out(csvHead);
-        let done = 0;
-        const pages = allPages((after) => operator.call('suppressions.export', { reason, stream, account, after }));
-        for await (const page of pages) {
-          for (const one of page)
-            if (asJson === true) context.out(json(one, 0));
-            else context.outFile(csvOf(one));
-          progress.at((done += page.length), null);
-        }
+        const query = { reason, stream };
+        for await (const text of listText(operator, 'suppressions', { account, query, asJson: asJson === true }))
+          context.outFile(text.slice(0, -1));
       });
-      progress.end();
     });
 }

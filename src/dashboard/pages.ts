@@ -17,7 +17,6 @@ import { reputationPages } from './pages/reputation.ts';
 import { requestLogPages } from './pages/request-log.ts';
 import { searchPages } from './pages/search.ts';
 import { setUpPages } from './pages/set-up.ts';
-import { savedViewPages } from './pages/saved-views.ts';
 import { settingsPages } from './pages/settings.ts';
 import { signInPages } from './pages/sign-in.ts';
 import { sourcePages } from './pages/sources.ts';
@@ -36,9 +35,8 @@ export function pagesOf(deps: DashboardDeps, assets: Assets): Page[] {
     ...overviewPages(deps),
     ...messagePages(),
     ...eventPages(),
-    ...statsPages(),
     ...exportPages(),
-    ...savedViewPages(),
+    ...statsPages(),
     ...reputationPages(),
     ...templatePages(deps),
     ...suppressionPages(),

@@ -35,7 +35,6 @@ export const menu = {
     page('Streams', '/streams'),
     page('Webhooks', '/webhooks'),
     page('Developer', '/developer'),
-    page('Exports', '/exports'),
     page('Settings', '/settings', 'settings'),
     page('First steps', '/welcome', 'key'),
   ],

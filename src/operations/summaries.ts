@@ -97,10 +97,6 @@ export const machineSummaries = {
     'Classify past refusals and bounce mails again by the rules of delivery.bounceRules, and lift suppressions',
   doctor: 'Check everything that mail depends on; exit code 1 if a check failed',
   'events.after': 'Show the newest events, and then those that come, until Ctrl-C',
-  'exports.create': 'Ask for an export; filters are the parameters of the list in the API',
-  'exports.file': 'Copy the file of a finished export; without a file to standard output',
-  'exports.list': 'List the exports of an account, newest first',
-  'exports.remove': 'Remove an export with its file; one that is being written ends',
   'inbound.confirm': 'Believe an unverified report: the recipient is suppressed as if it had come with proof',
   'inbound.selfTest': 'Send a mail to ourselves that bounces, and see whether that is recognised; exit code 1 if not',
   'inbound.show': 'Show a mail that came back as a mail program would: addresses, subject, text and files',
@@ -126,7 +122,6 @@ export const machineSummaries = {
   reputation:
     'Show how receivers treat our mail: outcomes by day and mailbox provider, their DMARC and TLS reports, and what changed',
   resolve: 'Show where mail for a domain goes: hosts, lane, TLS policy, source and limits',
-  'suppressions.export': 'Write all suppressions as CSV to standard output, newest first',
   'suppressions.import': 'Add the addresses of a CSV file to the suppressions; the others stay',
   'team.add': 'Invite someone; prints a link to hand over, or mails it with --mail',
   'team.change': 'Give a member another role',
@@ -138,6 +133,10 @@ export const machineSummaries = {
 /** Commands that perform a part of an operation, by the operation and the command's name. */
 export const partSummaries = {
   sendMessage: { send: 'Send one mail' },
+  listMessages: {
+    export: 'Write a whole list as CSV to standard output; filters are the parameters of the list in the API',
+  },
+  listSuppressions: { export: 'Write all suppressions as CSV to standard output, newest first' },
   getDomain: { records: 'Show the DNS records to publish' },
   updateWebhook: {
     pause: 'Stop calling a webhook endpoint; its events wait',

@@ -4,6 +4,7 @@ import { ensureDefaultAccount } from '../accounts/account-store.ts';
 import { createStreams } from '../accounts/stream-store.ts';
 import { createCursors } from '../api/cursor.ts';
 import { createInside } from '../api/inside.ts';
+import { ListStreams } from '../api/list-stream.ts';
 import { storeRoutes } from '../api/routes.ts';
 import { systemClock } from '../base/clock.ts';
 import { openKeyring } from '../base/keyring.ts';
@@ -75,6 +76,7 @@ export async function openDirect(
     resolver,
     log: { info: noop, warn: noop },
     cursors: createCursors(keyring.derive('cursors')),
+    streams: new ListStreams(),
     findStream: (accountId, slug) => streams.find(accountId, slug),
     hostname: config.smtp.hostname,
     trackingTarget: trackingTargetOf(config),

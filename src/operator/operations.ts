@@ -13,7 +13,6 @@ import { bookOperations } from './books.ts';
 import { commandActOperations } from './command-acts.ts';
 import { doctorOperations } from './doctor.ts';
 import { eventOperations } from './events.ts';
-import { exportOperations } from './exports.ts';
 import { holdOperations } from './holds.ts';
 import { inboundOperations } from './inbound.ts';
 import { messageOperations } from './messages.ts';
@@ -26,7 +25,6 @@ import { reputationMomentOperations } from './reputation-moments.ts';
 import { reputationOperations } from './reputation.ts';
 import { resolveOperations } from './resolve.ts';
 import { serverStateOperations } from './server-state.ts';
-import { savedViewOperations } from './saved-views.ts';
 import { sourceOperations } from './sources.ts';
 import { suppressionOperations } from './suppressions.ts';
 import { notRunning, Unavailable } from './unavailable.ts';
@@ -48,8 +46,6 @@ const table = {
   ...watchOperations,
   ...resolveOperations,
   ...eventOperations,
-  ...exportOperations,
-  ...savedViewOperations,
   ...bookOperations,
   ...backupOperations,
   ...serverStateOperations,

@@ -1,13 +1,7 @@
 /** The one import and the one export of the suppression list; single entries have operations of the API. */
 import { z } from 'zod';
 import { manyAdded, suppressionReasons, suppressionRecord } from '../suppressions/suppression.ts';
-import {
-  addressFault,
-  addSuppressions,
-  LONGEST_NOTE,
-  pageOfSuppressions,
-  type NewSuppression,
-} from '../suppressions/suppression-store.ts';
+import { addressFault, addSuppressions, LONGEST_NOTE, type NewSuppression } from '../suppressions/suppression-store.ts';
 import { ENTRIES_AT_ONCE, type AddedRecord } from '../suppressions/suppression-csv.ts';
 import { accountArgument, accountNamed } from './accounts.ts';
 import { onStore, type StoreDeps } from './operation.ts';
@@ -23,26 +17,6 @@ const entry = z.strictObject({
 type Entry = z.output<typeof entry>;
 
 export const suppressionOperations = {
-  /** Returns a page of the list, newest first, without ended entries. An export asks behind `last` until `has_more` is false. */
-  'suppressions.export': onStore({
-    act: null,
-    scope: 'suppression:read',
-    args: z.strictObject({
-      account: accountArgument,
-      reason: z.enum(suppressionReasons).optional(),
-      stream: text.optional(),
-      after: text.optional(),
-    }),
-    async run({ db, clock }, { account, reason, stream, after }) {
-      const { id: accountId } = await accountNamed({ db }, account);
-      const page = await pageOfSuppressions(
-        { db, clock },
-        { accountId, reason, stream },
-        { limit: EXPORT_PAGE, ...(after === undefined ? {} : { after }) },
-      );
-      return { data: page.rows.map(suppressionRecord), has_more: page.hasMore, last: page.last };
-    },
-  }),
   /** Adds the valid entries, and returns the reason for each other one. */
   'suppressions.import': onStore({
     act: {
@@ -76,8 +50,6 @@ export const suppressionOperations = {
     },
   }),
 };
-
-const EXPORT_PAGE = 1000;
 
 async function streamsOf({ db }: Pick<StoreDeps, 'db'>, accountId: string): Promise<ReadonlySet<string>> {
   const rows = (await db.reader('streams').select('slug').where({ account_id: accountId })) as { slug: string }[];

@@ -31,7 +31,6 @@ import { templates, templateVersions } from './tables/templates.ts';
 import { reports, tlsReportRows, dmarcRows, aggregateReports } from './tables/reports.ts';
 import { webhooks, webhookCalls, webhookDeliveries, webhookReplays } from './tables/webhooks.ts';
 import { stsPolicies, hostTls, warmUp, sourceBlocks, listings, listChecks } from './tables/engine.ts';
-import { exportFiles, savedViews } from './tables/exports.ts';
 import { members, memberships, sessions, signIns, setupLinks, recoveryCodes } from './tables/members.ts';
 
 export * from './tables/accounts.ts';
@@ -45,7 +44,6 @@ export * from './tables/reports.ts';
 export * from './tables/webhooks.ts';
 export * from './tables/engine.ts';
 export * from './tables/members.ts';
-export * from './tables/exports.ts';
 
 export const tables = {
   accounts,
@@ -94,8 +92,6 @@ export const tables = {
   sign_ins: signIns,
   setup_links: setupLinks,
   recovery_codes: recoveryCodes,
-  export_files: exportFiles,
-  saved_views: savedViews,
 };
 
 export type TableName = keyof typeof tables;

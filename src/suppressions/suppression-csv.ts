@@ -1,46 +1,9 @@
 /** The suppression list as CSV, for every door: what an export writes an import accepts. Pure. */
-import { CsvFault, csvLine, readCsv, unguarded, type CsvRecord } from '../base/csv.ts';
+import { CsvFault, readCsv, unguarded, type CsvRecord } from '../base/csv.ts';
 import { Problem } from '../base/problem.ts';
 import { suppressionReasons, type SuppressionRecord } from './suppression.ts';
 
 type Reason = SuppressionRecord['reason'];
-
-const headings = [
-  'email',
-  'reason',
-  'scope',
-  'note',
-  'source_message_id',
-  'created_at',
-  'created_by',
-  'expires_at',
-] as const satisfies readonly (keyof SuppressionRecord)[];
-
-/** The first line of an export. */
-export const csvHead = csvLine(headings);
-
-export const csvOf = (entry: SuppressionRecord): string => csvLine(headings.map((name) => entry[name]));
-
-export interface EntryPage {
-  data: readonly SuppressionRecord[];
-  has_more: boolean;
-  /** The id behind which the next page begins. */
-  last: string | null;
-}
-
-/** Yields every page of the list until it ends, however long it is. */
-export async function* allPages(
-  pageAfter: (after: string | undefined) => Promise<EntryPage>,
-): AsyncGenerator<EntryPage['data']> {
-  let after: string | undefined;
-  for (;;) {
-    const { data, has_more: hasMore, last } = await pageAfter(after);
-    yield data;
-    // A page may be short or empty, and the list go on.
-    if (!hasMore || last === null) return;
-    after = last;
-  }
-}
 
 /** An address that an import puts on the list. */
 export interface ImportedEntry {

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import http from 'node:http';
 import { createCursors } from '../../src/api/cursor.ts';
+import { ListStreams } from '../../src/api/list-stream.ts';
 import { eventRoutes } from '../../src/api/events.ts';
 import type { Caller } from '../../src/keys/caller.ts';
 import { createNotifier } from '../../src/scheduling/notifier.ts';
@@ -22,6 +23,7 @@ describe('api/events', () => {
           log: { warn: () => undefined },
           notifiers: { events: createNotifier() },
           cursors: createCursors(Buffer.alloc(32)),
+          streams: new ListStreams(),
         }),
         callers: { one: callerOf('acc_one'), two: callerOf('acc_two') },
       });

@@ -187,8 +187,8 @@ const ELSEWHERE = [
     '/messages/id/html',
     '/messages/id/source',
   ],
-  ...['/messages/id/reports/id', '/messages/id/reports/id/html', '/domains/id/zone', '/exports/id/file'],
-  ...['/suppressions/export', '/developer/log/export', '/developer/actions/export'],
+  ...['/messages/id/reports/id', '/messages/id/reports/id/html', '/domains/id/zone', '/exports/id'],
+  ...['/developer/log/export', '/developer/actions/export'],
 ];
 
 /** Returns the findings of the menu where it is behind a button, open. */

@@ -588,10 +588,10 @@ describe('a list that is longer than what is shown', () => {
   const posthorn = (...args: string[]): Promise<Ran> => ran(args, { POSTHORN_DATA_DIR: office.folder });
 
   for (const [args, beyond] of [
-    [['messages', 'list'], '; `posthorn exports create messages` writes all to a file'],
+    [['messages', 'list'], '; `posthorn export messages` writes all'],
     [['queue', 'list'], '; the other options narrow the list'],
     [['suppressions', 'list'], '; `posthorn suppressions export` writes all'],
-    [['audit'], '; `posthorn exports create audit` writes all of an account to a file'],
+    [['audit'], '; `posthorn export audit` writes all of an account'],
     [['inbound', 'unverified'], ''],
   ] as const)
     it(`${args.join(' ')} says so beside what programs read, and how to get the rest`, async () => {

@@ -70,7 +70,7 @@ describe('dashboard: pages', () => {
   }
 
   it('says on each list with nothing in it what to do next', async () => {
-    const lists = ['messages', 'events', 'stats', 'templates', 'suppressions', 'webhooks', 'exports', 'queue'];
+    const lists = ['messages', 'events', 'stats', 'templates', 'suppressions', 'webhooks', 'queue'];
     const more = ['suppressions?q=nobody%40example.net', 'developer/log', 'developer/log?of=unknown', 'reputation'];
     for (const where of [...lists, ...more]) {
       const { html } = await browser.open(`/${where}`);

@@ -1,7 +1,5 @@
 /** Erases contents and persons, and checks that nothing else goes with them. */
 import assert from 'node:assert/strict';
-import { existsSync } from 'node:fs';
-import path from 'node:path';
 import { createTransport } from 'nodemailer';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 import { startReceiver } from '../support/fakes/webhook-receiver.ts';
@@ -67,26 +65,6 @@ describe('journey: erase', () => {
     } finally {
       await receiver.close();
     }
-  });
-
-  it('removes exports, which may name the person, but those of numbers', async () => {
-    const id = await sent({ to: 'ana@dest.test' });
-    const make = (kind: 'messages' | 'stats'): Promise<{ id: string }> =>
-      app.operator.call('exports.create', { account: 'default', kind, format: 'ndjson' });
-    const listed = async () => (await app.operator.call('exports.list', { account: 'default' })).data;
-    const pass = async (ms: number): Promise<void> => {
-      app.clock.advance(ms);
-      await app.app.db.commit.transact(() => Promise.resolve());
-    };
-    const [named, numbers] = [await make('messages'), await make('stats')];
-    while ((await listed()).some(({ state }) => state !== 'done')) await pass(2000);
-    assert.deepEqual((await erase('/v1/recipients/ana%40dest.test')).status, 204, id);
-    assert.deepEqual(
-      (await listed()).map(({ id: one }) => one),
-      [numbers.id],
-    );
-    // On PostgreSQL there is a file only where one was asked for.
-    while (existsSync(path.join(app.folder, 'exports', `${named.id}.ndjson`))) await pass(3_600_000);
   });
 
   it('shows the bytes that were sent', async () => {

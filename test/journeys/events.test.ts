@@ -112,7 +112,7 @@ describe('journey: events', () => {
       headers: { accept: 'text/event-stream' },
     });
     assert.deepEqual([refused.status, refused.body.error.code], [429, 'too_many_streams']);
-    assert.match(refused.body.error.message, /20 open event streams of this key/);
+    assert.match(refused.body.error.message, /20 open streams of this key/);
     assert.equal((await app.get('/v1/events')).status, 200, 'pages are no streams');
     const { key } = await app.operator.ask<{ id: string; key: string }>('createKey', {
       body: { name: 'k', scopes: ['event:read'] },

@@ -114,7 +114,6 @@ const withMuch: Scene[] = [
   via('request', '/developer/log?range=30d', 'td a[href^="/developer/log/"]'),
   at('request-none', '/developer/log?range=30d&result=refused'),
   at('actions', '/developer/actions'),
-  at('exports-none', '/exports'),
   at('search', '/search?q=acme'),
   at('search-none', '/search?q=qqqqqq'),
   at('api', '/developer/api'),
@@ -202,10 +201,6 @@ const withActs: Scene[] = [
     fill(page, { email: `bo.${String(Math.random()).slice(2, 8)}@acme.test`, password_now: PASSWORD }),
   ),
   acted('suppression-remove', '/suppressions?reason=complaint', click(code('td summary'))),
-  acted('exports', '/messages?status=bounced&range=30d', async (page) => {
-    await click(code('button:has-text("Export CSV")'))(page);
-    await page.waitForURL('**/exports');
-  }),
   acted('stream-pause', '/streams', click(code('td summary'))),
   acted('account-pause', '/accounts', click(code('td summary'))),
   acted('message-erase', '/messages?status=delivered&range=30d', async (page) => {

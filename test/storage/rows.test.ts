@@ -390,32 +390,6 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
   },
   setup_links: { token_hash: 'h', member_id: 'mem_1', created_at: NOW, expires_at: NOW, message_id: null },
   recovery_codes: { code_hash: 'h', member_id: 'mem_1', created_at: NOW, used_at: null },
-  export_files: {
-    id: 'exp_1',
-    account_id: ACCOUNT,
-    kind: 'messages',
-    query_json: odd,
-    state: 'waiting',
-    rows_done: 0,
-    bytes_done: 0,
-    cursor: odd,
-    is_cut: 0,
-    error: odd,
-    created_at: NOW,
-    created_by: odd,
-    touched_at: NOW,
-    finished_at: null,
-    format: 'csv',
-  },
-  saved_views: {
-    id: 'viw_1',
-    account_id: ACCOUNT,
-    page: '/messages',
-    name: odd,
-    query: odd,
-    created_at: NOW,
-    created_by: odd,
-  },
 };
 
 /** PostgreSQL cannot store a NUL; JSON in a text has it as an escape. */

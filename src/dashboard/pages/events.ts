@@ -4,8 +4,7 @@ import type { EventRecord, Operations } from '../../client/types.ts';
 import { allEventTypes, eventTypes } from '../../events/event.ts';
 import { linkTo, type Pager } from '../links.ts';
 import { rangeOf } from '../range.ts';
-import { exportOf } from './exports.ts';
-import { savedViewsOf } from './saved-views.ts';
+import { exportsOf } from './exports.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
 import { detailOf } from '../timeline.ts';
 
@@ -45,8 +44,7 @@ async function list(visit: Visit): Promise<Shown> {
     types: allEventTypes.map((name) => ({ name, on: name === types })),
     range,
     isFiltered,
-    saved: await savedViewsOf(visit, '/events'),
-    export: exportOf('events', { ...asked, after: null, before: null }),
+    export: exportsOf('events', asked),
     allTime: range.value === 'all' ? null : linkTo(WHERE, query, { range: 'all' }),
     // Only the newest page is followed live.
     tail: isNewest

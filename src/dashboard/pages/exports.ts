@@ -1,82 +1,48 @@
-/** Exports: lists as files, written in the background, with their progress. */
-import { createReadStream } from 'node:fs';
+/** Whole lists as files: the API's streams, with the filters of the page that links to them. */
 import { Problem } from '../../base/problem.ts';
-import { exportFormats, exportKinds, type ExportKind } from '../../operator/exports.ts';
-import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
+import { lists, type ListName, type LineType } from '../../api/list-lines.ts';
+import { get, type Page, type Shown, type Visit } from '../page.ts';
 
-const WHERE = '/exports';
+const types: Readonly<Record<string, LineType>> = { csv: 'text/csv', ndjson: 'application/x-ndjson' };
 
-export function exportPages(): Page[] {
-  return [
-    get(WHERE, (visit) => list(visit, null)),
-    post(WHERE, create),
-    get(`${WHERE}/:id/file`, file),
-    post(`${WHERE}/:id/remove`, async (visit) => {
-      await visit.operate('exports.remove', { account: visit.account.id, id: visit.params['id'] ?? '' });
-      return move(WHERE, 'The export is removed.');
-    }),
-  ];
+export const exportPages = (): Page[] => [get('/exports/:list', file)];
+
+/** The addresses of a list's file, in both forms. */
+export interface Exports {
+  csv: string;
+  ndjson: string;
 }
 
-/** An export that a page offers: its kind, and the parameters of the API's list as a query string. */
-export interface Offer {
-  kind: ExportKind;
-  query: string;
-}
-
-/** Returns the export of the list that a page shows, from the parameters that it asked the API for. */
-export function exportOf(kind: ExportKind, asked: Readonly<Record<string, string | null | undefined>>): Offer {
+/** Returns the exports of the list that a page shows, from the parameters that it asks the API for. */
+export function exportsOf(list: ListName, asked: Readonly<Record<string, string | null | undefined>>): Exports {
   const query = new URLSearchParams();
-  for (const [name, value] of Object.entries(asked)) if (value != null && value !== '') query.set(name, value);
-  return { kind, query: query.toString() };
+  for (const [name, value] of Object.entries(asked))
+    if (value != null && value !== '' && !ofOnePage.has(name)) query.set(name, value);
+  const as = (format: string): string =>
+    `/exports/${list}?${new URLSearchParams([...query, ['format', format]]).toString()}`;
+  return { csv: as('csv'), ndjson: as('ndjson') };
 }
 
-async function list(visit: Visit, fault: Problem | null): Promise<Shown> {
-  const { data } = await visit.operate('exports.list', { account: visit.account.id });
-  return view('exports', 'Exports', {
-    fault,
-    rows: data.map((one) => ({
-      ...one,
-      filters: Object.entries(one.query).map(([name, value]) => ({
-        name,
-        value,
-        at: /^\d{4}-\d\d-\d\dT/.test(value) ? value : null,
-      })),
-      by: one.created_by.replace(/^member:/, ''),
-      canRemove: visit.isAdmin || one.created_by === visit.actor,
-      isDone: one.state === 'done',
-      isActive: one.state === 'waiting' || one.state === 'running',
-    })),
-    isActive: data.some(({ state }) => state === 'waiting' || state === 'running'),
-  });
+/** Parameters that belong to one page of a list. */
+const ofOnePage: ReadonlySet<string> = new Set(['limit', 'after', 'before']);
+
+/** Returns the form that the address names, and the rest of its parameters. */
+export function formOf({ query }: Pick<Visit, 'query'>): { format: string; type: LineType; rest: URLSearchParams } {
+  const rest = new URLSearchParams(query);
+  const format = rest.get('format') ?? 'csv';
+  const type = Object.hasOwn(types, format) ? types[format] : undefined;
+  if (type === undefined) throw new Problem('not_found', 'Lists are exported as csv and ndjson.');
+  rest.delete('format');
+  return { format, type, rest };
 }
-
-async function create(visit: Visit): Promise<Shown> {
-  const { form, account } = visit;
-  const kind = form.get('kind') ?? '';
-  try {
-    if (!isKind(kind)) throw new Problem('invalid_field', 'There is no such export.', { field: 'kind' });
-    const query = Object.fromEntries(new URLSearchParams(form.get('query') ?? ''));
-    const format = exportFormats.find((name) => name === form.get('format'));
-    await visit.operate('exports.create', { account: account.id, kind, format, query });
-  } catch (error) {
-    if (error instanceof Problem && error.status < 500) return list(visit, error);
-    throw error;
-  }
-  return move(WHERE, 'The export is being written. The file can be downloaded here when it is finished.');
-}
-
-const mediaTypes = {
-  csv: 'text/csv; charset=utf-8',
-  ndjson: 'application/x-ndjson; charset=utf-8',
-} as const;
-
-const isKind = (name: string): name is ExportKind => Object.hasOwn(exportKinds, name);
 
 async function file(visit: Visit): Promise<Shown> {
-  const { path, name, format } = await visit.operate('exports.file', {
-    account: visit.account.id,
-    id: visit.params['id'] ?? '',
-  });
-  return { kind: 'file', body: createReadStream(path), type: mediaTypes[format], name };
+  const name = visit.params['list'] ?? '';
+  if (!isList(name)) throw new Problem('not_found', 'There is no such list.');
+  const { format, type, rest } = formOf(visit);
+  const { body } = await visit.fetch(lists[name].operation, { query: rest, accept: type });
+  const day = new Date(visit.now).toISOString().slice(0, 10);
+  return { kind: 'file', body, type: `${type}; charset=utf-8`, name: `${name}-${day}.${format}` };
 }
+
+const isList = (name: string): name is ListName => Object.hasOwn(lists, name);

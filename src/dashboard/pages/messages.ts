@@ -6,8 +6,7 @@ import { deliveryStatuses } from '../../storage/tables.ts';
 import { chipsOf, linkTo, pageOf, pagerOf } from '../links.ts';
 import { rangeOf } from '../range.ts';
 import { streamChoices } from '../choices.ts';
-import { exportOf } from './exports.ts';
-import { savedViewsOf } from './saved-views.ts';
+import { exportsOf } from './exports.ts';
 import { adminPost, get, move, nullAt, post, view, type Page, type Shown, type Visit } from '../page.ts';
 import { isForIds, readSearch } from '../search-text.ts';
 import { sortingOf } from '../sort.ts';
@@ -117,8 +116,7 @@ async function list(visit: Visit): Promise<Shown> {
     says,
     without: linkTo(WHERE, query, { status: null, stream: null, test: null }),
     isNarrowed: filters.some((name) => (query.get(name) ?? '') !== ''),
-    saved: await savedViewsOf(visit, '/messages'),
-    export: exportOf('messages', asked),
+    export: exportsOf('messages', asked),
     allTime: range.value === 'all' ? null : linkTo(WHERE, query, { range: 'all' }),
   });
 }

@@ -1,15 +1,13 @@
 /** The request log: every use of a key; the actions of people; for administrators those on the server, and uses of unknown keys. */
 import { Readable } from 'node:stream';
-import { auditColumns } from '../../api/audit-list.ts';
-import { csvLine } from '../../base/csv.ts';
+import { textOf } from '../../api/list-lines.ts';
 import { Problem } from '../../base/problem.ts';
 import type { AuditEntry, AuditEntryDetails } from '../../client/types.ts';
 import { changesOf, curlOf, doorText, isHold, objectLink, undoOf, whoText } from '../audit-words.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { fieldNumber } from '../forms.ts';
 import { keyChoices } from '../choices.ts';
-import { exportOf } from './exports.ts';
-import { savedViewsOf } from './saved-views.ts';
+import { exportsOf, formOf } from './exports.ts';
 import { chipsOf, linkTo, pageOf, pagerOf, type Cursors } from '../links.ts';
 import { rangeOf, type Range } from '../range.ts';
 import { get, nullAt, view, type Page, type Shown, type Visit } from '../page.ts';
@@ -91,7 +89,6 @@ async function show(visit: Visit, by: Kind): Promise<Shown> {
   const place = placeOf(by);
   const range = rangeFor(visit, by);
   const entries = await listOf(visit, by, pageOf(query));
-  const isServers = asksServer(visit, by);
   const held = await holdsInForce(visit, entries.data);
   const choices =
     by === 'key'
@@ -114,13 +111,14 @@ async function show(visit: Visit, by: Kind): Promise<Shown> {
       on: query.get('result') === name,
     })),
     range,
-    saved: await savedViewsOf(visit, placeOf(by)),
     keys: by === 'key' ? await keyChoices(visit) : [],
     pager: pagerOf(place, query, entries, range.since),
-    // Files of exports belong to the account, so what concerns the server is downloaded at once instead.
-    export: isServers ? null : exportOf('audit', askedFor(visit, by)),
-    csv: linkTo(`${place}/export`, query, { format: 'csv' }),
-    ndjson: linkTo(`${place}/export`, query, { format: 'ndjson' }),
+    export: asksServer(visit, by)
+      ? {
+          csv: linkTo(`${place}/export`, query, { format: 'csv' }),
+          ndjson: linkTo(`${place}/export`, query, { format: 'ndjson' }),
+        }
+      : exportsOf('audit', askedFor(visit, by)),
     isFiltered: filters.some((name) => (query.get(name) ?? '') !== ''),
   });
 }
@@ -194,23 +192,21 @@ const noEntry = (): Problem => new Problem('not_found', 'There is no such entry.
 /** Sends all entries of a list that has what concerns the server, however many: they are read while they are sent. */
 async function exported(visit: Visit, by: Kind): Promise<Shown> {
   if (!asksServer(visit, by)) throw new Problem('not_found', 'Export this list from its page.');
-  const isCsv = visit.query.get('format') !== 'ndjson';
+  const { format, type } = formOf(visit);
   const pageAfter = (after: string | null) => listOf(visit, by, { limit: '100', after });
-  const lineOf = (entry: AuditEntry): string =>
-    isCsv ? csvLine(auditColumns.map((name) => String(entry[name] ?? ''))) : JSON.stringify(entry);
   // Read before the answer begins: afterwards a refused filter could not be reported.
-  let page = await pageAfter(null);
-  async function* lines(): AsyncGenerator<string> {
-    if (isCsv) yield `${auditColumns.join(',')}\n`;
-    for (;;) {
-      yield page.data.map((entry) => `${lineOf(entry)}\n`).join('');
+  const first = await pageAfter(null);
+  async function* pages(): AsyncGenerator<AuditEntry[]> {
+    for (let page = first; ; page = await pageAfter(page.next_cursor)) {
+      yield page.data;
       if (page.next_cursor === null) return;
-      page = await pageAfter(page.next_cursor);
     }
   }
-  const body = Readable.from(lines());
-  const name = by === 'key' ? 'requests' : 'actions';
-  return isCsv
-    ? { kind: 'file', body, type: 'text/csv; charset=utf-8', name: `${name}.csv` }
-    : { kind: 'file', body, type: 'application/x-ndjson; charset=utf-8', name: `${name}.ndjson` };
+  const body = Readable.from(textOf('audit', type, pages()));
+  return {
+    kind: 'file',
+    body,
+    type: `${type}; charset=utf-8`,
+    name: `${by === 'key' ? 'requests' : 'actions'}.${format}`,
+  };
 }

@@ -9,8 +9,7 @@ import { chartHtml } from '../chart.ts';
 import { choicesOf, domainChoices, streamChoices } from '../choices.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
 import { rangeOf, type Range } from '../range.ts';
-import { exportOf } from './exports.ts';
-import { savedViewsOf } from './saved-views.ts';
+import { exportsOf } from './exports.ts';
 import { sortedBy, sortingOf } from '../sort.ts';
 import { providerText } from '../words.ts';
 import { part, stepsOf, volumeChart } from './overview.ts';
@@ -124,9 +123,8 @@ async function show(visit: Visit): Promise<Shown> {
     ]),
     rows: sortedBy(rows, order, (row, column) => row[column]),
     headings: order.headings,
-    saved: await savedViewsOf(visit, '/stats'),
-    export: exportOf('stats', { ...only, ...asked, bucket }),
-    exportBy: exportOf('stats', { ...only, ...span, by }),
+    export: exportsOf('stats', { ...only, ...asked, bucket }),
+    exportBy: exportsOf('stats', { ...only, ...span, by }),
     isEmpty: overTime.total.sent === 0,
   });
 }

@@ -1,12 +1,12 @@
 /** The suppression list: search, adding one or many, removal with a warning, download as CSV. */
-import { Readable } from 'node:stream';
 import { Problem } from '../../base/problem.ts';
 import { DAY_MS } from '../../base/time.ts';
 import type { Suppression } from '../../client/types.ts';
 import { parseMailbox } from '../../mail/address.ts';
 import { suppressionReasons } from '../../suppressions/suppression.ts';
-import { allPages, csvHead, csvOf, importCsv, type Imported } from '../../suppressions/suppression-csv.ts';
+import { importCsv, type Imported } from '../../suppressions/suppression-csv.ts';
 import { filledIn, definedMembers, fieldNumber, fieldText } from '../forms.ts';
+import { exportsOf } from './exports.ts';
 import { chipsOf, linkTo, pageOf, pagerOf, type Cursors } from '../links.ts';
 import { get, move, nullAt, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
 import { wordsOf } from '../words.ts';
@@ -23,7 +23,6 @@ export function suppressionPages(): Page[] {
       withFault(addMany, (visit, { code, message }) => list(visit, new Problem(code, message, { field: 'emails' }))),
     ),
     post(`${WHERE}/remove`, remove),
-    get(`${WHERE}/export`, exported),
   ];
 }
 
@@ -46,7 +45,7 @@ async function list(visit: Visit, fault: Problem | null): Promise<Shown> {
     ),
     pager: pagerOf(WHERE, query, entries),
     streams: (await visit.ask('listStreams', { query: { limit: '100' } })).data,
-    csv: linkTo(`${WHERE}/export`, query),
+    export: exportsOf('suppressions', q === '' ? { reason: query.get('reason') } : { email: q }),
     fault,
     entered: filledIn(form),
   });
@@ -112,16 +111,4 @@ async function remove(visit: Visit): Promise<Shown> {
       ? `${email} is mailed again.`
       : still(other.scope === 'account' ? 'all mail' : `the ${wordsOf(other.scope)}`),
   );
-}
-
-/** Sends all entries, however many: they are read while they are sent. */
-function exported(visit: Visit): Shown {
-  const { query, account } = visit;
-  const reason = suppressionReasons.find((one) => one === query.get('reason'));
-  async function* lines(): AsyncGenerator<string> {
-    yield `${csvHead}\n`;
-    const pages = allPages((after) => visit.operate('suppressions.export', { account: account.id, reason, after }));
-    for await (const page of pages) yield page.map((entry) => `${csvOf(entry)}\n`).join('');
-  }
-  return { kind: 'file', body: Readable.from(lines()), type: 'text/csv; charset=utf-8', name: 'suppressions.csv' };
 }

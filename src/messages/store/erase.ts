@@ -92,7 +92,6 @@ export async function erasePerson(
     const before = recipients;
     const done = await deps.db.commit.transact(async (tx) => {
       const some = await eraseSome(tx, reach, key);
-      if (some > 0) await dropExports(tx, reach);
       // Written with the last step: after an interruption the caller asks again for the rest.
       if (some < AT_ONCE && before + some > 0) await insertRows(tx, [alsoCommit()]);
       return some;
@@ -100,11 +99,6 @@ export async function erasePerson(
     recipients += done;
     if (done < AT_ONCE) return { recipients };
   }
-}
-
-/** Removes the exports of the account, which may name the person; those with numbers alone stay. Housekeeping removes the files. */
-async function dropExports(tx: Connection, { accountId, onlyTest }: MailReach): Promise<void> {
-  if (!onlyTest) await tx.run("DELETE FROM export_files WHERE account_id = ? AND kind <> 'stats'", [accountId]);
 }
 
 async function cancelWaiting({ db, recorder }: EraseDeps, reach: MailReach, key: string): Promise<void> {

@@ -71,15 +71,7 @@ export const NODE_TABLES: readonly string[] = [
 ];
 
 /** The tables that PostgreSQL has beside those of the migrations. */
-export const OWN_TABLES = [
-  'nodes',
-  'node_beats',
-  'node_questions',
-  'lanes',
-  'commits',
-  'event_turn',
-  'export_parts',
-] as const;
+export const OWN_TABLES = ['nodes', 'node_beats', 'node_questions', 'lanes', 'commits', 'event_turn'] as const;
 
 /** Tables whose rows change all the time: dead rows are cleared early and without pauses, or windows of due mail become slow. */
 const BUSY: readonly string[] = ['deliveries', 'messages', 'counters', 'event_counts', 'commits', 'lanes', 'webhooks'];
@@ -91,17 +83,8 @@ const VACUUM = 'autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_de
  */
 const EVENT_RUNS = 'CREATE INDEX events_by_account ON events (account_id, test, type, sequence)';
 
-/** The bytes of exports, which every node can make a file of (operator/export-parts.ts). */
-const EXPORT_PARTS = `CREATE TABLE IF NOT EXISTS export_parts (
-  export_id TEXT COLLATE "C" NOT NULL REFERENCES export_files (id) ON DELETE CASCADE,
-  at BIGINT NOT NULL,
-  bytes BYTEA NOT NULL,
-  PRIMARY KEY (export_id, at)
-)`;
-
 /** Gives the tables of the migrations what they have on PostgreSQL only. */
 export async function completeSchema(connection: Connection): Promise<void> {
-  await connection.run(EXPORT_PARTS);
   for (const name of partedTables) await addPart(connection, name);
   await orderEventRuns(connection);
   const set = await connection.all<{ name: string }>(

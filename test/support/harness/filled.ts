@@ -73,11 +73,6 @@ export async function filled(app: TestApp): Promise<string[]> {
   await post('/v1/suppressions', { email: 'gone@example.net', note: NAUGHTY });
   const domain = await post('/v1/domains', { name: `${'a'.repeat(40)}.${'b'.repeat(40)}.example` });
   await post('/v1/streams', { slug: 'newsletter', name: NAUGHTY.slice(0, 60), type: 'broadcast' });
-  await app.operator.call('exports.create', { kind: 'stats' });
-  app.clock.advance(2000);
-  await app.settled();
-  await app.operator.call('exports.create', { kind: 'messages', query: { status: 'bounced' } });
-  await app.operator.call('views.save', { page: '/messages', query: 'status=bounced', name: NAUGHTY.slice(0, 60) });
   const { data: acts } = await app.operator.call('audit.list', {});
   const act = acts[0]?.id;
   assert.ok(act !== undefined);
@@ -85,7 +80,6 @@ export async function filled(app: TestApp): Promise<string[]> {
     '/',
     '/search',
     '/search?q=welcome',
-    '/exports',
     `/developer/actions/${act}`,
     '/developer/log?of=unknown',
     '/developer/actions?of=server',

@@ -1,0 +1,94 @@
+/**
+ * Whole lists as a stream: the URL of a list answers all that its filters find where `Accept` asks for CSV or NDJSON. The next page is read
+ * when the client has taken the last one, and the pages of an account one after the other.
+ */
+import { Readable } from 'node:stream';
+import { createGate } from '../scheduling/gate.ts';
+import { Problem } from '../base/problem.ts';
+import { lineTypes, textOf, type LineType, type ListName, type Records } from './list-lines.ts';
+import { preferredType } from './negotiate.ts';
+import type { Call, Reply, ResponseDeclaration } from './route.ts';
+import { StreamSlots } from './stream-slots.ts';
+
+const PAGE = 100;
+/** Pages that are read at once: the other reads need the database too. */
+const READS = 2;
+
+type AnyCall = Call<object, object, undefined>;
+type Answer<C> = (call: C) => Promise<Reply>;
+
+export class ListStreams {
+  private readonly slots = new StreamSlots();
+  private readonly gate = createGate({ most: READS, mostOfShare: 1, waiting: Infinity });
+
+  /** Takes one of the streams that a key and an account may have, until the call is over. Throws `too_many_streams`. */
+  take(call: Pick<AnyCall, 'caller' | 'whenOver'>): void {
+    call.whenOver(this.slots.take(call.caller));
+  }
+
+  /** Returns a handler that answers the list by pages, which `answer` makes, or as a whole. */
+  whole<C extends AnyCall>(list: ListName, answer: Answer<C>): Answer<C> {
+    return async (call) => {
+      const type = preferredType(call.header('accept'), ['application/json', ...lineTypes]);
+      if (type === 'application/json') return answer(call);
+      if ('before' in call.query && call.query.before !== undefined) throw noBefore();
+      const pageAfter = (position: object): Promise<Page> =>
+        this.page(() => answer({ ...call, query: { ...call.query, limit: PAGE, ...position } }), call);
+      return this.answer(call, { list, type }, async () => pagesFrom(await pageAfter({}), pageAfter));
+    };
+  }
+
+  /**
+   * Answers pages of records as a stream, which ends with its key. One that cannot go on is cut off: an ordinary end would say that this
+   * was all. `begin` is awaited before the stream begins, since there is no way to answer 400 afterwards.
+   */
+  async answer(
+    call: Pick<AnyCall, 'caller' | 'whenOver' | 'whenKeyEnds'>,
+    { list, type }: { list: ListName; type: LineType },
+    begin: () => Promise<AsyncIterable<Records>>,
+  ): Promise<Reply> {
+    this.take(call);
+    const key: { hasEnded: boolean; answer: Readable | null } = { hasEnded: false, answer: null };
+    call.whenKeyEnds(() => {
+      key.hasEnded = true;
+      key.answer?.destroy();
+    });
+    const stream = Readable.from(textOf(list, type, await begin()));
+    key.answer = stream;
+    if (key.hasEnded) stream.destroy();
+    return { status: 200, stream, type: `${type}; charset=utf-8` };
+  }
+
+  /** Reads a page when it is the account's turn. */
+  private async page(read: () => Promise<Reply>, { caller }: Pick<AnyCall, 'caller'>): Promise<Page> {
+    const leave = await this.gate.enter(caller.accountId);
+    try {
+      const reply = await read();
+      if (!('body' in reply)) throw new Error('a list is answered as JSON');
+      return reply.body as Page;
+    } finally {
+      leave?.();
+    }
+  }
+}
+
+export const noBefore = (): Problem =>
+  new Problem('invalid_parameter', '`before` is for pages; a stream only goes forwards.', { field: 'before' });
+
+interface Page {
+  data: Records;
+  /** Absent where the answer has all. */
+  next_cursor?: string | null;
+}
+
+async function* pagesFrom(first: Page, pageAfter: (position: object) => Promise<Page>): AsyncGenerator<Records> {
+  for (let page = first; ; page = await pageAfter({ after: page.next_cursor })) {
+    yield page.data;
+    if (page.next_cursor == null) return;
+  }
+}
+
+/** Adds the forms of a whole list to the response of its pages. */
+export const orWhole = ({ 200: page }: { 200: ResponseDeclaration }): { 200: ResponseDeclaration } => ({
+  200: { ...page, types: lineTypes },
+});
