@@ -2,6 +2,7 @@
 import { configurationManual, exampleSettings } from '../../../src/config/manual.ts';
 import { conformancePage } from '../../templates/mixed/conformance.ts';
 import { securityPage } from './budget-table.ts';
+import { commandManual } from './command-manual.ts';
 import { dashboardPage } from './role-table.ts';
 import { databaseManual } from './database-manual.ts';
 import { errorManual } from './error-manual.ts';
@@ -12,6 +13,7 @@ import { publishedDocument } from './published.ts';
 export const generatedDocs: readonly (readonly [file: string, make: () => string | Promise<string>])[] = [
   ['docs/configuration.md', configurationManual],
   ['config/posthorn.yaml', exampleSettings],
+  ['docs/commands.md', commandManual],
   ['docs/errors.md', errorManual],
   ['docs/log.md', logManual],
   ['docs/openapi.json', async () => `${JSON.stringify(await publishedDocument(), null, 2)}\n`],
