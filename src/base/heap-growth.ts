@@ -1,7 +1,7 @@
 /**
  * Sets how much garbage V8 keeps before it collects. With few live objects it is collected late, which saves CPU time; with many, as where mail
  * waits for thousands of domains, it is collected early and half-empty pages are given back: a collection then costs more, up to a fifth of
- * all CPU time, and memory stays within what a small machine has (docs/performance-notes.md has the figures).
+ * all CPU time, and memory stays within what a small machine has (docs/performance.md).
  */
 // eslint-disable-next-line no-restricted-imports -- it reads no time
 import { constants, PerformanceObserver, type PerformanceEntry } from 'node:perf_hooks';

@@ -22,7 +22,7 @@ describe('storage/migrate', () => {
        WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite_%' AND m.name NOT LIKE 'migrations%'`,
     );
     const described = documentedTables().flatMap(({ name, columns }) =>
-      [...columns.map((column) => column.name), ...(given[name] ?? [])].map((column) => `${name}.${column}`),
+      [...columns, ...(given[name] ?? [])].map((column) => `${name}.${column}`),
     );
     assert.deepEqual(rows.map(({ at, column }) => `${at}.${column}`).sort(), described.sort());
     await temp.close();

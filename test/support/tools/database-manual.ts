@@ -2,7 +2,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import ts from 'typescript';
-import type { Column } from '../../../src/storage/table.ts';
 import { tables } from '../../../src/storage/tables.ts';
 import { dialectFor } from '../../../src/storage/sql.ts';
 import { views } from '../../../src/storage/views.ts';
@@ -10,49 +9,32 @@ import { views } from '../../../src/storage/views.ts';
 interface TableOfFile {
   name: string;
   says: string;
-  columns: { name: string; type: string; says: string }[];
+  columns: string[];
 }
 
 /** All tables, in the order of storage/tables.ts, with the comments of their declarations in storage/tables/. */
 export function documentedTables(): TableOfFile[] {
   const comments = readComments();
-  return Object.entries(tables).map(([name, table]) => {
+  return Object.entries(tables).map(([name, { columns }]) => {
     const inFile = name.replaceAll(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
-    const declaration = comments.get(inFile);
-    if (declaration === undefined) throw new Error(`the table ${name} is not declared as ${inFile} in storage/tables/`);
-    return {
-      name,
-      says: declaration.says,
-      columns: Object.entries<Column<unknown>>(table.columns).map(([column, { kind, isNullable }]) => ({
-        name: column,
-        type: `${kind === 'bytes' ? 'blob' : kind}${isNullable ? ', may be null' : ''}`,
-        says: declaration.columns.get(column) ?? '',
-      })),
-    };
+    const says = comments.get(inFile);
+    if (says === undefined) throw new Error(`the table ${name} is not declared as ${inFile} in storage/tables/`);
+    return { name, says, columns: Object.keys(columns) };
   });
 }
 
-/** The comments of each exported constant and of the members of the object that it is made from. */
-function readComments(): Map<string, { says: string; columns: Map<string, string> }> {
+/** The comment of each exported constant. */
+function readComments(): Map<string, string> {
   const folder = path.resolve(import.meta.dirname, '../../../src/storage/tables');
   const declarations = readdirSync(folder).flatMap((file) => {
     const text = readFileSync(path.join(folder, file), 'utf8');
     return [...ts.createSourceFile(file, text, ts.ScriptTarget.ESNext, true).statements].filter(ts.isVariableStatement);
   });
   return new Map(
-    declarations.map((statement) => {
-      const [declared] = statement.declarationList.declarations;
-      const made = declared?.initializer;
-      const columns = made !== undefined && ts.isCallExpression(made) ? made.arguments[0] : undefined;
-      const members = columns !== undefined && ts.isObjectLiteralExpression(columns) ? columns.properties : [];
-      return [
-        declared?.name.getText() ?? '',
-        {
-          says: commentOf(statement),
-          columns: new Map([...members].map((member) => [member.name?.getText() ?? '', commentOf(member)])),
-        },
-      ];
-    }),
+    declarations.map((statement) => [
+      statement.declarationList.declarations[0]?.name.getText() ?? '',
+      commentOf(statement),
+    ]),
   );
 }
 
@@ -85,20 +67,12 @@ ${table(
 )}
 `;
 
-const tableSection = ({ name, says, columns }: TableOfFile): string => `### Table ${name}
-
-${says === '' ? '' : `${says}\n\n`}${table(
-  ['Column', 'Type', 'Says'],
-  columns.map(({ name: column, type, says: means }) => [`\`${column}\``, type, means]),
-)}
-`;
-
 export function databaseManual(): string {
   return `# The database
 
 <!-- Made from src/storage/ by \`npm run docs\`. -->
 
-Everything is in one SQLite file, \`posthorn.db\` in the data folder, in WAL mode. It may be read at any time while the server runs, as root or as the server's user, best with \`sqlite3 -readonly\`:
+Everything is in one SQLite file in WAL mode, \`posthorn.db\` in the data folder (\`/var/lib/posthorn\` as a service). It may be read at any time while the server runs, as root or as the server's user:
 
 \`\`\`sh
 sqlite3 -readonly data/posthorn.db "SELECT status, COUNT(*) AS n FROM v_recipients GROUP BY status"
@@ -108,9 +82,9 @@ sqlite3 -readonly -json data/posthorn.db "SELECT started_at, mx, smtp_reply FROM
 sqlite3 data/posthorn.db ".schema v_attempts"
 \`\`\`
 
-(Installed as a service, the file is \`/var/lib/posthorn/posthorn.db\`.) Never write to it: the server is the only writer, and keeps books of what it wrote. A reader that stays in one long transaction keeps the WAL from being taken back into the file, which then grows: end queries, do not leave them open.
+Never write to it: the server is the only writer, and keeps books of what it wrote. End queries, and do not leave them open: a long transaction makes the write-ahead log grow.
 
-With [PostgreSQL](postgresql.md) the same tables and views are in the database of \`storage.url\`, and the same queries read them. Give readers a user of their own that may only read:
+With [PostgreSQL](postgresql.md) the same tables and views are in the database of \`storage.url\`. Give readers a user of their own that may only read:
 
 <!-- not run: needs a PostgreSQL of its own; test/storage/example-queries.test.ts runs the queries on both engines -->
 
@@ -123,7 +97,7 @@ psql -U reader posthorn -c "SELECT started_at, mx, smtp_reply FROM v_attempts WH
 psql -U reader posthorn -c "\\d+ v_attempts"
 \`\`\`
 
-A view that a new version creates again loses its grants, so grant again after an upgrade. A long transaction keeps dead rows from being cleared there: end queries as well. Text is compared byte by byte (\`COLLATE "C"\`), integers have 64 bits, \`blob\` is \`bytea\`.
+A view that a new version creates again loses its grants, so grant again after an upgrade. Text is compared byte by byte (\`COLLATE "C"\`).
 
 ## Views
 
@@ -132,9 +106,13 @@ Names and columns of the views stay; columns may be added at the end. Times are 
 ${views.map(viewSection).join('\n')}
 ## Tables
 
-What the views are made of. Tables may change with any version: build on the views, or on the API. Times are milliseconds since 1970, flags are 0 or 1, columns ending in \`_json\` hold JSON. Ids sort by the time of making.
+The views are made of these tables, which may change with any version: build on the views, or on the API. Times are milliseconds since 1970, flags are 0 or 1, columns ending in \`_json\` hold JSON. Ids sort by the time of making. The files in \`src/storage/tables/\` say what each column means; \`.schema\` shows the columns of a running version.
 
-${documentedTables().map(tableSection).join('\n')}
-Besides these there are \`migrations\` and \`migrations_lock\`: which [migrations](operating.md#migrations) were taken. PostgreSQL also has tables of the servers that use the database (\`nodes\`, \`node_beats\`, \`commits\`, \`event_turn\`), and a column \`part\` in tables of sums: the sum is that of all its parts. A database that was [moved](postgresql.md#moving-to-postgresql-and-back) has \`storage_move\`.
+${table(
+  ['Table', 'Holds'],
+  documentedTables().map(({ name, says }) => [`\`${name}\``, says]),
+)}
+
+Besides these there are \`migrations\` and \`migrations_lock\`: which [migrations](operating.md#migrations) were taken. PostgreSQL also has tables of the nodes (\`nodes\`, \`node_beats\`, \`commits\`, \`event_turn\`), and a column \`part\` in tables of sums: the sum is that of all its parts. A database that was [moved](postgresql.md) has \`storage_move\`.
 `;
 }
