@@ -1,7 +1,7 @@
 /** The cookie of a signed-in administrator in other hands: it must not become a login of its own. */
 import assert from 'node:assert/strict';
 import { startTestApp, type TestApp } from '../support/harness/app.ts';
-import type { Browser} from '../support/harness/browser.ts';
+import type { Browser } from '../support/harness/browser.ts';
 import { PASSWORD, signedIn } from '../support/harness/browser.ts';
 
 describe('dashboard: a stolen session of an administrator', () => {
