@@ -67,7 +67,8 @@ interface Step {
 /** Runs one step and returns whether it passed. */
 async function runStep({ name, command, isTests = false, env = {} }: Step): Promise<boolean> {
   const begun = performance.now();
-  const child = spawn('npx', ['--no', ...command], {
+  const [program = '', ...args] = command;
+  const child = spawn(path.join('node_modules/.bin', program), args, {
     stdio: isTests ? 'inherit' : ['ignore', 'pipe', 'pipe'],
     env: { ...process.env, ...env },
   });
