@@ -53,7 +53,7 @@ export interface Context {
   /** Writes one line of result to standard output. */
   out(line: string): void;
   /** Writes lines of a file, such as CSV, to standard output: to a terminal with the characters escaped that would control it. */
-  outFile(lines: string): void;
+  outFile(lines: string, isJson?: boolean): void;
   /** Writes one line to standard error. */
   note(line: string): void;
   /** Does the same with a reason why the command fails, which is an error in the journal of systemd. */
@@ -178,8 +178,9 @@ export async function run(
   };
   const context: Context = {
     out: output.out,
-    outFile(lines) {
-      output.out(output.isOutTerminal === true ? lines.split('\n').map(printable).join('\n') : lines);
+    outFile(lines, isJson = false) {
+      const isEscaped = isJson || output.isOutTerminal === true;
+      output.out(isEscaped ? lines.split('\n').map(printable).join('\n') : lines);
     },
     note: output.note,
     fail: output.fail ?? output.note,

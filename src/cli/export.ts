@@ -15,7 +15,7 @@ export function addExport(program: CommandUnknownOpts, context: Context): void {
     .action((list, query, { account, json }) =>
       context.operate(async (operator) => {
         for await (const text of listText(operator, list, { account, query, asJson: json === true }))
-          context.outFile(text.slice(0, -1));
+          context.outFile(text.slice(0, -1), json);
       }),
     );
 }

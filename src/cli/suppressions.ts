@@ -216,7 +216,7 @@ function addExport(suppressions: CommandUnknownOpts, context: Context): void {
       await context.operate(async (operator) => {
         const query = { reason, stream };
         for await (const text of listText(operator, 'suppressions', { account, query, asJson: asJson === true }))
-          context.outFile(text.slice(0, -1));
+          context.outFile(text.slice(0, -1), asJson);
       });
     });
 }

@@ -12,6 +12,8 @@ export function checkDomainName(text: string, field: string): string {
   // The check below would take the text before the @ for a part of an address.
   if (text.includes('@'))
     throw new Problem('invalid_field', 'This is not a domain name: it has an @. Give what comes after it.', { field });
+  // White space at its end would be cut, and not that at its beginning.
+  if (/\s/.test(text)) throw new Problem('invalid_field', 'This is not a domain name: it has white space.', { field });
   const parsed = parseMailbox(`x@${withoutFinalDot(text)}`);
   if (parsed.kind === 'bad') throw new Problem('invalid_field', `This is not a domain name: ${parsed.why}.`, { field });
   return parsed.mailbox.domain;

@@ -124,9 +124,7 @@ const steps: Readonly<Record<string, () => { checks: Step[]; tests: Step[]; says
       },
       {
         name: 'format',
-        command: [
-          ...['prettier', '--check', '--log-level', 'warn', '--cache', '--cache-location', `${CACHE}/prettier`, '.'],
-        ],
+        command: ['prettier', '--check', '--log-level', 'warn', '--cache', '.'],
       },
     ],
     tests: [mocha('modules and journeys', files.filter(isQuick))],
