@@ -393,7 +393,7 @@ describe('upgrades', () => {
     await refused('migrate');
     assert.equal(existsSync(file), false, 'no database is made beside it');
     await (await openOld(file)).destroy();
-    await refused('accounts', 'list');
+    assert.equal((await ran(['accounts', 'list'], env)).code, 66, 'a command that only looks migrates nothing');
     await refused('accounts', 'add', 'Acme');
     await refused('migrate');
     const still = openStill(file);
@@ -426,11 +426,12 @@ describe('upgrades', () => {
       assert.equal((await still('audit')).length, 0);
       await still.destroy();
     }
-    // Any command that opens the database takes it over, and notes it.
-    assert.equal((await ran(['accounts', 'list'], { POSTHORN_DATA_DIR: there })).code, 0);
+    // Any command that changes something takes the database over, and notes it.
+    assert.equal((await ran(['accounts', 'add', 'Acme'], { POSTHORN_DATA_DIR: there })).code, 0);
     const { out } = await ran(['audit', '--server', '--json'], { POSTHORN_DATA_DIR: there });
-    const [entry] = (JSON.parse(out) as { data: { summary: string; method: string }[] }).data;
-    assert.deepEqual([entry?.summary, entry?.method], ['brought the database up to date', 'CLI']);
+    const entries = (JSON.parse(out) as { data: { summary: string; method: string }[] }).data;
+    const entry = entries.find(({ summary }) => summary === 'brought the database up to date');
+    assert.equal(entry?.method, 'CLI');
   });
 
   it('refuse the database of a later version, by name and with exit code 78', async () => {
