@@ -56,10 +56,11 @@ const LONGEST_OPTION = 40;
 /** We add this field to each mail that we send. A mail that is passed on to us by submission still has it, and it is not an option there. */
 const MARK = 'delivery';
 /** Header fields that are not sent on: Bcc, the options that the mail has for us, and what a server says of a mail, as we would seem to. */
-const DROPPED = /^(?:(?:resent-)?bcc|return-path|authentication-results|feedback-id|x-message-id|x-posthorn-.*)$/;
-/** Fields that occur once: RFC 5322 section 3.6, RFC 2045. Of those in `LISTS` several are one list of addresses. */
+const DROPPED =
+  /^(?:(?:resent-)?bcc|return-path|received-spf|(?:arc-|x-original-)?authentication-results|arc-(?:message-signature|seal)|feedback-id|x-message-id|x-posthorn-.*)$/;
+/** Fields that occur once: RFC 5322 section 3.6, RFC 2045, RFC 2369. Of those in `LISTS` several are one list of addresses. */
 const ONCE =
-  /^(?:from|sender|reply-to|to|cc|subject|date|message-id|in-reply-to|references|mime-version|content-(?:type|transfer-encoding|id|description|disposition))$/;
+  /^(?:from|sender|reply-to|to|cc|subject|date|message-id|in-reply-to|references|mime-version|content-(?:type|transfer-encoding|id|description|disposition)|list-[a-z-]+)$/;
 const LISTS = /^(?:reply-to|to|cc)$/;
 /** RFC 5322 sections 3.3 and 4.3. */
 const DATE =

@@ -79,6 +79,11 @@ describe('mail/submitted', () => {
   for (const [text, why, reason] of [
     ['Subject: x\r\n\r\nx', /^5\.6\.0 the mail has no From/, 'no From'],
     [`${FROM}from: b@c.test\r\n\r\nx`, /^5\.6\.0 the mail has several From that differ/, 'two From'],
+    [
+      `${FROM}List-Unsubscribe: <https://a.test>\r\nList-Unsubscribe: <https://b.test>\r\n\r\nx`,
+      /^5\.6\.0 the mail has several List-Unsubscribe that differ/,
+      'two ways to unsubscribe',
+    ],
     [`${FROM}Subject: a\r\nsubject: b\r\n\r\nx`, /^5\.6\.0 the mail has several Subject that differ/, 'two subjects'],
     ['From: a@b.test, c@d.test\r\n\r\nx', /^5\.6\.0 From must hold one address: /, 'two authors'],
     ['From: nobody\r\n\r\nx', /^5\.6\.0 From must hold one address: there is no @/, 'no address'],
@@ -201,7 +206,7 @@ describe('mail/submitted', () => {
     ['Subject: x\r\nsubject:  x\r\n', 'Subject: x\r\n', 'drops an equal subject'],
     ['Comments: x\r\nComments: x\r\n', 'Comments: x\r\nComments: x\r\n', 'keeps what may be there twice'],
     [
-      'Sender: c@evil.test\r\nAuthentication-Results: a; dkim=pass\r\nFeedback-ID: a\r\nX-Message-Id: msg_1\r\n',
+      'Sender: c@evil.test\r\nAuthentication-Results: a; dkim=pass\r\nARC-Seal: i=1\r\nARC-Authentication-Results: i=1; a\r\nReceived-SPF: pass\r\nFeedback-ID: a\r\nX-Message-Id: msg_1\r\n',
       '',
       'drops what a server says of a mail, and Sender until it is checked',
     ],
