@@ -1,8 +1,11 @@
 /** Content negotiation (RFC 9110 section 12) for handlers, which have no Koa context. */
 import Negotiator from 'negotiator';
 
+/** A parameter of a media type such as `charset`: it does not make another type of those that are offered. */
+const PARAMETER = /;\s*(?!q=)[^;,=\s]+=(?:"[^"]*"|[^;,]*)/gi;
+
 const bestOf = (accept: string | undefined, types: readonly string[]): string | undefined =>
-  new Negotiator({ headers: { accept } }).mediaType([...types]);
+  new Negotiator({ headers: { accept: accept?.replaceAll(PARAMETER, '') } }).mediaType([...types]);
 
 /** Returns the type of those offered that `Accept` prefers; the first one where it names none of them. */
 export function preferredType<Type extends string>(

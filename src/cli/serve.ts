@@ -81,7 +81,7 @@ async function serve(context: Context, startApp: StartApp, greets: boolean): Pro
     );
     void server.failed?.then(ending.fail);
     isStarted = true;
-    for (const warning of await setupWarnings(config)) context.note(`posthorn: ${warning}`);
+    logWarnings(log, await setupWarnings(config));
     manager.ready(`serving ${server.url}`);
     // On a full disk the server goes on without it.
     await greet(context, config, log, server, greets).catch((err: unknown) => {

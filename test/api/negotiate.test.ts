@@ -31,6 +31,7 @@ describe('preferredType', () => {
     ['*/*', 'application/json', 'a wildcard names nothing'],
     [stream, stream, 'what an EventSource sends'],
     ['Text/Event-Stream', stream, 'case makes no difference'],
+    [`${lines}; charset=utf-8;q=0.9, application/json;q=0.5`, lines, 'a parameter makes no difference'],
     [`application/json, ${stream}`, 'application/json', 'of equals, the first in the header'],
     [`${stream};q=0`, 'application/json', 'refused is not asked for'],
     [`application/json, ${lines};q=0.5`, 'application/json', 'JSON is wanted more'],

@@ -128,20 +128,6 @@ describe('posthorn serve', () => {
     });
   });
 
-  it('warns of what would stop mail, or keep its links from opening', async () => {
-    const { notes } = await ran(
-      ['serve'],
-      {
-        ...env,
-        POSTHORN_HTTP__PUBLIC_URL: 'http://10.0.0.1',
-        POSTHORN_DELIVERY__SOURCES: '[{"name":"out1","ipv4":"192.0.2.77"}]',
-      },
-      { startApp: brief() },
-    );
-    assert.match(notes, /^posthorn: http\.publicUrl \(http:\/\/10\.0\.0\.1\) opens in a private network only/m);
-    assert.match(notes, /^posthorn: delivery\.sources: the address 192\.0\.2\.77 of out1 is not on this machine/m);
-  });
-
   it('puts no key into the log of a service, nor into the journal of systemd', async () => {
     const { dev, ino } = fstatSync(2, { bigint: true });
     for (const [args, more] of [
@@ -337,9 +323,16 @@ describe('posthorn serve', () => {
       await makeDatabase();
       const file = path.join(folder, 'posthorn.yaml');
       writeFileSync(file, 'delivery: { routes: { "a.test": hold } }');
-      const { running, said, says, exit } = child({ more: { POSTHORN_CONFIG: file } });
+      const stopping = {
+        POSTHORN_HTTP__PUBLIC_URL: 'http://10.0.0.1',
+        POSTHORN_DELIVERY__SOURCES: '[{"name":"out1","ipv4":"192.0.2.77"}]',
+      };
+      const { running, said, says, exit } = child({ more: { POSTHORN_CONFIG: file, ...stopping } });
       await says('out', READY);
       await says('err', /\/v1\/events/);
+      const warned = (text: string): RegExp => new RegExp(`"event":"settings_warning","text":"${text}`);
+      assert.match(said.out, warned('http\\.publicUrl \\(http://10\\.0\\.0\\.1\\) opens in a private network only'));
+      assert.match(said.out, warned('delivery\\.sources: the address 192\\.0\\.2\\.77 of out1 is not on this machine'));
       writeFileSync(file, 'delivery: { routes: { "b.test": nonsense:: } }');
       running.kill('SIGHUP');
       await says('out', /"event":"reload_failed"/);

@@ -143,7 +143,7 @@ describe('journey: posthorn tls install', () => {
     assert.equal(code, 78);
     assert.equal(
       notes.trim(),
-      'tls.keyFile (POSTHORN_TLS__KEY_FILE): expected a file path, found the contents of a PEM file',
+      'tls.keyFile (POSTHORN_TLS__KEY_FILE): expected a file path, in which `~` has no meaning, found the contents of a PEM file',
     );
   });
 

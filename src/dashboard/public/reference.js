@@ -5,6 +5,8 @@ const nothing = () => () => null;
 SwaggerUIBundle({
   domNode: place,
   url: place.dataset.document,
+  // What asks for JSON is taken for a program of the API.
+  requestInterceptor: (request) => ({ ...request, headers: { ...request.headers, Accept: '*/*' } }),
   deepLinking: true,
   docExpansion: 'list',
   filter: true,
