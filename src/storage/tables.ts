@@ -30,7 +30,7 @@ import { events, eventCounts } from './tables/events.ts';
 import { templates, templateVersions } from './tables/templates.ts';
 import { reports, tlsReportRows, dmarcRows, aggregateReports } from './tables/reports.ts';
 import { webhooks, webhookCalls, webhookDeliveries, webhookReplays } from './tables/webhooks.ts';
-import { stsPolicies, hostTls, warmUp, sourceBlocks, listings, listChecks } from './tables/engine.ts';
+import { stsPolicies, hostTls, warmUp, limits, listings, listChecks } from './tables/engine.ts';
 import { members, memberships, sessions, signIns, setupLinks, recoveryCodes } from './tables/members.ts';
 
 export * from './tables/accounts.ts';
@@ -80,7 +80,7 @@ export const tables = {
   sts_policies: stsPolicies,
   host_tls: hostTls,
   warm_up: warmUp,
-  source_blocks: sourceBlocks,
+  limits,
   listings,
   list_checks: listChecks,
   tls_report_rows: tlsReportRows,

@@ -1,5 +1,6 @@
 /** Operations that members may perform, asked for the facts about the server that only administrators see. */
 import assert from 'node:assert/strict';
+import { limitRow } from '../support/harness/limit-rows.ts';
 import { perform, type By, type ResultOf } from '../../src/operator/operations.ts';
 import { Office } from './office.ts';
 
@@ -31,7 +32,7 @@ describe('operator: what members who are no administrators are answered', () => 
     ];
     await office.run('queue.hold', { domain: `${MARK}.test` });
     await office.deps.db.commit.insert({
-      source_blocks: [{ source: '', site: MARK, since, until: since + 60_000, reply: '550 blocked' }],
+      limits: [limitRow({ site: MARK, since, until: since + 60_000, cause: '550 blocked' })],
     });
     await office.ask('createDomain', { body: { name: 'acme.test' } });
   });

@@ -217,7 +217,9 @@ describe('operator/node-questions', () => {
       nodes,
       owners: { ownerOf: owner },
       askNode: one.ask,
-      mta: { laneFacts: ({ domain }) => ({ held: null, waits: [{ message: `one: ${domain}` }] as never }) },
+      mta: {
+        laneFacts: ({ domain }) => Promise.resolve({ held: null, waits: [{ message: `one: ${domain}` }] as never }),
+      },
     });
     assert.deepEqual(await factsOf([]), []);
     there = [record('one'), record('two'), record('three', { quietMs: 7000 })];

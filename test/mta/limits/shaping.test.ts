@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readSettings } from '../../../src/config/validate.ts';
 import type { ShapingRule } from '../../../src/config/shaping.ts';
 import type { BounceClass, BounceReason, Outcome } from '../../../src/messages/delivery/delivery.ts';
-import { compileRules, shape, type ShapingMemory } from '../../../src/mta/lanes/shaping.ts';
+import { compileRules, shape, type ShapingMemory } from '../../../src/mta/limits/shaping.ts';
 
 const around = { cwd: '/', privileged: false, terminal: false, hostname: 'mail.test' };
 
