@@ -319,7 +319,9 @@ export class Pool {
     const others = this.lanesWaiting(host.name).filter((other) => other !== lane);
     if (!host.hasTurn(lane, limit, others, now)) return 0;
     const room = host.room(limit, now);
-    return others.length === 0 ? room : Math.min(room, Math.max(1, Math.ceil(host.shareOf(lane, limit, others)) - host.usedBy(lane)));
+    return others.length === 0
+      ? room
+      : Math.min(room, Math.max(1, Math.ceil(host.shareOf(lane, limit, others)) - host.usedBy(lane)));
   }
 
   /** Wakes the lanes that may have a connection to this host now. */

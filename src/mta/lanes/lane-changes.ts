@@ -21,37 +21,33 @@ export function changeOf(limit: Limit, how: 'set' | 'ended'): Omit<LaneChange, '
     };
   return {
     what: 'pause',
-    to: how === 'ended' ? `goes on${part}` : `closed until ${new Date(until).toISOString()}${part}`,
+    to: how === 'ended' ? `the rest is over${part}` : `rests until ${new Date(until).toISOString()}${part}`,
     cause,
   };
 }
 
-/** Writes the log line of a limit that closes a lane or a part of it. */
-export function logOf(log: Log, lane: string, { kind, account, domain, site, until, cause }: Limit): void {
-  const facts = {
-    event: 'lane_closed',
-    lane,
-    kind,
-    account,
-    domain,
-    every_site: site === '',
-    until: new Date(until).toISOString(),
-    reply: cause,
-  };
-  if (kind === 'rule') log.warn(facts, messages.rule);
-  else log.error(facts, messages[kind]);
+/** Writes the log line of a limit that closes a lane or a part of it. `source` is null for the system's address. */
+export function logOf(log: Log, lane: string, source: string | null, limit: Limit): void {
+  const { kind, account, domain, site, cause: reply } = limit;
+  const until = new Date(limit.until).toISOString();
+  if (kind === 'rule') return;
+  if (kind === 'block_list')
+    log.error(
+      { event: 'source_blocklisted', source, site: site === '' ? null : site, domain, until, reply },
+      messages.block_list,
+    );
+  else log.error({ event: 'lane_rests', lane, kind, account, domain, until, reply }, messages[kind]);
 }
 
 export const countConnections = (count: number): string =>
   count === 1 ? '1 connection' : `${String(count)} connections`;
 
-const messages: Readonly<Record<LimitKind, string>> = {
+const messages: Readonly<Record<Exclude<LimitKind, 'rule'>, string>> = {
   sender: 'a receiver refuses mail from us again and again: mail for it waits, and one mail tries from time to time',
   block_list:
     'a block list keeps a source out: its mail waits or goes by another source, and one mail tries from time to time',
   load: 'a receiver cannot take mail now: mail for it waits, and one mail tries from time to time',
   tls: 'mail hosts do not have the TLS that is asked for: mail for them waits, and one mail tries from time to time',
-  rule: 'a shaping rule lets mail for a receiver wait',
   rate: 'a receiver takes only so much mail in a time',
   connections: 'a receiver takes only so many connections',
 };

@@ -413,10 +413,7 @@ export class LaneControl {
     const now = this.deps.clock.now();
     const whole = this.wholeOf(state);
     const given = this.operatorsRate(lane);
-    const at = Math.max(
-      whole.kind === 'wait' ? whole.until : 0,
-      given === null ? 0 : state.traffic.spreadAt(now),
-    );
+    const at = Math.max(whole.kind === 'wait' ? whole.until : 0, given === null ? 0 : state.traffic.spreadAt(now));
     if (at > now) {
       this.wakeAt(lane, state, at);
       return 0;
@@ -551,7 +548,7 @@ export class LaneControl {
       (isClosing(limit) && before.until !== limit.until);
     if (!isChanged) return;
     this.note(lane, state, changeOf(limit, 'set'));
-    if (isClosing(limit)) logOf(log, lane, limit);
+    if (isClosing(limit)) logOf(log, lane, state.source, limit);
     if (limit.kind === 'connections' && (limit.connections ?? 0) > (before?.connections ?? 0)) pump(lane);
     else if (limit.until > this.deps.clock.now() && limit.kind !== 'connections') closed(lane);
   }

@@ -240,7 +240,7 @@ class Teaching {
       const evidence = counted(limit.evidence, this.mail, isOfAccounts);
       const isWide = scope.domain === null && this.lane.isShared;
       const enough = isOfAccounts ? ENOUGH_OF_ACCOUNTS : this.enough(kind);
-      if (begun === null && evidence.count >= enough && (!isWide || evidence.members.length >= MEMBERS))
+      if (evidence.count >= enough && (!isWide || evidence.members.length >= MEMBERS))
         begun = this.again({ ...limit, since: now }, this.rules[kind], reply);
       else this.changed.push({ ...limit, evidence });
     }

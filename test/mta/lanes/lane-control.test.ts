@@ -228,7 +228,7 @@ describe('mta/lanes/lane-control', () => {
     control.take(LANE, mail);
     assert.equal(restUntil(LANE, mail), clock.now() + 2000, 'and the others wait for it');
     control.learn(LANE, mail, accepted());
-    assert.deepEqual([restUntil(LANE, mail), control.history(LANE).at(-1)?.to], [null, 'goes on']);
+    assert.deepEqual([restUntil(LANE, mail), control.history(LANE).at(-1)?.to], [null, 'the rest is over']);
     assert.ok(woken > 0, 'what waits on disk is looked at');
   });
 
@@ -244,7 +244,7 @@ describe('mta/lanes/lane-control', () => {
     const passing = learn(said('sender', 450, '4.7.25 unauthenticated'));
     assert.equal(passing.kind === 'deferred' && passing.retryAt, NOW + 2 * MINUTE + 2000, 'a passing refusal as well');
     assert.equal(last.facts.smtpReply, '5.7.26 unauthenticated', 'with what was said');
-    assert.equal(logged.filter(({ event }) => event === 'lane_closed').length, 1, 'the operator is told once');
+    assert.equal(logged.filter(({ event }) => event === 'lane_rests').length, 1, 'the operator is told once');
     assert.equal(restUntil(LANE, { ...mail, account: 'acc_2' }), null, 'mail of other accounts goes on');
   });
 
