@@ -27,7 +27,7 @@ export interface LaneReportsDeps {
   sites: Pick<Sites, 'find' | 'known' | 'lastKnown' | 'isAsking'>;
   sources: Pick<Sources, 'named' | 'list' | 'namesOf' | 'isFree' | 'heldBy' | 'holdOf' | 'allAway'>;
   holds: Pick<Holds, 'ofLane'>;
-  control: Pick<LaneControl, 'report' | 'history' | 'limited' | 'atRest' | 'routeOf' | 'waits'>;
+  control: Pick<LaneControl, 'report' | 'history' | 'limited' | 'atRest' | 'routeOf' | 'register' | 'waits'>;
   lanes: Pick<Lanes<Job>, 'view' | 'views'>;
   aside: Pick<Aside, 'count'>;
   dueQueue: Pick<DueQueue, 'awaitsPlace'>;
@@ -152,7 +152,11 @@ export class LaneReports {
     const { control, sources } = this.deps;
     const names = pool === null ? sources.list().map(({ name }) => name) : sources.namesOf(pool);
     const free = names.filter((name) => sources.isFree(name, site.name));
-    const waits = free.map((name) => control.waits(laneName(site.name, name), mail, site));
+    const waits = free.map((name) => {
+      const lane = laneName(site.name, name);
+      if (control.routeOf(lane) === null) control.register(lane, site, name);
+      return control.waits(lane, mail, site);
+    });
     const opens = (one: readonly LaneWait[]): number =>
       one.some(({ stops }) => stops)
         ? Math.max(...one.map(({ stops, until }) => (stops ? (until ?? Infinity) : 0)))

@@ -129,7 +129,7 @@ export class Sources {
     const isPaused = found.every(({ by }) => by !== '');
     const since = Math.max(...found.map((one) => one.since));
     const setBy = isPaused ? 'operator' : 'us';
-    const by = writeMark({ kind: isPaused ? 'paused' : 'pool', pool: this.poolOf(pool), site, domain: null });
+    const by = writeMark({ kind: isPaused ? 'paused' : 'pool', pool: this.poolOf(pool), site });
     return { by, since, until, why, setBy };
   }
 
