@@ -408,6 +408,7 @@ export class Mta {
       ...this.deps,
       lanes: {
         mails: (lane) => this.control.mails(lane),
+        open: (lane) => this.pool.openOf(lane),
         withSeveral: () => this.pool.lanesWithSeveral(),
         changed: (lane) => {
           this.pool.shrink(lane);

@@ -207,7 +207,7 @@ describe('journey: held mail', () => {
     answer = '554 5.7.1 Service unavailable; client host [127.0.0.1] blocked using a block list';
     const { id } = await app.send();
     await until(() => bounced(id));
-    await app.held((await app.send()).id);
+    await waits((await app.send()).id, 'receiver_refuses_us');
     const { html } = await browser.open('/queue');
     assert.doesNotMatch(html, nothing);
     assert.match(html, /blocked using a block list.*No hold, pause or limit is set by hand\./s);

@@ -336,6 +336,7 @@ export class Pool {
     const now = this.clock.monotonic();
     this.busy.opens(controller, lane, now);
     host.dialling++;
+    host.diallingSince = host.open === 0 ? now : null;
     this.lanes.count(lane, 1);
     this.countOpen(host, 1);
     host.countUse(lane, 1, now);
@@ -354,6 +355,7 @@ export class Pool {
   private dialEnds(host: PooledHost, lane: string, controller: AbortController): void {
     this.busy.opened(controller);
     host.dialling--;
+    host.diallingSince = null;
     host.countUse(lane, -1, this.clock.monotonic());
   }
 

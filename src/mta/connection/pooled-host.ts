@@ -32,6 +32,8 @@ export class PooledHost {
   /** Connections that are open, being opened or being closed. */
   open = 0;
   dialling = 0;
+  /** Since when its only connection is being opened, on the monotonic clock; null where there is none, or another one. */
+  diallingSince: number | null = null;
   readonly idle: Connection[] = [];
   /** Runs while a connection is idle that the lane which gave it back may take again. */
   offerTimer: Timer | null = null;

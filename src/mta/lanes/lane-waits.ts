@@ -219,6 +219,7 @@ const didWhat = {
   unreachable: 'cannot be reached',
   refused: 'refuses connections from us',
   broken: 'breaks off while it takes a mail',
+  silent: 'lets us wait for its greeting',
 } as const;
 
 /** Returns that the lane waits for one of this server's own connections. */

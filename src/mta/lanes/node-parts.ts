@@ -17,6 +17,8 @@ export interface NodePartsDeps {
   lanes: {
     /** Counts the mails of a lane that wait or are being sent. */
     mails(lane: string): number;
+    /** Counts its connections, idle ones included. */
+    open(lane: string): number;
     /** Returns the lanes with more than one connection. */
     withSeveral(): readonly string[];
     /** The part is another: idle connections beyond it are closed, and mail that waits may go. */
@@ -147,7 +149,7 @@ export class NodeParts {
     const { db, nodes, lanes, clock } = this.deps;
     const isAlone = !nodes.hasOthers;
     const all = [...this.own.keys()];
-    const over = isAlone ? all : all.filter((lane) => lanes.mails(lane) === 0);
+    const over = isAlone ? all : all.filter((lane) => lanes.mails(lane) === 0 && lanes.open(lane) <= 1);
     const kept = isAlone ? [] : all.filter((lane) => !over.includes(lane));
     for (let from = 0; from < Math.max(over.length, kept.length); from += MOST_AT_ONCE) {
       const some = kept.slice(from, from + MOST_AT_ONCE);

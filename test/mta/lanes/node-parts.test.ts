@@ -57,7 +57,12 @@ describe('mta/lanes/node-parts', () => {
         },
         onChange: () => () => undefined,
       },
-      lanes: { mails: () => mails.count, withSeveral: () => several, changed: (lane) => changes.push(lane) },
+      lanes: {
+        mails: () => mails.count,
+        open: () => 0,
+        withSeveral: () => several,
+        changed: (lane) => changes.push(lane),
+      },
     });
     parts.start();
     started.push(parts);
