@@ -117,7 +117,7 @@ describe('journey: sources', () => {
   it('leaves a source alone at a site that has it on a block list, and sends by another, also what was refused', async () => {
     await start();
     answers = { '127.0.0.2': listed };
-    const [first = '', second = ''] = [(await app.send()).id, (await app.send()).id];
+    const [first, second] = [(await app.send()).id, (await app.send()).id];
     await app.settled();
     app.clock.advance(1000);
     for (const id of [first, second]) await ended(id);

@@ -13,7 +13,7 @@ import type { LaneWait } from '../../messages/delivery/why.ts';
 import type { LaneView, NoSlot } from '../../scheduling/lanes.ts';
 import { isDown } from '../connection/dial-gate.ts';
 import type { Pool } from '../connection/pool.ts';
-import { allowance, connectionsOf, isProbed, type Allowance } from '../limits/allowance.ts';
+import { allowance, isProbed, type Allowance, type LaneMoment } from '../limits/allowance.ts';
 import type { LimitBook, PlaceLimits } from '../limits/book.ts';
 import { firstConnections, type ConnectionLimits } from '../limits/connections.ts';
 import { isAboutOne, learn, ruled, subjectOfOutcome, type LaneFacts } from '../limits/learn.ts';
@@ -24,6 +24,7 @@ import type { Site } from '../sites/sites.ts';
 import { changeOf, logOf } from './lane-changes.ts';
 import { hostKeysOf, isShared, newLaneState, shiftLaneState, trafficsOf, type LaneState } from './lane-state.ts';
 import { reportOf, waitsOf, type Surroundings } from './lane-waits.ts';
+import { LaneWorkers, LOOK_AGAIN_MS } from './lane-workers.ts';
 import type { LanePart } from './node-parts.ts';
 
 export interface LaneControlDeps {
@@ -34,19 +35,19 @@ export interface LaneControlDeps {
   /** Returns the operator's limits for a lane, or null. */
   limitsOf: (lane: string) => LaneLimits | null;
   /** Returns the part of a lane's limits that this node has. */
-  partOf(lane: string): LanePart;
+  partOf: (lane: string) => LanePart;
   /** Returns the jobs and workers of a lane. */
-  viewOf(lane: string): LaneView;
+  viewOf: (lane: string) => LaneView;
   /** Returns why a lane has not as many workers as its limit and its jobs allow, where it waits for a slot; else null. */
-  whyNoSlot(lane: string): NoSlot | null;
+  whyNoSlot: (lane: string) => NoSlot | null;
   /** Returns whether jobs of the lane are put aside. */
-  hasAside(lane: string): boolean;
+  hasAside: (lane: string) => boolean;
   /** Starts workers of the lane where it may have more. */
-  pump(lane: string): void;
+  pump: (lane: string) => void;
   /** Lets mail that rests be looked at again. */
-  wake(): void;
+  wake: () => void;
   /** The lane is closed or slower: mail that waits in it may go by another source. */
-  closed(lane: string): void;
+  closed: (lane: string) => void;
 }
 
 export interface LaneControlOptions {
@@ -68,12 +69,6 @@ const MOST_UNTAUGHT = 2_000;
 const LOOKS = 3;
 /** How long no worker is started after one that found no connection, in ms. */
 const LULL_MS = 1_000;
-/** A lane that waits for the pool is looked at again after so long even if the pool does not wake it. */
-const LOOK_AGAIN_MS = 2_000;
-/** A host of an operator's lane that lets a worker wait longer than this keeps only that worker, not its place in the lane. */
-const SLOW_HOST_MS = 2_000;
-const SLOW_WORKERS_LOOK_MS = 1_000;
-const MOST_SLOW_WORKERS = 40;
 const MOST_CHANGES = 100;
 
 /** A source at a site, as the choice of a source for a mail sees it. */
@@ -94,11 +89,16 @@ export class LaneControl {
   private readonly byHost = new Map<string, Set<string>>();
   /** The keys of limits of which one mail finds out now whether they are over. */
   private readonly probes = new Set<string>();
+  private readonly workers: LaneWorkers;
 
   constructor(deps: LaneControlDeps, options: LaneControlOptions) {
     this.deps = deps;
     this.options = options;
     this.rules = options.rules;
+    this.workers = new LaneWorkers(deps, {
+      limitsOf: (state) => this.limitsAt(state),
+      momentOf: (state) => this.momentOf(state),
+    });
   }
 
   /** Notes that the lane leads to this site, by this source. */
@@ -130,8 +130,7 @@ export class LaneControl {
   slots(lane: string): number {
     const state = this.states.get(lane);
     if (state?.site == null) return this.needsConnection(lane) ? 1 : this.options.innerSlots;
-    const most = this.mostSlots(lane, state);
-    return most === 0 ? 0 : Math.min(most + this.slowWorkers(lane, state), this.reachable(lane, state));
+    return this.workers.of(lane, state);
   }
 
   /** Returns whether mail of the lane goes to a host. */
@@ -269,7 +268,7 @@ export class LaneControl {
     const part = this.deps.partOf(lane);
     const state = this.states.get(lane);
     if (state === undefined || (part.nodes === 1 && !part.isNew)) return Infinity;
-    return this.countOf(lane, state) + state.slowWorkers.count;
+    return this.workers.connections(lane, state) + state.slowWorkers.count;
   }
 
   /** Returns whether other nodes send to the lane's receiver. */
@@ -281,7 +280,7 @@ export class LaneControl {
   mails(lane: string): number {
     const { waiting, slots } = this.deps.viewOf(lane);
     const state = this.states.get(lane);
-    return state !== undefined && this.wholeOf(state).kind === 'wait' ? slots : waiting + slots;
+    return state !== undefined && this.workers.allowance(state).kind === 'wait' ? slots : waiting + slots;
   }
 
   /** Returns the lanes that would use one connection more to this host. */
@@ -294,7 +293,7 @@ export class LaneControl {
       if (state === undefined) return false;
       // A worker without a connection is about to ask for one.
       const used = hostKeysOf(state).reduce((sum, one) => sum + this.deps.pool.usedBy(one, lane), 0);
-      return slots > used || (waiting > 0 && slots < this.mostSlots(lane, state));
+      return slots > used || (waiting > 0 && slots < this.workers.most(lane, state));
     });
   }
 
@@ -408,92 +407,6 @@ export class LaneControl {
     for (const state of this.states.values()) state.timer?.cancel();
   }
 
-  /** Returns how many workers the limits allow, whether or not they would find a connection. */
-  private mostSlots(lane: string, state: LaneState): number {
-    const now = this.deps.clock.now();
-    const whole = this.wholeOf(state);
-    const given = this.operatorsRate(lane);
-    const at = Math.max(whole.kind === 'wait' ? whole.until : 0, given === null ? 0 : state.traffic.spreadAt(now));
-    if (at > now) {
-      this.wakeAt(lane, state, at);
-      return 0;
-    }
-    return this.countOf(lane, state);
-  }
-
-  /** Returns how many connections this node may use, by the receiver's limit and the operator's. */
-  private countOf(lane: string, state: LaneState): number {
-    const { limitsOf, partOf } = this.deps;
-    const most = Math.min(connectionsOf(this.limitsAt(state).all()), limitsOf(lane)?.connections ?? Infinity);
-    const { nodes, isNew } = partOf(lane);
-    return isNew ? 1 : Math.ceil(most / nodes);
-  }
-
-  /** Returns whether the limits of the whole lane let a mail go. */
-  private wholeOf(state: LaneState): Allowance {
-    return allowance(this.limitsAt(state).all(), null, this.momentOf(state), this.deps.clock.now());
-  }
-
-  /** Returns how many workers find a connection: those that have one, and as many as the hosts let in. */
-  private reachable(lane: string, state: LaneState): number {
-    // The hosts of an operator's lane differ from mail to mail: mail whose hosts cannot be had is put aside by itself.
-    if (isShared(state)) return Infinity;
-    const hosts = state.site?.hosts ?? [];
-    if (hosts.length === 0) return 1;
-    const { pool, clock } = this.deps;
-    let sum = 0;
-    let worst = Infinity;
-    const isLull = clock.now() < state.lullUntil;
-    for (const host of hosts) {
-      const key = hostKey(host, state.source);
-      const preference = host.preference ?? 0;
-      sum += pool.usedBy(key, lane);
-      if (preference > worst || isLull) continue;
-      sum += pool.room(key, lane);
-      const wait = pool.waitOf(key);
-      if (wait === null || !isDown(wait)) worst = preference;
-    }
-    if (isLull) this.wakeAt(lane, state, state.lullUntil);
-    else if (sum === 0) this.wakeWhenOpen(lane, state);
-    return sum;
-  }
-
-  /**
-   * Counts the workers of an operator's lane that wait for hosts of single organisations (a dial without an answer, a banner that
-   * does not come). They do not count against the lane's limit: a few such hosts would stop the mail for all the others.
-   */
-  private slowWorkers(lane: string, state: LaneState): number {
-    if (!isShared(state)) return 0;
-    const { clock, pool } = this.deps;
-    const now = clock.monotonic();
-    if (now - state.slowWorkers.at >= SLOW_WORKERS_LOOK_MS)
-      state.slowWorkers = {
-        count: Math.min(MOST_SLOW_WORKERS, pool.waitingLong(SLOW_HOST_MS).get(lane) ?? 0),
-        at: now,
-      };
-    if (state.timer === null) this.wakeAt(lane, state, clock.now() + LOOK_AGAIN_MS);
-    return state.slowWorkers.count;
-  }
-
-  private wakeWhenOpen(lane: string, state: LaneState): void {
-    const { clock, pool } = this.deps;
-    const ends = hostKeysOf(state).flatMap((host) => pool.waitOf(host)?.until ?? []);
-    // If the end is not known (another lane's dial, say) the pool wakes the lane; but its reason may be gone by then.
-    const wait = ends.length === 0 ? LOOK_AGAIN_MS : Math.max(1, Math.min(...ends) - clock.monotonic());
-    this.wakeAt(lane, state, clock.now() + wait);
-  }
-
-  private wakeAt(lane: string, state: LaneState, at: number): void {
-    if (state.timer !== null && state.timerAt <= at) return;
-    const { clock } = this.deps;
-    state.timer?.cancel();
-    state.timerAt = at;
-    state.timer = clock.after(Math.max(0, at - clock.now()), () => {
-      state.timer = null;
-      this.deps.pump(lane);
-    });
-  }
-
   /** Returns the limits of the lane. One that is new has a limit of connections. */
   private limitsAt(state: LaneState): PlaceLimits {
     const { limits, clock } = this.deps;
@@ -514,7 +427,7 @@ export class LaneControl {
     return { initial: Math.min(lane.initial, max), max };
   }
 
-  private momentOf(state: LaneState) {
+  private momentOf(state: LaneState): LaneMoment {
     return {
       probes: this.probes,
       trafficOf: (domain: string | null) => (domain === null ? state.traffic : (state.domains?.get(domain) ?? null)),
@@ -529,7 +442,7 @@ export class LaneControl {
       isShared: isShared(state),
       isRelay: site?.relay != null,
       connections: this.connectionsOf(state),
-      isFull: viewOf(lane).slots >= this.countOf(lane, state),
+      isFull: viewOf(lane).slots >= this.workers.connections(lane, state),
       hasOtherSource,
       asking,
       acceptedAt,
@@ -605,15 +518,9 @@ export class LaneControl {
     const rate = this.limitsAt(state).get(
       keyOf({ ...this.aboutOf(state), kind: 'rate', domain: isWholeLane ? null : domain }),
     );
-    const given = isWholeLane ? this.operatorsRate(lane) : null;
+    const given = isWholeLane ? this.workers.operatorsRate(lane) : null;
     const least = Math.min(rate?.perMinute ?? Infinity, given ?? Infinity);
     return least === Infinity ? null : least;
-  }
-
-  /** Returns how many mails a minute the operator lets this node send: at least one, so that none waits for ever. */
-  private operatorsRate(lane: string): number | null {
-    const perMinute = this.deps.limitsOf(lane)?.perMinute ?? null;
-    return perMinute === null ? null : Math.max(1, perMinute / this.deps.partOf(lane).nodes);
   }
 
   private surroundingsOf(lane: string, state: LaneState): Surroundings {
@@ -622,9 +529,9 @@ export class LaneControl {
       limits: this.limitsAt(state).all().filter(stands),
       probes: this.probes,
       given: deps.limitsOf(lane),
-      perMinute: this.operatorsRate(lane),
+      perMinute: this.workers.operatorsRate(lane),
       part: deps.partOf(lane),
-      connections: this.countOf(lane, state),
+      connections: this.workers.connections(lane, state),
       view: deps.viewOf(lane),
       noSlot: deps.whyNoSlot(lane),
       hasAside: deps.hasAside(lane),

@@ -8,7 +8,7 @@ export interface LaneMoment {
   /** The keys of limits that are over, and of which one mail finds out now whether it may go. */
   readonly probes: ReadonlySet<string>;
   /** The mails of the last minute of a recipient domain, or of the lane. */
-  trafficOf(domain: string | null): Traffic | null;
+  readonly trafficOf: (domain: string | null) => Traffic | null;
 }
 
 export type Allowance =

@@ -17,7 +17,7 @@ export interface LimitBookDeps {
   clock: Clock;
   log: Pick<Log, 'error'>;
   /** Tells other nodes that limits were written. */
-  announce(): void;
+  announce: () => void;
 }
 
 /** Limits and evidence in memory; the ones that changed longest ago are forgotten first. */

@@ -49,7 +49,7 @@ describe('mta/lanes/node-parts', () => {
         } as never,
       },
       clock,
-      log: { error: () => void logged++ },
+      log: { error: () => logged++ },
       nodes: {
         epoch,
         get hasOthers() {

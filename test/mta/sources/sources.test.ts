@@ -11,7 +11,11 @@ const source = (name: string, node: string | null, pool = 'default'): Configured
 });
 const settings = [source('out1', 'one'), source('out2', 'two'), source('shared', null), source('bulk', 'two', 'news')];
 /** A source at a site: until when it is closed, whether one mail has to find out, and how much waits. */
-type State = { closedUntil?: number; isSuspect?: boolean; load?: number };
+interface State {
+  closedUntil?: number;
+  isSuspect?: boolean;
+  load?: number;
+}
 
 function open(name: string, list: readonly ConfiguredSource[] = settings, isDelivering = true): Sources {
   const clock = new FakeClock(NOW);
