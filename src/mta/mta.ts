@@ -166,8 +166,8 @@ export class Mta {
       isStopping: () => this.isStopping,
     });
     const tls = createTlsClient(options.ca === undefined ? {} : { ca: options.ca });
-    this.passages = new Passages({ ...deps, control, pool, tls, hostTls, transcripts }, options);
     const hasOpenSource: AttemptDeps['hasOpenSource'] = (site, job) => placing.hasOpenSource(site, job);
+    this.passages = new Passages({ ...deps, control, hasOpenSource, pool, tls, hostTls, transcripts }, options);
     this.attempts = new Attempts({ ...deps, control, hostTls, hasOpenSource, passages: this.passages }, options);
     this.reports = new LaneReports({ ...deps, control, aside, dueQueue, placing, lanes: this.lanesOfJobs });
     this.sweeper = this.makeSweeper();

@@ -22,7 +22,7 @@ export interface AttemptDeps extends AttemptNotesDeps {
   passages: Pick<Passages, 'release' | 'contextOf'>;
   control: Pick<LaneControl, 'dropped' | 'learn'>;
   /** Returns whether a source of the job's pool, other than its own, may send it now. */
-  hasOpenSource(site: Site, job: Job): boolean;
+  hasOpenSource: (site: Site, job: Job) => boolean;
 }
 
 export interface AttemptOptions {

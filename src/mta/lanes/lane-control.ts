@@ -254,7 +254,9 @@ export class LaneControl {
     const until = Math.max(0, opens, ...closed.map((limit) => limit.until));
     return {
       closedUntil: until > now ? Math.round(until) : null,
-      isSuspect: all.some(isProbed) || downs.some((wait) => wait !== null && isDown(wait)),
+      isSuspect:
+        all.some((limit) => isProbed(limit) || (limit.kind === 'rate' && limit.step === -1)) ||
+        downs.some((wait) => wait !== null && isDown(wait)),
     };
   }
 

@@ -177,7 +177,8 @@ export class Sources {
     const good = open.filter(({ isSuspect }) => !isSuspect);
     const before = good.find(({ source }) => source.name === last && last !== null);
     if (before !== undefined) return before.source;
-    const probe = open.find(({ isSuspect, load }) => isSuspect && load === 0);
+    // A mail that it has refused already goes by another one.
+    const probe = open.find(({ source, isSuspect, load }) => isSuspect && load === 0 && source.name !== last);
     if (probe !== undefined) return probe.source;
     this.turn = (this.turn + 1) % 1_000_000;
     const among = good.length > 0 ? good : open;
