@@ -22,6 +22,7 @@ import type { Database } from '../storage/database.ts';
 import { templateIdOf } from '../templates/template-store.ts';
 import { orWhole, type ListStreams } from './list-stream.ts';
 import { booleanParameter, timeParameter } from './query.ts';
+import { maybe, shows, time } from './record-schema.ts';
 import { type Call, jsonResponse, route, type Route } from './route.ts';
 import { testFilter } from './test-mode.ts';
 import { DAY_MS, HOUR_MS } from '../base/time.ts';
@@ -59,37 +60,55 @@ const counts = Object.fromEntries(statTypes.map((type) => [type, z.int().describ
   StatType,
   z.ZodInt
 >;
-const rate = (of: string) =>
-  z.number().nullable().describe(`${of} Of the same mail, so between 0 and 1; null if there was none.`);
+const rate = (of: string, example: number) =>
+  shows(z.number().nullable().describe(`${of} Of the same mail, so between 0 and 1; null if there was none.`), example);
 
+const zeros = Object.fromEntries(statTypes.map((type) => [type, 0])) as Record<StatType, number>;
+const someDay = {
+  ...zeros,
+  sent: 4210,
+  delivered: 4171,
+  deferred: 62,
+  bounced: 35,
+  bounced_hard: 21,
+  bounced_soft: 8,
+  bounced_block: 6,
+  complained: 1,
+  opened: 1804,
+  unique_opened: 1322,
+  machine_opened: 911,
+  clicked: 410,
+  unique_clicked: 377,
+};
 const StatCounts = z.object(counts).meta({
   id: 'StatCounts',
   description:
     'Recipients by what happened. `unique_` counts each recipient once; `machine_` counts hits of scanners and proxies, which are in no other number.',
 });
+shows(StatCounts, someDay);
 
 const Stats = z
   .object({
     object: z.literal('stats'),
-    bucket: z.enum(['hour', 'day', 'total']).describe('What a line is for.'),
+    bucket: shows(z.enum(['hour', 'day', 'total']).describe('What a line is for.'), 'day'),
     by: z.enum(statKeys).nullable().describe('The member that the counts are grouped by.'),
-    since: z.iso.datetime().describe('Begin of the range, rounded.'),
-    until: z.iso.datetime().describe('End of the range, rounded.'),
+    since: time('Begin of the range, rounded.', '2026-01-31T00:00:00.000Z'),
+    until: time('End of the range, rounded.', '2026-02-01T00:00:00.000Z'),
     total: StatCounts,
     rates: z
       .object({
-        delivered: rate('Delivered by sent.'),
-        bounced: rate('Bounced by sent.'),
-        complained: rate('Complaints by delivered.'),
-        opened: rate('Messages that were opened, divided by delivered recipients.'),
-        clicked: rate('Messages in which a link was clicked, divided by delivered recipients.'),
+        delivered: rate('Delivered by sent.', 0.9907),
+        bounced: rate('Bounced by sent.', 0.0083),
+        complained: rate('Complaints by delivered.', 0.0002),
+        opened: rate('Messages that were opened, divided by delivered recipients.', 0.3169),
+        clicked: rate('Messages in which a link was clicked, divided by delivered recipients.', 0.0904),
       })
       .describe('Parts of the total.'),
     data: z
       .array(
         z.object({
-          at: z.iso.datetime().describe('Begin of the hour or day; of the range where the bucket is `total`.'),
-          key: z.string().nullable().describe('The stream, tag, domain, provider or template; null without `by`.'),
+          at: time('Begin of the hour or day; of the range where the bucket is `total`.', '2026-01-31T00:00:00.000Z'),
+          key: maybe('The stream, tag, domain, provider or template; null without `by`.'),
           counts: StatCounts,
         }),
       )
@@ -135,34 +154,6 @@ const query = z.strictObject({
   test: booleanParameter().optional().describe('Numbers of simulated mail instead of real mail.'),
 });
 
-const zeros = Object.fromEntries(statTypes.map((type) => [type, 0])) as Record<StatType, number>;
-const someDay = {
-  ...zeros,
-  sent: 4210,
-  delivered: 4171,
-  deferred: 62,
-  bounced: 35,
-  bounced_hard: 21,
-  bounced_soft: 8,
-  bounced_block: 6,
-  complained: 1,
-  opened: 1804,
-  unique_opened: 1322,
-  machine_opened: 911,
-  clicked: 410,
-  unique_clicked: 377,
-};
-const sample: z.output<typeof Stats> = {
-  object: 'stats',
-  bucket: 'day',
-  by: null,
-  since: '2026-01-31T00:00:00.000Z',
-  until: '2026-02-01T00:00:00.000Z',
-  total: someDay,
-  rates: { delivered: 0.9907, bounced: 0.0083, complained: 0.0002, opened: 0.3169, clicked: 0.0904 },
-  data: [{ at: '2026-01-31T00:00:00.000Z', key: null, counts: someDay }],
-};
-
 export function statsRoutes({ db, streams }: StatsDeps): Route[] {
   return [
     route(
@@ -174,7 +165,7 @@ export function statsRoutes({ db, streams }: StatsDeps): Route[] {
           'How many recipients were mailed, and with what result, by hour or day (UTC), optionally by stream, tag, sending domain, mailbox provider or template. Whatever happens to a recipient counts in the hour and day in which the mail was accepted, or due if it was scheduled for later: an open of today counts with the mail of last week. So shares are of the mail of the range, and those of the last hours still grow. Without `by` every hour or day of the range has its line, empty ones too. `total` and `rates` are of all mail asked for, each recipient once: with `by` also of what no line is for, and mail with two tags counts once. `Accept: text/csv` or `application/x-ndjson` sends the lines alone.',
         scope: ['stats:read'],
         query,
-        responses: orWhole({ 200: jsonResponse('The numbers.', Stats, 'One day', sample) }),
+        responses: orWhole({ 200: jsonResponse('The numbers.', Stats, 'One day') }),
         problems: ['mutually_exclusive_fields', 'too_many_streams'],
       },
       streams.whole('stats', async ({ query: asked, caller, now }: Call<object, z.output<typeof query>, undefined>) => {

@@ -18,10 +18,11 @@ import type { ChangeNotices } from './change-notices.ts';
 import type { Cursors } from './cursor.ts';
 import { answerPage, pageParameters, pageResponse } from './page.ts';
 import { timeMember } from './query.ts';
+import { sampleOf } from './record-schema.ts';
 import { type Call, type Reply, jsonResponse, route, type Route } from './route.ts';
 import { reachOf } from './test-mode.ts';
 import { answerChange, rowsOfAnswer } from './answer-change.ts';
-import { eventType, samples, WebhookDelivery, WebhookReplay, WebhookResend } from './webhook-schemas.ts';
+import { deliveryMembers, eventType, WebhookDelivery, WebhookReplay, WebhookResend } from './webhook-schemas.ts';
 import { PATH } from './webhooks.ts';
 
 export interface WebhookDeliveriesDeps {
@@ -49,7 +50,7 @@ const endpointOf = (
   { params: { id }, caller }: Pick<Call<Params, unknown, unknown>, 'params' | 'caller'>,
 ): Promise<WebhookRow> => findEndpoint({ db }, { accountId: caller.accountId, id });
 
-type DeliveryRecord = z.output<typeof WebhookDelivery>;
+type DeliveryRecord = ReturnType<typeof deliveryRecord>;
 
 /** Makes the records of calls to one endpoint. */
 export async function deliveryRecords(
@@ -73,33 +74,15 @@ export async function deliveryRecords(
 }
 
 /** `eventBody`: the body that was sent, where the event is still stored. */
-function deliveryRecord(
-  caller: Caller,
-  endpoint: WebhookRow,
-  line: WebhookDeliveryRow,
-  eventBody: string | null,
-): DeliveryRecord {
+function deliveryRecord(caller: Caller, endpoint: WebhookRow, line: WebhookDeliveryRow, eventBody: string | null) {
   // A shortened body would not match the signature.
   const mayShow = endpoint.include_engagement === 0 || scopeAllows(caller.scopes, 'event:engagement');
   const headerNames = JSON.parse(endpoint.header_names_json) as string[];
   const body = line.sample ?? eventBody;
-  return {
-    object: 'webhook_delivery',
-    id: line.id,
-    webhook_id: line.webhook_id,
-    event_id: line.event_id,
-    event_type: line.event_type,
-    cause: line.cause,
-    attempt: line.attempt,
-    at: rfc3339(line.at),
-    ms: line.ms,
-    status: line.status,
-    status_code: line.status_code,
-    error: line.error,
+  return deliveryMembers(line, {
     answer: scopeAllows(caller.scopes, 'webhook:read') ? line.answer : null,
-    next_attempt_at: rfc3339(line.next_attempt_at),
     request: body === null || !mayShow ? null : curlOf(line, { url: endpoint.url, headerNames, body }),
-  };
+  });
 }
 
 function listRoute(deps: WebhookDeliveriesDeps): Route {
@@ -117,7 +100,7 @@ function listRoute(deps: WebhookDeliveriesDeps): Route {
         status: z.enum(['delivered', 'failed']).optional().describe('Only attempts that ended like this.'),
         event_id: z.string().max(64).optional().describe('Only attempts for this event.'),
       }),
-      responses: pageResponse('A page of attempts.', WebhookDelivery, 'One that failed', samples.delivery),
+      responses: pageResponse('A page of attempts.', WebhookDelivery, 'One that failed'),
     },
     async (call) => {
       const endpoint = await endpointOf(deps, call);
@@ -159,7 +142,7 @@ function resendRoute(deps: WebhookDeliveriesDeps): Route {
       },
       params: params.extend({ delivery_id: z.string().max(64).describe('Id of an attempt.') }),
       responses: {
-        202: jsonResponse('It is queued.', WebhookResend, 'Queued', samples.resend),
+        202: jsonResponse('It is queued.', WebhookResend, 'Queued'),
       },
       problems: ['invalid_state'],
     },
@@ -217,7 +200,7 @@ function testRoute(deps: WebhookDeliveriesDeps): Route {
       bodyExamples: { bounced: { summary: 'A bounce', value: { type: 'bounced' } } },
       responses: {
         200: jsonResponse('The result, be it good or bad.', WebhookDelivery, 'It is in maintenance', {
-          ...samples.delivery,
+          ...sampleOf(WebhookDelivery),
           cause: 'test',
           next_attempt_at: null,
         }),
@@ -272,7 +255,7 @@ function replayRoute(deps: WebhookDeliveriesDeps): Route {
         },
       },
       responses: {
-        202: jsonResponse('It has begun.', WebhookReplay, 'Just begun', samples.replay),
+        202: jsonResponse('It has begun.', WebhookReplay, 'Just begun'),
       },
       problems: ['unknown_event_type', 'invalid_state'],
     },
@@ -308,7 +291,7 @@ function replaysRoute(deps: WebhookDeliveriesDeps): Route {
       scope: ['webhook:read'],
       params,
       query: z.strictObject(pageParameters()),
-      responses: pageResponse('A page of replays.', WebhookReplay, 'One replay', samples.replay),
+      responses: pageResponse('A page of replays.', WebhookReplay, 'One replay'),
     },
     async (call) => {
       const endpoint = await endpointOf(deps, call);

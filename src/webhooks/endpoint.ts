@@ -1,7 +1,8 @@
 /** An endpoint as the rest of this folder uses it: the events it wants, how it is called, and its record in the API. Pure. */
 import { rfc3339 } from '../base/rfc3339.ts';
 import { eventTypes, type EventSource, type EventType } from '../events/event.ts';
-import type { WebhookRow } from '../storage/tables.ts';
+import { recordOf } from '../storage/record.ts';
+import { webhooks, type WebhookRow } from '../storage/tables.ts';
 
 /** A secret and until when it signs, milliseconds since the epoch; null for the one that is in force. */
 export interface EndpointSecret {
@@ -57,27 +58,11 @@ export const filtersOf = (row: Pick<WebhookRow, 'events_json' | 'streams_json' |
   domains: JSON.parse(row.domains_json) as string[],
 });
 
+export const webhookMembers = recordOf('webhook', webhooks);
+
 /** Returns the API's webhook record; `nextDueAt` is when the next call that waits is due. */
 export function webhookRecord(row: WebhookRow, nextDueAt: number | null) {
   const isCalled = row.status === 'active' && nextDueAt !== null;
-  return {
-    object: 'webhook' as const,
-    id: row.id,
-    url: row.url,
-    description: row.description,
-    ...filtersOf(row),
-    include_machine_events: row.include_machine_events === 1,
-    include_engagement: row.include_engagement === 1,
-    concurrency: row.concurrency,
-    header_names: JSON.parse(row.header_names_json) as string[],
-    status: row.status,
-    disabled_reason: row.disabled_reason,
-    failing_since: rfc3339(row.failing_since),
-    rests_until: rfc3339(row.rests_until),
-    next_attempt_at: rfc3339(isCalled ? Math.max(nextDueAt, row.rests_until ?? 0) : null),
-    last_success_at: rfc3339(row.last_success_at),
-    last_failure_at: rfc3339(row.last_failure_at),
-    created_at: rfc3339(row.created_at),
-    updated_at: rfc3339(row.updated_at),
-  };
+  const next = isCalled ? Math.max(nextDueAt, row.rests_until ?? 0) : null;
+  return webhookMembers(row, { next_attempt_at: rfc3339(next) });
 }
