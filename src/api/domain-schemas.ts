@@ -1,6 +1,6 @@
 /** The schema of a sending domain in answers. */
 import { z } from 'zod';
-import { domainMembers } from '../domains/domain-record.ts';
+import { dkimMembers, domainMembers } from '../domains/domain-record.ts';
 import { formsOf } from '../domains/record-forms.ts';
 import { mistakes } from '../domains/record-mistakes.ts';
 import { flag, maybe, maybeTime, maybeWhole, recordSchema, shows, text, texts } from './record-schema.ts';
@@ -36,16 +36,6 @@ const dnsRecord = z.object({
   checked_at: maybeTime('When it was last looked up.'),
 });
 
-const dkimKey = z.object({
-  selector: text('Name of the key in DNS, before `._domainkey`.', 'ph202601r'),
-  algorithm: text('How it signs.', 'rsa-sha256'),
-  state: z
-    .enum(['active', 'pending', 'retiring'])
-    .describe('`pending` until DNS shows it; `retiring` after another has replaced it.'),
-  active_at: maybeTime('Since when it signs, or when it began to.', CHECKED),
-  removed_at: maybeTime('When a retiring key is removed: its DNS record has to stay until then.'),
-});
-
 function published(purpose: 'return_path' | 'spf', type: 'MX' | 'TXT', value: string): z.output<typeof dnsRecord> {
   const record = { host: 'rp.acme.example', type, value };
   const found = { status: 'ok', found: value, mistake: null, cure: null, checked_at: CHECKED } as const;
@@ -60,7 +50,7 @@ export const Domain = recordSchema(
       published('return_path', 'MX', '10 mail.posthorn.example'),
       published('spf', 'TXT', 'v=spf1 a:mail.posthorn.example ~all'),
     ]),
-    dkim: z.array(dkimKey),
+    dkim: z.array(recordSchema(dkimMembers)),
     notes: texts('Remarks on its state, in whole sentences.'),
   },
 );

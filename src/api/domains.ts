@@ -190,11 +190,9 @@ function changeRoute(deps: DomainsDeps): Route {
       responses: { 200: answer('The domain as it is now.') },
     },
     async (call) => {
-      const { track_opens: trackOpens, track_clicks: trackClicks, return_path: returnPath } = call.body;
       const before = recordOf(deps, await findDomain(deps, domainOf(call)));
       const replyOf = (domain: DomainWithKeys): Reply => ({ status: 200, body: recordOf(deps, domain), before });
-      const changes = { trackOpens, trackClicks, returnPath };
-      return answerChange(call, replyOf, (rowsFor) => updateDomain(storeOf(deps), domainOf(call), changes, rowsFor));
+      return answerChange(call, replyOf, (rowsFor) => updateDomain(storeOf(deps), domainOf(call), call.body, rowsFor));
     },
   );
 }

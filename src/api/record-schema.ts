@@ -74,14 +74,14 @@ export const map = maker(() => z.record(z.string(), z.string()));
  */
 export function recordSchema(
   { kind, members }: RecordFacts,
-  names: { id: string; description: string },
+  names?: { id: string; description: string },
   more: Readonly<Record<string, z.ZodType>> = {},
 ): z.ZodObject<Record<string, z.ZodType>> {
   const own = Object.fromEntries(members.map((member) => [member.name, memberSchema(member, more[member.name])]));
   const head = kind === null ? {} : { object: z.literal(kind) };
-  return z
-    .object({ ...head, ...own, ...Object.fromEntries(Object.entries(more).filter(([name]) => !(name in own))) })
-    .meta(names);
+  // Written twice, a member keeps its place and has its last schema.
+  const schema = z.object({ ...head, ...own, ...more, ...own });
+  return names === undefined ? schema : schema.meta(names);
 }
 
 function memberSchema({ name, column }: RecordMember, closer = schemaOf(column)): z.ZodType {

@@ -1,6 +1,6 @@
 /** The records of messages, attempts and events as schemas: what answers look like, for clients and for the description. */
 import { z } from 'zod';
-import { allEventTypes } from '../events/event.ts';
+import { allEventTypes, withoutPerson, type EventType } from '../events/event.ts';
 import { messageMembers } from '../messages/store/message.ts';
 import { attemptMembers, recipientMembers } from '../messages/store/message-store.ts';
 import { deliveryStatuses } from '../storage/tables.ts';
@@ -95,28 +95,29 @@ export const Attempt = recordSchema(
 );
 
 const smtp = {
-  smtp_code: maybeWhole('Reply code of the receiving host.'),
-  enhanced_code: maybe('Enhanced status code (RFC 3463).'),
-  smtp_reply: maybe('Text of the reply.'),
+  smtp_code: maybeWhole('Reply code of the receiving host.', 550),
+  enhanced_code: maybe('Enhanced status code (RFC 3463).', '5.1.1'),
+  smtp_reply: maybe('Text of the reply.', '5.1.1 no such user'),
 };
 const hit = {
-  first: flag('Whether it is the first of this recipient.'),
-  ip: maybe('Address that it came from; null without the scope `event:engagement`.'),
-  user_agent: maybe('Program that it came from; null without the scope `event:engagement`.'),
+  first: flag('Whether it is the first of this recipient.', true),
+  ip: maybe('Address that it came from; null without the scope `event:engagement`.', '203.0.113.9'),
+  user_agent: maybe('Program that it came from; null without the scope `event:engagement`.', 'Mozilla/5.0'),
 };
 const machine = {
   is_bot: flag('Whether a machine did it and not a person.'),
   bot: maybe('Which machine; null for a person.'),
 };
+const MX = 'mx1.example.net';
 
 const details = {
   sent: z.object({
-    attempt: whole('Number of the attempt.'),
-    mx: maybe('Host that is asked; null where that is not known yet.'),
-    sending_ip: maybe('Address that it is sent from; null where that is not known yet.'),
+    attempt: whole('Number of the attempt.', 1),
+    mx: maybe('Host that is asked; null where that is not known yet.', MX),
+    sending_ip: maybe('Address that it is sent from; null where that is not known yet.', '192.0.2.10'),
   }),
   delivered: z.object({
-    mx: maybe('Host that took it.', 'mx1.example.net'),
+    mx: maybe('Host that took it.', MX),
     ip: maybe('Address of that host.', '203.0.113.9'),
     smtp_code: maybeWhole('Reply code of that host.', 250),
     smtp_reply: maybe('Text of its reply.', '2.0.0 OK'),
@@ -127,15 +128,15 @@ const details = {
   }),
   opened: z.object({
     ...hit,
-    client: maybe('Mail program, where it can be recognized.'),
-    os: maybe('Operating system, where it can be recognized.'),
-    device: maybe('Kind of device, where it can be recognized.'),
+    client: maybe('Mail program, where it can be recognized.', 'Thunderbird'),
+    os: maybe('Operating system, where it can be recognized.', 'Linux'),
+    device: maybe('Kind of device, where it can be recognized.', 'desktop'),
     ...machine,
   }),
   clicked: z.object({
     first: hit.first,
-    url: text('Where the link leads.'),
-    link_id: text('Place of the link in the mail.'),
+    url: text('Where the link leads.', 'https://acme.example/order/17'),
+    link_id: text('Place of the link in the mail.', '1'),
     part: z.enum(['html', 'text']).describe('Part of the mail that has the link.'),
     ip: hit.ip,
     user_agent: hit.user_agent,
@@ -147,34 +148,42 @@ const details = {
       .describe(
         '`hard`: the address is bad; `soft`: it was full or away for too long; `block`: the mail or its sender is not wanted.',
       ),
-    reason: text('Why, in one word.'),
+    reason: text('Why, in one word.', 'mailbox_not_found'),
     async: flag('Whether it came later, by mail.'),
     ...smtp,
-    mx: maybe('Host that refused it.'),
-    attempts: whole('Attempts that were made.'),
+    mx: maybe('Host that refused it.', MX),
+    attempts: whole('Attempts that were made.', 1),
     suppression_added: flag('Whether the address is on the suppression list for it.'),
   }),
   complained: z.object({
-    feedback_type: text('What kind of report it is, such as `abuse` (RFC 5965).'),
-    source: text('Form of the report: `arf` (RFC 5965), `jmrp` (as Microsoft sends the mail back) or `other`.'),
+    feedback_type: text('What kind of report it is, such as `abuse` (RFC 5965).', 'abuse'),
+    source: text('Form of the report: `arf` (RFC 5965), `jmrp` (as Microsoft sends the mail back) or `other`.', 'arf'),
     arrival_date: maybeTime('When the mail arrived, as the report says.'),
     user_agent: maybe('Program that made the report.'),
     suppression_added: flag('Whether the address is on the suppression list for it.'),
   }),
   deferred: z.object({
-    attempt: whole('Number of the attempt.'),
-    mx: maybe('Host that was asked.'),
-    ...smtp,
-    reason: text('Why, in one word.'),
-    next_attempt_at: maybeTime('When the next attempt is made; null where the time of the mail is over before.'),
+    attempt: whole('Number of the attempt.', 1),
+    mx: maybe('Host that was asked.', MX),
+    smtp_code: shows(smtp.smtp_code.clone(), 451),
+    enhanced_code: shows(smtp.enhanced_code.clone(), '4.7.1'),
+    smtp_reply: shows(smtp.smtp_reply.clone(), '4.7.1 try again later'),
+    reason: text('Why, in one word.', 'rate_limited'),
+    next_attempt_at: maybeTime(
+      'When the next attempt is made; null where the time of the mail is over before.',
+      '2026-01-31T09:35:00.000Z',
+    ),
   }),
   suppressed: z.object({
-    reason: text('Why the address is on the suppression list.'),
-    suppression_id: text('Id of the entry.'),
+    reason: text('Why the address is on the suppression list.', 'hard_bounce'),
+    suppression_id: text('Id of the entry.', 'sup_01jz5w8q3hf2m9d4x6k7c1b0na'),
   }),
-  failed: z.object({ reason: text('Why, in one word.'), message: text('Why, for people.') }),
+  failed: z.object({
+    reason: text('Why, in one word.', 'other'),
+    message: text('Why, for people.', 'The message could not be built.'),
+  }),
   unsubscribed: z.object({
-    stream: text('Slug of the stream that the recipient has left.'),
+    stream: text('Slug of the stream that the recipient has left.', 'broadcast'),
     method: z
       .enum(['one_click', 'mailto', 'page'])
       .describe('How: the button of a mail program (RFC 8058), a mail, or our page.'),
@@ -212,8 +221,13 @@ export const Event = z
   })
   .meta({ id: 'Event', description: 'Something that happened to a message. Webhooks carry the same record.' });
 
-const event = sampleOf(Event);
-shows(Event, { ...event, data: { ...event.data, delivered: sampleOf(details.delivered) } });
+/** Returns an event that never happened: the example of its type, and what an endpoint is tried with. */
+export function sampleEvent(type: EventType, { engagement }: { engagement: boolean }) {
+  const { data, ...event } = sampleOf(Event);
+  const status = deliveryStatuses.find((one) => one === type) ?? 'delivered';
+  const detail = sampleOf<z.ZodObject>(details[type]);
+  return { ...event, type, data: { ...data, status, [type]: engagement ? detail : withoutPerson(detail) } };
+}
 
 /** Makes all members optional: an event has only the one named after its type. */
 function optional<Shape extends Record<string, z.ZodType>>(
@@ -231,7 +245,9 @@ export const MessageDetails = Message.extend({
   request_id: maybe('Of the request that it came with, as the audit log names it.', REQUEST_ID),
   recipients: z.array(Recipient).describe('The first 20.'),
   attempts: z.array(Attempt).describe('The last 20.'),
-  events: z.array(Event).describe('The last 20, opt-in kinds included.'),
+  events: shows(z.array(Event).describe('The last 20, opt-in kinds included.'), [
+    sampleEvent('delivered', { engagement: false }),
+  ]),
   content: z
     .object({ html: maybe('HTML body.'), text: maybe('Plain text body.') })
     .optional()

@@ -6,7 +6,8 @@ import { accountSettings, changeSettings, type SettingsChanges } from '../accoun
 import type { Config } from '../config/schema.ts';
 import type { Caller } from '../keys/caller.ts';
 import type { Database } from '../storage/database.ts';
-import type { AccountSettingsRow } from '../storage/tables.ts';
+import { columnsOf } from '../storage/record.ts';
+import { tables, type AccountSettingsRow } from '../storage/tables.ts';
 import type { ChangeNotices } from './change-notices.ts';
 import { flag, maybeWhole, text, texts, whole } from './record-schema.ts';
 import { jsonResponse, type Reply, route, type Route } from './route.ts';
@@ -148,16 +149,8 @@ function changesOf({ retention: most }: SettingsRoutesDeps, body: z.output<typeo
   checkDays('retention.content_days', content_days, most.content);
   checkDays('retention.messages_days', messages_days, most.messages);
   checkDays('retention.events_days', events_days, most.events);
-  return {
-    ...(track_opens === undefined ? {} : { track_opens: flagOf(track_opens) }),
-    ...(track_clicks === undefined ? {} : { track_clicks: flagOf(track_clicks) }),
-    ...(content_days === undefined ? {} : { content_days }),
-    ...(messages_days === undefined ? {} : { messages_days }),
-    ...(events_days === undefined ? {} : { events_days }),
-  };
+  return columnsOf(tables.account_settings, { track_opens, track_clicks, ...retention });
 }
-
-const flagOf = (value: boolean | null): number | null => (value === null ? null : Number(value));
 
 function checkDays(field: string, wanted: number | null | undefined, mostMs: number): void {
   if (wanted == null || wanted <= daysOf(mostMs)) return;

@@ -6,7 +6,7 @@ import { beginOfDay, wallClock, zoneNamed } from '../base/zones.ts';
 import { faults } from '../base/check.ts';
 import { mapInSlices } from '../base/slices.ts';
 import { providerNames } from '../base/mailbox-providers.ts';
-import { statTypes, type StatType } from '../events/stats.ts';
+import { noCounts, statTypes } from '../events/stats.ts';
 import {
   HOURS_KEPT_MS,
   MOST_KEYS,
@@ -19,10 +19,12 @@ import type { Caller } from '../keys/caller.ts';
 import { soughtDomain } from '../mail/address.ts';
 import { tagSchema } from '../messages/request/send-schema.ts';
 import type { Database } from '../storage/database.ts';
+import { recordOf } from '../storage/record.ts';
+import { eventCounts } from '../storage/tables.ts';
 import { templateIdOf } from '../templates/template-store.ts';
 import { orWhole, type ListStreams } from './list-stream.ts';
 import { booleanParameter, timeParameter } from './query.ts';
-import { maybe, shows, time } from './record-schema.ts';
+import { maybe, recordSchema, shows, time } from './record-schema.ts';
 import { type Call, jsonResponse, route, type Route } from './route.ts';
 import { testFilter } from './test-mode.ts';
 import { DAY_MS, HOUR_MS } from '../base/time.ts';
@@ -37,55 +39,14 @@ const MOST_DAYS = 400;
 /** A month of hours for each of a hundred keys would be an answer of 25 MB. */
 const MOST_DAYS_OF_HOURS_APART = 7;
 
-const counted: Readonly<Record<StatType, string>> = {
-  sent: 'Recipients whose first attempt began.',
-  delivered: 'Recipients whose mail was taken.',
-  deferred: 'Recipients whose mail was put off, each once however many attempts failed for now.',
-  bounced: 'Recipients who could not be reached.',
-  bounced_hard: 'Of these, bad addresses.',
-  bounced_soft: 'Of these, mailboxes that were full or away for too long.',
-  bounced_block: 'Of these, mail that was not wanted.',
-  complained: 'Recipients who complained.',
-  suppressed: 'Recipients who were not mailed, as they are on the suppression list.',
-  failed: 'Recipients whose mail could not be built, or not be signed before its time was over.',
-  opened: 'Opens by people.',
-  unique_opened: 'Messages that were opened.',
-  machine_opened: 'Opens by machines.',
-  clicked: 'Clicks by people.',
-  unique_clicked: 'Messages in which a link was clicked.',
-  machine_clicked: 'Clicks by machines.',
-  unsubscribed: 'Recipients who unsubscribed.',
-};
-const counts = Object.fromEntries(statTypes.map((type) => [type, z.int().describe(counted[type])])) as Record<
-  StatType,
-  z.ZodInt
->;
 const rate = (of: string, example: number) =>
   shows(z.number().nullable().describe(`${of} Of the same mail, so between 0 and 1; null if there was none.`), example);
 
-const zeros = Object.fromEntries(statTypes.map((type) => [type, 0])) as Record<StatType, number>;
-const someDay = {
-  ...zeros,
-  sent: 4210,
-  delivered: 4171,
-  deferred: 62,
-  bounced: 35,
-  bounced_hard: 21,
-  bounced_soft: 8,
-  bounced_block: 6,
-  complained: 1,
-  opened: 1804,
-  unique_opened: 1322,
-  machine_opened: 911,
-  clicked: 410,
-  unique_clicked: 377,
-};
-const StatCounts = z.object(counts).meta({
+const StatCounts = recordSchema(recordOf(null, eventCounts), {
   id: 'StatCounts',
   description:
     'Recipients by what happened. `unique_` counts each recipient once; `machine_` counts hits of scanners and proxies, which are in no other number.',
 });
-shows(StatCounts, someDay);
 
 const Stats = z
   .object({
@@ -262,7 +223,7 @@ async function daysOf(hours: readonly StatLine[], zone: string): Promise<StatLin
   const days = new Map<string, StatLine>();
   const dated = await mapInSlices(hours, (hour) => ({ hour, date: wallClock(hour.at, zone).slice(0, 10) }));
   for (const { hour, date } of dated) {
-    const day = days.get(date) ?? { at: beginOfDay(hour.at, zone), key: null, counts: { ...zeros } };
+    const day = days.get(date) ?? { at: beginOfDay(hour.at, zone), key: null, counts: noCounts() };
     for (const type of statTypes) day.counts[type] += hour.counts[type];
     days.set(date, day);
   }
@@ -275,7 +236,7 @@ async function statsRecord(
   all: readonly StatLine[],
 ): Promise<z.output<typeof Stats>> {
   const { bucket, by, since, until } = wanted;
-  const total = { ...zeros };
+  const total = noCounts();
   for (const { counts: found } of all) for (const type of statTypes) total[type] += found[type];
   const part = (some: number, of: number): number | null =>
     of === 0 ? null : Math.round((some / of) * 10_000) / 10_000;
@@ -302,6 +263,6 @@ function filled({ bucket, since, until }: StatsQuery, lines: readonly StatLine[]
   const found = new Map(lines.map((line) => [line.at, line]));
   const step = bucket === 'hour' ? HOUR_MS : bucket === 'day' ? DAY_MS : until - since;
   const all: StatLine[] = [];
-  for (let at = since; at < until; at += step) all.push(found.get(at) ?? { at, key: null, counts: zeros });
+  for (let at = since; at < until; at += step) all.push(found.get(at) ?? { at, key: null, counts: noCounts() });
   return all;
 }

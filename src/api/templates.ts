@@ -1,9 +1,9 @@
 /** `/v1/templates`: templates with their versions. */
 import { z } from 'zod';
 import type { Clock } from '../base/clock.ts';
-import { rfc3339 } from '../base/rfc3339.ts';
 import type { Database } from '../storage/database.ts';
-import type { TemplateRow } from '../storage/tables.ts';
+import { recordOf } from '../storage/record.ts';
+import { templateVersions, type TemplateRow } from '../storage/tables.ts';
 import type { Renderer } from '../templates/renderer.ts';
 import {
   changeTemplate,
@@ -20,7 +20,7 @@ import { answerChange, createdReply } from './answer-change.ts';
 import type { Cursors } from './cursor.ts';
 import { answerPage, pageParameters, pageResponse } from './page.ts';
 import { integerParameter } from './query.ts';
-import { sampleOf, shows, time, whole } from './record-schema.ts';
+import { recordSchema, sampleOf } from './record-schema.ts';
 import { type Call, jsonResponse, type Reply, route, type Route } from './route.ts';
 import { applied, checkBody, checkGiven, empty } from './template-contents.ts';
 import { renderRoute } from './template-render.ts';
@@ -249,12 +249,8 @@ function publishRoute(deps: TemplatesDeps): Route {
   );
 }
 
-const TemplateVersion = z.object({
-  object: z.literal('template_version'),
-  version: whole('Number of the version.', 1),
-  status: shows(z.enum(['draft', 'published', 'superseded']).describe('Whether sends use it.'), 'published'),
-  created_at: time('When it was made.', '2026-01-31T09:30:02.481Z'),
-});
+const versionMembers = recordOf('template_version', templateVersions);
+const TemplateVersion = recordSchema(versionMembers);
 const TemplateVersions = z
   .object({ object: z.literal('list'), data: z.array(TemplateVersion).describe('The versions, newest first.') })
   .meta({ id: 'TemplateVersions', description: 'The versions of a template.' });
@@ -277,18 +273,10 @@ function versionsRoute({ db }: TemplatesDeps): Route {
     },
     async ({ params: { id }, caller }) => {
       const { row, versions } = await versionsOf({ db }, { accountId: caller.accountId, idOrAlias: id });
-      const statusOf = (version: number): string =>
-        version === row.published_version
-          ? 'published'
-          : version > (row.published_version ?? 0)
-            ? 'draft'
-            : 'superseded';
-      const data = versions.map(({ version, created_at }) => ({
-        object: 'template_version',
-        version,
-        status: statusOf(version),
-        created_at: rfc3339(created_at),
-      }));
+      const used = row.published_version ?? 0;
+      const statusOf = (version: number) =>
+        version === row.published_version ? 'published' : version > used ? 'draft' : 'superseded';
+      const data = versions.map((one) => versionMembers(one, { status: statusOf(one.version) }));
       return { status: 200, body: { object: 'list', data } };
     },
   );

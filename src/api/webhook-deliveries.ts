@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
-import { eventRecord, type EventType } from '../events/event.ts';
+import { eventRecord } from '../events/event.ts';
 import { eventsNumbered, sequenceOf } from '../events/event-log.ts';
 import type { Caller } from '../keys/caller.ts';
 import { scopeAllows } from '../keys/scopes.ts';
@@ -12,6 +12,7 @@ import { insertRows, type Rows } from '../storage/rows.ts';
 import type { WebhookDeliveryRow, WebhookReplayRow, WebhookRow } from '../storage/tables.ts';
 import { findDelivery, pageOfDeliveries, queueCalls } from '../webhooks/call-store.ts';
 import { curlOf } from '../webhooks/curl.ts';
+import type { SampleEvent } from '../webhooks/dispatcher.ts';
 import { findEndpoint } from '../webhooks/endpoint-store.ts';
 import { createReplay, pageOfReplays, replayRecord } from '../webhooks/replay.ts';
 import type { ChangeNotices } from './change-notices.ts';
@@ -19,6 +20,7 @@ import type { Cursors } from './cursor.ts';
 import { answerPage, pageParameters, pageResponse } from './page.ts';
 import { timeMember } from './query.ts';
 import { sampleOf } from './record-schema.ts';
+import { sampleEvent } from './records.ts';
 import { type Call, type Reply, jsonResponse, route, type Route } from './route.ts';
 import { reachOf } from './test-mode.ts';
 import { answerChange, rowsOfAnswer } from './answer-change.ts';
@@ -32,7 +34,7 @@ export interface WebhookDeliveriesDeps {
   /** Calls the endpoint once with a sample, waits for its answer and writes its line of the log with the rows made of it. */
   testWebhook: (
     row: WebhookRow,
-    type: EventType,
+    sample: SampleEvent,
     alsoCommit: (line: WebhookDeliveryRow) => Rows,
   ) => Promise<WebhookDeliveryRow>;
   changes: Pick<ChangeNotices, 'webhookChanged'>;
@@ -213,8 +215,9 @@ function testRoute(deps: WebhookDeliveriesDeps): Route {
         status: 200,
         body: deliveryRecord(call.caller, endpoint, line, null),
       });
-      const type = call.body.type ?? 'delivered';
-      return answerChange(call, replyOf, (rowsFor) => deps.testWebhook(endpoint, type, rowsFor));
+      const { type = 'delivered' } = call.body;
+      const sample = sampleEvent(type, { engagement: endpoint.include_engagement === 1 });
+      return answerChange(call, replyOf, (rowsFor) => deps.testWebhook(endpoint, sample, rowsFor));
     },
   );
 }

@@ -72,14 +72,15 @@ export function recordOf<Kind extends string | null, Members extends Declared>(
   table: Table<Members>,
 ): Make<Kind, Members> & RecordFacts {
   const columns = Object.entries<Declared[string]>(table.members).filter(([, { member }]) => member !== null);
+  const steps = columns.map(([stored, { form }]) => ({ name: nameOf(stored), stored, show: shownAs[form] }));
   const members = columns.map(([stored, column]) => ({ name: nameOf(stored), column }));
-  const steps = columns.map(([stored, { form }], at) => ({
-    name: members[at]?.name ?? stored,
-    stored,
-    show: shownAs[form],
-  }));
+  // A copy of an object with all members is twice as fast as adding them one by one.
+  const blank = {
+    ...(kind === null ? {} : { object: kind }),
+    ...Object.fromEntries(steps.map(({ name }) => [name, null])),
+  };
   const make = (row: Readonly<Record<string, unknown>>, given: Readonly<Record<string, unknown>> = {}) => {
-    const record: Record<string, unknown> = kind === null ? {} : { object: kind };
+    const record: Record<string, unknown> = { ...blank };
     for (const { name, stored, show } of steps) {
       const own = given[name];
       record[name] = own === undefined ? show(row[stored]) : own;
@@ -99,17 +100,16 @@ const stored: Readonly<Record<ColumnForm, (value: unknown) => unknown>> = {
   json: JSON.stringify,
 };
 
-/** Returns the columns of those members that are given, as they are stored: what `recordOf` shows, the other way round. */
+/** Returns the given columns as they are stored: what `recordOf` shows, the other way round. */
 export function columnsOf<Members extends Declared>(
-  { members }: Table<Members>,
-  given: Readonly<{ [Name in keyof Public<Stored<Members>> as NameOf<Name>]?: ShownBy<Members[Name]> | undefined }>,
+  { columns }: Table<Members>,
+  given: Readonly<{ [Name in keyof Stored<Members> as NameOf<Name>]?: ShownBy<Stored<Members>[Name]> | undefined }>,
 ): Partial<RowOf<Table<Members>>> {
   const values = given as Readonly<Record<string, unknown>>;
-  const columns = Object.entries<Declared[string]>(members).flatMap(([column, { form, member, isComputed }]) => {
+  const found = Object.entries<Declared[string]>(columns).flatMap(([column, { form }]) => {
     const value = values[nameOf(column)];
-    if (member === null || isComputed || value === undefined) return [];
-    return [[column, value === null ? null : stored[form](value)]];
+    return value === undefined ? [] : [[column, value === null ? null : stored[form](value)]];
   });
   // fromEntries forgets the names.
-  return Object.fromEntries(columns) as Partial<RowOf<Table<Members>>>;
+  return Object.fromEntries(found) as Partial<RowOf<Table<Members>>>;
 }

@@ -12,7 +12,7 @@ import { insertRows, type Rows, type RowsFor } from '../storage/rows.ts';
 import { auditRow, type ActWords } from '../operations/audit-row.ts';
 import { columnsOf } from '../storage/record.ts';
 import { webhooks, type AuditRow, type WebhookRow } from '../storage/tables.ts';
-import { filtersOf, type Endpoint, type EndpointSecret } from './endpoint.ts';
+import { webhookRecord, type Endpoint, type EndpointSecret } from './endpoint.ts';
 import { SECRET_BYTES } from './signature.ts';
 import { DAY_MS } from '../base/time.ts';
 
@@ -257,7 +257,7 @@ const disabledAudit = (row: WebhookRow, now: number): AuditRow =>
 
 /** Returns the row with its secrets opened: throws where the keyring cannot open them. */
 export function openEndpoint(keyring: Keyring, row: WebhookRow): Endpoint {
-  const { events, streams, domains } = filtersOf(row);
+  const { events, streams, domains, ...more } = webhookRecord(row, null);
   return {
     id: row.id,
     accountId: row.account_id,
@@ -265,8 +265,8 @@ export function openEndpoint(keyring: Keyring, row: WebhookRow): Endpoint {
     events: new Set(events),
     streams,
     domains,
-    machineEvents: row.include_machine_events === 1,
-    engagement: row.include_engagement === 1,
+    machineEvents: more.include_machine_events,
+    engagement: more.include_engagement,
     concurrency: row.concurrency,
     headers:
       row.headers_sealed === null

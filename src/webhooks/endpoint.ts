@@ -51,13 +51,6 @@ export function validSecrets(secrets: readonly EndpointSecret[], now: number): B
   return secrets.filter(({ until }) => until === null || until > now).map(({ secret }) => secret);
 }
 
-/** Returns the lists of an endpoint that choose its events. */
-export const filtersOf = (row: Pick<WebhookRow, 'events_json' | 'streams_json' | 'domains_json'>) => ({
-  events: JSON.parse(row.events_json) as string[],
-  streams: JSON.parse(row.streams_json) as string[],
-  domains: JSON.parse(row.domains_json) as string[],
-});
-
 export const webhookMembers = recordOf('webhook', webhooks);
 
 /** Returns the API's webhook record; `nextDueAt` is when the next call that waits is due. */

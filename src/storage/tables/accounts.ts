@@ -162,8 +162,8 @@ export type SettingRow = RowOf<typeof settings>;
 /** The settings of an account; null means the server's own value. */
 export const accountSettings = table({
   account_id: text(),
-  track_opens: orNull(integer()),
-  track_clicks: orNull(integer()),
+  track_opens: orNull(flag()),
+  track_clicks: orNull(flag()),
   /** Days for which bodies, messages and events are kept. */
   content_days: orNull(integer()),
   messages_days: orNull(integer()),

@@ -55,16 +55,19 @@ export const dkimKeys = table(
   {
     id: text(),
     domain_id: text(),
-    selector: text(),
-    algorithm: text<'rsa-sha256' | 'ed25519-sha256'>(),
+    selector: text().says('Name of the key in DNS, before `._domainkey`.', 'ph202601r'),
+    algorithm: text<'rsa-sha256' | 'ed25519-sha256'>().says('How it signs.', 'rsa-sha256'),
     /** PKCS#8 PEM under AES-256-GCM (base/keyring.ts). */
     private_key_sealed: text(),
     /** SubjectPublicKeyInfo PEM. */
     public_key: text(),
-    state: text<'pending' | 'active' | 'retiring'>(),
+    state: text('active', 'pending', 'retiring').says(
+      '`pending` until DNS shows it; `retiring` after another has replaced it.',
+    ),
     created_at: integer(),
-    active_at: orNull(integer()),
+    active_at: orNull(time()).says('Since when it signs, or when it began to.', '2026-01-31T09:30:02.481Z'),
     retired_at: orNull(integer()),
+    removed_at: computed(orNull(time()).says('When a retiring key is removed: its DNS record has to stay until then.')),
   },
   { isReferredTo: true },
 );

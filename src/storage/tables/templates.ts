@@ -46,7 +46,8 @@ export type TemplateRow = RowOf<typeof templates>;
 export const templateVersions = table(
   {
     template_id: text(),
-    version: integer(),
+    version: integer().says('Number of the version.', 1),
+    status: computed(text('draft', 'published', 'superseded').says('Whether sends use it.', 'published')),
     subject: orNull(text()),
     from_text: orNull(text()),
     /** Addresses as the caller wrote them. */
@@ -58,7 +59,7 @@ export const templateVersions = table(
     locale: text(),
     timezone: text(),
     strict: integer(),
-    created_at: integer(),
+    created_at: time().says('When it was made.', '2026-01-31T09:30:02.481Z'),
     /** Values for the preview and the test mail, a JSON object; null where none were kept. Sends do not read it. */
     sample_json: orNull(text()),
   },
