@@ -43,7 +43,7 @@ export interface PublicColumn<Value, Shown = unknown> extends Column<Value, Show
   audited(): PublicColumn<Value, Shown>;
 }
 
-/** A member that is no column: `Shown` is what the maker of the record is given. */
+/** A member that the table has no column for: `Shown` is the type of the value that the maker of the record is given. */
 export interface ComputedMember<Shown = unknown> extends ColumnFacts {
   readonly isComputed: true;
   readonly isPublic: true;
@@ -81,7 +81,7 @@ export const map = (): Column<string, Record<string, string>> => column({ ...pla
 export const json = <Shown>(): Column<string, Shown> => column({ ...plain, kind: 'text', form: 'json' });
 export const orNull = <Value, Shown>(of: Column<Value, Shown>): Column<Value | null, Shown | null> =>
   column({ ...of, isNullable: true });
-/** A member of the record at this place that is not stored here; whoever makes a record gives its value as the record shows it. */
+/** A member of the record at this place that is not stored here: the code that makes a record gives its value as the record shows it. */
 export const computed = <Shown>(of: PublicColumn<unknown, Shown>): ComputedMember<Shown> => ({
   ...of,
   isComputed: true,

@@ -1,6 +1,7 @@
 /** Accounts: their settings, streams and keys, what was done, and answers kept for repeated requests. */
 import { computed, flag, integer, json, orNull, real, table, text, texts, time, type RowOf } from '../table.ts';
 
+/** A customer with its own mail, keys, domains and settings. */
 export const accounts = table(
   {
     id: text(),
