@@ -156,7 +156,7 @@ export class Webhooks {
     const { endpoint } = feed;
     if (endpoint === null) return;
     job.begun = true;
-    const body = JSON.stringify(eventRecord(event, { engagement: endpoint.engagement }));
+    const body = JSON.stringify(eventRecord(event, { engagement: endpoint.include_engagement }));
     const result = await callEndpoint(this.deps, endpoint, { eventId: event.id, body, attempt: job.attempts + 1 });
     if (result.kind === 'closed') return;
     const restsUntil = this.rest(feed, result);

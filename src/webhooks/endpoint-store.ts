@@ -257,17 +257,11 @@ const disabledAudit = (row: WebhookRow, now: number): AuditRow =>
 
 /** Returns the row with its secrets opened: throws where the keyring cannot open them. */
 export function openEndpoint(keyring: Keyring, row: WebhookRow): Endpoint {
-  const { events, streams, domains, ...more } = webhookRecord(row, null);
+  const record = webhookRecord(row, null);
   return {
-    id: row.id,
+    ...record,
     accountId: row.account_id,
-    url: row.url,
-    events: new Set(events),
-    streams,
-    domains,
-    machineEvents: more.include_machine_events,
-    engagement: more.include_engagement,
-    concurrency: row.concurrency,
+    events: new Set(record.events),
     headers:
       row.headers_sealed === null
         ? []

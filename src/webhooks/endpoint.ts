@@ -10,23 +10,20 @@ export interface EndpointSecret {
   until: number | null;
 }
 
+type Settings = 'url' | 'include_machine_events' | 'include_engagement' | 'concurrency';
+
 /** The data needed to call an endpoint. */
-export interface Endpoint {
-  readonly id: string;
+export interface Endpoint extends Readonly<Pick<WebhookRecord, 'id' | Settings>> {
   readonly accountId: string;
-  readonly url: string;
   readonly events: ReadonlySet<string>;
   readonly streams: readonly string[];
   readonly domains: readonly string[];
-  readonly machineEvents: boolean;
-  readonly engagement: boolean;
-  readonly concurrency: number;
   readonly headers: readonly (readonly [name: string, value: string])[];
   readonly secrets: readonly EndpointSecret[];
 }
 
 /** The properties by which an endpoint chooses events. */
-export type Choice = Pick<Endpoint, 'events' | 'streams' | 'domains' | 'machineEvents'>;
+export type Choice = Pick<Endpoint, 'events' | 'streams' | 'domains' | 'include_machine_events'>;
 
 /** True for an event that this endpoint gets. Opens and clicks of machines are sent only where they were asked for. */
 export function wants(
@@ -34,7 +31,7 @@ export function wants(
   event: Pick<EventSource, 'type' | 'machine' | 'stream' | 'from_address'>,
 ): boolean {
   if (!choice.events.has(event.type)) return false;
-  if (event.machine === 1 && !choice.machineEvents) return false;
+  if (event.machine === 1 && !choice.include_machine_events) return false;
   if (choice.streams.length > 0 && !choice.streams.includes(event.stream)) return false;
   if (choice.domains.length === 0) return true;
   return choice.domains.includes(event.from_address.slice(event.from_address.lastIndexOf('@') + 1));
@@ -52,6 +49,8 @@ export function validSecrets(secrets: readonly EndpointSecret[], now: number): B
 }
 
 export const webhookMembers = recordOf('webhook', webhooks);
+
+export type WebhookRecord = ReturnType<typeof webhookRecord>;
 
 /** Returns the API's webhook record; `nextDueAt` is when the next call that waits is due. */
 export function webhookRecord(row: WebhookRow, nextDueAt: number | null) {
