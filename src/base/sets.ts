@@ -19,7 +19,6 @@ export function addTo<Name, Item>(sets: Map<Name, Set<Item>>, name: Name, item: 
   else items.add(item);
 }
 
-/** Removes from the set of this name. */
 export function takeFrom<Name, Item>(sets: Map<Name, Set<Item>>, name: Name, item: Item): void {
   const items = sets.get(name);
   items?.delete(item);

@@ -36,7 +36,6 @@ export interface Loaded {
   config: Config;
   /** One line each, for the log. */
   warnings: string[];
-  /** The settings file that was read, or null. */
   file: string | null;
   /** The origin of each setting that is not at its default: the file, a credential, a variable. */
   origins: ReadonlyMap<string, string>;
@@ -246,6 +245,4 @@ export function shippedFile(name: string): string {
 }
 
 /** Returns the environment of this process, to be passed on. */
-export function environment(): Readonly<Record<string, string | undefined>> {
-  return process.env;
-}
+export const environment = (): Readonly<Record<string, string | undefined>> => process.env;

@@ -42,9 +42,7 @@ export function configurationManual(): string {
   return [INTRODUCTION, ...sections].join('\n');
 }
 
-function groupSection({ path, about }: Entry): string {
-  return `## ${path.join('.')}\n\n${about}\n`;
-}
+const groupSection = ({ path, about }: Entry): string => `## ${path.join('.')}\n\n${about}\n`;
 
 function settingSection({ path, about }: Entry, note: SettingNote): string {
   const name = path.join('.');
@@ -74,9 +72,7 @@ function yamlLines({ path, about, setting }: Entry): string {
   return `# ${indent}${name}: ${value}\n# ${indent}  # ${about}\n`;
 }
 
-function remark({ fallbackText }: SettingNote): string {
-  return fallbackText === null ? '' : ` # ${fallbackText}`;
-}
+const remark = ({ fallbackText }: SettingNote): string => (fallbackText === null ? '' : ` # ${fallbackText}`);
 
 /** Writes a value as YAML on one line. */
 function inline(value: unknown): string {

@@ -290,17 +290,13 @@ function cacheable<T>(
   }
 }
 
-function negativeSeconds(ttl: number): number {
-  return Math.max(SHORTEST_SECONDS, Math.min(ttl, LONGEST_NEGATIVE_SECONDS));
-}
+const negativeSeconds = (ttl: number): number => Math.max(SHORTEST_SECONDS, Math.min(ttl, LONGEST_NEGATIVE_SECONDS));
 
 function aged<T>(answer: DnsAnswer<T>, seconds: number): DnsAnswer<T> {
   if (answer.kind === 'found') return { ...answer, ttl: seconds };
   return answer.kind === 'no_domain' ? { kind: 'no_domain', fresh: false } : answer;
 }
 
-function trouble(text: string): Trouble {
-  return { kind: 'trouble', why: 'network', text };
-}
+const trouble = (text: string): Trouble => ({ kind: 'trouble', why: 'network', text });
 
 const isClosed = trouble('the resolver is closed');

@@ -18,9 +18,7 @@ const MOST_REPORTED = 100;
 /** The longest time that is looked at. */
 const MOST_DAYS = 365;
 
-export function reputationPages(): Page[] {
-  return [get(WHERE, show)];
-}
+export const reputationPages = (): Page[] => [get(WHERE, show)];
 
 async function show(visit: Visit): Promise<Shown> {
   const { query, now } = visit;
@@ -139,7 +137,6 @@ function daysOf(source: string, days: SourceDays, { bucket, data }: Stats): Omit
 
 type ChartedType = 'bounced' | 'deferred' | 'complained';
 interface Charted extends Pick<Stats, 'bucket'> {
-  /** Zone of the days. */
   zone: string;
   data: { at: string; key: string | null; counts: Record<ChartedType, number> }[];
 }

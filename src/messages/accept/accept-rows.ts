@@ -53,7 +53,6 @@ export const newPlan = (packs: boolean) => ({
     message_metadata: [] as MessageMetadataRow[],
     message_words: [] as MessageWordRow[],
   },
-  /** Rows of the tables above that `packRows` has packed. */
   packed: new Map<PackedTable, PackedRows[]>(),
   /** Messages that are not tests. */
   real: 0,
@@ -76,7 +75,6 @@ type PackedTable = (typeof packedTables)[number];
 export const unpackedRows = ({ rows }: Plan): number =>
   packedTables.reduce((sum, table) => sum + rows[table].length, 0);
 
-/** Packs the rows that the plan has so far. */
 export function packRows({ rows, packed }: Plan): void {
   for (const table of packedTables) {
     const loose = rows[table].splice(0);
@@ -98,7 +96,6 @@ interface NewMessage {
   batchId: string | null;
 }
 
-/** Adds a message with its deliveries to the plan. */
 export function addMessage(deps: AcceptRowsDeps, plan: Plan, message: NewMessage): MessageRow {
   const { draft, now, sender } = message;
   const row = messageRow(deps, plan, message);
@@ -234,19 +231,17 @@ function addContent(plan: Plan, { content, source: submitted }: MessageDraft, ac
   return id;
 }
 
-interface NewDelivery {
-  type: 'to' | 'cc' | 'bcc';
-  mailbox: Mailbox;
-  lead: boolean;
-  sendAt: number;
-  giveUp: number;
-}
-
 function deliveryRow(
   deps: AcceptRowsDeps,
   message: NewMessage,
   row: MessageRow,
-  { type, mailbox, lead, sendAt, giveUp }: NewDelivery,
+  {
+    type,
+    mailbox,
+    lead,
+    sendAt,
+    giveUp,
+  }: { type: 'to' | 'cc' | 'bcc'; mailbox: Mailbox; lead: boolean; sendAt: number; giveUp: number },
 ): DeliveryRow {
   const { now, stream, suppressed } = message;
   const key = addressKey(mailbox.address);

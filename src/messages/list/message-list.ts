@@ -132,12 +132,10 @@ type Bound = readonly [operator: '>' | '>=' | '<' | '<=', id: string];
  * Ids of messages that were accepted in the filter's times; the exact times are tested message by message. A mail submitted by SMTP has
  * its id before it is accepted.
  */
-function timesOf({ createdAfter, createdBefore }: MessageFilter): Bound[] {
-  return [
-    ...(createdAfter === undefined ? [] : [['>=', idFloor('msg', createdAfter - LONGEST_REQUEST_MS)] as const]),
-    ...(createdBefore === undefined ? [] : [['<', idFloor('msg', createdBefore + MOST_AHEAD_MS)] as const]),
-  ];
-}
+const timesOf = ({ createdAfter, createdBefore }: MessageFilter): Bound[] => [
+  ...(createdAfter === undefined ? [] : [['>=', idFloor('msg', createdAfter - LONGEST_REQUEST_MS)] as const]),
+  ...(createdBefore === undefined ? [] : [['<', idFloor('msg', createdBefore + MOST_AHEAD_MS)] as const]),
+];
 
 /** The narrowest of the bounds on each side: of two on one side SQLite would search the index by the first, and test the other. */
 function between(id: string, bounds: readonly Bound[]): Sql[] {
@@ -147,12 +145,10 @@ function between(id: string, bounds: readonly Bound[]): Sql[] {
   return [lower, upper].flatMap((bound) => (bound === undefined ? [] : [[`${id} ${bound[0]} ?`, bound[1]] as const]));
 }
 
-function joined(parts: readonly Sql[]): { text: string; values: (string | number)[] } {
-  return {
-    text: parts.length === 0 ? 'TRUE' : parts.map(([text]) => text).join(' AND '),
-    values: parts.flatMap(([, ...values]) => values),
-  };
-}
+const joined = (parts: readonly Sql[]): { text: string; values: (string | number)[] } => ({
+  text: parts.length === 0 ? 'TRUE' : parts.map(([text]) => text).join(' AND '),
+  values: parts.flatMap(([, ...values]) => values),
+});
 
 function messagesOf(
   read: Knex,

@@ -129,7 +129,6 @@ function bodyOf(wire: WireMessage, rules: SendRules, prefix: string): Parts['bod
   };
 }
 
-/** Returns the body, or null for an empty one. */
 function bodyText(text: string | null | undefined, most: number, field: string): string | null {
   if (text == null || text === '') return null;
   // A UTF-16 unit has at most three bytes, so most texts need no measuring.

@@ -16,7 +16,6 @@ import { MOST_METADATA_KEYS, MOST_REPLY_TO, MOST_TAGS, defaultLimits } from './s
 import type { SendLimits } from './send-limits.ts';
 import { templateMembers } from './template-members.ts';
 
-/** The outcomes that a simulated send can have. */
 export const simulatedOutcomes = ['delivered', 'bounced', 'deferred', 'complained', 'opened', 'clicked'] as const;
 export type SimulatedOutcome = (typeof simulatedOutcomes)[number];
 
