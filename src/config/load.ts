@@ -27,7 +27,6 @@ const FOLDER_CREDENTIAL = 'setting_';
 const LARGEST_FILE = 2 ** 20;
 
 export interface LoadOptions extends Surroundings {
-  /** The file named by `--config`. */
   file?: string | undefined;
   env: Readonly<Record<string, string | undefined>>;
 }
@@ -244,5 +243,4 @@ export function shippedFile(name: string): string {
   return places.find((place) => existsSync(place)) ?? path.join('config', name);
 }
 
-/** Returns the environment of this process, to be passed on. */
 export const environment = (): Readonly<Record<string, string | undefined>> => process.env;

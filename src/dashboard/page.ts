@@ -59,7 +59,6 @@ export interface Guest {
 export interface Visit extends Guest {
   member: MemberRow;
   session: SessionRow;
-  /** The account that is looked at. */
   account: AccountRow;
   /** All accounts that the member may look at. */
   accounts: readonly AccountRow[];

@@ -18,7 +18,7 @@ import { stepOfCode } from './totp.ts';
 import { newId } from '../base/id.ts';
 import { MINUTE_MS } from '../base/time.ts';
 import { addressBucket } from '../net/ip.ts';
-import type { Share } from './turns.ts';
+import type { Share } from './password.ts';
 
 export interface SignInDeps {
   db: Pick<Database, 'commit' | 'reader' | 'prepared'>;

@@ -18,7 +18,6 @@ export interface HitDeps {
   clock: Clock;
   recorder: Pick<Recorder, 'record'>;
   botOf: BotOf;
-  /** The stored facts of a visitor. */
   privacy: { storeIp: 'full' | 'truncated' | 'none'; storeUserAgent: boolean };
   /** Writing failed: the hit is lost. */
   failed: (error: unknown) => void;

@@ -222,7 +222,6 @@ const disabled: ActWords = {
   keeps: ['url', 'status', 'disabled_reason'],
 };
 
-/** Makes the audit row of an endpoint that the server disabled. */
 const disabledAudit = (row: WebhookRow, now: number): AuditRow =>
   auditRow({
     at: now,

@@ -99,7 +99,6 @@ const columns = ['provider', 'sent', 'delivered', 'bounced', 'blocked', 'deferre
 const counted = ['sent', 'delivered', 'bounced', 'bounced_block', 'deferred', 'complained'] as const;
 type Counted = (typeof counted)[number];
 
-/** Returns the cells of a line: the counts, and shares of them. */
 function cellsOf({ sent, delivered, bounced, bounced_block, deferred, complained }: Record<Counted, number>) {
   const [bounces, complaints] = [part(bounced, sent), part(complained, delivered)];
   return {

@@ -6,7 +6,6 @@ import { isForIds, readSearch } from '../search-text.ts';
 import { pausingOf, placesOf } from '../places.ts';
 import { DAY_MS } from '../../base/time.ts';
 
-/** One thing that was found. */
 interface Found {
   kind: string;
   text: string;

@@ -348,7 +348,6 @@ export function checkPage({ variables, parts }: Preview): string {
   return page('Check', `${head}<h2>Variables found</h2><p>${chips(variables)}</p>${blocks.join('')}`);
 }
 
-/** Shows why there is no preview. */
 const reportPage = (text: string): string => page('Preview', `<p>${escapeHtml(text)}</p>`);
 
 /** Matches Handlebars or Liquid output, a Liquid tag, an HTML tag or a comment. Its lengths are bounded, so its time is linear. */

@@ -32,6 +32,7 @@ import type { MessageContent, MessageDraft } from '../request/send-request.ts';
 import { packedBody } from '../store/stored-content.ts';
 import { wordRows } from '../list/subject-words.ts';
 import { addAccepted } from '../store/counters.ts';
+import { attachmentRow, unseen, untried } from './own-mail.ts';
 import type { TrackingRule } from '../request/tracking-rule.ts';
 import { hostedUnsubscribe, refuseListHeaders, unsubscribeJson, type Unsubscribe } from '../request/unsubscribe.ts';
 
@@ -161,15 +162,7 @@ function messageRow(deps: AcceptRowsDeps, plan: Plan, message: NewMessage): Mess
     created_at: now,
     status: 'queued',
     status_at: now,
-    last_event_type: null,
-    last_event_at: null,
-    opens: 0,
-    clicks: 0,
-    first_opened_at: null,
-    last_opened_at: null,
-    first_clicked_at: null,
-    bot_opens: 0,
-    bot_clicks: 0,
+    ...unseen,
     tracking_url: opens || clicks || unsubscribe !== null ? tracking.base : null,
     unsubscribe_json: unsubscribeJson(unsubscribe),
     require_tls: tlsRequestOf(draft),
@@ -216,18 +209,8 @@ function addContent(plan: Plan, { content, source: submitted }: MessageDraft, ac
     raw,
   });
   plan.bytes += (body.html?.length ?? 0) + (body.text?.length ?? 0) + (body.packed?.length ?? 0) + (raw?.length ?? 0);
-  attachments.forEach(({ filename, contentType, contentId, disposition, content: bytes }, position) => {
-    plan.rows.attachments.push({
-      content_id: id,
-      position,
-      filename,
-      content_type: contentType,
-      cid: contentId,
-      disposition,
-      bytes,
-    });
-    plan.bytes += bytes.length;
-  });
+  plan.rows.attachments.push(...attachments.map((one, position) => attachmentRow(id, one, position)));
+  plan.bytes += attachments.reduce((sum, one) => sum + one.content.length, 0);
   return id;
 }
 
@@ -264,17 +247,7 @@ function deliveryRow(
     due_at: status === 'suppressed' ? null : sendAt,
     queued_at: sendAt,
     give_up_at: giveUp,
-    attempt_count: 0,
-    claim_epoch: null,
-    no_domain_count: 0,
-    no_domain_since: null,
-    smtp_code: null,
-    enhanced_code: null,
-    smtp_reply: null,
-    mx: null,
-    tls: null,
-    held_by: null,
-    held_at: null,
+    ...untried,
   };
 }
 

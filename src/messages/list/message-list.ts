@@ -5,7 +5,7 @@
  */
 import type { Knex } from 'knex';
 import { idFloor, MOST_AHEAD_MS } from '../../base/id.ts';
-import { readBounded, SLICES, type SlicedList } from '../../storage/bounded-read.ts';
+import { readBounded, rowPageOf, SLICES, type BoundedRowPage, type SlicedList } from '../../storage/bounded-read.ts';
 import type { DeliveryStatus, MessageRow } from '../../storage/tables.ts';
 import { dialectOf } from '../../storage/sql.ts';
 import {
@@ -18,15 +18,6 @@ import {
   type Sql,
   type SqlOfEngine,
 } from './message-filter.ts';
-
-export interface MessagePage {
-  messages: MessageRow[];
-  /** True if there is more in the direction that was asked for, which is possible even on an empty page. */
-  hasMore: boolean;
-  /** The ids from which the pages before and after this one are read; null if there is nothing there. */
-  first: string | null;
-  last: string | null;
-}
 
 /** The part of the list to return: newest or oldest first, from a message on (exclusive), forwards or backwards. */
 export interface PageRequest {
@@ -42,21 +33,12 @@ export async function listMessages(
   filter: MessageFilter,
   page: PageRequest,
   slices: readonly number[] = SLICES,
-): Promise<MessagePage> {
+): Promise<BoundedRowPage<MessageRow>> {
   const backwards = page.before !== undefined;
   const most = slices.reduce((sum, count) => sum + count, 0);
   const { index, criteria } = await bestIndex(read, filter, most);
   const list = messagesOf(read, filter, { index, criteria, descending: page.newestFirst !== backwards });
-  const edge = page.after ?? page.before ?? null;
-  const found = await readBounded(list, edge, page.limit, slices);
-  const messages = backwards ? found.rows.reverse() : found.rows;
-  const [first, last] = [messages[0]?.id ?? found.reached, messages.at(-1)?.id ?? found.reached];
-  return {
-    messages,
-    hasMore: found.hasMore,
-    first: backwards ? (found.reached ?? first) : first,
-    last: backwards ? last : (found.reached ?? last),
-  };
+  return rowPageOf(await readBounded(list, page.after ?? page.before ?? null, page.limit, slices), { backwards });
 }
 
 export interface StatusCount {

@@ -3,7 +3,7 @@ import { HOUR_MS, MINUTE_MS, DAY_MS } from '../../base/time.ts';
 import { momentIn } from '../../base/zones.ts';
 import { failed } from './fault.ts';
 import type { Surroundings } from './filter.ts';
-import { dateFormat, numberFormat } from './formats.ts';
+import { dateFormat, numberFormat } from '../../base/formats.ts';
 import { plain, textOf } from './value.ts';
 
 /** An amount as a text, with a decimal point. All its digits count, also those that a number could not hold. */
