@@ -11,7 +11,9 @@ export const PART = 'part';
 
 export const partedTables = (Object.keys(tables) as TableName[]).filter((name) => isParted(name));
 
-export const isParted = (name: TableName): boolean => optionsOf(name).isParted === true;
+export function isParted(name: TableName): boolean {
+  return optionsOf(name).isParted === true;
+}
 
 /** Groups after which a writer adds to further parts, so that at most this many dead versions of a row pile up under an old snapshot. */
 const GROUPS_A_PART = 1024;
