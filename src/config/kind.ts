@@ -5,8 +5,7 @@
 import { z } from 'zod';
 import { DAY_MS, HOUR_MS, MINUTE_MS } from '../base/time.ts';
 import { isHostName, isIp, isNetwork, parseEndpoint } from './endpoint.ts';
-import { isRouteKey, parseRoute, ROUTE_FORMS } from './route.ts';
-import type { Route } from './route.ts';
+import { isRouteKey, parseRoute, ROUTE_FORMS, type Route } from './route.ts';
 
 /** The form of a value in YAML, which decides how the text of an environment variable is read. */
 export type Form = 'number' | 'flag' | 'text' | 'list' | 'map';

@@ -12,8 +12,7 @@ import { writeDuration } from './kind.ts';
 import { readEnvironment, unknownSetting, writtenAs } from './environment.ts';
 import type { FileReading, ReadValues, Written } from './environment.ts';
 import { plaintextPasswords } from './route.ts';
-import { listSettings } from './schema.ts';
-import type { Config, SettingEntry, Surroundings } from './schema.ts';
+import { listSettings, type Config, type SettingEntry, type Surroundings } from './schema.ts';
 import { readSettings } from './validate.ts';
 
 /**

@@ -2,8 +2,7 @@
 import { stringify } from 'yaml';
 import type { z } from 'zod';
 import { variableOf } from './environment.ts';
-import { notes } from './setting.ts';
-import type { SettingNote } from './setting.ts';
+import { notes, type SettingNote } from './setting.ts';
 import { settings } from './schema.ts';
 
 interface Entry {

@@ -4,8 +4,7 @@
  * Writing: text -> words, each ASCII and without spaces inside -> lines folded at 76. Folding only ever puts a line
  * break before a space that is there anyway, so that unfolding gives the text back. Reading: `parseHeaders`.
  */
-import { quote, trimSpaces } from './address.ts';
-import type { Mailbox } from './address.ts';
+import { quote, trimSpaces, type Mailbox } from './address.ts';
 
 export interface HeaderField {
   name: string;

@@ -11,14 +11,13 @@ import type { Database } from '../storage/database.ts';
 import type { MemberRow, SignInRow } from '../storage/tables.ts';
 import type { KnownDevices } from './known-device.ts';
 import { findMemberByEmail } from './member-store.ts';
-import type { Passwords } from './password.ts';
+import type { Passwords, Share } from './password.ts';
 import { spendRecoveryCode } from './recovery-codes.ts';
 import { closeSession, openSession, type Session, type Visitor, type SessionDeps } from './session-store.ts';
 import { stepOfCode } from './totp.ts';
 import { newId } from '../base/id.ts';
 import { MINUTE_MS } from '../base/time.ts';
 import { addressBucket } from '../net/ip.ts';
-import type { Share } from './password.ts';
 
 export interface SignInDeps {
   db: Pick<Database, 'commit' | 'reader' | 'prepared'>;

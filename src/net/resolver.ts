@@ -10,8 +10,7 @@ import { createLru } from '../base/lru.ts';
 import type { Clock } from '../base/clock.ts';
 import { createGate, type Gate } from '../scheduling/gate.ts';
 import { parseServerAddress } from './dns-exchange.ts';
-import { isAskable } from './dns-message.ts';
-import type { RecordOf, RecordType } from './dns-message.ts';
+import { isAskable, type RecordOf, type RecordType } from './dns-message.ts';
 import { Search, type Found, type Server, type Trouble } from './dns-search.ts';
 
 export type { MxRecord, TlsaRecord } from './dns-message.ts';

@@ -1,6 +1,5 @@
 /** DKIM key records: the TXT value at `selector._domainkey.domain`, RFC 6376 section 3.6.1 and RFC 8463 section 4. */
-import { createPublicKey } from 'node:crypto';
-import type { KeyObject } from 'node:crypto';
+import { createPublicKey, type KeyObject } from 'node:crypto';
 
 export interface KeyRecord {
   keyType: 'rsa' | 'ed25519';

@@ -4,10 +4,8 @@
  */
 import type { z } from 'zod';
 
-import { Problem } from '../../base/problem.ts';
-import type { ProblemCode } from '../../base/problem.ts';
-import { parseMailbox } from '../../mail/address.ts';
-import type { Mailbox } from '../../mail/address.ts';
+import { Problem, type ProblemCode } from '../../base/problem.ts';
+import { parseMailbox, type Mailbox } from '../../mail/address.ts';
 import type { Attachment } from '../../mail/mime-write.ts';
 import { decodeAttachments } from './attachment.ts';
 import { ONE_RECIPIENT } from './foreign-names.ts';
