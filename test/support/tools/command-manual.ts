@@ -6,9 +6,9 @@ const INTRODUCTION = `# Commands
 
 <!-- Made from the help of the commands by \`npm run docs\`. -->
 
-Each command has \`--help\`, with its options and examples. \`--config\` names the settings file, \`posthorn --version\` prints the version. \`--account\` takes a name or an id; without it most commands are about the account \`default\`. [Operating](operating.md) says when to use which, and what the exit codes mean.
+Each of these is called as \`posthorn COMMAND\` and has \`--help\`, with its options and examples. \`--config\` names the settings file. \`--account\` takes a name or an id; without it most commands are about the account \`default\`. [Operating](operating.md) says when to use which, and what the exit codes mean.
 
-All but \`serve\` and \`completion\` have \`--json\`: one object for programs in the place of a table, with the records of the [API](api.md), and lists as \`{"data": [...]}\`. Commands that go on, such as \`events tail\`, print one object a line. A list that goes on behind the rows shown says so on standard error.
+All but \`serve\` and \`completion\` have \`--json\`: the records of the [API](api.md) in the place of a table, lists as \`{"data": [...]}\`. Commands that go on, such as \`events tail\`, print one object a line. A list that goes on behind the rows shown says so on standard error.
 `;
 
 export async function commandManual(): Promise<string> {
@@ -30,7 +30,7 @@ async function rowsBelow(command: readonly string[]): Promise<string[][]> {
 function rowOf(command: readonly string[], help: string): string[] {
   const [usage = '', does = ''] = help.split('\n\n');
   const given = usage.match(/<[\w.]+>|\[(?!options|command)[\w.]+\]/g) ?? [];
-  return [`\`${['posthorn', ...command, ...given].join(' ')}\``, does.replaceAll('\n', ' ')];
+  return [`\`${[...command, ...given].join(' ')}\``, does.replaceAll('\n', ' ')];
 }
 
 async function helpOf(command: readonly string[]): Promise<string> {
