@@ -207,13 +207,13 @@ describe('samples in the documents', () => {
 });
 
 describe('what the documents list', () => {
-  /** The code words in the first column of all tables. */
+  /** The code words in the first column of all tables, and those that begin the entries of lists. */
   const listed = (file: string): Set<string> =>
     new Set(
       read(file)
         .split('\n')
-        .filter((line) => line.startsWith('| '))
-        .flatMap((line) => [...(line.split(' | ')[0] ?? '').matchAll(/`([^`]+)`/g)].map(([, word = '']) => word)),
+        .filter((line) => /^(?:\| |- `)/.test(line))
+        .flatMap((line) => [...(line.split(/ \| | \(/)[0] ?? '').matchAll(/`([^`]+)`/g)].map(([, word = '']) => word)),
     );
   const holdsAll = (file: string, wanted: readonly string[]): void => {
     const words = listed(file);

@@ -48,9 +48,7 @@ function groupSection({ path, about }: Entry): string {
 function settingSection({ path, about }: Entry, note: SettingNote): string {
   const name = path.join('.');
   const fallback = note.fallbackText ?? (note.fallback === null ? 'none' : `\`${inline(note.fallback)}\``);
-  // The introduction has the units of all durations and sizes, and says that `~` has no meaning in paths.
-  const value = note.expected.replace(/ \(units [^)]+\)|, in which `~` has no meaning/, '');
-  return `### \`${name}\`\n\n${about}\n\nDefault: ${fallback}. Value: ${value}.\n`;
+  return `### \`${name}\`\n\n${about}\n\nDefault: ${fallback}${valueOf(note.expected)}.\n`;
 }
 
 /** Returns the text of config/posthorn.yaml: every setting, commented out, with its default. */
@@ -73,6 +71,12 @@ function yamlLines({ path, about, setting }: Entry): string {
 
 function remark({ fallbackText }: SettingNote): string {
   return fallbackText === null ? '' : ` # ${fallbackText}`;
+}
+
+/** The values that a setting takes. The default shows the kind of a number, flag or path, and the introduction has the units. */
+function valueOf(expected: string): string {
+  if (/^(?:a file path|true or false)\b/.test(expected)) return '';
+  return `. Value: ${expected.replace(/ \(units [^)]+\)|^a (?:duration|port number|size|whole number) from /g, '')}`;
 }
 
 /** Writes a value as YAML on one line. */

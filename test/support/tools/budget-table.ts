@@ -39,7 +39,7 @@ function amount(most: number, unit: Budget['unit']): string {
 }
 
 /** As the formatter sets it: columns of one width. */
-export function table(rows: readonly (readonly string[])[]): string {
+function table(rows: readonly (readonly string[])[]): string {
   const widths = (rows[0] ?? []).map((_, n) => Math.max(...rows.map((row) => row[n]?.length ?? 0)));
   const line = (row: readonly string[]): string =>
     `| ${row.map((cell, n) => cell.padEnd(widths[n] ?? 0)).join(' | ')} |`;

@@ -1,6 +1,5 @@
 /** docs/commands.md: every command with what its help says. */
 import { run } from '../../../src/cli/cli.ts';
-import { table } from './budget-table.ts';
 
 const INTRODUCTION = `# Commands
 
@@ -13,24 +12,24 @@ All but \`serve\` and \`completion\` have \`--json\`: the records of the [API](a
 
 export async function commandManual(): Promise<string> {
   const rows = await rowsBelow([]);
-  return `${INTRODUCTION}\n${table([['Command', 'Does'], ...rows])}\n`;
+  return `${INTRODUCTION}\n${rows.join('\n')}\n`;
 }
 
-async function rowsBelow(command: readonly string[]): Promise<string[][]> {
+async function rowsBelow(command: readonly string[]): Promise<string[]> {
   const help = await helpOf(command);
   const [, list = ''] = help.split('Commands:\n');
   const names = [...list.matchAll(/^ {2}([\w-]+)/gm)].flatMap(([, name = '']) => (name === 'help' ? [] : [name]));
   if (names.length === 0) return [rowOf(command, help)];
-  const rows: string[][] = [];
+  const rows: string[] = [];
   for (const name of names) rows.push(...(await rowsBelow([...command, name])));
   return rows;
 }
 
 /** The help begins with the usage, then an empty line, then what the command does, in as many lines as that takes. */
-function rowOf(command: readonly string[], help: string): string[] {
+function rowOf(command: readonly string[], help: string): string {
   const [usage = '', does = ''] = help.split('\n\n');
   const given = usage.match(/<[\w.]+>|\[(?!options|command)[\w.]+\]/g) ?? [];
-  return [`\`${[...command, ...given].join(' ')}\``, does.replaceAll('\n', ' ')];
+  return `- \`${[...command, ...given].join(' ')}\`: ${does.replaceAll('\n', ' ')}`;
 }
 
 async function helpOf(command: readonly string[]): Promise<string> {

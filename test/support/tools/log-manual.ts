@@ -2,7 +2,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import ts from 'typescript';
-import { table } from './budget-table.ts';
 
 interface LogLine {
   event: string;
@@ -114,9 +113,9 @@ export function logManual(): string {
   const unique = (words: readonly string[]): string[] => [...new Set(words)];
   const rows = [...byEvent].map(([event, lines]) => {
     const level = unique(lines.map((line) => line.level)).join(', ');
-    const says = unique(lines.map((line) => line.says)).join('; or: ');
+    const says = lines[0]?.says ?? '';
     const fields = unique(lines.flatMap((line) => line.fields)).map((field) => `\`${field}\``);
-    return [`\`${event}\``, `${level}: ${says}${fields.length === 0 ? '' : ` (${fields.join(' ')})`}`];
+    return `- \`${event}\` (${level}): ${says}${fields.length === 0 ? '' : `. ${fields.join(' ')}`}`;
   });
-  return `${INTRODUCTION}\n${table([['Event', 'Level: message (fields)'], ...rows])}\n`;
+  return `${INTRODUCTION}\nEach event has its level, its message (one of them if there are several) and its fields:\n\n${rows.join('\n')}\n`;
 }
