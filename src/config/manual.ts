@@ -76,7 +76,8 @@ function remark({ fallbackText }: SettingNote): string {
 /** The values that a setting takes. The default shows the kind of a number, flag or path, and the introduction has the units. */
 function valueOf(expected: string): string {
   if (/^(?:a file path|true or false)\b/.test(expected)) return '';
-  return `. Value: ${expected.replace(/ \(units [^)]+\)|^a (?:duration|port number|size|whole number) from /g, '')}`;
+  const range = /^a (?:duration|port number|size|whole number) from | \(units [^)]+\)| such as .+$/g;
+  return `. Value: ${expected.replace(range, '').replace(/^a list of at most (\d+) entries, each/, 'up to $1, each')}`;
 }
 
 /** Writes a value as YAML on one line. */
