@@ -27,7 +27,6 @@ function statusSection(status: number): string {
 
 function codeSection(code: ProblemCode): string {
   const entry = catalogue[code];
-  const wait =
-    'retryAfter' in entry ? ` \`Retry-After\` is ${String(entry.retryAfter)} unless the answer knows better.` : '';
+  const wait = 'retryAfter' in entry ? ` (\`Retry-After\`: ${String(entry.retryAfter)})` : '';
   return `### \`${code}\`\n\n${entry.cause}\n\n**Cure:** ${entry.cure}${wait}\n`;
 }
