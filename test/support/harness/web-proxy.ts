@@ -90,7 +90,7 @@ export interface BalancedNode {
   submission: number;
 }
 
-/** Starts HAProxy with the configuration of docs/several-nodes.md; `plainPort` is that of submission. */
+/** Starts HAProxy with the configuration of docs/nodes.compose.yaml; `plainPort` is that of submission. */
 export async function startHaproxy(configuration: string, nodes: readonly BalancedNode[]): Promise<WebProxy> {
   const [port, plainPort] = [await freePort(), await freePort()];
   const dir = mkdtempSync(path.join(os.tmpdir(), 'posthorn-haproxy-'));
