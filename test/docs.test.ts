@@ -62,10 +62,10 @@ describe('docs/glossary.md', () => {
 
 describe('docs/security.md', () => {
   const page = read('docs/security.md');
-  /** The numbers and the second cell of each row of the table with this head; a chapter alone stands for all its numbers. */
-  const rowsOf = (head: string): { numbers: string[]; shown: string }[] => {
-    const table = page.slice(page.indexOf(`| ${head} `)).split('\n\n', 1)[0] ?? '';
-    return [...table.matchAll(/^\| (V\d[\d., V]*?) +\| (.+?) +\|$/gm)].map(([, words = '', shown = '']) => ({
+  /** The numbers and the rest of each line below this heading; a chapter alone stands for all its numbers. */
+  const rowsOf = (heading: string): { numbers: string[]; shown: string }[] => {
+    const section = page.slice(page.indexOf(`### ${heading}\n`)).split('\n#', 1)[0] ?? '';
+    return [...section.matchAll(/^- (V\d[\d., V]*): (.+)$/gm)].map(([, words = '', shown = '']) => ({
       numbers: words.split(', ').flatMap((word) => (word.includes('.') ? word : chapter(word))),
       shown,
     }));

@@ -29,16 +29,13 @@ sqlite3 data/posthorn.db ".schema v_attempts"
 
 Never write to it: the server keeps books of what it wrote. Do not leave transactions open: the write-ahead log grows meanwhile.
 
-With [PostgreSQL](postgresql.md) the same tables and views are in the database of \`storage.url\`. Give readers a user of their own that may only read:
+With [PostgreSQL](postgresql.md) the same tables, views and queries work in the database of \`storage.url\`. Give readers a user of their own:
 
 <!-- not run: needs a PostgreSQL of its own; test/storage/example-queries.test.ts runs the queries on both engines -->
 
 \`\`\`sh
 psql posthorn -c "CREATE ROLE reader LOGIN; GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader"
-psql -U reader posthorn -c "SELECT status, COUNT(*) AS n FROM v_recipients GROUP BY status"
 psql -U reader posthorn -c "SELECT * FROM v_lanes ORDER BY waiting DESC LIMIT 20"
-psql -U reader posthorn -c "SELECT at, type, address, status FROM v_events ORDER BY sequence DESC LIMIT 20"
-psql -U reader posthorn -c "SELECT started_at, mx, smtp_reply FROM v_attempts WHERE message_id = '$MESSAGE_ID'"
 psql -U reader posthorn -c "\\d+ v_attempts"
 \`\`\`
 
