@@ -25,7 +25,7 @@ export function isKept(text: string, start: number, end: number): boolean {
 
 const LONGEST_SHOWN = 40;
 
-/** Returns the number as it is written, cut where it is long, for the text of a fault. */
+/** Returns the number as it is written, cut if it is long, for the text of a fault. */
 export const shownNumber = (text: string): string =>
   text.length <= LONGEST_SHOWN ? text : `${text.slice(0, LONGEST_SHOWN)}…`;
 

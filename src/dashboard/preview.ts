@@ -15,7 +15,7 @@ interface SourceFault {
 export interface PreviewPart {
   name: string;
   source: string;
-  /** Null where the source has faults. */
+  /** Null if the source has faults. */
   rendered: string | null;
   faults: readonly SourceFault[];
 }

@@ -2,7 +2,7 @@
  * Pages with a secret that is shown once: a new key, the secret of a webhook, recovery codes, a set-up link. The form that makes the secret
  * redirects to such a page, so that a reload does not make another. The pages are in memory, for the session that made them,
  * for a short time, and are shown once: a second send of the same form alone shows one again, since a browser may have dropped the
- * answer to the first (a double click). Where other nodes are, the database has a page too, sealed, until it is shown: a balancer may lead
+ * answer to the first (a double click). If there are other nodes, the database has a page too, sealed, until it is shown: a balancer may lead
  * the redirect to another node.
  */
 import { randomBytes } from 'node:crypto';
@@ -87,7 +87,7 @@ export function createShownOnce({ clock, keyring, store, hasOthers }: ShownOnceD
       if (hasOthers()) await leaveForOthers(sessionId, token, page);
       return token;
     },
-    /** Returns the page the first time; null later, and where this session has none with this token. */
+    /** Returns the page the first time; null later, and if this session has none with this token. */
     async take(sessionId: string, token: string): Promise<View | null> {
       const kept = find(sessionId, token);
       if (kept === undefined) return hasOthers() ? await takeOfOthers(sessionId, token) : null;

@@ -151,7 +151,7 @@ async function lookUpMx({ resolver }: Pick<VerifyDeps, 'resolver'>, host: string
 
 /**
  * The name must lead to us: by an alias, also over others, or by the same addresses. The resolver says which alias was published
- * only where it is asked for it, which an alias that leads nowhere needs.
+ * only if it is asked for it, which an alias that leads nowhere needs.
  */
 async function lookUpAlias({ resolver }: Pick<VerifyDeps, 'resolver'>, { host, value }: DnsRecord): Promise<Looked> {
   const addressesOf = (name: string) =>

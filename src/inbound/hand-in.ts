@@ -60,7 +60,7 @@ function stepsOf({ helo, from, to, mail }: HandIn): string[] {
   ];
 }
 
-/** Returns the last line of the next reply, or null where the connection has ended. */
+/** Returns the last line of the next reply, or null if the connection has ended. */
 function replies(socket: net.Socket, over: (why: string) => void): () => Promise<string | null> {
   let text = '';
   let wake: () => void = () => undefined;

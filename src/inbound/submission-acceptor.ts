@@ -92,7 +92,7 @@ export class SubmissionAcceptor {
     }
   }
 
-  /** Returns the id of the message that was accepted with this key before, or null. Throws a Problem where it was another mail. */
+  /** Returns the id of the message that was accepted with this key before, or null. Throws a Problem if it was another mail. */
   private async idOfFirst(
     session: SubmissionSession,
     caller: Caller,

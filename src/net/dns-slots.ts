@@ -2,7 +2,7 @@
  * The line in which look-ups wait to ask DNS. A bounded number of them asks at the same time; the others wait, and their time
  * limit begins when they get a slot.
  *
- * A name whose servers are silent keeps its slot for the whole time limit, where others need milliseconds. So look-ups that run
+ * A name whose servers are silent keeps its slot for the whole time limit; others need milliseconds. So look-ups that run
  * longer than `slowMs`, and those of names that were silent before, form a separate class. While others wait it may have half
  * of the slots at most: look-ups beyond that give their slot back and begin again later, in a separate line.
  */

@@ -79,7 +79,7 @@ const SHORTEST_SECONDS = 5;
 const LONGEST_NEGATIVE_SECONDS = 60;
 /** RFC 9520 section 3.2: failures are remembered too, but briefly. */
 const TROUBLE_SECONDS = 5;
-/** Nearly every answer of a healthy server comes sooner, also where it has to ask others first. */
+/** Nearly every answer of a healthy server comes sooner, also if it has to ask others first. */
 const SLOW_MS = 1500;
 /** For so long a name that timed out begins among the slow ones. */
 const SILENT_MS = 600_000;
@@ -138,7 +138,7 @@ export function createResolver(deps: ResolverDeps, options: ResolverOptions = {}
     return answer;
   }
 
-  /** Most servers follow aliases themselves; where one does not, the target is asked for here. */
+  /** Most servers follow aliases themselves; if one does not, the target is asked for here. */
   function followed<T extends RecordType>(type: T, name: string): Asking<Cacheable<RecordOf[T]>> {
     const deadline = clock.monotonic() + timeoutMs;
     const put = trouble('the look-up was put back');
