@@ -93,7 +93,7 @@ export function lookUpRecords(deps: Pick<VerifyDeps, 'resolver'>, wanted: readon
   );
 }
 
-/** Looks up a record, and if it is not as wanted, also where a mistake would have put it. That proves nothing by itself. */
+/** Looks up a record and, if it is not as wanted, the names under which a mistake would have put it. That proves nothing by itself. */
 async function lookUpWhole(deps: Pick<VerifyDeps, 'resolver'>, record: DnsRecord): Promise<Looked> {
   const looked = await lookUp(deps, record);
   if (looked.kind === 'trouble') return looked;

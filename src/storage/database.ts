@@ -70,7 +70,7 @@ const READERS = 2;
 
 /** Opens and migrates the database. Throws if it cannot be opened or written, and `DatabaseRefusal` if it must not be used. */
 export async function openDatabase(options: DatabaseOptions): Promise<Database> {
-  // Its driver is loaded only where it is used.
+  // Its driver is loaded only for a database that needs it.
   if (isPostgresUrl(options.url)) return (await import('./postgres/open.ts')).openPostgres(options);
   return openSqlite(options);
 }

@@ -13,7 +13,7 @@ const chain = path.join(root, 'test/fixtures/tls/chain');
 export interface WebProxy {
   /** The port for HTTPS. */
   port: number;
-  /** The port for HTTP, which redirects; null where the test leaves it out. */
+  /** The port for HTTP, which redirects; null if the test leaves it out. */
   plainPort: number | null;
   log(): string;
   stop(): void;
