@@ -112,10 +112,13 @@ export function logManual(): string {
   for (const line of logLines()) byEvent.set(line.event, [...(byEvent.get(line.event) ?? []), line]);
   const unique = (words: readonly string[]): string[] => [...new Set(words)];
   const rows = [...byEvent].map(([event, lines]) => {
-    const level = unique(lines.map((line) => line.level)).join(', ');
     const says = lines[0]?.says ?? '';
     const fields = unique(lines.flatMap((line) => line.fields)).map((field) => `\`${field}\``);
-    return `- \`${event}\` (${level}): ${says}${fields.length === 0 ? '' : `. ${fields.join(' ')}`}`;
+    const text = `- \`${event}\`: ${says}${fields.length === 0 ? '' : `. ${fields.join(' ')}`}`;
+    return { level: unique(lines.map((line) => line.level)).join(' or '), text };
   });
-  return `${INTRODUCTION}\nEach event has its level, its message (one of them if there are several) and its fields:\n\n${rows.join('\n')}\n`;
+  const sections = unique(rows.map(({ level }) => level))
+    .sort()
+    .map((level) => [`## ${level}`, '', ...rows.flatMap((row) => (row.level === level ? [row.text] : []))].join('\n'));
+  return `${INTRODUCTION}\nEach event has its message (one of them if there are several) and its fields:\n\n${sections.join('\n\n')}\n`;
 }
