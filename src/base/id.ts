@@ -44,7 +44,7 @@ let lastMs = 0;
 let counter = 0;
 
 /**
- * The limit by which ids may run ahead of the clock, in ms: in a burst, or when the clock steps back. Where it is set back further,
+ * The limit by which ids may run ahead of the clock, in ms: in a burst, or when the clock steps back. If it is set back further,
  * ids follow it, since lists that are narrowed to a time read a range of ids.
  */
 export const MOST_AHEAD_MS = 1000;

@@ -28,7 +28,7 @@ export interface WatchDeps {
   clock: Clock;
   log: Log;
   present: { file: string; certificate: Certificate };
-  /** The files of the certificate that should be in force, or null where there are none. */
+  /** The files of the certificate that should be in force, or null if there are none. */
   files: () => CertificateFiles | null;
 }
 
@@ -55,7 +55,7 @@ export function watchCertificate({ clock, log, present, files }: WatchDeps): Cer
     );
   }
 
-  /** Logged once for a certificate: at the start, where it has expired already, or within a minute of its end. */
+  /** Logged once for a certificate: at the start, if it has expired already, or within a minute of its end. */
   function tellExpired(): void {
     if (endsAt === null || endsAt > clock.now()) return;
     log.warn(

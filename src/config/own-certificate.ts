@@ -23,7 +23,7 @@ const KEY_FILE = 'self-signed-key.pem';
 
 export interface OwnCertificate {
   certificate: Certificate;
-  /** Why the stored one could not be used and was made again; null where it could. */
+  /** Why the stored one could not be used and was made again; null if it could. */
   broken: string | null;
 }
 

@@ -14,7 +14,7 @@ export interface Chart {
   /** Unit after each number: `ms`. */
   unit?: string;
   step: 'minute' | 'hour' | 'day';
-  /** Time zone of the labels; UTC where not given. */
+  /** Time zone of the labels; UTC if not given. */
   zone?: string;
   /** Beginnings of the steps, in milliseconds since the epoch. */
   times: readonly number[];
@@ -26,7 +26,7 @@ export interface Chart {
 export interface Series {
   /** Shown in titles and the legend; also the colour, by the CSS class `c-<name>`. */
   name: string;
-  /** One value for each step; null where nothing was measured. */
+  /** One value for each step; null if nothing was measured. */
   values: readonly (number | null)[];
 }
 

@@ -49,7 +49,7 @@ export const noSuchPage = (): Problem => new Problem('not_found', 'There is no s
 /** Returns what the form tokens of this visitor are bound to: the session, whose cookie may be renewed, or the cookie of a guest. */
 export const boundTo = (ctx: Context): string => ctx.state.session?.row.id ?? readCookie(ctx, 'guest');
 
-/** Returns the page that the visitor came from, or `/` where it is not a page of ours; `//evil.test` under our host name is not. */
+/** Returns the page that the visitor came from, or `/` if it is not a page of ours; `//evil.test` under our host name is not. */
 export function placeBack(ctx: Context): string {
   const from = ctx.get('referer');
   if (!URL.canParse(from)) return '/';

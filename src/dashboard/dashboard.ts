@@ -5,7 +5,7 @@
  *   answer       headers of every answer; an error becomes a page
  *   assets       style sheets and scripts
  *   (router)     finds the page
- *   visitor      looks the session up; where there is none, redirects to the sign-in
+ *   visitor      looks the session up; if there is none, redirects to the sign-in
  *   form         reads the form and checks its token (form-reading.ts)
  *   show         calls the page's handler with a visit (visit.ts), a form's only once (form-repeats.ts), and renders its view (render.ts)
  */
@@ -44,7 +44,7 @@ type Head = Pick<IncomingMessage, 'url' | 'method' | 'headers'>;
 const CSP =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/** Creates the dashboard. Throws where a view or an asset cannot be read. */
+/** Creates the dashboard. Throws if a view or an asset cannot be read. */
 export function createDashboard(deps: DashboardDeps) {
   const assets = loadAssets();
   const pages = pagesOf(deps, assets);
@@ -89,7 +89,7 @@ export function createDashboard(deps: DashboardDeps) {
   };
   return {
     /**
-     * Returns whether a request is for the dashboard and not for the API. An unknown path is the dashboard's where a browser asks
+     * Returns whether a request is for the dashboard and not for the API. An unknown path is the dashboard's if a browser asks
      * for HTML: a person is better served by a page than by JSON.
      */
     owns(request: Head): boolean {
@@ -203,7 +203,7 @@ async function lookUp({ deps }: DashboardContext, { state }: Context, how: { isP
   state.session = state.sessionToken === '' ? null : await findSession(deps, state.sessionToken, how);
 }
 
-/** Throws where the page needs a sign-in, or a second factor, that is not there. A page that the member's role does not have answers 403. */
+/** Throws if the page needs a sign-in, or a second factor, that is not there. A page that the member's role does not have answers 403. */
 async function refuseOthers(dashboard: DashboardContext, ctx: Context, page: Page): Promise<void> {
   const { session } = ctx.state;
   if (page.who === 'anyone') return;

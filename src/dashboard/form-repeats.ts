@@ -26,7 +26,7 @@ export type FormRepeats = ReturnType<typeof createFormRepeats>;
 export function createFormRepeats(deps: {
   clock: Clock;
   store: Pick<IdempotencyStore, 'find' | 'insert'>;
-  /** Called where a row could not be written; the work itself is done. */
+  /** Called if a row could not be written; the work itself is done. */
   failed: (error: unknown) => void;
 }) {
   const { clock, store } = deps;

@@ -45,11 +45,11 @@ export interface Guest {
   /** The value of a header by its lower-case name. */
   header: (name: string) => string | undefined;
   now: number;
-  /** Time zone of the browser; UTC where it runs no scripts. */
+  /** Time zone of the browser; UTC if it runs no scripts. */
   zone: string;
-  /** Value of the session cookie, '' where there is none. */
+  /** Value of the session cookie, '' if there is none. */
   sessionToken: string;
-  /** The cookie of a browser that has signed in before, '' where there is none (members/known-device.ts). */
+  /** The cookie of a browser that has signed in before, '' if there is none (members/known-device.ts). */
   device: string;
   /** The member who has still to enter the second factor. */
   halfway: { row: SessionRow; member: MemberRow } | null;
@@ -87,7 +87,7 @@ export interface Page {
   who: Who;
   /** For a page of members: the scope that it needs. Most have none, since the operations that they call refuse the member. */
   scope?: Scope;
-  /** For a form that needs no sign-in: returns false where the form can have no effect, so that its body is not read. */
+  /** For a form that needs no sign-in: returns false if the form can have no effect, so that its body is not read. */
   knows?: Knows;
   run(visit: Guest | Visit): Promise<Shown> | Shown;
 }
@@ -139,7 +139,7 @@ export const withFault =
     }
   };
 
-/** Returns the result of `ask`; null where it throws a Problem with this code. */
+/** Returns the result of `ask`; null if it throws a Problem with this code. */
 export async function nullAt<Result>(code: Problem['code'], ask: () => Promise<Result>): Promise<Result | null> {
   try {
     return await ask();

@@ -34,7 +34,7 @@ export interface PublishedDomain {
   name: string;
   returnPath: string;
   keys: readonly PublishedKey[];
-  /** The DMARC record that DNS had at the last check; the proposed one counts where there is none. */
+  /** The DMARC record that DNS had at the last check; the proposed one counts if there is none. */
   dmarc?: string | null;
 }
 

@@ -93,7 +93,7 @@ export function lookUpRecords(deps: Pick<VerifyDeps, 'resolver'>, wanted: readon
   );
 }
 
-/** Looks up a record, and if it is not as wanted, also where a mistake would have put it. That proves nothing by itself. */
+/** Looks up a record and, if it is not as wanted, the names under which a mistake would have put it. That proves nothing by itself. */
 async function lookUpWhole(deps: Pick<VerifyDeps, 'resolver'>, record: DnsRecord): Promise<Looked> {
   const looked = await lookUp(deps, record);
   if (looked.kind === 'trouble') return looked;
@@ -151,7 +151,7 @@ async function lookUpMx({ resolver }: Pick<VerifyDeps, 'resolver'>, host: string
 
 /**
  * The name must lead to us: by an alias, also over others, or by the same addresses. The resolver says which alias was published
- * only where it is asked for it, which an alias that leads nowhere needs.
+ * only if it is asked for it, which an alias that leads nowhere needs.
  */
 async function lookUpAlias({ resolver }: Pick<VerifyDeps, 'resolver'>, { host, value }: DnsRecord): Promise<Looked> {
   const addressesOf = (name: string) =>

@@ -196,7 +196,7 @@ function isLate(title: string, lines: readonly string[], failureInTitle: boolean
   return !isOver(own, words);
 }
 
-/** True where a sentence says that the mail has been given up, and not that it may be. */
+/** True if a sentence says that the mail has been given up, and not that it may be. */
 function isOver(lines: readonly string[], words: BounceWords): boolean {
   return lines
     .join('\n')

@@ -91,8 +91,8 @@ const SLOW_DOWN_MS = 1000;
 const LONGEST_COMMAND = 4096;
 const CLOSE_MS = 10_000;
 /**
- * Connections that smtp-server has not greeted yet, for each that may stay: it waits 100 ms first, and refuses by itself what comes
- * when these are there too.
+ * The factor for smtp-server's limit of connections, which also counts those that it has not greeted yet: it waits 100 ms before
+ * the greeting.
  */
 const UNGREETED = 1;
 
@@ -294,7 +294,7 @@ export class Listener<User> {
         (mail) => this.handleMail(session, mail),
       );
     } catch (error) {
-      // The stream ends with an error where the client has gone in the middle of its mail, so no client reads the answer.
+      // The stream ends with an error if the client has gone in the middle of its mail, so no client reads the answer.
       this.log.debug({ event: 'smtp_mail_broken_off', err: error }, 'an SMTP client left in the middle of a mail');
       return refuse(451, '4.4.2 the mail did not arrive whole');
     }
@@ -343,7 +343,7 @@ export class Listener<User> {
     };
   }
 
-  /** Resolves with the port. Rejects where it is in use or not allowed; then it may be called again. */
+  /** Resolves with the port. Rejects if it is in use or not allowed; then it may be called again. */
   listen(): Promise<number> {
     const { server, options } = this;
     const inner = server.server;

@@ -122,7 +122,7 @@ function originalPart(own: readonly MailPart[]): readonly HeaderField[] | null {
   return null;
 }
 
-/** Returns the plain text of alternatives; html where there is no other part. */
+/** Returns the plain text of alternatives; html if there is no other part. */
 function linesOf(own: readonly MailPart[]): string[] {
   const shown = own.filter((part) => part.parts.length === 0 && !isAttached(part));
   const plain = shown.filter(({ type }) => type === 'text/plain' || type.startsWith('multipart/')).map(textOf);

@@ -100,7 +100,7 @@ export class OpenSessions<User> {
   }
 
   /**
-   * Counts a socket that begins with TLS until it closes; false where its address has too many. It becomes a session when the handshake ends,
+   * Counts a socket that begins with TLS until it closes; false if its address has too many. It becomes a session when the handshake ends,
    * so without this limit an address that never ends one would have all places.
    */
   admitSocket(socket: Socket): boolean {

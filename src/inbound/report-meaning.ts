@@ -7,7 +7,7 @@ import type { Finding } from './finding.ts';
 import type { Match, Owner } from './report-owner.ts';
 
 export interface Meaning {
-  /** Null where it changes nothing. For an `unverified` report, the change if it were true. */
+  /** Null if it changes nothing. For an `unverified` report, the change if it were true. */
   change: DeliveryChange | null;
   state: Extract<ReportRow['state'], 'done' | 'unmatched' | 'unverified' | 'unreadable'>;
 }

@@ -99,7 +99,7 @@ async function byMessage(db: Connection, { messageId, recipients }: Finding): Pr
 }
 
 /**
- * True where the complaint says nothing of the returned mail that our message contradicts. Its Message-ID alone is any sender's to write, so a
+ * True if the complaint says nothing of the returned mail that our message contradicts. Its Message-ID alone is any sender's to write, so a
  * provider may truly report a mail of theirs that has ours.
  */
 function fits({ recipients, returned }: Finding, { address_key, from_domain }: Owner): boolean {
@@ -112,7 +112,7 @@ function fits({ recipients, returned }: Finding, { address_key, from_domain }: O
   );
 }
 
-/** Returns the name of the feedback loop where one of the signatures is good. */
+/** Returns the name of the feedback loop if one of the signatures is good. */
 async function signedBy(deps: MatchDeps, { name, claims }: LoopClaim): Promise<string | null> {
   const { resolver, log } = deps;
   for (const claim of claims) {
@@ -129,7 +129,7 @@ async function signedBy(deps: MatchDeps, { name, claims }: LoopClaim): Promise<s
 }
 
 /**
- * True where the signed To names one of our hosts. Anyone can join a feedback loop and complain there of their own mail, in which
+ * True if the signed To names one of our hosts. Anyone can join a feedback loop and complain there of their own mail, in which
  * they wrote a Message-ID of ours: such a report is genuine too, but the provider wrote it to them.
  */
 async function isAddressedToUs(deps: Pick<MatchDeps, 'isVerifiedHost'>, { data }: SignatureClaim): Promise<boolean> {

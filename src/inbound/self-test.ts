@@ -40,7 +40,7 @@ export interface Detour {
   domain: string;
 }
 
-/** `why` names the step that failed; null where all went well. */
+/** `why` names the step that failed; null if all went well. */
 export interface SelfTestResult {
   ok: boolean;
   why: string | null;

@@ -34,7 +34,7 @@ export function createSubmissionReader(deps: { clock: Clock }) {
     maxHeapMb: 512,
   });
   return {
-    /** Throws `service_unavailable` where too much is to be read at once. */
+    /** Throws `service_unavailable` if too much is to be read at once. */
     async read(bytes: Buffer): Promise<ReadMail> {
       if (bytes.length <= HERE_BYTES) return readWhole(bytes);
       try {

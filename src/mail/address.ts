@@ -11,9 +11,9 @@ import { domainToASCII, domainToUnicode } from 'node:url';
 
 /** One person's address as it goes into a header. */
 export interface Mailbox {
-  /** Display name, decoded and unquoted; null where there is none. */
+  /** Display name, decoded and unquoted; null if there is none. */
   name: string | null;
-  /** Left of the `@`, as sent: case kept, quotes kept where they are needed, dropped where they are not. */
+  /** Left of the `@`, as sent: case kept, quotes kept if they are needed, dropped if they are not. */
   local: string;
   /** A-labels, lower case. */
   domain: string;
@@ -81,7 +81,7 @@ export const soughtDomain = (text: string): string => toALabels(text) || text.to
 export function shownAddress(address: string): string {
   const at = address.lastIndexOf('@') + 1;
   const domain = address.slice(at);
-  // Empty where a label begins with `xn--` and is not punycode.
+  // Empty if a label begins with `xn--` and is not punycode.
   return address.slice(0, at) + (domainToUnicode(domain) || domain);
 }
 
@@ -191,7 +191,7 @@ function parseDomain(text: string): { kind: 'domain'; domain: string } | { kind:
 }
 
 /**
- * Empty where UTS-46 refuses the name. ASCII names do not go through it: the converter is the URL standard's and would read `0x7f.1` as
+ * Empty if UTS-46 refuses the name. ASCII names do not go through it: the converter is the URL standard's and would read `0x7f.1` as
  * an IPv4 address, and whether it refuses an `xn--` label that is not punycode depends on the version of Node.js. The result for other names
  * is checked like any name.
  */

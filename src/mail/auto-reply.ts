@@ -32,7 +32,7 @@ const TELLING_VALUES: readonly (readonly [name: string, value: RegExp])[] = [
   ['return-path', /^\s*<?(?:auto-?repl(?:y|ies)|auto-?respond(?:er)?|vacation)\b/i],
 ];
 
-/** True where fields other than `Auto-Submitted` say that a person's mailbox answered by itself. */
+/** True if fields other than `Auto-Submitted` say that a person's mailbox answered by itself. */
 export function isMarkedAutoReply(headers: readonly HeaderField[]): boolean {
   const names = new Set(headers.map(({ name }) => name.toLowerCase()));
   return (

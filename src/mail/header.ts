@@ -34,7 +34,7 @@ const CONTROLS = /[\x00-\x1f\x7f-\x9f\u2028\u2029]+/g;
 
 /**
  * `Name: value`, folded and ended by CRLF. The value is text: control characters become a space, and what ASCII or the
- * line length cannot carry is encoded. Throws where the name is not a field name, for that is our own mistake.
+ * line length cannot carry is encoded. Throws if the name is not a field name, for that is our own mistake.
  */
 export function headerLine(name: string, value: string): string {
   if (!FIELD_NAME.test(name)) throw new Error('not a header field name');
@@ -46,7 +46,7 @@ export function headerLine(name: string, value: string): string {
   return fold(name, wordsOfText(text, FOLD_AT - name.length - 2, /^subject$/i.test(name)));
 }
 
-/** Returns a header that holds addresses; nothing at all where there are none. */
+/** Returns a header that holds addresses; nothing at all if there are none. */
 export function addressHeader(name: string, mailboxes: readonly Mailbox[]): string {
   const words: string[] = [];
   for (const [index, mailbox] of mailboxes.entries()) {
@@ -96,7 +96,7 @@ function parseField(lines: readonly string[]): HeaderField | null {
 }
 
 /**
- * Folds greedily. The first word stays behind the name even where it is too long for 76, because receivers are known
+ * Folds greedily. The first word stays behind the name even if it is too long for 76, because receivers are known
  * that read `Name:` and a line break as an empty value; an encoded word may not (RFC 2047 section 2).
  */
 export function fold(name: string, words: readonly string[]): string {
@@ -115,7 +115,7 @@ export function fold(name: string, words: readonly string[]): string {
 
 /**
  * Plain at both ends, encoded from the first word that needs it to the last. A first word that does not fit behind the name would
- * leave the first line empty: where the text is `forPeople`, who never see how it is written, it is encoded instead.
+ * leave the first line empty: if the text is `forPeople`, who never see how it is written, it is encoded instead.
  */
 function wordsOfText(text: string, firstRoom: number, forPeople: boolean): string[] {
   const words = splitAtSpaces(text);

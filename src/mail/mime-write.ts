@@ -42,7 +42,7 @@ const HTML = 'text/html; charset=utf-8';
 const PLAIN = 'text/plain; charset=utf-8';
 
 /**
- * The content as it goes on the wire: `multipart/alternative` where there are text and html, `related` around html and
+ * The content as it goes on the wire: `multipart/alternative` if there are text and html, `related` around html and
  * the parts it shows by `cid:`, `mixed` around all that and the attachments. The same input gives the same octets; the
  * seed (any string) only goes into the boundaries.
  */

@@ -6,9 +6,9 @@
  */
 
 export interface SmtpReply {
-  /** Of the last line: a multi-line reply must repeat it, and where it does not the last line is the server's last word. */
+  /** Of the last line: a multi-line reply must repeat it, and if it does not the last line is the server's last word. */
   code: number;
-  /** `5.1.1` as sent, even where its class does not fit the code; null where no line begins with one. */
+  /** `5.1.1` as sent, even if its class does not fit the code; null if no line begins with one. */
   enhanced: string | null;
   /** Each line's text after the code, unprintable characters replaced. EHLO keywords are read from here. */
   lines: string[];

@@ -142,7 +142,7 @@ function endOfUnread(html: string, name: string, from: number): number {
   return close.exec(html)?.index ?? html.length;
 }
 
-/** Returns the place after the `>` that ends the tag; one inside a quoted value does not. A quote is one only where a value begins. */
+/** Returns the place after the `>` that ends the tag; one inside a quoted value does not. A quote counts only at the beginning of a value. */
 function endOfTag(html: string, from: number): number {
   let valueBegins = false;
   for (let index = from; index < html.length; index++) {
@@ -304,7 +304,7 @@ class TextWriter {
     if (/^(?:https?:\/\/|mailto:|tel:|ftp:)/i.test(address) && shown !== '') this.link = { address: shown, text: '' };
   }
 
-  /** `text (address)`; the address alone where the text is the same. */
+  /** `text (address)`; the address alone if the text is the same. */
   private closeLink(): void {
     const link = this.link;
     this.link = null;

@@ -13,7 +13,7 @@ export interface MeasuredText {
   encoding: TransferEncoding;
   /** One character an octet (UTF-8), line ends LF. */
   octets: string;
-  /** True where `=` is all that quoted-printable has to escape. */
+  /** True if `=` is all that quoted-printable has to escape. */
   plain: boolean;
   /** Octets the encoded text takes at most. */
   bound: number;
@@ -55,7 +55,7 @@ export function measureText(text: string): MeasuredText {
 
 /**
  * The text as octets for the wire. Decoding gives back exactly the text with CRLF line ends, except that a plain (7bit)
- * text at the end of a message gains a line end where it had none.
+ * text at the end of a message gains a line end if it had none.
  */
 export function encodeText(text: MeasuredText, end: TextEnd): Buffer {
   const { encoding, octets, plain } = text;

@@ -164,7 +164,7 @@ async function takeCode({ db, clock, keyring }: SignInDeps, member: MemberRow, c
   return taken.length > 0;
 }
 
-/** Opens a session for a member who has proved their identity or has just set a password through a link, and logs the sign-in. Refuses where the proof is worth nothing any more. */
+/** Opens a session for a member who has proved their identity or has just set a password through a link, and logs the sign-in. Refuses if the proof is worth nothing any more. */
 export async function letIn(
   deps: SignInDeps,
   member: MemberRow,

@@ -102,7 +102,7 @@ class OpenAddresses {
     return this.only(name, found);
   }
 
-  /** Returns the addresses among these that may be called. Throws a Refusal where there is none. */
+  /** Returns the addresses among these that may be called. Throws a Refusal if there is none. */
   only(host: string, found: readonly string[]): string[] {
     const open = found.filter(this.mayCall).flatMap((ip) => plainAddress(ip) ?? []);
     const ips = [...new Set(open)].slice(0, MOST_ADDRESSES);

@@ -10,7 +10,7 @@ export const SLICES: readonly number[] = [1000, 4000, 15_000];
 
 /** How the entries behind a position are read, in the order of the list. */
 export interface SlicedList<Position, Row> {
-  /** Returns the position of the `count`th entry behind `from`, fitting or not; null where the list has fewer. */
+  /** Returns the position of the `count`th entry behind `from`, fitting or not; null if the list has fewer. */
   endOfSlice(from: Position | null, count: number): Promise<Position | null>;
   /** Returns the first `limit` fitting entries behind `from`, up to and including `to`. Null means the start and the end of the list. */
   readFitting(from: Position | null, to: Position | null, limit: number): Promise<Row[]>;

@@ -71,9 +71,9 @@ export interface MigrationOptions {
   /** Runs first if the database has data; if it throws, nothing is changed. */
   before?: (() => Promise<void>) | undefined;
   step?: MigrationStep | undefined;
-  /** Returns the servers that use the database, which is asked if steps are waiting; none where left out. */
+  /** Returns the servers that use the database, which is asked if steps are waiting; none if left out. */
   others?: () => Promise<readonly { name: string; version: string }[]>;
-  /** The steps of this version; those of the list where left out. */
+  /** The steps of this version; those of the list if left out. */
   list?: readonly Migration[] | undefined;
 }
 
@@ -123,7 +123,7 @@ export async function migrate(
   });
 }
 
-/** Throws `UnsupportedSchema` where servers run that could not work after the step. */
+/** Throws `UnsupportedSchema` if servers run that could not work after the step. */
 function refuseBeside(step: string, others: readonly { name: string; version: string }[]): void {
   if (others.length === 0) return;
   const names = others.map(({ name, version }) => `${name} (${version})`).join(', ');

@@ -36,7 +36,7 @@ export interface TemplateBody {
   locale: string;
   timezone: string;
   strict: boolean;
-  /** Values for the preview and the test mail; null where none are kept, and in what a send reads. */
+  /** Values for the preview and the test mail; null if none are kept, and in what a send reads. */
   sample: Readonly<Record<string, unknown>> | null;
 }
 

@@ -81,7 +81,7 @@ export function clickTokens(key: TrackingKey, stamp: Stamp): (place: LinkPlace) 
   };
 }
 
-/** Reads a token; null where none of `keys` made it. */
+/** Reads a token; null if none of `keys` made it. */
 export function readToken(keys: readonly TrackingKey[], token: string): TrackingToken | null {
   const bytes = token.length > LONGEST_TOKEN ? Buffer.alloc(0) : Buffer.from(token, 'base64url');
   // Base64 has several spellings of the same bytes; we write only one.

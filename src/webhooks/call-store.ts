@@ -39,7 +39,7 @@ export interface CallEnd {
 const BYTES_A_LINE = 1500;
 const callEnds: Work<CallEnd, Health | null> = { name: 'webhook calls', run: writeEnds };
 
-/** Writes the end of an attempt; gives the endpoint's health after it, or null where the endpoint is gone. */
+/** Writes the end of an attempt; gives the endpoint's health after it, or null if the endpoint is gone. */
 export const recordCallEnd = (commit: Committer, end: CallEnd): Promise<Health | null> =>
   commit.submit(callEnds, end, BYTES_A_LINE);
 

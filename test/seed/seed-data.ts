@@ -49,7 +49,7 @@ const EVENTS_WITHOUT_HITS = 2.1;
 /** Messages at the end that wait, scheduled, deferred or untried. */
 const STILL_WAITING = 12;
 
-/** Throws where the database was seeded before. */
+/** Throws if the database was seeded before. */
 export async function seedData(deps: SeedDeps, options: SeedOptions): Promise<Seeded> {
   const senders = await setUp(deps);
   const writer = new Writer(deps, options, senders);

@@ -69,7 +69,7 @@ async function callsOf(visit: Visit, q: string): Promise<Found[]> {
   }));
 }
 
-/** Returns the newest messages that the text finds, of the last 30 days where it is not an id. */
+/** Returns the newest messages that the text finds, of the last 30 days if it is not an id. */
 async function messagesOf(visit: Visit, q: string): Promise<Found[]> {
   const search = readSearch(q);
   const since = isForIds(search) ? null : new Date(visit.now - DAYS_BACK_MS).toISOString();

@@ -54,7 +54,7 @@ function askedFor(range: Range, now: number): Asked {
   return isShort && days.time_zone !== null ? { ...days, since: range.since, bucket: 'hour', time_zone: null } : days;
 }
 
-/** Returns the days of the range: of its zone where they are known, otherwise of UTC. */
+/** Returns the days of the range: of its zone if they are known, otherwise of UTC. */
 export function daysFor(
   { since, until, zone }: Pick<Range, 'since' | 'until' | 'zone'>,
   now: number,

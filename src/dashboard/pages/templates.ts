@@ -93,7 +93,7 @@ const changeable = (template: Template): unknown => {
   return [version, alias, name, subject, from, html, text, sample];
 };
 
-/** Throws a Problem where the template is another than the page with the button showed. */
+/** Throws a Problem if the template is another than the page with the button showed. */
 function refuseUnseen({ form }: Visit, template: Template, done: 'published' | 'sent'): void {
   if (isStale(form, changeable(template)))
     throw new Problem(

@@ -48,7 +48,7 @@ async function show(visit: Visit): Promise<Shown> {
 
 type Lines = ResultOf<'queue.watch'>;
 
-/** Returns null where the watch has ended: its page was closed for a minute, or the server was restarted. */
+/** Returns null if the watch has ended: its page was closed for a minute, or the server was restarted. */
 const linesOf = (visit: Visit, watch: number, after: string): Promise<Lines | null> =>
   nullAt('not_found', () => visit.operate('queue.watch', { watch, after }));
 

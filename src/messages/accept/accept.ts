@@ -146,7 +146,7 @@ export async function acceptBulk(
   return batch;
 }
 
-/** Returns the answer. Throws `no_valid_recipients` where no entry was accepted. */
+/** Returns the answer. Throws `no_valid_recipients` if no entry was accepted. */
 function batchOf(id: string, now: number, data: BatchEntry[]): BatchRecord {
   const accepted = data.filter(({ error }) => error === null).length;
   if (accepted === 0) {
@@ -168,7 +168,7 @@ const batchRow = (
 
 /** Entries between two turns of the event loop; building one takes about 15 us. */
 const ENTRIES_AT_A_TIME = 50;
-/** The same for rows, where entries have many recipients or much metadata. */
+/** The same for rows, if entries have many recipients or much metadata. */
 const ROWS_AT_A_TIME = 500;
 /** The same for bodies of their own: compressing one of 50 KB takes about 0.6 ms. */
 const BODIES_AT_A_TIME = 2;

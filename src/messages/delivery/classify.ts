@@ -30,7 +30,7 @@ export interface Judgement extends Verdict, Omit<Grounds, 'about'> {
 
 export type Judge = (refusal: Refusal) => Judgement;
 
-/** True where a rule of the operator has decided. */
+/** True if a rule of the operator has decided. */
 export const isByOwnRule = ({ rule }: Pick<Grounds, 'rule'>): boolean => rule.startsWith('own:');
 
 /** Returns a judge that asks the operator's rules, then the shipped ones. */
@@ -67,7 +67,7 @@ interface PreparedReply {
   /** The numbers of the phrase lists that match. */
   found: ReadonlySet<number>;
   phase: Refusal['phase'];
-  /** True for a bounce mail, also where its text names the phase of the session. */
+  /** True for a bounce mail, also if its text names the phase of the session. */
   isReport: boolean;
   code: number | null;
   enhanced: readonly [level: string, subject: string, detail: string] | null;
@@ -153,7 +153,7 @@ function compile({ stage, rule }: { stage: string; rule: BounceRule }, index: Ph
 }
 
 /**
- * True where the enhanced code, or without one that speaks of an address or a mailbox the phase, says that the refusal is about
+ * True if the enhanced code, or without one that speaks of an address or a mailbox the phase, says that the refusal is about
  * this mail or about who may write. Then words make it hard only by a rule that names its codes, or is one operator's: in
  * such a reply, words of absence or closure mostly tell what the mail or the sender lacks.
  */

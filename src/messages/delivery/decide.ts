@@ -192,7 +192,7 @@ const reached: ReadonlySet<DeliveryStatus> = new Set(['sent', 'deferred', 'deliv
 
 /**
  * Accepted in every status, because only a recipient who has received the mail can use the link. The status stays. An erased recipient
- * is suppressed where the link has the address.
+ * is suppressed if the link has the address.
  */
 function decideUnsubscribe(
   state: DeliveryState,

@@ -197,9 +197,9 @@ export interface DeliveryState {
   heldBy: string | null;
   /** The start of the time under an operator's hold that is not yet added to `giveUpAt`. */
   heldAt: number | null;
-  /** True where the recipient was erased: nothing personal is stored any more, and the address is not known here. */
+  /** True if the recipient was erased: nothing personal is stored any more, and the address is not known here. */
   erased: boolean;
-  /** True where an unsubscription has its event already, and its entry on the suppression list. */
+  /** True if an unsubscription has its event already, and its entry on the suppression list. */
   unsubscribed: boolean;
 }
 

@@ -86,7 +86,7 @@ export const extraTimeOf = (startedAt: number, { maxAge }: Pick<RetryRule, 'maxA
 });
 
 /**
- * Returns when a delivery is given up: later than at `giveUpAt` where that passed while the program did not run, but not after the sender's
+ * Returns when a delivery is given up: later than at `giveUpAt` if that passed while the program did not run, but not after the sender's
  * own `expires_at`. So a server that was off for days does not give up at its start what waits.
  */
 export const extendedGiveUpAt = (

@@ -55,7 +55,7 @@ const valuesOf = ([, ...values]: SqlOfEngine): (string | number)[] => values;
 
 /** An index with the messages that fit one filter. */
 export interface MessageIndex {
-  /** The table to read, as `m` where it is `messages` itself, otherwise as `w`. */
+  /** The table to read, as `m` if it is `messages` itself, otherwise as `w`. */
   table: SqlOfEngine;
   where: readonly Sql[];
   /** The column with the message's id. */
@@ -78,7 +78,7 @@ export interface Criterion {
 export const allMessages = (accountId: string): MessageIndex =>
   indexOfMessages('messages_by_account', [['m.account_id = ?', accountId]]);
 
-/** The statuses in the index `messages_apart`: SQLite uses a partial index only where its condition is repeated word for word. */
+/** The statuses in the index `messages_apart`: SQLite uses a partial index only if its condition is repeated word for word. */
 const apart: ReadonlySet<DeliveryStatus> = new Set([
   'scheduled',
   'deferred',

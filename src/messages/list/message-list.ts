@@ -50,7 +50,7 @@ export interface StatusCount {
 const MOST_COUNTED = 10_000;
 
 /**
- * Counts the messages that fit, by status. `isMore` is true where the smallest index is longer than what was looked at: then there are
+ * Counts the messages that fit, by status. `isMore` is true if the smallest index is longer than what was looked at: then there are
  * at least as many. It costs what the pages of a list cost.
  */
 export async function countMessages(
@@ -142,7 +142,7 @@ function messagesOf(
     id,
     isOrdered,
   } = index;
-  // By the column alone PostgreSQL would read all messages in their order, where the index has few and has to be sorted.
+  // By the column alone PostgreSQL would read all messages in their order; the index has few, which have to be sorted.
   const sorted = isOrdered ? id : `${id} || ''`;
   const dialect = dialectOf(read);
   const table = tableOf(dialect);

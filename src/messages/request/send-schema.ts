@@ -197,7 +197,7 @@ const someMembers = <T extends typeof templateMembers | typeof renderedMembers>(
       'HTML body, sent verbatim unless `variables` are given. One of `html`, `text` and `template_id` is required.',
     ),
   text: z.string().meta({ maxLength: limits.textBytes }).nullish().describe('Plain text body.'),
-  auto_text: z.boolean().nullish().describe('Derive a text part where only html is given. Default: true.'),
+  auto_text: z.boolean().nullish().describe('Derive a text part if only html is given. Default: true.'),
   ...templates,
   headers,
   attachments: z
@@ -238,7 +238,7 @@ const someMembers = <T extends typeof templateMembers | typeof renderedMembers>(
       z.strictObject({ outcome: z.enum(simulatedOutcomes).describe('What the simulated send comes to.') }),
     ])
     .nullish()
-    .describe('The whole way without SMTP; always on for test keys. Default: false.'),
+    .describe('Simulates the delivery; nothing is sent. Always on for test keys. Default: false.'),
 });
 
 /** Returns the schemas with these limits in their documentation. */

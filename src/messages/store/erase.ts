@@ -192,7 +192,7 @@ async function eraseMessages(
   found: readonly ErasedDelivery[],
   key: string,
 ): Promise<void> {
-  // A mail submitted by SMTP is about its first recipient too where its header does not name them.
+  // A mail submitted by SMTP is about its first recipient too if its header does not name them.
   const asLead = new Set(found.filter(({ lead }) => lead === 1).map(({ message_id }) => message_id));
   const asTo = new Set(
     found.filter(({ type, lead }) => type === 'to' || lead === 1).map(({ message_id }) => message_id),

@@ -99,7 +99,7 @@ const BEAT_MS = 2000;
 const LOOK_MS = 250;
 /**
  * A sign of life without an answer for this long: the server hangs, or its machine is gone. The system would wait for it for a quarter of an
- * hour, or for two hours where nothing is on the way to it. No lock is waited for as long (`lock_timeout`).
+ * hour, or for two hours if nothing is on the way to it. No lock is waited for as long (`lock_timeout`).
  */
 const SILENT_MS = 6000;
 const SILENT_STEPS = 6;
@@ -135,7 +135,7 @@ interface Waiting {
 }
 
 /**
- * Removes the rows of dead nodes. Throws `DatabaseRefusal` where one of those that are `inTheWay` lives. A silent one is watched until it
+ * Removes the rows of dead nodes. Throws `DatabaseRefusal` if one of those that are `inTheWay` lives. A silent one is watched until it
  * gives a sign of life or is dead, unless its process can be seen to be gone.
  */
 export async function clearAway(
@@ -213,7 +213,7 @@ export interface NodeDeps {
   clockWrong?(aheadMs: number): void;
 }
 
-/** Returns how far the clock of this machine is ahead where it is wrong and that of another node is right; null where it may join. */
+/** Returns how far the clock of this machine is ahead if it is wrong and that of another node is right; null if it may join. */
 export const clockInTheWay = (
   connection: PostgresConnection,
   clock: Pick<Clock, 'now' | 'monotonic' | 'sleep'>,
@@ -377,7 +377,7 @@ export class JoinedNode implements Node, Nodes {
     this.isLeaving = true;
     this.timer?.cancel();
     openHere.delete(this.epoch);
-    // Where it cannot be removed, another node finds it dead.
+    // If this fails, another node removes it.
     await removeNode(this.deps.connection, this.epoch).catch(() => undefined);
     if (this.hasOthers) await this.deps.messages.flush({ about: 'nodes', hint: null });
   }
@@ -427,7 +427,7 @@ export class JoinedNode implements Node, Nodes {
   }
 
   /**
-   * Gives the connection up, and the one after it, for as long as no answer comes. The time is counted in steps: where this process itself
+   * Gives the connection up, and the one after it, for as long as no answer comes. The time is counted in steps: if this process itself
    * stood still, the answer may have come and only has to be read.
    */
   private watchSilence(): { heard(): void; cancel(): void } {
@@ -446,7 +446,7 @@ export class JoinedNode implements Node, Nodes {
     };
   }
 
-  /** Calls the listeners of events where there are new ones that no message told of. */
+  /** Calls the listeners of events if there are new ones that no message told of. */
   private noteEvent(event: number | null): void {
     if (event !== this.newestEvent && this.hasOthers) this.deps.messages.missed('events');
     this.newestEvent = event;
@@ -467,7 +467,7 @@ export class JoinedNode implements Node, Nodes {
     if (!isSame) this.deps.clockDiffers?.(clockOffMs);
   }
 
-  /** Tells the program once where the clock is wrong and that of another node is right. */
+  /** Tells the program once if the clock is wrong and that of another node is right. */
   private watchClock(clocks: ClockLook): void {
     const off = this.clockWatch.note(
       clocks,
@@ -503,7 +503,7 @@ export class JoinedNode implements Node, Nodes {
 
 const isNear = (a: number, b: number): boolean => Math.abs(a - b) <= MOST_CLOCK_OFF_MS;
 
-/** Where no node has the chores the first one does them: without them the database fills up. */
+/** If no node has the chores the first one does them: without them the database fills up. */
 const leaderOf = (servers: readonly NodeRow[]): NodeRow | undefined =>
   servers.find(({ facts }) => rolesIn(facts).includes('chores')) ?? servers[0];
 

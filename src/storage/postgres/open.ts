@@ -136,7 +136,7 @@ const SET_CLOCK = 'let a time service set it (systemctl enable --now systemd-tim
 const sameName = (name: string): string =>
   `another server named ${name} uses the database: end it, or give this one another name (node.name)`;
 
-/** Connects. Throws `DatabaseRefusal` where that is not possible. */
+/** Connects. Throws `DatabaseRefusal` if that is not possible. */
 export async function reach(connection: PostgresConnection): Promise<void> {
   try {
     await connection.ready();
@@ -158,7 +158,7 @@ function unreachable(error: unknown): DatabaseRefusal {
 }
 
 /**
- * Returns the refusal where a further connection cannot be made, such as beyond a limit of them, and where the user of the database lacks a
+ * Returns the refusal if a further connection cannot be made, such as beyond a limit of them, and if the user of the database lacks a
  * right (SQLSTATE 42501) or a schema for the tables (3F000); null for other errors.
  */
 export function refusalToOpen(error: unknown): DatabaseRefusal | null {

@@ -30,7 +30,7 @@ const PAUSE_MS = 250;
 const MOST_TRIES = 3;
 const MOST_TRIES_SERIALIZABLE = 20;
 
-/** Thrown where a group was committed, but it could not be learned that a standby has it too: its units must not be answered as accepted. */
+/** Thrown if a group was committed, but it could not be learned that a standby has it too: its units must not be answered as accepted. */
 class NotReplicated extends StorageUnavailable {
   constructor(cause: unknown) {
     super('the transaction is committed, but the database did not confirm that it is replicated', { cause });

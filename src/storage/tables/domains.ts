@@ -7,7 +7,7 @@ export const domains = table(
     account_id: text(),
     name: text(),
     status: text<'pending' | 'verified' | 'failed'>(),
-    /** 1 where an operator vouched for the domain (`--trust`): it stays verified whatever DNS says. */
+    /** 1 if an operator vouched for the domain (`--trust`): it stays verified whatever DNS says. */
     trusted: integer(),
     return_path: text(),
     track_opens: orNull(integer()),

@@ -108,8 +108,8 @@ function dateOf({ timezone }: Surroundings, given: unknown): Date | null {
 }
 
 /**
- * Returns the moment of a text, NaN where it is not a date. One without a zone is in that of the template, so that it is printed as it is
- * written. `Date` would take that of this machine, or UTC where the text is a day alone.
+ * Returns the moment of a text, NaN if it is not a date. One without a zone is in that of the template, so that it is printed as it is
+ * written. `Date` would take that of this machine, or UTC if the text is a day alone.
  */
 function momentOf(text: string, timezone: string): number {
   if (WITH_ZONE.test(text)) return Date.parse(text);

@@ -24,7 +24,7 @@ export type Expression =
   | { kind: 'literal'; value: string | number | boolean | null | Float }
   /** Liquid's words `empty` and `blank`: equal to empty values. */
   | { kind: 'nothing'; word: 'empty' | 'blank' }
-  /** `orNow`: the time of the request where the name `now` is not given. */
+  /** `orNow`: the time of the request if the name `now` is not given. */
   | { kind: 'path'; path: Path; at: number; orNow?: true }
   | { kind: 'range'; from: Expression; to: Expression }
   | { kind: 'call'; helper: string; args: readonly Expression[]; named: ReadonlyMap<string, Expression>; at: number }
@@ -376,7 +376,7 @@ export class Reader {
   }
 }
 
-/** Marks the name `now` where a date is written of it. A variable of that name wins, so only its use tells. */
+/** Marks the name `now` if a date is written of it. A variable of that name wins, so only its use tells. */
 function orNow(value: Expression): Expression {
   if (value.kind !== 'path') return value;
   const { base, name, steps } = value.path;

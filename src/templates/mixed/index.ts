@@ -57,7 +57,7 @@ export function compile(source: string, part: Part, limit?: TimeLimit): Compilat
   }
 }
 
-/** Returns whether a template prints a text of its own that matches, in some of its branches; false where it cannot be compiled. */
+/** Returns whether a template prints a text of its own that matches, in some of its branches; false if it cannot be compiled. */
 export function hasLiteral(source: string, part: Part, pattern: RegExp): boolean {
   const compiled = compile(source, part);
   return compiled.ok && printsLiteral(compiled.template.nodes, pattern);
