@@ -25,7 +25,7 @@ export interface Endpoint extends Readonly<Pick<WebhookRecord, 'id' | Settings>>
 /** The properties by which an endpoint chooses events. */
 export type Choice = Pick<Endpoint, 'events' | 'streams' | 'domains' | 'include_machine_events'>;
 
-/** True for an event that this endpoint gets. Opens and clicks of machines are sent only where they were asked for. */
+/** True for an event that this endpoint gets. Opens and clicks of machines are sent only if they were asked for. */
 export function wants(
   choice: Choice,
   event: Pick<EventSource, 'type' | 'machine' | 'stream' | 'from_address'>,

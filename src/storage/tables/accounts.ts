@@ -78,7 +78,7 @@ export const idempotency = table(
     body: text(),
     created_at: integer(),
     expires_at: integer(),
-    /** The API key, or the member, that made the first request; null where an earlier version stored it. */
+    /** The API key, or the member, that made the first request; null if an earlier version stored it. */
     key_id: orNull(text()),
   },
   { hasLargeValues: true },
@@ -142,7 +142,7 @@ export type AuditRow = RowOf<typeof audit>;
 export const requestDetails = table(
   {
     request_id: text(),
-    /** Null where the key was unknown. */
+    /** Null if the key was unknown. */
     account_id: orNull(text()),
     /** The query, without its `?`. */
     query: orNull(text()),

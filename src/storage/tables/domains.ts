@@ -32,7 +32,7 @@ export const domains = table(
       'When DNS was last asked. A record with an older `checked_at` got no answer then.',
       '2026-01-31T09:30:02.481Z',
     ),
-    /** It stays for a day after the records were found again (domains/grace.ts). */
+    /** It stays for a day after the records were found again (domains/verify.ts). */
     failing_since: orNull(time()).says(
       'Since when a required record has been missing or wrong; null where none is, or where the domain was never verified.',
     ),

@@ -14,7 +14,7 @@ export const batches = table(
     rejected: integer().says('Entries that were refused.', 1),
     created_at: time().says('When it was accepted.', ACCEPTED),
     counts: computed(orNull(json<Record<string, number>>()).says('Messages by status; null in lists.')),
-    /** 1 where every message of it is simulated. */
+    /** 1 if every message of it is simulated. */
     test: integer(),
   },
   { isReferredTo: true },
@@ -24,7 +24,7 @@ export type BatchRow = RowOf<typeof batches>;
 /** The content of a mail, stored once however many recipients it has. */
 export const contents = table(
   {
-    /** `sec_…` where the text is sealed under `secret.key`: a mail of ours with a link to a login (messages/store/sealed-content.ts). */
+    /** `sec_…` if the text is sealed under `secret.key`: a mail of ours with a link to a login (messages/store/sealed-content.ts). */
     id: text(),
     account_id: text(),
     html: orNull(text()),
@@ -111,7 +111,7 @@ export const messages = table({
   bot_clicks: integer(),
   engagement: computed(json<object>().says('Opens and clicks. They change no status.')),
   created_at: time().says('When it was accepted.', ACCEPTED),
-  /** Address that its tracked and unsubscribe links begin with; null where it has none. */
+  /** Address that its tracked and unsubscribe links begin with; null if it has none. */
   tracking_url: orNull(text()),
   /** The ways to unsubscribe (messages/request/unsubscribe.ts); null if they are off. */
   unsubscribe_json: orNull(text()),

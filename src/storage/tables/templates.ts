@@ -60,7 +60,7 @@ export const templateVersions = table(
     timezone: text(),
     strict: integer(),
     created_at: time().says('When it was made.', '2026-01-31T09:30:02.481Z'),
-    /** Values for the preview and the test mail, a JSON object; null where none were kept. Sends do not read it. */
+    /** Values for the preview and the test mail, a JSON object; null if none were kept. Sends do not read it. */
     sample_json: orNull(text()),
   },
   { isReferredTo: true },
