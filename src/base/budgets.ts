@@ -435,7 +435,6 @@ export const budgets = {
 
 export type BudgetName = keyof typeof budgets;
 
-/** Called each time a budget is used up. */
 export type UsedUp = (budget: BudgetName) => void;
 
 export const budgetNames = Object.keys(budgets) as BudgetName[];

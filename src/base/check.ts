@@ -8,8 +8,7 @@
 import { z } from 'zod';
 
 import { pluralize } from './pluralize.ts';
-import { Problem } from './problem.ts';
-import type { ProblemCode } from './problem.ts';
+import { Problem, type ProblemCode } from './problem.ts';
 import { schemaAt, valueAt } from './schema-path.ts';
 import { nearest } from './spelling.ts';
 

@@ -56,9 +56,7 @@ const missing = (file: string, database: string): string =>
   `${file} is missing, but there is ${database}, whose DKIM keys and webhook secrets only that key opens: put the file back from where it is kept (if it is lost for good, docs/operating.md tells how to go on)`;
 
 /** Returns the ids in the text of a key file, the current one first. Throws for other text; `file` names it. */
-export function keyIdsOf(text: string, file: string): string[] {
-  return [...parseKeys(text, file).masters.keys()].reverse();
-}
+export const keyIdsOf = (text: string, file: string): string[] => [...parseKeys(text, file).masters.keys()].reverse();
 
 /** Returns the ids of the keys in the file, the current one first, or null if there is no file. Throws as `openKeyring`. */
 export function keyIdsIn(dataDir: string): readonly string[] | null {

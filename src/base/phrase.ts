@@ -89,7 +89,6 @@ export function createPhraseIndex() {
   };
 }
 
-/** Returns why a phrase cannot be read, or null. */
 export function faultOfPhrase(phrase: string): string | null {
   const read = readPhrase(phrase);
   return read.kind === 'bad' ? read.why : null;

@@ -7,7 +7,6 @@ interface CatalogueEntry {
   status: number;
   /** The cause, for the documentation page of the code. */
   cause: string;
-  /** The cure. */
   cure: string;
   /** Seconds for `Retry-After` if the code that throws gives none. */
   retryAfter?: number;

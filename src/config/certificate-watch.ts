@@ -7,7 +7,6 @@ import type { Log } from '../base/log.ts';
 import { certificateFacts } from './certificate-facts.ts';
 import { readCertificate, type Certificate, type CertificateFiles } from './certificate.ts';
 
-/** The certificate in force. */
 export interface CertificateState {
   file: string;
   /** PEM, the chain. */
@@ -28,7 +27,6 @@ export interface CertificateWatch {
 export interface WatchDeps {
   clock: Clock;
   log: Log;
-  /** The certificate to begin with, and its file. */
   present: { file: string; certificate: Certificate };
   /** The files of the certificate that should be in force, or null if there are none. */
   files: () => CertificateFiles | null;

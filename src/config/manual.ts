@@ -1,8 +1,7 @@
 /** Makes docs/configuration.md and config/posthorn.yaml from the schema, so that they always agree with it. */
 import { stringify } from 'yaml';
 import type { z } from 'zod';
-import { notes } from './setting.ts';
-import type { SettingNote } from './setting.ts';
+import { notes, type SettingNote } from './setting.ts';
 import { settings } from './schema.ts';
 
 interface Entry {
@@ -41,9 +40,7 @@ export function configurationManual(): string {
   return [INTRODUCTION, ...sections].join('\n');
 }
 
-function groupSection({ path, about }: Entry): string {
-  return `## ${path.join('.')}\n\n${about}\n`;
-}
+const groupSection = ({ path, about }: Entry): string => `## ${path.join('.')}\n\n${about}\n`;
 
 function settingSection({ path, about }: Entry, note: SettingNote): string {
   const name = path.join('.');
@@ -69,9 +66,7 @@ function yamlLines({ path, about, setting }: Entry): string {
   return `# ${indent}${name}: ${value}\n# ${indent}  # ${about}\n`;
 }
 
-function remark({ fallbackText }: SettingNote): string {
-  return fallbackText === null ? '' : ` # ${fallbackText}`;
-}
+const remark = ({ fallbackText }: SettingNote): string => (fallbackText === null ? '' : ` # ${fallbackText}`);
 
 /** The values that a setting takes. The default shows the kind of a number, flag or path, and the introduction has the units. */
 function valueOf(expected: string): string {

@@ -36,7 +36,6 @@ export interface Mark {
   text: string;
 }
 
-/** Returns the chart with its table as HTML. */
 export function chartHtml(chart: Chart): string {
   const { label, yAxis, step, series, zone = 'UTC' } = chart;
   const legend = series.map(({ name }) => `<span class="c-${name}">${name}</span>`).join('');
@@ -65,7 +64,6 @@ const BOTTOM = 30;
 const TOP = 16;
 const STEP_MS = { minute: MINUTE_MS, hour: HOUR_MS, day: DAY_MS };
 
-/** The scales of one drawing. */
 interface Scales {
   /** Number at the top of the vertical axis. */
   top: number;

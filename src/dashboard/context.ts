@@ -11,7 +11,6 @@ import type { FormRepeats } from './form-repeats.ts';
 import type { Inside } from '../api/inside.ts';
 import type { Page, Visit } from './page.ts';
 import { placeWithin } from './links.ts';
-import type { ShownOnce } from './shown-once.ts';
 import type { FormTokens } from './tokens.ts';
 import type { Views } from './views.ts';
 
@@ -36,7 +35,6 @@ export interface DashboardContext {
   views: Views;
   assets: Assets;
   tokens: FormTokens;
-  once: ShownOnce;
   repeats: FormRepeats;
   inside: Inside;
   trusted: ReturnType<typeof addressList>;

@@ -30,10 +30,9 @@ import { readForm, refuseOtherAccount, SignInFirst, signInFirst } from './form-r
 import { lacksSecondFactor } from '../members/second-factor.ts';
 import { createFormRepeats } from './form-repeats.ts';
 import { noSuchPage, type Context, type DashboardContext, type Layer, type State } from './context.ts';
-import { move, view, type Guest, type Page, type Shown, type View } from './page.ts';
+import type { Guest, Page, Shown } from './page.ts';
 import { pagesOf } from './pages.ts';
 import { isEventStream, refuseOtherPage, render, showProblem } from './render.ts';
-import { createShownOnce } from './shown-once.ts';
 import { createFormTokens } from './tokens.ts';
 import { loadViews } from './views.ts';
 import { guestOf, visitOf } from './visit.ts';
@@ -56,7 +55,6 @@ export function createDashboard(deps: DashboardDeps) {
     views: loadViews(),
     assets,
     tokens: createFormTokens(deps.keyring.derive('dashboard forms')),
-    once: createShownOnce({ ...deps, store: deps.idempotency }),
     repeats: createFormRepeats({
       clock: deps.clock,
       store: deps.idempotency,
@@ -238,7 +236,6 @@ const SECOND_FACTOR = '/profile/second-factor';
 /** The pages of a member who has still to switch the second factor on. */
 const isForSetUp = ({ path }: Page): boolean => [SECOND_FACTOR, '/session'].includes(path);
 
-/** Returns why the member's role does not have this page, or null. */
 function refusalOf({ who, scope }: Page, { role }: MemberRow): Problem | null {
   const { hasServer, scopes } = rightsOf(role);
   if (who === 'admin' && !hasServer) return refusedByRole(null);
@@ -272,40 +269,23 @@ function showLayer(dashboard: DashboardContext): Layer {
       ctx.state.visit = await visitOf(dashboard, ctx, guest);
       if (refuseOtherPage(ctx, ctx.state.visit)) return;
     }
-    const shown = await shownBy(dashboard, ctx, page, guest);
-    render(dashboard, ctx, shown.kind === 'kept' ? await keptPage(dashboard, ctx, shown.token) : shown);
+    render(dashboard, ctx, await shownBy(dashboard, ctx, page, guest));
   };
-}
-
-/** Returns a page with a secret, the first time that it is asked for. */
-async function keptPage({ once }: DashboardContext, { state }: Context, token: string): Promise<View> {
-  const page = await once.take(state.session?.row.id ?? '', token);
-  return page ?? view('shown-over', 'Shown already', {}, 404);
 }
 
 /** Calls the page's handler; for a form that a member has sent already, returns the first send's redirect instead. */
 async function shownBy(
-  { repeats, once }: DashboardContext,
+  { repeats }: DashboardContext,
   { state, method, url }: Context,
   page: Page,
   guest: Guest,
 ): Promise<Shown> {
-  const { visit, session, form: fields } = state;
-  if (visit === undefined || session === null || method !== 'POST') return await page.run(visit ?? guest);
-  const sessionId = session.row.id;
-  const repeated: string[] = [];
-  const answer = await repeats.once(
+  const { visit, form: fields } = state;
+  if (visit === undefined || method !== 'POST') return await page.run(visit ?? guest);
+  return await repeats.once(
     { memberId: visit.member.id, url, fields },
-    async () => {
-      const shown = await page.run(visit);
-      return shown.kind === 'once' ? move(`/shown/${await once.keep(sessionId, shown.page)}`) : shown;
-    },
-    ({ to }) => {
-      repeated.push(to);
-      if (to.startsWith('/shown/')) once.showAgain(sessionId, to.slice('/shown/'.length));
-    },
+    async () => await page.run(visit),
+    // The browser has dropped the new cookie with the answer to the first send, whose password this one repeats.
+    async () => (fields.has('password_now') ? await visit.renewSession() : undefined),
   );
-  // The browser has dropped the new cookie with the answer to the first send, whose password this one repeats.
-  if (repeated.length > 0 && fields.has('password_now')) await visit.renewSession();
-  return answer;
 }

@@ -16,15 +16,13 @@ export interface View {
   title: string;
   data: object;
   status?: number;
+  /** The page that a second send of the same form leads to, if this answer has a secret or the outcome of a test: it is not shown again. */
+  again?: string;
 }
 
 /** The answer of a handler. */
 export type Shown =
   | View
-  /** A page with a secret: a redirect to a page that can be opened once (shown-once.ts). */
-  | { kind: 'once'; page: View }
-  /** The page with this token, if it was not shown yet. */
-  | { kind: 'kept'; token: string }
   /** A 303, so that a reload does not repeat the action. `say` is shown at the top of the next page. */
   | { kind: 'move'; to: string; say?: string; cookies?: readonly Cookie[] }
   | { kind: 'file'; body: string | Buffer | Readable; type: string; name?: string; csp?: string }
@@ -61,7 +59,6 @@ export interface Guest {
 export interface Visit extends Guest {
   member: MemberRow;
   session: SessionRow;
-  /** The account that is looked at. */
   account: AccountRow;
   /** All accounts that the member may look at. */
   accounts: readonly AccountRow[];
@@ -165,10 +162,10 @@ export const view = (
   status = data.fault instanceof Problem ? data.fault.status : 200,
 ): View => ({ kind: 'view', view: name, title, data, status });
 
-/** Shows a page with a secret once. */
-export const once = (name: string, title: string, data: ViewData): Shown => ({
-  kind: 'once',
-  page: view(name, title, data),
+/** Shows a secret in the answer to the form that made it. */
+export const once = (name: string, title: string, data: ViewData, again: string): Shown => ({
+  ...view(name, title, data),
+  again,
 });
 
 export const move = (to: string, say?: string): Shown => ({ kind: 'move', to, ...(say === undefined ? {} : { say }) });

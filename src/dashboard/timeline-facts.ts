@@ -3,7 +3,6 @@ import type { Attempt, AuditEntry, WebhookDelivery } from '../client/types.ts';
 import { linkTo } from './links.ts';
 import type { Call } from './timeline.ts';
 
-/** A step of an SMTP dialogue. */
 export interface Step {
   name: string;
   ms: number;

@@ -69,7 +69,6 @@ export function foldText(text: string): string {
     .replace(/\s+/g, ' ');
 }
 
-/** True of a place in a text that counts. */
 type Counts = (text: string, at: number) => boolean;
 
 function anyOf(phrases: readonly string[], counts: Counts = () => true): Phrases {

@@ -60,7 +60,6 @@ function addressOf({ finalRecipient, originalRecipient }: ReportedRecipient): st
   return (isOfTheNet ? finalRecipient : (originalRecipient ?? finalRecipient)) ?? '';
 }
 
-/** Returns the recipients of a notice in prose. */
 export function namedRecipients(action: 'failed' | 'delayed', notice: Notice, by: ReadBy): FoundRecipient[] {
   const prose = openProse(notice, by);
   return recipientsNamedIn(notice, by.words).map(({ address, lines, line = '' }) => ({
@@ -134,7 +133,6 @@ function actionOf({ action, status }: ReportedRecipient, quoted: Passage | null)
 
 interface Said {
   action: ReportAction | null;
-  /** The Status field. */
   status: string | null;
   diagnostic: Passage | null;
 }

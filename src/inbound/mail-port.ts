@@ -16,7 +16,6 @@ export interface Place {
   isChosen: boolean;
 }
 
-/** The state of a port for mail. */
 export interface MailPortState {
   name: MailPortName;
   /** The address and port of the settings. */

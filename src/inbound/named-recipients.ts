@@ -61,7 +61,6 @@ export function recipientsNamedIn(notice: Notice, words: BounceWords): NamedReci
   return firstWay(notice, others, words) ?? firstWay(notice, places, words) ?? [];
 }
 
-/** Returns the addresses in fields with these names. */
 export function addressesOf(headers: readonly HeaderField[], names: ReadonlySet<string>): string[] {
   return fieldsOf(headers, names).flatMap((value) => addressesIn(value.slice(0, 10_000)).map(({ address }) => address));
 }

@@ -34,8 +34,38 @@ import { meaningOf } from './report-meaning.ts';
 import { ERASED_ADDRESS } from '../mail/address.ts';
 import { findMatch, type Match, type MatchDeps } from './report-owner.ts';
 import type { ReportReader } from './report-reader.ts';
-import { Unread } from './unread.ts';
 import { HOUR_MS } from '../base/time.ts';
+import { WaitingLine } from '../scheduling/waiting-line.ts';
+
+/**
+ * Mails that wait to be read, in the order in which they get their turn: those with a token of ours before those that anyone can
+ * send, and among each kind the networks in turn, so that no network waits behind another's flood. Each kind has its own room. Pure.
+ */
+
+export class Unread<Item extends Stranger> {
+  private readonly withToken = new WaitingLine<Item>();
+  private readonly loose = new WaitingLine<Item>();
+
+  add(item: Item): void {
+    this.lineOf(item).add(item.network, item);
+  }
+
+  /** Takes the next one, or null. `withTokenOnly`: mail without a token waits. */
+  take({ withTokenOnly }: { withTokenOnly: boolean }): Item | null {
+    return (this.withToken.next() ?? (withTokenOnly ? undefined : this.loose.next()))?.item ?? null;
+  }
+
+  /** The budget that one more mail of this sender would break, or null. */
+  full(stranger: Stranger): BudgetName | null {
+    const line = this.lineOf(stranger);
+    if (line.all >= budgets.unread_mails.most) return 'unread_mails';
+    return line.of(stranger.network) >= budgets.unread_mails_network.most ? 'unread_mails_network' : null;
+  }
+
+  private lineOf({ deliveryId }: Stranger): WaitingLine<Item> {
+    return deliveryId === null ? this.loose : this.withToken;
+  }
+}
 
 export interface ReceiveDeps extends MatchDeps, AggregateStoreDeps {
   clock: Clock;

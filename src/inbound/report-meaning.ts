@@ -54,13 +54,10 @@ async function changeOf(
 }
 
 /** Returns whether the mail counts. Everyone who gets the mail knows its token: a report must also look like one, in its sender or in its form. */
-function countsAsReport(sender: string, { isWellFormed }: Finding): boolean {
-  return (
-    isWellFormed ||
-    sender === '' ||
-    /^(?:postmaster|mailer-daemon|mail-daemon|maildaemon|double-bounce|bounce[sd]?|noreply-mailer)@/i.test(sender)
-  );
-}
+const countsAsReport = (sender: string, { isWellFormed }: Finding): boolean =>
+  isWellFormed ||
+  sender === '' ||
+  /^(?:postmaster|mailer-daemon|mail-daemon|maildaemon|double-bounce|bounce[sd]?|noreply-mailer)@/i.test(sender);
 
 const standInOf = (isWellFormed: boolean, sender: string): StandIn =>
   isWellFormed ? 'report' : sender === '' ? 'notice' : 'letter';

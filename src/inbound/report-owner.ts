@@ -22,7 +22,6 @@ import type { Finding } from './finding.ts';
 
 export type Owner = Pick<DeliveryRow, 'id' | 'account_id' | 'message_id' | 'address' | 'address_key'> & {
   stream: string;
-  /** The domain of its From. */
   from_domain: string;
   /** The API request that made the message, for the log. */
   request_id: string | null;
@@ -34,7 +33,6 @@ export type Proof = 'token' | 'copy' | 'feedback_loop' | null;
 export interface Match {
   owner: Owner;
   proof: Proof;
-  /** The feedback loop that signed. */
   loop: FeedbackLoop['name'] | null;
 }
 

@@ -12,7 +12,6 @@ export interface ReadMail {
   digest: string;
 }
 
-/** Reads one mail. */
 export const readWhole = (bytes: Buffer): ReadMail => ({
   mail: readSubmitted(bytes),
   digest: hash('sha256', bytes, 'hex'),

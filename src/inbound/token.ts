@@ -53,7 +53,6 @@ export function findTokenInText(notice: Notice): string | null {
   return token?.toLowerCase() ?? null;
 }
 
-/** Returns the token in the address of an unsubscribe mail. */
 export function findUnsubscribeToken({ mail }: Notice, envelope: readonly string[] = []): string | null {
   return firstMatch(UNSUBSCRIBE, envelope) ?? firstMatch(UNSUBSCRIBE, fieldsOf(mail.headers, ENVELOPE));
 }

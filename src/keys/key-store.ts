@@ -232,6 +232,4 @@ async function change(
   return row;
 }
 
-function notFound(): Problem {
-  return new Problem('not_found', 'There is no such key.');
-}
+const notFound = (): Problem => new Problem('not_found', 'There is no such key.');

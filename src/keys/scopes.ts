@@ -42,9 +42,7 @@ export type Scope = keyof typeof scopes;
 export const scopeNames = Object.keys(scopes) as Scope[];
 
 /** Returns whether `text` is one of the thirty scopes. */
-export function isScope(text: string): text is Scope {
-  return Object.hasOwn(scopes, text);
-}
+export const isScope = (text: string): text is Scope => Object.hasOwn(scopes, text);
 
 /** Returns whether `granted` allows `needed`: it has the scope itself or the bare name of its area. */
 export function scopeAllows(granted: readonly string[], needed: Scope): boolean {

@@ -59,10 +59,7 @@ export const isMarkedRejected = (headers: readonly HeaderField[]): boolean =>
   /^\s*auto-(?:replied|generated)\b[^(]{0,100}\(\s*rejected\b/i.test(fieldOf(headers, 'auto-submitted') ?? '');
 
 /** Returns whether it is a read receipt, or a rejection in its form: it is about a mail that had arrived (RFC 8098 section 3). */
-export function isDispositionNotification({ type, params, parts }: MailPart): boolean {
-  return (
-    type === 'message/disposition-notification' ||
-    (type === 'multipart/report' && params.get('report-type')?.toLowerCase() === 'disposition-notification') ||
-    parts.some((part) => part.type === 'message/disposition-notification')
-  );
-}
+export const isDispositionNotification = ({ type, params, parts }: MailPart): boolean =>
+  type === 'message/disposition-notification' ||
+  (type === 'multipart/report' && params.get('report-type')?.toLowerCase() === 'disposition-notification') ||
+  parts.some((part) => part.type === 'message/disposition-notification');

@@ -4,8 +4,7 @@
  * Writing: text -> words, each ASCII and without spaces inside -> lines folded at 76. Folding only ever puts a line
  * break before a space that is there anyway, so that unfolding gives the text back. Reading: `parseHeaders`.
  */
-import { quote, trimSpaces } from './address.ts';
-import type { Mailbox } from './address.ts';
+import { quote, trimSpaces, type Mailbox } from './address.ts';
 
 export interface HeaderField {
   name: string;
@@ -60,9 +59,7 @@ export function addressHeader(name: string, mailboxes: readonly Mailbox[]): stri
 }
 
 /** Replaces control characters, and the separators that some readers take for line ends, with one space. */
-export function withoutControls(text: string): string {
-  return text.replace(CONTROLS, ' ').toWellFormed();
-}
+export const withoutControls = (text: string): string => text.replace(CONTROLS, ' ').toWellFormed();
 
 /**
  * The fields of a header, in order. Reading ends at the first empty line; bare LF is taken as a line end. What has no
@@ -141,9 +138,7 @@ function wordsOfName(name: string, firstRoom: number): string[] {
 }
 
 /** Splits a text; words joined by one space give the text again: further spaces stay at the front of the word they precede. */
-function splitAtSpaces(text: string): string[] {
-  return text.split(/(?<! ) /);
-}
+const splitAtSpaces = (text: string): string[] => text.split(/(?<! ) /);
 
 /** Returns whether a word is to be encoded; `=?` is encoded, as a reader would decode what was meant literally. */
 function needsEncoding(word: string): boolean {
@@ -167,9 +162,7 @@ function encodedWords(text: string, firstRoom: number): string[] {
   return words;
 }
 
-function lengthInQ(byte: number): number {
-  return Q_LITERAL.has(byte) || byte === 0x20 ? 1 : 3;
-}
+const lengthInQ = (byte: number): number => (Q_LITERAL.has(byte) || byte === 0x20 ? 1 : 3);
 
 function endOfB(bytes: Buffer, start: number, room: number): number {
   return startOfCodePoint(bytes, start + Math.floor(room / 4) * 3);

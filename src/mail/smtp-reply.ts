@@ -108,9 +108,7 @@ function decoded(line: string): string {
   return /[^\x00-\x7f]/.test(text) ? Buffer.from(text, 'latin1').toString('utf8') : text;
 }
 
-function printable(text: string): string {
-  return text.replaceAll('\t', ' ').replace(UNPRINTABLE, '?');
-}
+const printable = (text: string): string => text.replaceAll('\t', ' ').replace(UNPRINTABLE, '?');
 
 function joined(lines: readonly string[]): string {
   return lines

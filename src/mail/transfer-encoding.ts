@@ -85,7 +85,6 @@ function withLf(octets: string): string {
 
 const [CR, LF] = [0x0d, 0x0a];
 
-/** Encodes a text slice by slice. */
 function inSlices(octets: string, encode: (slice: string, isLast: boolean) => Buffer): Buffer {
   if (octets.length <= SLICE) return encode(octets, true);
   const pieces: Buffer[] = [];
@@ -147,7 +146,6 @@ function escape(octets: string, plain: boolean): string {
   return octets.replace(TO_ESCAPE, (octet) => ESCAPES[octet.charCodeAt(0)] ?? '');
 }
 
-/** Escapes a long line piece by piece. */
 function escapeLong(octets: string, plain: boolean): string {
   const pieces: Buffer[] = [];
   for (let from = 0; from < octets.length; from += SLICE)
@@ -155,7 +153,6 @@ function escapeLong(octets: string, plain: boolean): string {
   return Buffer.concat(pieces).toString('latin1');
 }
 
-/** Cuts escaped text into lines. */
 function quotedPrintable(escaped: string, end: TextEnd): Buffer {
   let out = '';
   for (let start = 0; start <= escaped.length;) {

@@ -4,8 +4,7 @@
  */
 import { randomInt } from 'node:crypto';
 import type { Clock, Timer } from '../base/clock.ts';
-import { askOverTcp, askOverUdp } from './dns-exchange.ts';
-import type { Asked, ServerAddress } from './dns-exchange.ts';
+import { askOverTcp, askOverUdp, type Asked, type ServerAddress } from './dns-exchange.ts';
 import { readReply, withRandomCase, writeQuery } from './dns-message.ts';
 import type { Query, RecordOf, RecordType, Reply } from './dns-message.ts';
 

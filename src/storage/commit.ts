@@ -1,6 +1,6 @@
 /**
  * The grouped commit: every write of the program goes through here. SQLite has one connection that writes; PostgreSQL has three, each with
- * a committer of its own (postgres/committers.ts).
+ * a committer of its own (postgres/open.ts).
  *
  * Callers hand in units and wait for their results. Units that arrive while a commit runs share the next one, so a busy
  * system pays one fsync for hundreds of them and an idle one answers at once; there is no timer.

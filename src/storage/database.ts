@@ -154,7 +154,6 @@ export function beginEpoch(commit: Committer): Promise<number> {
   });
 }
 
-/** Returns the version of SQLite in the driver. */
 export async function sqliteVersion(): Promise<string> {
   const nowhere = connect(':memory:', 1, []);
   try {

@@ -4,7 +4,6 @@
  * removed, because it ended or died, its writes fail from then on.
  */
 
-/** A node, as the database knows it. */
 export interface NodeRecord {
   /** The number of its run. */
   readonly epoch: number;

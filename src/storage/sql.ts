@@ -7,7 +7,6 @@ import type { ColumnKind } from './table.ts';
 
 export type Engine = 'sqlite' | 'postgres';
 
-/** A statement with a text for each engine. */
 export type Statement = Readonly<Record<Engine, string>>;
 
 /** The SQL that one engine writes differently from the other. */
@@ -114,6 +113,5 @@ export function statement(write: (sql: Dialect) => string): Statement {
 export const dialectOf = (knex: Knex): Dialect =>
   dialects[(knex.client as { dialect: string }).dialect === 'postgresql' ? 'postgres' : 'sqlite'];
 
-/** Returns the text of a statement for an engine. */
 export const textFor = (engine: Engine, sql: string | Statement): string =>
   typeof sql === 'string' ? sql : sql[engine];

@@ -17,7 +17,6 @@ export interface FoundLink {
 /** The trackable parts of a document; the same for all its recipients. */
 export interface HtmlPlan {
   links: readonly FoundLink[];
-  /** Position of the pixel. */
   pixelAt: number;
   /** True if the pixel would be the only image of a short document. */
   isPlain: boolean;
@@ -26,7 +25,6 @@ export interface HtmlPlan {
 export interface Marks {
   /** The tracked address of a link (its number counts from 1), or null to leave it as it is. */
   linkUrl: (link: FoundLink, number: number) => string | null;
-  /** The address of the pixel, or null for none. */
   pixelUrl: string | null;
 }
 

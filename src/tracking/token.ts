@@ -68,7 +68,6 @@ export function trackingKeys(keyring: Pick<Keyring, 'keyIds' | 'derive'>): [Trac
 export const keysTagged = (keys: readonly TrackingKey[], tag: Uint8Array): TrackingKey[] =>
   keys.filter((key) => Buffer.compare(key.tag, tag) === 0);
 
-/** Returns the token of the pixel. */
 export const openToken = (key: TrackingKey, stamp: Stamp): string => signed(key, headOf(OPEN, key, stamp));
 
 /** Returns the token of one link. `url` is absolute, http or https, and at most LONGEST_TARGET bytes. */

@@ -5,8 +5,7 @@
 import type { Knex } from 'knex';
 import { idFloor } from '../base/id.ts';
 import { groupBy } from '../base/sets.ts';
-import { readTestedPage, type BoundedRowPage } from '../storage/bounded-page.ts';
-import { SLICES } from '../storage/bounded-read.ts';
+import { readTestedPage, SLICES, type BoundedRowPage } from '../storage/bounded-read.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Committer, Work } from '../storage/commit.ts';
 import type { Database } from '../storage/database.ts';
@@ -382,7 +381,6 @@ export const purgeOldCalls = purgeBy(
      WHERE due_at IS NULL AND created_at < ? LIMIT ?) RETURNING sequence`,
 );
 
-/** Removes finished replays. */
 export const purgeOldReplays = purgeBy(
   `DELETE FROM webhook_replays WHERE id IN (SELECT id FROM webhook_replays WHERE id < ? AND status = 'done'
      ORDER BY id LIMIT ?) RETURNING id`,

@@ -28,7 +28,6 @@ export interface EndpointRef {
   id: string;
 }
 
-/** The settings of an endpoint, checked already. */
 export interface EndpointSettings {
   url: string;
   description: string;
@@ -104,12 +103,10 @@ export const findEndpoint = ({ db }: { db: Pick<Database, 'prepared'> }, ref: En
   lookUp(db.prepared, ref);
 
 /** Returns those of these endpoints that exist. */
-export async function endpointsNamed(
+export const endpointsNamed = async (
   { db }: { db: Pick<Database, 'reader'> },
   ids: readonly string[],
-): Promise<WebhookRow[]> {
-  return await db.reader<WebhookRow>('webhooks').whereIn('id', ids);
-}
+): Promise<WebhookRow[]> => await db.reader<WebhookRow>('webhooks').whereIn('id', ids);
 
 /** Returns one page, newest first, from an endpoint on (its id, exclusive), forwards or backwards. */
 export async function pageOfEndpoints(
@@ -225,7 +222,6 @@ const disabled: ActWords = {
   keeps: ['url', 'status', 'disabled_reason'],
 };
 
-/** Makes the audit row of an endpoint that the server disabled. */
 const disabledAudit = (row: WebhookRow, now: number): AuditRow =>
   auditRow({
     at: now,

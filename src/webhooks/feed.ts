@@ -213,7 +213,6 @@ export class Feed {
     return this.position;
   }
 
-  /** The calls on the wire. */
   onTheWire(): CallJob[] {
     return [...this.fresh.values(), ...this.again.values()].filter(({ begun }) => begun);
   }

@@ -160,7 +160,6 @@ export async function pageOfReplays(
   return readPage<WebhookReplayRow>(db.reader('webhook_replays').where({ webhook_id: webhookId }), page);
 }
 
-/** Returns the API's replay record. */
 export function replayRecord(row: WebhookReplayRow) {
   return {
     object: 'webhook_replay' as const,

@@ -3,9 +3,8 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { bounceClasses, bounceReasons } from '../../src/config/bounce-rule.ts';
-import { classify } from '../../src/messages/delivery/classify.ts';
+import { classify, shippedRules } from '../../src/messages/delivery/classify.ts';
 import { isSuppressing, type Verdict } from '../../src/messages/delivery/delivery.ts';
-import { shippedRules } from '../../src/messages/delivery/shipped-rules.ts';
 import { NO_CORPORA } from '../support/harness/corpora.ts';
 import { labelledReplies } from '../support/harness/labelled-replies.ts';
 

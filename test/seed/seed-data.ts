@@ -4,7 +4,7 @@
  */
 import { newId } from '../../src/base/id.ts';
 import { auditRow } from '../../src/operations/audit-row.ts';
-import type { RowsToWrite } from '../../src/messages/delivery/apply-decision.ts';
+import type { RowsToWrite } from '../../src/messages/delivery/record.ts';
 import { wordRows } from '../../src/messages/list/subject-words.ts';
 import type { Rows } from '../../src/storage/rows.ts';
 import type { AuditRow, EventRow } from '../../src/storage/tables.ts';

@@ -134,7 +134,7 @@ function shownOnce(config: DashboardDeps['config'], made: CreatedKey): Shown {
     env: `data:text/plain;charset=utf-8,${encodeURIComponent(env)}`,
     url,
   };
-  return once('key-made', 'Your new API key', data);
+  return once('key-made', 'Your new API key', data, WHERE);
 }
 
 async function details(visit: Visit, fault: Problem | null): Promise<Shown> {

@@ -33,9 +33,7 @@ const columns = [
   'clicked',
 ] as const;
 
-export function statsPages(): Page[] {
-  return [get(WHERE, show)];
-}
+export const statsPages = (): Page[] => [get(WHERE, show)];
 
 interface Asked {
   since: string | null;

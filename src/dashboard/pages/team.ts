@@ -100,7 +100,7 @@ async function newLink(deps: DashboardDeps, visit: Visit): Promise<Shown> {
 function linkShown({ config }: DashboardDeps, { email, member, url, expires_at, not_mailed }: LinkRecord): Shown {
   if (url === null) return move(`${TEAM}/${member}`, `The invitation is on its way to ${email}.`);
   const data = { email, url, expiresAt: expires_at, why: not_mailed, ...addressFaults(config) };
-  return once('team-link', 'Set-up link', data);
+  return once('team-link', 'Set-up link', data, `${TEAM}/${member}`);
 }
 
 /** Returns what is wrong with the address that links begin with. */

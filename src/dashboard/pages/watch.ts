@@ -10,9 +10,7 @@ import { unansweredNote } from '../waiting.ts';
 
 const WHERE = '/queue/watch';
 
-export function watchPages(): Page[] {
-  return [adminGet(WHERE, show), adminPost(WHERE, begin)];
-}
+export const watchPages = (): Page[] => [adminGet(WHERE, show), adminPost(WHERE, begin)];
 
 /** A form begins a watch, which then has its own address, so that a reload shows its lines and begins no other. */
 async function begin(visit: Visit): Promise<Shown> {

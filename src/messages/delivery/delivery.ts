@@ -23,7 +23,6 @@ import type { DeliveryStatus, SuppressionReason } from '../../storage/tables.ts'
 
 export type { DeliveryStatus } from '../../storage/tables.ts';
 
-/** The statuses of deliveries that are not finished. */
 export const waitingStatuses = ['scheduled', 'queued', 'sent', 'deferred'] as const satisfies readonly DeliveryStatus[];
 
 /** The queue domain of simulated mail: no host name can start with `~`. */
@@ -189,7 +188,6 @@ export interface DeliveryState {
   lastReply: Pick<AttemptFacts, 'smtpCode' | 'enhancedCode' | 'smtpReply' | 'mx'>;
   opens: number;
   clicks: number;
-  /** The stream of its message. */
   stream: string;
   /** The time of delivery in ms since the epoch; null unless the status is `delivered`. */
   deliveredAt: number | null;

@@ -7,16 +7,13 @@
  */
 import { z } from 'zod';
 
-import { faults } from '../../base/check.ts';
-import type { FaultNote } from '../../base/check.ts';
+import { faults, type FaultNote } from '../../base/check.ts';
 import { LONGEST_FILENAME } from './attachment.ts';
 import { attachmentHints, messageHints, ONE_RECIPIENT } from './foreign-names.ts';
 import { HEADER_LENGTH, LONGEST_REFERENCES, MOST_HEADERS } from './header-rule.ts';
-import { MOST_METADATA_KEYS, MOST_REPLY_TO, MOST_TAGS, defaultLimits } from './send-limits.ts';
-import type { SendLimits } from './send-limits.ts';
+import { MOST_METADATA_KEYS, MOST_REPLY_TO, MOST_TAGS, defaultLimits, type SendLimits } from './send-limits.ts';
 import { templateMembers } from './template-members.ts';
 
-/** The outcomes that a simulated send can have. */
 export const simulatedOutcomes = ['delivered', 'bounced', 'deferred', 'complained', 'opened', 'clicked'] as const;
 export type SimulatedOutcome = (typeof simulatedOutcomes)[number];
 

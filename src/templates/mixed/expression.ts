@@ -2,7 +2,6 @@
  * The grammar inside a tag: a term or a helper call, then filters; and Liquid's conditions. Terms are literals, paths, ranges
  * and calls in parentheses.
  */
-import { isKept, shownNumber } from '../../base/kept-number.ts';
 import { failed, syntax } from './fault.ts';
 import { readLexemes, type Language, type Lexeme } from './lexemes.ts';
 import { Float } from './value.ts';
@@ -258,8 +257,6 @@ export class Reader {
     if (next.kind === 'number') {
       this.place++;
       const value = Number(next.text);
-      if (!isKept(next.text, next.text.startsWith('-') ? 1 : 0, next.text.length))
-        throw syntax(`the number ${shownNumber(next.text)} would become ${String(value)}: write it as a text`, next.at);
       return { kind: 'literal', value: next.text.includes('.') && Number.isInteger(value) ? new Float(value) : value };
     }
     if (next.kind === 'mark' && next.text === '(') return this.parenthesis();
