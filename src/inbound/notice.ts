@@ -251,7 +251,7 @@ const subjectLinesOf = (text: string): string[] => text.split('\n').map((line) =
 
 const isLong = (text: string): boolean => text.length + 2 * (text.match(DENSE)?.length ?? 0) >= SHORTEST;
 
-/** Returns what finds this subject, also where a line was wrapped in it. */
+/** Returns what finds this subject, also if a line was wrapped in it. */
 function patternOf(subject: string): RegExp {
   const words = subject.split(/\s+/).map((word) => word.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&'));
   return new RegExp(words.join('\\s{1,80}'), 'giu');

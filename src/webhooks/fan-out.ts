@@ -311,7 +311,7 @@ export class FanOut {
     this.reader.look(feed);
   }
 
-  /** Returns null where the secrets cannot be opened. */
+  /** Returns null if the secrets cannot be opened. */
   private endpointOf(row: WebhookRow): Feed['endpoint'] {
     try {
       return openEndpoint(this.deps.keyring, row);
