@@ -218,7 +218,7 @@ const WORD = new RegExp(
 
 /**
  * Returns the notice's own words: without what follows a label of a subject, and without the returned mail's subject, whole or in part.
- * `sent`: the subject of our mail, where the token of the notice says which one it is.
+ * `sent`: the subject of our mail, if the token of the notice says which one it is.
  */
 function withoutOurSubject({ subject, lines }: Prose, original: readonly HeaderField[], sent: string | null) {
   const found = [...(sent === null ? [] : [sent]), wordsOf(original, 'subject')];

@@ -203,7 +203,7 @@ class GroupMarker {
     return this.n ?? 0;
   }
 
-  /** Sends the statements that write the marker, with the number of the run before where that is not settled. */
+  /** Sends the statements that write the marker, with the number of the run before if that is not settled. */
   write(connection: Pick<Connection, 'run'>): Promise<void>[] {
     const { epoch, numbers } = this.node;
     const n = (this.n ??= numbers.take());
