@@ -306,6 +306,8 @@ describe('journey: reports', () => {
     );
     const [report] = await read(1);
     assert.deepEqual([report?.state, report?.message_id], ['unverified', id]);
+    assert.equal((await app.message(id)).status, 'delivered', 'nothing proves it, so it changes nothing');
+    assert.equal((await app.get('/v1/suppressions/ana%40dest.test')).status, 404);
   });
 
   it('puts a complaint in the place of an entry with another reason, which goes only with force then', async () => {
