@@ -511,7 +511,7 @@ describe('messages/decide', () => {
     for (const [reason, before, change] of [
       ['of an older attempt', held('deferred', { attemptCount: 2 }), outcome(accepted(), 1)],
       [
-        'of an older attempt, where the newer one has ended',
+        'of an older attempt after the newer one has ended',
         resting('deferred', { attemptCount: 2 }),
         outcome(accepted(), 1),
       ],
