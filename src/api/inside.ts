@@ -108,7 +108,6 @@ function incoming({ clock }: { clock: Clock }, { route, asking, asked, act }: In
     json: (asked.body ?? {}) as JsonObject,
     form: '',
     checked: null,
-    rounded: [],
     bodyBytes: 0,
     caller: asking.caller,
     requestId: act.requestId,

@@ -24,7 +24,7 @@ describe('journey: reports', () => {
   let isOther = false;
   /** The first administrator, who is made once. */
   let signing: Promise<Browser> | null = null;
-  const start = async (settings: object = {}): Promise<void> => {
+  const start = async (settings: Record<string, unknown> = {}): Promise<void> => {
     signing = null;
     app = await startTestApp({ mailPort: server.port, zones: zonesFor('dest.test', 'op.test'), settings });
   };
