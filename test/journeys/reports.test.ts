@@ -599,7 +599,8 @@ describe('journey: reports', () => {
     it('letters about mail go on, whatever their words', async () => {
       await restart({ operatorAddress: 'root@op.test' });
       for (const [at, [what, mail]] of aboutMail.entries()) {
-        await send(port(), 'pat@people.test', 'abuse@rp.acme.test', `From: pat@people.test\r\n${mail}`);
+        const replies = await send(port(), 'pat@people.test', 'abuse@rp.acme.test', `From: pat@people.test\r\n${mail}`);
+        assert.match(replies.at(-1) ?? '', /^250 /, what);
         assert.equal((await states(at + 1)).at(-1), 'forwarded', what);
       }
     });
