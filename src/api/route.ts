@@ -18,6 +18,7 @@ import type { JsonObject } from './json.ts';
 import type { CheckedSend } from './send-check.ts';
 import type { SendRules } from '../messages/request/send-request.ts';
 import { parseQuery } from './query.ts';
+import { sampleOf } from './record-schema.ts';
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
@@ -148,12 +149,12 @@ export const exampleOf = (summary: string, value: unknown): { example: { summary
   example: { summary, value },
 });
 
-/** Declares an answer with a JSON body and one example. */
+/** Declares an answer with a JSON body and one example, by default the schema's own. */
 export const jsonResponse = (
   description: string,
   schema: z.ZodType,
   summary: string,
-  value: unknown,
+  value: unknown = sampleOf(schema),
 ): ResponseDeclaration => ({ description, schema, examples: exampleOf(summary, value) });
 
 /** Returns whether an operation only reads, by its id: a test checks the verbs of every endpoint. */

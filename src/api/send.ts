@@ -13,7 +13,7 @@ import type { Database } from '../storage/database.ts';
 import type { Renderer } from '../templates/renderer.ts';
 import { answerChange } from './answer-change.ts';
 import { createBulkGate, type BulkTurn } from './bulk-gate.ts';
-import { samples } from './record-samples.ts';
+import { sampleOf } from './record-schema.ts';
 import { Batch, Message } from './records.ts';
 import { type Call, type Reply, route, type Route } from './route.ts';
 import { draftFrom } from './send-check.ts';
@@ -86,8 +86,8 @@ function sendRoute(deps: SendDeps): Route {
           schema: z.union([Message, Batch]),
           headers: { Location: 'Path of the message; absent for the bulk form.' },
           examples: {
-            message: { summary: 'One message', value: samples.accepted },
-            batch: { summary: 'A bulk send, of which one entry was refused', value: samples.batch },
+            message: { summary: 'One message', value: sampleOf(Message) },
+            batch: { summary: 'A bulk send, of which one entry was refused', value: sampleOf(Batch) },
           },
         },
       },

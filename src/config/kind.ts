@@ -24,7 +24,7 @@ export interface Kind<T> {
 }
 
 /** Makes a kind that may have no value; its `fallback` is then null. */
-export const optional = <T,>(kind: Kind<T>): Kind<T | null> => ({ ...kind, schema: kind.schema.nullable() });
+export const optional = <T>(kind: Kind<T>): Kind<T | null> => ({ ...kind, schema: kind.schema.nullable() });
 
 /** The error of a strict object: the expected form, or zod's own for an unknown member, which names it. */
 export const orUnknown =

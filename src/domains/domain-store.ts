@@ -7,7 +7,8 @@ import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
 import { readPage } from '../storage/page.ts';
 import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
-import type { DkimKeyRow, DomainRow } from '../storage/tables.ts';
+import { columnsOf } from '../storage/record.ts';
+import { domains, type DkimKeyRow, type DomainRow } from '../storage/tables.ts';
 import { makeDkimKeys } from './dkim-key.ts';
 import type { DomainWithKeys } from './domain-record.ts';
 import { parse } from 'tldts';
@@ -41,9 +42,9 @@ export interface NewDomain {
 
 /** The properties that can be changed; null goes back to the account's setting. */
 export interface DomainChanges {
-  trackOpens?: boolean | null | undefined;
-  trackClicks?: boolean | null | undefined;
-  returnPath?: string | undefined;
+  track_opens?: boolean | null | undefined;
+  track_clicks?: boolean | null | undefined;
+  return_path?: string | undefined;
 }
 
 const LONGEST_LIST = 1000;
@@ -159,13 +160,11 @@ export async function updateDomain(
 ): Promise<DomainWithKeys> {
   const { row: before, ...rest } = await findDomain(deps, ref);
   const { name, id } = before;
-  const { trackOpens, trackClicks } = changes;
-  const returnPath = changes.returnPath === undefined ? null : checkReturnPath(name, changes.returnPath);
-  const columns: Partial<DomainRow> = {
-    ...(trackOpens === undefined ? {} : { track_opens: flagOf(trackOpens) }),
-    ...(trackClicks === undefined ? {} : { track_clicks: flagOf(trackClicks) }),
-    ...(returnPath === null ? {} : { return_path: returnPath }),
-  };
+  const { return_path: host } = changes;
+  const columns = columnsOf(domains, {
+    ...changes,
+    return_path: host === undefined ? host : checkReturnPath(name, host),
+  });
   const changed = await deps.db.commit.transact(async (tx) => {
     // Another change may have been made since the row was read.
     const [found] = await tx.all<DomainRow>('SELECT * FROM domains WHERE id = ?', [id]);

@@ -179,7 +179,7 @@ function createRowCap(db: { commit: Committer; prepared: Connection }, usedUp: U
   /** The rows of each table, counted once and kept up to date since. */
   const counts = new Map<CappedTable, number>();
   return {
-    /** Removes the oldest rows of a table where it has too many, now that rows were added. */
+    /** Removes the oldest rows of a table if it has too many, now that rows were added. */
     async added(table: CappedTable, rows: number): Promise<void> {
       if (rows === 0) return;
       const known = counts.get(table);

@@ -218,7 +218,7 @@ const WORD = new RegExp(
 
 /**
  * Returns the notice's own words: without what follows a label of a subject, and without the returned mail's subject, whole or in part.
- * `sent`: the subject of our mail, where the token of the notice says which one it is.
+ * `sent`: the subject of our mail, if the token of the notice says which one it is.
  */
 function withoutOurSubject({ subject, lines }: Prose, original: readonly HeaderField[], sent: string | null) {
   const found = [...(sent === null ? [] : [sent]), wordsOf(original, 'subject')];
@@ -251,7 +251,7 @@ const subjectLinesOf = (text: string): string[] => text.split('\n').map((line) =
 
 const isLong = (text: string): boolean => text.length + 2 * (text.match(DENSE)?.length ?? 0) >= SHORTEST;
 
-/** Returns what finds this subject, also where a line was wrapped in it. */
+/** Returns what finds this subject, also if a line was wrapped in it. */
 function patternOf(subject: string): RegExp {
   const words = subject.split(/\s+/).map((word) => word.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&'));
   return new RegExp(words.join('\\s{1,80}'), 'giu');

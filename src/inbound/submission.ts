@@ -373,7 +373,7 @@ function keyOf(text: string | null): string | null {
   throw wrong('invalid_idempotency_key', 'idempotency-key', 'must be 1 to 255 visible ASCII characters');
 }
 
-/** Returns whether the mail is tracked: only where it asks for that, since all else of it is sent unchanged. */
+/** Returns whether the mail is tracked: only if it asks for that, since all else of it is sent unchanged. */
 function flagOf(options: SubmissionOptions, name: string): boolean {
   const value = single(options, name)?.trim() ?? 'false';
   if (/^(?:true|yes|1)$/i.test(value)) return true;

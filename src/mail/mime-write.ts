@@ -150,7 +150,7 @@ function splitRoot(message: Buffer): EncodedContent {
 
 /**
  * A mail, or another part of a type `message/...`, that is attached. RFC 2045 section 6.4 and RFC 2046 section 5.2 allow those no
- * encoding but 7bit, 8bit and binary, and we send 7bit only. The inner parts of a mail are encoded where they have to be; one that
+ * encoding but 7bit, 8bit and binary, and we send 7bit only. The inner parts of a mail are encoded if they have to be; one that
  * cannot be brought into 7 bits that way goes as `message/global`, for which RFC 6532 section 3.7 allows base64. What is neither,
  * such as a report outside ASCII (RFC 3464 section 2.1), goes as a file.
  */

@@ -1,6 +1,7 @@
 /** The one import and the one export of the suppression list; single entries have operations of the API. */
 import { z } from 'zod';
-import { manyAdded, suppressionReasons, suppressionRecord } from '../suppressions/suppression.ts';
+import { suppressionReasons } from '../storage/tables.ts';
+import { manyAdded, suppressionRecord } from '../suppressions/suppression.ts';
 import { addressFault, addSuppressions, LONGEST_NOTE, type NewSuppression } from '../suppressions/suppression-store.ts';
 import { ENTRIES_AT_ONCE, type AddedRecord } from '../suppressions/suppression-csv.ts';
 import { accountArgument, accountNamed } from './accounts.ts';

@@ -83,7 +83,7 @@ export interface TestedList<Row extends object> {
   tested: (query: Query<Row>) => Query<Row>;
 }
 
-/** Reads a page, newest first. It may be short, or even empty, where `hasMore` is true. `slices` is smaller in tests. */
+/** Reads a page, newest first. It may be short, or even empty, if `hasMore` is true. `slices` is smaller in tests. */
 export async function readTestedPage<Row extends { id: string }>(
   { inOrder, tested }: TestedList<Row>,
   { limit, after, before }: PagePart,

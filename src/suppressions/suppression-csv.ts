@@ -1,7 +1,8 @@
 /** The suppression list as CSV, for every door: what an export writes an import accepts. Pure. */
 import { CsvFault, readCsv, unguarded, type CsvRecord } from '../base/csv.ts';
 import { Problem } from '../base/problem.ts';
-import { suppressionReasons, type SuppressionRecord } from './suppression.ts';
+import { suppressionReasons } from '../storage/tables.ts';
+import type { SuppressionRecord } from './suppression.ts';
 
 type Reason = SuppressionRecord['reason'];
 

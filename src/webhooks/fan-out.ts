@@ -7,7 +7,7 @@
  *
  * The notifier of new events, the end of calls and one timer for each endpoint wake it; an idle system is not polled.
  *
- * Where the set of nodes changes, endpoints move. The node that had one stops calling it, and writes how far it has come and which calls are
+ * If the set of nodes changes, endpoints move. The node that had one stops calling it, and writes how far it has come and which calls are
  * on the wire; some seconds later the one that has it now goes on from there. A node that has died writes nothing, so
  * the other goes on from the last cursor: what was on the wire is sent again.
  */
@@ -311,7 +311,7 @@ export class FanOut {
     this.reader.look(feed);
   }
 
-  /** Returns null where the secrets cannot be opened. */
+  /** Returns null if the secrets cannot be opened. */
   private endpointOf(row: WebhookRow): Feed['endpoint'] {
     try {
       return openEndpoint(this.deps.keyring, row);

@@ -5,13 +5,13 @@
 import type { Clock } from '../base/clock.ts';
 import { idFloor, newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
-import { rfc3339 } from '../base/rfc3339.ts';
 import { eventsNumbered, followEvents, type LoggedEvent } from '../events/event-log.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
 import { readPage, type PagePart, type RowPage } from '../storage/page.ts';
+import { recordOf } from '../storage/record.ts';
 import { insertRows, type Rows } from '../storage/rows.ts';
-import type { WebhookReplayRow } from '../storage/tables.ts';
+import { webhookReplays, type WebhookReplayRow } from '../storage/tables.ts';
 import { queueCalls } from './call-store.ts';
 import { wants, type Endpoint } from './endpoint.ts';
 
@@ -160,18 +160,5 @@ export async function pageOfReplays(
   return readPage<WebhookReplayRow>(db.reader('webhook_replays').where({ webhook_id: webhookId }), page);
 }
 
-export function replayRecord(row: WebhookReplayRow) {
-  return {
-    object: 'webhook_replay' as const,
-    id: row.id,
-    webhook_id: row.webhook_id,
-    since: rfc3339(row.since),
-    until: rfc3339(row.until),
-    only: row.which,
-    types: JSON.parse(row.types_json) as string[],
-    status: row.status,
-    queued: row.queued,
-    created_at: rfc3339(row.created_at),
-    finished_at: rfc3339(row.finished_at),
-  };
-}
+export const replayMembers = recordOf('webhook_replay', webhookReplays);
+export const replayRecord = (row: WebhookReplayRow) => replayMembers(row, { only: row.which });

@@ -14,15 +14,7 @@ describe('posthorn webhooks', () => {
     const [account] = (await office.run('accounts.list', {})).data;
     const endpoint = {
       url: 'https://hooks.acme.test/',
-      description: '',
       events: ['sent', 'bounced'],
-      streams: [],
-      domains: [],
-      machineEvents: false,
-      engagement: false,
-      concurrency: 10,
-      headers: [],
-      enabled: true,
       accountId: account?.id ?? '',
       createdBy: 'test',
     };

@@ -3,7 +3,7 @@ import { Problem } from '../../base/problem.ts';
 import { DAY_MS } from '../../base/time.ts';
 import type { Suppression } from '../../client/types.ts';
 import { parseMailbox } from '../../mail/address.ts';
-import { suppressionReasons } from '../../suppressions/suppression.ts';
+import { suppressionReasons } from '../../storage/tables.ts';
 import { importCsv, type Imported } from '../../suppressions/suppression-csv.ts';
 import { filledIn, definedMembers, fieldNumber, fieldText } from '../forms.ts';
 import { exportsOf } from './exports.ts';

@@ -234,7 +234,7 @@ interface SourceFault {
 interface PreviewPart {
   name: string;
   source: string;
-  /** Null where the source has faults. */
+  /** Null if the source has faults. */
   rendered: string | null;
   faults: readonly SourceFault[];
 }

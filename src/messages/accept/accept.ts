@@ -292,7 +292,7 @@ function takeQuota(
   { accountId, plan }: Sender,
   charged: number,
 ): Promise<SettleQuota> | SettleQuota {
-  // Mail that does not count is accepted also where the quota is used up.
+  // Mail that does not count is accepted also if the quota is used up.
   if (take === undefined || plan === undefined || charged === 0) return noop;
   return take(accountId, plan, charged);
 }

@@ -324,7 +324,7 @@ function namesOneOf(addresses: readonly string[]): (text: string | null) => bool
   return (text) => text !== null && spellingsOf(text).some((one) => has(one.toLowerCase()));
 }
 
-/** Returns a text as it was written, and what is meant where it is JSON or percent-encoded. */
+/** Returns a text as it was written, and what is meant if it is JSON or percent-encoded. */
 function spellingsOf(text: string): string[] {
   const plain = text.replace(/\\(?:u([0-9a-f]{4})|(.))/gi, (_, code: string | undefined, sign: string | undefined) =>
     code === undefined ? ('nrtbf'.includes(sign ?? '') ? ' ' : (sign ?? '')) : String.fromCharCode(parseInt(code, 16)),

@@ -21,7 +21,7 @@ import type { NodeMessages } from './node-messages.ts';
 
 /**
  * Compares the clock of this machine with that of the database, which all nodes have in common, since rows carry the time of the node that
- * wrote them. A node whose clock is wrong leaves while another node's is right. Where none is right, the database's clock may be the wrong
+ * wrote them. A node whose clock is wrong leaves while another node's is right. If none is right, the database's clock may be the wrong
  * one, and all nodes stay: otherwise no mail would be sent at all.
  */
 
@@ -51,7 +51,7 @@ export async function lookAtClocks<Row extends { now_ms: number }>(
   return { row, look: { ownMs: sentAtWall + withinMs, databaseMs: row?.now_ms ?? NaN, withinMs } };
 }
 
-/** Returns how far the own clock is ahead of the database's, in ms (less than 0: behind); 0 where that is not sure to be more than `most`. */
+/** Returns how far the own clock is ahead of the database's, in ms (less than 0: behind); 0 if that is not sure to be more than `most`. */
 export function offBeyond(most: number, { ownMs, databaseMs, withinMs }: ClockLook): number {
   const off = ownMs - databaseMs;
   return Math.abs(off) - withinMs > most ? Math.round(off) : 0;

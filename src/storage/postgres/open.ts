@@ -407,7 +407,7 @@ interface Committers {
   desk: Committer;
 }
 
-/** Returns the committer that gives each piece of work to its own. */
+/** Returns a committer that routes each piece of work to the committer of its kind. */
 function joinCommitters({ intake, engine, desk }: Committers): Committer {
   const all = [intake, engine, desk];
   const sum = (of: (one: Committer) => number): number => all.reduce((total, one) => total + of(one), 0);

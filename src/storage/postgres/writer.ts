@@ -203,7 +203,7 @@ class GroupMarker {
     return this.n ?? 0;
   }
 
-  /** Sends the statements that write the marker, with the number of the run before where that is not settled. */
+  /** Sends the statements that write the marker, with the number of the run before if that is not settled. */
   write(connection: Pick<Connection, 'run'>): Promise<void>[] {
     const { epoch, numbers } = this.node;
     const n = (this.n ??= numbers.take());
@@ -223,13 +223,13 @@ class GroupMarker {
 const refusalOf = (error: unknown): { code?: string; constraint?: string } =>
   error instanceof Error ? (error as { code?: string; constraint?: string }) : {};
 
-/** True where the marker of a group is there already: an earlier run of it was committed. */
+/** True if the marker of a group is there already: an earlier run of it was committed. */
 function isMarkerThere(error: unknown): boolean {
   const { code, constraint } = refusalOf(error);
   return code === UNIQUE_VIOLATION && constraint === 'commits_pkey';
 }
 
-/** True where the row of the node is gone, to which markers refer. */
+/** True if the row of the node is gone, to which markers refer. */
 function isNodeGone(error: unknown): boolean {
   const { code, constraint = '' } = refusalOf(error);
   return code === FOREIGN_KEY_VIOLATION && constraint.startsWith('commits_');
