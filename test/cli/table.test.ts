@@ -2,6 +2,9 @@ import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { json, printable, table } from '../../src/cli/table.ts';
 
+/** Characters that control a terminal or the direction of its text. */
+const CONTROLS = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/;
+
 describe('cli/table', () => {
   it('makes columns as wide as what stands in them', () => {
     assert.deepEqual(
@@ -31,16 +34,14 @@ describe('cli/table', () => {
   ] as const) {
     it(`shows ${JSON.stringify(text)} as ${JSON.stringify(shown)}: ${reason}`, () => {
       assert.equal(printable(text), shown);
+      assert.doesNotMatch(json(text, 0), CONTROLS);
     });
   }
 
   it('lets no control character through, and keeps the value of JSON', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary' }), (text) => {
-        assert.doesNotMatch(
-          printable(text) + json({ text }, 0),
-          /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/,
-        );
+        assert.doesNotMatch(printable(text) + json({ text }, 0), CONTROLS);
         assert.deepEqual(JSON.parse(json({ text })), { text });
       }),
     );

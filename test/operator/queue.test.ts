@@ -389,6 +389,38 @@ describe('operator/queue', () => {
     await assert.rejects(office.run('queue.cancel', { lane: 'mx.mistyped.test' }), { code: 'not_found' });
   });
 
+  it('cancels the mail of a stream, an account, a domain or a message, and of no other', async () => {
+    const kinds = ['own', 'of another stream', 'of another account', 'of another domain'] as const;
+    const other = 'acc_00000000000000000000000002';
+    for (const [named, expected] of [
+      ['stream', ['of another account', 'of another stream']],
+      ['account', ['of another account']],
+      ['domain', ['of another domain']],
+      ['message', ['of another account', 'of another domain', 'of another stream']],
+    ] as const) {
+      const ids = new Map<string, string>();
+      for (const kind of kinds)
+        ids.set(await office.mail(kind === 'of another domain' ? 'b@other.test' : 'a@dest.test'), kind);
+      const idOf = (wanted: string): string => [...ids].find(([, kind]) => kind === wanted)?.[0] ?? '';
+      await office.deps.db.commit.transact(async (tx) => {
+        await tx.run(`UPDATE messages SET stream = 'broadcast' WHERE id = ?`, [idOf('of another stream')]);
+        for (const [table, column] of [
+          ['messages', 'id'],
+          ['deliveries', 'message_id'],
+        ])
+          await tx.run(`UPDATE ${table} SET account_id = ? WHERE ${column} = ?`, [other, idOf('of another account')]);
+      });
+      const own = {
+        ...{ stream: { account: 'default', stream: 'transactional' }, account: { account: 'default' } },
+        ...{ domain: { domain: 'dest.test' }, message: { message_id: idOf('own') } },
+      };
+      await office.run('queue.cancel', own[named]);
+      const rows = await office.deps.db.reader<DeliveryRow>('deliveries').whereIn('message_id', [...ids.keys()]);
+      const left = rows.flatMap(({ status, message_id: id }) => (status === 'queued' ? ids.get(id) : []));
+      assert.deepEqual(left.sort(), expected, named);
+    }
+  });
+
   it('cancels of a lane with a source the mail of its pool only', async () => {
     const sources = [source('one', 'default'), source('two', 'bulk')];
     office.deps.config = { ...office.config, delivery: { ...office.config.delivery, sources } };
