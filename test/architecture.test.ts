@@ -55,6 +55,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   api: [...stores, 'operations', 'webhooks', 'config', 'mail', 'storage', 'net', 'scheduling', 'base', 'version'],
   operator: [
     'api',
+    'client',
     ...stores,
     'operations',
     'webhooks',

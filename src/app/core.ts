@@ -23,7 +23,7 @@ import { ensureDefaultAccount } from '../accounts/account-store.ts';
 import { copyBeforeMigration } from '../operator/before-migration.ts';
 import { createMeters, type Meters } from '../operator/meters.ts';
 import { requireKeys, requireSharedKey } from '../operator/sealed-secrets.ts';
-import { Unavailable } from '../operator/unavailable.ts';
+import { Unavailable } from '../base/unavailable.ts';
 import { Allowance } from '../scheduling/allowance.ts';
 import { createNotifier } from '../scheduling/notifier.ts';
 import { isStorageTrouble } from '../storage/commit.ts';

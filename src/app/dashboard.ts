@@ -12,7 +12,7 @@ export function buildDashboard(
   {
     mta,
     ...parts
-  }: Pick<Parameters<typeof createDashboard>[0], 'operator' | 'routes' | 'bodyMemory' | 'newcomers'> & { mta: Mta },
+  }: Pick<Parameters<typeof createDashboard>[0], 'inside' | 'routes' | 'bodyMemory' | 'newcomers'> & { mta: Mta },
 ): Dashboard {
   const history = createHistory({
     db,

@@ -1,7 +1,7 @@
 /** The mail that invites a person to the team, with the link that sets their password. */
 import { rfc3339 } from '../base/rfc3339.ts';
 import { parseMailbox } from '../mail/address.ts';
-import type { Invitations } from '../operator/operation.ts';
+import type { Invitations } from '../operator/deps.ts';
 import { dashboardUrl } from '../operator/admin.ts';
 import { urlReach } from '../tracking/host.ts';
 import { verifiedSender, type AccountNotices, type NoticeText } from './account-notice.ts';

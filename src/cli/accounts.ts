@@ -1,6 +1,6 @@
 /** `posthorn accounts add|list|plan|pause|resume`. */
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
-import type { ResultOf } from '../operator/operations.ts';
+import type { ResultOf } from '../operator/routes.ts';
 import { helpOf, helpOfPart } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { table } from './table.ts';

@@ -9,7 +9,7 @@ import { Problem } from '../base/problem.ts';
 import { environment, loadConfig } from '../config/load.ts';
 import type { Loaded } from '../config/load.ts';
 import { readSurroundings } from '../config/surroundings.ts';
-import type { ArgsOf, OperationName, ResultOf } from '../operator/operations.ts';
+import type { ArgsOf, OperationName, ResultOf } from '../operator/routes.ts';
 import { reachOperator, type AskedOf, type Operator } from '../operator/operator.ts';
 import { noReportParser, type OpenReportParser } from '../operator/report-parser.ts';
 import { version } from '../version.ts';

@@ -2,7 +2,7 @@
 import { InvalidArgumentError, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
 import type { Operator } from '../operator/operator.ts';
-import type { ArgsOf, ResultOf } from '../operator/operations.ts';
+import type { ArgsOf, ResultOf } from '../operator/routes.ts';
 import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { durationOption, limitOption, listOption } from './options.ts';

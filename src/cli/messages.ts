@@ -2,7 +2,7 @@
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { EventRecord, Message, MessageDetails, Why } from '../client/types.ts';
 import { askList } from '../operator/operator.ts';
-import type { ResultOf } from '../operator/operations.ts';
+import type { ResultOf } from '../operator/routes.ts';
 import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { noteMore } from './note-more.ts';

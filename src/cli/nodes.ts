@@ -1,6 +1,6 @@
 /** `posthorn nodes list|drain|resume|remove`. */
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
-import type { ResultOf } from '../operator/operations.ts';
+import type { ResultOf } from '../operator/routes.ts';
 import { helpOf } from '../operations/summaries.ts';
 import { unansweredText } from '../operator/ask-nodes.ts';
 import type { Context } from './cli.ts';

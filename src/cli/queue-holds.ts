@@ -1,6 +1,6 @@
 /** `posthorn queue hold|release|pause|resume|holds|limit|cancel`. */
 import { Option, type CommandUnknownOpts } from '@commander-js/extra-typings';
-import type { ResultOf } from '../operator/operations.ts';
+import type { ResultOf } from '../operator/routes.ts';
 import { deliveriesAre, pluralize } from '../base/pluralize.ts';
 import { helpOf, helpOfPart } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';

@@ -2,7 +2,7 @@
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
 import type { Operator } from '../operator/operator.ts';
-import type { ResultOf } from '../operator/operations.ts';
+import type { ResultOf } from '../operator/routes.ts';
 import { pluralize } from '../base/pluralize.ts';
 import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';

@@ -1,7 +1,7 @@
 /** `posthorn queue lanes|list|flush`; holds and limits are in queue-holds.ts. */
 import { Option, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import { pluralize } from '../base/pluralize.ts';
-import type { ArgsOf, ResultOf } from '../operator/operations.ts';
+import type { ArgsOf, ResultOf } from '../operator/routes.ts';
 import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { unansweredLines } from './nodes.ts';

@@ -1,6 +1,6 @@
 /** `posthorn reputation`: outcomes by day and provider, and the reports of receivers. */
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
-import type { ResultOf } from '../operator/operations.ts';
+import type { ResultOf } from '../operator/routes.ts';
 import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { daysOption } from './options.ts';

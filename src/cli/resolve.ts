@@ -1,6 +1,6 @@
 /** `posthorn resolve DOMAIN`. */
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
-import type { ResultOf } from '../operator/operations.ts';
+import type { ResultOf } from '../operator/routes.ts';
 import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { table, type Cell } from './table.ts';

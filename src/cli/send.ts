@@ -2,8 +2,8 @@
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { Message } from '../client/types.ts';
 import { helpOfPart } from '../operations/summaries.ts';
-import { lookAtSocket, socketPath } from '../operator/control-socket.ts';
-import { notRunning } from '../operator/unavailable.ts';
+import { lookAtSocket, socketPath } from '../operator/socket.ts';
+import { notRunning } from '../base/unavailable.ts';
 import type { Context } from './cli.ts';
 
 export function addSend(program: CommandUnknownOpts, context: Context): void {

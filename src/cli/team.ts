@@ -1,6 +1,6 @@
 /** `posthorn team list|add|link|role|remove`. */
 import { Argument, Option, type CommandUnknownOpts } from '@commander-js/extra-typings';
-import type { ResultOf } from '../operator/operations.ts';
+import type { ResultOf } from '../operator/routes.ts';
 import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { table } from './table.ts';

@@ -12,7 +12,7 @@ import { readText } from '../config/load.ts';
 import type { Config } from '../config/schema.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { makeDataFolder } from '../operator/data-folder.ts';
-import { Unavailable } from '../operator/unavailable.ts';
+import { Unavailable } from '../base/unavailable.ts';
 import type { Context } from './cli.ts';
 import { exitCodes } from './exit-codes.ts';
 

@@ -1,4 +1,5 @@
 /** The dependencies of the dashboard. */
+import type { Inside } from '../api/inside.ts';
 import type { Route } from '../api/route.ts';
 import type { BodyMemory } from '../api/body-memory.ts';
 import type { IdempotencyStore } from '../storage/idempotency-store.ts';
@@ -11,7 +12,6 @@ import type { Config } from '../config/schema.ts';
 import type { KnownDevices } from '../members/known-device.ts';
 import type { Passwords } from '../members/password.ts';
 import type { History } from '../operator/history.ts';
-import type { OperatorDeps } from '../operator/operation.ts';
 import type { Database } from '../storage/database.ts';
 
 export interface DashboardDeps {
@@ -30,9 +30,10 @@ export interface DashboardDeps {
   idempotency: IdempotencyStore;
   /** Returns whether other nodes serve the dashboard too. */
   hasOthers: () => boolean;
-  /** The API's endpoints, which pages call directly. */
+  /** The API's endpoints: their paths are not the dashboard's. */
   routes: readonly Route[];
-  operator: OperatorDeps;
+  /** Calls operations for pages. */
+  inside: Inside;
   /** Queue depth and acceptance times of the last day; stopped with the dashboard. */
   history: History;
   config: Config;

@@ -6,7 +6,8 @@ import { rfc3339 } from '../base/rfc3339.ts';
 import type { Config } from '../config/schema.ts';
 import type { AccountRow } from '../storage/tables.ts';
 import type { Act } from '../operations/act.ts';
-import { onStore, type StoreDeps } from './operation.ts';
+import type { StoreDeps } from './deps.ts';
+import { storeRoute } from './server-route.ts';
 
 /** Name or id of an account; if none is given, the account `default` is used. */
 export const accountArgument = z.string().min(1).max(200).optional();
@@ -18,9 +19,9 @@ const USUAL_PLAN = 'standard';
 const planArgument = z.string().min(1).max(100);
 
 export const accountOperations = {
-  'accounts.add': onStore({
+  'accounts.add': storeRoute({
     act: { says: 'added the account {name}', type: 'account', named: 'name', keeps: ['name', 'plan'] },
-    args: z.strictObject({ name: z.string().max(1000), plan: planArgument.optional() }),
+    body: z.strictObject({ name: z.string().max(1000), plan: planArgument.optional() }),
     async run(deps, { name, plan = USUAL_PLAN }, act) {
       checkPlan(deps.config, plan);
       const row = await addAccount(deps, { name, plan });
@@ -29,14 +30,12 @@ export const accountOperations = {
       return toAccountRecord(row);
     },
   }),
-  'accounts.list': onStore({
-    act: null,
-    args: z.strictObject({}),
+  'accounts.list': storeRoute({
     run: async (deps) => ({ data: (await listAccounts(deps)).map(toAccountRecord) }),
   }),
-  'accounts.plan': onStore({
+  'accounts.plan': storeRoute({
     act: { says: 'gave the account {name} the plan {plan}', type: 'account', named: 'name', keeps: ['plan'] },
-    args: z.strictObject({ account: z.string().min(1).max(200), plan: planArgument }),
+    body: z.strictObject({ account: z.string().min(1).max(200), plan: planArgument }),
     async run(deps, { account, plan }, act) {
       checkPlan(deps.config, plan);
       const row = await accountNamed(deps, account);
@@ -45,9 +44,9 @@ export const accountOperations = {
     },
   }),
   /** Refuses new mail of a paused account, and holds its waiting mail. */
-  'accounts.pause': onStore({
+  'accounts.pause': storeRoute({
     act: { says: 'set whether the account {name} is paused', type: 'account', named: 'name', keeps: ['paused'] },
-    args: z.strictObject({ account: z.string().min(1).max(200), paused: z.boolean() }),
+    body: z.strictObject({ account: z.string().min(1).max(200), paused: z.boolean() }),
     async run(deps, { account, paused }, act) {
       const row = await accountNamed(deps, account);
       act.concerns(row.id);

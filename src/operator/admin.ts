@@ -7,15 +7,16 @@ import type { Config } from '../config/schema.ts';
 import { addMember, findMemberByEmail, listAdmins } from '../members/member-store.ts';
 import { makeSetUpLink } from '../members/setup-link.ts';
 import type { MemberRow } from '../storage/tables.ts';
-import { onStore, type StoreDeps } from './operation.ts';
+import type { StoreDeps } from './deps.ts';
+import { storeRoute } from './server-route.ts';
 
 const emailArgument = z.string().min(1).max(320);
 
 export const adminOperations = {
   /** Adds an administrator, who sets a password through the link. */
-  'admin.create': onStore({
+  'admin.create': storeRoute({
     act: { says: 'added the administrator {email}', type: 'member', named: 'email' },
-    args: z.strictObject({ email: emailArgument }),
+    body: z.strictObject({ email: emailArgument }),
     async run(deps, { email }, act) {
       act.on({ object: email });
       const fields = {
@@ -29,9 +30,9 @@ export const adminOperations = {
     },
   }),
   /** Makes a link that sets a new password and removes the second factor. The old ones work until it is used. */
-  'admin.reset': onStore({
+  'admin.reset': storeRoute({
     act: { says: 'made a link that resets the sign-in of {email}', type: 'member', named: 'email' },
-    args: z.strictObject({ email: emailArgument.optional() }),
+    body: z.strictObject({ email: emailArgument.optional() }),
     async run(deps, { email }, act) {
       const member = await memberToReset(deps, email);
       act.on({ object: member?.email ?? 'the first administrator' });

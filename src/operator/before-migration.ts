@@ -5,7 +5,7 @@ import { isPostgresUrl } from '../base/postgres-url.ts';
 import type { Config } from '../config/schema.ts';
 import { lockFolder } from '../storage/folder-lock.ts';
 import { version } from '../version.ts';
-import { Unavailable } from './unavailable.ts';
+import { Unavailable } from '../base/unavailable.ts';
 
 /** How many of these stay: those of the last three upgrades. */
 const KEPT = 3;

@@ -8,7 +8,7 @@ import type { Clock } from '../base/clock.ts';
 import { beginAct, type Acting } from '../operations/act.ts';
 import type { ActWords } from '../operations/audit-row.ts';
 import type { Committer } from '../storage/commit.ts';
-import { onStore } from './operation.ts';
+import { storeRoute } from './server-route.ts';
 
 export const commandActs = {
   'backup.create': {
@@ -48,9 +48,8 @@ const note = z.strictObject({
 export type CommandNote = z.output<typeof note>;
 
 export const commandActOperations = {
-  'audit.note': onStore({
-    act: null,
-    args: note,
+  'audit.note': storeRoute({
+    body: note,
     async run({ db, clock }, noted, { acting }) {
       await writeNote({ commit: db.commit, clock }, noted, acting);
       return { object: 'note' as const };

@@ -4,7 +4,7 @@ import path from 'node:path';
 import { codeOf } from '../base/error-code.ts';
 import { makeFolder } from '../base/make-folder.ts';
 import { ConfigError } from '../config/load.ts';
-import { Unavailable } from './unavailable.ts';
+import { Unavailable } from '../base/unavailable.ts';
 
 /** Messages for the system's error codes of a wrong path. */
 const wrongPath: Readonly<Record<string, string>> = {

@@ -3,13 +3,12 @@ import { z } from 'zod';
 import { checkNames, examine, type CheckName } from './doctor/examine.ts';
 import type { Finding } from './doctor/finding.ts';
 import { serverProbes } from './doctor/probe.ts';
-import { onServer } from './operation.ts';
+import { serverRoute } from './server-route.ts';
 
 export const doctorOperations = {
   /** Runs all checks, or only `checks`, at the same time. `dnssec`: try the DNS servers for DNSSEC in any case. */
-  doctor: onServer({
-    act: null,
-    args: z.strictObject({
+  doctor: serverRoute({
+    body: z.strictObject({
       checks: z
         .array(z.enum(checkNames as [CheckName, ...CheckName[]]))
         .min(1)

@@ -8,7 +8,7 @@ import type { Resolver } from '../net/resolver.ts';
 import { databaseFile, mailFolder, type Database } from '../storage/database.ts';
 import type { DeliveryStatus } from '../storage/tables.ts';
 import { MOST_DOMAINS, readLanesOf, type EngineDeps } from './engines.ts';
-import type { OperatorDeps } from './operation.ts';
+import type { OperatorDeps } from './deps.ts';
 
 export interface FigureDeps extends EngineDeps {
   db: Database;

@@ -7,7 +7,7 @@ import { rfc3339 } from '../base/rfc3339.ts';
 import { isOfPool, readMark, type PoolMark } from '../messages/delivery/hold-mark.ts';
 import { heldUnknown, type LaneFacts, type LaneWait, type SetBy, type WaitReason } from '../messages/delivery/why.ts';
 import { MOST_DOMAINS, readEngines, type EngineDeps, type Engines } from './engines.ts';
-import type { OperatorDeps } from './operation.ts';
+import type { OperatorDeps } from './deps.ts';
 import { dialectOf } from '../storage/sql.ts';
 
 export const heldBys = [

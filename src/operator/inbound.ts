@@ -6,7 +6,7 @@ import type { MailView } from '../mail/mail-view.ts';
 import { createMailViewer } from '../messages/store/mail-viewer.ts';
 import { complainedBy } from '../messages/delivery/reported.ts';
 import type { DeliveryRow, ReportRow } from '../storage/tables.ts';
-import { onServer, onStore } from './operation.ts';
+import { serverRoute, storeRoute } from './server-route.ts';
 import { bounceIn, type ReportDetail } from './report-detail.ts';
 
 /** A report, for people. */
@@ -29,17 +29,14 @@ const SHOWN_BYTES = 100_000;
 
 export const inboundOperations = {
   /** Sends a bounce to ourselves. Takes half a minute at most, and changes no statistics. */
-  'inbound.selfTest': onServer({
-    act: null,
-    args: z.strictObject({}),
+  'inbound.selfTest': serverRoute({
     async run(deps) {
       return { object: 'self_test' as const, ...(await deps.selfTest()) };
     },
   }),
   /** Returns the newest first. */
-  'inbound.unverified': onStore({
-    act: null,
-    args: z.strictObject({ limit: z.int().min(1).max(MOST).optional() }),
+  'inbound.unverified': storeRoute({
+    body: z.strictObject({ limit: z.int().min(1).max(MOST).optional() }),
     async run({ db }, { limit = 100 }) {
       const rows = await db.prepared.all<Unverified>(
         `SELECT r.id, r.kind, r.received_at, r.client_ip, r.sender, r.account_id, r.message_id, d.address
@@ -51,9 +48,8 @@ export const inboundOperations = {
     },
   }),
   /** Returns a report as a mail program shows it, so that a person can judge whether to believe it. */
-  'inbound.show': onStore({
-    act: null,
-    args: z.strictObject({ id: z.string().max(100) }),
+  'inbound.show': storeRoute({
+    body: z.strictObject({ id: z.string().max(100) }),
     async run({ db, clock }, { id }): Promise<ShownReport> {
       const [row] = await db.prepared.all<Pick<ReportRow, 'raw'>>('SELECT raw FROM reports WHERE id = ?', [id]);
       if (row === undefined) throw new Problem('not_found', 'There is no report with this id.', { field: 'id' });
@@ -68,9 +64,9 @@ export const inboundOperations = {
     },
   }),
   /** Changes the delivery's status, the suppression list and the events as if the report had proof. */
-  'inbound.confirm': onServer({
+  'inbound.confirm': serverRoute({
     act: { says: 'confirmed the report {object}', type: 'report' },
-    args: z.strictObject({ id: z.string().max(100) }),
+    body: z.strictObject({ id: z.string().max(100) }),
     async run({ db, recorder }, { id }, act): Promise<{ object: 'confirmed_report'; id: string; delivery_id: string }> {
       const [row] = await db.prepared.all<
         Pick<ReportRow, 'kind' | 'account_id' | 'delivery_id' | 'detail_json'> & Pick<DeliveryRow, 'address_key'>

@@ -6,8 +6,8 @@ import type { Config } from '../config/schema.ts';
 import { commandLine, type Acting } from '../operations/act.ts';
 import { databaseFile, openDatabase, openReader, type StoreAddress } from '../storage/database.ts';
 import { writeNote, type CommandNote } from './command-acts.ts';
-import { callServer } from './control-client.ts';
-import { socketPath } from './control-socket.ts';
+import { callServer, jsonIn } from './client.ts';
+import { socketPath } from './socket.ts';
 import { agentOf, systemUser } from './system-user.ts';
 
 /**
@@ -15,8 +15,11 @@ import { agentOf, systemUser } from './system-user.ts';
  * as one restored from the backup of an older version: the backup must stay as it is until a server or `migrate` takes it over.
  */
 export async function noteCommand(config: Pick<Config, 'dataDir' | 'storage'>, noted: CommandNote): Promise<void> {
-  const called = await callServer(socketPath(config.dataDir), 'audit.note', noted);
-  if (called.kind === 'result') return;
+  const answer = await callServer(socketPath(config.dataDir), 'audit.note', { body: noted });
+  if (answer !== null) {
+    await jsonIn(answer);
+    return;
+  }
   const { storage } = config;
   if (!(await isCurrent(storage))) return;
   const db = await openDatabase(storage);

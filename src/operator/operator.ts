@@ -1,36 +1,24 @@
 /** Performs operations on the running server, or on the database if no server runs. */
+import { contentOf } from '../api/inside.ts';
 import type { Config } from '../config/schema.ts';
-import { callServer } from './control-client.ts';
-import { socketPath } from './control-socket.ts';
-import type { Direct } from './direct.ts';
-import type { ArgsOf, OperationName, ResultOf } from './operations.ts';
+import { callServer, jsonIn, textIn, type AskedOf } from './client.ts';
+import type { Offline } from './offline.ts';
 import { noReportParser, type OpenReportParser } from './report-parser.ts';
-import { Unavailable } from './unavailable.ts';
+import type { ArgsOf, OperationName, ResultOf } from './routes.ts';
+import { socketPath } from './socket.ts';
+import { Unavailable } from '../base/unavailable.ts';
+
+export type { AskedOf } from './client.ts';
 
 export interface Operator {
-  /** Throws a `Problem` for the operator's mistakes, `Unavailable` if it cannot be performed now. */
-  call<Name extends OperationName>(name: Name, args: ArgsOf<Name>): Promise<ResultOf<Name>>;
+  /** Performs an operation of the server. Throws a `Problem` for the operator's mistakes, `Unavailable` if it cannot be performed now. */
+  call<Name extends OperationName>(name: Name, body: ArgsOf<Name>): Promise<ResultOf<Name>>;
   /** Does the same with an operation of the API; the caller names the record that it answers. */
-  ask<Body>(operationId: string, asked?: AskedOf): Promise<Body>;
+  ask<Body>(operation: string, asked?: AskedOf): Promise<Body>;
+  /** Yields the text of an answer in another type than JSON. */
+  text(operation: string, asked: AskedOf & { accept: string }): AsyncIterable<string>;
   close(): Promise<void>;
 }
-
-/** The input of an operation of the API; undefined members are left out. */
-export interface AskedOf {
-  /** Name or id of the account; without it, the account of the object in `params`, or `default`. */
-  account?: string | undefined;
-  params?: Readonly<Record<string, string>>;
-  query?: Readonly<Record<string, string | number | undefined>>;
-  body?: object;
-}
-
-/** Writes the values of the query as texts. */
-const withText = ({ query = {}, ...asked }: AskedOf): object => ({
-  ...asked,
-  query: Object.fromEntries(
-    Object.entries(query).flatMap(([name, value]) => (value === undefined ? [] : [[name, String(value)]])),
-  ),
-});
 
 /** The most entries that a page has. */
 const PAGE = 100;
@@ -40,14 +28,14 @@ const PAGE = 100;
 // eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters
 export async function askList<Entry>(
   operator: Pick<Operator, 'ask'>,
-  operationId: string,
+  operation: string,
   { limit, ...asked }: AskedOf & { limit: number },
 ): Promise<{ data: Entry[]; has_more: boolean }> {
   const data: Entry[] = [];
   let after: string | undefined;
   for (;;) {
     const query = { ...asked.query, limit: Math.min(PAGE, limit - data.length), after };
-    const page = await operator.ask<{ data: Entry[]; has_more: boolean; next_cursor: string | null }>(operationId, {
+    const page = await operator.ask<{ data: Entry[]; has_more: boolean; next_cursor: string | null }>(operation, {
       ...asked,
       query,
     });
@@ -55,6 +43,12 @@ export async function askList<Entry>(
     after = page.next_cursor ?? undefined;
     if (!page.has_more || after === undefined || data.length >= limit) return { data, has_more: page.has_more };
   }
+}
+
+/** An answer, of whichever way. */
+interface Answered {
+  json(): Promise<unknown>;
+  text(): AsyncIterable<string>;
 }
 
 /**
@@ -65,38 +59,43 @@ export function reachOperator(config: Config, openReportParser: OpenReportParser
   const file = socketPath(config.dataDir);
   let isServed = false;
   /** Opened once: a second database would keep the program from ending. */
-  let direct: Promise<Direct> | null = null;
+  let offline: Promise<Offline> | null = null;
 
-  async function call(name: string, args: unknown): Promise<unknown> {
-    if (direct === null) {
-      const called = await callServer(file, name, args);
-      if (called.kind === 'result') {
+  async function call(operation: string, asked: AskedOf): Promise<Answered> {
+    if (offline === null) {
+      const answer = await callServer(file, operation, asked);
+      if (answer !== null) {
         isServed = true;
-        return called.result;
+        return { json: () => jsonIn(answer), text: () => textIn(answer) };
       }
       if (isServed) throw new Unavailable('not_running', 'the server has stopped');
     }
-    direct ??= openStore(name).catch((error: unknown) => {
+    offline ??= openStore(operation).catch((error: unknown) => {
       // A server may be there by the next call.
-      direct = null;
+      offline = null;
       throw error;
     });
-    return (await direct).call(name, args);
+    const reply = await (await offline).ask(operation, asked);
+    return { json: () => Promise.resolve(contentOf(reply)), text: () => contentOf(reply) as AsyncIterable<string> };
   }
 
-  async function openStore(name: string): Promise<Direct> {
+  async function openStore(first: string): Promise<Offline> {
     // The store and its packages take longer to load than a whole call to the server.
-    const { openDirect } = await import('./direct.ts');
-    return openDirect(config, name, openReportParser);
+    const { openOffline } = await import('./offline.ts');
+    return openOffline(config, first, openReportParser);
   }
 
   return {
-    ask: <Body>(operationId: string, asked: AskedOf = {}) => call(operationId, withText(asked)) as Promise<Body>,
-    // The answer is the result of the operation with this name.
-    call: <Name extends OperationName>(name: Name, args: ArgsOf<Name>) => call(name, args) as Promise<ResultOf<Name>>,
+    ask: async <Body>(operation: string, asked: AskedOf = {}) => (await (await call(operation, asked)).json()) as Body,
+    call: async <Name extends OperationName>(name: Name, body: ArgsOf<Name>) =>
+      // The answer is the result of the operation with this name.
+      (await (await call(name, { body: body as object })).json()) as ResultOf<Name>,
+    async *text(operation, asked) {
+      yield* (await call(operation, asked)).text();
+    },
     async close() {
       // If it could not be opened, its caller has got the error.
-      const opened = await direct?.catch(() => null);
+      const opened = await offline?.catch(() => null);
       await opened?.close();
     },
   };

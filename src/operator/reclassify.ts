@@ -11,7 +11,8 @@ import { readBounceRules } from '../config/bounce-rules.ts';
 import { ConfigError } from '../config/load.ts';
 import type { Act } from '../operations/act.ts';
 import type { Connection } from '../storage/connection.ts';
-import { onStore, type StoreDeps } from './operation.ts';
+import type { StoreDeps } from './deps.ts';
+import { storeRoute } from './server-route.ts';
 import { attemptCorrector, writeAttempt, type PastAttempt } from './reclassify-attempts.ts';
 import { correctedReport, writeReport, type PastReport } from './reclassify-reports.ts';
 import { DAY_MS } from '../base/time.ts';
@@ -35,13 +36,13 @@ const ATTEMPTS = 2_000;
 const REPORTS = 20;
 
 export const reclassifyOperations = {
-  'bounces.reclassify': onStore({
+  'bounces.reclassify': storeRoute({
     act: {
       says: 'labelled past bounces by the present rules',
       type: 'bounces',
       keeps: ['attempts', 'reports', 'reports_unread', 'unsuppressed', 'dry_run'],
     },
-    args: z.strictObject({
+    body: z.strictObject({
       /** How far back, in ms. */
       past: z
         .int()

@@ -9,7 +9,7 @@ import { rfc3339 } from '../base/rfc3339.ts';
 import { sourceWords, type AuditRow, type ListingRow, type SourceBlockRow } from '../storage/tables.ts';
 import { accountArgument, accountNamed } from './accounts.ts';
 import { readListings } from './listings.ts';
-import { onStore } from './operation.ts';
+import { storeRoute } from './server-route.ts';
 import { DAY_MS } from '../base/time.ts';
 
 export interface ReputationMoment {
@@ -21,11 +21,10 @@ export interface ReputationMoment {
 }
 
 export const reputationMomentOperations = {
-  'reputation.moments': onStore({
-    act: null,
+  'reputation.moments': storeRoute({
     scope: 'stats:read',
     forMembers: { server: false },
-    args: z.strictObject({
+    body: z.strictObject({
       account: accountArgument,
       days: z.int().min(1).max(400).optional(),
       /** Includes moments that concern the server; only administrators see them. */

@@ -8,7 +8,7 @@ import { rfc3339 } from '../base/rfc3339.ts';
 import { type StatType } from '../events/stats.ts';
 import { readSourceDays, readStats, type StatLine } from '../events/stats-store.ts';
 import { accountArgument, accountNamed } from './accounts.ts';
-import { onStore } from './operation.ts';
+import { storeRoute } from './server-route.ts';
 import { DAY_MS, dayOf } from '../base/time.ts';
 
 /** The counts that show a reputation. */
@@ -76,10 +76,9 @@ export interface ReputationRecord {
 const MOST_LINES = 1000;
 
 export const reputationOperations = {
-  reputation: onStore({
-    act: null,
+  reputation: storeRoute({
     scope: 'stats:read',
-    args: z.strictObject({ account: accountArgument, days: z.int().min(1).max(400).optional() }),
+    body: z.strictObject({ account: accountArgument, days: z.int().min(1).max(400).optional() }),
     async run({ db, clock }, { account, days = 30 }): Promise<ReputationRecord> {
       const { id } = await accountNamed({ db }, account);
       return readReputation(db.reader, { accountId: id, now: clock.now(), days });

@@ -2,7 +2,7 @@
 import { certificateFacts } from '../config/certificate-facts.ts';
 import type { CertificateState } from '../config/certificate-watch.ts';
 import { gauge, type Family } from './exposition.ts';
-import type { OperatorDeps } from './operation.ts';
+import type { OperatorDeps } from './deps.ts';
 
 export interface ServerFigureDeps extends Pick<OperatorDeps, 'listeners'> {
   /** The certificate in force. */

@@ -19,8 +19,9 @@ import type { Act } from '../operations/act.ts';
 import type { AccountRow, MemberRow, SetUpLinkRow } from '../storage/tables.ts';
 import { accountNamed } from './accounts.ts';
 import { dashboardUrl } from './admin.ts';
-import { onStore, type StoreDeps } from './operation.ts';
-import { notRunning } from './unavailable.ts';
+import type { StoreDeps } from './deps.ts';
+import { storeRoute } from './server-route.ts';
+import { notRunning } from '../base/unavailable.ts';
 
 const memberArgument = z.string().min(1).max(320).describe('address or id');
 const roleArgument = z.enum(roleNames);
@@ -31,18 +32,16 @@ const mailArgument = z.boolean().optional();
 const words = { type: 'member', named: 'email', keeps: ['role', 'accounts'] } as const;
 
 export const teamOperations = {
-  'team.list': onStore({
-    act: null,
-    args: z.strictObject({}),
+  'team.list': storeRoute({
     async run(deps) {
       const able = await deps.invitations?.prepare([]);
       return { data: await teamOf(deps), cannot_mail: able?.kind === 'no' ? able.why : null };
     },
   }),
   /** Adds a member and invites them: with `mail` by a mail if that is possible now, otherwise by a link that is returned. */
-  'team.add': onStore({
+  'team.add': storeRoute({
     act: { ...words, says: 'invited {email} to the team' },
-    args: z.strictObject({
+    body: z.strictObject({
       email: z.string().min(1).max(320),
       role: roleArgument,
       accounts: accountsArgument,
@@ -63,9 +62,9 @@ export const teamOperations = {
    * Makes a new link: for an invited member another invitation, for others one that sets a new password and removes the second
    * factor, which is only handed over. Earlier links of the member end.
    */
-  'team.link': onStore({
+  'team.link': storeRoute({
     act: { ...words, says: 'made a set-up link for {email}' },
-    args: z.strictObject({ member: memberArgument, mail: mailArgument }),
+    body: z.strictObject({ member: memberArgument, mail: mailArgument }),
     async run(deps, { member: name, mail }, act) {
       const member = await memberNamed(deps, name);
       act.on({ object: member.email });
@@ -76,9 +75,9 @@ export const teamOperations = {
       return await inviteFor(deps, member, { accountIds, mail, act });
     },
   }),
-  'team.change': onStore({
+  'team.change': storeRoute({
     act: { ...words, says: 'changed the role or the accounts of {email}' },
-    args: z.strictObject({ member: memberArgument, role: roleArgument, accounts: accountsArgument.optional() }),
+    body: z.strictObject({ member: memberArgument, role: roleArgument, accounts: accountsArgument.optional() }),
     async run(deps, { member: name, role, accounts }, act) {
       const member = await memberNamed(deps, name);
       const all = await listAccounts(deps);
@@ -91,9 +90,9 @@ export const teamOperations = {
     },
   }),
   /** Removes a member with all sessions, or withdraws the invitation of one who never signed in. */
-  'team.remove': onStore({
+  'team.remove': storeRoute({
     act: { ...words, says: 'removed {email} from the team' },
-    args: z.strictObject({ member: memberArgument }),
+    body: z.strictObject({ member: memberArgument }),
     async run(deps, { member: name }, act) {
       const member = await memberNamed(deps, name);
       act.on({ object: member.email });

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
-import { operationNamed } from '../../src/operator/operations.ts';
+import { serverRouteNamed } from '../../src/operator/routes.ts';
 import { apiSummaries, machineSummaries, partSummaries } from '../../src/operations/summaries.ts';
 
 const cli = path.resolve(import.meta.dirname, '../../src/cli');
@@ -23,7 +23,7 @@ describe('operations/summaries', () => {
 
   it('has none for the machine without an operation', () => {
     assert.deepEqual(
-      Object.keys(machineSummaries).filter((name) => operationNamed(name) === null),
+      Object.keys(machineSummaries).filter((name) => serverRouteNamed(name) === null),
       [],
     );
   });

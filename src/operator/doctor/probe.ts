@@ -5,7 +5,7 @@ import type { Config } from '../../config/schema.ts';
 import { databaseFile, openReader } from '../../storage/database.ts';
 import { DatabaseRefusal } from '../../storage/database-refusal.ts';
 import { checkFiles } from '../data-folder.ts';
-import type { OperatorDeps } from '../operation.ts';
+import type { OperatorDeps } from '../deps.ts';
 import { createMachine } from './machine.ts';
 import { createNetwork } from './network.ts';
 import type { Missing, Probes } from './probes.ts';

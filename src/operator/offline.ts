@@ -1,9 +1,10 @@
-/** Performs operations on the database itself while no server runs. */
+/** The app without its ports and its work: performs operations on the database itself while no server runs. */
 import path from 'node:path';
 import { ensureDefaultAccount } from '../accounts/account-store.ts';
 import { createStreams } from '../accounts/stream-store.ts';
 import { createCursors } from '../api/cursor.ts';
 import { createInside } from '../api/inside.ts';
+import type { Reply } from '../api/route.ts';
 import { ListStreams } from '../api/list-stream.ts';
 import { storeRoutes } from '../api/routes.ts';
 import { systemClock } from '../base/clock.ts';
@@ -14,32 +15,38 @@ import { databaseFile, openDatabase, type Database } from '../storage/database.t
 import { changeSchemaAlone, copyBeforeMigration } from './before-migration.ts';
 import { checkFiles, makeDataFolder } from './data-folder.ts';
 import { trackingTargetOf } from '../tracking/host.ts';
-import { isAct, operationNamed, perform, type StoreDeps } from './operations.ts';
+import { endpointOf, searchOf, type AskedOf } from './client.ts';
+import type { StoreDeps } from './deps.ts';
+import { callerOf } from './operator-caller.ts';
+import { serverRouteNamed, serverRoutes } from './routes.ts';
 import { writeNote } from './command-acts.ts';
 import { atCommandLine, isCurrent } from './note-command.ts';
 import type { OpenReportParser } from './report-parser.ts';
 import { requireSharedKey } from './sealed-secrets.ts';
-import { notRunning, Unavailable } from './unavailable.ts';
+import { notRunning, Unavailable } from '../base/unavailable.ts';
 
-export interface Direct {
-  /** Does what `perform` does. Throws `Unavailable` if the operation needs the server. */
-  call(name: string, args: unknown): Promise<unknown>;
+export interface Offline {
+  /** Throws the operation's `Problem`, `Unavailable` if it needs the server. */
+  ask(operation: string, asked: AskedOf): Promise<Reply>;
   close(): Promise<void>;
+}
+
+/** Returns whether an operation changes something, and whether it can be performed without the server at all. */
+function natureOf(operation: string): { changes: boolean; needsServer: boolean } {
+  const ofServer = serverRouteNamed(operation);
+  return ofServer === null
+    ? { changes: !endpointOf(operation).startsWith('GET '), needsServer: false }
+    : { changes: ofServer.act !== undefined, needsServer: ofServer.needs === 'server' };
 }
 
 /**
  * Opens the database and the keys for an operation. One that only reads does not make a missing database.
  * Throws `Unavailable`.
  */
-export async function openDirect(
-  config: Config,
-  firstOperation: string,
-  openReportParser: OpenReportParser,
-): Promise<Direct> {
-  const operation = operationNamed(firstOperation);
-  if (operation !== null && operation.needs !== 'store') throw notRunning();
+export async function openOffline(config: Config, first: string, openReportParser: OpenReportParser): Promise<Offline> {
+  const { changes, needsServer } = natureOf(first);
+  if (needsServer) throw notRunning();
   const database = databaseFile(config.storage.url);
-  const changes = isAct(firstOperation);
   if (database !== null) checkFiles(database, changes);
   if (changes) makeDataFolder(config.dataDir);
   const keyring = openKeyring(config.dataDir, { database });
@@ -69,7 +76,8 @@ export async function openDirect(
   );
   await ensureDefaultAccount({ db, clock });
   const streams = createStreams({ db, clock });
-  const routes = storeRoutes({
+  const deps: StoreDeps = { nodes: db.nodes, db, clock, keyring, resolver, config, openReportParser };
+  const ofAccounts = storeRoutes({
     db,
     clock,
     keyring,
@@ -84,6 +92,7 @@ export async function openDirect(
     // No server runs that could have a copy.
     changes: { domainChanged: noop, keyChanged: () => Promise.resolve() },
   });
+  const routes = [...ofAccounts, ...serverRoutes(deps)];
   const inside = createInside({ clock, commit: db.commit }, routes);
   const acting = atCommandLine();
   if (db.migrated.length > 0)
@@ -92,9 +101,21 @@ export async function openDirect(
       { operation: 'server.migrate', after: { migrations: [...db.migrated] } },
       acting,
     );
-  const deps: StoreDeps = { nodes: db.nodes, db, clock, keyring, resolver, config, inside, openReportParser };
   return {
-    call: (name, args) => perform(deps, name, args, { acting }),
+    async ask(operation, { account, params = {}, query = {}, body = {}, accept }) {
+      const route = routes.find(({ operationId }) => operationId === operation);
+      if (route === undefined || route.needs === 'server') throw notRunning();
+      const caller = await callerOf(deps, route.scope === 'server', {
+        account: account === undefined ? account : encodeURIComponent(account),
+        params,
+      });
+      return await inside.ask({ caller, ip: null, userAgent: acting.user_agent, whenOver: noop }, route.operationId, {
+        params,
+        query: new URLSearchParams(searchOf(query)),
+        body,
+        ...(accept === undefined ? {} : { accept }),
+      });
+    },
     async close() {
       await resolver.close();
       await db.close();

@@ -1,40 +1,26 @@
-/** Performs operations of the API for the operator, in any account. */
-import { z } from 'zod';
-import { check } from '../base/check.ts';
+/** The operator as the caller of an operation of the API, in any account. */
 import { Problem } from '../base/problem.ts';
 import { findAccount } from '../accounts/account-store.ts';
 import { findDomain } from '../domains/domain-store.ts';
-import { jsonOf, operatorCaller } from '../api/inside.ts';
+import { operatorCaller } from '../api/inside.ts';
+import type { Caller } from '../keys/caller.ts';
 import type { AccountRow } from '../storage/tables.ts';
-import { accountArgument, accountNamed } from './accounts.ts';
-import type { StoreDeps } from './operation.ts';
-import { notRunning } from './unavailable.ts';
+import { accountNamed } from './accounts.ts';
+import type { StoreDeps } from './deps.ts';
 
-const texts = z.record(z.string(), z.string());
-
-const asked = z.strictObject({
-  account: accountArgument,
-  params: texts.optional(),
-  query: texts.optional(),
-  body: z.record(z.string(), z.unknown()).optional(),
-});
-export type AskedByOperator = z.output<typeof asked>;
-
-/** Returns the JSON of the answer. Throws `Unavailable` if this operation needs the running server and `deps` are not the server's. */
-export async function askAsOperator(
-  deps: StoreDeps,
-  name: string,
-  given: unknown,
-  userAgent: string | null,
-): Promise<unknown> {
-  if (!deps.inside.has(name)) {
-    if (!('mta' in deps)) throw notRunning();
-    throw new Problem('not_found', `there is no operation ${JSON.stringify(name.slice(0, 100))}`);
-  }
-  const { account, params = {}, query = {}, body = {} } = check(asked, given);
-  const row = account === undefined ? await ownerOf(deps, params) : await accountNamed(deps, account);
-  const asking = { caller: operatorCaller(row), ip: null, userAgent, whenOver: () => undefined };
-  return jsonOf(await deps.inside.ask(asking, name, { params, query, body }));
+/**
+ * Returns the operator in the account with this name or id, percent-encoded; without one in that of the object that the path names, else in
+ * `default`. Operations of the server are in no account.
+ */
+export async function callerOf(
+  deps: Pick<StoreDeps, 'db'>,
+  isOfServer: boolean,
+  { account, params = {} }: { account?: string | undefined; params?: Readonly<Record<string, string>> },
+): Promise<Caller> {
+  if (isOfServer) return operatorCaller();
+  return operatorCaller(
+    account === undefined ? await ownerOf(deps, params) : await accountNamed(deps, decodeURIComponent(account)),
+  );
 }
 
 /** Tables of objects that the operator names without their account, by the prefix of their ids. */
@@ -45,12 +31,12 @@ const tables: ReadonlyMap<string, string> = new Map([
 ]);
 
 /** Returns the account whose object `id` names, else the account `default`: the operation itself reports that there is no such object. */
-async function ownerOf(deps: StoreDeps, { id }: Readonly<Record<string, string>>): Promise<AccountRow> {
+async function ownerOf(deps: Pick<StoreDeps, 'db'>, { id }: Readonly<Record<string, string>>): Promise<AccountRow> {
   const accountId = id === undefined ? null : await accountIdOf(deps, id);
   return (accountId === null ? null : await findAccount(deps, accountId)) ?? (await accountNamed(deps));
 }
 
-async function accountIdOf(deps: StoreDeps, id: string): Promise<string | null> {
+async function accountIdOf(deps: Pick<StoreDeps, 'db'>, id: string): Promise<string | null> {
   const table = tables.get(id.split('_', 1)[0] ?? '');
   if (table !== undefined) {
     const row = (await deps.db.reader(table).select('account_id').where({ id }).first()) as

@@ -1,15 +1,9 @@
-/**
- * The control socket: `<dataDir>/posthorn.sock`, HTTP over a Unix socket that only its owner may open.
- * `POST /<operation>` with the arguments as JSON; the answer is `{ "result": ... }` or `{ "problem": { code, message, field } }`.
- */
+/** The control socket: `<dataDir>/posthorn.sock`, the API over a Unix socket that only its owner may open. */
 import net from 'node:net';
 import path from 'node:path';
-import { Problem } from '../base/problem.ts';
 import { ConfigError } from '../config/load.ts';
-import { Unavailable } from './unavailable.ts';
+import { Unavailable } from '../base/unavailable.ts';
 
-/** Arguments of one command at most. A mail with html and text of the largest size allowed, and every character escaped, is below this. */
-export const LARGEST_COMMAND_BYTES = 32 * 2 ** 20;
 /** sun_path has 108 bytes with its final NUL; the system would silently cut a longer name. */
 const LONGEST_PATH_BYTES = 107;
 
@@ -44,10 +38,6 @@ export function absenceOf({ code }: NodeJS.ErrnoException): 'stale' | 'none' | n
   if (code === 'ENOENT' || code === 'ENOTDIR') return 'none';
   return code === 'ECONNREFUSED' ? 'stale' : null;
 }
-
-/** The refusal of a command whose arguments are longer than `LARGEST_COMMAND_BYTES`. */
-export const tooLarge = (): Problem =>
-  new Problem('payload_too_large', `at most ${String(LARGEST_COMMAND_BYTES)} bytes`);
 
 export function refusal(file: string, error: NodeJS.ErrnoException): Error {
   if (error.code !== 'EACCES' && error.code !== 'EPERM')

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import {
+  chmodSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
@@ -15,17 +16,25 @@ import net from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
 import { Problem } from '../../src/base/problem.ts';
-import { callServer } from '../../src/operator/control-client.ts';
-import { serveControl, type Control } from '../../src/operator/control-server.ts';
-import { LARGEST_COMMAND_BYTES, lookAtSocket, socketPath } from '../../src/operator/control-socket.ts';
+import { callServer } from '../../src/operator/client.ts';
+import type { Control } from '../../src/operator/control.ts';
+import { lookAtSocket, socketPath } from '../../src/operator/socket.ts';
+import { createApi, type ApiDeps } from '../../src/api/server.ts';
+import { serverRoutes } from '../../src/operator/routes.ts';
 import { reachOperator } from '../../src/operator/operator.ts';
-import { Unavailable, type UnavailableWhy } from '../../src/operator/unavailable.ts';
+import { Unavailable, type UnavailableWhy } from '../../src/base/unavailable.ts';
 import { configOf, Office } from './office.ts';
 
 const unavailable =
   (why: UnavailableWhy) =>
   (error: unknown): boolean =>
     error instanceof Unavailable && error.why === why;
+
+const post = (to: string, headers: Record<string, string> = {}) => ({
+  method: 'POST',
+  path: to,
+  headers: { 'content-type': 'application/json', ...headers },
+});
 
 /** One raw request; the answer's status and body. */
 function ask(
@@ -44,12 +53,12 @@ function ask(
   });
 }
 
-describe('operator/control-server', () => {
+describe('operator/control', () => {
   let office: Office;
   let control: Control;
   beforeEach(async () => {
     office = await Office.open();
-    control = await serveControl(office.deps, office.folder);
+    control = await office.serve();
   });
   afterEach(async () => {
     await control.close();
@@ -62,7 +71,7 @@ describe('operator/control-server', () => {
     const server = net.createServer((socket) => socket.once('data', () => socket.destroy()));
     await new Promise<void>((resolve) => server.listen(file, resolve));
     await assert.rejects(
-      callServer(file, 'queue.flush', { all: true }),
+      callServer(file, 'queue.flush', { body: { all: true } }),
       (error: unknown) => unavailable('not_running')(error) && String(error).includes('may be done in part'),
     );
     await new Promise((resolve) => server.close(resolve));
@@ -78,46 +87,61 @@ describe('operator/control-server', () => {
     assert.equal(await lookAtSocket(control.path), 'none');
   });
 
+  it('lets no other user in', async function () {
+    if (process.getuid?.() !== 0) this.skip('root only');
+    chmodSync(office.folder, 0o755);
+    const dial = `require('node:net').connect(${JSON.stringify(control.path)}).on('connect', () => process.exit(0)).on('error', ({ code }) => { console.log(code); process.exit(1); })`;
+    const asNobody = { uid: 65534, gid: 65534, cwd: '/', env: { PATH: process.env['PATH'], NODE_OPTIONS: '' } };
+    assert.equal(spawnSync(process.execPath, ['-e', dial], asNobody).stdout.toString().trim(), 'EACCES');
+  });
+
+  it('is the only server of the operations of the server', () => {
+    const unused = {} as unknown as ApiDeps;
+    assert.throws(() => createApi(unused, serverRoutes(office.deps)), /no port serves the operations of the server/);
+  });
+
   it('performs operations and answers with their result', async () => {
-    const { status, text } = await ask(control.path, { method: 'POST', path: '/accounts.add' }, '{"name":"Acme"}');
+    const { status, text } = await ask(control.path, post('/v1/server/accounts/add'), '{"name":"Acme"}');
     assert.equal(status, 200);
-    const { result } = JSON.parse(text) as { result: { name: string } };
-    assert.equal(result.name, 'Acme');
+    assert.equal((JSON.parse(text) as { name: string }).name, 'Acme');
     assert.equal((await office.run('accounts.list', {})).data.length, 2);
   });
 
+  it('performs the operations of the API, in the account that is named', async () => {
+    await office.run('accounts.add', { name: 'Äcme' });
+    const key = JSON.stringify({ name: 'k', scopes: ['send'] });
+    const named = post('/v1/keys', { 'posthorn-account': encodeURIComponent('Äcme'), 'posthorn-user': 'lea' });
+    assert.equal((await ask(control.path, named, key)).status, 201);
+    const listed = async (headers: Record<string, string>): Promise<unknown[]> =>
+      (JSON.parse((await ask(control.path, { path: '/v1/keys', headers })).text) as { data: unknown[] }).data;
+    assert.equal((await listed({ 'posthorn-account': encodeURIComponent('Äcme') })).length, 1);
+    assert.equal((await listed({})).length, 0);
+    const line = (await office.audit()).find(({ operation }) => operation === 'createKey');
+    assert.deepEqual([line?.actor, line?.method, line?.user_agent], ['operator', 'CLI', 'cli:lea']);
+  });
+
+  it('answers a list as lines', async () => {
+    await office.ask('createSuppression', { body: { email: 'a@dest.test' } });
+    const { status, text } = await ask(control.path, { path: '/v1/suppressions', headers: { accept: 'text/csv' } });
+    assert.equal(status, 200);
+    assert.match(text, /^email,reason,[^]*\na@dest\.test,manual,/);
+  });
+
   for (const [options, body, status, code, reason] of [
-    [
-      { method: 'POST', path: '/accounts.plan' },
-      '{"account":"x","plan":"pro"}',
-      404,
-      'not_found',
-      'a mistake of the operator',
-    ],
-    [{ method: 'POST', path: '/nothing' }, '{}', 404, 'not_found', 'no such operation'],
-    [{ method: 'POST', path: '/../keys.list' }, '{}', 404, 'not_found', 'no name of an operation'],
-    [{ method: 'POST', path: `/${'a'.repeat(5000)}` }, '{}', 404, 'not_found', 'a name without end'],
-    [{ method: 'GET', path: '/accounts.list' }, undefined, 405, 'method_not_allowed', 'only POST'],
-    [{ method: 'POST', path: '/accounts.list' }, '{', 400, 'invalid_json', 'half an object'],
-    [{ method: 'POST', path: '/accounts.list' }, undefined, 400, 'invalid_json', 'no body'],
-    [{ method: 'POST', path: '/accounts.list' }, 'null', 400, 'missing_field', 'null'],
-    [{ method: 'POST', path: '/accounts.list' }, '[1]', 400, 'invalid_type', 'a list'],
-    [
-      { method: 'POST', path: '/accounts.list' },
-      Buffer.alloc(33 * 2 ** 20, ' '),
-      413,
-      'payload_too_large',
-      'without end',
-    ],
+    [post('/v1/server/accounts/plan'), '{"account":"x","plan":"pro"}', 404, 'not_found', 'a mistake of the operator'],
+    [post('/v1/server/nothing'), '{}', 404, 'not_found', 'no such operation'],
+    [post('/accounts.list'), '{}', 404, 'not_found', 'the form of an earlier version'],
+    [{ method: 'GET', path: '/v1/server/accounts/list' }, undefined, 405, 'method_not_allowed', 'only POST'],
+    [post('/v1/server/accounts/list'), '{', 400, 'invalid_json', 'half an object'],
+    [post('/v1/server/accounts/list'), '[1]', 400, 'invalid_json', 'a list'],
+    [post('/v1/keys', { 'posthorn-account': 'nobody' }), '{}', 404, 'not_found', 'no such account'],
+    [post('/v1/server/accounts/list'), Buffer.alloc(60 * 2 ** 20, ' '), 413, 'payload_too_large', 'without end'],
   ] as const) {
-    it(`answers ${code} to ${options.method} ${options.path.slice(0, 20)}: ${reason}`, async () => {
+    it(`answers ${code} to ${options.method} ${options.path.slice(0, 30)}: ${reason}`, async () => {
       const answer = await ask(control.path, options, body);
-      assert.equal(answer.status, status);
-      const { problem } = JSON.parse(answer.text) as {
-        problem: { code: string; message: string; field: string | null };
-      };
-      assert.equal(problem.code, code);
-      assert.deepEqual(Object.keys(problem), ['code', 'message', 'field']);
+      assert.equal(answer.status, status, answer.text);
+      const { error } = JSON.parse(answer.text) as { error: { code: string } };
+      assert.equal(error.code, code);
     });
   }
 
@@ -134,7 +158,7 @@ describe('operator/control-server', () => {
         },
       };
       await control.close();
-      control = await serveControl({ ...office.deps, mta }, office.folder);
+      control = await office.serve(office.folder, { mta });
       await assert.rejects(
         callServer(control.path, 'queue.lanes', {}),
         (problem: unknown) => problem instanceof Problem && problem.code === code && says.test(problem.message),
@@ -153,7 +177,7 @@ describe('operator/control-server', () => {
       },
     };
     await control.close();
-    control = await serveControl({ ...office.deps, mta }, office.folder);
+    control = await office.serve(office.folder, { mta });
     await assert.rejects(
       callServer(control.path, 'queue.lanes', {}),
       (error: unknown) =>
@@ -163,7 +187,7 @@ describe('operator/control-server', () => {
       office.logged.map(({ event, operation }) => [event, operation]),
       [['operation_failed', 'queue.lanes']],
     );
-    assert.equal((await callServer(control.path, 'accounts.list', {})).kind, 'result');
+    assert.notEqual(await callServer(control.path, 'accounts.list', {}), null);
   });
 
   it('brings the problem to the caller as it was', async () => {
@@ -178,28 +202,28 @@ describe('operator/control-server', () => {
     });
   });
 
-  it('refuses a command that is too large before it is sent, and lets one go that just fits', async () => {
-    const refused = (code: string) => (error: unknown) => error instanceof Problem && error.code === code;
-    const ofBytes = (bytes: number) => 'x'.repeat(bytes - 2);
-    await assert.rejects(
-      callServer(control.path, 'createKey', ofBytes(LARGEST_COMMAND_BYTES + 1)),
-      refused('payload_too_large'),
-    );
-    await assert.rejects(
-      callServer(control.path, 'createKey', ofBytes(LARGEST_COMMAND_BYTES)),
-      refused('invalid_type'),
-    );
+  it('says that a server of another version cannot be understood', async () => {
+    const folder = mkdtempSync(path.join(os.tmpdir(), 'posthorn-control-'));
+    const file = socketPath(folder);
+    const server = http.createServer((_, response) => {
+      response.writeHead(404, { 'content-type': 'application/json' });
+      response.end('{"problem":{"code":"not_found","message":"no such operation","field":null}}');
+    });
+    await new Promise<void>((resolve) => server.listen(file, resolve));
+    await assert.rejects(callServer(file, 'accounts.list', {}), /is it of another version\?/);
+    await new Promise((resolve) => server.close(resolve));
+    rmSync(folder, { recursive: true });
   });
 
   it('will not start beside another server on the same folder', async () => {
-    await assert.rejects(serveControl(office.deps, office.folder), unavailable('already_running'));
+    await assert.rejects(office.serve(), unavailable('already_running'));
     assert.equal(await lookAtSocket(control.path), 'live');
   });
 
   it('ends although a caller holds its connection open', async () => {
     const idle = net.connect(control.path);
     await new Promise((resolve) => idle.once('connect', resolve));
-    idle.write('POST /accounts.list HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n');
+    idle.write('POST /v1/server/accounts/list HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n');
     const gone = new Promise((resolve) => idle.once('close', resolve));
     idle.on('error', () => undefined);
     const closed = control.close();
@@ -208,7 +232,7 @@ describe('operator/control-server', () => {
   });
 });
 
-describe('operator/control-server: without a control socket', () => {
+describe('operator/control: without a control socket', () => {
   let folder: string;
   beforeEach(() => {
     folder = mkdtempSync(path.join(os.tmpdir(), 'posthorn-control-'));
@@ -223,7 +247,7 @@ describe('operator/control-server: without a control socket', () => {
     spawnSync(process.execPath, ['-e', dying], { env: { ...process.env, NODE_OPTIONS: '' } });
     assert.equal(await lookAtSocket(file), 'stale');
     const office = await Office.open();
-    const control = await serveControl(office.deps, folder);
+    const control = await office.serve(folder);
     assert.equal(await lookAtSocket(file), 'live');
     await control.close();
     await office.close();
@@ -269,7 +293,7 @@ describe('operator/control-server: without a control socket', () => {
 
   it('does not turn to the database when its server goes away', async () => {
     const office = await Office.open();
-    const control = await serveControl(office.deps, folder);
+    const control = await office.serve(folder);
     const operator = reachOperator(configOf(folder));
     await operator.call('accounts.list', {});
     await control.close();

@@ -1,8 +1,5 @@
-/**
- * The type of an operation of the operator, with the schema of its arguments. The command line performs it through the control
- * socket of the running server, or on the database itself if the operation needs only the store.
- */
-import type { z } from 'zod';
+/** What the operations on the server work with: the store, and in the running server its parts. */
+import type { Inside } from '../api/inside.ts';
 import type { Notifier } from '../scheduling/notifier.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Keyring } from '../base/keyring.ts';
@@ -21,10 +18,6 @@ import type { Database } from '../storage/database.ts';
 import type { Nodes } from '../storage/nodes.ts';
 import type { Owners } from '../storage/owners.ts';
 import type { Rows } from '../storage/rows.ts';
-import type { Inside } from '../api/inside.ts';
-import type { Scope } from '../keys/scopes.ts';
-import type { Act } from '../operations/act.ts';
-import type { ActWords } from '../operations/audit-row.ts';
 import type { LaneActs } from './lane-acts.ts';
 import type { AskNode } from './ask-nodes.ts';
 import type { OpenReportParser } from './report-parser.ts';
@@ -36,8 +29,6 @@ export interface StoreDeps {
   keyring: Keyring;
   resolver: Resolver;
   config: Config;
-  /** The operations of the API, as far as they can be performed here. */
-  inside: Inside;
   /** Opens a reader of mails that came back. */
   openReportParser: OpenReportParser;
   /** The servers of this database; null for a command on a file of SQLite, while no server runs. */
@@ -66,6 +57,8 @@ type MakeInvitation = (invitation: { to: string; url: string; expiresAt: number;
 /** The dependencies that only the running server has. */
 export interface OperatorDeps extends StoreDeps {
   log: Log;
+  /** The operations of the API. */
+  inside: Inside;
   nodes: Nodes;
   recorder: Recorder;
   notifiers: { deliveries: Notifier<readonly DueHint[]>; holds: Notifier };
@@ -178,44 +171,4 @@ export interface ResolvedDomain {
     | { kind: 'refused'; text: string }
   )[];
   lane: LaneReport | null;
-}
-
-interface Common<Args> {
-  args: z.ZodType<Args>;
-  /** Its words in the audit log, which includes refused tries; null if it changes nothing. */
-  act: ActWords | null;
-  /** Members with this scope may perform it in their account. Without one it is for administrators and the command line. */
-  scope?: Scope;
-  /** Arguments that a member who is not an administrator cannot choose. They replace what was given. */
-  forMembers?: Partial<Args>;
-}
-
-export interface StoreOperation<Args, Result> extends Common<Args> {
-  needs: 'store';
-  /** In the running server `deps` are the server's. */
-  run(deps: StoreDeps | OperatorDeps, args: Args, act: Act): Promise<Result>;
-}
-
-export interface ServerOperation<Args, Result> extends Common<Args> {
-  needs: 'server';
-  run(deps: OperatorDeps, args: Args, act: Act): Promise<Result>;
-}
-
-export type Operation<Args = unknown, Result = unknown> = StoreOperation<Args, Result> | ServerOperation<Args, Result>;
-
-/** An operation that works on the database, with or without a server. */
-export function onStore<Args, Result>(
-  operation: Omit<StoreOperation<Args, Result>, 'needs'>,
-): StoreOperation<Args, Result> {
-  return { ...operation, needs: 'store' };
-}
-
-/**
- * An operation that needs a running server. It is performed by the one that is asked; what other nodes have in memory, it asks of them
- * (ask-nodes.ts).
- */
-export function onServer<Args, Result>(
-  operation: Omit<ServerOperation<Args, Result>, 'needs'>,
-): ServerOperation<Args, Result> {
-  return { ...operation, needs: 'server' };
 }
