@@ -83,7 +83,10 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
     'base',
     'version',
   ],
+  // What people see of operations, for doors that show it
+  presentations: ['operator', 'operations', 'suppressions', 'client', 'base'],
   cli: [
+    'presentations',
     'operator',
     'operations',
     'suppressions',

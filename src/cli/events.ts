@@ -6,7 +6,7 @@ import type { ArgsOf, ResultOf } from '../operator/routes.ts';
 import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { durationOption, limitOption, listOption } from './options.ts';
-import { json, printable } from './table.ts';
+import { json, printable } from '../presentations/table.ts';
 
 interface TailOptions {
   types?: EventType[];

@@ -9,7 +9,7 @@ import { UnsupportedSchema } from '../storage/migrate.ts';
 import { exitCodes } from './exit-codes.ts';
 import { ListenError } from './listen-fault.ts';
 import { isDiskFull, machineFault } from './machine-fault.ts';
-import { printable } from './table.ts';
+import { printable } from '../presentations/table.ts';
 
 type Note = (line: string) => void;
 

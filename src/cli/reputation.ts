@@ -4,7 +4,7 @@ import type { ResultOf } from '../operator/routes.ts';
 import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { daysOption } from './options.ts';
-import { table, type Cell } from './table.ts';
+import { table, type Cell } from '../presentations/table.ts';
 
 export function addReputation(program: CommandUnknownOpts, context: Context): void {
   program

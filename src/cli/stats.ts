@@ -6,7 +6,7 @@ import { DAY_MS, HOUR_MS } from '../base/time.ts';
 import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { daysOption, hoursOption } from './options.ts';
-import { table } from './table.ts';
+import { table } from '../presentations/table.ts';
 
 interface StatsOptions {
   days?: number;

@@ -348,7 +348,7 @@ describe('the posthorn command beside a running server', () => {
     assert.equal(await good('queue', 'cancel', ...lane), '1 delivery is canceled');
     assert.equal(await good('queue', 'cancel', '--message', id), '0 deliveries are canceled');
     const { code, notes } = await posthorn(['queue', 'cancel', '--source', 'one']);
-    assert.deepEqual([code, notes.includes('--domain')], [64, true]);
+    assert.deepEqual([code, notes.includes('--source')], [64, true]);
     const nameless = await posthorn(['queue', 'cancel']);
     assert.deepEqual(
       [nameless.code, nameless.notes.includes('a message ('), nameless.notes.includes('source')],

@@ -1,25 +1,14 @@
-/** `posthorn queue lanes|list|flush`; holds and limits are in queue-holds.ts. */
-import { Option, type CommandUnknownOpts } from '@commander-js/extra-typings';
-import { pluralize } from '../base/pluralize.ts';
-import type { ArgsOf, ResultOf } from '../operator/routes.ts';
+/** `posthorn queue lanes`. */
+import type { CommandUnknownOpts } from '@commander-js/extra-typings';
+import type { ResultOf } from '../operator/routes.ts';
 import { helpOf } from '../operations/summaries.ts';
+import { unansweredLines } from '../presentations/queue.ts';
+import { table } from '../presentations/table.ts';
 import type { Context } from './cli.ts';
-import { unansweredLines } from './nodes.ts';
-import { noteMore } from './note-more.ts';
-import { durationOption, limitOption, listOption } from './options.ts';
-import { addHolds } from './queue-holds.ts';
-import { addWatch } from './queue-watch.ts';
-import { table } from './table.ts';
-import { unknownDomains } from './unknown-domains.ts';
+import { groupAt } from './derive.ts';
 
-/** The operation checks it, and its error names the statuses. */
-type Status = NonNullable<ArgsOf<'queue.list'>['status']>[number];
-
-export function addQueue(program: CommandUnknownOpts, context: Context): void {
-  const queue = program.command('queue').description('mail that waits for delivery, and why');
-  addHolds(queue, context);
-  addWatch(queue, context);
-  queue
+export function addLanes(program: CommandUnknownOpts, context: Context): void {
+  groupAt(program, ['queue'])
     .command('lanes')
     .description(helpOf('queue.lanes'))
     .option('--lane <lane>', 'only this one, with each limit, why its mail waits, and what was changed by whom')
@@ -33,52 +22,6 @@ export function addQueue(program: CommandUnknownOpts, context: Context): void {
       const lanes = await context.operate((operator) => operator.call('queue.lanes', {}));
       context.print(json, lanes, () => laneLines(lanes));
     });
-  queue
-    .command('list')
-    .description(helpOf('queue.list'))
-    .option('--domain <domain>', "only this recipient's domain; ~simulator for simulated mail")
-    .option('--lane <lane>', 'only this lane, as `queue lanes` shows it')
-    .option('--account <account>', 'only this account, name or id (default: all)')
-    .option('--status <statuses>', 'only these: queued,deferred,...', listOption<Status>)
-    .option('--older-than <time>', 'only what was accepted, or was to be sent, so long ago, such as 6h', durationOption)
-    .addOption(new Option('--class <class>', 'only this class').choices(['transactional', 'broadcast'] as const))
-    .option('--limit <n>', 'the most to show', limitOption, 100)
-    .option('--json', 'as one JSON object')
-    .action(async ({ domain, lane, account, status, olderThan, class: order, limit, json }) => {
-      const asked = { domain, lane, account, status, older_than: olderThan, class: order, limit };
-      const list = await context.operate((operator) => operator.call('queue.list', asked));
-      context.print(json, list, () =>
-        table(
-          ['NEXT TRY', 'SINCE', 'STATUS', 'ATTEMPTS', 'RECIPIENT', 'MESSAGE', 'LAST REPLY'],
-          list.data.map((one) => [
-            one.held ? 'held' : one.next_attempt_at,
-            one.queued_at,
-            one.status,
-            one.attempt_count,
-            one.recipient,
-            one.message_id,
-            one.smtp?.reply,
-          ]),
-        ),
-      );
-      if (json === undefined) for (const line of unknownDomains(list)) context.note(line);
-      noteMore(context, json, list, { limit, beyond: 'the other options narrow the list' });
-    });
-  queue
-    .command('flush')
-    .description(helpOf('queue.flush'))
-    .option('--domain <domain>', "of this recipient's domain")
-    .option('--lane <lane>', 'of this lane, as `queue lanes` shows it')
-    .option('--message <id>', 'of this message')
-    .option('--all', 'all waiting mail')
-    .option('--json', 'as one JSON object')
-    .action(({ domain, lane, message, all, json }) =>
-      context.show(json, 'queue.flush', { domain, lane, message_id: message, all }, (result) => [
-        `${pluralize(result.flushed, 'delivery', 'deliveries')} that waited for a later time ${result.flushed === 1 ? 'is' : 'are'} tried now; pauses between connections end`,
-        ...unknownDomains(result),
-        ...unansweredLines(result),
-      ]),
-    );
 }
 
 function historyLines({ lane, changes, nodes, unanswered, ages }: ResultOf<'queue.lane'>): string[] {

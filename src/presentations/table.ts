@@ -1,4 +1,5 @@
 /** Tables for people; each column is as wide as its longest cell. Pure. */
+import type { Column } from './presentation.ts';
 
 export type Cell = string | number | boolean | null | undefined;
 
@@ -20,6 +21,20 @@ function cell(value: Cell): string {
   if (typeof value === 'boolean') return value ? 'yes' : 'no';
   return printable(String(value));
 }
+
+/** Returns the lines of a table of records, of several or none. */
+export const tableOf = (columns: readonly Column[], rows: readonly unknown[]): string[] =>
+  table(
+    columns.map(({ head }) => head),
+    rows.map((row) => columns.map((column) => column.of(row))),
+  );
+
+/** Returns a line for each fact, without those that are empty. */
+export const facts = (all: readonly (readonly [string, Cell])[]): string[] =>
+  table(
+    ['', ''],
+    all.filter(([, value]) => value !== null && value !== undefined && value !== ''),
+  ).slice(1);
 
 /** Escapes characters that control a terminal or reorder its text: replies and subjects come from strangers. */
 export function printable(text: string): string {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { json, printable, table } from '../../src/cli/table.ts';
+import { json, printable, table } from '../../src/presentations/table.ts';
 
 describe('cli/table', () => {
   it('makes columns as wide as what stands in them', () => {
