@@ -16,7 +16,7 @@ import { apiRoutes } from '../api/routes.ts';
 import type { BodyMemory } from '../api/body-memory.ts';
 import type { Newcomers } from '../api/newcomers.ts';
 import { createApi, type Api, type ApiDeps } from '../api/server.ts';
-import { metricsHandler, type MetricsDeps, type MetricsHandler } from '../operator/metrics.ts';
+import { metricsHandler, type MetricsDeps, type MetricsHandler } from '../operator/metrics/metrics.ts';
 import { version } from '../version.ts';
 import type { DeliveryEngine } from './delivery-engine.ts';
 import type { AppContext } from './context.ts';

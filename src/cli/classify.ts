@@ -1,7 +1,7 @@
 /** `posthorn classify`. */
 import { Option, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import { refusalPhases } from '../config/bounce-rule.ts';
-import { createLineClassifier, type Classified } from '../operator/classify.ts';
+import { createLineClassifier, type Classified } from '../operator/reports/classify.ts';
 import type { Context } from './cli.ts';
 import { json, table } from '../presentations/table.ts';
 

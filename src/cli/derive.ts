@@ -1,7 +1,7 @@
 /** Makes commands of presentations: arguments and options, help, tables, `--json`, exit codes. */
 import { Argument, Option, type CommandUnknownOpts } from '@commander-js/extra-typings';
-import { endpointOf } from '../operator/client.ts';
-import { askList, type Operator } from '../operator/operator.ts';
+import { endpointOf } from '../operator/door/client.ts';
+import { askList, type Operator } from '../operator/door/operator.ts';
 import type { OperationName } from '../operator/routes.ts';
 import { helpOf } from '../operations/summaries.ts';
 import type { Given, Input, Presentation } from '../presentations/presentation.ts';

@@ -1,7 +1,7 @@
 /** `posthorn queue watch`. */
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
-import type { Operator } from '../operator/operator.ts';
+import type { Operator } from '../operator/door/operator.ts';
 import type { ResultOf } from '../operator/routes.ts';
 import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';

@@ -2,7 +2,7 @@
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { Message } from '../client/types.ts';
 import { helpOf } from '../operations/summaries.ts';
-import { lookAtSocket, socketPath } from '../operator/socket.ts';
+import { lookAtSocket, socketPath } from '../operator/door/socket.ts';
 import { notRunning } from '../base/unavailable.ts';
 import type { Context } from './cli.ts';
 

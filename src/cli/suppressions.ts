@@ -4,7 +4,7 @@ import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { CsvFault } from '../base/csv.ts';
 import { Problem } from '../base/problem.ts';
-import type { Operator } from '../operator/operator.ts';
+import type { Operator } from '../operator/door/operator.ts';
 import { addressFault } from '../suppressions/suppression-store.ts';
 import type { SuppressionRecord } from '../suppressions/suppression.ts';
 import { importCsv, type AddedRecord, type Imported } from '../suppressions/suppression-csv.ts';

@@ -11,7 +11,7 @@ import type { Log } from '../base/log.ts';
 import type { Config } from '../config/schema.ts';
 import type { KnownDevices } from '../members/known-device.ts';
 import type { Passwords } from '../members/password.ts';
-import type { History } from '../operator/history.ts';
+import type { History } from '../operator/metrics/history.ts';
 import type { Database } from '../storage/database.ts';
 
 export interface DashboardDeps {

@@ -1,5 +1,5 @@
 /** Rows, sums and charts of the queue's page. Pure. */
-import type { Moment } from '../operator/history.ts';
+import type { Moment } from '../operator/metrics/history.ts';
 import type { ResultOf } from '../operator/routes.ts';
 import { chartHtml } from './chart.ts';
 import { linkTo } from './links.ts';

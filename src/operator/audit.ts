@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { findAuditEntry, pageOfParts, type AuditOf } from '../accounts/audit-list.ts';
 import { auditDetails, auditRecord } from '../api/audit-list.ts';
 import { Problem } from '../base/problem.ts';
-import { accountArgument, accountNamed } from './accounts.ts';
+import { accountArgument, accountNamed } from './team/accounts.ts';
 import { storeRoute } from './server-route.ts';
 
 const exact = z.string().max(200).optional();

@@ -20,7 +20,7 @@ import type { Owners } from '../storage/owners.ts';
 import type { Rows } from '../storage/rows.ts';
 import type { LaneActs } from './lane-acts.ts';
 import type { AskNode } from './ask-nodes.ts';
-import type { OpenReportParser } from './report-parser.ts';
+import type { OpenReportParser } from './reports/report-parser.ts';
 
 /** The dependencies of every operation. */
 export interface StoreDeps {

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { idFloor } from '../base/id.ts';
 import { allEventTypes, eventRecord, type EventSource } from '../events/event.ts';
 import { eventsAfter, eventsBefore, lastSequence } from '../events/event-log.ts';
-import { accountArgument, accountNamed } from './accounts.ts';
+import { accountArgument, accountNamed } from './team/accounts.ts';
 import type { StoreDeps } from './deps.ts';
 import { storeRoute } from './server-route.ts';
 

@@ -2,7 +2,7 @@
  * Counts the mail that is kept back now, by cause: holds of the operator, routes, pauses, refused sending domains, block lists, warm-up and
  * rests. The counts come from the partial indexes of what waits; the reasons come from the delivery engine.
  */
-import { gauge, type Family } from './exposition.ts';
+import { gauge, type Family } from './metrics/exposition.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { isOfPool, readMark, type PoolMark } from '../messages/delivery/hold-mark.ts';
 import { heldUnknown, type LaneFacts, type LaneWait, type SetBy, type WaitReason } from '../messages/delivery/why.ts';

@@ -8,7 +8,7 @@ import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { DAY_MS } from '../base/time.ts';
 import type { HoldRow } from '../storage/tables.ts';
-import { accountNamed } from './accounts.ts';
+import { accountNamed } from './team/accounts.ts';
 import type { Act } from '../operations/act.ts';
 import { cancelPages, type HoldTarget } from './cancel-waiting.ts';
 import { heldMail, type HeldMail } from './held-mail.ts';

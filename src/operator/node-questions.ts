@@ -9,7 +9,7 @@ import { Problem } from '../base/problem.ts';
 import type { Database } from '../storage/database.ts';
 import type { Nodes } from '../storage/nodes.ts';
 import type { AskNode, NodeAnswer } from './ask-nodes.ts';
-import { problemIn, problemOf, unknownForm } from './fault.ts';
+import { problemIn, problemOf, unknownForm } from './door/fault.ts';
 
 const LOOK_MS = 250;
 /** A node that lives gives a sign of life every two seconds; one that has missed two of them is not waited for. */

@@ -10,7 +10,7 @@ import { nextAttemptAt } from '../messages/store/message-store.ts';
 import type { Value } from '../storage/connection.ts';
 import { dialectOf } from '../storage/sql.ts';
 import { deliveryStatuses, type DeliveryRow } from '../storage/tables.ts';
-import { accountNamed } from './accounts.ts';
+import { accountNamed } from './team/accounts.ts';
 import { askEach, unansweredText, type Question } from './ask-nodes.ts';
 import { readLanesOf } from './engines.ts';
 import { flushPages } from './flush.ts';

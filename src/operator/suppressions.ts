@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { manyAdded, suppressionReasons, suppressionRecord } from '../suppressions/suppression.ts';
 import { addressFault, addSuppressions, LONGEST_NOTE, type NewSuppression } from '../suppressions/suppression-store.ts';
 import { ENTRIES_AT_ONCE, type AddedRecord } from '../suppressions/suppression-csv.ts';
-import { accountArgument, accountNamed } from './accounts.ts';
+import { accountArgument, accountNamed } from './team/accounts.ts';
 import type { StoreDeps } from './deps.ts';
 import { storeRoute } from './server-route.ts';
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import type { Control } from '../../src/operator/control.ts';
+import type { Control } from '../../src/operator/door/control.ts';
 import { HELD_WITHOUT_END } from '../../src/messages/delivery/delivery.ts';
 import type { DeliveryRow } from '../../src/storage/tables.ts';
 import { Office } from '../operator/office.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { createEndpoint } from '../../src/webhooks/endpoint-store.ts';
-import type { Control } from '../../src/operator/control.ts';
+import type { Control } from '../../src/operator/door/control.ts';
 import { Office } from '../operator/office.ts';
 import { ran, type Ran } from './ran.ts';
 

@@ -16,12 +16,12 @@ import net from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
 import { Problem } from '../../src/base/problem.ts';
-import { callServer } from '../../src/operator/client.ts';
-import type { Control } from '../../src/operator/control.ts';
-import { lookAtSocket, socketPath } from '../../src/operator/socket.ts';
+import { callServer } from '../../src/operator/door/client.ts';
+import type { Control } from '../../src/operator/door/control.ts';
+import { lookAtSocket, socketPath } from '../../src/operator/door/socket.ts';
 import { createApi, type ApiDeps } from '../../src/api/server.ts';
 import { serverRoutes } from '../../src/operator/routes.ts';
-import { reachOperator } from '../../src/operator/operator.ts';
+import { reachOperator } from '../../src/operator/door/operator.ts';
 import { Unavailable, type UnavailableWhy } from '../../src/base/unavailable.ts';
 import { configOf, Office } from './office.ts';
 

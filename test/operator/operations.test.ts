@@ -2,7 +2,7 @@ import type { CreatedKey, Domain, Key, Message, MessageDetails } from '../../src
 import assert from 'node:assert/strict';
 import { Problem } from '../../src/base/problem.ts';
 import { operatorCaller } from '../../src/api/inside.ts';
-import type { AskedOf } from '../../src/operator/operator.ts';
+import type { AskedOf } from '../../src/operator/door/operator.ts';
 import type { MessageRow } from '../../src/storage/tables.ts';
 import { Office } from './office.ts';
 

@@ -27,7 +27,7 @@ describe('presentations', () => {
     it(`${command} sends what ${operation} takes`, () => {
       const route = routes.find(({ operationId }) => operationId === operation);
       assert.ok(route);
-      const taken = [route.params, route.query, route.body].flatMap((schema) =>
+      const taken = [route.params, route.query, route.operatorBody ?? route.body].flatMap((schema) =>
         schema instanceof z.ZodObject ? Object.keys(schema.shape) : [],
       );
       const named = ({ flag }: { flag: string }): string =>

@@ -2,7 +2,7 @@
 import { OWN_ACCOUNT } from '../../accounts/own-account.ts';
 import { Problem } from '../../base/problem.ts';
 import { isRole, rightsOf, roles, type Role } from '../../keys/roles.ts';
-import type { LinkRecord } from '../../operator/team.ts';
+import type { LinkRecord } from '../../operator/team/team.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { filledIn, definedMembers, fieldText } from '../forms.ts';
 import type { ResultOf } from '../../operator/routes.ts';

@@ -4,7 +4,7 @@ import { createResolver } from '../../net/resolver.ts';
 import type { Config } from '../../config/schema.ts';
 import { databaseFile, openReader } from '../../storage/database.ts';
 import { DatabaseRefusal } from '../../storage/database-refusal.ts';
-import { checkFiles } from '../data-folder.ts';
+import { checkFiles } from '../door/data-folder.ts';
 import type { OperatorDeps } from '../deps.ts';
 import { createMachine } from './machine.ts';
 import { createNetwork } from './network.ts';

@@ -1,7 +1,7 @@
 /** Runs the doctor's checks in the running server, or in this process if none answers. */
 import type { Config } from '../../config/schema.ts';
-import { callServer, jsonIn } from '../client.ts';
-import { socketPath } from '../socket.ts';
+import { callServer, jsonIn } from '../door/client.ts';
+import { socketPath } from '../door/socket.ts';
 import { examine, type CheckName } from './examine.ts';
 import type { Finding } from './finding.ts';
 import { openProbes } from './probe.ts';

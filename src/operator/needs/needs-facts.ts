@@ -5,7 +5,7 @@ import { rfc3339 } from '../../base/rfc3339.ts';
 import type { DomainRecord } from '../../domains/domain-record.ts';
 import type { AccountRow, HoldRow } from '../../storage/tables.ts';
 import { dialectOf } from '../../storage/sql.ts';
-import { accountArgument, accountNamed } from '../accounts.ts';
+import { accountArgument, accountNamed } from '../team/accounts.ts';
 import { contentOf, operatorCaller } from '../../api/inside.ts';
 import { askEach, unansweredText, type Question } from '../ask-nodes.ts';
 import { backups } from '../doctor/backups.ts';

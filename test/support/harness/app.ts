@@ -11,7 +11,7 @@ import type { Log } from '../../../src/base/log.ts';
 import type { Timer } from '../../../src/base/clock.ts';
 import type { Config } from '../../../src/config/schema.ts';
 import { readSettings } from '../../../src/config/validate.ts';
-import { reachOperator, type Operator } from '../../../src/operator/operator.ts';
+import { reachOperator, type Operator } from '../../../src/operator/door/operator.ts';
 import type { ResultOf } from '../../../src/operator/routes.ts';
 import type { DeliveryRow } from '../../../src/storage/tables.ts';
 import { contractOf, type Contract } from './contract.ts';
