@@ -40,7 +40,7 @@ export interface App {
   readonly ports: InboundPorts;
   /** Applies the settings that can change while running; returns the changes. Throws ConfigError for a bad certificate, and then changes nothing. */
   reload(config: Config): Changes;
-  /** Returns the link that makes the first administrator, or null where there is one already. */
+  /** Returns the link that makes the first administrator, or null if there is one already. */
   setUpLink(): Promise<{ url: string; expires_at: string } | null>;
   /** Resolves with the reason if it cannot go on: it must be stopped then. */
   readonly failed: Promise<Error>;
@@ -48,7 +48,7 @@ export interface App {
   stop(): Promise<void>;
 }
 
-/** Opens everything and starts. Throws where the data folder, the database or a port cannot be opened. */
+/** Opens everything and starts. Throws if the data folder, the database or a port cannot be opened. */
 export async function startApp(config: Config, overrides: Overrides = {}): Promise<App> {
   makeDataFolder(config.dataDir);
   await refuseSecondServer(config.dataDir);
@@ -140,7 +140,7 @@ async function startAll(context: AppContext, running: Running): Promise<string> 
   return url;
 }
 
-/** Opens the ports of the dashboard and of the metrics, where they have their own, and the control socket. */
+/** Opens the ports of the dashboard and of the metrics, if they have their own, and the control socket. */
 async function openOtherPorts({ config, clock, log }: AppContext, running: Running): Promise<void> {
   const { dashboard, newcomers, operator, served, metrics } = running;
   if (hasOwnPort(config))

@@ -112,7 +112,6 @@ function incoming({ clock }: { clock: Clock }, { route, asking, asked, act }: In
     json: { ...asked.body, ...restrictions(route, asking.caller) },
     form: '',
     checked: read?.checked ?? null,
-    rounded: read?.rounded ?? [],
     bodyBytes: 0,
     act,
     caller: asking.caller,

@@ -8,7 +8,6 @@ import { Problem } from '../base/problem.ts';
 import { createThreads, ownMemory, ThreadRefusal } from '../base/threads.ts';
 import { createGate } from '../scheduling/gate.ts';
 import { hashJson, readJson } from './json.ts';
-import type { RoundedNumber } from './json-numbers.ts';
 import type { JsonObject, JsonResult } from './json.ts';
 import type { JsonJob, JsonJobResult } from './json-worker.ts';
 import type { CheckedSend } from './send-check.ts';
@@ -36,8 +35,6 @@ export interface JsonBody {
   hash(): string;
   /** The checked form of a large send request; `value` then has only the members that decide its form. */
   checked: CheckedSend | null;
-  /** Numbers whose parsed value differs from the text. */
-  rounded: readonly RoundedNumber[];
 }
 
 export interface JsonReader {
@@ -106,12 +103,11 @@ function refuse(error: unknown): never {
 function bodyOf(result: JsonResult | JsonJobResult): JsonBody {
   if (result.kind === 'bad') throw new Problem('invalid_json', result.why);
   if (result.kind === 'too_many_values') throw new Problem('payload_too_large', 'The body holds too many values.');
-  const { value, rounded } = result;
+  const { value } = result;
   let hash = 'hash' in result ? result.hash : null;
   return {
     value,
     hash: () => (hash ??= hashJson(value)),
     checked: 'checked' in result ? result.checked : null,
-    rounded,
   };
 }

@@ -135,7 +135,7 @@ function listRoute({ db, cursors, streams }: MessageReadDeps): Route {
       answerPage(cursors, PATH, call, async (wanted) => {
         const newestFirst = call.query.sort !== 'created_at';
         const filter = await filterOf(db, call);
-        const { messages, ...page } = await listMessages(db.reader, filter, { newestFirst, ...wanted });
+        const { rows: messages, ...page } = await listMessages(db.reader, filter, { newestFirst, ...wanted });
         return { ...page, data: messages.map(messageRecord) };
       }),
     ),

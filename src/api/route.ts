@@ -16,7 +16,6 @@ import { apiSummaries, type ApiOperation } from '../operations/summaries.ts';
 import type { AuditRow } from '../storage/tables.ts';
 import type { IdempotencyRow } from './idempotency.ts';
 import type { JsonObject } from './json.ts';
-import { roundedProblem, type RoundedNumber } from './json-numbers.ts';
 import type { CheckedSend } from './send-check.ts';
 import type { SendRules } from '../messages/request/send-request.ts';
 import { parseQuery } from './query.ts';
@@ -46,8 +45,6 @@ export interface Call<Params, Query, Body> {
   json: JsonObject;
   /** The body checked in a thread (see `sendRules`), or null; `json` then has only the members that decide its form. */
   checked: CheckedSend | null;
-  /** Numbers of the body whose parsed value differs from the text: refused before the handler, unless it checks the body itself. */
-  rounded: readonly RoundedNumber[];
   /** The body of a form of one of our pages, undecoded (`page`); empty where there was none. */
   form: string;
   /** Size of the body in bytes, decompressed. */
@@ -277,15 +274,13 @@ function checkedQuery<Query>(schema: z.ZodType<Query> | undefined, search: strin
 
 function checkedBody<Body>(
   declaration: Pick<Declaration<unknown, unknown, Body>, 'body' | 'operatorBody' | 'bodyByHandler'>,
-  { json, caller, rounded: [rounded] }: Pick<Incoming, 'json' | 'caller' | 'rounded'>,
+  { json, caller }: Pick<Incoming, 'json' | 'caller'>,
 ): Body {
   const { operatorBody, bodyByHandler } = declaration;
   const body = caller?.isOperator === true ? (operatorBody ?? declaration.body) : declaration.body;
   // Without a schema, or where the handler checks it, Body is `undefined`, its default.
   if (bodyByHandler === true || (body === undefined && Object.keys(json).length === 0)) return undefined as Body;
-  const value = check((body ?? nothing) as z.ZodType<Body>, json);
-  if (rounded !== undefined) throw roundedProblem(rounded);
-  return value;
+  return check((body ?? nothing) as z.ZodType<Body>, json);
 }
 
 /** Checks a promise of the contract: a deprecated endpoint works for at least a year. */

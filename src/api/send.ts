@@ -13,7 +13,6 @@ import type { Database } from '../storage/database.ts';
 import type { Renderer } from '../templates/renderer.ts';
 import { answerChange } from './answer-change.ts';
 import { createBulkGate, type BulkTurn } from './bulk-gate.ts';
-import { roundedProblem } from './json-numbers.ts';
 import { samples } from './record-samples.ts';
 import { Batch, Message } from './records.ts';
 import { type Call, type Reply, route, type Route } from './route.ts';
@@ -160,7 +159,6 @@ async function renderedOf(deps: SendDeps, call: Call<object, object, unknown>): 
     accountId: call.caller.accountId,
     now: call.now,
     mostEntries: deps.limits.bulkRecipients,
-    dataFaults: new Map(call.rounded.map((one) => [one.entry, roundedProblem(one)])),
     monotonic: () => deps.accept.clock.monotonic(),
     nextSlice,
   });

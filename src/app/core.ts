@@ -84,7 +84,7 @@ export async function openCore(config: Config, overrides: Overrides) {
     report: createReport(clock, log),
     live,
     botOf,
-    /** The settings of a plan by its name, or null where there is none (any more). */
+    /** The settings of a plan by its name, or null if there is none (any more). */
     planOf: (plan: string): Config['plans'][string] | null => live.config.plans[plan] ?? null,
     notices: { hostname: config.smtp.hostname, retry: { maxAge: config.delivery.maxAge } },
     fatal,

@@ -8,7 +8,7 @@ import { version } from '../version.ts';
 import type { AppContext } from './context.ts';
 
 export function buildDashboard(
-  { db, clock, log, keyring, live, usedUp, meters, idempotency, nodes }: AppContext,
+  { db, clock, log, keyring, live, usedUp, meters, idempotency }: AppContext,
   {
     mta,
     ...parts
@@ -28,7 +28,6 @@ export function buildDashboard(
     log,
     keyring,
     idempotency,
-    hasOthers: () => nodes.hasOthers,
     // Those in force: a reload replaces some of them.
     get config() {
       return live.config;

@@ -24,7 +24,7 @@ export interface DeliveryEngine {
   mta: Mta;
   holds: Holds;
   book: HoldBook;
-  /** Counts TLS sessions for the daily reports; null where those are switched off. */
+  /** Counts TLS sessions for the daily reports; null if those are switched off. */
 }
 
 /** `mailPorts` returns the ports on which this server listens for mail. */

@@ -45,13 +45,13 @@ export interface Running extends Doors {
   housekeeping: Housekeeping;
   certificateWatch: CertificateWatch;
   shared: SharedState;
-  /** The certificate that the HTTP ports begin with; null where they speak plain HTTP. */
+  /** The certificate that the HTTP ports begin with; null if they speak plain HTTP. */
   certificate: Certificate | null;
-  /** The dashboard's own port; null until it is opened, and where the dashboard shares that of the API. */
+  /** The dashboard's own port; null until it is opened, and if the dashboard shares that of the API. */
   apart: OwnPort | null;
   /** The server of the control socket; null until it listens. */
   control: Control | null;
-  /** The metrics' own port; null until it is opened, and where they have none. */
+  /** The metrics' own port; null until it is opened, and if they have none. */
   metricsServer: MetricsServer | null;
   /** Set when the stop has begun: nothing more is started. */
   isStopping: boolean;
@@ -64,13 +64,13 @@ interface Doors {
   /** What the control socket serves. */
   served: Served;
   dashboard: Dashboard;
-  /** Null where metrics are switched off. */
+  /** Null if metrics are switched off. */
   metrics: MetricsHandler | null;
   questions: NodeQuestions;
   newcomers: Newcomers;
 }
 
-/** True where the dashboard does not share the port of the API. */
+/** True if the dashboard does not share the port of the API. */
 export const hasOwnPort = ({ dashboard, http }: Pick<Config, 'dashboard' | 'http'>): boolean =>
   dashboard.port !== http.port;
 

@@ -117,7 +117,7 @@ function buildRoutes(
   });
 }
 
-/** Builds the metrics for Prometheus, or null where they are switched off. */
+/** Builds the metrics for Prometheus, or null if they are switched off. */
 export function buildMetrics(
   { config, db, clock, log, meters, resolver, nodes, owners }: AppContext,
   engine: Pick<MetricsDeps, 'mta' | 'laneFacts' | 'askNode'>,

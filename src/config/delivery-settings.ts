@@ -36,7 +36,7 @@ export const deliverySettings = group('The delivery engine.', {
   sources: setting(
     sources(),
     [],
-    'Addresses of this machine that mail leaves from: each with a name, `ipv4`, `ipv6` or both, its name in EHLO (`smtp.hostname` where it has none), its pool (`default`), `warmUp` (true, or the day it began) if receivers do not know it yet, and with several nodes the `node` that has the address; every node may use one without. A stream names its pool; one without sources uses the default pool.',
+    'Addresses of this machine that mail leaves from: each with a name, `ipv4`, `ipv6` or both, its name in EHLO (else `smtp.hostname`), its pool (`default`), `warmUp` (true, or the day it began) if receivers do not know it yet, and with several nodes the `node` that has the address; every node may use one without. A stream names its pool; one without sources uses the default pool.',
     { fallbackText: 'none: the system chooses the address' },
   ),
   maxConnections: setting(

@@ -28,8 +28,6 @@ export interface DashboardDeps {
   usedUp: UsedUp;
   /** The answers to forms, so that a form that is sent twice is done once. */
   idempotency: IdempotencyStore;
-  /** Returns whether other nodes serve the dashboard too. */
-  hasOthers: () => boolean;
   /** The API's endpoints: their paths are not the dashboard's. */
   routes: readonly Route[];
   /** Calls operations for pages. */

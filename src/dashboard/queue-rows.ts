@@ -76,7 +76,6 @@ interface AgeBar {
   share: number;
 }
 
-/** Returns the histogram of ages for the page of a lane. */
 export function ageBars(ages: ResultOf<'queue.lane'>['ages']): AgeBar[] {
   const bars: readonly (readonly [label: string, count: number])[] = [
     ['under 1 min', ages.under_1m],

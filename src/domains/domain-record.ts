@@ -93,6 +93,4 @@ export function toDomainRecord(domain: DomainWithKeys, hostname: string, trackin
   };
 }
 
-function flag(value: number | null): boolean | null {
-  return value === null ? null : value === 1;
-}
+const flag = (value: number | null): boolean | null => (value === null ? null : value === 1);

@@ -43,7 +43,7 @@ export interface EventSource {
  */
 export function eventRecord(source: EventSource, options: { engagement: boolean }): Record<string, unknown> {
   const stored = JSON.parse(source.detail_json) as Record<string, unknown>;
-  // Earlier versions erased these members to null, where the contract says text.
+  // Earlier versions erased these members to null; the contract says text.
   const detail = source.recipient === ERASED_ADDRESS ? erasedDetail(source.type, stored) : stored;
   return {
     object: 'event',

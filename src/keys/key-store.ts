@@ -45,8 +45,8 @@ export interface Replacement {
 const MOST_KEYS = 10_000;
 
 /**
- * Makes a key; the returned `key` is shown only this once. `createdBy`: `operator` or `key:<name>`. Where the account has as many keys as it
- * may, the oldest that has ended is deleted. Throws a Problem: `invalid_state` where none has ended.
+ * Makes a key; the returned `key` is shown only this once. `createdBy`: `operator` or `key:<name>`. If the account has as many keys as it
+ * may, the oldest that has ended is deleted. Throws a Problem: `invalid_state` if none has ended.
  */
 export async function createKey(
   deps: KeyDeps,
@@ -232,6 +232,4 @@ async function change(
   return row;
 }
 
-function notFound(): Problem {
-  return new Problem('not_found', 'There is no such key.');
-}
+const notFound = (): Problem => new Problem('not_found', 'There is no such key.');

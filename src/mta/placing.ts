@@ -54,7 +54,7 @@ const MOST_LOOK_UPS = 500;
 const MOST_BEFORE_REPORTS = 1_000;
 /** The share of look-ups for reports, which takes turns with those of due mail. */
 const OF_REPORTS = '~reports';
-/** A look-up that takes longer, in ms, does not keep others waiting: DNS tells silent names from the rest (net/dns-slots.ts). */
+/** A look-up that takes longer, in ms, does not keep others waiting: DNS tells silent names from the rest (net/resolver.ts). */
 const SLOW_LOOK_UP_MS = 2_000;
 
 /** A domain whose destination is not known yet. */

@@ -5,7 +5,7 @@
 import type { Dialect } from './sql.ts';
 import type { Column, RowOf, Table } from './table.ts';
 
-/** Declares the rows that a statement reads; `names` are the columns that they have, all of them where absent. */
+/** Declares the rows that a statement reads; `names` are the columns that they have, all of them if absent. */
 export function rowsParameter<
   Columns extends { readonly [Of in keyof Columns]: Column<unknown> },
   Name extends keyof Columns & string = keyof Columns & string,

@@ -39,7 +39,7 @@ export interface Conflict {
   adds?: readonly string[];
   /** The columns that get the values of the new row. */
   sets?: readonly string[];
-  /** The existing row is changed only where this condition holds. */
+  /** The existing row is changed only if this condition holds. */
   where?: string;
 }
 

@@ -25,9 +25,9 @@ export interface Imported {
 }
 
 export interface ImportOptions {
-  /** Where the file has none. */
+  /** If the file has none. */
   reason: Reason;
-  /** Where the file has none: null for the whole account. */
+  /** If the file has none: null for the whole account. */
   stream: string | null;
   /** Puts at most `ENTRIES_AT_ONCE` entries on the list; the results are in their order. */
   add(entries: ImportedEntry[]): Promise<{ data: readonly AddedRecord[] }>;
@@ -38,7 +38,7 @@ export interface ImportOptions {
 /** Entries that one call adds: a grouped commit holds up others for that long. */
 export const ENTRIES_AT_ONCE = 500;
 
-/** Puts the addresses of CSV on the list, which comes in pieces. Throws `invalid_field` where the text breaks the format. */
+/** Puts the addresses of CSV on the list, which comes in pieces. Throws `invalid_field` if the text breaks the format. */
 export async function importCsv(
   pieces: Iterable<string> | AsyncIterable<string>,
   options: ImportOptions,

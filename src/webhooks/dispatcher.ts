@@ -1,5 +1,5 @@
 /**
- * The engine of webhooks. Where several servers use the database, each endpoint is called by one of them. Each endpoint has a lane
+ * The engine of webhooks. If several servers use the database, each endpoint is called by one of them. Each endpoint has a lane
  * (scheduling/lanes.ts), so that a slow one holds up no other. A worker takes the next call of its lane, makes it, and has its end
  * written before it takes another. A call whose end was not written is made again after a crash: the cursor is still before it.
  */
@@ -33,12 +33,12 @@ export interface WebhookDeps {
   fetch: SafeFetch;
   /**
    * `webhooks` notifies with the id of an endpoint that was changed, has calls that were asked for again, or was handed over; with null
-   * where that may be any, since messages of other nodes were lost.
+   * if that may be any, since messages of other nodes were lost.
    */
   notifiers: { events: Notifier; webhooks: Notifier<string | null> };
   /** Says which endpoints this node calls. */
   owners: Pick<Owners, 'isOurs' | 'onChange'>;
-  /** True where other servers use the database. */
+  /** True if other servers use the database. */
   hasOthers: () => boolean;
   /** In [0, 1). */
   random: () => number;

@@ -28,7 +28,6 @@ export interface EndpointRef {
   id: string;
 }
 
-/** The settings of an endpoint, checked already. */
 export interface EndpointSettings {
   url: string;
   description: string;
@@ -104,12 +103,10 @@ export const findEndpoint = ({ db }: { db: Pick<Database, 'prepared'> }, ref: En
   lookUp(db.prepared, ref);
 
 /** Returns those of these endpoints that exist. */
-export async function endpointsNamed(
+export const endpointsNamed = async (
   { db }: { db: Pick<Database, 'reader'> },
   ids: readonly string[],
-): Promise<WebhookRow[]> {
-  return await db.reader<WebhookRow>('webhooks').whereIn('id', ids);
-}
+): Promise<WebhookRow[]> => await db.reader<WebhookRow>('webhooks').whereIn('id', ids);
 
 /** Returns one page, newest first, from an endpoint on (its id, exclusive), forwards or backwards. */
 export async function pageOfEndpoints(
@@ -167,7 +164,7 @@ export async function removeEndpoint(deps: EndpointDeps, ref: EndpointRef, alsoC
 
 /**
  * Makes a new secret; the secrets before it also sign for a day, so that the receiver can change over. Throws `not_found`, and
- * `invalid_state` where it was rotated so often that too many would be valid.
+ * `invalid_state` if it was rotated so often that too many would be valid.
  */
 export async function rotateSecret(
   deps: EndpointDeps,
@@ -198,7 +195,7 @@ export async function rotateSecret(
 
 /**
  * Disables an endpoint that has answered no call for days or answered 410, with a line in the audit log and the rows that `alsoCommit`
- * returns. Resolves with the result of `alsoCommit`; null where the endpoint was not active.
+ * returns. Resolves with the result of `alsoCommit`; null if the endpoint was not active.
  */
 export async function disableEndpoint<More extends { rows: readonly Rows[] }>(
   { db, clock }: { db: Pick<Database, 'commit'>; clock: Clock },
@@ -225,7 +222,6 @@ const disabled: ActWords = {
   keeps: ['url', 'status', 'disabled_reason'],
 };
 
-/** Makes the audit row of an endpoint that the server disabled. */
 const disabledAudit = (row: WebhookRow, now: number): AuditRow =>
   auditRow({
     at: now,
@@ -240,7 +236,7 @@ const disabledAudit = (row: WebhookRow, now: number): AuditRow =>
     requestId: newId('req', now),
   });
 
-/** Returns the row with its secrets opened: throws where the keyring cannot open them. */
+/** Returns the row with its secrets opened: throws if the keyring cannot open them. */
 export function openEndpoint(keyring: Keyring, row: WebhookRow): Endpoint {
   const { events, streams, domains } = filtersOf(row);
   return {
@@ -261,13 +257,13 @@ export function openEndpoint(keyring: Keyring, row: WebhookRow): Endpoint {
   };
 }
 
-/** Returns the secrets, newest first. Throws where the keyring cannot open them. */
+/** Returns the secrets, newest first. Throws if the keyring cannot open them. */
 export function openSecrets(keyring: Keyring, { id, secrets_sealed }: WebhookRow): EndpointSecret[] {
   const stored = JSON.parse(keyring.open(secretPurpose(id), secrets_sealed).toString()) as [string, number | null][];
   return stored.map(([secret, until]) => ({ secret: Buffer.from(secret, 'base64'), until }));
 }
 
-/** Returns the secrets in use, or none where the key that sealed them is lost: then a new one is all that helps. */
+/** Returns the secrets in use, or none if the key that sealed them is lost: then a new one is all that helps. */
 function openedBefore(keyring: Keyring, row: WebhookRow): EndpointSecret[] {
   const keyId = row.secrets_sealed.split('.')[1] ?? '';
   return keyring.lostIds.includes(keyId) ? [] : openSecrets(keyring, row);
@@ -295,7 +291,6 @@ type SettingColumns = Pick<
   | 'headers_sealed'
 >;
 
-/** Returns the columns of the settings that are given. */
 function settingColumns(keyring: Keyring, id: string, given: EndpointSettings): SettingColumns;
 function settingColumns(keyring: Keyring, id: string, given: Partial<EndpointSettings>): Partial<SettingColumns>;
 function settingColumns(keyring: Keyring, id: string, given: Partial<EndpointSettings>): Partial<SettingColumns> {

@@ -27,7 +27,7 @@ export interface Endpoint {
 /** The properties by which an endpoint chooses events. */
 export type Choice = Pick<Endpoint, 'events' | 'streams' | 'domains' | 'machineEvents'>;
 
-/** True for an event that this endpoint gets. Opens and clicks of machines are sent only where they were asked for. */
+/** True for an event that this endpoint gets. Opens and clicks of machines are sent only if they were asked for. */
 export function wants(
   choice: Choice,
   event: Pick<EventSource, 'type' | 'machine' | 'stream' | 'from_address'>,

@@ -47,7 +47,7 @@ describe('journey: two nodes share the limits of a receiver', () => {
     running.push(one);
   });
   afterEach(async () => {
-    // Mail on the wire ends with its connection, also where a test has failed.
+    // Mail on the wire ends with its connection, also if a test has failed.
     await server.close();
     for (const app of running.splice(0).reverse()) await app.stop();
   });

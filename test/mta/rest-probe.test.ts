@@ -43,7 +43,7 @@ class Lane {
     this.control.register('mx.a.test', { kind: 'site', name: 'mx.a.test', hosts: [], operator, relay: null }, null);
   }
 
-  /** One mail is tried and gets this answer; false where it may not go. */
+  /** One mail is tried and gets this answer; false if it may not go. */
   answer(about: Subject, part = tenant('a.test')): boolean {
     if (this.control.restUntil('mx.a.test', part) !== null) return false;
     this.control.take('mx.a.test', part);

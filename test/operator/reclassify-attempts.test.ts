@@ -29,7 +29,7 @@ const rulesOf = (...rules: object[]): readonly BounceRule[] =>
     })),
   }).rules;
 
-/** Returns the new class and reason, or null where the attempt stays as it is. */
+/** Returns the new class and reason, or null if the attempt stays as it is. */
 const corrected = (fields: Partial<PastAttempt>, ...rules: object[]): string | null => {
   const [found] = attemptCorrector(rulesOf(...rules))(attempt(fields));
   return found === undefined ? null : `${found.verdict.class} ${found.verdict.reason}`;

@@ -37,7 +37,7 @@ export const endpoints = [
 
 const by = { createdBy: 'operator' };
 
-/** The default account with all that can be set up, and a second one that has little. Throws where it was done before. */
+/** The default account with all that can be set up, and a second one that has little. Throws if it was done before. */
 export async function setUp(deps: SeedDeps): Promise<[Sender, Sender]> {
   const { id: first } = await ensureDefaultAccount(deps);
   const { id: second } = await addAccount(deps, { name: 'harbour-foods', plan: 'unlimited' });

@@ -131,7 +131,6 @@ function incoming(deps: Deps, ctx: Context, route: Route, answers: Answers): Inc
     search: exchange.search,
     json: exchange.body?.value ?? {},
     checked: exchange.body?.checked ?? null,
-    rounded: exchange.body?.rounded ?? [],
     form: exchange.form,
     bodyBytes: exchange.bodyBytes,
     caller: callerOf(exchange),

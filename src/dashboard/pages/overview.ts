@@ -14,9 +14,7 @@ const MOST_SHOWN = 8;
 
 type Deps = Pick<DashboardDeps, 'config'>;
 
-export function overviewPages(deps: Deps): Page[] {
-  return [get('/', (visit) => overview(deps, visit))];
-}
+export const overviewPages = (deps: Deps): Page[] => [get('/', (visit) => overview(deps, visit))];
 
 /** Shares from which a number is amber and red: the limits of the large mailbox providers. */
 export const limits = { bounced: [0.02, 0.04], complained: [0.0004, 0.0008] } as const;

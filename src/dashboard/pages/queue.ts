@@ -113,7 +113,6 @@ const chipsFor = (path: string, query: URLSearchParams): Chip[] => [
   ),
 ];
 
-/** Returns the query with some parameters changed. */
 function queryWith(query: URLSearchParams, changes: Readonly<Record<string, string | null>>): URLSearchParams {
   return new URL(linkTo('/', query, changes), 'http://localhost').searchParams;
 }

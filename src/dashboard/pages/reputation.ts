@@ -18,9 +18,7 @@ const MOST_REPORTED = 100;
 /** The longest time that is looked at. */
 const MOST_DAYS = 365;
 
-export function reputationPages(): Page[] {
-  return [get(WHERE, show)];
-}
+export const reputationPages = (): Page[] => [get(WHERE, show)];
 
 async function show(visit: Visit): Promise<Shown> {
   const { query, now } = visit;
@@ -101,7 +99,6 @@ const columns = ['provider', 'sent', 'delivered', 'bounced', 'blocked', 'deferre
 const counted = ['sent', 'delivered', 'bounced', 'bounced_block', 'deferred', 'complained'] as const;
 type Counted = (typeof counted)[number];
 
-/** Returns the cells of a line: the counts, and shares of them. */
 function cellsOf({ sent, delivered, bounced, bounced_block, deferred, complained }: Record<Counted, number>) {
   const [bounces, complaints] = [part(bounced, sent), part(complained, delivered)];
   return {
@@ -139,7 +136,6 @@ function daysOf(source: string, days: SourceDays, { bucket, data }: Stats): Omit
 
 type ChartedType = 'bounced' | 'deferred' | 'complained';
 interface Charted extends Pick<Stats, 'bucket'> {
-  /** Zone of the days. */
   zone: string;
   data: { at: string; key: string | null; counts: Record<ChartedType, number> }[];
 }

@@ -54,7 +54,7 @@ function readVersions(): { name: string; changes: string }[] {
   });
 }
 
-/** Reads the file from `src/dashboard/pages` and from `dist/src/dashboard/pages` alike; null where it is not installed. */
+/** Reads the file from `src/dashboard/pages` and from `dist/src/dashboard/pages` alike; null if it is not installed. */
 function changelog(): string | null {
   for (const up of ['../../..', '../../../..']) {
     try {

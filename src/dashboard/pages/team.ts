@@ -69,7 +69,7 @@ function roleIn(form: URLSearchParams): Role | null {
   return isRole(text) ? text : null;
 }
 
-/** Returns the role of the form. Throws a Problem where none was chosen. */
+/** Returns the role of the form. Throws a Problem if none was chosen. */
 function chosenRole(form: URLSearchParams): Role {
   const role = roleIn(form);
   if (role === null) throw new Problem('invalid_field', 'Choose a role.', { field: 'role' });
@@ -98,11 +98,11 @@ async function newLink(deps: DashboardDeps, visit: Visit): Promise<Shown> {
   return linkShown(deps, await visit.ask('team.link', { body: { member: visit.params['id'] ?? '', mail } }));
 }
 
-/** Goes to the member where a mail has the link; otherwise shows it once, since only its hash is stored. */
+/** Goes to the member if a mail has the link; otherwise shows it once, since only its hash is stored. */
 function linkShown({ config }: DashboardDeps, { email, member, url, expires_at, not_mailed }: LinkRecord): Shown {
   if (url === null) return move(`${TEAM}/${member}`, `The invitation is on its way to ${email}.`);
   const data = { email, url, expiresAt: expires_at, why: not_mailed, ...addressFaults(config) };
-  return once('team-link', 'Set-up link', data);
+  return once('team-link', 'Set-up link', data, `${TEAM}/${member}`);
 }
 
 /** Returns what is wrong with the address that links begin with. */
@@ -110,7 +110,7 @@ function addressFaults({ http }: DashboardDeps['config']): { isPlain: boolean } 
   return { isPlain: new URL(http.publicUrl).protocol === 'http:' };
 }
 
-/** Returns the member of the page, and why this server cannot mail an invitation. Throws a Problem where the member is gone. */
+/** Returns the member of the page, and why this server cannot mail an invitation. Throws a Problem if the member is gone. */
 async function memberOf(visit: Visit): Promise<{ member: Member; why: string | null }> {
   const { data, cannot_mail: why } = await visit.ask('team.list');
   const member = data.find(({ id }) => id === visit.params['id']);
@@ -187,5 +187,8 @@ async function plan(visit: Visit): Promise<Shown> {
 
 async function pause(visit: Visit, paused: boolean): Promise<Shown> {
   await visit.ask('accounts.pause', { body: { account: visit.params['id'] ?? '', paused } });
-  return move(ACCOUNTS, paused ? 'Paused: its mail is refused, and what waits is held.' : 'It goes on.');
+  return move(
+    ACCOUNTS,
+    paused ? 'Paused: its mail is refused, and what waits is held.' : 'Resumed: what waited is sent.',
+  );
 }

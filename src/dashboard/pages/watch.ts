@@ -10,9 +10,7 @@ import { unansweredNote } from '../waiting.ts';
 
 const WHERE = '/queue/watch';
 
-export function watchPages(): Page[] {
-  return [adminGet(WHERE, show), adminPost(WHERE, begin)];
-}
+export const watchPages = (): Page[] => [adminGet(WHERE, show), adminPost(WHERE, begin)];
 
 /** A form begins a watch, which then has its own address, so that a reload shows its lines and begins no other. */
 async function begin(visit: Visit): Promise<Shown> {
@@ -50,7 +48,7 @@ async function show(visit: Visit): Promise<Shown> {
 
 type Lines = ResultOf<'queue.watch'>;
 
-/** Returns null where the watch has ended: its page was closed for a minute, or the server was restarted. */
+/** Returns null if the watch has ended: its page was closed for a minute, or the server was restarted. */
 const linesOf = (visit: Visit, watch: number, after: string): Promise<Lines | null> =>
   nullAt('not_found', () => visit.ask('queue.watch', { body: { watch, after } }));
 

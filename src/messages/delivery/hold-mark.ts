@@ -5,7 +5,7 @@
 
 /** The mark of a pool none of whose sources may send to the site, or to one recipient domain there. */
 export interface PoolMark {
-  /** `paused` where the operator has paused or held all sources, `pool` where anything else is among the reasons. */
+  /** `paused` if the operator has paused or held all sources, `pool` if anything else is among the reasons. */
   kind: 'pool' | 'paused';
   pool: string;
   site: string;

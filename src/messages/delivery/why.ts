@@ -67,7 +67,7 @@ export interface WaitContext {
   now: number;
   /** The waits of its lane, the most informative first. */
   waits: readonly LaneWait[];
-  /** A sentence that says why the lane is not known; absent where it is. */
+  /** A sentence that says why the lane is not known; absent if it is. */
   unknown?: string | undefined;
 }
 
@@ -157,8 +157,8 @@ export interface LaneFacts {
 export type LaneFactsOf = (mails: readonly MailOfLane[]) => Promise<readonly LaneFacts[]>;
 
 /**
- * Returns when each of these deliveries is tried next at the earliest: when it is due, or later where its lane rests or its DNS is asked
- * again. Null where no attempt is planned.
+ * Returns when each of these deliveries is tried next at the earliest: when it is due, or later if its lane rests or its DNS is asked
+ * again. Null if no attempt is planned.
  */
 export async function nextTries(
   laneFacts: LaneFactsOf,

@@ -30,7 +30,7 @@ export function findAnyMessage(read: Knex, id: string): Promise<MessageRow | und
 /** Recipients, and attempts, that a message shows. */
 const SHOWN = 20;
 
-/** Returns when each delivery is tried next; null where no attempt is planned. */
+/** Returns when each delivery is tried next; null if no attempt is planned. */
 export type NextTriesOf = (rows: readonly DeliveryRow[]) => Promise<readonly (string | null)[]>;
 
 /** Returns the recipients, `to` first. Without `nextTries`, which knows what lanes wait for, mail is tried when it is due. */
@@ -62,7 +62,7 @@ function recipientRecord(row: DeliveryRow, next: string | null) {
 }
 
 /**
- * Returns when the next attempt is due; null during an attempt, while the delivery is held (see delivery/why.ts), and where its
+ * Returns when the next attempt is due; null during an attempt, while the delivery is held (see delivery/why.ts), and if its
  * time is over before another would be made.
  */
 export const nextAttemptAt = (

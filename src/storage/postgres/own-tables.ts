@@ -25,7 +25,7 @@ export const NODE_TABLES: readonly string[] = [
     process TEXT COLLATE "C" NOT NULL,
     begun_at TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()
   )`,
-  // Adding columns waits for every transaction of other servers, so it is done only where they are missing.
+  // Adding columns waits for every transaction of other servers, so it is done only if they are missing.
   `DO $$ BEGIN
     IF NOT EXISTS (SELECT 1 FROM information_schema.columns
       WHERE table_schema = current_schema() AND table_name = 'nodes' AND column_name = 'is_draining') THEN

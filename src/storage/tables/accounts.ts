@@ -77,7 +77,7 @@ export const idempotency = table(
     body: text(),
     created_at: integer(),
     expires_at: integer(),
-    /** The API key, or the member, that made the first request; null where an earlier version stored it. */
+    /** The API key, or the member, that made the first request; null if an earlier version stored it. */
     key_id: orNull(text()),
   },
   { hasLargeValues: true },
@@ -102,7 +102,7 @@ export const audit = table(
     ms: real(),
     idempotency_replayed: integer(),
     user_agent: orNull(text()),
-    /** Name of the operation; null where a request reached none, and in rows of versions before it was kept. */
+    /** Name of the operation; null if a request reached none, and in rows of versions before it was kept. */
     operation: orNull(text()),
     /** The object that was changed. These columns are null for operations that only read. */
     object_type: orNull(text()),
@@ -112,11 +112,11 @@ export const audit = table(
     after_json: orNull(text()),
     /** The act as a sentence without its subject, such as `removed ana@example.net from suppressions`. */
     summary: orNull(text()),
-    /** The path as it was asked, without the query; null where it is `endpoint` itself, where there was none, and where it names a person to be forgotten. */
+    /** The path as it was asked, without the query; null if it is `endpoint` itself, if there was none, and if it names a person to be forgotten. */
     path: orNull(text()),
     /** The field that was refused. */
     error_field: orNull(text()),
-    /** Null where the answer holds a secret: it is stored sealed under this key. */
+    /** Null if the answer holds a secret: it is stored sealed under this key. */
     idempotency_key: orNull(text()),
   },
   // A write that was not confirmed in time is repeated, and may have been committed all the same.
@@ -128,7 +128,7 @@ export type AuditRow = RowOf<typeof audit>;
 export const requestDetails = table(
   {
     request_id: text(),
-    /** Null where the key was unknown. */
+    /** Null if the key was unknown. */
     account_id: orNull(text()),
     /** The query, without its `?`. */
     query: orNull(text()),

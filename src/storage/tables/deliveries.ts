@@ -115,7 +115,7 @@ export const holds = table({
   /** The time when it ends by itself, or null. */
   until: orNull(integer()),
   created_at: integer(),
-  /** The person who set it, as the audit log names them; null where an older version set it. */
+  /** The person who set it, as the audit log names them; null if an older version set it. */
   created_by: orNull(text()),
 });
 export type HoldRow = RowOf<typeof holds>;

@@ -7,7 +7,7 @@ export const domains = table(
     account_id: text(),
     name: text(),
     status: text<'pending' | 'verified' | 'failed'>(),
-    /** 1 where an operator vouched for the domain (`--trust`): it stays verified whatever DNS says. */
+    /** 1 if an operator vouched for the domain (`--trust`): it stays verified whatever DNS says. */
     trusted: integer(),
     return_path: text(),
     track_opens: orNull(integer()),
@@ -17,7 +17,7 @@ export const domains = table(
     created_at: integer(),
     verified_at: orNull(integer()),
     checked_at: orNull(integer()),
-    /** The time since which a required record has been missing or wrong, or null. It stays for a day after the records were found again (domains/grace.ts). */
+    /** The time since which a required record has been missing or wrong, or null. It stays for a day after the records were found again (domains/verify.ts). */
     failing_since: orNull(integer()),
     /** The time when all required records were found again after `failing_since`; null while one is missing. */
     found_again_at: orNull(integer()),

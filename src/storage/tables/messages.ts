@@ -9,7 +9,7 @@ export const batches = table(
     accepted: integer(),
     rejected: integer(),
     created_at: integer(),
-    /** 1 where every message of it is simulated. */
+    /** 1 if every message of it is simulated. */
     test: integer(),
   },
   { isReferredTo: true },
@@ -19,7 +19,7 @@ export type BatchRow = RowOf<typeof batches>;
 /** The content of a mail, stored once however many recipients it has. */
 export const contents = table(
   {
-    /** `sec_…` where the text is sealed under `secret.key`: a mail of ours with a link to a login (messages/store/sealed-content.ts). */
+    /** `sec_…` if the text is sealed under `secret.key`: a mail of ours with a link to a login (messages/store/sealed-content.ts). */
     id: text(),
     account_id: text(),
     html: orNull(text()),
@@ -97,7 +97,7 @@ export const messages = table({
   first_clicked_at: orNull(integer()),
   bot_opens: integer(),
   bot_clicks: integer(),
-  /** Address that its tracked and unsubscribe links begin with; null where it has none. */
+  /** Address that its tracked and unsubscribe links begin with; null if it has none. */
   tracking_url: orNull(text()),
   /** The ways to unsubscribe (messages/request/unsubscribe.ts); null if they are off. */
   unsubscribe_json: orNull(text()),

@@ -35,7 +35,7 @@ export const templateVersions = table(
     timezone: text(),
     strict: integer(),
     created_at: integer(),
-    /** Values for the preview and the test mail, a JSON object; null where none were kept. Sends do not read it. */
+    /** Values for the preview and the test mail, a JSON object; null if none were kept. Sends do not read it. */
     sample_json: orNull(text()),
   },
   { isReferredTo: true },

@@ -163,7 +163,7 @@ describe('messages/list/message-list', () => {
             assert.ok(page <= MESSAGES + 1, 'the list does not end');
             const wish = { newestFirst, limit, ...(edge === null ? {} : { [direction]: edge }) };
             const got = await listMessages(temp.db.reader, ask, wish, slices);
-            const ids = got.messages.map(({ id }) => id);
+            const ids = got.rows.map(({ id }) => id);
             assert.ok(ids.length <= limit);
             if (direction === 'after') found.push(...ids);
             else found.unshift(...ids);
@@ -208,7 +208,7 @@ describe('messages/list/message-list', () => {
     const subject = `${'a'.repeat(63)}😀x`;
     const row = messageRow({ id: newId('msg', BEGIN), created_at: BEGIN, subject });
     await temp.db.commit.insert({ messages: [row], message_words: wordRows(ACCOUNT, row.id, subject) });
-    const { messages } = await listMessages(
+    const { rows: messages } = await listMessages(
       temp.db.reader,
       { accountId: ACCOUNT, subject },
       { newestFirst: true, limit: 5 },
@@ -225,7 +225,7 @@ describe('messages/list/message-list', () => {
     await temp.db.commit.insert({ messages: [row] });
     for (const createdAfter of [at, at + 1]) {
       const filter = { accountId: ACCOUNT, stream: 'submitted', createdAfter };
-      const { messages } = await listMessages(temp.db.reader, filter, { newestFirst: true, limit: 5 });
+      const { rows: messages } = await listMessages(temp.db.reader, filter, { newestFirst: true, limit: 5 });
       assert.equal(messages.length, createdAfter === at ? 1 : 0);
     }
   });
@@ -247,7 +247,7 @@ describe('messages/list/message-list', () => {
       [1000],
     );
     assert.deepEqual(
-      back.messages.map(({ id }) => id),
+      back.rows.map(({ id }) => id),
       seen,
     );
   });

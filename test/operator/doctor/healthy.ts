@@ -1,7 +1,7 @@
 /** A healthy installation, as the doctor looks at it: real folder, database and certificate; DNS and the network are made up. */
 import { chmodSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { makeSelfSigned } from '../../../src/config/self-signed.ts';
+import { makeSelfSigned } from '../../../src/config/own-certificate.ts';
 import type { Config } from '../../../src/config/schema.ts';
 import type { SettingsState } from '../../../src/config/settings-state.ts';
 import { readSettings } from '../../../src/config/validate.ts';
