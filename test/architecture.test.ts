@@ -83,7 +83,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
     'base',
     'version',
   ],
-  // What people see of operations, for doors that show it
+  // The side of operations that people see, for doors that show it
   presentations: ['operator', 'operations', 'suppressions', 'client', 'base'],
   cli: [
     'presentations',

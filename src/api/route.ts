@@ -165,7 +165,7 @@ export interface Incoming extends Omit<Call<unknown, unknown, unknown>, 'params'
   params: Readonly<Record<string, string>>;
   search: string;
   caller: Caller | null;
-  /** What is done, for the audit; only of calls from within the process and of those on the control socket. */
+  /** The act, for the audit; only of calls from within the process and of those on the control socket. */
   act?: Act;
 }
 

@@ -61,7 +61,7 @@ export interface Running extends Doors {
 interface Doors {
   api: Api;
   operator: OperatorDeps;
-  /** What the control socket serves. */
+  /** The routes of the control socket. */
   served: Served;
   dashboard: Dashboard;
   /** Null if metrics are switched off. */

@@ -10,7 +10,7 @@ import type { Context } from './cli.ts';
 import { noteMore } from './note-more.ts';
 import { countOption, daysOption, durationOption, durationWithin, limitOption, listOption } from './options.ts';
 
-/** What groups of commands are about. */
+/** Descriptions of the groups of commands. */
 export const groups: Readonly<Record<string, string>> = {
   admin: 'administrators, who see all accounts in the dashboard',
   team: 'who signs in to the dashboard, and with which role',

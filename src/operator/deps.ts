@@ -1,4 +1,4 @@
-/** What the operations on the server work with: the store, and in the running server its parts. */
+/** The dependencies of the operations on the server: the store, and in the running server its parts. */
 import type { Inside } from '../api/inside.ts';
 import type { Notifier } from '../scheduling/notifier.ts';
 import type { Clock } from '../base/clock.ts';

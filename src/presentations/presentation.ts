@@ -1,5 +1,5 @@
 /**
- * What a person sees of an operation: the command and its options, the columns of its table, what is said besides, and examples. Commands,
+ * The side of an operation that a person sees: the command and its options, the columns of its table, what is said besides, and examples. Commands,
  * their help, tables and completion are made from it (cli/derive.ts). It loads no operation, so that `posthorn --help` is quick.
  */
 import type { Summarized } from '../operations/summaries.ts';
@@ -18,7 +18,7 @@ export interface Input {
   isRequired?: boolean;
 }
 
-/** What was given to a command, by the name of the input with `_` for `-`. */
+/** The values given to a command, by the name of the input with `_` for `-`. */
 export type Given = Readonly<Record<string, unknown>>;
 
 export interface Column {
@@ -40,7 +40,7 @@ export interface Presentation<Answer = unknown> {
   list?: { limit: number } | { most: number };
   /** The way to what the list does not show. */
   beyond?: string | ((given: Given) => string);
-  /** What `--json` prints, if it is not the answer. */
+  /** The record that `--json` prints, if it is not the answer. */
   record?(answer: Answer): unknown;
   /** `--json` prints one object a line. */
   isByLine?: true;

@@ -1,4 +1,4 @@
-/** What people see of operations: each presentation is of an operation that there is, and sends only what that takes. */
+/** The side of operations that people see: each presentation is of an operation that there is, and sends only what that takes. */
 import assert from 'node:assert/strict';
 import { z } from 'zod';
 import type { Route } from '../../src/api/route.ts';

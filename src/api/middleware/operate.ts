@@ -10,7 +10,7 @@ import type { Middleware, Stop } from '../request-state.ts';
 import type { Reply, Route } from '../route.ts';
 import { Answers, callWatch } from './run.ts';
 
-/** What makes a server of the API one for the operator. */
+/** The parts that make a server of the API one for the operator. */
 export interface OperatorDoor {
   inside: Inside;
   /** Finds the operator as the caller of an operation. Throws `not_found` for an account that does not exist. */

@@ -23,7 +23,7 @@ export async function refuseSecondServer(dataDir: string): Promise<void> {
 
 export type Control = Awaited<ReturnType<typeof serveControl>>;
 
-/** What the socket serves: the routes of the API and of the server, and `inside`, which has both. */
+/** The parts that the socket serves: the routes of the API and of the server, and `inside`, which has both. */
 export interface Served {
   api: ApiDeps;
   routes: readonly Route[];
