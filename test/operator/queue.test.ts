@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { newId } from '../../src/base/id.ts';
 import type { SourceSetting } from '../../src/config/sources.ts';
-import { perform, type ArgsOf, type ResultOf, type StoreDeps } from '../../src/operator/operations.ts';
+import { operatorCaller } from '../../src/api/inside.ts';
+import type { StoreDeps } from '../../src/operator/deps.ts';
+import type { ArgsOf, ResultOf } from '../../src/operator/routes.ts';
 import { insertRows } from '../../src/storage/rows.ts';
 import type { DeliveryRow } from '../../src/storage/tables.ts';
 import { Office } from './office.ts';
@@ -95,8 +97,9 @@ describe('operator/queue', () => {
     await assert.rejects(office.run('queue.list', { lane: 'mx.mistyped.test' }), { code: 'not_found' });
     const store: StoreDeps & { mta?: unknown } = { ...office.deps };
     delete store.mta;
-    await assert.rejects(perform(store, 'queue.list', { lane: 'mx.dest.test' }), { why: 'not_running' });
-    assert.equal(((await perform(store, 'queue.list', {})) as ResultOf<'queue.list'>).data.length, 4);
+    const list = (body: object): Promise<unknown> => office.perform(operatorCaller(), 'queue.list', { body }, store);
+    await assert.rejects(list({ lane: 'mx.dest.test' }), { why: 'not_running' });
+    assert.equal(((await list({})) as ResultOf<'queue.list'>).data.length, 4);
   });
 
   it('shows no next try while a delivery is being tried', async () => {
