@@ -179,6 +179,7 @@ function createNotifiers(nodes: Nodes) {
     keys: createNotifier(),
     webhooks: createNotifier<string | null>(),
     holds: createNotifier(),
+    limits: createNotifier(),
     changes: createNotifier<Change>(),
   };
   joinNotifiers(nodes, joined);

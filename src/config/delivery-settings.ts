@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { count, dnsServer, duration, filePath, flag, list, map, oneOf, optional, remotePort, routes } from './kind.ts';
 import { group, setting } from './setting.ts';
-import { shapingRules, SHIPPED_RULES } from './shaping.ts';
+import { shapingRules } from './shaping.ts';
 import { sources } from './sources.ts';
 
 const TLS_NEEDS = 'none, opportunistic, required, verified or dane';
@@ -85,9 +85,8 @@ export const deliverySettings = group('The delivery engine.', {
   ),
   shaping: setting(
     shapingRules(),
-    SHIPPED_RULES,
-    'Rules for lanes that get replies of a kind too often, each with a name, the replies that it matches (class, reason, code such as 421, 4xx or 5.7.1, text as a regular expression, operator), how many within which time, and the action: slow (half the connections), pause (for) or alarm; with dryRun it is only logged.',
-    { fallbackText: 'many-blocks (class block, 20 within 10m: slow)' },
+    [],
+    'Rules for lanes that get replies of a kind too often, each with a name, the replies that it matches (class, reason, code such as 421, 4xx or 5.7.1, text as a regular expression, operator), how many within which time, and the action: slow (half the connections), pause (for) or alarm; with dryRun it is only logged. They are added to those of `config/limits.yaml`, and take the place of one with the same name.',
   ),
   operatorsFile: setting(
     optional(filePath()),

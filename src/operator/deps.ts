@@ -71,10 +71,12 @@ export interface OperatorDeps extends StoreDeps {
     lane(name: string): { now: LaneReport; changes: readonly LaneChange[] } | null;
     /** Returns the lane of mail to this domain. */
     laneOf(domain: string): string;
-    laneFacts: (mail: MailOfLane) => LaneFacts;
+    laneFacts: (mail: MailOfLane) => Promise<LaneFacts>;
     /** Ends rests and pauses for this domain (null: all), and lets one mail try first. */
     tryNow(domain: string | null): Promise<void>;
-    sources: { list(): readonly SourceState[]; unblock(name: string | null): Promise<number> };
+    sources: { list(): readonly SourceState[] };
+    /** Ends the block lists of a source; null is the system's address. */
+    unblock(source: string | null): Promise<void>;
     transcripts: {
       watch(watch: number, what: { lane: string } | { messageId: string }): boolean;
       read(watch: number, after: number, waitMs: number): Promise<TranscriptPage | null>;

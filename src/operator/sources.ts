@@ -25,7 +25,7 @@ export const unblockQuestion: Question<
   async answer({ mta, notifiers }, { source: name }) {
     const found = mta.sources.list().find((source) => source.name === name);
     if (found === undefined) return null;
-    await mta.sources.unblock(name);
+    await mta.unblock(name);
     notifiers.holds.notify();
     return found.blocks.map(({ site }) => site);
   },

@@ -63,7 +63,7 @@ export const tables = {
   sts_policies: engine.stsPolicies,
   host_tls: engine.hostTls,
   warm_up: engine.warmUp,
-  source_blocks: engine.sourceBlocks,
+  limits: engine.limits,
   listings: engine.listings,
   list_checks: engine.listChecks,
   tls_report_rows: reports.tlsReportRows,

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { memberCaller } from '../../src/api/inside.ts';
 import type { Caller } from '../../src/keys/caller.ts';
 import type { ResultOf } from '../../src/operator/routes.ts';
+import { limitRow } from '../support/harness/limit-rows.ts';
 import { Office } from './office.ts';
 
 const MARK = 'zebrafinch';
@@ -34,7 +35,7 @@ describe('operator: what members who are no administrators are answered', () => 
     ];
     await office.run('queue.hold', { domain: `${MARK}.test` });
     await office.deps.db.commit.insert({
-      source_blocks: [{ source: '', site: MARK, since, until: since + 60_000, reply: '550 blocked' }],
+      limits: [limitRow({ site: MARK, since, until: since + 60_000, cause: '550 blocked' })],
     });
     await office.ask('createDomain', { body: { name: 'acme.test' } });
   });

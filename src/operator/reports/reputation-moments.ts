@@ -6,7 +6,7 @@ import type { Knex } from 'knex';
 import { z } from 'zod';
 import { idFloor } from '../../base/id.ts';
 import { rfc3339 } from '../../base/rfc3339.ts';
-import { sourceWords, type AuditRow, type ListingRow, type SourceBlockRow } from '../../storage/tables.ts';
+import { sourceWords, type AuditRow, type LimitRow, type ListingRow } from '../../storage/tables.ts';
 import { accountArgument, accountNamed } from '../team/accounts.ts';
 import { readListings } from '../listings.ts';
 import { storeRoute } from '../server-route.ts';
@@ -35,7 +35,7 @@ export const reputationMomentOperations = {
       const since = clock.now() - days * DAY_MS;
       const [{ listings, checks }, blocks, changes, ours] = await Promise.all([
         readListings(db, since),
-        server ? db.reader<SourceBlockRow>('source_blocks').where('since', '>=', since).limit(MOST) : [],
+        server ? db.reader<LimitRow>('limits').where('kind', 'block_list').where('since', '>=', since).limit(MOST) : [],
         changesOf(db.reader, id, since),
         server ? changesOf(db.reader, null, since) : [],
       ]);
@@ -59,10 +59,10 @@ function listingMoments({ ip, list, since: from, until, codes }: ListingRow, sin
   return from < since && until !== null ? over : [listed, ...over];
 }
 
-const blockMoment = ({ source, site, since, reply }: SourceBlockRow): ReputationMoment => ({
+const blockMoment = ({ source, site, domain, since, cause }: LimitRow): ReputationMoment => ({
   at: rfc3339(since),
   kind: 'blocked',
-  what: `${sourceWords(source)} by ${site}: ${reply}`,
+  what: `${sourceWords(source)} by ${site === '' ? 'several sites' : domain === null ? site : `${site} (${domain})`}: ${cause}`,
   by: null,
 });
 

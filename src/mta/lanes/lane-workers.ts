@@ -1,27 +1,30 @@
 /** Decides how many workers a lane may have now, and when a lane that may have none is looked at again. */
 import { isDown } from '../connection/dial-gate.ts';
+import { allowance, connectionsOf, type Allowance, type LaneMoment } from '../limits/allowance.ts';
+import type { PlaceLimits } from '../limits/book.ts';
 import { hostKey } from '../names.ts';
 import type { LaneControlDeps } from './lane-control.ts';
 import { hostKeysOf, isShared, type LaneState } from './lane-state.ts';
-import { divided, readyAt } from './pace.ts';
 
-export type LaneSlotsDeps = Pick<LaneControlDeps, 'clock' | 'pool' | 'limitsOf' | 'shares' | 'pump'>;
+export type LaneWorkersDeps = Pick<LaneControlDeps, 'clock' | 'pool' | 'limitsOf' | 'partOf' | 'pump'>;
 
-/** A lane that waits for the pool is looked at again after so long even where the pool does not wake it. */
-const LOOK_AGAIN_MS = 2_000;
+/** A lane that waits for the pool is looked at again after so long even if the pool does not wake it. */
+export const LOOK_AGAIN_MS = 2_000;
 /** A host of an operator's lane that lets a worker wait longer than this keeps only that worker, not its place in the lane. */
 const SLOW_HOST_MS = 2_000;
-/** How often such workers are counted. */
 const SLOW_WORKERS_LOOK_MS = 1_000;
 const MOST_SLOW_WORKERS = 40;
 
-export class LaneSlots {
-  private readonly deps: LaneSlotsDeps;
+export class LaneWorkers {
+  private readonly deps: LaneWorkersDeps;
+  private readonly lanes: { limitsOf(state: LaneState): PlaceLimits; momentOf(state: LaneState): LaneMoment };
 
-  constructor(deps: LaneSlotsDeps) {
+  constructor(deps: LaneWorkersDeps, lanes: LaneWorkers['lanes']) {
     this.deps = deps;
+    this.lanes = lanes;
   }
 
+  /** Returns how many workers would find a connection. */
   of(lane: string, state: LaneState): number {
     const most = this.most(lane, state);
     return most === 0 ? 0 : Math.min(most + this.slowWorkers(lane, state), this.reachable(lane, state));
@@ -30,21 +33,27 @@ export class LaneSlots {
   /** Returns how many workers the limits allow, whether or not they would find a connection. */
   most(lane: string, state: LaneState): number {
     const now = this.deps.clock.now();
-    const rest = laneRestUntil(state, now);
-    const given = this.deps.limitsOf(lane);
-    const paceAt = readyAt(state.pace, divided(given?.perMinute ?? null, this.deps.shares, lane), now);
-    const at = Math.max(rest ?? 0, paceAt > now ? paceAt : 0);
-    if (at > 0) {
+    const whole = this.allowance(state);
+    const given = this.operatorsRate(lane);
+    const at = Math.max(whole.kind === 'wait' ? whole.until : 0, given === null ? 0 : state.traffic.spreadAt(now));
+    if (at > now) {
       this.wakeAt(lane, state, at);
       return 0;
     }
-    const most = Math.min(state.throttle.limit, given?.connections ?? Infinity, isProbing(state) ? 1 : Infinity);
-    return Math.min(most, this.deps.shares.of(lane).connections);
+    return this.connections(lane, state);
   }
 
-  /** Returns whether all of the lane rests, so that it needs no connections. */
-  isResting(state: LaneState): boolean {
-    return laneRestUntil(state, this.deps.clock.now()) !== null;
+  /** Returns how many connections this node may use, by the receiver's limit and the operator's. */
+  connections(lane: string, state: LaneState): number {
+    const { limitsOf, partOf } = this.deps;
+    const most = Math.min(connectionsOf(this.lanes.limitsOf(state).all()), limitsOf(lane)?.connections ?? Infinity);
+    const { nodes, isNew } = partOf(lane);
+    return isNew ? 1 : Math.ceil(most / nodes);
+  }
+
+  /** Returns whether the limits of the whole lane let a mail go. */
+  allowance(state: LaneState): Allowance {
+    return allowance(this.lanes.limitsOf(state).all(), null, this.lanes.momentOf(state), this.deps.clock.now());
   }
 
   /** Returns how many workers find a connection: those that have one, and as many as the hosts let in. */
@@ -91,7 +100,7 @@ export class LaneSlots {
   private wakeWhenOpen(lane: string, state: LaneState): void {
     const { clock, pool } = this.deps;
     const ends = hostKeysOf(state).flatMap((host) => pool.waitOf(host)?.until ?? []);
-    // Where the end is not known (another lane's dial, say) the pool wakes the lane; but its reason may be gone by then.
+    // If the end is not known (another lane's dial, say) the pool wakes the lane; but its reason may be gone by then.
     const wait = ends.length === 0 ? LOOK_AGAIN_MS : Math.max(1, Math.min(...ends) - clock.monotonic());
     this.wakeAt(lane, state, clock.now() + wait);
   }
@@ -106,15 +115,10 @@ export class LaneSlots {
       this.deps.pump(lane);
     });
   }
-}
 
-/** Returns until when all of the lane rests, or null. */
-function laneRestUntil(state: LaneState, now: number): number | null {
-  const whole = state.rests.list().filter(({ account, domain }) => account === null && domain === null);
-  const ends = [...whole.map(({ until }) => until), state.ruleRest?.until ?? 0].filter((until) => until > now);
-  return ends.length === 0 ? null : Math.max(...ends);
+  /** Returns how many mails a minute the operator lets this node send: at least one, so that none waits for ever. */
+  operatorsRate(lane: string): number | null {
+    const perMinute = this.deps.limitsOf(lane)?.perMinute ?? null;
+    return perMinute === null ? null : Math.max(1, perMinute / this.deps.partOf(lane).nodes);
+  }
 }
-
-/** Returns whether one mail finds out if a rest of the whole lane is over: meanwhile only one goes at a time. */
-const isProbing = (state: LaneState): boolean =>
-  state.rests.list().some(({ account, domain }) => account === null && domain === null);

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
+import { readLimitRules, rulesWith } from '../../../src/config/limit-rules.ts';
 import { readSettings } from '../../../src/config/validate.ts';
 import type { ShapingRule } from '../../../src/config/shaping.ts';
 import type { BounceClass, BounceReason, Outcome } from '../../../src/messages/delivery/delivery.ts';
-import { compileRules, shape, type ShapingMemory } from '../../../src/mta/lanes/shaping.ts';
+import { compileRules, shape, type ShapingMemory } from '../../../src/mta/limits/shaping.ts';
 
 const around = { cwd: '/', privileged: false, terminal: false, hostname: 'mail.test' };
 
@@ -34,7 +35,7 @@ function refused(
   return { kind: 'refused', facts, verdict: { class: verdict[0], reason: verdict[1] } };
 }
 
-describe('mta/lanes/shaping', () => {
+describe('mta/limits/shaping', () => {
   const rule = { name: 'r', count: 1, within: '1m', action: 'slow' };
   const blocked = refused(550, '5.7.1', 'Service refused: listed at Spamhaus');
   for (const [match, outcome, operator, expected, reason] of [
@@ -76,7 +77,13 @@ describe('mta/lanes/shaping', () => {
   });
 
   it('ships a rule: many blocks slow the lane down; what is about one recipient or one list is not shaping', () => {
-    const rules = compileRules(rulesOf(undefined));
+    const rules = compileRules(rulesWith(readLimitRules(), []));
+    const [own] = rulesOf([{ ...rule, name: 'many-blocks', match: { class: 'block' } }]);
+    assert.deepEqual(
+      rulesWith(readLimitRules(), own === undefined ? [] : [own]),
+      [own],
+      'one of the same name replaces it',
+    );
     const memory: ShapingMemory = new Map();
     const fired = Array.from({ length: 20 }, (_, now) => shape(rules, memory, null, blocked, now));
     assert.ok(fired.slice(0, 19).every((one) => one.length === 0));
