@@ -13,12 +13,12 @@ import type { InboundPorts } from './inbound/inbound.ts';
 import type { Mta } from './mta/mta.ts';
 import type { Api } from './api/server.ts';
 import { listenApart } from './dashboard/listen.ts';
-import { firstSetUpLink } from './operator/admin.ts';
-import { refuseSecondServer, serveControl } from './operator/control-server.ts';
+import { firstSetUpLink } from './operator/team/admin.ts';
+import { refuseSecondServer, serveControl } from './operator/door/control.ts';
 import { authorityOf, listenOn } from './net/listening.ts';
-import { closeToOthers, makeDataFolder } from './operator/data-folder.ts';
-import { serveMetrics } from './operator/metrics.ts';
-import { Unavailable } from './operator/unavailable.ts';
+import { closeToOthers, makeDataFolder } from './operator/door/data-folder.ts';
+import { serveMetrics } from './operator/metrics/metrics.ts';
+import { Unavailable } from './base/unavailable.ts';
 import { openAppContext, type AppContext } from './app/context.ts';
 import type { Overrides } from './app/core.ts';
 import { reload } from './app/reload.ts';
@@ -142,14 +142,14 @@ async function startAll(context: AppContext, running: Running): Promise<string> 
 
 /** Opens the ports of the dashboard and of the metrics, if they have their own, and the control socket. */
 async function openOtherPorts({ config, clock, log }: AppContext, running: Running): Promise<void> {
-  const { dashboard, newcomers, operator, metrics } = running;
+  const { dashboard, newcomers, operator, served, metrics } = running;
   if (hasOwnPort(config))
     running.apart = await listenApart({ clock, log, newcomers }, dashboard, {
       host: config.http.host,
       port: config.dashboard.port,
       tls: running.certificate,
     });
-  running.control = await serveControl(operator, config.dataDir);
+  running.control = await serveControl(operator, served);
   if (metrics === null || config.metrics.port === null) return;
   running.metricsServer = await serveMetrics({ clock, log }, metrics, config.metrics.host, config.metrics.port);
   log.info({ event: 'metrics', url: running.metricsServer.url }, 'metrics can be read');

@@ -55,6 +55,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   api: [...stores, 'operations', 'webhooks', 'config', 'mail', 'storage', 'net', 'scheduling', 'base', 'version'],
   operator: [
     'api',
+    'client',
     ...stores,
     'operations',
     'webhooks',
@@ -82,7 +83,10 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
     'base',
     'version',
   ],
+  // The side of operations that people see, for doors that show it
+  presentations: ['operator', 'operations', 'suppressions', 'client', 'base'],
   cli: [
+    'presentations',
     'operator',
     'operations',
     'suppressions',

@@ -10,6 +10,7 @@ import type { ProblemCode } from '../base/problem.ts';
 import { schemaAt } from '../base/schema-path.ts';
 import type { Caller } from '../keys/caller.ts';
 import type { Scope } from '../keys/scopes.ts';
+import type { Act } from '../operations/act.ts';
 import type { ActWords, Deed } from '../operations/audit-row.ts';
 import { apiSummaries, type ApiOperation } from '../operations/summaries.ts';
 import type { AuditRow } from '../storage/tables.ts';
@@ -165,9 +166,18 @@ export interface Incoming extends Omit<Call<unknown, unknown, unknown>, 'params'
   params: Readonly<Record<string, string>>;
   search: string;
   caller: Caller | null;
+  /** The act, for the audit; only of calls from within the process and of those on the control socket. */
+  act?: Act;
 }
 
-export interface Route extends Declaration<unknown, unknown, unknown> {
+export interface Route extends Omit<Declaration<unknown, unknown, unknown>, 'operationId' | 'scope'> {
+  operationId: string;
+  /** `server`: for those who may perform the operations of the server. No key opens it, and no port serves it. */
+  scope: Declaration<unknown, unknown, unknown>['scope'] | 'server';
+  /** Members with this scope may perform an operation of the server in their account, with these members of the body. */
+  members?: { scope: Scope; body: object };
+  /** An operation of the server that works only while it runs. */
+  needs?: 'store' | 'server';
   tag: string;
   summary: string;
   run(incoming: Incoming): Promise<Reply> | Reply;

@@ -3,7 +3,7 @@ import { createDashboard, type Dashboard } from '../dashboard/dashboard.ts';
 import { createKnownDevices } from '../members/known-device.ts';
 import { createPasswords } from '../members/password.ts';
 import type { Mta } from '../mta/mta.ts';
-import { createHistory } from '../operator/history.ts';
+import { createHistory } from '../operator/metrics/history.ts';
 import { version } from '../version.ts';
 import type { AppContext } from './context.ts';
 
@@ -12,7 +12,7 @@ export function buildDashboard(
   {
     mta,
     ...parts
-  }: Pick<Parameters<typeof createDashboard>[0], 'operator' | 'routes' | 'bodyMemory' | 'newcomers'> & { mta: Mta },
+  }: Pick<Parameters<typeof createDashboard>[0], 'inside' | 'routes' | 'bodyMemory' | 'newcomers'> & { mta: Mta },
 ): Dashboard {
   const history = createHistory({
     db,

@@ -9,6 +9,7 @@ import type { Config } from '../config/schema.ts';
 import type { AcceptDeps } from '../messages/accept/accept.ts';
 import { BodyMemory } from '../api/body-memory.ts';
 import { bodyLimits } from '../api/body.ts';
+import { createInside } from '../api/inside.ts';
 import { Newcomers } from '../api/newcomers.ts';
 import type { Api } from '../api/server.ts';
 import type { Dashboard } from '../dashboard/dashboard.ts';
@@ -16,12 +17,13 @@ import type { OwnPort } from '../dashboard/listen.ts';
 import type { Housekeeping } from '../housekeeping/housekeeping.ts';
 import type { Inbound } from '../inbound/inbound.ts';
 import type { Mta } from '../mta/mta.ts';
-import type { Control } from '../operator/control-server.ts';
+import type { Control, Served } from '../operator/door/control.ts';
 import { createLaneFacts } from '../operator/lane-facts.ts';
-import type { MetricsHandler, MetricsServer } from '../operator/metrics.ts';
+import type { MetricsHandler, MetricsServer } from '../operator/metrics/metrics.ts';
 import { NodeQuestions } from '../operator/node-questions.ts';
-import type { OperatorDeps } from '../operator/operation.ts';
+import type { OperatorDeps } from '../operator/deps.ts';
 import { answerQuestion } from '../operator/questions.ts';
+import { serverRoutes } from '../operator/routes.ts';
 import { Webhooks } from '../webhooks/dispatcher.ts';
 import { buildAccept } from './accepting.ts';
 import { accountNotices, type AccountNotices } from './account-notice.ts';
@@ -59,6 +61,8 @@ export interface Running extends Doors {
 interface Doors {
   api: Api;
   operator: OperatorDeps;
+  /** The routes of the control socket. */
+  served: Served;
   dashboard: Dashboard;
   /** Null if metrics are switched off. */
   metrics: MetricsHandler | null;
@@ -152,14 +156,16 @@ function buildDoors(
   );
   const bodyMemory = new BodyMemory(bodyLimits.heldBytes, usedUp);
   const newcomers = new Newcomers(config.http.trustedProxies, { usedUp });
-  const api = buildApi(context, { ...parts, mta, holds, laneFacts, metrics, mailPorts, bodyMemory, newcomers });
-  const { routes } = api;
+  const web = { ...parts, mta, holds, laneFacts, metrics, mailPorts, bodyMemory, newcomers };
+  const { api, deps } = buildApi(context, web);
   const operator = buildOperator(
     context,
-    { ...parts, delivery, routes, askNode, laneFacts },
+    { ...parts, delivery, inside: createInside({ clock, commit: db.commit }, api.routes), askNode, laneFacts },
     { inbound, certificate: certificateWatch },
   );
-  const dashboard = buildDashboard(context, { mta, operator, routes, bodyMemory, newcomers });
+  const routes = [...api.routes, ...serverRoutes(operator)];
+  const inside = createInside({ clock, commit: db.commit }, routes);
+  const dashboard = buildDashboard(context, { mta, inside, routes: api.routes, bodyMemory, newcomers });
   if (!hasOwnPort(config)) api.share(dashboard);
-  return { api, operator, dashboard, metrics, questions, newcomers };
+  return { api, operator, served: { api: deps, routes, inside }, dashboard, metrics, questions, newcomers };
 }

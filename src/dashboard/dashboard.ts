@@ -62,7 +62,7 @@ export function createDashboard(deps: DashboardDeps) {
         deps.log.error({ event: 'form_not_kept', err }, 'the answer to a form could not be kept');
       },
     }),
-    inside: deps.operator.inside,
+    inside: deps.inside,
     trusted: addressList(deps.config.http.trustedProxies),
     firsts,
     endings: new Set(),

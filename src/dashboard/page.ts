@@ -7,7 +7,7 @@ import { Problem } from '../base/problem.ts';
 import type { Operations } from '../client/types.ts';
 import type { Scope } from '../keys/scopes.ts';
 import type { AccountRow, MemberRow, SessionRow } from '../storage/tables.ts';
-import type { ArgsOf, OperationName, ResultOf } from '../operator/operations.ts';
+import type { ArgsOf, OperationName, ResultOf } from '../operator/routes.ts';
 import type { Asked } from '../api/inside.ts';
 
 export interface View {
@@ -70,12 +70,14 @@ export interface Visit extends Guest {
   isAdmin: boolean;
   /** Returns whether the member's role has this scope. */
   may(scope: Scope): boolean;
-  /** Calls the API as this member, with its checks, answers and audit lines. Throws Problem. */
-  ask<Id extends keyof Operations>(operationId: Id, asked?: Asked): Promise<Operations[Id]['answer']>;
-  /** The same for an answer other than JSON: its bytes or its stream. */
-  fetch(operationId: keyof Operations, asked?: Asked): Promise<{ body: Buffer | Readable; type: string }>;
-  /** Performs an operation of the operator: for pages of administrators. Throws Problem. */
-  operate<Name extends OperationName>(name: Name, args: ArgsOf<Name>): Promise<ResultOf<Name>>;
+  /** Calls an operation as this member, with its checks, answers and audit lines. With `accept` it answers bytes or a stream. Throws Problem. */
+  ask: Ask;
+}
+
+interface Ask {
+  (operationId: keyof Operations, asked: Asked & { accept: string }): Promise<Buffer | Readable>;
+  <Id extends keyof Operations>(operationId: Id, asked?: Asked): Promise<Operations[Id]['answer']>;
+  <Name extends OperationName>(name: Name, asked?: { body: ArgsOf<Name> }): Promise<ResultOf<Name>>;
 }
 
 export type Who = 'anyone' | 'member' | 'admin';

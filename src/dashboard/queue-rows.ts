@@ -1,6 +1,6 @@
 /** Rows, sums and charts of the queue's page. Pure. */
-import type { Moment } from '../operator/history.ts';
-import type { ResultOf } from '../operator/operations.ts';
+import type { Moment } from '../operator/metrics/history.ts';
+import type { ResultOf } from '../operator/routes.ts';
 import { chartHtml } from './chart.ts';
 import { linkTo } from './links.ts';
 import { reasonsOf, type TimedReason } from './waiting.ts';

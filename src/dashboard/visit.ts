@@ -3,14 +3,13 @@ import { clientAddress } from '../api/client-address.ts';
 import { overWatch } from '../api/over-watch.ts';
 import { Problem } from '../base/problem.ts';
 import { accountsOf } from '../members/member-store.ts';
+import { actorOf } from '../keys/caller.ts';
 import { renewSession, findSession } from '../members/session-store.ts';
 import { rightsOf } from '../keys/roles.ts';
 import { scopeAllows } from '../keys/scopes.ts';
-import { perform } from '../operator/operations.ts';
-import { actingAs } from './act.ts';
 import { readCookie, setCookie } from './cookies.ts';
 import { noSuchPage, type Context, type DashboardContext } from './context.ts';
-import { jsonOf, memberCaller, rawOf, type Asking } from '../api/inside.ts';
+import { contentOf, memberCaller, type Asking } from '../api/inside.ts';
 import type { Guest, Visit } from './page.ts';
 import { zoneNamed } from '../base/zones.ts';
 import type { Timer } from '../base/clock.ts';
@@ -62,9 +61,7 @@ export async function visitOf(dashboard: DashboardContext, ctx: Context, guest: 
       },
     ),
   };
-  const acting = actingAs({ email: member.email, ip: guest.ip, userAgent: guest.userAgent });
   const { hasServer, scopes } = rightsOf(member.role);
-  const by = { acting, ...(hasServer ? {} : { within: { account: account.id, scopes } }) };
   return {
     ...guest,
     member,
@@ -72,13 +69,11 @@ export async function visitOf(dashboard: DashboardContext, ctx: Context, guest: 
     account,
     accounts,
     renewSession: async () => setCookie(ctx, 'session', await renewSession(deps, row.id)),
-    actor: acting.actor,
+    actor: actorOf(asking.caller),
     isAdmin: hasServer,
     may: (scope) => scopeAllows(scopes, scope),
     // The type of the answer is made from the same declaration as its check.
-    ask: async (id, asked = {}) => jsonOf(await inside.ask(asking, id, asked)) as never,
-    fetch: async (id, asked = {}) => rawOf(await inside.ask(asking, id, asked)),
-    operate: (name, args) => perform(deps.operator, name, args, by) as never,
+    ask: async (id: string, asked = {}) => contentOf(await inside.ask(asking, id, asked)) as never,
   };
 }
 

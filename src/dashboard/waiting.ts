@@ -1,6 +1,6 @@
 /** Lines that say why mail waits, made from the reasons that the operations return. Pure. */
 import { unansweredText } from '../operator/ask-nodes.ts';
-import type { ResultOf } from '../operator/operations.ts';
+import type { ResultOf } from '../operator/routes.ts';
 import { linkTo } from './links.ts';
 
 type Lane = ResultOf<'queue.lanes'>['data'][number];

@@ -2,12 +2,12 @@
  * Counts the mail that is kept back now, by cause: holds of the operator, routes, pauses, refused sending domains, block lists, warm-up and
  * rests. The counts come from the partial indexes of what waits; the reasons come from the delivery engine.
  */
-import { gauge, type Family } from './exposition.ts';
+import { gauge, type Family } from './metrics/exposition.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { isOfPool, readMark, type PoolMark } from '../messages/delivery/hold-mark.ts';
 import { heldUnknown, type LaneFacts, type LaneWait, type SetBy } from '../messages/delivery/why.ts';
 import { MOST_DOMAINS, readEngines, type EngineDeps, type Engines } from './engines.ts';
-import type { OperatorDeps } from './operation.ts';
+import type { OperatorDeps } from './deps.ts';
 import { dialectOf } from '../storage/sql.ts';
 
 export const heldBys = [

@@ -11,7 +11,7 @@ import { startApp } from '../../src/app.ts';
 import type { App } from '../../src/app.ts';
 import { createLog } from '../../src/base/log.ts';
 import { attachedMail, isMessageType } from '../../src/mail/mime-write.ts';
-import { reachOperator } from '../../src/operator/operator.ts';
+import { reachOperator } from '../../src/operator/door/operator.ts';
 import { configFor, makeStore, newFolder } from '../support/harness/app.ts';
 import { server as certificate, testCa } from '../support/harness/certificate.ts';
 import { corpus, NO_CORPORA } from '../support/harness/corpora.ts';

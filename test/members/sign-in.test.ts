@@ -206,6 +206,17 @@ describe('members/sign-in', () => {
     assert.equal((await app(recovered.device)).kind, 'in');
   });
 
+  it('takes each code of an app once, of two browsers that passed the first step before', async () => {
+    const { code } = await withFactor();
+    const sessions = [await halfway('192.0.2.1'), await halfway('192.0.2.2')];
+    const results = await Promise.all(
+      sessions.map((session, n) =>
+        signInWithCode(deps, session, { kind: 'app', text: code() }, from(`192.0.2.${String(n + 1)}`)),
+      ),
+    );
+    assert.deepEqual(results.map(({ kind }) => kind).sort(), ['in', 'refused']);
+  });
+
   it('takes each recovery code once, however it is typed', async () => {
     const { recoveryCodes } = await withFactor();
     assert.equal(recoveryCodes.length, 10);

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { limitRow } from '../support/harness/limit-rows.ts';
 import type { NodeAnswer } from '../../src/operator/ask-nodes.ts';
 import { listingRule } from '../../src/operator/listings.ts';
-import type { ArgsOf, ResultOf } from '../../src/operator/operations.ts';
+import type { ArgsOf, ResultOf } from '../../src/operator/routes.ts';
 import { Office } from './office.ts';
 
 const IP = '5.9.10.11';

@@ -1,7 +1,7 @@
 /** The phases that a refusal may have been given in, by what its attempt has kept. */
 import assert from 'node:assert/strict';
 import { bounceRuleFile, type BounceRule } from '../../src/config/bounce-rule.ts';
-import { attemptCorrector, type PastAttempt } from '../../src/operator/reclassify-attempts.ts';
+import { attemptCorrector, type PastAttempt } from '../../src/operator/reports/reclassify-attempts.ts';
 
 const attempt = (fields: Partial<PastAttempt>): PastAttempt => ({
   row_id: 1,

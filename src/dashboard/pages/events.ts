@@ -74,6 +74,10 @@ async function tail(visit: Visit): Promise<Shown> {
   const headers = last === undefined ? {} : { 'last-event-id': last };
   const query = { ...filtersOf(visit.query), after: visit.query.get('after') };
   const asked = { query, accept: 'text/event-stream', headers };
-  const { body, type } = await visit.fetch('listEvents', asked);
-  return { kind: 'stream', body: Buffer.isBuffer(body) ? Readable.from([body]) : body, type };
+  const body = await visit.ask('listEvents', asked);
+  return {
+    kind: 'stream',
+    body: Buffer.isBuffer(body) ? Readable.from([body]) : body,
+    type: `${asked.accept}; charset=utf-8`,
+  };
 }

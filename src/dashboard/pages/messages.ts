@@ -45,7 +45,7 @@ export function messagePages(): Page[] {
     get(`${WHERE}/:id/reports/:report_id/read`, readReport),
     get(`${WHERE}/:id/reports/:report_id/html`, reportHtml),
     adminPost(`${WHERE}/:id/reports/:report_id/confirm`, async (visit) => {
-      await visit.operate('inbound.confirm', { id: visit.params['report_id'] ?? '' });
+      await visit.ask('inbound.confirm', { body: { id: visit.params['report_id'] ?? '' } });
       return move(`${WHERE}/${idOf(visit)}`, 'The report is confirmed.');
     }),
     post(`${WHERE}/:id/cancel`, async (visit) => {
@@ -289,7 +289,7 @@ async function sourceText(visit: Visit): Promise<string> {
 }
 
 async function bytesOf(visit: Visit, operation: 'getMessageRaw' | 'getMessageReport'): Promise<Buffer> {
-  const { body } = await visit.fetch(operation, { params: visit.params });
+  const body = await visit.ask(operation, { params: visit.params, accept: 'message/rfc822' });
   return Buffer.isBuffer(body) ? body : Buffer.alloc(0);
 }
 

@@ -3,7 +3,7 @@ import { statfs } from 'node:fs/promises';
 import type { Stats } from '../../client/types.ts';
 import { linkTo } from '../links.ts';
 import { chartHtml, type Chart } from '../chart.ts';
-import type { ResultOf } from '../../operator/operations.ts';
+import type { ResultOf } from '../../operator/routes.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { rangeOf } from '../range.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
@@ -41,8 +41,8 @@ async function overview({ config }: Deps, visit: Visit): Promise<Shown> {
       },
     }),
     visit.may('settings') ? visit.ask('getSettings') : null,
-    isAdmin ? visit.operate('queue.lanes', {}) : null,
-    visit.operate('needs', { account: visit.account.id }),
+    isAdmin ? visit.ask('queue.lanes') : null,
+    visit.ask('needs', { body: { account: visit.account.id } }),
     isAdmin ? diskOf(mailFolder(config)) : null,
   ]);
   const needed = needs.data;

@@ -1,6 +1,6 @@
 /** How mailbox providers treat the mail: bounces, deferrals and complaints by provider and by source, day by day. */
 import { providerNames } from '../../base/mailbox-providers.ts';
-import type { ResultOf } from '../../operator/operations.ts';
+import type { ResultOf } from '../../operator/routes.ts';
 import type { Stats } from '../../client/types.ts';
 import { chartHtml, type Mark } from '../chart.ts';
 import { linkTo } from '../links.ts';
@@ -33,8 +33,8 @@ async function show(visit: Visit): Promise<Shown> {
   const overTime = await visit.ask('getStats', { query: { ...asked, since, provider, time_zone: zone } });
   const [apart, reports, moments] = await Promise.all([
     visit.ask('getStats', { query: { since: overTime.since, until: overTime.until, by: 'provider' } }),
-    visit.operate('reputation', { account: visit.account.id, days }),
-    visit.operate('reputation.moments', { account: visit.account.id, days }),
+    visit.ask('reputation', { body: { account: visit.account.id, days } }),
+    visit.ask('reputation.moments', { body: { account: visit.account.id, days } }),
   ]);
   const order = sortingOf({ path: WHERE, query }, columns, { usual: '-sent', words: ['provider'] });
   const sourceOrder = sortingOf({ path: WHERE, query, name: 'sources' }, sourceColumns, {

@@ -90,7 +90,7 @@ async function addMany(visit: Visit): Promise<Shown> {
   const imported = await importCsv([visit.form.get('emails') ?? ''], {
     reason: 'manual',
     stream: null,
-    add: (entries) => visit.operate('suppressions.import', { account: visit.account.id, entries }),
+    add: (entries) => visit.ask('suppressions.import', { body: { account: visit.account.id, entries } }),
   });
   const { created, existing } = imported;
   return move(WHERE, `${String(created)} added, ${String(existing)} on the list already${rejectedIn(imported)}.`);

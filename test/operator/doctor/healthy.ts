@@ -8,7 +8,7 @@ import { readSettings } from '../../../src/config/validate.ts';
 import { toDomainRecord, type DomainWithKeys } from '../../../src/domains/domain-record.ts';
 import { addDomain, findDomain } from '../../../src/domains/domain-store.ts';
 import { examine, checkNames } from '../../../src/operator/doctor/examine.ts';
-import type { ListenerState } from '../../../src/operator/operation.ts';
+import type { ListenerState } from '../../../src/operator/deps.ts';
 import type { Finding } from '../../../src/operator/doctor/finding.ts';
 import type { BackupState } from '../../../src/backup/newest.ts';
 import { createMachine } from '../../../src/operator/doctor/machine.ts';

@@ -51,6 +51,7 @@ export class Browser {
       ...(body === undefined ? {} : { body }),
     });
     for (const cookie of response.headers.getSetCookie()) {
+      assert.match(cookie, /; samesite=lax;.*\bhttponly$/i, 'a script, or another site, could use this cookie');
       const [pair = ''] = cookie.split(';');
       const [name = '', value = ''] = pair.split('=');
       if (/expires=Thu, 01 Jan 1970/i.test(cookie)) this.cookies.delete(name);
