@@ -34,7 +34,7 @@ export async function up(knex: Knex): Promise<void> {
     });
   }
   await knex.schema.dropTable('source_blocks');
-  // What nodes had reserved of receivers, on PostgreSQL.
+  // PostgreSQL had the connections there that nodes had reserved.
   await knex.schema.dropTableIfExists('lanes');
 }
 

@@ -116,7 +116,7 @@ export function oldWarmUps({ db, clock }: { db: Pick<Database, 'commit'>; clock:
 }
 
 /**
- * Removes what receivers taught (mta/limits/book.ts) when it is too old to hold: a source that no mail has tried at a site begins anew there
+ * Removes what receivers taught (mta/limits/book.ts) when it is too old to hold: a source that no mail has tried at a site begins again there
  * after 30 days; numbers are learnt again within a minute.
  */
 export function oldLimits({ db, clock }: { db: Pick<Database, 'commit'>; clock: Clock }): Rule {

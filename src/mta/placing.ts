@@ -170,7 +170,7 @@ export class Placing {
     );
   }
 
-  /** Places the mail that waits in a lane anew: its source was closed, and another may send it. */
+  /** Places the mail that waits in a lane again: its source was closed, and another may send it. */
   moveOn(lane: string): void {
     if (!this.deps.sources.named) return;
     const canMove = (job: Job): boolean => {

@@ -1,4 +1,4 @@
-/** What receivers teach, over the whole program: mail goes by the source that is let in, a block costs hardly a mail, and `why` is true. */
+/** Limits over the whole program: mail goes by the source that is let in, a block costs hardly a mail, and `why` is true. */
 import assert from 'node:assert/strict';
 import {
   startMailServer,

@@ -1,4 +1,4 @@
-/** What a lane has in memory beside its limits: where it leads, its mails of the last minute, and what is shown of it. */
+/** The state of a lane in memory beside its limits: where it leads, its mails of the last minute, and what is shown of it. */
 import type { Timer } from '../../base/clock.ts';
 import type { LaneChange } from '../../messages/delivery/lane-report.ts';
 import type { PlaceLimits } from '../limits/book.ts';

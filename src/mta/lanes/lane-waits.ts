@@ -75,7 +75,7 @@ export function waitsOf(state: LaneState, mail: MailKey | null, site: Site | nul
   const { pool, clock, limits, probes, given, perMinute } = around;
   const now = clock.now();
   const covering = limits.filter((limit) => (mail === null ? isWhole(limit) : covers(limit, mail)));
-  // What is closed longest explains most.
+  // The limit that lasts longest explains most.
   const closed = covering
     .filter((limit) => isClosing(limit) && (limit.until > now || (isProbed(limit) && probes.has(keyOf(limit)))))
     .sort((a, b) => b.until - a.until);

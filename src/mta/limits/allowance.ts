@@ -1,4 +1,4 @@
-/** Whether a mail may go now, and what it waits for: a pure function of the limits that stand, the mail and the time. */
+/** Decides whether a mail may go now, and what it waits for: a pure function of the limits that stand, the mail and the time. */
 import { covers, isClosing, isWhole, keyOf, stands, type Limit, type MailKey } from './limit.ts';
 import { PROBE_LOOK_MS } from './learn.ts';
 import type { Traffic } from './traffic.ts';
@@ -31,7 +31,7 @@ export function allowance(limits: Iterable<Limit>, mail: MailKey | null, moment:
   return wait ?? (probed === null ? goes : { kind: 'go', probed });
 }
 
-/** Returns how many connections the limits allow, whoever uses them. */
+/** Returns how many connections the limits allow. */
 export function connectionsOf(limits: Iterable<Limit>): number {
   let most = Infinity;
   for (const limit of limits) {

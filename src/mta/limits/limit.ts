@@ -7,7 +7,7 @@ import type { Subject } from '../../messages/delivery/delivery.ts';
 /** The subject of the answers that made it; `rule` for a shaping rule. */
 export type LimitKind = Extract<Subject, 'sender' | 'block_list' | 'load' | 'tls' | 'rate' | 'connections'> | 'rule';
 
-/** What a limit is about; null means all. */
+/** The subject of a limit; null means all. */
 export interface About {
   /** A site; the empty name is every site. */
   readonly site: string;

@@ -48,7 +48,7 @@ export type WarmUpRow = RowOf<typeof warmUp>;
  */
 export const limits = table(
   {
-    /** What the limit is about, in one text. */
+    /** The kind and the subject in one text. */
     id: text(),
     kind: text<'sender' | 'block_list' | 'load' | 'tls' | 'rate' | 'connections' | 'rule'>(),
     /** Empty for every site. */

@@ -25,7 +25,7 @@ class Receivers {
     this.own = own;
   }
 
-  /** Whether a mail may go to the site now; null where it may, else until when it waits. */
+  /** Returns until when the mail waits; null if it may go to the site now. */
   waits(mail: MailKey, site = 'a.test'): number | null {
     const found = allowance(this.at(site), mail, { probes: this.probes, trafficOf: () => null }, this.now);
     if (found.kind === 'wait') return found.until;
