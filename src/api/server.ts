@@ -20,6 +20,8 @@ import { answerClientErrors } from './client-errors.ts';
 import { bodyLimits, inviteLater } from './body.ts';
 import { addressBucket, addressList } from '../net/ip.ts';
 import { clientAddress, isNewProxy } from './client-address.ts';
+import { compatRoutes } from './compat/routes.ts';
+import { withAdapter } from './compat/services.ts';
 import { openExchange } from './exchange.ts';
 import type { Exchange } from './exchange.ts';
 import { headLimits, takeRequests } from './heads.ts';
@@ -87,7 +89,7 @@ export function createApi(deps: ApiDeps, routes: readonly Route[]): Api {
   let sharing: OtherPages | null = null;
   const server = createServer(settings, (req, res) => {
     endUnread(res, settings.unreadMs ?? UNREAD_MS);
-    req.url = originForm(req.url ?? '/');
+    req.url = withAdapter(originForm(req.url ?? '/'), req.headers.authorization);
     if (deps.beside?.(req, res) === true) return;
     if (sharing?.owns(req) === true) sharing.handle(req, res);
     else void handle(req, res);
@@ -135,7 +137,12 @@ function createApp(
   const { settings } = deps;
   const limits = { ...bodyLimits, ...settings.body };
   const bodyMemory = deps.bodyMemory ?? new BodyMemory(limits.heldBytes);
-  const router = createRouter([...routes, openapiRoute(routes, settings), ...healthRoutes(deps)]);
+  const router = createRouter([
+    ...routes,
+    ...compatRoutes(routes, settings),
+    openapiRoute(routes, settings),
+    ...healthRoutes(deps),
+  ]);
   const known = (path: string): KnownPath => {
     const layers = router.match(path, '').path;
     const patterns = layers.map((layer) => String(layer.path).replaceAll(/:(\w+)/g, '{$1}'));
