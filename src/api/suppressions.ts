@@ -25,6 +25,7 @@ import { addressParameter, timeMember, timeParameter } from './query.ts';
 import { entryError } from './records.ts';
 import { type Call, type Reply, jsonResponse, route, type Route } from './route.ts';
 import { answerChange } from './answer-change.ts';
+import { suppressionImportRoute } from './suppression-import.ts';
 
 export interface SuppressionsDeps {
   db: Pick<Database, 'commit' | 'reader' | 'prepared'>;
@@ -85,7 +86,14 @@ const NewSuppressions = z
 type Body = z.output<typeof NewSuppressions>;
 
 export function suppressionRoutes(deps: SuppressionsDeps): Route[] {
-  return [addRoute(deps, createFullListCheck(deps)), listRoute(deps), readRoute(deps), removeRoute(deps)];
+  const refuseFullList = createFullListCheck(deps);
+  return [
+    addRoute(deps, refuseFullList),
+    suppressionImportRoute({ ...deps, refuseFullList }),
+    listRoute(deps),
+    readRoute(deps),
+    removeRoute(deps),
+  ];
 }
 
 const sample = {
