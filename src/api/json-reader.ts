@@ -43,7 +43,7 @@ export interface JsonBody {
 }
 
 export interface BodyUse {
-  /** Who takes turns with others for the threads: the account. */
+  /** The account that takes turns with others for the threads. */
   owner: string;
   /** Large bodies are also checked as a send request by these rules. */
   send?: SendRules | null;

@@ -1,6 +1,6 @@
 /**
  * Reads a list of addresses that are not mailed, in the form in which this or another service exports it: CSV, JSON or a JSON object a
- * line; headings whatever their case and separators; the services' words for reasons. Text that is no word is the note of a bounce. Pure.
+ * line; headings whatever their case and separators; the services' words for reasons. Prose in their place is the note of a bounce. Pure.
  */
 import { readCsv, unguarded } from '../base/csv.ts';
 import { suppressionReasons, type SuppressionRecord } from './suppression.ts';
@@ -19,7 +19,7 @@ export interface ImportedEntry {
 /** An entry of the file, or why it cannot be one. */
 export type ReadEntry = { line: number } & ({ entry: ImportedEntry } | { email: string; why: string });
 
-/** What holds where the file has none: `stream` is null for the whole account. */
+/** The values that the file does not say; `stream` is null for the whole account. */
 export interface Usual {
   reason: Reason;
   stream: string | null;
@@ -220,7 +220,7 @@ function entryOf(line: number, cells: Readonly<Record<string, string>>, usual: U
   };
 }
 
-/** Returns the reason and the note; null for a word that is no reason. */
+/** Returns the reason and the note; null for a word that is not known. */
 function reasonIn(
   { reason = '', note = '' }: Fields,
   cells: Readonly<Record<string, string>>,

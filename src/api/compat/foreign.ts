@@ -177,7 +177,7 @@ export const pairsOf = (value: JsonValue, name: string, content: string, field: 
     ]),
   );
 
-/** Returns a time in the form that ours have. A text that is no time is left for the checks of ours. */
+/** Returns a time in the form that ours have. Another text is left for the checks of ours. */
 export const timeOf = (value: JsonValue, unit: 1 | 1000): string => {
   const at = typeof value === 'number' ? new Date(value * unit) : new Date(textOf(value));
   return Number.isNaN(at.getTime()) ? textOf(value) : at.toISOString();
