@@ -13,12 +13,12 @@ import type { InboundPorts } from './inbound/inbound.ts';
 import type { Mta } from './mta/mta.ts';
 import type { Api } from './api/server.ts';
 import { listenApart } from './dashboard/listen.ts';
-import { firstSetUpLink } from './operator/admin.ts';
-import { refuseSecondServer, serveControl } from './operator/control-server.ts';
+import { firstSetUpLink } from './operator/team/admin.ts';
+import { refuseSecondServer, serveControl } from './operator/door/control.ts';
 import { authorityOf, listenOn } from './net/listening.ts';
-import { closeToOthers, makeDataFolder } from './operator/data-folder.ts';
-import { serveMetrics } from './operator/metrics.ts';
-import { Unavailable } from './operator/unavailable.ts';
+import { closeToOthers, makeDataFolder } from './operator/door/data-folder.ts';
+import { serveMetrics } from './operator/metrics/metrics.ts';
+import { Unavailable } from './base/unavailable.ts';
 import { openAppContext, type AppContext } from './app/context.ts';
 import type { Overrides } from './app/core.ts';
 import { reload } from './app/reload.ts';
@@ -40,7 +40,7 @@ export interface App {
   readonly ports: InboundPorts;
   /** Applies the settings that can change while running; returns the changes. Throws ConfigError for a bad certificate, and then changes nothing. */
   reload(config: Config): Changes;
-  /** Returns the link that makes the first administrator, or null where there is one already. */
+  /** Returns the link that makes the first administrator, or null if there is one already. */
   setUpLink(): Promise<{ url: string; expires_at: string } | null>;
   /** Resolves with the reason if it cannot go on: it must be stopped then. */
   readonly failed: Promise<Error>;
@@ -48,7 +48,7 @@ export interface App {
   stop(): Promise<void>;
 }
 
-/** Opens everything and starts. Throws where the data folder, the database or a port cannot be opened. */
+/** Opens everything and starts. Throws if the data folder, the database or a port cannot be opened. */
 export async function startApp(config: Config, overrides: Overrides = {}): Promise<App> {
   makeDataFolder(config.dataDir);
   await refuseSecondServer(config.dataDir);
@@ -140,16 +140,16 @@ async function startAll(context: AppContext, running: Running): Promise<string> 
   return url;
 }
 
-/** Opens the ports of the dashboard and of the metrics, where they have their own, and the control socket. */
+/** Opens the ports of the dashboard and of the metrics, if they have their own, and the control socket. */
 async function openOtherPorts({ config, clock, log }: AppContext, running: Running): Promise<void> {
-  const { dashboard, newcomers, operator, metrics } = running;
+  const { dashboard, newcomers, operator, served, metrics } = running;
   if (hasOwnPort(config))
     running.apart = await listenApart({ clock, log, newcomers }, dashboard, {
       host: config.http.host,
       port: config.dashboard.port,
       tls: running.certificate,
     });
-  running.control = await serveControl(operator, config.dataDir);
+  running.control = await serveControl(operator, served);
   if (metrics === null || config.metrics.port === null) return;
   running.metricsServer = await serveMetrics({ clock, log }, metrics, config.metrics.host, config.metrics.port);
   log.info({ event: 'metrics', url: running.metricsServer.url }, 'metrics can be read');

@@ -1,8 +1,7 @@
 /** Reads the audit log: pages of it, and one entry with its details. */
 import { idFloor, idTime, MOST_AHEAD_MS } from '../base/id.ts';
 import type { Knex } from 'knex';
-import { readTestedPage, type BoundedRowPage } from '../storage/bounded-page.ts';
-import { SLICES } from '../storage/bounded-read.ts';
+import { readTestedPage, SLICES, type BoundedRowPage } from '../storage/bounded-read.ts';
 import type { Database } from '../storage/database.ts';
 import { readPage, type PagePart, type RowPage } from '../storage/page.ts';
 import type { AuditRow, RequestDetailsRow } from '../storage/tables.ts';

@@ -15,7 +15,7 @@ export interface AuditLog {
   note(details: RequestDetailsRow): void;
   /** Writes what was taken so far, and resolves when that is done or has failed: then lines wait on, and details are given up. */
   settled(): Promise<void>;
-  /** Writes what waits. Rejects where that fails. */
+  /** Writes what waits. Rejects if that fails. */
   close(): Promise<void>;
 }
 

@@ -5,9 +5,9 @@
  * The books are read once for each account after a start; from then on accepted mail is counted in memory. Quota is taken before the
  * commit and returned if it fails, so that concurrent requests cannot exceed the limit. An account without a quota costs nothing here.
  *
- * Where other nodes accept mail too, the books are read again: before a mail that comes two seconds after the last reading, and near the end
+ * If other nodes accept mail too, the books are read again: before a mail that comes two seconds after the last reading, and near the end
  * of the quota a tenth of a second after it. So an account exceeds its quota by at most what the other nodes accept for it in a tenth of a
- * second, or in two seconds where it uses up the last twentieth of its quota within them.
+ * second, or in two seconds if it uses up the last twentieth of its quota within them.
  */
 import { createLru } from '../base/lru.ts';
 import type { Clock } from '../base/clock.ts';
@@ -21,7 +21,7 @@ export interface QuotaLimits {
   mailsPerMonth: number | null;
 }
 
-/** Gives back what was taken, where the mails were not accepted after all. */
+/** Gives back what was taken, if the mails were not accepted after all. */
 export type SettleQuota = (isAccepted: boolean) => void;
 
 interface Books {
@@ -50,10 +50,10 @@ export const isCharged = ({ status, test }: { status: string; test: number }): b
   status !== 'suppressed' && test === 0;
 
 const MOST_ACCOUNTS = 10_000;
-/** The age at which the books are read again where other nodes accept mail, in milliseconds. */
+/** The age at which the books are read again if other nodes accept mail, in milliseconds. */
 const FRESH_MS = 2000;
 const FRESH_NEAR_END_MS = 100;
-/** A quota is near its end where fewer mails than this are left, or a smaller part of it than the next constant. */
+/** A quota is near its end if fewer mails than this are left, or a smaller part of it than the next constant. */
 const NEAR_END = 100;
 const NEAR_END_SHARE = 0.05;
 const noop = (): void => undefined;

@@ -1,4 +1,4 @@
-/** The settings of an account; the server's settings apply where it has none. */
+/** The settings of an account; the server's settings apply if it has none. */
 import type { Clock } from '../base/clock.ts';
 import { createLookUpCache } from '../base/look-up-cache.ts';
 import type { Database } from '../storage/database.ts';

@@ -1,16 +1,16 @@
 /** `/v1/batches`: bulk sends, with their messages by status. */
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
-import { rfc3339 } from '../base/rfc3339.ts';
 import type { Caller } from '../keys/caller.ts';
 import { batchCounts, cancelBatch, type ChangeDeps, type StatusCounts } from '../messages/delivery/change-message.ts';
 import type { Database } from '../storage/database.ts';
 import { readPage } from '../storage/page.ts';
-import { deliveryStatuses, type BatchRow } from '../storage/tables.ts';
+import { recordOf } from '../storage/record.ts';
+import { batches, deliveryStatuses, type BatchRow } from '../storage/tables.ts';
 import { answerChange } from './answer-change.ts';
 import type { Cursors } from './cursor.ts';
 import { answerPage, pageParameters, pageResponse } from './page.ts';
-import { samples } from './record-samples.ts';
+import { recordSchema, sampleOf } from './record-schema.ts';
 import { batchId } from './records.ts';
 import { jsonResponse, type Reply, route, type Route } from './route.ts';
 import { reachOf } from './test-mode.ts';
@@ -25,16 +25,14 @@ export function batchRoutes(deps: BatchesDeps): Route[] {
   return [listRoute(deps), readRoute(deps), cancelRoute(deps)];
 }
 
-const BatchStatus = z
-  .object({
-    object: z.literal('batch'),
-    id: batchId(),
-    accepted: z.int().describe('Entries that are messages.'),
-    rejected: z.int().describe('Entries that were refused.'),
-    created_at: z.iso.datetime().describe('When it was accepted.'),
-    counts: z.record(z.string(), z.int()).nullable().describe('Messages by status; null in lists.'),
-  })
-  .meta({ id: 'BatchStatus', description: 'A bulk send, with its messages by status.' });
+const noCounts = Object.fromEntries(deliveryStatuses.map((status) => [status, 0]));
+const batchMembers = recordOf('batch', batches);
+const BatchStatus = recordSchema(
+  batchMembers,
+  { id: 'BatchStatus', description: 'A bulk send, with its messages by status.' },
+  { id: batchId(), counts: z.record(z.string(), z.int()) },
+);
+const counted = { ...sampleOf(BatchStatus), counts: { ...noCounts, delivered: 1 } };
 
 const PATH = '/v1/batches';
 const params = z.object({ id: batchId() });
@@ -50,14 +48,10 @@ async function batchOf({ db }: BatchesDeps, caller: Caller, id: string): Promise
   return row;
 }
 
-function batchStatus(row: BatchRow, found: StatusCounts): z.output<typeof BatchStatus> {
-  const none = Object.fromEntries(deliveryStatuses.map((status) => [status, 0]));
-  const counts = { ...none, ...Object.fromEntries(found.map(({ status, n }) => [status, n])) };
-  return { ...batchHead(row), counts };
+function batchStatus(row: BatchRow, found: StatusCounts) {
+  const counts = { ...noCounts, ...Object.fromEntries(found.map(({ status, n }) => [status, n])) };
+  return batchMembers(row, { counts });
 }
-
-const batchHead = ({ id, accepted, rejected, created_at }: BatchRow) =>
-  ({ object: 'batch', id, accepted, rejected, created_at: rfc3339(created_at) }) as const;
 
 function listRoute({ db, cursors }: BatchesDeps): Route {
   return route(
@@ -68,14 +62,14 @@ function listRoute({ db, cursors }: BatchesDeps): Route {
       description: 'Newest first, without counts.',
       scope: ['campaign:read'],
       query: z.strictObject(pageParameters()),
-      responses: pageResponse('A page of batches.', BatchStatus, 'One bulk send', samples.batchLine),
+      responses: pageResponse('A page of batches.', BatchStatus, 'One bulk send'),
     },
     (call) =>
       answerPage(cursors, PATH, call, async (wanted) => {
         const asked = db.reader<BatchRow>('batches').where({ account_id: wanted.accountId });
         if (reachOf(call.caller).onlyTest) asked.andWhere({ test: 1 });
         const { rows, hasMore } = await readPage<BatchRow>(asked, wanted);
-        return { data: rows.map((row) => ({ ...batchHead(row), counts: null })), hasMore };
+        return { data: rows.map((row) => batchMembers(row, { counts: null })), hasMore };
       }),
   );
 }
@@ -90,7 +84,7 @@ function readRoute(deps: BatchesDeps): Route {
       scope: ['campaign:read'],
       params: params,
       responses: {
-        200: jsonResponse('The batch.', BatchStatus, 'A bulk send', samples.batchStatus),
+        200: jsonResponse('The batch.', BatchStatus, 'A bulk send', counted),
       },
     },
     async ({ params: { id }, caller }) => {
@@ -113,7 +107,7 @@ function cancelRoute(deps: BatchesDeps): Route {
       touches: 'mail',
       params: params,
       responses: {
-        200: jsonResponse('The batch.', BatchStatus, 'A bulk send', samples.batchStatus),
+        200: jsonResponse('The batch.', BatchStatus, 'A bulk send', counted),
       },
       problems: ['invalid_state'],
     },

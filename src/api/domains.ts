@@ -14,12 +14,12 @@ import {
   updateDomain,
 } from '../domains/domain-store.ts';
 import { notesOn } from '../domains/lost-records.ts';
-import { toDomainRecord, type DomainWithKeys } from '../domains/domain-record.ts';
+import { domainMembers, toDomainRecord, type DomainWithKeys } from '../domains/domain-record.ts';
 import { verifyDomain } from '../domains/verify.ts';
 import type { Database } from '../storage/database.ts';
 import type { ChangeNotices } from './change-notices.ts';
 import type { Cursors } from './cursor.ts';
-import { Domain, domainSample } from './domain-schemas.ts';
+import { Domain } from './domain-schemas.ts';
 import { answerPage, pageParameters, pageResponse, type PageWanted } from './page.ts';
 import { type Call, jsonResponse, type Reply, route, type Route } from './route.ts';
 import { answerChange, createdReply } from './answer-change.ts';
@@ -43,13 +43,10 @@ export interface DomainsDeps {
 const PATH = '/v1/domains';
 const LONGEST_NAME = 300;
 
-const answer = (description: string) => jsonResponse(description, Domain, 'A domain', domainSample);
+const answer = (description: string) => jsonResponse(description, Domain, 'A domain');
 
 const params = z.object({ id: z.string().max(LONGEST_NAME).describe('Id of the domain, or its name.') });
 type Params = z.output<typeof params>;
-
-/** The members of a domain that the audit keeps. */
-const domainMembers = ['status', 'trusted', 'return_path', 'track_opens', 'track_clicks', 'refused_at'];
 
 export function domainRoutes(deps: DomainsDeps): Route[] {
   return [
@@ -68,7 +65,7 @@ const domainOf = ({ params: { id }, caller }: Call<Params, unknown, unknown>) =>
   nameOrId: id,
 });
 
-function recordOf({ hostname, trackingTarget, clock }: DomainsDeps, domain: DomainWithKeys): z.output<typeof Domain> {
+function recordOf({ hostname, trackingTarget, clock }: DomainsDeps, domain: DomainWithKeys) {
   const record = toDomainRecord(domain, hostname, trackingTarget);
   return { ...record, notes: notesOn(record, clock.now()) };
 }
@@ -88,7 +85,7 @@ function listRoute(deps: DomainsDeps): Route {
         ...pageParameters(),
         status: z.enum(['verified', 'pending', 'failed', 'any']).optional().describe('`verified` where not given.'),
       }),
-      responses: pageResponse('A page of domains.', Domain, 'One domain', domainSample),
+      responses: pageResponse('A page of domains.', Domain, 'One domain'),
     },
     (call) => {
       const { status = 'verified' } = call.query;
@@ -125,7 +122,7 @@ function addRoute(deps: DomainsDeps): Route {
       description:
         'Makes its DKIM keys and says which DNS records to publish. It can be sent from once they are found: ask with `POST /v1/domains/{id}/verify`. An account has at most 1,000.',
       scope: ['domain'],
-      act: { says: 'added the domain {name}', type: 'domain', named: 'name', keeps: domainMembers },
+      act: { says: 'added the domain {name}', type: 'domain', named: 'name', keeps: domainMembers.audited },
       operatorBody: NewDomain.extend({ trusted: z.boolean().optional() }),
       body: NewDomain.meta({ id: 'NewDomain', description: 'A domain to send from.' }),
       bodyExamples: { minimal: { summary: 'The name alone', value: { name: 'acme.example' } } },
@@ -180,7 +177,7 @@ function changeRoute(deps: DomainsDeps): Route {
       description:
         'Changes tracking and the return path. A new return path needs new DNS records: publish them first, since the next check looks for them.',
       scope: ['domain'],
-      act: { says: 'changed the domain {name}', type: 'domain', named: 'name', keeps: domainMembers },
+      act: { says: 'changed the domain {name}', type: 'domain', named: 'name', keeps: domainMembers.audited },
       params,
       body: z
         .strictObject({
@@ -193,11 +190,9 @@ function changeRoute(deps: DomainsDeps): Route {
       responses: { 200: answer('The domain as it is now.') },
     },
     async (call) => {
-      const { track_opens: trackOpens, track_clicks: trackClicks, return_path: returnPath } = call.body;
       const before = recordOf(deps, await findDomain(deps, domainOf(call)));
       const replyOf = (domain: DomainWithKeys): Reply => ({ status: 200, body: recordOf(deps, domain), before });
-      const changes = { trackOpens, trackClicks, returnPath };
-      return answerChange(call, replyOf, (rowsFor) => updateDomain(storeOf(deps), domainOf(call), changes, rowsFor));
+      return answerChange(call, replyOf, (rowsFor) => updateDomain(storeOf(deps), domainOf(call), call.body, rowsFor));
     },
   );
 }
@@ -211,7 +206,7 @@ function removeRoute(deps: DomainsDeps): Route {
       description:
         'Removes it with its DKIM keys. Refused while mail from it waits, since that mail could no longer be signed.',
       scope: ['domain'],
-      act: { says: 'removed the domain {name}', type: 'domain', named: 'name', keeps: domainMembers },
+      act: { says: 'removed the domain {name}', type: 'domain', named: 'name', keeps: domainMembers.audited },
       params,
       responses: { 204: { description: 'Removed.' } },
       problems: ['invalid_state'],
@@ -232,7 +227,7 @@ function verifyRoute(deps: DomainsDeps): Route {
       description:
         'Looks up every record again. The domain is verified when all required ones are found; DKIM keys that are found begin to sign. A verified domain that lost a required record keeps sending until `refused_at`, and becomes `failed` only when a check after that still finds it missing. A record for which DNS gives no answer keeps its last status.',
       scope: ['domain:verify'],
-      act: { says: 'checked the DNS records of {name}', type: 'domain', named: 'name', keeps: domainMembers },
+      act: { says: 'checked the DNS records of {name}', type: 'domain', named: 'name', keeps: domainMembers.audited },
       params,
       responses: { 200: answer('The domain with what was found.') },
     },

@@ -31,8 +31,7 @@ import { noBefore, type ListStreams } from './list-stream.ts';
 import { preferredType } from './negotiate.ts';
 import { DEFAULT_LIMIT, linkToNext, listOf, pageParameters, refuseBothCursors } from './page.ts';
 import { addressParameter, booleanParameter, integerParameter, listParameter, timeParameter } from './query.ts';
-import { samples } from './record-samples.ts';
-import { batchId, Event, messageId } from './records.ts';
+import { batchId, Event, messageId, sampleEvent } from './records.ts';
 import { type Call, exampleOf, type Reply, route, type Route } from './route.ts';
 import { reachOf, testFilter } from './test-mode.ts';
 
@@ -105,7 +104,7 @@ export function eventRoutes(deps: EventsDeps): Route[] {
             types: ['text/event-stream', ...lineTypes],
             examples: exampleOf('One event', {
               object: 'list',
-              data: [samples.event],
+              data: [sampleEvent('delivered', { engagement: false })],
               has_more: false,
               next_cursor: 'MS4xODQ0NjcuYjJ4',
               previous_cursor: 'MS4xODQ0NjcuYjJ4',

@@ -1,10 +1,9 @@
 /**
- * Calls operations of the API from within the process: a page of the dashboard and a command name one by its operation id, and
- * get the same checks of fields, the same answers and the same audit rows as a caller with a key. Rate limits, idempotency and
- * compression do not apply.
+ * Calls operations by their id for people: pages of the dashboard, the control socket, and a command without a server. They
+ * get the same checks of fields, the same answers and the same audit rows as a caller with a key. Rate limits and idempotency do not apply.
  */
-import type { Readable } from 'node:stream';
 import type { Clock } from '../base/clock.ts';
+import { Unavailable } from '../base/unavailable.ts';
 import { actorOf, type Caller } from '../keys/caller.ts';
 import { rightsOf } from '../keys/roles.ts';
 import { scopeNames } from '../keys/scopes.ts';
@@ -13,6 +12,7 @@ import type { Committer } from '../storage/commit.ts';
 import type { AccountRow, MemberRow } from '../storage/tables.ts';
 import { deedOf } from './audit.ts';
 import type { JsonObject } from './json.ts';
+import type { JsonBody } from './json-reader.ts';
 import { refuseScope } from './middleware/scope.ts';
 import type { Reply, Route, Incoming } from './route.ts';
 
@@ -25,6 +25,8 @@ export interface Asked {
   /** Media type that is wanted instead of JSON. */
   accept?: string;
   headers?: Readonly<Record<string, string>>;
+  /** The body as it was read from the wire. */
+  read?: JsonBody | null;
 }
 
 /** The caller of an operation. */
@@ -38,29 +40,29 @@ export interface Asking {
 export interface Inside {
   /** Throws the operation's Problem. */
   ask(asking: Asking, operationId: string, asked: Asked): Promise<Reply>;
-  has(operationId: string): boolean;
 }
 
 export function createInside(deps: { clock: Clock; commit: Committer }, routes: readonly Route[]): Inside {
   const byId = new Map<string, Route>(routes.map((route) => [route.operationId, route]));
   return {
-    has: (operationId) => byId.has(operationId),
     async ask(asking, operationId, asked) {
       const route = byId.get(operationId);
       if (route === undefined) throw new Error(`there is no operation ${operationId}`);
       const act = begin(deps, route, asking, asked.params);
+      // An operation of the server tells itself what it is done to.
+      const isTold = route.scope === 'server';
       try {
         refuseScope(route, asking.caller, (asked.body ?? {}) as JsonObject);
         const reply = await route.run(incoming(deps, { route, asking, asked, act }));
         if (route.act !== undefined) {
-          act.on(deedOf(asked.params ?? {}, reply));
+          if (!isTold) act.on(deedOf(asked.params ?? {}, reply));
           await act.done(reply.status);
         }
         return reply;
       } catch (error) {
         // A read that found nothing is not audited.
-        if (route.act !== undefined) {
-          act.on(deedOf(asked.params ?? {}, undefined, asked.body));
+        if (route.act !== undefined && !(error instanceof Unavailable)) {
+          if (!isTold) act.on(deedOf(asked.params ?? {}, undefined, asked.body));
           await act.failed(error);
         }
         throw error;
@@ -71,16 +73,18 @@ export function createInside(deps: { clock: Clock; commit: Committer }, routes: 
 
 function begin(
   deps: { clock: Clock; commit: Committer },
-  { operationId, method, path, act }: Route,
+  { operationId, method, path, act, scope }: Route,
   { caller, ip, userAgent }: Asking,
   params: Asked['params'] = {},
 ): RunningAct {
+  const isOfServer = scope === 'server';
   const acting: Acting = {
     actor: actorOf(caller),
     ip,
-    method: caller.isOperator === true ? 'CLI' : method,
+    method: caller.isOperator === true ? 'CLI' : isOfServer ? 'DASHBOARD' : method,
     user_agent: userAgent,
   };
+  if (isOfServer) return beginAct(deps, { name: operationId, words: act ?? null }, acting);
   const asked = act?.named === null ? null : pathWith(path, params);
   const begun = beginAct(deps, { name: operationId, words: act ?? null, endpoint: path, path: asked }, acting);
   begun.concerns(caller.accountId);
@@ -101,15 +105,15 @@ interface InsideCall {
 }
 
 function incoming({ clock }: { clock: Clock }, { route, asking, asked, act }: InsideCall): Incoming {
-  const { headers = {}, accept = 'application/json', params = {} } = asked;
+  const { headers = {}, accept = 'application/json', params = {}, read } = asked;
   return {
     params,
     search: searchOf(asked.query),
-    json: (asked.body ?? {}) as JsonObject,
+    json: { ...asked.body, ...restrictions(route, asking.caller) },
     form: '',
-    checked: null,
-    rounded: [],
+    checked: read?.checked ?? null,
     bodyBytes: 0,
+    act,
     caller: asking.caller,
     requestId: act.requestId,
     now: clock.now(),
@@ -132,6 +136,10 @@ function incoming({ clock }: { clock: Clock }, { route, asking, asked, act }: In
   };
 }
 
+/** Returns the input of an operation of the server that a member who is not an administrator cannot choose. */
+const restrictions = ({ scope, members }: Route, { hasServer, accountId }: Caller): object =>
+  scope === 'server' && hasServer !== true ? { ...members?.body, account: accountId } : {};
+
 type Account = Pick<AccountRow, 'id' | 'plan' | 'paused'>;
 
 /** A member of the dashboard in an account, with the scopes of their role. */
@@ -141,17 +149,19 @@ export const memberCaller = (
 ): Caller => ({
   ...unlimited(account),
   scopes: rightsOf(role).scopes,
+  hasServer: rightsOf(role).hasServer,
   keyId: id,
   keyName: email,
   member: email,
 });
 
-/** The operator on the command line, in an account. */
-export const operatorCaller = (account: Account): Caller => ({
+/** The operator on the command line, in an account; in none for an operation of the server. */
+export const operatorCaller = (account: Account = { id: '', plan: '', paused: 0 }): Caller => ({
   ...unlimited(account),
   keyId: '',
   keyName: 'operator',
   isOperator: true,
+  hasServer: true,
 });
 
 const unlimited = ({ id, plan, paused }: Account): Omit<Caller, 'keyId' | 'keyName'> => ({
@@ -173,15 +183,8 @@ function searchOf(query: Asked['query'] = {}): string {
   return search.toString();
 }
 
-/** Returns the JSON of a reply; of one without a body, the record of the removed object. */
-export function jsonOf(reply: Reply): unknown {
-  if ('body' in reply) return reply.body ?? reply.before ?? null;
-  throw new Error('this operation answers no JSON');
-}
-
-/** Returns the bytes or the stream of a reply, with their type. */
-export function rawOf(reply: Reply): { body: Buffer | Readable; type: string } {
-  if ('bytes' in reply) return { body: reply.bytes, type: reply.type };
-  if ('stream' in reply) return { body: reply.stream, type: reply.type };
-  throw new Error('this operation answers JSON');
+/** Returns the JSON of a reply, its bytes or its stream; of one without a body, the record of the removed object. */
+export function contentOf(reply: Reply): unknown {
+  if ('stream' in reply) return reply.stream;
+  return 'bytes' in reply ? reply.bytes : (reply.body ?? reply.before ?? null);
 }

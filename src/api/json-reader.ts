@@ -10,7 +10,6 @@ import { createGate } from '../scheduling/gate.ts';
 import type { ForeignBody } from './compat/foreign.ts';
 import { readForeign } from './compat/services.ts';
 import { hashJson, readJson } from './json.ts';
-import type { RoundedNumber } from './json-numbers.ts';
 import type { JsonObject, JsonResult } from './json.ts';
 import type { JsonJob, JsonJobResult } from './json-worker.ts';
 import type { CheckedSend } from './send-check.ts';
@@ -38,8 +37,6 @@ export interface JsonBody {
   hash(): string;
   /** The checked form of a large send request; `value` then has only the members that decide its form. */
   checked: CheckedSend | null;
-  /** Numbers whose parsed value differs from the text. */
-  rounded: readonly RoundedNumber[];
 }
 
 export interface BodyUse {
@@ -120,12 +117,11 @@ function bodyOf(result: JsonResult | JsonJobResult): JsonBody {
   if (result.kind === 'bad') throw new Problem('invalid_json', result.why);
   if (result.kind === 'refused') throw new Problem(result.code, result.message, { field: result.field });
   if (result.kind === 'too_many_values') throw new Problem('payload_too_large', 'The body holds too many values.');
-  const { value, rounded } = result;
+  const { value } = result;
   let hash = 'hash' in result ? result.hash : null;
   return {
     value,
     hash: () => (hash ??= hashJson(value)),
     checked: 'checked' in result ? result.checked : null,
-    rounded,
   };
 }

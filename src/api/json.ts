@@ -8,9 +8,7 @@
  */
 import { isAscii, isUtf8 } from 'node:buffer';
 import { hash } from 'node:crypto';
-import { isKept } from '../base/kept-number.ts';
 import type { ProblemCode } from '../base/problem.ts';
-import { numberEnd, roundedNumbers, type RoundedNumber } from './json-numbers.ts';
 
 export type JsonValue = string | number | boolean | null | JsonValue[] | JsonObject;
 export interface JsonObject {
@@ -25,7 +23,7 @@ export const MAX_VALUES = 250_000;
 export const MAX_MEMBERS = 5_000;
 
 export type JsonResult =
-  | { kind: 'ok'; value: JsonObject; rounded: readonly RoundedNumber[] }
+  | { kind: 'ok'; value: JsonObject }
   | { kind: 'bad'; why: string }
   | { kind: 'too_many_values' }
   /** A body of another service that has no counterpart here. */
@@ -45,10 +43,8 @@ export function readJson(bytes: Uint8Array, { lists = false }: { lists?: boolean
   const members = membersOf(parsed.value);
   if (members < 0) return bad('The body holds half of a surrogate pair, which is not a character.');
   if (members !== written.members) return bad('The body names a member twice.');
-  return { kind: 'ok', value, rounded: written.isRounded ? roundedNumbers(text, closingQuote) : none };
+  return { kind: 'ok', value };
 }
-
-const none: readonly RoundedNumber[] = [];
 
 const bad = (why: string): { kind: 'bad'; why: string } => ({ kind: 'bad', why });
 
@@ -85,8 +81,6 @@ interface Survey {
   /** Upper bound of members and items. */
   values: number;
   tooDeep: boolean;
-  /** A number comes out of JSON.parse as another than was written. */
-  isRounded: boolean;
 }
 
 /** Counts without judging: on text that is not JSON the numbers mean nothing, and JSON.parse says so afterwards. */
@@ -94,7 +88,6 @@ function survey(text: string): Survey {
   let members = 0;
   let values = 1;
   let depth = 0;
-  let isRounded = false;
   /** Members so far of the object that is open at each depth. */
   const ofObject: number[] = [];
   for (let at = 0; at < text.length; at++) {
@@ -105,22 +98,17 @@ function survey(text: string): Survey {
     } else if (char === COLON) {
       members++;
       const own = (ofObject[depth] ?? 0) + 1;
-      if (own > MAX_MEMBERS) return { members, values: Infinity, tooDeep: false, isRounded };
+      if (own > MAX_MEMBERS) return { members, values: Infinity, tooDeep: false };
       ofObject[depth] = own;
     } else if (char === COMMA) values++;
     else if ((char | 0x20) === 0x7b) {
       // `{` is 0x7b and `[` is 0x5b: they differ in this one bit, as do `}` and `]`.
       values++;
-      if (++depth > MAX_DEPTH) return { members, values, tooDeep: true, isRounded };
+      if (++depth > MAX_DEPTH) return { members, values, tooDeep: true };
       ofObject[depth] = 0;
     } else if ((char | 0x20) === 0x7d) depth--;
-    else if (char >= 0x30 && char <= 0x39) {
-      const end = numberEnd(text, at);
-      if (!isRounded) isRounded = !isKept(text, at, end);
-      at = end - 1;
-    }
   }
-  return { members, values, tooDeep: false, isRounded };
+  return { members, values, tooDeep: false };
 }
 
 /** Where the string that opens at `open` ends, or -1. A run of backslashes is looked at once for the quote after it: linear. */

@@ -5,7 +5,7 @@ import { Problem } from '../base/problem.ts';
 import { actorOf, permissionsOf, type Caller } from '../keys/caller.ts';
 import { inheriting, mayGrant, mayManage } from '../keys/grant.ts';
 import { isIpAllowed } from '../keys/ip-list.ts';
-import { createKey, findKey, pageOfKeys, revokeKey, toKeyRecord, updateKey } from '../keys/key-store.ts';
+import { createKey, findKey, keyMembers, pageOfKeys, revokeKey, toKeyRecord, updateKey } from '../keys/key-store.ts';
 import type { KeyRequest } from '../keys/new-key.ts';
 import { scopeNames } from '../keys/scopes.ts';
 import type { Database } from '../storage/database.ts';
@@ -14,6 +14,7 @@ import type { ChangeNotices } from './change-notices.ts';
 import type { Cursors } from './cursor.ts';
 import { answerPage, pageParameters, pageResponse } from './page.ts';
 import { timeMember } from './query.ts';
+import { recordSchema, sampleOf, text } from './record-schema.ts';
 import { jsonResponse, refOf, type Reply, route, type Route } from './route.ts';
 import { answerChange, createdReply } from './answer-change.ts';
 
@@ -30,30 +31,13 @@ const LONGEST_TTL_S = 3650 * 86_400;
 /** A week is enough to distribute a new key; a month leaves a margin. */
 const LONGEST_OVERLAP_S = 30 * 86_400;
 
-const nullableTime = () => z.iso.datetime().nullable();
-
-const keyShape = {
-  object: z.literal('key'),
-  id: z.string().describe('Id of the key.'),
-  name: z.string().describe('For people.'),
-  mode: z.enum(['live', 'test']).describe('Mail of a `test` key is simulated.'),
-  prefix: z.string().describe('The part of the key that is not secret.'),
-  scopes: z.array(z.string()).describe('What it may do.'),
-  domains: z.array(z.string()).describe('Sending domains it is restricted to; none means all.'),
-  allowed_ips: z.array(z.string()).describe('Addresses and ranges it may be used from; none means any.'),
-  expires_at: nullableTime().describe('When it ends by itself; null for never.'),
-  last_used_at: nullableTime().describe('When it was used last; null for never.'),
-  last_used_ip: z.string().nullable().describe('Address that it was used from last.'),
-  last_used_endpoint: z.string().nullable().describe('Method and path, or `SMTP`.'),
-  requests_24h: z.int().describe('Uses in the last 24 hours, to the hour.'),
-  created_at: z.iso.datetime().describe('When it was made.'),
-  created_by: z.string().describe('Who made it: another key, a person or the operator.'),
-  revoked_at: nullableTime().describe('May lie in the future: then the key is good until that time.'),
-};
-const Key = z.object(keyShape).meta({ id: 'Key', description: 'An API key, without its secret.' });
-const NewKeyAnswer = z
-  .object({ ...keyShape, key: z.string().describe('The key itself: it is shown only in this answer.') })
-  .meta({ id: 'CreatedKey', description: 'A new API key with its secret.' });
+const Key = recordSchema(keyMembers, { id: 'Key', description: 'An API key, without its secret.' });
+const NewKeyAnswer = Key.extend({
+  key: text('The key itself: it is shown only in this answer.', 'ak_live_4fGh7Jk2_…'),
+}).meta({
+  id: 'CreatedKey',
+  description: 'A new API key with its secret.',
+});
 
 const name = () => z.string().min(1).max(100).describe('For people.');
 const scopes = () =>
@@ -68,28 +52,7 @@ const allowedIps = () =>
 
 const params = z.object({ id: z.string().max(64).describe('Id of the key.') });
 
-const sample = {
-  object: 'key',
-  id: 'key_01jz5w8q3hf2m9d4x6k7c1b0na',
-  name: 'shop',
-  mode: 'live',
-  prefix: 'ak_live_4fGh7Jk2',
-  scopes: ['send'],
-  domains: ['acme.example'],
-  allowed_ips: ['203.0.113.0/24'],
-  expires_at: null,
-  last_used_at: '2026-01-31T09:30:02.481Z',
-  last_used_ip: '203.0.113.9',
-  last_used_endpoint: 'POST /v1/messages',
-  requests_24h: 1204,
-  created_at: '2026-01-30T08:00:00.000Z',
-  created_by: 'key:admin',
-  revoked_at: null,
-};
-const answer = (description: string) => jsonResponse(description, Key, 'A key', sample);
-
-/** The members of a key that the audit keeps. */
-const keyMembers = ['name', 'mode', 'scopes', 'domains', 'allowed_ips', 'expires_at', 'revoked_at'];
+const answer = (description: string) => jsonResponse(description, Key, 'A key');
 
 export function keyRoutes(deps: KeysDeps): Route[] {
   return [listRoute(deps), createRoute(deps), readRoute(deps), changeRoute(deps), revokeRoute(deps)];
@@ -106,7 +69,7 @@ function listRoute({ db, cursors }: KeysDeps): Route {
       description: 'Newest first, with revoked keys. The secrets are not stored.',
       scope: ['key:read'],
       query: z.strictObject(pageParameters()),
-      responses: pageResponse('A page of keys.', Key, 'One key', sample),
+      responses: pageResponse('A page of keys.', Key, 'One key'),
     },
     (call) =>
       answerPage(cursors, PATH, call, async (wanted) => {
@@ -125,7 +88,7 @@ function createRoute(deps: KeysDeps): Route {
       description:
         'The key is shown only in this answer. It never gets more than the key that makes the request: scopes, domains, addresses, mode and lifetime. With `replaces` the old key ends `revoke_after` seconds later, so that both work while the new one is distributed. An account has at most 10,000 keys; beyond them a new key takes the place of the oldest that has ended.',
       scope: ['key'],
-      act: { says: 'created the API key {name}', type: 'key', keeps: keyMembers },
+      act: { says: 'created the API key {name}', type: 'key', keeps: keyMembers.audited },
       body: z
         .strictObject({
           name: name(),
@@ -157,7 +120,7 @@ function createRoute(deps: KeysDeps): Route {
           description: 'The new key.',
           schema: NewKeyAnswer,
           headers: { Location: 'Path of the key.' },
-          examples: { key: { summary: 'A new key', value: { ...sample, key: 'ak_live_4fGh7Jk2_…' } } },
+          examples: { key: { summary: 'A new key', value: sampleOf(NewKeyAnswer) } },
         },
       },
       problems: ['mutually_exclusive_fields', 'domain_not_allowed', 'not_found', 'invalid_state'],
@@ -243,7 +206,7 @@ function changeRoute(deps: KeysDeps): Route {
       description:
         'Name, scopes, domains, addresses and end, in force at once; open streams of the key are closed. A key gets no more than the key that makes the request has, and a key cannot lock itself out.',
       scope: ['key'],
-      act: { says: 'changed the API key {name}', type: 'key', keeps: keyMembers },
+      act: { says: 'changed the API key {name}', type: 'key', keeps: keyMembers.audited },
       params,
       body: z
         .strictObject({
@@ -302,7 +265,7 @@ function revokeRoute(deps: KeysDeps): Route {
       description:
         'Takes effect at once: requests that begin after this answer are refused, and open streams of the key are closed. A key may revoke itself and keys that may do no more than itself; a key that is already revoked stays unchanged.',
       scope: ['key'],
-      act: { says: 'revoked the API key {name}', type: 'key', keeps: keyMembers },
+      act: { says: 'revoked the API key {name}', type: 'key', keeps: keyMembers.audited },
       params,
       responses: { 204: { description: 'Revoked.' } },
     },

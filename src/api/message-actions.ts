@@ -15,8 +15,8 @@ import type { Database } from '../storage/database.ts';
 import { deliveryStatuses, type MessageRow } from '../storage/tables.ts';
 import { answerChange } from './answer-change.ts';
 import { messageContentRoute, type MessageContentDeps } from './message-content.ts';
-import { samples } from './record-samples.ts';
-import { Attempt, Message, messageId } from './records.ts';
+import { maybeTime, sampleOf, shows, text } from './record-schema.ts';
+import { Attempt, Message, messageId, samples } from './records.ts';
 import { exampleOf, jsonResponse, type Reply, route, type Route } from './route.ts';
 import { senderOf } from './send.ts';
 import { noMessage, requireMessage } from './test-mode.ts';
@@ -60,7 +60,7 @@ function attemptsRoute(deps: MessageActionsDeps): Route {
       scope: ['message:read'],
       params,
       responses: {
-        200: jsonResponse('The attempts.', AttemptList, 'One attempt', { object: 'list', data: [samples.attempt] }),
+        200: jsonResponse('The attempts.', AttemptList, 'One attempt'),
       },
     },
     async ({ params: { id }, caller }) => {
@@ -73,48 +73,37 @@ function attemptsRoute(deps: MessageActionsDeps): Route {
 const Why = z
   .object({
     object: z.literal('why'),
-    message_id: z.string().describe('Id of the message.'),
+    message_id: text('Id of the message.', 'msg_01jz5w8q3hf2m9d4x6k7c1b0na'),
     recipients: z
       .array(
         z.object({
-          email: z.string().describe('The recipient.'),
-          status: z.enum(deliveryStatuses).describe('Status of the recipient.'),
-          reason: z.enum(waitReasons).describe('What the recipient waits for.'),
-          message: z.string().describe('The same for people.'),
-          summary: z.string().describe('The message without the last answer, which the attempts have.'),
-          since: z.iso.datetime().nullable().describe('Since when it has waited for that; null where unknown.'),
-          until: z.iso
-            .datetime()
-            .nullable()
-            .describe('When it is next considered; null where that depends on something else.'),
-          set_by: z
-            .enum(settersOfWaits)
-            .nullable()
-            .describe(
-              'Who set it: the receiver by its answers, its DNS, the operator of this server, the server itself (`us`), or the sender; null where nothing waits.',
-            ),
+          email: text('The recipient.', 'ana@example.net'),
+          status: shows(z.enum(deliveryStatuses).describe('Status of the recipient.'), 'deferred'),
+          reason: shows(z.enum(waitReasons).describe('What the recipient waits for.'), 'waiting_for_retry'),
+          message: text(
+            'The same for people.',
+            'It waits for attempt 2. The last answer was: 451 4.3.2 try again later',
+          ),
+          summary: text('The message without the last answer, which the attempts have.', 'It waits for attempt 2.'),
+          since: maybeTime('Since when it has waited for that; null where unknown.'),
+          until: maybeTime(
+            'When it is next considered; null where that depends on something else.',
+            '2026-01-31T09:35:02.481Z',
+          ),
+          set_by: shows(
+            z
+              .enum(settersOfWaits)
+              .nullable()
+              .describe(
+                'Who set it: the receiver by its answers, its DNS, the operator of this server, the server itself (`us`), or the sender; null where nothing waits.',
+              ),
+            'receiver',
+          ),
         }),
       )
       .describe('One line for each recipient.'),
   })
   .meta({ id: 'Why', description: 'The reason why a message waits, and until when.' });
-
-const whySample: z.output<typeof Why> = {
-  object: 'why',
-  message_id: samples.accepted.id,
-  recipients: [
-    {
-      email: 'ana@example.net',
-      status: 'deferred',
-      reason: 'waiting_for_retry',
-      message: 'It waits for attempt 2. The last answer was: 451 4.3.2 try again later',
-      summary: 'It waits for attempt 2.',
-      since: null,
-      until: '2026-01-31T09:35:02.481Z',
-      set_by: 'receiver',
-    },
-  ],
-};
 
 function whyRoute(deps: MessageActionsDeps): Route {
   return route(
@@ -126,7 +115,7 @@ function whyRoute(deps: MessageActionsDeps): Route {
       scope: ['message:read'],
       params,
       responses: {
-        200: jsonResponse('The reasons.', Why, 'It waits for its next attempt', whySample),
+        200: jsonResponse('The reasons.', Why, 'It waits for its next attempt'),
       },
     },
     async ({ params: { id }, caller, now }) => {
@@ -218,7 +207,7 @@ function resendRoute(deps: MessageActionsDeps): Route {
           description: 'The new message.',
           schema: Message,
           headers: { Location: 'Path of the new message.' },
-          examples: exampleOf('The new message', samples.accepted),
+          examples: exampleOf('The new message', sampleOf(Message)),
         },
       },
       problems: [

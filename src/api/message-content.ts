@@ -4,7 +4,7 @@ import type { MailViewer } from '../messages/store/mail-viewer.ts';
 import { attachmentsOf, contentOf } from '../messages/store/message-store.ts';
 import type { Database } from '../storage/database.ts';
 import type { MessageRow } from '../storage/tables.ts';
-import { samples } from './record-samples.ts';
+import { maybe, text, whole } from './record-schema.ts';
 import { messageId } from './records.ts';
 import { jsonResponse, route, type Route } from './route.ts';
 import { requireMessage } from './test-mode.ts';
@@ -19,11 +19,11 @@ export const attachedFiles = () =>
   z
     .array(
       z.object({
-        filename: z.string().describe('Name of the file.'),
-        content_type: z.string().describe('Media type.'),
-        content_id: z.string().nullable().describe('What `cid:` in the html calls it.'),
+        filename: text('Name of the file.', 'invoice.pdf'),
+        content_type: text('Media type.', 'application/pdf'),
+        content_id: maybe('What `cid:` in the html calls it.'),
         disposition: z.enum(['attachment', 'inline']).describe('Whether it is shown within the mail.'),
-        size: z.int().describe('Bytes.'),
+        size: whole('Bytes.', 48_213),
       }),
     )
     .describe('The attached files.');
@@ -31,34 +31,17 @@ export const attachedFiles = () =>
 const Content = z
   .object({
     object: z.literal('content'),
-    message_id: z.string().describe('Id of the message.'),
+    message_id: text('Id of the message.', 'msg_01jz5w8q3hf2m9d4x6k7c1b0na'),
     stored: z
       .enum(['parts', 'mail', 'nothing'])
       .describe(
         '`parts`: what the request gave. `mail`: the mail as SMTP submitted it; html, text and attachments are read from it, and are empty where it cannot be parsed. `nothing`: the content is not stored any more.',
       ),
-    html: z.string().nullable().describe('HTML body.'),
-    text: z.string().nullable().describe('Plain text body; one that is derived from the html is not stored.'),
+    html: maybe('HTML body.', '<p>Thank you.</p>'),
+    text: maybe('Plain text body; one that is derived from the html is not stored.', 'Thank you.'),
     attachments: attachedFiles(),
   })
   .meta({ id: 'Content', description: 'The stored body of a message, without the bytes of its attachments.' });
-
-const contentSample: z.output<typeof Content> = {
-  object: 'content',
-  message_id: samples.accepted.id,
-  stored: 'parts',
-  html: '<p>Thank you.</p>',
-  text: 'Thank you.',
-  attachments: [
-    {
-      filename: 'invoice.pdf',
-      content_type: 'application/pdf',
-      content_id: null,
-      disposition: 'attachment',
-      size: 48_213,
-    },
-  ],
-};
 
 export function messageContentRoute(deps: MessageContentDeps): Route {
   return route(
@@ -70,7 +53,7 @@ export function messageContentRoute(deps: MessageContentDeps): Route {
       scope: ['message:content'],
       params: z.object({ id: messageId() }),
       responses: {
-        200: jsonResponse('The body.', Content, 'A body with a file', contentSample),
+        200: jsonResponse('The body.', Content, 'A body with a file'),
       },
     },
     async ({ params: { id }, caller }) => {

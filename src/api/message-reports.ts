@@ -3,9 +3,10 @@ import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import type { Caller } from '../keys/caller.ts';
 import type { MailViewer } from '../messages/store/mail-viewer.ts';
-import { rawReport, reportsOf } from '../messages/store/message-reports.ts';
+import { rawReport, reportMembers, reportsOf } from '../messages/store/message-reports.ts';
 import type { Database } from '../storage/database.ts';
 import { attachedFiles } from './message-content.ts';
+import { maybe, maybeTime, recordSchema, shows, text } from './record-schema.ts';
 import { messageId } from './records.ts';
 import { exampleOf, jsonResponse, route, type Route } from './route.ts';
 import { requireMessage } from './test-mode.ts';
@@ -22,73 +23,39 @@ const reportId = () =>
     .regex(/^rep_[0-7][0-9a-hjkmnp-tv-z]{25}$/)
     .describe('Id of the report.');
 
-const Report = z
-  .object({
-    object: z.literal('report'),
+const Report = recordSchema(
+  reportMembers,
+  { id: 'Report', description: 'A mail that came back for a message.' },
+  {
     id: reportId(),
-    kind: z
-      .enum(['bounce', 'delay', 'complaint', 'auto_reply', 'unsubscribe', 'report', 'other'])
-      .nullable()
-      .describe('Kind that it was classified as; null before it has been read.'),
-    received_at: z.iso.datetime().describe('When it was received.'),
-    recipient: z.string().describe('The recipient of the message that it is about.'),
-    sender: z.string().describe('Its envelope sender; empty for the null sender.'),
-    size: z
-      .int()
-      .describe('Bytes received. Of a bounce the first 512 KiB are kept, of anything else the first 32 KiB.'),
-    verified: z
-      .boolean()
-      .describe(
-        'False: it names this message but proves nothing, so it changed no status and suppressed no address. The operator can confirm it.',
-      ),
-  })
-  .meta({ id: 'Report', description: 'A mail that came back for a message.' });
+    kind: z.enum(['bounce', 'delay', 'complaint', 'auto_reply', 'unsubscribe', 'report', 'other']),
+  },
+);
 
 const ReportList = z
   .object({ object: z.literal('list'), data: z.array(Report).describe('The reports.') })
   .meta({ id: 'ReportList', description: 'Mails that came back, oldest first.' });
 
-const reportSample: z.output<typeof Report> = {
-  object: 'report',
-  id: 'rep_01jz5w8q3hf2m9d4x6k7c1b0na',
-  kind: 'bounce',
-  received_at: '2026-01-31T09:32:10.004Z',
-  recipient: 'ana@example.net',
-  sender: '',
-  size: 4211,
-  verified: true,
-};
-
 const ReportContent = z
   .object({
     object: z.literal('report_content'),
-    report_id: z.string().describe('Id of the report.'),
-    subject: z.string().describe('Its subject.'),
-    from: z.string().describe('Its From field, which anyone can have written.'),
-    to: z.string().describe('Its To field.'),
-    cc: z.string().describe('Its Cc field.'),
-    date: z.iso.datetime().nullable().describe('Its Date field; null where it has none that can be read.'),
-    text: z
-      .string()
-      .nullable()
-      .describe('Its text, with that of a delivery status and of the mail that it brings back.'),
-    html: z.string().nullable().describe('Its HTML, written by a stranger: show it only in a sandboxed frame.'),
-    attachments: attachedFiles(),
+    report_id: text('Id of the report.', 'rep_01jz5w8q3hf2m9d4x6k7c1b0na'),
+    subject: text('Its subject.', 'Undelivered Mail Returned to Sender'),
+    from: text(
+      'Its From field, which anyone can have written.',
+      '"Mail Delivery System" <mailer-daemon@mx1.example.net>',
+    ),
+    to: text('Its To field.', 'b+4f2k@mail.acme.example'),
+    cc: text('Its Cc field.'),
+    date: maybeTime('Its Date field; null where it has none that can be read.', '2026-01-31T09:32:09.000Z'),
+    text: maybe(
+      'Its text, with that of a delivery status and of the mail that it brings back.',
+      'The mail for <ana@example.net> could not be delivered.',
+    ),
+    html: maybe('Its HTML, written by a stranger: show it only in a sandboxed frame.'),
+    attachments: shows(attachedFiles(), []),
   })
   .meta({ id: 'ReportContent', description: 'A mail that came back, as a mail program shows it.' });
-
-const contentSample: z.output<typeof ReportContent> = {
-  object: 'report_content',
-  report_id: reportSample.id,
-  subject: 'Undelivered Mail Returned to Sender',
-  from: '"Mail Delivery System" <mailer-daemon@mx1.example.net>',
-  to: 'b+4f2k@mail.acme.example',
-  cc: '',
-  date: '2026-01-31T09:32:09.000Z',
-  text: 'The mail for <ana@example.net> could not be delivered.',
-  html: null,
-  attachments: [],
-};
 
 export function messageReportRoutes(deps: MessageReportsDeps): Route[] {
   return [listRoute(deps), rawRoute(deps), contentRoute(deps)];
@@ -105,7 +72,7 @@ function listRoute(deps: MessageReportsDeps): Route {
       scope: ['message:read'],
       params: z.object({ id: messageId() }),
       responses: {
-        200: jsonResponse('The reports.', ReportList, 'A bounce', { object: 'list', data: [reportSample] }),
+        200: jsonResponse('The reports.', ReportList, 'A bounce'),
       },
     },
     async ({ params: { id }, caller }) => {
@@ -153,7 +120,7 @@ function contentRoute(deps: MessageReportsDeps): Route {
       scope: ['message:content'],
       params: z.object({ id: messageId(), report_id: reportId() }),
       responses: {
-        200: jsonResponse('The mail.', ReportContent, 'A bounce', contentSample),
+        200: jsonResponse('The mail.', ReportContent, 'A bounce'),
       },
       problems: ['invalid_state'],
     },

@@ -8,7 +8,7 @@ import { messageId } from './records.ts';
 import { jsonResponse, route, type Route } from './route.ts';
 import { requireMessage } from './test-mode.ts';
 import { deliveryRecords } from './webhook-deliveries.ts';
-import { samples, WebhookDelivery } from './webhook-schemas.ts';
+import { WebhookDelivery } from './webhook-schemas.ts';
 
 const MOST = 200;
 
@@ -29,7 +29,7 @@ export function messageWebhookRoutes(deps: { db: Pick<Database, 'reader' | 'prep
         scope: ['webhook:read'],
         params: z.object({ id: messageId() }),
         responses: {
-          200: jsonResponse('The attempts.', CallList, 'One that failed', { object: 'list', data: [samples.delivery] }),
+          200: jsonResponse('The attempts.', CallList, 'One that failed'),
         },
       },
       async ({ params: { id }, caller }) => {

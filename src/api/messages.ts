@@ -21,8 +21,7 @@ import type { Cursors } from './cursor.ts';
 import { orWhole, type ListStreams } from './list-stream.ts';
 import { answerPage, pageParameters, pageResponse } from './page.ts';
 import { addressParameter, booleanParameter, listParameter, textsParameter, timeParameter } from './query.ts';
-import { samples } from './record-samples.ts';
-import { batchId, Message, MessageDetails, messageId } from './records.ts';
+import { batchId, Message, MessageDetails, messageId, samples } from './records.ts';
 import { type Call, jsonResponse, route, type Route } from './route.ts';
 import { noMessage, requireMessage, testFilter } from './test-mode.ts';
 
@@ -135,7 +134,7 @@ function listRoute({ db, cursors, streams }: MessageReadDeps): Route {
       answerPage(cursors, PATH, call, async (wanted) => {
         const newestFirst = call.query.sort !== 'created_at';
         const filter = await filterOf(db, call);
-        const { messages, ...page } = await listMessages(db.reader, filter, { newestFirst, ...wanted });
+        const { rows: messages, ...page } = await listMessages(db.reader, filter, { newestFirst, ...wanted });
         return { ...page, data: messages.map(messageRecord) };
       }),
     ),

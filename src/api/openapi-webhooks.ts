@@ -1,9 +1,8 @@
 /** The `webhooks:` section of the OpenAPI document: the calls that a registered endpoint receives, by kind of event. */
 import { z } from 'zod';
-import { allEventTypes, eventRecord, optInEventTypes, type EventType } from '../events/event.ts';
-import { sampleEvent } from '../webhooks/sample-event.ts';
+import { allEventTypes, optInEventTypes, type EventType } from '../events/event.ts';
 import type { Json, Schemas } from './openapi-schemas.ts';
-import { Event } from './records.ts';
+import { Event, sampleEvent } from './records.ts';
 
 const header = (name: string, description: string, example: string): Json => ({
   name,
@@ -70,7 +69,12 @@ function callOf(type: EventType, event: Json): Json {
     requestBody: {
       required: true,
       description: 'The event, byte for byte as `GET /v1/events` shows it.',
-      content: { 'application/json': { schema: event, examples: { [type]: { summary, value: sampleOf(type) } } } },
+      content: {
+        'application/json': {
+          schema: event,
+          examples: { [type]: { summary, value: sampleEvent(type, { engagement: false }) } },
+        },
+      },
     },
     responses: {
       '2XX': { description: 'The event is taken.' },
@@ -78,9 +82,3 @@ function callOf(type: EventType, event: Json): Json {
     },
   };
 }
-
-const SAMPLE_ID = 'evt_01jz5w8q3hf2m9d4x6k7c1b0na';
-const SAMPLE_AT = Date.parse('2026-01-31T09:30:02.481Z');
-
-const sampleOf = (type: EventType): Json =>
-  eventRecord({ ...sampleEvent(type, SAMPLE_ID, SAMPLE_AT), sequence: 184_467, test: 0 }, { engagement: false });

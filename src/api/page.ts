@@ -4,6 +4,7 @@ import { Problem } from '../base/problem.ts';
 import type { Caller } from '../keys/caller.ts';
 import type { Cursors } from './cursor.ts';
 import { integerParameter } from './query.ts';
+import { sampleOf } from './record-schema.ts';
 import { jsonResponse, type Reply } from './route.ts';
 
 export const DEFAULT_LIMIT = 25;
@@ -49,7 +50,12 @@ export const listOf = (item: z.ZodType) =>
   });
 
 /** The 200 response of a list, with an example of one entry. */
-export const pageResponse = (description: string, item: z.ZodType, summary: string, entry: unknown) => ({
+export const pageResponse = (
+  description: string,
+  item: z.ZodType,
+  summary: string,
+  entry: unknown = sampleOf(item),
+) => ({
   200: jsonResponse(description, listOf(item), summary, {
     object: 'list',
     data: [entry],

@@ -10,15 +10,16 @@ import type { ProblemCode } from '../base/problem.ts';
 import { schemaAt } from '../base/schema-path.ts';
 import type { Caller } from '../keys/caller.ts';
 import type { Scope } from '../keys/scopes.ts';
+import type { Act } from '../operations/act.ts';
 import type { ActWords, Deed } from '../operations/audit-row.ts';
 import { apiSummaries, type ApiOperation } from '../operations/summaries.ts';
 import type { AuditRow } from '../storage/tables.ts';
 import type { IdempotencyRow } from './idempotency.ts';
 import type { JsonObject } from './json.ts';
-import { roundedProblem, type RoundedNumber } from './json-numbers.ts';
 import type { CheckedSend } from './send-check.ts';
 import type { SendRules } from '../messages/request/send-request.ts';
 import { parseQuery } from './query.ts';
+import { sampleOf } from './record-schema.ts';
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
@@ -45,8 +46,6 @@ export interface Call<Params, Query, Body> {
   json: JsonObject;
   /** The body checked in a thread (see `sendRules`), or null; `json` then has only the members that decide its form. */
   checked: CheckedSend | null;
-  /** Numbers of the body whose parsed value differs from the text: refused before the handler, unless it checks the body itself. */
-  rounded: readonly RoundedNumber[];
   /** The body of a form of one of our pages, undecoded (`page`); empty where there was none. */
   form: string;
   /** Size of the body in bytes, decompressed. */
@@ -153,12 +152,12 @@ export const exampleOf = (summary: string, value: unknown): { example: { summary
   example: { summary, value },
 });
 
-/** Declares an answer with a JSON body and one example. */
+/** Declares an answer with a JSON body and one example, by default the schema's own. */
 export const jsonResponse = (
   description: string,
   schema: z.ZodType,
   summary: string,
-  value: unknown,
+  value: unknown = sampleOf(schema),
 ): ResponseDeclaration => ({ description, schema, examples: exampleOf(summary, value) });
 
 /** Returns whether an operation only reads, by its id: a test checks the verbs of every endpoint. */
@@ -169,9 +168,18 @@ export interface Incoming extends Omit<Call<unknown, unknown, unknown>, 'params'
   params: Readonly<Record<string, string>>;
   search: string;
   caller: Caller | null;
+  /** The act, for the audit; only of calls from within the process and of those on the control socket. */
+  act?: Act;
 }
 
-export interface Route extends Declaration<unknown, unknown, unknown> {
+export interface Route extends Omit<Declaration<unknown, unknown, unknown>, 'operationId' | 'scope'> {
+  operationId: string;
+  /** `server`: for those who may perform the operations of the server. No key opens it, and no port serves it. */
+  scope: Declaration<unknown, unknown, unknown>['scope'] | 'server';
+  /** Members with this scope may perform an operation of the server in their account, with these members of the body. */
+  members?: { scope: Scope; body: object };
+  /** An operation of the server that works only while it runs. */
+  needs?: 'store' | 'server';
   tag: string;
   summary: string;
   run(incoming: Incoming): Promise<Reply> | Reply;
@@ -269,15 +277,13 @@ function checkedQuery<Query>(schema: z.ZodType<Query> | undefined, search: strin
 
 function checkedBody<Body>(
   declaration: Pick<Declaration<unknown, unknown, Body>, 'body' | 'operatorBody' | 'bodyByHandler'>,
-  { json, caller, rounded: [rounded] }: Pick<Incoming, 'json' | 'caller' | 'rounded'>,
+  { json, caller }: Pick<Incoming, 'json' | 'caller'>,
 ): Body {
   const { operatorBody, bodyByHandler } = declaration;
   const body = caller?.isOperator === true ? (operatorBody ?? declaration.body) : declaration.body;
   // Without a schema, or where the handler checks it, Body is `undefined`, its default.
   if (bodyByHandler === true || (body === undefined && Object.keys(json).length === 0)) return undefined as Body;
-  const value = check((body ?? nothing) as z.ZodType<Body>, json);
-  if (rounded !== undefined) throw roundedProblem(rounded);
-  return value;
+  return check((body ?? nothing) as z.ZodType<Body>, json);
 }
 
 /** Checks a promise of the contract: a deprecated endpoint works for at least a year. */

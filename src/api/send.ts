@@ -13,8 +13,7 @@ import type { Database } from '../storage/database.ts';
 import type { Renderer } from '../templates/renderer.ts';
 import { answerChange } from './answer-change.ts';
 import { createBulkGate, type BulkTurn } from './bulk-gate.ts';
-import { roundedProblem } from './json-numbers.ts';
-import { samples } from './record-samples.ts';
+import { sampleOf } from './record-schema.ts';
 import { Batch, Message } from './records.ts';
 import { type Call, type Reply, route, type Route } from './route.ts';
 import { draftFrom } from './send-check.ts';
@@ -87,8 +86,8 @@ function sendRoute(deps: SendDeps): Route {
           schema: z.union([Message, Batch]),
           headers: { Location: 'Path of the message; absent for the bulk form.' },
           examples: {
-            message: { summary: 'One message', value: samples.accepted },
-            batch: { summary: 'A bulk send, of which one entry was refused', value: samples.batch },
+            message: { summary: 'One message', value: sampleOf(Message) },
+            batch: { summary: 'A bulk send, of which one entry was refused', value: sampleOf(Batch) },
           },
         },
       },
@@ -160,7 +159,6 @@ async function renderedOf(deps: SendDeps, call: Call<object, object, unknown>): 
     accountId: call.caller.accountId,
     now: call.now,
     mostEntries: deps.limits.bulkRecipients,
-    dataFaults: new Map(call.rounded.map((one) => [one.entry, roundedProblem(one)])),
     monotonic: () => deps.accept.clock.monotonic(),
     nextSlice,
   });

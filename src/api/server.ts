@@ -11,6 +11,8 @@
  *   scope        403
  *   idempotency  invalid key, replay
  *   run          fields, handler
+ *
+ * The control socket is a second server with the same layers, but that the operator is its caller (middleware/operate.ts).
  */
 import http from 'node:http';
 import https from 'node:https';
@@ -34,6 +36,7 @@ import { audit } from './middleware/audit.ts';
 import { body } from './middleware/body.ts';
 import { idempotency } from './middleware/idempotency.ts';
 import { identify } from './middleware/identify.ts';
+import { admitOperator, operate, type OperatorDoor } from './middleware/operate.ts';
 import type { Buckets } from './middleware/identify.ts';
 import { problem } from './middleware/problem.ts';
 import { respond } from './middleware/respond.ts';
@@ -74,8 +77,11 @@ export interface OtherPages {
   handle(request: http.IncomingMessage, response: http.ServerResponse): void;
 }
 
-export function createApi(deps: ApiDeps, routes: readonly Route[]): Api {
+/** With `door` it is the server of the control socket. */
+export function createApi(deps: ApiDeps, routes: readonly Route[], door?: OperatorDoor): Api {
   const { settings, clock } = deps;
+  if (door === undefined && routes.some(({ scope: needed }) => needed === 'server'))
+    throw new Error('no port serves the operations of the server');
   const stop: Stop = { begun: false, listeners: new Set() };
   const buckets: Buckets = {
     accounts: deps.accountWindows ?? new RateWindows(),
@@ -84,18 +90,18 @@ export function createApi(deps: ApiDeps, routes: readonly Route[]): Api {
   };
   const reader = createJsonReader(deps);
   const newcomers = deps.newcomers ?? new Newcomers(settings.trustedProxies);
-  const app = createApp(deps, routes, { stop, buckets, reader, newcomers });
+  const app = createApp(deps, routes, { stop, buckets, reader, newcomers, door });
   const handle = app.callback();
   let sharing: OtherPages | null = null;
   const server = createServer(settings, (req, res) => {
     endUnread(res, settings.unreadMs ?? UNREAD_MS);
     req.url = withAdapter(originForm(req.url ?? '/'), req.headers.authorization);
-    if (deps.beside?.(req, res) === true) return;
+    if (door === undefined && deps.beside?.(req, res) === true) return;
     if (sharing?.owns(req) === true) sharing.handle(req, res);
     else void handle(req, res);
   });
   logAcceptErrors(deps, server, 'api');
-  newcomers.watch(server);
+  if (door === undefined) newcomers.watch(server);
   answerClientErrors(
     {
       clock,
@@ -127,22 +133,22 @@ interface Shared {
   buckets: Buckets;
   reader: ReturnType<typeof createJsonReader>;
   newcomers: Newcomers;
+  door: OperatorDoor | undefined;
 }
 
 function createApp(
   deps: ApiDeps,
   routes: readonly Route[],
-  { stop, buckets, reader, newcomers }: Shared,
+  { stop, buckets, reader, newcomers, door }: Shared,
 ): Koa<ShellState> {
   const { settings } = deps;
   const limits = { ...bodyLimits, ...settings.body };
   const bodyMemory = deps.bodyMemory ?? new BodyMemory(limits.heldBytes);
-  const router = createRouter([
-    ...routes,
-    ...compatRoutes(routes, settings),
-    openapiRoute(routes, settings),
-    ...healthRoutes(deps),
-  ]);
+  const router = createRouter(
+    door === undefined
+      ? [...routes, ...compatRoutes(routes, settings), openapiRoute(routes, settings), ...healthRoutes(deps)]
+      : routes,
+  );
   const known = (path: string): KnownPath => {
     const layers = router.match(path, '').path;
     const patterns = layers.map((layer) => String(layer.path).replaceAll(/:(\w+)/g, '{$1}'));
@@ -156,12 +162,14 @@ function createApp(
     deps.log.debug({ err }, 'a connection broke');
   });
   app.use(respond({ ...deps, open: exchangeOpener(deps, buckets), stop, limits }));
-  app.use(audit({ ...deps, strangerLines: deps.strangerLines ?? new StrangerLines(deps.usedUp) }));
-  app.use(problem(deps));
+  if (door === undefined)
+    app.use(audit({ ...deps, strangerLines: deps.strangerLines ?? new StrangerLines(deps.usedUp) }));
+  app.use(problem(deps, door?.problemOf));
   app.use(router.routes());
-  app.use(identify({ ...deps, buckets, newcomers }));
+  app.use(door === undefined ? identify({ ...deps, buckets, newcomers }) : admitOperator(door));
   app.use(admit({ stop, known }));
   app.use(body({ ...deps, limits, bodyMemory, reader }));
+  if (door !== undefined) return app.use(operate(stop, door));
   app.use(scope);
   app.use(
     idempotency({ ...deps, bodyMemory, inFlight: new InFlight({ clock: deps.clock, store: deps.idempotency.store }) }),

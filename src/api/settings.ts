@@ -6,8 +6,10 @@ import { accountSettings, changeSettings, type SettingsChanges } from '../accoun
 import type { Config } from '../config/schema.ts';
 import type { Caller } from '../keys/caller.ts';
 import type { Database } from '../storage/database.ts';
-import type { AccountSettingsRow } from '../storage/tables.ts';
+import { columnsOf } from '../storage/record.ts';
+import { tables, type AccountSettingsRow } from '../storage/tables.ts';
 import type { ChangeNotices } from './change-notices.ts';
+import { flag, maybeWhole, text, texts, whole } from './record-schema.ts';
 import { jsonResponse, type Reply, route, type Route } from './route.ts';
 import { answerChange } from './answer-change.ts';
 import { DAY_MS } from '../base/time.ts';
@@ -37,69 +39,43 @@ const plural = { content: 'html, text and attachments', messages: 'messages and 
 const Settings = z
   .object({
     object: z.literal('settings'),
-    track_opens: z.boolean().describe('For domains that say nothing themselves.'),
-    track_clicks: z.boolean().describe('For domains that say nothing themselves.'),
+    track_opens: flag('For domains that say nothing themselves.'),
+    track_clicks: flag('For domains that say nothing themselves.'),
     retention: z
       .object({
-        content_days: z.int().describe(`Days that ${plural.content} are kept.`),
-        messages_days: z.int().describe(`Days that ${plural.messages} are kept.`),
-        events_days: z.int().describe(`Days that ${plural.events} are kept.`),
+        content_days: whole(`Days that ${plural.content} are kept.`, 30),
+        messages_days: whole(`Days that ${plural.messages} are kept.`, 90),
+        events_days: whole(`Days that ${plural.events} are kept.`, 90),
       })
       .describe('Mail that is not finished is never removed.'),
-    plan: z.string().describe('Name of the plan, which the operator chooses.'),
+    plan: text('Name of the plan, which the operator chooses.', 'standard'),
     limits: z
       .object({
-        requests_per_minute: z.int().nullable().describe('Requests a minute over all keys.'),
-        mails_per_day: z.int().nullable().describe('Recipients accepted a UTC day; null means no limit.'),
-        mails_per_month: z.int().nullable().describe('Recipients accepted a UTC month; null means no limit.'),
-        recipients: z.int().describe('Addresses in one message.'),
-        bulk_recipients: z.int().describe('Entries of one bulk send.'),
-        attachments: z.int().describe('Attachments of one message.'),
-        blocked_extensions: z
-          .array(z.string())
-          .describe('Extensions of attachments that are refused, without the dot.'),
-        html_bytes: z.int().describe('Bytes of the html body in UTF-8.'),
-        text_bytes: z.int().describe('Bytes of the text body in UTF-8.'),
-        message_bytes: z.int().describe('Bytes of one message, encoded.'),
-        body_bytes: z.int().describe('Bytes of the body of one request.'),
-        single_body_bytes: z.int().describe('Bytes of the body of a request that is not a bulk send.'),
+        requests_per_minute: maybeWhole('Requests a minute over all keys.', 600),
+        mails_per_day: maybeWhole('Recipients accepted a UTC day; null means no limit.', 1000),
+        mails_per_month: maybeWhole('Recipients accepted a UTC month; null means no limit.'),
+        recipients: whole('Addresses in one message.', 50),
+        bulk_recipients: whole('Entries of one bulk send.', 1000),
+        attachments: whole('Attachments of one message.', 50),
+        blocked_extensions: texts('Extensions of attachments that are refused, without the dot.', ['exe', 'js', 'vbs']),
+        html_bytes: whole('Bytes of the html body in UTF-8.', 5_242_880),
+        text_bytes: whole('Bytes of the text body in UTF-8.', 5_242_880),
+        message_bytes: whole('Bytes of one message, encoded.', 26_214_400),
+        body_bytes: whole('Bytes of the body of one request.', 52_428_800),
+        single_body_bytes: whole('Bytes of the body of a request that is not a bulk send.', 41_943_040),
       })
       .describe('What the plan and the server allow.'),
     usage: z
       .object({
-        mails_today: z.int().describe('Recipients accepted since midnight, UTC, without simulated mail.'),
-        mails_this_month: z
-          .int()
-          .describe('Recipients accepted since the first of the month, UTC, without simulated mail.'),
+        mails_today: whole('Recipients accepted since midnight, UTC, without simulated mail.', 17),
+        mails_this_month: whole('Recipients accepted since the first of the month, UTC, without simulated mail.', 230),
       })
       .describe('How much of the quotas is used.'),
   })
   .meta({ id: 'Settings', description: 'Settings of the account, and its limits.' });
 type SettingsRecord = z.output<typeof Settings>;
 
-const sample: SettingsRecord = {
-  object: 'settings',
-  track_opens: false,
-  track_clicks: false,
-  retention: { content_days: 30, messages_days: 90, events_days: 90 },
-  plan: 'standard',
-  limits: {
-    requests_per_minute: 600,
-    mails_per_day: 1000,
-    mails_per_month: null,
-    recipients: 50,
-    bulk_recipients: 1000,
-    attachments: 50,
-    blocked_extensions: ['exe', 'js', 'vbs'],
-    html_bytes: 5_242_880,
-    text_bytes: 5_242_880,
-    message_bytes: 26_214_400,
-    body_bytes: 52_428_800,
-    single_body_bytes: 41_943_040,
-  },
-  usage: { mails_today: 17, mails_this_month: 230 },
-};
-const answer = jsonResponse('The settings as they are now.', Settings, 'Settings', sample);
+const answer = jsonResponse('The settings as they are now.', Settings, 'Settings');
 
 const Changes = z
   .strictObject({
@@ -173,16 +149,8 @@ function changesOf({ retention: most }: SettingsRoutesDeps, body: z.output<typeo
   checkDays('retention.content_days', content_days, most.content);
   checkDays('retention.messages_days', messages_days, most.messages);
   checkDays('retention.events_days', events_days, most.events);
-  return {
-    ...(track_opens === undefined ? {} : { track_opens: flagOf(track_opens) }),
-    ...(track_clicks === undefined ? {} : { track_clicks: flagOf(track_clicks) }),
-    ...(content_days === undefined ? {} : { content_days }),
-    ...(messages_days === undefined ? {} : { messages_days }),
-    ...(events_days === undefined ? {} : { events_days }),
-  };
+  return columnsOf(tables.account_settings, { track_opens, track_clicks, ...retention });
 }
-
-const flagOf = (value: boolean | null): number | null => (value === null ? null : Number(value));
 
 function checkDays(field: string, wanted: number | null | undefined, mostMs: number): void {
   if (wanted == null || wanted <= daysOf(mostMs)) return;

@@ -6,7 +6,7 @@ import { beginOfDay, wallClock, zoneNamed } from '../base/zones.ts';
 import { faults } from '../base/check.ts';
 import { mapInSlices } from '../base/slices.ts';
 import { providerNames } from '../base/mailbox-providers.ts';
-import { statTypes, type StatType } from '../events/stats.ts';
+import { noCounts, statTypes } from '../events/stats.ts';
 import {
   HOURS_KEPT_MS,
   MOST_KEYS,
@@ -19,9 +19,12 @@ import type { Caller } from '../keys/caller.ts';
 import { soughtDomain } from '../mail/address.ts';
 import { tagSchema } from '../messages/request/send-schema.ts';
 import type { Database } from '../storage/database.ts';
+import { recordOf } from '../storage/record.ts';
+import { eventCounts } from '../storage/tables.ts';
 import { templateIdOf } from '../templates/template-store.ts';
 import { orWhole, type ListStreams } from './list-stream.ts';
 import { booleanParameter, timeParameter } from './query.ts';
+import { maybe, recordSchema, shows, time } from './record-schema.ts';
 import { type Call, jsonResponse, route, type Route } from './route.ts';
 import { testFilter } from './test-mode.ts';
 import { DAY_MS, HOUR_MS } from '../base/time.ts';
@@ -36,33 +39,10 @@ const MOST_DAYS = 400;
 /** A month of hours for each of a hundred keys would be an answer of 25 MB. */
 const MOST_DAYS_OF_HOURS_APART = 7;
 
-const counted: Readonly<Record<StatType, string>> = {
-  sent: 'Recipients whose first attempt began.',
-  delivered: 'Recipients whose mail was taken.',
-  deferred: 'Recipients whose mail was put off, each once however many attempts failed for now.',
-  bounced: 'Recipients who could not be reached.',
-  bounced_hard: 'Of these, bad addresses.',
-  bounced_soft: 'Of these, mailboxes that were full or away for too long.',
-  bounced_block: 'Of these, mail that was not wanted.',
-  complained: 'Recipients who complained.',
-  suppressed: 'Recipients who were not mailed, as they are on the suppression list.',
-  failed: 'Recipients whose mail could not be built, or not be signed before its time was over.',
-  opened: 'Opens by people.',
-  unique_opened: 'Messages that were opened.',
-  machine_opened: 'Opens by machines.',
-  clicked: 'Clicks by people.',
-  unique_clicked: 'Messages in which a link was clicked.',
-  machine_clicked: 'Clicks by machines.',
-  unsubscribed: 'Recipients who unsubscribed.',
-};
-const counts = Object.fromEntries(statTypes.map((type) => [type, z.int().describe(counted[type])])) as Record<
-  StatType,
-  z.ZodInt
->;
-const rate = (of: string) =>
-  z.number().nullable().describe(`${of} Of the same mail, so between 0 and 1; null if there was none.`);
+const rate = (of: string, example: number) =>
+  shows(z.number().nullable().describe(`${of} Of the same mail, so between 0 and 1; null if there was none.`), example);
 
-const StatCounts = z.object(counts).meta({
+const StatCounts = recordSchema(recordOf(null, eventCounts), {
   id: 'StatCounts',
   description:
     'Recipients by what happened. `unique_` counts each recipient once; `machine_` counts hits of scanners and proxies, which are in no other number.',
@@ -71,25 +51,25 @@ const StatCounts = z.object(counts).meta({
 const Stats = z
   .object({
     object: z.literal('stats'),
-    bucket: z.enum(['hour', 'day', 'total']).describe('What a line is for.'),
+    bucket: shows(z.enum(['hour', 'day', 'total']).describe('What a line is for.'), 'day'),
     by: z.enum(statKeys).nullable().describe('The member that the counts are grouped by.'),
-    since: z.iso.datetime().describe('Begin of the range, rounded.'),
-    until: z.iso.datetime().describe('End of the range, rounded.'),
+    since: time('Begin of the range, rounded.', '2026-01-31T00:00:00.000Z'),
+    until: time('End of the range, rounded.', '2026-02-01T00:00:00.000Z'),
     total: StatCounts,
     rates: z
       .object({
-        delivered: rate('Delivered by sent.'),
-        bounced: rate('Bounced by sent.'),
-        complained: rate('Complaints by delivered.'),
-        opened: rate('Messages that were opened, divided by delivered recipients.'),
-        clicked: rate('Messages in which a link was clicked, divided by delivered recipients.'),
+        delivered: rate('Delivered by sent.', 0.9907),
+        bounced: rate('Bounced by sent.', 0.0083),
+        complained: rate('Complaints by delivered.', 0.0002),
+        opened: rate('Messages that were opened, divided by delivered recipients.', 0.3169),
+        clicked: rate('Messages in which a link was clicked, divided by delivered recipients.', 0.0904),
       })
       .describe('Parts of the total.'),
     data: z
       .array(
         z.object({
-          at: z.iso.datetime().describe('Begin of the hour or day; of the range where the bucket is `total`.'),
-          key: z.string().nullable().describe('The stream, tag, domain, provider or template; null without `by`.'),
+          at: time('Begin of the hour or day; of the range where the bucket is `total`.', '2026-01-31T00:00:00.000Z'),
+          key: maybe('The stream, tag, domain, provider or template; null without `by`.'),
           counts: StatCounts,
         }),
       )
@@ -135,34 +115,6 @@ const query = z.strictObject({
   test: booleanParameter().optional().describe('Numbers of simulated mail instead of real mail.'),
 });
 
-const zeros = Object.fromEntries(statTypes.map((type) => [type, 0])) as Record<StatType, number>;
-const someDay = {
-  ...zeros,
-  sent: 4210,
-  delivered: 4171,
-  deferred: 62,
-  bounced: 35,
-  bounced_hard: 21,
-  bounced_soft: 8,
-  bounced_block: 6,
-  complained: 1,
-  opened: 1804,
-  unique_opened: 1322,
-  machine_opened: 911,
-  clicked: 410,
-  unique_clicked: 377,
-};
-const sample: z.output<typeof Stats> = {
-  object: 'stats',
-  bucket: 'day',
-  by: null,
-  since: '2026-01-31T00:00:00.000Z',
-  until: '2026-02-01T00:00:00.000Z',
-  total: someDay,
-  rates: { delivered: 0.9907, bounced: 0.0083, complained: 0.0002, opened: 0.3169, clicked: 0.0904 },
-  data: [{ at: '2026-01-31T00:00:00.000Z', key: null, counts: someDay }],
-};
-
 export function statsRoutes({ db, streams }: StatsDeps): Route[] {
   return [
     route(
@@ -174,7 +126,7 @@ export function statsRoutes({ db, streams }: StatsDeps): Route[] {
           'How many recipients were mailed, and with what result, by hour or day (UTC), optionally by stream, tag, sending domain, mailbox provider or template. Whatever happens to a recipient counts in the hour and day in which the mail was accepted, or due if it was scheduled for later: an open of today counts with the mail of last week. So shares are of the mail of the range, and those of the last hours still grow. Without `by` every hour or day of the range has its line, empty ones too. `total` and `rates` are of all mail asked for, each recipient once: with `by` also of what no line is for, and mail with two tags counts once. `Accept: text/csv` or `application/x-ndjson` sends the lines alone.',
         scope: ['stats:read'],
         query,
-        responses: orWhole({ 200: jsonResponse('The numbers.', Stats, 'One day', sample) }),
+        responses: orWhole({ 200: jsonResponse('The numbers.', Stats, 'One day') }),
         problems: ['mutually_exclusive_fields', 'too_many_streams'],
       },
       streams.whole('stats', async ({ query: asked, caller, now }: Call<object, z.output<typeof query>, undefined>) => {
@@ -271,7 +223,7 @@ async function daysOf(hours: readonly StatLine[], zone: string): Promise<StatLin
   const days = new Map<string, StatLine>();
   const dated = await mapInSlices(hours, (hour) => ({ hour, date: wallClock(hour.at, zone).slice(0, 10) }));
   for (const { hour, date } of dated) {
-    const day = days.get(date) ?? { at: beginOfDay(hour.at, zone), key: null, counts: { ...zeros } };
+    const day = days.get(date) ?? { at: beginOfDay(hour.at, zone), key: null, counts: noCounts() };
     for (const type of statTypes) day.counts[type] += hour.counts[type];
     days.set(date, day);
   }
@@ -284,7 +236,7 @@ async function statsRecord(
   all: readonly StatLine[],
 ): Promise<z.output<typeof Stats>> {
   const { bucket, by, since, until } = wanted;
-  const total = { ...zeros };
+  const total = noCounts();
   for (const { counts: found } of all) for (const type of statTypes) total[type] += found[type];
   const part = (some: number, of: number): number | null =>
     of === 0 ? null : Math.round((some / of) * 10_000) / 10_000;
@@ -311,6 +263,6 @@ function filled({ bucket, since, until }: StatsQuery, lines: readonly StatLine[]
   const found = new Map(lines.map((line) => [line.at, line]));
   const step = bucket === 'hour' ? HOUR_MS : bucket === 'day' ? DAY_MS : until - since;
   const all: StatLine[] = [];
-  for (let at = since; at < until; at += step) all.push(found.get(at) ?? { at, key: null, counts: zeros });
+  for (let at = since; at < until; at += step) all.push(found.get(at) ?? { at, key: null, counts: noCounts() });
   return all;
 }

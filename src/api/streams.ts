@@ -1,13 +1,14 @@
 /** `/v1/streams`: kinds of mail that are handled separately. */
 import { z } from 'zod';
 import type { Clock } from '../base/clock.ts';
-import { rfc3339 } from '../base/rfc3339.ts';
 import { addStream, pageOfStreams, removeStream, updateStream } from '../accounts/stream-store.ts';
 import type { Database } from '../storage/database.ts';
-import type { StreamRow } from '../storage/tables.ts';
+import { recordOf } from '../storage/record.ts';
+import { streams, type StreamRow } from '../storage/tables.ts';
 import type { ChangeNotices } from './change-notices.ts';
 import type { Cursors } from './cursor.ts';
 import { answerPage, pageParameters, pageResponse } from './page.ts';
+import { recordSchema } from './record-schema.ts';
 import { jsonResponse, refOf, type Reply, route, type Route } from './route.ts';
 import { answerChange, createdReply } from './answer-change.ts';
 
@@ -22,22 +23,8 @@ const PATH = '/v1/streams';
 const slugForm = /^[a-z][a-z0-9-]{0,31}$/;
 const SLUG_SAYS = 'must be lower-case letters, digits and hyphens, a letter first, at most 32 characters';
 
-const type = () =>
-  z.enum(['transactional', 'broadcast']).describe('Recipients can unsubscribe from mail of a `broadcast` stream.');
-
-const Stream = z
-  .object({
-    object: z.literal('stream'),
-    id: z.string().describe('Id of the stream.'),
-    slug: z.string().describe('Name of the stream in a send request.'),
-    name: z.string().describe('For people.'),
-    type: type(),
-    pool: z.string().describe('Name of the sources it is sent from.'),
-    priority: z.int().describe('0 goes first.'),
-    paused: z.boolean().describe('While it is, nothing is accepted for it and what waits is held.'),
-    created_at: z.iso.datetime().describe('When it was made.'),
-  })
-  .meta({ id: 'Stream', description: 'A kind of mail that is handled separately.' });
+const streamRecord = recordOf('stream', streams);
+const Stream = recordSchema(streamRecord, { id: 'Stream', description: 'A kind of mail that is handled separately.' });
 
 const name = () => z.string().min(1).max(100).describe('For people.');
 const pool = () =>
@@ -49,21 +36,7 @@ const priority = () => z.int().min(0).max(1).describe('0 goes first; 1 gets ever
 
 const params = z.object({ id: z.string().max(64).describe('Id of the stream.') });
 
-const sample: z.output<typeof Stream> = {
-  object: 'stream',
-  id: 'str_01jz5w8q3hf2m9d4x6k7c1b0na',
-  slug: 'news',
-  name: 'Newsletter',
-  type: 'broadcast',
-  pool: 'default',
-  priority: 1,
-  paused: false,
-  created_at: '2026-01-30T08:00:00.000Z',
-};
-const answer = (description: string) => jsonResponse(description, Stream, 'A stream', sample);
-
-/** The members of a stream that the audit keeps. */
-const streamMembers = ['slug', 'name', 'type', 'pool', 'priority', 'paused'];
+const answer = (description: string) => jsonResponse(description, Stream, 'A stream');
 
 export function streamRoutes(deps: StreamsDeps): Route[] {
   return [listRoute(deps), addRoute(deps), changeRoute(deps), removeRoute(deps)];
@@ -80,7 +53,7 @@ function listRoute({ db, cursors }: StreamsDeps): Route {
       description: 'Oldest first. Two are there from the start: `transactional` and `broadcast`.',
       scope: ['stream:read'],
       query: z.strictObject(pageParameters()),
-      responses: pageResponse('A page of streams.', Stream, 'One stream', sample),
+      responses: pageResponse('A page of streams.', Stream, 'One stream'),
     },
     (call) =>
       answerPage(cursors, PATH, call, async (wanted) => {
@@ -98,7 +71,7 @@ function addRoute(deps: StreamsDeps): Route {
       operationId: 'createStream',
       description: 'Mail names it by its slug. Suppressions can be for one stream alone.',
       scope: ['stream'],
-      act: { says: 'created the stream {slug}', type: 'stream', named: 'slug', keeps: streamMembers },
+      act: { says: 'created the stream {slug}', type: 'stream', named: 'slug', keeps: streamRecord.audited },
       body: z
         .strictObject({
           slug: z
@@ -106,7 +79,9 @@ function addRoute(deps: StreamsDeps): Route {
             .regex(slugForm, SLUG_SAYS)
             .describe('Name of the stream in a send request: lower-case letters, digits and hyphens.'),
           name: name(),
-          type: type(),
+          type: z
+            .enum(['transactional', 'broadcast'])
+            .describe('Recipients can unsubscribe from mail of a `broadcast` stream.'),
           pool: pool().optional(),
           priority: priority().optional(),
         })
@@ -134,7 +109,7 @@ function changeRoute(deps: StreamsDeps): Route {
       description:
         'Priority is for mail accepted from then on, the pool for all that has not left yet. While a stream is paused, sends to it are refused with `sending_paused` and what waits is held; its time until it is given up is not extended.',
       scope: ['stream'],
-      act: { says: 'changed the stream {slug}', type: 'stream', named: 'slug', keeps: streamMembers },
+      act: { says: 'changed the stream {slug}', type: 'stream', named: 'slug', keeps: streamRecord.audited },
       params,
       body: z
         .strictObject({
@@ -163,7 +138,7 @@ function removeRoute(deps: StreamsDeps): Route {
       operationId: 'deleteStream',
       description: 'Refused for the two that every account has, and while mail waits in it. Sent mail keeps its name.',
       scope: ['stream'],
-      act: { says: 'removed the stream {slug}', type: 'stream', named: 'slug', keeps: streamMembers },
+      act: { says: 'removed the stream {slug}', type: 'stream', named: 'slug', keeps: streamRecord.audited },
       params,
       responses: { 204: { description: 'Removed.' } },
       problems: ['invalid_state'],
@@ -182,19 +157,4 @@ async function recordBefore(
 ): Promise<{ before?: object }> {
   const [row] = await db.reader<StreamRow>('streams').where({ account_id: accountId, id });
   return row === undefined ? {} : { before: streamRecord(row) };
-}
-
-function streamRecord(row: StreamRow): z.output<typeof Stream> {
-  const { id, slug, name: words, type, pool: source, priority: order, paused, created_at } = row;
-  return {
-    object: 'stream',
-    id,
-    slug,
-    name: words,
-    type,
-    pool: source,
-    priority: order,
-    paused: paused === 1,
-    created_at: rfc3339(created_at),
-  };
 }

@@ -4,8 +4,8 @@ import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import { actorOf } from '../keys/caller.ts';
 import type { Database } from '../storage/database.ts';
-import type { SuppressionRow } from '../storage/tables.ts';
-import { manyAdded, suppressionReasons, suppressionRecord } from '../suppressions/suppression.ts';
+import { suppressionReasons, type SuppressionRow } from '../storage/tables.ts';
+import { manyAdded, suppressionRecord } from '../suppressions/suppression.ts';
 import {
   addressFault,
   addSuppressions,
@@ -22,6 +22,7 @@ import type { Cursors } from './cursor.ts';
 import { orWhole, type ListStreams } from './list-stream.ts';
 import { answerPage, pageParameters, pageResponse } from './page.ts';
 import { addressParameter, timeMember, timeParameter } from './query.ts';
+import { recordSchema, sampleOf } from './record-schema.ts';
 import { entryError } from './records.ts';
 import { type Call, type Reply, jsonResponse, route, type Route } from './route.ts';
 import { answerChange } from './answer-change.ts';
@@ -40,20 +41,10 @@ const PATH = '/v1/suppressions';
 const MOST_AT_ONCE = 1000;
 const LONGEST_ADDRESS = 1000;
 
-const Suppression = z
-  .object({
-    object: z.literal('suppression'),
-    id: z.string().describe('Id of the entry.'),
-    email: z.string().describe('The address.'),
-    reason: z.enum(suppressionReasons).describe('Why it is on the list.'),
-    scope: z.string().describe('`account`, or `stream:` and the slug of a stream.'),
-    source_message_id: z.string().nullable().describe('The message whose bounce or complaint made the entry.'),
-    note: z.string().nullable().describe('For people.'),
-    created_at: z.iso.datetime().describe('When it was put on the list.'),
-    created_by: z.string().describe('Who put it there: a key, a person, or a bounce or complaint.'),
-    expires_at: z.iso.datetime().nullable().describe('Time from which the address is mailed again.'),
-  })
-  .meta({ id: 'Suppression', description: 'An address that is not mailed.' });
+const Suppression = recordSchema(suppressionRecord, {
+  id: 'Suppression',
+  description: 'An address that is not mailed.',
+});
 
 const SuppressionResults = z
   .object({
@@ -96,19 +87,6 @@ export function suppressionRoutes(deps: SuppressionsDeps): Route[] {
   ];
 }
 
-const sample = {
-  object: 'suppression',
-  id: 'sup_01jz5w8q3hf2m9d4x6k7c1b0na',
-  email: 'ana@example.net',
-  reason: 'manual',
-  scope: 'account',
-  source_message_id: null,
-  note: 'asked by phone',
-  created_at: '2026-01-31T09:30:02.481Z',
-  created_by: 'key:crm',
-  expires_at: null,
-};
-
 function addRoute(deps: SuppressionsDeps, refuseFullList: RefuseFullList): Route {
   return route(
     {
@@ -122,7 +100,7 @@ function addRoute(deps: SuppressionsDeps, refuseFullList: RefuseFullList): Route
         says: 'put {email} on the suppression list',
         type: 'suppression',
         named: 'email',
-        keeps: ['email', 'reason', 'scope', 'note', 'expires_at', 'emails', 'created', 'existing', 'rejected'],
+        keeps: [...suppressionRecord.audited, 'emails', 'created', 'existing', 'rejected'],
       },
       body: NewSuppressions,
       bodyExamples: {
@@ -136,13 +114,13 @@ function addRoute(deps: SuppressionsDeps, refuseFullList: RefuseFullList): Route
         200: {
           description: 'The entry that was there already, or the results for many addresses.',
           schema: z.union([Suppression, SuppressionResults]),
-          examples: { existing: { summary: 'It was there', value: sample } },
+          examples: { existing: { summary: 'It was there', value: sampleOf(Suppression) } },
         },
         201: {
           description: 'The new entry.',
           schema: Suppression,
           headers: { Location: 'Path of the entry.' },
-          examples: { created: { summary: 'It is new', value: sample } },
+          examples: { created: { summary: 'It is new', value: sampleOf(Suppression) } },
         },
       },
       problems: ['missing_field', 'mutually_exclusive_fields', 'invalid_address', 'unknown_stream', 'invalid_state'],
@@ -243,7 +221,7 @@ function listRoute({ db, clock, cursors, streams }: SuppressionsDeps): Route {
         'Newest first, without those that have ended. `Accept: text/csv` or `application/x-ndjson` sends the whole list.',
       scope: ['suppression:read'],
       query: listQuery,
-      responses: orWhole(pageResponse('A page of suppressions.', Suppression, 'One entry', sample)),
+      responses: orWhole(pageResponse('A page of suppressions.', Suppression, 'One entry')),
       problems: ['too_many_streams'],
     },
     streams.whole('suppressions', async (call: Call<object, z.output<typeof listQuery>, undefined>) => {
@@ -279,7 +257,7 @@ function readRoute({ db, clock }: SuppressionsDeps): Route {
       params,
       query: z.strictObject({ stream: z.string().max(32).optional().describe('Only the entry for this stream.') }),
       responses: {
-        200: jsonResponse('The entry.', Suppression, 'An entry', sample),
+        200: jsonResponse('The entry.', Suppression, 'An entry'),
       },
     },
     async ({ params: { email }, query: { stream }, caller }) => {

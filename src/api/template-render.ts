@@ -6,9 +6,10 @@ import { checkVariables, requireTemplateOf, templateMembers } from '../messages/
 import type { Database } from '../storage/database.ts';
 import type { PartResult, PartSource, Renderer } from '../templates/renderer.ts';
 import { findTemplate, type Template } from '../templates/template-store.ts';
+import { flag, maybe, maybeWhole, shows, text, texts } from './record-schema.ts';
 import { type Call, jsonResponse, route, type Route } from './route.ts';
 import { empty, sourcesOf } from './template-contents.ts';
-import { contents, nullable } from './template-schemas.ts';
+import { contents } from './template-schemas.ts';
 
 export interface TemplateRenderDeps {
   db: Pick<Database, 'reader' | 'prepared'>;
@@ -33,38 +34,32 @@ const RenderRequest = z
   .meta({ id: 'RenderRequest', description: 'What is to be rendered, and with what.' });
 
 const PartRecord = z.object({
-  rendered: nullable('What comes out; null where there is a fault.'),
-  errors: z
-    .array(
-      z.object({
-        code: z.string().describe('Code of the error catalogue.'),
-        line: z.int().nullable().describe('Line of the source, from 1.'),
-        column: z.int().nullable().describe('Column of the line, from 1.'),
-        message: z.string().describe('What is wrong, for people.'),
-      }),
-    )
-    .describe('Faults of this part.'),
+  rendered: maybe('What comes out; null where there is a fault.', '<p>Hello Ana</p>'),
+  errors: shows(
+    z
+      .array(
+        z.object({
+          code: text('Code of the error catalogue.'),
+          line: maybeWhole('Line of the source, from 1.'),
+          column: maybeWhole('Column of the line, from 1.'),
+          message: text('What is wrong, for people.'),
+        }),
+      )
+      .describe('Faults of this part.'),
+    [],
+  ),
 });
 
 const RenderRecord = z
   .object({
     object: z.literal('render'),
-    valid: z.boolean().describe('Whether no part has a fault.'),
-    subject: PartRecord.nullable().describe('The subject line; null where there is none.'),
+    valid: flag('Whether no part has a fault.', true),
+    subject: shows(PartRecord.nullable().describe('The subject line; null where there is none.'), null),
     html: PartRecord.nullable().describe('The HTML body; null where there is none.'),
-    text: PartRecord.nullable().describe('The plain text body; null where there is none.'),
-    variables: z.array(z.string()).describe('Names that the template asks for.'),
+    text: shows(PartRecord.nullable().describe('The plain text body; null where there is none.'), null),
+    variables: texts('Names that the template asks for.', ['name']),
   })
   .meta({ id: 'Render', description: 'What a template looks like with these variables, and what is wrong with it.' });
-
-const renderSample: z.output<typeof RenderRecord> = {
-  object: 'render',
-  valid: true,
-  subject: null,
-  html: { rendered: '<p>Hello Ana</p>', errors: [] },
-  text: null,
-  variables: ['name'],
-};
 
 export function renderRoute({ db, renderer }: TemplateRenderDeps): Route {
   return route(
@@ -83,7 +78,7 @@ export function renderRoute({ db, renderer }: TemplateRenderDeps): Route {
         },
       },
       responses: {
-        200: jsonResponse('The parts.', RenderRecord, 'Without a fault', renderSample),
+        200: jsonResponse('The parts.', RenderRecord, 'Without a fault'),
       },
       problems: ['mutually_exclusive_fields', 'missing_content', 'unknown_template'],
     },

@@ -2,10 +2,12 @@
 import { z } from 'zod';
 import { faults } from '../base/check.ts';
 import { isId } from '../base/id.ts';
-import { rfc3339 } from '../base/rfc3339.ts';
 import { localeSchema, timezoneSchema } from '../messages/request/template-members.ts';
+import { recordOf } from '../storage/record.ts';
+import { templates } from '../storage/tables.ts';
 import { MOST_SOURCE } from '../templates/mixed/index.ts';
 import { VARIABLE_TYPES, type Template } from '../templates/template-store.ts';
+import { flag, recordSchema, text } from './record-schema.ts';
 
 const Declared = z.strictObject({
   name: z
@@ -83,75 +85,25 @@ export const TemplateChange = z
     description: 'The members to change; all others stay the same, and null removes a member or makes it its default.',
   });
 
-/** A text of an answer, or null. */
-export const nullable = (says: string) => z.string().nullable().describe(says);
+export const templateRecordMembers = recordOf('template', templates);
 
-export const TemplateRecord = z
-  .object({
-    object: z.literal('template'),
-    id: z.string().describe('Id of the template.'),
-    alias: nullable('A name of your own, accepted wherever an id is.'),
-    name: z.string().describe('For people.'),
-    subject: nullable('Subject line.'),
-    from: nullable('Sender where a send names none.'),
-    reply_to: z.array(z.string()).describe('Where answers go.'),
-    html: nullable('HTML body; null in lists.'),
-    text: nullable('Plain text body; null in lists, and where it is derived from the html.'),
-    variables: z
-      .array(
-        z.object({
-          name: z.string().describe('As the template spells it.'),
-          type: z.enum(VARIABLE_TYPES).describe('What a send must give.'),
-          required: z.boolean().describe('Whether a send without it is refused.'),
-          default: z.unknown().describe('What it is where a send does not give it.'),
-        }),
-      )
-      .describe('Variables that are declared.'),
-    locale: z.string().describe('For dates and numbers, where a send names none.'),
-    timezone: z.string().describe('For dates, where a send names none.'),
-    strict_variables: z.boolean().describe('Whether sends are refused where a variable is missing.'),
-    sample_variables: z
-      .record(z.string(), z.unknown())
-      .nullable()
-      .describe('Values for the preview and the test mail; null in lists, and where none are kept.'),
-    version: z.int().describe('The version shown.'),
-    published_version: z.int().nullable().describe('The version that sends use.'),
-    status: z.enum(['draft', 'published']).describe('Whether the version shown is the one that sends use.'),
-    created_at: z.iso.datetime().describe('When it was made.'),
-    updated_at: z.iso.datetime().describe('When it was changed last.'),
-    published_at: z.iso.datetime().nullable().describe('When a version was published last; null for never.'),
-  })
-  .meta({ id: 'Template', description: 'A mail to be filled in: Handlebars and Liquid, mixed freely.' });
+export const TemplateRecord = recordSchema(
+  templateRecordMembers,
+  { id: 'Template', description: 'A mail to be filled in: Handlebars and Liquid, mixed freely.' },
+  {
+    variables: z.array(
+      z.object({
+        name: text('As the template spells it.'),
+        type: z.enum(VARIABLE_TYPES).describe('What a send must give.'),
+        required: flag('Whether a send without it is refused.'),
+        default: z.unknown().describe('What it is where a send does not give it.'),
+      }),
+    ),
+  },
+);
 
-export const sample = {
-  object: 'template',
-  id: 'tpl_01jz5w8q3hf2m9d4x6k7c1b0na',
-  alias: 'welcome',
-  name: 'Welcome',
-  subject: 'Hello {{ name }}',
-  from: 'Acme <hi@acme.example>',
-  reply_to: [],
-  html: '<p>Hello {{ name }}{% if plan == "pro" %}, and thank you{% endif %}.</p>',
-  text: null,
-  variables: [],
-  locale: 'en',
-  timezone: 'UTC',
-  strict_variables: false,
-  sample_variables: { name: 'Ana', plan: 'pro' },
-  version: 1,
-  published_version: 1,
-  status: 'published',
-  created_at: '2026-01-31T09:30:02.481Z',
-  updated_at: '2026-01-31T09:30:02.481Z',
-  published_at: '2026-01-31T09:30:02.481Z',
-};
-
-export function templateRecord({ row, version, body }: Template): z.output<typeof TemplateRecord> {
-  return {
-    object: 'template',
-    id: row.id,
-    alias: row.alias,
-    name: row.name,
+export const templateRecord = ({ row, version, body }: Template) =>
+  templateRecordMembers(row, {
     subject: body.subject,
     from: body.from,
     reply_to: [...body.replyTo],
@@ -161,12 +113,7 @@ export function templateRecord({ row, version, body }: Template): z.output<typeo
     locale: body.locale,
     timezone: body.timezone,
     strict_variables: body.strict,
-    sample_variables: body.sample === null ? null : { ...body.sample },
+    sample_variables: body.sample,
     version,
-    published_version: row.published_version,
     status: version === row.published_version ? 'published' : 'draft',
-    created_at: rfc3339(row.created_at),
-    updated_at: rfc3339(row.updated_at),
-    published_at: row.published_at === null ? null : rfc3339(row.published_at),
-  };
-}
+  });

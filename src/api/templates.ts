@@ -1,9 +1,9 @@
 /** `/v1/templates`: templates with their versions. */
 import { z } from 'zod';
 import type { Clock } from '../base/clock.ts';
-import { rfc3339 } from '../base/rfc3339.ts';
 import type { Database } from '../storage/database.ts';
-import type { TemplateRow } from '../storage/tables.ts';
+import { recordOf } from '../storage/record.ts';
+import { templateVersions, type TemplateRow } from '../storage/tables.ts';
 import type { Renderer } from '../templates/renderer.ts';
 import {
   changeTemplate,
@@ -20,10 +20,17 @@ import { answerChange, createdReply } from './answer-change.ts';
 import type { Cursors } from './cursor.ts';
 import { answerPage, pageParameters, pageResponse } from './page.ts';
 import { integerParameter } from './query.ts';
+import { recordSchema, sampleOf } from './record-schema.ts';
 import { type Call, jsonResponse, type Reply, route, type Route } from './route.ts';
 import { applied, checkBody, checkGiven, empty } from './template-contents.ts';
 import { renderRoute } from './template-render.ts';
-import { NewTemplate, sample, TemplateChange, TemplateRecord, templateRecord } from './template-schemas.ts';
+import {
+  NewTemplate,
+  TemplateChange,
+  templateRecordMembers,
+  TemplateRecord,
+  templateRecord,
+} from './template-schemas.ts';
 
 export interface TemplatesDeps {
   db: Pick<Database, 'commit' | 'reader' | 'prepared'>;
@@ -43,8 +50,8 @@ const faultsOfTemplates = [
   'already_exists',
 ] as const;
 
-/** The members of a template that the audit keeps: not its text, of which every version is stored. */
-const audited = ['alias', 'name', 'latest_version', 'published_version'];
+/** The audit does not keep the text, of which every version is stored. */
+const audited = [...templateRecordMembers.audited, 'latest_version'];
 
 export function templateRoutes(deps: TemplatesDeps): Route[] {
   return [
@@ -59,7 +66,7 @@ export function templateRoutes(deps: TemplatesDeps): Route[] {
   ];
 }
 
-const answers = (description: string) => jsonResponse(description, TemplateRecord, 'A template', sample);
+const answers = (description: string) => jsonResponse(description, TemplateRecord, 'A template');
 
 function createRoute(deps: TemplatesDeps): Route {
   return route(
@@ -126,7 +133,7 @@ function listRoute({ db, cursors }: TemplatesDeps): Route {
       scope: ['template:read'],
       query: z.strictObject(pageParameters()),
       responses: pageResponse('A page of templates.', TemplateRecord, 'One template', {
-        ...sample,
+        ...sampleOf(TemplateRecord),
         html: null,
         sample_variables: null,
       }),
@@ -242,28 +249,11 @@ function publishRoute(deps: TemplatesDeps): Route {
   );
 }
 
+const versionMembers = recordOf('template_version', templateVersions);
+const TemplateVersion = recordSchema(versionMembers);
 const TemplateVersions = z
-  .object({
-    object: z.literal('list'),
-    data: z
-      .array(
-        z.object({
-          object: z.literal('template_version'),
-          version: z.int().describe('Number of the version.'),
-          status: z.enum(['draft', 'published', 'superseded']).describe('Whether sends use it.'),
-          created_at: z.iso.datetime().describe('When it was made.'),
-        }),
-      )
-      .describe('The versions, newest first.'),
-  })
+  .object({ object: z.literal('list'), data: z.array(TemplateVersion).describe('The versions, newest first.') })
   .meta({ id: 'TemplateVersions', description: 'The versions of a template.' });
-
-const versionSample = (version: number, status: string) => ({
-  object: 'template_version',
-  version,
-  status,
-  created_at: '2026-01-31T09:30:02.481Z',
-});
 
 function versionsRoute({ db }: TemplatesDeps): Route {
   return route(
@@ -277,24 +267,16 @@ function versionsRoute({ db }: TemplatesDeps): Route {
       responses: {
         200: jsonResponse('The versions.', TemplateVersions, 'Two versions', {
           object: 'list',
-          data: [versionSample(2, 'draft'), versionSample(1, 'published')],
+          data: [{ ...sampleOf(TemplateVersion), version: 2, status: 'draft' }, sampleOf(TemplateVersion)],
         }),
       },
     },
     async ({ params: { id }, caller }) => {
       const { row, versions } = await versionsOf({ db }, { accountId: caller.accountId, idOrAlias: id });
-      const statusOf = (version: number): string =>
-        version === row.published_version
-          ? 'published'
-          : version > (row.published_version ?? 0)
-            ? 'draft'
-            : 'superseded';
-      const data = versions.map(({ version, created_at }) => ({
-        object: 'template_version',
-        version,
-        status: statusOf(version),
-        created_at: rfc3339(created_at),
-      }));
+      const used = row.published_version ?? 0;
+      const statusOf = (version: number) =>
+        version === row.published_version ? 'published' : version > used ? 'draft' : 'superseded';
+      const data = versions.map((one) => versionMembers(one, { status: statusOf(one.version) }));
       return { status: 200, body: { object: 'list', data } };
     },
   );

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
-import { eventRecord, type EventType } from '../events/event.ts';
+import { eventRecord } from '../events/event.ts';
 import { eventsNumbered, sequenceOf } from '../events/event-log.ts';
 import type { Caller } from '../keys/caller.ts';
 import { scopeAllows } from '../keys/scopes.ts';
@@ -12,16 +12,19 @@ import { insertRows, type Rows } from '../storage/rows.ts';
 import type { WebhookDeliveryRow, WebhookReplayRow, WebhookRow } from '../storage/tables.ts';
 import { findDelivery, pageOfDeliveries, queueCalls } from '../webhooks/call-store.ts';
 import { curlOf } from '../webhooks/curl.ts';
+import type { SampleEvent } from '../webhooks/dispatcher.ts';
 import { findEndpoint } from '../webhooks/endpoint-store.ts';
 import { createReplay, pageOfReplays, replayRecord } from '../webhooks/replay.ts';
 import type { ChangeNotices } from './change-notices.ts';
 import type { Cursors } from './cursor.ts';
 import { answerPage, pageParameters, pageResponse } from './page.ts';
 import { timeMember } from './query.ts';
+import { sampleOf } from './record-schema.ts';
+import { sampleEvent } from './records.ts';
 import { type Call, type Reply, jsonResponse, route, type Route } from './route.ts';
 import { reachOf } from './test-mode.ts';
 import { answerChange, rowsOfAnswer } from './answer-change.ts';
-import { eventType, samples, WebhookDelivery, WebhookReplay, WebhookResend } from './webhook-schemas.ts';
+import { deliveryMembers, eventType, WebhookDelivery, WebhookReplay, WebhookResend } from './webhook-schemas.ts';
 import { PATH } from './webhooks.ts';
 
 export interface WebhookDeliveriesDeps {
@@ -31,7 +34,7 @@ export interface WebhookDeliveriesDeps {
   /** Calls the endpoint once with a sample, waits for its answer and writes its line of the log with the rows made of it. */
   testWebhook: (
     row: WebhookRow,
-    type: EventType,
+    sample: SampleEvent,
     alsoCommit: (line: WebhookDeliveryRow) => Rows,
   ) => Promise<WebhookDeliveryRow>;
   changes: Pick<ChangeNotices, 'webhookChanged'>;
@@ -49,7 +52,7 @@ const endpointOf = (
   { params: { id }, caller }: Pick<Call<Params, unknown, unknown>, 'params' | 'caller'>,
 ): Promise<WebhookRow> => findEndpoint({ db }, { accountId: caller.accountId, id });
 
-type DeliveryRecord = z.output<typeof WebhookDelivery>;
+type DeliveryRecord = ReturnType<typeof deliveryRecord>;
 
 /** Makes the records of calls to one endpoint. */
 export async function deliveryRecords(
@@ -73,33 +76,15 @@ export async function deliveryRecords(
 }
 
 /** `eventBody`: the body that was sent, where the event is still stored. */
-function deliveryRecord(
-  caller: Caller,
-  endpoint: WebhookRow,
-  line: WebhookDeliveryRow,
-  eventBody: string | null,
-): DeliveryRecord {
+function deliveryRecord(caller: Caller, endpoint: WebhookRow, line: WebhookDeliveryRow, eventBody: string | null) {
   // A shortened body would not match the signature.
   const mayShow = endpoint.include_engagement === 0 || scopeAllows(caller.scopes, 'event:engagement');
   const headerNames = JSON.parse(endpoint.header_names_json) as string[];
   const body = line.sample ?? eventBody;
-  return {
-    object: 'webhook_delivery',
-    id: line.id,
-    webhook_id: line.webhook_id,
-    event_id: line.event_id,
-    event_type: line.event_type,
-    cause: line.cause,
-    attempt: line.attempt,
-    at: rfc3339(line.at),
-    ms: line.ms,
-    status: line.status,
-    status_code: line.status_code,
-    error: line.error,
+  return deliveryMembers(line, {
     answer: scopeAllows(caller.scopes, 'webhook:read') ? line.answer : null,
-    next_attempt_at: rfc3339(line.next_attempt_at),
     request: body === null || !mayShow ? null : curlOf(line, { url: endpoint.url, headerNames, body }),
-  };
+  });
 }
 
 function listRoute(deps: WebhookDeliveriesDeps): Route {
@@ -117,7 +102,7 @@ function listRoute(deps: WebhookDeliveriesDeps): Route {
         status: z.enum(['delivered', 'failed']).optional().describe('Only attempts that ended like this.'),
         event_id: z.string().max(64).optional().describe('Only attempts for this event.'),
       }),
-      responses: pageResponse('A page of attempts.', WebhookDelivery, 'One that failed', samples.delivery),
+      responses: pageResponse('A page of attempts.', WebhookDelivery, 'One that failed'),
     },
     async (call) => {
       const endpoint = await endpointOf(deps, call);
@@ -159,7 +144,7 @@ function resendRoute(deps: WebhookDeliveriesDeps): Route {
       },
       params: params.extend({ delivery_id: z.string().max(64).describe('Id of an attempt.') }),
       responses: {
-        202: jsonResponse('It is queued.', WebhookResend, 'Queued', samples.resend),
+        202: jsonResponse('It is queued.', WebhookResend, 'Queued'),
       },
       problems: ['invalid_state'],
     },
@@ -217,7 +202,7 @@ function testRoute(deps: WebhookDeliveriesDeps): Route {
       bodyExamples: { bounced: { summary: 'A bounce', value: { type: 'bounced' } } },
       responses: {
         200: jsonResponse('The result, be it good or bad.', WebhookDelivery, 'It is in maintenance', {
-          ...samples.delivery,
+          ...sampleOf(WebhookDelivery),
           cause: 'test',
           next_attempt_at: null,
         }),
@@ -230,8 +215,9 @@ function testRoute(deps: WebhookDeliveriesDeps): Route {
         status: 200,
         body: deliveryRecord(call.caller, endpoint, line, null),
       });
-      const type = call.body.type ?? 'delivered';
-      return answerChange(call, replyOf, (rowsFor) => deps.testWebhook(endpoint, type, rowsFor));
+      const { type = 'delivered' } = call.body;
+      const sample = sampleEvent(type, { engagement: endpoint.include_engagement === 1 });
+      return answerChange(call, replyOf, (rowsFor) => deps.testWebhook(endpoint, sample, rowsFor));
     },
   );
 }
@@ -272,7 +258,7 @@ function replayRoute(deps: WebhookDeliveriesDeps): Route {
         },
       },
       responses: {
-        202: jsonResponse('It has begun.', WebhookReplay, 'Just begun', samples.replay),
+        202: jsonResponse('It has begun.', WebhookReplay, 'Just begun'),
       },
       problems: ['unknown_event_type', 'invalid_state'],
     },
@@ -308,7 +294,7 @@ function replaysRoute(deps: WebhookDeliveriesDeps): Route {
       scope: ['webhook:read'],
       params,
       query: z.strictObject(pageParameters()),
-      responses: pageResponse('A page of replays.', WebhookReplay, 'One replay', samples.replay),
+      responses: pageResponse('A page of replays.', WebhookReplay, 'One replay'),
     },
     async (call) => {
       const endpoint = await endpointOf(deps, call);

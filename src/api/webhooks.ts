@@ -6,7 +6,7 @@ import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { LONGEST_URL } from '../net/safe-url.ts';
 import type { SafeFetch } from '../net/safe-fetch.ts';
-import { allEventTypes, eventTypes } from '../events/event.ts';
+import { allEventTypes } from '../events/event.ts';
 import { actorOf, type Caller } from '../keys/caller.ts';
 import { scopeAllows, scopeChallenge } from '../keys/scopes.ts';
 import { parseMailbox } from '../mail/address.ts';
@@ -14,7 +14,7 @@ import type { Database } from '../storage/database.ts';
 import type { WebhookRow } from '../storage/tables.ts';
 import { checkCustomHeaders } from '../webhooks/custom-header.ts';
 import { nextDueAt } from '../webhooks/call-store.ts';
-import { chosenTypes, webhookRecord } from '../webhooks/endpoint.ts';
+import { chosenTypes, webhookMembers, webhookRecord } from '../webhooks/endpoint.ts';
 import {
   createEndpoint,
   findEndpoint,
@@ -31,9 +31,10 @@ import { writeSecret } from '../webhooks/signature.ts';
 import type { ChangeNotices } from './change-notices.ts';
 import type { Cursors } from './cursor.ts';
 import { answerPage, pageParameters, pageResponse } from './page.ts';
+import { sampleOf } from './record-schema.ts';
 import { jsonResponse, refOf, type Reply, route, type Route } from './route.ts';
 import { answerChange, createdReply, rowsOfAnswer } from './answer-change.ts';
-import { CreatedWebhook, eventTypeOrAll, samples, Webhook, WebhookSecret } from './webhook-schemas.ts';
+import { CreatedWebhook, eventTypeOrAll, Webhook, WebhookSecret } from './webhook-schemas.ts';
 
 export interface WebhooksDeps {
   db: Pick<Database, 'commit' | 'prepared' | 'reader'>;
@@ -85,9 +86,8 @@ const WebhookChanges = z
 const params = z.object({ id: z.string().max(64).describe('Id of the endpoint.') });
 type GivenSettings = z.output<typeof WebhookChanges>;
 
-const answer = (description: string) => jsonResponse(description, Webhook, 'An endpoint', samples.webhook);
-const secretAnswer = (description: string) =>
-  jsonResponse(description, WebhookSecret, 'After a rotation', samples.secret);
+const answer = (description: string) => jsonResponse(description, Webhook, 'An endpoint');
+const secretAnswer = (description: string) => jsonResponse(description, WebhookSecret, 'After a rotation');
 const faultsOfBody = [
   'invalid_webhook_url',
   'webhook_url_forbidden',
@@ -97,9 +97,6 @@ const faultsOfBody = [
   'header_not_allowed',
   'already_exists',
 ] as const;
-
-/** The members of an endpoint that the audit keeps: neither its secrets nor the values of its headers. */
-const endpointMembers = ['url', 'events', 'streams', 'domains', 'status', 'include_engagement', 'concurrency'];
 
 export function webhookRoutes(deps: WebhooksDeps): Route[] {
   return [createRoute(deps), changeRoute(deps), removeRoute(deps), secretRoute(deps), rotateRoute(deps)];
@@ -128,7 +125,7 @@ function createRoute(deps: WebhooksDeps): Route {
       description:
         'From now on it is called with each event, signed as Standard Webhooks 1.0 says. It is not called for the registration itself: `POST /v1/webhooks/{id}/test` tries it.',
       scope: ['webhook'],
-      act: { says: 'added the webhook endpoint {url}', type: 'webhook', keeps: endpointMembers },
+      act: { says: 'added the webhook endpoint {url}', type: 'webhook', keeps: webhookMembers.audited },
       body: NewWebhook,
       bodyExamples: {
         minimal: { summary: 'All six kinds', value: { url: 'https://hooks.acme.example/posthorn' } },
@@ -146,7 +143,7 @@ function createRoute(deps: WebhooksDeps): Route {
           description: 'The new endpoint with its secret.',
           schema: CreatedWebhook,
           headers: { Location: 'Path of the endpoint.' },
-          examples: { webhook: { summary: 'A new endpoint', value: { ...samples.webhook, secret: 'whsec_…' } } },
+          examples: { webhook: { summary: 'A new endpoint', value: sampleOf(CreatedWebhook) } },
         },
       },
       problems: ['invalid_state', ...faultsOfBody],
@@ -156,54 +153,27 @@ function createRoute(deps: WebhooksDeps): Route {
       const { caller, body } = call;
       const replyOf = ({ row, secrets }: WithSecrets): Reply =>
         createdReply(PATH, { ...webhookRecord(row, null), secret: newestOf(secrets) });
-      const given = await checkedSettings(deps, caller, { ...body, events: body.events ?? [...eventTypes] });
-      const whole = {
-        ...defaults,
-        ...given,
-        url: given.url ?? '',
-        accountId: caller.accountId,
-        createdBy: actorOf(caller),
-      };
+      const given = await checkedSettings(deps, caller, body);
+      const whole = { ...given, url: given.url ?? '', accountId: caller.accountId, createdBy: actorOf(caller) };
       return answerChange(call, replyOf, (rowsFor) => createEndpoint(storeOf(deps), whole, rowsFor));
     },
   );
 }
 
-const defaults: Omit<EndpointSettings, 'url'> = {
-  description: '',
-  events: eventTypes,
-  streams: [],
-  domains: [],
-  machineEvents: false,
-  engagement: false,
-  concurrency: MOST_CONCURRENCY,
-  headers: [],
-  enabled: true,
-};
-
 const newestOf = ([newest]: WithSecrets['secrets']): string => (newest === undefined ? '' : writeSecret(newest.secret));
 
 /** Checks the given settings and returns them in the form in which they are stored. Throws a Problem. */
-async function checkedSettings(
-  deps: WebhooksDeps,
-  caller: Caller,
-  given: GivenSettings,
-): Promise<Partial<EndpointSettings>> {
-  const { url, events, description, streams, domains, headers, enabled, concurrency } = given;
-  const { include_machine_events: machineEvents, include_engagement: engagement } = given;
-  if (engagement === true) needEngagement(caller, 'include_engagement');
+async function checkedSettings(deps: WebhooksDeps, caller: Caller, given: GivenSettings): Promise<EndpointSettings> {
+  const { url, events, streams, domains, headers } = given;
+  if (given.include_engagement === true) needEngagement(caller, 'include_engagement');
   if (streams !== undefined) await checkStreams(deps, caller.accountId, streams);
   return {
-    ...(url === undefined ? {} : { url: await checkUrl(deps, url) }),
-    ...(events === undefined ? {} : { events: chosenTypes(events, allEventTypes) }),
-    ...(description === undefined ? {} : { description }),
-    ...(streams === undefined ? {} : { streams: [...new Set(streams)] }),
-    ...(domains === undefined ? {} : { domains: [...new Set(domains.map(checkDomain))] }),
-    ...(machineEvents === undefined ? {} : { machineEvents }),
-    ...(engagement === undefined ? {} : { engagement }),
-    ...(concurrency === undefined ? {} : { concurrency }),
-    ...(headers === undefined ? {} : { headers: checkCustomHeaders(headers) }),
-    ...(enabled === undefined ? {} : { enabled }),
+    ...given,
+    url: url === undefined ? url : await checkUrl(deps, url),
+    events: events && chosenTypes(events, allEventTypes),
+    streams: streams && [...new Set(streams)],
+    domains: domains && [...new Set(domains.map(checkDomain))],
+    headers: headers && checkCustomHeaders(headers),
   };
 }
 
@@ -255,7 +225,7 @@ function listRoute({ db, cursors }: WebhookReadDeps): Route {
       description: 'Newest first, without their secrets.',
       scope: ['webhook:read'],
       query: z.strictObject(pageParameters()),
-      responses: pageResponse('A page of endpoints.', Webhook, 'One endpoint', samples.webhook),
+      responses: pageResponse('A page of endpoints.', Webhook, 'One endpoint'),
     },
     (call) =>
       answerPage(cursors, PATH, call, async (wanted) => {
@@ -299,7 +269,7 @@ function changeRoute(deps: WebhooksDeps): Route {
       description:
         'Only what is given changes; `headers` are replaced as a whole. `enabled: true` also brings back an endpoint that was disabled. Events of the time in which it was not called are sent then, oldest first.',
       scope: ['webhook'],
-      act: { says: 'changed the webhook endpoint {url}', type: 'webhook', keeps: endpointMembers },
+      act: { says: 'changed the webhook endpoint {url}', type: 'webhook', keeps: webhookMembers.audited },
       params,
       body: WebhookChanges,
       bodyExamples: { pause: { summary: 'Pause it', value: { enabled: false } } },
@@ -332,7 +302,7 @@ function removeRoute(deps: WebhooksDeps): Route {
       description:
         'Takes effect at once: its waiting calls are dropped. The events themselves stay in `GET /v1/events`.',
       scope: ['webhook'],
-      act: { says: 'removed the webhook endpoint {url}', type: 'webhook', keeps: endpointMembers },
+      act: { says: 'removed the webhook endpoint {url}', type: 'webhook', keeps: webhookMembers.audited },
       params,
       responses: { 204: { description: 'Removed.' } },
     },

@@ -20,10 +20,10 @@ import { RECORD_CHANGE } from '../messages/delivery/record.ts';
 import { createOwnAddresses } from '../net/own-addresses.ts';
 import { createResolver, type Resolver } from '../net/resolver.ts';
 import { ensureDefaultAccount } from '../accounts/account-store.ts';
-import { copyBeforeMigration } from '../operator/before-migration.ts';
-import { createMeters, type Meters } from '../operator/meters.ts';
+import { copyBeforeMigration } from '../operator/door/before-migration.ts';
+import { createMeters, type Meters } from '../operator/metrics/meters.ts';
 import { requireKeys, requireSharedKey } from '../operator/sealed-secrets.ts';
-import { Unavailable } from '../operator/unavailable.ts';
+import { Unavailable } from '../base/unavailable.ts';
 import { Allowance } from '../scheduling/allowance.ts';
 import { createNotifier } from '../scheduling/notifier.ts';
 import { isStorageTrouble } from '../storage/commit.ts';
@@ -84,7 +84,7 @@ export async function openCore(config: Config, overrides: Overrides) {
     report: createReport(clock, log),
     live,
     botOf,
-    /** The settings of a plan by its name, or null where there is none (any more). */
+    /** The settings of a plan by its name, or null if there is none (any more). */
     planOf: (plan: string): Config['plans'][string] | null => live.config.plans[plan] ?? null,
     notices: { hostname: config.smtp.hostname, retry: { maxAge: config.delivery.maxAge } },
     fatal,
@@ -179,6 +179,7 @@ function createNotifiers(nodes: Nodes) {
     keys: createNotifier(),
     webhooks: createNotifier<string | null>(),
     holds: createNotifier(),
+    limits: createNotifier(),
     changes: createNotifier<Change>(),
   };
   joinNotifiers(nodes, joined);

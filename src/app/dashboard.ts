@@ -3,16 +3,16 @@ import { createDashboard, type Dashboard } from '../dashboard/dashboard.ts';
 import { createKnownDevices } from '../members/known-device.ts';
 import { createPasswords } from '../members/password.ts';
 import type { Mta } from '../mta/mta.ts';
-import { createHistory } from '../operator/history.ts';
+import { createHistory } from '../operator/metrics/history.ts';
 import { version } from '../version.ts';
 import type { AppContext } from './context.ts';
 
 export function buildDashboard(
-  { db, clock, log, keyring, live, usedUp, meters, idempotency, nodes }: AppContext,
+  { db, clock, log, keyring, live, usedUp, meters, idempotency }: AppContext,
   {
     mta,
     ...parts
-  }: Pick<Parameters<typeof createDashboard>[0], 'operator' | 'routes' | 'bodyMemory' | 'newcomers'> & { mta: Mta },
+  }: Pick<Parameters<typeof createDashboard>[0], 'inside' | 'routes' | 'bodyMemory' | 'newcomers'> & { mta: Mta },
 ): Dashboard {
   const history = createHistory({
     db,
@@ -28,7 +28,6 @@ export function buildDashboard(
     log,
     keyring,
     idempotency,
-    hasOthers: () => nodes.hasOthers,
     // Those in force: a reload replaces some of them.
     get config() {
       return live.config;

@@ -1,6 +1,7 @@
 /** Builds the delivery engine with its holds, sources, sites, policies and signing keys. */
 import { createAccountPauses } from '../accounts/account-store.ts';
 import { OWN_ACCOUNT } from '../accounts/own-account.ts';
+import { readLimitRules, rulesWith } from '../config/limit-rules.ts';
 import { readOperators } from '../config/operators.ts';
 import { createHoldBook, type HoldBook } from '../messages/delivery/hold-book.ts';
 import { createHolds, type Holds } from '../messages/delivery/holds.ts';
@@ -12,6 +13,7 @@ import { createStsFetch } from '../mta/dns/sts-fetch.ts';
 import { absentSources } from '../operator/setup-warnings.ts';
 import { createLocalAddresses, type LocalAddresses } from '../mta/sources/local-addresses.ts';
 import { isOpenAt, type OpenPort } from '../net/own-addresses.ts';
+import { LimitBook } from '../mta/limits/book.ts';
 import { Mta } from '../mta/mta.ts';
 import { Sites } from '../mta/sites/sites.ts';
 import { isUsable, Sources, type SourcesDeps } from '../mta/sources/sources.ts';
@@ -24,7 +26,6 @@ export interface DeliveryEngine {
   mta: Mta;
   holds: Holds;
   book: HoldBook;
-  /** Counts TLS sessions for the daily reports; null where those are switched off. */
 }
 
 /** `mailPorts` returns the ports on which this server listens for mail. */
@@ -40,20 +41,25 @@ export async function buildDeliveryEngine(
   });
   await book.load();
   const absent = await watchSources(context);
-  const sources = buildSources(context, book, absent);
+  const limits = new LimitBook(
+    { db, clock, log: context.log, announce: () => notifiers.limits.notify() },
+    { node: db.engine === 'postgres' ? context.config.node.name : null },
+  );
+  const sources = buildSources(context, { book, limits, absent });
   const pauses = createAccountPauses({ db, clock });
   const holds = createHolds({ clock, book, pauses, streams, directory, poolHold: (by) => sources.holdOf(by) });
-  return { mta: buildMta(context, { book, sources, holds, mailPorts }), holds, book };
+  return { mta: buildMta(context, { book, limits, sources, holds, mailPorts }), holds, book };
 }
 
 function buildMta(
   context: AppContext,
   {
     book,
+    limits,
     sources,
     holds,
     mailPorts,
-  }: Omit<DeliveryEngine, 'mta'> & { sources: Sources; mailPorts: () => readonly OpenPort[] },
+  }: Omit<DeliveryEngine, 'mta'> & { limits: LimitBook; sources: Sources; mailPorts: () => readonly OpenPort[] },
 ): Mta {
   const {
     config,
@@ -73,6 +79,7 @@ function buildMta(
   const { delivery, smtp } = config;
   const localAddresses = buildLocalAddresses(context);
   const { connection } = delivery;
+  const rules = readLimitRules();
   return new Mta(
     {
       db,
@@ -81,6 +88,7 @@ function buildMta(
       recorder,
       notifiers,
       sources,
+      limits,
       random,
       holds,
       nodes: context.nodes,
@@ -112,7 +120,8 @@ function buildMta(
         maxOpen: delivery.maxConnections,
       },
       lane: { initial: delivery.lane.initialConcurrency, max: delivery.lane.maxConcurrency },
-      shaping: delivery.shaping,
+      answers: rules.answers,
+      shaping: rulesWith(rules, delivery.shaping),
       maxConnections: delivery.maxConnections,
       localOf: (source) => localAddresses.of(source),
       retry: { schedule: delivery.retry.schedule, maxAge: delivery.maxAge },
@@ -206,8 +215,7 @@ async function watchSources({ config, clock, log, notifiers }: AppContext): Prom
 
 function buildSources(
   { config: { delivery, smtp, node }, db, clock, log }: AppContext,
-  book: HoldBook,
-  absent: SourcesDeps['absent'],
+  { book, limits, absent }: Pick<SourcesDeps, 'absent'> & { book: HoldBook; limits: LimitBook },
 ): Sources {
   const warming = new Map(
     delivery.sources.flatMap(({ name, warmUp }) => (warmUp === null ? [] : [[name, warmUp] as const])),
@@ -215,14 +223,13 @@ function buildSources(
   const warmUp = new WarmUp({ db, clock, log }, warming);
   const settings = delivery.sources.map((one) => ({ ...one, ehlo: one.ehlo ?? smtp.hostname }));
   return new Sources(
-    { db, clock, log, book, warmUp, absent },
+    { clock, log, book, limits, warmUp, absent },
     {
       hostname: smtp.hostname,
       settings,
       node: {
         name: node.name,
         isDelivering: node.roles.includes('delivery'),
-        isShared: db.engine === 'postgres',
       },
     },
   );

@@ -1,8 +1,8 @@
 /** The mail that invites a person to the team, with the link that sets their password. */
 import { rfc3339 } from '../base/rfc3339.ts';
 import { parseMailbox } from '../mail/address.ts';
-import type { Invitations } from '../operator/operation.ts';
-import { dashboardUrl } from '../operator/admin.ts';
+import type { Invitations } from '../operator/deps.ts';
+import { dashboardUrl } from '../operator/team/admin.ts';
 import { urlReach } from '../tracking/host.ts';
 import { verifiedSender, type AccountNotices, type NoticeText } from './account-notice.ts';
 import type { AppContext } from './context.ts';

@@ -11,7 +11,7 @@ interface JoinableNotifier {
 const WITHOUT_HINT: readonly string[] = ['events', 'keys', 'holds'];
 
 /**
- * From now on a notification of one node reaches the listeners of all. Where messages between nodes may have been lost, the listeners of
+ * From now on a notification of one node reaches the listeners of all. If messages between nodes may have been lost, the listeners of
  * notifiers without hints are called; what hints would have said is found by the sweeper.
  */
 export function joinNotifiers(

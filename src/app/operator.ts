@@ -1,6 +1,5 @@
 /** Builds the dependencies of the operator's operations, which the command line and the dashboard share. */
-import { createInside } from '../api/inside.ts';
-import type { Route } from '../api/route.ts';
+import type { Inside } from '../api/inside.ts';
 import { watchSettings } from '../config/settings-state.ts';
 import type { CertificateWatch } from '../config/certificate-watch.ts';
 import type { Inbound } from '../inbound/inbound.ts';
@@ -9,7 +8,7 @@ import { selfTest } from '../inbound/self-test.ts';
 import { createLaneActs } from '../operator/lane-acts.ts';
 import type { LaneFactsOf } from '../messages/delivery/why.ts';
 import type { AskNode } from '../operator/ask-nodes.ts';
-import type { OperatorDeps } from '../operator/operation.ts';
+import type { OperatorDeps } from '../operator/deps.ts';
 import type { DeliveryEngine } from './delivery-engine.ts';
 import type { AccountNotices } from './account-notice.ts';
 import { signingKey, type AppContext } from './context.ts';
@@ -17,8 +16,7 @@ import { invitationMail } from './invitation-mail.ts';
 
 export interface OperatorParts {
   delivery: DeliveryEngine;
-  /** The operations that have an HTTP door. */
-  routes: readonly Route[];
+  inside: Inside;
   notices: AccountNotices;
   askNode: AskNode;
   laneFacts: LaneFactsOf;
@@ -32,7 +30,7 @@ export interface ServiceParts {
 
 export function buildOperator(
   context: AppContext,
-  { delivery, routes, notices, askNode, laneFacts }: OperatorParts,
+  { delivery, inside, notices, askNode, laneFacts }: OperatorParts,
   { inbound, certificate }: ServiceParts,
 ): OperatorDeps {
   const { mta, holds, book } = delivery;
@@ -59,7 +57,7 @@ export function buildOperator(
     laneActs: createLaneActs(),
     invitations: invitationMail(notices, context),
     strangerLines: context.strangerLines,
-    inside: createInside({ clock, commit: db.commit }, routes),
+    inside,
     openReportParser: (keys, rules) => Promise.resolve(openReportParser(keys, rules)),
     listeners: () => inbound.mailPorts(),
     unknownProxies: () => [...context.unknownProxies],

@@ -1,6 +1,7 @@
 /** Applies changed settings on SIGHUP, and returns those that need a restart. */
 import { readBounceRules } from '../config/bounce-rules.ts';
 import { certificateFiles, readCertificate } from '../config/certificate.ts';
+import { readLimitRules, rulesWith } from '../config/limit-rules.ts';
 import type { CertificateWatch } from '../config/certificate-watch.ts';
 import { changesBetween, type Changes } from '../config/changes.ts';
 import type { Config } from '../config/schema.ts';
@@ -24,7 +25,7 @@ export function reload(
   if ('level' in log) log.level = next.log.level;
   const { routes, bounceRules, shaping } = next.delivery;
   mta.reroute(routes);
-  if (changes.applied.includes('delivery.shaping')) mta.reshape(shaping);
+  if (changes.applied.includes('delivery.shaping')) mta.reshape(rulesWith(readLimitRules(), shaping));
   // Settings that need a restart stay as they are, and are reported again by each reload until then.
   live.config = {
     ...live.config,

@@ -9,6 +9,7 @@ import type { Config } from '../config/schema.ts';
 import type { AcceptDeps } from '../messages/accept/accept.ts';
 import { BodyMemory } from '../api/body-memory.ts';
 import { bodyLimits } from '../api/body.ts';
+import { createInside } from '../api/inside.ts';
 import { Newcomers } from '../api/newcomers.ts';
 import type { Api } from '../api/server.ts';
 import type { Dashboard } from '../dashboard/dashboard.ts';
@@ -16,12 +17,13 @@ import type { OwnPort } from '../dashboard/listen.ts';
 import type { Housekeeping } from '../housekeeping/housekeeping.ts';
 import type { Inbound } from '../inbound/inbound.ts';
 import type { Mta } from '../mta/mta.ts';
-import type { Control } from '../operator/control-server.ts';
+import type { Control, Served } from '../operator/door/control.ts';
 import { createLaneFacts } from '../operator/lane-facts.ts';
-import type { MetricsHandler, MetricsServer } from '../operator/metrics.ts';
+import type { MetricsHandler, MetricsServer } from '../operator/metrics/metrics.ts';
 import { NodeQuestions } from '../operator/node-questions.ts';
-import type { OperatorDeps } from '../operator/operation.ts';
+import type { OperatorDeps } from '../operator/deps.ts';
 import { answerQuestion } from '../operator/questions.ts';
+import { serverRoutes } from '../operator/routes.ts';
 import { Webhooks } from '../webhooks/dispatcher.ts';
 import { buildAccept } from './accepting.ts';
 import { accountNotices, type AccountNotices } from './account-notice.ts';
@@ -43,13 +45,13 @@ export interface Running extends Doors {
   housekeeping: Housekeeping;
   certificateWatch: CertificateWatch;
   shared: SharedState;
-  /** The certificate that the HTTP ports begin with; null where they speak plain HTTP. */
+  /** The certificate that the HTTP ports begin with; null if they speak plain HTTP. */
   certificate: Certificate | null;
-  /** The dashboard's own port; null until it is opened, and where the dashboard shares that of the API. */
+  /** The dashboard's own port; null until it is opened, and if the dashboard shares that of the API. */
   apart: OwnPort | null;
   /** The server of the control socket; null until it listens. */
   control: Control | null;
-  /** The metrics' own port; null until it is opened, and where they have none. */
+  /** The metrics' own port; null until it is opened, and if they have none. */
   metricsServer: MetricsServer | null;
   /** Set when the stop has begun: nothing more is started. */
   isStopping: boolean;
@@ -59,14 +61,16 @@ export interface Running extends Doors {
 interface Doors {
   api: Api;
   operator: OperatorDeps;
+  /** The routes of the control socket. */
+  served: Served;
   dashboard: Dashboard;
-  /** Null where metrics are switched off. */
+  /** Null if metrics are switched off. */
   metrics: MetricsHandler | null;
   questions: NodeQuestions;
   newcomers: Newcomers;
 }
 
-/** True where the dashboard does not share the port of the API. */
+/** True if the dashboard does not share the port of the API. */
 export const hasOwnPort = ({ dashboard, http }: Pick<Config, 'dashboard' | 'http'>): boolean =>
   dashboard.port !== http.port;
 
@@ -152,14 +156,16 @@ function buildDoors(
   );
   const bodyMemory = new BodyMemory(bodyLimits.heldBytes, usedUp);
   const newcomers = new Newcomers(config.http.trustedProxies, { usedUp });
-  const api = buildApi(context, { ...parts, mta, holds, laneFacts, metrics, mailPorts, bodyMemory, newcomers });
-  const { routes } = api;
+  const web = { ...parts, mta, holds, laneFacts, metrics, mailPorts, bodyMemory, newcomers };
+  const { api, deps } = buildApi(context, web);
   const operator = buildOperator(
     context,
-    { ...parts, delivery, routes, askNode, laneFacts },
+    { ...parts, delivery, inside: createInside({ clock, commit: db.commit }, api.routes), askNode, laneFacts },
     { inbound, certificate: certificateWatch },
   );
-  const dashboard = buildDashboard(context, { mta, operator, routes, bodyMemory, newcomers });
+  const routes = [...api.routes, ...serverRoutes(operator)];
+  const inside = createInside({ clock, commit: db.commit }, routes);
+  const dashboard = buildDashboard(context, { mta, inside, routes: api.routes, bodyMemory, newcomers });
   if (!hasOwnPort(config)) api.share(dashboard);
-  return { api, operator, dashboard, metrics, questions, newcomers };
+  return { api, operator, served: { api: deps, routes, inside }, dashboard, metrics, questions, newcomers };
 }

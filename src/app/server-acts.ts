@@ -2,7 +2,7 @@
 import type { AppContext } from './context.ts';
 import { beginAct, type Acting } from '../operations/act.ts';
 import type { ActWords } from '../operations/audit-row.ts';
-import { commandActs } from '../operator/command-acts.ts';
+import { commandActs } from '../operator/door/command-acts.ts';
 
 const server: Acting = { actor: 'server', ip: null, method: 'SYSTEM', user_agent: null };
 

@@ -13,7 +13,7 @@ const RATES = 'rates';
 
 export interface SharedParts {
   book: Pick<HoldBook, 'load'>;
-  mta: { complained(deliveryId: string): void; sources: { reread(): Promise<void> } };
+  mta: { complained(deliveryId: string): void; reread(): Promise<void> };
   accountWindows: Pick<RateWindows, 'add' | 'untold'>;
   inbound: { takeLeft(): void };
 }
@@ -72,7 +72,7 @@ export function shareState(context: AppContext, parts: SharedParts): SharedState
     // Open answers of keys look whether these are still good.
     notifiers.keys.arrive();
     await reloadHolds();
-    await mta.sources.reread();
+    await mta.reread();
   }
 
   function plan(): void {

@@ -7,7 +7,7 @@ import type { Running } from './running.ts';
 export async function stopAll(context: AppContext, running: Running): Promise<void> {
   running.isStopping = true;
   const { nodes, report } = context;
-  // The others take over at once what this one has not begun. Where they cannot be told, they find its row gone.
+  // The others take over at once what this one has not begun. If they cannot be told, they find its row gone.
   if (nodes.hasOthers) void nodes.setDraining(nodes.epoch, true).catch(report);
   running.certificateWatch.stop();
   running.shared.stop();
@@ -26,7 +26,7 @@ export async function stopAll(context: AppContext, running: Running): Promise<vo
   }
 }
 
-/** Ends all parts, also where one fails: the database is closed after this, and mail on the wire needs it until its outcome is written. */
+/** Ends all parts, also if one fails: the database is closed after this, and mail on the wire needs it until its outcome is written. */
 async function stopWork(context: AppContext, running: Running): Promise<void> {
   const failures: unknown[] = [];
   async function end(...parts: readonly (Promise<unknown> | undefined)[]): Promise<void> {

@@ -15,8 +15,8 @@ import { clientPackageFiles } from '../api/client-package.ts';
 import { apiRoutes } from '../api/routes.ts';
 import type { BodyMemory } from '../api/body-memory.ts';
 import type { Newcomers } from '../api/newcomers.ts';
-import { createApi, type Api } from '../api/server.ts';
-import { metricsHandler, type MetricsDeps, type MetricsHandler } from '../operator/metrics.ts';
+import { createApi, type Api, type ApiDeps } from '../api/server.ts';
+import { metricsHandler, type MetricsDeps, type MetricsHandler } from '../operator/metrics/metrics.ts';
 import { version } from '../version.ts';
 import type { DeliveryEngine } from './delivery-engine.ts';
 import type { AppContext } from './context.ts';
@@ -38,39 +38,38 @@ export interface WebParts {
   mailPorts: () => readonly MailPortState[];
 }
 
-export function buildApi(context: AppContext, parts: WebParts): Api {
+/** Builds the API, with the dependencies of its server, which the control socket has as well. */
+export function buildApi(context: AppContext, parts: WebParts): { api: Api; deps: ApiDeps } {
   const { config, clock, log, db, notifiers, meters, callers, disk, planOf } = context;
   const { certificate, metrics } = parts;
-  return createApi(
-    {
-      accountWindows: parts.accountWindows,
-      bodyMemory: parts.bodyMemory,
-      newcomers: parts.newcomers,
-      usedUp: context.usedUp,
-      clock,
-      log,
-      authenticate: callers.authenticate,
-      keyChanges: notifiers.keys,
-      noteUse: (keyId, ip, endpoint) => callers.recordUse(keyId, ip, endpoint),
-      planLimit: (plan) => planOf(plan)?.requestsPerMinute ?? 0,
-      audit: context.auditLog,
-      keepBodies: config.requestLog.bodies,
-      strangerLines: context.strangerLines,
-      unknownProxies: context.unknownProxies,
-      idempotency: { store: context.idempotency, onMismatch: config.idempotency.onMismatch },
-      ready: () => readiness({ db, disk, nodes: context.nodes }, parts.mailPorts()),
-      ...(meters === null ? {} : { answered: (request) => meters.answered(request) }),
-      ...(metrics === null || config.metrics.port !== null ? {} : { beside: metrics }),
-      settings: {
-        publicUrl: config.http.publicUrl,
-        version,
-        trustedProxies: config.http.trustedProxies,
-        ...(certificate === null ? {} : { tls: certificate }),
-        body: { bodyBytes: config.limits.bodyBytes, singleBodyBytes: config.limits.singleBodyBytes },
-      },
+  const deps: ApiDeps = {
+    accountWindows: parts.accountWindows,
+    bodyMemory: parts.bodyMemory,
+    newcomers: parts.newcomers,
+    usedUp: context.usedUp,
+    clock,
+    log,
+    authenticate: callers.authenticate,
+    keyChanges: notifiers.keys,
+    noteUse: (keyId, ip, endpoint) => callers.recordUse(keyId, ip, endpoint),
+    planLimit: (plan) => planOf(plan)?.requestsPerMinute ?? 0,
+    audit: context.auditLog,
+    keepBodies: config.requestLog.bodies,
+    strangerLines: context.strangerLines,
+    unknownProxies: context.unknownProxies,
+    idempotency: { store: context.idempotency, onMismatch: config.idempotency.onMismatch },
+    ready: () => readiness({ db, disk, nodes: context.nodes }, parts.mailPorts()),
+    ...(meters === null ? {} : { answered: (request) => meters.answered(request) }),
+    ...(metrics === null || config.metrics.port !== null ? {} : { beside: metrics }),
+    settings: {
+      publicUrl: config.http.publicUrl,
+      version,
+      trustedProxies: config.http.trustedProxies,
+      ...(certificate === null ? {} : { tls: certificate }),
+      body: { bodyBytes: config.limits.bodyBytes, singleBodyBytes: config.limits.singleBodyBytes },
     },
-    buildRoutes(context, parts),
-  );
+  };
+  return { api: createApi(deps, buildRoutes(context, parts)), deps };
 }
 
 function buildRoutes(
@@ -118,7 +117,7 @@ function buildRoutes(
   });
 }
 
-/** Builds the metrics for Prometheus, or null where they are switched off. */
+/** Builds the metrics for Prometheus, or null if they are switched off. */
 export function buildMetrics(
   { config, db, clock, log, meters, resolver, nodes, owners }: AppContext,
   engine: Pick<MetricsDeps, 'mta' | 'laneFacts' | 'askNode'>,

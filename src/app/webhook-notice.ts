@@ -1,7 +1,7 @@
 /** The notice that a webhook endpoint was disabled. It is committed together with that change. */
 import { rfc3339 } from '../base/rfc3339.ts';
 import type { Config } from '../config/schema.ts';
-import { dashboardUrl } from '../operator/admin.ts';
+import { dashboardUrl } from '../operator/team/admin.ts';
 import type { WebhookRow } from '../storage/tables.ts';
 import type { DisabledNotice } from '../webhooks/dispatcher.ts';
 import type { AccountNotices, NoticeText } from './account-notice.ts';

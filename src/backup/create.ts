@@ -33,7 +33,6 @@ import { whyNotMade, whyNotWritable } from './writable.ts';
 
 export interface BackupDeps {
   clock: Clock;
-  /** Version of this program. */
   version: string;
 }
 

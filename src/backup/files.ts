@@ -32,7 +32,6 @@ export async function renameSynced(from: string, to: string): Promise<void> {
   await sync(path.dirname(to));
 }
 
-/** Returns the text of a file, or null if it is absent. */
 export const readIfThere = (file: string): Promise<string | null> => readFile(file, 'utf8').catch(nullIfAbsent);
 
 /** Returns the SHA-256 of a file in lower-case hex; null if it is absent. `read` is told the bytes that were read so far. */

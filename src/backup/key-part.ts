@@ -32,7 +32,6 @@ export type Opened =
   /** The file has another format. */
   | { kind: 'damaged' };
 
-/** Encrypts the text of the key file. */
 export async function sealKeys(text: string, passphrase: string): Promise<string> {
   const salt = randomBytes(SALT_BYTES);
   const nonce = randomBytes(NONCE_BYTES);

@@ -10,7 +10,6 @@ export const SUMS = 'SHA256SUMS';
 const amount = z.int().min(0);
 
 export const Manifest = z.object({
-  /** The format of the backup. */
   format: z.literal(1),
   /** Version of the program that made it. */
   version: z.string(),

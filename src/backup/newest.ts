@@ -21,7 +21,6 @@ export interface Backup {
   /** Milliseconds since the epoch. */
   at: number;
   bytes: number;
-  /** True if it has the keys, encrypted. */
   hasKeys: boolean;
 }
 

@@ -36,7 +36,7 @@ export function createBatchLoader<Item>(
   }
 
   return {
-    /** Returns the item, or undefined where there is none. Rejects where loading failed. */
+    /** Returns the item, or undefined if there is none. Rejects if loading failed. */
     load: (id: string) =>
       new Promise<Item | undefined>((resolve, reject) => {
         waiting.push({ id, resolve, reject });

@@ -24,7 +24,7 @@ export interface Budget {
     | 'login and network';
   most: number;
   unit: 'bytes' | 'mails' | 'rows' | 'connections' | 'requests' | 'fields' | 'tries' | 'ms';
-  /** The time in which so much may be used; null where it is the most at any one time. */
+  /** The time in which so much may be used; null if it is the most at any one time. */
   within: 'minute' | '15 minutes' | 'hour' | 'day' | null;
   /** The answer that the client gets when the budget is used up, or what is dropped then. */
   answer: string;
@@ -58,7 +58,7 @@ export const budgets = {
     most: 500,
     unit: 'connections',
     within: null,
-    answer: 'the oldest of the network that has most hears 421',
+    answer: '421 to the oldest of the busiest network',
     test: LISTENER,
   },
   mx_connections_network: {
@@ -143,7 +143,7 @@ export const budgets = {
   },
   unread_mails: {
     door: 'port 25',
-    bounds: 'mails that are not read yet, those with our token counted apart',
+    bounds: 'unread mails, those with our token counted apart',
     per: 'all',
     most: 5000,
     unit: 'mails',
@@ -153,7 +153,7 @@ export const budgets = {
   },
   unread_mails_network: {
     door: 'port 25',
-    bounds: 'mails that are not read yet, those with our token counted apart',
+    bounds: 'unread mails, those with our token counted apart',
     per: 'network',
     most: 500,
     unit: 'mails',
@@ -218,7 +218,7 @@ export const budgets = {
     most: 32 * KIB,
     unit: 'bytes',
     within: null,
-    answer: 'the rest goes once it was read',
+    answer: 'the rest is discarded',
     test: STRANGERS,
   },
   forwarded_bytes: {
@@ -238,7 +238,7 @@ export const budgets = {
     most: 100,
     unit: 'tries',
     within: 'hour',
-    answer: '421 at each further one; good keys still sign in',
+    answer: '421; good keys still sign in',
     test: SMTP_SECURITY,
   },
   submission_audit_network: {
@@ -248,7 +248,7 @@ export const budgets = {
     most: 60,
     unit: 'rows',
     within: 'minute',
-    answer: 'the refusal is told, and not noted',
+    answer: 'refused, not noted',
     test: STRANGERS,
   },
   unknown_key_lines_network: {
@@ -258,7 +258,7 @@ export const budgets = {
     most: 20,
     unit: 'rows',
     within: 'hour',
-    answer: '401; the request is counted, and not noted',
+    answer: '401; counted, not noted',
     test: AUDIT,
   },
   unknown_key_lines: {
@@ -268,7 +268,7 @@ export const budgets = {
     most: 200,
     unit: 'rows',
     within: 'hour',
-    answer: '401; the request is counted, and not noted',
+    answer: '401; counted, not noted',
     test: AUDIT,
   },
   aggregate_rows_domain: {
@@ -278,7 +278,7 @@ export const budgets = {
     most: 5000,
     unit: 'rows',
     within: 'day',
-    answer: 'the report is noted and not counted',
+    answer: 'noted, not counted',
     test: AGGREGATES,
   },
   aggregate_rows: {
@@ -298,7 +298,7 @@ export const budgets = {
     most: 2000,
     unit: 'connections',
     within: null,
-    answer: 'the oldest of the network that has most is closed',
+    answer: 'the oldest of the busiest network is closed',
     test: NEWCOMERS,
   },
   http_connections_network: {
@@ -313,8 +313,7 @@ export const budgets = {
   },
   http_head_bytes: {
     door: 'HTTP',
-    bounds:
-      'the head of a request, which has 100 fields at most: each is kept as two texts, which take ten times the bytes of a short one',
+    bounds: 'the head of a request, which has 100 fields at most',
     per: 'request',
     most: 16 * KIB,
     unit: 'bytes',
@@ -354,7 +353,7 @@ export const budgets = {
   },
   open_form_memory_network: {
     door: '`/login`, `/setup/`, `/t/u/`',
-    bounds: 'forms in memory: at most as much as is left for other networks',
+    bounds: 'forms in memory, if as much is left for others',
     per: 'network',
     most: 8 * MIB,
     unit: 'bytes',
@@ -384,7 +383,7 @@ export const budgets = {
   },
   sign_in_login: {
     door: '`/login`',
-    bounds: 'wrong passwords and codes; then each address has one try',
+    bounds: 'wrong passwords and codes; then one try for each address',
     per: 'login',
     most: 100,
     unit: 'tries',
@@ -414,7 +413,7 @@ export const budgets = {
   },
   sign_in_waiting: {
     door: '`/login`',
-    bounds: 'passwords that wait to be looked at',
+    bounds: 'passwords that wait to be checked',
     per: 'all',
     most: 100,
     unit: 'tries',
@@ -424,7 +423,7 @@ export const budgets = {
   },
   sign_in_waiting_network: {
     door: '`/login`',
-    bounds: 'passwords that wait to be looked at',
+    bounds: 'passwords that wait to be checked',
     per: 'address',
     most: 5,
     unit: 'tries',
@@ -436,7 +435,6 @@ export const budgets = {
 
 export type BudgetName = keyof typeof budgets;
 
-/** Called each time a budget is used up. */
 export type UsedUp = (budget: BudgetName) => void;
 
 export const budgetNames = Object.keys(budgets) as BudgetName[];

@@ -8,12 +8,11 @@
 import { z } from 'zod';
 
 import { pluralize } from './pluralize.ts';
-import { Problem } from './problem.ts';
-import type { ProblemCode } from './problem.ts';
+import { Problem, type ProblemCode } from './problem.ts';
 import { schemaAt, valueAt } from './schema-path.ts';
 import { nearest } from './spelling.ts';
 
-/** The code of a fault in a schema's value, where the general codes do not fit. */
+/** The code of a fault in a schema's value, if the general codes do not fit. */
 export interface FaultNote {
   /** The code for a value out of the schema's range or pattern (not for a missing one or a wrong type). */
   code?: ProblemCode;
@@ -31,7 +30,7 @@ export interface FaultNote {
 export const faults = z.registry<FaultNote>();
 
 export interface CheckOptions {
-  /** The one code for every fault, where an endpoint has but one (`invalid_parameter` for query parameters). */
+  /** The one code for every fault, if an endpoint has but one (`invalid_parameter` for query parameters). */
   code?: ProblemCode;
   /** The place of the value in the request, written before each field name: `recipients[3]`. */
   prefix?: string;
@@ -53,7 +52,7 @@ interface Fault {
 const unworded = { error: () => '' };
 
 /**
- * Returns the value as the schema gives it. A null where a member is optional counts as absent. Throws the first fault as a
+ * Returns the value as the schema gives it. A null if a member is optional counts as absent. Throws the first fault as a
  * `Problem` whose field is the member's path: `cc[1]`, `attachments[0].content`, `headers.X-Foo`.
  */
 export function check<T>(schema: z.ZodType<T>, value: unknown, options: CheckOptions = {}): T {
@@ -201,7 +200,7 @@ function hintFor(key: string, hints: NonNullable<FaultNote['hints']>): string | 
 
 type UnionIssue = z.core.$ZodIssueInvalidUnion;
 
-/** Returns the fault in the one alternative whose type the value has, or null where it has the type of none. */
+/** Returns the fault in the one alternative whose type the value has, or null if it has the type of none. */
 function unionFault(schema: z.ZodType, value: unknown, union: UnionIssue, path: readonly PropertyKey[]): Fault | null {
   const fitting = union.errors.find(
     (issues) => !issues.some((issue) => issue.path.length === 0 && issue.code === 'invalid_type'),

@@ -1,12 +1,12 @@
 /**
- * Comma-separated values (RFC 4180): read line by line from text that comes in pieces. Where decimals have a comma, spreadsheets write
+ * Comma-separated values (RFC 4180): read line by line from text that comes in pieces. If decimals have a comma, spreadsheets write
  * semicolons: the first comma, semicolon or tab in the first line is the separator. Pure.
  */
 
 export interface CsvReader {
   /** Takes the next piece; returns the records that are complete with it. Throws `CsvFault`. */
   push(piece: string): CsvRecord[];
-  /** Ends the text; returns the last record where it had no line end. Throws `CsvFault`. */
+  /** Ends the text; returns the last record if it had no line end. Throws `CsvFault`. */
   end(): CsvRecord[];
 }
 

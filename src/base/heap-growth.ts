@@ -1,5 +1,5 @@
 /**
- * Sets how much garbage V8 keeps before it collects. With few live objects it is collected late, which saves CPU time; with many, as where mail
+ * Sets how much garbage V8 keeps before it collects. With few live objects it is collected late, which saves CPU time; with many, as while mail
  * waits for thousands of domains, it is collected early and half-empty pages are given back: a collection then costs more, up to a fifth of
  * all CPU time, and memory stays within what a small machine has (docs/performance.md).
  */

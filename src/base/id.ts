@@ -44,7 +44,7 @@ let lastMs = 0;
 let counter = 0;
 
 /**
- * The limit by which ids may run ahead of the clock, in ms: in a burst, or when the clock steps back. Where it is set back further,
+ * The limit by which ids may run ahead of the clock, in ms: in a burst, or when the clock steps back. If it is set back further,
  * ids follow it, since lists that are narrowed to a time read a range of ids.
  */
 export const MOST_AHEAD_MS = 1000;
@@ -89,9 +89,7 @@ function encode(id: Buffer): string {
 const pattern = /^([a-z]{3})_([0-7][0-9a-hjkmnp-tv-z]{25})$/;
 
 /** Returns whether `text` is an id with this prefix, which does not mean that it exists. */
-export function isId(prefix: IdPrefix, text: string): boolean {
-  return pattern.exec(text)?.[1] === prefix;
-}
+export const isId = (prefix: IdPrefix, text: string): boolean => pattern.exec(text)?.[1] === prefix;
 
 /** Returns the time an id was made, in milliseconds since the epoch, at most MOST_AHEAD_MS late; null for other text. */
 export function idTime(id: string): number | null {

@@ -42,8 +42,8 @@ const lostLine = /^lost ([A-Za-z0-9]{1,32})$/;
 const sealedForm = /^v1\.([A-Za-z0-9]{1,32})\.([A-Za-z0-9_-]+)$/;
 
 /**
- * Reads the key file, making it at the first start. Where there is a `database` already, its key was lost or left behind:
- * a new one would open nothing that is sealed there, and would seal under another key. Throws KeyFileError where the file cannot be used.
+ * Reads the key file, making it at the first start. If there is a `database` already, its key was lost or left behind:
+ * a new one would open nothing that is sealed there, and would seal under another key. Throws KeyFileError if the file cannot be used.
  */
 export function openKeyring(dataDir: string, { database = null }: { database?: string | null } = {}): Keyring {
   const file = path.join(dataDir, FILE_NAME);
@@ -53,14 +53,12 @@ export function openKeyring(dataDir: string, { database = null }: { database?: s
 }
 
 const missing = (file: string, database: string): string =>
-  `${file} is missing, but there is ${database}, whose DKIM keys and webhook secrets only that key opens: put the file back from where it is kept (where it is lost for good, docs/operating.md tells how to go on)`;
+  `${file} is missing, but there is ${database}, whose DKIM keys and webhook secrets only that key opens: put the file back from where it is kept (if it is lost for good, docs/operating.md tells how to go on)`;
 
 /** Returns the ids in the text of a key file, the current one first. Throws for other text; `file` names it. */
-export function keyIdsOf(text: string, file: string): string[] {
-  return [...parseKeys(text, file).masters.keys()].reverse();
-}
+export const keyIdsOf = (text: string, file: string): string[] => [...parseKeys(text, file).masters.keys()].reverse();
 
-/** Returns the ids of the keys in the file, the current one first, or null where there is no file. Throws as `openKeyring`. */
+/** Returns the ids of the keys in the file, the current one first, or null if there is no file. Throws as `openKeyring`. */
 export function keyIdsIn(dataDir: string): readonly string[] | null {
   const file = path.join(dataDir, FILE_NAME);
   const text = readKeyFile(file);
@@ -104,7 +102,7 @@ function keyringOf({ masters, lostIds }: KeyFile) {
       const secret = Buffer.concat([cipher.update(plain), cipher.final()]);
       return `v1.${currentId}.${Buffer.concat([nonce, secret, cipher.getAuthTag()]).toString('base64url')}`;
     },
-    /** Throws where the text was changed, was sealed for another purpose, or its key is not in the file. */
+    /** Throws if the text was changed, was sealed for another purpose, or its key is not in the file. */
     open(purpose: string, sealed: string): Buffer {
       const [, keyId = '', text = ''] = sealedForm.exec(sealed) ?? [];
       const bytes = Buffer.from(text, 'base64url');
@@ -115,7 +113,7 @@ function keyringOf({ masters, lostIds }: KeyFile) {
       decipher.setAAD(Buffer.from(purpose)).setAuthTag(bytes.subarray(-TAG_BYTES));
       return Buffer.concat([decipher.update(bytes.subarray(NONCE_BYTES, -TAG_BYTES)), decipher.final()]);
     },
-    /** Returns 32 bytes for this purpose alone, the same at each start; from an older key where `keyId` names one. */
+    /** Returns 32 bytes for this purpose alone, the same at each start; from an older key if `keyId` names one. */
     derive: (purpose: string, keyId?: string) => derive(`posthorn:derive:${purpose}`, keyId),
   };
 }
@@ -144,7 +142,7 @@ function parseKeys(text: string, file: string): KeyFile {
   return { masters: keys, lostIds };
 }
 
-/** Returns the file's text, or null where there is no file. The rights are those of the file that was opened, not of its name. */
+/** Returns the file's text, or null if there is no file. The rights are those of the file that was opened, not of its name. */
 function readKeyFile(file: string): string | null {
   let handle: number;
   try {
@@ -170,7 +168,7 @@ function readKeyFile(file: string): string | null {
 }
 
 /**
- * Makes the file whole or not at all: written under another name, synced, then linked, which fails where two processes
+ * Makes the file whole or not at all: written under another name, synced, then linked, which fails if two processes
  * start at once and the other was first. A key lost to a power cut would make every stored secret unreadable.
  */
 function makeKeyFile(file: string): string {

@@ -4,8 +4,7 @@
  */
 import { createHash } from 'node:crypto';
 import { isatty } from 'node:tty';
-import { destination, pino, stdSerializers, stdTimeFunctions } from 'pino';
-import type { DestinationStream } from 'pino';
+import { destination, pino, stdSerializers, stdTimeFunctions, type DestinationStream } from 'pino';
 import { prettyFactory } from 'pino-pretty';
 import { PRIORITY } from './journal.ts';
 

@@ -26,7 +26,7 @@ interface Entry<V> {
 }
 
 /**
- * Creates the memory. `load` gets the last answer, where there was one, so that parts which are expensive to make can be taken over. Its
+ * Creates the memory. `load` gets the last answer, if there was one, so that parts which are expensive to make can be taken over. Its
  * failures are not kept. (The `fetch` of lru-cache stores an answer that comes after `delete`, which `forget` must not.)
  */
 export function createLookUpCache<V>(

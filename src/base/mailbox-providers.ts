@@ -58,7 +58,7 @@ const providerByDomain = new Map(
 /** Every name that `providerOf` may return. */
 export const providerNames: readonly string[] = [...Object.keys(providers), 'other'];
 
-/** Returns the recipient's mailbox provider, or `other` where it is not one of the large ones. */
+/** Returns the recipient's mailbox provider, or `other` if it is not one of the large ones. */
 export function providerOf(address: string): string {
   return providerByDomain.get(address.slice(address.lastIndexOf('@') + 1)) ?? 'other';
 }

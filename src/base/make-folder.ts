@@ -5,7 +5,7 @@ import { codeOf, isMissing } from './error-code.ts';
 
 /**
  * Makes the folder and its missing parents with this mode; one that exists is left as it is. Throws the system's error. Used
- * instead of the option `recursive`, with which Node.js never returns where the system answers ENOENT although the parent
+ * instead of the option `recursive`, with which Node.js never returns if the system answers ENOENT although the parent
  * exists: /proc and some network file systems do that.
  */
 export function makeFolder(folder: string, mode: number): void {

@@ -32,7 +32,7 @@ const KEY_LENGTH = 3;
 const ADDRESS = /[a-z0-9.!#$%&*+/?^_`{|}~=-]{1,64}@(?:\[[a-z0-9.:]{1,60}\]|[a-z0-9._-]{1,255})/g;
 const URL = /(?:https?:\/\/|\bwww\.)[^\s<>"]{1,400}/g;
 const DOTTED = /[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63}){1,9}/g;
-/** Two labels are taken for a domain only where they end like one: `found.Please` only lacks a space. */
+/** Two labels are taken for a domain only if they end like one: `found.Please` only lacks a space. */
 const DOMAIN_END = /\.(?:[a-z]{2}|com|net|org|edu|gov|mil|int|info|biz|name|dev|app|test|example|invalid|local|lan)$/;
 const UNSPACED = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\p{Script=Thai}]/gu;
 const BETWEEN_WORDS = /[^\p{L}\p{N}]+/gu;
@@ -89,7 +89,6 @@ export function createPhraseIndex() {
   };
 }
 
-/** Returns why a phrase cannot be read, or null. */
 export function faultOfPhrase(phrase: string): string | null {
   const read = readPhrase(phrase);
   return read.kind === 'bad' ? read.why : null;

@@ -7,9 +7,8 @@ interface CatalogueEntry {
   status: number;
   /** The cause, for the documentation page of the code. */
   cause: string;
-  /** The cure. */
   cure: string;
-  /** Seconds for `Retry-After` where the code that throws gives none. */
+  /** Seconds for `Retry-After` if the code that throws gives none. */
   retryAfter?: number;
 }
 
@@ -326,7 +325,7 @@ export class Problem extends Error {
   readonly code: ProblemCode;
   /** The offending request field (`to`, `attachments[0].content`, `recipients[3].to`, a parameter or header name), or null. */
   readonly field: string | null;
-  /** Seconds for `Retry-After`, or null where the status has none. */
+  /** Seconds for `Retry-After`, or null if the status has none. */
   readonly retryAfter: number | null;
   /** Further response headers of this problem, such as `Allow` or `WWW-Authenticate`. */
   readonly headers: Readonly<Record<string, string>>;

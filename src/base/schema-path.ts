@@ -1,7 +1,6 @@
 /** Finds the part of a zod schema that a fault's path points at, with the notes on it. */
 import { z } from 'zod';
 
-/** Returns the member of a value at a path, or undefined. */
 export function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {
   let here = value;
   for (const step of path) {

@@ -2,9 +2,7 @@
 import { hash, timingSafeEqual } from 'node:crypto';
 
 /** Returns the SHA-256 in lower-case hex. Enough for secrets of 128 random bits or more; a password needs a slow hash. */
-export function sha256Hex(data: string | Buffer): string {
-  return hash('sha256', data, 'hex');
-}
+export const sha256Hex = (data: string | Buffer): string => hash('sha256', data, 'hex');
 
 /** Compares in a time that depends on the lengths only. */
 export function equalInConstantTime(a: string, b: string): boolean {

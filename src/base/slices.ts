@@ -14,7 +14,7 @@ let began: number | null = null;
 let isMarked = false;
 
 /**
- * Resolves in a later turn of the event loop, when a job may go on with a slice of about a millisecond. Jobs take turns: where many are
+ * Resolves in a later turn of the event loop, when a job may go on with a slice of about a millisecond. Jobs take turns: if many are
  * under way, only as many slices run in one turn as begin within a millisecond, so that the others do not hold the loop together.
  */
 export const nextSlice = (): Promise<void> =>

@@ -3,7 +3,7 @@
 /** Longest name that is compared, in characters. It bounds the work a caller can ask for. */
 const LONGEST_GUESSED = 40;
 
-/** Returns the name among `known` that `given` was most likely meant to be, or null where none is near. */
+/** Returns the name among `known` that `given` was most likely meant to be, or null if none is near. */
 export function nearest(given: string, known: readonly string[]): string | null {
   if (given.length === 0 || given.length > LONGEST_GUESSED) return null;
   const plain = plainly(given);

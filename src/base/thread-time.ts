@@ -24,7 +24,7 @@ export function createThreadClock(): () => number {
 /** Node 20 lacks `process.threadCpuUsage`, and its types do too. */
 const { threadCpuUsage } = process as { threadCpuUsage?: () => { user: number; system: number } };
 
-/** Returns null where neither Node nor the system tells (Node 20 on another system than Linux). */
+/** Returns null if neither Node nor the system tells (Node 20 on another system than Linux). */
 function cpuMs(): number | null {
   // Linux brings the figures of a running thread up to date every 1 to 10 ms (CONFIG_HZ), and when the usage of its process is asked for.
   process.cpuUsage();

@@ -6,14 +6,14 @@ import v8 from 'node:v8';
 import { parentPort, Worker, type WorkerOptions } from 'node:worker_threads';
 import type { Clock, Timer } from './clock.ts';
 
-// NODE_OPTIONS of the image and the unit limits the young objects of the main thread, which has its heap by now. Where the flag stays set,
+// NODE_OPTIONS of the image and the unit limits the young objects of the main thread, which has its heap by now. If the flag stays set,
 // V8 takes it for each thread in place of the thread's own limit: 28 MiB more for the thread that makes mails.
 v8.setFlagsFromString('--max-semi-space-size=0');
 
 const isFromSource = import.meta.url.endsWith('.ts');
 /** The pause after a thread that could not start, in ms: each try costs a tenth of a second of CPU, and descriptors that Node keeps. */
 const START_AGAIN_MS = 60_000;
-/** How long a thread may load its module, in ms: a second is enough where the machine is not busy. */
+/** How long a thread may load its module, in ms: a second is enough if the machine is not busy. */
 const START_MS = 20_000;
 /** Heap for young objects of one thread in MB: three times what `--max-semi-space-size=16` gives the main thread. */
 const YOUNG_MB = 48;
@@ -35,14 +35,14 @@ export interface ThreadsOptions {
   maxHeapMb: number;
   /** Is called when a thread that `start` wanted could not be started or loaded; for a minute `start` starts no other one. */
   couldNotStart?: (error: unknown) => void;
-  /** Heap for young objects of one thread; 48 MB where absent. */
+  /** Heap for young objects of one thread; 48 MB if absent. */
   maxYoungMb?: number;
 }
 
 /** The refusal of a job, with its reason. It is never the fault of the input alone, except that a hostile one may take too long. */
 export class ThreadRefusal extends Error {
   readonly why: 'full' | 'closed' | 'slow' | 'died';
-  /** False where the thread had not begun with the job, since it could not be started or loaded. */
+  /** False if the thread had not begun with the job, since it could not be started or loaded. */
   readonly begun: boolean;
 
   constructor(why: ThreadRefusal['why'], { begun = true, ...options }: ErrorOptions & { begun?: boolean } = {}) {

@@ -1,9 +1,6 @@
 /** Times and days of a time zone. Pure. */
+import { dateFormat } from './formats.ts';
 import { DAY_MS } from './time.ts';
-
-/** Formats by zone: making one takes longer than using it a hundred times. The names come from addresses, so few are kept. */
-const formats = new Map<string, Intl.DateTimeFormat>();
-const MOST_FORMATS = 50;
 
 /** Canonical names by the names that were asked for, and null for unknown ones: a look-up takes a third of a millisecond. */
 const canonical = new Map<string, string | null>();
@@ -28,29 +25,23 @@ function lookUp(name: string): string | null {
   }
 }
 
-function formatOf(zone: string): Intl.DateTimeFormat {
-  const found = formats.get(zone);
-  if (found !== undefined) return found;
-  if (formats.size >= MOST_FORMATS) formats.clear();
-  const made = new Intl.DateTimeFormat('en-CA', {
-    timeZone: zone,
-    year: 'numeric',
-    month: '2-digit',
-    day: '2-digit',
-    hour: '2-digit',
-    minute: '2-digit',
-    second: '2-digit',
-    hourCycle: 'h23',
-  });
-  formats.set(zone, made);
-  return made;
-}
+const clock = {
+  year: 'numeric',
+  month: '2-digit',
+  day: '2-digit',
+  hour: '2-digit',
+  minute: '2-digit',
+  second: '2-digit',
+  hourCycle: 'h23',
+} as const;
 
 /** `2026-01-31 09:30:02`, as clocks of the zone show it. */
 export const wallClock = (at: number, zone: string): string =>
   zone === 'UTC'
     ? new Date(at).toISOString().slice(0, 19).replace('T', ' ')
-    : formatOf(zone).format(at).replace(', ', ' ');
+    : dateFormat('en-CA', { ...clock, timeZone: zone })
+        .format(at)
+        .replace(', ', ' ');
 
 /**
  * Returns the moment at which clocks of the zone show `2026-01-31`, `2026-01-31T09:30` or the same with seconds; null for other text
@@ -67,5 +58,4 @@ export function momentIn(local: string, zone: string): number | null {
   return fitting.length === 0 ? shown - before : Math.min(...fitting);
 }
 
-/** Returns the beginning of the day of the zone that a moment is in. */
 export const beginOfDay = (at: number, zone: string): number => momentIn(wallClock(at, zone).slice(0, 10), zone) ?? at;

@@ -1,5 +1,5 @@
 // Writes src/client/types.ts, the types of the client, from docs/openapi.json: an interface for each component, and for each operation
-// its parameters and its answer. Enumerations in answers stay open, since the contract says that they may grow. The file is not in the
+// its parameters, its answer and its path. Enumerations in answers stay open, since the contract says that they may grow. The file is not in the
 // repository: `npm run build` makes it.
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
@@ -42,6 +42,11 @@ async function clientTypes(document) {
     '/** What each operation takes and gives. */\nexport interface Operations {',
     ...table,
     '}',
+    '/** The method and path of each operation. */\nexport const endpoints = {',
+    ...Object.entries(paths).flatMap(([at, methods]) =>
+      Object.entries(methods).map(([verb, { operationId }]) => `${operationId}: '${verb.toUpperCase()} ${at}',`),
+    ),
+    '} as const;',
   ];
   return format(text.join('\n'), { parser: 'typescript', printWidth: 120, singleQuote: true });
 }

@@ -16,7 +16,7 @@ const SOURCES = [
   'package.json',
   'tsconfig.json',
 ];
-/** Needed to compile sqlite3 where no prebuilt binary can be had; with the Debian package that brings it. */
+/** Needed to compile sqlite3 if no prebuilt binary can be had; with the Debian package that brings it. */
 const COMPILERS = [
   ['python3', 'python3'],
   ['make', 'make'],
@@ -42,7 +42,7 @@ if (!isInstalled()) {
     process.exit(1);
   }
   await step(
-    'installing packages (once: half a minute, and some minutes more where sqlite3 has to be compiled)',
+    'installing packages (once: half a minute, and some minutes more if sqlite3 has to be compiled)',
     ['ci', '--include=dev', '--no-audit', '--no-fund'],
     { doing: whatNpmDoes, explain: explainInstall },
   );
@@ -124,7 +124,7 @@ function explainInstall(output) {
     return ` The registry of packages cannot be reached from here: see \`npm config get registry\`, and the settings of a proxy (https-proxy).\n${OFFLINE}`;
   if (isCompiling && missing.length === 0 && UNREACHABLE.test(output))
     return (
-      ' There is no binary of sqlite3 on this machine: it is fetched from github.com, and where that fails it is compiled with the headers of Node.js from nodejs.org. Neither can be reached from here.\n' +
+      ' There is no binary of sqlite3 on this machine: it is fetched from github.com, and if that fails it is compiled with the headers of Node.js from nodejs.org. Neither can be reached from here.\n' +
       'Let this machine reach one of them, or name headers that are here: npm_config_nodedir=/usr npm start (Debian: apt-get install libnode-dev).\n' +
       OFFLINE
     );

@@ -1,13 +1,9 @@
-/** `posthorn classify` and `posthorn reclassify`. */
+/** `posthorn classify`. */
 import { Option, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import { refusalPhases } from '../config/bounce-rule.ts';
-import { createLineClassifier, type Classified } from '../operator/classify.ts';
-import { pluralize } from '../base/pluralize.ts';
-import { helpOf } from '../operations/summaries.ts';
+import { createLineClassifier, type Classified } from '../operator/reports/classify.ts';
 import type { Context } from './cli.ts';
-import { durationOption } from './options.ts';
-import { json, table } from './table.ts';
-import { DAY_MS } from '../base/time.ts';
+import { json, table } from '../presentations/table.ts';
 
 interface ClassifyOptions {
   mx?: string;
@@ -19,7 +15,6 @@ interface ClassifyOptions {
 const MOST_INPUT = 16 * 2 ** 20;
 
 export function addClassify(program: CommandUnknownOpts, context: Context): void {
-  addReclassify(program, context);
   program
     .command('classify')
     .description('explain what an SMTP reply, or the diagnostic of a bounce mail, would mean here, and by which rule')
@@ -35,23 +30,6 @@ export function addClassify(program: CommandUnknownOpts, context: Context): void
       if (reply === '-') await classifyInput(context, classify, options);
       else context.print(options.json, classify(reply), () => factsOf(classify(reply)));
     });
-}
-
-function addReclassify(program: CommandUnknownOpts, context: Context): void {
-  program
-    .command('reclassify')
-    .description(helpOf('bounces.reclassify'))
-    .option('--past <duration>', 'how far back', durationOption, DAY_MS)
-    .option('--dry-run', 'only count')
-    .option('--json', 'as one JSON object')
-    .action(({ past, dryRun, json: asJson }) =>
-      context.show(asJson, 'bounces.reclassify', { past, dry_run: dryRun ?? false }, (done) => [
-        `${pluralize(done.attempts, 'attempt')} ${done.dry_run ? 'would be' : done.attempts === 1 ? 'is' : 'are'} reclassified`,
-        `${String(done.reports)} bounce mails ${done.dry_run ? 'would be' : 'are'} reclassified`,
-        ...(done.reports_unread === 0 ? [] : [`${String(done.reports_unread)} bounce mails could not be read again`]),
-        ...(done.dry_run ? [] : [`${pluralize(done.unsuppressed, 'address', 'addresses')} left the suppression list`]),
-      ]),
-    );
 }
 
 async function classifyInput(

@@ -1,5 +1,6 @@
 /**
- * The command line: its commands, and the exit codes of their errors (sysexits.h). Each other file of this folder adds a command.
+ * The command line: its commands, and the exit codes of their errors (sysexits.h). Most are made of presentations (derive.ts); the
+ * other files of this folder add a command each.
  * Modules that take time to load are loaded by the command that needs them.
  */
 import { Command, type CommandUnknownOpts } from '@commander-js/extra-typings';
@@ -9,44 +10,34 @@ import { Problem } from '../base/problem.ts';
 import { environment, loadConfig } from '../config/load.ts';
 import type { Loaded } from '../config/load.ts';
 import { readSurroundings } from '../config/surroundings.ts';
-import type { ArgsOf, OperationName, ResultOf } from '../operator/operations.ts';
-import { reachOperator, type AskedOf, type Operator } from '../operator/operator.ts';
-import { noReportParser, type OpenReportParser } from '../operator/report-parser.ts';
+import { reachOperator, type Operator } from '../operator/door/operator.ts';
+import { noReportParser, type OpenReportParser } from '../operator/reports/report-parser.ts';
 import { version } from '../version.ts';
-import { addAccounts } from './accounts.ts';
-import { addAudit } from './audit.ts';
-import { addTeam } from './team.ts';
-import { addAdmin } from './admin.ts';
 import { addBackup } from './backup.ts';
-import { addBooks } from './books.ts';
 import { addClassify } from './classify.ts';
 import { addCompletion } from './completion.ts';
 import { addConfig } from './config.ts';
 import { addDoctor } from './doctor.ts';
-import { addDomains } from './domains.ts';
 import { addExport } from './export.ts';
 import { addEvents } from './events.ts';
 import { addInbound } from './inbound.ts';
-import { addKeys } from './keys.ts';
-import { addMessages } from './messages.ts';
 import { addMigrate } from './migrate.ts';
-import { addNodes } from './nodes.ts';
-import { addQueue } from './queue.ts';
 import { addReputation } from './reputation.ts';
-import { addResolve } from './resolve.ts';
+import { addLanes } from './queue-lanes.ts';
+import { addWatch } from './queue-watch.ts';
+import { addPresented } from './derive.ts';
 import { exitCodes } from './exit-codes.ts';
 import { refuseEmptyArguments, refuseUnclear } from './options.ts';
 import { addSamples } from './samples.ts';
 import { addSend } from './send.ts';
 import { addServe, type StartApp } from './serve.ts';
-import { addStatus } from './status.ts';
 import { addStorage } from './storage.ts';
 import { addStats } from './stats.ts';
 import { addSuppressions } from './suppressions.ts';
 import { printError } from './print-error.ts';
-import { json, printable } from './table.ts';
+import { presentations } from '../presentations/index.ts';
+import { json, printable } from '../presentations/table.ts';
 import { addTls } from './tls.ts';
-import { addWebhooks } from './webhooks.ts';
 
 /** The dependencies of a command. */
 export interface Context {
@@ -68,21 +59,6 @@ export interface Context {
   loadAloud(): Loaded;
   /** Prints the record as JSON, or its lines for people, or a note if there are none. */
   print(asJson: boolean | undefined, record: unknown, lines: () => readonly string[]): void;
-  /** Performs an operation of the operator's and prints its result: as JSON, or as lines. */
-  show<Name extends OperationName>(
-    asJson: boolean | undefined,
-    name: Name,
-    args: ArgsOf<Name>,
-    lines: (result: ResultOf<Name>) => readonly string[],
-  ): Promise<void>;
-  /** Does the same with an operation of the API; `lines` names the record that it answers. */
-  // eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters -- the caller names the record, as for `ask`
-  showAnswer<Body>(
-    asJson: boolean | undefined,
-    operationId: string,
-    asked: AskedOf,
-    lines: (body: Body) => readonly string[],
-  ): Promise<void>;
   /** Performs operations on the running server, or on the database. */
   operate<Result>(use: (operator: Operator) => Promise<Result>): Promise<Result>;
   /** Standard input, for what is read in pieces. */
@@ -206,14 +182,6 @@ export async function run(
         await operator.close();
       }
     },
-    async show(asJson, name, args, lines) {
-      const result = await context.operate((operator) => operator.call(name, args));
-      context.print(asJson, result, () => lines(result));
-    },
-    async showAnswer(asJson, operationId, asked, lines) {
-      const body = await context.operate((operator) => operator.ask<Parameters<typeof lines>[0]>(operationId, asked));
-      context.print(asJson, body, () => lines(body));
-    },
     input,
     read: (most) => readAll(input, most),
     end(code) {
@@ -244,36 +212,42 @@ function addCommands(
   context: Context,
   { startApp, openReportParser = noReportParser }: Program,
 ): void {
+  const present = (part: keyof typeof presentations): void => addPresented(program, context, presentations[part]);
   addServe(program, context, startApp);
   addConfig(program, context);
   addMigrate(program, context);
   addBackup(program, context);
   addStorage(program, context);
-  addAdmin(program, context);
-  addTeam(program, context);
-  addAccounts(program, context);
-  addAudit(program, context);
-  addKeys(program, context);
-  addDomains(program, context);
+  present('admin');
+  present('team');
+  present('accounts');
+  present('audit');
+  present('keys');
+  present('domains');
   addSend(program, context);
-  addMessages(program, context);
-  addQueue(program, context);
-  addResolve(program, context);
+  present('messages');
+  present('queue');
+  addLanes(program, context);
+  addWatch(program, context);
+  present('resolve');
   addEvents(program, context);
   addExport(program, context);
   addStats(program, context);
   addReputation(program, context);
+  present('suppressions');
   addSuppressions(program, context);
-  addWebhooks(program, context);
-  addBooks(program, context);
-  addNodes(program, context);
+  present('webhooks');
+  present('books');
+  present('nodes');
   addDoctor(program, context);
-  addStatus(program, context);
+  present('status');
   addTls(program, context);
+  present('inbound');
   addInbound(program, context, openReportParser);
+  present('reclassify');
   addClassify(program, context);
   addCompletion(program, context);
-  addSamples(program);
+  addSamples(program, Object.values(presentations).flat());
 }
 
 async function readAll(input: AsyncIterable<Buffer>, most: number): Promise<string> {

@@ -6,7 +6,7 @@ import { writeDuration, writeSize } from '../config/kind.ts';
 import { checkNamedFiles } from '../config/named-files.ts';
 import { listSettings } from '../config/schema.ts';
 import type { Config, SettingEntry } from '../config/schema.ts';
-import { socketPath } from '../operator/control-socket.ts';
+import { socketPath } from '../operator/door/socket.ts';
 import { setupWarnings } from '../operator/setup-warnings.ts';
 import type { Context } from './cli.ts';
 import { exitCodes } from './exit-codes.ts';

@@ -5,7 +5,7 @@ import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { listOption } from './options.ts';
 import { showProgress } from './progress.ts';
-import { printable } from './table.ts';
+import { printable } from '../presentations/table.ts';
 
 /** Exit code if a check failed. */
 const CHECK_FAILED = 1;

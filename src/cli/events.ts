@@ -1,12 +1,12 @@
 /** `posthorn events tail`: shows events as they happen. */
 import { InvalidArgumentError, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
-import type { Operator } from '../operator/operator.ts';
-import type { ArgsOf, ResultOf } from '../operator/operations.ts';
+import type { Operator } from '../operator/door/operator.ts';
+import type { ArgsOf, ResultOf } from '../operator/routes.ts';
 import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { durationOption, limitOption, listOption } from './options.ts';
-import { json, printable } from './table.ts';
+import { json, printable } from '../presentations/table.ts';
 
 interface TailOptions {
   types?: EventType[];

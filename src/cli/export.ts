@@ -1,21 +1,29 @@
 /** `posthorn export`: a whole list of the API on standard output. */
 import { Argument, InvalidArgumentError, type CommandUnknownOpts } from '@commander-js/extra-typings';
-import { listNames, listText } from '../operator/list-pages.ts';
-import { helpOfPart } from '../operations/summaries.ts';
+import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
+
+/** The operations that list them. */
+const lists = {
+  messages: 'listMessages',
+  events: 'listEvents',
+  stats: 'getStats',
+  audit: 'listAuditEntries',
+  suppressions: 'listSuppressions',
+} as const;
 
 export function addExport(program: CommandUnknownOpts, context: Context): void {
   program
     .command('export')
-    .description(helpOfPart('listMessages', 'export'))
-    .addArgument(new Argument('<list>').choices(listNames))
+    .description(helpOf('listMessages', 'export'))
+    .addArgument(new Argument('<list>').choices(Object.keys(lists) as (keyof typeof lists)[]))
     .argument('[filters...]', 'such as status=bounced created_after=2026-01-01T00:00:00Z', filterOption)
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'one JSON object a line instead')
     .action((list, query, { account, json }) =>
-      context.operate(async (operator) => {
-        for await (const text of listText(operator, list, { account, query, asJson: json === true }))
-          context.outFile(text.slice(0, -1), json);
+      context.operate((operator) => {
+        const accept = json === true ? 'application/x-ndjson' : 'text/csv';
+        return printText(context, operator.text(lists[list], { account, query, accept }), json);
       }),
     );
 }
@@ -28,4 +36,19 @@ function filterOption(text: string, before?: Record<string, string>): Record<str
     throw new InvalidArgumentError(`${name} is given twice. If it takes several values, separate them by commas.`);
   if (at + 1 === text.length) throw new InvalidArgumentError(`${name} has no value: leave it out for all.`);
   return { ...before, [name]: text.slice(at + 1) };
+}
+
+/** Prints the lines of an answer that comes in pieces. */
+export async function printText(
+  context: Pick<Context, 'outFile'>,
+  pieces: AsyncIterable<string>,
+  isJson: boolean | undefined,
+): Promise<void> {
+  let rest = '';
+  for await (const piece of pieces) {
+    const text = rest + piece;
+    const end = text.lastIndexOf('\n');
+    if (end >= 0) context.outFile(text.slice(0, end), isJson);
+    rest = text.slice(end + 1);
+  }
 }

@@ -6,67 +6,30 @@ import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { openKeyring, type Keyring } from '../base/keyring.ts';
 import { readBounceRules } from '../config/bounce-rules.ts';
 import { textFromHtml } from '../mail/text-from-html.ts';
-import type { ShownReport } from '../operator/inbound.ts';
-import type { OpenReportParser, ReportParser, ReportRecord } from '../operator/report-parser.ts';
+import type { ShownReport } from '../operator/reports/inbound.ts';
+import type { OpenReportParser, ReportParser, ReportRecord } from '../operator/reports/report-parser.ts';
 import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { exitCodes } from './exit-codes.ts';
-import { noteMore } from './note-more.ts';
-import { limitOption } from './options.ts';
-import { json, printable, table, type Cell } from './table.ts';
+import { groupAt } from './derive.ts';
+import { json, printable, table, type Cell } from '../presentations/table.ts';
 
 /** The listener reads as much; the rest is ignored. */
 const MOST_BYTES = 512 * 1024;
 /** Files in memory at the same time. */
 const WINDOW = 16;
-/** Exit code of a failed self-test. */
-const FAILED = 1;
 
 export function addInbound(program: CommandUnknownOpts, context: Context, openParser: OpenReportParser): void {
-  const inbound = program
-    .command('inbound')
-    .description('mail that comes back: bounces, complaints, automatic answers');
-  inbound
-    .command('self-test')
-    .description(helpOf('inbound.selfTest'))
-    .option('--json', 'as one JSON object')
-    .action(async ({ json }) => {
-      const result = await context.operate((operator) => operator.call('inbound.selfTest', {}));
-      context.print(json, result, () => [
-        result.ok ? `a bounce was recognised (${String(result.ms)} ms)` : `failed: ${result.why ?? ''}`,
-      ]);
-      if (!result.ok) context.end(FAILED);
-    });
-  inbound
-    .command('unverified')
-    .description(helpOf('inbound.unverified'))
-    .option('--limit <n>', 'the most to show', limitOption, 100)
-    .option('--json', 'one JSON object a line')
-    .action(async ({ limit, ...options }) => {
-      const list = await context.operate((operator) => operator.call('inbound.unverified', { limit }));
-      const { data } = list;
-      if (options.json === true) for (const one of data) context.out(json(one, 0));
-      else if (data.length === 0) context.out('there are none');
-      else
-        for (const line of table(
-          ['ID', 'KIND', 'RECEIVED', 'FROM', 'SENDER', 'RECIPIENT', 'MESSAGE'],
-          data.map((one) => [one.id, one.kind, one.received_at, one.ip, one.sender, one.recipient, one.message_id]),
-        ))
-          context.out(line);
-      noteMore(context, options.json, list, { limit });
-    });
+  const inbound = groupAt(program, ['inbound']);
   inbound
     .command('show')
     .description(helpOf('inbound.show'))
     .argument('<report>', 'its id')
     .option('--json', 'as one JSON object')
-    .action((id, { json }) => context.show(json, 'inbound.show', { id }, linesOfReport));
-  inbound
-    .command('confirm')
-    .description(helpOf('inbound.confirm'))
-    .argument('<report>', 'its id')
-    .option('--json', 'as one JSON object')
-    .action((id, { json }) => context.show(json, 'inbound.confirm', { id }, (result) => [`confirmed: ${result.id}`]));
+    .action(async (id, { json: asJson }) => {
+      const report = await context.operate((operator) => operator.call('inbound.show', { id }));
+      context.print(asJson, report, () => linesOfReport(report));
+    });
   inbound
     .command('parse')
     .description('show how the listener would read mails in files')

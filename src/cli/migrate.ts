@@ -3,9 +3,9 @@ import { existsSync } from 'node:fs';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { openKeyring } from '../base/keyring.ts';
 import type { Database } from '../storage/database.ts';
-import { makeDataFolder } from '../operator/data-folder.ts';
-import { lookAtSocket, socketPath } from '../operator/control-socket.ts';
-import { Unavailable } from '../operator/unavailable.ts';
+import { makeDataFolder } from '../operator/door/data-folder.ts';
+import { lookAtSocket, socketPath } from '../operator/door/socket.ts';
+import { Unavailable } from '../base/unavailable.ts';
 import type { Context } from './cli.ts';
 import { noteAct, refused } from './note-act.ts';
 import { showProgress } from './progress.ts';
@@ -23,7 +23,7 @@ export function addMigrate(program: CommandUnknownOpts, context: Context): void 
         throw new Unavailable('already_running', why);
       }
       const { databaseFile, openDatabase } = await import('../storage/database.ts');
-      const { changeSchemaAlone, copyBeforeMigration } = await import('../operator/before-migration.ts');
+      const { changeSchemaAlone, copyBeforeMigration } = await import('../operator/door/before-migration.ts');
       const progress = showProgress(context, 'migrating');
       const file = databaseFile(config.storage.url);
       const migrate = (): Promise<Database> => {

@@ -1,12 +1,12 @@
 /** Writes the acts of commands that work without the server to the audit. */
 import type { Config } from '../config/schema.ts';
-import type { CommandNote } from '../operator/command-acts.ts';
+import type { CommandNote } from '../operator/door/command-acts.ts';
 import { DatabaseRefusal } from '../storage/database-refusal.ts';
 import type { Context } from './cli.ts';
 
 /** Writes the row. The act is over, so a row that cannot be written is a line on standard error, and the exit code stays. */
 export async function noteAct(context: Pick<Context, 'note'>, config: Config, noted: CommandNote): Promise<void> {
-  const { noteCommand } = await import('../operator/note-command.ts');
+  const { noteCommand } = await import('../operator/door/note-command.ts');
   try {
     await noteCommand(config, noted);
   } catch (error) {

@@ -3,13 +3,13 @@ import { CommanderError, type CommandUnknownOpts } from '@commander-js/extra-typ
 import { KeyFileError } from '../base/keyring.ts';
 import { catalogue, Problem, type ProblemCode } from '../base/problem.ts';
 import { ConfigError } from '../config/load.ts';
-import { Unavailable, type UnavailableWhy } from '../operator/unavailable.ts';
+import { Unavailable, type UnavailableWhy } from '../base/unavailable.ts';
 import { DatabaseRefusal, type RefusalWhy } from '../storage/database-refusal.ts';
 import { UnsupportedSchema } from '../storage/migrate.ts';
 import { exitCodes } from './exit-codes.ts';
 import { ListenError } from './listen-fault.ts';
 import { isDiskFull, machineFault } from './machine-fault.ts';
-import { printable } from './table.ts';
+import { printable } from '../presentations/table.ts';
 
 type Note = (line: string) => void;
 

@@ -2,7 +2,7 @@
 import { existsSync, statSync } from 'node:fs';
 import path from 'node:path';
 import type { Config } from '../config/schema.ts';
-import { Unavailable } from '../operator/unavailable.ts';
+import { Unavailable } from '../base/unavailable.ts';
 
 /** Throws `Unavailable` for root where the database, or the folder that it would be made in, belongs to another user. */
 export async function refuseRoot({ storage, dataDir }: Pick<Config, 'storage' | 'dataDir'>): Promise<void> {

@@ -1,10 +1,10 @@
 /** `posthorn reputation`: outcomes by day and provider, and the reports of receivers. */
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
-import type { ResultOf } from '../operator/operations.ts';
+import type { ResultOf } from '../operator/routes.ts';
 import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { daysOption } from './options.ts';
-import { table, type Cell } from './table.ts';
+import { table, type Cell } from '../presentations/table.ts';
 
 export function addReputation(program: CommandUnknownOpts, context: Context): void {
   program

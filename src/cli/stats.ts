@@ -1,12 +1,12 @@
 /** `posthorn stats`: how much was sent, and with which outcomes. */
 import { Option, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { Stats } from '../client/types.ts';
-import type { Operator } from '../operator/operator.ts';
+import type { Operator } from '../operator/door/operator.ts';
 import { DAY_MS, HOUR_MS } from '../base/time.ts';
 import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { daysOption, hoursOption } from './options.ts';
-import { table } from './table.ts';
+import { table } from '../presentations/table.ts';
 
 interface StatsOptions {
   days?: number;

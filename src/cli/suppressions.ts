@@ -1,21 +1,20 @@
-/** `posthorn suppressions list|add|remove|import|export`. */
+/** `posthorn suppressions add|import|export`. */
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { Problem } from '../base/problem.ts';
-import { askList, type Operator } from '../operator/operator.ts';
-import { listText } from '../operator/list-pages.ts';
+import type { Operator } from '../operator/door/operator.ts';
 import { addressFault } from '../suppressions/suppression-store.ts';
 import type { SuppressionRecord } from '../suppressions/suppression.ts';
 import { importCsv, type AddedRecord, type Imported } from '../suppressions/suppression-csv.ts';
 import { decodedText } from '../suppressions/suppression-export.ts';
-import { helpOf, helpOfPart } from '../operations/summaries.ts';
+import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { exitCodes } from './exit-codes.ts';
-import { noteMore } from './note-more.ts';
-import { durationOption, limitOption } from './options.ts';
+import { printText } from './export.ts';
+import { groupAt } from './derive.ts';
+import { durationOption } from './options.ts';
 import { showProgress } from './progress.ts';
-import { table } from './table.ts';
 
 type Reason = SuppressionRecord['reason'];
 
@@ -23,42 +22,16 @@ type Reason = SuppressionRecord['reason'];
 const reasonOption = (text: string): Reason => text as Reason;
 
 export function addSuppressions(program: CommandUnknownOpts, context: Context): void {
-  const suppressions = program.command('suppressions').description('addresses that are not mailed');
-  addList(suppressions, context);
+  const suppressions = groupAt(program, ['suppressions']);
   addAdd(suppressions, context);
-  addRemove(suppressions, context);
   addImport(suppressions, context);
   addExport(suppressions, context);
 }
 
-function addList(suppressions: CommandUnknownOpts, context: Context): void {
-  suppressions
-    .command('list')
-    .description(helpOf('listSuppressions'))
-    .option('--reason <reason>', 'only this: hard_bounce, complaint, unsubscribe or manual', reasonOption)
-    .option('--stream <slug>', 'only those for this stream')
-    .option('--limit <n>', 'the most to show', limitOption, 100)
-    .option('--account <account>', 'name or id (default: default)')
-    .option('--json', 'as one JSON object')
-    .action(async ({ reason, stream, limit, account, json }) => {
-      const list = await context.operate((operator) =>
-        askList<SuppressionRecord>(operator, 'listSuppressions', { account, query: { reason, stream }, limit }),
-      );
-      context.print(json, { data: list.data }, () => rows(list.data));
-      noteMore(context, json, list, { limit, beyond: '`posthorn suppressions export` writes all' });
-    });
-}
-
-const rows = (data: readonly SuppressionRecord[]): string[] =>
-  table(
-    ['ADDRESS', 'REASON', 'SCOPE', 'SINCE', 'UNTIL', 'BY', 'NOTE'],
-    data.map((one) => [one.email, one.reason, one.scope, one.created_at, one.expires_at, one.created_by, one.note]),
-  );
-
 function addAdd(suppressions: CommandUnknownOpts, context: Context): void {
   suppressions
     .command('add')
-    .description(helpOfPart('suppressions.import', 'add'))
+    .description(helpOf('suppressions.import', 'add'))
     .argument('<email>')
     .option('--reason <reason>', 'hard_bounce, complaint, unsubscribe or manual', reasonOption, 'manual')
     .option('--stream <slug>', 'only for this stream')
@@ -100,25 +73,6 @@ function addedLine({ result, entry }: Exclude<AddedRecord, { result: 'rejected' 
       ? `is not mailed ${until || 'any more'}`
       : `was on the list already${until === '' ? '' : `, ${until}`}`;
   return `${email} ${how} (${reason}, ${scope})`;
-}
-
-function addRemove(suppressions: CommandUnknownOpts, context: Context): void {
-  suppressions
-    .command('remove')
-    .description(helpOf('deleteSuppression'))
-    .argument('<email>')
-    .option('--stream <slug>', 'only for this stream')
-    .option('--force', 'also an entry made by a complaint: the recipient must have asked for mail again')
-    .option('--note <text>', 'why, for the audit')
-    .option('--account <account>', 'name or id (default: default)')
-    .option('--json', 'as one JSON object')
-    .action(async (email, { stream, force, note, account, json }) => {
-      const query = { stream, force: force === true ? 'true' : undefined, note };
-      const { entries: data } = await context.operate((operator) =>
-        operator.ask<{ entries: SuppressionRecord[] }>('deleteSuppression', { account, params: { email }, query }),
-      );
-      context.print(json, { data }, () => data.map((one) => `${one.email} is mailed again (${one.scope})`));
-    });
 }
 
 interface ImportOptions {
@@ -206,16 +160,16 @@ async function sizeOf(file: string): Promise<number> {
 function addExport(suppressions: CommandUnknownOpts, context: Context): void {
   suppressions
     .command('export')
-    .description(helpOfPart('listSuppressions', 'export'))
+    .description(helpOf('listSuppressions', 'export'))
     .option('--reason <reason>', 'only this', reasonOption)
     .option('--stream <slug>', 'only those for this stream')
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'one JSON object a line instead')
     .action(async ({ reason, stream, account, json: asJson }) => {
       await context.operate(async (operator) => {
-        const query = { reason, stream };
-        for await (const text of listText(operator, 'suppressions', { account, query, asJson: asJson === true }))
-          context.outFile(text.slice(0, -1), asJson);
+        const accept = asJson === true ? 'application/x-ndjson' : 'text/csv';
+        const asked = { account, query: { reason, stream }, accept };
+        await printText(context, operator.text('listSuppressions', asked), asJson);
       });
     });
 }

@@ -11,8 +11,8 @@ import { installCertificate, installedFile } from '../config/installed-certifica
 import { readText } from '../config/load.ts';
 import type { Config } from '../config/schema.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
-import { makeDataFolder } from '../operator/data-folder.ts';
-import { Unavailable } from '../operator/unavailable.ts';
+import { makeDataFolder } from '../operator/door/data-folder.ts';
+import { Unavailable } from '../base/unavailable.ts';
 import type { Context } from './cli.ts';
 import { exitCodes } from './exit-codes.ts';
 

@@ -33,7 +33,7 @@ export class Messages extends Resource {
     return this.transport.call('GET', '/v1/messages', { query, options });
   }
 
-  /** Counts what `list` has with these filters, up to 10,000; `has_more` where there may be more. */
+  /** Counts what `list` has with these filters, up to 10,000; `has_more` if there may be more. */
   count(
     query?: Operations['getMessageCount']['query'],
     options?: RequestOptions,

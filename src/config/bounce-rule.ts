@@ -65,7 +65,7 @@ const PART = 'a lower-case text of 3 to 100 characters';
 const WHY = 'a text of at most 500 characters';
 const NAME = 'a name of lower-case letters, digits and hyphens, at most 64';
 
-/** A rule fits if all its members fit; of a member with several entries, one. */
+/** A rule fits if all its members fit; a member with several entries fits if one of them does. */
 export const bounceRule = z.strictObject(
   {
     name: z.string({ error: NAME }).regex(/^[a-z0-9][a-z0-9-]{0,63}$/, { error: NAME }),

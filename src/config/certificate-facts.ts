@@ -4,7 +4,7 @@ import { X509Certificate } from 'node:crypto';
 export interface CertificateFacts {
   /** The host names and addresses that it is for. */
   names: string[];
-  /** Organisation and common name of the authority; empty where it has neither. */
+  /** Organisation and common name of the authority; empty if it has neither. */
   issuer: string;
   isSelfSigned: boolean;
   /** Milliseconds since the epoch. */

@@ -7,7 +7,6 @@ import type { Log } from '../base/log.ts';
 import { certificateFacts } from './certificate-facts.ts';
 import { readCertificate, type Certificate, type CertificateFiles } from './certificate.ts';
 
-/** The certificate in force. */
 export interface CertificateState {
   file: string;
   /** PEM, the chain. */
@@ -28,9 +27,8 @@ export interface CertificateWatch {
 export interface WatchDeps {
   clock: Clock;
   log: Log;
-  /** The certificate to begin with, and its file. */
   present: { file: string; certificate: Certificate };
-  /** The files of the certificate that should be in force, or null where there are none. */
+  /** The files of the certificate that should be in force, or null if there are none. */
   files: () => CertificateFiles | null;
 }
 
@@ -57,7 +55,7 @@ export function watchCertificate({ clock, log, present, files }: WatchDeps): Cer
     );
   }
 
-  /** Logged once for a certificate: at the start, where it has expired already, or within a minute of its end. */
+  /** Logged once for a certificate: at the start, if it has expired already, or within a minute of its end. */
   function tellExpired(): void {
     if (endsAt === null || endsAt > clock.now()) return;
     log.warn(

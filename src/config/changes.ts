@@ -1,8 +1,7 @@
 /** Compares two readings of the settings: which differ, and which of these a running program can apply. */
 import { isDeepStrictEqual } from 'node:util';
 import { valueAt } from '../base/schema-path.ts';
-import { listSettings } from './schema.ts';
-import type { Config } from './schema.ts';
+import { listSettings, type Config } from './schema.ts';
 
 /** Settings that are applied on SIGHUP; the certificate is read again even if its file names are the same. */
 const RELOADABLE: ReadonlySet<string> = new Set([

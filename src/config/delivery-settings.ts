@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { count, dnsServer, duration, filePath, flag, list, map, oneOf, optional, remotePort, routes } from './kind.ts';
 import { group, setting } from './setting.ts';
-import { shapingRules, SHIPPED_RULES } from './shaping.ts';
+import { shapingRules } from './shaping.ts';
 import { sources } from './sources.ts';
 
 const TLS_NEEDS = 'none, opportunistic, required, verified or dane';
@@ -36,7 +36,7 @@ export const deliverySettings = group('The delivery engine.', {
   sources: setting(
     sources(),
     [],
-    'Addresses of this machine that mail leaves from: each with a name, `ipv4`, `ipv6` or both, its name in EHLO (`smtp.hostname` where it has none), its pool (`default`), `warmUp` (true, or the day it began) if receivers do not know it yet, and with several nodes the `node` that has the address; every node may use one without. A stream names its pool; one without sources uses the default pool.',
+    'Addresses of this machine that mail leaves from: each with a name, `ipv4`, `ipv6` or both, its name in EHLO (else `smtp.hostname`), its pool (`default`), `warmUp` (true, or the day it began) if receivers do not know it yet, and with several nodes the `node` that has the address; every node may use one without. A stream names its pool; one without sources uses the default pool.',
     { fallbackText: 'none: the system chooses the address' },
   ),
   maxConnections: setting(
@@ -85,9 +85,8 @@ export const deliverySettings = group('The delivery engine.', {
   ),
   shaping: setting(
     shapingRules(),
-    SHIPPED_RULES,
-    'Rules for lanes that get replies of a kind too often, each with a name, the replies that it matches (class, reason, code such as 421, 4xx or 5.7.1, text as a regular expression, operator), how many within which time, and the action: slow (half the connections), pause (for) or alarm; with dryRun it is only logged.',
-    { fallbackText: 'many-blocks (class block, 20 within 10m: slow)' },
+    [],
+    'Rules for lanes that get replies of a kind too often, each with a name, the replies that it matches (class, reason, code such as 421, 4xx or 5.7.1, text as a regular expression, operator), how many within which time, and the action: slow (half the connections), pause (for) or alarm; with dryRun it is only logged. They are added to those of `config/limits.yaml`, and take the place of one with the same name.',
   ),
   operatorsFile: setting(
     optional(filePath()),

@@ -8,9 +8,7 @@ export interface Endpoint {
 }
 
 /** Returns whether it is an IPv4 or IPv6 address in its usual form, without brackets or zone. */
-export function isIp(text: string): boolean {
-  return isIP(text) !== 0 && !text.includes('%');
-}
+export const isIp = (text: string): boolean => isIP(text) !== 0 && !text.includes('%');
 
 /** Returns whether it is an address (`10.0.0.1`) or a CIDR range (`10.0.0.0/8`). */
 export function isNetwork(text: string): boolean {

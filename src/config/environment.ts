@@ -75,7 +75,6 @@ function readIndirect(
     );
 }
 
-/** Reads a setting's value from text. */
 export function writtenAs({ path, note }: SettingEntry, text: string, origin: string): Written {
   return { path, value: fromText(note.form, text), origin };
 }

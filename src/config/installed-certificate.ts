@@ -6,7 +6,6 @@ import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { replaceFile } from './replace-file.ts';
 
-/** Returns the path of the file, which may not exist. */
 export const installedFile = (dataDir: string): string => path.join(dataDir, 'tls.pem');
 
 /** Writes the file if its text differs; returns whether it did. Throws if the folder cannot be written. */

@@ -5,8 +5,7 @@
 import { z } from 'zod';
 import { DAY_MS, HOUR_MS, MINUTE_MS } from '../base/time.ts';
 import { isHostName, isIp, isNetwork, parseEndpoint } from './endpoint.ts';
-import { isRouteKey, parseRoute, ROUTE_FORMS } from './route.ts';
-import type { Route } from './route.ts';
+import { isRouteKey, parseRoute, ROUTE_FORMS, type Route } from './route.ts';
 
 /** The form of a value in YAML, which decides how the text of an environment variable is read. */
 export type Form = 'number' | 'flag' | 'text' | 'list' | 'map';
@@ -25,9 +24,7 @@ export interface Kind<T> {
 }
 
 /** Makes a kind that may have no value; its `fallback` is then null. */
-export function optional<T>(kind: Kind<T>): Kind<T | null> {
-  return { ...kind, schema: kind.schema.nullable() };
-}
+export const optional = <T>(kind: Kind<T>): Kind<T | null> => ({ ...kind, schema: kind.schema.nullable() });
 
 /** The error of a strict object: the expected form, or zod's own for an unknown member, which names it. */
 export const orUnknown =
@@ -114,9 +111,7 @@ export function text(expected: string, accept: (text: string) => string | null):
   return { form: 'text', expected, unit: null, schema };
 }
 
-function isPrintable(written: string): boolean {
-  return !/[\u0000-\u001f\u007f]/.test(written);
-}
+const isPrintable = (written: string): boolean => !/[\u0000-\u001f\u007f]/.test(written);
 
 /**
  * The contents of a file in the place of its name must not be taken for one: messages would quote a key. A shell alone knows whose home `~`
@@ -134,7 +129,6 @@ export const bearerToken = (): Kind<string> =>
     /^[A-Za-z0-9._~+/-]{16,256}$/.test(written) ? written : null,
   );
 
-/** An address to listen on. */
 export const listenAddress = (): Kind<string> =>
   text('an IP address or a host name', (written) => (isIp(written) || isHostName(written) ? written : null));
 
@@ -163,7 +157,6 @@ export const webAddress = (): Kind<string> =>
     return plain ? url.href.replace(/\/$/, '') : null;
   });
 
-/** A list of `least` to `most` entries. */
 export function list<T>(item: Kind<T>, most: number, least = 0): Kind<T[]> {
   const number = least > 0 ? `${least} to ${most}` : `at most ${most}`;
   const expected = `a list of ${number} entries, each ${item.expected}`;

@@ -12,8 +12,7 @@ import { writeDuration } from './kind.ts';
 import { readEnvironment, unknownSetting, writtenAs } from './environment.ts';
 import type { FileReading, ReadValues, Written } from './environment.ts';
 import { plaintextPasswords } from './route.ts';
-import { listSettings } from './schema.ts';
-import type { Config, SettingEntry, Surroundings } from './schema.ts';
+import { listSettings, type Config, type SettingEntry, type Surroundings } from './schema.ts';
 import { readSettings } from './validate.ts';
 
 /**
@@ -27,7 +26,6 @@ const FOLDER_CREDENTIAL = 'setting_';
 const LARGEST_FILE = 2 ** 20;
 
 export interface LoadOptions extends Surroundings {
-  /** The file named by `--config`. */
   file?: string | undefined;
   env: Readonly<Record<string, string | undefined>>;
 }
@@ -36,7 +34,6 @@ export interface Loaded {
   config: Config;
   /** One line each, for the log. */
   warnings: string[];
-  /** The settings file that was read, or null. */
   file: string | null;
   /** The origin of each setting that is not at its default: the file, a credential, a variable. */
   origins: ReadonlyMap<string, string>;
@@ -245,7 +242,4 @@ export function shippedFile(name: string): string {
   return places.find((place) => existsSync(place)) ?? path.join('config', name);
 }
 
-/** Returns the environment of this process, to be passed on. */
-export function environment(): Readonly<Record<string, string | undefined>> {
-  return process.env;
-}
+export const environment = (): Readonly<Record<string, string | undefined>> => process.env;

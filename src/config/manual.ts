@@ -1,9 +1,7 @@
 /** Makes docs/configuration.md and config/posthorn.yaml from the schema, so that they always agree with it. */
 import { stringify } from 'yaml';
 import type { z } from 'zod';
-import { variableOf } from './environment.ts';
-import { notes } from './setting.ts';
-import type { SettingNote } from './setting.ts';
+import { notes, type SettingNote } from './setting.ts';
 import { settings } from './schema.ts';
 
 interface Entry {
@@ -25,13 +23,13 @@ const INTRODUCTION = `# Configuration
 
 <!-- Made from src/config/schema.ts by \`npm run docs\`; do not edit by hand. -->
 
-Settings come from one YAML file and from environment variables; variables win. The file is the first of: the one named by \`--config\`, the one named by \`POSTHORN_CONFIG\`, \`/etc/posthorn/posthorn.yaml\`, \`config/posthorn.yaml\` under the working directory. Without any file everything has its default.
+Settings come from one YAML file and from environment variables, which win. The file is the first of: the one of \`--config\`, the one of \`POSTHORN_CONFIG\`, \`/etc/posthorn/posthorn.yaml\`, \`config/posthorn.yaml\` under the working directory. None is needed.
 
-- **Variables**: \`POSTHORN_\` and the path in capitals, with \`__\` between levels and \`_\` between words: \`delivery.dnsServers\` is \`POSTHORN_DELIVERY__DNS_SERVERS\`. An unknown \`POSTHORN_\` variable is one warning at the start. \`POSTHORN_CONFIG\`, \`POSTHORN_BOOT_ID\`, \`POSTHORN_API_KEY\`, \`POSTHORN_BASE_URL\` and \`POSTHORN_CORPORA\` are not settings.
-- **Secrets from files**: a variable that ends in \`_FILE\` names a file with the value: \`POSTHORN_DELIVERY__ROUTES_FILE=/run/secrets/routes.json\`. A systemd credential with the name of the setting does the same: \`LoadCredential=delivery.routes:/etc/posthorn/routes.json\`; of a folder that is handed over as \`LoadCredential=setting:/etc/posthorn/credentials\`, each file.
-- **Lists** are separated by commas or written as JSON, maps are JSON (in variables; the file has YAML lists and maps).
-- **Durations** have a unit: \`250ms\`, \`1s\`, \`5m\`, \`1h\`, \`30d\`. **Sizes** are bytes or have a unit: \`512MiB\`.
-- **Mistakes** are all reported at once, one line each with the path, what was expected and what was found; the program then ends with exit code 78. \`posthorn config check\` only checks; \`posthorn config show\` prints what is in effect and where it came from.
+- **Variables**: \`POSTHORN_\` and the path in capitals, with \`__\` between levels and \`_\` between words: \`delivery.dnsServers\` is \`POSTHORN_DELIVERY__DNS_SERVERS\`. An unknown one is a warning at the start.
+- **Secrets from files**: a variable that ends in \`_FILE\` names a file with the value: \`POSTHORN_DELIVERY__ROUTES_FILE=/run/secrets/routes.json\`. A systemd credential with the name of the setting does the same (\`LoadCredential=delivery.routes:/etc/posthorn/routes.json\`), and so does each file of a folder that is handed over (\`LoadCredential=setting:/etc/posthorn/credentials\`).
+- **In variables** lists are separated by commas or written as JSON, and maps are JSON.
+- **Durations** have a unit: \`250ms\`, \`1s\`, \`5m\`, \`1h\`, \`30d\`. **Sizes** are bytes or have one of B, KiB, MiB, GiB, TiB: \`512MiB\`. In paths \`~\` has no meaning.
+- **Mistakes** are reported all at once, with exit code 78. \`posthorn config check\` only checks; \`posthorn config show\` prints what is in effect and where it came from.
 `;
 
 /** Returns the text of docs/configuration.md. */
@@ -42,18 +40,12 @@ export function configurationManual(): string {
   return [INTRODUCTION, ...sections].join('\n');
 }
 
-function groupSection({ path, about }: Entry): string {
-  return `## ${path.join('.')}\n\n${about}\n`;
-}
+const groupSection = ({ path, about }: Entry): string => `## ${path.join('.')}\n\n${about}\n`;
 
 function settingSection({ path, about }: Entry, note: SettingNote): string {
   const name = path.join('.');
-  const facts = [
-    `- Value: ${note.expected}`,
-    `- Default: ${note.fallbackText ?? (note.fallback === null ? 'none' : `\`${inline(note.fallback)}\``)}`,
-    `- Variable: \`${variableOf(name)}\``,
-  ];
-  return `### \`${name}\`\n\n${about}\n\n${facts.join('\n')}\n`;
+  const fallback = note.fallbackText ?? (note.fallback === null ? 'none' : `\`${inline(note.fallback)}\``);
+  return `### \`${name}\`\n\n${about}\n\nDefault: ${fallback}${valueOf(note.expected)}.\n`;
 }
 
 /** Returns the text of config/posthorn.yaml: every setting, commented out, with its default. */
@@ -74,8 +66,13 @@ function yamlLines({ path, about, setting }: Entry): string {
   return `# ${indent}${name}: ${value}\n# ${indent}  # ${about}\n`;
 }
 
-function remark({ fallbackText }: SettingNote): string {
-  return fallbackText === null ? '' : ` # ${fallbackText}`;
+const remark = ({ fallbackText }: SettingNote): string => (fallbackText === null ? '' : ` # ${fallbackText}`);
+
+/** The values that a setting takes. The default shows the kind of a number, flag or path, and the introduction has the units. */
+function valueOf(expected: string): string {
+  if (/^(?:a file path|true or false)\b/.test(expected)) return '';
+  const range = /^a (?:duration|port number|size|whole number) from | \(units [^)]+\)| such as .+$/g;
+  return `. Value: ${expected.replace(range, '').replace(/^a list of at most (\d+) entries, each/, 'up to $1, each')}`;
 }
 
 /** Writes a value as YAML on one line. */

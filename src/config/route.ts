@@ -30,9 +30,7 @@ const TLS_MODES: readonly RouteTls[] = ['opportunistic', 'required', 'none', 'im
 const MEMBERS: ReadonlySet<string> = new Set(['host', 'port', 'tls', 'user', 'password']);
 
 /** Returns whether it is the key of a route: a DNS name with a dot, or `*` for all other domains. */
-export function isRouteKey(key: string): boolean {
-  return key === '*' || (key.includes('.') && isHostName(key));
-}
+export const isRouteKey = (key: string): boolean => key === '*' || (key.includes('.') && isHostName(key));
 
 /** Normalises a written route. Never throws. */
 export function parseRoute(written: unknown): RouteReading {
@@ -79,9 +77,7 @@ function defaultTls(port: number, withPassword: boolean): RouteTls {
   return withPassword ? 'required' : 'opportunistic';
 }
 
-function bad(expected: string): RouteReading {
-  return { kind: 'bad', faults: [{ member: null, expected }] };
-}
+const bad = (expected: string): RouteReading => ({ kind: 'bad', faults: [{ member: null, expected }] });
 
 /** Returns a sentence for each route that sends its password in clear text, because of `tls: none`. */
 export function plaintextPasswords(routes: Readonly<Record<string, Route>>): readonly string[] {

@@ -7,7 +7,7 @@
  */
 import { hostname } from 'node:os';
 import path from 'node:path';
-import type { z } from 'zod';
+import { z } from 'zod';
 import { BLOCKED_EXTENSIONS } from '../base/blocked-extensions.ts';
 import { postgresUrlFault } from '../base/postgres-url.ts';
 import { isNodeName, parseEndpoint } from './endpoint.ts';
@@ -28,13 +28,47 @@ import {
   size,
   text,
   webAddress,
+  map,
+  orUnknown,
 } from './kind.ts';
 import { deliverySettings } from './delivery-settings.ts';
-import { BUILT_IN_PLANS, plans } from './plans.ts';
-import { group, notes, setting } from './setting.ts';
-import type { SettingNote } from './setting.ts';
+import { group, notes, setting, type SettingNote } from './setting.ts';
 
-/** Returns `host:port` in lower case, or null. */
+const AMOUNT = { error: 'a whole number from 1' };
+const amount = z.int(AMOUNT).min(1, AMOUNT);
+const PLAN_FORM = '{ requestsPerMinute, mailsPerDay, mailsPerMonth }';
+const plan = z.strictObject(
+  {
+    requestsPerMinute: amount,
+    mailsPerDay: amount.nullable().default(null),
+    mailsPerMonth: amount.nullable().default(null),
+  },
+  { error: orUnknown(PLAN_FORM) },
+);
+
+/** A plan: what an account may ask of the API. `null` mails mean no limit. */
+type Plan = Readonly<z.output<typeof plan>>;
+
+const requestsOnly = (requestsPerMinute: number): Plan => ({
+  requestsPerMinute,
+  mailsPerDay: null,
+  mailsPerMonth: null,
+});
+
+/** Plans that are always there; one of the same name in the settings takes its place. `unlimited` is a number too, since headers show it. */
+const BUILT_IN_PLANS: Readonly<Record<string, Plan>> = {
+  starter: requestsOnly(120),
+  standard: requestsOnly(600),
+  pro: requestsOnly(6000),
+  unlimited: requestsOnly(1_000_000),
+};
+
+const plans = map(plan, {
+  expected: PLAN_FORM,
+  key: 'a plan name of lower-case letters, digits and hyphens',
+  isKey: (name) => /^[a-z][a-z0-9-]{0,31}$/.test(name),
+});
+
 function mailHostPort(written: string): string | null {
   const endpoint = parseEndpoint(written);
   return endpoint?.port == null ? null : written.toLowerCase();
@@ -75,7 +109,7 @@ export const settings = group(
       ),
     }),
     tls: group(
-      'The certificate of the SMTP listeners, and of the API where `http.tls` is on, which needs both. Without these settings the SMTP listeners have the one that `posthorn tls install` has put into the data folder, else one signed by itself. Files are read again within a minute after they change.',
+      'The certificate of the SMTP listeners, and of the API if `http.tls` is on, which needs both. Without them the SMTP listeners have that of `posthorn tls install`, else one signed by itself. Files are read again within a minute after they change.',
       {
         certFile: setting(
           optional(filePath()),
@@ -156,7 +190,7 @@ export const settings = group(
       grace: setting(
         duration('0s', '30d'),
         '72h',
-        'How long a verified domain keeps sending after a required DNS record was found missing or wrong; after that, mail from it is refused. `0s` refuses at once. A change also applies to running countdowns, from their next check on.',
+        'How long a verified domain keeps sending after a required DNS record was found missing or wrong; `0s` refuses its mail at once. A change also applies to running countdowns.',
       ),
     }),
     simulator: group('Simulated mail, which never leaves this server.', {
@@ -171,7 +205,7 @@ export const settings = group(
         optional(flag()),
         null,
         'If true, the links of a sending domain lead to `track.<domain>` once DNS leads that name to this server. With https each of these names needs a certificate.',
-        { fallbackText: 'true where `http.publicUrl` is plain http' },
+        { fallbackText: 'true if `http.publicUrl` is plain http' },
       ),
       storeIp: setting(
         oneOf('full', 'truncated', 'none'),
@@ -273,14 +307,14 @@ export const settings = group(
       requestDetails: setting(
         duration('1h', '3650d'),
         '30d',
-        'How long queries, texts of errors and redacted bodies are kept of the request log; its lines are kept as `retention.audit` says.',
+        'How long queries, texts of errors and redacted bodies of the request log are kept.',
       ),
     }),
     requestLog: group('The request log of the API.', {
       bodies: setting(
         oneOf('none', 'refused', 'all'),
         'refused',
-        'Requests whose JSON body is kept: none, those that were refused or failed, or all. Contents, files, secrets and the values of variables, headers and metadata are never kept, and at most 4 KiB of the rest.',
+        'Requests whose JSON body is kept, redacted: none, those that were refused or failed, or all.',
       ),
     }),
     log: group('The log on standard output.', {
@@ -288,7 +322,7 @@ export const settings = group(
       addresses: setting(
         oneOf('full', 'hashed'),
         'full',
-        'Whether mail addresses, which mail hosts like to name in their replies, are written; `hashed` puts the first 16 digits of their SHA-256 in the place of each, before the domain.',
+        'Whether mail addresses are written; `hashed` puts the first 16 digits of their SHA-256 in the place of each, before the domain.',
       ),
       format: setting(
         optional(oneOf('json', 'pretty')),

@@ -1,4 +1,4 @@
-/** The setting `delivery.shaping`: the form of its rules, and the shipped ones. */
+/** The setting `delivery.shaping`: the form of its rules, and of those in config/limits.yaml. */
 import { z } from 'zod';
 import { count, duration, flag, oneOf, orUnknown, type Kind } from './kind.ts';
 import { MINUTE_MS } from '../base/time.ts';
@@ -77,11 +77,3 @@ export function shapingRules(): Kind<ShapingRule[]> {
     schema: z.array(rule, { error: expected }).max(100, { error: expected }),
   };
 }
-
-/**
- * The shipped rules are cautious: the engine itself reacts to single replies (block lists, rates, repeated refusals, overload)
- * by their subject.
- */
-export const SHIPPED_RULES = [
-  { name: 'many-blocks', match: { class: 'block' }, count: 20, within: '10m', action: 'slow' },
-];

@@ -2,10 +2,8 @@
 import type { z } from 'zod';
 import { valueAt } from '../base/schema-path.ts';
 import { nearest } from '../base/spelling.ts';
-import { portClashes } from './port-clash.ts';
 import { poolsElsewhere } from './sources.ts';
-import { complete, decide, listSettings, settings } from './schema.ts';
-import type { Config, Surroundings } from './schema.ts';
+import { complete, decide, listSettings, settings, type Config, type Surroundings } from './schema.ts';
 
 export type SettingsReading = { kind: 'ok'; config: Config } | { kind: 'bad'; mistakes: string[] };
 
@@ -101,11 +99,8 @@ function unknownSetting(group: readonly PropertyKey[], key: string): string {
   return `${place}: unknown setting${meant === undefined ? '' : `, did you mean ${meant}?`}`;
 }
 
-function spell(place: readonly PropertyKey[]): string {
-  return place
-    .map((step, i) => (typeof step === 'number' ? `[${step}]` : `${i === 0 ? '' : '.'}${String(step)}`))
-    .join('');
-}
+const spell = (place: readonly PropertyKey[]): string =>
+  place.map((step, i) => (typeof step === 'number' ? `[${step}]` : `${i === 0 ? '' : '.'}${String(step)}`)).join('');
 
 function show(value: unknown): string {
   // An API key given in place of its id must not appear in a log.
@@ -131,3 +126,49 @@ function deepFreeze<T>(value: T): T {
   for (const part of Object.values(value)) deepFreeze(part);
   return Object.freeze(value);
 }
+
+/** Finds two listeners of the settings that name the same port, of which only one could be opened. Pure. */
+
+interface Listening {
+  readonly http: { readonly host: string; readonly port: number };
+  readonly dashboard: { readonly port: number };
+  readonly metrics: { readonly host: string; readonly port: number | null };
+  readonly smtp: {
+    readonly mx: { readonly host: string; readonly port: number };
+    readonly submission: { readonly host: string; readonly port: number; readonly tlsPort: number };
+  };
+}
+
+interface Place {
+  setting: string;
+  host: string;
+  port: number;
+}
+
+/** Returns a line for each listener whose port another one has, on the same address or on all addresses. Port 0 takes a free one. */
+export function portClashes({ http, dashboard, metrics, smtp }: Listening): string[] {
+  const { mx, submission } = smtp;
+  const places: Place[] = [
+    { setting: 'http.port', host: http.host, port: http.port },
+    // The dashboard shares the port of the API unless it has another one.
+    ...(dashboard.port === http.port ? [] : [{ setting: 'dashboard.port', host: http.host, port: dashboard.port }]),
+    ...(metrics.port === null ? [] : [{ setting: 'metrics.port', host: metrics.host, port: metrics.port }]),
+    { setting: 'smtp.mx.port', host: mx.host, port: mx.port },
+    { setting: 'smtp.submission.port', host: submission.host, port: submission.port },
+    { setting: 'smtp.submission.tlsPort', host: submission.host, port: submission.tlsPort },
+  ];
+  return places.flatMap((place, at) => {
+    const other = places.slice(0, at).find((earlier) => clash(earlier, place));
+    if (other === undefined) return [];
+    return [`${place.setting}: expected another port than ${other.setting}, found ${String(place.port)} for both`];
+  });
+}
+
+const clash = (a: Place, b: Place): boolean =>
+  a.port !== 0 &&
+  a.port === b.port &&
+  (isWildcard(a.host) || isWildcard(b.host) || addressesOf(a.host).some((one) => addressesOf(b.host).includes(one)));
+
+const addressesOf = (host: string): readonly string[] => (host === 'localhost' ? ['127.0.0.1', '::1'] : [host]);
+
+const isWildcard = (host: string): boolean => host === '0.0.0.0' || host === '::';

@@ -35,7 +35,7 @@ const files: readonly (readonly [name: string, file: () => string, type: string]
   ['swagger-ui.css', () => require.resolve('swagger-ui-dist/swagger-ui.css'), CSS],
 ];
 
-/** Loads all of them. Throws where one cannot be read. */
+/** Loads all of them. Throws if one cannot be read. */
 export function loadAssets() {
   const urls = new Map<string, string>();
   const assets = new Map<string, Asset>();

@@ -38,7 +38,7 @@ const places: Readonly<Record<string, (id: string) => string>> = {
 };
 const forAdmins: ReadonlySet<string> = new Set(['hold', 'lane', 'account', 'member']);
 
-/** Returns the page of the object, or null where there is none, or not for this member. */
+/** Returns the page of the object, or null if there is none, or not for this member. */
 export function objectLink(
   { object_type: type, object_id: id, status }: Pick<AuditEntry, 'object_type' | 'object_id' | 'status'>,
   isAdmin: boolean,
@@ -89,7 +89,7 @@ const textIn = (record: AuditEntry['before'], name: string): string => {
   return typeof value === 'string' ? value : '';
 };
 
-/** Returns the field for the scope of the one entry that was removed; null where there were several, which one form cannot make. */
+/** Returns the field for the scope of the one entry that was removed; null if there were several, which one form cannot make. */
 function scopeOfOnly(before: AuditEntry['before']): { stream?: string } | null {
   const entries = before?.['entries'];
   if (!Array.isArray(entries) || entries.length !== 1) return null;
@@ -103,7 +103,7 @@ function scopeOfOnly(before: AuditEntry['before']): { stream?: string } | null {
 /** Returns whether the operation sets a hold or a limit, which ends by itself, by hand, or not at all. */
 export const isHold = (operation: string | null): boolean => operation === 'queue.hold' || operation === 'queue.limit';
 
-/** Returns the form that does the inverse of an act, or null where there is no inverse operation, or nothing is left to undo. */
+/** Returns the form that does the inverse of an act, or null if there is no inverse operation, or nothing is left to undo. */
 export function undoOf(
   { operation, status, object_id: object, path, before, after }: Omit<AuditEntry, 'object'>,
   { isAdmin, may }: Pick<Visit, 'isAdmin' | 'may'>,

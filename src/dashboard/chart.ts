@@ -14,7 +14,7 @@ export interface Chart {
   /** Unit after each number: `ms`. */
   unit?: string;
   step: 'minute' | 'hour' | 'day';
-  /** Time zone of the labels; UTC where not given. */
+  /** Time zone of the labels; UTC if not given. */
   zone?: string;
   /** Beginnings of the steps, in milliseconds since the epoch. */
   times: readonly number[];
@@ -26,7 +26,7 @@ export interface Chart {
 export interface Series {
   /** Shown in titles and the legend; also the colour, by the CSS class `c-<name>`. */
   name: string;
-  /** One value for each step; null where nothing was measured. */
+  /** One value for each step; null if nothing was measured. */
   values: readonly (number | null)[];
 }
 
@@ -36,7 +36,6 @@ export interface Mark {
   text: string;
 }
 
-/** Returns the chart with its table as HTML. */
 export function chartHtml(chart: Chart): string {
   const { label, yAxis, step, series, zone = 'UTC' } = chart;
   const legend = series.map(({ name }) => `<span class="c-${name}">${name}</span>`).join('');
@@ -65,7 +64,6 @@ const BOTTOM = 30;
 const TOP = 16;
 const STEP_MS = { minute: MINUTE_MS, hour: HOUR_MS, day: DAY_MS };
 
-/** The scales of one drawing. */
 interface Scales {
   /** Number at the top of the vertical axis. */
   top: number;

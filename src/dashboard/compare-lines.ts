@@ -10,7 +10,6 @@ interface ComparedLine {
   text: string;
 }
 
-/** Compares two texts line by line. */
 export function compareLines(before: string, after: string): ComparedLine[] {
   const [removed, added] = [splitLines(before), splitLines(after)];
   const changes = diffArrays(removed, added, { maxEditLength: MOST_CHANGES }) ?? [

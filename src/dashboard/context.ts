@@ -11,7 +11,6 @@ import type { FormRepeats } from './form-repeats.ts';
 import type { Inside } from '../api/inside.ts';
 import type { Page, Visit } from './page.ts';
 import { placeWithin } from './links.ts';
-import type { ShownOnce } from './shown-once.ts';
 import type { FormTokens } from './tokens.ts';
 import type { Views } from './views.ts';
 
@@ -36,7 +35,6 @@ export interface DashboardContext {
   views: Views;
   assets: Assets;
   tokens: FormTokens;
-  once: ShownOnce;
   repeats: FormRepeats;
   inside: Inside;
   trusted: ReturnType<typeof addressList>;
@@ -51,7 +49,7 @@ export const noSuchPage = (): Problem => new Problem('not_found', 'There is no s
 /** Returns what the form tokens of this visitor are bound to: the session, whose cookie may be renewed, or the cookie of a guest. */
 export const boundTo = (ctx: Context): string => ctx.state.session?.row.id ?? readCookie(ctx, 'guest');
 
-/** Returns the page that the visitor came from, or `/` where it is not a page of ours; `//evil.test` under our host name is not. */
+/** Returns the page that the visitor came from, or `/` if it is not a page of ours; `//evil.test` under our host name is not. */
 export function placeBack(ctx: Context): string {
   const from = ctx.get('referer');
   if (!URL.canParse(from)) return '/';

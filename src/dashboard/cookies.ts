@@ -15,7 +15,7 @@ const lasting: ReadonlySet<CookieName> = new Set(['theme', 'device']);
 const nameInBrowser = (ctx: Context, name: CookieName): string =>
   `${ctx.state.isSecure ? '__Host-' : ''}posthorn_${name}`;
 
-/** Returns the value, '' where there is none. */
+/** Returns the value, '' if there is none. */
 export const readCookie = (ctx: Context, name: CookieName): string => ctx.cookies.get(nameInBrowser(ctx, name)) ?? '';
 
 /** Sets a cookie for `/` that scripts cannot read, behind TLS with `Secure`; null deletes it. */

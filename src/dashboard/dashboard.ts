@@ -5,7 +5,7 @@
  *   answer       headers of every answer; an error becomes a page
  *   assets       style sheets and scripts
  *   (router)     finds the page
- *   visitor      looks the session up; where there is none, redirects to the sign-in
+ *   visitor      looks the session up; if there is none, redirects to the sign-in
  *   form         reads the form and checks its token (form-reading.ts)
  *   show         calls the page's handler with a visit (visit.ts), a form's only once (form-repeats.ts), and renders its view (render.ts)
  */
@@ -30,10 +30,9 @@ import { readForm, refuseOtherAccount, SignInFirst, signInFirst } from './form-r
 import { lacksSecondFactor } from '../members/second-factor.ts';
 import { createFormRepeats } from './form-repeats.ts';
 import { noSuchPage, type Context, type DashboardContext, type Layer, type State } from './context.ts';
-import { move, view, type Guest, type Page, type Shown, type View } from './page.ts';
+import type { Guest, Page, Shown } from './page.ts';
 import { pagesOf } from './pages.ts';
 import { isEventStream, refuseOtherPage, render, showProblem } from './render.ts';
-import { createShownOnce } from './shown-once.ts';
 import { createFormTokens } from './tokens.ts';
 import { loadViews } from './views.ts';
 import { guestOf, visitOf } from './visit.ts';
@@ -45,7 +44,7 @@ type Head = Pick<IncomingMessage, 'url' | 'method' | 'headers'>;
 const CSP =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/** Creates the dashboard. Throws where a view or an asset cannot be read. */
+/** Creates the dashboard. Throws if a view or an asset cannot be read. */
 export function createDashboard(deps: DashboardDeps) {
   const assets = loadAssets();
   const pages = pagesOf(deps, assets);
@@ -56,7 +55,6 @@ export function createDashboard(deps: DashboardDeps) {
     views: loadViews(),
     assets,
     tokens: createFormTokens(deps.keyring.derive('dashboard forms')),
-    once: createShownOnce({ ...deps, store: deps.idempotency }),
     repeats: createFormRepeats({
       clock: deps.clock,
       store: deps.idempotency,
@@ -64,7 +62,7 @@ export function createDashboard(deps: DashboardDeps) {
         deps.log.error({ event: 'form_not_kept', err }, 'the answer to a form could not be kept');
       },
     }),
-    inside: deps.operator.inside,
+    inside: deps.inside,
     trusted: addressList(deps.config.http.trustedProxies),
     firsts,
     endings: new Set(),
@@ -91,7 +89,7 @@ export function createDashboard(deps: DashboardDeps) {
   };
   return {
     /**
-     * Returns whether a request is for the dashboard and not for the API. An unknown path is the dashboard's where a browser asks
+     * Returns whether a request is for the dashboard and not for the API. An unknown path is the dashboard's if a browser asks
      * for HTML: a person is better served by a page than by JSON.
      */
     owns(request: Head): boolean {
@@ -205,7 +203,7 @@ async function lookUp({ deps }: DashboardContext, { state }: Context, how: { isP
   state.session = state.sessionToken === '' ? null : await findSession(deps, state.sessionToken, how);
 }
 
-/** Throws where the page needs a sign-in, or a second factor, that is not there. A page that the member's role does not have answers 403. */
+/** Throws if the page needs a sign-in, or a second factor, that is not there. A page that the member's role does not have answers 403. */
 async function refuseOthers(dashboard: DashboardContext, ctx: Context, page: Page): Promise<void> {
   const { session } = ctx.state;
   if (page.who === 'anyone') return;
@@ -238,7 +236,6 @@ const SECOND_FACTOR = '/profile/second-factor';
 /** The pages of a member who has still to switch the second factor on. */
 const isForSetUp = ({ path }: Page): boolean => [SECOND_FACTOR, '/session'].includes(path);
 
-/** Returns why the member's role does not have this page, or null. */
 function refusalOf({ who, scope }: Page, { role }: MemberRow): Problem | null {
   const { hasServer, scopes } = rightsOf(role);
   if (who === 'admin' && !hasServer) return refusedByRole(null);
@@ -272,40 +269,23 @@ function showLayer(dashboard: DashboardContext): Layer {
       ctx.state.visit = await visitOf(dashboard, ctx, guest);
       if (refuseOtherPage(ctx, ctx.state.visit)) return;
     }
-    const shown = await shownBy(dashboard, ctx, page, guest);
-    render(dashboard, ctx, shown.kind === 'kept' ? await keptPage(dashboard, ctx, shown.token) : shown);
+    render(dashboard, ctx, await shownBy(dashboard, ctx, page, guest));
   };
-}
-
-/** Returns a page with a secret, the first time that it is asked for. */
-async function keptPage({ once }: DashboardContext, { state }: Context, token: string): Promise<View> {
-  const page = await once.take(state.session?.row.id ?? '', token);
-  return page ?? view('shown-over', 'Shown already', {}, 404);
 }
 
 /** Calls the page's handler; for a form that a member has sent already, returns the first send's redirect instead. */
 async function shownBy(
-  { repeats, once }: DashboardContext,
+  { repeats }: DashboardContext,
   { state, method, url }: Context,
   page: Page,
   guest: Guest,
 ): Promise<Shown> {
-  const { visit, session, form: fields } = state;
-  if (visit === undefined || session === null || method !== 'POST') return await page.run(visit ?? guest);
-  const sessionId = session.row.id;
-  const repeated: string[] = [];
-  const answer = await repeats.once(
+  const { visit, form: fields } = state;
+  if (visit === undefined || method !== 'POST') return await page.run(visit ?? guest);
+  return await repeats.once(
     { memberId: visit.member.id, url, fields },
-    async () => {
-      const shown = await page.run(visit);
-      return shown.kind === 'once' ? move(`/shown/${await once.keep(sessionId, shown.page)}`) : shown;
-    },
-    ({ to }) => {
-      repeated.push(to);
-      if (to.startsWith('/shown/')) once.showAgain(sessionId, to.slice('/shown/'.length));
-    },
+    async () => await page.run(visit),
+    // The browser has dropped the new cookie with the answer to the first send, whose password this one repeats.
+    async () => (fields.has('password_now') ? await visit.renewSession() : undefined),
   );
-  // The browser has dropped the new cookie with the answer to the first send, whose password this one repeats.
-  if (repeated.length > 0 && fields.has('password_now')) await visit.renewSession();
-  return answer;
 }

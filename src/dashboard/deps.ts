@@ -1,4 +1,5 @@
 /** The dependencies of the dashboard. */
+import type { Inside } from '../api/inside.ts';
 import type { Route } from '../api/route.ts';
 import type { BodyMemory } from '../api/body-memory.ts';
 import type { IdempotencyStore } from '../storage/idempotency-store.ts';
@@ -10,8 +11,7 @@ import type { Log } from '../base/log.ts';
 import type { Config } from '../config/schema.ts';
 import type { KnownDevices } from '../members/known-device.ts';
 import type { Passwords } from '../members/password.ts';
-import type { History } from '../operator/history.ts';
-import type { OperatorDeps } from '../operator/operation.ts';
+import type { History } from '../operator/metrics/history.ts';
 import type { Database } from '../storage/database.ts';
 
 export interface DashboardDeps {
@@ -28,11 +28,10 @@ export interface DashboardDeps {
   usedUp: UsedUp;
   /** The answers to forms, so that a form that is sent twice is done once. */
   idempotency: IdempotencyStore;
-  /** Returns whether other nodes serve the dashboard too. */
-  hasOthers: () => boolean;
-  /** The API's endpoints, which pages call directly. */
+  /** The API's endpoints: their paths are not the dashboard's. */
   routes: readonly Route[];
-  operator: OperatorDeps;
+  /** Calls operations for pages. */
+  inside: Inside;
   /** Queue depth and acceptance times of the last day; stopped with the dashboard. */
   history: History;
   config: Config;

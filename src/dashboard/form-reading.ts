@@ -73,7 +73,7 @@ export async function readForm(dashboard: DashboardContext, ctx: Context): Promi
   return fields;
 }
 
-/** Throws where the form that was read is of another account than the session looks at. */
+/** Throws if the form that was read is of another account than the session looks at. */
 export async function refuseOtherAccount(dashboard: DashboardContext, ctx: Context): Promise<void> {
   const { page, form } = ctx.state;
   if (page === null || !dependsOnAccount(page) || !form.has('_account')) return;

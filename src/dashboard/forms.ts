@@ -2,7 +2,7 @@
 import { Problem } from '../base/problem.ts';
 import { HOUR_MS } from '../base/time.ts';
 
-/** Returns the trimmed text of a field, or undefined where it is empty. */
+/** Returns the trimmed text of a field, or undefined if it is empty. */
 export function fieldText(form: URLSearchParams, name: string): string | undefined {
   const text = form.get(name)?.trim() ?? '';
   return text === '' ? undefined : text;

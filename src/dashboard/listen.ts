@@ -1,4 +1,4 @@
-/** Serves the dashboard on its own port, where the setting `dashboard.port` differs from the API's. */
+/** Serves the dashboard on its own port, if the setting `dashboard.port` differs from the API's. */
 import http from 'node:http';
 import https from 'node:https';
 import { headLimits, takeRequests } from '../api/heads.ts';
@@ -10,7 +10,7 @@ import type { Log } from '../base/log.ts';
 import type { Dashboard } from './dashboard.ts';
 
 export interface OwnPort {
-  /** Takes a renewed certificate into use for new connections; nothing where the port speaks plain HTTP. */
+  /** Takes a renewed certificate into use for new connections; nothing if the port speaks plain HTTP. */
   setCertificate(renewed: { cert: string; key: string }): void;
   /** Closes the server and all its connections at once: no answer of the dashboard is worth waiting for. */
   close(): Promise<void>;
@@ -19,7 +19,7 @@ export interface OwnPort {
 const HEAD_MS = 30_000;
 const REQUEST_MS = 120_000;
 
-/** Starts the server. Rejects where the port cannot be opened. */
+/** Starts the server. Rejects if the port cannot be opened. */
 export async function listenApart(
   deps: { clock: Clock; log: Log; newcomers: Newcomers },
   dashboard: Dashboard,

@@ -7,7 +7,7 @@ import { Problem } from '../base/problem.ts';
 import type { Operations } from '../client/types.ts';
 import type { Scope } from '../keys/scopes.ts';
 import type { AccountRow, MemberRow, SessionRow } from '../storage/tables.ts';
-import type { ArgsOf, OperationName, ResultOf } from '../operator/operations.ts';
+import type { ArgsOf, OperationName, ResultOf } from '../operator/routes.ts';
 import type { Asked } from '../api/inside.ts';
 
 export interface View {
@@ -16,15 +16,13 @@ export interface View {
   title: string;
   data: object;
   status?: number;
+  /** The page that a second send of the same form leads to, if this answer has a secret or the outcome of a test: it is not shown again. */
+  again?: string;
 }
 
 /** The answer of a handler. */
 export type Shown =
   | View
-  /** A page with a secret: a redirect to a page that can be opened once (shown-once.ts). */
-  | { kind: 'once'; page: View }
-  /** The page with this token, if it was not shown yet. */
-  | { kind: 'kept'; token: string }
   /** A 303, so that a reload does not repeat the action. `say` is shown at the top of the next page. */
   | { kind: 'move'; to: string; say?: string; cookies?: readonly Cookie[] }
   | { kind: 'file'; body: string | Buffer | Readable; type: string; name?: string; csp?: string }
@@ -47,11 +45,11 @@ export interface Guest {
   /** The value of a header by its lower-case name. */
   header: (name: string) => string | undefined;
   now: number;
-  /** Time zone of the browser; UTC where it runs no scripts. */
+  /** Time zone of the browser; UTC if it runs no scripts. */
   zone: string;
-  /** Value of the session cookie, '' where there is none. */
+  /** Value of the session cookie, '' if there is none. */
   sessionToken: string;
-  /** The cookie of a browser that has signed in before, '' where there is none (members/known-device.ts). */
+  /** The cookie of a browser that has signed in before, '' if there is none (members/known-device.ts). */
   device: string;
   /** The member who has still to enter the second factor. */
   halfway: { row: SessionRow; member: MemberRow } | null;
@@ -61,7 +59,6 @@ export interface Guest {
 export interface Visit extends Guest {
   member: MemberRow;
   session: SessionRow;
-  /** The account that is looked at. */
   account: AccountRow;
   /** All accounts that the member may look at. */
   accounts: readonly AccountRow[];
@@ -73,12 +70,14 @@ export interface Visit extends Guest {
   isAdmin: boolean;
   /** Returns whether the member's role has this scope. */
   may(scope: Scope): boolean;
-  /** Calls the API as this member, with its checks, answers and audit lines. Throws Problem. */
-  ask<Id extends keyof Operations>(operationId: Id, asked?: Asked): Promise<Operations[Id]['answer']>;
-  /** The same for an answer other than JSON: its bytes or its stream. */
-  fetch(operationId: keyof Operations, asked?: Asked): Promise<{ body: Buffer | Readable; type: string }>;
-  /** Performs an operation of the operator: for pages of administrators. Throws Problem. */
-  operate<Name extends OperationName>(name: Name, args: ArgsOf<Name>): Promise<ResultOf<Name>>;
+  /** Calls an operation as this member, with its checks, answers and audit lines. With `accept` it answers bytes or a stream. Throws Problem. */
+  ask: Ask;
+}
+
+interface Ask {
+  (operationId: keyof Operations, asked: Asked & { accept: string }): Promise<Buffer | Readable>;
+  <Id extends keyof Operations>(operationId: Id, asked?: Asked): Promise<Operations[Id]['answer']>;
+  <Name extends OperationName>(name: Name, asked?: { body: ArgsOf<Name> }): Promise<ResultOf<Name>>;
 }
 
 export type Who = 'anyone' | 'member' | 'admin';
@@ -90,7 +89,7 @@ export interface Page {
   who: Who;
   /** For a page of members: the scope that it needs. Most have none, since the operations that they call refuse the member. */
   scope?: Scope;
-  /** For a form that needs no sign-in: returns false where the form can have no effect, so that its body is not read. */
+  /** For a form that needs no sign-in: returns false if the form can have no effect, so that its body is not read. */
   knows?: Knows;
   run(visit: Guest | Visit): Promise<Shown> | Shown;
 }
@@ -142,7 +141,7 @@ export const withFault =
     }
   };
 
-/** Returns the result of `ask`; null where it throws a Problem with this code. */
+/** Returns the result of `ask`; null if it throws a Problem with this code. */
 export async function nullAt<Result>(code: Problem['code'], ask: () => Promise<Result>): Promise<Result | null> {
   try {
     return await ask();
@@ -165,10 +164,10 @@ export const view = (
   status = data.fault instanceof Problem ? data.fault.status : 200,
 ): View => ({ kind: 'view', view: name, title, data, status });
 
-/** Shows a page with a secret once. */
-export const once = (name: string, title: string, data: ViewData): Shown => ({
-  kind: 'once',
-  page: view(name, title, data),
+/** Shows a secret in the answer to the form that made it. */
+export const once = (name: string, title: string, data: ViewData, again: string): Shown => ({
+  ...view(name, title, data),
+  again,
 });
 
 export const move = (to: string, say?: string): Shown => ({ kind: 'move', to, ...(say === undefined ? {} : { say }) });

@@ -1,6 +1,6 @@
 /** Rows, sums and charts of the queue's page. Pure. */
-import type { Moment } from '../operator/history.ts';
-import type { ResultOf } from '../operator/operations.ts';
+import type { Moment } from '../operator/metrics/history.ts';
+import type { ResultOf } from '../operator/routes.ts';
 import { chartHtml } from './chart.ts';
 import { linkTo } from './links.ts';
 import { reasonsOf, type TimedReason } from './waiting.ts';
@@ -76,7 +76,6 @@ interface AgeBar {
   share: number;
 }
 
-/** Returns the histogram of ages for the page of a lane. */
 export function ageBars(ages: ResultOf<'queue.lane'>['ages']): AgeBar[] {
   const bars: readonly (readonly [label: string, count: number])[] = [
     ['under 1 min', ages.under_1m],

@@ -36,7 +36,6 @@ export interface Range {
 export interface RangeAsked {
   query: URLSearchParams;
   now: number;
-  /** The viewer's zone. */
   zone: string;
 }
 

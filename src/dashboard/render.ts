@@ -75,15 +75,13 @@ function boundToOrNew(ctx: Context): string {
   return made;
 }
 
-export function render(dashboard: DashboardContext, ctx: Context, shown: Exclude<Shown, { kind: 'kept' }>): void {
+export function render(dashboard: DashboardContext, ctx: Context, shown: Shown): void {
   switch (shown.kind) {
     case 'view':
       ctx.status = shown.status ?? 200;
       ctx.type = 'text/html; charset=utf-8';
       ctx.body = viewHtml(dashboard, ctx, shown.view, shown.data, shown.title);
       return;
-    case 'once':
-      throw new Error('a secret was made without a form of a member');
     case 'move':
       for (const { name, value } of shown.cookies ?? []) setCookie(ctx, name, value);
       if (shown.say !== undefined) keepMessage(ctx, shown.say);
@@ -129,7 +127,6 @@ const isPart = (ctx: Context): boolean =>
 /** A live tail connects by itself, without a person, and may be led to a page such as the sign-in. */
 export const isEventStream = (ctx: Context): boolean => ctx.get('accept') === 'text/event-stream';
 
-/** Names the member and the account that a page is of. */
 const pageOf = ({ member, account }: Pick<Visit, 'member' | 'account'>): string => `${member.id} ${account.id}`;
 
 /**

@@ -17,7 +17,7 @@ export function sampleCommands({
   url: string;
   simulator: string;
   key: string | null;
-  /** The sender; one of the simulator's own where no domain may send yet. */
+  /** The sender; one of the simulator's own if no domain may send yet. */
   from?: string;
 }): Samples {
   const shown = key ?? '$POSTHORN_API_KEY';

@@ -2,9 +2,9 @@
 import { linkTo } from './links.ts';
 
 export interface Heading {
-  /** Link to the same page sorted by this column, or in the other direction where it already is. */
+  /** Link to the same page sorted by this column, or in the other direction if it already is. */
   href: string;
-  /** For `aria-sort`; null where the table is sorted by something else. */
+  /** For `aria-sort`; null if the table is sorted by something else. */
   sorted: 'ascending' | 'descending' | null;
 }
 

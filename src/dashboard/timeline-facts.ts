@@ -3,13 +3,12 @@ import type { Attempt, AuditEntry, WebhookDelivery } from '../client/types.ts';
 import { linkTo } from './links.ts';
 import type { Call } from './timeline.ts';
 
-/** A step of an SMTP dialogue. */
 export interface Step {
   name: string;
   ms: number;
 }
 
-/** Says by whom a message was sent and through which door. `request` is null where the audit log no longer has it. */
+/** Says by whom a message was sent and through which door. `request` is null if the audit log no longer has it. */
 export function acceptedTitle(request: Pick<AuditEntry, 'actor' | 'method'> | null): string {
   if (request === null) return 'by Posthorn';
   const { actor, method } = request;
@@ -68,7 +67,7 @@ const verbs: Readonly<Record<string, string>> = {
   unsubscribed: 'Unsubscribed',
 };
 
-/** Returns what happened in words. `recipient` is null where the message has only one. */
+/** Returns what happened in words. `recipient` is null if the message has only one. */
 export function eventTitle(type: string, recipient: string | null, detail: Readonly<Record<string, unknown>>): string {
   const late = type === 'bounced' && detail['async'] === true ? ' later, by mail' : '';
   return `${verbs[type] ?? type}${late}${recipient === null ? '' : `: ${recipient}`}`;

@@ -29,9 +29,7 @@ export interface Moment {
   /** Event type, outcome or status, shown as the badge. */
   what: string;
   title: string;
-  /** Reply of the mail host. */
   reply?: string | null;
-  /** Further facts, one a line. */
   facts: string[];
   links: { href: string; text: string }[];
   /** The times of the steps of the SMTP dialogue, shown on request. */

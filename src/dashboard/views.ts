@@ -11,7 +11,7 @@ export type Views = ReturnType<typeof loadViews>;
 
 const FOLDER = path.join(import.meta.dirname, 'views');
 
-/** Loads all views. Throws where one cannot be read or parsed. */
+/** Loads all views. Throws if one cannot be read or parsed. */
 export function loadViews() {
   const handlebars = Handlebars.create();
   for (const [name, helper] of Object.entries(helpers)) handlebars.registerHelper(name, helper);

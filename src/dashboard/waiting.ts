@@ -1,12 +1,12 @@
 /** Lines that say why mail waits, made from the reasons that the operations return. Pure. */
 import { unansweredText } from '../operator/ask-nodes.ts';
-import type { ResultOf } from '../operator/operations.ts';
+import type { ResultOf } from '../operator/routes.ts';
 import { linkTo } from './links.ts';
 
 type Lane = ResultOf<'queue.lanes'>['data'][number];
 type Kept = ResultOf<'queue.holds'>['others'][number];
 
-/** Returns a sentence that names the nodes that have not answered, or '' where all have. */
+/** Returns a sentence that names the nodes that have not answered, or '' if all have. */
 export function unansweredNote(names: readonly string[]): string {
   if (names.length === 0) return '';
   const text = unansweredText(names);
@@ -23,7 +23,7 @@ export interface TimedReason {
 /** Returns why mail of a lane waits, then each limit that was set, with its cause. */
 export function reasonsOf({ waits, limits }: Pick<Lane, 'waits' | 'limits'>): TimedReason[] {
   const set = limits
-    // The connections that other nodes have are a reason only where mail waits for one: it is among the waits then.
+    // The connections that other nodes have are a reason only if mail waits for one: it is among the waits then.
     .filter(({ by }) => by !== 'start' && by !== 'nodes')
     // A rate limit that mail waits for is already among the reasons.
     .filter(({ what }) => what === 'connections' || !waits.some(({ reason }) => reason === 'rate_limited'))

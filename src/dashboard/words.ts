@@ -91,7 +91,7 @@ const systems = [
   ['Linux', 'Linux'],
 ] as const;
 
-/** Returns a browser as people name it, such as `Firefox on Windows`; the text itself where it is none of the known ones. */
+/** Returns a browser as people name it, such as `Firefox on Windows`; the text itself if it is none of the known ones. */
 export function browserText(userAgent: string): string {
   const program = programs.find(([mark]) => userAgent.includes(`${mark}/`))?.[1];
   const system = systems.find(([mark]) => userAgent.includes(mark))?.[1];
@@ -123,7 +123,7 @@ export const sentenceText = (message: string): string =>
     .replace(/^[a-z]+(?=[\s,:])/, (word) => word.slice(0, 1).toUpperCase() + word.slice(1))
     .replace(/[^.!?:]$/, '$&.');
 
-/** Returns the message of a refused form as a sentence, with the line or the field that it is about where the message does not name it. */
+/** Returns the message of a refused form as a sentence, with the line or the field that it is about if the message does not name it. */
 export function faultText(message: string, field: string | null): string {
   const [, line] = /^\w+\[(\d+)\]$/.exec(field ?? '') ?? [];
   if (line !== undefined) return `Line ${String(Number(line) + 1)}: ${sentenceText(message)}`;

@@ -53,9 +53,7 @@ export async function makeDkimKeys(
 }
 
 /** Returns the purpose that binds a sealed key to its row: moved to another row, it does not open. */
-export function sealPurpose(keyId: string): string {
-  return `dkim:${keyId}`;
-}
+export const sealPurpose = (keyId: string): string => `dkim:${keyId}`;
 
 /**
  * Returns a new selector such as `ph202601r`: year and month, `r` or `e` for the algorithm, and a number from the second of a

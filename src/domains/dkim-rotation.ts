@@ -11,7 +11,7 @@ import { findDomain, noSuchDomain, type DomainDeps, type DomainRef } from './dom
 
 /**
  * Makes the next pair of DKIM keys, pending until DNS shows them; `atOnce` lets them sign now, for networks without DNS checks.
- * Throws `invalid_state` while the last pair still waits for its records (not with `atOnce`) and where the keys change meanwhile, and
+ * Throws `invalid_state` while the last pair still waits for its records (not with `atOnce`) and if the keys change meanwhile, and
  * `not_found`.
  */
 export async function rotateDkim(

@@ -1,5 +1,5 @@
 /**
- * The consent to DMARC reports: those about a domain go to an address of another organization only where that one has a record for
+ * The consent to DMARC reports: those about a domain go to an address of another organization only if that one has a record for
  * it (RFC 7489 section 7.1). Pure.
  */
 import { getDomain } from 'tldts';

@@ -34,7 +34,7 @@ export interface PublishedDomain {
   name: string;
   returnPath: string;
   keys: readonly PublishedKey[];
-  /** The DMARC record that DNS had at the last check; the proposed one counts where there is none. */
+  /** The DMARC record that DNS had at the last check; the proposed one counts if there is none. */
   dmarc?: string | null;
 }
 
@@ -151,9 +151,7 @@ function compareSpf(wanted: string, answers: readonly string[]): Comparison {
 }
 
 /** The term `mx` passes too: the MX of the return path is our host, which is checked separately. */
-function passesUs(term: string, needed: string): boolean {
-  return term === needed || term === 'mx' || term === 'all';
-}
+const passesUs = (term: string, needed: string): boolean => term === needed || term === 'mx' || term === 'all';
 
 /** Returns the mechanisms that pass, up to the first `all`, without `+` and in lower case. */
 function spfTerms(record: string): string[] {
@@ -189,9 +187,7 @@ function compareMx(wanted: string, answers: readonly string[]): Comparison {
   return compared(answers, () => hosts.some(({ preference, host }) => preference === best && host === ours));
 }
 
-function bareHost(host: string): string {
-  return host.toLowerCase().replace(/\.$/, '');
-}
+const bareHost = (host: string): string => host.toLowerCase().replace(/\.$/, '');
 
 function compared(relevant: readonly string[], isOk: () => boolean): Comparison {
   if (relevant.length === 0) return { status: 'missing', found: null };

@@ -59,7 +59,6 @@ export function createDomainDirectory(deps: { db: Pick<Database, 'prepared'>; cl
       const domain = await findOf(accountId, name);
       return domain === null ? null : refusalOf(domain);
     },
-    /** Returns whether this host is the return path of some domain. */
     async isReturnPath(host: string): Promise<boolean> {
       const rows = await deps.db.prepared.all('SELECT 1 FROM domains WHERE return_path = ? LIMIT 1', [host]);
       return rows.length > 0;

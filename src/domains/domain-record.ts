@@ -1,6 +1,7 @@
 /** The domain record of the API: the records to publish with the results of the last check. Pure. */
 import { rfc3339 } from '../base/rfc3339.ts';
-import type { DkimKeyRow, DomainRow } from '../storage/tables.ts';
+import { recordOf } from '../storage/record.ts';
+import { dkimKeys, domains, type DkimKeyRow, type DomainRow } from '../storage/tables.ts';
 import { RETIRING_MS } from './dkim-key.ts';
 import { wantedRecords, type DnsRecord } from './dns-records.ts';
 import { formsOf } from './record-forms.ts';
@@ -47,17 +48,15 @@ export function checkOf(checks: readonly RecordCheck[], record: DnsRecord): Reco
   return checks.find(({ purpose, host }) => purpose === record.purpose && host === record.host);
 }
 
+export const dkimMembers = recordOf(null, dkimKeys);
+export const domainMembers = recordOf('domain', domains);
 export type DomainRecord = ReturnType<typeof toDomainRecord>;
 
 /** Returns the API record; `trackingTarget` as in `wantedRecords`. */
 export function toDomainRecord(domain: DomainWithKeys, hostname: string, trackingTarget: string | null = null) {
   const { row, keys } = domain;
   const checks = storedChecks(row);
-  return {
-    object: 'domain' as const,
-    id: row.id,
-    name: row.name,
-    status: row.status,
+  return domainMembers(row, {
     taken: domain.taken === true,
     records: recordsOf(domain, hostname, trackingTarget).map((record) => {
       const check = checkOf(checks, record);
@@ -71,28 +70,12 @@ export function toDomainRecord(domain: DomainWithKeys, hostname: string, trackin
         checked_at: rfc3339(check?.checkedAt ?? null),
       };
     }),
-    trusted: row.trusted === 1,
-    dkim: keys.map(({ selector, algorithm, state, active_at, retired_at }) => ({
-      selector,
-      algorithm,
-      state,
-      active_at: rfc3339(active_at),
-      // Until then mail that it signed can still be on its way.
-      removed_at: rfc3339(retired_at === null ? null : retired_at + RETIRING_MS),
-    })),
-    return_path: row.return_path,
-    track_opens: flag(row.track_opens),
-    track_clicks: flag(row.track_clicks),
-    created_at: rfc3339(row.created_at),
-    verified_at: rfc3339(row.verified_at),
-    checked_at: rfc3339(row.checked_at),
+    // Until then mail that it signed can still be on its way.
+    dkim: keys.map((key) =>
+      dkimMembers(key, { removed_at: rfc3339(key.retired_at === null ? null : key.retired_at + RETIRING_MS) }),
+    ),
     // Once all records are found again, nothing fails. The failure is kept for another day only for the countdown of the next
     // one.
     failing_since: row.found_again_at === null ? rfc3339(row.failing_since) : null,
-    refused_at: rfc3339(row.refused_at),
-  };
-}
-
-function flag(value: number | null): boolean | null {
-  return value === null ? null : value === 1;
+  });
 }

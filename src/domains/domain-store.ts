@@ -7,10 +7,13 @@ import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
 import { readPage } from '../storage/page.ts';
 import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
-import type { DkimKeyRow, DomainRow } from '../storage/tables.ts';
+import { columnsOf } from '../storage/record.ts';
+import { domains, type DkimKeyRow, type DomainRow } from '../storage/tables.ts';
 import { makeDkimKeys } from './dkim-key.ts';
-import { canonicalName, checkDomainName, refuseCommonNames } from './domain-name.ts';
 import type { DomainWithKeys } from './domain-record.ts';
+import { parse } from 'tldts';
+import { isProviderDomain } from '../base/mailbox-providers.ts';
+import { parseMailbox } from '../mail/address.ts';
 
 export interface DomainDeps {
   db: Pick<Database, 'commit' | 'reader'>;
@@ -39,9 +42,9 @@ export interface NewDomain {
 
 /** The properties that can be changed; null goes back to the account's setting. */
 export interface DomainChanges {
-  trackOpens?: boolean | null | undefined;
-  trackClicks?: boolean | null | undefined;
-  returnPath?: string | undefined;
+  track_opens?: boolean | null | undefined;
+  track_clicks?: boolean | null | undefined;
+  return_path?: string | undefined;
 }
 
 const LONGEST_LIST = 1000;
@@ -157,13 +160,11 @@ export async function updateDomain(
 ): Promise<DomainWithKeys> {
   const { row: before, ...rest } = await findDomain(deps, ref);
   const { name, id } = before;
-  const { trackOpens, trackClicks } = changes;
-  const returnPath = changes.returnPath === undefined ? null : checkReturnPath(name, changes.returnPath);
-  const columns: Partial<DomainRow> = {
-    ...(trackOpens === undefined ? {} : { track_opens: flagOf(trackOpens) }),
-    ...(trackClicks === undefined ? {} : { track_clicks: flagOf(trackClicks) }),
-    ...(returnPath === null ? {} : { return_path: returnPath }),
-  };
+  const { return_path: host } = changes;
+  const columns = columnsOf(domains, {
+    ...changes,
+    return_path: host === undefined ? host : checkReturnPath(name, host),
+  });
   const changed = await deps.db.commit.transact(async (tx) => {
     // Another change may have been made since the row was read.
     const [found] = await tx.all<DomainRow>('SELECT * FROM domains WHERE id = ?', [id]);
@@ -277,3 +278,43 @@ function domainRow(input: NewDomain, now: number): DomainRow {
     told_at: null,
   };
 }
+
+/**
+ * Returns the name as A-labels in lower case. A domain is valid if it is valid after the `@` of a sender. Throws
+ * `invalid_field`.
+ */
+function checkDomainName(text: string, field: string): string {
+  // The check below would take the text before the @ for a part of an address.
+  if (text.includes('@'))
+    throw new Problem('invalid_field', 'This is not a domain name: it has an @. Give what comes after it.', { field });
+  // White space at its end would be cut, and not that at its beginning.
+  if (/\s/.test(text)) throw new Problem('invalid_field', 'This is not a domain name: it has white space.', { field });
+  const parsed = parseMailbox(`x@${withoutFinalDot(text)}`);
+  if (parsed.kind === 'bad') throw new Problem('invalid_field', `This is not a domain name: ${parsed.why}.`, { field });
+  return parsed.mailbox.domain;
+}
+
+/** Refuses names under which many people have addresses: public suffixes and mailbox providers. Throws `invalid_field`. */
+function refuseCommonNames(name: string): void {
+  const { publicSuffix, isIcann } = parse(name, { allowPrivateDomains: false });
+  if (publicSuffix === name && isIcann === true)
+    throw new Problem(
+      'invalid_field',
+      `${name} is a public suffix, under which others register their domains. Add your own domain.`,
+      { field: 'name' },
+    );
+  if (isProviderDomain(name))
+    throw new Problem(
+      'invalid_field',
+      `${name} is the domain of a mailbox provider, and only the provider can send from it. Add your own domain.`,
+      { field: 'name' },
+    );
+}
+
+/** Returns the name as the database has it, or the text itself if it is not a name. */
+function canonicalName(text: string): string {
+  const parsed = parseMailbox(`x@${withoutFinalDot(text)}`);
+  return parsed.kind === 'ok' ? parsed.mailbox.domain : text;
+}
+
+const withoutFinalDot = (name: string): string => (name.endsWith('.') ? name.slice(0, -1) : name);

@@ -7,9 +7,8 @@ export interface RecordForms {
   name: string;
   /** The value of a TXT record as quoted strings of at most 255 bytes (RFC 1035 section 3.3.14); null for other types. */
   quoted: string | null;
-  /** The line of a zone file. */
   zone_line: string;
-  /** The number of an MX record, where a form has a field of its own for it; null for other types. */
+  /** The number of an MX record, if a form has a field of its own for it; null for other types. */
   priority: number | null;
   /** The host that an MX record or an alias leads to; null for TXT. */
   target: string | null;

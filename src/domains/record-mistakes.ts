@@ -20,7 +20,7 @@ export const mistakes = [
   'quoted',
   /** Spaces or line ends are part of the value. */
   'spaces',
-  /** There are two or more where one is allowed. */
+  /** There are two or more, and one is allowed. */
   'several',
   /** Something else is there. */
   'other_value',

@@ -220,7 +220,7 @@ interface SmallIndex {
   events: string;
 }
 
-/** Returns the index of the first filter that fewer than `most` messages fit; null where there is none. */
+/** Returns the index of the first filter that fewer than `most` messages fit; null if there is none. */
 async function smallIndex(read: Knex, filter: EventFilter, most: number): Promise<SmallIndex | null> {
   const { accountId, messageId, recipient, batchId, tag } = filter;
   const { thenJoin, using } = dialectOf(read);

@@ -3,6 +3,7 @@
  */
 
 import { ERASED_ADDRESS } from '../mail/address.ts';
+import type { EventRow, MessageRow } from '../storage/tables.ts';
 import { erasedDetail } from './erased.ts';
 
 /** The types that are returned by default. */
@@ -15,24 +16,14 @@ export type EventType = (typeof eventTypes)[number] | (typeof optInEventTypes)[n
 export const allEventTypes = [...eventTypes, ...optInEventTypes] as const;
 
 /** An event with its message's columns, as one query reads it. */
-export interface EventSource {
+export interface EventSource
+  extends
+    Pick<EventRow, 'id' | 'at' | 'test' | 'message_id' | 'machine' | 'detail_json'>,
+    Pick<MessageRow, 'batch_id' | 'rfc_message_id' | 'from_address' | 'subject' | 'template_id' | 'stream'>,
+    Pick<MessageRow, 'tags_json' | 'metadata_json'> {
   sequence: number;
-  id: string;
   type: string;
-  at: number;
-  test: number;
-  message_id: string;
   status: string;
-  machine: number;
-  detail_json: string;
-  batch_id: string | null;
-  rfc_message_id: string;
-  from_address: string;
-  subject: string;
-  template_id: string | null;
-  stream: string;
-  tags_json: string;
-  metadata_json: string;
   recipient: string;
   recipient_type: string;
 }
@@ -43,7 +34,7 @@ export interface EventSource {
  */
 export function eventRecord(source: EventSource, options: { engagement: boolean }): Record<string, unknown> {
   const stored = JSON.parse(source.detail_json) as Record<string, unknown>;
-  // Earlier versions erased these members to null, where the contract says text.
+  // Earlier versions erased these members to null; the contract says text.
   const detail = source.recipient === ERASED_ADDRESS ? erasedDetail(source.type, stored) : stored;
   return {
     object: 'event',
@@ -70,6 +61,7 @@ export function eventRecord(source: EventSource, options: { engagement: boolean 
   };
 }
 
-function withoutPerson(detail: Readonly<Record<string, unknown>>): unknown {
+/** Takes out the personal data of an open or click. */
+export function withoutPerson(detail: Readonly<Record<string, unknown>>): unknown {
   return 'is_bot' in detail ? { ...detail, ip: null, user_agent: null } : detail;
 }

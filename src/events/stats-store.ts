@@ -24,7 +24,7 @@ export interface StatsQuery {
 }
 
 export interface StatLine {
-  /** Begin of the hour or day; of the range where the bucket is the total. */
+  /** Begin of the hour or day; of the range if the bucket is the total. */
   at: number;
   /** The stream, tag, domain, provider or template's id; null without grouping. */
   key: string | null;
@@ -68,7 +68,6 @@ function spanOf(query: StatsQuery): StatRow['span'] {
   return by === null && statKeys.every((key) => only[key] === undefined) ? `whole_${span}` : span;
 }
 
-/** Returns the column of a key. */
 const columnOf = (key: StatKey): string => (key === 'template' ? 'tag' : key);
 
 const SUM_OF_ALL = statTypes.join(' + ');

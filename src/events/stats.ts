@@ -12,7 +12,7 @@ export { statTypes, type StatType } from '../storage/tables.ts';
 /** The properties of an event that it is counted by. */
 export interface StatFacts {
   accountId: string;
-  /** When the mail was accepted, or due where it was scheduled. */
+  /** When the mail was accepted, or due if it was scheduled. */
   at: number;
   test: boolean;
   stream: string;
@@ -22,7 +22,7 @@ export interface StatFacts {
   tags: readonly string[];
   /** Id of the template it was made from, or null. */
   template: string | null;
-  /** The source that it left from, where sources have names and it is known. */
+  /** The source that it left from, if sources have names and it is known. */
   source?: string | null;
 }
 

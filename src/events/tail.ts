@@ -61,7 +61,7 @@ export class EventTail {
   private buffered: LoggedEvent[] = [];
   private dropped = 0;
   private head = 0;
-  /** True where the log may have events after `head`. */
+  /** True if the log may have events after `head`. */
   private notified = false;
   private reading = false;
   /** True from a failed read, which is logged, until one succeeds. */
@@ -106,7 +106,7 @@ export class EventTail {
     }
   }
 
-  /** Returns the events after a position from memory; null where memory does not reach so far back. */
+  /** Returns the events after a position from memory; null if memory does not reach so far back. */
   inMemory(filter: EventFilter, after: number, limit: number): EventPage | null {
     const floor = this.floors.get(filter.accountId);
     if (floor === undefined || after < Math.max(floor, this.dropped)) return null;

@@ -25,7 +25,7 @@ export interface ClockTrust {
 
 /**
  * Looks back at the last event of an earlier run first. So it must be awaited before this run writes events, which would have this run's
- * times. Where the events cannot be read, the clock is not trusted for a day.
+ * times. If the events cannot be read, the clock is not trusted for a day.
  */
 export async function createClockTrust({
   db,
@@ -56,7 +56,7 @@ export async function createClockTrust({
   async function lookBack(): Promise<void> {
     const [kept] = await db.prepared.all<{ value: string }>('SELECT value FROM settings WHERE name = ?', [UNTIL]);
     const left = Number(kept?.value ?? 0) - clock.now();
-    // More is left where the clock was set right meanwhile.
+    // More is left if the clock was set right meanwhile.
     if (left > 0 && left <= DOUBT_MS + JUMP_MS) {
       const ms = Math.min(left, DOUBT_MS);
       doubtUntil = clock.monotonic() + ms;

@@ -7,7 +7,6 @@ import type { Log } from '../base/log.ts';
 import type { Timed } from './timed.ts';
 
 interface Common {
-  /** The name in the log. */
   readonly name: string;
   /** Milliseconds from the end of one run to the start of the next. */
   readonly everyMs: number;

@@ -21,6 +21,7 @@ const STEP = 100;
 const AGGREGATES_KEPT_MS = 400 * DAY_MS;
 const WEBHOOK_LOG_KEPT_MS = 30 * DAY_MS;
 const WARM_UPS_KEPT_MS = 60 * DAY_MS;
+const LIMITS_KEPT_MS = 30 * DAY_MS;
 
 /** Removes suppressions whose end has passed; readers already ignore them. */
 export function endedSuppressions(deps: Parameters<typeof removeEnded>[0]): Rule {
@@ -110,6 +111,28 @@ export function oldWarmUps({ db, clock }: { db: Pick<Database, 'commit'>; clock:
       db.commit.transact(async (tx) => {
         const before = dayOf(clock.now() - WARM_UPS_KEPT_MS);
         return (await tx.all('DELETE FROM warm_up WHERE day < ? RETURNING day', [before])).length;
+      }),
+  };
+}
+
+/**
+ * Removes what receivers taught (mta/limits/book.ts) when it is too old to hold: a source that no mail has tried at a site begins anew there
+ * after 30 days; numbers are learnt again within a minute.
+ */
+export function oldLimits({ db, clock }: { db: Pick<Database, 'commit'>; clock: Clock }): Rule {
+  return {
+    name: 'old limits',
+    everyMs: HOUR_MS,
+    stepRows: STEP,
+    step: () =>
+      db.commit.transact(async (tx) => {
+        const now = clock.now();
+        const rows = await tx.all(
+          `DELETE FROM limits WHERE id IN (SELECT id FROM limits WHERE changed_at < ? AND (changed_at < ?
+             OR kind IN ('rate', 'connections')) LIMIT ?) RETURNING id`,
+          [now - DAY_MS, now - LIMITS_KEPT_MS, STEP],
+        );
+        return rows.length;
       }),
   };
 }

@@ -29,7 +29,7 @@ export function retentionRules({ db, clock, retention }: RetentionDeps): SizedRu
     sizedStep: purging({ db, clock }, purge, ranges),
   });
   const ofAll = (keptMs: number) => () => Promise.resolve([{ accountId: '', before: clock.now() - keptMs }]);
-  /** An account may keep things for a shorter time than the server. Null where another rule applies the server's own time. */
+  /** An account may keep things for a shorter time than the server. Null if another rule applies the server's own time. */
   const ofEach = (setting: 'content_days' | 'messages_days' | 'events_days', keptMs: number | null) => async () => {
     const accounts = await db.prepared.all<{ id: string; days: number | null }>(
       `SELECT a.id, s.${setting} AS days FROM accounts a LEFT JOIN account_settings s ON s.account_id = a.id

@@ -3,7 +3,7 @@
 export interface Arrival {
   /** The recipients of the SMTP session, which come before any header. */
   recipients: readonly string[];
-  /** Its sender, empty for the null sender; null where the mail did not come by SMTP. */
+  /** Its sender, empty for the null sender; null if the mail did not come by SMTP. */
   sender: string | null;
   /** The delivery whose token one of the recipients carries. */
   about: SentMail | null;

@@ -3,7 +3,7 @@
  * a regular expression, so that a new one cannot make the search slow: each is found in one pass.
  */
 
-/** True where one of the phrases occurs in a text that `foldText` has folded. */
+/** True if one of the phrases occurs in a text that `foldText` has folded. */
 export type Phrases = (folded: string) => boolean;
 
 export interface BounceWords {
@@ -69,7 +69,6 @@ export function foldText(text: string): string {
     .replace(/\s+/g, ' ');
 }
 
-/** True of a place in a text that counts. */
 type Counts = (text: string, at: number) => boolean;
 
 function anyOf(phrases: readonly string[], counts: Counts = () => true): Phrases {

@@ -19,7 +19,7 @@ export interface ReadBy {
 const EXPIRED = new Set(['4.4.7', '5.4.7']);
 
 /**
- * Returns the recipients of a delivery report; the prose of the notice is used where the fields are empty. `actionInProse`: what the prose
+ * Returns the recipients of a delivery report; the prose of the notice is used if the fields are empty. `actionInProse`: what the prose
  * says became of the mail.
  */
 export function reportedRecipients(
@@ -54,13 +54,12 @@ const TURNING = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 export const printable = (text: string | null): string | null =>
   text === null ? null : withoutControls(text.replace(TURNING, '')).replace(/ +/g, ' ');
 
-/** Returns the address that the server tried; the one we wrote to where the former is of another network or of an inner host. */
+/** Returns the address that the server tried; the one we wrote to if the former is of another network or of an inner host. */
 function addressOf({ finalRecipient, originalRecipient }: ReportedRecipient): string {
   const isOfTheNet = finalRecipient !== null && /@[^@]*\./.test(finalRecipient);
   return (isOfTheNet ? finalRecipient : (originalRecipient ?? finalRecipient)) ?? '';
 }
 
-/** Returns the recipients of a notice in prose. */
 export function namedRecipients(action: 'failed' | 'delayed', notice: Notice, by: ReadBy): FoundRecipient[] {
   const prose = openProse(notice, by);
   return recipientsNamedIn(notice, by.words).map(({ address, lines, line = '' }) => ({
@@ -110,7 +109,7 @@ function originIn(lines: readonly string[]): string | null {
   return null;
 }
 
-/** Returns the first paragraph below an address, where the rules for replies know its words. */
+/** Returns the first paragraph below an address, if the rules for replies know its words. */
 function knownParagraph(lines: readonly string[], judge: Judge): Passage | null {
   const first = lines.findIndex((line) => line !== '');
   if (first < 0) return null;
@@ -126,7 +125,7 @@ function once<Value>(find: () => Value): () => Value {
 
 const ACTIONS: Readonly<Record<string, ReportAction>> = { 2: 'delivered', 4: 'delayed', 5: 'failed' };
 
-/** Some gateways leave the action out, or misspell it. A recipient counts as failed only where the report says so: by its status, else by the reply that it quotes. */
+/** Some gateways leave the action out, or misspell it. A recipient counts as failed only if the report says so: by its status, else by the reply that it quotes. */
 function actionOf({ action, status }: ReportedRecipient, quoted: Passage | null): ReportAction | null {
   const level = status ?? quoted?.code?.toString() ?? quoted?.enhanced ?? '';
   return action ?? ACTIONS[level.charAt(0)] ?? null;
@@ -134,7 +133,6 @@ function actionOf({ action, status }: ReportedRecipient, quoted: Passage | null)
 
 interface Said {
   action: ReportAction | null;
-  /** The Status field. */
   status: string | null;
   diagnostic: Passage | null;
 }
@@ -161,7 +159,7 @@ function judged(said: Said, prose: Prose): Omit<FoundRecipient, 'address' | 'ori
 
 /**
  * The status of the report is never replaced by what its words mean. Of two codes that agree whether the failure is final, the more
- * exact one counts; where they disagree, the reporting server's, since it knows its own attempts.
+ * exact one counts; if they disagree, the reporting server's, since it knows its own attempts.
  */
 function saidStatus(reported: string | null, quoted: string | null): string | null {
   if (reported === null || quoted === null) return reported ?? quoted;
@@ -202,7 +200,7 @@ function atLevelOfStatus(status: string | null, { verdict, rule }: Ruled): Ruled
   return { verdict: { class: 'soft', reason: 'other' }, rule: rule === null ? null : `${rule}@4xx` };
 }
 
-/** True where the rules for replies know these words, whatever the code of the reply. */
+/** True if the rules for replies know these words, whatever the code of the reply. */
 const isSaid = (text: string, judge: Judge): boolean =>
   !judge({ phase: 'report', code: null, enhanced: null, text }).rule.startsWith('fallback:');
 
@@ -218,7 +216,7 @@ const expired: Ruled = { verdict: { class: 'soft', reason: 'expired' }, rule: nu
 const atLevelOf = (code: number | null, status: string | null): string | null =>
   code === null || status === null ? status : `${String(code).charAt(0)}${status.slice(1)}`;
 
-/** Returns the status, or null where it only says success or failure. */
+/** Returns the status, or null if it only says success or failure. */
 const exact = (status: string | null): string | null => (isVague(status) ? null : status);
 
 /** `5.0.0`, `5.1.0` and protocol errors (`5.5.0`) are codes that gateways write for everything. */

@@ -5,19 +5,23 @@
  *
  * Pure and linear in the mail's length, for use in a thread (report-worker.ts), since anyone can send such a mail.
  */
-import { isAutoReplied, isAutoSubmitted, isDispositionNotification, isMarkedAutoReply } from '../mail/auto-reply.ts';
+import {
+  isAutoReplied,
+  isAutoSubmitted,
+  isDispositionNotification,
+  isMarkedAutoReply,
+  isMarkedRejected,
+} from '../mail/auto-reply.ts';
 import { addressesIn } from '../mail/addresses-in.ts';
-import type { ReportAction } from '../mail/delivery-report.ts';
-import { fieldOf, ownPartsOf, readMail, type MailPart } from '../mail/mime-read.ts';
+import { type ReportAction, readDeliveryReport } from '../mail/delivery-report.ts';
+import { fieldOf, ownPartsOf, readMail, type MailPart, readHead, textOf, fieldsOf } from '../mail/mime-read.ts';
 import { aggregateIn, isAggregatePart } from './aggregate.ts';
 import { unknownArrival, type Arrival } from './arrival.ts';
-import { namedRecipients, reportedRecipients, type ReadBy } from './bounce.ts';
+import { namedRecipients, reportedRecipients, type ReadBy, printable, toRuled } from './bounce.ts';
 import { foldText, type BounceWords } from './bounce-words.ts';
-import { complainant, complaintIn, markedComplaint } from './complaint.ts';
 import { quotesPermanent, quotesServer, statusOfWords, withoutReplies } from './diagnostic.ts';
-import { nothingFound, type Finding, type FindingKind } from './finding.ts';
+import { nothingFound, type Finding, type FindingKind, type FoundRecipient } from './finding.ts';
 import { openNotice, type Notice } from './notice.ts';
-import { rejectionIn } from './rejection.ts';
 import {
   findCopyToken,
   findMessageId,
@@ -27,6 +31,12 @@ import {
   findWish,
 } from './token.ts';
 import { hasNullSender, isAnswer, isFromDaemon, isFromRecipient, localPartOfFrom } from './writer.ts';
+import { isByOwnRule, type Judge } from '../messages/delivery/classify.ts';
+import { soughtDomain } from '../mail/address.ts';
+import { tagList } from '../mail/dkim/key-record.ts';
+import { readComplainant } from '../mail/feedback-report.ts';
+import type { HeaderField } from '../mail/header.ts';
+import { addresseesOf, addressesOf } from './named-recipients.ts';
 
 type Answer = Pick<Finding, 'kind'> & Partial<Finding>;
 
@@ -186,7 +196,7 @@ function isLate(title: string, lines: readonly string[], failureInTitle: boolean
   return !isOver(own, words);
 }
 
-/** True where a sentence says that the mail has been given up, and not that it may be. */
+/** True if a sentence says that the mail has been given up, and not that it may be. */
 function isOver(lines: readonly string[], words: BounceWords): boolean {
   return lines
     .join('\n')
@@ -234,3 +244,165 @@ function namesAddressAlone({ looseLines: lines }: Notice, words: BounceWords): b
     return !/[\p{L}\p{N}]/u.test(rest) && words.failure(foldText(`${before} ${between}`));
   });
 }
+
+/**
+ * Mail that was taken and then sent back by a filter of the recipient (Sieve `reject`, RFC 5429) or by the program that stores it
+ * (Dovecot's delivery agent, of a full mailbox). Both write a disposition notification, the form of read receipts, so the words
+ * and the mark of RFC 3834 tell them apart: mail programs also say "deleted" of a mail that was never opened.
+ */
+
+const DELETED = /^\s*automatic-action\s*\/[^;]{0,100};\s*(?:deleted|rejected|refused)\b/i;
+/** The beginning of a subject that says so; our own subject follows it. */
+const REJECTED = /^\s*(?:automatically )?(?:rejected|refused)(?:\s*:| mail\b| message\b)/i;
+const LONGEST_REASON = 500;
+/** The code of a reply that says as much. */
+const PERMANENT = 550;
+/** From the sentence on. */
+const LINES_BEFORE_REASON = 4;
+
+/** Returns the recipient that such a mail is about; null for any other mail. */
+function rejectionIn(notice: Notice, by: ReadBy): FoundRecipient[] | null {
+  const { words } = by;
+  const { mail, subject, lines } = notice;
+  const part = [...ownPartsOf(mail)].find(({ type }) => type === 'message/disposition-notification');
+  const fields = part === undefined ? '' : textOf(part);
+  const isSaid = REJECTED.test(subject) || lines.some((line) => saysRejected(line, subject, words));
+  const isDeleted = isDispositionNotification(mail) && DELETED.test(fieldOf(readHead(fields), 'disposition') ?? '');
+  if (!isMarkedRejected(mail.headers) && !(isDeleted && isSaid)) return null;
+  const reason = reasonIn(lines, words);
+  const { recipients, ...report } = readDeliveryReport(fields);
+  const failed = recipients.map((one) => ({ ...one, action: 'failed' as const }));
+  // The words around the reason only announce it.
+  const explaining = reason.length > 0 ? { ...notice, subject: '', lines: reason } : notice;
+  const found =
+    failed.length > 0
+      ? reportedRecipients({ ...report, recipients: failed }, explaining, by)
+      : namedRecipients('failed', notice, by);
+  return found.map((one) => ({ ...one, ...explained(one, reason, by.judge) }));
+}
+
+/** Takes the reason for the words of a person: unless an own rule knows them, the recipient does not want the mail. */
+function explained(
+  { diagnostic, verdict, rule }: FoundRecipient,
+  reason: readonly string[],
+  judge: Judge,
+): Pick<FoundRecipient, 'diagnostic' | 'verdict' | 'rule'> {
+  const text = reason.join(' ').trim().slice(0, LONGEST_REASON).toWellFormed();
+  const said = { diagnostic: diagnostic ?? printable(text === '' ? null : text) };
+  const isOwn = rule !== null && isByOwnRule({ rule });
+  if (isOwn || (verdict !== null && verdict.class !== 'undetermined')) return { ...said, verdict, rule };
+  const byReason = judge({ phase: 'report', code: PERMANENT, enhanced: null, text });
+  if (isByOwnRule(byReason)) return { ...said, ...toRuled(byReason) };
+  return { ...said, verdict: { class: 'block', reason: 'policy' }, rule: null };
+}
+
+/** Receipts repeat our subject behind their own words, so a line with the end of theirs may quote it. */
+function saysRejected(line: string, subject: string, words: BounceWords): boolean {
+  const repeated = foldText(subject.slice(subject.indexOf(':') + 1)).trim();
+  const text = foldText(line);
+  return words.rejection(repeated === '' ? text : text.replaceAll(repeated, ''));
+}
+
+/** Returns the text after the sentence that says that the mail was rejected, or after one that announces the reason. */
+function reasonIn(lines: readonly string[], words: BounceWords): readonly string[] {
+  const at = lines.findIndex((line) => words.rejection(foldText(line)));
+  const line = lines[at] ?? '';
+  const behind = line.slice(line.lastIndexOf(': ') + 1).trim();
+  if (behind !== '' && behind !== line.trim()) return [behind, ...lines.slice(at + 1)];
+  const announced = lines.slice(at, at + LINES_BEFORE_REASON).findLastIndex((one) => one.endsWith(':'));
+  return lines.slice(at + Math.max(announced, 0) + 1);
+}
+
+/**
+ * Complaints: feedback reports (RFC 5965), and the forms of providers that send the mail back without one (Microsoft's
+ * JMRP). Who complained is often redacted; the token, the mark of the copy and the Message-ID of the returned head find the
+ * delivery then. Its Feedback-ID does not: it names a campaign, an account and a stream, and no mail.
+ */
+
+const MOST_COMPLAINANTS = 100;
+const MOST_SIGNATURES = 10;
+const LONGEST_SIGNATURE = 4096;
+
+/** Microsoft's JMRP puts this header before the returned mail to name the recipient who complained. */
+const JMRP = 'x-hmxmroriginalrecipient';
+/** The headers of all providers that do so. */
+const COMPLAINANT = new Set([JMRP, 'x-original-rcpt-to', 'x-complaint-to', 'x-aol-recipient']);
+const PROVIDER_SUBJECT =
+  /^(?:complaint about message from|abuse report|email feedback report|spam report|feedback loop|fbl report|client tos notification)\b/;
+
+type Complaint = Pick<Finding, 'feedback' | 'recipients' | 'returned'>;
+
+/** Returns the complaint in a notice that says so in fields or in its subject, or null for any other mail. */
+const complaintIn = (notice: Notice): Complaint | null =>
+  notice.feedback !== null || hasProviderSubject(notice) ? complaintOf(notice) : null;
+
+/** Returns the complaint that only a mark of a provider makes one, which has to be asked for last: a bounce brings a head back as well. */
+const markedComplaint = (notice: Notice): Complaint | null =>
+  notice.delivery === null && marksIn(notice.original, COMPLAINANT).length > 0 ? complaintOf(notice) : null;
+
+function complaintOf(notice: Notice): Complaint {
+  const { feedback } = notice;
+  return {
+    recipients: complainantsOf(notice).map(complainant),
+    feedback: {
+      // A report without a type comes from a spam button as well.
+      type: feedback?.feedbackType ?? 'abuse',
+      source: feedback !== null ? 'arf' : marksIn(notice.original, new Set([JMRP])).length > 0 ? 'jmrp' : 'other',
+      userAgent: feedback?.userAgent ?? null,
+      arrivalDate: feedback?.arrivalDate ?? null,
+    },
+    returned: domainsIn(notice.original),
+  };
+}
+
+function domainsIn(original: readonly HeaderField[]): NonNullable<Finding['returned']> {
+  const authors = addressesOf(original, new Set(['from'])).map((address) =>
+    soughtDomain(address.slice(address.lastIndexOf('@') + 1)),
+  );
+  const signers = fieldsOf(original, new Set(['dkim-signature']))
+    .slice(0, MOST_SIGNATURES)
+    .flatMap((value) => tagList(value.slice(0, LONGEST_SIGNATURE))?.get('d')?.toLowerCase() ?? []);
+  return { authors: [...new Set(authors)].slice(0, MOST_COMPLAINANTS), signers };
+}
+
+function complainantsOf({ feedback, original }: Notice): readonly string[] {
+  const inReport = feedback?.complainants ?? [];
+  if (inReport.length > 0) return inReport;
+  const marked = marksIn(original, COMPLAINANT)
+    .map(readComplainant)
+    .filter((address) => address !== null);
+  if (marked.length > 0) return [...new Set(marked)];
+  const addressees = [...new Set(addresseesOf(original))].slice(0, MOST_COMPLAINANTS);
+  const named = addressees.filter((address) => readComplainant(address) !== null);
+  if (named.length > 0) return named;
+  const received = fieldsOf(original, new Set(['received'])).flatMap((value) => readFor(value));
+  // Redacted ones at last: they show how the report was redacted.
+  return received.length > 0 ? received.slice(0, 1) : addressees;
+}
+
+/** Reads `for <a@b>` (RFC 5321 section 4.4): the recipient for whom a server on the way took the mail. */
+function readFor(received: string): string[] {
+  const address = readComplainant(/\bfor\s{1,20}<([^<>\s]{1,320})>/.exec(received)?.[1] ?? '');
+  return address === null ? [] : [address];
+}
+
+/** Providers put their fields before the mail, above its trace (RFC 5321 section 4.4). Below it are the sender's, who may use any name. */
+function marksIn(original: readonly HeaderField[], names: ReadonlySet<string>): string[] {
+  const trace = original.findIndex(({ name }) => name.toLowerCase() === 'received');
+  return fieldsOf(trace < 0 ? original : original.slice(0, trace), names);
+}
+
+const hasProviderSubject = ({ subject, original, delivery }: Notice): boolean =>
+  original.length > 0 && delivery === null && PROVIDER_SUBJECT.test(foldText(subject).trim());
+
+const complainant = (address: string): FoundRecipient => ({
+  address,
+  original: null,
+  action: null,
+  status: null,
+  impliedStatus: null,
+  diagnostic: null,
+  code: null,
+  verdict: null,
+  rule: null,
+});

@@ -8,9 +8,9 @@ import { foldText, type BounceWords } from './bounce-words.ts';
 /** The words of a notice that say why a mail was not delivered. */
 export interface Passage {
   text: string;
-  /** `550`; null where none is quoted. */
+  /** `550`; null if none is quoted. */
   code: number | null;
-  /** `5.1.1`; null where none is quoted. */
+  /** `5.1.1`; null if none is quoted. */
   enhanced: string | null;
 }
 

@@ -16,13 +16,13 @@ export type FindingKind = 'bounce' | 'delay' | 'complaint' | 'auto_reply' | 'uns
 
 export interface FoundRecipient {
   address: string;
-  /** The address we wrote to, where the report names another one. */
+  /** The address we wrote to, if the report names another one. */
   original: string | null;
-  /** Null in complaints and unsubscribe mails, and where a report does not say it. */
+  /** Null in complaints and unsubscribe mails, and if a report does not say it. */
   action: ReportAction | null;
-  /** `5.1.1` as the report says: of the reply that it quotes, or of its Status field; null where it says none. */
+  /** `5.1.1` as the report says: of the reply that it quotes, or of its Status field; null if it says none. */
   status: string | null;
-  /** The status that its words mean, where it has none. */
+  /** The status that its words mean, if it has none. */
   impliedStatus: string | null;
   /** The remote's words, at most 1,000 characters. */
   diagnostic: string | null;
@@ -30,7 +30,7 @@ export interface FoundRecipient {
   code: number | null;
   /** Its class and reason; null unless a delivery failed or is late. */
   verdict: Verdict | null;
-  /** The rule that gave the verdict, as `posthorn classify` names it; null where none did. */
+  /** The rule that gave the verdict, as `posthorn classify` names it; null if none did. */
   rule: string | null;
 }
 
@@ -45,22 +45,22 @@ export interface Feedback {
 
 export interface Finding {
   kind: FindingKind;
-  /** The text after `b+` (in lower case) or `unsub+` in an address of ours; null where there is none. Its form is checked, not its signature. */
+  /** The text after `b+` (in lower case) or `unsub+` in an address of ours; null if there is none. Its form is checked, not its signature. */
   token: string | null;
   /** The token occurs only in the text of the mail, which may quote another mail of ours. */
   isTokenInText: boolean;
-  /** Of an unsubscribe mail: what its subject says behind `unsubscribe`; null where that cannot be a token (tracking/unsubscribe-link.ts). */
+  /** Of an unsubscribe mail: what its subject says behind `unsubscribe`; null if that cannot be a token (tracking/unsubscribe-link.ts). */
   wish: string | null;
-  /** X-Message-Id of the returned mail where it is one of ours, else its Message-ID. */
+  /** X-Message-Id of the returned mail if it is one of ours, else its Message-ID. */
   messageId: string | null;
-  /** `X-Posthorn-Delivery` of the returned mail: proves the delivery where one of our keys made it. */
+  /** `X-Posthorn-Delivery` of the returned mail: proves the delivery if one of our keys made it. */
   copy: string | null;
   recipients: readonly FoundRecipient[];
   /** Of a complaint, and of an unsubscribe mail (`opt-out`). */
   feedback: Feedback | null;
   /** `multipart/report; report-type=delivery-status` with a recipient in it (RFC 3464, RFC 6522): it counts from any sender. */
   isWellFormed: boolean;
-  /** The content of an aggregate report (kind `report`), where it can be read. */
+  /** The content of an aggregate report (kind `report`), if it can be read. */
   aggregate?: Aggregate;
   /** Of a complaint: the domains that the returned mail names as its author's and its signers', in lower case. */
   returned?: { authors: readonly string[]; signers: readonly string[] };
@@ -78,7 +78,7 @@ export function findingRecord({ kind, token, messageId, recipients, feedback }: 
     message_id: messageId,
     recipients: recipients.map(({ address, original, action, status, impliedStatus, diagnostic, verdict, rule }) => ({
       address,
-      /** The original recipient, where the report names another one. */
+      /** The original recipient, if the report names another one. */
       original,
       action,
       status: status ?? impliedStatus,

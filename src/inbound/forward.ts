@@ -64,7 +64,7 @@ function isOfMachine(raw: Buffer): boolean {
   return isReport || isAutoSubmitted(headers) || isMarkedAutoReply(headers);
 }
 
-/** Returns the mail to the operator; null where there is none. */
+/** Returns the mail to the operator; null if there is none. */
 export function forwardOf({ operatorAddress, hostname }: ForwardRule, row: Forwardable, now: number): OwnMail | null {
   const to = parseMailbox(operatorAddress ?? '', { smtputf8: true });
   const address = addressee(row);

@@ -6,10 +6,9 @@ import type { Log } from '../base/log.ts';
 import type { BounceRule } from '../config/bounce-rule.ts';
 import { MOST_BYTES } from '../mail/mime-read.ts';
 import type { Connection } from '../storage/connection.ts';
-import { countEndings } from './count-endings.ts';
 import { MailPort, type MailPortListener, type MailPortOptions, type MailPortState, type Place } from './mail-port.ts';
 import { createKeptReports } from './kept-reports.ts';
-import { Listener } from './listener.ts';
+import { Listener, type Handlers } from './listener.ts';
 import type { ListenerLimits } from './listener-limits.ts';
 import { MailMemory } from './mail-intake.ts';
 import { mxHandlers, type MxDeps } from './mx.ts';
@@ -19,6 +18,7 @@ import { createReportReader } from './report-reader.ts';
 import { submissionHandlers } from './submission.ts';
 import type { SubmissionDeps, SubmissionSettings, Submitter } from './submission-session.ts';
 import { createSubmissionReader } from './submission-reader.ts';
+import type { SmtpRefusal } from './smtp-refusal.ts';
 
 export interface Certificate {
   /** PEM. */
@@ -31,9 +31,7 @@ export interface InboundDeps
   clock: Clock;
   log: Log;
   db: ReceiveDeps['db'] & { maintenance: Connection };
-  /** Returns the operator's bounce rules in force. */
   bounceRules: () => readonly BounceRule[];
-  /** Notifies when a key was revoked or changed. */
   keyChanges: Notifier;
   /** A submission has ended with this code of SMTP. */
   submitted?: (code: number) => void;
@@ -45,7 +43,6 @@ export interface InboundSettings {
   certificate: Certificate;
   mx: { host: string; place: Place };
   submission: SubmissionSettings & { host: string; size: number; start: Place; tls: Place };
-  /** Limits of submission. */
   limits: Partial<ListenerLimits>;
   /** The size of the disk with the data folder. */
   diskBytes: number;
@@ -183,4 +180,37 @@ function mailPortsOf(
     { name: 'submissions', listener: secure, host, place: submission.tls, takes, setting: 'smtp.submission.tlsPort' },
   ];
   return ports.map((options) => new MailPort(deps, options));
+}
+
+const TAKEN = 250;
+const FAULT = 451;
+
+/** Calls `ended` with 250 for each accepted mail, and the code of each refusal: of a sign-in, a sender, a recipient or a mail. */
+export function countEndings<User>(handlers: Handlers<User>, ended: (code: number) => void): Handlers<User> {
+  async function seen<Result>(answer: Promise<Result>, code: (result: Result) => number | null): Promise<Result> {
+    try {
+      const result = await answer;
+      const one = code(result);
+      if (one !== null) ended(one);
+      return result;
+    } catch (error) {
+      ended(FAULT); // so the listener answers then
+      throw error;
+    }
+  }
+  const signIn: NonNullable<Handlers<User>['authenticate']> = (session, name, password) =>
+    seen(
+      handlers.authenticate?.(session, name, password) ?? Promise.reject(new Error('there is nothing to sign in to')),
+      (result) => ('user' in result ? null : result.code),
+    );
+  const refusalOnly = (refusal: SmtpRefusal | null): number | null => refusal?.code ?? null;
+
+  return {
+    ...handlers,
+    ...(handlers.authenticate === undefined ? {} : { authenticate: signIn }),
+    sender: (session, address) => seen(handlers.sender(session, address), refusalOnly),
+    recipient: (session, address) => seen(handlers.recipient(session, address), refusalOnly),
+    data: (session, mail, size) =>
+      seen(handlers.data(session, mail, size), (result) => (typeof result === 'string' ? TAKEN : result.code)),
+  };
 }

@@ -98,7 +98,7 @@ export function createKeptReports(
       storeOf(stranger).used += bytes;
     },
     trim,
-    /** Trims where too much has come since the last look. */
+    /** Trims if too much has come since the last look. */
     trimIfFull: (): Promise<void> =>
       [loose, matched].some(({ used, most }) => used > most) ? trim() : Promise.resolve(),
   };

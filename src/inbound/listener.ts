@@ -9,7 +9,6 @@ import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import { logAcceptErrors } from '../net/accept-errors.ts';
 import { isStorageTrouble } from '../storage/commit.ts';
-import { checkMailParameters, checkRecipientParameters, type EsmtpParameters } from './esmtp-parameters.ts';
 import { listenerLimits, type LimitName, type ListenerLimits } from './listener-limits.ts';
 import { MailMemory, takeMail, type TakenMail } from './mail-intake.ts';
 import { OpenSessions, STOPPING } from './open-sessions.ts';
@@ -24,7 +23,6 @@ import {
 } from './smtp-connection.ts';
 import { noKeyInClear, refuse, type SmtpRefusal } from './smtp-refusal.ts';
 
-/** A session as handlers see it. */
 export interface Session<User> {
   readonly id: string;
   readonly ip: string;
@@ -93,8 +91,8 @@ const SLOW_DOWN_MS = 1000;
 const LONGEST_COMMAND = 4096;
 const CLOSE_MS = 10_000;
 /**
- * Connections that smtp-server has not greeted yet, for each that may stay: it waits 100 ms first, and refuses by itself what comes
- * when these are there too.
+ * The factor for smtp-server's limit of connections, which also counts those that it has not greeted yet: it waits 100 ms before
+ * the greeting.
  */
 const UNGREETED = 1;
 
@@ -296,7 +294,7 @@ export class Listener<User> {
         (mail) => this.handleMail(session, mail),
       );
     } catch (error) {
-      // The stream ends with an error where the client has gone in the middle of its mail, so no client reads the answer.
+      // The stream ends with an error if the client has gone in the middle of its mail, so no client reads the answer.
       this.log.debug({ event: 'smtp_mail_broken_off', err: error }, 'an SMTP client left in the middle of a mail');
       return refuse(451, '4.4.2 the mail did not arrive whole');
     }
@@ -345,7 +343,7 @@ export class Listener<User> {
     };
   }
 
-  /** Resolves with the port. Rejects where it is in use or not allowed; then it may be called again. */
+  /** Resolves with the port. Rejects if it is in use or not allowed; then it may be called again. */
   listen(): Promise<number> {
     const { server, options } = this;
     const inner = server.server;
@@ -389,3 +387,41 @@ export class Listener<User> {
 const parametersOf = (args: object | false): EsmtpParameters => (args === false ? {} : (args as EsmtpParameters));
 
 const asError = ({ code, text }: SmtpRefusal): Error => Object.assign(new Error(text), { responseCode: code });
+
+/**
+ * The parameters of MAIL and RCPT: RFC 5321 section 4.1.1.11 has those refused that belong to no extension we offer. A client
+ * that relies on an extension we do not have (a delivery report, a time to hold the mail until) must not get 250. Pure.
+ */
+
+/** Parameters in the form of smtp-server: names in capitals, `true` for one without a value. */
+export type EsmtpParameters = Readonly<Record<string, string | true>>;
+
+/** Extensions that EHLO offers beyond those of every listener. */
+interface Offered {
+  /** AUTH (RFC 4954) and REQUIRETLS (RFC 8689): who submits has them, other mail hosts have not. */
+  isSubmission: boolean;
+  smtputf8: boolean;
+}
+
+/** RFC 4954 section 5: `<>` or a mailbox, with its xtext decoded. curl writes the mailbox in angle brackets. */
+const AUTH_VALUE = /^(?:<>|<[^\s<>@]{1,256}@[^\s<>@]{1,255}>|[^\s<>@]{1,256}@[^\s<>@]{1,255})$/;
+
+/** Checks the parameters of MAIL. Values of SIZE, BODY, SMTPUTF8 and REQUIRETLS have been looked at by smtp-server before. */
+export function checkMailParameters(given: EsmtpParameters, { isSubmission, smtputf8 }: Offered): SmtpRefusal | null {
+  const known = ['SIZE', 'BODY', ...(smtputf8 ? ['SMTPUTF8'] : []), ...(isSubmission ? ['AUTH', 'REQUIRETLS'] : [])];
+  const unknown = unknownOf(given, known);
+  if (unknown !== null) return unknown;
+  const auth = given['AUTH'];
+  if (auth === undefined || (auth !== true && AUTH_VALUE.test(auth))) return null;
+  return refuse(501, '5.5.4 AUTH= takes <> or an address');
+}
+
+/** Checks the parameters of RCPT: none of the extensions that we offer has any. */
+export const checkRecipientParameters = (given: EsmtpParameters): SmtpRefusal | null => unknownOf(given, []);
+
+function unknownOf(given: EsmtpParameters, known: readonly string[]): SmtpRefusal | null {
+  const unknown = Object.keys(given).find((name) => !known.includes(name));
+  if (unknown === undefined) return null;
+  const shown = /^[A-Z0-9][A-Z0-9-]{0,63}$/.test(unknown) ? ` ${unknown}` : '';
+  return refuse(555, `5.5.4 the parameter${shown} is not known here`);
+}

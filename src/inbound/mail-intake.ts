@@ -54,7 +54,7 @@ export interface IntakeDeps {
 }
 
 /**
- * Reads a mail to its end and hands it to `use`; its octets count as memory in use until that is done. Rejects where the client leaves in the
+ * Reads a mail to its end and hands it to `use`; its octets count as memory in use until that is done. Rejects if the client leaves in the
  * middle. Calls `tooSlow` when the mail has fallen behind the pace.
  */
 export async function takeMail<Result>(

@@ -1,5 +1,5 @@
 /**
- * A port for mail that is opened at the start or, where another program has it, as soon as that program lets it go. A port in use is a
+ * A port for mail that is opened at the start or, if another program has it, as soon as that program lets it go. A port in use is a
  * state and not an error: the API, delivery and the other ports work without it, and a Postfix that was started first must not keep
  * them down. Each port is tried again every minute.
  */
@@ -16,7 +16,6 @@ export interface Place {
   isChosen: boolean;
 }
 
-/** The state of a port for mail. */
 export interface MailPortState {
   name: MailPortName;
   /** The address and port of the settings. */

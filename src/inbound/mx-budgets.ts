@@ -56,7 +56,7 @@ export function createMxBudgets({ clock, usedUp }: { clock: Clock; usedUp: UsedU
   const rulesFor = ({ deliveryId }: Stranger): readonly Rule[] => (deliveryId === null ? loose : withToken);
 
   return {
-    /** Returns null where a mail that takes this many bytes may come in; without a size, where any mail may. */
+    /** Returns null if a mail that takes this many bytes may come in; without a size, if any mail may. */
     refusal(stranger: Stranger, bytes = 0): SmtpRefusal | null {
       const now = clock.now();
       const broken = rulesFor(stranger).find(

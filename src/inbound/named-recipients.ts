@@ -6,7 +6,7 @@
  * 2. at the begin of a line, the reason behind or below it (qmail, exim, sendmail, Postfix, Yahoo, Exchange, Domino)
  * 3. in a quoted command or reply (`RCPT TO:<a@b>`, `550 <a@b>... User unknown`)
  * 4. behind a label (`Recipient: a@b`)
- * 5. anywhere in the prose, where the returned mail was addressed to it
+ * 5. anywhere in the prose, if the returned mail was addressed to it
  * 6. in a line with the reason, or in the subject
  * 7. in the To field of the returned mail, else anywhere in the prose
  */
@@ -19,7 +19,7 @@ import type { Notice } from './notice.ts';
 
 export interface NamedRecipient {
   address: string;
-  /** The lines that may hold the reason: from its name to the next recipient's. Empty where only a header names it. */
+  /** The lines that may hold the reason: from its name to the next recipient's. Empty if only a header names it. */
   lines: readonly string[];
   /** The line with the only one that a notice names, whose reason may stand anywhere. */
   line?: string;
@@ -61,7 +61,6 @@ export function recipientsNamedIn(notice: Notice, words: BounceWords): NamedReci
   return firstWay(notice, others, words) ?? firstWay(notice, places, words) ?? [];
 }
 
-/** Returns the addresses in fields with these names. */
 export function addressesOf(headers: readonly HeaderField[], names: ReadonlySet<string>): string[] {
   return fieldsOf(headers, names).flatMap((value) => addressesIn(value.slice(0, 10_000)).map(({ address }) => address));
 }
@@ -176,7 +175,7 @@ function named(lines: readonly string[], place: Place, from: number, next: Place
   return { address: place.address, lines: [own, ...lines.slice(place.line + 1, end)] };
 }
 
-/** Finds the lines below the one that begins with an address; none where no line does. */
+/** Finds the lines below the one that begins with an address; none if no line does. */
 export function linesByRecipient(notice: Notice): (address: string) => readonly string[] {
   const listed = listedIn(notice.lines, placesOf(notice));
   return (address) => listed.get(address.toLowerCase())?.lines ?? [];

@@ -26,7 +26,6 @@ export interface OpenSession<User> {
   errors: number;
   failedSignIns: number;
   user: User | null;
-  /** See `Handlers.proofOf`. */
   proof: string | null;
   isReceiving: boolean;
   /** Its mail has come and gets its reply next: without it the client would send the mail again. */
@@ -101,7 +100,7 @@ export class OpenSessions<User> {
   }
 
   /**
-   * Counts a socket that begins with TLS until it closes; false where its address has too many. It becomes a session when the handshake ends,
+   * Counts a socket that begins with TLS until it closes; false if its address has too many. It becomes a session when the handshake ends,
    * so without this limit an address that never ends one would have all places.
    */
   admitSocket(socket: Socket): boolean {
@@ -122,7 +121,6 @@ export class OpenSessions<User> {
     return this.deps.isTrusted(ip) || this.deps.clock.now() - (this.known.get(ip) ?? -Infinity) < HOUR_MS;
   }
 
-  /** Counts a new connection, or refuses it. */
   admit(id: string, address: string, connection: SmtpConnection): SmtpRefusal | null {
     const { limits, clock, isTrusted } = this.deps;
     const [ip, since] = [plainAddress(address) ?? address, clock.now()];

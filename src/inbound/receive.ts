@@ -34,8 +34,38 @@ import { meaningOf } from './report-meaning.ts';
 import { ERASED_ADDRESS } from '../mail/address.ts';
 import { findMatch, type Match, type MatchDeps } from './report-owner.ts';
 import type { ReportReader } from './report-reader.ts';
-import { Unread } from './unread.ts';
 import { HOUR_MS } from '../base/time.ts';
+import { WaitingLine } from '../scheduling/waiting-line.ts';
+
+/**
+ * Mails that wait to be read, in the order in which they get their turn: those with a token of ours before those that anyone can
+ * send, and among each kind the networks in turn, so that no network waits behind another's flood. Each kind has its own room. Pure.
+ */
+
+export class Unread<Item extends Stranger> {
+  private readonly withToken = new WaitingLine<Item>();
+  private readonly loose = new WaitingLine<Item>();
+
+  add(item: Item): void {
+    this.lineOf(item).add(item.network, item);
+  }
+
+  /** Takes the next one, or null. `withTokenOnly`: mail without a token waits. */
+  take({ withTokenOnly }: { withTokenOnly: boolean }): Item | null {
+    return (this.withToken.next() ?? (withTokenOnly ? undefined : this.loose.next()))?.item ?? null;
+  }
+
+  /** The budget that one more mail of this sender would break, or null. */
+  full(stranger: Stranger): BudgetName | null {
+    const line = this.lineOf(stranger);
+    if (line.all >= budgets.unread_mails.most) return 'unread_mails';
+    return line.of(stranger.network) >= budgets.unread_mails_network.most ? 'unread_mails_network' : null;
+  }
+
+  private lineOf({ deliveryId }: Stranger): WaitingLine<Item> {
+    return deliveryId === null ? this.loose : this.withToken;
+  }
+}
 
 export interface ReceiveDeps extends MatchDeps, AggregateStoreDeps {
   clock: Clock;
@@ -45,12 +75,12 @@ export interface ReceiveDeps extends MatchDeps, AggregateStoreDeps {
   notifiers: { deliveries: Notifier<readonly DueHint[]> };
   reader: ReportReader;
   budgets: Pick<MxBudgets, 'noteReading' | 'giveBack'>;
-  /** Carries out the wish in an unsubscribe mail, where it is about this delivery; else returns false. */
+  /** Carries out the wish in an unsubscribe mail, if it is about this delivery; else returns false. */
   unsubscribe(wish: string, deliveryId: string): Promise<boolean>;
   /** Settings for mail of people. */
   forward: ForwardRule & { retry: Pick<RetryRule, 'maxAge'> };
   ownAccount: { ensure(): Promise<void> };
-  /** Deletes the oldest mails where too much is kept. */
+  /** Deletes the oldest mails if too much is kept. */
   trim(): Promise<void>;
 }
 
@@ -62,7 +92,7 @@ const WRITING = 32;
 const BUFFERED_BYTES = 8 * 1024 * 1024;
 /** Wait after a failure of storage. */
 const FAULT_DELAY_MS = 1000;
-/** Pause of all reading where no thread could be had: each try costs a tenth of a second of CPU. */
+/** Pause of all reading if no thread could be had: each try costs a tenth of a second of CPU. */
 const NO_THREAD_MS = 60_000;
 
 interface ReadReport {
@@ -180,7 +210,7 @@ export class Receiver {
     }
   }
 
-  /** Loads the row where it is not in memory, and reads the mail in a thread. Returns null where there is nothing to conclude. */
+  /** Loads the row if it is not in memory, and reads the mail in a thread. Returns null if there is nothing to conclude. */
   private async read(next: Waiting): Promise<ReadReport | null> {
     this.reading += 1;
     try {
@@ -273,7 +303,7 @@ export class Receiver {
     });
   }
 
-  /** Unsubscribes whom the mail itself names, also where its delivery is deleted or erased here. Returns false where it does not name them. */
+  /** Unsubscribes whom the mail itself names, also if its delivery is deleted or erased here. Returns false if it does not name them. */
   private async obey({ kind, token, wish }: Finding): Promise<boolean> {
     if (kind !== 'unsubscribe' || token === null || wish === null) return false;
     const deliveryId = unsubscribedDelivery(this.deps.keys, `unsub+${token}`);
@@ -378,7 +408,7 @@ async function load(db: Connection, id: string): Promise<NewReport | null> {
   return row ?? null;
 }
 
-/** Writes what a mail was. Returns false where another node has done so meanwhile. */
+/** Writes what a mail was. Returns false if another node has done so meanwhile. */
 async function write(tx: Connection, id: string, { state, kind, match, detail, keepsAll }: End): Promise<boolean> {
   const owner = match?.owner;
   const written = await tx.all(

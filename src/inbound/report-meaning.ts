@@ -7,7 +7,7 @@ import type { Finding } from './finding.ts';
 import type { Match, Owner } from './report-owner.ts';
 
 export interface Meaning {
-  /** Null where it changes nothing. For an `unverified` report, the change if it were true. */
+  /** Null if it changes nothing. For an `unverified` report, the change if it were true. */
   change: DeliveryChange | null;
   state: Extract<ReportRow['state'], 'done' | 'unmatched' | 'unverified' | 'unreadable'>;
 }
@@ -54,13 +54,10 @@ async function changeOf(
 }
 
 /** Returns whether the mail counts. Everyone who gets the mail knows its token: a report must also look like one, in its sender or in its form. */
-function countsAsReport(sender: string, { isWellFormed }: Finding): boolean {
-  return (
-    isWellFormed ||
-    sender === '' ||
-    /^(?:postmaster|mailer-daemon|mail-daemon|maildaemon|double-bounce|bounce[sd]?|noreply-mailer)@/i.test(sender)
-  );
-}
+const countsAsReport = (sender: string, { isWellFormed }: Finding): boolean =>
+  isWellFormed ||
+  sender === '' ||
+  /^(?:postmaster|mailer-daemon|mail-daemon|maildaemon|double-bounce|bounce[sd]?|noreply-mailer)@/i.test(sender);
 
 const standInOf = (isWellFormed: boolean, sender: string): StandIn =>
   isWellFormed ? 'report' : sender === '' ? 'notice' : 'letter';

@@ -22,7 +22,6 @@ import type { Finding } from './finding.ts';
 
 export type Owner = Pick<DeliveryRow, 'id' | 'account_id' | 'message_id' | 'address' | 'address_key'> & {
   stream: string;
-  /** The domain of its From. */
   from_domain: string;
   /** The API request that made the message, for the log. */
   request_id: string | null;
@@ -34,7 +33,6 @@ export type Proof = 'token' | 'copy' | 'feedback_loop' | null;
 export interface Match {
   owner: Owner;
   proof: Proof;
-  /** The feedback loop that signed. */
   loop: FeedbackLoop['name'] | null;
 }
 
@@ -101,7 +99,7 @@ async function byMessage(db: Connection, { messageId, recipients }: Finding): Pr
 }
 
 /**
- * True where the complaint says nothing of the returned mail that our message contradicts. Its Message-ID alone is any sender's to write, so a
+ * True if the complaint says nothing of the returned mail that our message contradicts. Its Message-ID alone is any sender's to write, so a
  * provider may truly report a mail of theirs that has ours.
  */
 function fits({ recipients, returned }: Finding, { address_key, from_domain }: Owner): boolean {
@@ -114,7 +112,7 @@ function fits({ recipients, returned }: Finding, { address_key, from_domain }: O
   );
 }
 
-/** Returns the name of the feedback loop where one of the signatures is good. */
+/** Returns the name of the feedback loop if one of the signatures is good. */
 async function signedBy(deps: MatchDeps, { name, claims }: LoopClaim): Promise<string | null> {
   const { resolver, log } = deps;
   for (const claim of claims) {
@@ -131,7 +129,7 @@ async function signedBy(deps: MatchDeps, { name, claims }: LoopClaim): Promise<s
 }
 
 /**
- * True where the signed To names one of our hosts. Anyone can join a feedback loop and complain there of their own mail, in which
+ * True if the signed To names one of our hosts. Anyone can join a feedback loop and complain there of their own mail, in which
  * they wrote a Message-ID of ours: such a report is genuine too, but the provider wrote it to them.
  */
 async function isAddressedToUs(deps: Pick<MatchDeps, 'isVerifiedHost'>, { data }: SignatureClaim): Promise<boolean> {

@@ -33,7 +33,6 @@ export type ReportReader = ReturnType<typeof createReportReader>;
 export interface ReportReaderOptions {
   /** Those that sign return paths. A token that none of them made is left out; with null only its form is checked. */
   keys: readonly ReturnPathKey[] | null;
-  /** Returns the operator's bounce rules in force. */
   rules: () => readonly BounceRule[];
   /** Threads at most. */
   count: number;

@@ -3,6 +3,7 @@
  * to the MX listener by SMTP as a stranger would, and the mail must then be `bounced`. It all takes place in the account of our
  * own mail, so the numbers of no customer change.
  */
+import { createTransport } from 'nodemailer';
 import { newId } from '../base/id.ts';
 import type { Notifier } from '../scheduling/notifier.ts';
 import type { Clock } from '../base/clock.ts';
@@ -14,7 +15,6 @@ import { ownMailRows } from '../messages/accept/own-mail.ts';
 import { returnPathFor, type ReturnPathKey } from '../messages/delivery/return-path.ts';
 import type { Committer } from '../storage/commit.ts';
 import type { Connection } from '../storage/connection.ts';
-import { handIn } from './hand-in.ts';
 
 export interface SelfTestDeps {
   clock: Clock;
@@ -40,7 +40,7 @@ export interface Detour {
   domain: string;
 }
 
-/** `why` names the step that failed; null where all went well. */
+/** `why` names the step that failed; null if all went well. */
 export interface SelfTestResult {
   ok: boolean;
   why: string | null;
@@ -70,15 +70,8 @@ async function findFault(
   const to = `${returnPathFor(deps.returnPathKey, deliveryId)}@${through?.domain ?? hostname}`;
   const taker = through === undefined ? 'the MX listener' : `port ${String(through.port)} of ${through.host}`;
   const report = bounceOf(postmaster, recipient, deps.clock.now());
-  const handed = await handIn(deps, {
-    host: door.host,
-    port: door.port,
-    helo: hostname,
-    from: '',
-    to,
-    mail: report,
-    patienceMs: STEP_TIMEOUT_MS,
-  });
+  const { host, port } = door;
+  const handed = await handIn({ host, port, helo: hostname, to, mail: report, patienceMs: STEP_TIMEOUT_MS });
   if (handed.kind === 'refused') return `${taker} did not take a bounce: ${handed.why}`;
   if (await isReached(deps, deliveryId, 'bounced')) return null;
   return `${taker} took a bounce (${handed.reply}), but it was not recognised within ${seconds(STEP_TIMEOUT_MS)}`;
@@ -158,3 +151,31 @@ const mailbox = (local: string, domain: string): Mailbox => ({
   domain,
 });
 const seconds = (ms: number): string => `${String(ms / 1000)} s`;
+
+interface HandIn {
+  host: string;
+  port: number;
+  helo: string;
+  to: string;
+  mail: Buffer;
+  patienceMs: number;
+}
+
+type HandedIn = { kind: 'taken'; reply: string } | { kind: 'refused'; why: string };
+
+/** Hands a report in by SMTP, with the null sender and without TLS. The delivery engine never connects to ourselves. */
+export async function handIn({ host, port, helo, to, mail, patienceMs }: HandIn): Promise<HandedIn> {
+  const limits = { connectionTimeout: patienceMs, greetingTimeout: patienceMs, socketTimeout: patienceMs };
+  const transport = createTransport({ host, port, name: helo, secure: false, ignoreTLS: true, ...limits });
+  try {
+    const { response } = await transport.sendMail({ envelope: { from: '', to }, raw: mail });
+    return { kind: 'taken', reply: response };
+  } catch (error) {
+    return { kind: 'refused', why: refusalIn(error) };
+  }
+}
+
+function refusalIn(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  return 'response' in error && typeof error.response === 'string' ? error.response : error.message;
+}

@@ -18,7 +18,7 @@ const UNKNOWN_COMMAND = 500;
 /** The jokes of smtp-server. Scanners take its reply to `WIZ` for the back door of an old Sendmail. */
 export const JOKES: readonly string[] = ['WIZ', 'SHELL', 'KILL'];
 
-/** Returns the connection of a session, or undefined where it is closed already. */
+/** Returns the connection of a session, or undefined if it is closed already. */
 export const findConnection = (server: SMTPServer, id: string): SmtpConnection | undefined =>
   [...server.connections].find((connection) => connection.id === id);
 

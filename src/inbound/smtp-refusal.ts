@@ -24,7 +24,6 @@ const codes: Partial<Record<ProblemCode, readonly [number, string]>> = {
   internal_error: [451, '4.3.0'],
 };
 
-/** Returns a problem as a refusal of SMTP. */
 export function refusalOf(problem: Problem): SmtpRefusal {
   const [code, enhanced] = codes[problem.code] ?? [554, '5.6.0'];
   return refuse(code, `${enhanced} ${problem.message} (${problem.code})`);

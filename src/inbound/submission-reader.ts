@@ -12,7 +12,6 @@ export interface ReadMail {
   digest: string;
 }
 
-/** Reads one mail. */
 export const readWhole = (bytes: Buffer): ReadMail => ({
   mail: readSubmitted(bytes),
   digest: hash('sha256', bytes, 'hex'),
@@ -35,7 +34,7 @@ export function createSubmissionReader(deps: { clock: Clock }) {
     maxHeapMb: 512,
   });
   return {
-    /** Throws `service_unavailable` where too much is to be read at once. */
+    /** Throws `service_unavailable` if too much is to be read at once. */
     async read(bytes: Buffer): Promise<ReadMail> {
       if (bytes.length <= HERE_BYTES) return readWhole(bytes);
       try {

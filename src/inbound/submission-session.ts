@@ -22,7 +22,7 @@ export interface SubmissionDeps {
   /** Returns the caller whose key programs of trusted networks send with, or null. */
   trustedCaller(): Promise<Caller | null>;
   noteUse(keyId: string, ip: string, endpoint: string): void;
-  /** Counts a request of the account; the seconds to wait, or null where it may go on. */
+  /** Counts a request of the account; the seconds to wait, or null if it may go on. */
   takeRequest(accountId: string, plan: string): number | null;
   audit: { write(row: AuditRow): Promise<void> };
   idempotency: { store: IdempotencyStore; onMismatch: 'replay' | 'error' };
@@ -37,7 +37,7 @@ export interface SubmissionDeps {
 
 export interface SubmissionSettings {
   hostname: string;
-  /** CIDR ranges whose clients need no TLS, and no sign-in where there is a key for them. */
+  /** CIDR ranges whose clients need no TLS, and no sign-in if there is a key for them. */
   trustedNetworks: readonly string[];
   smtputf8: boolean;
   recipients: number;

@@ -2,12 +2,12 @@
  * Submission (RFC 6409, RFC 8314) for programs that speak only SMTP: a client that signs in with an API key may send, under the same
  * rules as over the API, and the mail leaves with its body unchanged. 250 means what 202 means: the mail is durable.
  */
+import { hash } from 'node:crypto';
 import { Problem } from '../base/problem.ts';
 import type { Caller } from '../keys/caller.ts';
-import { parseMailbox } from '../mail/address.ts';
+import { parseMailbox, addressKey, type Mailbox } from '../mail/address.ts';
 import type { Handlers } from './listener.ts';
 import { noKeyInClear, refusalOf, refuse, type SmtpRefusal } from './smtp-refusal.ts';
-import { SubmissionAcceptor } from './submission-acceptor.ts';
 import {
   callerByKey,
   callerOfSession,
@@ -21,6 +21,18 @@ import {
   type SubmissionSettings,
   type Submitter,
 } from './submission-session.ts';
+import { newId } from '../base/id.ts';
+import { dateTime } from '../mail/message-head.ts';
+import type { SubmittedMail, SubmissionOptions } from '../mail/submitted.ts';
+import { acceptSingle } from '../messages/accept/accept.ts';
+import type { MessageContent, MessageDraft } from '../messages/request/send-request.ts';
+import { isKeyTaken, KEEP_MS, recordKey } from '../storage/idempotency-store.ts';
+import type { Rows } from '../storage/rows.ts';
+import type { IdempotencyRow } from '../storage/tables.ts';
+import { InTurn } from './in-turn.ts';
+import { MOST_METADATA_KEYS, MOST_TAGS } from '../messages/request/send-limits.ts';
+import { tagSchema } from '../messages/request/send-schema.ts';
+import { checkSendAt } from '../messages/request/send-time.ts';
 
 export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSettings): Handlers<Submitter> {
   const logged = createRefusalLog(deps);
@@ -84,4 +96,287 @@ export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSet
       }
     },
   };
+}
+
+/** A mail that was read, and what it is accepted with. */
+interface ReadSubmission {
+  mail: SubmittedMail;
+  /** SHA-256 of its octets, hex. */
+  digest: string;
+  /** When DATA began, on the monotonic clock. */
+  started: number;
+}
+
+interface Keyed extends ReadSubmission {
+  options: ReturnType<typeof submissionOptions>;
+  /** The record of its idempotency key, or null without one. */
+  key: string | null;
+}
+
+class SubmissionAcceptor {
+  private readonly deps: SubmissionDeps;
+  private readonly settings: SubmissionSettings;
+  /** Mails with the same idempotency key are stored one after the other. */
+  private readonly perKey = new InTurn();
+
+  constructor(deps: SubmissionDeps, settings: SubmissionSettings) {
+    this.deps = deps;
+    this.settings = settings;
+  }
+
+  /** Resolves with the id of the message, which is durable then. Throws Problem. */
+  async accept(session: SubmissionSession, caller: Caller, read: ReadSubmission): Promise<string> {
+    const options = submissionOptions(read.mail.options, this.deps.clock.now());
+    if (read.mail.isSealed && (options.trackOpens || options.trackClicks))
+      throw new Problem('invalid_field', 'a signed or encrypted mail cannot be tracked: leave out X-Posthorn-Track-*', {
+        field: `X-Posthorn-Track-${options.trackOpens ? 'Opens' : 'Clicks'}`,
+      });
+    const key =
+      options.idempotencyKey === null
+        ? null
+        : recordKey(caller.accountId, caller.mode, 'SMTP', placeOf(session), options.idempotencyKey);
+    const store = (): Promise<string> => this.store(session, caller, { ...read, options, key });
+    return key === null ? store() : this.perKey.run(key, store);
+  }
+
+  private async store(
+    session: SubmissionSession,
+    caller: Caller,
+    { mail, options, key, digest, started }: Keyed,
+  ): Promise<string> {
+    const { deps } = this;
+    const { clock } = deps;
+    const audited = { step: 'DATA', caller, code: 250, problem: null, started };
+    const before = key === null ? null : await this.idOfFirst(session, caller, { key, digest, started });
+    if (before !== null) return before;
+    const noticeTo = await this.noticeAddress(session, caller);
+    const sender = await this.senderOf(caller, mail);
+    const now = clock.now();
+    const draft = this.draftOf(session, mail, options, { id: newId('msg', now), now, noticeTo, sender });
+    const by = { ...caller, requestId: newId('req', now) };
+    const alsoWrite = (): Rows => ({
+      audit: [submissionAudit(deps, session, { ...audited, requestId: by.requestId })],
+      ...(key === null ? {} : { idempotency: [idempotencyRow(key, digest, draft.source?.id ?? '', now)] }),
+    });
+    try {
+      const { id } = await acceptSingle(deps.accept, by, draft, alsoWrite);
+      return id;
+    } catch (error) {
+      // Another node has accepted a mail with the same key meanwhile, and this one was rolled back.
+      const first =
+        key !== null && isKeyTaken(error) ? await this.idOfFirst(session, caller, { key, digest, started }) : null;
+      if (first === null) throw error;
+      return first;
+    }
+  }
+
+  /** Returns the id of the message that was accepted with this key before, or null. Throws a Problem where it was another mail. */
+  private async idOfFirst(
+    session: SubmissionSession,
+    caller: Caller,
+    { key, digest, started }: { key: string; digest: string; started: number },
+  ): Promise<string | null> {
+    const { deps } = this;
+    const { store, onMismatch } = deps.idempotency;
+    const row = await store.find(key);
+    if (row === null) return null;
+    if (row.body_hash !== digest && onMismatch === 'error')
+      throw new Problem('idempotency_key_reused', 'this idempotency key was used with another mail');
+    const line = { step: 'DATA', caller, code: 250, problem: null, started, isReplay: true };
+    await deps.audit.write(submissionAudit(deps, session, line));
+    return (JSON.parse(row.body) as { id: string }).id;
+  }
+
+  /** Returns the address for a notice of failure: the envelope's sender if its domain is the account's own, else the operator (RFC 5321, 6.1). */
+  private async noticeAddress({ sender }: SubmissionSession, { accountId }: Caller): Promise<string | null> {
+    const { deps } = this;
+    const { notify, operatorAddress } = this.settings;
+    const parsed = parseMailbox(sender, { smtputf8: true });
+    if (notify === 'none' || sender === '') return null;
+    // Many programs write `root@web1`, which no notice reaches. Their mail is taken all the same.
+    const mailbox = notify === 'sender' && parsed.kind === 'ok' ? parsed.mailbox : null;
+    const isOwn = mailbox !== null && (await deps.isVerified(accountId, mailbox.domain));
+    const address = isOwn ? mailbox.address : operatorAddress;
+    if (address !== null) await deps.ownAccount.ensure();
+    return address;
+  }
+
+  /** Returns the mailbox of Sender if the key may send as it too, else null: readers show it as the one who sent the mail. */
+  private async senderOf({ accountId, domains }: Caller, { sender, from }: SubmittedMail): Promise<Mailbox | null> {
+    if (sender === null || sender.domain === from.domain) return sender;
+    const isOfKey = domains.length === 0 || domains.includes(sender.domain);
+    return isOfKey && (await this.deps.isVerified(accountId, sender.domain)) ? sender : null;
+  }
+
+  private draftOf(
+    session: SubmissionSession,
+    mail: SubmittedMail,
+    options: ReturnType<typeof submissionOptions>,
+    { id, now, noticeTo, sender }: { id: string; now: number; noticeTo: string | null; sender: Mailbox | null },
+  ): MessageDraft {
+    const recipients = session.recipients.map((address) => {
+      const parsed = parseMailbox(address, this.settings);
+      if (parsed.kind === 'bad') throw new Problem('invalid_recipient', parsed.why);
+      const key = addressKey(parsed.mailbox.address);
+      return { type: mail.to.has(key) ? 'to' : mail.cc.has(key) ? 'cc' : 'bcc', mailbox: parsed.mailbox } as const;
+    });
+    const [first] = recipients;
+    if (first === undefined) throw new Error('a mail without recipients');
+    const of = (type: 'cc' | 'bcc'): Mailbox[] =>
+      recipients.slice(1).flatMap((one) => (one.type === type ? [one.mailbox] : []));
+    const rfcMessageId = mail.messageId ?? `<${id}@${mail.from.domain}>`;
+    const received = receivedBy(session, { id, now, hostname: this.settings.hostname });
+    return {
+      from: mail.from,
+      to: first.mailbox,
+      cc: of('cc'),
+      bcc: of('bcc'),
+      replyTo: mail.replyTo,
+      subject: mail.subject,
+      content: emptyContent(),
+      source: {
+        id,
+        rfcMessageId,
+        bytes: this.deps.reader.finish(mail, { received, messageId: rfcMessageId, date: new Date(now), sender }),
+        recipients,
+        noticeTo,
+      },
+      requireTls: session.requireTls ? true : mail.waivesTls ? false : null,
+      headers: [],
+      tags: options.tags,
+      metadata: options.metadata,
+      sendAt: options.sendAt,
+      expiresAt: null,
+      stream: options.stream,
+      trackOpens: options.trackOpens,
+      trackClicks: options.trackClicks,
+      unsubscribe: false,
+      onSuppressed: 'accept',
+      test: null,
+    };
+  }
+}
+
+/**
+ * The place of a key: the recipients are a part of it. A mail with more of them than one session takes comes in several, which are the
+ * same but for these (RFC 5321 section 4.5.3.1.10), and each has to be sent.
+ */
+function placeOf({ recipients }: SubmissionSession): string {
+  const keys = recipients.map((address) => addressKey(address)).sort();
+  return `submission ${hash('sha256', keys.join(' '), 'hex')}`;
+}
+
+const emptyContent = (): MessageContent => ({ html: null, text: null, autoText: false, attachments: [] });
+
+const idempotencyRow = (key: string, bodyHash: string, id: string, now: number): IdempotencyRow => ({
+  key,
+  body_hash: bodyHash,
+  status: 250,
+  headers_json: '{}',
+  body: JSON.stringify({ id }),
+  created_at: now,
+  expires_at: now + KEEP_MS,
+  key_id: null,
+});
+
+/** Returns the Received field (RFC 5321 section 4.4). The client's name is not checked beyond its form. */
+function receivedBy(
+  { helo, ip, protocol }: SubmissionSession,
+  { id, now, hostname }: { id: string; now: number; hostname: string },
+): string {
+  const name = /^[A-Za-z0-9.:[\]_-]{1,255}$/.test(helo) ? helo : 'unknown';
+  const literal = ip.includes(':') ? `IPv6:${ip}` : ip;
+  const date = dateTime(new Date(now));
+  return `from ${name} ([${literal}])\r\n by ${hostname} with ${protocol} id ${id};\r\n ${date}`;
+}
+
+interface SubmissionOptionFields {
+  stream: string | null;
+  tags: string[];
+  metadata: Record<string, string>;
+  sendAt: number | null;
+  idempotencyKey: string | null;
+  trackOpens: boolean;
+  trackClicks: boolean;
+}
+
+const fieldNames: ReadonlySet<string> = new Set([
+  'stream',
+  'tag',
+  'metadata',
+  'send-at',
+  'idempotency-key',
+  'track-opens',
+  'track-clicks',
+]);
+const MOST_METADATA_BYTES = 10 * 1024;
+
+/** Throws a Problem whose field is the header's name. Tags and metadata may be given several times, tags also with commas. */
+export function submissionOptions(options: SubmissionOptions, now: number): SubmissionOptionFields {
+  for (const name of options.keys()) if (!fieldNames.has(name)) throw wrong('unknown_field', name, 'is not known');
+  return {
+    stream: streamOf(single(options, 'stream')),
+    tags: tagsOf(options.get('tag') ?? []),
+    metadata: metadataOf(options.get('metadata') ?? []),
+    sendAt: sendAtOf(single(options, 'send-at'), now),
+    idempotencyKey: keyOf(single(options, 'idempotency-key')),
+    trackOpens: flagOf(options, 'track-opens'),
+    trackClicks: flagOf(options, 'track-clicks'),
+  };
+}
+
+const header = (name: string): string => `X-Posthorn-${name.replace(/(^|-)[a-z]/g, (letter) => letter.toUpperCase())}`;
+
+const wrong = (
+  code: 'unknown_field' | 'invalid_field' | 'invalid_idempotency_key',
+  name: string,
+  why: string,
+): Problem => new Problem(code, `${header(name)} ${why}`, { field: header(name) });
+
+function single(options: SubmissionOptions, name: string): string | null {
+  const [value, ...others] = options.get(name) ?? [];
+  if (others.length > 0) throw wrong('invalid_field', name, 'occurs twice');
+  return value ?? null;
+}
+
+function streamOf(text: string | null): string | null {
+  if (text === null || /^[a-z][a-z0-9-]{0,31}$/.test(text)) return text;
+  throw wrong('invalid_field', 'stream', 'must be the slug of a stream');
+}
+
+function tagsOf(values: readonly string[]): string[] {
+  const tags = values.flatMap((value) => value.split(',').map((tag) => tag.trim()));
+  const isGood = tags.length <= MOST_TAGS && tags.every((tag) => tagSchema.safeParse(tag).success);
+  if (!isGood) throw wrong('invalid_field', 'tag', 'may name 10 tags of 1 to 128 characters');
+  return [...new Set(tags)];
+}
+
+function metadataOf(values: readonly string[]): Record<string, string> {
+  const pairs = values.map((value): [string, string] => {
+    const [, name, text] = /^([A-Za-z0-9_.-]{1,64})=(.{0,500})$/.exec(value) ?? [];
+    if (name === undefined || text === undefined) throw wrong('invalid_field', 'metadata', 'must be name=value');
+    return [name, text];
+  });
+  const bytes = pairs.reduce((sum, [name, text]) => sum + name.length + Buffer.byteLength(text), 0);
+  if (pairs.length > MOST_METADATA_KEYS || bytes > MOST_METADATA_BYTES)
+    throw wrong('invalid_field', 'metadata', 'may occur 50 times, with 10 KiB in all');
+  return Object.fromEntries(pairs);
+}
+
+function sendAtOf(text: string | null, now: number): number | null {
+  const at = text === null ? null : checkSendAt(text, now, header('send-at'));
+  return at !== null && at > now ? at : null;
+}
+
+function keyOf(text: string | null): string | null {
+  if (text === null || /^[!-~]{1,255}$/.test(text)) return text;
+  throw wrong('invalid_idempotency_key', 'idempotency-key', 'must be 1 to 255 visible ASCII characters');
+}
+
+/** Returns whether the mail is tracked: only if it asks for that, since all else of it is sent unchanged. */
+function flagOf(options: SubmissionOptions, name: string): boolean {
+  const value = single(options, name)?.trim() ?? 'false';
+  if (/^(?:true|yes|1)$/i.test(value)) return true;
+  if (/^(?:false|no|0)$/i.test(value)) return false;
+  throw wrong('invalid_field', name, 'must be true or false');
 }

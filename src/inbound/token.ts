@@ -28,7 +28,7 @@ const RETURNED = new Set([
   'received',
 ]);
 
-/** Returns the token of a return path in a field that tells whom the mail is for or about. `envelope`: recipients of the SMTP session, where known. */
+/** Returns the token of a return path in a field that tells whom the mail is for or about. `envelope`: recipients of the SMTP session, if known. */
 export function findReturnPathToken(notice: Notice, envelope: readonly string[] = []): string | null {
   const { mail, original, feedback, delivery } = notice;
   const token =
@@ -53,7 +53,6 @@ export function findTokenInText(notice: Notice): string | null {
   return token?.toLowerCase() ?? null;
 }
 
-/** Returns the token in the address of an unsubscribe mail. */
 export function findUnsubscribeToken({ mail }: Notice, envelope: readonly string[] = []): string | null {
   return firstMatch(UNSUBSCRIBE, envelope) ?? firstMatch(UNSUBSCRIBE, fieldsOf(mail.headers, ENVELOPE));
 }
@@ -76,7 +75,7 @@ export function findCopyToken({ original }: Notice): string | null {
 const OWN_MESSAGE_ID = /^<?msg_[0-7][0-9a-hjkmnp-tv-z]{25}(?=[@>\s]|$)/i;
 
 /**
- * Returns the X-Message-Id of the returned mail where it is one of ours, else its Message-ID with the angle brackets: other programs
+ * Returns the X-Message-Id of the returned mail if it is one of ours, else its Message-ID with the angle brackets: other programs
  * write a field of that name, too.
  */
 export function findMessageId({ original }: Notice): string | null {

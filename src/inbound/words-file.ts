@@ -5,7 +5,7 @@ import { parse } from 'yaml';
 import { compileWords, type BounceWords, type WordSource } from './bounce-words.ts';
 import type { FeedbackLoop } from './feedback-loops.ts';
 
-/** Reads the words. Throws where the file is missing. It is part of the program: a test checks its form. */
+/** Reads the words. Throws if the file is missing. It is part of the program: a test checks its form. */
 export function readBounceWords(): BounceWords {
   return compileWords(parse(readProgramFile('config/bounce-words.yaml')) as WordSource);
 }

@@ -37,7 +37,6 @@ export const isAnswer = (mail: MailPart, arrival: Pick<Arrival, 'sender'>, words
     words.autoReplySubjects(foldText(wordsOf(mail.headers, 'subject')))) &&
   !isFromDaemon(mail, arrival, words);
 
-/** True where the recipient of our mail is the one who writes. */
 export function isFromRecipient(mail: MailPart, { about }: Pick<Arrival, 'about'>): boolean {
   const [first, ...others] = addressesIn(fromOf(mail));
   return about !== null && first !== undefined && others.length === 0 && isSame(first.address, about.address);

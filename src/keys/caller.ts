@@ -28,6 +28,8 @@ export interface Caller {
   member?: string;
   /** True for the operator on the command line; then there is no key behind the call either. */
   isOperator?: true;
+  /** True for those who may perform the operations of the server: the operator, and administrators in the dashboard. */
+  hasServer?: boolean;
 }
 
 /** Returns the lists that restrict a key. */

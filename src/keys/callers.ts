@@ -12,7 +12,7 @@ import { parseKey } from './key-format.ts';
 import { createUseRecorder } from './key-uses.ts';
 
 const MOST_CACHED = 10_000;
-/** The time after which every node knows of a change of a key, in milliseconds, also where it was not told. */
+/** The time after which every node knows of a change of a key, in milliseconds, also if it was not told. */
 export const KEY_FRESH_MS = 1000;
 
 const unknown: Promise<Authentication> = Promise.resolve({ kind: 'unknown' });

@@ -7,7 +7,7 @@ import { isScope, scopeAllows, scopeChallenge } from './scopes.ts';
 
 export type Granter = Pick<Caller, 'scopes' | 'domains' | 'allowedIps' | 'expiresAt'>;
 
-/** Returns the request with the granter's domains, addresses and end where it has none of its own. */
+/** Returns the request with the granter's domains, addresses and end if it has none of its own. */
 export function inheriting(granter: Granter, request: KeyRequest): KeyRequest {
   const { domains = [], allowedIps = [], expiresAt = null } = request;
   return {

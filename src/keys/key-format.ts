@@ -42,9 +42,7 @@ export function parseKey(text: string): ParsedKey {
 }
 
 /** Returns the part that may be shown, as in the key record. */
-export function keyPrefix(mode: KeyMode, publicId: string): string {
-  return `ak_${mode}_${publicId}`;
-}
+export const keyPrefix = (mode: KeyMode, publicId: string): string => `ak_${mode}_${publicId}`;
 
 function checksum(text: string): string {
   let rest = crc32(text);

@@ -3,17 +3,16 @@ import { randomBytes } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
-import { rfc3339 } from '../base/rfc3339.ts';
 import { sha256Hex } from '../base/secret.ts';
 import { DAY_MS } from '../base/time.ts';
 import type { Connection, Value } from '../storage/connection.ts';
 import { hasAtLeast } from '../storage/has-at-least.ts';
 import type { Database } from '../storage/database.ts';
 import { readPage } from '../storage/page.ts';
+import { recordOf } from '../storage/record.ts';
 import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
-import type { ApiKeyRow } from '../storage/tables.ts';
+import { apiKeys, type ApiKeyRow } from '../storage/tables.ts';
 import { usesIn } from './key-uses.ts';
-import { permissionsOf } from './caller.ts';
 import { KEY_RANDOM_BYTES, keyPrefix, makeKey } from './key-format.ts';
 import { checkKeyChanges, checkNewKey, type KeyChanges, type KeyRequest, type NewKey } from './new-key.ts';
 
@@ -45,8 +44,8 @@ export interface Replacement {
 const MOST_KEYS = 10_000;
 
 /**
- * Makes a key; the returned `key` is shown only this once. `createdBy`: `operator` or `key:<name>`. Where the account has as many keys as it
- * may, the oldest that has ended is deleted. Throws a Problem: `invalid_state` where none has ended.
+ * Makes a key; the returned `key` is shown only this once. `createdBy`: `operator` or `key:<name>`. If the account has as many keys as it
+ * may, the oldest that has ended is deleted. Throws a Problem: `invalid_state` if none has ended.
  */
 export async function createKey(
   deps: KeyDeps,
@@ -158,29 +157,12 @@ export const keysMadeBy = async ({ db, clock }: Pick<KeyDeps, 'db' | 'clock'>, b
     .orderBy('id', 'desc')
     .limit(50);
 
+export const keyMembers = recordOf('key', apiKeys);
 export type KeyRecord = ReturnType<typeof toKeyRecord>;
 
 /** Returns the record as the API and `--json` show it at this time. */
 export function toKeyRecord(row: ApiKeyRow, now: number) {
-  const { scopes, domains, allowedIps } = permissionsOf(row);
-  return {
-    object: 'key' as const,
-    id: row.id,
-    name: row.name,
-    mode: row.mode,
-    prefix: keyPrefix(row.mode, row.public_id),
-    scopes,
-    domains,
-    allowed_ips: allowedIps,
-    expires_at: rfc3339(row.expires_at),
-    last_used_at: rfc3339(row.last_used_at),
-    last_used_ip: row.last_used_ip,
-    last_used_endpoint: row.last_used_endpoint,
-    requests_24h: usesIn(row.uses_json, now),
-    created_at: rfc3339(row.created_at),
-    created_by: row.created_by,
-    revoked_at: rfc3339(row.revoked_at),
-  };
+  return keyMembers(row, { prefix: keyPrefix(row.mode, row.public_id), requests_24h: usesIn(row.uses_json, now) });
 }
 
 function keyRow(
@@ -232,6 +214,4 @@ async function change(
   return row;
 }
 
-function notFound(): Problem {
-  return new Problem('not_found', 'There is no such key.');
-}
+const notFound = (): Problem => new Problem('not_found', 'There is no such key.');

@@ -27,9 +27,7 @@ type Uses = Map<string, Use>;
 
 const hourOf = (at: number): number => Math.floor(at / HOUR_MS);
 
-function readHours(json: string): Map<number, number> {
-  return new Map(JSON.parse(json) as [number, number][]);
-}
+const readHours = (json: string): Map<number, number> => new Map(JSON.parse(json) as [number, number][]);
 
 /** Returns the uses in the 24 hours up to `now`, counted by whole hours. */
 export function usesIn(json: string, now: number): number {

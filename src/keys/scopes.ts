@@ -42,9 +42,7 @@ export type Scope = keyof typeof scopes;
 export const scopeNames = Object.keys(scopes) as Scope[];
 
 /** Returns whether `text` is one of the thirty scopes. */
-export function isScope(text: string): text is Scope {
-  return Object.hasOwn(scopes, text);
-}
+export const isScope = (text: string): text is Scope => Object.hasOwn(scopes, text);
 
 /** Returns whether `granted` allows `needed`: it has the scope itself or the bare name of its area. */
 export function scopeAllows(granted: readonly string[], needed: Scope): boolean {
@@ -55,7 +53,7 @@ export function scopeAllows(granted: readonly string[], needed: Scope): boolean 
   return isScope(area) && granted.includes(area);
 }
 
-/** Returns the header of a 403 `insufficient_scope` (RFC 6750 section 3.1), with the scopes that would do; none where scopes alone do not. */
+/** Returns the header of a 403 `insufficient_scope` (RFC 6750 section 3.1), with the scopes that would do; none if scopes alone do not. */
 export const scopeChallenge = (...needed: readonly string[]): Record<string, string> => ({
   'WWW-Authenticate': `Bearer realm="api", error="insufficient_scope"${needed.length === 0 ? '' : `, scope="${needed.join(' ')}"`}`,
 });

@@ -11,9 +11,9 @@ import { domainToASCII, domainToUnicode } from 'node:url';
 
 /** One person's address as it goes into a header. */
 export interface Mailbox {
-  /** Display name, decoded and unquoted; null where there is none. */
+  /** Display name, decoded and unquoted; null if there is none. */
   name: string | null;
-  /** Left of the `@`, as sent: case kept, quotes kept where they are needed, dropped where they are not. */
+  /** Left of the `@`, as sent: case kept, quotes kept if they are needed, dropped if they are not. */
   local: string;
   /** A-labels, lower case. */
   domain: string;
@@ -63,9 +63,7 @@ export function parseMailbox(text: string, options: { smtputf8?: boolean } = {})
 }
 
 /** Returns the form that all spellings of one address share, the local part lower-cased too. Suppressions compare by it. */
-export function addressKey(address: string): string {
-  return address.toLowerCase();
-}
+export const addressKey = (address: string): string => address.toLowerCase();
 
 /**
  * Returns the key of an address that is searched for: typed with a name, or with a domain in its own script, it is found under
@@ -77,15 +75,13 @@ export function soughtAddress(text: string): string {
 }
 
 /** Returns the same for a domain by itself: A-labels, lower case. */
-export function soughtDomain(text: string): string {
-  return toALabels(text) || text.toLowerCase();
-}
+export const soughtDomain = (text: string): string => toALabels(text) || text.toLowerCase();
 
 /** Returns a stored address with its domain in its own script, as people write it. */
 export function shownAddress(address: string): string {
   const at = address.lastIndexOf('@') + 1;
   const domain = address.slice(at);
-  // Empty where a label begins with `xn--` and is not punycode.
+  // Empty if a label begins with `xn--` and is not punycode.
   return address.slice(0, at) + (domainToUnicode(domain) || domain);
 }
 
@@ -98,13 +94,9 @@ export function formatMailbox(mailbox: Mailbox): string {
 }
 
 /** Returns a quoted string (RFC 5322 section 3.2.4) of text without control characters. */
-export function quote(text: string): string {
-  return `"${text.replace(/["\\]/g, '\\$&')}"`;
-}
+export const quote = (text: string): string => `"${text.replace(/["\\]/g, '\\$&')}"`;
 
-function bad(why: string): { kind: 'bad'; why: string } {
-  return { kind: 'bad', why };
-}
+const bad = (why: string): { kind: 'bad'; why: string } => ({ kind: 'bad', why });
 
 export function trimSpaces(text: string): string {
   let start = 0;
@@ -151,9 +143,7 @@ function displayName(text: string): { kind: 'name'; name: string | null } | { ki
   return { kind: 'name', name: text };
 }
 
-function unquote(quoted: string): string {
-  return quoted.slice(1, -1).replace(/\\(.)/gsu, '$1');
-}
+const unquote = (quoted: string): string => quoted.slice(1, -1).replace(/\\(.)/gsu, '$1');
 
 function parseAddress(address: string, name: string | null, smtputf8: boolean): ParsedMailbox {
   const at = address.lastIndexOf('@');
@@ -201,7 +191,7 @@ function parseDomain(text: string): { kind: 'domain'; domain: string } | { kind:
 }
 
 /**
- * Empty where UTS-46 refuses the name. ASCII names do not go through it: the converter is the URL standard's and would read `0x7f.1` as
+ * Empty if UTS-46 refuses the name. ASCII names do not go through it: the converter is the URL standard's and would read `0x7f.1` as
  * an IPv4 address, and whether it refuses an `xn--` label that is not punycode depends on the version of Node.js. The result for other names
  * is checked like any name.
  */

@@ -32,7 +32,7 @@ const TELLING_VALUES: readonly (readonly [name: string, value: RegExp])[] = [
   ['return-path', /^\s*<?(?:auto-?repl(?:y|ies)|auto-?respond(?:er)?|vacation)\b/i],
 ];
 
-/** True where fields other than `Auto-Submitted` say that a person's mailbox answered by itself. */
+/** True if fields other than `Auto-Submitted` say that a person's mailbox answered by itself. */
 export function isMarkedAutoReply(headers: readonly HeaderField[]): boolean {
   const names = new Set(headers.map(({ name }) => name.toLowerCase()));
   return (
@@ -59,10 +59,7 @@ export const isMarkedRejected = (headers: readonly HeaderField[]): boolean =>
   /^\s*auto-(?:replied|generated)\b[^(]{0,100}\(\s*rejected\b/i.test(fieldOf(headers, 'auto-submitted') ?? '');
 
 /** Returns whether it is a read receipt, or a rejection in its form: it is about a mail that had arrived (RFC 8098 section 3). */
-export function isDispositionNotification({ type, params, parts }: MailPart): boolean {
-  return (
-    type === 'message/disposition-notification' ||
-    (type === 'multipart/report' && params.get('report-type')?.toLowerCase() === 'disposition-notification') ||
-    parts.some((part) => part.type === 'message/disposition-notification')
-  );
-}
+export const isDispositionNotification = ({ type, params, parts }: MailPart): boolean =>
+  type === 'message/disposition-notification' ||
+  (type === 'multipart/report' && params.get('report-type')?.toLowerCase() === 'disposition-notification') ||
+  parts.some((part) => part.type === 'message/disposition-notification');

@@ -7,7 +7,6 @@ import { readContentType } from './content-type.ts';
 import { parseHeaders } from './header.ts';
 import { asMime, changeParts, encodedPart, isSealed, valueOf, withCrlf } from './re-encode.ts';
 
-/** The html of one part. */
 export interface HtmlOctets {
   /** One character an octet, in a charset in which ASCII is ASCII. Line ends are CRLF. */
   octets: string;

@@ -8,7 +8,7 @@ import { TextDecoder } from 'node:util';
 const NOT_ASCII = /[\x80-\xff]/;
 const ESCAPE = '\x1b';
 
-/** Returns the text of octets in `charset`; where that is missing, unknown or plainly wrong, UTF-8 if it is well-formed, else windows-1252. */
+/** Returns the text of octets in `charset`; if that is missing, unknown or plainly wrong, UTF-8 if it is well-formed, else windows-1252. */
 export function decodeCharset(octets: string, charset: string | null): string {
   const name = charset?.trim().toLowerCase() ?? '';
   if (!NOT_ASCII.test(octets) && !octets.includes(ESCAPE) && !/^utf-?(?:16|32)/.test(name)) return octets;
@@ -64,7 +64,7 @@ function octetsOfQuoted(octets: Buffer): string {
   return octets.toString('latin1', 0, to);
 }
 
-/** Returns the octet that the escape at `at` stands for, none for a soft line end, and where it ends; null where there is no escape. */
+/** Returns the octet that the escape at `at` stands for, none for a soft line end, and where it ends; null if there is no escape. */
 function escapeAt(octets: Buffer, at: number): { octet: number | null; end: number } | null {
   const high = HEX_VALUES[octets[at + 1] ?? 0] ?? NO_DIGIT;
   const low = HEX_VALUES[octets[at + 2] ?? 0] ?? NO_DIGIT;

@@ -1,7 +1,7 @@
 /** The Content-Type field and its parameters: RFC 2045 section 5.1, continued and encoded parameters RFC 2231. */
 
 export interface ContentType {
-  /** `type/subtype`, lower case; `text/plain` where the field is missing or is none. */
+  /** `type/subtype`, lower case; `text/plain` if the field is missing or is none. */
   type: string;
   /** By name in lower case, unquoted. The first of several with one name counts. */
   params: ReadonlyMap<string, string>;

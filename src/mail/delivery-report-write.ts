@@ -13,9 +13,9 @@ export interface ReportedRecipient {
   address: string;
   /** Enhanced status code (RFC 3463), `5.1.1`. */
   status: string;
-  /** The words of the remote (`smtp`), or ours (`x-posthorn`), and who said them; null where there are none. */
+  /** The words of the remote (`smtp`), or ours (`x-posthorn`), and who said them; null if there are none. */
   diagnostic: { type: 'smtp' | 'x-posthorn'; text: string; host: string | null } | null;
-  /** Milliseconds since the epoch; null where it was never tried. */
+  /** Milliseconds since the epoch; null if it was never tried. */
   lastAttemptAt: number | null;
 }
 
@@ -30,7 +30,7 @@ export interface DeliveryReportInput {
   text: string;
   /** At least one; all of them have failed. */
   recipients: readonly ReportedRecipient[];
-  /** The original header of the mail, or null where it is not kept any more; cut at `MOST_HEAD`. */
+  /** The original header of the mail, or null if it is not kept any more; cut at `MOST_HEAD`. */
   originalHead: Buffer | null;
 }
 

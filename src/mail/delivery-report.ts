@@ -2,7 +2,7 @@
  * Delivery status notifications: the machine-readable part of RFC 3464 (`message/delivery-status`), and of RFC 6533 for
  * addresses outside ASCII (`message/global-delivery-status`).
  *
- * Lenient where real reports are not sound: blank lines inside a recipient's fields or none between two recipients, fields
+ * Lenient, as real reports have faults: blank lines inside a recipient's fields or none between two recipients, fields
  * before the one that names the recipient, addresses with angle brackets or without their type.
  */
 import { decodeWords } from './charset.ts';
@@ -140,7 +140,7 @@ function readAction(value: string): ReportAction | null {
   }
 }
 
-/** Reads `rfc822; <a@b>`, `utf-8; …` and addresses without a type. Null where there is no address, or only a mark that it was removed. */
+/** Reads `rfc822; <a@b>`, `utf-8; …` and addresses without a type. Null if there is no address, or only a mark that it was removed. */
 export function readAddress(value: string): string | null {
   const text = decodeWords(untyped(value.slice(0, LONGEST_VALUE))).trim();
   const quoted = QUOTED.exec(text)?.[0];

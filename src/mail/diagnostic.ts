@@ -7,7 +7,7 @@ export interface Diagnostic {
   code: number | null;
   /** The one behind the reply code, else the first one, else one in brackets. */
   enhanced: string | null;
-  /** Null where it does not say. */
+  /** Null if it does not say. */
   phase: 'connect' | 'ehlo' | 'tls' | 'mail' | 'rcpt' | 'data' | 'dot' | null;
   /** From the reply's code on; what a mail system writes around it names hosts and paths that mean nothing. */
   text: string;

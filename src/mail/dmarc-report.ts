@@ -48,7 +48,7 @@ const LONGEST_TEXT = 253;
 
 const POLICIES = ['none', 'quarantine', 'reject'] as const;
 /**
- * The revision of DMARC (draft-ietf-dmarc-aggregate-reporting) has a value of its own for mail that passed, where RFC 7489 has the same as for
+ * The revision of DMARC (draft-ietf-dmarc-aggregate-reporting) has a value of its own for mail that passed; RFC 7489 has the same as for
  * mail that no policy was applied to. We keep the older one, so that the reports of both add up.
  */
 const PASSED = 'pass';

@@ -6,10 +6,10 @@ import { readAddress } from './delivery-report.ts';
 import { parseHeaders } from './header.ts';
 
 export interface FeedbackReport {
-  /** `abuse`, `fraud`, `virus`, `not-spam`, `opt-out`, `auth-failure`, `other` ...; lower case; null where it is missing. */
+  /** `abuse`, `fraud`, `virus`, `not-spam`, `opt-out`, `auth-failure`, `other` ...; lower case; null if it is missing. */
   feedbackType: string | null;
   userAgent: string | null;
-  /** The recipient who complained, where the report names one. */
+  /** The recipient who complained, if the report names one. */
   complainants: readonly string[];
   originalMailFrom: string | null;
   originalEnvelopeId: string | null;
@@ -46,7 +46,7 @@ export function readFeedbackReport(text: string): FeedbackReport {
   };
 }
 
-/** Returns an address that names the recipient; null where it was redacted, which leaves the local part out or replaces it. */
+/** Returns an address that names the recipient; null if it was redacted, which leaves the local part out or replaces it. */
 export function readComplainant(value: string): string | null {
   const address = readAddress(value);
   return address === null || !/^[^@]+@[^@]+$/.test(address) || REDACTED.test(address) ? null : address;

@@ -4,8 +4,7 @@
  * Writing: text -> words, each ASCII and without spaces inside -> lines folded at 76. Folding only ever puts a line
  * break before a space that is there anyway, so that unfolding gives the text back. Reading: `parseHeaders`.
  */
-import { quote, trimSpaces } from './address.ts';
-import type { Mailbox } from './address.ts';
+import { quote, trimSpaces, type Mailbox } from './address.ts';
 
 export interface HeaderField {
   name: string;
@@ -35,7 +34,7 @@ const CONTROLS = /[\x00-\x1f\x7f-\x9f\u2028\u2029]+/g;
 
 /**
  * `Name: value`, folded and ended by CRLF. The value is text: control characters become a space, and what ASCII or the
- * line length cannot carry is encoded. Throws where the name is not a field name, for that is our own mistake.
+ * line length cannot carry is encoded. Throws if the name is not a field name, for that is our own mistake.
  */
 export function headerLine(name: string, value: string): string {
   if (!FIELD_NAME.test(name)) throw new Error('not a header field name');
@@ -47,7 +46,7 @@ export function headerLine(name: string, value: string): string {
   return fold(name, wordsOfText(text, FOLD_AT - name.length - 2, /^subject$/i.test(name)));
 }
 
-/** Returns a header that holds addresses; nothing at all where there are none. */
+/** Returns a header that holds addresses; nothing at all if there are none. */
 export function addressHeader(name: string, mailboxes: readonly Mailbox[]): string {
   const words: string[] = [];
   for (const [index, mailbox] of mailboxes.entries()) {
@@ -60,9 +59,7 @@ export function addressHeader(name: string, mailboxes: readonly Mailbox[]): stri
 }
 
 /** Replaces control characters, and the separators that some readers take for line ends, with one space. */
-export function withoutControls(text: string): string {
-  return text.replace(CONTROLS, ' ').toWellFormed();
-}
+export const withoutControls = (text: string): string => text.replace(CONTROLS, ' ').toWellFormed();
 
 /**
  * The fields of a header, in order. Reading ends at the first empty line; bare LF is taken as a line end. What has no
@@ -99,7 +96,7 @@ function parseField(lines: readonly string[]): HeaderField | null {
 }
 
 /**
- * Folds greedily. The first word stays behind the name even where it is too long for 76, because receivers are known
+ * Folds greedily. The first word stays behind the name even if it is too long for 76, because receivers are known
  * that read `Name:` and a line break as an empty value; an encoded word may not (RFC 2047 section 2).
  */
 export function fold(name: string, words: readonly string[]): string {
@@ -118,7 +115,7 @@ export function fold(name: string, words: readonly string[]): string {
 
 /**
  * Plain at both ends, encoded from the first word that needs it to the last. A first word that does not fit behind the name would
- * leave the first line empty: where the text is `forPeople`, who never see how it is written, it is encoded instead.
+ * leave the first line empty: if the text is `forPeople`, who never see how it is written, it is encoded instead.
  */
 function wordsOfText(text: string, firstRoom: number, forPeople: boolean): string[] {
   const words = splitAtSpaces(text);
@@ -141,9 +138,7 @@ function wordsOfName(name: string, firstRoom: number): string[] {
 }
 
 /** Splits a text; words joined by one space give the text again: further spaces stay at the front of the word they precede. */
-function splitAtSpaces(text: string): string[] {
-  return text.split(/(?<! ) /);
-}
+const splitAtSpaces = (text: string): string[] => text.split(/(?<! ) /);
 
 /** Returns whether a word is to be encoded; `=?` is encoded, as a reader would decode what was meant literally. */
 function needsEncoding(word: string): boolean {
@@ -167,9 +162,7 @@ function encodedWords(text: string, firstRoom: number): string[] {
   return words;
 }
 
-function lengthInQ(byte: number): number {
-  return Q_LITERAL.has(byte) || byte === 0x20 ? 1 : 3;
-}
+const lengthInQ = (byte: number): number => (Q_LITERAL.has(byte) || byte === 0x20 ? 1 : 3);
 
 function endOfB(bytes: Buffer, start: number, room: number): number {
   return startOfCodePoint(bytes, start + Math.floor(room / 4) * 3);

@@ -8,7 +8,7 @@ export interface ListUnsubscribe {
   url: string | null;
   /** `unsub@example.test` or `unsub@example.test?subject=...`, of the same characters. */
   mailto: string | null;
-  /** True where a POST to the URL unsubscribes at once; it must be https then (RFC 8058 section 3.1). */
+  /** True if a POST to the URL unsubscribes at once; it must be https then (RFC 8058 section 3.1). */
   oneClick: boolean;
 }
 
@@ -17,7 +17,7 @@ export const LONGEST_UNSUBSCRIBE_URL = 970;
 
 const WRITABLE = /^[!-;=?-~]+$/;
 
-/** Returns the lines, each ended by CRLF; nothing where there is no address. Throws for an address that cannot be written there. */
+/** Returns the lines, each ended by CRLF; nothing if there is no address. Throws for an address that cannot be written there. */
 export function unsubscribeHeaders({ url, mailto, oneClick }: ListUnsubscribe): string {
   const addresses = [url, mailto === null ? null : `mailto:${mailto}`].filter((address) => address !== null);
   if (addresses.length === 0) return '';

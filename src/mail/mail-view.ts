@@ -35,7 +35,7 @@ export interface FileView {
 
 const MOST_FILES = 100;
 
-/** Throws where mailparser gives up. */
+/** Throws if mailparser gives up. */
 export async function readMailView(bytes: Buffer): Promise<MailView> {
   const mail = await simpleParser(bytes, {
     skipHtmlToText: true,

@@ -29,6 +29,4 @@ export function writeHead(input: HeadInput): string {
 }
 
 /** Returns the date as header fields have it (RFC 5322 section 3.3), in UTC. */
-export function dateTime(date: Date): string {
-  return date.toUTCString().replace('GMT', '+0000');
-}
+export const dateTime = (date: Date): string => date.toUTCString().replace('GMT', '+0000');

@@ -13,7 +13,7 @@ export interface MailPart {
   /** `type/subtype`, lower case. */
   type: string;
   params: ReadonlyMap<string, string>;
-  /** Unchanged but for line ends, which are LF, one character an octet. Empty where there are parts. */
+  /** Unchanged but for line ends, which are LF, one character an octet. Empty if there are parts. */
   body: string;
   /** Those of a multipart; of a `message/rfc822` the one mail in it. */
   parts: readonly MailPart[];
@@ -55,7 +55,7 @@ export function fieldsOf(headers: readonly HeaderField[], names: ReadonlySet<str
   return headers.filter(({ name }) => names.has(name.toLowerCase())).map(({ value }) => value);
 }
 
-/** Returns the field as a person reads it: encoded words decoded. Empty where there is none. */
+/** Returns the field as a person reads it: encoded words decoded. Empty if there is none. */
 export function wordsOf(headers: readonly HeaderField[], name: string): string {
   return decodeWords(fieldOf(headers, name) ?? '');
 }
@@ -110,7 +110,7 @@ function headOf(text: string): string {
   return text.slice(0, Math.min(end < 0 ? text.length : end + 1, LONGEST_HEAD));
 }
 
-/** Returns the parts between the delimiter lines of RFC 2046 section 5.1.1. Where the last one is missing, the rest is a part. */
+/** Returns the parts between the delimiter lines of RFC 2046 section 5.1.1. If the last one is missing, the rest is a part. */
 function multipart(body: string, boundary: string, depth: number, budget: Budget): MailPart[] {
   if (boundary === '' || boundary.length > LONGEST_BOUNDARY) return [];
   const parts: MailPart[] = [];

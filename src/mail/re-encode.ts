@@ -44,17 +44,17 @@ interface Job {
   isUnfit: (bytes: Buffer) => boolean;
   /** The same of the header of a part, which is only labelled: one that cannot stay ends the whole job. */
   isUnfitHead: (bytes: Buffer) => boolean;
-  /** `7bit` where all that stays has to be so. */
+  /** `7bit` if all that stays has to be so. */
   label: '7bit' | null;
   left: number;
 }
 
-/** Returns the mail without lines that are too long, or null where a signature or encryption would break. */
+/** Returns the mail without lines that are too long, or null if a signature or encryption would break. */
 export const repairLongLines = (fields: readonly HeaderField[], body: Buffer): Reencoded | null =>
   reencodeMail(fields, body, { isUnfit: hasLongLine, isUnfitHead: hasLongLine, label: null, left: Infinity }, 0);
 
 /**
- * A mail (header and body) in 7 bits, with CRLF line ends. Null where that would alter more than transfer encodings: header
+ * A mail (header and body) in 7 bits, with CRLF line ends. Null if that would alter more than transfer encodings: header
  * fields outside ASCII or with lines over 998 octets, signed or encrypted parts outside ASCII, parts in `binary`.
  */
 export function sevenBitMail(mail: Buffer): Buffer | null {
@@ -97,7 +97,7 @@ export function withCrlf(mail: Buffer): Buffer {
 
 const [CR, LF] = [0x0d, 0x0a];
 
-/** Encodes a mail, which says that it is MIME where it has got an encoding (RFC 2045 section 4). */
+/** Encodes a mail, which says that it is MIME if it has got an encoding (RFC 2045 section 4). */
 function reencodeMail(fields: readonly HeaderField[], body: Buffer, job: Job, depth: number): Reencoded | null {
   const done = reencode(fields, body, job, depth);
   return done === null || done.fields === fields ? done : { ...done, fields: asMime(done.fields) };
@@ -236,7 +236,7 @@ function encodeLeaf(fields: readonly HeaderField[], body: Buffer, type: string):
 
 /**
  * Returns a part with these octets. Writes text as quoted-printable, so that it stays legible, unless most of it would be escapes; anything
- * else as base64. It ends with a line end where `like`, its body until now, does.
+ * else as base64. It ends with a line end if `like`, its body until now, does.
  */
 export function encodedPart(
   fields: readonly HeaderField[],

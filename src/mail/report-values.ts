@@ -5,7 +5,7 @@ const LONGEST_NAME = 100;
 const LONGEST_TEXT = 100;
 const HOST_NAME = /^[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63}){0,30}$/;
 
-/** Returns the value, in lower case, where it is one of these; empty where there is none; null for anything else. */
+/** Returns the value, in lower case, if it is one of these; empty if there is none; null for anything else. */
 export function oneOf<Value extends string>(values: readonly Value[], text: string | undefined): Value | '' | null {
   if (text === undefined || text === '') return '';
   const lower = text.toLowerCase();
@@ -13,7 +13,7 @@ export function oneOf<Value extends string>(values: readonly Value[], text: stri
 }
 
 /**
- * A host name or a label of one, in lower case, without its last dot; of an address what follows its `@`. Empty where there is
+ * A host name or a label of one, in lower case, without its last dot; of an address what follows its `@`. Empty if there is
  * none, or only `<>`; null for anything else.
  */
 export function hostNameOr(text: string | undefined): string | null {

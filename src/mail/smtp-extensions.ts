@@ -8,11 +8,11 @@ export interface Extensions {
   startTls: boolean;
   requireTls: boolean;
   enhancedStatusCodes: boolean;
-  /** True where MAIL may have the SIZE parameter. */
+  /** True if MAIL may have the SIZE parameter. */
   size: boolean;
-  /** Largest message taken, in octets; null where none is stated (RFC 1870 section 4). */
+  /** Largest message taken, in octets; null if none is stated (RFC 1870 section 4). */
   sizeLimit: number | null;
-  /** Messages per connection (LIMITS MAILMAX, RFC 9422); null where none is stated. */
+  /** Messages per connection (LIMITS MAILMAX, RFC 9422); null if none is stated. */
   mailMax: number | null;
   /** Upper-case names of SASL mechanisms. */
   auth: readonly string[];

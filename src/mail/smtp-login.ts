@@ -8,7 +8,7 @@ export interface Login {
 export const NO_KNOWN_LOGIN = 'the server offers neither AUTH PLAIN nor AUTH LOGIN';
 
 /**
- * Returns the lines to send in turn while the server asks for more (334), or null where it offers no mechanism of these.
+ * Returns the lines to send in turn while the server asks for more (334), or null if it offers no mechanism of these.
  * `mechanisms` are upper-case names.
  */
 export function loginLines(mechanisms: readonly string[], { user, password }: Login): readonly string[] | null {

@@ -6,9 +6,9 @@
  */
 
 export interface SmtpReply {
-  /** Of the last line: a multi-line reply must repeat it, and where it does not the last line is the server's last word. */
+  /** Of the last line: a multi-line reply must repeat it, and if it does not the last line is the server's last word. */
   code: number;
-  /** `5.1.1` as sent, even where its class does not fit the code; null where no line begins with one. */
+  /** `5.1.1` as sent, even if its class does not fit the code; null if no line begins with one. */
   enhanced: string | null;
   /** Each line's text after the code, unprintable characters replaced. EHLO keywords are read from here. */
   lines: string[];
@@ -108,9 +108,7 @@ function decoded(line: string): string {
   return /[^\x00-\x7f]/.test(text) ? Buffer.from(text, 'latin1').toString('utf8') : text;
 }
 
-function printable(text: string): string {
-  return text.replaceAll('\t', ' ').replace(UNPRINTABLE, '?');
-}
+const printable = (text: string): string => text.replaceAll('\t', ' ').replace(UNPRINTABLE, '?');
 
 function joined(lines: readonly string[]): string {
   return lines

@@ -105,7 +105,7 @@ const FIELD = /^([!-9;-~]{1,126})[ \t]*:/;
 const MBOX_LINE = /^>?From /;
 
 /**
- * Returns the header as it may be sent, or null where a line of it is not a field. Such a line ends the header for one reader and is passed
+ * Returns the header as it may be sent, or null if a line of it is not a field. Such a line ends the header for one reader and is passed
  * over by the next: what follows it (Bcc, a text without the empty line before it) would be shown to some and lost to others.
  */
 function inForm(head: string): string | null {
@@ -337,7 +337,7 @@ export function renewSubmitted(whole: Buffer, { messageId, date }: Pick<Stamp, '
 
 const rawOf = ({ raw }: HeaderField): string => raw;
 
-/** Returns the index of the empty line, or the end where there is none. */
+/** Returns the index of the empty line, or the end if there is none. */
 function endOfHead(bytes: Buffer): number {
   if (bytes.toString('latin1', 0, 2) === '\r\n') return 0;
   const at = bytes.indexOf('\r\n\r\n');

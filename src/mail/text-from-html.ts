@@ -6,7 +6,7 @@
  * track of white space and blocks. It runs for every mail that has only html, so what can be skipped is never cut out:
  * elements that mean nothing here, and attributes of all but three.
  */
-import { decodeEntities } from './html-entities.ts';
+import { decodeHTMLStrict } from 'entities/decode';
 
 /** The effect of an element on the text. */
 interface Element {
@@ -15,7 +15,6 @@ interface Element {
   breaks: 0 | 1 | 2;
   /** Its content is not text. */
   isUnread: boolean;
-  /** Its attributes matter. */
   hasAttributes: boolean;
 }
 
@@ -143,7 +142,7 @@ function endOfUnread(html: string, name: string, from: number): number {
   return close.exec(html)?.index ?? html.length;
 }
 
-/** Returns the place after the `>` that ends the tag; one inside a quoted value does not. A quote is one only where a value begins. */
+/** Returns the place after the `>` that ends the tag; one inside a quoted value does not. A quote counts only at the beginning of a value. */
 function endOfTag(html: string, from: number): number {
   let valueBegins = false;
   for (let index = from; index < html.length; index++) {
@@ -305,7 +304,7 @@ class TextWriter {
     if (/^(?:https?:\/\/|mailto:|tel:|ftp:)/i.test(address) && shown !== '') this.link = { address: shown, text: '' };
   }
 
-  /** `text (address)`; the address alone where the text is the same. */
+  /** `text (address)`; the address alone if the text is the same. */
   private closeLink(): void {
     const link = this.link;
     this.link = null;
@@ -316,3 +315,19 @@ class TextWriter {
     this.write(text === '' ? link.address : `(${link.address})`);
   }
 }
+
+/**
+ * Characters that plain text has no use for: controls, no-break spaces, and what html does not show (soft hyphens, joiners of
+ * nothing, byte order marks).
+ */
+const UNWANTED = /[\x00-\x08\x0b\x0e-\x1f\x7f-\xa0\u00ad\u034f\u200b\u2060\ufeff]/g;
+
+/** Decodes references, makes no-break spaces plain ones and drops what cannot be seen. */
+function decodeEntities(text: string): string {
+  if (!TO_DECODE.test(text)) return text;
+  const decoded = text.includes('&') ? decodeHTMLStrict(text) : text;
+  return decoded.replace(UNWANTED, (character) => (character === '\u00a0' ? ' ' : ''));
+}
+
+/** `&` or an unwanted character: most text has neither. */
+const TO_DECODE = /[&\x00-\x08\x0b\x0e-\x1f\x7f-\xa0\u00ad\u034f\u200b\u2060\ufeff]/;

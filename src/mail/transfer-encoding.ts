@@ -13,7 +13,7 @@ export interface MeasuredText {
   encoding: TransferEncoding;
   /** One character an octet (UTF-8), line ends LF. */
   octets: string;
-  /** True where `=` is all that quoted-printable has to escape. */
+  /** True if `=` is all that quoted-printable has to escape. */
   plain: boolean;
   /** Octets the encoded text takes at most. */
   bound: number;
@@ -55,7 +55,7 @@ export function measureText(text: string): MeasuredText {
 
 /**
  * The text as octets for the wire. Decoding gives back exactly the text with CRLF line ends, except that a plain (7bit)
- * text at the end of a message gains a line end where it had none.
+ * text at the end of a message gains a line end if it had none.
  */
 export function encodeText(text: MeasuredText, end: TextEnd): Buffer {
   const { encoding, octets, plain } = text;
@@ -85,7 +85,6 @@ function withLf(octets: string): string {
 
 const [CR, LF] = [0x0d, 0x0a];
 
-/** Encodes a text slice by slice. */
 function inSlices(octets: string, encode: (slice: string, isLast: boolean) => Buffer): Buffer {
   if (octets.length <= SLICE) return encode(octets, true);
   const pieces: Buffer[] = [];
@@ -147,7 +146,6 @@ function escape(octets: string, plain: boolean): string {
   return octets.replace(TO_ESCAPE, (octet) => ESCAPES[octet.charCodeAt(0)] ?? '');
 }
 
-/** Escapes a long line piece by piece. */
 function escapeLong(octets: string, plain: boolean): string {
   const pieces: Buffer[] = [];
   for (let from = 0; from < octets.length; from += SLICE)
@@ -155,7 +153,6 @@ function escapeLong(octets: string, plain: boolean): string {
   return Buffer.concat(pieces).toString('latin1');
 }
 
-/** Cuts escaped text into lines. */
 function quotedPrintable(escaped: string, end: TextEnd): Buffer {
   let out = '';
   for (let start = 0; start <= escaped.length;) {

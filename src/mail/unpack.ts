@@ -65,7 +65,7 @@ function inflateOne(bytes: Buffer, most: number): { content: Buffer; packedBytes
   return { content: buffer, packedBytes: engine.bytesWritten };
 }
 
-/** Returns the length of the head of a gzip member: the fixed part, then extra field, name, comment and sum where there are any. */
+/** Returns the length of the head of a gzip member: the fixed part, then extra field, name, comment and sum if there are any. */
 function gzipHeadBytes(bytes: Buffer): number {
   const flags = bytes.readUInt8(3);
   let at = GZIP_HEAD_BYTES;

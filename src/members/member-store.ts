@@ -216,7 +216,6 @@ export async function setSecondFactor(
   });
 }
 
-/** Replaces the recovery codes of the member. */
 export async function setRecoveryCodes(
   deps: MemberDeps,
   id: string,

@@ -5,7 +5,6 @@ export interface SecondFactorRule {
   secondFactor: 'optional' | 'administrators' | 'everyone';
 }
 
-/** Returns whether this member must have a second factor. */
 export const needsSecondFactor = ({ secondFactor }: SecondFactorRule, { role }: Pick<MemberRow, 'role'>): boolean =>
   secondFactor === 'everyone' || (secondFactor === 'administrators' && role === 'administrator');
 

@@ -46,7 +46,7 @@ const tokenForm = /^[A-Za-z0-9_-]{43}$/;
 export type Proved = Pick<MemberRow, 'id' | 'password_hash' | 'totp_sealed'>;
 
 /**
- * Opens a session in the place of the one that the browser had; returns it with the value of its cookie. Returns null where the password or
+ * Opens a session in the place of the one that the browser had; returns it with the value of its cookie. Returns null if the password or
  * the second factor is another one than `member` has: it was changed since they were proved, which has ended every session.
  */
 export async function openSession(

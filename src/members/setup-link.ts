@@ -49,12 +49,10 @@ export async function makeSetUpLink(
 }
 
 /** Returns the links of members that are still valid. */
-export async function linksOf({ db, clock }: SessionDeps): Promise<SetUpLinkRow[]> {
-  return await db.prepared.all<SetUpLinkRow>(
-    'SELECT * FROM setup_links WHERE member_id IS NOT NULL AND expires_at > ?',
-    [clock.now()],
-  );
-}
+export const linksOf = async ({ db, clock }: SessionDeps): Promise<SetUpLinkRow[]> =>
+  await db.prepared.all<SetUpLinkRow>('SELECT * FROM setup_links WHERE member_id IS NOT NULL AND expires_at > ?', [
+    clock.now(),
+  ]);
 
 /** Returns the member of a valid link, or null. */
 export async function findSetUpLink(

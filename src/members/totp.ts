@@ -10,7 +10,6 @@ export const TOTP_SECRET_BYTES = 20;
 
 const secretOf = (bytes: Buffer): Secret => new Secret({ buffer: Uint8Array.from(bytes).buffer });
 
-/** Returns the code of one time step. */
 export const codeAt = (secret: Buffer, step: number, digits?: number): string =>
   TOTP.generate({ secret: secretOf(secret), digits, timestamp: step * PERIOD_S * 1000 });
 

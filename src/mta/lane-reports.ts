@@ -9,7 +9,7 @@ import { needOf } from './attempt/host-policy.ts';
 import type { DueQueue, Job } from './due-queue.ts';
 import type { Aside } from './lanes/aside.ts';
 import type { LaneControl } from './lanes/lane-control.ts';
-import type { MailKey } from './lanes/rests.ts';
+import type { MailKey } from './limits/limit.ts';
 import { laneName } from './names.ts';
 import type { Placing } from './placing.ts';
 import type { Destination, Site, Sites, Unresolved } from './sites/sites.ts';
@@ -25,13 +25,15 @@ export interface Resolved {
 
 export interface LaneReportsDeps {
   sites: Pick<Sites, 'find' | 'known' | 'lastKnown' | 'isAsking'>;
-  sources: Pick<Sources, 'named' | 'list' | 'heldBy' | 'holdOf' | 'allAway'>;
+  sources: Pick<Sources, 'named' | 'list' | 'namesOf' | 'isFree' | 'heldBy' | 'holdOf' | 'allAway'>;
   holds: Pick<Holds, 'ofLane'>;
-  control: Pick<LaneControl, 'report' | 'history' | 'limited' | 'atRest' | 'routeOf' | 'waits'>;
+  control: Pick<LaneControl, 'report' | 'history' | 'limited' | 'atRest' | 'routeOf' | 'register' | 'waits'>;
   lanes: Pick<Lanes<Job>, 'view' | 'views'>;
   aside: Pick<Aside, 'count'>;
   dueQueue: Pick<DueQueue, 'awaitsPlace'>;
   placing: Pick<Placing, 'laneFor' | 'isLookingUp' | 'lookUpForReports'>;
+  /** Returns the pool of sources that a stream of an account names. */
+  poolOf: (accountId: string, stream: string) => Promise<string>;
 }
 
 /** Workers for mail that needs no network: each waits for the grouped commit only, so that few of them would make small groups. */
@@ -85,8 +87,9 @@ export class LaneReports {
     return known.kind === 'site' ? known.name : placing.laneFor(known, null);
   }
 
-  factsOf(mail: MailOfLane): LaneFacts {
-    const { held, waits } = this.factsOfDestination(mail);
+  async factsOf(mail: MailOfLane): Promise<LaneFacts> {
+    const pool = mail.stream == null ? null : await this.deps.poolOf(mail.account, mail.stream);
+    const { held, waits } = this.factsOfDestination(mail, pool);
     return waits.length === 0 && this.deps.dueQueue.awaitsPlace(mail.domain, mail.account)
       ? { held, waits: [placeWait] }
       : { held, waits };
@@ -103,7 +106,8 @@ export class LaneReports {
     };
   }
 
-  private factsOfDestination({ domain, account, mark = null }: MailOfLane): LaneFacts {
+  /** `pool`: that of the mail's stream, if it is known. */
+  private factsOfDestination({ domain, account, mark = null }: MailOfLane, pool: string | null): LaneFacts {
     const { sites, sources, holds } = this.deps;
     const marked = mark === null ? null : sources.holdOf(mark);
     const known = sites.lastKnown(domain);
@@ -117,8 +121,8 @@ export class LaneReports {
     const held =
       holds.ofLane(known.name) ??
       marked ??
-      (sources.named ? sources.allAway() : sources.heldBy(DEFAULT_POOL, known.name, domain));
-    return { held, waits: this.siteWaits(known, { account, domain }) };
+      (pool === null && sources.named ? sources.allAway() : sources.heldBy(pool ?? DEFAULT_POOL, known.name));
+    return { held, waits: this.siteWaits(known, { account, domain }, pool) };
   }
 
   private names(): string[] {
@@ -143,12 +147,22 @@ export class LaneReports {
     return sources.named ? sources.list().map(({ name }) => laneName(site, name)) : [site];
   }
 
-  /** Returns what the site's lanes wait for; where one of them may go on, only what that one waits for. */
-  private siteWaits(site: Site, mail: MailKey): readonly LaneWait[] {
-    const { control } = this.deps;
-    const known = this.lanesOfSite(site.name).filter((lane) => control.routeOf(lane) !== null);
-    const waits = known.map((lane) => control.waits(lane, mail, site));
-    return waits.find((one) => !one.some(({ stops }) => stops)) ?? waits[0] ?? [];
+  /** Returns what a mail waits for by the source that sends it: if one of its pool may go on, only what that one waits for. */
+  private siteWaits(site: Site, mail: MailKey, pool: string | null): readonly LaneWait[] {
+    const { control, sources } = this.deps;
+    const names = pool === null ? sources.list().map(({ name }) => name) : sources.namesOf(pool);
+    const free = names.filter((name) => sources.isFree(name, site.name));
+    const waits = free.map((name) => {
+      const lane = laneName(site.name, name);
+      if (control.routeOf(lane) === null) control.register(lane, site, name);
+      return control.waits(lane, mail, site);
+    });
+    const opens = (one: readonly LaneWait[]): number =>
+      one.some(({ stops }) => stops)
+        ? Math.max(...one.map(({ stops, until }) => (stops ? (until ?? Infinity) : 0)))
+        : 0;
+    const [first] = waits.toSorted((a, b) => opens(a) - opens(b));
+    return first ?? [];
   }
 }
 

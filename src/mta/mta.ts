@@ -3,6 +3,7 @@
  * lane's workers attempt them and record the outcomes. start() also takes back what an earlier run left unfinished, stop() lets
  * attempts in flight end.
  */
+import type { AnswerRules } from '../config/limit-rules.ts';
 import type { DueHint } from '../messages/delivery/due-hint.ts';
 import { freeHeld } from '../messages/delivery/holds.ts';
 import type { Occurrence } from '../messages/delivery/record.ts';
@@ -23,9 +24,10 @@ import { type Job, DueQueue } from './due-queue.ts';
 import { readFullestDomains } from './due-rows.ts';
 import { createAside, type Aside } from './lanes/aside.ts';
 import { LaneControl, type LaneControlDeps } from './lanes/lane-control.ts';
-import { NodeShares, type NodeSharesDeps } from './lanes/node-shares.ts';
-import { compileRules } from './lanes/shaping.ts';
-import type { ThrottleLimits } from './lanes/throttle.ts';
+import { NodeParts, type NodePartsDeps } from './lanes/node-parts.ts';
+import type { LimitBook } from './limits/book.ts';
+import type { ConnectionLimits } from './limits/connections.ts';
+import { compileRules } from './limits/shaping.ts';
 import { INNER_SLOTS, LaneReports, type Resolved } from './lane-reports.ts';
 import { hostKey } from './names.ts';
 import { Placing, type PlacingDeps } from './placing.ts';
@@ -52,11 +54,12 @@ export interface MtaDeps
     Pick<LaneControlDeps, 'limitsOf'>,
     Pick<SweeperDeps, 'recorder' | 'holds'> {
   db: Pick<Database, 'prepared' | 'maintenance' | 'commit'>;
-  /** `holds` notifies when the operator has set or ended a hold or limit. */
-  notifiers: { deliveries: Notifier<readonly DueHint[]>; holds: Notifier };
+  /** `holds` notifies when the operator has set or ended a hold or limit, `limits` when what receivers teach was written. */
+  notifiers: { deliveries: Notifier<readonly DueHint[]>; holds: Notifier; limits: Notifier };
   sites: Sites;
   sources: Sources;
-  nodes: SweeperDeps['nodes'] & NodeSharesDeps['nodes'] & Pick<Nodes, 'listen'>;
+  limits: LimitBook;
+  nodes: SweeperDeps['nodes'] & NodePartsDeps['nodes'] & Pick<Nodes, 'listen'>;
   /** Tells which domains this node delivers. */
   owners: Pick<Owners, 'isOurs' | 'onChange'>;
 }
@@ -66,7 +69,8 @@ export interface MtaOptions extends Omit<AttemptOptions, 'retry'>, PassageOption
   epoch: number;
   hostname: string;
   pool: PoolLimits;
-  lane: ThrottleLimits;
+  lane: ConnectionLimits;
+  answers: AnswerRules;
   shaping: Parameters<typeof compileRules>[0];
   maxConnections: number;
   /** PEM certificates that mail hosts' certificates may chain to in addition to the system's; for private networks. */
@@ -104,7 +108,7 @@ export class Mta {
   private readonly aside: Aside;
   private readonly dueQueue: DueQueue;
   private readonly lanesOfJobs: Lanes<Job>;
-  private readonly shares: NodeShares;
+  private readonly parts: NodeParts;
   private readonly control: LaneControl;
   private readonly starvation: StarvationWatch;
   private readonly placing: Placing;
@@ -146,7 +150,7 @@ export class Mta {
       failed: this.logStorageFailure,
     });
     this.lanesOfJobs = this.makeLanes();
-    this.shares = this.makeShares();
+    this.parts = this.makeParts();
     this.control = this.makeControl();
     this.starvation = new StarvationWatch({ ...deps, pool: this.pool, lanes: this.lanesOfJobs }, options);
     this.placing = this.makePlacing();
@@ -162,9 +166,9 @@ export class Mta {
       isStopping: () => this.isStopping,
     });
     const tls = createTlsClient(options.ca === undefined ? {} : { ca: options.ca });
-    this.passages = new Passages({ ...deps, control, pool, tls, hostTls, transcripts }, options);
-    const pump = (lane: string): void => this.lanesOfJobs.pump(lane);
-    this.attempts = new Attempts({ ...deps, control, hostTls, pump, passages: this.passages }, options);
+    const hasOpenSource: AttemptDeps['hasOpenSource'] = (site, job) => placing.hasOpenSource(site, job);
+    this.passages = new Passages({ ...deps, control, hasOpenSource, pool, tls, hostTls, transcripts }, options);
+    this.attempts = new Attempts({ ...deps, control, hostTls, hasOpenSource, passages: this.passages }, options);
     this.reports = new LaneReports({ ...deps, control, aside, dueQueue, placing, lanes: this.lanesOfJobs });
     this.sweeper = this.makeSweeper();
   }
@@ -174,10 +178,12 @@ export class Mta {
     await this.sweeper.takeBack();
     await this.hostTls.load();
     await this.sources.load();
-    this.shares.start();
+    await this.deps.limits.load();
+    this.parts.start();
     this.stopListening = [
       notifiers.deliveries.listen((hints) => this.dueQueue.hint(hints)),
       notifiers.holds.listen(() => this.holdsChanged()),
+      notifiers.limits.listen(() => void this.reread().catch(this.logStorageFailure)),
       owners.onChange(() => this.domainsMoved()),
     ];
     nodes.listen((message) => {
@@ -200,7 +206,7 @@ export class Mta {
       this.dueQueue,
       this.sweeper,
       this.starvation,
-      this.shares,
+      this.parts,
       this.control,
       this.aside,
       this.transcripts,
@@ -254,7 +260,7 @@ export class Mta {
   }
 
   /** Returns what holds mail on the way to a domain, and what it waits for, without asking DNS or a host. */
-  readonly laneFacts = (mail: MailOfLane): LaneFacts => this.reports.factsOf(mail);
+  readonly laneFacts = (mail: MailOfLane): Promise<LaneFacts> => this.reports.factsOf(mail);
 
   /** Returns where a domain's mail goes; asks DNS where needed. */
   resolve(domain: string): Promise<Resolved> {
@@ -278,13 +284,29 @@ export class Mta {
     for (const lane of control.names()) {
       const route = control.routeOf(lane);
       if (route === null || (domain !== null && !(site?.kind === 'site' && site.name === route.site))) continue;
-      await this.sources.unblockSite(route.site);
       if (site?.kind === 'site') pool.tryNow(site.hosts.map((host) => hostKey(host, route.source)));
       control.tryNow(lane, domain);
       this.aside.wakeLane(lane);
     }
+    await this.deps.limits.write();
     this.dueQueue.wake();
     await this.freeHeldMail();
+  }
+
+  /** Ends the block lists of a source at all sites; null is the system's address. */
+  async unblock(source: string | null): Promise<void> {
+    const { limits } = this.deps;
+    const over = limits.ofKind('block_list').filter((limit) => limit.source === limits.storedName(source));
+    limits.end(over);
+    await limits.write();
+    this.control.limitsChanged(over);
+  }
+
+  /** Reads again what other nodes have learnt and counted. */
+  async reread(): Promise<void> {
+    if (!this.deps.nodes.hasOthers || this.isStopping) return;
+    this.control.limitsChanged(await this.deps.limits.reread());
+    await this.sources.reread();
   }
 
   /** Counts a recipient's complaint against the source that the delivery left from. */
@@ -326,7 +348,7 @@ export class Mta {
           this.control.wake(lane);
         },
         mostOf: (lane) => this.control.mostConnections(lane),
-        othersOf: (lane) => this.control.shareOf(lane).others,
+        hasOthers: (lane) => this.control.hasOthers(lane),
       },
       this.options.pool,
     );
@@ -354,7 +376,7 @@ export class Mta {
       passages,
       attempts,
       clock: this.deps.clock,
-      recorder: this.deps.recorder,
+      recorder: this.deps.limits.with(this.deps.recorder),
       dueQueue: {
         done(job, dueAt) {
           placing.releaseQuota(job);
@@ -381,28 +403,30 @@ export class Mta {
     });
   }
 
-  private makeShares(): NodeShares {
-    return new NodeShares({
+  private makeParts(): NodeParts {
+    return new NodeParts({
       ...this.deps,
       lanes: {
-        demandOf: (lane) => this.control.demandOf(lane),
-        open: (lane) => this.pool.openOf(lane) - this.control.slowConnections(lane),
+        mails: (lane) => this.control.mails(lane),
+        open: (lane) => this.pool.openOf(lane),
         withSeveral: () => this.pool.lanesWithSeveral(),
-        learn: (lane, learnt) => this.control.learnFrom(lane, learnt),
-        shrink: (lane) => this.pool.shrink(lane),
-        pump: (lane) => this.lanesOfJobs.pump(lane),
+        changed: (lane) => {
+          this.pool.shrink(lane);
+          this.lanesOfJobs.pump(lane);
+        },
       },
     });
   }
 
   private makeControl(): LaneControl {
-    const { clock, log, limitsOf } = this.deps;
+    const { clock, log, limits, limitsOf } = this.deps;
     return new LaneControl(
       {
         clock,
         log,
+        limits,
         pool: this.pool,
-        shares: this.shares,
+        partOf: (lane) => this.parts.of(lane),
         // A limit of a site is a limit of each of its lanes.
         limitsOf: (lane) =>
           limitsOf(lane) ?? (lane.includes('/') ? limitsOf(lane.slice(0, lane.lastIndexOf('/'))) : null),
@@ -411,8 +435,14 @@ export class Mta {
         hasAside: (lane) => this.aside.has(lane),
         pump: (lane) => this.lanesOfJobs.pump(lane),
         wake: () => this.dueQueue.wake(),
+        closed: (lane) => this.placing.moveOn(lane),
       },
-      { lane: this.options.lane, rules: compileRules(this.options.shaping), innerSlots: INNER_SLOTS },
+      {
+        lane: this.options.lane,
+        answers: this.options.answers,
+        rules: compileRules(this.options.shaping),
+        innerSlots: INNER_SLOTS,
+      },
     );
   }
 
@@ -443,7 +473,7 @@ export class Mta {
         lanes: () => this.lanesOfJobs.views(),
         factsOf: this.laneFacts,
         shift: (ms) => {
-          for (const part of [sites, this.sources, this.control]) part.shift(ms);
+          for (const part of [sites, this.control]) part.shift(ms);
         },
         failed: this.logStorageFailure,
       },

@@ -35,12 +35,15 @@ export interface PlacingDeps {
   /** Returns the pool of sources that a stream of an account names. */
   poolOf: (accountId: string, stream: string) => Promise<string>;
   holds: Pick<Holds, 'ofLane'>;
-  control: Pick<LaneControl, 'register' | 'routeOf' | 'slots' | 'restUntil' | 'foundNone' | 'take' | 'putBack'>;
+  control: Pick<
+    LaneControl,
+    'register' | 'routeOf' | 'slots' | 'allowanceOf' | 'sourceState' | 'foundNone' | 'take' | 'putBack'
+  >;
   pool: Pick<Pool, 'waitOf'>;
   aside: Pick<Aside, 'add'>;
   dueQueue: Pick<DueQueue, 'done' | 'rest' | 'leave'>;
   owners: Pick<Owners, 'isOurs'>;
-  lanes: Pick<Lanes<Job>, 'offer' | 'view'>;
+  lanes: Pick<Lanes<Job>, 'offer' | 'view' | 'withdraw'>;
   /** Returns whether jobs are placed no more. */
   isStopping(): boolean;
 }
@@ -54,7 +57,7 @@ const MOST_LOOK_UPS = 500;
 const MOST_BEFORE_REPORTS = 1_000;
 /** The share of look-ups for reports, which takes turns with those of due mail. */
 const OF_REPORTS = '~reports';
-/** A look-up that takes longer, in ms, does not keep others waiting: DNS tells silent names from the rest (net/dns-slots.ts). */
+/** A look-up that takes longer, in ms, does not keep others waiting: DNS tells silent names from the rest (net/resolver.ts). */
 const SLOW_LOOK_UP_MS = 2_000;
 
 /** A domain whose destination is not known yet. */
@@ -108,11 +111,12 @@ export class Placing {
   /** Returns the lane of a destination, for this job or for mail without a preference. */
   laneFor(destination: Exclude<Destination, { kind: 'hold' | 'unresolved' }>, job: Job | null): string {
     if (destination.kind !== 'site') return innerLanes[destination.kind];
-    const site = destination.name;
+    const { name: site } = destination;
     const preference = job?.preference ?? { pool: DEFAULT_POOL, last: null };
-    const { name: source } = this.deps.sources.choose(preference, { site, domain: job?.domain ?? null }, ({ name }) => {
+    const mail = job === null ? null : mailKeyOf(job);
+    const { name: source } = this.deps.sources.choose(preference, site, (name) => {
       const { waiting, slots } = this.deps.lanes.view(laneName(site, name));
-      return waiting + slots;
+      return { ...this.deps.control.sourceState(destination, name, mail), load: waiting + slots };
     });
     const lane = laneName(site, source);
     if (job !== null) job.source = source;
@@ -121,9 +125,9 @@ export class Placing {
   }
 
   /**
-   * Returns whether the job may be tried in this lane now. Where its domain has moved to another node it is forgotten; where its route has
-   * changed it goes to another lane; where its part of the lane rests it waits on disk; where, in an operator's lane, the hosts of its own
-   * domain cannot be had it is put aside.
+   * Returns whether the job may be tried in this lane now. If its domain has moved to another node it is forgotten; if its route has changed, or
+   * another source may send it, it goes to another lane; if a limit covers it, it waits on disk, or aside where it is only to go slower; if, in
+   * an operator's lane, the hosts of its own domain cannot be had, it is put aside.
    */
   mayGo(lane: string, job: Job): boolean {
     if (!this.deps.owners.isOurs(job.domain)) {
@@ -139,16 +143,44 @@ export class Placing {
       return false;
     }
     if (known.kind !== 'site') return true;
-    const rest = this.deps.control.restUntil(lane, mailKeyOf(job));
-    if (rest !== null) {
+    const allowed = this.deps.control.allowanceOf(lane, mailKeyOf(job));
+    if (allowed.kind === 'wait') {
       this.releaseQuota(job);
-      this.deps.dueQueue.rest(job, rest);
+      if (this.hasOpenSource(known, job)) this.place(job);
+      else if (allowed.limit.kind === 'rate')
+        this.deps.aside.add(lane, [`rate ${job.domain}`], job, this.monotonic(allowed.until));
+      else this.deps.dueQueue.rest(job, allowed.until);
       return false;
     }
     if (known.operator != null && !this.hasHost(lane, known, source, job)) return false;
     this.deps.control.take(lane, mailKeyOf(job));
     job.pacedLane = lane;
     return true;
+  }
+
+  /** Returns whether a source of the job's pool, other than the one that it waits for, may send it now. */
+  hasOpenSource(site: Site, job: Job): boolean {
+    const { sources, control } = this.deps;
+    if (!sources.named) return false;
+    const others = sources
+      .namesOf(job.preference?.pool ?? DEFAULT_POOL)
+      .filter((name) => name !== (job.source ?? null));
+    return others.some(
+      (name) => sources.isFree(name, site.name) && control.sourceState(site, name, mailKeyOf(job)).closedUntil === null,
+    );
+  }
+
+  /** Places the mail that waits in a lane anew: its source was closed, and another may send it. */
+  moveOn(lane: string): void {
+    if (!this.deps.sources.named) return;
+    const canMove = (job: Job): boolean => {
+      const known = this.deps.sites.known(job.domain);
+      return known?.kind === 'site' && this.hasOpenSource(known, job);
+    };
+    for (const job of this.deps.lanes.withdraw(lane, 0, canMove)) {
+      this.releaseQuota(job);
+      this.place(job);
+    }
   }
 
   /** See `WorkerDeps.putAside`. */
@@ -161,6 +193,11 @@ export class Placing {
     }
     if (found.kind === 'exhausted') {
       this.deps.dueQueue.rest(job, this.deps.clock.now() + UNTRIED_MS);
+      return true;
+    }
+    if (found.kind === 'wait' && known?.kind === 'site' && this.hasOpenSource(known, job)) {
+      this.place(job);
+      this.moveOn(lane);
       return true;
     }
     this.deps.control.foundNone(lane);
@@ -188,11 +225,11 @@ export class Placing {
     if (known?.kind !== 'site') return null;
     const hold = this.deps.holds.ofLane(known.name);
     if (hold !== null) return { kind: 'held', hold };
-    if (this.deps.sources.take(source, known.name, domain)) {
+    if (this.deps.sources.take(source, known.name)) {
       if (source !== null) job.quotaSite = known.name;
       return null;
     }
-    const none = this.deps.sources.heldBy(preference?.pool ?? DEFAULT_POOL, known.name, domain);
+    const none = this.deps.sources.heldBy(preference?.pool ?? DEFAULT_POOL, known.name);
     return none === null ? { kind: 'other_source' } : { kind: 'held', hold: none };
   }
 
@@ -273,9 +310,24 @@ export class Placing {
     // DNS trouble is about the domain: its mail waits, and no attempt is spent.
     else if (destination.kind === 'unresolved')
       this.deps.dueQueue.rest(job, Math.max(destination.until, this.deps.clock.now() + 1));
-    else {
-      this.deps.lanes.offer(this.laneFor(destination, job), job);
-    }
+    else this.offerTo(destination, this.laneFor(destination, job), job);
+  }
+
+  /** Mail of a pool of several sources, all of which are closed, waits on disk: the one that opens first may be another by then. */
+  private offerTo(destination: Destination, lane: string, job: Job): void {
+    const { sources, control, dueQueue, lanes } = this.deps;
+    const isOneOfSeveral = sources.named && sources.namesOf(job.preference?.pool ?? DEFAULT_POOL).length > 1;
+    const until =
+      destination.kind === 'site' && isOneOfSeveral
+        ? control.sourceState(destination, job.source ?? null, mailKeyOf(job)).closedUntil
+        : null;
+    if (until === null) lanes.offer(lane, job);
+    else dueQueue.rest(job, until);
+  }
+
+  private monotonic(at: number): number {
+    const { clock } = this.deps;
+    return at - clock.now() + clock.monotonic();
   }
 
   /** Returns whether a host of the job's own domain can be had; puts the job aside where none can. For operators' lanes. */

@@ -44,7 +44,7 @@ export interface SweeperDeps {
   someWaits(): boolean;
   lanes(): readonly LaneView[];
   /** Returns what holds mail on the way to a domain, and what it waits for. */
-  factsOf: (mail: MailOfLane) => LaneFacts;
+  factsOf: (mail: MailOfLane) => Promise<LaneFacts>;
   /** Moves the times of limits and rests by `ms`, by which the clock was set. */
   shift(ms: number): void;
   failed(error: unknown): void;
@@ -229,7 +229,8 @@ export class Sweeper {
 
   /** Mail under an operator's hold that is not marked yet does not age: it is marked as held. */
   private async agedOrHeld({ id, ...mail }: Aged): Promise<Occurrence> {
-    const facts = this.deps.factsOf({ domain: mail.domain, account: mail.accountId });
+    const { domain, accountId: account, stream } = mail;
+    const facts = await this.deps.factsOf({ domain, account, stream });
     const hold = facts.held ?? (await this.deps.holds.of(mail));
     const [wait] = facts.waits;
     if (hold === null)

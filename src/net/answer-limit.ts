@@ -9,7 +9,7 @@ export const MOST_ANSWER_BYTES = 80 * 1024;
 
 /**
  * Breaks the connection with an error once more has come since the last request. Call it when the connection is open and its reader
- * listens. `raw` is what carries the bytes: another socket than `socket` where that one is of TLS.
+ * listens. `raw` is what carries the bytes: another socket than `socket` if that one is of TLS.
  */
 export function limitAnswers(socket: Socket, raw: Socket): void {
   let written = 0;

@@ -1,5 +1,5 @@
 /**
- * Sends one query to one DNS server over UDP, or over TCP where the answer was cut. A new
+ * Sends one query to one DNS server over UDP, or over TCP if the answer was cut. A new
  * socket for each query means a random source port from the kernel; a *connected* UDP socket lets the kernel drop packets
  * from any other address and report a closed port at once.
  */

@@ -63,7 +63,7 @@ export interface Query<T extends RecordType = RecordType> {
   id: number;
   /** Lower case. */
   name: string;
-  /** The name as it is written into the question, where its case is random: the reply has to repeat it exactly. */
+  /** The name as it is written into the question, if its case is random: the reply has to repeat it exactly. */
   written?: string;
   type: T;
   edns: boolean;

@@ -4,8 +4,7 @@
  */
 import { randomInt } from 'node:crypto';
 import type { Clock, Timer } from '../base/clock.ts';
-import { askOverTcp, askOverUdp } from './dns-exchange.ts';
-import type { Asked, ServerAddress } from './dns-exchange.ts';
+import { askOverTcp, askOverUdp, type Asked, type ServerAddress } from './dns-exchange.ts';
 import { readReply, withRandomCase, writeQuery } from './dns-message.ts';
 import type { Query, RecordOf, RecordType, Reply } from './dns-message.ts';
 
@@ -51,7 +50,7 @@ interface Turn {
 interface SearchDeps {
   clock: Clock;
   servers: readonly Server[];
-  /** True where a SERVFAIL is the answer, whatever other servers say. */
+  /** True if a SERVFAIL is the answer, whatever other servers say. */
   validating: boolean;
 }
 
@@ -86,7 +85,7 @@ export class Search<T extends RecordType> {
     this.finish(trouble);
   }
 
-  /** Returns the answer where the deadline has passed. */
+  /** Returns the answer if the deadline has passed. */
   private lateTrouble(): Trouble {
     if (this.turns.every(({ heard }) => !heard))
       return { kind: 'trouble', why: 'timeout', text: 'no DNS server answered in time' };

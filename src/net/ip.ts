@@ -76,15 +76,11 @@ export function addressBucket(text: string): string {
   return ip === null || isIPv4(ip) ? (ip ?? text) : prefixOf(ip, 4);
 }
 
-/** Returns the network that a stranger is counted with: the /24 of an IPv4 address (also where IPv6 carries it), or a /64. */
-export function networkOf(text: string): string {
-  return rangeOf(text, 4);
-}
+/** Returns the network that a stranger is counted with: the /24 of an IPv4 address (also if IPv6 carries it), or a /64. */
+export const networkOf = (text: string): string => rangeOf(text, 4);
 
 /** Returns the range that one customer of a provider usually has: the /24 of an IPv4 address, or a /48, which is 65,536 networks. */
-export function siteOf(text: string): string {
-  return rangeOf(text, 3);
-}
+export const siteOf = (text: string): string => rangeOf(text, 3);
 
 function rangeOf(text: string, groups: number): string {
   const address = readAddress(text);

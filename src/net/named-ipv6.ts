@@ -9,7 +9,7 @@ const MOST_ASKED = 8;
 export interface NamedIpv6 {
   /** The first of this machine's addresses whose PTR has an AAAA that leads back, or null. */
   address: string | null;
-  /** False where there may be one, since DNS did not answer. */
+  /** False if there may be one, since DNS did not answer. */
   isSure: boolean;
 }
 
@@ -27,7 +27,7 @@ export async function namedIpv6Address(
   return { address: null, isSure };
 }
 
-/** Returns null where DNS did not answer. */
+/** Returns null if DNS did not answer. */
 async function leadsBack(
   { resolver }: { resolver: Pick<Resolver, 'ptr' | 'aaaa'> },
   ip: string,

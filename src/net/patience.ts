@@ -25,7 +25,7 @@ export class Patience {
     this.seen = bytes;
   }
 
-  /** Notes the time since the last call and the bytes since the beginning; returns true where the limit is passed. */
+  /** Notes the time since the last call and the bytes since the beginning; returns true if the limit is passed. */
   isOver(ms: number, bytes: number): boolean {
     const { idleMs, leastPace } = this.pace;
     this.left = Math.min(idleMs, this.left - ms + ((bytes - this.seen) / leastPace) * 1000);

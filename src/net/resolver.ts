@@ -1,7 +1,6 @@
 /**
  * Looks up DNS records with a deadline, a cache and a bound. Node's resolver gives neither TTL nor AD bit for MX, so this is our own
- * over `dns-packet`. Parts: dns-message (bytes <-> values), dns-exchange (sockets), dns-search (servers in turn), dns-slots
- * (the look-ups that may ask now).
+ * over `dns-packet`. Parts: dns-message (bytes <-> values), dns-exchange (sockets), dns-search (servers in turn).
  */
 import { Resolver as SystemResolver } from 'node:dns';
 import { isIPv4, isIPv6 } from 'node:net';
@@ -9,12 +8,10 @@ import ipaddr from 'ipaddr.js';
 import type { Log } from '../base/log.ts';
 import { createLru } from '../base/lru.ts';
 import type { Clock } from '../base/clock.ts';
+import { createGate, type Gate } from '../scheduling/gate.ts';
 import { parseServerAddress } from './dns-exchange.ts';
-import { isAskable } from './dns-message.ts';
-import type { RecordOf, RecordType } from './dns-message.ts';
+import { isAskable, type RecordOf, type RecordType } from './dns-message.ts';
 import { Search, type Found, type Server, type Trouble } from './dns-search.ts';
-import { DnsSlots } from './dns-slots.ts';
-import type { Asking } from './dns-slots.ts';
 
 export type { MxRecord, TlsaRecord } from './dns-message.ts';
 
@@ -52,15 +49,14 @@ export interface ResolverDeps {
 export interface ResolverOptions {
   /** `ip`, `ip:port` or `[ipv6]:port`; none means the system's, which are read again while look-ups come. More than four are not used. */
   servers?: readonly string[];
-  /** Reads the servers of the system. */
   systemServers?: () => readonly string[];
   /** The limit of a whole look-up with all servers and aliases, counted from the moment it has a slot. */
   timeoutMs?: number;
   /** Answers kept; about half a kilobyte each. */
   maxEntries?: number;
-  /** Look-ups that ask at the same time; the others wait. */
+  /** Look-ups that ask at the same time; the others wait. Names that were silent before have half as many places of their own. */
   maxInFlight?: number;
-  /** Look-ups that wait, about half a kilobyte each; one more fails at once. */
+  /** Look-ups of one kind that wait, about half a kilobyte each; one more fails at once. */
   maxWaiting?: number;
   /**
    * The servers validate DNSSEC, so SERVFAIL may mean that an answer is forged: it is the answer then, and no other server is
@@ -79,9 +75,7 @@ const SHORTEST_SECONDS = 5;
 const LONGEST_NEGATIVE_SECONDS = 60;
 /** RFC 9520 section 3.2: failures are remembered too, but briefly. */
 const TROUBLE_SECONDS = 5;
-/** Nearly every answer of a healthy server comes sooner, also where it has to ask others first. */
-const SLOW_MS = 1500;
-/** For so long a name that timed out begins among the slow ones. */
+/** For so long a name that timed out is looked up apart from the others: it keeps its place for the whole time limit. */
 const SILENT_MS = 600_000;
 const MOST_SILENT = 10_000;
 /** Look-ups in a row without a reply of any server, and the time over which they must stretch, after which the log says so. */
@@ -93,13 +87,12 @@ export function createResolver(deps: ResolverDeps, options: ResolverOptions = {}
   const { timeoutMs = 5000, maxEntries = 5_000, maxInFlight = 500, maxWaiting = 50_000, validating = false } = options;
   const currentServers = serverSource(deps, options);
   const cache = createLru<string, { answer: DnsAnswer<RecordOf[RecordType]>; until: number }>(maxEntries);
-  /** Names whose look-ups timed out, and until when they count as slow. */
+  /** Names whose look-ups timed out, and until when they count as silent. */
   const silent = createLru<string, number>(MOST_SILENT);
   const flights = new Map<string, Promise<DnsAnswer<RecordOf[RecordType]>>>();
-  const slots = new DnsSlots<Cacheable<RecordOf[RecordType]>>(
-    { clock },
-    { max: maxInFlight, maxWaiting, slowMs: SLOW_MS },
-  );
+  const prompt = createGate({ most: maxInFlight, waiting: maxWaiting });
+  const slow = createGate({ most: Math.max(1, Math.floor(maxInFlight / 2)), waiting: maxWaiting });
+  const searches = new Set<Pick<Search<RecordType>, 'abort'>>();
   const watchSilence = silenceLog(deps);
   let closed = false;
 
@@ -119,12 +112,9 @@ export function createResolver(deps: ResolverDeps, options: ResolverOptions = {}
     if (flying !== undefined) return flying;
     // A name that cannot be written into a question cannot exist.
     if (!isAskable(name)) return Promise.resolve({ kind: 'no_domain', fresh: true });
-    if (closed) return Promise.resolve(trouble('the resolver is closed'));
-    const isSlow = (silent.get(name) ?? 0) > now;
-    const asked = slots.run(() => followed(type, name), { kind: type, isSlow });
-    if (asked === null) return Promise.resolve(trouble('too many DNS look-ups wait'));
-    const flight = asked
-      .then((found) => remembered(name, key, found as Cacheable<RecordOf[T]>))
+    if (closed) return Promise.resolve(isClosed);
+    const flight = inTurn(type, name, (silent.get(name) ?? 0) > now ? slow : prompt)
+      .then((found) => remembered(name, key, found))
       .finally(() => flights.delete(key));
     flights.set(key, flight);
     return flight;
@@ -138,37 +128,39 @@ export function createResolver(deps: ResolverDeps, options: ResolverOptions = {}
     return answer;
   }
 
-  /** Most servers follow aliases themselves; where one does not, the target is asked for here. */
-  function followed<T extends RecordType>(type: T, name: string): Asking<Cacheable<RecordOf[T]>> {
-    const deadline = clock.monotonic() + timeoutMs;
-    const put = trouble('the look-up was put back');
-    let current: Search<T> | null = null;
-    let isAbandoned = false;
-    async function follow(): Promise<Cacheable<RecordOf[T]>> {
-      let at = name;
-      let ttl = LONGEST_SECONDS;
-      let secure = true;
-      for (let hop = 0; hop <= MAX_ALIAS_QUESTIONS; hop++) {
-        const servers = currentServers();
-        current = new Search({ clock, servers, validating }, { name: at, type }, deadline);
-        const found = await current.result;
-        if (isAbandoned) return { answer: put, seconds: 0 };
-        if (!closed) watchSilence(found, at, servers);
-        if (found.kind !== 'alias') return cacheable(found, ttl, secure);
-        at = found.name;
-        ttl = Math.min(ttl, found.ttl);
-        secure &&= found.secure;
-        if (!isAskable(at)) return { answer: { kind: 'no_domain', fresh: true }, seconds: SHORTEST_SECONDS };
-      }
-      const loop: Trouble = { kind: 'trouble', why: 'malformed', text: 'the aliases of the name go in a circle' };
-      return { answer: loop, seconds: TROUBLE_SECONDS };
+  /** Kinds of records take turns, so that a long line of one kind does not delay the others. */
+  async function inTurn<T extends RecordType>(type: T, name: string, gate: Gate): Promise<Cacheable<RecordOf[T]>> {
+    const entered = gate.enter(type);
+    const leave = entered instanceof Promise ? await entered : entered;
+    if (leave === null) return { answer: trouble('too many DNS look-ups wait'), seconds: 0 };
+    try {
+      return closed ? { answer: isClosed, seconds: 0 } : await followed(type, name);
+    } finally {
+      leave();
     }
-    const result = follow();
-    const abandon = (): void => {
-      isAbandoned = true;
-      current?.abort(put);
-    };
-    return { result, abandon };
+  }
+
+  /** Most servers follow aliases themselves; if one does not, the target is asked for here. */
+  async function followed<T extends RecordType>(type: T, name: string): Promise<Cacheable<RecordOf[T]>> {
+    const deadline = clock.monotonic() + timeoutMs;
+    let at = name;
+    let ttl = LONGEST_SECONDS;
+    let secure = true;
+    for (let hop = 0; hop <= MAX_ALIAS_QUESTIONS; hop++) {
+      const servers = currentServers();
+      const search = new Search({ clock, servers, validating }, { name: at, type }, deadline);
+      searches.add(search);
+      const found = await search.result.finally(() => searches.delete(search));
+      if (closed) return { answer: isClosed, seconds: 0 };
+      watchSilence(found, at, servers);
+      if (found.kind !== 'alias') return cacheable(found, ttl, secure);
+      at = found.name;
+      ttl = Math.min(ttl, found.ttl);
+      secure &&= found.secure;
+      if (!isAskable(at)) return { answer: { kind: 'no_domain', fresh: true }, seconds: SHORTEST_SECONDS };
+    }
+    const loop: Trouble = { kind: 'trouble', why: 'malformed', text: 'the aliases of the name go in a circle' };
+    return { answer: loop, seconds: TROUBLE_SECONDS };
   }
 
   return {
@@ -182,11 +174,14 @@ export function createResolver(deps: ResolverDeps, options: ResolverOptions = {}
     cname: (name: string, options?: LookupOptions) => lookUp('CNAME', name, options),
     tlsa: (name: string, options?: LookupOptions) => lookUp('TLSA', name, options),
     /** Counts the look-ups that ask now, and those that wait for their turn. */
-    load: () => slots.load(),
+    load() {
+      const [all, silent] = [prompt.sizes(), slow.sizes()];
+      return { inFlight: all.inside + silent.inside, waiting: all.waiting + silent.waiting };
+    },
     /** Ends what is under way with trouble and leaves nothing open. */
     async close(): Promise<void> {
       closed = true;
-      slots.close({ answer: trouble('the resolver is closed'), seconds: 0 });
+      for (const search of [...searches]) search.abort(isClosed);
       await Promise.all(flights.values());
     },
   };
@@ -294,15 +289,13 @@ function cacheable<T>(
   }
 }
 
-function negativeSeconds(ttl: number): number {
-  return Math.max(SHORTEST_SECONDS, Math.min(ttl, LONGEST_NEGATIVE_SECONDS));
-}
+const negativeSeconds = (ttl: number): number => Math.max(SHORTEST_SECONDS, Math.min(ttl, LONGEST_NEGATIVE_SECONDS));
 
 function aged<T>(answer: DnsAnswer<T>, seconds: number): DnsAnswer<T> {
   if (answer.kind === 'found') return { ...answer, ttl: seconds };
   return answer.kind === 'no_domain' ? { kind: 'no_domain', fresh: false } : answer;
 }
 
-function trouble(text: string): Trouble {
-  return { kind: 'trouble', why: 'network', text };
-}
+const trouble = (text: string): Trouble => ({ kind: 'trouble', why: 'network', text });
+
+const isClosed = trouble('the resolver is closed');

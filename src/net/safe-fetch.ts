@@ -11,8 +11,7 @@ import { codeOf } from '../base/error-code.ts';
 import type { Clock } from '../base/clock.ts';
 import { yieldToEventLoop } from '../base/slices.ts';
 import { limitAnswers } from './answer-limit.ts';
-import { plainAddress } from './ip.ts';
-import { createAddressRule, type AddressRuleOptions } from './public-address.ts';
+import { plainAddress, addressList, isListed, isPublicAddress } from './ip.ts';
 import type { Resolver } from './resolver.ts';
 import { readSafeUrl, type SafeUrl } from './safe-url.ts';
 import { tlsFaultText } from './tls-fault.ts';
@@ -103,7 +102,7 @@ class OpenAddresses {
     return this.only(name, found);
   }
 
-  /** Returns the addresses among these that may be called. Throws a Refusal where there is none. */
+  /** Returns the addresses among these that may be called. Throws a Refusal if there is none. */
   only(host: string, found: readonly string[]): string[] {
     const open = found.filter(this.mayCall).flatMap((ip) => plainAddress(ip) ?? []);
     const ips = [...new Set(open)].slice(0, MOST_ADDRESSES);
@@ -294,4 +293,32 @@ function failureOf(error: unknown): Failed {
   return OWN_FAULT.test(codeOf(error))
     ? { kind: 'failed', why: 'own', text: `no connection can be opened here: ${text}` }
     : { kind: 'failed', why: 'broken', text: `no answer: ${text}` };
+}
+
+/**
+ * Decides to which addresses a request on behalf of a customer may go: global unicast only (RFC 6890 and the IANA special-purpose
+ * registries), never this machine itself, and those that the operator has allowed. Pure.
+ */
+
+/** Returns whether an address may be called. Text that is not an address may not. */
+type AddressRule = (ip: string) => boolean;
+
+interface AddressRuleOptions {
+  /** Addresses and CIDR ranges that are open although they are private: the operator's choice. */
+  allowCidrs: readonly string[];
+  /** Returns the machine's own addresses. It is asked each time, as they come and go. */
+  ownAddresses: () => readonly string[];
+}
+
+/** NAT64 and 6to4. Mail counts them as the IPv4 address in them; here they are closed: it is not known whose network they cross. */
+const translated = addressList(['64::/16', '2002::/16']);
+
+export function createAddressRule({ allowCidrs, ownAddresses }: AddressRuleOptions): AddressRule {
+  const allowed = addressList(allowCidrs);
+  return (text) => {
+    const ip = plainAddress(text);
+    if (ip === null) return false;
+    if (isListed(allowed, ip)) return true;
+    return isPublicAddress(ip) && !isListed(translated, ip) && !ownAddresses().some((own) => plainAddress(own) === ip);
+  };
 }

@@ -1,5 +1,5 @@
 /**
- * One act of a person or of the server while it runs, and its row in the audit: written in the act's own transaction where
+ * One act of a person or of the server while it runs, and its row in the audit: written in the act's own transaction if
  * that is simple, else directly after it.
  */
 import type { Clock } from '../base/clock.ts';
@@ -27,9 +27,9 @@ export interface Act {
 export interface RunningAct extends Act {
   /** The row of an act that ends with this status; it then counts as written. */
   row(status: number): AuditRow;
-  /** Writes the row where the act has not, or has written another ending; adds to a written row what the act has told since. */
+  /** Writes the row if the act has not, or has written another ending; adds to a written row what the act has told since. */
   done(status?: number): Promise<void>;
-  /** Writes why it failed, whatever the act has written before. Where the database does not take writes, the log alone says so. */
+  /** Writes why it failed, whatever the act has written before. If the database does not take writes, the log alone says so. */
   failed(error: unknown): Promise<void>;
 }
 
@@ -44,7 +44,7 @@ export interface Audited {
   words: ActWords | null;
   /** The value of the column `endpoint`; by default the name. */
   endpoint?: string;
-  /** The path as it was asked, where it differs from the endpoint. */
+  /** The path as it was asked, if it differs from the endpoint. */
   path?: string | null;
 }
 

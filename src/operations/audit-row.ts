@@ -11,7 +11,7 @@ export interface ActWords {
   says: string;
   /** The kind of object, such as `suppression`. */
   type: string;
-  /** The member of the record that names the object (default: `id`); null where the audit must not name it. */
+  /** The member of the record that names the object (default: `id`); null if the audit must not name it. */
   named?: string | null;
   /** Members of the record that the audit keeps. Others, secrets first of all, never reach it. */
   keeps?: readonly string[];
@@ -21,9 +21,9 @@ type JsonRecord = Readonly<Record<string, unknown>>;
 
 /** The object of an act, and its record before and after. */
 export interface Deed {
-  /** The object's name where no record has it, such as an id in a path. */
+  /** The object's name if no record has it, such as an id in a path. */
   object?: string | null;
-  /** The members that were to name the object, where it was not made. */
+  /** Members of the request that name an object whose creation failed. */
   asked?: JsonRecord | null;
   before?: object | null;
   after?: object | null;
@@ -37,16 +37,16 @@ export interface AuditEntry extends Pick<AuditRow, 'at' | 'actor' | 'method' | '
   requestId: string;
   /** How long it took, in milliseconds. */
   ms?: number;
-  /** Where the status alone does not say how it ended. */
+  /** If the status alone does not say how it ended. */
   result?: AuditRow['result'];
   code?: string | null;
   isReplay?: boolean;
-  /** The path as it was asked, where it differs from `endpoint`. */
+  /** The path as it was asked, if it differs from `endpoint`. */
   path?: string | null;
   /** The field that was refused. */
   field?: string | null;
   idempotencyKey?: string | null;
-  /** The operation's name; null where a request reached none. */
+  /** The operation's name; null if a request reached none. */
   operation: string | null;
   /** Null for what only reads. */
   words?: ActWords | null;

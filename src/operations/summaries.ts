@@ -152,14 +152,18 @@ export const partSummaries = {
   'suppressions.import': { add: 'Do not mail an address any more' },
 } as const;
 
-const summaries = { ...apiSummaries, ...machineSummaries };
+const summaries: Readonly<Record<string, string>> = { ...apiSummaries, ...machineSummaries };
 type Parts = typeof partSummaries;
+/** Operations whose summary, or a part of it, is the help of a command. */
+export type Summarized = ApiOperation | keyof typeof machineSummaries | keyof Parts;
 
-/** Returns the help of a command that performs this operation: its summary as commands are described, in lower case. */
-export const helpOf = (operation: keyof typeof summaries): string => lowered(summaries[operation]);
-
-/** Returns the help of a command that performs a part of this operation. */
-export const helpOfPart = <Name extends keyof Parts>(operation: Name, command: keyof Parts[Name] & string): string =>
-  lowered(String(partSummaries[operation][command]));
+/**
+ * Returns the help of a command that performs this operation, or the part of it that is named like the command: the summary, as commands are
+ * described, in lower case.
+ */
+export function helpOf(operation: Summarized, command = ''): string {
+  const all: Readonly<Partial<Record<string, Readonly<Record<string, string>>>>> = partSummaries;
+  return lowered(all[operation]?.[command] ?? summaries[operation] ?? '');
+}
 
 const lowered = (text: string): string => `${text.slice(0, 1).toLowerCase()}${text.slice(1)}`;

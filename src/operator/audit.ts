@@ -3,8 +3,8 @@ import { z } from 'zod';
 import { findAuditEntry, pageOfParts, type AuditOf } from '../accounts/audit-list.ts';
 import { auditDetails, auditRecord } from '../api/audit-list.ts';
 import { Problem } from '../base/problem.ts';
-import { accountArgument, accountNamed } from './accounts.ts';
-import { onStore } from './operation.ts';
+import { accountArgument, accountNamed } from './team/accounts.ts';
+import { storeRoute } from './server-route.ts';
 
 const exact = z.string().max(200).optional();
 
@@ -13,9 +13,8 @@ export const auditOperations = {
    * Returns the newest acts first. `server`: acts that concern no account, such as those on the queue, the settings and the server
    * itself; with `account` both, in one list. `strangers`: uses of keys that are not known, and how many were only counted.
    */
-  'audit.list': onStore({
-    act: null,
-    args: z.strictObject({
+  'audit.list': storeRoute({
+    body: z.strictObject({
       account: accountArgument,
       server: z.boolean().optional(),
       strangers: z.boolean().optional(),
@@ -49,9 +48,8 @@ export const auditOperations = {
     },
   }),
   /** Returns one entry with its details. */
-  'audit.show': onStore({
-    act: null,
-    args: z.strictObject({ id: z.string().max(100) }),
+  'audit.show': storeRoute({
+    body: z.strictObject({ id: z.string().max(100) }),
     async run({ db }, { id }) {
       const found = await findAuditEntry({ db }, id);
       if (found === null) throw new Problem('not_found', `there is no entry ${JSON.stringify(id)}`, { field: 'id' });

@@ -1,14 +1,11 @@
 /** The operation that reports on the backups, for the dashboard; null on PostgreSQL, whose backups are its own. `posthorn backup create` makes them, in a separate process. */
-import { z } from 'zod';
 import { backupState } from '../backup/newest.ts';
 import { isPostgresUrl } from '../base/postgres-url.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
-import { onStore } from './operation.ts';
+import { storeRoute } from './server-route.ts';
 
 export const backupOperations = {
-  'backup.state': onStore({
-    act: null,
-    args: z.strictObject({}),
+  'backup.state': storeRoute({
     async run({ config, clock }) {
       if (isPostgresUrl(config.storage.url)) return null;
       const state = await backupState(config.backup.dir, clock.now());

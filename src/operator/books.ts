@@ -1,12 +1,9 @@
 /** The operation that balances the books. */
-import { z } from 'zod';
 import { balance } from '../messages/store/books.ts';
-import { onStore } from './operation.ts';
+import { storeRoute } from './server-route.ts';
 
 export const bookOperations = {
-  books: onStore({
-    act: null,
-    args: z.strictObject({}),
+  books: storeRoute({
     async run({ db }) {
       return await balance(db.reader);
     },

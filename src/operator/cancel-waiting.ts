@@ -3,7 +3,7 @@ import type { Value } from '../storage/connection.ts';
 import type { HoldRow } from '../storage/tables.ts';
 import type { Act } from '../operations/act.ts';
 import type { MailOfLane } from './mail-of-lane.ts';
-import type { OperatorDeps } from './operation.ts';
+import type { OperatorDeps } from './deps.ts';
 import { waitingPages } from './waiting-pages.ts';
 
 /** A page is one commit, so that other writers get their turn between pages. */

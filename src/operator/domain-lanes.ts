@@ -4,7 +4,7 @@ import { askOwner, unansweredText, type Question } from './ask-nodes.ts';
 import { MOST_DOMAINS, readLanesOf } from './engines.ts';
 import { Problem } from '../base/problem.ts';
 import { siteOf } from './held-mail.ts';
-import type { OperatorDeps } from './operation.ts';
+import type { OperatorDeps } from './deps.ts';
 
 /** The lane of a domain that has not been looked up, or of which DNS does not tell. */
 const UNRESOLVED = '~unresolved';

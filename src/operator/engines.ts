@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { groupBy } from '../base/sets.ts';
 import { askEach, ownerOf, type AskDeps, type Question } from './ask-nodes.ts';
 import type { LaneReport } from '../messages/delivery/lane-report.ts';
-import type { OperatorDeps } from './operation.ts';
+import type { OperatorDeps } from './deps.ts';
 
 interface Engine {
   mta: Pick<OperatorDeps['mta'], 'lanes' | 'lanesOfSite' | 'laneOf'>;

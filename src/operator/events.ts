@@ -3,8 +3,9 @@ import { z } from 'zod';
 import { idFloor } from '../base/id.ts';
 import { allEventTypes, eventRecord, type EventSource } from '../events/event.ts';
 import { eventsAfter, eventsBefore, lastSequence } from '../events/event-log.ts';
-import { accountArgument, accountNamed } from './accounts.ts';
-import { onStore, type StoreDeps } from './operation.ts';
+import { accountArgument, accountNamed } from './team/accounts.ts';
+import type { StoreDeps } from './deps.ts';
+import { storeRoute } from './server-route.ts';
 
 /** The members of the API's event record that all types have. */
 export interface EventRecord {
@@ -29,9 +30,8 @@ export const eventOperations = {
    * Returns the events after a position. Without a position: the newest `limit` events, or with `since` (milliseconds since the
    * epoch) those from then on. Without types: the six types that are on by default.
    */
-  'events.after': onStore({
-    act: null,
-    args: z.strictObject({
+  'events.after': storeRoute({
+    body: z.strictObject({
       after: z.int().min(0).optional(),
       since: z.int().min(0).optional(),
       types: z.array(z.enum(allEventTypes)).max(allEventTypes.length).optional(),

@@ -3,7 +3,7 @@ import type { Value } from '../storage/connection.ts';
 import { dialectOf } from '../storage/sql.ts';
 import { hintsOfChanged } from '../messages/delivery/due-hint.ts';
 import type { Act } from '../operations/act.ts';
-import type { OperatorDeps } from './operation.ts';
+import type { OperatorDeps } from './deps.ts';
 import { waitingPages, type Condition, type Waiting } from './waiting-pages.ts';
 
 /** A page is one commit, so that other writers get their turn between pages. */

@@ -2,12 +2,12 @@
  * Counts the mail that is kept back now, by cause: holds of the operator, routes, pauses, refused sending domains, block lists, warm-up and
  * rests. The counts come from the partial indexes of what waits; the reasons come from the delivery engine.
  */
-import { gauge, type Family } from './exposition.ts';
+import { gauge, type Family } from './metrics/exposition.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { isOfPool, readMark, type PoolMark } from '../messages/delivery/hold-mark.ts';
-import { heldUnknown, type LaneFacts, type LaneWait, type SetBy, type WaitReason } from '../messages/delivery/why.ts';
+import { heldUnknown, type LaneFacts, type LaneWait, type SetBy } from '../messages/delivery/why.ts';
 import { MOST_DOMAINS, readEngines, type EngineDeps, type Engines } from './engines.ts';
-import type { OperatorDeps } from './operation.ts';
+import type { OperatorDeps } from './deps.ts';
 import { dialectOf } from '../storage/sql.ts';
 
 export const heldBys = [
@@ -46,16 +46,11 @@ type Deps = EngineDeps & Pick<OperatorDeps, 'db' | 'clock' | 'laneFacts'>;
 /** The most marks, domains and parts of resting lanes that are read, the largest first. */
 const MOST = MOST_DOMAINS;
 
-/** The kinds of rests, by the reason that their mail waits for. */
-export const restKinds: Readonly<Partial<Record<WaitReason, 'sender' | 'load' | 'tls' | 'rule'>>> = {
-  receiver_refuses_us: 'sender',
-  receiver_overloaded: 'load',
-  tls_required: 'tls',
-  receiver_resting: 'rule',
-};
+/** The kinds of limits that close a lane or a part of it. */
+const kinds = ['sender', 'block_list', 'load', 'tls', 'rule'] as const satisfies readonly LaneWait['kind'][];
 
-/** Returns whether a wait is a rest of the lane or of a part of it. */
-export const isRest = ({ reason }: Pick<LaneWait, 'reason'>): boolean => restKinds[reason] !== undefined;
+/** Returns whether a wait is for a limit that closes the lane or a part of it. */
+export const isRest = ({ kind }: Pick<LaneWait, 'kind'>): boolean => kind !== undefined;
 
 /** Returns all causes, those with the most mail first. */
 export async function heldMail(deps: Deps): Promise<HeldMail[]> {
@@ -134,15 +129,8 @@ function ofPool(
   facts: LaneFacts | null,
 ): Pick<HeldMail, 'by' | 'set_by' | 'message'> & Partial<HeldMail> {
   const hold = facts?.held ?? null;
-  const by =
-    kind === 'paused'
-      ? 'operator'
-      : hold?.setBy !== 'us'
-        ? 'block_list'
-        : hold.until === null
-          ? 'no_source'
-          : 'warm_up';
-  const setBy = hold?.setBy ?? (by === 'operator' ? 'operator' : 'receiver');
+  const by = kind === 'paused' ? 'operator' : hold?.until === null ? 'no_source' : 'warm_up';
+  const setBy = hold?.setBy ?? (by === 'operator' ? 'operator' : 'us');
   if (hold !== null)
     return { by, set_by: setBy, message: sentence(hold.why), since: rfc3339(hold.since), until: rfc3339(hold.until) };
   const ended =
@@ -211,7 +199,7 @@ async function restingMail(
     const before = found.get(key)?.waiting ?? 0;
     found.set(key, {
       object: 'held_mail',
-      by: 'rest',
+      by: rest.kind === 'block_list' ? 'block_list' : 'rest',
       target,
       account_id: null,
       waiting: before + part.waiting,
@@ -230,10 +218,7 @@ export async function heldFigures(deps: Deps): Promise<Family[]> {
   // A lane that several nodes have counts once.
   const resting = new Set(
     engines.lanes.flatMap(({ lane: { name, waits } }) =>
-      waits.flatMap(({ reason }) => {
-        const kind = restKinds[reason];
-        return kind === undefined ? [] : [`${kind} ${name}`];
-      }),
+      waits.flatMap(({ kind }) => (kind === undefined ? [] : [`${kind} ${name}`])),
     ),
   );
   return [
@@ -248,7 +233,7 @@ export async function heldFigures(deps: Deps): Promise<Family[]> {
     gauge(
       'posthorn_lanes_resting',
       'Lanes that rest because of what the receiver answers, or by a shaping rule.',
-      Object.values(restKinds).map((kind) => ({
+      kinds.map((kind) => ({
         labels: { kind },
         value: [...resting].filter((one) => one.startsWith(`${kind} `)).length,
       })),

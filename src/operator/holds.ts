@@ -8,7 +8,7 @@ import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { DAY_MS } from '../base/time.ts';
 import type { HoldRow } from '../storage/tables.ts';
-import { accountNamed } from './accounts.ts';
+import { accountNamed } from './team/accounts.ts';
 import type { Act } from '../operations/act.ts';
 import { cancelPages, type HoldTarget } from './cancel-waiting.ts';
 import { heldMail, type HeldMail } from './held-mail.ts';
@@ -18,7 +18,8 @@ import { laneIfKnown } from './lane-records.ts';
 import { LOOK_UPS_MS, mailOfLane } from './mail-of-lane.ts';
 import { askEach, type Question } from './ask-nodes.ts';
 import { accountOfMessage } from './messages.ts';
-import { onServer, type OperatorDeps } from './operation.ts';
+import type { OperatorDeps } from './deps.ts';
+import { serverRoute } from './server-route.ts';
 import { recipientDomain, refuseNoDomain } from './recipient-domain.ts';
 
 const YEAR_MS = 366 * DAY_MS;
@@ -62,9 +63,9 @@ const holdMembers = ['id', 'kind', 'scope', 'target', 'catches_new', 'connection
 
 export const holdOperations = {
   /** Holds waiting mail until it is released; with `new`, mail that is accepted later as well. */
-  'queue.hold': onServer({
+  'queue.hold': serverRoute({
     act: { says: 'held the {scope} {target}', type: 'hold', named: 'target', keeps: holdMembers },
-    args: z.strictObject({ ...targetArguments, for_ms: forArgument, new: z.boolean().optional(), note: noteArgument }),
+    body: z.strictObject({ ...targetArguments, for_ms: forArgument, new: z.boolean().optional(), note: noteArgument }),
     async run(deps, { for_ms: forMs, new: catchesNew = false, note, ...named }, act) {
       const about = await targetFor(deps, named, act);
       if (named.domain !== undefined) refuseNoDomain(named.domain);
@@ -89,9 +90,9 @@ export const holdOperations = {
     },
   }),
   /** Ends holds: by id, or all those of one part of the queue. */
-  'queue.release': onServer({
+  'queue.release': serverRoute({
     act: { says: 'released the {scope} {target}', type: 'hold', named: 'target', keeps: holdMembers },
-    args: z.strictObject({ ...targetArguments, id: z.string().max(100).optional() }),
+    body: z.strictObject({ ...targetArguments, id: z.string().max(100).optional() }),
     async run(deps, { id, ...named }, act) {
       act.on({ before: id === undefined ? pointedAt(named) : { scope: 'hold', target: id } });
       const all = await holdsInForce(deps);
@@ -102,18 +103,16 @@ export const holdOperations = {
     },
   }),
   /** Returns holds and limits, and counts all other mail that is kept back: routes, pauses, refused domains, block lists, rests. */
-  'queue.holds': onServer({
-    act: null,
-    args: z.strictObject({}),
+  'queue.holds': serverRoute({
     async run(deps) {
       const [rows, others] = await Promise.all([holdsInForce(deps), heldMail(deps)]);
       return { data: rows.map(holdRecord), others: others.map((one) => withHold(one, rows)) };
     },
   }),
   /** Limits the connections or the mails a minute of a lane; without either the limit ends. */
-  'queue.limit': onServer({
+  'queue.limit': serverRoute({
     act: { says: 'set the limit of the lane {target}', type: 'lane', named: 'target', keeps: holdMembers },
-    args: z.strictObject({
+    body: z.strictObject({
       lane: z.string().min(1).max(300),
       connections: z.int().min(1).max(1000).optional(),
       per_minute: z.int().min(1).max(1_000_000).optional(),
@@ -145,9 +144,9 @@ export const holdOperations = {
     },
   }),
   /** Cancels waiting mail. Mail that is being sent cannot be canceled. */
-  'queue.cancel': onServer({
+  'queue.cancel': serverRoute({
     act: { says: 'canceled waiting mail of the {scope} {target}', type: 'queue', named: 'target', keeps: ['canceled'] },
-    args: z.strictObject({
+    body: z.strictObject({
       domain: targetArguments.domain,
       lane: targetArguments.lane,
       account: targetArguments.account,

@@ -4,7 +4,7 @@ import { z } from 'zod';
 import { rfc3339 } from '../base/rfc3339.ts';
 import type { LaneReport } from '../messages/delivery/lane-report.ts';
 import type { Question } from './ask-nodes.ts';
-import type { OperatorDeps } from './operation.ts';
+import type { OperatorDeps } from './deps.ts';
 
 export interface LaneAct {
   /** Milliseconds since the epoch. */

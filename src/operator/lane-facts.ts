@@ -1,12 +1,11 @@
 /** The facts of lanes about mails, on any node: each of the nodes that deliver them is asked once. */
 import { z } from 'zod';
-import { mapInSlices } from '../base/slices.ts';
 import type { LaneFacts, LaneFactsOf, MailOfLane } from '../messages/delivery/why.ts';
 import type { NodeRecord } from '../storage/nodes.ts';
 import { ownerOf, type AskDeps, type Question } from './ask-nodes.ts';
 
 interface Engine {
-  mta: { laneFacts(mail: MailOfLane): LaneFacts };
+  mta: { laneFacts(mail: MailOfLane): Promise<LaneFacts> };
 }
 
 /** A page that explains a mail does not wait longer. */
@@ -23,12 +22,13 @@ export const laneFactsQuestion: Question<Engine, { mails: readonly MailOfLane[] 
         z.strictObject({
           domain: z.string().max(300),
           account: z.string().max(100),
+          stream: z.string().max(100).nullable(),
           mark: z.string().max(300).nullable(),
         }),
       )
       .max(MOST_MAILS),
   }),
-  answer: ({ mta }, { mails }) => mapInSlices(mails, (mail) => mta.laneFacts(mail)),
+  answer: ({ mta }, { mails }) => Promise.all(mails.map((mail) => mta.laneFacts(mail))),
 };
 
 /** Mails of one node, with their places in the list. */
@@ -42,7 +42,7 @@ export function createLaneFacts(deps: AskDeps & Engine): LaneFactsOf {
 
   async function factsAt({ node, mails }: NodeBatch): Promise<readonly LaneFacts[]> {
     if (node.epoch === nodes.epoch && !node.isDelivering) return mails.map(() => nobody);
-    if (node.epoch === nodes.epoch) return await mapInSlices(mails, ([, mail]) => mta.laneFacts(mail));
+    if (node.epoch === nodes.epoch) return await Promise.all(mails.map(([, mail]) => mta.laneFacts(mail)));
     const asked = { name: laneFactsQuestion.name, args: { mails: mails.map(([, mail]) => plain(mail)) } };
     const answer = await askNode(node, asked, WITHIN_MS);
     // The other node has the same declaration of the question.
@@ -62,7 +62,12 @@ export function createLaneFacts(deps: AskDeps & Engine): LaneFactsOf {
   };
 }
 
-const plain = ({ domain, account, mark = null }: MailOfLane): MailOfLane => ({ domain, account, mark });
+const plain = ({ domain, account, stream = null, mark = null }: MailOfLane): MailOfLane => ({
+  domain,
+  account,
+  stream,
+  mark,
+});
 
 /** Divides the mails by the nodes that have them, and into questions of a limited length. */
 function batchesOf(deps: Omit<AskDeps, 'askNode'>, mails: readonly MailOfLane[]): NodeBatch[] {

@@ -20,7 +20,7 @@ import { laneNamed } from './domain-lanes.ts';
 import { siteOf } from './held-mail.ts';
 import { laneQuestion } from './lane-acts.ts';
 import { mergedLane, type FleetLane } from './merged-lane.ts';
-import type { OperatorDeps } from './operation.ts';
+import type { OperatorDeps } from './deps.ts';
 import { noMail, oldestAmong, oldestOf, oldestRecord, timeOfFirst, type First, type Oldest } from './queue-ages.ts';
 import { dialectOf } from '../storage/sql.ts';
 import type { HoldRow } from '../storage/tables.ts';

@@ -2,7 +2,7 @@
 import { Problem } from '../base/problem.ts';
 import { laneNamed, waitingDomainsOf, type LaneDomains } from './domain-lanes.ts';
 import { isLaneKnown, isSetByOperator } from './lane-records.ts';
-import type { OperatorDeps } from './operation.ts';
+import type { OperatorDeps } from './deps.ts';
 import { ofPool, type Condition } from './waiting-pages.ts';
 
 /** The longest that an act looks up domains whose lane is not known, in ms: a page waits for it. */

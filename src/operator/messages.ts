@@ -15,7 +15,8 @@ import {
 } from '../messages/store/message-store.ts';
 import { toEventRecord, type EventRecord } from './events.ts';
 import { whyWaiting, type Waiting } from '../messages/delivery/why.ts';
-import { onServer, onStore, type OperatorDeps, type StoreDeps } from './operation.ts';
+import type { OperatorDeps, StoreDeps } from './deps.ts';
+import { serverRoute, storeRoute } from './server-route.ts';
 import { trace, type TraceLine } from './trace.ts';
 
 /** A mail is tried 24 times in its 72 hours; with fifty recipients this shows all of it. */
@@ -33,9 +34,8 @@ const idArgument = z.strictObject({ id: z.string().max(100) });
 
 export const messageOperations = {
   /** Returns the events of its life in the order of time, in words; for the id of a request those of its messages, one after the other. */
-  'messages.trace': onStore({
-    act: null,
-    args: idArgument,
+  'messages.trace': storeRoute({
+    body: idArgument,
     async run(deps, { id }) {
       const ids = id.startsWith('req_') ? await messagesOfRequest(deps, id) : [id];
       const data: (TraceLine & { message_id: string })[] = [];
@@ -47,9 +47,8 @@ export const messageOperations = {
     },
   }),
   /** Returns what each recipient waits for, and until when. */
-  'messages.why': onServer({
-    act: null,
-    args: idArgument,
+  'messages.why': serverRoute({
+    body: idArgument,
     async run(deps, { id }) {
       return { object: 'why' as const, message_id: id, recipients: await whyOf(deps, id) };
     },

@@ -9,7 +9,7 @@ import { Problem } from '../base/problem.ts';
 import type { Database } from '../storage/database.ts';
 import type { Nodes } from '../storage/nodes.ts';
 import type { AskNode, NodeAnswer } from './ask-nodes.ts';
-import { answerOf, resultIn, type ControlAnswer } from './control-answer.ts';
+import { problemIn, problemOf, unknownForm } from './door/fault.ts';
 
 const LOOK_MS = 250;
 /** A node that lives gives a sign of life every two seconds; one that has missed two of them is not waited for. */
@@ -163,26 +163,30 @@ export class NodeQuestions {
       [id, nodes.epoch],
     );
     if (row === undefined) return;
-    const { answer } = await answerOf({ log }, row.question, () =>
-      this.deps.answer({ name: row.question, args: JSON.parse(row.input) as unknown }),
+    const answer = await this.deps.answer({ name: row.question, args: JSON.parse(row.input) as unknown }).then(
+      (result): Answer => ({ result }),
+      (error: unknown) => refusal(problemOf({ log }, row.question, error)),
     );
     const text = fitting(answer, nodes.name);
     await db.commit.transact((tx) => tx.run('UPDATE node_questions SET answer = ? WHERE id = ?', [text, id]));
   }
 }
 
-function fitting(answer: ControlAnswer, name: string): string {
+type Answer = { result: unknown } | { problem: Pick<Problem, 'code' | 'message' | 'field'> };
+
+const refusal = ({ code, message, field }: Problem): Answer => ({ problem: { code, message, field } });
+
+function fitting(answer: Answer, name: string): string {
   const text = JSON.stringify(answer);
   if (text.length <= MOST_CHARACTERS) return text;
   const message = `the answer is too long to be passed on: ask at the node ${name}`;
-  return JSON.stringify({ problem: { code: 'service_unavailable', message, field: null } } satisfies ControlAnswer);
+  return JSON.stringify(refusal(new Problem('service_unavailable', message)));
 }
 
 function answerIn(text: string): NodeAnswer {
-  try {
-    return { kind: 'answered', result: resultIn(text) };
-  } catch (error) {
-    if (!(error instanceof Problem)) throw error;
-    return { kind: 'refused', problem: error };
-  }
+  const answer = JSON.parse(text) as Partial<Record<'result' | 'problem', unknown>>;
+  if ('result' in answer) return { kind: 'answered', result: answer.result };
+  const problem = problemIn(answer.problem);
+  if (problem === null) throw unknownForm();
+  return { kind: 'refused', problem };
 }

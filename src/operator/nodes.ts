@@ -4,7 +4,8 @@ import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import type { NodeRecord, Nodes } from '../storage/nodes.ts';
 import { takersOf } from '../storage/owners.ts';
-import { onStore, type StoreDeps } from './operation.ts';
+import type { StoreDeps } from './deps.ts';
+import { storeRoute } from './server-route.ts';
 
 /** Three signs of life are missing. */
 const SILENT_AFTER_MS = 6000;
@@ -16,27 +17,25 @@ const kept = ['epoch', 'name', 'state', 'version'];
 
 export const nodeOperations = {
   /** Returns the servers and the commands that write by themselves, the one that leads first. */
-  'nodes.list': onStore({
-    act: null,
-    args: z.strictObject({}),
+  'nodes.list': storeRoute({
     run: ({ nodes, clock }) =>
       Promise.resolve({ data: nodes === null ? [] : nodes.list().map((one) => nodeRecord(one, nodes, clock.now())) }),
   }),
   /** Has a node give its mail and webhooks to the others, refuse new SMTP sessions and answer 503 at /readyz; it still answers requests. */
-  'nodes.drain': onStore({
+  'nodes.drain': storeRoute({
     act: { says: 'drained the node {name}', type: 'node', named: 'name', keeps: kept },
-    args: z.strictObject({ node: nodeArgument }),
+    body: z.strictObject({ node: nodeArgument }),
     run: (deps, { node }, act) => setDraining(deps, node, true, (record) => act.on({ object: node, after: record })),
   }),
-  'nodes.resume': onStore({
+  'nodes.resume': storeRoute({
     act: { says: 'ended the draining of the node {name}', type: 'node', named: 'name', keeps: kept },
-    args: z.strictObject({ node: nodeArgument }),
+    body: z.strictObject({ node: nodeArgument }),
     run: (deps, { node }, act) => setDraining(deps, node, false, (record) => act.on({ object: node, after: record })),
   }),
   /** Ends a node: what it writes fails from then on, and its process stops when it notices. The others take over its mail. */
-  'nodes.remove': onStore({
+  'nodes.remove': storeRoute({
     act: { says: 'removed the node {name}', type: 'node', named: 'name', keeps: kept },
-    args: z.strictObject({ node: nodeArgument, force: z.boolean().optional() }),
+    body: z.strictObject({ node: nodeArgument, force: z.boolean().optional() }),
     async run(deps, { node, force = false }, act) {
       act.on({ object: node });
       const { nodes, found } = findNode(deps, node);

@@ -9,7 +9,7 @@ import { laneQuestion } from './lane-acts.ts';
 import { laneFactsQuestion } from './lane-facts.ts';
 import { machineQuestion } from './needs/needs-facts.ts';
 import { addressesQuestion } from './listings.ts';
-import type { OperatorDeps } from './operation.ts';
+import type { OperatorDeps } from './deps.ts';
 import { tryNowQuestion } from './queue.ts';
 import { resolveQuestion } from './resolve.ts';
 import { sourcesQuestion, unblockQuestion } from './sources.ts';

@@ -7,7 +7,7 @@ import { rfc3339 } from '../base/rfc3339.ts';
 import { DAY_MS, HOUR_MS, MINUTE_MS } from '../base/time.ts';
 import { dialectOf } from '../storage/sql.ts';
 import type { DeliveryRow } from '../storage/tables.ts';
-import type { OperatorDeps } from './operation.ts';
+import type { OperatorDeps } from './deps.ts';
 
 type Deps = Pick<OperatorDeps, 'db' | 'clock'>;
 

@@ -10,7 +10,7 @@ import { nextAttemptAt } from '../messages/store/message-store.ts';
 import type { Value } from '../storage/connection.ts';
 import { dialectOf } from '../storage/sql.ts';
 import { deliveryStatuses, type DeliveryRow } from '../storage/tables.ts';
-import { accountNamed } from './accounts.ts';
+import { accountNamed } from './team/accounts.ts';
 import { askEach, unansweredText, type Question } from './ask-nodes.ts';
 import { readLanesOf } from './engines.ts';
 import { flushPages } from './flush.ts';
@@ -19,9 +19,10 @@ import { LOOK_UPS_MS, mailOfLane, type MailOfLane } from './mail-of-lane.ts';
 import { agesOf, oldestRecord } from './queue-ages.ts';
 import { domainsOf, laneAtNode, laneRecords, oneLane, readQueue } from './lane-records.ts';
 import { accountOfMessage } from './messages.ts';
-import { onServer, onStore, type OperatorDeps, type StoreDeps } from './operation.ts';
+import type { OperatorDeps, StoreDeps } from './deps.ts';
+import { serverRoute, storeRoute } from './server-route.ts';
 import { recipientDomain } from './recipient-domain.ts';
-import { notRunning } from './unavailable.ts';
+import { notRunning } from '../base/unavailable.ts';
 
 /** By the number that deliveries have. */
 const classes = ['transactional', 'broadcast'] as const;
@@ -42,9 +43,7 @@ export const tryNowQuestion: Question<Pick<OperatorDeps, 'mta'>, { domains: read
 
 export const queueOperations = {
   /** Returns the lanes of all nodes, each as one record with the sums over its nodes. */
-  'queue.lanes': onServer({
-    act: null,
-    args: z.strictObject({}),
+  'queue.lanes': serverRoute({
     async run(deps) {
       const queue = await readQueue(deps);
       const { nodes, unanswered } = queue.engines;
@@ -53,9 +52,8 @@ export const queueOperations = {
     },
   }),
   /** Returns a lane with the changes of its limits and the acts of operators; the last hundred of each since the start of each node. */
-  'queue.lane': onServer({
-    act: null,
-    args: z.strictObject({ lane: z.string().min(1).max(300) }),
+  'queue.lane': serverRoute({
+    body: z.strictObject({ lane: z.string().min(1).max(300) }),
     async run(deps, { lane }) {
       const [{ from, unanswered }, queue] = await Promise.all([askEach(deps, laneQuestion, { lane }), readQueue(deps)]);
       const nodes = from.flatMap(({ node, result: { now } }) => (now === null ? [] : [{ node, lane: now }]));
@@ -73,9 +71,8 @@ export const queueOperations = {
     },
   }),
   /** Returns waiting deliveries, the first due first. */
-  'queue.list': onStore({
-    act: null,
-    args: z.strictObject({
+  'queue.list': storeRoute({
+    body: z.strictObject({
       domain: recipientDomain.optional(),
       /** Only the running server knows the lanes. */
       lane: z.string().min(1).max(300).optional(),
@@ -108,9 +105,9 @@ export const queueOperations = {
     },
   }),
   /** Tries waiting mail now, whatever its schedule says; scheduled mail keeps its time. */
-  'queue.flush': onServer({
+  'queue.flush': serverRoute({
     act: { says: 'had waiting mail of {object} tried now', type: 'queue', keeps: ['flushed'] },
-    args: z.strictObject({
+    body: z.strictObject({
       domain: recipientDomain.optional(),
       lane: z.string().min(1).max(300).optional(),
       message_id: z.string().max(100).optional(),

@@ -4,7 +4,8 @@ import { Problem } from '../base/problem.ts';
 import type { TlsaRecord } from '../net/resolver.ts';
 import { parseMailbox } from '../mail/address.ts';
 import { askOwner, type Question } from './ask-nodes.ts';
-import { onServer, type OperatorDeps, type ResolvedDomain } from './operation.ts';
+import type { OperatorDeps, ResolvedDomain } from './deps.ts';
+import { serverRoute } from './server-route.ts';
 
 export interface ResolveRecord {
   object: 'resolution';
@@ -69,9 +70,8 @@ export const resolveQuestion: Question<Pick<OperatorDeps, 'mta' | 'config'>, { d
 const WITHIN_MS = 10_000;
 
 export const resolveOperations = {
-  resolve: onServer({
-    act: null,
-    args: z.strictObject({ domain: z.string().min(1).max(253) }),
+  resolve: serverRoute({
+    body: z.strictObject({ domain: z.string().min(1).max(253) }),
     async run(deps, { domain: written }): Promise<ResolveRecord & { node: string }> {
       const parsed = parseMailbox(`x@${written.replace(/\.$/, '')}`);
       // Other texts, such as an address, would look like a domain that DNS does not have.

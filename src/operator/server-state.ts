@@ -1,16 +1,14 @@
 /** Operations about the running server itself: its ports for mail and its certificate. */
-import { z } from 'zod';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { DAY_MS } from '../base/time.ts';
 import { certificateFacts } from '../config/certificate-facts.ts';
 import type { CertificateState } from '../config/certificate-watch.ts';
-import { onServer, type ListenerState } from './operation.ts';
+import type { ListenerState } from './deps.ts';
+import { serverRoute } from './server-route.ts';
 
 export const serverStateOperations = {
   /** Shows which ports are shut and when the certificate ends, so that the dashboard can name what needs an operator. */
-  'server.state': onServer({
-    act: null,
-    args: z.strictObject({}),
+  'server.state': serverRoute({
     run: ({ clock, certificate, ...deps }) =>
       Promise.resolve({
         object: 'server_state' as const,
@@ -19,9 +17,7 @@ export const serverStateOperations = {
       }),
   }),
   /** Reads the files of the certificate now. The server itself notes a change in the audit. */
-  'tls.reload': onServer({
-    act: null,
-    args: z.strictObject({}),
+  'tls.reload': serverRoute({
     run({ clock, certificate }) {
       certificate.look();
       return Promise.resolve(certificateRecord(certificate.state(), clock.now()));

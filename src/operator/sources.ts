@@ -4,7 +4,8 @@ import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { askEach, unansweredText, type Question } from './ask-nodes.ts';
 import { epochsThatDeliver } from './nodes.ts';
-import { onServer, type OperatorDeps, type SourceState } from './operation.ts';
+import type { OperatorDeps, SourceState } from './deps.ts';
+import { serverRoute } from './server-route.ts';
 
 /** Asks for the sources of a node. */
 export const sourcesQuestion: Question<Pick<OperatorDeps, 'mta'>, object, readonly SourceState[]> = {
@@ -24,7 +25,7 @@ export const unblockQuestion: Question<
   async answer({ mta, notifiers }, { source: name }) {
     const found = mta.sources.list().find((source) => source.name === name);
     if (found === undefined) return null;
-    await mta.sources.unblock(name);
+    await mta.unblock(name);
     notifiers.holds.notify();
     return found.blocks.map(({ site }) => site);
   },
@@ -32,9 +33,7 @@ export const unblockQuestion: Question<
 
 export const sourceOperations = {
   /** Returns the sources of each node; one that several nodes use is in the list once for each of them. */
-  'queue.sources': onServer({
-    act: null,
-    args: z.strictObject({}),
+  'queue.sources': serverRoute({
     async run(deps) {
       const { from, unanswered } = await askEach(deps, sourcesQuestion, {});
       const delivering = epochsThatDeliver(deps.nodes.list());
@@ -45,9 +44,9 @@ export const sourceOperations = {
     },
   }),
   /** Lets sites that refused the source by a block list get mail from it again; without a name, from the system's address of each node. */
-  'queue.unblock': onServer({
+  'queue.unblock': serverRoute({
     act: { says: 'used the source {object} again', type: 'source', keeps: ['unblocked'] },
-    args: z.strictObject({ source: z.string().min(1).max(100).optional() }),
+    body: z.strictObject({ source: z.string().min(1).max(100).optional() }),
     async run(deps, { source: name = null }, act) {
       act.on({ object: name ?? "the system's address" });
       const { from, unanswered } = await askEach(deps, unblockQuestion, { source: name });

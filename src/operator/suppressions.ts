@@ -1,10 +1,12 @@
 /** The one import and the one export of the suppression list; single entries have operations of the API. */
 import { z } from 'zod';
-import { manyAdded, suppressionReasons, suppressionRecord } from '../suppressions/suppression.ts';
+import { suppressionReasons } from '../storage/tables.ts';
+import { manyAdded, suppressionRecord } from '../suppressions/suppression.ts';
 import { addressFault, addSuppressions, LONGEST_NOTE, type NewSuppression } from '../suppressions/suppression-store.ts';
 import { ENTRIES_AT_ONCE, type AddedRecord } from '../suppressions/suppression-csv.ts';
-import { accountArgument, accountNamed } from './accounts.ts';
-import { onStore, type StoreDeps } from './operation.ts';
+import { accountArgument, accountNamed } from './team/accounts.ts';
+import type { StoreDeps } from './deps.ts';
+import { storeRoute } from './server-route.ts';
 
 const text = z.string().max(1000);
 const entry = z.strictObject({
@@ -18,7 +20,7 @@ type Entry = z.output<typeof entry>;
 
 export const suppressionOperations = {
   /** Adds the valid entries, and returns the reason for each other one. */
-  'suppressions.import': onStore({
+  'suppressions.import': storeRoute({
     act: {
       says: 'put {object} on the suppression list',
       type: 'suppression',
@@ -26,7 +28,7 @@ export const suppressionOperations = {
       keeps: ['emails', 'created', 'existing', 'rejected'],
     },
     scope: 'suppression',
-    args: z.strictObject({ account: accountArgument, entries: z.array(entry).min(1).max(ENTRIES_AT_ONCE) }),
+    body: z.strictObject({ account: accountArgument, entries: z.array(entry).min(1).max(ENTRIES_AT_ONCE) }),
     async run(deps, { account, entries }, act): Promise<{ data: AddedRecord[] }> {
       const { id: accountId } = await accountNamed(deps, account);
       act.concerns(accountId);

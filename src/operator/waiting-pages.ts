@@ -3,7 +3,7 @@ import { DEFAULT_POOL } from '../storage/tables.ts';
 import type { Value } from '../storage/connection.ts';
 import { dialectOf } from '../storage/sql.ts';
 import type { DeliveryRow } from '../storage/tables.ts';
-import type { OperatorDeps } from './operation.ts';
+import type { OperatorDeps } from './deps.ts';
 
 export type Waiting = Pick<DeliveryRow, 'id' | 'domain' | 'class' | 'account_id' | 'due_at'>;
 

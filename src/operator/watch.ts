@@ -9,7 +9,8 @@ import { rfc3339 } from '../base/rfc3339.ts';
 import { askEach, unansweredText, type Answers, type Question } from './ask-nodes.ts';
 import { laneIfKnown } from './lane-records.ts';
 import { accountOfMessage } from './messages.ts';
-import { onServer, type OperatorDeps, type TranscriptPage } from './operation.ts';
+import type { OperatorDeps, TranscriptPage } from './deps.ts';
+import { serverRoute } from './server-route.ts';
 
 const LONGEST_WAIT_MS = 30_000;
 /** Time between two questions to other nodes while nothing is said. */
@@ -43,9 +44,8 @@ export const linesQuestion: Question<
 };
 
 export const watchOperations = {
-  'queue.watch': onServer({
-    act: null,
-    args: z.strictObject({
+  'queue.watch': serverRoute({
+    body: z.strictObject({
       ...subject,
       watch: watchNumber.optional(),
       /** The position of the last page; without it, all lines that are kept. */

@@ -1,6 +1,6 @@
 /**
  * The grouped commit: every write of the program goes through here. SQLite has one connection that writes; PostgreSQL has three, each with
- * a committer of its own (postgres/committers.ts).
+ * a committer of its own (postgres/open.ts).
  *
  * Callers hand in units and wait for their results. Units that arrive while a commit runs share the next one, so a busy
  * system pays one fsync for hundreds of them and an idle one answers at once; there is no timer.
@@ -17,7 +17,7 @@ import { isKeyTaken } from './idempotency-store.ts';
 import { allDone, insertRows, type RowsToWrite } from './rows.ts';
 
 /**
- * A kind of work: how its units are written together. Its reads start before the BEGIN, which is safe where there is only one writer
+ * A kind of work: how its units are written together. Its reads start before the BEGIN, which is safe if there is only one writer
  * (on PostgreSQL they are in the transaction, and lock what they read);
  * `run` is inside the group's transaction, concurrent with the other kinds. Each wait for a statement costs a turn of the event loop,
  * which under load takes longer than the statement.
@@ -91,7 +91,7 @@ interface Unit {
   work: AnyWork;
   input: unknown;
   bytes: number;
-  /** Its caller has been told that it failed: it must not be written where it has not begun. */
+  /** Its caller has been told that it failed: it must not be written if it has not begun. */
   isGivenUp: boolean;
   resolve(output: unknown): void;
   reject(error: unknown): void;
@@ -154,7 +154,7 @@ export interface CommitterOptions {
   /** The units of one group. */
   most?: number;
   /**
-   * Callers are told after `ms` that their unit failed, where a commit hangs: that of PostgreSQL without its synchronous standby. What has not
+   * Callers are told after `ms` that their unit failed, if a commit hangs: that of PostgreSQL without its synchronous standby. What has not
    * begun by then is not written; what is being committed may still be, as after a lost connection.
    */
   patience?: Patience;
@@ -239,7 +239,7 @@ export function createCommitter(
     get trouble() {
       return groups.trouble;
     },
-    /** Tries a write of its own where the storage did not take the last one, so that `trouble` ends without a caller's write. Never rejects. */
+    /** Tries a write of its own if the storage did not take the last one, so that `trouble` ends without a caller's write. Never rejects. */
     async retry(): Promise<void> {
       if (groups.trouble === null) return;
       trial ??= submit(trialWork, null)
@@ -346,7 +346,7 @@ class GroupRunner {
     });
   }
 
-  /** Runs the group; returns the error, or null after its commit. `run.outputs` stays known where the answer of a COMMIT is lost. */
+  /** Runs the group; returns the error, or null after its commit. `run.outputs` stays known if the answer of a COMMIT is lost. */
   private async tryOnce(
     group: readonly Unit[],
     works: readonly WorkOfGroup[],

@@ -17,7 +17,7 @@ export interface Connection {
   run(sql: string | Statement, values?: readonly Value[]): Promise<void>;
   /** Gives the prepared statements back; the connection itself belongs to its pool. */
   close(): Promise<void>;
-  /** The rules of writing at the same time as others; absent where there is only one writer. */
+  /** The rules of writing at the same time as others; absent if there is only one writer. */
   readonly shared?: SharedWriting;
 }
 

@@ -20,7 +20,7 @@ export class UncopyableValue extends Error {}
 
 /** Tables that the migrations and the move itself keep. */
 const OWN: readonly string[] = ['migrations', 'migrations_lock', MARK_TABLE];
-/** SQLite's number of a row. PostgreSQL has a column of this name if a table has no key of its own (postgres/schema.ts). */
+/** SQLite's number of a row. PostgreSQL has a column of this name if a table has no key of its own (migrate.ts). */
 const ROW_NUMBER = { name: 'rowid', kind: 'integer' } as const;
 const MOST_ROWS = 1000;
 /** A single row may be larger. */

@@ -5,7 +5,6 @@ export type RefusalWhy =
   /** Another server or command uses it. */
   | 'in_use'
   | 'unreachable'
-  /** The clock of this machine is wrong. */
   | 'wrong_clock'
   /** Its rows were moved to another database. */
   | 'moved'

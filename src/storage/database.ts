@@ -19,7 +19,7 @@ import type { Engine } from './sql.ts';
 export interface StoreAddress {
   /** `sqlite:<path>` or `postgres://user@host/database`. */
   url: string;
-  /** The password of a PostgreSQL database, or the file with it; null where none is needed. */
+  /** The password of a PostgreSQL database, or the file with it; null if none is needed. */
   password?: string | null;
   passwordFile?: string | null;
 }
@@ -33,7 +33,7 @@ export interface DatabaseOptions extends StoreAddress {
   migrating?: MigrationStep;
   /** The description of this server for the others; absent for a command. Not used on SQLite. */
   node?: NodeSelf;
-  /** The service manager's name for this run of the machine, where there is one; null elsewhere. Not used on SQLite. */
+  /** The service manager's name for this run of the machine, if there is one; null elsewhere. Not used on SQLite. */
   bootId?: string | null;
   /** Called when another server has taken the database over: nothing can be written any more. Never on SQLite. */
   takenOver?: () => void;
@@ -60,7 +60,7 @@ export interface Database {
   readonly migrated: readonly string[];
   /** This process among the nodes of the database; null on SQLite, where there is one and `beginEpoch` has to number its run. */
   readonly nodes: Nodes | null;
-  /** Adds the parts of sums together; null on an engine where they have none. */
+  /** Adds the parts of sums together; null on an engine if they have none. */
   readonly foldSums: (() => Promise<void>) | null;
   close(): Promise<void>;
 }
@@ -68,9 +68,9 @@ export interface Database {
 /** Readers for built queries; SQLite serves each from its own snapshot, and the thread pool has room for them. */
 const READERS = 2;
 
-/** Opens and migrates the database. Throws if it cannot be opened or written, and `DatabaseRefusal` where it must not be used. */
+/** Opens and migrates the database. Throws if it cannot be opened or written, and `DatabaseRefusal` if it must not be used. */
 export async function openDatabase(options: DatabaseOptions): Promise<Database> {
-  // Its driver is loaded only where it is used.
+  // Its driver is loaded only for a database that needs it.
   if (isPostgresUrl(options.url)) return (await import('./postgres/open.ts')).openPostgres(options);
   return openSqlite(options);
 }
@@ -154,7 +154,6 @@ export function beginEpoch(commit: Committer): Promise<number> {
   });
 }
 
-/** Returns the version of SQLite in the driver. */
 export async function sqliteVersion(): Promise<string> {
   const nowhere = connect(':memory:', 1, []);
   try {
@@ -167,7 +166,7 @@ export async function sqliteVersion(): Promise<string> {
 
 /**
  * WAL with FULL: a commit returns only after its fsync, which is what a 202 promises. Only the writer checkpoints, every 4 MiB of
- * WAL: the next writes wait until all of it has reached the file, where its pages are far apart.
+ * WAL: the next writes wait until all of it has reached the file, if its pages are far apart.
  */
 export const durable = [
   'PRAGMA busy_timeout = 5000',

@@ -11,7 +11,7 @@ export interface GroupTransaction {
   readonly connection: Connection;
   /** The reads of a group belong to its transaction, as others write at the same time; with one writer they start before it. */
   readonly readsInside?: boolean;
-  /** Called before each run of a group: connects, where the engine may lose its connection. */
+  /** Called before each run of a group: connects, if the engine may lose its connection. */
   ready?(): Promise<void>;
   begin(): Promise<void>;
   /** Resolves when the transaction is durable. */

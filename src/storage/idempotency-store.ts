@@ -103,10 +103,6 @@ export function createIdempotencyStore({ db, clock }: { db: Pick<Database, 'comm
     },
     /** Inserts an answer that no other transaction carries. Rejects if the key exists (`isKeyTaken`). */
     insert: (row: IdempotencyRow): Promise<void> => db.commit.insert({ idempotency: [row] }, 512 + row.body.length),
-    /** Removes a row before its time. */
-    async release(key: string): Promise<void> {
-      await db.commit.transact((tx) => tx.run('DELETE FROM idempotency WHERE key = ?', [key]));
-    },
     /** Removes some of what has expired by `now`, at most PURGE_STEP rows; returns how many. */
     async purge(now: number): Promise<number> {
       const rows = await db.commit.transact((tx) =>

@@ -4,7 +4,6 @@
  * removed, because it ended or died, its writes fail from then on.
  */
 
-/** A node, as the database knows it. */
 export interface NodeRecord {
   /** The number of its run. */
   readonly epoch: number;
@@ -43,13 +42,13 @@ export const MOST_CLOCK_OFF_MS = 250;
 /** A clock that differs more from that of the database is wrong, in ms: its node leaves while that of another node is right. */
 export const WRONG_CLOCK_MS = 2000;
 
-/** Says how a clock is wrong. `aheadMs` is less than 0 where it is behind. */
+/** Says how a clock is wrong. `aheadMs` is less than 0 if it is behind. */
 export const wrongClock = (aheadMs: number): string =>
   `the clock of this machine is ${(Math.abs(aheadMs) / 1000).toFixed(1)} s ${aheadMs > 0 ? 'ahead of' : 'behind'} that of the database, with which another node agrees`;
 
 /**
- * Returns how far the clock of a node is ahead of that of the database, in milliseconds: 0 where the difference is small or not known, less
- * than 0 where it is behind.
+ * Returns how far the clock of a node is ahead of that of the database, in milliseconds: 0 if the difference is small or not known, less
+ * than 0 if it is behind.
  */
 export function clockOffIn(facts: string): number {
   const { clockOffMs } = JSON.parse(facts) as { clockOffMs?: unknown };
@@ -73,7 +72,7 @@ export interface Nodes {
    * may lead soon. No query.
    */
   readonly holdsLease: boolean;
-  /** Resolves when this node leads. Stays open for ever where it never does. */
+  /** Resolves when this node leads. Stays open for ever if it never does. */
   readonly leads: Promise<void>;
   /** True if other servers are there, as of the last sign of life. */
   readonly hasOthers: boolean;

@@ -21,7 +21,6 @@ export class PackedRows {
   }
 }
 
-/** A row of a table, or some that are packed. */
 export type RowOrPack<T extends TableName> = Tables[T] | PackedRows;
 
 /** Packs rows of a table whose statement unfolds them: it has neither `onConflict`, as merging needs the rows, nor `hasLargeValues`. */

@@ -3,9 +3,9 @@
  * for it cannot disagree about their order.
  */
 import type { Dialect } from './sql.ts';
-import type { Column, RowOf, Table } from './table.ts';
+import type { Column, ValuesOf } from './table.ts';
 
-/** Declares the rows that a statement reads; `names` are the columns that they have, all of them where absent. */
+/** Declares the rows that a statement reads; `names` are the columns that they have, all of them if absent. */
 export function rowsParameter<
   Columns extends { readonly [Of in keyof Columns]: Column<unknown> },
   Name extends keyof Columns & string = keyof Columns & string,
@@ -15,7 +15,7 @@ export function rowsParameter<
     /** Returns the SQL of the parameter as a table of this name. */
     table: ({ unfold }: Dialect, alias: string): string => unfold(alias, kinds),
     /** Returns the value of the parameter. */
-    json: (rows: readonly Readonly<RowOf<Table<Pick<Columns, Name>>>>[]): string =>
+    json: (rows: readonly Readonly<ValuesOf<Pick<Columns, Name>>>[]): string =>
       JSON.stringify(rows.map((row) => names.map((name) => row[name]))),
   };
 }

@@ -12,7 +12,7 @@ import { optionsOf, tables, type TableName, type Tables } from './tables.ts';
 /** Rows for any number of tables: what one unit of work adds. */
 export type Rows = { readonly [T in TableName]?: readonly Tables[T][] };
 
-/** The same, where some rows may be packed. */
+/** The same, if some rows may be packed. */
 export type RowsToWrite = { readonly [T in TableName]?: readonly RowOrPack<T>[] };
 
 /** Makes the rows that a change commits in its own transaction, from its result: an audit line, a stored answer. */
@@ -131,7 +131,7 @@ async function insertBound<T extends TableName>(
   }
 }
 
-/** Begins at once where the rows are few, so that their statement is the first of its group. */
+/** Begins at once if the rows are few, so that their statement is the first of its group. */
 async function insertUnfolded<T extends TableName>(
   connection: Connection,
   table: T,
@@ -170,7 +170,7 @@ function inKeyOrder<Row extends object>(
 }
 
 /**
- * Makes one row of the rows with the same key, as writing them one after the other would: PostgreSQL refuses a statement that meets a row
+ * Merges rows with equal keys, as writing them one after the other would: PostgreSQL refuses a statement that meets a row
  * twice, and a counter that many units of a group add to is written once.
  */
 export function mergeRows<Row extends object>(

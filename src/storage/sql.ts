@@ -7,7 +7,6 @@ import type { ColumnKind } from './table.ts';
 
 export type Engine = 'sqlite' | 'postgres';
 
-/** A statement with a text for each engine. */
 export type Statement = Readonly<Record<Engine, string>>;
 
 /** The SQL that one engine writes differently from the other. */
@@ -38,7 +37,7 @@ export interface Dialect {
   readonly viewTexts: string;
   /** The end of a query of rows that its transaction will change, which keeps others from changing them; SQLite has one writer. */
   readonly locked: (order: string, tables: string) => string;
-  /** The column for the part of a sum (postgres/parts.ts); null where sums have no parts. */
+  /** The column for the part of a sum (postgres/parts.ts); null if sums have no parts. */
   readonly part: string | null;
   /** One JSON text of all rows, a list of lists of these values, in the order of the rows. */
   readonly listOfLists: (values: readonly string[]) => string;
@@ -114,6 +113,5 @@ export function statement(write: (sql: Dialect) => string): Statement {
 export const dialectOf = (knex: Knex): Dialect =>
   dialects[(knex.client as { dialect: string }).dialect === 'postgresql' ? 'postgres' : 'sqlite'];
 
-/** Returns the text of a statement for an engine. */
 export const textFor = (engine: Engine, sql: string | Statement): string =>
   typeof sql === 'string' ? sql : sql[engine];

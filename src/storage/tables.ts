@@ -4,34 +4,17 @@
  * are 0 or 1, `*_json` columns hold JSON text. Ids are TypeIDs (base/id.ts): they sort by the time they were made.
  */
 import type { RowOf, TableOptions } from './table.ts';
-import {
-  accounts,
-  apiKeys,
-  streams,
-  idempotency,
-  audit,
-  requestDetails,
-  settings,
-  accountSettings,
-} from './tables/accounts.ts';
-import { domains, dkimKeys } from './tables/domains.ts';
-import { suppressions } from './tables/suppressions.ts';
-import {
-  batches,
-  contents,
-  attachments,
-  messages,
-  messageTags,
-  messageMetadata,
-  messageWords,
-} from './tables/messages.ts';
-import { deliveries, attempts, counters, holds } from './tables/deliveries.ts';
-import { events, eventCounts } from './tables/events.ts';
-import { templates, templateVersions } from './tables/templates.ts';
-import { reports, tlsReportRows, dmarcRows, aggregateReports } from './tables/reports.ts';
-import { webhooks, webhookCalls, webhookDeliveries, webhookReplays } from './tables/webhooks.ts';
-import { stsPolicies, hostTls, warmUp, sourceBlocks, listings, listChecks } from './tables/engine.ts';
-import { members, memberships, sessions, signIns, setupLinks, recoveryCodes } from './tables/members.ts';
+import * as accounts from './tables/accounts.ts';
+import * as domains from './tables/domains.ts';
+import * as suppressions from './tables/suppressions.ts';
+import * as messages from './tables/messages.ts';
+import * as deliveries from './tables/deliveries.ts';
+import * as events from './tables/events.ts';
+import * as templates from './tables/templates.ts';
+import * as reports from './tables/reports.ts';
+import * as webhooks from './tables/webhooks.ts';
+import * as engine from './tables/engine.ts';
+import * as members from './tables/members.ts';
 
 export * from './tables/accounts.ts';
 export * from './tables/domains.ts';
@@ -46,52 +29,52 @@ export * from './tables/engine.ts';
 export * from './tables/members.ts';
 
 export const tables = {
-  accounts,
-  api_keys: apiKeys,
-  domains,
-  dkim_keys: dkimKeys,
-  streams,
-  suppressions,
-  batches,
-  contents,
-  attachments,
-  messages,
-  deliveries,
-  attempts,
-  events,
-  idempotency,
-  audit,
-  request_details: requestDetails,
-  counters,
-  message_tags: messageTags,
-  message_metadata: messageMetadata,
-  message_words: messageWords,
-  settings,
-  templates,
-  template_versions: templateVersions,
-  account_settings: accountSettings,
-  event_counts: eventCounts,
-  reports,
-  webhooks,
-  webhook_calls: webhookCalls,
-  webhook_deliveries: webhookDeliveries,
-  webhook_replays: webhookReplays,
-  holds,
-  sts_policies: stsPolicies,
-  host_tls: hostTls,
-  warm_up: warmUp,
-  source_blocks: sourceBlocks,
-  listings,
-  list_checks: listChecks,
-  tls_report_rows: tlsReportRows,
-  dmarc_rows: dmarcRows,
-  aggregate_reports: aggregateReports,
-  members,
-  memberships,
-  sessions,
-  sign_ins: signIns,
-  setup_links: setupLinks,
-  recovery_codes: recoveryCodes,
+  accounts: accounts.accounts,
+  api_keys: accounts.apiKeys,
+  domains: domains.domains,
+  dkim_keys: domains.dkimKeys,
+  streams: accounts.streams,
+  suppressions: suppressions.suppressions,
+  batches: messages.batches,
+  contents: messages.contents,
+  attachments: messages.attachments,
+  messages: messages.messages,
+  deliveries: deliveries.deliveries,
+  attempts: deliveries.attempts,
+  events: events.events,
+  idempotency: accounts.idempotency,
+  audit: accounts.audit,
+  request_details: accounts.requestDetails,
+  counters: deliveries.counters,
+  message_tags: messages.messageTags,
+  message_metadata: messages.messageMetadata,
+  message_words: messages.messageWords,
+  settings: accounts.settings,
+  templates: templates.templates,
+  template_versions: templates.templateVersions,
+  account_settings: accounts.accountSettings,
+  event_counts: events.eventCounts,
+  reports: reports.reports,
+  webhooks: webhooks.webhooks,
+  webhook_calls: webhooks.webhookCalls,
+  webhook_deliveries: webhooks.webhookDeliveries,
+  webhook_replays: webhooks.webhookReplays,
+  holds: deliveries.holds,
+  sts_policies: engine.stsPolicies,
+  host_tls: engine.hostTls,
+  warm_up: engine.warmUp,
+  limits: engine.limits,
+  listings: engine.listings,
+  list_checks: engine.listChecks,
+  tls_report_rows: reports.tlsReportRows,
+  dmarc_rows: reports.dmarcRows,
+  aggregate_reports: reports.aggregateReports,
+  members: members.members,
+  memberships: members.memberships,
+  sessions: members.sessions,
+  sign_ins: members.signIns,
+  setup_links: members.setupLinks,
+  recovery_codes: members.recoveryCodes,
 };
 
 export type TableName = keyof typeof tables;

@@ -27,7 +27,7 @@ export interface ImportOptions extends Usual {
 /** Entries that one call adds: a grouped commit holds up others for that long. */
 export const ENTRIES_AT_ONCE = 500;
 
-/** Puts the addresses of an export on the list, whose text comes in pieces. Throws `invalid_field` where the text breaks its format. */
+/** Puts the addresses of an export on the list, whose text comes in pieces. Throws `invalid_field` if the text breaks its format. */
 export async function importCsv(
   pieces: Iterable<string> | AsyncIterable<string>,
   options: ImportOptions,

@@ -3,7 +3,8 @@
  * line; headings whatever their case and separators; the services' words for reasons. Prose in their place is the note of a bounce. Pure.
  */
 import { readCsv, unguarded } from '../base/csv.ts';
-import { suppressionReasons, type SuppressionRecord } from './suppression.ts';
+import { suppressionReasons } from '../storage/tables.ts';
+import type { SuppressionRecord } from './suppression.ts';
 
 type Reason = SuppressionRecord['reason'];
 

@@ -5,8 +5,7 @@ import { idFloor, MOST_AHEAD_MS, newId } from '../base/id.ts';
 import { createLookUpCache } from '../base/look-up-cache.ts';
 import { Problem } from '../base/problem.ts';
 import { addressKey, parseMailbox, soughtAddress } from '../mail/address.ts';
-import { readTestedPage, type BoundedRowPage } from '../storage/bounded-page.ts';
-import { SLICES } from '../storage/bounded-read.ts';
+import { readTestedPage, SLICES, type BoundedRowPage } from '../storage/bounded-read.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
 import type { PagePart } from '../storage/page.ts';
@@ -40,7 +39,7 @@ const MOST_ENTRIES = 10_000_000;
 const COUNT_FRESH_MS = 60_000;
 const MOST_ACCOUNTS_COUNTED = 10_000;
 
-/** Returns nothing where the list of the account has room, as it had within the last minute. Throws `invalid_state` where it is full. */
+/** Returns nothing if the list of the account has room, as it had within the last minute. Throws `invalid_state` if it is full. */
 export type RefuseFullList = (accountId: string) => Promise<void>;
 
 /** Makes the check. What recipients, mail hosts and imports of the operator put on the list is never refused. `most` is given by tests. */
@@ -241,7 +240,7 @@ export async function removeSuppressions(
 
 /**
  * Removes the entry of an unsubscription from a stream; an entry with another reason stays. The delivery of the link must have been tried, and must
- * not be simulated: a key that may send can read the link of mail that never leaves. Where retention has deleted the delivery, only an entry
+ * not be simulated: a key that may send can read the link of mail that never leaves. If retention has deleted the delivery, only an entry
  * without a source message is removed.
  */
 export async function removeUnsubscription(

@@ -28,7 +28,6 @@ export function createCompiledCache(compile: Compile) {
       if (compilation.ok || !compilation.slow) cache.set(source, { ...parts, [part]: compilation });
       return compilation;
     },
-    /** Number of sources in the cache. */
     get size(): number {
       return cache.size;
     },

@@ -18,7 +18,6 @@ export interface TemplateDeps {
 /** The types that a variable can be declared with: those of JSON. */
 export const VARIABLE_TYPES = ['string', 'number', 'boolean', 'object', 'array'] as const;
 
-/** A variable that a template declares. */
 export interface DeclaredVariable {
   name: string;
   type: (typeof VARIABLE_TYPES)[number];
@@ -37,7 +36,7 @@ export interface TemplateBody {
   locale: string;
   timezone: string;
   strict: boolean;
-  /** Values for the preview and the test mail; null where none are kept, and in what a send reads. */
+  /** Values for the preview and the test mail; null if none are kept, and in what a send reads. */
   sample: Readonly<Record<string, unknown>> | null;
 }
 
@@ -296,7 +295,6 @@ const versionRow = (templateId: string, version: number, body: TemplateBody, now
   sample_json: body.sample === null ? null : JSON.stringify(body.sample),
 });
 
-/** Returns whether two contents are stored as the same. */
 function isSameContent(one: TemplateBody, other: TemplateBody): boolean {
   const stored = (body: TemplateBody): unknown[] => Object.values(versionRow('', 0, body, 0));
   const others = stored(other);

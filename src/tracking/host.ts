@@ -13,7 +13,7 @@ export function urlReach({ publicUrl, isPublicUrlChosen }: HostRule['http']): 'u
   return (plainAddress(host) === null ? isPublicName(host) : isPublicAddress(host)) ? 'all' : 'network';
 }
 
-/** Our name in the web, which the tracking hosts of domains are to lead to; null where they have none. */
+/** Our name in the web, which the tracking hosts of domains are to lead to; null if they have none. */
 export function trackingTargetOf({ tracking, http }: HostRule): string | null {
   const { hostname } = new URL(http.publicUrl);
   // A CNAME cannot point to an IP address, and a name without a dot means another machine elsewhere.

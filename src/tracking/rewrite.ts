@@ -17,16 +17,14 @@ export interface FoundLink {
 /** The trackable parts of a document; the same for all its recipients. */
 export interface HtmlPlan {
   links: readonly FoundLink[];
-  /** Position of the pixel. */
   pixelAt: number;
-  /** True where the pixel would be the only image of a short document. */
+  /** True if the pixel would be the only image of a short document. */
   isPlain: boolean;
 }
 
 export interface Marks {
   /** The tracked address of a link (its number counts from 1), or null to leave it as it is. */
   linkUrl: (link: FoundLink, number: number) => string | null;
-  /** The address of the pixel, or null for none. */
   pixelUrl: string | null;
 }
 
@@ -37,7 +35,7 @@ export const MOST_LINKS = 1000;
 const SHORT_HTML = 3200;
 
 /**
- * Finds the links, in order. Never throws; time grows linearly with the length. `decode` returns the text of a piece of `html`, where that is
+ * Finds the links, in order. Never throws; time grows linearly with the length. `decode` returns the text of a piece of `html`, if that is
  * octets of a charset.
  */
 export function planHtml(html: string, decode: (piece: string) => string = asItIs): HtmlPlan {
@@ -199,7 +197,7 @@ const UNQUOTED = 1;
 /** A person who follows it wants no more mail, and must get there even when our server is gone. */
 const UNSUBSCRIBES = /unsubscri|(?<![a-z])opt[-_]?out(?![a-z])/i;
 
-/** Returns the link's target where it is one to be counted, or null. */
+/** Returns the link's target if it is one to be counted, or null. */
 function trackable(href: string): string | null {
   if (href.length > LONGEST_TARGET || !/^[\0- ]*https?:/i.test(href)) return null;
   const url = urlOf(href);

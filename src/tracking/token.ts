@@ -68,7 +68,6 @@ export function trackingKeys(keyring: Pick<Keyring, 'keyIds' | 'derive'>): [Trac
 export const keysTagged = (keys: readonly TrackingKey[], tag: Uint8Array): TrackingKey[] =>
   keys.filter((key) => Buffer.compare(key.tag, tag) === 0);
 
-/** Returns the token of the pixel. */
 export const openToken = (key: TrackingKey, stamp: Stamp): string => signed(key, headOf(OPEN, key, stamp));
 
 /** Returns the token of one link. `url` is absolute, http or https, and at most LONGEST_TARGET bytes. */
@@ -82,7 +81,7 @@ export function clickTokens(key: TrackingKey, stamp: Stamp): (place: LinkPlace) 
   };
 }
 
-/** Reads a token; null where none of `keys` made it. */
+/** Reads a token; null if none of `keys` made it. */
 export function readToken(keys: readonly TrackingKey[], token: string): TrackingToken | null {
   const bytes = token.length > LONGEST_TOKEN ? Buffer.alloc(0) : Buffer.from(token, 'base64url');
   // Base64 has several spellings of the same bytes; we write only one.

@@ -5,7 +5,6 @@ import { clickTokens, openToken, type Stamp, type TrackingKey } from './token.ts
 /** Paths of the public routes, below the address that is tracked under. */
 export const trackPaths = { open: '/t/o/', click: '/t/c/', unsubscribe: '/t/u/' } as const;
 
-/** The tracking settings of a mail. */
 export interface Tracking {
   key: TrackingKey;
   stamp: Stamp;

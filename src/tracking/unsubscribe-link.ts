@@ -36,7 +36,7 @@ export function unsubscribeToken(key: TrackingKey, request: Unsubscription): str
   return Buffer.concat([key.tag, nonce, ...sealed]).toString('base64url');
 }
 
-/** Reads a token; null where none of `keys` made it. */
+/** Reads a token; null if none of `keys` made it. */
 export function readUnsubscribeToken(keys: readonly TrackingKey[], token: string): Unsubscription | null {
   const bytes = token.length > LONGEST_TOKEN ? Buffer.alloc(0) : Buffer.from(token, 'base64url');
   if (bytes.length <= TAG_BYTES + NONCE_BYTES + SEAL_BYTES || bytes.toString('base64url') !== token) return null;

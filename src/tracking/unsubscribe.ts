@@ -1,6 +1,6 @@
 /**
- * Carries out the request of an unsubscribe page, or of an unsubscribe mail. Where the mail is still known it goes the way of everything that
- * happens to a delivery, with an event; where retention has removed it, the address is put on the list all the same.
+ * Carries out the request of an unsubscribe page, or of an unsubscribe mail. If the mail is still known it goes the way of everything that
+ * happens to a delivery, with an event; if retention has removed it, the address is put on the list all the same.
  */
 import type { Clock } from '../base/clock.ts';
 import type { Recorder } from '../messages/delivery/record.ts';
@@ -28,7 +28,7 @@ export async function unsubscribe(
   await addSuppression(deps, { accountId, email, stream, reason: 'unsubscribe', createdBy: 'recipient' });
 }
 
-/** Stops what the token in the subject of an unsubscribe mail names. Returns false, and does nothing, where that is not this delivery. */
+/** Stops what the token in the subject of an unsubscribe mail names. Returns false, and does nothing, if that is not this delivery. */
 export async function unsubscribeByMail(
   deps: UnsubscribeDeps & { keys: readonly TrackingKey[] },
   token: string,

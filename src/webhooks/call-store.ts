@@ -5,8 +5,7 @@
 import type { Knex } from 'knex';
 import { idFloor } from '../base/id.ts';
 import { groupBy } from '../base/sets.ts';
-import { readTestedPage, type BoundedRowPage } from '../storage/bounded-page.ts';
-import { SLICES } from '../storage/bounded-read.ts';
+import { readTestedPage, SLICES, type BoundedRowPage } from '../storage/bounded-read.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Committer, Work } from '../storage/commit.ts';
 import type { Database } from '../storage/database.ts';
@@ -40,7 +39,7 @@ export interface CallEnd {
 const BYTES_A_LINE = 1500;
 const callEnds: Work<CallEnd, Health | null> = { name: 'webhook calls', run: writeEnds };
 
-/** Writes the end of an attempt; gives the endpoint's health after it, or null where the endpoint is gone. */
+/** Writes the end of an attempt; gives the endpoint's health after it, or null if the endpoint is gone. */
 export const recordCallEnd = (commit: Committer, end: CallEnd): Promise<Health | null> =>
   commit.submit(callEnds, end, BYTES_A_LINE);
 
@@ -382,7 +381,6 @@ export const purgeOldCalls = purgeBy(
      WHERE due_at IS NULL AND created_at < ? LIMIT ?) RETURNING sequence`,
 );
 
-/** Removes finished replays. */
 export const purgeOldReplays = purgeBy(
   `DELETE FROM webhook_replays WHERE id IN (SELECT id FROM webhook_replays WHERE id < ? AND status = 'done'
      ORDER BY id LIMIT ?) RETURNING id`,

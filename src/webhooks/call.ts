@@ -20,9 +20,9 @@ export interface CallResult {
   at: number;
   ms: number;
   statusCode: number | null;
-  /** Why it failed, for people; null where it was delivered. */
+  /** Why it failed, for people; null if it was delivered. */
   error: string | null;
-  /** The first 4 KiB of the answer, or null where there was none. */
+  /** The first 4 KiB of the answer, or null if there was none. */
   answer: string | null;
   signature: SignatureHeaders;
   /** The wait that the endpoint asks for. */

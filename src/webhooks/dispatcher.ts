@@ -1,5 +1,5 @@
 /**
- * The engine of webhooks. Where several servers use the database, each endpoint is called by one of them. Each endpoint has a lane
+ * The engine of webhooks. If several servers use the database, each endpoint is called by one of them. Each endpoint has a lane
  * (scheduling/lanes.ts), so that a slow one holds up no other. A worker takes the next call of its lane, makes it, and has its end
  * written before it takes another. A call whose end was not written is made again after a crash: the cursor is still before it.
  */
@@ -10,8 +10,9 @@ import type { Keyring } from '../base/keyring.ts';
 import { type Lane, Lanes } from '../scheduling/lanes.ts';
 import type { Log } from '../base/log.ts';
 import { Problem } from '../base/problem.ts';
+import { rfc3339 } from '../base/rfc3339.ts';
 import type { SafeFetch } from '../net/safe-fetch.ts';
-import { eventRecord, type EventType } from '../events/event.ts';
+import { eventRecord } from '../events/event.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
 import type { Owners } from '../storage/owners.ts';
@@ -23,7 +24,9 @@ import { disableEndpoint, openEndpoint } from './endpoint-store.ts';
 import { FanOut } from './fan-out.ts';
 import type { CallJob, Feed } from './feed.ts';
 import { nextTryAt, PROBE_EVERY_MS, restAfter, verdictOn } from './retry.ts';
-import { sampleEvent } from './sample-event.ts';
+
+/** An event that never happened, to try an endpoint with. */
+export type SampleEvent = Readonly<Record<string, unknown>> & { type: string };
 
 export interface WebhookDeps {
   db: Pick<Database, 'commit' | 'reader' | 'prepared'>;
@@ -33,12 +36,12 @@ export interface WebhookDeps {
   fetch: SafeFetch;
   /**
    * `webhooks` notifies with the id of an endpoint that was changed, has calls that were asked for again, or was handed over; with null
-   * where that may be any, since messages of other nodes were lost.
+   * if that may be any, since messages of other nodes were lost.
    */
   notifiers: { events: Notifier; webhooks: Notifier<string | null> };
   /** Says which endpoints this node calls. */
   owners: Pick<Owners, 'isOurs' | 'onChange'>;
-  /** True where other servers use the database. */
+  /** True if other servers use the database. */
   hasOthers: () => boolean;
   /** In [0, 1). */
   random: () => number;
@@ -108,13 +111,13 @@ export class Webhooks {
    */
   readonly test = async (
     row: WebhookRow,
-    type: EventType,
+    sample: SampleEvent,
     alsoCommit?: RowsFor<WebhookDeliveryRow>,
   ): Promise<WebhookDeliveryRow> => {
     if (this.tested.has(row.id)) throw new Problem('invalid_state', 'A test of this endpoint is under way.');
     this.tested.add(row.id);
     try {
-      const line = await this.callWithSample(row, type);
+      const line = await this.callWithSample(row, sample);
       await this.deps.db.commit.insert({ ...alsoCommit?.(line), webhook_deliveries: [line] });
       return line;
     } finally {
@@ -153,7 +156,7 @@ export class Webhooks {
     const { endpoint } = feed;
     if (endpoint === null) return;
     job.begun = true;
-    const body = JSON.stringify(eventRecord(event, { engagement: endpoint.engagement }));
+    const body = JSON.stringify(eventRecord(event, { engagement: endpoint.include_engagement }));
     const result = await callEndpoint(this.deps, endpoint, { eventId: event.id, body, attempt: job.attempts + 1 });
     if (result.kind === 'closed') return;
     const restsUntil = this.rest(feed, result);
@@ -254,16 +257,16 @@ export class Webhooks {
   }
 
   /** Makes the call of a test and returns its line of the log. */
-  private async callWithSample(row: WebhookRow, type: EventType): Promise<WebhookDeliveryRow> {
+  private async callWithSample(row: WebhookRow, event: SampleEvent): Promise<WebhookDeliveryRow> {
     const { clock, keyring } = this.deps;
     const now = clock.now();
     const eventId = newId('evt', now);
     const endpoint = openEndpoint(keyring, row);
-    const sample = JSON.stringify(eventRecord(sampleEvent(type, eventId, now), { engagement: endpoint.engagement }));
+    const sample = JSON.stringify({ ...event, id: eventId, timestamp: rfc3339(now), sequence: 0, test: true });
     const result = await callEndpoint(this.deps, endpoint, { eventId, body: sample, attempt: 1 });
     return lineOf(row.id, result, {
       event_id: eventId,
-      event_type: type,
+      event_type: event.type,
       sequence: null,
       cause: 'test',
       attempt: 1,

@@ -4,13 +4,15 @@ import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
 import type { Keyring } from '../base/keyring.ts';
 import { Problem } from '../base/problem.ts';
+import { eventTypes } from '../events/event.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
 import { readPage, type PagePart, type RowPage } from '../storage/page.ts';
 import { insertRows, type Rows, type RowsFor } from '../storage/rows.ts';
 import { auditRow, type ActWords } from '../operations/audit-row.ts';
-import type { AuditRow, WebhookRow } from '../storage/tables.ts';
-import { filtersOf, type Endpoint, type EndpointSecret } from './endpoint.ts';
+import { columnsOf } from '../storage/record.ts';
+import { webhooks, type AuditRow, type WebhookRow } from '../storage/tables.ts';
+import { webhookRecord, type Endpoint, type EndpointSecret } from './endpoint.ts';
 import { SECRET_BYTES } from './signature.ts';
 import { DAY_MS } from '../base/time.ts';
 
@@ -28,21 +30,22 @@ export interface EndpointRef {
   id: string;
 }
 
-/** The settings of an endpoint, checked already. */
+/** The settings of an endpoint, checked already: members of its record, the values of its headers, and whether it is not paused. */
 export interface EndpointSettings {
-  url: string;
-  description: string;
-  events: readonly string[];
-  streams: readonly string[];
-  domains: readonly string[];
-  machineEvents: boolean;
-  engagement: boolean;
-  concurrency: number;
-  headers: readonly (readonly [name: string, value: string])[];
-  enabled: boolean;
+  url?: string | undefined;
+  description?: string | undefined;
+  events?: string[] | undefined;
+  streams?: string[] | undefined;
+  domains?: string[] | undefined;
+  include_machine_events?: boolean | undefined;
+  include_engagement?: boolean | undefined;
+  concurrency?: number | undefined;
+  headers?: readonly (readonly [name: string, value: string])[] | undefined;
+  enabled?: boolean | undefined;
 }
 
 export interface NewEndpoint extends EndpointSettings {
+  url: string;
   accountId: string;
   createdBy: string;
 }
@@ -51,6 +54,25 @@ export interface WithSecrets {
   row: WebhookRow;
   secrets: readonly EndpointSecret[];
 }
+
+const noFailures = { failures: 0, failing_since: null, warned_at: null, rests_until: null };
+
+/** A new endpoint as it is if nothing else was asked for. */
+const usual = {
+  description: '',
+  events_json: JSON.stringify(eventTypes),
+  streams_json: '[]',
+  domains_json: '[]',
+  include_machine_events: 0,
+  include_engagement: 0,
+  concurrency: 10,
+  header_names_json: '[]',
+  headers_sealed: null,
+  disabled_reason: null,
+  ...noFailures,
+  last_success_at: null,
+  last_failure_at: null,
+};
 
 const MOST_ENDPOINTS = 100;
 /** Time for which a replaced secret signs beside the new one. */
@@ -68,7 +90,6 @@ export async function createEndpoint(
   const now = clock.now();
   const id = newId('whk', now);
   const secrets: EndpointSecret[] = [{ secret: randomBytes(SECRET_BYTES), until: null }];
-  const draft = { ...settingColumns(keyring, id, wanted), secrets_sealed: sealSecrets(keyring, id, secrets) };
   const made = await db.commit.transact(async (tx) => {
     await refuseTwin(tx, wanted.accountId, wanted.url, id);
     const there = await tx.all('SELECT id FROM webhooks WHERE account_id = ?', [wanted.accountId]);
@@ -76,18 +97,14 @@ export async function createEndpoint(
       throw new Problem('invalid_state', `An account has at most ${String(MOST_ENDPOINTS)} webhook endpoints.`);
     const [newest] = await tx.all<{ last: number | null }>('SELECT MAX(sequence) AS last FROM events');
     const row: WebhookRow = {
-      ...draft,
+      ...usual,
+      ...settingColumns(keyring, id, wanted),
       id,
+      url: wanted.url,
       account_id: wanted.accountId,
-      status: wanted.enabled ? 'active' : 'paused',
-      disabled_reason: null,
+      secrets_sealed: sealSecrets(keyring, id, secrets),
+      status: wanted.enabled === false ? 'paused' : 'active',
       cursor: newest?.last ?? 0,
-      failures: 0,
-      failing_since: null,
-      warned_at: null,
-      rests_until: null,
-      last_success_at: null,
-      last_failure_at: null,
       created_at: now,
       created_by: wanted.createdBy,
       updated_at: now,
@@ -104,12 +121,10 @@ export const findEndpoint = ({ db }: { db: Pick<Database, 'prepared'> }, ref: En
   lookUp(db.prepared, ref);
 
 /** Returns those of these endpoints that exist. */
-export async function endpointsNamed(
+export const endpointsNamed = async (
   { db }: { db: Pick<Database, 'reader'> },
   ids: readonly string[],
-): Promise<WebhookRow[]> {
-  return await db.reader<WebhookRow>('webhooks').whereIn('id', ids);
-}
+): Promise<WebhookRow[]> => await db.reader<WebhookRow>('webhooks').whereIn('id', ids);
 
 /** Returns one page, newest first, from an endpoint on (its id, exclusive), forwards or backwards. */
 export async function pageOfEndpoints(
@@ -123,7 +138,7 @@ export async function pageOfEndpoints(
 export async function updateEndpoint(
   deps: EndpointDeps,
   ref: EndpointRef,
-  changes: Partial<EndpointSettings>,
+  changes: EndpointSettings,
   alsoCommit: RowsFor<WebhookRow>,
 ): Promise<WebhookRow> {
   const { db, clock, keyring } = deps;
@@ -143,8 +158,6 @@ export async function updateEndpoint(
   deps.changed(ref.id);
   return changed;
 }
-
-const noFailures = { failures: 0, failing_since: null, warned_at: null, rests_until: null };
 
 function statusAfter(before: WebhookRow, enabled: boolean | undefined): Partial<WebhookRow> {
   if (enabled === undefined || (enabled && before.status === 'active')) return {};
@@ -167,7 +180,7 @@ export async function removeEndpoint(deps: EndpointDeps, ref: EndpointRef, alsoC
 
 /**
  * Makes a new secret; the secrets before it also sign for a day, so that the receiver can change over. Throws `not_found`, and
- * `invalid_state` where it was rotated so often that too many would be valid.
+ * `invalid_state` if it was rotated so often that too many would be valid.
  */
 export async function rotateSecret(
   deps: EndpointDeps,
@@ -198,7 +211,7 @@ export async function rotateSecret(
 
 /**
  * Disables an endpoint that has answered no call for days or answered 410, with a line in the audit log and the rows that `alsoCommit`
- * returns. Resolves with the result of `alsoCommit`; null where the endpoint was not active.
+ * returns. Resolves with the result of `alsoCommit`; null if the endpoint was not active.
  */
 export async function disableEndpoint<More extends { rows: readonly Rows[] }>(
   { db, clock }: { db: Pick<Database, 'commit'>; clock: Clock },
@@ -225,7 +238,6 @@ const disabled: ActWords = {
   keeps: ['url', 'status', 'disabled_reason'],
 };
 
-/** Makes the audit row of an endpoint that the server disabled. */
 const disabledAudit = (row: WebhookRow, now: number): AuditRow =>
   auditRow({
     at: now,
@@ -240,19 +252,13 @@ const disabledAudit = (row: WebhookRow, now: number): AuditRow =>
     requestId: newId('req', now),
   });
 
-/** Returns the row with its secrets opened: throws where the keyring cannot open them. */
+/** Returns the row with its secrets opened: throws if the keyring cannot open them. */
 export function openEndpoint(keyring: Keyring, row: WebhookRow): Endpoint {
-  const { events, streams, domains } = filtersOf(row);
+  const record = webhookRecord(row, null);
   return {
-    id: row.id,
+    ...record,
     accountId: row.account_id,
-    url: row.url,
-    events: new Set(events),
-    streams,
-    domains,
-    machineEvents: row.include_machine_events === 1,
-    engagement: row.include_engagement === 1,
-    concurrency: row.concurrency,
+    events: new Set(record.events),
     headers:
       row.headers_sealed === null
         ? []
@@ -261,13 +267,13 @@ export function openEndpoint(keyring: Keyring, row: WebhookRow): Endpoint {
   };
 }
 
-/** Returns the secrets, newest first. Throws where the keyring cannot open them. */
+/** Returns the secrets, newest first. Throws if the keyring cannot open them. */
 export function openSecrets(keyring: Keyring, { id, secrets_sealed }: WebhookRow): EndpointSecret[] {
   const stored = JSON.parse(keyring.open(secretPurpose(id), secrets_sealed).toString()) as [string, number | null][];
   return stored.map(([secret, until]) => ({ secret: Buffer.from(secret, 'base64'), until }));
 }
 
-/** Returns the secrets in use, or none where the key that sealed them is lost: then a new one is all that helps. */
+/** Returns the secrets in use, or none if the key that sealed them is lost: then a new one is all that helps. */
 function openedBefore(keyring: Keyring, row: WebhookRow): EndpointSecret[] {
   const keyId = row.secrets_sealed.split('.')[1] ?? '';
   return keyring.lostIds.includes(keyId) ? [] : openSecrets(keyring, row);
@@ -281,38 +287,12 @@ function sealSecrets(keyring: Keyring, id: string, secrets: readonly EndpointSec
 const secretPurpose = (id: string): string => `webhook:${id}`;
 const headerPurpose = (id: string): string => `webhook-headers:${id}`;
 
-type SettingColumns = Pick<
-  WebhookRow,
-  | 'url'
-  | 'description'
-  | 'events_json'
-  | 'streams_json'
-  | 'domains_json'
-  | 'include_machine_events'
-  | 'include_engagement'
-  | 'concurrency'
-  | 'header_names_json'
-  | 'headers_sealed'
->;
-
 /** Returns the columns of the settings that are given. */
-function settingColumns(keyring: Keyring, id: string, given: EndpointSettings): SettingColumns;
-function settingColumns(keyring: Keyring, id: string, given: Partial<EndpointSettings>): Partial<SettingColumns>;
-function settingColumns(keyring: Keyring, id: string, given: Partial<EndpointSettings>): Partial<SettingColumns> {
-  const { url, description, events, streams, domains, machineEvents, engagement, concurrency, headers } = given;
-  const columns = {
-    url,
-    description,
-    events_json: events && JSON.stringify(events),
-    streams_json: streams && JSON.stringify(streams),
-    domains_json: domains && JSON.stringify(domains),
-    include_machine_events: machineEvents === undefined ? undefined : Number(machineEvents),
-    include_engagement: engagement === undefined ? undefined : Number(engagement),
-    concurrency,
-    header_names_json: headers && JSON.stringify(headers.map(([name]) => name)),
-    headers_sealed: headers && (headers.length === 0 ? null : keyring.seal(headerPurpose(id), JSON.stringify(headers))),
-  };
-  return Object.fromEntries(Object.entries(columns).filter(([, value]) => value !== undefined));
+function settingColumns(keyring: Keyring, id: string, { headers, ...given }: EndpointSettings): Partial<WebhookRow> {
+  const columns = columnsOf(webhooks, given);
+  if (headers === undefined) return columns;
+  const sealed = headers.length === 0 ? null : keyring.seal(headerPurpose(id), JSON.stringify(headers));
+  return { ...columns, header_names_json: JSON.stringify(headers.map(([name]) => name)), headers_sealed: sealed };
 }
 
 /** Writes the given columns, and returns the row as it is then. The other columns are written by the calls themselves. */

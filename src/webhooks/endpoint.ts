@@ -1,7 +1,8 @@
 /** An endpoint as the rest of this folder uses it: the events it wants, how it is called, and its record in the API. Pure. */
 import { rfc3339 } from '../base/rfc3339.ts';
 import { eventTypes, type EventSource, type EventType } from '../events/event.ts';
-import type { WebhookRow } from '../storage/tables.ts';
+import { recordOf } from '../storage/record.ts';
+import { webhooks, type WebhookRow } from '../storage/tables.ts';
 
 /** A secret and until when it signs, milliseconds since the epoch; null for the one that is in force. */
 export interface EndpointSecret {
@@ -9,31 +10,28 @@ export interface EndpointSecret {
   until: number | null;
 }
 
+type Settings = 'url' | 'include_machine_events' | 'include_engagement' | 'concurrency';
+
 /** The data needed to call an endpoint. */
-export interface Endpoint {
-  readonly id: string;
+export interface Endpoint extends Readonly<Pick<WebhookRecord, 'id' | Settings>> {
   readonly accountId: string;
-  readonly url: string;
   readonly events: ReadonlySet<string>;
   readonly streams: readonly string[];
   readonly domains: readonly string[];
-  readonly machineEvents: boolean;
-  readonly engagement: boolean;
-  readonly concurrency: number;
   readonly headers: readonly (readonly [name: string, value: string])[];
   readonly secrets: readonly EndpointSecret[];
 }
 
 /** The properties by which an endpoint chooses events. */
-export type Choice = Pick<Endpoint, 'events' | 'streams' | 'domains' | 'machineEvents'>;
+export type Choice = Pick<Endpoint, 'events' | 'streams' | 'domains' | 'include_machine_events'>;
 
-/** True for an event that this endpoint gets. Opens and clicks of machines are sent only where they were asked for. */
+/** True for an event that this endpoint gets. Opens and clicks of machines are sent only if they were asked for. */
 export function wants(
   choice: Choice,
   event: Pick<EventSource, 'type' | 'machine' | 'stream' | 'from_address'>,
 ): boolean {
   if (!choice.events.has(event.type)) return false;
-  if (event.machine === 1 && !choice.machineEvents) return false;
+  if (event.machine === 1 && !choice.include_machine_events) return false;
   if (choice.streams.length > 0 && !choice.streams.includes(event.stream)) return false;
   if (choice.domains.length === 0) return true;
   return choice.domains.includes(event.from_address.slice(event.from_address.lastIndexOf('@') + 1));
@@ -50,34 +48,13 @@ export function validSecrets(secrets: readonly EndpointSecret[], now: number): B
   return secrets.filter(({ until }) => until === null || until > now).map(({ secret }) => secret);
 }
 
-/** Returns the lists of an endpoint that choose its events. */
-export const filtersOf = (row: Pick<WebhookRow, 'events_json' | 'streams_json' | 'domains_json'>) => ({
-  events: JSON.parse(row.events_json) as string[],
-  streams: JSON.parse(row.streams_json) as string[],
-  domains: JSON.parse(row.domains_json) as string[],
-});
+export const webhookMembers = recordOf('webhook', webhooks);
+
+export type WebhookRecord = ReturnType<typeof webhookRecord>;
 
 /** Returns the API's webhook record; `nextDueAt` is when the next call that waits is due. */
 export function webhookRecord(row: WebhookRow, nextDueAt: number | null) {
   const isCalled = row.status === 'active' && nextDueAt !== null;
-  return {
-    object: 'webhook' as const,
-    id: row.id,
-    url: row.url,
-    description: row.description,
-    ...filtersOf(row),
-    include_machine_events: row.include_machine_events === 1,
-    include_engagement: row.include_engagement === 1,
-    concurrency: row.concurrency,
-    header_names: JSON.parse(row.header_names_json) as string[],
-    status: row.status,
-    disabled_reason: row.disabled_reason,
-    failing_since: rfc3339(row.failing_since),
-    rests_until: rfc3339(row.rests_until),
-    next_attempt_at: rfc3339(isCalled ? Math.max(nextDueAt, row.rests_until ?? 0) : null),
-    last_success_at: rfc3339(row.last_success_at),
-    last_failure_at: rfc3339(row.last_failure_at),
-    created_at: rfc3339(row.created_at),
-    updated_at: rfc3339(row.updated_at),
-  };
+  const next = isCalled ? Math.max(nextDueAt, row.rests_until ?? 0) : null;
+  return webhookMembers(row, { next_attempt_at: rfc3339(next) });
 }

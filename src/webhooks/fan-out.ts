@@ -7,20 +7,20 @@
  *
  * The notifier of new events, the end of calls and one timer for each endpoint wake it; an idle system is not polled.
  *
- * Where the set of nodes changes, endpoints move. The node that had one stops calling it, and writes how far it has come and which calls are
- * on the wire (leave-feeds.ts); some seconds later the one that has it now goes on from there. A node that has died writes nothing, so
+ * If the set of nodes changes, endpoints move. The node that had one stops calling it, and writes how far it has come and which calls are
+ * on the wire; some seconds later the one that has it now goes on from there. A node that has died writes nothing, so
  * the other goes on from the last cursor: what was on the wire is sent again.
  */
-import type { Timer } from '../base/clock.ts';
+import type { Timer, Clock } from '../base/clock.ts';
 import { statement } from '../storage/sql.ts';
 import type { WebhookRow } from '../storage/tables.ts';
-import { moveCursors } from './call-store.ts';
+import { moveCursors, leaveCalls, type OpenCall } from './call-store.ts';
 import type { WebhookDeps } from './dispatcher.ts';
 import { openEndpoint } from './endpoint-store.ts';
 import { FAULT_DELAY_MS, Feed, MOST_IN_HAND, type CallJob } from './feed.ts';
 import { FeedReader } from './feed-reader.ts';
-import { leaveFeeds, ON_THE_WIRE_MS } from './leave-feeds.ts';
 import { LogFollower } from './log-follower.ts';
+import type { Database } from '../storage/database.ts';
 
 export interface FanOutDeps extends Pick<
   WebhookDeps,
@@ -311,7 +311,7 @@ export class FanOut {
     this.reader.look(feed);
   }
 
-  /** Returns null where the secrets cannot be opened. */
+  /** Returns null if the secrets cannot be opened. */
   private endpointOf(row: WebhookRow): Feed['endpoint'] {
     try {
       return openEndpoint(this.deps.keyring, row);
@@ -324,3 +324,53 @@ export class FanOut {
     }
   }
 }
+
+/**
+ * Ends the calling of endpoints at this node, because another one calls them from now on or the program stops. Written are how far each has
+ * come, and a row for each call on the wire: the node that goes on makes those again that have not ended by then, and nothing else.
+ */
+
+interface LeaveDeps {
+  db: Pick<Database, 'commit'>;
+  clock: Pick<Clock, 'now'>;
+}
+
+/** No call is on the wire for longer (net/safe-fetch.ts). */
+const ON_THE_WIRE_MS = 30_000;
+
+/** Calls on the wire are due again after `dueMs`. One that ends meanwhile has its end written after this; then its row goes, or waits for its retry. */
+async function leaveFeeds(deps: LeaveDeps, feeds: readonly Feed[], dueMs: number): Promise<void> {
+  for (const feed of feeds) {
+    feed.isHandedOver = true;
+    feed.active = false;
+    feed.rewind();
+  }
+  const written = write(deps, feeds, dueMs);
+  const gate = written.catch(() => undefined);
+  for (const feed of feeds) feed.gate = gate;
+  await written;
+}
+
+async function write({ db, clock }: LeaveDeps, feeds: readonly Feed[], dueMs: number): Promise<void> {
+  await Promise.allSettled(feeds.flatMap(({ endings }) => [...endings]));
+  const jobs = feeds.flatMap((feed) => feed.onTheWire());
+  const cursors = feeds.flatMap((feed) => {
+    const settled = feed.settledUpTo(new Set(feed.onTheWire().map(({ event }) => event.sequence)));
+    return settled > feed.durable ? [{ id: feed.id, settled }] : [];
+  });
+  if (jobs.length === 0 && cursors.length === 0) return;
+  const now = clock.now();
+  const rows = await leaveCalls(db.commit, { calls: jobs.map(openCallOf), cursors, dueAt: now + dueMs, now });
+  const kept = new Set(rows.map(keyOf));
+  for (const job of jobs) job.feed.noteRow(job, kept.has(keyOf(openCallOf(job))));
+}
+
+const openCallOf = ({ feed, event, cause, attempts }: CallJob): OpenCall => ({
+  webhook_id: feed.id,
+  sequence: event.sequence,
+  cause,
+  attempts,
+});
+
+const keyOf = ({ webhook_id, sequence, cause, attempts }: OpenCall): string =>
+  [webhook_id, sequence, cause, attempts].join(' ');

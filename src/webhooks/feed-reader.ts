@@ -1,5 +1,5 @@
 /**
- * Reads for one endpoint at a time: the calls that are due again, then the log where the endpoint is not in step with the others.
+ * Reads for one endpoint at a time: the calls that are due again, then the log if the endpoint is not in step with the others.
  * A look is asked for by the end of calls, by a change of the endpoint and by one timer for each endpoint.
  */
 import { eventsNumbered, followEvents, type LoggedEvent } from '../events/event-log.ts';
@@ -12,7 +12,7 @@ import { stepReplay } from './replay.ts';
 import { LONGEST_WAIT_MS, PROBE_EVERY_MS } from './retry.ts';
 
 interface FeedReaderDeps extends Pick<FanOutDeps, 'db' | 'clock' | 'log' | 'offer'> {
-  /** The feed of an endpoint as it is now; undefined where the endpoint is gone. */
+  /** The feed of an endpoint as it is now; undefined if the endpoint is gone. */
   feedOf: (id: string) => Feed | undefined;
   /** True for a feed that has read the log as far as the others. */
   isInStep: (position: number) => boolean;
@@ -92,7 +92,7 @@ export class FeedReader {
       feed.noteNextRetry(isHeldUp ? now + FAULT_DELAY_MS : nextAt);
       await this.offerRetries(feed, due, events);
       if (due.length > 0) continue;
-      // Where a call holds back the others, a replay goes on only as far as it may be about that call.
+      // If a call holds back the others, a replay goes on only as far as it may be about that call.
       if (!feed.mayReplay || feed.endpoint === null || (held >= 0 && rows.length === limit)) return;
       feed.mayReplay = await stepReplay({ db, clock }, feed.endpoint);
     }
@@ -131,7 +131,7 @@ export class FeedReader {
     await this.deps.moved(feed);
   }
 
-  /** False where the endpoint has no room for all of it. */
+  /** False if the endpoint has no room for all of it. */
   private readPage(feed: Feed, events: readonly LoggedEvent[]): boolean {
     for (const event of events) {
       if (feed.endpoint !== null && feed.tried?.has(event.sequence) !== true && wants(feed.endpoint, event)) {

@@ -49,7 +49,7 @@ export class Feed {
   nextProbeAt = 0;
   /** Until when the endpoint asked not to be called. */
   private restsUntil: number | null = null;
-  /** Calls at once since a rest: one, and one more for each success; null where as many as it allows. */
+  /** Calls at once since a rest: one, and one more for each success; null if as many as it allows. */
   private pace: number | null = null;
   /** There may be a replay to go on with. */
   mayReplay = true;
@@ -60,7 +60,7 @@ export class Feed {
   generation = 0;
   /** Another node calls the endpoint from now on, or this one stops: only calls on the wire end here. */
   isHandedOver = false;
-  /** Calls that end wait for this before their end is written; null where nothing is handed over. */
+  /** Calls that end wait for this before their end is written; null if nothing is handed over. */
   gate: Promise<unknown> | null = null;
   /** Ends of calls that are being written. */
   readonly endings = new Set<Promise<void>>();
@@ -213,12 +213,11 @@ export class Feed {
     return this.position;
   }
 
-  /** The calls on the wire. */
   onTheWire(): CallJob[] {
     return [...this.fresh.values(), ...this.again.values()].filter(({ begun }) => begun);
   }
 
-  /** The call has a row now, so it no longer keeps the cursor back; `isOwn` is false where the row asks for another call of the event. */
+  /** The call has a row now, so it no longer keeps the cursor back; `isOwn` is false if the row asks for another call of the event. */
   noteRow(job: CallJob, isOwn: boolean): void {
     this.letGo(job);
     if (!isOwn) return;

@@ -5,13 +5,13 @@
 import type { Clock } from '../base/clock.ts';
 import { idFloor, newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
-import { rfc3339 } from '../base/rfc3339.ts';
 import { eventsNumbered, followEvents, type LoggedEvent } from '../events/event-log.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
 import { readPage, type PagePart, type RowPage } from '../storage/page.ts';
+import { recordOf } from '../storage/record.ts';
 import { insertRows, type Rows } from '../storage/rows.ts';
-import type { WebhookReplayRow } from '../storage/tables.ts';
+import { webhookReplays, type WebhookReplayRow } from '../storage/tables.ts';
 import { queueCalls } from './call-store.ts';
 import { wants, type Endpoint } from './endpoint.ts';
 
@@ -41,7 +41,7 @@ const MOST_READS = 25;
 /** Replays of one endpoint that are not finished. They run one after the other, and each may read the whole log. */
 const MOST_RUNNING = 10;
 
-/** Begins a replay of what is in the log now. Throws `invalid_state` where the endpoint has too many that are not finished. */
+/** Begins a replay of what is in the log now. Throws `invalid_state` if the endpoint has too many that are not finished. */
 export async function createReplay(
   { db, clock }: ReplayDeps,
   request: ReplayRequest,
@@ -74,7 +74,7 @@ export async function createReplay(
 }
 
 async function refuseTooMany(tx: Connection, webhookId: string): Promise<void> {
-  // The oldest goes first, so where the tenth newest is not finished, no newer one is.
+  // The oldest goes first, so if the tenth newest is not finished, no newer one is.
   const [tenth] = await tx.all<{ status: string }>(
     'SELECT status FROM webhook_replays WHERE webhook_id = ? ORDER BY id DESC LIMIT 1 OFFSET ?',
     [webhookId, MOST_RUNNING - 1],
@@ -92,7 +92,7 @@ async function firstFrom(tx: Connection, ms: number): Promise<number | undefined
   return row?.sequence;
 }
 
-/** Takes the endpoint's oldest replay a step further. False where none is running. */
+/** Takes the endpoint's oldest replay a step further. False if none is running. */
 export async function stepReplay({ db, clock }: ReplayDeps, endpoint: Endpoint): Promise<boolean> {
   const [replay] = await db.prepared.all<WebhookReplayRow>(
     `SELECT * FROM webhook_replays WHERE webhook_id = ? AND status = 'running' ORDER BY id LIMIT 1`,
@@ -160,19 +160,5 @@ export async function pageOfReplays(
   return readPage<WebhookReplayRow>(db.reader('webhook_replays').where({ webhook_id: webhookId }), page);
 }
 
-/** Returns the API's replay record. */
-export function replayRecord(row: WebhookReplayRow) {
-  return {
-    object: 'webhook_replay' as const,
-    id: row.id,
-    webhook_id: row.webhook_id,
-    since: rfc3339(row.since),
-    until: rfc3339(row.until),
-    only: row.which,
-    types: JSON.parse(row.types_json) as string[],
-    status: row.status,
-    queued: row.queued,
-    created_at: rfc3339(row.created_at),
-    finished_at: rfc3339(row.finished_at),
-  };
-}
+export const replayMembers = recordOf('webhook_replay', webhookReplays);
+export const replayRecord = (row: WebhookReplayRow) => replayMembers(row, { only: row.which });

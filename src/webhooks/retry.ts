@@ -17,7 +17,7 @@ const JITTER = 0.1;
 const LONGEST_RETRY_AFTER_MS = DAY_MS;
 /** Rest of an endpoint that answers 429 and does not say for how long. */
 const SHORT_REST_MS = 5000;
-/** No call is ever due later than this from now, but where the clock was set back since. */
+/** No call is ever due later than this from now, but if the clock was set back since. */
 export const LONGEST_WAIT_MS = Math.max(...RETRY_WAITS_MS, LONGEST_RETRY_AFTER_MS) * (1 + JITTER);
 
 /** An endpoint is struggling after this many failures without a success between them: then it is called one call at a time. */
@@ -30,7 +30,7 @@ const DISABLE_AFTER_MS = 5 * DAY_MS;
 const DISABLE_FAILURES = 10;
 
 /**
- * Returns when the next attempt is due after `attempts` made, or null where that was the last. `random` is in [0, 1). What the other
+ * Returns when the next attempt is due after `attempts` made, or null if that was the last. `random` is in [0, 1). What the other
  * side asks for in Retry-After is waited for at least, up to a day.
  */
 export function nextTryAt(

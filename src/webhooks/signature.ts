@@ -7,7 +7,6 @@ import { createHmac } from 'node:crypto';
 export const SECRET_BYTES = 32;
 const PREFIX = 'whsec_';
 
-/** The three headers that carry a signature. */
 export interface SignatureHeaders {
   'webhook-id': string;
   'webhook-timestamp': string;
@@ -15,9 +14,7 @@ export interface SignatureHeaders {
 }
 
 /** Returns a secret as it is shown: `whsec_` and base64. */
-export function writeSecret(secret: Buffer): string {
-  return PREFIX + secret.toString('base64');
-}
+export const writeSecret = (secret: Buffer): string => PREFIX + secret.toString('base64');
 
 /** Signs a call. `timestamp` is the second of this attempt, Unix time. An id has no `.`, or the signed content could be read in two ways. */
 export function sign(

@@ -274,7 +274,7 @@ describe('request bodies: pace and room', () => {
 describe('the pace of a body', () => {
   const HEAD = `POST /v1/messages HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY}\r\nContent-Type: application/json\r\nContent-Length: 30000000\r\n\r\n`;
 
-  /** Sends a body in pieces while the clock goes on; resolves with the status of the answer, or null where none comes. */
+  /** Sends a body in pieces while the clock goes on; resolves with the status of the answer, or null if none comes. */
   async function paced(pieces: readonly (readonly [seconds: number, bytes: number])[]): Promise<string | null> {
     const h = await startHarness();
     let text = '';

@@ -10,6 +10,8 @@ interface Operation {
   method: string;
   path: string;
   scopes: readonly Scope[];
+  /** The document says that it refuses test keys. */
+  isLiveOnly: boolean;
   /** Bodies that the document shows. */
   examples: readonly unknown[];
 }
@@ -20,6 +22,7 @@ interface Document {
 
 interface Described {
   'x-required-scopes'?: Scope[];
+  'x-test-keys'?: string;
   requestBody?: { content: Record<string, { examples?: Record<string, { value: unknown }> }> };
 }
 
@@ -78,6 +81,16 @@ describe('api/scopes', () => {
     assert.deepEqual(idle, [], 'scopes that no operation asks for');
   });
 
+  it('refuses a test key with every scope in the operations that the document says', async () => {
+    const key = await makeKey(scopeNames, { mode: 'test' });
+    for (const operation of operations) {
+      const { body } = await call(app, operation, filled(operation.path), operation.examples[0] ?? {}, key);
+      const isRefused = (body as unknown as Partial<Refusal>).error?.code === 'forbidden_in_test_mode';
+      assert.equal(isRefused, operation.isLiveOnly, `${operation.method} ${operation.path}`);
+    }
+    assert.ok(operations.some(({ isLiveOnly }) => isLiveOnly));
+  });
+
   it('lets the bulk form in with campaign and the single form with send', async () => {
     const both = { from: 'a@acme.test', subject: 's', text: 't' };
     for (const [scope, body, isOpen] of [
@@ -127,12 +140,13 @@ describe('api/scopes', () => {
 async function readOperations(app: TestApp): Promise<Operation[]> {
   const { body } = await app.get<Document>('/v1/openapi.json', { key: null });
   return Object.entries(body.paths).flatMap(([path, methods]) =>
-    Object.entries(methods).flatMap(([method, { 'x-required-scopes': scopes = [], requestBody }]) => {
+    Object.entries(methods).flatMap(([method, described]) => {
+      const { 'x-required-scopes': scopes = [], 'x-test-keys': testKeys, requestBody } = described;
       if (scopes.length === 0) return [];
       const examples = Object.values(requestBody?.content['application/json']?.examples ?? {}).map(
         ({ value }) => value,
       );
-      return [{ method: method.toUpperCase(), path, scopes, examples }];
+      return [{ method: method.toUpperCase(), path, scopes, isLiveOnly: testKeys === 'refused', examples }];
     }),
   );
 }

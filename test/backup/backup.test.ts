@@ -315,6 +315,11 @@ describe('backup', () => {
         /does not match manifest\.json/,
       ],
       [
+        'keys that are not those of the manifest, soundly summed',
+        (at: string) => resum(at, (manifest) => (manifest['key_ids'] = ['another'])),
+        /secret\.key\.enc holds other keys/,
+      ],
+      [
         'a database that is damaged and soundly summed',
         (at: string) => {
           const file = path.join(at, 'posthorn.db');

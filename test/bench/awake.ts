@@ -6,7 +6,7 @@
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
 import os from 'node:os';
 
-/** Returns what lets them sleep again; they may as well when this program ends. Does nothing where there is no `chrt`. */
+/** Returns what lets them sleep again; they may as well when this program ends. Does nothing if there is no `chrt`. */
 export function keepAwake(): () => void {
   if (spawnSync('chrt', ['--version'], { stdio: 'ignore' }).error !== undefined) {
     console.log('no chrt here (Debian: util-linux): the processors may sleep, and waking up counts');

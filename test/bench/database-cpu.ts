@@ -4,7 +4,7 @@ import { isPostgresUrl } from '../../src/base/postgres-url.ts';
 import { addressOf } from '../../src/storage/postgres/address.ts';
 import { connectTo } from '../../src/storage/postgres/connection.ts';
 
-/** The fields of /proc/PID/stat behind the name: parent, and times in hundredths of a second; null where the process has ended. */
+/** The fields of /proc/PID/stat behind the name: parent, and times in hundredths of a second; null if the process has ended. */
 function statOf(pid: number): { parent: number; own: number; ofEnded: number } | null {
   let text: string;
   try {

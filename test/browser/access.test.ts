@@ -179,7 +179,7 @@ describe('browser: every page', function () {
 
 /** Pages that are declared and show nothing of their own: redirects, files, frames and streams. The second test opens the rest. */
 const ELSEWHERE = [
-  ...['/developer', '/session', '/shown/token', '/login', '/login/code'],
+  ...['/developer', '/session', '/login', '/login/code'],
   ...[
     '/events/tail',
     '/developer/api/openapi.json',

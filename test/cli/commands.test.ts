@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { serveControl, type Control } from '../../src/operator/control-server.ts';
+import type { Control } from '../../src/operator/door/control.ts';
 import { HELD_WITHOUT_END } from '../../src/messages/delivery/delivery.ts';
 import type { DeliveryRow } from '../../src/storage/tables.ts';
 import { Office } from '../operator/office.ts';
@@ -20,7 +20,7 @@ describe('the posthorn command beside a running server', () => {
   let control: Control;
   before(async () => {
     office = await Office.open();
-    control = await serveControl(office.deps, office.folder);
+    control = await office.serve();
   });
   after(async () => {
     await control.close();
@@ -348,7 +348,7 @@ describe('the posthorn command beside a running server', () => {
     assert.equal(await good('queue', 'cancel', ...lane), '1 delivery is canceled');
     assert.equal(await good('queue', 'cancel', '--message', id), '0 deliveries are canceled');
     const { code, notes } = await posthorn(['queue', 'cancel', '--source', 'one']);
-    assert.deepEqual([code, notes.includes('--domain')], [64, true]);
+    assert.deepEqual([code, notes.includes('--source')], [64, true]);
     const nameless = await posthorn(['queue', 'cancel']);
     assert.deepEqual(
       [nameless.code, nameless.notes.includes('a message ('), nameless.notes.includes('source')],
@@ -567,7 +567,7 @@ describe('a list that is longer than what is shown', () => {
   let control: Control;
   before(async () => {
     office = await Office.open();
-    control = await serveControl(office.deps, office.folder);
+    control = await office.serve();
     for (const name of ['a', 'b', 'c']) {
       const id = await office.mail(`${name}@dest.test`);
       const [row] = (await office.deps.db.reader('deliveries').where({ message_id: id })) as DeliveryRow[];
@@ -606,7 +606,7 @@ describe('a list that is longer than what is shown', () => {
 describe('events tail beside a server that stops', () => {
   it('follows until then', async () => {
     const office = await Office.open();
-    const control = await serveControl(office.deps, office.folder);
+    const control = await office.serve();
     const ids: string[] = [];
     const sendOne = async (): Promise<void> => {
       const id = await office.mail('b@dest.test');

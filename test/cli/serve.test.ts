@@ -7,8 +7,7 @@ import { pathToFileURL } from 'node:url';
 import { KeyFileError, openKeyring } from '../../src/base/keyring.ts';
 import { exitCodes } from '../../src/cli/exit-codes.ts';
 import type { StartApp } from '../../src/cli/serve.ts';
-import { serveControl } from '../../src/operator/control-server.ts';
-import { Unavailable } from '../../src/operator/unavailable.ts';
+import { Unavailable } from '../../src/base/unavailable.ts';
 import { DatabaseRefusal } from '../../src/storage/database-refusal.ts';
 import { openDatabase } from '../../src/storage/database.ts';
 import { Office } from '../operator/office.ts';
@@ -223,7 +222,7 @@ describe('posthorn serve', () => {
 
   it('ends with 73 where a server runs on the same folder', async () => {
     const office = await Office.open();
-    const control = await serveControl(office.deps, folder);
+    const control = await office.serve(folder);
     const { code, notes } = await ran(['serve'], env, { startApp: brief() });
     await control.close();
     await office.close();

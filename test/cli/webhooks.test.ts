@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { createEndpoint } from '../../src/webhooks/endpoint-store.ts';
-import { serveControl, type Control } from '../../src/operator/control-server.ts';
+import type { Control } from '../../src/operator/door/control.ts';
 import { Office } from '../operator/office.ts';
 import { ran, type Ran } from './ran.ts';
 
@@ -10,19 +10,11 @@ describe('posthorn webhooks', () => {
   let id: string;
   before(async () => {
     office = await Office.open();
-    control = await serveControl(office.deps, office.folder);
+    control = await office.serve();
     const [account] = (await office.run('accounts.list', {})).data;
     const endpoint = {
       url: 'https://hooks.acme.test/',
-      description: '',
       events: ['sent', 'bounced'],
-      streams: [],
-      domains: [],
-      machineEvents: false,
-      engagement: false,
-      concurrency: 10,
-      headers: [],
-      enabled: true,
       accountId: account?.id ?? '',
       createdBy: 'test',
     };

@@ -1,4 +1,4 @@
-/** Surroundings for tests of the client: waits pass at once and are noted; time limits pass only where the test says so. */
+/** Surroundings for tests of the client: waits pass at once and are noted; time limits pass only if the test says so. */
 import type { Surroundings } from '../../src/client/surroundings.ts';
 
 export interface FakeAround extends Surroundings {

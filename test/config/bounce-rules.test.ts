@@ -5,7 +5,7 @@ import path from 'node:path';
 import { bounceRule } from '../../src/config/bounce-rule.ts';
 import { readBounceRules } from '../../src/config/bounce-rules.ts';
 import { ConfigError } from '../../src/config/load.ts';
-import { mailOperators, shippedRules } from '../../src/messages/delivery/shipped-rules.ts';
+import { mailOperators, shippedRules } from '../../src/messages/delivery/classify.ts';
 
 describe('config/bounce-rules', () => {
   let folder: string;

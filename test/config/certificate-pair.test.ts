@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { readPair, type PairInput } from '../../src/config/certificate-pair.ts';
-import { makeSelfSigned } from '../../src/config/self-signed.ts';
+import { makeSelfSigned } from '../../src/config/own-certificate.ts';
 import { DAY_MS } from '../../src/base/time.ts';
 import { expired, server } from '../support/harness/certificate.ts';
 

@@ -4,8 +4,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'n
 import os from 'node:os';
 import path from 'node:path';
 import { createSecureContext } from 'node:tls';
-import { OWN_CERT_FILE, ownCertificate } from '../../src/config/own-certificate.ts';
-import { makeSelfSigned } from '../../src/config/self-signed.ts';
+import { OWN_CERT_FILE, ownCertificate, makeSelfSigned } from '../../src/config/own-certificate.ts';
 import { server } from '../support/harness/certificate.ts';
 
 const NOW = Date.UTC(2026, 0, 1);

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
-import { portClashes } from '../../src/config/port-clash.ts';
-import { readSettings } from '../../src/config/validate.ts';
+import { readSettings, portClashes } from '../../src/config/validate.ts';
 
 const around = { cwd: '/srv', privileged: true, terminal: false, hostname: 'mail.example.com' };
 const usual = {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { X509Certificate } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
-import { makeSelfSigned } from '../../src/config/self-signed.ts';
+import { makeSelfSigned } from '../../src/config/own-certificate.ts';
 
 describe('base/self-signed', () => {
   const NOW = Date.parse('2026-01-31T09:30:00Z');

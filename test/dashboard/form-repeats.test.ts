@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { Problem } from '../../src/base/problem.ts';
 import { WAIT_MS } from '../../src/api/idempotency.ts';
 import { createFormRepeats } from '../../src/dashboard/form-repeats.ts';
-import { move, view, type Shown } from '../../src/dashboard/page.ts';
+import { move, once, view, type Shown } from '../../src/dashboard/page.ts';
 import { createIdempotencyStore, KEEP_MS } from '../../src/storage/idempotency-store.ts';
 import { TestClock } from '../support/harness/app.ts';
 import { settleEventLoop } from '../support/harness/event-loop.ts';
@@ -35,19 +35,29 @@ describe('dashboard/form-repeats', () => {
       runs += 1;
       return Promise.resolve(shown);
     };
-  const nothing = (): void => undefined;
+  const nothing = (): Promise<void> => Promise.resolve();
 
   it('answers a later send with the first redirect, also after a restart, and says that it is one', async () => {
     await repeats().once(form(sent), work(), nothing);
-    const seen: unknown[] = [];
-    const again = await repeats().once(form({ ...sent, _token: 'b' }), work(), (first) => seen.push(first));
+    let repeated = 0;
+    const again = await repeats().once(form({ ...sent, _token: 'b' }), work(), async () => {
+      repeated += 1;
+      await nothing();
+    });
     assert.deepEqual(again, {
       kind: 'move',
       to: '/exports',
       say: 'The form was sent twice and done once. It is written.',
     });
-    assert.deepEqual(seen, [again]);
-    assert.equal(runs, 1);
+    assert.deepEqual([repeated, runs], [1, 1]);
+  });
+
+  it('leads a later send of a form whose answer had a secret to the page that it names', async () => {
+    const made = once('key-made', 'Your new API key', { key: 'secret' }, '/developer/keys');
+    assert.deepEqual(await repeats().once(form(sent), work(made), nothing), made);
+    const again = await repeats().once(form(sent), work(made), nothing);
+    assert.equal(again.kind === 'move' && again.to, '/developer/keys');
+    assert.ok(!JSON.stringify([again, await temp.db.reader('idempotency').select('*')]).includes('secret":'));
   });
 
   const others: Record<string, Parameters<typeof form>> = {
@@ -96,7 +106,7 @@ describe('dashboard/form-repeats', () => {
 
   it('says in plain words that the first send still runs, after 25 seconds', async () => {
     const all = repeats();
-    let finish: (shown: Shown) => void = nothing;
+    let finish: (shown: Shown) => void = () => undefined;
     const sends: Promise<Shown>[] = [];
     await new Promise<void>((begun) => {
       const slow = (): Promise<Shown> => {

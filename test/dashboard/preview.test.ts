@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { inTheme } from '../../src/dashboard/preview.ts';
+import { inTheme } from '../../src/dashboard/pages/templates.ts';
 
 describe('dashboard/preview: inTheme', () => {
   const rows: readonly (readonly [html: string, light: string, dark: string])[] = [

@@ -24,7 +24,7 @@ describe('dashboard/range', () => {
     ],
     ['range=custom&from=2026-06-01', 'custom', '2026-06-01T04:00:00.000Z', null],
     ['range=custom&to=2026-06-01&tz=Europe/Berlin', 'custom', null, '2026-05-31T22:00:00.000Z'],
-    // From and to count only where they are chosen.
+    // From and to count only if they are chosen.
     ['range=7d&from=2026-06-01', '7d', '2026-06-24T12:00:00.000Z', null],
   ] as const)
     it(`reads ${JSON.stringify(address)}`, () => {

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { chartHtml } from '../../src/dashboard/chart.ts';
 import { headersOf, healthOf } from '../../src/dashboard/pages/webhooks.ts';
-import { checkPage, highlighted, previewPage } from '../../src/dashboard/preview.ts';
+import { checkPage, highlighted, previewPage } from '../../src/dashboard/pages/templates.ts';
 import { proseHtml } from '../../src/dashboard/words.ts';
 import { Problem } from '../../src/base/problem.ts';
 

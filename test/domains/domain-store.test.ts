@@ -278,9 +278,9 @@ describe('domains/domain-store', () => {
     const ref = { accountId, nameOrId: 'acme.test' };
     await addDomain(deps(), { accountId, name: 'acme.test', trusted: true });
     await Promise.all([
-      updateDomain(deps(), ref, { trackOpens: true }),
-      updateDomain(deps(), ref, { trackClicks: true }),
-      updateDomain(deps(), ref, { returnPath: 'bounce.acme.test' }),
+      updateDomain(deps(), ref, { track_opens: true }),
+      updateDomain(deps(), ref, { track_clicks: true }),
+      updateDomain(deps(), ref, { return_path: 'bounce.acme.test' }),
     ]);
     const { row } = await findDomain(deps(), ref);
     assert.deepEqual([row.track_opens, row.track_clicks, row.return_path], [1, 1, 'bounce.acme.test']);

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { MOST_UNSEEN_MS, standingAfter, STEADY_MS, type Required, type Standing } from '../../src/domains/grace.ts';
+import { MOST_UNSEEN_MS, standingAfter, STEADY_MS, type Required, type Standing } from '../../src/domains/verify.ts';
 import type { DomainRow } from '../../src/storage/tables.ts';
 
 const HOUR = 60 * 60 * 1000;

@@ -121,6 +121,7 @@ describe('events/event-log', () => {
     ['another tag', { tag: 'old' }, []],
     ['test mail', { test: true }, ['evt_3']],
     ['real mail', { test: false }, ['evt_1', 'evt_4']],
+    ['real mail of a batch that has both', { batchId: 'bat_1', test: false }, ['evt_1', 'evt_4']],
     ['a time from which on', { occurredAfter: NOW + 3 }, ['evt_3', 'evt_4']],
     ['a time up to which, not included', { occurredBefore: NOW + 3 }, ['evt_1']],
     ['a text that is no address', { recipient: "' OR 1=1 --" }, []],

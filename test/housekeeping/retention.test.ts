@@ -100,6 +100,15 @@ describe('housekeeping/retention', () => {
     assert.equal(await left('messages'), 2);
   });
 
+  it('keeps nothing longer than the server does, whatever an account asks for', async () => {
+    await temp.db.commit.transact((tx) =>
+      tx.run('INSERT INTO account_settings (account_id, messages_days, updated_at) VALUES (?, 365, ?)', [ACCOUNT, NOW]),
+    );
+    await finished(ACCOUNT, 2);
+    clock.advance(91 * DAY);
+    assert.deepEqual(await step('old messages', 5), { rows: 2, more: false });
+  });
+
   it('leaves a body to the messages of its bulk send that stay, and takes it with the last', async () => {
     const shared = contentRow({ id: newId('cnt', NOW) });
     await temp.db.commit.insert({ contents: [shared] });

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { countEndings } from '../../src/inbound/count-endings.ts';
+import { countEndings } from '../../src/inbound/inbound.ts';
 import type { Handlers, Session } from '../../src/inbound/listener.ts';
 import { refuse } from '../../src/inbound/smtp-refusal.ts';
 

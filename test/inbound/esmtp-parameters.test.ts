@@ -1,13 +1,15 @@
 /** Parameters of MAIL and RCPT that we do not obey are refused, as RFC 5321 section 4.1.1.11 wants. */
 import assert from 'node:assert/strict';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
-import { makeSelfSigned } from '../../src/config/self-signed.ts';
+import { makeSelfSigned } from '../../src/config/own-certificate.ts';
 import {
+  Listener,
+  type Handlers,
+  type Session,
   checkMailParameters,
   checkRecipientParameters,
   type EsmtpParameters,
-} from '../../src/inbound/esmtp-parameters.ts';
-import { Listener, type Handlers, type Session } from '../../src/inbound/listener.ts';
+} from '../../src/inbound/listener.ts';
 import { refuse } from '../../src/inbound/smtp-refusal.ts';
 import { smtpClient, type SmtpClient } from '../support/harness/smtp-client.ts';
 

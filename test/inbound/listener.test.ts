@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import net from 'node:net';
 import tls from 'node:tls';
-import { makeSelfSigned } from '../../src/config/self-signed.ts';
+import { makeSelfSigned } from '../../src/config/own-certificate.ts';
 import { Listener, type Handlers } from '../../src/inbound/listener.ts';
 import type { ListenerLimits } from '../../src/inbound/listener-limits.ts';
 import { MailMemory } from '../../src/inbound/mail-intake.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { Problem } from '../../src/base/problem.ts';
-import { submissionOptions } from '../../src/inbound/submission-options.ts';
+import { submissionOptions } from '../../src/inbound/submission.ts';
 
 const NOW = Date.parse('2026-01-31T09:30:00Z');
 const read = (...fields: [string, ...string[]][]) =>

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { budgets } from '../../src/base/budgets.ts';
-import { Unread } from '../../src/inbound/unread.ts';
+import { Unread } from '../../src/inbound/receive.ts';
 
 const mail = (id: string, network: string, deliveryId: string | null = null) => ({ id, network, deliveryId });
 

@@ -51,7 +51,7 @@ describe('journey: a command without its database', () => {
     return { ...(await result), seconds: (test.clock.monotonic() - began) / 1000 };
   }
 
-  /** Runs the command; the server's clock goes on only where the server pauses before it asks the database again. */
+  /** Runs the command; the server's clock goes on only if the server pauses before it asks the database again. */
   async function untilAnswered(args: readonly string[]): Promise<Ran> {
     const running = { isOver: false };
     const result = command(args).finally(() => (running.isOver = true));

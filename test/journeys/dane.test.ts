@@ -10,7 +10,7 @@ import { systemClock } from '../../src/base/clock.ts';
 import { createLog } from '../../src/base/log.ts';
 import { createResolver, type Resolver } from '../../src/net/resolver.ts';
 import type { Config } from '../../src/config/schema.ts';
-import { reachOperator, type Operator } from '../../src/operator/operator.ts';
+import { reachOperator, type Operator } from '../../src/operator/door/operator.ts';
 import { configFor, makeStore, newFolder } from '../support/harness/app.ts';
 import { expired, server as certificate, testCa } from '../support/harness/certificate.ts';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';

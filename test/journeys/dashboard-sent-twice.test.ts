@@ -80,10 +80,12 @@ describe('dashboard: a form that is sent twice', () => {
       const before = await count();
       await browser.open(page);
       const sent = await fields();
-      const [first, second] = await Promise.all([send(action, sent), send(action, sent)]);
-      assert.match(first, /^303 \//);
-      assert.equal(second, first, 'meanwhile');
-      assert.equal(await send(action, sent), first, 'later');
+      const meanwhile = await Promise.all([send(action, sent), send(action, sent)]);
+      const later = await send(action, sent);
+      assert.match(later, /^303 \//);
+      // The answer of the one that did the work may show a secret, which the others do not.
+      assert.ok(meanwhile.includes(later), 'meanwhile');
+      assert.ok(meanwhile.every((answer) => answer === later || answer === '200 '));
       assert.equal(await count(), before + 1);
     });
 
@@ -97,22 +99,20 @@ describe('dashboard: a form that is sent twice', () => {
     assert.match(html, /The form was sent twice and done once\./);
   });
 
-  it('shows a secret to the second send as well, since a browser drops the answer to the first; and to a reload nothing', async () => {
+  it('shows a secret in the answer to the form, and not to a second send, which it tells so', async () => {
     await browser.open('/developer/keys/new');
-    const number = browser.field('_form');
-    const sent = { name: 'double', mode: 'live', preset: 'send', password_now: PASSWORD };
-    const shown = (await send('/developer/keys/new', sent, number)).slice('303 '.length);
-    const token = browser.token();
-    const { html } = await browser.open(shown);
-    const [secret = ''] = /ak_live_\w+/.exec(html) ?? [];
-    assert.notEqual(secret, '');
-    assert.equal((await browser.open(shown)).status, 404, 'a reload');
-    const again = await browser.ask('POST', '/developer/keys/new', {
-      fields: { _token: token, _form: number, ...sent },
-    });
-    assert.equal(again.headers.get('location'), shown);
-    assert.match((await browser.open(shown)).html, new RegExp(secret));
-    assert.equal((await browser.open(shown)).status, 404);
+    const fields = {
+      ...{ _token: browser.token(), _form: browser.field('_form') },
+      ...{ name: 'double', mode: 'live', preset: 'send', password_now: PASSWORD },
+    };
+    const shown = await browser.ask('POST', '/developer/keys/new', { fields });
+    assert.equal(shown.headers.get('cache-control'), 'no-store');
+    assert.match(await shown.text(), /ak_live_\w+/);
+    const again = await browser.ask('POST', '/developer/keys/new', { fields });
+    assert.equal(again.headers.get('location'), '/developer/keys');
+    const { html } = await browser.open('/developer/keys');
+    assert.match(html, /done once\. Its answer was shown then/);
+    assert.doesNotMatch(html, /ak_live_\w{20}/);
   });
 
   it('takes other values, and the same on a page that was loaded again, as another form', async () => {

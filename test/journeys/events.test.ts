@@ -32,7 +32,7 @@ class Stream {
     this.reader = response.body.getReader();
   }
 
-  /** Reads until `enough` holds; false where the stream ended before. */
+  /** Reads until `enough` holds; false if the stream ended before. */
   async until(enough: () => boolean): Promise<boolean> {
     while (!enough()) {
       const { done, value } = await this.reader.read();

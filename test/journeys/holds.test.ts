@@ -1,6 +1,6 @@
 /** The operator keeps mail back, lets it go, slows lanes down and cancels, over the whole program. */
 import assert from 'node:assert/strict';
-import type { ArgsOf } from '../../src/operator/operations.ts';
+import type { ArgsOf } from '../../src/operator/routes.ts';
 import type { DeliveryRow } from '../../src/storage/tables.ts';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 import { copyData, newFolder, startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';

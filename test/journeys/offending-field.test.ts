@@ -1,4 +1,4 @@
-/** `field` names the member that is at fault, also where only the database knows that it is (law, section 2: error object). */
+/** `field` names the member that is at fault, also if only the database knows that it is (law, section 2: error object). */
 import assert from 'node:assert/strict';
 import { startTestApp, type TestApp } from '../support/harness/app.ts';
 

@@ -1,6 +1,6 @@
 /**
  * On PostgreSQL each statement of the hot path and of the lists finds its rows by an index. Scans are so dear here that the planner takes one
- * only where no index can serve; the server counts them for each table.
+ * only if no index can serve; the server counts them for each table.
  */
 import assert from 'node:assert/strict';
 import pg from 'pg';

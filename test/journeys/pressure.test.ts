@@ -239,7 +239,7 @@ describe('journey: pressure', () => {
     await app.balanced();
   });
 
-  /** Runs while this process has no descriptor left; false where the limit cannot be set. */
+  /** Runs while this process has no descriptor left; false if the limit cannot be set. */
   const withoutDescriptors = async (work: () => Promise<void>): Promise<boolean> => {
     const limit = spawnSync(
       'prlimit',

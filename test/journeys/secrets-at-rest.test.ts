@@ -12,7 +12,7 @@ import { createTransport } from 'nodemailer';
 import { openKeyring } from '../../src/base/keyring.ts';
 import { sealPurpose } from '../../src/domains/dkim-key.ts';
 import { base32, codeAt, stepOf } from '../../src/members/totp.ts';
-import { reachOperator, type Operator } from '../../src/operator/operator.ts';
+import { reachOperator, type Operator } from '../../src/operator/door/operator.ts';
 import { openStill } from '../../src/storage/database.ts';
 import { trackingKeys } from '../../src/tracking/token.ts';
 import { ran } from '../cli/ran.ts';

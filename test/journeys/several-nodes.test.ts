@@ -1,7 +1,7 @@
-/** The example of docs/several-nodes.md: its settings and names, its secrets, and its HAProxy before two nodes, one of which stops. */
+/** docs/nodes.compose.yaml, the example of docs/several-nodes.md: its settings and names, its secrets, and its HAProxy before two nodes, one of which stops. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { copyFileSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { parse } from 'yaml';
@@ -29,13 +29,14 @@ interface Compose {
   configs: Record<string, { content: string }>;
 }
 
-const blocks = docBlocks(readFileSync(path.resolve(import.meta.dirname, '../../docs/several-nodes.md'), 'utf8'));
+const docs = path.resolve(import.meta.dirname, '../../docs');
+const blocks = docBlocks(readFileSync(path.join(docs, 'several-nodes.md'), 'utf8'));
 const example = blocks.filter(({ heading }) => heading === 'An example');
-const compose = parse(example.find(({ language }) => language === 'yaml')?.text ?? '', { merge: true }) as Compose;
+const compose = parse(readFileSync(path.join(docs, 'nodes.compose.yaml'), 'utf8'), { merge: true }) as Compose;
 const services = Object.values(compose.services);
 const nodes = [compose.services['one'], compose.services['two']];
 
-describe('docs/several-nodes.md: the example', () => {
+describe('docs/nodes.compose.yaml', () => {
   it('sets only settings that are there, the same at each node but for its name', () => {
     const known = new Set(listSettings().map(({ path: name }) => variableOf(name)));
     const [one = {}, two = {}] = nodes.map((node) => node?.environment);
@@ -67,10 +68,11 @@ describe('docs/several-nodes.md: the example', () => {
     const folder = mkdtempSync(path.join(os.tmpdir(), 'posthorn-nodes-'));
     try {
       const commands = example.find(({ language, text }) => language === 'sh' && text.includes('openssl'))?.text ?? '';
+      mkdirSync(path.join(folder, 'docs'));
       execFileSync('sh', ['-euc', commands], { cwd: folder });
       for (const { file } of Object.values(compose.secrets))
-        assert.equal(statSync(path.join(folder, file)).mode & 0o077, 0, file);
-      const file = path.join(folder, 'secret.key');
+        assert.equal(statSync(path.join(folder, 'docs', file)).mode & 0o077, 0, file);
+      const file = path.join(folder, 'docs/secret.key');
       assert.deepEqual(keyIdsOf(readFileSync(file, 'utf8'), file), ['k1']);
     } finally {
       rmSync(folder, { recursive: true });
@@ -78,7 +80,7 @@ describe('docs/several-nodes.md: the example', () => {
   });
 });
 
-describe('docs/several-nodes.md: two nodes behind its HAProxy', () => {
+describe('docs/nodes.compose.yaml: two nodes behind its HAProxy', () => {
   const apps: TestApp[] = [];
   let proxy: WebProxy | null = null;
   let second: string | null = null;

@@ -15,7 +15,7 @@ const HOUR = 3_600_000;
 
 describe('journey: storage move', () => {
   let server: FakeMailServer;
-  /** Empty where the test is skipped. */
+  /** Empty if the test is skipped. */
   let folder = '';
   const clock = new TestClock();
 

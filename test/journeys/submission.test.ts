@@ -458,9 +458,12 @@ describe('journey: submission', () => {
       body: { name: 'gone', scopes: ['send'] },
     });
     await app.operator.ask('revokeKey', { params: { id: revoked.id } });
+    const at = (ms: number): string => new Date(app.clock.now() + ms).toISOString();
     const rows: [string, string, number, RegExp][] = [
       ['a wrong key', 'ak_live_00000000_nonsense', 535, /no such API key/],
       ['a revoked key', revoked.key, 535, /was revoked/],
+      // The pause after each refusal is longer than its life.
+      ['a key that has ended', await make({ expires_at: at(1000) }), 535, /has expired/],
       [
         'a key of another address',
         await make({ allowed_ips: ['192.0.2.1'] }),
@@ -484,7 +487,7 @@ describe('journey: submission', () => {
       );
     }
     const { body } = await app.get<{ data: { status: number }[] }>('/v1/audit?method=SMTP&result=refused');
-    assert.equal(body.data.filter(({ status }) => status === 535).length, 3, 'of keys of this account');
+    assert.equal(body.data.filter(({ status }) => status === 535).length, 4, 'of keys of this account');
     assert.deepEqual(await audited(), [
       ...rows.map(([, , code]) => `${code === 535 ? 'AUTH' : 'DATA'} ${String(code)}`),
     ]);

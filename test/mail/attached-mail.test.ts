@@ -2,8 +2,7 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { simpleParser } from 'mailparser';
-import { attachedMail, attachedSize, isMailType } from '../../src/mail/attached-mail.ts';
-import { encodeContent, encodedSize } from '../../src/mail/mime-write.ts';
+import { encodeContent, encodedSize, attachedMail, attachedSize, isMailType } from '../../src/mail/mime-write.ts';
 import { octetsOf, partsOf, readMail } from '../../src/mail/mime-read.ts';
 
 const TYPE = 'message/rfc822';

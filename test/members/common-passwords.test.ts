@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import common from '../../config/common-passwords.json' with { type: 'json' };
-import { guessedEasily } from '../../src/members/common-passwords.ts';
+import { guessedEasily } from '../../src/members/password.ts';
 
 const CONTEXT = ['ana@acme.example', 'mail.acme.example'];
 

@@ -7,7 +7,7 @@ import type { Problem } from '../../src/base/problem.ts';
 import { newId } from '../../src/base/id.ts';
 import { createKnownDevices } from '../../src/members/known-device.ts';
 import { addMember, setPassword, setSecondFactor } from '../../src/members/member-store.ts';
-import type { Passwords } from '../../src/members/password.ts';
+import { type Passwords, Turns } from '../../src/members/password.ts';
 import { makeRecoveryCodes, recoveryCodesOf } from '../../src/members/recovery-codes.ts';
 import { findSession, openSession, purgeSessions, sessionsOf } from '../../src/members/session-store.ts';
 import {
@@ -19,7 +19,6 @@ import {
   type SignInDeps,
 } from '../../src/members/sign-in.ts';
 import { codeAt, stepOf } from '../../src/members/totp.ts';
-import { Turns } from '../../src/members/turns.ts';
 import type { MemberRow, SignInRow } from '../../src/storage/tables.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
@@ -205,6 +204,17 @@ describe('members/sign-in', () => {
     );
     assert.ok(recovered.kind === 'in');
     assert.equal((await app(recovered.device)).kind, 'in');
+  });
+
+  it('takes each code of an app once, of two browsers that passed the first step before', async () => {
+    const { code } = await withFactor();
+    const sessions = [await halfway('192.0.2.1'), await halfway('192.0.2.2')];
+    const results = await Promise.all(
+      sessions.map((session, n) =>
+        signInWithCode(deps, session, { kind: 'app', text: code() }, from(`192.0.2.${String(n + 1)}`)),
+      ),
+    );
+    assert.deepEqual(results.map(({ kind }) => kind).sort(), ['in', 'refused']);
   });
 
   it('takes each recovery code once, however it is typed', async () => {

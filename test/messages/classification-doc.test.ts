@@ -1,11 +1,10 @@
-/** docs/classification.md says what the rules do: each reason with its classes, and how well they agree with what others labelled. */
+/** docs/classification.md says what the rules do: each reason with its classes, and how well they agree with the labels of others. */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { bounceClasses, bounceReasons } from '../../src/config/bounce-rule.ts';
-import { classify } from '../../src/messages/delivery/classify.ts';
+import { classify, shippedRules } from '../../src/messages/delivery/classify.ts';
 import { isSuppressing, type Verdict } from '../../src/messages/delivery/delivery.ts';
-import { shippedRules } from '../../src/messages/delivery/shipped-rules.ts';
 import { NO_CORPORA } from '../support/harness/corpora.ts';
 import { labelledReplies } from '../support/harness/labelled-replies.ts';
 
@@ -65,29 +64,14 @@ describe('docs/classification.md', () => {
     );
   });
 
-  describe('tells how well the rules agree with labelled replies', () => {
-    const rows = tableAfter('| Label ');
-    const labelled = labelledReplies();
-    // The figures are those of one collection: another gives others.
-    const lines = text.includes(`${String(labelled?.length)} different lines`) ? labelled : null;
-
-    for (const [labels = '', wanted = '', count = '', agree = ''] of rows)
-      it(`${labels}: ${agree} of ${count}`, function () {
-        if (lines === null)
-          return this.skip(labelled === null ? NO_CORPORA : 'the figures are those of another collection');
-        const names = quoted(labels);
-        const some = lines.filter(({ label }) => names.includes(label));
-        const right = some.filter(({ refusal }) => (classify(refusal).class === 'hard') === (wanted === '`hard`'));
-        assert.deepEqual([some.length, right.length].map(String), [count, agree]);
-        return undefined;
-      });
-
-    it('all of them, once', function () {
-      if (lines === null)
-        return this.skip(labelled === null ? NO_CORPORA : 'the figures are those of another collection');
-      const told = rows.flatMap(([labels = '']) => quoted(labels));
-      assert.deepEqual(told.sort(), [...new Set(lines.map(({ label }) => label))].sort());
-      return undefined;
-    });
+  it('tells how well the rules agree with labelled replies', function () {
+    const lines = labelledReplies();
+    if (lines === null) return this.skip(NO_CORPORA);
+    // The figure is that of one collection: another gives another one.
+    if (!text.includes(`${String(lines.length)} different lines`))
+      return this.skip('the figure is that of another collection');
+    const right = lines.filter(({ kind, refusal }) => (classify(refusal).class === 'hard') === (kind === 'hard'));
+    assert.ok(text.includes(`${((100 * right.length) / lines.length).toFixed(1)} % Posthorn and the label agree`));
+    return undefined;
   });
 });

@@ -60,7 +60,7 @@ describe('monitoring', () => {
   });
 
   it('has every family in docs/monitoring.md, and no other there', () => {
-    const documented = [...read('docs/monitoring.md').matchAll(/^\| `(\w+)`/gm)].map(([, name = '']) => name);
+    const documented = [...read('docs/monitoring.md').matchAll(/^- `(\w+)`/gm)].map(([, name = '']) => name);
     assert.deepEqual([...documented].sort(), [...families].sort());
   });
   it('alerts speak of figures that are there', () => {

@@ -85,7 +85,7 @@ describe('mta/lane-reports: the list of lanes', () => {
 });
 
 describe('mta/lane-reports: due mail that waits for a place in memory', () => {
-  const factsOf = (kind: string | null, awaitsPlace: boolean, isAsking = false) => {
+  const factsOf = async (kind: string | null, awaitsPlace: boolean, isAsking = false) => {
     const deps = {
       sites: {
         lastKnown: () => (kind === null ? null : { kind, since: 0, until: 1, route: { text: 'SERVFAIL' } }),
@@ -94,7 +94,8 @@ describe('mta/lane-reports: due mail that waits for a place in memory', () => {
       placing: { isLookingUp: () => false },
       dueQueue: { awaitsPlace: () => awaitsPlace },
     };
-    const { waits } = new LaneReports(deps as unknown as LaneReportsDeps).factsOf({ domain: 'a.test', account: 'acc' });
+    const reports = new LaneReports(deps as unknown as LaneReportsDeps);
+    const { waits } = await reports.factsOf({ domain: 'a.test', account: 'acc' });
     return waits.map(({ reason, message }) => [reason, message.includes('the number of domains')]);
   };
 
@@ -105,7 +106,7 @@ describe('mta/lane-reports: due mail that waits for a place in memory', () => {
     ['unresolved', true, false, [['dns_trouble', false]]],
     ['discard', true, false, [['queued', true]]],
   ] as const)
-    it(`is told where nothing else keeps it: ${kind ?? 'never looked up'}, ${String(awaitsPlace)}, ${String(isAsking)}`, () => {
-      assert.deepEqual(factsOf(kind, awaitsPlace, isAsking), waits);
+    it(`is told where nothing else keeps it: ${kind ?? 'never looked up'}, ${String(awaitsPlace)}, ${String(isAsking)}`, async () => {
+      assert.deepEqual(await factsOf(kind, awaitsPlace, isAsking), waits);
     });
 });

@@ -12,7 +12,9 @@ import type { Session } from '../../src/mta/connection/session.ts';
 import { noTimings } from '../../src/mta/connection/phases.ts';
 import { hostKey } from '../../src/mta/names.ts';
 import { LaneControl } from '../../src/mta/lanes/lane-control.ts';
-import { wholeLane, type LaneShares } from '../../src/mta/lanes/lane-shares.ts';
+import { wholeLane } from '../../src/mta/lanes/node-parts.ts';
+import { LimitBook } from '../../src/mta/limits/book.ts';
+import { readLimitRules } from '../../src/config/limit-rules.ts';
 import { mailKeyOf } from '../../src/mta/attempt/attempt.ts';
 import { Placing } from '../../src/mta/placing.ts';
 import type { MailOperator } from '../../src/mta/sites/operators.ts';
@@ -25,8 +27,23 @@ import { settleEventLoop } from '../support/harness/event-loop.ts';
 import { ACCOUNT, NOW, deliveryState } from '../support/harness/mail-rows.ts';
 import { accepted, deferred, factsOf } from '../support/harness/outcomes.ts';
 
-/** The shares of a node that is alone. */
-export const wholeLanes: LaneShares = { of: () => wholeLane, soon: () => undefined };
+/** The shipped rules about answers. */
+export const { answers } = readLimitRules();
+
+/** Limits in memory only. */
+export const limitsInMemory = (clock: FakeClock): LimitBook =>
+  new LimitBook(
+    {
+      db: {
+        prepared: { all: () => Promise.resolve([]) } as never,
+        commit: { transact: () => Promise.resolve() } as never,
+      },
+      clock,
+      log: quietLog,
+      announce: () => undefined,
+    },
+    { node: null },
+  );
 
 export interface HostPlan {
   /** Connections that it lets in. */
@@ -106,8 +123,9 @@ export class LaneWorld {
         clock,
         log: quietLog,
         pool: this.pool,
+        limits: limitsInMemory(clock),
         limitsOf: () => null,
-        shares: wholeLanes,
+        partOf: () => wholeLane,
         viewOf: (lane) => this.lanes.view(lane),
         whyNoSlot: (lane) => this.lanes.whyNoSlot(lane),
         hasAside: () => false,
@@ -115,8 +133,9 @@ export class LaneWorld {
           this.lanes.pump(lane);
         },
         wake: () => undefined,
+        closed: () => undefined,
       },
-      { lane: { initial: 2, max: most }, rules: [], innerSlots: 1 },
+      { lane: { initial: 2, max: most }, answers, rules: [], innerSlots: 1 },
     );
     this.placing = new Placing({
       db: { prepared: { all: () => Promise.resolve([]) } as never },

@@ -21,7 +21,12 @@ function world({ restUntil = null, isFull = false }: { restUntil?: number | null
     clock: new FakeClock(NOW),
     owners: { isOurs: () => true },
     sites: { known: () => site },
-    control: { restUntil: () => restUntil, take: tell('take'), putBack: tell('put back in') },
+    control: {
+      allowanceOf: () =>
+        restUntil === null ? { kind: 'go', probed: [] } : { kind: 'wait', limit: { kind: 'sender' }, until: restUntil },
+      take: tell('take'),
+      putBack: tell('put back in'),
+    },
     sources: { putBack: tell('put back') },
     pool: { waitOf: () => (isFull ? { until: null } : null) },
     aside: { add: tell('aside') },

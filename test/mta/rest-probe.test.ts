@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict';
 import { LaneControl } from '../../src/mta/lanes/lane-control.ts';
-import type { MailKey } from '../../src/mta/lanes/rests.ts';
+import { wholeLane } from '../../src/mta/lanes/node-parts.ts';
+import type { MailKey } from '../../src/mta/limits/limit.ts';
 import type { Subject } from '../../src/messages/delivery/delivery.ts';
 import type { Site } from '../../src/mta/sites/sites.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { NOW } from '../support/harness/mail-rows.ts';
 import { refused } from '../support/harness/outcomes.ts';
-import { quietLog, wholeLanes } from './lane-world.ts';
+import { answers, limitsInMemory, quietLog } from './lane-world.ts';
 
 const MINUTE = 60_000;
 const tenant = (domain: string): MailKey => ({ account: 'acc', domain });
@@ -30,27 +31,35 @@ class Lane {
         clock: this.clock,
         log: quietLog,
         pool,
+        limits: limitsInMemory(this.clock),
         limitsOf: () => null,
-        shares: wholeLanes,
+        partOf: () => wholeLane,
         viewOf: (name) => ({ name, waiting: 0, slots: 0 }),
         whyNoSlot: () => null,
         hasAside: () => false,
         pump: () => undefined,
         wake: () => undefined,
+        closed: () => undefined,
       },
-      { lane: { initial: 2, max: 10 }, rules: [], innerSlots: 1 },
+      { lane: { initial: 2, max: 10 }, answers, rules: [], innerSlots: 1 },
     );
     this.control.register('mx.a.test', { kind: 'site', name: 'mx.a.test', hosts: [], operator, relay: null }, null);
   }
 
-  /** One mail is tried and gets this answer; false where it may not go. */
+  /** One mail is tried and gets this answer; false if it may not go. */
   answer(about: Subject, part = tenant('a.test')): boolean {
-    if (this.control.restUntil('mx.a.test', part) !== null) return false;
+    if (this.control.allowanceOf('mx.a.test', part).kind === 'wait') return false;
     this.control.take('mx.a.test', part);
     const outcome = refused({ class: 'block', reason: 'policy' });
     const grounds = { rule: 'a test', infrastructure: false, greylisting: false, about };
     this.control.learn('mx.a.test', part, { ...outcome, grounds } as typeof outcome);
     return true;
+  }
+
+  /** Until when mail for the first domain waits, or null. */
+  until(): number | null {
+    const found = this.control.allowanceOf('mx.a.test', tenant('a.test'));
+    return found.kind === 'wait' ? found.until : null;
   }
 
   answers(count: number, about: Subject, part = tenant('a.test')): void {
@@ -60,7 +69,7 @@ class Lane {
 
 describe('mta: the mail that tries after a rest', () => {
   it('ends its try whatever it is answered: an answer of another kind does not stop the lane for good', () => {
-    for (const about of ['load', 'tls', 'rate', 'connections', 'recipient', 'host'] as const) {
+    for (const about of ['load', 'tls', 'connections', 'recipient', 'host'] as const) {
       const lane = new Lane();
       lane.answers(5, 'sender');
       assert.equal(lane.answer('sender'), false, 'it rests');
@@ -74,7 +83,7 @@ describe('mta: the mail that tries after a rest', () => {
     const lane = new Lane();
     lane.answers(5, 'sender');
     lane.clock.advance(2 * MINUTE);
-    const isOpen = () => lane.control.restUntil('mx.a.test', tenant('a.test')) === null;
+    const isOpen = () => lane.until() === null;
     for (const _ of ['a mail without a connection', 'another one']) {
       assert.ok(isOpen());
       lane.control.take('mx.a.test', tenant('a.test'));
@@ -102,6 +111,6 @@ describe('mta: the mail that tries after a rest', () => {
     const [wait] = lane.control.waits('mx.a.test', tenant('a.test'), null);
     assert.deepEqual([wait?.reason, wait?.until], ['receiver_refuses_us', null]);
     lane.control.tryNow('mx.a.test', 'a.test');
-    assert.equal(lane.control.restUntil('mx.a.test', tenant('a.test')), null);
+    assert.equal(lane.until(), null);
   });
 });

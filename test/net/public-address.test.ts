@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { plainAddress } from '../../src/net/ip.ts';
-import { createAddressRule } from '../../src/net/public-address.ts';
+import { createAddressRule } from '../../src/net/safe-fetch.ts';
 
 const ruleOf = (allowCidrs: string[] = [], own: string[] = []) =>
   createAddressRule({ allowCidrs, ownAddresses: () => own });

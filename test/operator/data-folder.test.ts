@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { chmodSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { closeToOthers } from '../../src/operator/data-folder.ts';
+import { closeToOthers } from '../../src/operator/door/data-folder.ts';
 
 const modeOf = (file: string): number => statSync(file).mode & 0o777;
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { counter, Counts, exposition, gauge, Histogram } from '../../src/operator/exposition.ts';
+import { counter, Counts, exposition, gauge, Histogram } from '../../src/operator/metrics/exposition.ts';
 
 describe('base/exposition', () => {
   it('writes help, type and samples', () => {

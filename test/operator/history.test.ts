@@ -1,8 +1,8 @@
 /** The queue's depth and the time of acceptance, minute by minute. */
 import assert from 'node:assert/strict';
 import { setImmediate as turn } from 'node:timers/promises';
-import { Histogram } from '../../src/operator/exposition.ts';
-import { createHistory, percentiles } from '../../src/operator/history.ts';
+import { Histogram } from '../../src/operator/metrics/exposition.ts';
+import { createHistory, percentiles } from '../../src/operator/metrics/history.ts';
 import { startTestApp } from '../support/harness/app.ts';
 
 describe('operator/history: percentiles', () => {

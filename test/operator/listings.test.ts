@@ -1,8 +1,9 @@
 /** Block lists that take up our address and let it go, and the other entries on the time line of a reputation. */
 import assert from 'node:assert/strict';
+import { limitRow } from '../support/harness/limit-rows.ts';
 import type { NodeAnswer } from '../../src/operator/ask-nodes.ts';
 import { listingRule } from '../../src/operator/listings.ts';
-import type { ArgsOf, ResultOf } from '../../src/operator/operations.ts';
+import type { ArgsOf, ResultOf } from '../../src/operator/routes.ts';
 import { Office } from './office.ts';
 
 const IP = '5.9.10.11';
@@ -129,15 +130,7 @@ describe('operator/listings', () => {
     await office.ask('createDomain', { account: other.id, body: { name: 'other.example' } });
     await office.run('queue.hold', { domain: 'dest.test' });
     await office.deps.db.commit.insert({
-      source_blocks: [
-        {
-          source: '',
-          site: 'mx.dest.test',
-          since: office.clock.now(),
-          until: office.clock.now() + HOUR_MS,
-          reply: '554 <b>no</b>',
-        },
-      ],
+      limits: [limitRow({ since: office.clock.now(), until: office.clock.now() + HOUR_MS, cause: '554 <b>no</b>' })],
     });
     const what = ({ data }: ResultOf<'reputation.moments'>): string[] => data.map((one) => one.what).sort();
     assert.deepEqual(what(await moments({ server: false })), ['added the domain shop.example']);

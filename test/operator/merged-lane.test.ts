@@ -1,6 +1,6 @@
 /** A lane that several nodes have, as one: sums of what adds up, and with its node what concerns one only. */
 import assert from 'node:assert/strict';
-import { laneFigures } from '../../src/operator/figures.ts';
+import { laneFigures } from '../../src/operator/metrics/figures.ts';
 import { mergedLane } from '../../src/operator/merged-lane.ts';
 import type { LaneLimit, LaneReport } from '../../src/messages/delivery/lane-report.ts';
 

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import net from 'node:net';
-import { createMeters } from '../../src/operator/meters.ts';
+import { createMeters } from '../../src/operator/metrics/meters.ts';
 import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { startMailServer } from '../support/fakes/fake-mail-server.ts';

@@ -217,7 +217,9 @@ describe('operator/node-questions', () => {
       nodes,
       owners: { ownerOf: owner },
       askNode: one.ask,
-      mta: { laneFacts: ({ domain }) => ({ held: null, waits: [{ message: `one: ${domain}` }] as never }) },
+      mta: {
+        laneFacts: ({ domain }) => Promise.resolve({ held: null, waits: [{ message: `one: ${domain}` }] as never }),
+      },
     });
     assert.deepEqual(await factsOf([]), []);
     there = [record('one'), record('two'), record('three', { quietMs: 7000 })];
@@ -228,7 +230,7 @@ describe('operator/node-questions', () => {
       found.map(({ waits }) => waits[0]?.message),
       ['two: a.two', 'one: a.one', 'The node three delivers it and did not answer.', 'two: b.two'],
     );
-    const plain = (domain: string): object => ({ domain, account: 'acc_1', mark: null });
+    const plain = (domain: string): object => ({ domain, account: 'acc_1', stream: null, mark: null });
     assert.deepEqual(questions, [{ mails: [plain('a.two'), plain('b.two')] }]);
   });
 });

@@ -1,7 +1,10 @@
 /** Where the operator's operations work in a test: a real database, a clock and DNS that the test decides about. */
 import type { AcceptDeps } from '../../src/messages/accept/accept.ts';
 import type { Domain } from '../../src/client/types.ts';
-import { createInside } from '../../src/api/inside.ts';
+import { contentOf, createInside, operatorCaller } from '../../src/api/inside.ts';
+import type { Route } from '../../src/api/route.ts';
+import type { Caller } from '../../src/keys/caller.ts';
+import type { ApiDeps } from '../../src/api/server.ts';
 import { apiRoutes } from '../../src/api/routes.ts';
 import { createStreams } from '../../src/accounts/stream-store.ts';
 import { createAccountPauses, ensureDefaultAccount } from '../../src/accounts/account-store.ts';
@@ -16,22 +19,18 @@ import { createHoldBook } from '../../src/messages/delivery/hold-book.ts';
 import { createHolds } from '../../src/messages/delivery/holds.ts';
 import type { DeliveryChange } from '../../src/messages/delivery/delivery.ts';
 import { createRecorder } from '../../src/messages/delivery/record.ts';
-import {
-  perform,
-  type ArgsOf,
-  type OperationName,
-  type OperatorDeps,
-  type ResultOf,
-} from '../../src/operator/operations.ts';
+import { serveControl, type Control } from '../../src/operator/door/control.ts';
+import { callerOf } from '../../src/operator/door/operator-caller.ts';
+import { serverRoutes, type ArgsOf, type OperationName, type ResultOf } from '../../src/operator/routes.ts';
 import type { LaneWait } from '../../src/messages/delivery/why.ts';
 import type { Hold } from '../../src/messages/delivery/holds.ts';
-import type { AskedOf } from '../../src/operator/operator.ts';
-import { noReportParser } from '../../src/operator/report-parser.ts';
+import type { AskedOf } from '../../src/operator/door/operator.ts';
+import { noReportParser } from '../../src/operator/reports/report-parser.ts';
 import { createLaneActs } from '../../src/operator/lane-acts.ts';
 import { loneNode } from '../../src/storage/nodes.ts';
 import { createTranscripts } from '../../src/mta/attempt/transcripts.ts';
 import type { LaneChange, LaneReport } from '../../src/messages/delivery/lane-report.ts';
-import type { ResolvedDomain, SourceState } from '../../src/operator/operation.ts';
+import type { OperatorDeps, ResolvedDomain, SourceState, StoreDeps } from '../../src/operator/deps.ts';
 import type { AuditRow } from '../../src/storage/tables.ts';
 import { createSuppressionLookUp } from '../../src/suppressions/suppression-store.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
@@ -58,6 +57,8 @@ export class Office {
   resolved: ResolvedDomain = { destination: { kind: 'discard' }, needs: [], lane: null };
   readonly config: Config;
   readonly deps: OperatorDeps;
+  /** The routes of the API. */
+  readonly routes: readonly Route[];
   readonly folder: string;
   readonly close: () => Promise<void>;
 
@@ -114,8 +115,9 @@ export class Office {
         },
         laneOf: (domain: string) => this.lane(domain),
         tryNow: (domain) => Promise.resolve(void this.tried.push(domain)),
-        laneFacts: () => ({ waits: this.waits, held: this.held }),
-        sources: { list: () => this.sources, unblock: (name) => Promise.resolve(name === null ? 0 : 1) },
+        laneFacts: () => Promise.resolve({ waits: this.waits, held: this.held }),
+        sources: { list: () => this.sources },
+        unblock: () => Promise.resolve(),
         transcripts: createTranscripts({ clock }),
       },
       nodes: loneNode(1, { name: 'office', version: 'test', facts: '{}', since: clock.now() }),
@@ -130,7 +132,7 @@ export class Office {
     };
     const { keyring, recorder, holds } = deps;
     const { smtp, limits, retention, domains } = this.config;
-    const routes = apiRoutes({
+    this.routes = apiRoutes({
       db,
       clock,
       log,
@@ -172,7 +174,7 @@ export class Office {
       track: {} as never,
       testWebhook: {} as never,
     });
-    this.deps = { ...deps, inside: createInside({ clock, commit: db.commit }, routes) };
+    this.deps = { ...deps, inside: createInside({ clock, commit: db.commit }, this.routes) };
   }
 
   static async open(): Promise<Office> {
@@ -183,12 +185,46 @@ export class Office {
 
   /** Performs an operation with right arguments. */
   async run<Name extends OperationName>(name: Name, args: ArgsOf<Name>): Promise<ResultOf<Name>> {
-    return (await perform(this.deps, name, args)) as ResultOf<Name>;
+    return (await this.perform(operatorCaller(), name, { body: args as object })) as ResultOf<Name>;
+  }
+
+  /** Performs an operation of the API or of the server for this caller. */
+  async perform(
+    caller: Caller,
+    name: string,
+    asked: Omit<AskedOf, 'account'>,
+    deps: StoreDeps = this.deps,
+  ): Promise<unknown> {
+    const { query = {}, ...others } = asked;
+    const texts = Object.fromEntries(
+      Object.entries(query).map(([key, value]) => [key, value === undefined ? null : String(value)]),
+    );
+    const isOperator = caller.isOperator === true;
+    const asking = { caller, ip: null, userAgent: isOperator ? null : 'test', whenOver: () => undefined };
+    const routes = [...this.routes, ...serverRoutes(deps)];
+    return contentOf(
+      await createInside({ clock: this.clock, commit: deps.db.commit }, routes).ask(asking, name, {
+        ...others,
+        query: texts,
+      }),
+    );
+  }
+
+  /** Serves the control socket in this folder. */
+  serve(folder = this.folder, parts: Partial<OperatorDeps> = {}): Promise<Control> {
+    const { clock } = this;
+    const deps = { ...this.deps, ...parts, config: { ...this.config, dataDir: folder } };
+    const routes = [...this.routes, ...serverRoutes(deps)];
+    const settings = { publicUrl: this.config.http.publicUrl, version: 'test', trustedProxies: [] };
+    const api = { clock, log: deps.log, settings, idempotency: {} as never } as unknown as ApiDeps;
+    return serveControl(deps, { api, routes, inside: createInside({ clock, commit: deps.db.commit }, routes) });
   }
 
   /** Performs an operation that has an HTTP door, as the command line does. */
   async ask<Body>(operationId: string, asked: AskedOf = {}): Promise<Body> {
-    return (await perform(this.deps, operationId, asked)) as Body;
+    const { account, ...others } = asked;
+    const caller = await callerOf(this.deps, false, { account, params: asked.params ?? {} });
+    return (await this.perform(caller, operationId, others)) as Body;
   }
 
   /** Sends a mail from a trusted domain; returns the message's id. */

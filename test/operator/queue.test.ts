@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { newId } from '../../src/base/id.ts';
 import type { SourceSetting } from '../../src/config/sources.ts';
-import { perform, type ArgsOf, type ResultOf, type StoreDeps } from '../../src/operator/operations.ts';
+import { operatorCaller } from '../../src/api/inside.ts';
+import type { StoreDeps } from '../../src/operator/deps.ts';
+import type { ArgsOf, ResultOf } from '../../src/operator/routes.ts';
 import { insertRows } from '../../src/storage/rows.ts';
 import type { DeliveryRow } from '../../src/storage/tables.ts';
 import { Office } from './office.ts';
@@ -95,8 +97,9 @@ describe('operator/queue', () => {
     await assert.rejects(office.run('queue.list', { lane: 'mx.mistyped.test' }), { code: 'not_found' });
     const store: StoreDeps & { mta?: unknown } = { ...office.deps };
     delete store.mta;
-    await assert.rejects(perform(store, 'queue.list', { lane: 'mx.dest.test' }), { why: 'not_running' });
-    assert.equal(((await perform(store, 'queue.list', {})) as ResultOf<'queue.list'>).data.length, 4);
+    const list = (body: object): Promise<unknown> => office.perform(operatorCaller(), 'queue.list', { body }, store);
+    await assert.rejects(list({ lane: 'mx.dest.test' }), { why: 'not_running' });
+    assert.equal(((await list({})) as ResultOf<'queue.list'>).data.length, 4);
   });
 
   it('shows no next try while a delivery is being tried', async () => {
@@ -387,6 +390,38 @@ describe('operator/queue', () => {
     );
     assert.deepEqual(await office.run('queue.cancel', { lane: 'mx.big.test' }), { canceled: 0, domains_unknown: 0 });
     await assert.rejects(office.run('queue.cancel', { lane: 'mx.mistyped.test' }), { code: 'not_found' });
+  });
+
+  it('cancels the mail of a stream, an account, a domain or a message, and of no other', async () => {
+    const kinds = ['own', 'of another stream', 'of another account', 'of another domain'] as const;
+    const other = 'acc_00000000000000000000000002';
+    for (const [named, expected] of [
+      ['stream', ['of another account', 'of another stream']],
+      ['account', ['of another account']],
+      ['domain', ['of another domain']],
+      ['message', ['of another account', 'of another domain', 'of another stream']],
+    ] as const) {
+      const ids = new Map<string, string>();
+      for (const kind of kinds)
+        ids.set(await office.mail(kind === 'of another domain' ? 'b@other.test' : 'a@dest.test'), kind);
+      const idOf = (wanted: string): string => [...ids].find(([, kind]) => kind === wanted)?.[0] ?? '';
+      await office.deps.db.commit.transact(async (tx) => {
+        await tx.run(`UPDATE messages SET stream = 'broadcast' WHERE id = ?`, [idOf('of another stream')]);
+        for (const [table, column] of [
+          ['messages', 'id'],
+          ['deliveries', 'message_id'],
+        ])
+          await tx.run(`UPDATE ${table} SET account_id = ? WHERE ${column} = ?`, [other, idOf('of another account')]);
+      });
+      const own = {
+        ...{ stream: { account: 'default', stream: 'transactional' }, account: { account: 'default' } },
+        ...{ domain: { domain: 'dest.test' }, message: { message_id: idOf('own') } },
+      };
+      await office.run('queue.cancel', own[named]);
+      const rows = await office.deps.db.reader<DeliveryRow>('deliveries').whereIn('message_id', [...ids.keys()]);
+      const left = rows.flatMap(({ status, message_id: id }) => (status === 'queued' ? ids.get(id) : []));
+      assert.deepEqual(left.sort(), expected, named);
+    }
   });
 
   it('cancels of a lane with a source the mail of its pool only', async () => {

@@ -1,7 +1,7 @@
 /** The phases that a refusal may have been given in, by what its attempt has kept. */
 import assert from 'node:assert/strict';
 import { bounceRuleFile, type BounceRule } from '../../src/config/bounce-rule.ts';
-import { attemptCorrector, type PastAttempt } from '../../src/operator/reclassify-attempts.ts';
+import { attemptCorrector, type PastAttempt } from '../../src/operator/reports/reclassify-attempts.ts';
 
 const attempt = (fields: Partial<PastAttempt>): PastAttempt => ({
   row_id: 1,
@@ -29,7 +29,7 @@ const rulesOf = (...rules: object[]): readonly BounceRule[] =>
     })),
   }).rules;
 
-/** Returns the new class and reason, or null where the attempt stays as it is. */
+/** Returns the new class and reason, or null if the attempt stays as it is. */
 const corrected = (fields: Partial<PastAttempt>, ...rules: object[]): string | null => {
   const [found] = attemptCorrector(rulesOf(...rules))(attempt(fields));
   return found === undefined ? null : `${found.verdict.class} ${found.verdict.reason}`;

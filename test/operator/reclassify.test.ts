@@ -4,7 +4,7 @@ import { rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { findingRecord, nothingFound } from '../../src/inbound/finding.ts';
 import { openReportParser } from '../../src/inbound/offline.ts';
-import { reachOperator } from '../../src/operator/operator.ts';
+import { reachOperator } from '../../src/operator/door/operator.ts';
 import type { ReportRow } from '../../src/storage/tables.ts';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 import { newFolder, startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';

@@ -1,6 +1,11 @@
 import assert from 'node:assert/strict';
-import type { Family } from '../../src/operator/exposition.ts';
-import { balanceFigures, hindranceFigures, reportFigures, webhookFigures } from '../../src/operator/service-figures.ts';
+import type { Family } from '../../src/operator/metrics/exposition.ts';
+import {
+  balanceFigures,
+  hindranceFigures,
+  reportFigures,
+  webhookFigures,
+} from '../../src/operator/metrics/service-figures.ts';
 import { Office } from './office.ts';
 
 const valueOf = (families: readonly Family[], name: string, labels = ''): number | undefined =>

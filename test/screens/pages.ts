@@ -9,7 +9,7 @@ import { parseArgs } from 'node:util';
 import { chromium, type BrowserContext, type Page } from 'playwright-core';
 import { startApp } from '../../src/app.ts';
 import { createLog } from '../../src/base/log.ts';
-import { reachOperator } from '../../src/operator/operator.ts';
+import { reachOperator } from '../../src/operator/door/operator.ts';
 import { configFor } from '../support/harness/app.ts';
 import { PASSWORD } from '../support/harness/browser.ts';
 import { FakeResolver } from '../support/fakes/fake-resolver.ts';

@@ -4,7 +4,7 @@
  */
 import { newId } from '../../src/base/id.ts';
 import { auditRow } from '../../src/operations/audit-row.ts';
-import type { RowsToWrite } from '../../src/messages/delivery/apply-decision.ts';
+import type { RowsToWrite } from '../../src/messages/delivery/record.ts';
 import { wordRows } from '../../src/messages/list/subject-words.ts';
 import type { Rows } from '../../src/storage/rows.ts';
 import type { AuditRow, EventRow } from '../../src/storage/tables.ts';
@@ -49,7 +49,7 @@ const EVENTS_WITHOUT_HITS = 2.1;
 /** Messages at the end that wait, scheduled, deferred or untried. */
 const STILL_WAITING = 12;
 
-/** Throws where the database was seeded before. */
+/** Throws if the database was seeded before. */
 export async function seedData(deps: SeedDeps, options: SeedOptions): Promise<Seeded> {
   const senders = await setUp(deps);
   const writer = new Writer(deps, options, senders);

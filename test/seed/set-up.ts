@@ -37,7 +37,7 @@ export const endpoints = [
 
 const by = { createdBy: 'operator' };
 
-/** The default account with all that can be set up, and a second one that has little. Throws where it was done before. */
+/** The default account with all that can be set up, and a second one that has little. Throws if it was done before. */
 export async function setUp(deps: SeedDeps): Promise<[Sender, Sender]> {
   const { id: first } = await ensureDefaultAccount(deps);
   const { id: second } = await addAccount(deps, { name: 'harbour-foods', plan: 'unlimited' });
@@ -61,12 +61,8 @@ export async function setUp(deps: SeedDeps): Promise<[Sender, Sender]> {
         url,
         description: `Endpoint ${String(place + 1)}`,
         events: ['delivered', 'bounced', 'complained', 'opened', 'clicked'],
-        streams: [],
-        domains: [],
-        machineEvents: false,
-        engagement: place === 1,
+        include_engagement: place === 1,
         concurrency: 1,
-        headers: [],
         enabled: place !== 2,
       },
       () => ({}),

@@ -3,7 +3,7 @@
  * turn of it means is for decide() to say, as with mail that is really sent. Pure.
  */
 import type { AttemptFacts, DeliveryChange } from '../../src/messages/delivery/delivery.ts';
-import { readAgent } from '../../src/tracking/user-agent.ts';
+import { readAgent } from '../../src/tracking/hit.ts';
 import type { Chance } from './chance.ts';
 import { blocks, browsers, delays, hard, links, machines, type Refusal } from './words.ts';
 

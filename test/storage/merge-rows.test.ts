@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
-import { mergeRows } from '../../src/storage/rows.ts';
+import { insertRows, mergeRows } from '../../src/storage/rows.ts';
+import type { Connection } from '../../src/storage/connection.ts';
+import { acceptedCounter } from '../support/harness/mail-rows.ts';
 
 describe('storage/rows: rows with one key', () => {
   it('are added up, without changing what was handed in', () => {
@@ -34,5 +36,21 @@ describe('storage/rows: rows with one key', () => {
       { a: 'xy', b: 'z', n: 1 },
     ];
     assert.equal(mergeRows(rows, { key: ['a', 'b'], adds: ['n'] }).length, 2);
+  });
+
+  it('go to PostgreSQL in the order of their keys: transactions that meet them in another would wait for each other', async () => {
+    const written: string[] = [];
+    const connection: Connection = {
+      engine: 'postgres',
+      all: () => Promise.resolve([]),
+      run: (_, values = []) => Promise.resolve(void written.push(String(values.at(-1)))),
+      close: () => Promise.resolve(),
+    };
+    const rows = ['b', 'c', 'a'].map((account) => acceptedCounter(1, 'queued', account));
+    await insertRows(connection, [{ counters: rows }]);
+    await insertRows(connection, [{ counters: [...rows].reverse() }]);
+    const [first, second] = written;
+    assert.ok(first !== undefined && first.length > 0);
+    assert.equal(first, second);
   });
 });

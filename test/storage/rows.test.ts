@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { limitRow } from '../support/harness/limit-rows.ts';
 import fc from 'fast-check';
 import { noCounts } from '../../src/events/stats.ts';
 import { PackedRows, packsOf } from '../../src/storage/packed-rows.ts';
@@ -315,7 +316,7 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
   warm_up: { source: odd, site: odd, day: '2026-01-31', stage: 1, sent: 2, blocked: 0, deferred: 0, complained: 0 },
   listings: { ip: odd, list: odd, since: NOW, until: null, codes: odd },
   list_checks: { ip: odd, list: odd, state: 'clear', at: NOW },
-  source_blocks: { source: odd, site: odd, since: NOW, until: NOW, reply: odd },
+  limits: limitRow({ id: odd, site: odd, source: odd, domain: odd, account: odd, since: NOW, until: NOW, cause: odd }),
   tls_report_rows: {
     id: 'tlr_1',
     report_id: 'rep_1',

@@ -29,7 +29,7 @@ describe('systemd/paths.sh', () => {
     if (root !== '') rmSync(root, { recursive: true });
   });
 
-  /** Returns the drop-in of a unit that these settings give, empty where there is none. */
+  /** Returns the drop-in of a unit that these settings give, empty if there is none. */
   function dropIn(settings: string, unit: string): string {
     writeFileSync(path.join(root, 'etc/posthorn/posthorn.yaml'), settings);
     const { status, stderr } = spawnSync(path.join(root, 'opt/posthorn/systemd/paths.sh'), ['--root', root], {

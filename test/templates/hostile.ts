@@ -4,7 +4,7 @@ export interface Hostile {
   name: string;
   source: string;
   variables: Record<string, unknown>;
-  /** The text of the fault; null where it is done within the limits. */
+  /** The text of the fault; null if it is done within the limits. */
   fault: RegExp | null;
 }
 

@@ -5,7 +5,7 @@ import { plainAuth, smtpClient } from '../support/harness/smtp-client.ts';
 import type { TortureNode } from './node-cluster.ts';
 
 /** A client gives a node up after this time and asks the next one. */
-/** A server answers within 15 s, also where its database does not. */
+/** A server answers within 15 s, also if its database does not. */
 const PATIENCE_MS = 20_000;
 const PAUSE_MS = 150;
 
@@ -158,7 +158,7 @@ export function startClients({ nodes, key, random, domains, httpSenders, smtpSen
   };
 }
 
-/** Hands a mail to the submission port, which keeps its bytes; returns its id, or null where it was not answered with 250. */
+/** Hands a mail to the submission port, which keeps its bytes; returns its id, or null if it was not answered with 250. */
 async function submit(port: number, key: string, { mark, to }: { mark: string; to: string }): Promise<string | null> {
   const client = smtpClient(port);
   try {

@@ -157,7 +157,7 @@ export class NodeCluster {
     }
   }
 
-  /** Returns the node that leads as the database says: the one with the smallest epoch; null where it is down. */
+  /** Returns the node that leads as the database says: the one with the smallest epoch; null if it is down. */
   async leader(): Promise<TortureNode | null> {
     const rows = await this.pair.primary.query<{ name: string }>(
       'SELECT name FROM nodes WHERE NOT is_command ORDER BY epoch LIMIT 1',
@@ -187,7 +187,7 @@ export class NodeCluster {
     writeFileSync(this.clockOf(node), String(aheadMs));
   }
 
-  /** Sends a signal to the program of a node; nothing where it is down. */
+  /** Sends a signal to the program of a node; nothing if it is down. */
   signal({ appliance }: TortureNode, signal: NodeJS.Signals): void {
     if (appliance === null) return;
     const { pid } = appliance;

@@ -65,7 +65,7 @@ const cut =
     proxy.mend();
   };
 
-/** The mail of its domains waits, since the node lives; others take it over only where an operator drains the node. */
+/** The mail of its domains waits, since the node lives; others take it over only if an operator drains the node. */
 async function cutFromTheWorld({ site, target }: FaultRound): Promise<void> {
   site.cut(target.name);
   await sleep(UNREACHED_MS);

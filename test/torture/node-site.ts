@@ -11,7 +11,7 @@ const nodeOf = ({ name }: Session): string | null => name?.split('.')[0] ?? null
 
 /** One copy of a mail that arrived. Times are of `performance.now()`. */
 export interface Arrival {
-  /** The node that brought it; null where it did not say its name. */
+  /** The node that brought it; null if it did not say its name. */
   node: string | null;
   /** X-Message-Id. */
   id: string;

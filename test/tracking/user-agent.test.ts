@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { readAgent } from '../../src/tracking/user-agent.ts';
+import { readAgent } from '../../src/tracking/hit.ts';
 
 const WEBKIT = 'AppleWebKit/537.36 (KHTML, like Gecko)';
 

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { pageOfDeliveries } from '../../src/webhooks/call-store.ts';
+import { nextCalls, pageOfDeliveries, queueCalls } from '../../src/webhooks/call-store.ts';
 import type { WebhookDeliveryRow } from '../../src/storage/tables.ts';
 import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
@@ -71,5 +71,26 @@ describe('webhooks/call-store', () => {
     assert.deepEqual([failed.rows.map(({ id }) => id), failed.hasMore], [[idOf(OTHER)], false]);
     const ofEvent = await page({ limit: 4, status: 'delivered', sequence: LAST + 1 });
     assert.deepEqual([ofEvent.rows.map(({ id }) => id), ofEvent.hasMore], [[idOf(LAST)], false]);
+  });
+
+  it('sends events again with all attempts before them, also those that were given up', async () => {
+    const call = { webhook_id: 'whk_1', cause: 'event' as const, created_at: 1 };
+    await temp.db.commit.insert({
+      webhook_calls: [
+        { ...call, sequence: 1, attempts: 10, due_at: null },
+        { ...call, sequence: 2, attempts: 3, due_at: 5 },
+      ],
+    });
+    const again = { webhookId: 'whk_1', sequences: [1, 3], cause: 'replay' as const, now: 7 };
+    await temp.db.commit.transact((tx) => queueCalls(tx, again));
+    const rows = await nextCalls(temp.db.prepared, 'whk_1', { by: 'sequence', limit: 10 });
+    assert.deepEqual(
+      rows.map(({ sequence, cause, attempts, due_at }) => [sequence, cause, attempts, due_at]),
+      [
+        [1, 'replay', 0, 7],
+        [2, 'event', 3, 5],
+        [3, 'replay', 0, 7],
+      ],
+    );
   });
 });

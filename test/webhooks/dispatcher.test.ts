@@ -10,7 +10,7 @@ import { newId } from '../../src/base/id.ts';
 import { openKeyring, type Keyring } from '../../src/base/keyring.ts';
 import { Problem } from '../../src/base/problem.ts';
 import type { Fetched, SafeFetch, SafeRequest } from '../../src/net/safe-fetch.ts';
-import { eventTypes, type EventType } from '../../src/events/event.ts';
+import type { EventType } from '../../src/events/event.ts';
 import { Webhooks, type WebhookDeps } from '../../src/webhooks/dispatcher.ts';
 import {
   createEndpoint,
@@ -120,22 +120,9 @@ describe('webhooks/dispatcher', () => {
     },
   });
 
-  async function register(settings: Partial<EndpointSettings> = {}, accountId = ACCOUNT): Promise<string> {
-    const whole = {
-      url: `https://${randomBytes(4).toString('hex')}.test/`,
-      description: '',
-      events: eventTypes,
-      streams: [],
-      domains: [],
-      machineEvents: false,
-      engagement: false,
-      concurrency: 10,
-      headers: [],
-      enabled: true,
-      accountId,
-      createdBy: 'test',
-      ...settings,
-    };
+  async function register(settings: EndpointSettings = {}, accountId = ACCOUNT): Promise<string> {
+    const url = `https://${randomBytes(4).toString('hex')}.test/`;
+    const whole = { accountId, createdBy: 'test', ...settings, url: settings.url ?? url };
     return (await createEndpoint(store(), whole, () => ({}))).row.id;
   }
 
@@ -269,7 +256,7 @@ describe('webhooks/dispatcher', () => {
 
   it('tells opens and clicks of machines only where they were asked for, and of whom only where it was', async () => {
     await register();
-    await register({ machineEvents: true, engagement: true });
+    await register({ include_machine_events: true, include_engagement: true });
     const detail = { is_bot: false, ip: '192.0.2.9', user_agent: 'Mail' };
     await happen(1, { type: 'opened', machine: 1, detail });
     await happen(1, { type: 'opened', detail });

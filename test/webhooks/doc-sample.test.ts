@@ -81,12 +81,9 @@ describe('docs/webhooks.md', () => {
         })
         .join(' ');
     };
-    let age = 0;
-    const rows = RETRY_WAITS_MS.map((wait, at) => [String(at + 1), written(wait), written((age += wait))]);
-    const table = [...manual.matchAll(/^\| (\d+) +\| ([^|]+?) +\| ([^|]+?) +\|$/gm)];
-    assert.deepEqual(
-      table.map(([, ...cells]) => cells),
-      rows,
-    );
+    const waits = RETRY_WAITS_MS.map(written);
+    const whole = written(RETRY_WAITS_MS.reduce((sum, wait) => sum + wait, 0));
+    assert.ok(manual.includes(`after ${waits.slice(0, -1).join(', ')} and ${waits.at(-1) ?? ''}, each`));
+    assert.ok(manual.includes(`${String(waits.length + 1)} attempts within ${whole}`.replace('10 ', 'ten ')));
   });
 });

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { allEventTypes, eventTypes } from '../../src/events/event.ts';
 import { chosenTypes, validSecrets, wants, type Choice } from '../../src/webhooks/endpoint.ts';
 
-const usual: Choice = { events: new Set(eventTypes), streams: [], domains: [], machineEvents: false };
+const usual: Choice = { events: new Set(eventTypes), streams: [], domains: [], include_machine_events: false };
 const event = { type: 'opened', machine: 0, stream: 'transactional', from_address: 'hi@acme.test' };
 
 describe('webhooks/endpoint', () => {
@@ -12,7 +12,7 @@ describe('webhooks/endpoint', () => {
     [{ events: new Set(['deferred']) }, { type: 'deferred' }, true, 'asked for by name'],
     [{ events: new Set(['sent']) }, {}, false, 'another kind'],
     [{}, { machine: 1 }, false, 'by a machine'],
-    [{ machineEvents: true }, { machine: 1 }, true, 'by a machine, and asked for'],
+    [{ include_machine_events: true }, { machine: 1 }, true, 'by a machine, and asked for'],
     [{ streams: ['broadcast'] }, {}, false, 'another stream'],
     [{ streams: ['broadcast', 'transactional'] }, {}, true, 'one of the streams'],
     [{ domains: ['acme.test'] }, {}, true, 'the domain'],

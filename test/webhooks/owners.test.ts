@@ -5,7 +5,6 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { openKeyring, type Keyring } from '../../src/base/keyring.ts';
 import { newId } from '../../src/base/id.ts';
-import { eventTypes } from '../../src/events/event.ts';
 import type { Fetched } from '../../src/net/safe-fetch.ts';
 import { createNotifier } from '../../src/scheduling/notifier.ts';
 import type { Database } from '../../src/storage/database.ts';
@@ -215,10 +214,7 @@ describe('webhooks: endpoints that move between nodes', () => {
 
   async function register(concurrency: number): Promise<{ id: string; url: string }> {
     const url = `https://${newId('evt', NOW).toLowerCase().replace('_', '-')}.test/`;
-    const settings = {
-      ...{ url, description: '', events: eventTypes, streams: [], domains: [], machineEvents: false },
-      ...{ engagement: false, concurrency, headers: [], enabled: true, accountId: ACCOUNT, createdBy: 'test' },
-    };
+    const settings = { url, concurrency, accountId: ACCOUNT, createdBy: 'test' };
     const { row } = await createEndpoint(storeAt(0), settings, () => ({}));
     return { id: row.id, url };
   }

@@ -117,7 +117,7 @@ export class Dialogue {
     else if (this.answer(stage)) this.next = stage === 'rcpt' ? 'data' : 'message';
   }
 
-  /** True where the host lets the sender go on. */
+  /** True if the host lets the sender go on. */
   private answer(stage: Stage): boolean {
     const verdict = judge(this.host.behaviour, this.host.memory, {
       stage,

@@ -20,7 +20,7 @@ export interface Dial {
 export interface Attempt {
   at: number;
   host: string;
-  /** Empty where the sender did not come that far. */
+  /** Empty if the sender did not come that far. */
   to: string;
   end: 'open' | 'taken' | 'refused' | 'broken' | 'broken_behind_dot';
   reply: string;

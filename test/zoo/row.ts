@@ -19,7 +19,7 @@ export interface Row {
   attemptsPerMail: number;
   /** Seconds from acceptance until the receiver had taken the mail, of those it took. */
   seconds: { p50: number; p99: number; last: number };
-  /** The share of a receiver's rate that was used; null where it has no rate. */
+  /** The share of a receiver's rate that was used; null if it has no rate. */
   allowanceUsed: number | null;
   /** Waiting mails asked for their reason, and those whose answer was not true. */
   reasons: { asked: number; untrue: number; examples: string[] };

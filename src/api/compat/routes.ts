@@ -96,7 +96,6 @@ function askWithin(operation: Parts['operation'], incoming: Incoming, status: nu
       search: new URLSearchParams(pairs).toString(),
       json: body,
       checked: null,
-      rounded: [],
       method: route.method,
       header: (name) => (name === 'accept' ? 'application/json' : incoming.header(name)),
       // The middleware keeps the answer of the whole request.

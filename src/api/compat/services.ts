@@ -40,7 +40,6 @@ export function readForeign(bytes: Uint8Array, body: ForeignBody): JsonResult {
         ? {
             kind: 'ok',
             value: readForm(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), body.contentType),
-            rounded: [],
           }
         : readJson(bytes, { lists: true });
     return given.kind === 'ok' ? { ...given, value: read(given.value, body) } : given;

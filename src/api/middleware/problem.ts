@@ -5,14 +5,20 @@ import { problemAnswer } from '../answer.ts';
 import type { Answer } from '../answer.ts';
 import { serviceAt } from '../compat/services.ts';
 import type { Exchange } from '../exchange.ts';
+import type { OperatorDoor } from './operate.ts';
 import type { ApiLog, Middleware } from '../request-state.ts';
 
-export function problem(deps: { log: ApiLog }): Middleware {
+/** `problemOf` finds the problem of an error for callers who may read the log as well. */
+export function problem(deps: { log: ApiLog }, problemOf?: OperatorDoor['problemOf']): Middleware {
   return async (ctx, next) => {
+    const { exchange } = ctx.state;
     try {
       await next();
     } catch (error) {
-      ctx.state.exchange.answer = answerTo(deps, ctx.state.exchange, error);
+      exchange.answer =
+        problemOf === undefined
+          ? answerTo(deps, exchange, error)
+          : problemAnswer(problemOf(exchange.route?.operationId ?? null, error), exchange.requestId);
     }
   };
 }

@@ -64,7 +64,7 @@ const isGone = ({ req, res }: Context): boolean => res.destroyed || req.socket.d
 const clientGone: Answer = { status: CLIENT_GONE, code: null, headers: {}, body: '' };
 
 /** Serializes each reply once, so that the stored answer and the sent one are the same bytes. */
-class Answers {
+export class Answers {
   private readonly made = new Map<Reply, Answer>();
 
   of(reply: Reply): Answer {
@@ -99,15 +99,38 @@ function bodyOf(reply: Reply): string | Buffer | Readable {
   return reply.body === null ? '' : JSON.stringify(reply.body);
 }
 
+/** Returns a function that watches the client and the server, and what `also` watches. */
+export function callWatch(
+  stop: Stop,
+  ctx: Context,
+  also: (end: () => void) => () => void = () => () => undefined,
+): Incoming['whenOver'] {
+  let watch: Incoming['whenOver'] | undefined;
+  return (listener) => {
+    watch ??= overWatch(
+      () => stop.begun || ctx.res.destroyed,
+      (end) => {
+        stop.listeners.add(end);
+        const unwatch = also(end);
+        const unlisten = untilClosed(ctx, end);
+        return () => {
+          stop.listeners.delete(end);
+          unwatch();
+          unlisten();
+        };
+      },
+    );
+    watch(listener);
+  };
+}
+
 function incoming(deps: Deps, ctx: Context, route: Route, answers: Answers): Incoming {
   const { exchange } = ctx.state;
-  let watch: Incoming['whenOver'] | undefined;
   return {
     params: exchange.params,
     search: exchange.search,
     json: exchange.body?.value ?? {},
     checked: exchange.body?.checked ?? null,
-    rounded: exchange.body?.rounded ?? [],
     form: exchange.form,
     bodyBytes: exchange.bodyBytes,
     caller: callerOf(exchange),
@@ -127,13 +150,7 @@ function incoming(deps: Deps, ctx: Context, route: Route, answers: Answers): Inc
       return exchangeAudit(exchange, reply.status, null, deps.clock.monotonic(), reply);
     },
     isStopping: () => deps.stop.begun,
-    whenOver: (listener) => {
-      watch ??= overWatch(
-        () => deps.stop.begun || ctx.res.destroyed,
-        (end) => watchCall(deps, ctx, end),
-      );
-      watch(listener);
-    },
+    whenOver: callWatch(deps.stop, ctx, (end) => watchKey(deps, exchange, end)),
     whenKeyEnds: (listener) => {
       // Neither the answer nor its connection would tell the end of the watch any more.
       if (isGone(ctx)) listener();
@@ -145,19 +162,6 @@ function incoming(deps: Deps, ctx: Context, route: Route, answers: Answers): Inc
 /** An invalid key gives no caller, even where no key is needed. */
 function callerOf({ key }: Exchange): Incoming['caller'] {
   return key.kind === 'known' && key.standing === 'good' && key.isAddressAllowed ? key.caller : null;
-}
-
-/** Watches the client, the key and the server. Returns the function that ends the watch. */
-function watchCall(deps: Deps, ctx: Context, end: () => void): () => void {
-  const { stop } = deps;
-  stop.listeners.add(end);
-  const unwatchKey = watchKey(deps, ctx.state.exchange, end);
-  const unlisten = untilClosed(ctx, end);
-  return () => {
-    stop.listeners.delete(end);
-    unwatchKey();
-    unlisten();
-  };
 }
 
 /** Calls `end` once when the answer was sent or its connection is gone. Returns the function that ends this. */

@@ -22,20 +22,24 @@ export const scope: Middleware = async (ctx, next) => {
   await next();
 };
 
-function neededScopes(route: Route, body: JsonObject): readonly Scope[] {
-  return route.scopeFor === undefined ? (route.scope ?? []) : [route.scopeFor(body)];
+/** Returns the scopes that open a route to those who have one of them; null if it is for those who have the server. */
+function neededScopes({ scope: declared, scopeFor, members }: Route, body: JsonObject): readonly Scope[] | null {
+  if (declared === 'server') return members === undefined ? null : [members.scope];
+  return scopeFor === undefined ? (declared ?? []) : [scopeFor(body)];
 }
 
 /** Throws `insufficient_scope` if the caller has none of the scopes that the operation needs. */
 export function refuseScope(
   route: Route,
-  { scopes, member }: Pick<Caller, 'scopes' | 'member'>,
+  { scopes, member, hasServer = false }: Pick<Caller, 'scopes' | 'member' | 'hasServer'>,
   body: JsonObject,
 ): void {
-  if (route.scope === null) return;
+  if (route.scope === null || (route.scope === 'server' && hasServer)) return;
   const needed = neededScopes(route, body);
-  if (needed.some((one) => scopeAllows(scopes, one))) return;
-  if (member !== undefined) throw refusedByRole(needed);
+  const isOpen = needed?.some((one) => scopeAllows(scopes, one)) === true;
+  // A key never opens an operation of the server.
+  if (isOpen && (route.scope !== 'server' || member !== undefined)) return;
+  if (member !== undefined || needed === null) throw refusedByRole(needed);
   throw new Problem(
     'insufficient_scope',
     `This needs a key with the scope ${needed.map((one) => `\`${one}\``).join(' or ')}.`,

@@ -4,14 +4,12 @@ import { adminGet, view, type Page, type Shown, type Visit } from '../page.ts';
 
 const WHERE = '/doctor';
 
-export function doctorPages(): Page[] {
-  return [adminGet(WHERE, show)];
-}
+export const doctorPages = (): Page[] => [adminGet(WHERE, show)];
 
 /** The checks take some seconds, since they use DNS and the network: the page comes first, and `?run` waits for them. */
 async function show(visit: Visit): Promise<Shown> {
   if (!visit.query.has('run')) return view('doctor', 'Doctor', { findings: null });
-  const { data } = await visit.operate('doctor', {});
+  const { data } = await visit.ask('doctor');
   const of = (status: Finding['status']): object[] =>
     data.filter((one) => one.status === status).map((one) => onPage(one, visit.account.id));
   const [failed, warnings, good] = [of('failed'), of('warning'), of('ok')];

@@ -167,7 +167,6 @@ function helpingOf({ records }: DomainRecord): string {
   return [...new Set(absent.map(({ purpose }) => purposes[purpose]))].join(', ');
 }
 
-/** The usual names of the records. */
 const purposes: Readonly<Record<DomainRecord['records'][number]['purpose'], string>> = {
   dkim: 'DKIM',
   spf: 'SPF',

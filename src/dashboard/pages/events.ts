@@ -14,9 +14,7 @@ const filters = ['type', 'recipient', 'message_id', 'batch_id', 'tag', 'test'] a
 
 type EventPage = Operations['listEvents']['answer'];
 
-export function eventPages(): Page[] {
-  return [get(WHERE, list), get(`${WHERE}/tail`, tail)];
-}
+export const eventPages = (): Page[] => [get(WHERE, list), get(`${WHERE}/tail`, tail)];
 
 const filtersOf = (query: URLSearchParams): Record<string, string | null> =>
   Object.fromEntries(filters.map((name) => [name, query.get(name)]));
@@ -76,6 +74,10 @@ async function tail(visit: Visit): Promise<Shown> {
   const headers = last === undefined ? {} : { 'last-event-id': last };
   const query = { ...filtersOf(visit.query), after: visit.query.get('after') };
   const asked = { query, accept: 'text/event-stream', headers };
-  const { body, type } = await visit.fetch('listEvents', asked);
-  return { kind: 'stream', body: Buffer.isBuffer(body) ? Readable.from([body]) : body, type };
+  const body = await visit.ask('listEvents', asked);
+  return {
+    kind: 'stream',
+    body: Buffer.isBuffer(body) ? Readable.from([body]) : body,
+    type: `${asked.accept}; charset=utf-8`,
+  };
 }

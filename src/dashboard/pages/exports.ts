@@ -40,7 +40,7 @@ async function file(visit: Visit): Promise<Shown> {
   const name = visit.params['list'] ?? '';
   if (!isList(name)) throw new Problem('not_found', 'There is no such list.');
   const { format, type, rest } = formOf(visit);
-  const { body } = await visit.fetch(lists[name].operation, { query: rest, accept: type });
+  const body = await visit.ask(lists[name].operation, { query: rest, accept: type });
   const day = new Date(visit.now).toISOString().slice(0, 10);
   return { kind: 'file', body, type: `${type}; charset=utf-8`, name: `${name}-${day}.${format}` };
 }

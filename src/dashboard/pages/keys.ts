@@ -134,7 +134,7 @@ function shownOnce(config: DashboardDeps['config'], made: CreatedKey): Shown {
     env: `data:text/plain;charset=utf-8,${encodeURIComponent(env)}`,
     url,
   };
-  return once('key-made', 'Your new API key', data);
+  return once('key-made', 'Your new API key', data, WHERE);
 }
 
 async function details(visit: Visit, fault: Problem | null): Promise<Shown> {
@@ -156,7 +156,7 @@ async function details(visit: Visit, fault: Problem | null): Promise<Shown> {
   });
 }
 
-/** Returns the end that the form chooses; nothing where it stays. */
+/** Returns the end that the form chooses; nothing if it stays. */
 function newEnd(form: URLSearchParams, now: number): { expires_at?: string | null } {
   const choice = form.get('ttl') ?? 'keep';
   if (choice === 'keep') return {};

@@ -45,7 +45,7 @@ export function messagePages(): Page[] {
     get(`${WHERE}/:id/reports/:report_id/read`, readReport),
     get(`${WHERE}/:id/reports/:report_id/html`, reportHtml),
     adminPost(`${WHERE}/:id/reports/:report_id/confirm`, async (visit) => {
-      await visit.operate('inbound.confirm', { id: visit.params['report_id'] ?? '' });
+      await visit.ask('inbound.confirm', { body: { id: visit.params['report_id'] ?? '' } });
       return move(`${WHERE}/${idOf(visit)}`, 'The report is confirmed.');
     }),
     post(`${WHERE}/:id/cancel`, async (visit) => {
@@ -133,7 +133,7 @@ const chipCount = ({ by_status: counts, has_more: isMore }: Totals, status: stri
   return count === 0 ? '' : `${numberText(count)}${isMore ? '+' : ''}`;
 };
 
-/** Returns how many messages the list has; '' where none was found among those that were counted, and there are more. */
+/** Returns how many messages the list has; '' if none was found among those that were counted, and there are more. */
 function totalText({ count, has_more: isMore }: Totals): string {
   const text = `${numberText(count)} ${count === 1 ? 'message' : 'messages'}`;
   if (!isMore) return text;
@@ -218,7 +218,7 @@ async function historyOf(visit: Visit, message: MessageDetails): Promise<History
   };
 }
 
-/** Returns the entry of the request in the audit log, or null where it is no longer kept. */
+/** Returns the entry of the request in the audit log, or null if it is no longer kept. */
 async function requestOf(visit: Visit, { request_id: id }: MessageDetails): Promise<AuditEntry | null> {
   if (id === null) return null;
   const { data } = await visit.ask('listAuditEntries', { query: { request_id: id, limit: '1' } });
@@ -289,7 +289,7 @@ async function sourceText(visit: Visit): Promise<string> {
 }
 
 async function bytesOf(visit: Visit, operation: 'getMessageRaw' | 'getMessageReport'): Promise<Buffer> {
-  const { body } = await visit.fetch(operation, { params: visit.params });
+  const body = await visit.ask(operation, { params: visit.params, accept: 'message/rfc822' });
   return Buffer.isBuffer(body) ? body : Buffer.alloc(0);
 }
 
@@ -315,7 +315,7 @@ async function html(visit: Visit): Promise<Shown> {
   return htmlFile(content.html ?? '');
 }
 
-/** Shows a mail that came back: as a mail program would, or its source where it cannot be parsed. */
+/** Shows a mail that came back: as a mail program would, or its source if it cannot be parsed. */
 async function readReport(visit: Visit): Promise<Shown> {
   const content = await reportContent(visit);
   return view('report', 'A mail that came back', {
@@ -333,6 +333,6 @@ async function reportHtml(visit: Visit): Promise<Shown> {
   return htmlFile(content?.html ?? '');
 }
 
-/** Returns null where the mail cannot be parsed. */
+/** Returns null if the mail cannot be parsed. */
 const reportContent = (visit: Visit): Promise<ReportContent | null> =>
   nullAt('invalid_state', () => visit.ask('getMessageReportContent', { params: visit.params }));

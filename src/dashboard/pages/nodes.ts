@@ -15,8 +15,8 @@ export function nodePages(): Page[] {
 
 async function show(visit: Visit, fault: Problem | null): Promise<Shown> {
   const [{ data }, { data: findings }] = await Promise.all([
-    visit.operate('nodes.list', {}),
-    visit.operate('doctor', { checks: ['nodes'] }),
+    visit.ask('nodes.list'),
+    visit.ask('doctor', { body: { checks: ['nodes'] } }),
   ]);
   const servers = data.flatMap((one) => (one.state === 'command' ? [] : [{ ...one, isThis: one.this }]));
   return view('nodes', 'Nodes', {
@@ -33,7 +33,7 @@ async function show(visit: Visit, fault: Problem | null): Promise<Shown> {
 const nodeOf = ({ form }: Visit): string => form.get('node') ?? '';
 
 async function drain(visit: Visit): Promise<Shown> {
-  const { name, leads, delivers } = await visit.operate('nodes.drain', { node: nodeOf(visit) });
+  const { name, leads, delivers } = await visit.ask('nodes.drain', { body: { node: nodeOf(visit) } });
   const more = leads ? ' It goes on doing the chores until it is stopped.' : '';
   return move(
     WHERE,
@@ -42,11 +42,13 @@ async function drain(visit: Visit): Promise<Shown> {
 }
 
 async function resume(visit: Visit): Promise<Shown> {
-  const { name } = await visit.operate('nodes.resume', { node: nodeOf(visit) });
+  const { name } = await visit.ask('nodes.resume', { body: { node: nodeOf(visit) } });
   return move(WHERE, `${name} is in service again.`);
 }
 
 async function remove(visit: Visit): Promise<Shown> {
-  const { name } = await visit.operate('nodes.remove', { node: nodeOf(visit), force: visit.form.get('force') === '1' });
+  const { name } = await visit.ask('nodes.remove', {
+    body: { node: nodeOf(visit), force: visit.form.get('force') === '1' },
+  });
   return move(WHERE, `${name} is removed: what it writes fails from now on.`);
 }

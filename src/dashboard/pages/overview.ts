@@ -3,7 +3,7 @@ import { statfs } from 'node:fs/promises';
 import type { Stats } from '../../client/types.ts';
 import { linkTo } from '../links.ts';
 import { chartHtml, type Chart } from '../chart.ts';
-import type { ResultOf } from '../../operator/operations.ts';
+import type { ResultOf } from '../../operator/routes.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { rangeOf } from '../range.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
@@ -14,9 +14,7 @@ const MOST_SHOWN = 8;
 
 type Deps = Pick<DashboardDeps, 'config'>;
 
-export function overviewPages(deps: Deps): Page[] {
-  return [get('/', (visit) => overview(deps, visit))];
-}
+export const overviewPages = (deps: Deps): Page[] => [get('/', (visit) => overview(deps, visit))];
 
 /** Shares from which a number is amber and red: the limits of the large mailbox providers. */
 export const limits = { bounced: [0.02, 0.04], complained: [0.0004, 0.0008] } as const;
@@ -43,8 +41,8 @@ async function overview({ config }: Deps, visit: Visit): Promise<Shown> {
       },
     }),
     visit.may('settings') ? visit.ask('getSettings') : null,
-    isAdmin ? visit.operate('queue.lanes', {}) : null,
-    visit.operate('needs', { account: visit.account.id }),
+    isAdmin ? visit.ask('queue.lanes') : null,
+    visit.ask('needs', { body: { account: visit.account.id } }),
     isAdmin ? diskOf(mailFolder(config)) : null,
   ]);
   const needed = needs.data;

@@ -161,13 +161,18 @@ function codesPage(
   const { hostname: host } = new URL(config.http.publicUrl);
   const lines = [`Recovery codes of ${member.email} at ${host}`, new Date(now).toISOString(), '', ...codes, ''];
   const file = `data:text/plain;charset=utf-8,${encodeURIComponent(lines.join('\n'))}`;
-  return once('recovery-codes', 'Recovery codes', {
-    codes,
-    all: codes.join('\n'),
-    file,
-    host,
-    email: member.email,
-    isNew,
-    madeAt: now,
-  });
+  return once(
+    'recovery-codes',
+    'Recovery codes',
+    {
+      codes,
+      all: codes.join('\n'),
+      file,
+      host,
+      email: member.email,
+      isNew,
+      madeAt: now,
+    },
+    WHERE,
+  );
 }

@@ -6,7 +6,7 @@ import type { DashboardDeps } from '../deps.ts';
 import { withFault, type Shown, type Visit } from '../page.ts';
 import { waitText } from './sign-in.ts';
 
-/** Checks the password, and renews the session's cookie. Throws a Problem where it is missing or wrong, or was wrong too often in this session. */
+/** Checks the password, and renews the session's cookie. Throws a Problem if it is missing or wrong, or was wrong too often in this session. */
 export async function provenPassword(deps: DashboardDeps, visit: Visit): Promise<void> {
   const { member, session, form } = visit;
   const field = 'password_now';
@@ -30,7 +30,7 @@ export const withPassword = (
     return act(visit);
   }, again);
 
-/** Reads a new password and its repetition. Throws a Problem where they differ or a guesser would find it soon. */
+/** Reads a new password and its repetition. Throws a Problem if they differ or a guesser would find it soon. */
 export function newPasswordIn(form: URLSearchParams, email: string, { http, smtp }: DashboardDeps['config']): string {
   const password = form.get('password') ?? '';
   checkPassword(password, [email, new URL(http.publicUrl).hostname, smtp.hostname]);

@@ -2,7 +2,7 @@
 import { Problem } from '../../base/problem.ts';
 import { soughtDomain } from '../../mail/address.ts';
 import { deliveriesAre } from '../../base/pluralize.ts';
-import type { ArgsOf, ResultOf } from '../../operator/operations.ts';
+import type { ArgsOf, ResultOf } from '../../operator/routes.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { whoText } from '../audit-words.ts';
 import { filledIn, definedMembers, fieldHours, fieldNumber, fieldText } from '../forms.ts';
@@ -42,7 +42,7 @@ async function show({ history }: Deps, visit: Visit, fault: Problem | null): Pro
   const { query, form } = visit;
   const domain = soughtDomain((query.get('domain') ?? pausedOn(visit) ?? '').trim());
   const here = queryWith(query, { pause: null, ...(domain === '' ? {} : { domain }) });
-  const [found, holds] = await Promise.all([visit.operate('queue.lanes', {}), visit.operate('queue.holds', {})]);
+  const [found, holds] = await Promise.all([visit.ask('queue.lanes'), visit.ask('queue.holds')]);
   const laneOrder = sortingOf({ path: WHERE, query, name: 'lanes' }, laneColumns, {
     usual: '-due',
     words: ['name', 'oldest', 'oldest_at'],
@@ -53,7 +53,7 @@ async function show({ history }: Deps, visit: Visit, fault: Problem | null): Pro
   });
   const laneName = found.domains.find((one) => one.domain === domain)?.lane;
   const narrowed = narrowedOf(query);
-  const inside = domain === '' ? null : await visit.operate('queue.list', { domain, ...narrowed, limit: ROWS });
+  const inside = domain === '' ? null : await visit.ask('queue.list', { body: { domain, ...narrowed, limit: ROWS } });
   return view('queue', 'Queue', {
     ...sumOf(found),
     unanswered: unansweredNote(found.unanswered),
@@ -113,7 +113,6 @@ const chipsFor = (path: string, query: URLSearchParams): Chip[] => [
   ),
 ];
 
-/** Returns the query with some parameters changed. */
 function queryWith(query: URLSearchParams, changes: Readonly<Record<string, string | null>>): URLSearchParams {
   return new URL(linkTo('/', query, changes), 'http://localhost').searchParams;
 }
@@ -133,7 +132,7 @@ const MOST_ASKED = 5;
 /** Returns the reasons why the first mails of a destination wait, each once. */
 async function whyOf(visit: Visit, domain: string, rows: readonly { message_id: string }[]): Promise<TimedReason[]> {
   const ids = [...new Set(rows.map(({ message_id: id }) => id))].slice(0, MOST_ASKED);
-  const all = await Promise.all(ids.map((id) => visit.operate('messages.why', { id })));
+  const all = await Promise.all(ids.map((id) => visit.ask('messages.why', { body: { id } })));
   const found = new Map<string, TimedReason>();
   for (const { email, reason, message, since, until } of all.flatMap(({ recipients }) => recipients))
     if (email.endsWith(`@${domain}`) && reason !== 'finished') found.set(message, { message, since, until });
@@ -169,16 +168,16 @@ const setterOf = (actor: string | null): string => whoText({ actor: actor ?? 'op
 async function lane(visit: Visit, fault: Problem | null): Promise<Shown> {
   const name = visit.query.get('name') ?? visit.form.get('lane') ?? '';
   const [{ lane: now, changes, nodes, unanswered, ages }, { domains, ...found }, holds] = await Promise.all([
-    visit.operate('queue.lane', { lane: name }),
-    visit.operate('queue.lanes', {}),
-    visit.operate('queue.holds', {}),
+    visit.ask('queue.lane', { body: { lane: name } }),
+    visit.ask('queue.lanes'),
+    visit.ask('queue.holds'),
   ]);
   const own = domains.filter(isOfLane(now));
   const here = queryWith(visit.query, { name });
   const lists = await Promise.all(
     own
       .slice(0, MOST_DESTINATIONS)
-      .map(({ domain }) => visit.operate('queue.list', { domain, ...narrowedOf(visit.query), limit: ROWS })),
+      .map(({ domain }) => visit.ask('queue.list', { body: { domain, ...narrowedOf(visit.query), limit: ROWS } })),
   );
   const limited = holds.data.find(({ kind, target }) => kind === 'limit' && target === name);
   const limiter = setterOf(limited?.created_by ?? null);
@@ -231,7 +230,7 @@ async function flush(visit: Visit): Promise<Shown> {
     flushed,
     unanswered,
     domains_unknown: unknown = 0,
-  } = await visit.operate('queue.flush', flushedOf(visit.form));
+  } = await visit.ask('queue.flush', { body: flushedOf(visit.form) });
   const tried = flushed === 0 ? 'No mail waited for a later time.' : `${deliveriesAre(flushed)} tried now.`;
   const text = `${tried} Pauses between connections end.`;
   return move(backOf(visit), [text, unknownNote(unknown), unansweredNote(unanswered)].join(' ').trim());
@@ -279,7 +278,7 @@ async function hold(visit: Visit): Promise<Shown> {
     ...definedMembers({ for_ms: fieldHours(form, 'hours'), note: fieldText(form, 'note') }),
     new: form.get('new') !== null,
   };
-  const { catches_new: all, until, others, lane_known: isLaneKnown } = await visit.operate('queue.hold', args);
+  const { catches_new: all, until, others, lane_known: isLaneKnown } = await visit.ask('queue.hold', { body: args });
   const how = all ? 'Paused: what waits and what comes rests' : 'Held: what waits now rests';
   const already = others.length === 0 ? '' : ' It was held already: its mail rests until all its holds have ended.';
   return move(
@@ -289,7 +288,7 @@ async function hold(visit: Visit): Promise<Shown> {
 }
 
 async function release(visit: Visit): Promise<Shown> {
-  await visit.operate('queue.release', { id: visit.form.get('id') ?? '' });
+  await visit.ask('queue.release', { body: { id: visit.form.get('id') ?? '' } });
   return move(backOf(visit), 'Released: it goes on.');
 }
 
@@ -307,12 +306,12 @@ async function limit(visit: Visit): Promise<Shown> {
     lane: form.get('lane') ?? '',
     ...definedMembers({ ...limits, for_ms: fieldHours(form, 'hours'), note: fieldText(form, 'note') }),
   };
-  await visit.operate('queue.limit', args);
+  await visit.ask('queue.limit', { body: args });
   return move(backOf(visit), isEnd ? 'The limit is removed.' : 'The lane is limited.');
 }
 
 async function cancel(visit: Visit): Promise<Shown> {
-  const { canceled, domains_unknown: unknown = 0 } = await visit.operate('queue.cancel', partOf(visit.form));
+  const { canceled, domains_unknown: unknown = 0 } = await visit.ask('queue.cancel', { body: partOf(visit.form) });
   const text = canceled === 0 ? 'Nothing waited.' : `${deliveriesAre(canceled)} canceled.`;
   // A lane that the engine has not tried is gone with its mail, and has no page any more.
   const place = visit.form.get('scope') === 'lane' ? WHERE : backOf(visit);

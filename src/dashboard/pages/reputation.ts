@@ -1,6 +1,6 @@
 /** How mailbox providers treat the mail: bounces, deferrals and complaints by provider and by source, day by day. */
 import { providerNames } from '../../base/mailbox-providers.ts';
-import type { ResultOf } from '../../operator/operations.ts';
+import type { ResultOf } from '../../operator/routes.ts';
 import type { Stats } from '../../client/types.ts';
 import { chartHtml, type Mark } from '../chart.ts';
 import { linkTo } from '../links.ts';
@@ -18,9 +18,7 @@ const MOST_REPORTED = 100;
 /** The longest time that is looked at. */
 const MOST_DAYS = 365;
 
-export function reputationPages(): Page[] {
-  return [get(WHERE, show)];
-}
+export const reputationPages = (): Page[] => [get(WHERE, show)];
 
 async function show(visit: Visit): Promise<Shown> {
   const { query, now } = visit;
@@ -35,8 +33,8 @@ async function show(visit: Visit): Promise<Shown> {
   const overTime = await visit.ask('getStats', { query: { ...asked, since, provider, time_zone: zone } });
   const [apart, reports, moments] = await Promise.all([
     visit.ask('getStats', { query: { since: overTime.since, until: overTime.until, by: 'provider' } }),
-    visit.operate('reputation', { account: visit.account.id, days }),
-    visit.operate('reputation.moments', { account: visit.account.id, days }),
+    visit.ask('reputation', { body: { account: visit.account.id, days } }),
+    visit.ask('reputation.moments', { body: { account: visit.account.id, days } }),
   ]);
   const order = sortingOf({ path: WHERE, query }, columns, { usual: '-sent', words: ['provider'] });
   const sourceOrder = sortingOf({ path: WHERE, query, name: 'sources' }, sourceColumns, {
@@ -101,7 +99,6 @@ const columns = ['provider', 'sent', 'delivered', 'bounced', 'blocked', 'deferre
 const counted = ['sent', 'delivered', 'bounced', 'bounced_block', 'deferred', 'complained'] as const;
 type Counted = (typeof counted)[number];
 
-/** Returns the cells of a line: the counts, and shares of them. */
 function cellsOf({ sent, delivered, bounced, bounced_block, deferred, complained }: Record<Counted, number>) {
   const [bounces, complaints] = [part(bounced, sent), part(complained, delivered)];
   return {
@@ -139,7 +136,6 @@ function daysOf(source: string, days: SourceDays, { bucket, data }: Stats): Omit
 
 type ChartedType = 'bounced' | 'deferred' | 'complained';
 interface Charted extends Pick<Stats, 'bucket'> {
-  /** Zone of the days. */
   zone: string;
   data: { at: string; key: string | null; counts: Record<ChartedType, number> }[];
 }

@@ -73,7 +73,7 @@ async function listOf(visit: Visit, by: Kind, part: Readonly<Record<string, stri
       ? { strangers: true }
       : { server: true, ...(of === 'server' ? {} : { account: visit.account.id }) }),
   };
-  const { data, has_more: hasMore, not_kept } = await visit.operate('audit.list', args);
+  const { data, has_more: hasMore, not_kept } = await visit.ask('audit.list', { body: args });
   const [first, last] = [data[0]?.id ?? null, data.at(-1)?.id ?? null];
   const [isBack, isOn] = [part['before'] != null, part['after'] != null];
   return {
@@ -126,7 +126,7 @@ async function show(visit: Visit, by: Kind): Promise<Shown> {
 /** Returns the ids of the holds and limits in force; none if no entry is of one. */
 async function holdsInForce(visit: Visit, entries: readonly AuditEntry[]): Promise<ReadonlySet<string>> {
   if (!visit.isAdmin || !entries.some(({ operation }) => isHold(operation))) return new Set();
-  return new Set((await visit.operate('queue.holds', {})).data.map(({ id }) => id));
+  return new Set((await visit.ask('queue.holds')).data.map(({ id }) => id));
 }
 
 function rowOf(visit: Visit, entry: AuditEntry, { place, held }: { place: string; held: ReadonlySet<string> }): object {
@@ -182,7 +182,7 @@ async function entryOf(visit: Visit): Promise<AuditEntryDetails & { account_id: 
   if (!/^aud_[0-9a-z]{26}$/.test(params['id'] ?? '')) throw noEntry();
   const own = await nullAt('not_found', () => visit.ask('getAuditEntry', { params }));
   if (own !== null) return { ...own, account_id: account.id };
-  const other = visit.isAdmin ? await visit.operate('audit.show', { id: params['id'] ?? '' }) : null;
+  const other = visit.isAdmin ? await visit.ask('audit.show', { body: { id: params['id'] ?? '' } }) : null;
   if (other?.account_id !== null) throw noEntry();
   return other;
 }

@@ -6,7 +6,6 @@ import { isForIds, readSearch } from '../search-text.ts';
 import { pausingOf, placesOf } from '../places.ts';
 import { DAY_MS } from '../../base/time.ts';
 
-/** One thing that was found. */
 interface Found {
   kind: string;
   text: string;
@@ -20,9 +19,7 @@ const MOST_READ = '100';
 const LONGEST = 200;
 const DAYS_BACK_MS = 30 * DAY_MS;
 
-export function searchPages(): Page[] {
-  return [get('/search', show)];
-}
+export const searchPages = (): Page[] => [get('/search', show)];
 
 async function show(visit: Visit): Promise<Shown> {
   const q = (visit.query.get('q') ?? '').trim().slice(0, LONGEST);
@@ -72,7 +69,7 @@ async function callsOf(visit: Visit, q: string): Promise<Found[]> {
   }));
 }
 
-/** Returns the newest messages that the text finds, of the last 30 days where it is not an id. */
+/** Returns the newest messages that the text finds, of the last 30 days if it is not an id. */
 async function messagesOf(visit: Visit, q: string): Promise<Found[]> {
   const search = readSearch(q);
   const since = isForIds(search) ? null : new Date(visit.now - DAYS_BACK_MS).toISOString();

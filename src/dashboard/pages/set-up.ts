@@ -5,7 +5,7 @@ import { newMember } from '../../members/member-store.ts';
 import { SHORTEST_PASSWORD } from '../../members/password.ts';
 import { findSetUpLink, spendSetUpLink } from '../../members/setup-link.ts';
 import { letIn } from '../../members/sign-in.ts';
-import { setUpFile } from '../../operator/admin.ts';
+import { setUpFile } from '../../operator/team/admin.ts';
 import type { DashboardDeps } from '../deps.ts';
 import {
   get,

@@ -54,7 +54,7 @@ function readVersions(): { name: string; changes: string }[] {
   });
 }
 
-/** Reads the file from `src/dashboard/pages` and from `dist/src/dashboard/pages` alike; null where it is not installed. */
+/** Reads the file from `src/dashboard/pages` and from `dist/src/dashboard/pages` alike; null if it is not installed. */
 function changelog(): string | null {
   for (const up of ['../../..', '../../../..']) {
     try {
@@ -72,7 +72,7 @@ const OLD_BACKUP_MS = 1.5 * DAY_MS;
 async function show({ version, config }: Deps, visit: Visit, fault: Problem | null): Promise<Shown> {
   const [settings, backup] = await Promise.all([
     visit.ask('getSettings'),
-    visit.isAdmin ? visit.operate('backup.state', {}) : null,
+    visit.isAdmin ? visit.ask('backup.state') : null,
   ]);
   const entered = fault === null ? { ...settings, ...settings.retention } : filledIn(visit.form);
   const { smtp, retention } = config;

@@ -20,7 +20,6 @@ export function signInPages(deps: DashboardDeps): Page[] {
     ),
     // For public/forms.js, which asks for it before it sends a form.
     get('/session', () => view('session', 'Session')),
-    get('/shown/:token', ({ params }) => ({ kind: 'kept', token: params['token'] ?? '' })),
     // Open, since a member without an account has to sign out too.
     openPost(
       '/logout',
@@ -47,7 +46,6 @@ export function signInPages(deps: DashboardDeps): Page[] {
   ];
 }
 
-/** Returns the session that is signed in, or null. */
 async function openSessionOf(deps: DashboardDeps, { sessionToken }: Guest): Promise<Session | null> {
   const session = await findSession(deps, sessionToken, { isPoll: true });
   return session?.row.stage === 'open' ? session : null;

@@ -13,7 +13,7 @@ export function sourcePages(): Page[] {
     adminPost(`${WHERE}/unblock`, unblock),
     adminPost(`${WHERE}/pause`, pause),
     adminPost(`${WHERE}/release`, async (visit) => {
-      await visit.operate('queue.release', { id: visit.form.get('id') ?? '' });
+      await visit.ask('queue.release', { body: { id: visit.form.get('id') ?? '' } });
       return move(WHERE, 'Released: mail is sent from it again.');
     }),
   ];
@@ -21,8 +21,8 @@ export function sourcePages(): Page[] {
 
 async function show(visit: Visit): Promise<Shown> {
   const [{ data, nodes, unanswered }, holds] = await Promise.all([
-    visit.operate('queue.sources', {}),
-    visit.operate('queue.holds', {}),
+    visit.ask('queue.sources'),
+    visit.ask('queue.holds'),
   ]);
   const rows = data.map((source) => ({
     ...source,
@@ -46,16 +46,18 @@ async function show(visit: Visit): Promise<Shown> {
 
 async function unblock(visit: Visit): Promise<Shown> {
   const source = fieldText(visit.form, 'source');
-  const { unblocked, unanswered } = await visit.operate('queue.unblock', definedMembers({ source }));
+  const { unblocked, unanswered } = await visit.ask('queue.unblock', { body: definedMembers({ source }) });
   const text = unblocked === 0 ? 'No site has refused it.' : 'Mail is sent from it again to the sites that refused it.';
   return move(WHERE, [text, unansweredNote(unanswered)].join(' ').trim());
 }
 
 async function pause(visit: Visit): Promise<Shown> {
   const { form } = visit;
-  await visit.operate('queue.hold', {
-    source: form.get('source') ?? '',
-    ...definedMembers({ note: fieldText(form, 'note') }),
+  await visit.ask('queue.hold', {
+    body: {
+      source: form.get('source') ?? '',
+      ...definedMembers({ note: fieldText(form, 'note') }),
+    },
   });
   return move(WHERE, 'Paused: mail is sent from the other sources of its pool, and waits where there is none.');
 }

@@ -33,9 +33,7 @@ const columns = [
   'clicked',
 ] as const;
 
-export function statsPages(): Page[] {
-  return [get(WHERE, show)];
-}
+export const statsPages = (): Page[] => [get(WHERE, show)];
 
 interface Asked {
   since: string | null;
@@ -56,7 +54,7 @@ function askedFor(range: Range, now: number): Asked {
   return isShort && days.time_zone !== null ? { ...days, since: range.since, bucket: 'hour', time_zone: null } : days;
 }
 
-/** Returns the days of the range: of its zone where they are known, otherwise of UTC. */
+/** Returns the days of the range: of its zone if they are known, otherwise of UTC. */
 export function daysFor(
   { since, until, zone }: Pick<Range, 'since' | 'until' | 'zone'>,
   now: number,

@@ -15,7 +15,7 @@ export function streamPages(): Page[] {
     post(`${WHERE}/:id/pause`, (visit) =>
       change(visit, { paused: true }, 'Paused: mail for it is refused, and what waits is held.'),
     ),
-    post(`${WHERE}/:id/resume`, (visit) => change(visit, { paused: false }, 'It goes on.')),
+    post(`${WHERE}/:id/resume`, (visit) => change(visit, { paused: false }, 'Resumed: what waited is sent.')),
     post(`${WHERE}/:id/remove`, async (visit) => {
       await visit.ask('deleteStream', { params: visit.params });
       return move(WHERE, 'The stream is removed.');

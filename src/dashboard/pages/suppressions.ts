@@ -3,7 +3,7 @@ import { Problem } from '../../base/problem.ts';
 import { DAY_MS } from '../../base/time.ts';
 import type { Suppression } from '../../client/types.ts';
 import { parseMailbox } from '../../mail/address.ts';
-import { suppressionReasons } from '../../suppressions/suppression.ts';
+import { suppressionReasons } from '../../storage/tables.ts';
 import { importCsv, type Imported } from '../../suppressions/suppression-csv.ts';
 import { filledIn, definedMembers, fieldNumber, fieldText } from '../forms.ts';
 import { exportsOf } from './exports.ts';
@@ -92,7 +92,9 @@ async function addMany(visit: Visit): Promise<Shown> {
   const imported = await importCsv([visit.form.get('emails') ?? ''], {
     reason: 'manual',
     stream: null,
-    add: isPreview ? null : (entries) => visit.operate('suppressions.import', { account: visit.account.id, entries }),
+    add: isPreview
+      ? null
+      : (entries) => visit.ask('suppressions.import', { body: { account: visit.account.id, entries } }),
   });
   const { created, existing, by_reason: counts } = imported;
   if (isPreview) {

@@ -2,10 +2,10 @@
 import { OWN_ACCOUNT } from '../../accounts/own-account.ts';
 import { Problem } from '../../base/problem.ts';
 import { isRole, rightsOf, roles, type Role } from '../../keys/roles.ts';
-import type { LinkRecord } from '../../operator/team.ts';
+import type { LinkRecord } from '../../operator/team/team.ts';
 import type { DashboardDeps } from '../deps.ts';
 import { filledIn, definedMembers, fieldText } from '../forms.ts';
-import type { ResultOf } from '../../operator/operations.ts';
+import type { ResultOf } from '../../operator/routes.ts';
 import { adminGet, adminPost, move, once, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
 import { refuseStale, seenIn } from '../stale-forms.ts';
 import { withPassword } from './proof.ts';
@@ -47,7 +47,7 @@ export function teamPages(deps: DashboardDeps): Page[] {
 }
 
 async function team(visit: Visit, fault: Problem | null): Promise<Shown> {
-  const { data, cannot_mail: why } = await visit.operate('team.list', {});
+  const { data, cannot_mail: why } = await visit.ask('team.list');
   const ticked = fault === null ? [visit.account.id] : chosen(visit);
   return view('team', 'Team', {
     rows: data.map((row) => ({ ...row, roleLabel: rightsOf(row.role).label, isAdmin: rightsOf(row.role).hasServer })),
@@ -69,7 +69,7 @@ function roleIn(form: URLSearchParams): Role | null {
   return isRole(text) ? text : null;
 }
 
-/** Returns the role of the form. Throws a Problem where none was chosen. */
+/** Returns the role of the form. Throws a Problem if none was chosen. */
 function chosenRole(form: URLSearchParams): Role {
   const role = roleIn(form);
   if (role === null) throw new Problem('invalid_field', 'Choose a role.', { field: 'role' });
@@ -82,25 +82,27 @@ const chosen = ({ form, accounts: all }: Visit): string[] =>
 
 async function add(deps: DashboardDeps, visit: Visit): Promise<Shown> {
   const { form } = visit;
-  const link = await visit.operate('team.add', {
-    email: form.get('email')?.trim() ?? '',
-    role: chosenRole(form),
-    accounts: chosen(visit),
-    mail: form.get('by') !== 'hand',
+  const link = await visit.ask('team.add', {
+    body: {
+      email: form.get('email')?.trim() ?? '',
+      role: chosenRole(form),
+      accounts: chosen(visit),
+      mail: form.get('by') !== 'hand',
+    },
   });
   return linkShown(deps, link);
 }
 
 async function newLink(deps: DashboardDeps, visit: Visit): Promise<Shown> {
   const mail = visit.form.get('by') === 'mail';
-  return linkShown(deps, await visit.operate('team.link', { member: visit.params['id'] ?? '', mail }));
+  return linkShown(deps, await visit.ask('team.link', { body: { member: visit.params['id'] ?? '', mail } }));
 }
 
-/** Goes to the member where a mail has the link; otherwise shows it once, since only its hash is stored. */
+/** Goes to the member if a mail has the link; otherwise shows it once, since only its hash is stored. */
 function linkShown({ config }: DashboardDeps, { email, member, url, expires_at, not_mailed }: LinkRecord): Shown {
   if (url === null) return move(`${TEAM}/${member}`, `The invitation is on its way to ${email}.`);
   const data = { email, url, expiresAt: expires_at, why: not_mailed, ...addressFaults(config) };
-  return once('team-link', 'Set-up link', data);
+  return once('team-link', 'Set-up link', data, `${TEAM}/${member}`);
 }
 
 /** Returns what is wrong with the address that links begin with. */
@@ -108,9 +110,9 @@ function addressFaults({ http }: DashboardDeps['config']): { isPlain: boolean } 
   return { isPlain: new URL(http.publicUrl).protocol === 'http:' };
 }
 
-/** Returns the member of the page, and why this server cannot mail an invitation. Throws a Problem where the member is gone. */
+/** Returns the member of the page, and why this server cannot mail an invitation. Throws a Problem if the member is gone. */
 async function memberOf(visit: Visit): Promise<{ member: Member; why: string | null }> {
-  const { data, cannot_mail: why } = await visit.operate('team.list', {});
+  const { data, cannot_mail: why } = await visit.ask('team.list');
   const member = data.find(({ id }) => id === visit.params['id']);
   if (member === undefined) throw new Problem('not_found', 'There is no such member.');
   return { member, why };
@@ -142,12 +144,14 @@ async function details(visit: Visit, failed: { fault: Problem; act: MemberAct } 
 async function change(_: DashboardDeps, visit: Visit): Promise<Shown> {
   const { member } = await memberOf(visit);
   refuseStale(visit.form, changeable(member));
-  await visit.operate('team.change', { member: member.id, role: chosenRole(visit.form), accounts: chosen(visit) });
+  await visit.ask('team.change', {
+    body: { member: member.id, role: chosenRole(visit.form), accounts: chosen(visit) },
+  });
   return move(TEAM, 'Changed, with effect at once.');
 }
 
 async function remove(_: DashboardDeps, visit: Visit): Promise<Shown> {
-  const { state, email } = await visit.operate('team.remove', { member: visit.params['id'] ?? '' });
+  const { state, email } = await visit.ask('team.remove', { body: { member: visit.params['id'] ?? '' } });
   return move(
     TEAM,
     state === 'active' ? `${email} is removed, and signed out everywhere.` : `The invitation of ${email} is withdrawn.`,
@@ -155,7 +159,7 @@ async function remove(_: DashboardDeps, visit: Visit): Promise<Shown> {
 }
 
 async function accounts({ config }: DashboardDeps, visit: Visit, fault: Problem | null): Promise<Shown> {
-  const { data } = await visit.operate('accounts.list', {});
+  const { data } = await visit.ask('accounts.list');
   const plans = Object.entries(config.plans).map(([name, limits]) => ({ name, ...limits }));
   const rows = data.map((row) => ({
     ...row,
@@ -167,19 +171,24 @@ async function accounts({ config }: DashboardDeps, visit: Visit, fault: Problem 
 
 async function addAccount(visit: Visit): Promise<Shown> {
   const { form } = visit;
-  const { name } = await visit.operate('accounts.add', {
-    name: form.get('name') ?? '',
-    ...definedMembers({ plan: fieldText(form, 'plan') }),
+  const { name } = await visit.ask('accounts.add', {
+    body: {
+      name: form.get('name') ?? '',
+      ...definedMembers({ plan: fieldText(form, 'plan') }),
+    },
   });
   return move(ACCOUNTS, `The account ${name} is made.`);
 }
 
 async function plan(visit: Visit): Promise<Shown> {
-  await visit.operate('accounts.plan', { account: visit.params['id'] ?? '', plan: visit.form.get('plan') ?? '' });
+  await visit.ask('accounts.plan', { body: { account: visit.params['id'] ?? '', plan: visit.form.get('plan') ?? '' } });
   return move(ACCOUNTS, 'The plan is changed.');
 }
 
 async function pause(visit: Visit, paused: boolean): Promise<Shown> {
-  await visit.operate('accounts.pause', { account: visit.params['id'] ?? '', paused });
-  return move(ACCOUNTS, paused ? 'Paused: its mail is refused, and what waits is held.' : 'It goes on.');
+  await visit.ask('accounts.pause', { body: { account: visit.params['id'] ?? '', paused } });
+  return move(
+    ACCOUNTS,
+    paused ? 'Paused: its mail is refused, and what waits is held.' : 'Resumed: what waited is sent.',
+  );
 }

@@ -2,7 +2,7 @@
  * SMTP sessions live, for administrators: the commands and replies of a lane's connections or about one message,
  * never the content of a mail. The page polls for new lines; without a script its link does the same.
  */
-import type { ResultOf } from '../../operator/operations.ts';
+import type { ResultOf } from '../../operator/routes.ts';
 import { definedMembers, fieldText } from '../forms.ts';
 import { linkTo } from '../links.ts';
 import { adminGet, adminPost, move, nullAt, view, type Page, type Shown, type Visit } from '../page.ts';
@@ -10,14 +10,12 @@ import { unansweredNote } from '../waiting.ts';
 
 const WHERE = '/queue/watch';
 
-export function watchPages(): Page[] {
-  return [adminGet(WHERE, show), adminPost(WHERE, begin)];
-}
+export const watchPages = (): Page[] => [adminGet(WHERE, show), adminPost(WHERE, begin)];
 
 /** A form begins a watch, which then has its own address, so that a reload shows its lines and begins no other. */
 async function begin(visit: Visit): Promise<Shown> {
   const [lane, messageId] = [fieldText(visit.form, 'lane'), fieldText(visit.form, 'message_id')];
-  const { watch } = await visit.operate('queue.watch', definedMembers({ lane, message_id: messageId }));
+  const { watch } = await visit.ask('queue.watch', { body: definedMembers({ lane, message_id: messageId }) });
   const changes = { lane: lane ?? null, message_id: messageId ?? null, watch: String(watch) };
   return move(linkTo(WHERE, new URLSearchParams(), changes));
 }
@@ -50,9 +48,9 @@ async function show(visit: Visit): Promise<Shown> {
 
 type Lines = ResultOf<'queue.watch'>;
 
-/** Returns null where the watch has ended: its page was closed for a minute, or the server was restarted. */
+/** Returns null if the watch has ended: its page was closed for a minute, or the server was restarted. */
 const linesOf = (visit: Visit, watch: number, after: string): Promise<Lines | null> =>
-  nullAt('not_found', () => visit.operate('queue.watch', { watch, after }));
+  nullAt('not_found', () => visit.ask('queue.watch', { body: { watch, after } }));
 
 /** Meaning of a reply's first digit (RFC 5321 section 4.2.1). */
 function levelOf({ side, text }: Lines['data'][number]): 'red' | 'amber' | '' {

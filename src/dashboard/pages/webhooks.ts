@@ -131,7 +131,8 @@ export function headersOf(text: string): Record<string, string> {
 
 async function create(visit: Visit): Promise<Shown> {
   const made = await visit.ask('createWebhook', { body: settingsIn(visit.form) });
-  return once('webhook-secret', 'Your new webhook', { endpoint: made, secret: made.secret, isNew: true });
+  const data = { endpoint: made, secret: made.secret, isNew: true };
+  return once('webhook-secret', 'Your new webhook', data, `${WHERE}/${made.id}`);
 }
 
 async function details(visit: Visit, fault: Problem | null, tried: object | null = null): Promise<View> {
@@ -195,11 +196,11 @@ async function enable(visit: Visit, enabled: boolean, said: string): Promise<Sho
   return move(placeOf(visit), said);
 }
 
-/** Sends a test and shows its outcome once: a reload of that page does not send another. */
+/** Sends a test and shows its outcome. */
 async function test(visit: Visit): Promise<Shown> {
   const type = allEventTypes.find((one) => one === visit.form.get('type')) ?? 'delivered';
   const tried = await visit.ask('testWebhook', { params: visit.params, body: { type } });
-  return { kind: 'once', page: await details(visit, null, tried) };
+  return { ...(await details(visit, null, tried)), again: placeOf(visit) };
 }
 
 function secretForm(deps: DashboardDeps, path: 'rotate' | 'secret'): Page {
@@ -208,7 +209,8 @@ function secretForm(deps: DashboardDeps, path: 'rotate' | 'secret'): Page {
     const endpoint = await visit.ask('getWebhook', { params: visit.params });
     const operation = isRotated ? 'rotateWebhookSecret' : 'getWebhookSecret';
     const { secret, previous } = await visit.ask(operation, { params: visit.params });
-    return once('webhook-secret', isRotated ? 'New secret' : 'Secret', { endpoint, secret, previous, isRotated });
+    const data = { endpoint, secret, previous, isRotated };
+    return once('webhook-secret', isRotated ? 'New secret' : 'Secret', data, placeOf(visit));
   };
   return needs('webhook:secret', post(`${WHERE}/:id/${path}`, withPassword(deps, details, act)));
 }

@@ -91,7 +91,7 @@ function sayUnreachable() {
   const why = navigator.onLine ? 'The server does not answer.' : 'You are offline.';
   warn(`${why} This page is of ${pageTime()}. Try again in a moment.`);
 }
-// A poll is refused where another window has switched the account or somebody else is signed in, and where what the page shows is gone.
+// A poll is refused if another window has switched the account or somebody else is signed in, and if what the page shows is gone.
 function sayOutdated() {
   warn(`This page is of ${pageTime()} and no longer follows what happens: reload it.`);
 }
@@ -261,7 +261,7 @@ addEventListener('pagehide', () => source?.close());
 addEventListener('pageshow', ({ persisted }) => {
   if (persisted) for (const table of all('[data-tail]')) tail(table);
 });
-// Follows again where the session is still that of the page.
+// Follows again if the session is still that of the page.
 async function resume(table) {
   if (!document.contains(table)) return;
   const headers = { 'HX-Request': 'true', 'X-Poll': '1', 'X-Page-Of': document.body.dataset.pageOf };

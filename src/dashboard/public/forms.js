@@ -1,4 +1,4 @@
-// Sends forms. A second click sends nothing. Before a form goes out, its session is looked up: where it has ended, the member signs in
+// Sends forms. A second click sends nothing. Before a form goes out, its session is looked up: if it has ended, the member signs in
 // again in a dialog, and the form is sent then with all that was typed. The server refuses a form without this file, and says so.
 const UNLOCK_MS = 5000;
 const dialog = document.getElementById('ask');
@@ -52,7 +52,7 @@ content?.addEventListener('submit', async (event) => {
   }
 });
 
-// Member, account and form token of the session; null where it has ended: then the answer leads to the sign-in.
+// Member, account and form token of the session; null if it has ended: then the answer leads to the sign-in.
 async function readSession() {
   const answer = await fetchPart('/session');
   if (answer.headers.has('HX-Redirect')) return null;

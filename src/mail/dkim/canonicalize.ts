@@ -66,6 +66,4 @@ export function simpleBody(body: Buffer): Buffer {
 }
 
 /** Returns the `bh=` of a body: SHA-256 of its relaxed form, base64. */
-export function relaxedBodyHash(body: Buffer): string {
-  return hash('sha256', relaxedBody(body), 'base64');
-}
+export const relaxedBodyHash = (body: Buffer): string => hash('sha256', relaxedBody(body), 'base64');

@@ -1,6 +1,5 @@
 /** DKIM key records: the TXT value at `selector._domainkey.domain`, RFC 6376 section 3.6.1 and RFC 8463 section 4. */
-import { createPublicKey } from 'node:crypto';
-import type { KeyObject } from 'node:crypto';
+import { createPublicKey, type KeyObject } from 'node:crypto';
 
 export interface KeyRecord {
   keyType: 'rsa' | 'ed25519';
@@ -64,9 +63,7 @@ export function parseKeyRecord(txt: string): ParsedKeyRecord {
   return { kind: 'ok', record: { keyType, publicKey: key, testing: listHas(tags.get('t') ?? '', 'y') } };
 }
 
-function bad(why: string): { kind: 'bad'; why: string } {
-  return { kind: 'bad', why };
-}
+const bad = (why: string): { kind: 'bad'; why: string } => ({ kind: 'bad', why });
 
 /** Reads a list of tags (section 3.2); a tag that occurs twice makes the whole list invalid. */
 export function tagList(text: string): Map<string, string> | null {
@@ -82,9 +79,7 @@ export function tagList(text: string): Map<string, string> | null {
   return tags;
 }
 
-function listHas(list: string, wanted: string): boolean {
-  return list.split(':').some((item) => item.trim() === wanted);
-}
+const listHas = (list: string, wanted: string): boolean => list.split(':').some((item) => item.trim() === wanted);
 
 function publicKeyOf(keyType: 'rsa' | 'ed25519', value: string | undefined): KeyObject | null | 'bad' {
   const base64 = value?.replace(/\s+/g, '');

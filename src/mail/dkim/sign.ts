@@ -39,7 +39,7 @@ export interface SignInput {
 }
 
 /**
- * Named once more than they occur (RFC 6376 section 8.15), so that a second one cannot be added in front. Named too where
+ * Named once more than they occur (RFC 6376 section 8.15), so that a second one cannot be added in front. Named too if
  * they do not occur at all.
  */
 const OVERSIGNED = [
@@ -62,8 +62,8 @@ const SIGNED = new Set<string>(OVERSIGNED.map((name) => name.toLowerCase()));
 const FOLD_AT = 76;
 
 /**
- * The DKIM-Signature lines to put in front of `head`, in the order of the signers. Rejects where a signer fails; throws
- * where there is none, since mail must not go out unsigned by mistake.
+ * The DKIM-Signature lines to put in front of `head`, in the order of the signers. Rejects if a signer fails; throws
+ * if there is none, since mail must not go out unsigned by mistake.
  */
 export async function signHeaders(input: SignInput): Promise<string> {
   if (input.signers.length === 0) throw new Error('no DKIM signer');

@@ -32,6 +32,7 @@ import type { MessageContent, MessageDraft } from '../request/send-request.ts';
 import { packedBody } from '../store/stored-content.ts';
 import { wordRows } from '../list/subject-words.ts';
 import { addAccepted } from '../store/counters.ts';
+import { attachmentRow, unseen, untried } from './own-mail.ts';
 import type { TrackingRule } from '../request/tracking-rule.ts';
 import { hostedUnsubscribe, refuseListHeaders, unsubscribeJson, type Unsubscribe } from '../request/unsubscribe.ts';
 
@@ -53,7 +54,6 @@ export const newPlan = (packs: boolean) => ({
     message_metadata: [] as MessageMetadataRow[],
     message_words: [] as MessageWordRow[],
   },
-  /** Rows of the tables above that `packRows` has packed. */
   packed: new Map<PackedTable, PackedRows[]>(),
   /** Messages that are not tests. */
   real: 0,
@@ -76,7 +76,6 @@ type PackedTable = (typeof packedTables)[number];
 export const unpackedRows = ({ rows }: Plan): number =>
   packedTables.reduce((sum, table) => sum + rows[table].length, 0);
 
-/** Packs the rows that the plan has so far. */
 export function packRows({ rows, packed }: Plan): void {
   for (const table of packedTables) {
     const loose = rows[table].splice(0);
@@ -98,7 +97,6 @@ interface NewMessage {
   batchId: string | null;
 }
 
-/** Adds a message with its deliveries to the plan. */
 export function addMessage(deps: AcceptRowsDeps, plan: Plan, message: NewMessage): MessageRow {
   const { draft, now, sender } = message;
   const row = messageRow(deps, plan, message);
@@ -164,15 +162,7 @@ function messageRow(deps: AcceptRowsDeps, plan: Plan, message: NewMessage): Mess
     created_at: now,
     status: 'queued',
     status_at: now,
-    last_event_type: null,
-    last_event_at: null,
-    opens: 0,
-    clicks: 0,
-    first_opened_at: null,
-    last_opened_at: null,
-    first_clicked_at: null,
-    bot_opens: 0,
-    bot_clicks: 0,
+    ...unseen,
     tracking_url: opens || clicks || unsubscribe !== null ? tracking.base : null,
     unsubscribe_json: unsubscribeJson(unsubscribe),
     require_tls: tlsRequestOf(draft),
@@ -219,34 +209,22 @@ function addContent(plan: Plan, { content, source: submitted }: MessageDraft, ac
     raw,
   });
   plan.bytes += (body.html?.length ?? 0) + (body.text?.length ?? 0) + (body.packed?.length ?? 0) + (raw?.length ?? 0);
-  attachments.forEach(({ filename, contentType, contentId, disposition, content: bytes }, position) => {
-    plan.rows.attachments.push({
-      content_id: id,
-      position,
-      filename,
-      content_type: contentType,
-      cid: contentId,
-      disposition,
-      bytes,
-    });
-    plan.bytes += bytes.length;
-  });
+  plan.rows.attachments.push(...attachments.map((one, position) => attachmentRow(id, one, position)));
+  plan.bytes += attachments.reduce((sum, one) => sum + one.content.length, 0);
   return id;
-}
-
-interface NewDelivery {
-  type: 'to' | 'cc' | 'bcc';
-  mailbox: Mailbox;
-  lead: boolean;
-  sendAt: number;
-  giveUp: number;
 }
 
 function deliveryRow(
   deps: AcceptRowsDeps,
   message: NewMessage,
   row: MessageRow,
-  { type, mailbox, lead, sendAt, giveUp }: NewDelivery,
+  {
+    type,
+    mailbox,
+    lead,
+    sendAt,
+    giveUp,
+  }: { type: 'to' | 'cc' | 'bcc'; mailbox: Mailbox; lead: boolean; sendAt: number; giveUp: number },
 ): DeliveryRow {
   const { now, stream, suppressed } = message;
   const key = addressKey(mailbox.address);
@@ -269,17 +247,7 @@ function deliveryRow(
     due_at: status === 'suppressed' ? null : sendAt,
     queued_at: sendAt,
     give_up_at: giveUp,
-    attempt_count: 0,
-    claim_epoch: null,
-    no_domain_count: 0,
-    no_domain_since: null,
-    smtp_code: null,
-    enhanced_code: null,
-    smtp_reply: null,
-    mx: null,
-    tls: null,
-    held_by: null,
-    held_at: null,
+    ...untried,
   };
 }
 

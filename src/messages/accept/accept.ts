@@ -4,15 +4,14 @@
  * notified.
  *
  * The steps: sender (domain verified, allowed for the key), stream and suppression list (may-send.ts), rows (accept-rows.ts),
- * commit and notifier (accept-commit.ts).
+ * commit and notifier.
  */
 import type { Clock } from '../../base/clock.ts';
 import { newId } from '../../base/id.ts';
 import { Problem } from '../../base/problem.ts';
 import { nextSlice } from '../../base/slices.ts';
-import type { RowsFor } from '../../storage/rows.ts';
+import type { RowsFor, Rows, RowsToWrite } from '../../storage/rows.ts';
 import type { BatchRow, MessageRow } from '../../storage/tables.ts';
-import { commitPlan, type AcceptCommitDeps } from './accept-commit.ts';
 import {
   addMessage,
   newPlan,
@@ -42,6 +41,11 @@ import {
 import { messageRecord, type MessageRecord } from '../store/message.ts';
 import { ownMailRows, type OwnMailRows } from './own-mail.ts';
 import type { BulkDraft, BulkEntryDraft, MessageDraft } from '../request/send-draft.ts';
+import type { SettleQuota } from '../../accounts/quota.ts';
+import type { Notifier } from '../../scheduling/notifier.ts';
+import type { Gate } from '../../scheduling/gate.ts';
+import { isStorageTrouble, type Committer } from '../../storage/commit.ts';
+import { hintsOf, type DueHint } from '../delivery/due-hint.ts';
 
 export interface AcceptDeps extends MaySendDeps, AcceptRowsDeps, AcceptCommitDeps {
   clock: Clock;
@@ -142,7 +146,7 @@ export async function acceptBulk(
   return batch;
 }
 
-/** Returns the answer. Throws `no_valid_recipients` where no entry was accepted. */
+/** Returns the answer. Throws `no_valid_recipients` if no entry was accepted. */
 function batchOf(id: string, now: number, data: BatchEntry[]): BatchRecord {
   const accepted = data.filter(({ error }) => error === null).length;
   if (accepted === 0) {
@@ -164,7 +168,7 @@ const batchRow = (
 
 /** Entries between two turns of the event loop; building one takes about 15 us. */
 const ENTRIES_AT_A_TIME = 50;
-/** The same for rows, where entries have many recipients or much metadata. */
+/** The same for rows, if entries have many recipients or much metadata. */
 const ROWS_AT_A_TIME = 500;
 /** The same for bodies of their own: compressing one of 50 KB takes about 0.6 ms. */
 const BODIES_AT_A_TIME = 2;
@@ -229,4 +233,95 @@ function rejectedEntry(index: number, to: string | null, problem: Problem, sende
     entry: { index, to, id: null, status: 'rejected', error: { code, message, field, request_id: sender.requestId } },
     problem,
   };
+}
+
+interface AcceptCommitDeps {
+  commit: Committer;
+  notifiers: { deliveries: Notifier<readonly DueHint[]>; events: Notifier };
+  /** Takes this number of mails from the plan's quota; the returned function is told whether they were accepted. Throws `quota_exceeded`. */
+  takeQuota?: (accountId: string, plan: string, mails: number) => Promise<SettleQuota>;
+  /** False while the disk is too full for new mail. */
+  hasRoom(): boolean;
+  /** Limits how many acceptances are written at once. */
+  intake?: Gate;
+}
+
+async function commitPlan(
+  deps: AcceptCommitDeps,
+  sender: Sender,
+  plan: Plan,
+  alsoInTransaction: Rows,
+  notice: OwnMailRows | null = null,
+): Promise<void> {
+  const { rows, packed, counters, stats, hints, bytes } = plan;
+  const own: RowsToWrite = {
+    ...rows,
+    ...Object.fromEntries(packed),
+    counters: [...counters.values()],
+    event_counts: [...stats.values()],
+  };
+  if (Object.keys(alsoInTransaction).some((table) => table in own))
+    throw new Error('the further rows contain a table of the message itself');
+  const settleQuota = await takeQuota(deps, sender, plan.charged);
+  try {
+    await store(deps, { ...withNotice(own, notice), ...alsoInTransaction }, bytes);
+  } catch (error) {
+    settleQuota(false);
+    throw error;
+  }
+  settleQuota(true);
+  deps.notifiers.deliveries.notify([...hints.values(), ...(notice === null ? [] : hintsOf(notice))]);
+  if (rows.events.length > 0 || packed.has('events')) deps.notifiers.events.notify();
+}
+
+const withNotice = (own: RowsToWrite, notice: OwnMailRows | null): RowsToWrite =>
+  notice === null
+    ? own
+    : {
+        ...own,
+        contents: [...(own.contents ?? []), ...notice.contents],
+        messages: [...(own.messages ?? []), ...notice.messages],
+        deliveries: [...(own.deliveries ?? []), ...notice.deliveries],
+        counters: [...(own.counters ?? []), ...notice.counters],
+      };
+
+const noop = (): void => undefined;
+
+function takeQuota(
+  { takeQuota: take }: AcceptCommitDeps,
+  { accountId, plan }: Sender,
+  charged: number,
+): Promise<SettleQuota> | SettleQuota {
+  // Mail that does not count is accepted also if the quota is used up.
+  if (take === undefined || plan === undefined || charged === 0) return noop;
+  return take(accountId, plan, charged);
+}
+
+/** `Retry-After` in seconds when the disk or the database does not accept mail. */
+const RETRY_AFTER_S = 10;
+/** `Retry-After` in seconds when too many requests came at once. */
+const OVERLOAD_RETRY_AFTER_S = 1;
+
+async function store(deps: AcceptCommitDeps, rows: RowsToWrite, bytes: number): Promise<void> {
+  if (!deps.hasRoom())
+    throw new Problem('service_unavailable', 'The disk is too full for new mail. Try again later.', {
+      retryAfter: RETRY_AFTER_S,
+    });
+  // Without a limit, acceptances would take time of the writer and the event loop from deliveries.
+  const leave = await deps.intake?.enter();
+  if (leave === null)
+    throw new Problem('service_unavailable', 'Too many requests came at once. Try again.', {
+      retryAfter: OVERLOAD_RETRY_AFTER_S,
+    });
+  try {
+    await deps.commit.insert(rows, bytes);
+  } catch (error) {
+    if (!isStorageTrouble(error)) throw error;
+    throw new Problem('service_unavailable', 'The message could not be stored now. Try again.', {
+      retryAfter: RETRY_AFTER_S,
+      cause: error,
+    });
+  } finally {
+    leave?.();
+  }
 }

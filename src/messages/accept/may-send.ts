@@ -10,7 +10,6 @@ import type { BulkDraft, MessageDraft } from '../request/send-request.ts';
 import type { TrackingRule } from '../request/tracking-rule.ts';
 
 export interface MaySendDeps {
-  /** Returns the stream with this slug, or null. */
   findStream: (accountId: string, slug: string) => Promise<{ priority: number; paused: number; type?: string } | null>;
   /** Returns the tracking of mail that does not set it, and the address that links lead to. */
   trackingRule(accountId: string, domain: string): Promise<TrackingRule>;
@@ -26,7 +25,6 @@ export interface MaySendDeps {
   simulatorDomain: string;
 }
 
-/** The sender of a request. */
 export interface Sender {
   accountId: string;
   keyId: string | null;
@@ -191,7 +189,6 @@ type GoodEntry = Extract<BulkDraft['entries'][number], { kind: 'ok' }>;
 /** Returns whether the fault is in a member that the entry itself sets. */
 const isOwn = ({ own }: GoodEntry, { field }: Problem): boolean => field !== null && own?.includes(field) === true;
 
-/** Returns the result, or the problem that was thrown. */
 async function resultOrProblem<T>(checking: Promise<T>): Promise<T | Problem> {
   try {
     return await checking;

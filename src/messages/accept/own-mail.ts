@@ -8,7 +8,7 @@ import { newId } from '../../base/id.ts';
 import { addressKey, type Mailbox } from '../../mail/address.ts';
 import type { Attachment } from '../../mail/mime-write.ts';
 import type { Rows } from '../../storage/rows.ts';
-import type { ContentRow, DeliveryRow, MessageRow } from '../../storage/tables.ts';
+import type { AttachmentRow, ContentRow, DeliveryRow, MessageRow } from '../../storage/tables.ts';
 import { SIMULATOR_DOMAIN } from '../delivery/delivery.ts';
 import { giveUpAt, type RetryRule } from '../delivery/retry.ts';
 import { dayOf } from '../../base/time.ts';
@@ -50,15 +50,7 @@ export function ownMailRows(
     attachments:
       mail.content.kind === 'raw'
         ? []
-        : mail.content.attachments.map((one, position) => ({
-            content_id: content.id,
-            position,
-            filename: one.filename,
-            content_type: one.contentType,
-            cid: one.contentId,
-            disposition: one.disposition,
-            bytes: one.content,
-          })),
+        : mail.content.attachments.map((one, position) => attachmentRow(content.id, one, position)),
     messages: [{ ...messageRow(mail, content.id, now), ...(isSimulated ? { test: 1 } : {}) }],
     deliveries: [
       {
@@ -79,6 +71,44 @@ export function ownMailRows(
 }
 
 const STREAM = 'transactional';
+
+export const attachmentRow = (contentId: string, one: Attachment, position: number): AttachmentRow => ({
+  content_id: contentId,
+  position,
+  filename: one.filename,
+  content_type: one.contentType,
+  cid: one.contentId,
+  disposition: one.disposition,
+  bytes: one.content,
+});
+
+/** The columns of a message that its events fill in. */
+export const unseen = {
+  last_event_type: null,
+  last_event_at: null,
+  opens: 0,
+  clicks: 0,
+  first_opened_at: null,
+  last_opened_at: null,
+  first_clicked_at: null,
+  bot_opens: 0,
+  bot_clicks: 0,
+} as const;
+
+/** The columns of a delivery that its attempts and holds fill in. */
+export const untried = {
+  attempt_count: 0,
+  claim_epoch: null,
+  no_domain_count: 0,
+  no_domain_since: null,
+  smtp_code: null,
+  enhanced_code: null,
+  smtp_reply: null,
+  mx: null,
+  tls: null,
+  held_by: null,
+  held_at: null,
+} as const;
 
 function contentRow({ content }: OwnMail, now: number): ContentRow {
   const isRaw = content.kind === 'raw';
@@ -129,15 +159,7 @@ function messageRow(mail: OwnMail, contentId: string, now: number): MessageRow {
     created_at: now,
     status: 'queued',
     status_at: now,
-    last_event_type: null,
-    last_event_at: null,
-    opens: 0,
-    clicks: 0,
-    first_opened_at: null,
-    last_opened_at: null,
-    first_clicked_at: null,
-    bot_opens: 0,
-    bot_clicks: 0,
+    ...unseen,
     tracking_url: null,
     unsubscribe_json: null,
     notice_to: null,
@@ -163,15 +185,5 @@ const deliveryRow = ({ id, to }: OwnMail, now: number, giveUp: number): Delivery
   due_at: now,
   queued_at: now,
   give_up_at: giveUp,
-  attempt_count: 0,
-  claim_epoch: null,
-  no_domain_count: 0,
-  no_domain_since: null,
-  smtp_code: null,
-  enhanced_code: null,
-  smtp_reply: null,
-  mx: null,
-  tls: null,
-  held_by: null,
-  held_at: null,
+  ...untried,
 });

@@ -52,7 +52,6 @@ export async function cancelMessage(
   );
 }
 
-/** The number of a batch's messages in each status. */
 export type StatusCounts = readonly { status: DeliveryStatus; n: number }[];
 
 export const batchCounts = (db: Connection, batchId: string): Promise<StatusCounts> =>

@@ -9,7 +9,8 @@ import { createPhraseIndex, wordingOf, type PhraseIndex, type Wording } from '..
 import type { BounceRule, refusalPhases } from '../../config/bounce-rule.ts';
 import { readDiagnostic, withoutCodes } from '../../mail/diagnostic.ts';
 import { isSuppressing, type Grounds, type Verdict } from './delivery.ts';
-import { mailOperators, shippedRules } from './shipped-rules.ts';
+import file from '../../../config/bounce-rules.json' with { type: 'json' };
+import operators from '../../../config/operators.json' with { type: 'json' };
 
 export interface Refusal {
   /** The phase of the session; `report` is a bounce mail, whose text may name phase and codes itself. */
@@ -29,7 +30,7 @@ export interface Judgement extends Verdict, Omit<Grounds, 'about'> {
 
 export type Judge = (refusal: Refusal) => Judgement;
 
-/** True where a rule of the operator has decided. */
+/** True if a rule of the operator has decided. */
 export const isByOwnRule = ({ rule }: Pick<Grounds, 'rule'>): boolean => rule.startsWith('own:');
 
 /** Returns a judge that asks the operator's rules, then the shipped ones. */
@@ -66,7 +67,7 @@ interface PreparedReply {
   /** The numbers of the phrase lists that match. */
   found: ReadonlySet<number>;
   phase: Refusal['phase'];
-  /** True for a bounce mail, also where its text names the phase of the session. */
+  /** True for a bounce mail, also if its text names the phase of the session. */
   isReport: boolean;
   code: number | null;
   enhanced: readonly [level: string, subject: string, detail: string] | null;
@@ -152,7 +153,7 @@ function compile({ stage, rule }: { stage: string; rule: BounceRule }, index: Ph
 }
 
 /**
- * True where the enhanced code, or without one that speaks of an address or a mailbox the phase, says that the refusal is about
+ * True if the enhanced code, or without one that speaks of an address or a mailbox the phase, says that the refusal is about
  * this mail or about who may write. Then words make it hard only by a rule that names its codes, or is one operator's: in
  * such a reply, words of absence or closure mostly tell what the mail or the sender lacks.
  */
@@ -215,3 +216,44 @@ function judgement(verdict: Verdict, rule: string, from: BounceRule, { enhanced 
     greylisting: from.greylisting ?? false,
   };
 }
+
+interface StagedRule {
+  stage: string;
+  rule: BounceRule;
+}
+
+const { groups, ...stages } = file;
+
+/**
+ * A group is a list of words with bars between; in a phrase `{mailbox}` stands for any of them, `[{mailbox}]` for any or none.
+ */
+const choices = new Map(Object.entries(groups).map(([name, lines]) => [name, lines.join('|')]));
+
+function expandGroups(phrase: string): string {
+  const of = (name: string): string => {
+    const found = choices.get(name);
+    if (found === undefined) throw new Error(`config/bounce-rules.json: no group ${name}`);
+    return found;
+  };
+  return phrase
+    .replace(/\[\{([a-z-]+)\}\]/g, (_, name: string) => `[${of(name)}]`)
+    .replace(/\{([a-z-]+)\}/g, (_, name: string) => `(${of(name)})`);
+}
+
+/** TypeScript gives JSON files no union types; test/config/bounce-rules.test.ts checks the file against its schema. */
+const written = Object.entries(stages) as unknown as [string, readonly BounceRule[]][];
+
+/** The rules in the order of the file: `first`, `veto`, `enhanced`, `operator`, `words`, `fallback`. */
+export const shippedRules: readonly StagedRule[] = written.flatMap(([stage, rules]) =>
+  rules.map((rule) => ({
+    stage,
+    rule: {
+      ...rule,
+      ...(rule.text === undefined ? {} : { text: rule.text.map(expandGroups) }),
+      ...(rule.not === undefined ? {} : { not: rule.not.map(expandGroups) }),
+    },
+  })),
+);
+
+/** The ends of mail host names, by mail operator. */
+export const mailOperators: Readonly<Record<string, readonly string[]>> = operators;

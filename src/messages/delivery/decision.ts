@@ -10,7 +10,6 @@ export interface DecidedEvent {
   machine?: boolean;
 }
 
-/** An attempt to write. */
 export interface DecidedAttempt {
   facts: AttemptFacts;
   outcome: 'accepted' | 'deferred' | 'refused' | 'uncertain';
@@ -21,7 +20,6 @@ export interface DecidedAttempt {
 export interface Decision {
   /** False if the change is not allowed in this status: only the attempt is written, if there was one. */
   applied: boolean;
-  /** The delivery afterwards. */
   state: DeliveryState;
   /** The changes of status, in order, for the books: `[from, to]`. */
   steps: readonly (readonly [DeliveryStatus, DeliveryStatus])[];

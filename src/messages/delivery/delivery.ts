@@ -23,7 +23,6 @@ import type { DeliveryStatus, SuppressionReason } from '../../storage/tables.ts'
 
 export type { DeliveryStatus } from '../../storage/tables.ts';
 
-/** The statuses of deliveries that are not finished. */
 export const waitingStatuses = ['scheduled', 'queued', 'sent', 'deferred'] as const satisfies readonly DeliveryStatus[];
 
 /** The queue domain of simulated mail: no host name can start with `~`. */
@@ -189,7 +188,6 @@ export interface DeliveryState {
   lastReply: Pick<AttemptFacts, 'smtpCode' | 'enhancedCode' | 'smtpReply' | 'mx'>;
   opens: number;
   clicks: number;
-  /** The stream of its message. */
   stream: string;
   /** The time of delivery in ms since the epoch; null unless the status is `delivered`. */
   deliveredAt: number | null;
@@ -199,9 +197,9 @@ export interface DeliveryState {
   heldBy: string | null;
   /** The start of the time under an operator's hold that is not yet added to `giveUpAt`. */
   heldAt: number | null;
-  /** True where the recipient was erased: nothing personal is stored any more, and the address is not known here. */
+  /** True if the recipient was erased: nothing personal is stored any more, and the address is not known here. */
   erased: boolean;
-  /** True where an unsubscription has its event already, and its entry on the suppression list. */
+  /** True if an unsubscription has its event already, and its entry on the suppression list. */
   unsubscribed: boolean;
 }
 

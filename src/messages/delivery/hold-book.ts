@@ -10,7 +10,7 @@ import type { HoldRow } from '../../storage/tables.ts';
 import { statement } from '../../storage/sql.ts';
 import { HoldIndex, keyOf, keysOf, type MailFacts } from './hold-index.ts';
 
-/** The limits that the operator set for a lane; null where none is set. */
+/** The limits that the operator set for a lane; null if none is set. */
 export interface LaneLimits {
   connections: number | null;
   perMinute: number | null;
@@ -37,7 +37,7 @@ export function createHoldBook(deps: { db: Pick<Database, 'prepared' | 'commit'>
 
   return {
     /**
-     * Reads all rows: before any question, and again where other nodes may have changed them. Rows never change, they come and go. Resolves
+     * Reads all rows: before any question, and again if other nodes may have changed them. Rows never change, they come and go. Resolves
      * with true if they are others than before.
      */
     async load(): Promise<boolean> {

@@ -5,9 +5,7 @@ import type { HoldRow } from '../../storage/tables.ts';
 export interface MailFacts {
   accountId: string;
   stream: string;
-  /** The sending domain. */
   fromDomain: string;
-  /** The recipient's domain. */
   domain: string;
   messageId: string;
   createdAt: number;

@@ -3,14 +3,12 @@
  * that each place which depends on the kind of a hold is a switch that the compiler checks.
  */
 
-/** The mark of a pool none of whose sources may send to the site, or to one recipient domain there. */
+/** The mark of a pool none of whose sources may send to the site. */
 export interface PoolMark {
-  /** `paused` where the operator has paused or held all sources, `pool` where anything else is among the reasons. */
+  /** `paused` if the operator has paused or held all sources, `pool` if anything else is among the reasons. */
   kind: 'pool' | 'paused';
   pool: string;
   site: string;
-  /** The one recipient domain that it is about at an operator's site, or null for the whole site. */
-  domain: string | null;
 }
 
 export type HoldMark =
@@ -22,7 +20,7 @@ export type HoldMark =
   | { kind: 'stream'; accountId: string; stream: string }
   /** `domain:<account id>/<domain>`, a sending domain that is not verified. Earlier versions wrote `domain:<domain>`. */
   | { kind: 'domain'; accountId: string | null; domain: string }
-  /** `pool:<pool>@<site>` or `paused:<pool>@<site>`, followed by ` (<domain>)` if it is about one recipient domain. */
+  /** `pool:<pool>@<site>` or `paused:<pool>@<site>`. */
   | PoolMark;
 
 export function writeMark(mark: HoldMark): string {
@@ -37,7 +35,7 @@ export function writeMark(mark: HoldMark): string {
       return `domain:${mark.accountId === null ? '' : `${mark.accountId}/`}${mark.domain}`;
     case 'pool':
     case 'paused':
-      return `${mark.kind}:${mark.pool}@${mark.site}${mark.domain === null ? '' : ` (${mark.domain})`}`;
+      return `${mark.kind}:${mark.pool}@${mark.site}`;
   }
 }
 
@@ -58,9 +56,9 @@ export function readMark(text: string): HoldMark | null {
     }
     case 'pool':
     case 'paused': {
-      // A host name has no space.
-      const [, pool, site, domain] = /^([^@]*)@([^ ]*)(?: \((.*)\))?$/.exec(rest) ?? [];
-      return pool === undefined || site === undefined ? null : { kind, pool, site, domain: domain ?? null };
+      // A host name has no space; an earlier version wrote a recipient domain behind one.
+      const [, pool, site] = /^([^@]*)@([^ ]*)$/.exec(rest) ?? [];
+      return pool === undefined || site === undefined ? null : { kind, pool, site };
     }
     default:
       return null;

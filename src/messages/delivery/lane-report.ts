@@ -23,7 +23,7 @@ export interface LaneLimitsReport {
   limit: number;
   cause: string;
   causeAt: number | null;
-  /** Mails a minute, or null where nothing limits them. */
+  /** Mails a minute, or null if nothing limits them. */
   perMinute: number | null;
   /** Each limit with its own cause. */
   limits: readonly LaneLimit[];

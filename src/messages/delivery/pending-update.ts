@@ -55,13 +55,13 @@ export type LoadedDelivery = Pick<DeliveryRow, (typeof DELIVERY_COLUMNS)[number]
     /** The entry of the suppression list that the address is on, or null; read only for claims. */
     suppression_id: string | null;
     suppression_reason: SuppressionReason | null;
-    /** When an attempt found the mailbox full for the first time; read only where another has found it so. */
+    /** When an attempt found the mailbox full for the first time; read only if another has found it so. */
     full_since: number | null;
     /** The source of its last attempt; read only for reports, which count against it. */
     source: string | null;
-    /** 1 where the recipient was erased. */
+    /** 1 if the recipient was erased. */
     erased: number;
-    /** 1 where another unsubscription would change nothing; read only for these. */
+    /** 1 if another unsubscription would change nothing; read only for these. */
     unsubscribed: number;
   };
 

@@ -8,7 +8,7 @@ import type { DeliveryChange, FeedbackSource, Verdict } from './delivery.ts';
 /** The fate of one recipient, as a report tells it. */
 export interface Reported {
   address: string;
-  /** The address that it was before it was forwarded; null where that is the same, or not known. */
+  /** The address that it was before it was forwarded; null if that is the same, or not known. */
   original: string | null;
   /** RFC 3464 section 2.3.3. */
   action: string | null;
@@ -37,7 +37,7 @@ export type StandIn = 'report' | 'notice' | 'letter';
 const UNDETERMINED: Verdict = { class: 'undetermined', reason: 'other' };
 
 /**
- * Returns the bounce of the delivery whose address has the key `ownKey`; null where the report says that this one did not fail. An
+ * Returns the bounce of the delivery whose address has the key `ownKey`; null if the report says that this one did not fail. An
  * address that was expanded, or forwarded to several, has its mail though one of those failed (RFC 3464 section 2.3.3).
  */
 export function bouncedBy(recipients: readonly Reported[], ownKey: string, standIn: StandIn): DeliveryChange | null {

@@ -6,37 +6,16 @@ import { HOUR_MS, MINUTE_MS } from '../../base/time.ts';
 const ASKED =
   / (?:again|retry|retrying|back|wait|delay|delayed|later|resend|reconnect|gr[ae]ylist(?:ed|ing)?|erneut|reessayer|intente|riprova)(?: (?:in|after|for|at|least|about|another|the|next|please|time|approximately|message|it|this|action|nach|dans|en|tra)){0,4} (?:(\d{1,2}) (\d{2}) (\d{2})|(\d{1,5}) ?([a-z]{1,10})) /;
 
-const UNITS: Readonly<Record<string, number>> = {
-  s: 1000,
-  sec: 1000,
-  secs: 1000,
-  second: 1000,
-  seconds: 1000,
-  sekunden: 1000,
-  secondes: 1000,
-  segundos: 1000,
-  m: MINUTE_MS,
-  min: MINUTE_MS,
-  mins: MINUTE_MS,
-  minute: MINUTE_MS,
-  minutes: MINUTE_MS,
-  minuten: MINUTE_MS,
-  minutos: MINUTE_MS,
-  minuti: MINUTE_MS,
-  h: HOUR_MS,
-  hr: HOUR_MS,
-  hrs: HOUR_MS,
-  hour: HOUR_MS,
-  hours: HOUR_MS,
-  stunden: HOUR_MS,
-  heures: HOUR_MS,
-  horas: HOUR_MS,
-};
+const UNITS: readonly (readonly [words: RegExp, ms: number])[] = [
+  [/^(?:s|secs?|seconds?|sekunden|secondes|segundos)$/, 1000],
+  [/^(?:m|mins?|minutes?|minuten|minutos|minuti)$/, MINUTE_MS],
+  [/^(?:h|hrs?|hours?|stunden|heures|horas)$/, HOUR_MS],
+];
 
 /** Returns the pause that the reply asks for in ms, or null. It may be absurd: retry.ts limits it. */
 export function askedPause(text: string): number | null {
   const [, hours, minutes, seconds, count, unit] = ASKED.exec(wordingOf(text).words) ?? [];
   if (hours !== undefined) return ((Number(hours) * 60 + Number(minutes)) * 60 + Number(seconds)) * 1000;
-  if (unit === undefined || !Object.hasOwn(UNITS, unit)) return null;
-  return Number(count) * (UNITS[unit] ?? 0);
+  const ms = unit === undefined ? undefined : UNITS.find(([words]) => words.test(unit))?.[1];
+  return ms === undefined ? null : Number(count) * ms;
 }

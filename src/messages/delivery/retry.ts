@@ -86,15 +86,13 @@ export const extraTimeOf = (startedAt: number, { maxAge }: Pick<RetryRule, 'maxA
 });
 
 /**
- * Returns when a delivery is given up: later than at `giveUpAt` where that passed while the program did not run, but not after the sender's
+ * Returns when a delivery is given up: later than at `giveUpAt` if that passed while the program did not run, but not after the sender's
  * own `expires_at`. So a server that was off for days does not give up at its start what waits.
  */
-export function extendedGiveUpAt(
+export const extendedGiveUpAt = (
   { giveUpAt, expiresAt }: { giveUpAt: number; expiresAt: number | null },
   { startedAt, until }: ExtraTime,
-): number {
-  return giveUpAt > startedAt ? giveUpAt : Math.max(giveUpAt, Math.min(until, expiresAt ?? Infinity));
-}
+): number => (giveUpAt > startedAt ? giveUpAt : Math.max(giveUpAt, Math.min(until, expiresAt ?? Infinity)));
 
 /**
  * A missing domain may be a mistake in a zone that is corrected soon, so it takes three such answers over at least 20 minutes.

@@ -21,7 +21,6 @@ type Purpose = 'return path' | 'unsubscribe';
  * cannot be made from the other.
  */
 export interface DeliveryMarks {
-  /** The local part of the return path. */
   returnPath: string;
   /** The value of `X-Posthorn-Delivery`. */
   copy: string;

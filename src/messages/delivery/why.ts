@@ -44,6 +44,8 @@ export interface LaneWait {
   /** When the lane is tried again, or null if that depends on something else. */
   until: number | null;
   by: SetBy;
+  /** The kind of limit, if one that closes the lane or a part of it. */
+  kind?: 'sender' | 'block_list' | 'load' | 'tls' | 'rule';
   /** True if nothing is sent meanwhile; false if mail is sent more slowly. */
   stops: boolean;
 }
@@ -67,7 +69,7 @@ export interface WaitContext {
   now: number;
   /** The waits of its lane, the most informative first. */
   waits: readonly LaneWait[];
-  /** A sentence that says why the lane is not known; absent where it is. */
+  /** A sentence that says why the lane is not known; absent if it is. */
   unknown?: string | undefined;
 }
 
@@ -141,6 +143,8 @@ function makeReason(
 export interface MailOfLane {
   domain: string;
   account: string;
+  /** The stream of its message, which names the pool of sources; null if that is not known. */
+  stream?: string | null;
   /** The mark of the mail's hold. */
   mark?: string | null;
 }
@@ -157,8 +161,8 @@ export interface LaneFacts {
 export type LaneFactsOf = (mails: readonly MailOfLane[]) => Promise<readonly LaneFacts[]>;
 
 /**
- * Returns when each of these deliveries is tried next at the earliest: when it is due, or later where its lane rests or its DNS is asked
- * again. Null where no attempt is planned.
+ * Returns when each of these deliveries is tried next at the earliest: when it is due, or later if its lane rests or its DNS is asked
+ * again. Null if no attempt is planned.
  */
 export async function nextTries(
   laneFacts: LaneFactsOf,
@@ -200,7 +204,12 @@ export async function whyWaiting(
     message.id,
   ]);
   const lanes = await laneFacts(
-    deliveries.map(({ domain, held_by: mark }) => ({ domain, account: message.account_id, mark })),
+    deliveries.map(({ domain, held_by: mark }) => ({
+      domain,
+      account: message.account_id,
+      stream: message.stream,
+      mark,
+    })),
   );
   return Promise.all(
     deliveries.map(async (delivery, at): Promise<Waiting> => {

@@ -31,7 +31,6 @@ export interface MessageFilter {
   templateId?: string | undefined;
   batchId?: string | undefined;
   stream?: string | undefined;
-  /** The sending domain. */
   domain?: string | undefined;
   rfcMessageId?: string | undefined;
   /** The id of one of its events. */
@@ -56,7 +55,7 @@ const valuesOf = ([, ...values]: SqlOfEngine): (string | number)[] => values;
 
 /** An index with the messages that fit one filter. */
 export interface MessageIndex {
-  /** The table to read, as `m` where it is `messages` itself, otherwise as `w`. */
+  /** The table to read, as `m` if it is `messages` itself, otherwise as `w`. */
   table: SqlOfEngine;
   where: readonly Sql[];
   /** The column with the message's id. */
@@ -79,7 +78,7 @@ export interface Criterion {
 export const allMessages = (accountId: string): MessageIndex =>
   indexOfMessages('messages_by_account', [['m.account_id = ?', accountId]]);
 
-/** The statuses in the index `messages_apart`: SQLite uses a partial index only where its condition is repeated word for word. */
+/** The statuses in the index `messages_apart`: SQLite uses a partial index only if its condition is repeated word for word. */
 const apart: ReadonlySet<DeliveryStatus> = new Set([
   'scheduled',
   'deferred',
@@ -271,7 +270,6 @@ function textCriterion(accountId: string, text: string): Criterion {
   };
 }
 
-/** Returns our message id in a Message-ID, if there is one. */
 const ownIdIn = (rfcMessageId: string): string | undefined =>
   /^<(msg_[0-7][0-9a-hjkmnp-tv-z]{25})@/.exec(rfcMessageId)?.[1];
 
@@ -286,7 +284,6 @@ function rfcIdCriterion(rfcMessageId: string): Criterion {
   return { condition: always(is), index };
 }
 
-/** Returns the words of a search text. */
 const wordsOf = (text: string): string[] => text.split(/\s+/).filter((word) => word !== '');
 
 /** The index has all words that begin with `word`, each with its messages, so it is not in the order of messages. */

@@ -5,7 +5,7 @@
  */
 import type { Knex } from 'knex';
 import { idFloor, MOST_AHEAD_MS } from '../../base/id.ts';
-import { readBounded, SLICES, type SlicedList } from '../../storage/bounded-read.ts';
+import { readBounded, rowPageOf, SLICES, type BoundedRowPage, type SlicedList } from '../../storage/bounded-read.ts';
 import type { DeliveryStatus, MessageRow } from '../../storage/tables.ts';
 import { dialectOf } from '../../storage/sql.ts';
 import {
@@ -18,15 +18,6 @@ import {
   type Sql,
   type SqlOfEngine,
 } from './message-filter.ts';
-
-export interface MessagePage {
-  messages: MessageRow[];
-  /** True if there is more in the direction that was asked for, which is possible even on an empty page. */
-  hasMore: boolean;
-  /** The ids from which the pages before and after this one are read; null if there is nothing there. */
-  first: string | null;
-  last: string | null;
-}
 
 /** The part of the list to return: newest or oldest first, from a message on (exclusive), forwards or backwards. */
 export interface PageRequest {
@@ -42,21 +33,12 @@ export async function listMessages(
   filter: MessageFilter,
   page: PageRequest,
   slices: readonly number[] = SLICES,
-): Promise<MessagePage> {
+): Promise<BoundedRowPage<MessageRow>> {
   const backwards = page.before !== undefined;
   const most = slices.reduce((sum, count) => sum + count, 0);
   const { index, criteria } = await bestIndex(read, filter, most);
   const list = messagesOf(read, filter, { index, criteria, descending: page.newestFirst !== backwards });
-  const edge = page.after ?? page.before ?? null;
-  const found = await readBounded(list, edge, page.limit, slices);
-  const messages = backwards ? found.rows.reverse() : found.rows;
-  const [first, last] = [messages[0]?.id ?? found.reached, messages.at(-1)?.id ?? found.reached];
-  return {
-    messages,
-    hasMore: found.hasMore,
-    first: backwards ? (found.reached ?? first) : first,
-    last: backwards ? last : (found.reached ?? last),
-  };
+  return rowPageOf(await readBounded(list, page.after ?? page.before ?? null, page.limit, slices), { backwards });
 }
 
 export interface StatusCount {
@@ -68,7 +50,7 @@ export interface StatusCount {
 const MOST_COUNTED = 10_000;
 
 /**
- * Counts the messages that fit, by status. `isMore` is true where the smallest index is longer than what was looked at: then there are
+ * Counts the messages that fit, by status. `isMore` is true if the smallest index is longer than what was looked at: then there are
  * at least as many. It costs what the pages of a list cost.
  */
 export async function countMessages(
@@ -132,12 +114,10 @@ type Bound = readonly [operator: '>' | '>=' | '<' | '<=', id: string];
  * Ids of messages that were accepted in the filter's times; the exact times are tested message by message. A mail submitted by SMTP has
  * its id before it is accepted.
  */
-function timesOf({ createdAfter, createdBefore }: MessageFilter): Bound[] {
-  return [
-    ...(createdAfter === undefined ? [] : [['>=', idFloor('msg', createdAfter - LONGEST_REQUEST_MS)] as const]),
-    ...(createdBefore === undefined ? [] : [['<', idFloor('msg', createdBefore + MOST_AHEAD_MS)] as const]),
-  ];
-}
+const timesOf = ({ createdAfter, createdBefore }: MessageFilter): Bound[] => [
+  ...(createdAfter === undefined ? [] : [['>=', idFloor('msg', createdAfter - LONGEST_REQUEST_MS)] as const]),
+  ...(createdBefore === undefined ? [] : [['<', idFloor('msg', createdBefore + MOST_AHEAD_MS)] as const]),
+];
 
 /** The narrowest of the bounds on each side: of two on one side SQLite would search the index by the first, and test the other. */
 function between(id: string, bounds: readonly Bound[]): Sql[] {
@@ -147,12 +127,10 @@ function between(id: string, bounds: readonly Bound[]): Sql[] {
   return [lower, upper].flatMap((bound) => (bound === undefined ? [] : [[`${id} ${bound[0]} ?`, bound[1]] as const]));
 }
 
-function joined(parts: readonly Sql[]): { text: string; values: (string | number)[] } {
-  return {
-    text: parts.length === 0 ? 'TRUE' : parts.map(([text]) => text).join(' AND '),
-    values: parts.flatMap(([, ...values]) => values),
-  };
-}
+const joined = (parts: readonly Sql[]): { text: string; values: (string | number)[] } => ({
+  text: parts.length === 0 ? 'TRUE' : parts.map(([text]) => text).join(' AND '),
+  values: parts.flatMap(([, ...values]) => values),
+});
 
 function messagesOf(
   read: Knex,
@@ -164,7 +142,7 @@ function messagesOf(
     id,
     isOrdered,
   } = index;
-  // By the column alone PostgreSQL would read all messages in their order, where the index has few and has to be sorted.
+  // By the column alone PostgreSQL would read all messages in their order; the index has few, which have to be sorted.
   const sorted = isOrdered ? id : `${id} || ''`;
   const dialect = dialectOf(read);
   const table = tableOf(dialect);

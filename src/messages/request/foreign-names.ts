@@ -1,6 +1,6 @@
 /**
  * Names that Resend, Postmark, SendGrid and Mailgun give to the members of a send request. A request written for one of them
- * gets a hint where its data belongs here, instead of only "unknown member".
+ * gets a hint if its data belongs here, instead of only "unknown member".
  */
 import type { FaultNote } from '../../base/check.ts';
 

@@ -20,7 +20,7 @@ export interface SizedContent {
   readonly hasLink: boolean;
   /** Never less than its size; from the lengths alone. */
   readonly bound: number;
-  /** Never less either, and within some percent; measured where the first is not enough to know. */
+  /** Never less either, and within some percent; measured if the first is not enough to know. */
   measured?: number;
 }
 

@@ -40,7 +40,6 @@ export interface MessageSource {
   noticeTo: string | null;
 }
 
-/** One message to be accepted. */
 export interface MessageDraft {
   from: Mailbox;
   to: Mailbox;
@@ -49,7 +48,6 @@ export interface MessageDraft {
   replyTo: readonly Mailbox[];
   subject: string;
   content: MessageContent;
-  /** The version of the template that it was rendered from. */
   template?: { id: string; version: number };
   /** A complete mail, sent unchanged; the members above only describe it. */
   source?: MessageSource;

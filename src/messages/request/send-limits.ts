@@ -5,7 +5,6 @@ import type { Config } from '../../config/schema.ts';
 /** The settings `limits.*` of a send request. */
 export type SendLimits = Omit<Config['limits'], 'bodyBytes' | 'singleBodyBytes'>;
 
-/** The default limits. */
 export const defaultLimits: SendLimits = {
   recipients: 50,
   bulkRecipients: 1000,

@@ -4,10 +4,8 @@
  */
 import type { z } from 'zod';
 
-import { Problem } from '../../base/problem.ts';
-import type { ProblemCode } from '../../base/problem.ts';
-import { parseMailbox } from '../../mail/address.ts';
-import type { Mailbox } from '../../mail/address.ts';
+import { Problem, type ProblemCode } from '../../base/problem.ts';
+import { parseMailbox, type Mailbox } from '../../mail/address.ts';
 import type { Attachment } from '../../mail/mime-write.ts';
 import { decodeAttachments } from './attachment.ts';
 import { ONE_RECIPIENT } from './foreign-names.ts';
@@ -129,7 +127,6 @@ function bodyOf(wire: WireMessage, rules: SendRules, prefix: string): Parts['bod
   };
 }
 
-/** Returns the body, or null for an empty one. */
 function bodyText(text: string | null | undefined, most: number, field: string): string | null {
   if (text == null || text === '') return null;
   // A UTF-16 unit has at most three bytes, so most texts need no measuring.

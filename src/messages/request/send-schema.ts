@@ -7,16 +7,13 @@
  */
 import { z } from 'zod';
 
-import { faults } from '../../base/check.ts';
-import type { FaultNote } from '../../base/check.ts';
+import { faults, type FaultNote } from '../../base/check.ts';
 import { LONGEST_FILENAME } from './attachment.ts';
 import { attachmentHints, messageHints, ONE_RECIPIENT } from './foreign-names.ts';
 import { HEADER_LENGTH, LONGEST_REFERENCES, MOST_HEADERS } from './header-rule.ts';
-import { MOST_METADATA_KEYS, MOST_REPLY_TO, MOST_TAGS, defaultLimits } from './send-limits.ts';
-import type { SendLimits } from './send-limits.ts';
+import { MOST_METADATA_KEYS, MOST_REPLY_TO, MOST_TAGS, defaultLimits, type SendLimits } from './send-limits.ts';
 import { templateMembers } from './template-members.ts';
 
-/** The outcomes that a simulated send can have. */
 export const simulatedOutcomes = ['delivered', 'bounced', 'deferred', 'complained', 'opened', 'clicked'] as const;
 export type SimulatedOutcome = (typeof simulatedOutcomes)[number];
 
@@ -202,7 +199,7 @@ const someMembers = <T extends typeof templateMembers | typeof renderedMembers>(
       'HTML body, sent verbatim unless `variables` are given. One of `html`, `text` and `template_id` is required.',
     ),
   text: z.string().meta({ maxLength: limits.textBytes }).nullish().describe('Plain text body.'),
-  auto_text: z.boolean().nullish().describe('Derive a text part where only html is given. Default: true.'),
+  auto_text: z.boolean().nullish().describe('Derive a text part if only html is given. Default: true.'),
   ...templates,
   headers,
   attachments: z
@@ -243,7 +240,7 @@ const someMembers = <T extends typeof templateMembers | typeof renderedMembers>(
       z.strictObject({ outcome: z.enum(simulatedOutcomes).describe('What the simulated send comes to.') }),
     ])
     .nullish()
-    .describe('The whole way without SMTP; always on for test keys. Default: false.'),
+    .describe('Simulates the delivery; nothing is sent. Always on for test keys. Default: false.'),
 });
 
 /** Returns the schemas with these limits in their documentation. */

@@ -50,7 +50,7 @@ export const templateMembers = {
   strict_variables: z
     .boolean()
     .nullish()
-    .describe("Refuse the request where a variable is missing. Default: the template's, else false."),
+    .describe("Refuse the request if a variable is missing. Default: the template's, else false."),
   locale: localeSchema.nullish().describe(localeSchema.description ?? ''),
   timezone: timezoneSchema.nullish().describe(timezoneSchema.description ?? ''),
 };

@@ -48,7 +48,6 @@ export async function expandSend(
     accountId,
     now,
     mostEntries,
-    dataFaults,
     monotonic,
     nextSlice,
   }: {
@@ -57,8 +56,6 @@ export async function expandSend(
     now: number;
     /** A request with more entries is not rendered: the checks that follow refuse it. */
     mostEntries: number;
-    /** Faults in the JSON of an entry, by its index; -1 is the request itself. */
-    dataFaults: ReadonlyMap<number, Problem>;
     monotonic: () => number;
     nextSlice: () => Promise<void>;
   },
@@ -66,7 +63,6 @@ export async function expandSend(
   const loadTemplate = createTemplateLoader(deps, accountId);
   const shared = readTemplateMembers(body, '');
   requireTemplateOf(shared, '');
-  refuseFault(dataFaults, -1);
   const templates = new Map<number, TemplateRef>();
   const refused = new Map<number, Problem>();
   const { recipients } = body;
@@ -98,7 +94,7 @@ export async function expandSend(
     }
     refuseTooMuch(rendered, last - begun);
     try {
-      const message = await expandEntry(deps, { accountId, body, shared, entry, index, loadTemplate, now, dataFaults });
+      const message = await expandEntry(deps, { accountId, body, shared, entry, index, loadTemplate, now });
       entries.push(message.body);
       rendered += message.length;
       if (message.template !== null) templates.set(index, message.template);
@@ -115,11 +111,6 @@ export async function expandSend(
     Object.entries(withoutTemplateMembers(body)).filter(([name]) => !moved.includes(name)),
   );
   return { body: { ...rest, recipients: entries }, refused, templates };
-}
-
-function refuseFault(dataFaults: ReadonlyMap<number, Problem>, index: number): void {
-  const problem = dataFaults.get(index);
-  if (problem !== undefined) throw problem;
 }
 
 function refuseTooMuch(length: number, ms: number): void {
@@ -148,7 +139,6 @@ async function expandEntry(
     index,
     loadTemplate,
     now,
-    dataFaults,
   }: {
     accountId: string;
     body: Json;
@@ -157,14 +147,12 @@ async function expandEntry(
     index: number;
     loadTemplate: LoadTemplate;
     now: number;
-    dataFaults: ReadonlyMap<number, Problem>;
   },
 ): Promise<RenderedMessage<unknown>> {
   const prefix = `recipients[${String(index)}].`;
   if (!isObject(own)) return { body: own, template: null, length: 0 };
   const entry = withSharedExpressions(body, own);
   const members = readTemplateMembers(entry, prefix);
-  refuseFault(dataFaults, index);
   refuseBothContents(entry, members, prefix);
   // html, text and template are one group: an entry that gives one of them replaces all three.
   const ownGroup = ['html', 'text', 'template_id'].some((name) => entry[name] != null);

@@ -5,14 +5,14 @@ import type { DomainDirectory } from '../../domains/domain-directory.ts';
 export interface TrackingRule {
   opens: boolean;
   clicks: boolean;
-  /** Address that links begin with, without a final slash; null where recipients could not open one. */
+  /** Address that links begin with, without a final slash; null if recipients could not open one. */
   base: string | null;
 }
 
 export interface TrackingRuleDeps {
   accounts: AccountTracking;
   directory: Pick<DomainDirectory, 'findOf'>;
-  /** Returns where the links of a domain lead: its own tracking host, or the address of the installation; null where it has none. */
+  /** Returns where the links of a domain lead: its own tracking host, or the address of the installation; null if it has none. */
   baseOf: (domain: { tracking_host: string | null } | null) => string | null;
 }
 

@@ -20,7 +20,7 @@ export function createMailViewer(deps: { clock: Clock }) {
     maxHeapMb: HEAP_MB,
   });
   return {
-    /** Resolves with null where the mail takes too long, is too large or cannot be parsed: then only its source can be shown. */
+    /** Resolves with null if the mail takes too long, is too large or cannot be parsed: then only its source can be shown. */
     async view(bytes: Uint8Array): Promise<MailView | null> {
       if (bytes.byteLength > MOST_BYTES) return null;
       // A copy, which is handed over: a view would also hand over the memory around it.

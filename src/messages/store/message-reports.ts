@@ -3,9 +3,9 @@
  * stored for a time.
  */
 import type { Knex } from 'knex';
-import { rfc3339 } from '../../base/rfc3339.ts';
 import type { Connection } from '../../storage/connection.ts';
-import type { DeliveryRow, ReportRow } from '../../storage/tables.ts';
+import { recordOf } from '../../storage/record.ts';
+import { reports, type DeliveryRow, type ReportRow } from '../../storage/tables.ts';
 
 const MOST_REPORTS = 100;
 
@@ -32,15 +32,11 @@ export async function reportsOf(read: Knex, messageId: string): Promise<ReportRe
   return rows.map(reportRecord);
 }
 
+export const reportMembers = recordOf('report', reports);
 export type ReportRecord = ReturnType<typeof reportRecord>;
 
-const reportRecord = ({ state, ...row }: ReportOfRecipient) => ({
-  object: 'report' as const,
-  ...row,
-  received_at: rfc3339(row.received_at),
-  /** False if it names the message without a proof; then it has changed nothing. */
-  verified: state !== 'unverified',
-});
+const reportRecord = (row: ReportOfRecipient) =>
+  reportMembers(row, { recipient: row.recipient, verified: row.state !== 'unverified' });
 
 /** Returns the raw mail, or null if the message has no such report. */
 export async function rawReport(db: Connection, messageId: string, id: string): Promise<Buffer | null> {

@@ -1,8 +1,16 @@
 /** Reads a message with its recipients, attempts and content; lists of messages are in messages/list/. */
 import type { Knex } from 'knex';
 import { rfc3339 } from '../../base/rfc3339.ts';
-import type { AttachmentRow, AttemptRow, ContentRow, DeliveryRow, MessageRow } from '../../storage/tables.ts';
-import type { AttemptFacts } from '../delivery/delivery.ts';
+import { recordOf } from '../../storage/record.ts';
+import {
+  attempts,
+  deliveries,
+  type AttachmentRow,
+  type AttemptRow,
+  type ContentRow,
+  type DeliveryRow,
+  type MessageRow,
+} from '../../storage/tables.ts';
 import { isSealedContent } from './sealed-content.ts';
 import { bodyOf } from './stored-content.ts';
 
@@ -30,7 +38,7 @@ export function findAnyMessage(read: Knex, id: string): Promise<MessageRow | und
 /** Recipients, and attempts, that a message shows. */
 const SHOWN = 20;
 
-/** Returns when each delivery is tried next; null where no attempt is planned. */
+/** Returns when each delivery is tried next; null if no attempt is planned. */
 export type NextTriesOf = (rows: readonly DeliveryRow[]) => Promise<readonly (string | null)[]>;
 
 /** Returns the recipients, `to` first. Without `nextTries`, which knows what lanes wait for, mail is tried when it is due. */
@@ -46,23 +54,16 @@ export async function recipientsOf(
 
 export type RecipientRecord = ReturnType<typeof recipientRecord>;
 
+export const recipientMembers = recordOf(null, deliveries);
+
 function recipientRecord(row: DeliveryRow, next: string | null) {
-  const answered = row.smtp_code !== null || row.smtp_reply !== null;
-  return {
-    email: row.address,
-    type: row.type,
-    status: row.status,
-    status_at: rfc3339(row.status_at),
-    attempt_count: row.attempt_count,
-    next_attempt_at: next,
-    smtp: answered
-      ? { code: row.smtp_code, enhanced: row.enhanced_code, reply: row.smtp_reply, mx: row.mx, tls: row.tls }
-      : null,
-  };
+  const { smtp_code: code, enhanced_code: enhanced, smtp_reply: reply, mx, tls } = row;
+  const smtp = code === null && reply === null ? null : { code, enhanced, reply, mx, tls };
+  return recipientMembers(row, { email: row.address, next_attempt_at: next, smtp });
 }
 
 /**
- * Returns when the next attempt is due; null during an attempt, while the delivery is held (see delivery/why.ts), and where its
+ * Returns when the next attempt is due; null during an attempt, while the delivery is held (see delivery/why.ts), and if its
  * time is over before another would be made.
  */
 export const nextAttemptAt = (
@@ -85,27 +86,11 @@ const noTimings = { dns: 0, connect: 0, banner: 0, tls: 0, mail: 0, rcpt: 0, dat
 
 export type AttemptRecord = ReturnType<typeof attemptRecord>;
 
+export const attemptMembers = recordOf('attempt', attempts);
+
 function attemptRecord(row: AttemptRow & { address: string }) {
-  return {
-    object: 'attempt' as const,
-    id: row.id,
-    recipient: row.address,
-    number: row.number,
-    started_at: rfc3339(row.started_at),
-    ended_at: rfc3339(row.ended_at),
-    mx: row.mx,
-    ip: row.ip,
-    source: row.source,
-    tls: row.tls_json === null ? null : (JSON.parse(row.tls_json) as AttemptFacts['tls']),
-    timings_ms: { ...noTimings, ...(JSON.parse(row.timings_json) as Partial<typeof noTimings>) },
-    outcome: row.outcome,
-    smtp_code: row.smtp_code,
-    enhanced_code: row.enhanced_code,
-    smtp_reply: row.smtp_reply,
-    class: row.class,
-    reason: row.reason,
-    next_attempt_at: rfc3339(row.next_attempt_at),
-  };
+  const timings = { ...noTimings, ...(JSON.parse(row.timings_json) as Partial<typeof noTimings>) };
+  return attemptMembers(row, { recipient: row.address, timings_ms: timings });
 }
 
 /** Returns the stored content of a message. */

@@ -1,39 +1,26 @@
 /** The message record of the API. */
 import { rfc3339 } from '../../base/rfc3339.ts';
 import { formatMailbox } from '../../mail/address.ts';
-import type { MessageRow } from '../../storage/tables.ts';
+import { recordOf } from '../../storage/record.ts';
+import { messages, type MessageRow } from '../../storage/tables.ts';
 
 /** A mailbox as the `*_json` columns store it. */
 export type StoredMailbox = readonly [name: string | null, address: string];
 
+export const messageMembers = recordOf('message', messages);
 export type MessageRecord = ReturnType<typeof messageRecord>;
 
 export function messageRecord(row: MessageRow) {
   // It was asked for, and there is no address for its links; simulated mail needs none.
   const isTracked = row.tracking_url !== null || row.test === 1;
-  return {
-    object: 'message' as const,
-    id: row.id,
-    batch_id: row.batch_id,
-    status: row.status,
-    status_at: rfc3339(row.status_at),
+  return messageMembers(row, {
     from: mailboxText([row.from_name, row.from_address]),
     to: mailboxText([row.to_name, row.to_address]),
     cc: mailboxes(row.cc_json),
     bcc: mailboxes(row.bcc_json),
     reply_to: mailboxes(row.reply_to_json),
-    subject: row.subject,
-    stream: row.stream,
-    template_id: row.template_id,
-    template_version: row.template_version,
-    tags: JSON.parse(row.tags_json) as string[],
-    metadata: JSON.parse(row.metadata_json) as Record<string, string>,
-    send_at: rfc3339(row.send_at),
-    expires_at: rfc3339(row.expires_at),
     track_opens: isTracked && row.track_opens === 1,
     track_clicks: isTracked && row.track_clicks === 1,
-    test: row.test === 1,
-    rfc_message_id: row.rfc_message_id,
     last_event:
       row.last_event_type === null || row.last_event_at === null
         ? null
@@ -47,8 +34,7 @@ export function messageRecord(row: MessageRow) {
       bot_opens: row.bot_opens,
       bot_clicks: row.bot_clicks,
     },
-    created_at: rfc3339(row.created_at),
-  };
+  });
 }
 
 export const storedMailboxes = (json: string): StoredMailbox[] => JSON.parse(json) as StoredMailbox[];

@@ -21,7 +21,6 @@ export const isSealedContent = (id: string): boolean => id.startsWith(PREFIX);
 export const openContent = (keyring: Pick<Keyring, 'open'>, id: string, sealed: string): string =>
   keyring.open(purposeOf(id), sealed).toString();
 
-/** Removes the sealed bodies of these messages. */
 export async function removeSealedContents(tx: Connection, messageIds: readonly string[]): Promise<void> {
   const ids = JSON.stringify(messageIds.map(idFor));
   await tx.run(

@@ -23,7 +23,6 @@ export function packedBody({ html, text }: Body): StoredBody {
   return { html: null, text: null, packed: brotliCompressSync(JSON.stringify([html, text]), { params }) };
 }
 
-/** Returns the body as it was sent. */
 export function bodyOf({ html, text, packed }: StoredBody): Body {
   if (packed === null) return { html, text };
   const [wholeHtml = null, wholeText = null] = JSON.parse(brotliDecompressSync(packed).toString()) as (string | null)[];

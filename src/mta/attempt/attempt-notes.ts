@@ -4,7 +4,6 @@ import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
 import { MINUTE_MS } from '../../base/time.ts';
 import type { Outcome } from '../../messages/delivery/delivery.ts';
-import type { LaneControl } from '../lanes/lane-control.ts';
 import type { Ready } from '../prepare/prepare.ts';
 import { laneName } from '../names.ts';
 import type { Sources } from '../sources/sources.ts';
@@ -17,10 +16,7 @@ export interface AttemptNotesDeps {
   clock: Clock;
   log: Log;
   sources: Pick<Sources, 'note'>;
-  control: Pick<LaneControl, 'noteSourceChange'>;
   hostTls: Pick<HostTls, 'noteUse'>;
-  /** Is called where the lane's limits may have changed. */
-  pump(lane: string): void;
   /** Is called with the outcome of every attempt, and the kind of what it was made at. */
   attempted?(outcome: Outcome, destination: Passage['destination']['kind']): void;
 }
@@ -73,13 +69,7 @@ export class AttemptNotes {
     );
     if (destination.kind !== 'site') return;
     this.warnOfSetUp(lane, outcome);
-    const domain = destination.operator == null ? null : job.domain;
-    const block = deps.sources.note(source, destination.name, outcome, domain);
-    if (block !== null) {
-      const what = block.site === destination.name ? 'nothing' : `nothing for ${job.domain}`;
-      deps.control.noteSourceChange(lane, `sends ${what} until ${new Date(block.until).toISOString()}`, block.reply);
-      deps.pump(lane);
-    }
+    deps.sources.note(source, destination.name, outcome);
     const port = destination.hosts.find(({ name }) => name === facts.mx)?.port;
     if (outcome.kind === 'accepted' && port !== undefined && destination.relay === null && destination.tls !== 'none')
       deps.hostTls.noteUse(`${facts.mx ?? ''}:${String(port)}`, facts.tls !== null);

@@ -3,9 +3,10 @@ import type { Judge } from '../../messages/delivery/classify.ts';
 import type { Outcome } from '../../messages/delivery/delivery.ts';
 import { nextTryAt, type RetryRule } from '../../messages/delivery/retry.ts';
 import type { LaneControl } from '../lanes/lane-control.ts';
-import type { MailKey } from '../lanes/rests.ts';
+import type { MailKey } from '../limits/limit.ts';
 import type { Failure, Prepared, Ready } from '../prepare/prepare.ts';
 import { laneName } from '../names.ts';
+import type { Site } from '../sites/sites.ts';
 import type { Job } from '../due-queue.ts';
 import type { Attempted } from '../worker.ts';
 import { AttemptNotes, type AttemptNotesDeps } from './attempt-notes.ts';
@@ -19,7 +20,9 @@ export interface AttemptDeps extends AttemptNotesDeps {
   /** Reads refusals, by the operator's rules too. */
   judge: Judge;
   passages: Pick<Passages, 'release' | 'contextOf'>;
-  control: AttemptNotesDeps['control'] & Pick<LaneControl, 'dropped' | 'learn'>;
+  control: Pick<LaneControl, 'dropped' | 'learn'>;
+  /** Returns whether a source of the job's pool, other than its own, may send it now. */
+  hasOpenSource: (site: Site, job: Job) => boolean;
 }
 
 export interface AttemptOptions {
@@ -110,7 +113,7 @@ export class Attempts {
       isLearnt = true;
       // The mail has used up its part of what its source may send today.
       delete job.quotaSite;
-      const learnt = control.learn(lane, key, aboutThisMail(mail, outcome));
+      const learnt = control.learn(lane, key, aboutThisMail(mail, outcome), this.deps.hasOpenSource(site, job));
       this.notes.note(job, mail, site, number, learnt);
       return done(learnt);
     } finally {

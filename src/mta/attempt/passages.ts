@@ -28,6 +28,8 @@ export interface PassageDeps {
   sites: Pick<Sites, 'known'>;
   sources: Pick<Sources, 'find'>;
   control: Pick<LaneControl, 'noteRefusedConnection'>;
+  /** Returns whether a source of the job's pool, other than its own, may send it now. */
+  hasOpenSource: (site: Site, job: Job) => boolean;
   pool: Pool;
   tls: TlsClient;
   /** See `OpenDeps.maySend`. */
@@ -98,6 +100,8 @@ export class Passages {
       case 'reached':
         return { kind: 'connected', startedAt, destination, connection: reached.connection };
       case 'unreached':
+        // Nothing was offered: another source is tried, and no attempt is spent.
+        if (this.deps.hasOpenSource(destination, job)) return { kind: 'moved' };
         return { kind: 'unreached', startedAt, destination, outcome: reached.outcome };
       case 'exhausted':
         this.logExhausted(reached.text);

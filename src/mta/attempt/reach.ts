@@ -5,7 +5,7 @@
 import { isIP } from 'node:net';
 import type { Clock } from '../../base/clock.ts';
 import type { AddressMemory } from '../connection/address-memory.ts';
-import { isDown } from '../connection/dial-gate.ts';
+import { isDown, SILENT_MS } from '../connection/dial-gate.ts';
 import { connectionKey, dial, type DialTarget, type TlsMemory } from '../connection/dial.ts';
 import type { OpenResult } from '../connection/open-session.ts';
 import type { PhaseTimeouts } from '../connection/phases.ts';
@@ -97,6 +97,8 @@ export async function connectToSite(context: SourceContext, site: Site, wanted: 
   let last: OutcomeAt | null = null;
   let refusal: string | null = null;
   const waits: LeaseWait[] = [];
+  /** Hosts that were dialled and have not answered yet. */
+  const silent: SilentHost[] = [];
   /** Mail does not go to a host of a worse preference because a better one is busy. */
   let worst = Infinity;
   const hosts = hostsInOurFamilies(context, site.hosts);
@@ -112,8 +114,13 @@ export async function connectToSite(context: SourceContext, site: Site, wanted: 
       continue;
     }
     const to: HostToDial = { site, host, need: need.need, otherHostsRemain: at < hosts.length - 1 };
-    const tried = await connectToHost(context, to, wanted);
-    if (tried.kind === 'leased')
+    const tried = await withoutSilence(context, connectToHost(context, to, wanted), to.otherHostsRemain);
+    if (tried.kind === 'silent') {
+      silent.push({ at, host, need: need.need, dial: tried.dial });
+      continue;
+    }
+    if (tried.kind === 'leased') {
+      for (const one of silent) keepForNext(one);
       return {
         kind: 'reached',
         connection: {
@@ -121,15 +128,28 @@ export async function connectToSite(context: SourceContext, site: Site, wanted: 
           host,
           need: need.need,
           lease: tried.lease,
-          passed: { outcome: last, isWaiting: waits.length > 0 },
+          passed: { outcome: last, isWaiting: waits.length > 0 || silent.length > 0 },
         },
       };
+    }
     if (tried.kind === 'exhausted') return tried;
     if (tried.kind === 'wait') {
       waits.push(tried.wait);
       refusal = tried.refusal ?? refusal;
       if (!isDown(tried.wait)) worst = Math.min(worst, host.preference ?? 0);
     } else last = (frame) => outcomeOfDial(frame, placeOfHost(host, tried.failed.ip, context.source), tried.failed);
+  }
+  const late = silent.length === 0 ? null : await firstOpen(silent);
+  if (late !== null && late.found.kind === 'leased') {
+    const { at, host, need } = late.of;
+    const passed = { outcome: last, isWaiting: waits.length > 0 || silent.length > 1 };
+    return { kind: 'reached', connection: { at, host, need, lease: late.found.lease, passed } };
+  }
+  if (late?.found.kind === 'exhausted') return late.found;
+  if (late?.found.kind === 'wait') waits.push(late.found.wait);
+  if (late?.found.kind === 'unreachable') {
+    const { of, found } = late;
+    last = (frame) => outcomeOfDial(frame, placeOfHost(of.host, found.failed.ip, context.source), found.failed);
   }
   // A host that is only busy will take it; one that is left alone will be tried by mail that comes later.
   if (last === null || waits.some(({ why }) => why !== 'closed')) return { kind: 'wait', waits, refusal };
@@ -172,6 +192,54 @@ type Connected =
   | { kind: 'wait'; wait: LeaseWait; refusal: string | null }
   | { kind: 'exhausted'; text: string }
   | { kind: 'unreachable'; failed: Extract<OpenResult, { kind: 'failed' }> };
+
+/** A host that was dialled and has not answered yet. */
+interface SilentHost {
+  at: number;
+  host: Host;
+  need: TlsNeed;
+  dial: Promise<Connected>;
+}
+
+/** Returns the first of these dials that gives a connection, or the last one to end where none does. */
+function firstOpen(silent: readonly SilentHost[]): Promise<{ of: SilentHost; found: Connected }> {
+  return new Promise((resolve, reject) => {
+    let left = silent.length;
+    let isOver = false;
+    for (const one of silent)
+      one.dial.then((found) => {
+        left--;
+        if (isOver) keepForNext(one);
+        else if (found.kind === 'leased' || left === 0) {
+          isOver = true;
+          resolve({ of: one, found });
+        }
+      }, reject);
+  });
+}
+
+/** A connection that a silent host gives after all is kept for the next mail. The pool has noted a failure. */
+function keepForNext({ dial }: SilentHost): void {
+  dial.then(
+    (found) => {
+      if (found.kind === 'leased') found.lease.giveBack();
+    },
+    () => undefined,
+  );
+}
+
+/** Waits for a dial, but for a silent host only so long where others can be tried beside it. */
+async function withoutSilence(
+  { clock }: SourceContext,
+  dial: Promise<Connected>,
+  hasOthers: boolean,
+): Promise<Connected | { kind: 'silent'; dial: Promise<Connected> }> {
+  if (!hasOthers) return dial;
+  return new Promise((resolve, reject) => {
+    const timer = clock.after(SILENT_MS, () => resolve({ kind: 'silent', dial }));
+    dial.then(resolve, reject).finally(() => timer.cancel());
+  });
+}
 
 /** Takes an idle connection to this host, or opens one over either family. */
 export async function connectToHost(context: SourceContext, to: HostToDial, wanted: Wanted): Promise<Connected> {

@@ -162,6 +162,12 @@ const withoutAddresses = (text: string): string =>
     .map((word) => (word.includes('@') ? `@${/[.:;]$/.exec(word)?.[0] ?? ''}` : word))
     .join(' ');
 
+/** Returns the name of the public block list that a refusal names, or null. */
+export const publicListIn = (text: string): string | null => {
+  const found = PUBLIC_LIST.exec(text.slice(0, LOOKED_AT))?.[0].toLowerCase() ?? null;
+  return found === 'zen.' ? 'spamhaus' : found;
+};
+
 const isOnPublicList = (text: string): boolean =>
   PUBLIC_LIST.test(text) && (!DOMAIN_LIST.test(text) || isAddressListed(text));
 

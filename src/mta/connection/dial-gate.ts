@@ -38,7 +38,12 @@ export interface DialGate {
 export interface ConnectionCounts {
   open: number;
   dialling: number;
+  /** Since when the only connection to the host is being opened; null where there is none, or another one. */
+  diallingSince?: number | null;
 }
+
+/** A host that has not let a connection in for so long keeps that one only: other mail goes to the site's other hosts. */
+export const SILENT_MS = 5_000;
 
 /** Why a connection has to wait. */
 export type GateWait =
@@ -46,7 +51,7 @@ export type GateWait =
   | {
       why: 'closed' | 'probing';
       until: number | null;
-      how: 'unreachable' | 'refused' | 'broken';
+      how: 'unreachable' | 'refused' | 'broken' | 'silent';
       cause: string;
       since: number;
     }
@@ -93,7 +98,7 @@ export const isDown = ({ why }: { why: string }): boolean => why === 'closed' ||
 /** Returns why one connection more, of at most `most`, may not be opened now; null where it may. */
 export function waitOf(
   gate: DialGate,
-  { open, dialling }: ConnectionCounts,
+  { open, dialling, diallingSince = null }: ConnectionCounts,
   most: number,
   now: number,
 ): GateWait | null {
@@ -101,6 +106,8 @@ export function waitOf(
   const how = gate.isRefusal ? 'refused' : wasOpen ? 'broken' : 'unreachable';
   if (now < closedUntil) return { why: 'closed', until: closedUntil, how, cause, since };
   if (dialling > 0 && failures > 0) return { why: 'probing', until: null, how, cause, since };
+  if (diallingSince !== null && now - diallingSince >= SILENT_MS)
+    return { why: 'probing', until: null, how: 'silent', cause: '', since: diallingSince };
   if (dialling > 0 && (open === dialling || cap !== null)) return { why: 'opening', until: null };
   if (wasOpen && failures >= ONE_AT_A_TIME && open > 0) return { why: 'probing', until: null, how, cause, since };
   if (open >= most) return { why: 'full', until: null };

@@ -77,8 +77,8 @@ export interface PoolDeps {
   wake?: (lane: string, host: string, room: number) => void;
   /** Returns how many connections the lane may have here, idle ones included, where other nodes send to its receiver as well. */
   mostOf?: (lane: string) => number;
-  /** Returns how many connections other nodes have reserved for the lane. */
-  othersOf?: (lane: string) => number;
+  /** Returns whether other nodes send to the lane's receiver. */
+  hasOthers?: (lane: string) => boolean;
 }
 
 /** A lane that gives back a connection takes it for its next mail within this time, or has no next mail. */
@@ -92,7 +92,7 @@ export class Pool {
   private readonly lanesWaiting: (host: string) => readonly string[];
   private readonly wake: (lane: string, host: string, room: number) => void;
   private readonly mostOf: (lane: string) => number;
-  private readonly othersOf: (lane: string) => number;
+  private readonly hasOthers: (lane: string) => boolean;
   private readonly limits: PoolLimits;
   private readonly lanes = new LaneConnections();
   private readonly hosts = new Map<string, PooledHost>();
@@ -107,13 +107,13 @@ export class Pool {
 
   constructor(deps: PoolDeps, limits: PoolLimits = defaultPoolLimits) {
     const { clock, random = Math.random, lanesWaiting = () => [], wake = noop } = deps;
-    const { mostOf = () => Infinity, othersOf = () => 0 } = deps;
+    const { mostOf = () => Infinity, hasOthers = () => false } = deps;
     this.clock = clock;
     this.random = random;
     this.lanesWaiting = lanesWaiting;
     this.wake = wake;
     this.mostOf = mostOf;
-    this.othersOf = othersOf;
+    this.hasOthers = hasOthers;
     this.limits = limits;
   }
 
@@ -286,7 +286,7 @@ export class Pool {
   /** Returns what the host said or did instead of letting us in. */
   private failureOf({ reply, text }: Extract<OpenResult, { kind: 'failed' }>, lane: string): DialFailure {
     if (reply === null) return { text };
-    const isCrowded = isAboutConnections(reply.text) && this.othersOf(lane) > 0;
+    const isCrowded = isAboutConnections(reply.text) && this.hasOthers(lane);
     return { text: `${String(reply.code)} ${reply.text}`, isRefusal: true, isCrowded };
   }
 
@@ -314,8 +314,14 @@ export class Pool {
   }
 
   private roomFor(host: PooledHost, lane: string, limit: number): number {
-    if (this.isDraining || !this.hasTurn(host, lane, limit)) return 0;
-    return host.room(limit, this.clock.monotonic());
+    if (this.isDraining) return 0;
+    const now = this.clock.monotonic();
+    const others = this.lanesWaiting(host.name).filter((other) => other !== lane);
+    if (!host.hasTurn(lane, limit, others, now)) return 0;
+    const room = host.room(limit, now);
+    return others.length === 0
+      ? room
+      : Math.min(room, Math.max(1, Math.ceil(host.shareOf(lane, limit, others)) - host.usedBy(lane)));
   }
 
   /** Wakes the lanes that may have a connection to this host now. */
@@ -330,6 +336,7 @@ export class Pool {
     const now = this.clock.monotonic();
     this.busy.opens(controller, lane, now);
     host.dialling++;
+    host.diallingSince = host.open === 0 ? now : null;
     this.lanes.count(lane, 1);
     this.countOpen(host, 1);
     host.countUse(lane, 1, now);
@@ -348,6 +355,7 @@ export class Pool {
   private dialEnds(host: PooledHost, lane: string, controller: AbortController): void {
     this.busy.opened(controller);
     host.dialling--;
+    host.diallingSince = null;
     host.countUse(lane, -1, this.clock.monotonic());
   }
 
@@ -394,7 +402,7 @@ export class Pool {
   /** Notes that the host has let this connection in and then refused it as one too many. */
   private refused({ host, lane }: Connection, text: string): void {
     const others = host.open - host.dialling - 1;
-    const failure = { text, isRefusal: true, isCrowded: this.othersOf(lane) > 0, wasOpen: true };
+    const failure = { text, isRefusal: true, isCrowded: this.hasOthers(lane), wasOpen: true };
     host.gate = dialFailed(host.gate, others, failure, this.clock.monotonic(), this.random());
   }
 

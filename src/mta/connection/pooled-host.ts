@@ -32,6 +32,8 @@ export class PooledHost {
   /** Connections that are open, being opened or being closed. */
   open = 0;
   dialling = 0;
+  /** Since when its only connection is being opened, on the monotonic clock; null where there is none, or another one. */
+  diallingSince: number | null = null;
   readonly idle: Connection[] = [];
   /** Runs while a connection is idle that the lane which gave it back may take again. */
   offerTimer: Timer | null = null;
@@ -65,8 +67,7 @@ export class PooledHost {
   /** Returns whether it is this lane's turn: it may not use more than its share while `others` wait for theirs. */
   hasTurn(lane: string, limit: number, others: readonly string[], now: number): boolean {
     if (others.length === 0) return true;
-    const users = new Set([...this.used.keys(), ...others, lane]);
-    const share = Math.floor(Math.min(limit, this.gate.cap ?? limit) / users.size);
+    const share = Math.floor(this.shareOf(lane, limit, others));
     if (share >= 1) return this.usedBy(lane) < share || !others.some((other) => this.usedBy(other) < share);
     const isInTurn = (one: string): boolean => now - this.turnBeganAt(one) < TURN_MS;
     if (isInTurn(lane)) return true;
@@ -74,11 +75,17 @@ export class PooledHost {
     return others.every((other) => !isInTurn(other) && this.turnBeganAt(other) >= this.turnBeganAt(lane));
   }
 
-  /** Returns how many connections more a lane may use that has its turn. */
+  /** Returns how many connections each of the lanes that use the host or wait for it may have. */
+  shareOf(lane: string, limit: number, others: readonly string[]): number {
+    const users = new Set([...this.used.keys(), ...others, lane]);
+    return Math.min(limit, this.gate.cap ?? limit) / users.size;
+  }
+
+  /** Returns how many connections more a lane may use that has its turn: the idle ones, and those that may be opened. */
   room(limit: number, now: number): number {
-    if (this.idle.length > 0) return this.idle.length;
-    if (this.waitOf(limit, now) !== null) return 0;
-    return isFree(this.gate) && this.open > 0 ? limit - this.open : 1;
+    const idle = this.idle.length;
+    if (this.waitOf(limit, now) !== null) return idle;
+    return idle + (isFree(this.gate) && this.open > 0 ? limit - this.open : 1);
   }
 
   /** The host has no connection any more. Turns are kept where several lanes wait: they go on with the next connection. */

@@ -1,89 +1,104 @@
 /**
- * The limits of each lane: how many connections, how many mails a minute, which of its mail rests. They come from answers
- * (lane-learning.ts) and from the operator; lane-slots.ts turns them into a number of workers.
+ * The lanes and their limits: how many workers a lane may have, which mail may go, and what answers teach. The limits are in limits/book.ts;
+ * learn.ts and allowance.ts decide.
  */
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
 import { addTo, takeFrom } from '../../base/sets.ts';
-import { HOUR_MS } from '../../base/time.ts';
-import type { LaneView, NoSlot } from '../../scheduling/lanes.ts';
-import type { LaneLimits } from '../../messages/delivery/hold-book.ts';
+import type { AnswerRules } from '../../config/limit-rules.ts';
 import type { Outcome } from '../../messages/delivery/delivery.ts';
+import type { LaneLimits } from '../../messages/delivery/hold-book.ts';
 import type { LaneChange, LaneLimitsReport } from '../../messages/delivery/lane-report.ts';
 import type { LaneWait } from '../../messages/delivery/why.ts';
+import type { LaneView, NoSlot } from '../../scheduling/lanes.ts';
+import { isDown } from '../connection/dial-gate.ts';
 import type { Pool } from '../connection/pool.ts';
-import { isInnerLane } from '../names.ts';
+import { allowance, isProbed, type Allowance, type LaneMoment } from '../limits/allowance.ts';
+import type { LimitBook, PlaceLimits } from '../limits/book.ts';
+import { firstConnections, type ConnectionLimits } from '../limits/connections.ts';
+import { isAboutOne, learn, ruled, subjectOfOutcome, type LaneFacts } from '../limits/learn.ts';
+import { covers, isClosing, isWhole, keyOf, stands, type About, type Limit, type MailKey } from '../limits/limit.ts';
+import { shape, type CompiledRule } from '../limits/shaping.ts';
+import { hostKey, isInnerLane } from '../names.ts';
 import type { Site } from '../sites/sites.ts';
-import { countConnections, LaneChanges } from './lane-changes.ts';
-import { LaneLearning, PROBE_LOOK_MS } from './lane-learning.ts';
-import { LaneSlots } from './lane-slots.ts';
-import type { LaneShare, LaneShares } from './lane-shares.ts';
-import { hasLearnt, hostKeysOf, isShared, newLaneState, shiftLaneState, type LaneState } from './lane-state.ts';
+import { changeOf, logOf } from './lane-changes.ts';
+import { hostKeysOf, isShared, newLaneState, shiftLaneState, trafficsOf, type LaneState } from './lane-state.ts';
 import { reportOf, waitsOf, type Surroundings } from './lane-waits.ts';
-import type { LaneDemand } from './node-shares.ts';
-import { begun, divided, ended, forgotten, putBack } from './pace.ts';
-import type { MailKey, Rest } from './rests.ts';
-import type { CompiledRule } from './shaping.ts';
-import { type Learnt, newThrottle, type ThrottleLimits } from './throttle.ts';
+import { LaneWorkers, LOOK_AGAIN_MS } from './lane-workers.ts';
+import type { LanePart } from './node-parts.ts';
 
 export interface LaneControlDeps {
   clock: Clock;
   log: Log;
+  limits: LimitBook;
   pool: Pick<Pool, 'room' | 'usedBy' | 'waitingLong' | 'waitOf' | 'capOf' | 'tryNow'>;
   /** Returns the operator's limits for a lane, or null. */
   limitsOf: (lane: string) => LaneLimits | null;
-  /** Returns what this node may use of a lane. */
-  shares: LaneShares;
+  /** Returns the part of a lane's limits that this node has. */
+  partOf: (lane: string) => LanePart;
   /** Returns the jobs and workers of a lane. */
-  viewOf(lane: string): LaneView;
+  viewOf: (lane: string) => LaneView;
   /** Returns why a lane has not as many workers as its limit and its jobs allow, where it waits for a slot; else null. */
-  whyNoSlot(lane: string): NoSlot | null;
+  whyNoSlot: (lane: string) => NoSlot | null;
   /** Returns whether jobs of the lane are put aside. */
-  hasAside(lane: string): boolean;
+  hasAside: (lane: string) => boolean;
   /** Starts workers of the lane where it may have more. */
-  pump(lane: string): void;
+  pump: (lane: string) => void;
   /** Lets mail that rests be looked at again. */
-  wake(): void;
+  wake: () => void;
+  /** The lane is closed or slower: mail that waits in it may go by another source. */
+  closed: (lane: string) => void;
 }
 
 export interface LaneControlOptions {
-  lane: ThrottleLimits;
+  lane: ConnectionLimits;
+  answers: AnswerRules;
   rules: readonly CompiledRule[];
   /** Workers of lanes that need no network. */
   innerSlots: number;
 }
 
 /**
- * States of lanes kept in memory, about 1 KB each. Those of lanes that have work, rest or are slowed are kept beyond this number. With a
- * smaller one a broadcast to many domains would push out what other lanes have learnt.
+ * States of lanes kept in memory, about 1 KB each. Those of lanes that have work are kept beyond this number. With a smaller one a broadcast to
+ * many domains would push out what is shown of other lanes.
  */
 const MOST_LANE_STATES = 10_000;
-/** Beyond this number those are forgotten that have learnt nothing. */
+/** Beyond this number those are forgotten of which nothing was noted. */
 const MOST_UNTAUGHT = 2_000;
 /** Lanes that are looked at when one has run out of work: more than one, so that those beyond the bound become fewer. */
 const LOOKS = 3;
 /** How long no worker is started after one that found no connection, in ms. */
 const LULL_MS = 1_000;
-/** A rest that ended, or a limit that changed, longer ago than this, in ms, does not keep its lane in memory. */
-const REST_FORGOTTEN_MS = HOUR_MS;
+const MOST_CHANGES = 100;
+
+/** A source at a site, as the choice of a source for a mail sees it. */
+export interface SourceState {
+  /** Nothing goes before then; null where it is open. */
+  closedUntil: number | null;
+  /** It was closed, and one mail finds out whether that is over. */
+  isSuspect: boolean;
+}
 
 export class LaneControl {
   private readonly deps: LaneControlDeps;
   private readonly options: LaneControlOptions;
+  private rules: readonly CompiledRule[];
   /** Those that ran out of work longest ago first. */
   private readonly states = new Map<string, LaneState>();
   /** Lanes by the hosts that they lead to. */
   private readonly byHost = new Map<string, Set<string>>();
-  private readonly changes: LaneChanges;
-  private readonly laneSlots: LaneSlots;
-  private readonly learning: LaneLearning;
+  /** The keys of limits of which one mail finds out now whether they are over. */
+  private readonly probes = new Set<string>();
+  private readonly workers: LaneWorkers;
 
   constructor(deps: LaneControlDeps, options: LaneControlOptions) {
     this.deps = deps;
     this.options = options;
-    this.changes = new LaneChanges(deps);
-    this.laneSlots = new LaneSlots(deps);
-    this.learning = new LaneLearning(deps, options, this.changes);
+    this.rules = options.rules;
+    this.workers = new LaneWorkers(deps, {
+      limitsOf: (state) => this.limitsAt(state),
+      momentOf: (state) => this.momentOf(state),
+    });
   }
 
   /** Notes that the lane leads to this site, by this source. */
@@ -93,13 +108,15 @@ export class LaneControl {
     if (!isShared(state)) this.leaveHosts(lane, state);
     state.site = site;
     state.source = source;
+    state.limits = null;
+    this.limitsAt(state);
     if (isShared(state)) return;
     for (const host of hostKeysOf(state)) addTo(this.byHost, host, lane);
   }
 
   /** Replaces the shaping rules; what was counted for the others is forgotten. */
   reshape(rules: readonly CompiledRule[]): void {
-    this.learning.rules = rules;
+    this.rules = rules;
     for (const state of this.states.values()) state.shaping = null;
   }
 
@@ -112,8 +129,8 @@ export class LaneControl {
   /** Returns how many workers the lane may have now. */
   slots(lane: string): number {
     const state = this.states.get(lane);
-    if (state?.site != null) return this.laneSlots.of(lane, state);
-    return this.needsConnection(lane) ? 1 : this.options.innerSlots;
+    if (state?.site == null) return this.needsConnection(lane) ? 1 : this.options.innerSlots;
+    return this.workers.of(lane, state);
   }
 
   /** Returns whether mail of the lane goes to a host. */
@@ -121,40 +138,64 @@ export class LaneControl {
     return !isInnerLane(lane) || this.routeOf(lane) !== null;
   }
 
-  /** Returns until when this mail rests, or null where it may go. */
-  restUntil(lane: string, mail: MailKey): number | null {
-    const state = this.states.get(lane);
-    if (state === undefined) return null;
-    const now = this.deps.clock.now();
-    const rest = state.rests.of(mail, now);
-    return rest === null ? null : Math.max(rest.until, now + PROBE_LOOK_MS);
+  /** Returns whether this mail may go in the lane, as far as limits of parts of it say. */
+  allowanceOf(lane: string, mail: MailKey): Allowance {
+    const state = this.stateOf(lane);
+    return allowance(this.limitsAt(state).all(), mail, this.momentOf(state), this.deps.clock.now());
   }
 
-  /** Counts a mail that a worker takes among those of this minute; where a rest is over, it is the one that tries. */
+  /** Counts a mail that a worker takes among those of this minute; if a limit is over, it is the one that tries. */
   take(lane: string, mail: MailKey): void {
     const state = this.stateOf(lane);
     const now = this.deps.clock.now();
-    state.pace = begun(state.pace, this.perMinuteOf(lane), now);
-    state.rests.begin(mail, now);
+    const found = this.allowanceOf(lane, mail);
+    for (const traffic of trafficsOf(state, mail.domain, now))
+      traffic.begin(this.perMinuteOf(lane, state, mail.domain, traffic), now);
+    if (found.kind === 'go') for (const limit of found.probed) this.probes.add(keyOf(limit));
   }
 
   /** Takes back `take` for a mail that was not begun after all. */
   putBack(lane: string, mail: MailKey): void {
     const state = this.stateOf(lane);
-    state.pace = putBack(state.pace, this.perMinuteOf(lane));
-    state.rests.ended(mail);
+    const now = this.deps.clock.now();
+    for (const traffic of trafficsOf(state, mail.domain, now))
+      traffic.putBack(this.perMinuteOf(lane, state, mail.domain, traffic));
+    this.endProbes(state, mail);
   }
 
   /** Learns from the outcome of an attempt. A refusal that is the receiver's answer to us comes back as one to wait for. */
-  learn(lane: string, mail: MailKey, outcome: Outcome): Outcome {
-    return this.learning.learn(lane, this.stateOf(lane), mail, outcome);
+  learn(lane: string, mail: MailKey, outcome: Outcome, hasOtherSource = false): Outcome {
+    const state = this.stateOf(lane);
+    const now = this.deps.clock.now();
+    state.lastProgressAt = now;
+    state.lastReply = replyOf(outcome);
+    for (const traffic of trafficsOf(state, mail.domain, now))
+      if (outcome.kind === 'accepted') traffic.take(now);
+      else traffic.end();
+    // Whatever the answer is about, this mail finds out nothing more: the next one may try.
+    this.endProbes(state, mail);
+    const lesson = learn(
+      this.limitsAt(state),
+      this.factsOf(lane, state, hasOtherSource),
+      mail,
+      outcome,
+      this.options.answers,
+      now,
+    );
+    state.asking = lesson.asking;
+    if (outcome.kind === 'accepted') state.acceptedAt = now;
+    for (const limit of lesson.changed) this.change(lane, state, limit);
+    if (lesson.ended.length > 0) this.end(lane, state, lesson.ended);
+    if (!lesson.isOneDomains) this.applyRules(lane, state, outcome, now);
+    return lesson.outcome;
   }
 
   /** Notes that an attempt ended without an outcome. */
   dropped(lane: string, mail: MailKey): void {
     const state = this.stateOf(lane);
-    state.pace = ended(state.pace);
-    state.rests.ended(mail);
+    const now = this.deps.clock.now();
+    for (const traffic of trafficsOf(state, mail.domain, now)) traffic.end();
+    this.endProbes(state, mail);
   }
 
   /** Notes that a worker found no connection and has ended: no other is started for a second, unless the pool wakes the lane. */
@@ -176,25 +217,47 @@ export class LaneControl {
     if (isShared(state)) return;
     const [first] = hostKeysOf(state).flatMap((host) => this.deps.pool.capOf(host) ?? []);
     if (first === undefined) return;
-    const to = countConnections(first.cap);
-    if (state.changes.at(-1)?.to === to) return;
-    this.changes.note(lane, state, { what: 'connections', to, cause: reply.slice(0, 200) });
-  }
-
-  /** Notes that something happened to the lane's source. */
-  noteSourceChange(lane: string, to: string, cause: string): void {
-    this.changes.note(lane, this.stateOf(lane), { what: 'source', to, cause });
+    const to = first.cap === 1 ? '1 connection' : `${String(first.cap)} connections`;
+    if (state.changes.at(-1)?.to !== to)
+      this.note(lane, state, { what: 'connections', to, cause: reply.slice(0, 200) });
   }
 
   report(lane: string): LaneLimitsReport | null {
     const state = this.states.get(lane);
-    return state?.site == null ? null : reportOf(state, this.surroundingsOf(lane));
+    return state?.site == null ? null : reportOf(state, this.surroundingsOf(lane, state));
   }
 
   /** Returns what this mail waits for, the most telling first. */
   waits(lane: string, mail: MailKey, site: Site | null): LaneWait[] {
     const state = this.states.get(lane);
-    return state === undefined ? [] : waitsOf(state, mail, site, this.surroundingsOf(lane));
+    return state === undefined ? [] : waitsOf(state, mail, site, this.surroundingsOf(lane, state));
+  }
+
+  /** Returns whether a source may send this mail to its site now. */
+  sourceState(site: Site, source: string | null, mail: MailKey | null): SourceState {
+    const { limits, clock, pool } = this.deps;
+    const now = clock.now();
+    const stored = limits.storedName(source);
+    const all = limits
+      .at(site.name, stored)
+      .all()
+      .filter((limit) => stands(limit) && (mail === null ? isWhole(limit) : covers(limit, mail)));
+    const closed = all.filter(({ kind, until }) => kind !== 'connections' && until > now);
+    const downs = site.hosts.map((host) => pool.waitOf(hostKey(host, source), site.operator?.maxConnections));
+    const isUnreachable = downs.length > 0 && downs.every((wait) => wait !== null && isDown(wait));
+    const ahead = now - clock.monotonic();
+    const opens = isUnreachable
+      ? Math.min(
+          ...downs.map((wait) => ((wait?.until ?? null) === null ? now + LOOK_AGAIN_MS : (wait?.until ?? 0) + ahead)),
+        )
+      : 0;
+    const until = Math.max(0, opens, ...closed.map((limit) => limit.until));
+    return {
+      closedUntil: until > now ? Math.round(until) : null,
+      isSuspect:
+        all.some((limit) => isProbed(limit) || (limit.kind === 'rate' && limit.step === -1)) ||
+        downs.some((wait) => wait !== null && isDown(wait)),
+    };
   }
 
   /** Returns the changes of a lane's limits, oldest first. */
@@ -202,39 +265,24 @@ export class LaneControl {
     return [...(this.states.get(lane)?.changes ?? [])];
   }
 
-  /** Returns how much of the lane this node wants, and what it may have over all nodes. */
-  demandOf(lane: string): LaneDemand {
-    const { deps } = this;
-    const state = this.states.get(lane);
-    const { throttle } = state ?? { throttle: newThrottle(this.options.lane, 0) };
-    const { waiting, slots } = deps.viewOf(lane);
-    const given = deps.limitsOf(lane);
-    return {
-      demand: state !== undefined && this.laneSlots.isResting(state) ? slots : waiting + slots,
-      hasRate: given?.perMinute != null,
-      allowed: Math.min(throttle.limit, given?.connections ?? Infinity),
-      learnt: throttle,
-    };
-  }
-
-  /** Takes over what another node has learnt of the lane's receiver, where that is newer. */
-  learnFrom(lane: string, learnt: Learnt): void {
-    this.learning.adopt(lane, this.stateOf(lane), learnt);
-  }
-
-  /** Returns how many connections the lane may have here: its share, and those that wait for hosts of single organisations. */
+  /** Returns how many connections the lane may have here: its part, and those that wait for hosts of single organisations. */
   mostConnections(lane: string): number {
-    return this.deps.shares.of(lane).connections + this.slowConnections(lane);
+    const part = this.deps.partOf(lane);
+    const state = this.states.get(lane);
+    if (state === undefined || (part.nodes === 1 && !part.isNew)) return Infinity;
+    return this.workers.connections(lane, state) + state.slowWorkers.count;
   }
 
-  /** Returns the part of the lane that this node may use, and what others have. */
-  shareOf(lane: string): LaneShare {
-    return this.deps.shares.of(lane);
+  /** Returns whether other nodes send to the lane's receiver. */
+  hasOthers(lane: string): boolean {
+    return this.deps.partOf(lane).nodes > 1;
   }
 
-  /** Counts the connections of an operator's lane that do not count against its limit. */
-  slowConnections(lane: string): number {
-    return this.states.get(lane)?.slowWorkers.count ?? 0;
+  /** Counts the mails of the lane that wait or are being sent; none where all of it is closed. */
+  mails(lane: string): number {
+    const { waiting, slots } = this.deps.viewOf(lane);
+    const state = this.states.get(lane);
+    return state !== undefined && this.workers.allowance(state).kind === 'wait' ? slots : waiting + slots;
   }
 
   /** Returns the lanes that would use one connection more to this host. */
@@ -247,26 +295,58 @@ export class LaneControl {
       if (state === undefined) return false;
       // A worker without a connection is about to ask for one.
       const used = hostKeysOf(state).reduce((sum, one) => sum + this.deps.pool.usedBy(one, lane), 0);
-      return slots > used || (waiting > 0 && slots < this.laneSlots.most(lane, state));
+      return slots > used || (waiting > 0 && slots < this.workers.most(lane, state));
     });
   }
 
-  /** Ends the lane's rests and pauses on an operator's request, as far as they touch the domain; one mail tries first. */
+  /** Ends the lane's limits on an operator's request, as far as they touch the domain; one mail tries first. */
   tryNow(lane: string, domain: string | null): void {
+    const { clock, limits, pool, pump } = this.deps;
     const state = this.states.get(lane);
     if (state === undefined) return;
-    const now = this.deps.clock.now();
-    state.rests.tryNow(domain, now);
-    state.ruleRest = null;
+    const now = clock.now();
+    const touched = this.limitsAt(state)
+      .all()
+      .filter(
+        (limit) =>
+          stands(limit) &&
+          limit.kind !== 'connections' &&
+          (domain === null || limit.domain === null || limit.domain === domain),
+      );
+    const isOver = ({ kind }: Limit): boolean => kind === 'rate' || kind === 'rule' || kind === 'block_list';
+    for (const limit of touched) this.probes.delete(keyOf(limit));
+    limits.put(
+      touched
+        .filter((limit) => !isOver(limit))
+        .map((limit) => ({ ...limit, until: Math.min(limit.until, now), changedAt: now })),
+    );
+    const over = touched.filter(isOver);
+    limits.end(over);
+    for (const limit of over)
+      this.note(lane, state, { ...changeOf(limit, 'ended'), cause: 'the operator asked for a try now' });
+    for (const traffic of [state.traffic, ...(state.domains?.values() ?? [])]) traffic.forgetSpread();
     state.lullUntil = 0;
-    if (state.pace.perMinute !== null)
-      this.changes.setPace(lane, state, forgotten(state.pace, now), 'the operator asked for a try now');
-    this.deps.pool.tryNow(hostKeysOf(state));
-    this.deps.pump(lane);
+    pool.tryNow(hostKeysOf(state));
+    pump(lane);
   }
 
-  /** Moves all times by `ms`, by which the clock was set: rests and paces last as long as before. */
+  /** Takes notice of limits that other nodes have changed, or that have ended otherwise. */
+  limitsChanged(changed: readonly Limit[]): void {
+    const { limits, pump, wake } = this.deps;
+    if (changed.length === 0) return;
+    for (const [lane, { site, source }] of this.states)
+      if (
+        changed.some(
+          (limit) => limit.source === limits.storedName(source) && (limit.site === '' || limit.site === site?.name),
+        )
+      )
+        pump(lane);
+    wake();
+  }
+
+  /** Moves all times by `ms`, by which the clock was set: limits last as long as before. */
   shift(ms: number): void {
+    this.deps.limits.shift(ms);
     for (const state of this.states.values()) shiftLaneState(state, ms);
   }
 
@@ -283,24 +363,32 @@ export class LaneControl {
     return [...this.states.keys()];
   }
 
-  /** Returns those that rest, or that have a limit which a receiver or the operator has set. */
+  /** Returns those that have a limit which a receiver, a rule or the operator has set. */
   limited(): readonly string[] {
-    return [...this.states].flatMap(([lane, state]) => (this.isLimited(lane, state) ? [lane] : []));
+    const { pool, limitsOf, hasAside } = this.deps;
+    return [...this.states].flatMap(([lane, state]) => {
+      if (state.site === null) return [];
+      const byHosts = isShared(state)
+        ? hasAside(lane)
+        : hostKeysOf(state).some((host) => pool.capOf(host) !== null || pool.waitOf(host)?.why === 'closed');
+      const isLimited =
+        byHosts ||
+        limitsOf(lane) !== null ||
+        this.limitsAt(state)
+          .all()
+          .some((limit) => stands(limit) && (limit.kind === 'rate' || this.isInForce(limit)));
+      return isLimited ? [lane] : [];
+    });
   }
 
-  /** Returns the lanes of which all or a part rests now, after a refusal or by a rule. */
+  /** Returns the lanes of which all or a part is closed now. */
   atRest(): string[] {
-    const now = this.deps.clock.now();
-    return [...this.states].flatMap(([lane, { rests, ruleRest }]) =>
-      rests.list().length > 0 || (ruleRest?.until ?? 0) > now ? [lane] : [],
-    );
-  }
-
-  /** Returns the parts of lanes that rest now. */
-  resting(): { lane: string; rest: Rest }[] {
-    const now = this.deps.clock.now();
-    return [...this.states].flatMap(([lane, { rests }]) =>
-      rests.list().flatMap((rest) => (rest.until > now || rest.isProbing ? [{ lane, rest }] : [])),
+    return [...this.states].flatMap(([lane, state]) =>
+      this.limitsAt(state)
+        .all()
+        .some((limit) => this.isInForce(limit))
+        ? [lane]
+        : [],
     );
   }
 
@@ -317,53 +405,135 @@ export class LaneControl {
     }
   }
 
-  /** Returns whether a lane's state is kept, however long ago it made progress: it has work, rests or is slowed, or there is room for what it knows. */
-  private isNeeded(lane: string, state: LaneState): boolean {
-    const { waiting, slots } = this.deps.viewOf(lane);
-    if (waiting + slots > 0 || this.deps.hasAside(lane)) return true;
-    if (this.states.size <= MOST_LANE_STATES && hasLearnt(state)) return true;
-    const restsSince = this.deps.clock.now() - REST_FORGOTTEN_MS;
-    const { rests, ruleRest, pace, throttle } = state;
-    return (
-      (throttle.halvedAt ?? 0) > restsSince ||
-      (ruleRest?.until ?? 0) > restsSince ||
-      (pace.perMinute !== null && pace.changedAt > restsSince) ||
-      rests.list().some(({ until }) => until > restsSince)
-    );
-  }
-
   stop(): void {
     for (const state of this.states.values()) state.timer?.cancel();
   }
 
-  private moveToEnd(lane: string, state: LaneState): void {
-    this.states.delete(lane);
-    this.states.set(lane, state);
+  /** Returns the limits of the lane. One that is new has a limit of connections. */
+  private limitsAt(state: LaneState): PlaceLimits {
+    const { limits, clock } = this.deps;
+    const about = this.aboutOf(state);
+    const found = (state.limits ??= limits.at(about.site, about.source));
+    if (state.site !== null && found.get(keyOf({ ...about, kind: 'connections' })) === undefined)
+      limits.put([firstConnections(about, this.connectionsOf(state), clock.now())]);
+    return found;
   }
 
-  private forget(lane: string, state: LaneState): void {
-    state.timer?.cancel();
-    this.leaveHosts(lane, state);
-    this.states.delete(lane);
+  private aboutOf({ site, source }: LaneState): About {
+    return { site: site?.name ?? '~', source: this.deps.limits.storedName(source), domain: null, account: null };
   }
 
-  /** Forgets that the lane leads to its hosts. */
-  private leaveHosts(lane: string, state: LaneState): void {
-    for (const host of hostKeysOf(state)) takeFrom(this.byHost, host, lane);
+  private connectionsOf({ site }: LaneState): ConnectionLimits {
+    const { lane } = this.options;
+    const max = site?.operator?.maxConnections ?? lane.max;
+    return { initial: Math.min(lane.initial, max), max };
   }
 
-  /** Returns how many mails a minute the operator lets this node send. */
-  private perMinuteOf(lane: string): number | null {
-    const { limitsOf, shares } = this.deps;
-    return divided(limitsOf(lane)?.perMinute ?? null, shares, lane);
+  private momentOf(state: LaneState): LaneMoment {
+    return {
+      probes: this.probes,
+      trafficOf: (domain: string | null) => (domain === null ? state.traffic : (state.domains?.get(domain) ?? null)),
+    };
   }
 
-  private surroundingsOf(lane: string): Surroundings {
+  private factsOf(lane: string, state: LaneState, hasOtherSource: boolean): LaneFacts {
+    const { viewOf, clock } = this.deps;
+    const { site, traffic, domains, asking, acceptedAt } = state;
+    return {
+      ...this.aboutOf(state),
+      isShared: isShared(state),
+      isRelay: site?.relay != null,
+      connections: this.connectionsOf(state),
+      isFull: viewOf(lane).slots >= this.workers.connections(lane, state),
+      hasOtherSource,
+      asking,
+      acceptedAt,
+      lastMinute: (domain) => (domain === null ? traffic : domains?.get(domain))?.lastMinute(clock.now()) ?? 0,
+    };
+  }
+
+  private change(lane: string, state: LaneState, limit: Limit): void {
+    const { limits, log, pump, closed } = this.deps;
+    const before = limits.at(limit.site, limit.source).get(keyOf(limit));
+    limits.put([limit]);
+    if (!stands(limit)) return;
+    const isChanged =
+      before?.connections !== limit.connections ||
+      before.perMinute !== limit.perMinute ||
+      (isClosing(limit) && before.until !== limit.until);
+    if (!isChanged) return;
+    this.note(lane, state, changeOf(limit, 'set'));
+    if (isClosing(limit)) logOf(log, lane, state.source, limit);
+    if (limit.kind === 'connections' && (limit.connections ?? 0) > (before?.connections ?? 0)) pump(lane);
+    else if (limit.until > this.deps.clock.now() && limit.kind !== 'connections') closed(lane);
+  }
+
+  private end(lane: string, state: LaneState, over: readonly Limit[]): void {
+    const { limits, wake, pump } = this.deps;
+    limits.end(over);
+    const stood = over.filter(stands);
+    for (const limit of stood) this.note(lane, state, changeOf(limit, 'ended'));
+    if (stood.length === 0) return;
+    wake();
+    pump(lane);
+  }
+
+  private applyRules(lane: string, state: LaneState, outcome: Outcome, now: number): void {
+    const about = subjectOfOutcome(outcome);
+    if (outcome.kind === 'accepted' || isAboutOne(about)) return;
+    state.shaping ??= new Map();
+    for (const { rule, reply } of shape(this.rules, state.shaping, state.site?.operator?.name ?? null, outcome, now)) {
+      const { name, action, dryRun } = rule;
+      const cause = `${name}: ${reply}`;
+      this.deps.log.warn(
+        { event: 'shaping_rule', lane, rule: name, action, dry_run: dryRun, reply },
+        'a shaping rule applies',
+      );
+      if (dryRun || action === 'alarm') {
+        this.note(lane, state, { what: 'rule', to: dryRun ? `dry run: ${action}` : 'alarm', cause });
+        continue;
+      }
+      const done = action === 'slow' ? ({ kind: 'slow' } as const) : ({ kind: 'pause', ms: rule.for } as const);
+      const limit = ruled(this.limitsAt(state), this.factsOf(lane, state, false), done, cause, now);
+      if (limit !== null) this.change(lane, state, limit);
+    }
+  }
+
+  private note(lane: string, state: LaneState, change: Omit<LaneChange, 'at'>): void {
+    state.changes.push({ at: this.deps.clock.now(), ...change });
+    if (state.changes.length > MOST_CHANGES) state.changes.shift();
+    this.deps.log.info({ event: 'lane_changed', lane, ...change }, 'the limits of a lane have changed');
+  }
+
+  private endProbes(state: LaneState, mail: MailKey): void {
+    if (this.probes.size === 0) return;
+    for (const limit of this.limitsAt(state).all()) if (covers(limit, mail)) this.probes.delete(keyOf(limit));
+  }
+
+  private isInForce(limit: Limit): boolean {
+    return stands(limit) && isClosing(limit) && (limit.until > this.deps.clock.now() || this.probes.has(keyOf(limit)));
+  }
+
+  /** Returns the mails a minute that this node spreads evenly: of the whole lane, or of a domain in an operator's lane. */
+  private perMinuteOf(lane: string, state: LaneState, domain: string, traffic: unknown): number | null {
+    const isWholeLane = traffic === state.traffic;
+    const rate = this.limitsAt(state).get(
+      keyOf({ ...this.aboutOf(state), kind: 'rate', domain: isWholeLane ? null : domain }),
+    );
+    const given = isWholeLane ? this.workers.operatorsRate(lane) : null;
+    const least = Math.min(rate?.perMinute ?? Infinity, given ?? Infinity);
+    return least === Infinity ? null : least;
+  }
+
+  private surroundingsOf(lane: string, state: LaneState): Surroundings {
     const { deps } = this;
     return {
+      limits: this.limitsAt(state).all().filter(stands),
+      probes: this.probes,
       given: deps.limitsOf(lane),
-      perMinute: this.perMinuteOf(lane),
-      share: deps.shares.of(lane),
+      perMinute: this.workers.operatorsRate(lane),
+      part: deps.partOf(lane),
+      connections: this.workers.connections(lane, state),
       view: deps.viewOf(lane),
       noSlot: deps.whyNoSlot(lane),
       hasAside: deps.hasAside(lane),
@@ -375,20 +545,41 @@ export class LaneControl {
   private stateOf(lane: string): LaneState {
     const existing = this.states.get(lane);
     if (existing !== undefined) return existing;
-    const state = newLaneState(this.options.lane, this.deps.clock.now());
+    const state = newLaneState(this.deps.clock.now());
     this.states.set(lane, state);
     return state;
   }
 
-  private isLimited(lane: string, state: LaneState): boolean {
-    const { pool, clock, limitsOf } = this.deps;
-    if (state.site === null) return false;
-    const byHosts = isShared(state)
-      ? this.deps.hasAside(lane)
-      : hostKeysOf(state).some((host) => pool.capOf(host) !== null || pool.waitOf(host)?.why === 'closed');
-    const rests = state.rests.list().length > 0 || (state.ruleRest !== null && state.ruleRest.until > clock.now());
-    return byHosts || rests || state.pace.perMinute !== null || limitsOf(lane) !== null;
+  /** Returns whether a lane's state is kept, however long ago it made progress: it has work, or there is room for what is noted of it. */
+  private isNeeded(lane: string, state: LaneState): boolean {
+    const { waiting, slots } = this.deps.viewOf(lane);
+    if (waiting + slots > 0 || this.deps.hasAside(lane)) return true;
+    return this.states.size <= MOST_LANE_STATES && (state.changes.length > 0 || state.shaping !== null);
+  }
+
+  private moveToEnd(lane: string, state: LaneState): void {
+    this.states.delete(lane);
+    this.states.set(lane, state);
+  }
+
+  private forget(lane: string, state: LaneState): void {
+    const { limits } = this.deps;
+    state.timer?.cancel();
+    this.leaveHosts(lane, state);
+    this.states.delete(lane);
+    if (state.site !== null) limits.forget(state.site.name, limits.storedName(state.source));
+  }
+
+  /** Forgets that the lane leads to its hosts. */
+  private leaveHosts(lane: string, state: LaneState): void {
+    for (const host of hostKeysOf(state)) takeFrom(this.byHost, host, lane);
   }
 }
 
 const none: readonly string[] = [];
+
+/** Returns the reply with its code. */
+function replyOf({ facts: { smtpCode, smtpReply } }: Outcome): string | null {
+  if (smtpReply === null || smtpCode === null || smtpReply.startsWith(String(smtpCode))) return smtpReply;
+  return `${String(smtpCode)} ${smtpReply}`;
+}

@@ -1,27 +1,26 @@
-/** The state of a lane: how it begins, and how its times move with the clock. */
+/** What a lane has in memory beside its limits: where it leads, its mails of the last minute, and what is shown of it. */
 import type { Timer } from '../../base/clock.ts';
 import type { LaneChange } from '../../messages/delivery/lane-report.ts';
+import type { PlaceLimits } from '../limits/book.ts';
+import type { ShapingMemory } from '../limits/shaping.ts';
+import { Traffic } from '../limits/traffic.ts';
 import { hostKey } from '../names.ts';
 import type { Site } from '../sites/sites.ts';
-import { Askers } from './askers.ts';
-import { newPace, shifted, type Pace } from './pace.ts';
-import { Rests } from './rests.ts';
-import type { ShapingMemory } from './shaping.ts';
-import { newThrottle, type Throttle, type ThrottleLimits } from './throttle.ts';
 
 export interface LaneState {
   site: Site | null;
   /** The source that it sends by; null for the system's address. */
   source: string | null;
-  throttle: Throttle;
-  pace: Pace;
+  /** Its limits, once it is known where it leads. */
+  limits: PlaceLimits | null;
+  readonly traffic: Traffic;
+  /** The mails of single recipient domains, in operators' lanes. Those that had mail longest ago are first. */
+  domains: Map<string, Traffic> | null;
   /** Null until a reply is counted. */
   shaping: ShapingMemory | null;
-  rests: Rests;
-  /** Which domains ask for less; used in operators' lanes only. */
-  askers: Askers;
-  /** The rest that a shaping rule has set, or null. */
-  ruleRest: { until: number; since: number; cause: string } | null;
+  /** The recipient domains that asked for less since the last accepted mail. */
+  asking: readonly string[];
+  acceptedAt: number;
   /** No worker is started before then that would find no connection, unless the pool wakes the lane. */
   lullUntil: number;
   /** Workers that single hosts of an operator's lane keep waiting, and when they were counted. */
@@ -33,45 +32,44 @@ export interface LaneState {
   changes: LaneChange[];
 }
 
-/** Returns the state of a lane that has learnt nothing. */
-export function newLaneState(limits: ThrottleLimits, now: number): LaneState {
-  const state: LaneState = {
-    site: null,
-    source: null,
-    throttle: newThrottle(limits, now),
-    pace: newPace(now),
-    shaping: null,
-    rests: new Rests({ isShared: () => isShared(state), isRelay: () => state.site?.relay != null }),
-    askers: new Askers(),
-    ruleRest: null,
-    lullUntil: 0,
-    slowWorkers: { count: 0, at: -Infinity },
-    timer: null,
-    timerAt: 0,
-    lastReply: null,
-    lastProgressAt: now,
-    changes: [],
-  };
-  return state;
-}
+/** Recipient domains of an operator's lane whose mails are counted. */
+const MOST_DOMAINS = 1_000;
+/** Made with each lane, of which there are thousands. */
+const none: readonly never[] = [];
 
-/** Moves all times by `ms`, by which the clock was set: rests and paces last as long as before. */
-export function shiftLaneState(state: LaneState, ms: number): void {
-  const { throttle } = state;
-  state.rests.shift(ms);
-  state.askers.shift(ms);
-  if (state.ruleRest !== null) state.ruleRest = { ...state.ruleRest, until: state.ruleRest.until + ms };
-  state.timerAt += ms;
-  if (state.lullUntil > 0) state.lullUntil += ms;
-  const { halvedAt, probeAt } = throttle;
-  state.throttle = { ...throttle, halvedAt: halvedAt === null ? null : halvedAt + ms, probeAt: probeAt + ms };
-  state.pace = shifted(state.pace, ms);
-  state.lastProgressAt += ms;
-}
+export const newLaneState = (now: number): LaneState => ({
+  site: null,
+  source: null,
+  limits: null,
+  traffic: new Traffic(now),
+  domains: null,
+  shaping: null,
+  asking: none,
+  acceptedAt: -Infinity,
+  lullUntil: 0,
+  slowWorkers: { count: 0, at: -Infinity },
+  timer: null,
+  timerAt: 0,
+  lastReply: null,
+  lastProgressAt: now,
+  changes: [],
+});
 
-/** Returns whether the lane knows more of its receiver than a new one: a limit, a count of answers, or which domains ask for less. */
-export const hasLearnt = (state: LaneState): boolean =>
-  state.changes.length > 0 || state.shaping !== null || !state.rests.isEmpty || isShared(state);
+/** Returns the counts that a mail belongs to: those of the lane, and of its domain in an operator's lane. */
+export function trafficsOf(state: LaneState, domain: string, now: number): Traffic[] {
+  if (!isShared(state)) return [state.traffic];
+  const domains = (state.domains ??= new Map<string, Traffic>());
+  const own = domains.get(domain) ?? new Traffic(now);
+  domains.delete(domain);
+  domains.set(domain, own);
+  if (domains.size > MOST_DOMAINS)
+    for (const [first, traffic] of domains) {
+      if (traffic.isBusy) continue;
+      domains.delete(first);
+      break;
+    }
+  return [state.traffic, own];
+}
 
 /** Returns whether the lane is an operator's: it leads to many host sets, each with a domain of its own. */
 export const isShared = (state: LaneState): boolean => state.site?.operator != null;
@@ -79,3 +77,12 @@ export const isShared = (state: LaneState): boolean => state.site?.operator != n
 /** Returns the pool's names of the lane's hosts. */
 export const hostKeysOf = ({ site, source }: LaneState): string[] =>
   (site?.hosts ?? []).map((host) => hostKey(host, source));
+
+/** Moves all times by `ms`, by which the clock was set. */
+export function shiftLaneState(state: LaneState, ms: number): void {
+  for (const traffic of [state.traffic, ...(state.domains?.values() ?? [])]) traffic.shift(ms);
+  state.timerAt += ms;
+  state.acceptedAt += ms;
+  if (state.lullUntil > 0) state.lullUntil += ms;
+  state.lastProgressAt += ms;
+}

@@ -1,28 +1,34 @@
 /**
- * Explains why mail in a lane waits: text, since when, by whom, and until when, from the same facts that keep it back. Every page,
+ * Explains why mail in a lane waits: text, since when, by whom, and until when, from the same limits that keep it back. Every page,
  * command and metric shows this list (messages/delivery/why.ts adds the reasons of the delivery itself). Pure but for the pool.
  */
 import type { Clock } from '../../base/clock.ts';
 import type { LaneLimits } from '../../messages/delivery/hold-book.ts';
-import type { LaneView, NoSlot } from '../../scheduling/lanes.ts';
 import { operatorCause, type LaneLimit, type LaneLimitsReport } from '../../messages/delivery/lane-report.ts';
 import type { LaneWait } from '../../messages/delivery/why.ts';
+import type { LaneView, NoSlot } from '../../scheduling/lanes.ts';
 import type { GateWait } from '../connection/dial-gate.ts';
 import type { Pool } from '../connection/pool.ts';
+import { isProbed } from '../limits/allowance.ts';
+import { covers, isClosing, isWhole, keyOf, type ClosingKind, type Limit, type MailKey } from '../limits/limit.ts';
 import { hostKey } from '../names.ts';
-import { isShared, type LaneState } from './lane-state.ts';
-import type { LaneShare } from './lane-shares.ts';
-import { readyAt } from './pace.ts';
-import type { MailKey, Rest } from './rests.ts';
 import type { Site } from '../sites/sites.ts';
+import { isShared, trafficsOf, type LaneState } from './lane-state.ts';
+import type { LanePart } from './node-parts.ts';
 
-/** The limits and counts, beside the lane's own state, that decide how fast it goes. */
+/** The limits and counts that decide how fast a lane goes. */
 export interface Surroundings {
+  /** Those of the lane that stand. */
+  limits: readonly Limit[];
+  /** The keys of limits of which one mail finds out now whether they are over. */
+  probes: ReadonlySet<string>;
   /** The operator's limits. */
   given: LaneLimits | null;
   /** Mails a minute that the operator lets this node send. */
   perMinute: number | null;
-  share: LaneShare;
+  /** The part that this node has of the lane's limits, and the connections that it may have. */
+  part: LanePart;
+  connections: number;
   view: Pick<LaneView, 'waiting' | 'slots'>;
   noSlot: NoSlot | null;
   /** Mail of the lane is put aside, since the hosts of its own domain cannot be had. */
@@ -38,20 +44,20 @@ export function reportOf(state: LaneState, around: Surroundings): LaneLimitsRepo
   const counts = limits.filter(({ what }) => what === 'connections').sort((a, b) => a.to - b.to);
   const rates = limits.filter(({ what }) => what === 'mails_per_minute').sort((a, b) => a.to - b.to);
   const [least] = counts;
+  const parts = around.limits.filter(
+    (limit) => !isWhole(limit) && (isClosing(limit) ? limit.until > clock.now() : limit.perMinute !== null),
+  );
   const waits = [
-    ...state.rests
-      .list()
-      .filter(({ until }) => until > clock.now())
-      .map((rest) => restWait(rest, nameOf(state))),
     ...waitsOf(state, null, null, around),
+    ...parts.map((limit) => limitWait(state, limit, around)),
     ...(around.hasAside ? [asideWait] : []),
   ];
   const parked = waits.filter(({ stops, until }) => stops && until !== null);
   return {
     source,
-    limit: least?.to ?? state.throttle.limit,
-    cause: least?.by === 'operator' ? operatorCause({ note: null }) : (least?.cause ?? state.throttle.cause),
-    causeAt: least?.since ?? state.throttle.causeAt,
+    limit: least?.to ?? around.connections,
+    cause: least?.by === 'operator' ? operatorCause({ note: null }) : (least?.cause ?? 'start'),
+    causeAt: least?.since ?? null,
     perMinute: rates[0]?.to ?? null,
     limits,
     parkedUntil: parked.length === 0 ? null : Math.max(...parked.map(({ until }) => until ?? 0)),
@@ -66,27 +72,28 @@ export function reportOf(state: LaneState, around: Surroundings): LaneLimitsRepo
  * differs; null for the lane as a whole, which for an operator's has no hosts.
  */
 export function waitsOf(state: LaneState, mail: MailKey | null, site: Site | null, around: Surroundings): LaneWait[] {
-  const { pool, clock } = around;
+  const { pool, clock, limits, probes, given, perMinute } = around;
   const now = clock.now();
-  const name = nameOf(state);
-  const waits: LaneWait[] = [];
-  const rest = mail === null ? null : state.rests.of(mail, now);
-  if (rest !== null) waits.push(restWait(rest, name));
-  const { ruleRest } = state;
-  if (ruleRest !== null && ruleRest.until > now) {
-    const { since, until, cause } = ruleRest;
-    const message = `Mail to ${name} rests by a shaping rule of this server (${cause}).`;
-    waits.push({ reason: 'receiver_resting', message, since, until, by: 'operator', stops: true });
-  }
+  const covering = limits.filter((limit) => (mail === null ? isWhole(limit) : covers(limit, mail)));
+  // What is closed longest explains most.
+  const closed = covering
+    .filter((limit) => isClosing(limit) && (limit.until > now || (isProbed(limit) && probes.has(keyOf(limit)))))
+    .sort((a, b) => b.until - a.until);
   const own = site ?? (isShared(state) ? null : state.site);
   const hosts = own === null ? null : hostsWait(own, state.source, pool, clock);
-  if (hosts !== null) waits.push(hosts);
-  if (around.noSlot !== null) waits.push(slotWait(around.noSlot));
-  const pace = paceWait(state, around, name, now);
-  if (pace !== null) waits.push(pace);
-  const shared = shareWait(state, around, name);
-  if (shared !== null) waits.push(shared);
-  return waits;
+  const rates = covering.filter(({ kind }) => kind === 'rate');
+  const least = Math.min(...rates.map((limit) => limit.perMinute ?? Infinity));
+  const shared = shareWait(around, nameOf(state));
+  return [
+    ...closed.map((limit) => limitWait(state, limit, around)),
+    ...(hosts === null ? [] : [hosts]),
+    ...(around.noSlot === null ? [] : [slotWait(around.noSlot)]),
+    ...(given?.perMinute != null && perMinute !== null && perMinute <= least
+      ? [operatorsRateWait(state, given, perMinute, around)]
+      : []),
+    ...rates.map((limit) => limitWait(state, limit, around)),
+    ...(shared === null ? [] : [shared]),
+  ];
 }
 
 /** A host that is dead or busy stops the mail of its own organisation, not the lane. */
@@ -102,25 +109,57 @@ const asideWait: LaneWait = {
 const nameOf = ({ site, source }: LaneState): string =>
   `${site?.name ?? 'the receiver'}${source === null ? '' : ` from ${source}`}`;
 
-function restWait({ kind, domain, cause, since, until, isProbing }: Rest, name: string): LaneWait {
-  const whom = domain === null ? name : `${domain} (${name})`;
-  const next = isProbing ? ' One mail is trying now.' : ' One mail tries when the rest is over.';
-  const message = `${restMessages[kind](whom)}: "${cause}".${next}`;
-  const tryAt = isProbing ? null : until;
-  return { reason: restReasons[kind], message, since, until: tryAt, by: 'receiver', stops: domain === null };
+/** Explains a limit: what it is about, in the other side's words, since when, and what ends it. */
+function limitWait(state: LaneState, limit: Limit, { clock, probes }: Surroundings): LaneWait {
+  const { kind, domain, account, site, cause, since, until } = limit;
+  const now = clock.now();
+  const to = site === '' ? 'Every site' : domain === null ? nameOf(state) : `${domain} (${nameOf(state)})`;
+  const whom = account === null ? to : `${to}, for this account,`;
+  if (kind === 'rate') {
+    const traffic = (domain === null ? state.traffic : trafficsOf(state, domain, now)[1]) ?? state.traffic;
+    const at = Math.max(until, traffic.readyAt(limit.perMinute, now));
+    const message = `${whom} takes about ${mails(limit.perMinute ?? 0)} a minute: "${cause}".`;
+    return { reason: 'rate_limited', message, since, until: at > now ? at : null, by: 'receiver', stops: false };
+  }
+  if (kind === 'rule')
+    return {
+      reason: 'receiver_resting',
+      message: `Mail to ${to} waits by a shaping rule of this server (${cause}).`,
+      since: limit.changedAt,
+      until,
+      by: 'operator',
+      kind,
+      stops: true,
+    };
+  const isProbing = now >= until && probes.has(keyOf(limit));
+  const next = isProbing
+    ? ' One mail is trying now.'
+    : ' One mail tries when that is over, and ends it if it is accepted.';
+  const closing = kind as Exclude<ClosingKind, 'rule'>;
+  const message = `${messages[closing](whom)}: "${cause}".${next}`;
+  const stops = domain === null && account === null;
+  return {
+    reason: reasons[closing],
+    message,
+    since,
+    until: isProbing ? null : until,
+    by: 'receiver',
+    kind: closing,
+    stops,
+  };
 }
 
-const restMessages = {
+const messages = {
   sender: (whom: string) => `${whom} refuses mail from us again and again`,
+  block_list: (whom: string) => `${whom} refuses mail from this address as listed`,
   load: (whom: string) => `${whom} cannot take mail now`,
-  rate: (whom: string) => `${whom} takes only so much mail in a time`,
   tls: (whom: string) => `The mail hosts of ${whom} do not have the TLS that is asked for`,
 } as const;
 
-const restReasons = {
+const reasons = {
   sender: 'receiver_refuses_us',
+  block_list: 'receiver_refuses_us',
   load: 'receiver_overloaded',
-  rate: 'rate_limited',
   tls: 'tls_required',
 } as const;
 
@@ -180,6 +219,7 @@ const didWhat = {
   unreachable: 'cannot be reached',
   refused: 'refuses connections from us',
   broken: 'breaks off while it takes a mail',
+  silent: 'lets us wait for its greeting',
 } as const;
 
 /** Returns that the lane waits for one of this server's own connections. */
@@ -200,44 +240,25 @@ const noSlotMessages = {
 } as const;
 
 /** Returns that other nodes have the lane's other connections, where mail waits for one. */
-function shareWait(state: LaneState, { share, given, view }: Surroundings, name: string): LaneWait | null {
-  const allowed = allowedOf(state, given);
-  if (share.connections >= allowed || view.waiting === 0 || view.slots < share.connections) return null;
-  const message =
-    share.others === 0
-      ? `Other nodes may send to ${name} as well: the one that has this mail keeps to one connection until it knows how many they have.`
-      : `The nodes share the connections to ${name}: the one that has this mail has ${sharedWords(share, allowed)}.`;
+function shareWait({ part: { nodes, isNew }, connections, view }: Surroundings, name: string): LaneWait | null {
+  if ((nodes === 1 && !isNew) || view.waiting === 0 || view.slots < connections) return null;
+  const message = isNew
+    ? `Other nodes may send to ${name} as well: the one that has this mail keeps to one connection until they know of it.`
+    : `${String(nodes)} nodes have mail for ${name} and share its limits: each has ${connections === 1 ? '1 connection' : `${String(connections)} connections`}.`;
   return { reason: 'connections_in_use', message, since: null, until: null, by: 'us', stops: false };
 }
 
-const allowedOf = ({ throttle }: LaneState, given: LaneLimits | null): number =>
-  Math.min(throttle.limit, given?.connections ?? Infinity);
-
-const sharedWords = ({ connections, others }: LaneShare, allowed: number): string =>
-  `${String(connections)} of ${String(allowed)}, and other nodes have ${String(others)}`;
-
-function paceWait(
-  state: LaneState,
-  { given, perMinute: here }: Surroundings,
-  name: string,
-  now: number,
-): LaneWait | null {
-  const { pace } = state;
-  const perMinute = given?.perMinute ?? null;
-  const at = readyAt(pace, here, now);
-  if (pace.perMinute === null && perMinute === null) return null;
-  const until = at > now ? at : null;
-  if (perMinute !== null && here !== null && here <= (pace.perMinute ?? Infinity))
-    return {
-      reason: 'rate_limited',
-      message: `Mail to ${name} is limited to ${mails(perMinute)} a minute${herePart(perMinute, here)}${noteOf(given)}.`,
-      since: null,
-      until,
-      by: 'operator',
-      stops: false,
-    };
-  const message = `${name} takes about ${mails(pace.perMinute ?? 0)} a minute: "${pace.cause}".`;
-  return { reason: 'rate_limited', message, since: pace.changedAt, until, by: 'receiver', stops: false };
+function operatorsRateWait(state: LaneState, given: LaneLimits, perMinute: number, { clock }: Surroundings): LaneWait {
+  const now = clock.now();
+  const at = state.traffic.spreadAt(now);
+  return {
+    reason: 'rate_limited',
+    message: `Mail to ${nameOf(state)} is limited to ${mails(given.perMinute ?? 0)} a minute${herePart(given.perMinute ?? 0, perMinute)}${noteOf(given)}.`,
+    since: null,
+    until: at > now ? at : null,
+    by: 'operator',
+    stops: false,
+  };
 }
 
 /** Says how much of an operator's limit this node has. */
@@ -246,13 +267,20 @@ const herePart = (perMinute: number, here: number): string =>
     ? ' on this server'
     : `, which the nodes share: this one sends ${String(Math.round(here))} of them`;
 
-function limitsOf(state: LaneState, { given, pool, clock, share }: Surroundings): LaneLimit[] {
-  const { throttle, pace, site, source } = state;
-  // We grow the limit ourselves; it is the receiver's only after a number of connections was too many.
-  const by = throttle.ceiling === null ? 'start' : 'receiver';
-  const limits: LaneLimit[] = [
-    { what: 'connections', to: throttle.limit, by, cause: throttle.cause, since: throttle.causeAt },
-  ];
+function limitsOf(
+  state: LaneState,
+  { limits: standing, given, pool, clock, part, connections }: Surroundings,
+): LaneLimit[] {
+  const { site, source } = state;
+  const limits: LaneLimit[] = standing.flatMap((limit): LaneLimit[] => {
+    const { kind, connections: count, perMinute, by, cause, since, changedAt } = limit;
+    if (!isWhole(limit)) return [];
+    if (kind === 'connections' && count !== null)
+      return [{ what: 'connections', to: count, by: by === 'rule' ? 'operator' : by, cause, since: changedAt }];
+    return kind === 'rate' && perMinute !== null
+      ? [{ what: 'mails_per_minute', to: perMinute, by: 'receiver', cause, since }]
+      : [];
+  });
   const hosts = site?.operator == null ? (site?.hosts ?? []) : [];
   const caps = hosts.map((host) => pool.capOf(hostKey(host, source)));
   const [first] = caps;
@@ -260,38 +288,19 @@ function limitsOf(state: LaneState, { given, pool, clock, share }: Surroundings)
     const to = caps.reduce((sum, cap) => sum + cap.cap, 0);
     limits.push({ what: 'connections', to, by: 'receiver', cause: first.cause, since: clock.now() - first.ageMs });
   }
-  if (given?.connections != null)
+  if (given !== null)
+    for (const [what, to] of [
+      ['connections', given.connections] as const,
+      ['mails_per_minute', given.perMinute] as const,
+    ])
+      if (to !== null) limits.push({ what, to, by: 'operator', cause: operatorCause(given), since: given.since });
+  if (part.nodes > 1)
     limits.push({
       what: 'connections',
-      to: given.connections,
-      by: 'operator',
-      cause: operatorCause(given),
-      since: given.since,
-    });
-  const allowed = allowedOf(state, given);
-  if (share.others > 0 && share.connections < allowed)
-    limits.push({
-      what: 'connections',
-      to: share.connections,
+      to: connections,
       by: 'nodes',
-      cause: sharedWords(share, allowed),
+      cause: `${String(part.nodes)} nodes have mail for it`,
       since: null,
-    });
-  if (pace.perMinute !== null)
-    limits.push({
-      what: 'mails_per_minute',
-      to: pace.perMinute,
-      by: 'receiver',
-      cause: pace.cause,
-      since: pace.changedAt,
-    });
-  if (given?.perMinute != null)
-    limits.push({
-      what: 'mails_per_minute',
-      to: given.perMinute,
-      by: 'operator',
-      cause: operatorCause(given),
-      since: given.since,
     });
   return limits;
 }

@@ -1,6 +1,6 @@
 /** Checks that the ports for mail are open. */
 import { failed, orWell, warning, type Verdict } from './finding.ts';
-import type { ListenerState } from '../operation.ts';
+import type { ListenerState } from '../deps.ts';
 import type { Probes } from './probes.ts';
 
 const WORDS: Readonly<Record<ListenerState['name'], { takes: string; setting: string }>> = {

@@ -2,7 +2,7 @@
 import type { Clock } from '../../base/clock.ts';
 import type { Resolver } from '../../net/resolver.ts';
 import type { Config } from '../../config/schema.ts';
-import type { OperatorDeps } from '../operation.ts';
+import type { OperatorDeps } from '../deps.ts';
 import type { createMachine } from './machine.ts';
 import type { createNetwork } from './network.ts';
 import type { storeProbes } from './store.ts';

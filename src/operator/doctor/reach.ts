@@ -1,7 +1,7 @@
 /** Runs the doctor's checks in the running server, or in this process if none answers. */
 import type { Config } from '../../config/schema.ts';
-import { callServer } from '../control-client.ts';
-import { socketPath } from '../control-socket.ts';
+import { callServer, jsonIn } from '../door/client.ts';
+import { socketPath } from '../door/socket.ts';
 import { examine, type CheckName } from './examine.ts';
 import type { Finding } from './finding.ts';
 import { openProbes } from './probe.ts';
@@ -23,11 +23,12 @@ export async function examineFrom(config: Config, { checks, wantsDnssec, ended }
   const [first, ...rest] = checks;
   if (first === undefined) return [];
   const ask = async (check: CheckName): Promise<readonly Finding[] | null> => {
-    const called = await callServer(file, 'doctor', { checks: [check], dnssec: wantsDnssec });
-    if (called.kind === 'no_server') return null;
-    ended(check);
+    const answer = await callServer(file, 'doctor', { body: { checks: [check], dnssec: wantsDnssec } });
+    if (answer === null) return null;
     // The answer is the result of the operation with this name.
-    return (called.result as { data: Finding[] }).data;
+    const { data } = (await jsonIn(answer)) as { data: Finding[] };
+    ended(check);
+    return data;
   };
   const answered = await ask(first);
   const answers = [answered, ...(answered === null ? [] : await Promise.all(rest.map(ask)))];

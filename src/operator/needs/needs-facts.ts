@@ -3,10 +3,10 @@ import { z } from 'zod';
 import { listAccounts } from '../../accounts/account-store.ts';
 import { rfc3339 } from '../../base/rfc3339.ts';
 import type { DomainRecord } from '../../domains/domain-record.ts';
-import type { HoldRow } from '../../storage/tables.ts';
+import type { AccountRow, HoldRow } from '../../storage/tables.ts';
 import { dialectOf } from '../../storage/sql.ts';
-import { accountArgument, accountNamed } from '../accounts.ts';
-import { askAsOperator } from '../ask.ts';
+import { accountArgument, accountNamed } from '../team/accounts.ts';
+import { contentOf, operatorCaller } from '../../api/inside.ts';
 import { askEach, unansweredText, type Question } from '../ask-nodes.ts';
 import { backups } from '../doctor/backups.ts';
 import { disk } from '../doctor/machine-checks.ts';
@@ -21,7 +21,8 @@ import { readQueue, type WaitingDomain } from '../lane-records.ts';
 import { readListings } from '../listings.ts';
 import type { AccountFacts, Deferred, ServerFacts } from './need.ts';
 import { needsOf } from './needs.ts';
-import { onServer, type OperatorDeps, type SourceState } from '../operation.ts';
+import type { OperatorDeps, SourceState } from '../deps.ts';
+import { serverRoute } from '../server-route.ts';
 import { lostSecrets } from '../sealed-secrets.ts';
 import { sourcesQuestion } from '../sources.ts';
 
@@ -30,14 +31,13 @@ export const needOperations = {
    * Returns what a person should look at, in an account and on the server. `server`: false leaves out what concerns the server;
    * only administrators see that.
    */
-  needs: onServer({
-    act: null,
+  needs: serverRoute({
     scope: 'message:read',
     forMembers: { server: false },
-    args: z.strictObject({ account: accountArgument, server: z.boolean().optional() }),
+    body: z.strictObject({ account: accountArgument, server: z.boolean().optional() }),
     async run(deps, { account, server = true }) {
-      const { id } = await accountNamed(deps, account);
-      const [ofServer, ofAccount] = await Promise.all([server ? serverFacts(deps) : null, accountFacts(deps, id)]);
+      const row = await accountNamed(deps, account);
+      const [ofServer, ofAccount] = await Promise.all([server ? serverFacts(deps) : null, accountFacts(deps, row)]);
       return { data: needsOf({ now: deps.clock.now(), server: ofServer, account: ofAccount }) };
     },
   }),
@@ -185,17 +185,19 @@ const setByPerson = ({ until, created_at: since, ...row }: HoldRow): ServerFacts
 /** The most domains, webhooks and keys that are looked at. */
 const MOST = '100';
 
-async function accountFacts(deps: OperatorDeps, account: string): Promise<AccountFacts> {
-  const list = async <Row>(operation: string, query: Record<string, string> = {}): Promise<Row[]> =>
-    ((await askAsOperator(deps, operation, { account, query: { limit: MOST, ...query } }, null)) as { data: Row[] })
-      .data;
+async function accountFacts(deps: OperatorDeps, account: AccountRow): Promise<AccountFacts> {
+  const asking = { caller: operatorCaller(account), ip: null, userAgent: null, whenOver: () => undefined };
+  const list = async <Row>(operation: string, query: Record<string, string> = {}): Promise<Row[]> => {
+    const reply = await deps.inside.ask(asking, operation, { query: { limit: MOST, ...query } });
+    return (contentOf(reply) as { data: Row[] }).data;
+  };
   const [domains, webhooks, keys, deferred] = await Promise.all([
     list<DomainRecord>('listDomains', { status: 'any' }),
     list<AccountFacts['webhooks'][number]>('listWebhooks'),
     list<AccountFacts['keys'][number]>('listKeys'),
-    deferredMail(deps, account),
+    deferredMail(deps, account.id),
   ]);
-  return { id: account, domains, webhooks, keys, deferred };
+  return { id: account.id, domains, webhooks, keys, deferred };
 }
 
 /** The newest deferred messages that are grouped; older ones are in the queue's page. */

@@ -6,7 +6,7 @@ import type { StoreAddress } from '../database.ts';
 import { DatabaseRefusal } from '../database-refusal.ts';
 
 export interface PostgresAddress extends PostgresUrl {
-  /** Returns the password; null where there is none. Its file is read for each connection, since the password may have been changed. */
+  /** Returns the password; null if there is none. Its file is read for each connection, since the password may have been changed. */
   readonly password: () => string | null;
 }
 
@@ -18,7 +18,7 @@ export function addressOf({ url, password = null, passwordFile = null }: StoreAd
     try {
       last = password ?? fromFile();
     } catch (error) {
-      // The file may be away while it is replaced; where it stays away, the password of before is as good as none.
+      // The file may be away while it is replaced; if it stays away, the password of before is as good as none.
       if (!(error instanceof DatabaseRefusal)) throw error;
     }
     return last;

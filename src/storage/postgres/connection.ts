@@ -16,7 +16,7 @@ export interface SessionSettings {
   setUp: readonly string[];
   /** Sends statements one after the other without waiting; knex's connections do not. */
   pipeline?: boolean;
-  /** Where a pooler answers, looks with a second connection whether it gives each client a session of its own: for one connection of a program. */
+  /** If a pooler answers, looks with a second connection whether it gives each client a session of its own: for one connection of a program. */
   looksAtPooler?: boolean;
 }
 
@@ -80,7 +80,7 @@ async function withinTime<Result>(client: pg.Client, work: () => Promise<Result>
   }
 }
 
-/** Prepares the session; returns false where the server takes no writes. */
+/** Prepares the session; returns false if the server takes no writes. */
 async function isSetUp(client: pg.Client, setUp: readonly string[]): Promise<boolean> {
   if (!(await takesWrites(client))) return false;
   for (const sql of [OWN_SESSION, ...setUp]) await client.query(sql);
@@ -163,7 +163,7 @@ async function isBehindPooler(client: pg.Client): Promise<boolean> {
 const POOLER_ROUNDS = 8;
 
 /**
- * Throws `DatabaseRefusal` where a pooler gives one session of the server to several clients: settings and prepared statements would be those
+ * Throws `DatabaseRefusal` if a pooler gives one session of the server to several clients: settings and prepared statements would be those
  * of others, and notices would be missed. Such a pooler lets a session that is idle answer for the next client that asks, so that two clients
  * are answered by one process, or one client by several.
  */
@@ -196,9 +196,9 @@ const sharedSessions = (): DatabaseRefusal =>
 export interface PostgresConnection extends Connection {
   /** Runs a statement and returns its tag, such as `COMMIT`, with the notices that came with it. */
   tagOf(sql: string): Promise<{ tag: string; notices: readonly string[] }>;
-  /** Connects where there is no connection. */
+  /** Connects if there is no connection. */
   ready(): Promise<void>;
-  /** Gives the connection up as lost, without waiting for the server, where it was opened before this time of the monotonic clock. */
+  /** Gives the connection up as lost, without waiting for the server, if it was opened before this time of the monotonic clock. */
   drop(openedBefore: number): void;
 }
 
@@ -211,7 +211,7 @@ export function createPostgresConnection(
   { reconnects }: { reconnects: boolean },
 ): PostgresConnection {
   const names = new Map<string, string>();
-  /** Unlike that of any other connection: where a pooler mixes sessions up, a statement is then missing, and no other one runs in its place. */
+  /** Unlike that of any other connection: if a pooler mixes sessions up, a statement is then missing, and no other one runs in its place. */
   const prefix = `s${randomBytes(4).toString('hex')}_`;
   let client: pg.Client | null = null;
   let openedAt = 0;

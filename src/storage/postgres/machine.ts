@@ -9,8 +9,8 @@ const PID_NAMESPACE = '/proc/self/ns/pid';
 const HEX_UUID = /^([0-9a-f]{8})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{12})$/;
 
 /**
- * Returns the name of the namespace of process numbers that has this process; null where it is not known. `toldBootId` is what the service
- * manager says where a sandbox hides the kernel's own.
+ * Returns the name of the namespace of process numbers that has this process; null if it is not known. `toldBootId` is what the service
+ * manager says if a sandbox hides the kernel's own.
  */
 export const readMachine = (toldBootId: string | null = null): string | null =>
   machineOf({

@@ -34,7 +34,7 @@ export const readNodes = `SELECT n.epoch, n.name, n.version, n.facts, n.machine,
   FROM nodes n JOIN node_beats b ON b.epoch = n.epoch ORDER BY n.epoch`;
 
 /**
- * Returns whether a node lives, where its process can be looked at; null elsewhere. `machine` is that of this process (machine.ts): where it is
+ * Returns whether a node lives, if its process can be looked at; null elsewhere. `machine` is that of this process (machine.ts): if it is
  * null, nothing is known of the process of another node.
  */
 export function livesHere(
@@ -84,7 +84,7 @@ export class Silences {
     });
   }
 
-  /** Returns in how many ms the first of the others is dead if it stays silent; Infinity where there are none. */
+  /** Returns in how many ms the first of the others is dead if it stays silent; Infinity if there are none. */
   untilDead(now: number): number {
     return Math.min(...[...this.seen.values()].map(({ since }) => since + DEAD_AFTER_MS - now));
   }

@@ -6,17 +6,100 @@ import { hostname } from 'node:os';
 import type { Clock, Timer } from '../../base/clock.ts';
 import { isStorageTrouble } from '../commit.ts';
 import { DatabaseRefusal } from '../database-refusal.ts';
-import { MOST_CLOCK_OFF_MS, rolesIn, type NodeRecord, type Nodes, type NodeSelf } from '../nodes.ts';
-import { ClockWatch, lookAtClocks, offBeyond, wrongBy, type ClockLook } from './clock-watch.ts';
+import {
+  MOST_CLOCK_OFF_MS,
+  rolesIn,
+  type NodeRecord,
+  type Nodes,
+  type NodeSelf,
+  clockOffIn,
+  WRONG_CLOCK_MS,
+} from '../nodes.ts';
 import { isConnectionLoss, type PostgresConnection } from './connection.ts';
 import { DEAD_AFTER_MS, livesHere, openHere, PROCESS, readNodes, Silences, type NodeRow } from './node-life.ts';
 import type { NodeMessages } from './node-messages.ts';
+
+/**
+ * Compares the clock of this machine with that of the database, which all nodes have in common, since rows carry the time of the node that
+ * wrote them. A node whose clock is wrong leaves while another node's is right. If none is right, the database's clock may be the wrong
+ * one, and all nodes stay: otherwise no mail would be sent at all.
+ */
+
+/** Looks in a row that must agree: a single one may be taken while the clock is being set or the process does not run. */
+const LOOKS = 3;
+const LOOK_AGAIN_MS = 250;
+
+/** The clock was read before and after a statement that read that of the database. */
+interface ClockLook {
+  /** The time of this machine in the middle between the question and the answer. */
+  readonly ownMs: number;
+  readonly databaseMs: number;
+  /** The database's clock was read at most this many ms earlier or later than that. */
+  readonly withinMs: number;
+}
+
+/** Runs a statement whose first row has the time of the database as `now_ms`; returns that row and what the clocks said. */
+export async function lookAtClocks<Row extends { now_ms: number }>(
+  clock: Pick<Clock, 'now' | 'monotonic'>,
+  run: () => Promise<readonly Row[]>,
+): Promise<{ row: Row | undefined; look: ClockLook }> {
+  const sentAt = clock.monotonic();
+  const sentAtWall = clock.now();
+  const [row] = await run();
+  const withinMs = (clock.monotonic() - sentAt) / 2;
+  // Without a row nothing is known.
+  return { row, look: { ownMs: sentAtWall + withinMs, databaseMs: row?.now_ms ?? NaN, withinMs } };
+}
+
+/** Returns how far the own clock is ahead of the database's, in ms (less than 0: behind); 0 if that is not sure to be more than `most`. */
+export function offBeyond(most: number, { ownMs, databaseMs, withinMs }: ClockLook): number {
+  const off = ownMs - databaseMs;
+  return Math.abs(off) - withinMs > most ? Math.round(off) : 0;
+}
+
+/** Returns whether the clock of a living server is known to be right, as far as it says itself. */
+const isRight = ({ facts, isCommand, quietMs }: Pick<NodeRecord, 'facts' | 'isCommand' | 'quietMs'>): boolean =>
+  !isCommand && quietMs < DEAD_AFTER_MS && Math.abs(clockOffIn(facts)) <= WRONG_CLOCK_MS;
+
+/** Counts looks in a row that show a wrong clock beside another one that is right. */
+export class ClockWatch {
+  private looks = 0;
+  private side = 0;
+
+  /** Notes a look; returns how far the clock is ahead if this node has to leave for it, else null. */
+  note(look: ClockLook, others: readonly Pick<NodeRecord, 'facts' | 'isCommand' | 'quietMs'>[]): number | null {
+    const off = offBeyond(WRONG_CLOCK_MS, look);
+    const side = others.some(isRight) ? Math.sign(off) : 0;
+    this.looks = side === 0 ? 0 : side === this.side ? this.looks + 1 : 1;
+    this.side = side;
+    return this.looks >= LOOKS ? off : null;
+  }
+
+  /** True after a look that showed a wrong clock. */
+  get suspects(): boolean {
+    return this.looks > 0;
+  }
+}
+
+/** Looks until the clock is known to be right or wrong; returns how far a wrong one is ahead, else null. */
+async function wrongBy(
+  clock: Pick<Clock, 'sleep'>,
+  look: () => Promise<ClockLook>,
+  others: () => Promise<readonly Pick<NodeRecord, 'facts' | 'isCommand' | 'quietMs'>[]>,
+): Promise<number | null> {
+  const watch = new ClockWatch();
+  for (;;) {
+    const off = watch.note(await look(), await others());
+    if (off !== null || !watch.suspects) return off;
+    await clock.sleep(LOOK_AGAIN_MS);
+  }
+}
 
 const BEAT_MS = 2000;
 const LOOK_MS = 250;
 /**
  * A sign of life without an answer for this long: the server hangs, or its machine is gone. The system would wait for it for a quarter of an
- * hour, or for two hours where nothing is on the way to it. No lock is waited for as long (`lock_timeout`).
+ * hour, or for two hours if nothing is on the way to it. No lock is waited for as long (`lock_timeout`).
  */
 const SILENT_MS = 6000;
 const SILENT_STEPS = 6;
@@ -52,7 +135,7 @@ interface Waiting {
 }
 
 /**
- * Removes the rows of dead nodes. Throws `DatabaseRefusal` where one of those that are `inTheWay` lives. A silent one is watched until it
+ * Removes the rows of dead nodes. Throws `DatabaseRefusal` if one of those that are `inTheWay` lives. A silent one is watched until it
  * gives a sign of life or is dead, unless its process can be seen to be gone.
  */
 export async function clearAway(
@@ -108,7 +191,6 @@ export class MarkerNumbers {
   }
 }
 
-/** This node's row. */
 export interface Node {
   readonly epoch: number;
   readonly numbers: MarkerNumbers;
@@ -131,7 +213,7 @@ export interface NodeDeps {
   clockWrong?(aheadMs: number): void;
 }
 
-/** Returns how far the clock of this machine is ahead where it is wrong and that of another node is right; null where it may join. */
+/** Returns how far the clock of this machine is ahead if it is wrong and that of another node is right; null if it may join. */
 export const clockInTheWay = (
   connection: PostgresConnection,
   clock: Pick<Clock, 'now' | 'monotonic' | 'sleep'>,
@@ -295,7 +377,7 @@ export class JoinedNode implements Node, Nodes {
     this.isLeaving = true;
     this.timer?.cancel();
     openHere.delete(this.epoch);
-    // Where it cannot be removed, another node finds it dead.
+    // If this fails, another node removes it.
     await removeNode(this.deps.connection, this.epoch).catch(() => undefined);
     if (this.hasOthers) await this.deps.messages.flush({ about: 'nodes', hint: null });
   }
@@ -345,7 +427,7 @@ export class JoinedNode implements Node, Nodes {
   }
 
   /**
-   * Gives the connection up, and the one after it, for as long as no answer comes. The time is counted in steps: where this process itself
+   * Gives the connection up, and the one after it, for as long as no answer comes. The time is counted in steps: if this process itself
    * stood still, the answer may have come and only has to be read.
    */
   private watchSilence(): { heard(): void; cancel(): void } {
@@ -364,7 +446,7 @@ export class JoinedNode implements Node, Nodes {
     };
   }
 
-  /** Calls the listeners of events where there are new ones that no message told of. */
+  /** Calls the listeners of events if there are new ones that no message told of. */
   private noteEvent(event: number | null): void {
     if (event !== this.newestEvent && this.hasOthers) this.deps.messages.missed('events');
     this.newestEvent = event;
@@ -385,7 +467,7 @@ export class JoinedNode implements Node, Nodes {
     if (!isSame) this.deps.clockDiffers?.(clockOffMs);
   }
 
-  /** Tells the program once where the clock is wrong and that of another node is right. */
+  /** Tells the program once if the clock is wrong and that of another node is right. */
   private watchClock(clocks: ClockLook): void {
     const off = this.clockWatch.note(
       clocks,
@@ -421,7 +503,7 @@ export class JoinedNode implements Node, Nodes {
 
 const isNear = (a: number, b: number): boolean => Math.abs(a - b) <= MOST_CLOCK_OFF_MS;
 
-/** Where no node has the chores the first one does them: without them the database fills up. */
+/** If no node has the chores the first one does them: without them the database fills up. */
 const leaderOf = (servers: readonly NodeRow[]): NodeRow | undefined =>
   servers.find(({ facts }) => rolesIn(facts).includes('chores')) ?? servers[0];
 

@@ -5,7 +5,7 @@
 import knexPackage, { type Knex } from 'knex';
 import type pg from 'pg';
 import { systemClock } from '../../base/clock.ts';
-import { createCommitter } from '../commit.ts';
+import { createCommitter, type Committer, type CommitStats, type Work } from '../commit.ts';
 import { DatabaseRefusal } from '../database-refusal.ts';
 import type { Database, DatabaseOptions, StoreAddress } from '../database.ts';
 import { migrate, migrationState, type MigrationOptions } from '../migrate.ts';
@@ -23,7 +23,6 @@ import {
   type PostgresConnection,
 } from './connection.ts';
 import { cleaned, jsonPlaces } from './values.ts';
-import { joinCommitters } from './committers.ts';
 import { readMachine } from './machine.ts';
 import { clearAway, clockInTheWay, joinNodes, type JoinedNode } from './node.ts';
 import { CHANNEL, NodeMessages } from './node-messages.ts';
@@ -137,7 +136,7 @@ const SET_CLOCK = 'let a time service set it (systemctl enable --now systemd-tim
 const sameName = (name: string): string =>
   `another server named ${name} uses the database: end it, or give this one another name (node.name)`;
 
-/** Connects. Throws `DatabaseRefusal` where that is not possible. */
+/** Connects. Throws `DatabaseRefusal` if that is not possible. */
 export async function reach(connection: PostgresConnection): Promise<void> {
   try {
     await connection.ready();
@@ -159,7 +158,7 @@ function unreachable(error: unknown): DatabaseRefusal {
 }
 
 /**
- * Returns the refusal where a further connection cannot be made, such as beyond a limit of them, and where the user of the database lacks a
+ * Returns the refusal if a further connection cannot be made, such as beyond a limit of them, and if the user of the database lacks a
  * right (SQLSTATE 42501) or a schema for the tables (3F000); null for other errors.
  */
 export function refusalToOpen(error: unknown): DatabaseRefusal | null {
@@ -395,3 +394,48 @@ export function createPool(
 
 const isResult = (result: unknown): result is { rows: unknown[] } =>
   typeof result === 'object' && result !== null && 'rows' in result && 'fields' in result;
+
+/**
+ * The committers of a server on PostgreSQL, each with a connection: what requests wait for, what the engine writes, and a desk for single
+ * pieces of work. So an answer never waits until it is the engine's turn to number events, and neither waits for a long piece of work.
+ */
+
+interface Committers {
+  intake: Committer;
+  engine: Committer;
+  /** Each piece of work runs alone in its transaction, which is serializable: it was written for a database with one writer. */
+  desk: Committer;
+}
+
+/** Returns a committer that routes each piece of work to the committer of its kind. */
+function joinCommitters({ intake, engine, desk }: Committers): Committer {
+  const all = [intake, engine, desk];
+  const sum = (of: (one: Committer) => number): number => all.reduce((total, one) => total + of(one), 0);
+  return {
+    submit: <Input, Output, Read>(work: Work<Input, Output, Read>, input: Input, bytes?: number): Promise<Output> =>
+      (work.isIntake === true ? intake : engine).submit(work, input, bytes),
+    insert: (rows, bytes) => intake.insert(rows, bytes),
+    transact: (run) => desk.transact(run),
+    get waiting() {
+      return sum(({ waiting }) => waiting);
+    },
+    /** The trouble of any committer: on a full disk one may still find room in pages that exist, and another may not. */
+    get trouble() {
+      return intake.trouble ?? desk.trouble ?? engine.trouble;
+    },
+    async retry(): Promise<void> {
+      await Promise.all(all.map((one) => one.retry()));
+    },
+    get stats(): CommitStats {
+      return {
+        groups: sum(({ stats }) => stats.groups),
+        units: sum(({ stats }) => stats.units),
+        largestGroup: Math.max(...all.map(({ stats }) => stats.largestGroup)),
+        failedUnits: sum(({ stats }) => stats.failedUnits),
+      };
+    },
+    async close(): Promise<void> {
+      await Promise.all(all.map((one) => one.close()));
+    },
+  };
+}

@@ -12,8 +12,7 @@ import { PART, partedTables } from './parts.ts';
  * - `commits`: the marker of each transaction (writer.ts).
  * - `node_questions`: what a node asks another one, with the answers (operator/node-questions.ts). `epoch` is that of the node that asks, with
  *   which its rows go; `asked_of` that of the node that shall answer.
- * - `lanes`: the connections that each node has reserved of the receivers that several nodes send to, and what it has learnt of them
- *   (mta/lanes/node-shares.ts). Times are in milliseconds.
+ * - `lane_nodes`: which nodes have mail for which lanes, so that each has its part of the limits (mta/lanes/node-parts.ts).
  * - `event_turn`: one row, which a transaction locks before it numbers events, so that numbers become visible in their order.
  */
 export const NODE_TABLES: readonly string[] = [
@@ -25,7 +24,7 @@ export const NODE_TABLES: readonly string[] = [
     process TEXT COLLATE "C" NOT NULL,
     begun_at TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()
   )`,
-  // Adding columns waits for every transaction of other servers, so it is done only where they are missing.
+  // Adding columns waits for every transaction of other servers, so it is done only if they are missing.
   `DO $$ BEGIN
     IF NOT EXISTS (SELECT 1 FROM information_schema.columns
       WHERE table_schema = current_schema() AND table_name = 'nodes' AND column_name = 'is_draining') THEN
@@ -54,16 +53,9 @@ export const NODE_TABLES: readonly string[] = [
     answer TEXT COLLATE "C",
     at TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()
   )`,
-  `CREATE TABLE IF NOT EXISTS lanes (
+  `CREATE TABLE IF NOT EXISTS lane_nodes (
     lane TEXT COLLATE "C" NOT NULL,
     epoch BIGINT NOT NULL REFERENCES nodes (epoch) ON DELETE CASCADE,
-    demand BIGINT NOT NULL,
-    connections BIGINT NOT NULL,
-    allowed BIGINT NOT NULL,
-    learnt BIGINT NOT NULL,
-    ceiling BIGINT,
-    pushed_back_at BIGINT,
-    cause TEXT COLLATE "C" NOT NULL,
     PRIMARY KEY (lane, epoch)
   )`,
   'CREATE TABLE IF NOT EXISTS event_turn (one BIGINT PRIMARY KEY)',
@@ -71,10 +63,10 @@ export const NODE_TABLES: readonly string[] = [
 ];
 
 /** The tables that PostgreSQL has beside those of the migrations. */
-export const OWN_TABLES = ['nodes', 'node_beats', 'node_questions', 'lanes', 'commits', 'event_turn'] as const;
+export const OWN_TABLES = ['nodes', 'node_beats', 'node_questions', 'lane_nodes', 'commits', 'event_turn'] as const;
 
 /** Tables whose rows change all the time: dead rows are cleared early and without pauses, or windows of due mail become slow. */
-const BUSY: readonly string[] = ['deliveries', 'messages', 'counters', 'event_counts', 'commits', 'lanes', 'webhooks'];
+const BUSY: readonly string[] = ['deliveries', 'messages', 'counters', 'event_counts', 'commits', 'lane_nodes', 'webhooks'];
 const VACUUM = 'autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0';
 
 /**

@@ -2,7 +2,6 @@
 import { LRUCache } from 'lru-cache';
 import type { Value } from '../connection.ts';
 
-/** A statement as PostgreSQL takes it. */
 export interface PostgresText {
   text: string;
   /** The places of the values that are JSON, whose escapes PostgreSQL reads. */

@@ -16,7 +16,6 @@ import type { AfterError, GroupTransaction } from '../group-transaction.ts';
 import type { Connection, SharedWriting } from '../connection.ts';
 import { allDone } from '../rows.ts';
 import { isConnectionLoss, type PostgresConnection } from './connection.ts';
-import { GroupMarker, isMarkerThere, isNodeGone, refusalOf } from './group-marker.ts';
 import type { Node } from './node.ts';
 import { partOf } from './parts.ts';
 
@@ -31,7 +30,7 @@ const PAUSE_MS = 250;
 const MOST_TRIES = 3;
 const MOST_TRIES_SERIALIZABLE = 20;
 
-/** Thrown where a group was committed, but it could not be learned that a standby has it too: its units must not be answered as accepted. */
+/** Thrown if a group was committed, but it could not be learned that a standby has it too: its units must not be answered as accepted. */
 class NotReplicated extends StorageUnavailable {
   constructor(cause: unknown) {
     super('the transaction is committed, but the database did not confirm that it is replicated', { cause });
@@ -171,4 +170,67 @@ export function createWriter(
     rollback,
     afterError,
   };
+}
+
+/**
+ * The marker that each group writes, `commits (epoch, n)` (writer.ts): its number, which stays the same while the group is run again, and what
+ * its two constraints say.
+ */
+
+const UNIQUE_VIOLATION = '23505';
+const FOREIGN_KEY_VIOLATION = '23503';
+/** Transactions after which markers are removed that are never asked for again. */
+const KEPT_MARKERS = 1000;
+/**
+ * How far back such markers are looked for: ten times, as a transaction that removes them may be rolled back. Without an end, it would walk
+ * over all that were removed since the oldest snapshot of the database.
+ */
+const SOUGHT_MARKERS = 10 * KEPT_MARKERS;
+
+const REMOVE_MARKERS = 'DELETE FROM commits WHERE epoch = ? AND n >= ? AND n < ?';
+
+class GroupMarker {
+  private readonly node: Pick<Node, 'epoch' | 'numbers'>;
+  /** The number of the group, until it is committed or given up. */
+  private n: number | null = null;
+
+  constructor(node: Pick<Node, 'epoch' | 'numbers'>) {
+    this.node = node;
+  }
+
+  /** The number of the group; 0 while there is none. */
+  get number(): number {
+    return this.n ?? 0;
+  }
+
+  /** Sends the statements that write the marker, with the number of the run before if that is not settled. */
+  write(connection: Pick<Connection, 'run'>): Promise<void>[] {
+    const { epoch, numbers } = this.node;
+    const n = (this.n ??= numbers.take());
+    return [
+      connection.run('INSERT INTO commits (epoch, n) VALUES (?, ?)', [epoch, n]),
+      ...(n % KEPT_MARKERS === 0 ? [connection.run(REMOVE_MARKERS, [epoch, n - SOUGHT_MARKERS, numbers.floor])] : []),
+    ];
+  }
+
+  /** Ends the number: the group is committed, or given up for good. */
+  settle(): void {
+    if (this.n !== null) this.node.numbers.settle(this.n);
+    this.n = null;
+  }
+}
+
+const refusalOf = (error: unknown): { code?: string; constraint?: string } =>
+  error instanceof Error ? (error as { code?: string; constraint?: string }) : {};
+
+/** True if the marker of a group is there already: an earlier run of it was committed. */
+function isMarkerThere(error: unknown): boolean {
+  const { code, constraint } = refusalOf(error);
+  return code === UNIQUE_VIOLATION && constraint === 'commits_pkey';
+}
+
+/** True if the row of the node is gone, to which markers refer. */
+function isNodeGone(error: unknown): boolean {
+  const { code, constraint = '' } = refusalOf(error);
+  return code === FOREIGN_KEY_VIOLATION && constraint.startsWith('commits_');
 }

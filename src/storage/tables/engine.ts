@@ -43,22 +43,51 @@ export const warmUp = table(
 export type WarmUpRow = RowOf<typeof warmUp>;
 
 /**
- * A source that a site refuses because of a block list: it is not used for the site until then. The address that the system chooses has an
- * empty name on SQLite; on PostgreSQL, where each node has another one, `@` and the name of the node.
+ * What receivers and shaping rules allow (mta/limits/limit.ts). The address that the system chooses has an empty name on SQLite; on PostgreSQL,
+ * where each node has another one, `@` and the name of the node.
  */
-export const sourceBlocks = table({
-  source: text(),
-  site: text(),
-  since: integer(),
-  until: integer(),
-  reply: text(),
-});
-export type SourceBlockRow = RowOf<typeof sourceBlocks>;
+export const limits = table(
+  {
+    /** What the limit is about, in one text. */
+    id: text(),
+    kind: text<'sender' | 'block_list' | 'load' | 'tls' | 'rate' | 'connections' | 'rule'>(),
+    /** Empty for every site. */
+    site: text(),
+    source: text(),
+    /** A recipient domain; null for all. */
+    domain: orNull(text()),
+    account: orNull(text()),
+    set_by: text<'receiver' | 'rule' | 'start'>(),
+    connections: orNull(integer()),
+    ceiling: orNull(integer()),
+    per_minute: orNull(integer()),
+    known_per_minute: orNull(integer()),
+    until: integer(),
+    step: integer(),
+    since: integer(),
+    changed_at: integer(),
+    refused_at: integer(),
+    /** The other side's words. */
+    cause: text(),
+    /** 1 where it is over: other nodes read that before the row is removed. */
+    ended: integer(),
+  },
+  {
+    onConflict: {
+      key: ['id'],
+      sets: [
+        ...['set_by', 'connections', 'ceiling', 'per_minute', 'known_per_minute', 'until', 'step', 'since'],
+        ...['changed_at', 'refused_at', 'cause', 'ended'],
+      ],
+    },
+  },
+);
+export type LimitRow = RowOf<typeof limits>;
 
-/** Returns the `source` of blocks of the address that the system chooses; `node` is null on SQLite. No source has a name with an @. */
+/** Returns the `source` of limits of the address that the system chooses; `node` is null on SQLite. No source has a name with an @. */
 export const systemSource = (node: string | null): string => (node === null ? '' : `@${node}`);
 
-/** Returns the words for the source of a block. */
+/** Returns the words for the source of a limit. */
 export const sourceWords = (source: string): string =>
   source === ''
     ? "the system's address"

@@ -1,15 +1,20 @@
 /** Messages with their bodies, and the tables that lists are read from. */
-import { table, text, integer, bytes, orNull, type RowOf } from '../table.ts';
-import type { DeliveryStatus } from './deliveries.ts';
+import { bytes, computed, flag, integer, json, map, orNull, table, text, texts, time, type RowOf } from '../table.ts';
+import { deliveryStatus } from './deliveries.ts';
+
+/** The message of the examples. */
+const MESSAGE_ID = 'msg_01jz5w8q3hf2m9d4x6k7c1b0na';
+const ACCEPTED = '2026-01-31T09:30:02.171Z';
 
 export const batches = table(
   {
-    id: text(),
+    id: text().says('Id of the bulk send.', 'bat_01jz5w8q3hf2m9d4x6k7c1b0na'),
     account_id: text(),
-    accepted: integer(),
-    rejected: integer(),
-    created_at: integer(),
-    /** 1 where every message of it is simulated. */
+    accepted: integer().says('Entries that are messages.', 1),
+    rejected: integer().says('Entries that were refused.', 1),
+    created_at: time().says('When it was accepted.', ACCEPTED),
+    counts: computed(orNull(json<Record<string, number>>()).says('Messages by status; null in lists.')),
+    /** 1 if every message of it is simulated. */
     test: integer(),
   },
   { isReferredTo: true },
@@ -19,7 +24,7 @@ export type BatchRow = RowOf<typeof batches>;
 /** The content of a mail, stored once however many recipients it has. */
 export const contents = table(
   {
-    /** `sec_…` where the text is sealed under `secret.key`: a mail of ours with a link to a login (messages/store/sealed-content.ts). */
+    /** `sec_…` if the text is sealed under `secret.key`: a mail of ours with a link to a login (messages/store/sealed-content.ts). */
     id: text(),
     account_id: text(),
     html: orNull(text()),
@@ -52,44 +57,51 @@ export const attachments = table(
 export type AttachmentRow = RowOf<typeof attachments>;
 
 export const messages = table({
-  id: text(),
+  id: text().says('Id of the message.', MESSAGE_ID),
   account_id: text(),
   key_id: orNull(text()),
-  batch_id: orNull(text()),
+  batch_id: orNull(text()).says('Id of the bulk send that it came with; null for a single message.'),
   content_id: text(),
+  /** That of the `to` recipient, which messages/delivery/record.ts keeps equal to that of its delivery. */
+  status: deliveryStatus('queued'),
+  status_at: time().says('Since when it has this status.', ACCEPTED),
   from_name: orNull(text()),
   from_address: text(),
   from_domain: text(),
+  from: computed(text().says('Sender, with its display name where it has one.', 'Acme <hi@acme.example>')),
   to_name: orNull(text()),
   to_address: text(),
+  to: computed(text().says('The one main recipient.', 'ana@example.net')),
   /** Mailboxes `[name, address][]`. */
   cc_json: text(),
   bcc_json: text(),
   reply_to_json: text(),
-  subject: text(),
+  cc: computed(texts().says('Further recipients, named in the mail.')),
+  bcc: computed(texts().says('Further recipients, not named in the mail.')),
+  reply_to: computed(texts().says('Where answers go; empty means to the sender.')),
+  subject: text().says('Subject line, as rendered.', 'Your order'),
   /** Custom headers `[name, value][]`. */
   headers_json: text(),
-  stream: text(),
-  template_id: orNull(text()),
-  template_version: orNull(integer()),
-  tags_json: text(),
-  metadata_json: text(),
-  send_at: orNull(integer()),
+  stream: text().says('Slug of the stream that it was sent on.', 'transactional'),
+  template_id: orNull(text()).says('Id of the template that it was rendered from; null where there was none.'),
+  template_version: orNull(integer()).says('Version of that template.'),
+  tags_json: texts().says('Tags of the request, in their order.', ['order']),
+  metadata_json: map().says('Metadata of the request.', { order: '17' }),
+  send_at: orNull(time()).says('When it is to leave; null for at once.'),
   /** The sender's own limit; deliveries.give_up_at has the time when a delivery is given up. */
-  expires_at: orNull(integer()),
-  track_opens: integer(),
-  track_clicks: integer(),
-  /** 1 if delivery is simulated: by a test key, or to the simulator's domain. */
-  test: integer(),
+  expires_at: orNull(time()).says('When delivery is given up; null means after the time that the server allows.'),
+  track_opens: flag().says('Whether opening it is counted.'),
+  track_clicks: flag().says('Whether following its links is counted.'),
+  /** By a test key, or to the simulator's domain. */
+  test: flag().says('True where delivery is simulated.'),
   test_outcome: orNull(text()),
-  rfc_message_id: text(),
+  rfc_message_id: text().says('The Message-ID of the mail.', `<${MESSAGE_ID}@acme.example>`),
   request_id: orNull(text()),
-  created_at: integer(),
-  /** Status of the `to` recipient, which messages/delivery/record.ts keeps equal to that of its delivery. */
-  status: text<DeliveryStatus>(),
-  status_at: integer(),
   last_event_type: orNull(text()),
   last_event_at: orNull(integer()),
+  last_event: computed(
+    orNull(json<{ type: string; timestamp: string }>()).says('The newest event; null before there is one.', null),
+  ),
   opens: integer(),
   clicks: integer(),
   first_opened_at: orNull(integer()),
@@ -97,7 +109,9 @@ export const messages = table({
   first_clicked_at: orNull(integer()),
   bot_opens: integer(),
   bot_clicks: integer(),
-  /** Address that its tracked and unsubscribe links begin with; null where it has none. */
+  engagement: computed(json<object>().says('Opens and clicks. They change no status.')),
+  created_at: time().says('When it was accepted.', ACCEPTED),
+  /** Address that its tracked and unsubscribe links begin with; null if it has none. */
   tracking_url: orNull(text()),
   /** The ways to unsubscribe (messages/request/unsubscribe.ts); null if they are off. */
   unsubscribe_json: orNull(text()),

@@ -1,23 +1,32 @@
 /** Mails that came back, and aggregate reports. */
-import { table, text, integer, bytes, orNull, type RowOf } from '../table.ts';
+import { bytes, computed, flag, integer, orNull, table, text, time, type RowOf } from '../table.ts';
 
 /** A mail that came to one of our own addresses, and the kind that was recognized. */
 export const reports = table(
   {
-    id: text(),
-    received_at: integer(),
+    id: text().says('Id of the report.', 'rep_01jz5w8q3hf2m9d4x6k7c1b0na'),
+    kind: orNull(text()).says('Kind that it was classified as; null before it has been read.', 'bounce'),
+    received_at: time().says('When it was received.', '2026-01-31T09:32:10.004Z'),
     client_ip: text(),
-    /** Envelope sender, empty for the null sender. */
-    sender: text(),
+    recipient: computed(text().says('The recipient of the message that it is about.', 'ana@example.net')),
+    sender: text().says('Its envelope sender; empty for the null sender.'),
     recipients_json: text(),
-    /** Bytes of the whole mail. `raw` has the first 512 KiB of a bounce and the first 32 KiB of other mail; it is empty for a report that was counted. */
-    size: integer(),
+    /** `raw` is empty for a report that was counted. */
+    size: integer().says(
+      'Bytes received. Of a bounce the first 512 KiB are kept, of anything else the first 32 KiB.',
+      4211,
+    ),
     /**
      * `forwarded`: sent on to the operator. `kept`: not sent on, because no address is set or there was too much mail.
      * `unverified`: about a delivery, but nothing proves that.
      */
     state: text<'new' | 'done' | 'unmatched' | 'unverified' | 'unreadable' | 'forwarded' | 'kept'>(),
-    kind: orNull(text()),
+    verified: computed(
+      flag().says(
+        'False: it names this message but proves nothing, so it changed no status and suppressed no address. The operator can confirm it.',
+        true,
+      ),
+    ),
     account_id: orNull(text()),
     message_id: orNull(text()),
     delivery_id: orNull(text()),

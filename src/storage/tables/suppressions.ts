@@ -1,23 +1,25 @@
 /** Addresses that get no mail. */
-import { table, text, integer, orNull, type RowOf } from '../table.ts';
+import { table, text, time, orNull, type RowOf } from '../table.ts';
 
-export type SuppressionReason = 'hard_bounce' | 'complaint' | 'unsubscribe' | 'manual';
+export const suppressionReasons = ['hard_bounce', 'complaint', 'unsubscribe', 'manual'] as const;
+export type SuppressionReason = (typeof suppressionReasons)[number];
 
 export const suppressions = table(
   {
-    id: text(),
+    id: text().says('Id of the entry.', 'sup_01jz5w8q3hf2m9d4x6k7c1b0na'),
     account_id: text(),
-    email: text(),
+    email: text().says('The address.', 'ana@example.net').audited(),
     /** The address with its local part lower-cased (mail/address.ts addressKey), for comparison. */
     address_key: text(),
-    /** `account` or `stream:<slug>`. */
-    scope: text(),
-    reason: text<SuppressionReason>(),
-    source_message_id: orNull(text()),
-    note: orNull(text()),
-    created_at: integer(),
-    created_by: text(),
-    expires_at: orNull(integer()),
+    reason: text(...suppressionReasons)
+      .says('Why it is on the list.', 'manual')
+      .audited(),
+    scope: text().says('`account`, or `stream:` and the slug of a stream.', 'account').audited(),
+    source_message_id: orNull(text()).says('The message whose bounce or complaint made the entry.'),
+    note: orNull(text()).says('For people.', 'asked by phone').audited(),
+    created_at: time().says('When it was put on the list.', '2026-01-31T09:30:02.481Z'),
+    created_by: text().says('Who put it there: a key, a person, or a bounce or complaint.', 'key:crm'),
+    expires_at: orNull(time()).says('Time from which the address is mailed again.').audited(),
   },
   {
     isReferredTo: true,

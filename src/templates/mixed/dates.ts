@@ -1,10 +1,9 @@
 /** Writes dates and money in the template's locale and time zone. */
-import { HOUR_MS, MINUTE_MS } from '../../base/time.ts';
+import { HOUR_MS, MINUTE_MS, DAY_MS } from '../../base/time.ts';
 import { momentIn, zoneNamed } from '../../base/zones.ts';
 import { failed } from './fault.ts';
 import type { Surroundings } from './filter.ts';
-import { dateFormat, numberFormat } from './formats.ts';
-import { checkFormat, strftime } from './strftime.ts';
+import { dateFormat, numberFormat } from '../../base/formats.ts';
 import { plain, textOf } from './value.ts';
 
 /** An amount as a text, with a decimal point. All its digits count, also those that a number could not hold. */
@@ -113,8 +112,8 @@ function dateOf({ timezone }: Surroundings, given: unknown): Date | null {
 }
 
 /**
- * Returns the moment of a text, NaN where it is not a date. One without a zone is in that of the template, so that it is printed as it is
- * written. `Date` would take that of this machine, or UTC where the text is a day alone.
+ * Returns the moment of a text, NaN if it is not a date. One without a zone is in that of the template, so that it is printed as it is
+ * written. `Date` would take that of this machine, or UTC if the text is a day alone.
  */
 function momentOf(text: string, timezone: string): number {
   if (WITH_ZONE.test(text)) return Date.parse(text);
@@ -123,4 +122,183 @@ function momentOf(text: string, timezone: string): number {
   const seconds = Math.floor(shown / 1000) * 1000;
   const moment = momentIn(new Date(seconds).toISOString().slice(0, 19), timezone);
   return moment === null ? shown : moment + (shown - seconds);
+}
+
+/** A time in the calendar of a zone. */
+type Fields = ReturnType<typeof fieldsOf>;
+
+const numeric = {
+  year: 'numeric',
+  month: 'numeric',
+  day: 'numeric',
+  hour: 'numeric',
+  minute: 'numeric',
+  second: 'numeric',
+  hourCycle: 'h23',
+} as const;
+
+function fieldsOf(at: number, zone: string, locale: string) {
+  const millisecond = ((at % 1000) + 1000) % 1000;
+  let local = at;
+  if (zone !== 'UTC') {
+    const parts = new Map(
+      dateFormat('en-US', { ...numeric, timeZone: zone, era: 'short' })
+        .formatToParts(at)
+        .map(({ type, value }) => [type, value]),
+    );
+    const get = (type: Intl.DateTimeFormatPartTypes): number => Number(parts.get(type));
+    const year = parts.get('era') === 'BC' ? 1 - get('year') : get('year');
+    const date = new Date(0);
+    date.setUTCFullYear(year, get('month') - 1, get('day'));
+    local = date.setUTCHours(get('hour'), get('minute'), get('second'), millisecond);
+  }
+  const date = new Date(local);
+  const year = date.getUTCFullYear();
+  return {
+    year,
+    /** 1 to 12. */
+    month: date.getUTCMonth() + 1,
+    day: date.getUTCDate(),
+    hour: date.getUTCHours(),
+    minute: date.getUTCMinutes(),
+    second: date.getUTCSeconds(),
+    millisecond,
+    /** 0 is Sunday. */
+    weekday: date.getUTCDay(),
+    /** The day of the year, from 1 to 366. */
+    yearDay: Math.floor((local - Date.UTC(year, 0, 1)) / DAY_MS) + 1,
+    /** Minutes east of Greenwich. */
+    offset: Math.round((local - at) / MINUTE_MS),
+    at,
+    zone,
+    locale,
+  };
+}
+
+/** Returns the locale's word for a month or a weekday. */
+const word = ({ at, zone, locale }: Fields, options: Intl.DateTimeFormatOptions, type: 'month' | 'weekday'): string =>
+  dateFormat(locale, { ...options, timeZone: zone })
+    .formatToParts(at)
+    .find((part) => part.type === type)?.value ?? '';
+
+function zoneText({ offset }: Fields, colon: boolean): string {
+  const minutes = Math.abs(offset);
+  const two = (value: number): string => String(value).padStart(2, '0');
+  return `${offset < 0 ? '-' : '+'}${two(Math.floor(minutes / 60))}${colon ? ':' : ''}${two(minutes % 60)}`;
+}
+
+const zoneName = ({ at, zone }: Fields): string =>
+  dateFormat('en-US', { timeZone: zone, timeZoneName: 'short' })
+    .formatToParts(at)
+    .find(({ type }) => type === 'timeZoneName')?.value ?? '';
+
+const hour12 = ({ hour }: Fields): number => hour % 12 || 12;
+
+/** Returns the week of the year; the first one starts with the year's first `from` (0 is Sunday). */
+const week = ({ yearDay, weekday }: Fields, from: 0 | 1): number =>
+  Math.floor((yearDay + 6 - ((weekday - from + 7) % 7)) / 7);
+
+/** Returns the ISO 8601 week: the first one contains the year's first Thursday. */
+function isoWeek({ year, month, day, weekday }: Fields): { year: number; week: number } {
+  const thursday = new Date(Date.UTC(year, month - 1, day + 4 - (weekday || 7)));
+  const own = thursday.getUTCFullYear();
+  return { year: own, week: Math.floor((thursday.getTime() - Date.UTC(own, 0, 1)) / (7 * DAY_MS)) + 1 };
+}
+
+interface Directive {
+  text(fields: Fields): string | number;
+  /** Minimum width; filled with `0` by default. */
+  width?: number;
+  fill?: ' ';
+}
+
+const composed = (format: string): Directive => ({ text: (fields) => written(fields, format) });
+
+const directives: Readonly<Record<string, Directive>> = {
+  a: { text: (fields) => word(fields, { weekday: 'short' }, 'weekday') },
+  A: { text: (fields) => word(fields, { weekday: 'long' }, 'weekday') },
+  b: { text: (fields) => word(fields, { month: 'short', day: 'numeric' }, 'month') },
+  B: { text: (fields) => word(fields, { month: 'long', day: 'numeric' }, 'month') },
+  c: composed('%a %b %e %T %Y'),
+  C: { text: ({ year }) => Math.floor(year / 100), width: 2 },
+  d: { text: ({ day }) => day, width: 2 },
+  D: composed('%m/%d/%y'),
+  e: { text: ({ day }) => day, width: 2, fill: ' ' },
+  F: composed('%Y-%m-%d'),
+  G: { text: (fields) => isoWeek(fields).year, width: 4 },
+  h: composed('%b'),
+  H: { text: ({ hour }) => hour, width: 2 },
+  I: { text: hour12, width: 2 },
+  j: { text: ({ yearDay }) => yearDay, width: 3 },
+  k: { text: ({ hour }) => hour, width: 2, fill: ' ' },
+  l: { text: hour12, width: 2, fill: ' ' },
+  L: { text: ({ millisecond }) => millisecond, width: 3 },
+  m: { text: ({ month }) => month, width: 2 },
+  M: { text: ({ minute }) => minute, width: 2 },
+  n: { text: () => '\n' },
+  N: { text: ({ millisecond }) => `${String(millisecond).padStart(3, '0')}000000` },
+  p: { text: ({ hour }) => (hour < 12 ? 'AM' : 'PM') },
+  P: { text: ({ hour }) => (hour < 12 ? 'am' : 'pm') },
+  q: { text: ({ day }) => (day >= 11 && day <= 13 ? 'th' : (['th', 'st', 'nd', 'rd'][day % 10] ?? 'th')) },
+  r: composed('%I:%M:%S %p'),
+  R: composed('%H:%M'),
+  s: { text: ({ at }) => Math.floor(at / 1000) },
+  S: { text: ({ second }) => second, width: 2 },
+  t: { text: () => '\t' },
+  T: composed('%H:%M:%S'),
+  u: { text: ({ weekday }) => weekday || 7 },
+  U: { text: (fields) => week(fields, 0), width: 2 },
+  v: composed('%e-%^b-%Y'),
+  V: { text: (fields) => isoWeek(fields).week, width: 2 },
+  w: { text: ({ weekday }) => weekday },
+  W: { text: (fields) => week(fields, 1), width: 2 },
+  x: composed('%m/%d/%y'),
+  X: composed('%T'),
+  y: { text: ({ year }) => ((year % 100) + 100) % 100, width: 2 },
+  Y: { text: ({ year }) => year, width: 4 },
+  z: { text: (fields) => zoneText(fields, false) },
+  Z: { text: zoneName },
+  '%': { text: () => '%' },
+  '+': composed('%a %b %e %H:%M:%S %Z %Y'),
+};
+
+function written(fields: Fields, format: string): string {
+  return format.replace(
+    /%([-_0^#:]{0,4})(\d{0,2})([EO]?)([A-Za-z%+])/g,
+    (all, flags: string, width: string, _, letter: string) => {
+      const directive = directives[letter];
+      if (directive === undefined) return all;
+      const plain = letter === 'z' && flags.includes(':') ? zoneText(fields, true) : String(directive.text(fields));
+      const cased = flags.includes('^') ? plain.toUpperCase() : flags.includes('#') ? swapped(plain) : plain;
+      if (flags.includes('-')) return cased;
+      const fill = flags.includes('_')
+        ? ' '
+        : flags.includes('0')
+          ? '0'
+          : (directive.fill ?? (directive.width === undefined ? ' ' : '0'));
+      // `%3N`: the number of digits of the fraction.
+      if (letter === 'N') return width === '' ? cased : cased.slice(0, Number(width));
+      return cased.padStart(width === '' ? (directive.width ?? 0) : Number(width), fill);
+    },
+  );
+}
+
+const swapped = (text: string): string =>
+  text === text.toUpperCase() && text !== text.toLowerCase() ? text.toLowerCase() : text.toUpperCase();
+
+/** Characters of the longest format. */
+const LONGEST_FORMAT = 300;
+
+/** Returns the format. Throws a fault if it is too long or pads too much. */
+function checkFormat(format: string): string {
+  if (format.length > LONGEST_FORMAT)
+    throw failed(`the format of a date is longer than ${String(LONGEST_FORMAT)} characters`);
+  // `%999999999d` would pad with a thousand million zeros.
+  if (/%[^A-Za-z%]{0,20}\d{3}/.test(format)) throw failed('the format of a date pads with more than 99 characters');
+  return format;
+}
+
+/** Writes `at` (ms since the epoch). Throws a fault if the format is too long or pads too much. */
+export function strftime(at: number, format: string, zone: string, locale: string): string {
+  return written(fieldsOf(at, zone, locale), checkFormat(format));
 }

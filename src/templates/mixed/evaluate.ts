@@ -336,7 +336,7 @@ class Evaluation {
     return Number.isFinite(value) ? Math.max(0, Math.trunc(value)) : 0;
   }
 
-  /** Runs a turn for each item, which has the loop's name there, until one breaks. */
+  /** Runs the body once for each item, under the loop's name, until one breaks. */
   private loop(
     name: string,
     items: readonly unknown[],

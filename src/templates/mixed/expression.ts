@@ -2,7 +2,6 @@
  * The grammar inside a tag: a term or a helper call, then filters; and Liquid's conditions. Terms are literals, paths, ranges
  * and calls in parentheses.
  */
-import { isKept, shownNumber } from '../../base/kept-number.ts';
 import { failed, syntax } from './fault.ts';
 import { readLexemes, type Language, type Lexeme } from './lexemes.ts';
 import { Float } from './value.ts';
@@ -25,7 +24,7 @@ export type Expression =
   | { kind: 'literal'; value: string | number | boolean | null | Float }
   /** Liquid's words `empty` and `blank`: equal to empty values. */
   | { kind: 'nothing'; word: 'empty' | 'blank' }
-  /** `orNow`: the time of the request where the name `now` is not given. */
+  /** `orNow`: the time of the request if the name `now` is not given. */
   | { kind: 'path'; path: Path; at: number; orNow?: true }
   | { kind: 'range'; from: Expression; to: Expression }
   | { kind: 'call'; helper: string; args: readonly Expression[]; named: ReadonlyMap<string, Expression>; at: number }
@@ -258,8 +257,6 @@ export class Reader {
     if (next.kind === 'number') {
       this.place++;
       const value = Number(next.text);
-      if (!isKept(next.text, next.text.startsWith('-') ? 1 : 0, next.text.length))
-        throw syntax(`the number ${shownNumber(next.text)} would become ${String(value)}: write it as a text`, next.at);
       return { kind: 'literal', value: next.text.includes('.') && Number.isInteger(value) ? new Float(value) : value };
     }
     if (next.kind === 'mark' && next.text === '(') return this.parenthesis();
@@ -379,7 +376,7 @@ export class Reader {
   }
 }
 
-/** Marks the name `now` where a date is written of it. A variable of that name wins, so only its use tells. */
+/** Marks the name `now` if a date is written of it. A variable of that name wins, so only its use tells. */
 function orNow(value: Expression): Expression {
   if (value.kind !== 'path') return value;
   const { base, name, steps } = value.path;

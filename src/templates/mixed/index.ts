@@ -5,10 +5,9 @@
 import { evaluate, type EvaluateOptions } from './evaluate.ts';
 import { Faulty, failed, toTemplateFault, TooSlow, type TemplateFault } from './fault.ts';
 import { arityOf, filters, helpers } from './library.ts';
-import { printsLiteral } from './literals.ts';
 import type { Node } from './node.ts';
 import { parse } from './tree.ts';
-import { variablesOf } from './variables.ts';
+import type { Expression, Path } from './expression.ts';
 
 export type { TemplateFault } from './fault.ts';
 
@@ -58,7 +57,7 @@ export function compile(source: string, part: Part, limit?: TimeLimit): Compilat
   }
 }
 
-/** Returns whether a template prints a text of its own that matches, in some of its branches; false where it cannot be compiled. */
+/** Returns whether a template prints a text of its own that matches, in some of its branches; false if it cannot be compiled. */
 export function hasLiteral(source: string, part: Part, pattern: RegExp): boolean {
   const compiled = compile(source, part);
   return compiled.ok && printsLiteral(compiled.template.nodes, pattern);
@@ -93,4 +92,139 @@ function faultOf(source: string, error: unknown): TemplateFault {
   if (error instanceof RangeError)
     return toTemplateFault(source, failed('the template or its data is nested too deep'));
   throw error;
+}
+
+/**
+ * Returns whether a text that the template prints itself matches. What `{% capture %}` takes is not printed there: it is a value,
+ * which is made to fit its part like the others.
+ */
+function printsLiteral(nodes: readonly Node[], pattern: RegExp): boolean {
+  const anyOf = (...bodies: readonly (readonly Node[])[]): boolean =>
+    bodies.some((body) => printsLiteral(body, pattern));
+  return nodes.some((node) => {
+    switch (node.kind) {
+      case 'text':
+        return pattern.test(node.text);
+      case 'if':
+        return anyOf(...node.branches.map(({ body }) => body), node.otherwise);
+      case 'each':
+      case 'for':
+      case 'with':
+      case 'section':
+        return anyOf(node.body, node.otherwise);
+      case 'tablerow':
+      case 'ifchanged':
+        return anyOf(node.body);
+      case 'case':
+        return anyOf(...node.whens.map(({ body }) => body));
+      case 'output':
+      case 'assign':
+      case 'capture':
+      case 'step':
+      case 'cycle':
+      case 'break':
+      case 'continue':
+        return false;
+    }
+  });
+}
+
+/** Returns the names of the data that a template reads, without names that it sets itself. */
+function variablesOf(nodes: readonly Node[]): string[] {
+  const found = new Set<string>();
+  const ownNames = new Set<string>(['forloop', 'tablerowloop']);
+  const look = (expression: Expression): void => {
+    switch (expression.kind) {
+      case 'path':
+        if (expression.orNow !== true) path(expression.path);
+        return;
+      case 'range':
+        look(expression.from);
+        look(expression.to);
+        return;
+      case 'call':
+        [...expression.args, ...expression.named.values()].forEach(look);
+        return;
+      case 'filtered':
+        look(expression.value);
+        for (const { args, named } of expression.filters) [...args, ...named.values()].forEach(look);
+        return;
+      case 'compare':
+      case 'logic':
+        look(expression.left);
+        look(expression.right);
+        return;
+      case 'literal':
+      case 'nothing':
+        return;
+    }
+  };
+  const path = ({ base, name, steps }: Path): void => {
+    if (base === 'name' && !ownNames.has(name)) found.add(name);
+    const [first] = steps;
+    if (base === 'root' && typeof first === 'string') found.add(first);
+    for (const step of steps) if (typeof step !== 'string') look(step);
+  };
+  const walk = (list: readonly Node[]): void => {
+    for (const node of list) {
+      switch (node.kind) {
+        case 'output':
+          look(node.value);
+          break;
+        case 'if':
+          for (const { test, body } of node.branches) {
+            look(test);
+            walk(body);
+          }
+          walk(node.otherwise);
+          break;
+        case 'each':
+        case 'for':
+        case 'tablerow':
+          look(node.list);
+          if (node.kind === 'each') for (const name of node.params) ownNames.add(name);
+          else ownNames.add(node.name);
+          walk(node.body);
+          if (node.kind !== 'tablerow') walk(node.otherwise);
+          break;
+        case 'with':
+        case 'section':
+          look(node.value);
+          for (const name of node.params) ownNames.add(name);
+          walk(node.body);
+          walk(node.otherwise);
+          break;
+        case 'case':
+          look(node.value);
+          for (const { values, body } of node.whens) {
+            values?.forEach(look);
+            walk(body);
+          }
+          break;
+        case 'ifchanged':
+          walk(node.body);
+          break;
+        case 'assign':
+          look(node.value);
+          ownNames.add(node.name);
+          break;
+        case 'capture':
+          walk(node.body);
+          ownNames.add(node.name);
+          break;
+        case 'step':
+          ownNames.add(node.name);
+          break;
+        case 'cycle':
+          node.values.forEach(look);
+          break;
+        case 'text':
+        case 'break':
+        case 'continue':
+          break;
+      }
+    }
+  };
+  walk(nodes);
+  return [...found];
 }

@@ -53,7 +53,6 @@ function isSegment(last: Lexeme | undefined, spaced: boolean, behind: string | u
 
 const unquoted = (text: string): string => (/^(["']).*\1$/.test(text) ? text.slice(1, -1) : text);
 
-/** Returns the text that matches at `at`, or null. */
 function matched(pattern: RegExp, body: string, at: number): string | null {
   pattern.lastIndex = at;
   return pattern.exec(body)?.[0] ?? null;

@@ -34,7 +34,6 @@ const between = (name: string, run: (a: number, b: number) => number): Named<Fil
   (_, value, [by]) => kept(tidy(run(asNumber(value), asNumber(by))), isFraction(value) || isFraction(by)),
 ];
 
-/** Makes a filter that returns one of two numbers. */
 const oneOf = (name: string, first: (a: number, b: number) => boolean): Named<Filter> => [
   name,
   (_, value, [other]) => {

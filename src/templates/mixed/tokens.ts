@@ -2,8 +2,7 @@
  * Splits the source into tokens of both languages in one pass. White space that a tag removes with `~` or `-`, and the line of
  * a Handlebars block tag that is alone on it, are removed here.
  */
-import { openBraces, thirdBrace } from './braces.ts';
-import { syntax } from './fault.ts';
+import { syntax, type Faulty } from './fault.ts';
 
 export type Token =
   | { kind: 'text'; text: string }
@@ -347,3 +346,22 @@ function isAlone(parts: readonly (string | Found)[], n: number): boolean {
 
 /** Blanks before a tag that still count as an indent. */
 const LONGEST_INDENT = 200;
+
+/**
+ * Detects a tag that opens with two braces and closes with three: in JSON or CSS the third one is text, elsewhere it is a
+ * mistake.
+ */
+
+/** Returns how many single braces are open after the text. */
+function openBraces(text: string, before: number): number {
+  let open = before;
+  if (!text.includes('{') && !text.includes('}')) return open;
+  for (const char of text) {
+    if (char === '{') open++;
+    else if (char === '}' && open > 0) open--;
+  }
+  return open;
+}
+
+const thirdBrace = (at: number): Faulty =>
+  syntax("'{{' is closed by three braces: write '{{name}}', or '{{{name}}}' for a value that is not escaped", at);

@@ -30,9 +30,7 @@ interface Open {
 const DEEPEST = 32;
 
 /** Parses a template. `look` is called often and may throw if that takes too long. */
-export function parse(source: string, known: Known, look: () => void): Node[] {
-  return new Builder(known, look).build(source);
-}
+export const parse = (source: string, known: Known, look: () => void): Node[] => new Builder(known, look).build(source);
 
 class Builder {
   private readonly root: Node[] = [];

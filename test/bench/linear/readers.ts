@@ -15,7 +15,7 @@ import { relaxedBody } from '../../../src/mail/dkim/canonicalize.ts';
 import { readSubmitted } from '../../../src/mail/submitted.ts';
 import { textFromHtml } from '../../../src/mail/text-from-html.ts';
 import { encodeText, measureText } from '../../../src/mail/transfer-encoding.ts';
-import { guessedEasily } from '../../../src/members/common-passwords.ts';
+import { guessedEasily } from '../../../src/members/password.ts';
 import { judge, classify } from '../../../src/messages/delivery/classify.ts';
 import { subjectOf } from '../../../src/mta/attempt/subject.ts';
 import { compile } from '../../../src/templates/mixed/index.ts';

@@ -14,7 +14,7 @@ export interface Bench {
   needs: readonly Program[];
   /** On two quiet cores; for the progress and as a tenth of the time after which it is ended. */
   minutes: number;
-  /** True where it needs a database of `--postgres`. */
+  /** True if it needs a database of `--postgres`. */
   takesPostgres?: true;
 }
 

@@ -27,7 +27,7 @@ export interface Machine {
   fsyncMs: number;
   /** Load of the last minute when the run began, without the run itself. */
   load: number;
-  /** True where a battery feeds the machine, null where the machine does not say. */
+  /** True if a battery feeds the machine, null if the machine does not say. */
   onBattery: boolean | null;
 }
 

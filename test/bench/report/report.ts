@@ -18,7 +18,7 @@ export interface Report {
   version: string;
   /** ISO 8601. */
   startedAt: string;
-  /** True where numbers were so small that the figures say nothing but that everything runs. */
+  /** True if numbers were so small that the figures say nothing but that everything runs. */
   quick: boolean;
   machine: Machine;
   runs: readonly BenchRun[];

@@ -19,7 +19,7 @@ export interface Figure {
 }
 
 export interface Result extends Figure {
-  /** Null where there is no limit. */
+  /** Null if there is no limit. */
   held: boolean | null;
 }
 

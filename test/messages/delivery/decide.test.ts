@@ -510,6 +510,11 @@ describe('messages/decide', () => {
 
     for (const [reason, before, change] of [
       ['of an older attempt', held('deferred', { attemptCount: 2 }), outcome(accepted(), 1)],
+      [
+        'of an older attempt after the newer one has ended',
+        resting('deferred', { attemptCount: 2 }),
+        outcome(accepted(), 1),
+      ],
       ['of an older run of the program', held('sent', { claimEpoch: EPOCH + 1 }), outcome(accepted())],
       ['after a bounce mail', resting('bounced'), outcome(accepted())],
       ['after a complaint', resting('complained'), outcome(accepted())],

@@ -15,15 +15,10 @@ const rows: readonly Row[] = [
   { text: 'domain:acc_1/acme.test', mark: { kind: 'domain', accountId: 'acc_1', domain: 'acme.test' } },
   // As earlier versions wrote it.
   { text: 'domain:acme.test', mark: { kind: 'domain', accountId: null, domain: 'acme.test' } },
-  { text: 'pool:bulk@mx.test', mark: { kind: 'pool', pool: 'bulk', site: 'mx.test', domain: null }, pool: true },
-  {
-    text: 'pool:default@google (acme.test)',
-    mark: { kind: 'pool', pool: 'default', site: 'google', domain: 'acme.test' },
-    pool: true,
-  },
+  { text: 'pool:bulk@mx.test', mark: { kind: 'pool', pool: 'bulk', site: 'mx.test' }, pool: true },
   {
     text: 'paused:bulk@mx.test',
-    mark: { kind: 'paused', pool: 'bulk', site: 'mx.test', domain: null },
+    mark: { kind: 'paused', pool: 'bulk', site: 'mx.test' },
     pool: true,
     stops: true,
   },

@@ -47,7 +47,6 @@ describe('messages/templated-send', () => {
       accountId,
       now: clock.now(),
       mostEntries: changes.mostEntries ?? 1000,
-      dataFaults: new Map(),
       monotonic: () => clock.monotonic(),
       nextSlice: () => {
         yields++;
@@ -211,7 +210,6 @@ describe('messages/templated-send', () => {
         accountId,
         now: clock.now(),
         mostEntries: 1000,
-        dataFaults: new Map(),
         monotonic: () => clock.monotonic(),
         nextSlice: () => {
           yields++;

@@ -74,7 +74,7 @@ describe('messages/message-store', () => {
     filter: Partial<MessageFilter> = {},
     page: PageRequest = newest,
   ): Promise<{ found: number[]; hasMore: boolean }> => {
-    const { messages: rows, hasMore } = await listMessages(temp.db.reader, { accountId: ACCOUNT, ...filter }, page);
+    const { rows, hasMore } = await listMessages(temp.db.reader, { accountId: ACCOUNT, ...filter }, page);
     return { found: rows.map(({ id }) => messages.findIndex((one) => one.id === id)), hasMore };
   };
 

@@ -36,7 +36,7 @@ describe('mta/connection/pool', () => {
         lanesWaiting: () => waiting,
         wake: (lane) => woken.push(lane),
         mostOf: () => most,
-        othersOf: () => others,
+        hasOthers: () => others > 0,
       },
       { ...defaultPoolLimits, maxPerHost: 2, maxOpen: 6 },
     );

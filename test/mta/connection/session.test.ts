@@ -265,6 +265,12 @@ describe('mta/connection/session', () => {
     assert.equal(unknown.kind === 'refused' && unknown.phase, 'rcpt');
   });
 
+  it('does not know whether a mail was taken after an answer to its dot that is neither yes nor no', async () => {
+    const transfer = await sendTo({ message: '354 go on' });
+    assert.equal(transfer.kind === 'broken' && transfer.text, 'the server is out of step: 354 go on');
+    assert.equal(transfer.kind === 'broken' && transfer.uncertain, true);
+  });
+
   it('sends to those who are taken and names those who are not', async () => {
     const { server, session } = await start({ rcpt: (line) => (line.includes('bob') ? '550 5.1.1 no bob' : '250 ok') });
     const transfer = await session.send(mailOf(undefined, { recipients: ['ana@dest.test', 'bob@dest.test'] }));

@@ -122,6 +122,14 @@ const rows: [reason: string, zones: Zones, expected: string, overrides?: Partial
     'mx1.dest.test:192.0.2.1',
     { ipv6: true },
   ],
+  [
+    'an address of ours: no host of its preference, nor of a worse one',
+    {
+      'dest.test MX': ['10 mx1.dest.test', '20 own.dest.test', '20 mx2.dest.test', '30 mx3.dest.test'],
+      ...{ ...a1, ...a2, 'own.dest.test A': ['198.18.0.25'], 'mx3.dest.test A': ['192.0.2.3'] },
+    },
+    'mx1.dest.test:192.0.2.1',
+  ],
   ['IPv6 only, not wanted', { ...both, 'mx1.dest.test AAAA': ['2001:db8::1'] }, 'refused 5.4.4 no_address'],
 ];
 

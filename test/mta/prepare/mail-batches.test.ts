@@ -131,7 +131,7 @@ describe('mta/prepare/mail-batches', () => {
   it('tells each job of a batch by itself what becomes of it where the thread dies', async () => {
     await startThread();
     await fromThread(['a', 'b', 'c']);
-    // A content without a list of attachments is none, and throws where the thread reads it.
+    // A content without a list of attachments is none, and throws if the thread reads it.
     const deadly = { kind: 'compose', stored: { id: 'x', text: 'deadly' }, sign: null } as unknown as MailJob;
     const results = await Promise.allSettled([run('a'), batches.run(0, deadly), run('b')]);
     assert.deepEqual(

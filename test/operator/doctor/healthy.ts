@@ -1,14 +1,14 @@
 /** A healthy installation, as the doctor looks at it: real folder, database and certificate; DNS and the network are made up. */
 import { chmodSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { makeSelfSigned } from '../../../src/config/self-signed.ts';
+import { makeSelfSigned } from '../../../src/config/own-certificate.ts';
 import type { Config } from '../../../src/config/schema.ts';
 import type { SettingsState } from '../../../src/config/settings-state.ts';
 import { readSettings } from '../../../src/config/validate.ts';
 import { toDomainRecord, type DomainWithKeys } from '../../../src/domains/domain-record.ts';
 import { addDomain, findDomain } from '../../../src/domains/domain-store.ts';
 import { examine, checkNames } from '../../../src/operator/doctor/examine.ts';
-import type { ListenerState } from '../../../src/operator/operation.ts';
+import type { ListenerState } from '../../../src/operator/deps.ts';
 import type { Finding } from '../../../src/operator/doctor/finding.ts';
 import type { BackupState } from '../../../src/backup/newest.ts';
 import { createMachine } from '../../../src/operator/doctor/machine.ts';

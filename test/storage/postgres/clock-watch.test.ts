@@ -4,14 +4,13 @@ import { systemClock } from '../../../src/base/clock.ts';
 import { openDatabase } from '../../../src/storage/database.ts';
 import type { NodeRecord } from '../../../src/storage/nodes.ts';
 import { addressOf } from '../../../src/storage/postgres/address.ts';
-import { ClockWatch, lookAtClocks, offBeyond } from '../../../src/storage/postgres/clock-watch.ts';
 import {
   connectTo,
   createPostgresConnection,
   type PostgresConnection,
 } from '../../../src/storage/postgres/connection.ts';
 import { NodeMessages } from '../../../src/storage/postgres/node-messages.ts';
-import { clockInTheWay, joinNodes } from '../../../src/storage/postgres/node.ts';
+import { clockInTheWay, joinNodes, ClockWatch, lookAtClocks, offBeyond } from '../../../src/storage/postgres/node.ts';
 import { FakeClock } from '../../support/fakes/fake-clock.ts';
 import { makeDatabase, postgresPrograms, startedCluster, urlOf } from '../../support/harness/postgres.ts';
 

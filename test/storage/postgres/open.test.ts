@@ -9,6 +9,7 @@ import path from 'node:path';
 import pg from 'pg';
 import { openDatabase, openReader, type Database } from '../../../src/storage/database.ts';
 import { DatabaseRefusal } from '../../../src/storage/database-refusal.ts';
+import type { Declared } from '../../../src/storage/table.ts';
 import { tables } from '../../../src/storage/tables.ts';
 import { views } from '../../../src/storage/views.ts';
 import { asPostgres, makeDatabase, postgresPrograms, startedCluster, urlOf } from '../../support/harness/postgres.ts';
@@ -41,7 +42,7 @@ describe('storage/postgres/open', () => {
     );
     const types = { text: 'text', integer: 'bigint', real: 'double precision', bytes: 'bytea' };
     for (const [name, { columns }] of Object.entries(tables))
-      for (const [column, { kind, isNullable }] of Object.entries(columns)) {
+      for (const [column, { kind, isNullable }] of Object.entries<Declared[string]>(columns)) {
         const found = rows.find((row) => row.table_name === name && row.column_name === column);
         assert.ok(found, `${name}.${column} is missing`);
         assert.equal(found.data_type, types[kind], `${name}.${column}`);

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { postgresSchema } from '../../../src/storage/postgres/schema.ts';
+import { postgresSchema } from '../../../src/storage/migrate.ts';
 
 describe('storage/postgres/schema', () => {
   const cases: Record<string, readonly [sqlite: string, postgres: string]> = {

@@ -56,7 +56,7 @@ export class FakeClock implements Clock {
     for (const entry of this.waiting) entry.at += ms;
   }
 
-  /** When the next timer falls due, or null where none is set. */
+  /** When the next timer falls due, or null if none is set. */
   nextAt(): number | null {
     let next: number | null = null;
     for (const { at } of this.waiting) if (next === null || at < next) next = at;

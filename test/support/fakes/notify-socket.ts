@@ -17,7 +17,7 @@ const PROGRAM = `
   print "open\\n";
   while (defined $s->recv(my $m, 4096)) { print "$_\\n" for split /\\n/, $m; }`;
 
-/** Names the packages that this machine lacks for it; null where it has all of them. */
+/** Names the packages that this machine lacks for it; null if it has all of them. */
 export function missingForNotify(): string | null {
   const has = (command: string): boolean => spawnSync(command, ['--version'], { stdio: 'ignore' }).status === 0;
   const missing = [...(has('perl') ? [] : ['perl-base']), ...(has('systemd-notify') ? [] : ['systemd'])];

@@ -7,7 +7,7 @@ import { breachesOf, type Follow } from '../tools/json-schema.ts';
 
 export interface SeenAnswer {
   status: number;
-  /** By lower-case name; null where it is absent. */
+  /** By lower-case name; null if it is absent. */
   header(name: string): string | null;
   text: string;
 }

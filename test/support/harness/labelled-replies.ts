@@ -38,7 +38,7 @@ const undecided = ['filtered', 'onhold', 'undefined', 'feedback', 'vacation', 'd
 /** Half of all lines, by a hash. */
 export const isSeen = (line: string): boolean => (createHash('sha256').update(line).digest()[0] ?? 0) % 2 === 0;
 
-/** All labelled lines once, or null where the corpora are not there. */
+/** All labelled lines once, or null if the corpora are not there. */
 export function labelledReplies(): LabelledReply[] | null {
   const replies = corpus('smtp-replies/sisimai');
   const bounces = corpus('bounces');

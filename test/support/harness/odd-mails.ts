@@ -10,7 +10,7 @@ export interface SampleAttachment {
   disposition: 'attachment' | 'inline' | null;
 }
 
-/** The content of a mail; null where it is not given. */
+/** The content of a mail; null if it is not given. */
 export interface SampleMail {
   /** For the reader of a failure. */
   label: string;

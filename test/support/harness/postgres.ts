@@ -14,7 +14,7 @@ export const isOnPostgres = process.env['POSTHORN_TEST_STORAGE'] === 'postgres';
 const ROOT = '/usr/lib/postgresql';
 const USER = 'posthorn';
 
-/** The folder with the programs of the newest PostgreSQL of Debian's packages; null where none is installed. */
+/** The folder with the programs of the newest PostgreSQL of Debian's packages; null if none is installed. */
 export function postgresPrograms(): string | null {
   if (!existsSync(ROOT)) return null;
   const versions = readdirSync(ROOT).sort((a, b) => Number(b) - Number(a));

@@ -9,7 +9,7 @@ export interface LeafPart {
   type: string;
   /** Content-Type as it stands, unfolded. */
   contentType: string;
-  /** `inline`, `attachment`, or null where the part says nothing: a body. */
+  /** `inline`, `attachment`, or null if the part says nothing: a body. */
   disposition: string | null;
   filename: string | null;
   contentId: string | null;

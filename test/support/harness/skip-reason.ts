@@ -4,7 +4,7 @@ const MARK = ' [skipped: ';
 export const titleWithReason = (title: string, reason: string): string =>
   title.includes(MARK) ? title : `${title}${MARK}${reason}]`;
 
-/** Returns the reason in a title, or null where the test was skipped by other means (`it.skip`). */
+/** Returns the reason in a title, or null if the test was skipped by other means (`it.skip`). */
 export const reasonIn = (title: string): string | null => {
   const at = title.lastIndexOf(MARK);
   return at === -1 ? null : title.slice(at + MARK.length, -1);

@@ -13,7 +13,7 @@ const chain = path.join(root, 'test/fixtures/tls/chain');
 export interface WebProxy {
   /** The port for HTTPS. */
   port: number;
-  /** The port for HTTP, which redirects; null where the test leaves it out. */
+  /** The port for HTTP, which redirects; null if the test leaves it out. */
   plainPort: number | null;
   log(): string;
   stop(): void;
@@ -90,7 +90,7 @@ export interface BalancedNode {
   submission: number;
 }
 
-/** Starts HAProxy with the configuration of docs/several-nodes.md; `plainPort` is that of submission. */
+/** Starts HAProxy with the configuration of docs/nodes.compose.yaml; `plainPort` is that of submission. */
 export async function startHaproxy(configuration: string, nodes: readonly BalancedNode[]): Promise<WebProxy> {
   const [port, plainPort] = [await freePort(), await freePort()];
   const dir = mkdtempSync(path.join(os.tmpdir(), 'posthorn-haproxy-'));

@@ -12,17 +12,14 @@ export function securityPage(): string {
   const before = page.slice(0, page.indexOf(FROM) + FROM.length);
   const after = page.slice(page.indexOf(TO));
   const rows = Object.entries<Budget>(budgets).map(rowOf);
-  return `${before}\n\n${table([['Door', 'What is counted', 'For', 'At most', 'Then', 'Budget', 'Test'], ...rows])}\n\n${after}`;
+  return `${before}\n\n${table([['What is counted', 'At most', 'Then', 'Budget'], ...rows])}\n\n${after}`;
 }
 
-const rowOf = ([name, { door, bounds, per, most, unit, within, answer, test }]: [string, Budget]): string[] => [
-  door,
-  bounds,
-  per === 'all' ? 'all together' : `each ${per}`,
-  `${amount(most, unit)}${span(within)}`,
-  /^\d/.test(answer) ? `\`${answer}\`` : answer,
+const rowOf = ([name, { door, bounds, per, most, unit, within, answer }]: [string, Budget]): string[] => [
+  `${door}: ${bounds}`,
+  `${amount(most, unit)}${span(within)}${per === 'all' ? '' : ` for each ${per}`}`,
+  answer,
   `\`${name}\``,
-  `\`${path.basename(test)}\``,
 ];
 
 function span(within: Budget['within']): string {
@@ -42,7 +39,7 @@ function amount(most: number, unit: Budget['unit']): string {
 }
 
 /** As the formatter sets it: columns of one width. */
-export function table(rows: readonly (readonly string[])[]): string {
+function table(rows: readonly (readonly string[])[]): string {
   const widths = (rows[0] ?? []).map((_, n) => Math.max(...rows.map((row) => row[n]?.length ?? 0)));
   const line = (row: readonly string[]): string =>
     `| ${row.map((cell, n) => cell.padEnd(widths[n] ?? 0)).join(' | ')} |`;

@@ -9,7 +9,7 @@ import { once } from 'node:events';
 import { mkdirSync, rmSync } from 'node:fs';
 import path from 'node:path';
 import { startApp } from '../../../src/app.ts';
-import { reachOperator, type Operator } from '../../../src/operator/operator.ts';
+import { reachOperator, type Operator } from '../../../src/operator/door/operator.ts';
 import { ALL_SCOPES, configFor, newFolder } from '../harness/app.ts';
 import { openCommandDesk } from '../fakes/command-desk.ts';
 import { startDnsServer } from '../fakes/fake-dns-server.ts';

@@ -5,12 +5,10 @@ const INTRODUCTION = `# Errors
 
 <!-- Made from src/base/problem.ts by \`npm run docs\`; do not edit by hand. -->
 
-Every error of the API is one JSON object with one member, \`error\`, which has exactly four members: \`code\`, \`message\`, \`field\` and \`request_id\`. \`field\` is null where no member of the request is at fault. A code always has the same status.
+An error of the API is an object with one member, \`error\`, which has \`code\`, \`message\`, \`field\` (null if no member of the request is at fault) and \`request_id\`. A code always has the same status. Write programs against \`code\`: messages may change, and new codes may come. The command line shows the same codes.
 
-- **4xx** is permanent: the same request gets the same answer. Correct it. The exception is 429, which ends by itself.
+- **4xx**, but for 429, is permanent: correct the request.
 - **429 and 5xx** are temporary and carry \`Retry-After\` in seconds: wait that long and send the same request again, with the same \`Idempotency-Key\`.
-
-Write programs against \`code\`, not against \`message\`: the words may change. New codes may come. The command line shows the same codes.
 `;
 
 /** The text of docs/errors.md. */
@@ -29,7 +27,6 @@ function statusSection(status: number): string {
 
 function codeSection(code: ProblemCode): string {
   const entry = catalogue[code];
-  const wait =
-    'retryAfter' in entry ? ` \`Retry-After\` is ${String(entry.retryAfter)} unless the answer knows better.` : '';
+  const wait = 'retryAfter' in entry ? ` (\`Retry-After\`: ${String(entry.retryAfter)})` : '';
   return `### \`${code}\`\n\n${entry.cause}\n\n**Cure:** ${entry.cure}${wait}\n`;
 }

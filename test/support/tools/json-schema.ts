@@ -40,7 +40,7 @@ const known = new Set([
   'writeOnly',
 ]);
 
-/** Where `value` breaks `schema`, one line each; empty where it does not. */
+/** Where `value` breaks `schema`, one line each; empty if it does not. */
 export function breachesOf(schema: Json, value: unknown, follow: Follow, at = '$'): string[] {
   const strange = Object.keys(schema).filter((keyword) => !known.has(keyword) && !keyword.startsWith('x-'));
   if (strange.length > 0) throw new Error(`${at}: the checker does not know ${strange.join(', ')}`);

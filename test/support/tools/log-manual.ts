@@ -2,7 +2,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import ts from 'typescript';
-import { table } from './budget-table.ts';
 
 interface LogLine {
   event: string;
@@ -101,25 +100,25 @@ const INTRODUCTION = `# The log
 
 <!-- Made from the calls in src/ by \`npm run docs\`. -->
 
-The server writes one JSON line for each fact to standard output (\`log.format: json\`), or lines for people (\`pretty\`). Under systemd each line has its priority, so \`journalctl -u posthorn -p err\` shows errors alone. Every line has \`level\`, \`time\` and \`message\`; these have an \`event\` as well. Fields may be added, and the words of a message may change: write programs against the event.
+The server writes one JSON line for each fact to standard output (\`log.format: json\`), or lines for people (\`pretty\`). Under systemd \`journalctl -u posthorn -p err\` shows errors alone. Every line has \`level\`, \`time\` and \`message\`; those below have an \`event\` as well. Write programs against the event: messages may change, and fields may be added.
 
 - Errors of API requests have no event, but \`request_id\` and \`err\`.
-- There are no bodies and no keys in the log. The replies of mail hosts (\`text\`) can have addresses.
-- With \`log.addresses: hashed\` an address is written as \`#43b863dd41a5744f@example.net\`, the first 16 digits of its SHA-256 in lower case. \`printf %s ana@example.net | sha256sum\` gives the value to search for.
-- Who did what is not in the log, but in the [audit log](keys-and-domains.md#audit-log-auditread) of the database.
+- There are no bodies and no keys in the log. The replies of mail hosts (\`text\`) can have addresses. With \`log.addresses: hashed\` an address is written as \`#43b863dd41a5744f@example.net\`, the first 16 digits of its SHA-256 in lower case (\`printf %s ana@example.net | sha256sum\`).
+- Who did what is in the [audit log](keys-and-domains.md#audit-log-auditread) of the database.
 `;
 
 export function logManual(): string {
   const byEvent = new Map<string, LogLine[]>();
   for (const line of logLines()) byEvent.set(line.event, [...(byEvent.get(line.event) ?? []), line]);
   const unique = (words: readonly string[]): string[] => [...new Set(words)];
-  const rows = [...byEvent].map(([event, lines]) => [
-    `\`${event}\``,
-    unique(lines.map(({ level }) => level)).join(', '),
-    unique(lines.map(({ says }) => says)).join('; or: '),
-    unique(lines.flatMap(({ fields }) => fields))
-      .map((field) => `\`${field}\``)
-      .join(' '),
-  ]);
-  return `${INTRODUCTION}\n${table([['Event', 'Level', 'Message', 'Fields'], ...rows])}\n`;
+  const rows = [...byEvent].map(([event, lines]) => {
+    const says = lines[0]?.says ?? '';
+    const fields = unique(lines.flatMap((line) => line.fields)).map((field) => `\`${field}\``);
+    const text = `- \`${event}\`: ${says}${fields.length === 0 ? '' : `. ${fields.join(' ')}`}`;
+    return { level: unique(lines.map((line) => line.level)).join(' or '), text };
+  });
+  const sections = unique(rows.map(({ level }) => level))
+    .sort()
+    .map((level) => [`## ${level}`, '', ...rows.flatMap((row) => (row.level === level ? [row.text] : []))].join('\n'));
+  return `${INTRODUCTION}\nEach event has its message (one of them if there are several) and its fields:\n\n${sections.join('\n\n')}\n`;
 }

@@ -37,7 +37,7 @@ interface Operation {
   responses: Record<string, Response>;
 }
 
-/** One line for each breaking change, in the order of the document; empty where all changes are additions. */
+/** One line for each breaking change, in the order of the document; empty if all changes are additions. */
 export function breakingChanges(before: Json, after: Json): string[] {
   return new Comparison(before, after).changes();
 }

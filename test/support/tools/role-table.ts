@@ -1,28 +1,25 @@
-/** The table of roles in docs/dashboard.md, made from src/keys/roles.ts. */
+/** The list of roles in docs/dashboard.md, made from src/keys/roles.ts. */
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { roles } from '../../../src/keys/roles.ts';
-import { scopeAllows, scopeNames, scopes } from '../../../src/keys/scopes.ts';
-import { table } from './budget-table.ts';
+import { scopeAllows, scopeNames } from '../../../src/keys/scopes.ts';
 
 const FROM = '<!-- roles: made by `npm run docs` -->';
 const TO = '<!-- /roles -->';
 
-/** Returns docs/dashboard.md with the table that it should have. */
+/** Returns docs/dashboard.md with the list that it should have. */
 export function dashboardPage(): string {
   const page = readFileSync(path.resolve(import.meta.dirname, '../../../docs/dashboard.md'), 'utf8');
   const before = page.slice(0, page.indexOf(FROM) + FROM.length);
   const after = page.slice(page.indexOf(TO));
-  const head = ['Right', 'Allows', ...roles.map(({ label }) => label)];
-  const rows = scopeNames.map((name) => [
-    `\`${name}\``,
-    scopes[name],
-    ...roles.map((role) => (scopeAllows(role.scopes, name) ? 'yes' : 'no')),
-  ]);
-  const server = [
-    'the server',
-    'see all accounts; queue, holds, addresses, doctor, accounts, team',
-    ...roles.map(({ hasServer }) => (hasServer ? 'yes' : 'no')),
-  ];
-  return `${before}\n\n${table([head, ...rows, server])}\n\n${after}`;
+  return `${before}\n\n${roles.map(lineOf).join('\n')}\n\n${after}`;
+}
+
+/** Every role reads everything (keys/roles.ts). */
+function lineOf({ label, scopes, hasServer }: (typeof roles)[number]): string {
+  const all = scopeNames.every((name) => scopeAllows(scopes, name));
+  const others = scopes.filter((name) => !name.endsWith(':read')).map((name) => `\`${name}\``);
+  const rights = all ? 'every scope' : ['every scope that ends in `:read`', ...others].join(', ');
+  const server = hasServer ? '; the server: all accounts, queue, holds, addresses, doctor, accounts, team' : '';
+  return `- **${label}**: ${rights}${server}`;
 }

@@ -16,7 +16,7 @@ export interface Group {
 }
 
 export interface Conformance {
-  /** Null where the cases of others are not there. */
+  /** Null if the cases of others are not there. */
   liquid: readonly Group[] | null;
   mustache: readonly Group[] | null;
   handlebars: readonly Group[];
@@ -33,7 +33,7 @@ interface Case {
   tags?: string[];
 }
 
-/** The output, or null where the template or its data have a fault. */
+/** The output, or null if the template or its data have a fault. */
 function outputOf(source: string, variables: object, part: Part): string | null {
   const compiled = compile(source, part);
   if (!compiled.ok) return null;
@@ -99,7 +99,7 @@ function mustacheGroups(): Group[] | null {
     });
 }
 
-/** Returns the text that Handlebars prints, or null where it refuses. It writes the apostrophe in hexadecimal. */
+/** Returns the text that Handlebars prints, or null if it refuses. It writes the apostrophe in hexadecimal. */
 export function byHandlebars(source: string, data: object): string | null {
   try {
     return Handlebars.compile(source)(data, { allowProtoPropertiesByDefault: false }).replaceAll('&#x27;', '&#39;');

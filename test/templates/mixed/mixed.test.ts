@@ -233,13 +233,6 @@ const wrong: readonly (readonly [string, RegExp])[] = [
   ['{% doc %}{% doc %}{% enddoc %}', /cannot be inside another/],
   ['{% comment %}{% {{ {%- endcomment %}', /never closed/],
   ['{{ a.[b }}', /never closed/],
-  [
-    '{{ 9007199254740993 }}',
-    /The number 9007199254740993 would become 9007199254740992: write it as a text line 1 col 4/,
-  ],
-  ['\n{% if x == -9007199254740993 %}{% endif %}', /would become .* line 2 col 12/],
-  ['{{ x | plus: 12345678901234.567 }}', /12345678901234\.567 would become 12345678901234\.566/],
-  [`{{ ${'9'.repeat(400)} }}`, /The number 9{40}… would become Infinity/],
   ['{{a/this/b}}', /'this' can only begin a path/],
   ['{% if plan == “pro” %}y{% endif %}', /'“' is not a quote here: write " or ' line 1 col 15/],
   ['{{ ‘x’ }}', /'‘' is not a quote here/],

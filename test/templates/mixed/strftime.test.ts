@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { Liquid } from 'liquidjs';
-import { strftime } from '../../../src/templates/mixed/strftime.ts';
+import { strftime } from '../../../src/templates/mixed/dates.ts';
 
 const AT = Date.UTC(2026, 0, 5, 23, 7, 9, 42);
 

@@ -1,0 +1,168 @@
+/** `posthorn queue lanes`. */
+import type { CommandUnknownOpts } from '@commander-js/extra-typings';
+import type { ResultOf } from '../operator/routes.ts';
+import { helpOf } from '../operations/summaries.ts';
+import { unansweredLines } from '../presentations/queue.ts';
+import { table } from '../presentations/table.ts';
+import type { Context } from './cli.ts';
+import { groupAt } from './derive.ts';
+
+export function addLanes(program: CommandUnknownOpts, context: Context): void {
+  groupAt(program, ['queue'])
+    .command('lanes')
+    .description(helpOf('queue.lanes'))
+    .option('--lane <lane>', 'only this one, with each limit, why its mail waits, and what was changed by whom')
+    .option('--json', 'as one JSON object')
+    .action(async ({ lane, json }) => {
+      if (lane !== undefined) {
+        const one = await context.operate((operator) => operator.call('queue.lane', { lane }));
+        context.print(json, one, () => historyLines(one));
+        return;
+      }
+      const lanes = await context.operate((operator) => operator.call('queue.lanes', {}));
+      context.print(json, lanes, () => laneLines(lanes));
+    });
+}
+
+function historyLines({ lane, changes, nodes, unanswered, ages }: ResultOf<'queue.lane'>): string[] {
+  const limits = table(
+    ['LIMIT', 'TO', 'BY', 'SINCE', 'WHY'],
+    lane.limits.map(({ what, to, by, cause, since, node }) => [
+      what.replaceAll('_', ' '),
+      to,
+      by,
+      since,
+      atNode(node, startWords(cause)),
+    ]),
+  );
+  const waits = table(
+    ['WAITS FOR', 'SINCE', 'UNTIL', 'SET BY', 'WHY'],
+    lane.waits.map(({ reason, since, until, by, message, node }) => [reason, since, until, by, atNode(node, message)]),
+  );
+  const several =
+    nodes.length < 2
+      ? []
+      : table(
+          ['NODE', 'IN MEMORY', 'CONNECTIONS', 'A MINUTE', 'PARKED UNTIL', 'LAST REPLY'],
+          nodes.map((one) => [
+            one.node,
+            one.waiting,
+            one.connections,
+            one.per_minute,
+            one.parked_until,
+            one.last_reply,
+          ]),
+        );
+  const history = table(
+    ['AT', 'NOW', 'WHY'],
+    changes.map(({ at, to, cause, node }) => [at, to, nodes.length < 2 ? cause : atNode(node, cause)]),
+  );
+  return [
+    ...lanesTable([lane], nodes.length > 1),
+    ...[agesLines(ages), several, limits, waits].flatMap((lines) => (lines.length === 0 ? [] : ['', ...lines])),
+    '',
+    ...(history.length === 0 ? ['its limits have not changed since the start'] : history),
+    ...unansweredLines({ unanswered }),
+  ];
+}
+
+/** Writes how long the mail of a lane has waited. */
+function agesLines(ages: ResultOf<'queue.lane'>['ages']): string[] {
+  if (ages.waiting === 0) return [];
+  const rows = table(
+    ['UNDER 1 MIN', 'UNDER 10 MIN', 'UNDER 1 H', 'UNDER 6 H', 'UNDER 24 H', 'LONGER', 'SCHEDULED', 'OLDEST'],
+    [
+      [
+        ages.under_1m,
+        ages.under_10m,
+        ages.under_1h,
+        ages.under_6h,
+        ages.under_24h,
+        ages.older,
+        ages.scheduled,
+        oldestText(ages),
+      ],
+    ],
+  );
+  if (ages.counted >= ages.waiting) return rows;
+  return [...rows, `counted in a sample: ${String(ages.counted)} of the ${String(ages.waiting)} that wait`];
+}
+
+/** In the database mail that is held without an end is due at the end of the year 9999. */
+const dueText = (at: string | null): string | null => (at?.startsWith('9999-') === true ? 'when released' : at);
+
+/** There may be older mail than what was found. */
+function oldestText({
+  oldest_at: at,
+  oldest_is_exact: isExact,
+}: Pick<ResultOf<'queue.lanes'>, 'oldest_at' | 'oldest_is_exact'>): string | null {
+  return at === null || isExact ? at : `${at} or before`;
+}
+
+/** Puts the node before what concerns one of several only. */
+const atNode = (node: string | null, text: string): string => (node === null ? text : `${node}: ${text}`);
+
+const startWords = (cause: string): string => (cause === 'start' ? 'as every lane begins' : cause);
+
+/** Writes the lanes; with several nodes also the names of those that have each of them. */
+function lanesTable(data: ResultOf<'queue.lanes'>['data'], isFleet: boolean): string[] {
+  return table(
+    [
+      'LANE',
+      ...(isFleet ? ['NODES'] : []),
+      'WAITING',
+      'HELD',
+      'CONNECTIONS',
+      'LIMIT',
+      'A MINUTE',
+      'PARKED UNTIL',
+      'WHY',
+      'LAST REPLY',
+    ],
+    data.map((lane) => [
+      lane.name,
+      ...(isFleet ? [lane.nodes.join(', ')] : []),
+      Math.max(lane.waiting, lane.waiting_in_all),
+      lane.held,
+      lane.connections,
+      lane.limit,
+      lane.per_minute,
+      lane.parked_until,
+      causeOf(lane),
+      lane.last_reply,
+    ]),
+  );
+}
+
+/** Returns why its mail waits; if none waits, the limits that were set, with their causes. */
+function causeOf({ waits, limits, cause }: ResultOf<'queue.lanes'>['data'][number]): string {
+  const [first] = waits;
+  if (first !== undefined) return atNode(first.node, first.message);
+  const set = limits.filter(({ by }) => by !== 'start');
+  if (set.length === 0) return startWords(cause);
+  return set
+    .map(({ what, to, cause: why, node }) =>
+      atNode(
+        node,
+        `${String(to)} ${what === 'mails_per_minute' ? 'a minute' : to === 1 ? 'connection' : 'connections'}: ${why}`,
+      ),
+    )
+    .join('; ');
+}
+
+function laneLines({ data, domains, nodes, unanswered }: ResultOf<'queue.lanes'>): string[] {
+  const lanes = [...lanesTable(data, nodes.length + unanswered.length > 1), ...unansweredLines({ unanswered })];
+  const waiting = table(
+    ['DOMAIN', 'WAITING', 'DUE NOW', 'HELD', 'OLDEST DUE', 'OLDEST'],
+    domains.map((domain) => [
+      domain.domain,
+      domain.waiting,
+      domain.due,
+      domain.held,
+      dueText(domain.oldest_due_at),
+      oldestText(domain),
+    ]),
+  );
+  if (waiting.length === 0) return [...lanes, 'nothing waits'];
+  return lanes.length === 0 ? waiting : [...lanes, '', ...waiting];
+}

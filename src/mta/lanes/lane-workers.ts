@@ -1,0 +1,124 @@
+/** Decides how many workers a lane may have now, and when a lane that may have none is looked at again. */
+import { isDown } from '../connection/dial-gate.ts';
+import { allowance, connectionsOf, type Allowance, type LaneMoment } from '../limits/allowance.ts';
+import type { PlaceLimits } from '../limits/book.ts';
+import { hostKey } from '../names.ts';
+import type { LaneControlDeps } from './lane-control.ts';
+import { hostKeysOf, isShared, type LaneState } from './lane-state.ts';
+
+export type LaneWorkersDeps = Pick<LaneControlDeps, 'clock' | 'pool' | 'limitsOf' | 'partOf' | 'pump'>;
+
+/** A lane that waits for the pool is looked at again after so long even if the pool does not wake it. */
+export const LOOK_AGAIN_MS = 2_000;
+/** A host of an operator's lane that lets a worker wait longer than this keeps only that worker, not its place in the lane. */
+const SLOW_HOST_MS = 2_000;
+const SLOW_WORKERS_LOOK_MS = 1_000;
+const MOST_SLOW_WORKERS = 40;
+
+export class LaneWorkers {
+  private readonly deps: LaneWorkersDeps;
+  private readonly lanes: { limitsOf(state: LaneState): PlaceLimits; momentOf(state: LaneState): LaneMoment };
+
+  constructor(deps: LaneWorkersDeps, lanes: LaneWorkers['lanes']) {
+    this.deps = deps;
+    this.lanes = lanes;
+  }
+
+  /** Returns how many workers would find a connection. */
+  of(lane: string, state: LaneState): number {
+    const most = this.most(lane, state);
+    return most === 0 ? 0 : Math.min(most + this.slowWorkers(lane, state), this.reachable(lane, state));
+  }
+
+  /** Returns how many workers the limits allow, whether or not they would find a connection. */
+  most(lane: string, state: LaneState): number {
+    const now = this.deps.clock.now();
+    const whole = this.allowance(state);
+    const given = this.operatorsRate(lane);
+    const at = Math.max(whole.kind === 'wait' ? whole.until : 0, given === null ? 0 : state.traffic.spreadAt(now));
+    if (at > now) {
+      this.wakeAt(lane, state, at);
+      return 0;
+    }
+    return this.connections(lane, state);
+  }
+
+  /** Returns how many connections this node may use, by the receiver's limit and the operator's. */
+  connections(lane: string, state: LaneState): number {
+    const { limitsOf, partOf } = this.deps;
+    const most = Math.min(connectionsOf(this.lanes.limitsOf(state).all()), limitsOf(lane)?.connections ?? Infinity);
+    const { nodes, isNew } = partOf(lane);
+    return isNew ? 1 : Math.ceil(most / nodes);
+  }
+
+  /** Returns whether the limits of the whole lane let a mail go. */
+  allowance(state: LaneState): Allowance {
+    return allowance(this.lanes.limitsOf(state).all(), null, this.lanes.momentOf(state), this.deps.clock.now());
+  }
+
+  /** Returns how many workers find a connection: those that have one, and as many as the hosts let in. */
+  private reachable(lane: string, state: LaneState): number {
+    // The hosts of an operator's lane differ from mail to mail: mail whose hosts cannot be had is put aside by itself.
+    if (isShared(state)) return Infinity;
+    const hosts = state.site?.hosts ?? [];
+    if (hosts.length === 0) return 1;
+    const { pool, clock } = this.deps;
+    let sum = 0;
+    let worst = Infinity;
+    const isLull = clock.now() < state.lullUntil;
+    for (const host of hosts) {
+      const key = hostKey(host, state.source);
+      const preference = host.preference ?? 0;
+      sum += pool.usedBy(key, lane);
+      if (preference > worst || isLull) continue;
+      sum += pool.room(key, lane);
+      const wait = pool.waitOf(key);
+      if (wait === null || !isDown(wait)) worst = preference;
+    }
+    if (isLull) this.wakeAt(lane, state, state.lullUntil);
+    else if (sum === 0) this.wakeWhenOpen(lane, state);
+    return sum;
+  }
+
+  /**
+   * Counts the workers of an operator's lane that wait for hosts of single organisations (a dial without an answer, a banner that
+   * does not come). They do not count against the lane's limit: a few such hosts would stop the mail for all the others.
+   */
+  private slowWorkers(lane: string, state: LaneState): number {
+    if (!isShared(state)) return 0;
+    const { clock, pool } = this.deps;
+    const now = clock.monotonic();
+    if (now - state.slowWorkers.at >= SLOW_WORKERS_LOOK_MS)
+      state.slowWorkers = {
+        count: Math.min(MOST_SLOW_WORKERS, pool.waitingLong(SLOW_HOST_MS).get(lane) ?? 0),
+        at: now,
+      };
+    if (state.timer === null) this.wakeAt(lane, state, clock.now() + LOOK_AGAIN_MS);
+    return state.slowWorkers.count;
+  }
+
+  private wakeWhenOpen(lane: string, state: LaneState): void {
+    const { clock, pool } = this.deps;
+    const ends = hostKeysOf(state).flatMap((host) => pool.waitOf(host)?.until ?? []);
+    // If the end is not known (another lane's dial, say) the pool wakes the lane; but its reason may be gone by then.
+    const wait = ends.length === 0 ? LOOK_AGAIN_MS : Math.max(1, Math.min(...ends) - clock.monotonic());
+    this.wakeAt(lane, state, clock.now() + wait);
+  }
+
+  private wakeAt(lane: string, state: LaneState, at: number): void {
+    if (state.timer !== null && state.timerAt <= at) return;
+    const { clock } = this.deps;
+    state.timer?.cancel();
+    state.timerAt = at;
+    state.timer = clock.after(Math.max(0, at - clock.now()), () => {
+      state.timer = null;
+      this.deps.pump(lane);
+    });
+  }
+
+  /** Returns how many mails a minute the operator lets this node send: at least one, so that none waits for ever. */
+  operatorsRate(lane: string): number | null {
+    const perMinute = this.deps.limitsOf(lane)?.perMinute ?? null;
+    return perMinute === null ? null : Math.max(1, perMinute / this.deps.partOf(lane).nodes);
+  }
+}

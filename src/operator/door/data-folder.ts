@@ -1,0 +1,109 @@
+/** Makes the data folder (`dataDir`) if it is missing, and checks its rights before a file in it is opened. */
+import { accessSync, chmodSync, constants, existsSync, statSync } from 'node:fs';
+import path from 'node:path';
+import { codeOf } from '../../base/error-code.ts';
+import { makeFolder } from '../../base/make-folder.ts';
+import { ConfigError } from '../../config/load.ts';
+import { Unavailable } from '../../base/unavailable.ts';
+
+/** Messages for the system's error codes of a wrong path. */
+const wrongPath: Readonly<Record<string, string>> = {
+  EEXIST: 'it is not a folder',
+  ENOTDIR: 'a part of its path is not a folder',
+  ENAMETOOLONG: 'the name is too long',
+  ELOOP: 'its links lead in a circle',
+  ENOENT: 'no folder can be made there',
+  EROFS: 'the file system there is read-only',
+};
+const FORBIDDEN = ['EACCES', 'EPERM'];
+
+/** Throws ConfigError if the path cannot be a writable folder, and `Unavailable` if this user may not write to it. */
+export function makeDataFolder(dataDir: string): void {
+  try {
+    makeFolder(dataDir, 0o750);
+    accessSync(dataDir, constants.R_OK | constants.W_OK | constants.X_OK);
+  } catch (error) {
+    const code = codeOf(error);
+    const why = wrongPath[code];
+    if (why !== undefined) throw new ConfigError([`dataDir: ${dataDir} cannot be the data folder: ${why}`]);
+    if (!FORBIDDEN.includes(code)) throw error;
+    throw new Unavailable(
+      'no_access',
+      isOwn(dataDir)
+        ? `${dataDir} may not be written by its own user: run \`chmod u+rwx ${dataDir}\``
+        : `${dataDir} may not be written by this user (${String(process.getuid?.())}): ${isHome(dataDir) ? 'a service sees no home folders (ProtectHome of its unit), so choose another such as /var/lib/posthorn; or ' : ''}run this as the one that it belongs to, or give it to this one`,
+    );
+  }
+}
+
+const isHome = (folder: string): boolean => /^\/(?:home|root|run\/user)\//.test(folder);
+
+function isOwn(folder: string): boolean {
+  try {
+    return statSync(folder).uid === process.getuid?.();
+  } catch {
+    return false; // its parent cannot be looked into either
+  }
+}
+
+/**
+ * Takes the rights of all other users to the database away, since it contains all mail. An earlier version made it under the
+ * umask of the process, so the mode is corrected if possible; the rights of its group stay. Returns the files that were changed.
+ * Throws `Unavailable` if others can read it and the mode cannot be changed.
+ */
+export function closeToOthers(database: string, chmod: (file: string, mode: number) => void = chmodSync): string[] {
+  const changed: string[] = [];
+  for (const file of [database, `${database}-wal`, `${database}-shm`]) {
+    const before = modeOf(file);
+    if (before === null || (before & OTHERS) === 0) continue;
+    const fault = errorCodeOf(() => {
+      chmod(file, before & ~OTHERS);
+    });
+    const after = modeOf(file) ?? 0;
+    if ((after & OTHERS) === 0) changed.push(file);
+    // Other users cannot reach a file in a folder that is closed to them.
+    else if (((modeOf(path.dirname(file)) ?? 0) & OTHERS) !== 0)
+      throw new Unavailable('no_access', readableText(file, after, fault));
+  }
+  return changed;
+}
+
+/** The rights of users who are neither the owner nor in the group. */
+const OTHERS = 0o007;
+
+const modeOf = (file: string): number | null => {
+  const found = statSync(file, { throwIfNoEntry: false });
+  return found === undefined ? null : found.mode & 0o777;
+};
+
+/** Returns the code of the error, or null; some file systems report success and change nothing. */
+function errorCodeOf(act: () => void): string | null {
+  try {
+    act();
+    return null;
+  } catch (error) {
+    return codeOf(error);
+  }
+}
+
+const readableText = (file: string, mode: number, fault: string | null): string =>
+  `${file} may be read by every user of this machine (mode ${mode.toString(8)}), and its mode cannot be changed here (${fault ?? 'the file system ignores it'}). ` +
+  `Run as its owner or as root: chmod o-rwx ${path.dirname(file)} ${file}. On a file system without modes (CIFS, FAT, some shares of a virtual machine) mount it for this user alone (uid=, umask=077), or use a volume of the container engine.`;
+
+/** Throws `Unavailable`. Files that root makes beside those of a service user would keep the service from starting. */
+export function checkFiles(file: string, mayMake: boolean): void {
+  if (!existsSync(file)) {
+    if (mayMake) return;
+    throw new Unavailable(
+      'no_database',
+      `there is no database at ${file} yet: start the server with \`posthorn serve\``,
+    );
+  }
+  const owner = statSync(file).uid;
+  if (process.getuid?.() === 0 && owner !== 0) {
+    throw new Unavailable(
+      'no_access',
+      `${file} belongs to user ${String(owner)} and no server is running: run this as that user`,
+    );
+  }
+}

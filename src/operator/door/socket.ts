@@ -1,0 +1,49 @@
+/** The control socket: `<dataDir>/posthorn.sock`, the API over a Unix socket that only its owner may open. */
+import net from 'node:net';
+import path from 'node:path';
+import { ConfigError } from '../../config/load.ts';
+import { Unavailable } from '../../base/unavailable.ts';
+
+/** sun_path has 108 bytes with its final NUL; the system would silently cut a longer name. */
+const LONGEST_PATH_BYTES = 107;
+
+/** Returns the socket's path. Throws `ConfigError` if it is longer than a socket's name can be. */
+export function socketPath(dataDir: string): string {
+  const file = path.join(dataDir, 'posthorn.sock');
+  if (Buffer.byteLength(file) <= LONGEST_PATH_BYTES) return file;
+  const most = LONGEST_PATH_BYTES - Buffer.byteLength('/posthorn.sock');
+  throw new ConfigError([
+    `dataDir: expected a path of at most ${String(most)} bytes, since a socket is made in it, found ${dataDir}`,
+  ]);
+}
+
+/** Returns what is at the socket's path: a server, the socket of a dead one, or nothing. Throws `Unavailable` if it may not be opened. */
+export function lookAtSocket(file: string): Promise<'live' | 'stale' | 'none'> {
+  return new Promise((resolve, reject) => {
+    const socket = net.connect(file);
+    socket.once('connect', () => {
+      socket.destroy();
+      resolve('live');
+    });
+    socket.once('error', (error: NodeJS.ErrnoException) => {
+      const absence = absenceOf(error);
+      if (absence !== null) resolve(absence);
+      else reject(refusal(file, error));
+    });
+  });
+}
+
+/** Returns `none` if there is no socket, `stale` if no process listens on it, and null for other errors. */
+export function absenceOf({ code }: NodeJS.ErrnoException): 'stale' | 'none' | null {
+  if (code === 'ENOENT' || code === 'ENOTDIR') return 'none';
+  return code === 'ECONNREFUSED' ? 'stale' : null;
+}
+
+export function refusal(file: string, error: NodeJS.ErrnoException): Error {
+  if (error.code !== 'EACCES' && error.code !== 'EPERM')
+    return new Error(`the control socket ${file} cannot be used`, { cause: error });
+  return new Unavailable(
+    'no_access',
+    `${file} may not be opened: run this as the user that the server runs as, or as root`,
+  );
+}

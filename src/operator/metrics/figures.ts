@@ -1,0 +1,250 @@
+/** Figures that are read at a scrape: books, queue by lane, commits, files, process. */
+import { stat, statfs } from 'node:fs/promises';
+import { backupState } from '../../backup/newest.ts';
+import type { Clock } from '../../base/clock.ts';
+import { readBounceTotals } from '../../events/stats-store.ts';
+import { counter, gauge, summary, type Family } from './exposition.ts';
+import type { Resolver } from '../../net/resolver.ts';
+import { databaseFile, mailFolder, type Database } from '../../storage/database.ts';
+import type { DeliveryStatus } from '../../storage/tables.ts';
+import { MOST_DOMAINS, readLanesOf, type EngineDeps } from '../engines.ts';
+import type { OperatorDeps } from '../deps.ts';
+
+export interface FigureDeps extends EngineDeps {
+  db: Database;
+  clock: Clock;
+  laneFacts: OperatorDeps['laneFacts'];
+  resolver: Pick<Resolver, 'load'>;
+  /** `storage.url`. */
+  url: string;
+  /** `dataDir`. */
+  dataDir: string;
+  /** `backup.dir`; null on PostgreSQL, whose backups are its own. */
+  backupDir: string | null;
+}
+
+/** Each of these is a separate counter; `bounced` is counted by class instead. */
+const COUNTED: readonly (readonly [status: DeliveryStatus, help: string])[] = [
+  [
+    'delivered',
+    'Recipients whose mail was delivered, simulated, or discarded by a route (posthorn_attempts_total tells them apart).',
+  ],
+  ['deferred', 'Recipients whose mail was put off, each time.'],
+  ['complained', 'Recipients who complained.'],
+  ['suppressed', 'Recipients that were left out because they are on the suppression list.'],
+  ['failed', 'Recipients whose mail failed through a fault of ours.'],
+  ['canceled', 'Recipients whose mail was canceled.'],
+];
+
+/** Reads counters from the books, so that they continue after a restart and count the mail of all nodes. */
+export async function bookFigures({ db }: Pick<FigureDeps, 'db'>): Promise<Family[]> {
+  const rows: { from_status: string; to_status: string; n: number }[] = await db
+    .reader('counters')
+    .select('from_status', 'to_status')
+    .sum({ n: 'n' })
+    .groupBy('from_status', 'to_status');
+  const total = (matches: (row: (typeof rows)[number]) => boolean): number =>
+    rows.filter(matches).reduce((sum, { n }) => sum + n, 0);
+  return [
+    counter(
+      'posthorn_accepted_total',
+      'Recipients whose mail was accepted.',
+      total(({ from_status }) => from_status === 'none'),
+    ),
+    ...COUNTED.map(([status, help]) =>
+      counter(
+        `posthorn_${status}_total`,
+        help,
+        total(({ to_status }) => to_status === status),
+      ),
+    ),
+  ];
+}
+
+/** Reads the bounces from the statistics, which know their classes. */
+export async function bounceFigures({ db }: Pick<FigureDeps, 'db'>): Promise<Family[]> {
+  const bounces = await readBounceTotals(db.reader);
+  return [
+    counter(
+      'posthorn_bounced_total',
+      'Recipients whose mail bounced, by class.',
+      Object.entries(bounces).map(([name, value]) => ({ labels: { class: name }, value })),
+    ),
+  ];
+}
+
+interface Waiting {
+  waiting: number;
+  due: number;
+  oldest: number;
+}
+
+/** Each lane is a time series of Prometheus; lanes beyond this number share one. */
+const MOST_LANES = 50;
+const OTHER_LANES = '~other';
+/** Domains whose lanes a server without other nodes looks up for the figures; 20,000 rows would hold its main loop for a tenth of a second. */
+const MOST_DOMAINS_ALONE = 5_000;
+
+export function resolverFigures({ resolver }: Pick<FigureDeps, 'resolver'>): Family[] {
+  const { inFlight, waiting } = resolver.load();
+  return [
+    gauge('posthorn_dns_lookups_running', 'DNS look-ups that ask now.', inFlight),
+    gauge('posthorn_dns_lookups_waiting', 'DNS look-ups that wait for their turn.', waiting),
+  ];
+}
+
+/** Reads the partial index of waiting deliveries once: about 0.1 s for a million, on a reader. */
+export async function queueFigures(deps: EngineDeps & Pick<FigureDeps, 'db' | 'clock'>): Promise<Family[]> {
+  const { db, clock, nodes } = deps;
+  const now = clock.now();
+  // The domains beyond these, which have the least due, are one row, and among the other lanes.
+  const most = nodes.hasOthers ? MOST_DOMAINS : MOST_DOMAINS_ALONE;
+  const rows = await db.reader.raw<(Waiting & { domain: string | null })[]>(
+    `WITH by_domain AS MATERIALIZED (
+       SELECT domain, COUNT(*) AS waiting, SUM(CASE WHEN due_at <= ? THEN 1 ELSE 0 END) AS due, MIN(due_at) AS oldest
+       FROM deliveries WHERE due_at IS NOT NULL GROUP BY domain),
+     the_first AS MATERIALIZED (SELECT * FROM by_domain ORDER BY due DESC, waiting DESC, domain LIMIT ?)
+     SELECT * FROM the_first UNION ALL
+     SELECT NULL, SUM(waiting), SUM(due), MIN(oldest) FROM by_domain WHERE domain NOT IN (SELECT domain FROM the_first) HAVING COUNT(*) > 0`,
+    [now, most],
+  );
+  const { laneOf } = await readLanesOf(
+    deps,
+    rows.flatMap(({ domain }) => domain ?? []),
+  );
+  const lanes = largest(
+    addedUp(rows.map((row) => [row.domain === null ? OTHER_LANES : laneOf(row.domain), row] as const)),
+  );
+  const each = (value: (lane: Waiting) => number): Family['samples'] =>
+    [...lanes].map(([lane, one]) => ({ labels: { lane }, value: value(one) }));
+  const total = [...lanes.values()].reduce((sum, { waiting }) => sum + waiting, 0);
+  return [
+    gauge('posthorn_queue_total_depth', 'Recipients that are not finished.', total),
+    gauge(
+      'posthorn_queue_depth',
+      'Recipients that are not finished, by lane.',
+      each(({ waiting }) => waiting),
+    ),
+    gauge(
+      'posthorn_queue_due',
+      'Recipients that could be tried now, by lane.',
+      each(({ due }) => due),
+    ),
+    gauge(
+      'posthorn_queue_oldest_due_age_seconds',
+      'How long the longest due recipient has been due, by lane; 0 where none is.',
+      each(({ oldest }) => Math.max(0, now - oldest) / 1000),
+    ),
+  ];
+}
+
+/** Returns the connections of the lanes at this node, the busiest first; lanes beyond the fiftieth are left out. */
+export async function laneFigures({ mta }: { mta: Pick<OperatorDeps['mta'], 'lanes'> }): Promise<Family[]> {
+  const busiest = await mta.lanes(MOST_LANES, 'busiest');
+  return [
+    gauge(
+      'posthorn_lane_connections',
+      'Connections of this node in use, by lane.',
+      busiest.map(({ name, slots }) => ({ labels: { lane: name }, value: slots })),
+    ),
+    gauge(
+      'posthorn_lane_connection_limit',
+      'Connections that the lane may use at this node now.',
+      busiest.map(({ name, limit }) => ({ labels: { lane: name }, value: limit })),
+    ),
+  ];
+}
+
+function addedUp(rows: readonly (readonly [lane: string, waiting: Waiting])[]): Map<string, Waiting> {
+  const lanes = new Map<string, Waiting>();
+  for (const [lane, { waiting, due, oldest }] of rows) {
+    const sum = lanes.get(lane) ?? { waiting: 0, due: 0, oldest: Infinity };
+    lanes.set(lane, { waiting: sum.waiting + waiting, due: sum.due + due, oldest: Math.min(sum.oldest, oldest) });
+  }
+  return lanes;
+}
+
+/** Returns the lanes with the most due, then the most waiting; the rest as one. */
+function largest(lanes: ReadonlyMap<string, Waiting>): Map<string, Waiting> {
+  const sorted = [...lanes].sort(([, a], [, b]) => b.due - a.due || b.waiting - a.waiting);
+  const shown = sorted.filter(([lane]) => lane !== OTHER_LANES).slice(0, MOST_LANES);
+  const names = new Set(shown.map(([lane]) => lane));
+  const rest = sorted.flatMap(([lane, one]) => (names.has(lane) ? [] : [[OTHER_LANES, one] as const]));
+  return new Map([...shown, ...addedUp(rest)]);
+}
+
+export function commitFigures({ db }: Pick<FigureDeps, 'db'>): Family[] {
+  const { groups, units, failedUnits } = db.commit.stats;
+  return [
+    summary('posthorn_commit_batch_size', 'Writes that shared one commit.', [
+      { suffix: '_sum', value: units },
+      { suffix: '_count', value: groups },
+    ]),
+    counter('posthorn_commit_failures_total', 'Writes that the database did not take.', failedUnits),
+    gauge('posthorn_commit_waiting', 'Writes that wait for the next commit.', db.commit.waiting),
+  ];
+}
+
+export async function fileFigures({ db, url, dataDir }: Pick<FigureDeps, 'db' | 'url' | 'dataDir'>): Promise<Family[]> {
+  const [sizes, { bavail, bsize }] = await Promise.all([
+    databaseSizes(db, databaseFile(url)),
+    statfs(mailFolder({ storage: { url }, dataDir })),
+  ]);
+  return [
+    gauge(
+      'posthorn_database_bytes',
+      'Size of the database, and of its write-ahead log where it is a file.',
+      sizes.map(([file, value]) => ({ labels: { file }, value })),
+    ),
+    gauge(
+      'posthorn_disk_free_bytes',
+      'Room on the disk of the database, where it is a file, else of the data folder.',
+      bavail * bsize,
+    ),
+  ];
+}
+
+/** Without a backup the age is counted from 1970, so that the alert covers this case too. */
+export async function backupFigures({ clock, backupDir }: Pick<FigureDeps, 'clock' | 'backupDir'>): Promise<Family[]> {
+  if (backupDir === null) return [];
+  const state = await backupState(backupDir, clock.now());
+  const newest = state.kind === 'read' ? state.newest : null;
+  return [
+    gauge(
+      'posthorn_backup_age_seconds',
+      'Since the newest backup was made; since 1970 where there is none.',
+      (clock.now() - (newest?.at ?? 0)) / 1000,
+    ),
+    gauge('posthorn_backup_bytes', 'Size of the newest backup; 0 where there is none.', newest?.bytes ?? 0),
+  ];
+}
+
+/** The log of PostgreSQL belongs to the whole server, so its size says nothing here. */
+async function databaseSizes(
+  { prepared }: Pick<Database, 'prepared'>,
+  file: string | null,
+): Promise<(readonly [file: string, bytes: number])[]> {
+  if (file !== null) return [['database', await sizeOf(file)] as const, ['wal', await sizeOf(`${file}-wal`)] as const];
+  const [row] = await prepared.all<{ bytes: number }>('SELECT pg_database_size(current_database()) AS bytes');
+  return [['database', row?.bytes ?? 0] as const];
+}
+
+/** Returns 0 for a missing file: there is no log between its removal and the next write. */
+async function sizeOf(file: string): Promise<number> {
+  return await stat(file).then(
+    ({ size }) => size,
+    () => 0,
+  );
+}
+
+export function processFigures({ version, startedAt }: { version: string; startedAt: number }): Family[] {
+  const { user, system } = process.cpuUsage();
+  return [
+    gauge('posthorn_build_info', 'Always 1; the labels say what runs.', [
+      { labels: { version, node: process.versions.node }, value: 1 },
+    ]),
+    gauge('process_resident_memory_bytes', 'Memory in use.', process.memoryUsage.rss()),
+    counter('process_cpu_seconds_total', 'CPU time used.', (user + system) / 1e6),
+    gauge('process_start_time_seconds', 'When the process was started, Unix time.', startedAt / 1000),
+  ];
+}

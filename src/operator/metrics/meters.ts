@@ -1,0 +1,118 @@
+/**
+ * Figures that are counted in memory, since no table has them: requests, attempts with their phases, and how late the event loop
+ * is. A restart begins at 0, as Prometheus expects of counters.
+ */
+import { budgetNames, type BudgetName } from '../../base/budgets.ts';
+import { counter, histogram, Counts, Histogram, type Family } from './exposition.ts';
+import type { Clock, Timer } from '../../base/clock.ts';
+import type { Outcome } from '../../messages/delivery/delivery.ts';
+
+/** A request that has been answered. */
+export interface Answered {
+  /** `operationId` of its route, or null if there is no such path. */
+  operation: string | null;
+  status: number;
+  ms: number;
+}
+
+/** The message is on disk before a 202, so this is the time that clients wait for. */
+const ACCEPT = 'sendMessage';
+const ACCEPT_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
+/** The range is from a warm connection in the same rack to a host that takes five minutes to answer. */
+const PHASE_SECONDS = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600];
+const PHASES = ['connect', 'banner', 'tls', 'mail', 'rcpt', 'data', 'dot'];
+const OUTCOMES = ['accepted', 'deferred', 'refused', 'uncertain', 'failed', 'simulated', 'discarded'];
+/** Mail to these meets no host, whatever its sender is told: it says nothing about whether mail arrives. */
+const WITHOUT_HOST: Readonly<Record<string, string>> = { simulator: 'simulated', discard: 'discarded' };
+const LAG_SECONDS = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5];
+/** Ten samples a second show a blocked event loop, at a negligible cost. */
+const LAG_EVERY_MS = 100;
+
+export type Meters = ReturnType<typeof createMeters>;
+
+/** `clock` must be the system's, since the delay of the real event loop is measured. */
+export function createMeters({ clock }: { clock: Clock }) {
+  const requests = new Counts();
+  const attempts = new Counts(OUTCOMES.map((outcome) => ({ outcome })));
+  const submissions = new Counts([{ code: '250' }]);
+  const usedUp = new Counts(budgetNames.map((budget) => ({ budget })));
+  const accept = new Histogram(ACCEPT_SECONDS);
+  const phases = new Map(PHASES.map((phase) => [phase, new Histogram(PHASE_SECONDS)]));
+  const lag = new Histogram(LAG_SECONDS);
+  let timer: Timer = wait();
+
+  function wait(): Timer {
+    const due = clock.monotonic() + LAG_EVERY_MS;
+    return clock.after(
+      LAG_EVERY_MS,
+      () => {
+        lag.observe(Math.max(0, clock.monotonic() - due) / 1000);
+        timer = wait();
+      },
+      { background: true },
+    );
+  }
+
+  return {
+    /** Counts an attempt by its outcome; `destination` is the kind of what the mail went to. */
+    attempted({ kind, facts }: Pick<Outcome, 'kind' | 'facts'>, destination: string): void {
+      attempts.add({ outcome: WITHOUT_HOST[destination] ?? kind });
+      for (const [phase, ms] of Object.entries(facts.timings)) {
+        // 0 means that the phase was not needed or not reached.
+        if (ms > 0) phases.get(phase)?.observe(ms / 1000);
+      }
+    },
+    answered({ operation, status, ms }: Answered): void {
+      requests.add({ operation: operation ?? 'none', code: String(status) });
+      if (operation === ACCEPT && status === 202) accept.observe(ms / 1000);
+    },
+    /** Counts a submission by SMTP that ended with this code. */
+    submitted(code: number): void {
+      submissions.add({ code: String(code) });
+    },
+    /** Counts a client that was refused because a budget of strangers was used up. */
+    usedUp(budget: BudgetName): void {
+      usedUp.add({ budget });
+    },
+    families: (): Family[] => [
+      counter(
+        'posthorn_http_requests_total',
+        'Requests answered, by operation of the API and status code.',
+        requests.samples(),
+      ),
+      histogram(
+        'posthorn_accept_seconds',
+        'Time from the arrival of a send request to its 202, by which the mail is on disk.',
+        accept.samples(),
+      ),
+      counter(
+        'posthorn_attempts_total',
+        'Delivery attempts by outcome; those of simulated mail, and of mail that a route discards, are apart.',
+        attempts.samples(),
+      ),
+      histogram(
+        'posthorn_attempt_phase_seconds',
+        'Time that each phase of an SMTP attempt took.',
+        [...phases].flatMap(([phase, times]) => times.samples({ phase })),
+      ),
+      counter(
+        'posthorn_submissions_total',
+        'Submissions by SMTP by the code they ended with; 250 is a mail that was taken.',
+        submissions.samples(),
+      ),
+      counter(
+        'posthorn_budget_used_up_total',
+        'How often a budget of those who have not signed in was used up, so that a client was refused; docs/security.md lists them.',
+        usedUp.samples(),
+      ),
+      histogram(
+        'posthorn_event_loop_lag_seconds',
+        'How late the event loop was, looked at ten times a second.',
+        lag.samples(),
+      ),
+    ],
+    stop(): void {
+      timer.cancel();
+    },
+  };
+}

@@ -1,0 +1,120 @@
+/** Operations on mail that comes back: the self-test, reports without proof, and confirming such a report by hand. */
+import { z } from 'zod';
+import { Problem } from '../../base/problem.ts';
+import type { DeliveryChange } from '../../messages/delivery/delivery.ts';
+import type { MailView } from '../../mail/mail-view.ts';
+import { createMailViewer } from '../../messages/store/mail-viewer.ts';
+import { complainedBy } from '../../messages/delivery/reported.ts';
+import type { DeliveryRow, ReportRow } from '../../storage/tables.ts';
+import { serverRoute, storeRoute } from '../server-route.ts';
+import { bounceIn, type ReportDetail } from './report-detail.ts';
+
+/** A report, for people. */
+export interface ShownReport {
+  object: 'shown_report';
+  id: string;
+  /** Null if it cannot be parsed: then `source` is the beginning of its source. */
+  view: MailView | null;
+  source: string | null;
+}
+
+type Unverified = Pick<
+  ReportRow,
+  'id' | 'kind' | 'received_at' | 'client_ip' | 'sender' | 'account_id' | 'message_id'
+> &
+  Pick<DeliveryRow, 'address'>;
+
+const MOST = 1000;
+const SHOWN_BYTES = 100_000;
+
+export const inboundOperations = {
+  /** Sends a bounce to ourselves. Takes half a minute at most, and changes no statistics. */
+  'inbound.selfTest': serverRoute({
+    async run(deps) {
+      return { object: 'self_test' as const, ...(await deps.selfTest()) };
+    },
+  }),
+  /** Returns the newest first. */
+  'inbound.unverified': storeRoute({
+    body: z.strictObject({ limit: z.int().min(1).max(MOST).optional() }),
+    async run({ db }, { limit = 100 }) {
+      const rows = await db.prepared.all<Unverified>(
+        `SELECT r.id, r.kind, r.received_at, r.client_ip, r.sender, r.account_id, r.message_id, d.address
+         FROM reports r JOIN deliveries d ON d.id = r.delivery_id WHERE r.state = 'unverified' AND (r.delivery_id IS NULL OR r.state = 'unverified')
+         ORDER BY r.id DESC LIMIT ?`,
+        [limit + 1],
+      );
+      return { data: rows.slice(0, limit).map(unverifiedRecord), has_more: rows.length > limit };
+    },
+  }),
+  /** Returns a report as a mail program shows it, so that a person can judge whether to believe it. */
+  'inbound.show': storeRoute({
+    body: z.strictObject({ id: z.string().max(100) }),
+    async run({ db, clock }, { id }): Promise<ShownReport> {
+      const [row] = await db.prepared.all<Pick<ReportRow, 'raw'>>('SELECT raw FROM reports WHERE id = ?', [id]);
+      if (row === undefined) throw new Problem('not_found', 'There is no report with this id.', { field: 'id' });
+      const viewer = createMailViewer({ clock });
+      try {
+        const view = await viewer.view(row.raw);
+        const source = view === null ? row.raw.toString('latin1', 0, SHOWN_BYTES) : null;
+        return { object: 'shown_report', id, view, source };
+      } finally {
+        await viewer.close();
+      }
+    },
+  }),
+  /** Changes the delivery's status, the suppression list and the events as if the report had proof. */
+  'inbound.confirm': serverRoute({
+    act: { says: 'confirmed the report {object}', type: 'report' },
+    body: z.strictObject({ id: z.string().max(100) }),
+    async run({ db, recorder }, { id }, act): Promise<{ object: 'confirmed_report'; id: string; delivery_id: string }> {
+      const [row] = await db.prepared.all<
+        Pick<ReportRow, 'kind' | 'account_id' | 'delivery_id' | 'detail_json'> & Pick<DeliveryRow, 'address_key'>
+      >(
+        `SELECT r.kind, r.account_id, r.delivery_id, r.detail_json, d.address_key
+         FROM reports r JOIN deliveries d ON d.id = r.delivery_id WHERE r.id = ? AND r.state = 'unverified'`,
+        [id],
+      );
+      const change = row === undefined ? null : changeOf(row);
+      if (row?.delivery_id == null || change === null)
+        throw new Problem('not_found', 'There is no unverified report with this id.', { field: 'id' });
+      act.concerns(row.account_id ?? '');
+      act.on({ object: id });
+      await recorder.record([{ deliveryId: row.delivery_id, change }]);
+      await db.commit.transact((tx) => tx.run("UPDATE reports SET state = 'done' WHERE id = ?", [id]));
+      return { object: 'confirmed_report', id, delivery_id: row.delivery_id };
+    },
+  }),
+};
+
+const unverifiedRecord = (row: Unverified) => ({
+  object: 'unverified_report' as const,
+  id: row.id,
+  kind: row.kind ?? '',
+  received_at: new Date(row.received_at).toISOString(),
+  ip: row.client_ip,
+  sender: row.sender,
+  account_id: row.account_id ?? '',
+  message_id: row.message_id ?? '',
+  recipient: row.address,
+});
+
+function changeOf({
+  kind,
+  detail_json: json,
+  address_key: key,
+}: {
+  kind: string | null;
+  detail_json: string;
+  address_key: string;
+}): DeliveryChange | null {
+  const detail = JSON.parse(json) as ReportDetail;
+  if (kind === 'complaint')
+    return complainedBy({
+      type: detail.feedback_type ?? null,
+      source: detail.feedback_source ?? 'arf',
+      userAgent: null,
+      arrivalDate: null,
+    });
+  return kind === 'bounce' ? bounceIn(detail, key) : null;
+}

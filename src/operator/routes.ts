@@ -1,0 +1,88 @@
+/** The operations on the server itself, as routes of the API with the scope `server`. */
+import { z } from 'zod';
+import type { Route } from '../api/route.ts';
+import { check } from '../base/check.ts';
+import { accountOperations } from './team/accounts.ts';
+import { auditOperations } from './audit.ts';
+import { adminOperations } from './team/admin.ts';
+import { backupOperations } from './backups.ts';
+import { bookOperations } from './books.ts';
+import { commandActOperations } from './door/command-acts.ts';
+import { doctorOperations } from './doctor/operation.ts';
+import { eventOperations } from './events.ts';
+import { holdOperations } from './holds.ts';
+import { inboundOperations } from './reports/inbound.ts';
+import { messageOperations } from './messages.ts';
+import type { OperatorDeps, StoreDeps } from './deps.ts';
+import { serverPath } from './server-path.ts';
+import type { ServerRoute } from './server-route.ts';
+import { nodeOperations } from './nodes.ts';
+import { needOperations } from './needs/needs-facts.ts';
+import { queueOperations } from './queue.ts';
+import { reclassifyOperations } from './reports/reclassify.ts';
+import { reputationMomentOperations } from './reports/reputation-moments.ts';
+import { reputationOperations } from './reports/reputation.ts';
+import { resolveOperations } from './resolve.ts';
+import { serverStateOperations } from './server-state.ts';
+import { sourceOperations } from './sources.ts';
+import { suppressionOperations } from './suppressions.ts';
+import { teamOperations } from './team/team.ts';
+import { watchOperations } from './watch.ts';
+
+const table = {
+  ...accountOperations,
+  ...auditOperations,
+  ...commandActOperations,
+  ...messageOperations,
+  ...queueOperations,
+  ...needOperations,
+  ...nodeOperations,
+  ...holdOperations,
+  ...sourceOperations,
+  ...watchOperations,
+  ...resolveOperations,
+  ...eventOperations,
+  ...bookOperations,
+  ...backupOperations,
+  ...serverStateOperations,
+  ...inboundOperations,
+  ...reputationOperations,
+  ...reputationMomentOperations,
+  ...suppressionOperations,
+  ...reclassifyOperations,
+  ...adminOperations,
+  ...teamOperations,
+  ...doctorOperations,
+};
+
+export type OperationName = keyof typeof table;
+/** The input, before its schema is applied. */
+export type ArgsOf<Name extends OperationName> = (typeof table)[Name] extends ServerRoute<infer Body> ? Body : never;
+export type ResultOf<Name extends OperationName> = Awaited<ReturnType<(typeof table)[Name]['run']>>;
+
+const declarations: Readonly<Record<string, ServerRoute>> = table;
+
+/** Returns the declaration of the operation with this name, or null. */
+export const serverRouteNamed = (name: string): ServerRoute | null =>
+  Object.hasOwn(declarations, name) ? (declarations[name] ?? null) : null;
+
+/** Returns the routes. With `deps` of the store alone those that need the running server must not be called. */
+export const serverRoutes = (deps: StoreDeps | OperatorDeps): Route[] =>
+  Object.entries(declarations).map(([name, declared]) => ({
+    method: 'POST',
+    path: serverPath(name),
+    operationId: name,
+    tag: 'server',
+    summary: '',
+    description: '',
+    scope: 'server',
+    needs: declared.needs,
+    body: declared.body,
+    ...(declared.act === undefined ? {} : { act: declared.act }),
+    ...(declared.scope === undefined ? {} : { members: { scope: declared.scope, body: declared.forMembers ?? {} } }),
+    responses: { 200: { description: 'The result.', schema: declared.answer ?? z.json() } },
+    async run({ json, act }) {
+      if (act === undefined) throw new Error(`${name} was reached from outside`);
+      return { status: 200, body: await declared.run(deps as OperatorDeps, check(declared.body, json), act) };
+    },
+  }));

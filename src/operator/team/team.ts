@@ -1,0 +1,263 @@
+/** Operations on the team: who signs in to the dashboard, with which role, and the links by which they set their password. */
+import { z } from 'zod';
+import { listAccounts } from '../../accounts/account-store.ts';
+import { Problem } from '../../base/problem.ts';
+import { rfc3339 } from '../../base/rfc3339.ts';
+import { HOUR_MS } from '../../base/time.ts';
+import { roleNames, type Role } from '../../keys/roles.ts';
+import {
+  addMember,
+  changeMember,
+  findMember,
+  findMemberByEmail,
+  listMembers,
+  removeMember,
+} from '../../members/member-store.ts';
+import { INVITATION_MS, linksOf, makeSetUpLink } from '../../members/setup-link.ts';
+import { recipientsOf } from '../../messages/store/message-store.ts';
+import type { Act } from '../../operations/act.ts';
+import type { AccountRow, MemberRow, SetUpLinkRow } from '../../storage/tables.ts';
+import { accountNamed } from './accounts.ts';
+import { dashboardUrl } from './admin.ts';
+import type { StoreDeps } from '../deps.ts';
+import { storeRoute } from '../server-route.ts';
+import { notRunning } from '../../base/unavailable.ts';
+
+const memberArgument = z.string().min(1).max(320).describe('address or id');
+const roleArgument = z.enum(roleNames);
+const accountsArgument = z.array(z.string().min(1).max(200)).max(1000);
+/** Mails the link; otherwise it is returned, to be handed over. */
+const mailArgument = z.boolean().optional();
+
+const words = { type: 'member', named: 'email', keeps: ['role', 'accounts'] } as const;
+
+export const teamOperations = {
+  'team.list': storeRoute({
+    async run(deps) {
+      const able = await deps.invitations?.prepare([]);
+      return { data: await teamOf(deps), cannot_mail: able?.kind === 'no' ? able.why : null };
+    },
+  }),
+  /** Adds a member and invites them: with `mail` by a mail if that is possible now, otherwise by a link that is returned. */
+  'team.add': storeRoute({
+    act: { ...words, says: 'invited {email} to the team' },
+    body: z.strictObject({
+      email: z.string().min(1).max(320),
+      role: roleArgument,
+      accounts: accountsArgument,
+      mail: mailArgument,
+    }),
+    async run(deps, { email, role, accounts, mail }, act) {
+      act.on({ object: email });
+      refuseMail(deps, mail);
+      await refuseTooMany(deps);
+      const named = await accountsNamed(deps, accounts);
+      const input = { email, role, accountIds: idsOf(named), passwordHash: null, createdBy: act.actor };
+      const member = await addMember(deps, input);
+      act.on({ after: audited(member, named) });
+      return await inviteFor(deps, member, { accountIds: input.accountIds, mail, act });
+    },
+  }),
+  /**
+   * Makes a new link: for an invited member another invitation, for others one that sets a new password and removes the second
+   * factor, which is only handed over. Earlier links of the member end.
+   */
+  'team.link': storeRoute({
+    act: { ...words, says: 'made a set-up link for {email}' },
+    body: z.strictObject({ member: memberArgument, mail: mailArgument }),
+    async run(deps, { member: name, mail }, act) {
+      const member = await memberNamed(deps, name);
+      act.on({ object: member.email });
+      if (member.password_hash !== null) return handedOver(deps, member, await makeSetUpLink(deps, member.id), null);
+      refuseMail(deps, mail);
+      await refuseTooMany(deps);
+      const accountIds = await accountIdsOf(deps, member);
+      return await inviteFor(deps, member, { accountIds, mail, act });
+    },
+  }),
+  'team.change': storeRoute({
+    act: { ...words, says: 'changed the role or the accounts of {email}' },
+    body: z.strictObject({ member: memberArgument, role: roleArgument, accounts: accountsArgument.optional() }),
+    async run(deps, { member: name, role, accounts }, act) {
+      const member = await memberNamed(deps, name);
+      const all = await listAccounts(deps);
+      const before = await accountIdsOf(deps, member);
+      const had = all.filter(({ id }) => before.includes(id));
+      const named = accounts === undefined ? had : await accountsNamed(deps, accounts);
+      act.on({ before: audited(member, had), after: audited({ ...member, role }, named) });
+      await changeMember(deps, member.id, { role, accountIds: idsOf(named) });
+      return await recordOf(deps, member.id);
+    },
+  }),
+  /** Removes a member with all sessions, or withdraws the invitation of one who never signed in. */
+  'team.remove': storeRoute({
+    act: { ...words, says: 'removed {email} from the team' },
+    body: z.strictObject({ member: memberArgument }),
+    async run(deps, { member: name }, act) {
+      const member = await memberNamed(deps, name);
+      act.on({ object: member.email });
+      const record = await recordOf(deps, member.id);
+      await removeMember(deps, member.id);
+      return record;
+    },
+  }),
+};
+
+const accountIdsOf = async (deps: StoreDeps, { id: own }: MemberRow): Promise<readonly string[]> =>
+  (await listMembers(deps)).find(({ id }) => id === own)?.accountIds ?? [];
+
+const idsOf = (rows: readonly AccountRow[]): string[] => rows.map(({ id }) => id);
+
+const audited = ({ email, role }: Pick<MemberRow, 'email' | 'role'>, accounts: readonly AccountRow[]) => ({
+  email,
+  role,
+  accounts: accounts.map(({ name }) => name),
+});
+
+const accountsNamed = (deps: StoreDeps, names: readonly string[]): Promise<AccountRow[]> =>
+  Promise.all(names.map((name) => accountNamed(deps, name)));
+
+async function memberNamed(deps: StoreDeps, name: string): Promise<MemberRow> {
+  const member = (await findMember(deps, name)) ?? (await findMemberByEmail(deps, name));
+  if (member === null) throw new Problem('not_found', 'There is no such member.', { field: 'member' });
+  return member;
+}
+
+/** Throws `Unavailable` where a mail is wanted and no server runs, before a member is added. */
+function refuseMail({ invitations }: StoreDeps, mail: boolean | undefined): void {
+  if (mail === true && invitations === undefined) throw notRunning();
+}
+
+/** Invitations an hour: enough to add a large team in one go, and too few to annoy people with. */
+const MOST_INVITATIONS = 50;
+
+/** Throws `rate_limited` if too many links were made in the last hour. */
+async function refuseTooMany({ db, clock }: StoreDeps): Promise<void> {
+  const rows = await db.prepared.all<{ at: number }>(
+    "SELECT at FROM audit WHERE account_id IS NULL AND key_id IS NULL AND operation IN ('team.add', 'team.link') AND result = 'ok' AND at > ? ORDER BY id DESC LIMIT ?",
+    [clock.now() - HOUR_MS, MOST_INVITATIONS],
+  );
+  const oldest = rows[MOST_INVITATIONS - 1];
+  if (oldest === undefined) return;
+  const seconds = Math.ceil((oldest.at + HOUR_MS - clock.now()) / 1000);
+  throw new Problem(
+    'rate_limited',
+    `There were ${String(MOST_INVITATIONS)} invitations in the last hour. Wait, then go on.`,
+    {
+      retryAfter: Math.max(1, seconds),
+    },
+  );
+}
+
+export type LinkRecord = ReturnType<typeof handedOver>;
+
+/** The link itself is in the record only where no mail carries it. */
+function handedOver(
+  { config }: StoreDeps,
+  { id, email }: MemberRow,
+  { token, expiresAt }: { token: string; expiresAt: number },
+  why: string | null,
+) {
+  return {
+    object: 'set_up_link' as const,
+    member: id,
+    email,
+    url: linkUrl(config, token) as string | null,
+    expires_at: rfc3339(expiresAt),
+    /** Why no mail was sent although one was wanted. */
+    not_mailed: why,
+  };
+}
+
+const linkUrl = (config: StoreDeps['config'], token: string): string => `${dashboardUrl(config)}/setup/${token}`;
+
+async function inviteFor(
+  deps: StoreDeps,
+  member: MemberRow,
+  { accountIds, mail, act }: { accountIds: readonly string[]; mail: boolean | undefined; act: Pick<Act, 'actor'> },
+): Promise<LinkRecord> {
+  const lifeMs = INVITATION_MS;
+  if (mail !== true || deps.invitations === undefined)
+    return handedOver(deps, member, await makeSetUpLink(deps, member.id, { lifeMs }), null);
+  const able = await deps.invitations.prepare(accountIds);
+  if (able.kind === 'no') return handedOver(deps, member, await makeSetUpLink(deps, member.id, { lifeMs }), able.why);
+  let written = (): void => undefined;
+  const link = await makeSetUpLink(deps, member.id, {
+    lifeMs,
+    mail(made) {
+      const notice = able.mail({
+        to: member.email,
+        url: linkUrl(deps.config, made.token),
+        expiresAt: made.expiresAt,
+        by: act.actor.replace(/^member:/, ''),
+      });
+      written = () => {
+        notice.written();
+      };
+      return notice;
+    },
+  });
+  written();
+  return { ...handedOver(deps, member, link, null), url: null };
+}
+
+export interface TeamRecord {
+  object: 'member';
+  id: string;
+  email: string;
+  role: Role;
+  /** The names of the accounts that the member sees; empty for administrators, who see all. */
+  accounts: string[];
+  second_factor: boolean;
+  /** `invited`: has not set a password yet, and still can; `expired`: can no more. */
+  state: 'active' | 'invited' | 'expired';
+  invitation: { expires_at: string; mail: InvitationMailRecord | null } | null;
+  created_at: string;
+  created_by: string;
+  last_sign_in_at: string | null;
+}
+
+/** The mail of an invitation. */
+export interface InvitationMailRecord {
+  message_id: string;
+  status: string;
+  reply: string | null;
+}
+
+async function teamOf(deps: StoreDeps): Promise<TeamRecord[]> {
+  const [members, accounts, links] = await Promise.all([listMembers(deps), listAccounts(deps), linksOf(deps)]);
+  return await Promise.all(
+    members.map(async (member) => {
+      const link = links.find(({ member_id }) => member_id === member.id) ?? null;
+      const state = member.password_hash !== null ? 'active' : link === null ? 'expired' : 'invited';
+      return {
+        object: 'member' as const,
+        id: member.id,
+        email: member.email,
+        role: member.role,
+        accounts: accounts.filter(({ id }) => member.accountIds.includes(id)).map(({ name }) => name),
+        second_factor: member.totp_sealed !== null,
+        state,
+        invitation: state !== 'invited' || link === null ? null : await invitationOf(deps, link),
+        created_at: rfc3339(member.created_at),
+        created_by: member.created_by,
+        last_sign_in_at: member.last_sign_in_at === null ? null : rfc3339(member.last_sign_in_at),
+      } satisfies TeamRecord;
+    }),
+  );
+}
+
+async function invitationOf({ db }: StoreDeps, link: SetUpLinkRow): Promise<TeamRecord['invitation']> {
+  const { message_id, expires_at } = link;
+  const [to] = message_id === null ? [] : await recipientsOf(db.reader, message_id, { limit: 1 });
+  return {
+    expires_at: rfc3339(expires_at),
+    mail: message_id === null ? null : { message_id, status: to?.status ?? 'queued', reply: to?.smtp?.reply ?? null },
+  };
+}
+
+async function recordOf(deps: StoreDeps, id: string): Promise<TeamRecord> {
+  const record = (await teamOf(deps)).find((one) => one.id === id);
+  if (record === undefined) throw new Problem('not_found', 'There is no such member.', { field: 'member' });
+  return record;
+}

@@ -1,0 +1,154 @@
+/** Accounts, the team and administrators. */
+import type { ResultOf } from '../operator/routes.ts';
+import { columns, present, type Input, type Presentation } from './presentation.ts';
+
+type Account = ResultOf<'accounts.add'>;
+
+const accountColumns = columns<Account>('name', 'plan', 'paused', 'id', 'created_at');
+const named: Input = { flag: '<account>', says: 'name or id' };
+
+const pausing = (word: 'pause' | 'resume', paused: boolean): Presentation => ({
+  command: `accounts ${word}`,
+  operation: 'accounts.pause',
+  input: [named],
+  with: { paused },
+  columns: accountColumns,
+  examples: [`posthorn accounts ${word} Acme`],
+});
+
+export const accounts: readonly Presentation[] = [
+  {
+    command: 'accounts add',
+    operation: 'accounts.add',
+    input: [
+      { flag: '<name>' },
+      { flag: '--plan <plan>', says: 'what it may ask of the API (setting `plans`)', default: 'standard' },
+    ],
+    columns: accountColumns,
+    examples: ['posthorn accounts add Acme', 'posthorn accounts add Acme --plan pro --json'],
+  },
+  {
+    command: 'accounts list',
+    operation: 'accounts.list',
+    columns: accountColumns,
+    examples: ['posthorn accounts list', 'posthorn accounts list --json'],
+  },
+  {
+    command: 'accounts plan',
+    operation: 'accounts.plan',
+    input: [named, { flag: '<plan>' }],
+    columns: accountColumns,
+    examples: ['posthorn accounts plan Acme pro'],
+  },
+  pausing('pause', true),
+  pausing('resume', false),
+];
+
+const setUpLines = ({ url, expires_at: end, email }: ResultOf<'admin.create'>): string[] => [
+  email === null
+    ? 'Open this once to make the first administrator:'
+    : `Open this once to set the password of ${email}:`,
+  url,
+  `It is good until ${end}.`,
+];
+
+export const admin: readonly Presentation[] = [
+  present<ResultOf<'admin.create'>>({
+    command: 'admin create',
+    operation: 'admin.create',
+    input: [{ flag: '<email>' }],
+    lines: setUpLines,
+    examples: ['posthorn admin create ana@example.net'],
+  }),
+  present<ResultOf<'admin.reset'>>({
+    command: 'admin reset',
+    operation: 'admin.reset',
+    input: [{ flag: '[email]', says: 'of the administrator; not needed while there is one or none' }],
+    lines: setUpLines,
+    examples: ['posthorn admin reset ana@example.net', 'posthorn admin reset'],
+  }),
+];
+
+type Member = ResultOf<'team.change'>;
+const roles = ['administrator', 'developer', 'support', 'read_only'] as const;
+const member: Input = { flag: '<member>', says: 'address or id' };
+
+const memberColumns = columns<Member>(
+  ['ADDRESS', ({ email }) => email],
+  'role',
+  ['ACCOUNTS', (one) => (one.role === 'administrator' ? 'all' : one.accounts.join(', '))],
+  ['STATE', ({ state, invitation }) => (invitation?.mail == null ? state : `${state}, mail ${invitation.mail.status}`)],
+  ['SECOND FACTOR', (one) => (one.second_factor ? 'on' : 'off')],
+  ['LAST SIGN-IN', (one) => one.last_sign_in_at],
+);
+
+function linkLines({ url, email, expires_at: end, not_mailed: why }: ResultOf<'team.add'>): string[] {
+  if (url === null) return [`An invitation is on its way to ${email}. It is good until ${end}.`];
+  return [
+    ...(why === null ? [] : [`No mail was sent. ${why}`]),
+    `Hand this to ${email}: it sets the password, once.`,
+    url,
+    `It is good until ${end}.`,
+  ];
+}
+
+export const team: readonly Presentation[] = [
+  {
+    command: 'team list',
+    operation: 'team.list',
+    columns: memberColumns,
+    examples: ['posthorn team list', 'posthorn team list --json'],
+  },
+  present<ResultOf<'team.add'>>({
+    command: 'team add',
+    operation: 'team.add',
+    input: [
+      { flag: '<email>' },
+      { flag: '--role <role>', says: 'what they may do', choices: roles, default: 'developer' },
+      {
+        flag: '--accounts <names>',
+        says: 'the accounts that they see, with commas between',
+        kind: 'names',
+        default: 'default',
+      },
+      { flag: '--mail', says: 'mail the invitation' },
+    ],
+    lines: linkLines,
+    examples: [
+      'posthorn team add ana@example.net --role support --accounts Acme',
+      'posthorn team add ana@example.net --role administrator --mail',
+    ],
+  }),
+  present<ResultOf<'team.link'>>({
+    command: 'team link',
+    operation: 'team.link',
+    input: [member, { flag: '--mail', says: 'mail it: only for people who have no password yet' }],
+    lines: linkLines,
+    examples: ['posthorn team link ana@example.net', 'posthorn team link ana@example.net --mail --json'],
+  }),
+  {
+    command: 'team role',
+    operation: 'team.change',
+    input: [
+      member,
+      { flag: '<role>', choices: roles },
+      {
+        flag: '--accounts <names>',
+        says: 'the accounts that they see, with commas between (default: as before)',
+        kind: 'names',
+      },
+    ],
+    columns: memberColumns,
+    examples: [
+      'posthorn team role ana@example.net read_only',
+      'posthorn team role ana@example.net support --accounts Acme,Shop',
+    ],
+  },
+  present<Member>({
+    command: 'team remove',
+    operation: 'team.remove',
+    input: [member],
+    lines: ({ email }) => [`${email} is removed.`],
+    examples: ['posthorn team remove ana@example.net'],
+  }),
+];

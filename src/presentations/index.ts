@@ -1,0 +1,26 @@
+/** All presentations, by the part of the help in which their commands are. */
+import { accounts, admin, team } from './accounts.ts';
+import { domains } from './domains.ts';
+import { keys, webhooks } from './keys.ts';
+import { messages, suppressions } from './messages.ts';
+import { queue } from './queue.ts';
+import { audit, books, inbound, nodes, reclassify, resolve, status } from './server.ts';
+
+export const presentations = {
+  admin,
+  team,
+  accounts,
+  audit,
+  keys,
+  domains,
+  messages,
+  queue,
+  resolve,
+  suppressions,
+  webhooks,
+  books,
+  nodes,
+  status,
+  inbound,
+  reclassify,
+};

@@ -1,0 +1,165 @@
+/** Messages, and suppressions. */
+import type { EventRecord, Message, MessageDetails, Why } from '../client/types.ts';
+import type { ResultOf } from '../operator/routes.ts';
+import type { SuppressionRecord } from '../suppressions/suppression.ts';
+import { columns, ofAccount, present, type Presentation } from './presentation.ts';
+import { facts, printable, tableOf } from './table.ts';
+
+type Recipient = MessageDetails['recipients'][number];
+type Attempt = MessageDetails['attempts'][number];
+
+const recipientColumns = columns<Recipient>(
+  ['RECIPIENT', ({ email }) => email],
+  'type',
+  'status',
+  ['ATTEMPTS', (one) => one.attempt_count],
+  ['NEXT TRY', (one) => one.next_attempt_at],
+  ['REPLY', ({ smtp }) => smtp?.reply],
+);
+const attemptColumns = columns<Attempt>(
+  ['ATTEMPT', (one) => one.number],
+  ['AT', (one) => one.ended_at],
+  'recipient',
+  'outcome',
+  ['HOST', ({ mx }) => mx],
+  ['REPLY', (one) => one.smtp_reply],
+);
+const eventColumns = columns<EventRecord>(
+  ['EVENT', ({ type }) => type],
+  ['AT', ({ timestamp }) => timestamp],
+  ['RECIPIENT', ({ data }) => data.recipient],
+  ['STATUS', ({ data }) => data.status],
+  ['REASON', reasonOf],
+  'sequence',
+);
+
+/** Returns why the event happened, in a word, and of mail that failed here in a sentence. */
+function reasonOf({ data: { bounced, deferred, suppressed, failed } }: EventRecord): string | undefined {
+  return failed?.message ?? (bounced ?? deferred ?? suppressed)?.reason;
+}
+
+const messageLines = (message: MessageDetails): string[] => [
+  ...facts([
+    ['id', message.id],
+    ['status', `${message.status} since ${message.status_at}`],
+    ['from', message.from],
+    ['to', message.to],
+    ['cc', message.cc.join(', ')],
+    ['bcc', message.bcc.join(', ')],
+    ['subject', message.subject],
+    ['stream', message.stream],
+    ['created', message.created_at],
+    ['send at', message.send_at],
+    ['Message-ID', message.rfc_message_id],
+    ['simulated', message.test],
+  ]),
+  '',
+  ...tableOf(recipientColumns, message.recipients),
+  '',
+  ...tableOf(attemptColumns, message.attempts),
+  '',
+  ...tableOf(eventColumns, message.events),
+];
+
+/** Writes the lines of each message; `isNamed`: under its id. */
+const traceLines = (lines: ResultOf<'messages.trace'>['data'], isNamed: boolean): string[] =>
+  lines.flatMap(({ message_id: id, at, what, recipient, text }, place) => {
+    const said = [...(recipient === null ? [] : [printable(recipient)]), printable(text)];
+    const line = [at, what.padEnd(8), ...said].join('  ');
+    return isNamed && lines[place - 1]?.message_id !== id ? [id, line] : [line];
+  });
+
+export const messages: readonly Presentation[] = [
+  {
+    command: 'messages list',
+    operation: 'listMessages',
+    input: [
+      { flag: '--status <statuses>', says: 'only these: queued,deferred,...', kind: 'list' },
+      { flag: '--from <address>' },
+      { flag: '--to <address>', says: 'an address among the recipients' },
+      {
+        flag: '--request <id>',
+        says: 'what this API request made: the `X-Request-Id` of its answer',
+        member: 'request_id',
+      },
+      ofAccount,
+    ],
+    list: { limit: 50 },
+    beyond: '`posthorn export messages` writes all',
+    columns: columns<Message>('created_at', 'id', 'status', 'to', 'subject'),
+    examples: [
+      'posthorn messages list --status deferred,bounced --limit 20',
+      'posthorn messages list --to ana@example.net --json',
+      'posthorn messages list --request req_01jz...',
+    ],
+  },
+  present<MessageDetails>({
+    command: 'messages show',
+    operation: 'getMessage',
+    input: [{ flag: '<id>' }],
+    lines: messageLines,
+    examples: ['posthorn messages show msg_01jz...', 'posthorn messages show msg_01jz... --json'],
+  }),
+  present<Why>({
+    command: 'messages why',
+    operation: 'explainMessage',
+    input: [{ flag: '<id>' }],
+    rows: ({ recipients }) => recipients,
+    columns: columns<Why['recipients'][number]>(
+      ['RECIPIENT', ({ email }) => email],
+      'status',
+      'reason',
+      'since',
+      'until',
+      'set_by',
+      ['WHY', ({ message }) => message],
+    ),
+    examples: ['posthorn messages why msg_01jz...'],
+  }),
+  present<ResultOf<'messages.trace'>>({
+    command: 'messages trace',
+    operation: 'messages.trace',
+    input: [{ flag: '<id>', says: 'of a message, or of the API request that made it (req_...)' }],
+    lines: ({ data }, { id }) => traceLines(data, String(id).startsWith('req_')),
+    examples: ['posthorn messages trace msg_01jz...', 'posthorn messages trace req_01jz...'],
+  }),
+];
+
+export const suppressions: readonly Presentation[] = [
+  present<{ data: SuppressionRecord[] }>({
+    command: 'suppressions list',
+    operation: 'listSuppressions',
+    input: [
+      { flag: '--reason <reason>', says: 'only this: hard_bounce, complaint, unsubscribe or manual' },
+      { flag: '--stream <slug>', says: 'only those for this stream' },
+      ofAccount,
+    ],
+    list: { limit: 100 },
+    beyond: '`posthorn suppressions export` writes all',
+    record: ({ data }) => ({ data }),
+    columns: columns<SuppressionRecord>(
+      ['ADDRESS', ({ email }) => email],
+      'reason',
+      'scope',
+      ['SINCE', (one) => one.created_at],
+      ['UNTIL', (one) => one.expires_at],
+      ['BY', (one) => one.created_by],
+      'note',
+    ),
+    examples: ['posthorn suppressions list --reason hard_bounce', 'posthorn suppressions list --json'],
+  }),
+  present<{ entries: SuppressionRecord[] }>({
+    command: 'suppressions remove',
+    operation: 'deleteSuppression',
+    input: [
+      { flag: '<email>' },
+      { flag: '--stream <slug>', says: 'only for this stream' },
+      { flag: '--force', says: 'also an entry made by a complaint: the recipient must have asked for mail again' },
+      { flag: '--note <text>', says: 'why, for the audit' },
+      ofAccount,
+    ],
+    record: ({ entries }) => ({ data: entries }),
+    lines: ({ entries }) => entries.map(({ email, scope }) => `${email} is mailed again (${scope})`),
+    examples: ['posthorn suppressions remove old@example.org'],
+  }),
+];

@@ -1,0 +1,78 @@
+/**
+ * The side of an operation that a person sees: the command and its options, the columns of its table, what is said besides, and examples. Commands,
+ * their help, tables and completion are made from it (cli/derive.ts). It loads no operation, so that `posthorn --help` is quick.
+ */
+import type { Summarized } from '../operations/summaries.ts';
+import type { Cell } from './table.ts';
+
+/** An argument or an option of a command. */
+export interface Input {
+  /** As the help shows it: `<id>`, `[id]` or `--name <name>`. */
+  flag: string;
+  says?: string;
+  /** The member of the operation's input; by default the flag's name with `_` for `-`. Null: it only changes what is shown. */
+  member?: string | null;
+  kind?: 'text' | 'list' | 'names' | 'duration' | 'seconds' | 'hold_time' | 'limit' | 'count' | 'days';
+  choices?: readonly string[];
+  default?: string | number;
+  isRequired?: boolean;
+}
+
+/** The values given to a command, by the name of the input with `_` for `-`. */
+export type Given = Readonly<Record<string, unknown>>;
+
+export interface Column {
+  /** The member of the record; null if it is made of several. */
+  member: string | null;
+  head: string;
+  of(row: unknown): Cell;
+}
+
+export interface Presentation<Answer = unknown> {
+  /** Its words: `keys create`. */
+  command: string;
+  /** The operation that it performs, whose summary is its help. */
+  operation: Summarized;
+  input?: readonly Input[];
+  /** Input that the command stands for. */
+  with?: object;
+  /** A list that may go on behind the rows shown: how many there are without `--limit`, or at most. */
+  list?: { limit: number } | { most: number };
+  /** The way to what the list does not show. */
+  beyond?: string | ((given: Given) => string);
+  /** The record that `--json` prints, if it is not the answer. */
+  record?(answer: Answer): unknown;
+  /** `--json` prints one object a line. */
+  isByLine?: true;
+  /** The table of the records in `rows`, by default those of the list, or the answer. */
+  columns?: readonly Column[];
+  rows?(answer: Answer): readonly object[];
+  /** Lines in the place of a table. */
+  lines?(answer: Answer, given: Given): readonly string[];
+  /** Said to people beside the result, on standard error. */
+  tip?(answer: Answer, given: Given): string | null;
+  /** Said on standard error, with `--json` too. */
+  warning?(answer: Answer): string | null;
+  /** The exit code, if it is not 0. */
+  exit?(answer: Answer): number;
+  examples: readonly string[];
+}
+
+/** Declares what a person sees of an operation that answers this. */
+export const present = <Answer>(one: Presentation<Answer>): Presentation => one;
+
+type ColumnOf<Row> = (keyof Row & string) | readonly [head: string, of: (row: Row) => Cell];
+
+/** Declares columns: members, with their names in capitals as headings, or cells made of a record. Lists are joined. */
+export const columns = <Row>(...all: readonly ColumnOf<Row>[]): readonly Column[] =>
+  all.map((one) =>
+    typeof one === 'string'
+      ? { member: one, head: headOf(one), of: (row) => cellOf((row as Row)[one]) }
+      : { member: null, head: one[0], of: (row) => one[1](row as Row) },
+  );
+
+const headOf = (member: string): string => member.replace(/_at$/, '').replaceAll('_', ' ').toUpperCase();
+
+const cellOf = (value: unknown): Cell => (Array.isArray(value) ? value.join(',') : (value as Cell));
+
+export const ofAccount: Input = { flag: '--account <account>', says: 'name or id (default: default)' };

@@ -1,0 +1,295 @@
+/** The queue: what waits, what keeps it back, and where it leaves from. */
+import { deliveriesAre, pluralize } from '../base/pluralize.ts';
+import type { ResultOf } from '../operator/routes.ts';
+import { columns, present, type Input, type Presentation } from './presentation.ts';
+import { tableOf } from './table.ts';
+
+type Hold = ResultOf<'queue.holds'>['data'][number];
+type Kept = ResultOf<'queue.holds'>['others'][number];
+type Queued = ResultOf<'queue.list'>['data'][number];
+type Source = ResultOf<'queue.sources'>['data'][number];
+
+/** Names the nodes that have not answered. */
+export const unansweredLines = ({ unanswered: names }: { unanswered: readonly string[] }): string[] => {
+  if (names.length === 0) return [];
+  const [nodes, last] = [names.slice(0, -1).join(', '), names.at(-1) ?? ''];
+  const text = nodes === '' ? `the node ${last}` : `the nodes ${nodes} and ${last}`;
+  return [`${text} did not answer: what is there is missing here`];
+};
+
+/** Tells of domains that an act on a lane has left out. */
+const unknownDomains = ({ domains_unknown: count = 0 }: { domains_unknown?: number }): string[] =>
+  count === 0
+    ? []
+    : [`domains of which DNS has not told where their mail goes are left out: ${String(count)}; try again later`];
+
+const ofLane: Input = { flag: '--lane <lane>', says: 'of this lane, as `queue lanes` shows it' };
+const ofMessage: Input = { flag: '--message <id>', says: 'of this message', member: 'message_id' };
+const part: readonly Input[] = [
+  { flag: '--domain <domain>', says: "of this recipient's domain" },
+  ofLane,
+  { flag: '--account <account>', says: 'of this account, name or id' },
+  { flag: '--stream <stream>', says: 'of this stream of the account (default: default)' },
+  ofMessage,
+];
+const source: Input = { flag: '--source <source>', says: 'of this source of `delivery.sources`' };
+const note: Input = { flag: '--note <text>', says: 'why, for others' };
+const holding: readonly Input[] = [
+  ...part,
+  source,
+  {
+    flag: '--for <time>',
+    says: 'how long, such as 2h (default: until it is released)',
+    kind: 'hold_time',
+    member: 'for_ms',
+  },
+  note,
+];
+
+const limitWords = ({ connections, per_minute: perMinute }: Hold): string =>
+  [
+    ...(connections === null ? [] : [pluralize(connections, 'connection')]),
+    ...(perMinute === null ? [] : [`${String(perMinute)} a minute`]),
+  ].join(', ');
+
+/** `instead`: what has become of them, if they are not in force any more. */
+const holdLines = (holds: readonly Hold[], instead?: 'released'): string[] =>
+  holds.length === 0
+    ? ['nothing is held']
+    : tableOf(
+        columns<Hold>(
+          'id',
+          ['WHAT', (one) => instead ?? (one.kind === 'hold' ? 'held' : `at most ${limitWords(one)}`)],
+          ['OF', ({ scope, target }) => `${scope} ${target}`],
+          ['NEW MAIL', (one) => one.catches_new],
+          'until',
+          ['SINCE', (one) => one.created_at],
+          ['BY', (one) => one.created_by],
+          'note',
+        ),
+        holds,
+      );
+
+const keptColumns = columns<Kept>(
+  ['KEPT BACK BY', ({ by }) => by.replaceAll('_', ' ')],
+  ['OF', ({ target }) => target],
+  'waiting',
+  'since',
+  'until',
+  ['WHY', ({ message }) => message],
+);
+
+/** A lane may be held before its first mail; its name may also be mistyped. */
+const unknownLane = ({ lane_known: isKnown, target, id }: ResultOf<'queue.hold'>): string[] =>
+  isKnown === false
+    ? [
+        `there is no lane ${JSON.stringify(target)} now: it takes effect with the first mail of such a lane. If the name is mistyped, \`posthorn queue lanes\` shows the right one, and \`posthorn queue release ${id}\` ends this`,
+      ]
+    : [];
+
+const joined = (lines: readonly string[]): string | null => (lines.length === 0 ? null : lines.join('\n'));
+
+const held = (row: ResultOf<'queue.hold'>): string | null =>
+  joined([
+    ...unknownLane(row),
+    ...(row.others.length === 0
+      ? []
+      : [
+          `the ${row.scope} ${row.target} is held already, by ${row.others.join(', ')}: its mail rests until all of these have ended. \`posthorn queue release ${row.id}\` ends this one`,
+        ]),
+  ]);
+
+const releasing = (word: 'release' | 'resume', example: string): Presentation =>
+  present<ResultOf<'queue.release'>>({
+    command: `queue ${word}`,
+    operation: 'queue.release',
+    input: [{ flag: '[id]', says: 'of the hold; or say of what' }, ...part, source],
+    lines: ({ data }) => holdLines(data, 'released'),
+    examples: [example],
+  });
+
+/** The name of a source, and of its node if there are several. */
+const sourceHeads = <Row extends { name: string | null; node: string }>(isFleet: boolean, unnamed: string) => [
+  ['SOURCE', ({ name }: Row) => name ?? unnamed] as const,
+  ...(isFleet ? [['NODE', ({ node }: Row) => node] as const] : []),
+];
+
+function stateOf({ delivers, paused, absent, blocks }: Source): string {
+  if (!delivers) return 'its node does not deliver';
+  if (paused) return 'paused';
+  if (absent.length > 0) return `not on this machine: ${absent.join(', ')}`;
+  return blocks.length > 0 ? `off ${String(blocks.length)} sites` : 'in use';
+}
+
+function sourceLines({ data, nodes, unanswered }: ResultOf<'queue.sources'>): string[] {
+  const isFleet = nodes.length + unanswered.length > 1;
+  const blocks = data.flatMap(({ name, node, blocks: all }) => all.map((one) => ({ ...one, name, node })));
+  const warm = data.flatMap(({ name, node, warm_up: all }) => all.map((one) => ({ ...one, name, node })));
+  const system = "(the system's)";
+  const parts = [
+    tableOf(
+      columns<Source>(...sourceHeads<Source>(isFleet, system), 'pool', 'ipv4', 'ipv6', 'ehlo', ['STATE', stateOf]),
+      data,
+    ),
+    tableOf(
+      columns<(typeof blocks)[number]>(
+        ...sourceHeads(isFleet, system),
+        ['KEPT OFF', ({ site }) => site],
+        'until',
+        'reply',
+      ),
+      blocks,
+    ),
+    tableOf(
+      columns<(typeof warm)[number]>(
+        ...sourceHeads(isFleet, ''),
+        ['WARM-UP AT', ({ site }) => site],
+        ['SENT TODAY', ({ sent }) => sent],
+        ['OF', ({ cap }) => cap ?? 'warm'],
+      ),
+      warm,
+    ),
+  ].filter((lines) => lines.length > 0);
+  return [
+    ...parts.flatMap((lines, at) => (at === 0 ? lines : ['', ...lines])),
+    ...(unanswered.length > 0 || data.some(({ delivers }) => delivers)
+      ? []
+      : ['no node delivers mail now: each that runs lacks the role delivery (node.roles) or is drained']),
+    ...unansweredLines({ unanswered }),
+  ];
+}
+
+export const queue: readonly Presentation[] = [
+  present<ResultOf<'queue.hold'>>({
+    command: 'queue hold',
+    operation: 'queue.hold',
+    input: [...holding, { flag: '--new', says: 'also mail that is accepted later' }],
+    lines: (row) => holdLines([row]),
+    tip: held,
+    examples: ['posthorn queue hold --stream broadcast', 'posthorn queue hold --domain example.net --new --for 2h'],
+  }),
+  present<ResultOf<'queue.hold'>>({
+    command: 'queue pause',
+    operation: 'queue.hold',
+    input: holding,
+    with: { new: true },
+    lines: (row) => holdLines([row]),
+    tip: held,
+    examples: ['posthorn queue pause --domain example.net --for 2h --note "they move their servers"'],
+  }),
+  releasing('release', 'posthorn queue release --stream broadcast'),
+  releasing('resume', 'posthorn queue resume --domain example.net'),
+  present<ResultOf<'queue.holds'>>({
+    command: 'queue holds',
+    operation: 'queue.holds',
+    lines({ data, others }) {
+      const kept = tableOf(keptColumns, others);
+      if (kept.length === 0) return holdLines(data);
+      return data.length === 0 ? kept : [...holdLines(data), '', ...kept];
+    },
+    examples: ['posthorn queue holds', 'posthorn queue holds --json'],
+  }),
+  present<ResultOf<'queue.limit'>>({
+    command: 'queue limit',
+    operation: 'queue.limit',
+    input: [
+      { flag: '--lane <lane>', says: 'its name, as `queue lanes` shows it', isRequired: true },
+      { flag: '--connections <n>', says: 'connections at most', kind: 'limit' },
+      { flag: '--per-minute <n>', says: 'mails a minute at most', kind: 'count' },
+      {
+        flag: '--for <time>',
+        says: 'how long, such as 2h (default: until it is ended)',
+        kind: 'hold_time',
+        member: 'for_ms',
+      },
+      note,
+    ],
+    lines: ({ data }, { lane }) => (data.length === 0 ? [`the limit of ${String(lane)} has ended`] : holdLines(data)),
+    tip: ({ data }) => joined(data.flatMap((row) => unknownLane({ ...row, others: [] }))),
+    examples: [
+      'posthorn queue limit --lane mx.example.net --connections 1 --for 6h',
+      'posthorn queue limit --lane mx.example.net',
+    ],
+  }),
+  present<ResultOf<'queue.cancel'>>({
+    command: 'queue cancel',
+    operation: 'queue.cancel',
+    input: part,
+    lines: (result) => [`${deliveriesAre(result.canceled)} canceled`, ...unknownDomains(result)],
+    examples: [
+      'posthorn queue cancel --message msg_01jz...',
+      'posthorn queue cancel --stream broadcast --account Acme',
+      'posthorn queue cancel --lane mx.example.net',
+    ],
+  }),
+  present<ResultOf<'queue.sources'>>({
+    command: 'queue sources',
+    operation: 'queue.sources',
+    lines: sourceLines,
+    examples: ['posthorn queue sources', 'posthorn queue sources --json'],
+  }),
+  present<ResultOf<'queue.unblock'>>({
+    command: 'queue unblock',
+    operation: 'queue.unblock',
+    input: [{ flag: '[source]', says: "its name (default: the system's address)" }],
+    lines: (result) => [
+      `${pluralize(result.unblocked, 'site')} ${result.unblocked === 1 ? 'gets' : 'get'} mail from it again`,
+      ...unansweredLines(result),
+    ],
+    examples: ['posthorn queue unblock'],
+  }),
+  present<ResultOf<'queue.list'>>({
+    command: 'queue list',
+    operation: 'queue.list',
+    input: [
+      { flag: '--domain <domain>', says: "only this recipient's domain; ~simulator for simulated mail" },
+      { flag: '--lane <lane>', says: 'only this lane, as `queue lanes` shows it' },
+      { flag: '--account <account>', says: 'only this account, name or id (default: all)' },
+      { flag: '--status <statuses>', says: 'only these: queued,deferred,...', kind: 'list' },
+      {
+        flag: '--older-than <time>',
+        says: 'only what was accepted, or was to be sent, so long ago, such as 6h',
+        kind: 'duration',
+      },
+      { flag: '--class <class>', says: 'only this class', choices: ['transactional', 'broadcast'] },
+    ],
+    list: { limit: 100 },
+    beyond: 'the other options narrow the list',
+    columns: columns<Queued>(
+      ['NEXT TRY', (one) => (one.held ? 'held' : one.next_attempt_at)],
+      ['SINCE', (one) => one.queued_at],
+      'status',
+      ['ATTEMPTS', (one) => one.attempt_count],
+      'recipient',
+      ['MESSAGE', (one) => one.message_id],
+      ['LAST REPLY', ({ smtp }) => smtp?.reply],
+    ),
+    tip: (list) => joined(unknownDomains(list)),
+    examples: [
+      'posthorn queue list --domain example.net',
+      'posthorn queue list --lane mx.example.net --older-than 6h',
+      'posthorn queue list --class broadcast --status deferred --json',
+    ],
+  }),
+  present<ResultOf<'queue.flush'>>({
+    command: 'queue flush',
+    operation: 'queue.flush',
+    input: [
+      { flag: '--domain <domain>', says: "of this recipient's domain" },
+      ofLane,
+      ofMessage,
+      { flag: '--all', says: 'all waiting mail' },
+    ],
+    lines: (result) => [
+      `${pluralize(result.flushed, 'delivery', 'deliveries')} that waited for a later time ${result.flushed === 1 ? 'is' : 'are'} tried now; pauses between connections end`,
+      ...unknownDomains(result),
+      ...unansweredLines(result),
+    ],
+    examples: [
+      'posthorn queue flush --domain example.net',
+      'posthorn queue flush --lane mx.example.net',
+      'posthorn queue flush --message msg_01jz...',
+      'posthorn queue flush --all',
+    ],
+  }),
+];

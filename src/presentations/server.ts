@@ -1,0 +1,201 @@
+/** The server: nodes, what needs a person, books, audit, where mail goes, and mail that comes back. */
+import type { ResultOf } from '../operator/routes.ts';
+import { pluralize } from '../base/pluralize.ts';
+import { DAY_MS } from '../base/time.ts';
+import { columns, ofAccount, present, type Input, type Presentation } from './presentation.ts';
+import { facts, tableOf } from './table.ts';
+
+type Node = ResultOf<'nodes.list'>['data'][number];
+
+const nodeColumns = columns<Node>(
+  ['NODE', ({ name }) => name],
+  'epoch',
+  'state',
+  'delivers',
+  'leads',
+  'version',
+  'since',
+  'last_sign_of_life_at',
+  ['THIS ONE', (one) => one.this],
+);
+const node: Input = { flag: '<node>', says: 'name or epoch' };
+
+export const nodes: readonly Presentation[] = [
+  {
+    command: 'nodes list',
+    operation: 'nodes.list',
+    columns: nodeColumns,
+    examples: ['posthorn nodes list', 'posthorn nodes list --json'],
+  },
+  present<Node>({
+    command: 'nodes drain',
+    operation: 'nodes.drain',
+    input: [node],
+    lines: ({ name, leads, delivers }) => [
+      `${name} takes no new SMTP sessions, and answers 503 at /readyz. It still answers requests.`,
+      delivers
+        ? 'It still delivers its mail, since no other node does that is not drained.'
+        : 'The other nodes deliver its mail; it ends the attempts that it has begun.',
+      ...(leads ? ['It goes on doing the chores until it is stopped: then another node leads.'] : []),
+      `To end this: posthorn nodes resume ${name}`,
+    ],
+    examples: ['posthorn nodes drain node-b'],
+  }),
+  {
+    command: 'nodes resume',
+    operation: 'nodes.resume',
+    input: [node],
+    columns: nodeColumns,
+    examples: ['posthorn nodes resume node-b'],
+  },
+  present<Node>({
+    command: 'nodes remove',
+    operation: 'nodes.remove',
+    input: [node, { flag: '--force', says: 'also one that lives: what it is doing ends' }],
+    lines: ({ name }) => [`${name} is removed: what it writes fails from now on, and it stops when it notices.`],
+    examples: ['posthorn nodes remove node-b', 'posthorn nodes remove node-b --force'],
+  }),
+];
+
+type Entry = ResultOf<'audit.list'>['data'][number];
+
+export const audit: readonly Presentation[] = [
+  {
+    command: 'audit',
+    operation: 'audit.list',
+    input: [
+      { flag: '--server', says: 'acts that concern no account: on the queue, the settings and the server itself' },
+      ofAccount,
+    ],
+    list: { limit: 100 },
+    beyond: ({ server }) =>
+      server === true ? 'the view v_audit of the database has all' : '`posthorn export audit` writes all of an account',
+    columns: columns<Entry>(
+      ['AT', ({ at }) => at],
+      ['WHO', ({ actor }) => actor],
+      ['WHAT', ({ summary, endpoint }) => summary ?? endpoint],
+      'result',
+      ['REQUEST', (one) => one.request_id],
+    ),
+    examples: ['posthorn audit --account Acme', 'posthorn audit --server --limit 20'],
+  },
+];
+
+type Books = ResultOf<'books'>;
+
+export const books: readonly Presentation[] = [
+  present<Books>({
+    command: 'books',
+    operation: 'books',
+    lines: ({ lines, balanced, accepted, faults }) => [
+      ...tableOf(columns<Books['lines'][number]>('status', 'counted', 'found'), lines),
+      '',
+      balanced ? `balanced: ${pluralize(accepted, 'recipient')} accepted` : 'NOT balanced:',
+      ...faults,
+    ],
+    exit: ({ balanced }) => (balanced ? 0 : 1),
+    examples: ['posthorn books', 'posthorn books --json'],
+  }),
+];
+
+export const status: readonly Presentation[] = [
+  present<ResultOf<'needs'>>({
+    command: 'status',
+    operation: 'needs',
+    input: [{ flag: '--account <account>', says: 'name or id of the account (default: default)' }],
+    lines: ({ data }) =>
+      data.length === 0
+        ? ['nothing needs you']
+        : data.flatMap(({ level, message, since, until, action }) => [
+            `${level === 'red' ? 'RED  ' : 'amber'} ${message}`,
+            `      ${[since === null ? null : `since ${since}`, until === null ? null : `until ${until}`, action.command].filter((one) => one !== null).join(' · ')}`,
+          ]),
+    examples: ['posthorn status', 'posthorn status --json'],
+  }),
+];
+
+type Resolved = ResultOf<'resolve'>;
+
+const hostColumns = columns<Resolved['hosts'][number]>(
+  ['HOST', ({ name }) => name],
+  'port',
+  'preference',
+  ['ADDRESSES', ({ addresses }) => addresses.join(', ')],
+  'tls',
+  'policy',
+);
+
+export const resolve: readonly Presentation[] = [
+  present<Resolved>({
+    command: 'resolve',
+    operation: 'resolve',
+    input: [{ flag: '<domain>' }],
+    lines: ({ sts, limits, hosts, ...resolved }) => [
+      ...facts([
+        ['domain', resolved.domain],
+        ['route', resolved.route],
+        ['problem', resolved.problem],
+        ['lane', resolved.lane],
+        ['operator', resolved.operator],
+        ['MTA-STS', sts === null ? 'none' : `${sts.mode}: ${sts.mx.join(', ')}`],
+        ['TLSA', hosts.flatMap(({ name, tlsa }) => tlsa.map((record) => `${name} ${record}`)).join(', ')],
+        ['source', resolved.source ?? "the system's choice"],
+        ['connections', limits?.connections],
+        ['mails a minute', limits?.per_minute],
+        ['mails a connection', limits?.messages_per_connection],
+      ]),
+      ...(hosts.length === 0 ? [] : ['', ...tableOf(hostColumns, hosts)]),
+    ],
+    examples: ['posthorn resolve example.net', 'posthorn resolve example.net --json'],
+  }),
+];
+
+export const reclassify: readonly Presentation[] = [
+  present<ResultOf<'bounces.reclassify'>>({
+    command: 'reclassify',
+    operation: 'bounces.reclassify',
+    input: [
+      { flag: '--past <duration>', says: 'how far back', kind: 'duration', default: DAY_MS },
+      { flag: '--dry-run', says: 'only count' },
+    ],
+    with: { dry_run: false },
+    lines: (done) => [
+      `${pluralize(done.attempts, 'attempt')} ${done.dry_run ? 'would be' : done.attempts === 1 ? 'is' : 'are'} reclassified`,
+      `${String(done.reports)} bounce mails ${done.dry_run ? 'would be' : 'are'} reclassified`,
+      ...(done.reports_unread === 0 ? [] : [`${String(done.reports_unread)} bounce mails could not be read again`]),
+      ...(done.dry_run ? [] : [`${pluralize(done.unsuppressed, 'address', 'addresses')} left the suppression list`]),
+    ],
+    examples: ['posthorn reclassify --past 2d --dry-run', 'posthorn reclassify --past 2d'],
+  }),
+];
+
+type Unverified = ResultOf<'inbound.unverified'>['data'][number];
+const report: Input = { flag: '<report>', says: 'its id', member: 'id' };
+
+export const inbound: readonly Presentation[] = [
+  present<ResultOf<'inbound.selfTest'>>({
+    command: 'inbound self-test',
+    operation: 'inbound.selfTest',
+    lines: ({ ok, ms, why }) => [ok ? `a bounce was recognised (${String(ms)} ms)` : `failed: ${why ?? ''}`],
+    exit: ({ ok }) => (ok ? 0 : 1),
+    examples: ['posthorn inbound self-test'],
+  }),
+  present<ResultOf<'inbound.unverified'>>({
+    command: 'inbound unverified',
+    operation: 'inbound.unverified',
+    list: { limit: 100 },
+    isByLine: true,
+    columns: columns<Unverified>('id', 'kind', 'received_at', ['FROM', ({ ip }) => ip], 'sender', 'recipient', [
+      'MESSAGE',
+      (one) => one.message_id,
+    ]),
+    examples: ['posthorn inbound unverified', 'posthorn inbound unverified --json | jq .id'],
+  }),
+  present<ResultOf<'inbound.confirm'>>({
+    command: 'inbound confirm',
+    operation: 'inbound.confirm',
+    input: [report],
+    lines: ({ id }) => [`confirmed: ${id}`],
+    examples: ['posthorn inbound confirm rep_01kg9p6je0ec0s7m42jmky5pp2'],
+  }),
+];

@@ -1,0 +1,27 @@
+/** Rows of the table `limits`, for tests. */
+import type { LimitRow } from '../../../src/storage/tables.ts';
+
+/** Returns the row of a source that a site has on a list. */
+export function limitRow(own: Partial<LimitRow>): LimitRow {
+  const row = {
+    kind: 'block_list',
+    site: 'mx.dest.test',
+    source: '',
+    domain: null,
+    account: null,
+    set_by: 'receiver',
+    connections: null,
+    ceiling: null,
+    per_minute: null,
+    known_per_minute: null,
+    until: 0,
+    step: 0,
+    since: 0,
+    changed_at: 0,
+    refused_at: 0,
+    cause: '',
+    ended: 0,
+    ...own,
+  } as const;
+  return { id: `${row.kind} ${row.site} ${row.source} ${row.domain ?? '*'} ${row.account ?? '*'}`, ...row };
+}
