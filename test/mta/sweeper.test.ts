@@ -39,7 +39,7 @@ describe('mta/sweeper', () => {
         freeHeldMail: () => Promise.resolve(),
         someWaits: () => true,
         lanes: () => [],
-        factsOf: () => ({ waits: [], held: null }),
+        factsOf: () => Promise.resolve({ waits: [], held: null }),
         shift: nothing,
         failed: (error) => void failures.push(error),
       },
