@@ -478,6 +478,29 @@ describe('journey: programs of other services', () => {
       assert.notEqual(second.items[0]?.recipient, first.items[0].recipient);
     });
 
+    it('takes a large file, which is read and checked in a thread, and a test key', async () => {
+      const { body } = await app.request<{ key: string }>('POST', '/v1/keys', {
+        name: 'test',
+        scopes: ['send'],
+        mode: 'test',
+      });
+      const data = Buffer.alloc(2 << 20, 'x');
+      const sent = await sdk(baseOf('mailgun'), body.key).messages.create('acme.test', {
+        from: 'hi@anywhere.test',
+        to: 'ana@dest.test',
+        subject: 'Large',
+        text: 'See the file.',
+        attachment: { filename: 'large.txt', data },
+      });
+      const id = /msg_\w+/.exec(sent.id ?? '')?.[0] ?? '';
+      const read = await app.get<{ test: boolean; attachments: { size: number }[] }>(`/v1/messages/${id}/content`);
+      assert.equal(read.body.attachments[0]?.size, data.length);
+      const denied = await fetch(`${app.url}/compat/mailgun/v3/acme.test/bounces`, {
+        headers: { authorization: `Basic ${Buffer.from(`api:${body.key}`).toString('base64')}` },
+      });
+      assert.deepEqual([denied.status, Object.keys((await denied.json()) as object)], [403, ['message']]);
+    });
+
     it('sends templates and schedules', async () => {
       const sent = await sdk().messages.create('acme.test', {
         from: 'hi@acme.test',
