@@ -15,6 +15,8 @@ export interface Answer {
   body: string | Buffer | Readable;
   /** The code of the problem, for the audit line. */
   code: ProblemCode | null;
+  /** The same of its field and its text, if the body has them in the form of another service. */
+  fault?: { field: string | null; message: string };
 }
 
 /** Status in the log for a read whose client had disconnected before it began; it is never sent. */

@@ -68,6 +68,7 @@ const isForgotten = (route: Pick<Route, 'act'>): boolean => route.act?.named ===
 /** Returns field and text of the error in the answer, or null. Reads the answer itself, so that a repeated one has them too. */
 function faultOf({ answer }: Pick<Exchange, 'answer'>): { field: string | null; message: string } | null {
   if (answer === null || answer.status < 400 || typeof answer.body !== 'string') return null;
+  if (answer.fault !== undefined) return answer.fault;
   if (answer.headers['Content-Type'] !== JSON_TYPE) return null;
   const { error } = JSON.parse(answer.body) as { error?: { field: string | null; message: string } };
   return error ?? null;

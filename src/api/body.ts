@@ -49,10 +49,11 @@ export function declaredLength(request: IncomingMessage): number {
   return Number(request.headers['content-length'] ?? 0);
 }
 
-/** Checks that the body is JSON in UTF-8 and returns its encoding. Throws `unsupported_media_type`. */
-export function checkMediaType(request: IncomingMessage): 'gzip' | 'identity' {
+/** Checks that the body is JSON in UTF-8, or of another of the types, and returns its encoding. Throws `unsupported_media_type`. */
+export function checkMediaType(request: IncomingMessage, others: readonly string[] = []): 'gzip' | 'identity' {
   const [type = '', ...parameters] = (request.headers['content-type'] ?? '').toLowerCase().split(';');
-  if (type.trim() !== 'application/json') throw unsupported('The Content-Type must be application/json.');
+  if (type.trim() !== 'application/json' && !others.includes(type.trim()))
+    throw unsupported('The Content-Type must be application/json.');
   for (const parameter of parameters) {
     const [name = '', value = ''] = parameter.split('=', 2);
     if (name.trim() === 'charset' && !/^\s*"?utf-?8"?\s*$/.test(value)) throw unsupported('The charset must be utf-8.');

@@ -7,6 +7,8 @@ import { nextSlice } from '../base/slices.ts';
 import { Problem } from '../base/problem.ts';
 import { createThreads, ownMemory, ThreadRefusal } from '../base/threads.ts';
 import { createGate } from '../scheduling/gate.ts';
+import type { ForeignBody } from './compat/foreign.ts';
+import { readForeign } from './compat/services.ts';
 import { hashJson, readJson } from './json.ts';
 import type { JsonObject, JsonResult } from './json.ts';
 import type { JsonJob, JsonJobResult } from './json-worker.ts';
@@ -37,12 +39,20 @@ export interface JsonBody {
   checked: CheckedSend | null;
 }
 
+export interface BodyUse {
+  /** The account that takes turns with others for the threads. */
+  owner: string;
+  /** Large bodies are also checked as a send request by these rules. */
+  send?: SendRules | null;
+  /** A body of another service, which is read into ours. */
+  foreign?: ForeignBody | null;
+}
+
 export interface JsonReader {
   /**
-   * `owner` is who takes turns with others for the threads: the account. With `send`, large bodies are also checked as a send request.
    * Throws `invalid_json`, `payload_too_large` (too many values) or `service_unavailable` (too many large bodies of this owner at once).
    */
-  read(bytes: Buffer, use: { owner: string; send?: SendRules | null }): JsonBody | Promise<JsonBody>;
+  read(bytes: Buffer, use: BodyUse): JsonBody | Promise<JsonBody>;
   /** Ends the threads; what is still waiting in them is refused. */
   close(): Promise<void>;
 }
@@ -69,19 +79,22 @@ export function createJsonReader(deps: { clock: Clock }): JsonReader {
     }
   }
 
-  async function inSlice(bytes: Buffer): Promise<JsonBody> {
+  async function inSlice(bytes: Buffer, foreign: ForeignBody | null): Promise<JsonBody> {
     await nextSlice();
-    return bodyOf(readJson(bytes));
+    return bodyOf(readBytes(bytes, foreign));
   }
 
   return {
-    read(bytes, { owner, send = null }) {
-      if (bytes.length <= AT_ONCE_BYTES) return bodyOf(readJson(bytes));
-      return bytes.length <= INLINE_BYTES ? inSlice(bytes) : inThread(owner, { bytes, send });
+    read(bytes, { owner, send = null, foreign = null }) {
+      if (bytes.length <= AT_ONCE_BYTES) return bodyOf(readBytes(bytes, foreign));
+      return bytes.length <= INLINE_BYTES ? inSlice(bytes, foreign) : inThread(owner, { bytes, send, foreign });
     },
     close: () => threads.close(),
   };
 }
+
+const readBytes = (bytes: Uint8Array, foreign: ForeignBody | null): JsonResult =>
+  foreign === null ? readJson(bytes) : readForeign(bytes, foreign);
 
 const tooMany = (): Problem =>
   new Problem('service_unavailable', 'Too many large bodies at once. Try again.', { retryAfter: 1 });
@@ -102,6 +115,7 @@ function refuse(error: unknown): never {
 
 function bodyOf(result: JsonResult | JsonJobResult): JsonBody {
   if (result.kind === 'bad') throw new Problem('invalid_json', result.why);
+  if (result.kind === 'refused') throw new Problem(result.code, result.message, { field: result.field });
   if (result.kind === 'too_many_values') throw new Problem('payload_too_large', 'The body holds too many values.');
   const { value } = result;
   let hash = 'hash' in result ? result.hash : null;

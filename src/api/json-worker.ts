@@ -4,6 +4,8 @@
  */
 import { parentPort } from 'node:worker_threads';
 import { announceReady } from '../base/threads.ts';
+import type { ForeignBody } from './compat/foreign.ts';
+import { readForeign } from './compat/services.ts';
 import { hashJson, readJson } from './json.ts';
 import type { JsonObject, JsonResult } from './json.ts';
 import { checkApart, memoryOf } from './send-check.ts';
@@ -14,6 +16,8 @@ export interface JsonJob {
   bytes: Uint8Array;
   /** Checks the body as a send request by these rules. */
   send: SendRules | null;
+  /** Reads it as a body of another service. */
+  foreign: ForeignBody | null;
 }
 
 /** With `checked`, the value has only the members that decide the form of the request. */
@@ -21,8 +25,8 @@ export type JsonJobResult =
   | (Extract<JsonResult, { kind: 'ok' }> & { hash: string; checked: CheckedSend | null })
   | Exclude<JsonResult, { kind: 'ok' }>;
 
-function work({ bytes, send }: JsonJob): JsonJobResult {
-  const result = readJson(bytes);
+function work({ bytes, send, foreign }: JsonJob): JsonJobResult {
+  const result = foreign === null ? readJson(bytes) : readForeign(bytes, foreign);
   if (result.kind !== 'ok') return result;
   const hash = hashJson(result.value);
   if (send === null) return { ...result, hash, checked: null };

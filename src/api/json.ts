@@ -8,6 +8,7 @@
  */
 import { isAscii, isUtf8 } from 'node:buffer';
 import { hash } from 'node:crypto';
+import type { ProblemCode } from '../base/problem.ts';
 
 export type JsonValue = string | number | boolean | null | JsonValue[] | JsonObject;
 export interface JsonObject {
@@ -21,10 +22,15 @@ export const MAX_VALUES = 250_000;
 /** Most members of one object. Many different names take ten times as long as the same values in a list. */
 export const MAX_MEMBERS = 5_000;
 
-export type JsonResult = { kind: 'ok'; value: JsonObject } | { kind: 'bad'; why: string } | { kind: 'too_many_values' };
+export type JsonResult =
+  | { kind: 'ok'; value: JsonObject }
+  | { kind: 'bad'; why: string }
+  | { kind: 'too_many_values' }
+  /** A body of another service that has no counterpart here. */
+  | { kind: 'refused'; code: ProblemCode; message: string; field: string | null };
 
-/** Reads a whole body. Linear in its length; about 10 us for 5 KiB. */
-export function readJson(bytes: Uint8Array): JsonResult {
+/** Reads a whole body. Linear in its length; about 10 us for 5 KiB. With `lists`, a list becomes an object with the member `list`. */
+export function readJson(bytes: Uint8Array, { lists = false }: { lists?: boolean } = {}): JsonResult {
   const text = decode(bytes);
   if (text === null) return bad('The body is not valid UTF-8.');
   const written = survey(text);
@@ -32,11 +38,12 @@ export function readJson(bytes: Uint8Array): JsonResult {
   if (written.values > MAX_VALUES) return { kind: 'too_many_values' };
   const parsed = parse(text);
   if (parsed.kind === 'bad') return parsed;
-  if (!isObject(parsed.value)) return bad('The body must be a JSON object.');
+  const value = lists && Array.isArray(parsed.value) ? { list: parsed.value } : parsed.value;
+  if (!isObject(value)) return bad('The body must be a JSON object.');
   const members = membersOf(parsed.value);
   if (members < 0) return bad('The body holds half of a surrogate pair, which is not a character.');
   if (members !== written.members) return bad('The body names a member twice.');
-  return { kind: 'ok', value: parsed.value };
+  return { kind: 'ok', value };
 }
 
 const bad = (why: string): { kind: 'bad'; why: string } => ({ kind: 'bad', why });

@@ -22,6 +22,8 @@ import { answerClientErrors } from './client-errors.ts';
 import { bodyLimits, inviteLater } from './body.ts';
 import { addressBucket, addressList } from '../net/ip.ts';
 import { clientAddress, isNewProxy } from './client-address.ts';
+import { compatRoutes } from './compat/routes.ts';
+import { withAdapter } from './compat/services.ts';
 import { openExchange } from './exchange.ts';
 import type { Exchange } from './exchange.ts';
 import { headLimits, takeRequests } from './heads.ts';
@@ -93,7 +95,7 @@ export function createApi(deps: ApiDeps, routes: readonly Route[], door?: Operat
   let sharing: OtherPages | null = null;
   const server = createServer(settings, (req, res) => {
     endUnread(res, settings.unreadMs ?? UNREAD_MS);
-    req.url = originForm(req.url ?? '/');
+    req.url = withAdapter(originForm(req.url ?? '/'), req.headers.authorization);
     if (door === undefined && deps.beside?.(req, res) === true) return;
     if (sharing?.owns(req) === true) sharing.handle(req, res);
     else void handle(req, res);
@@ -143,7 +145,9 @@ function createApp(
   const limits = { ...bodyLimits, ...settings.body };
   const bodyMemory = deps.bodyMemory ?? new BodyMemory(limits.heldBytes);
   const router = createRouter(
-    door === undefined ? [...routes, openapiRoute(routes, settings), ...healthRoutes(deps)] : routes,
+    door === undefined
+      ? [...routes, ...compatRoutes(routes, settings), openapiRoute(routes, settings), ...healthRoutes(deps)]
+      : routes,
   );
   const known = (path: string): KnownPath => {
     const layers = router.match(path, '').path;

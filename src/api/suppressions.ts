@@ -26,6 +26,7 @@ import { recordSchema, sampleOf } from './record-schema.ts';
 import { entryError } from './records.ts';
 import { type Call, type Reply, jsonResponse, route, type Route } from './route.ts';
 import { answerChange } from './answer-change.ts';
+import { suppressionImportRoute } from './suppression-import.ts';
 
 export interface SuppressionsDeps {
   db: Pick<Database, 'commit' | 'reader' | 'prepared'>;
@@ -76,7 +77,14 @@ const NewSuppressions = z
 type Body = z.output<typeof NewSuppressions>;
 
 export function suppressionRoutes(deps: SuppressionsDeps): Route[] {
-  return [addRoute(deps, createFullListCheck(deps)), listRoute(deps), readRoute(deps), removeRoute(deps)];
+  const refuseFullList = createFullListCheck(deps);
+  return [
+    addRoute(deps, refuseFullList),
+    suppressionImportRoute({ ...deps, refuseFullList }),
+    listRoute(deps),
+    readRoute(deps),
+    removeRoute(deps),
+  ];
 }
 
 function addRoute(deps: SuppressionsDeps, refuseFullList: RefuseFullList): Route {

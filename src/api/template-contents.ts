@@ -4,6 +4,7 @@ import { Problem } from '../base/problem.ts';
 import { parseMailbox } from '../mail/address.ts';
 import { declarableType, templateProblem } from '../messages/request/render-message.ts';
 import { checkVariables } from '../messages/request/template-members.ts';
+import { refuseForeignLink } from '../messages/request/unsubscribe-link.ts';
 import { hasLiteral, type Part } from '../templates/mixed/index.ts';
 import type { Renderer } from '../templates/renderer.ts';
 import type { DeclaredVariable, TemplateBody } from '../templates/template-store.ts';
@@ -67,6 +68,7 @@ export async function checkGiven(
   const parts = sourcesOf(body).map(([name, part, source]) => ({ name, part, source }));
   for (const result of await renderer.read(accountId, parts))
     if (!result.ok) throw templateProblem(result.faults[0], result.name);
+  for (const { name, part, source } of parts) if (part === 'html' || part === 'text') refuseForeignLink(source, name);
   checkLines(body);
 }
 

@@ -2,12 +2,12 @@
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
-import { CsvFault } from '../base/csv.ts';
 import { Problem } from '../base/problem.ts';
 import type { Operator } from '../operator/door/operator.ts';
 import { addressFault } from '../suppressions/suppression-store.ts';
 import type { SuppressionRecord } from '../suppressions/suppression.ts';
 import { importCsv, type AddedRecord, type Imported } from '../suppressions/suppression-csv.ts';
+import { decodedText } from '../suppressions/suppression-export.ts';
 import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { exitCodes } from './exit-codes.ts';
@@ -79,6 +79,7 @@ interface ImportOptions {
   reason: Reason;
   stream?: string;
   account?: string;
+  preview?: boolean;
 }
 
 /** How many rejected lines people are shown. */
@@ -88,12 +89,10 @@ function addImport(suppressions: CommandUnknownOpts, context: Context): void {
   suppressions
     .command('import')
     .description(helpOf('suppressions.import'))
-    .argument(
-      '<file>',
-      'CSV with a line of headings (email, reason, scope or stream, note, expires_at), or addresses alone; - for standard input',
-    )
+    .argument('<file>', 'an export of this or another service (CSV or JSON), or addresses alone; - for standard input')
     .option('--reason <reason>', 'where the file has none', reasonOption, 'manual')
     .option('--stream <slug>', 'where the file has none: only for this stream')
+    .option('--preview', 'only say what is read, and what is not and why')
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'as one JSON object')
     .action(async (file, options) => {
@@ -106,48 +105,48 @@ function addImport(suppressions: CommandUnknownOpts, context: Context): void {
         options.json,
         { ...result, rejected: result.rejected.slice(0, 1000), rejected_count: result.rejected.length },
         () => [
-          `${String(result.created)} added, ${String(result.existing)} on the list already, ${String(result.rejected.length)} rejected`,
+          options.preview === true
+            ? `${String(result.created)} read (${byReason(result)}), ${String(result.rejected.length)} rejected; nothing is added`
+            : `${String(result.created)} added, ${String(result.existing)} on the list already, ${String(result.rejected.length)} rejected`,
         ],
       );
       if (result.rejected.length > 0) context.end(exitCodes.data);
     });
 }
 
+const byReason = ({ by_reason: counts }: Imported): string =>
+  Object.entries(counts)
+    .map(([reason, count]) => `${reason} ${String(count)}`)
+    .join(', ');
+
 async function importFile(
   context: Context,
   operator: Operator,
   file: string,
-  { reason, stream, account }: ImportOptions,
+  { reason, stream, account, preview = false }: ImportOptions,
 ): Promise<Imported> {
   const isStandardInput = file === '-';
   const size = isStandardInput ? null : await sizeOf(file);
   const progress = showProgress(context, 'importing');
   const pieces = isStandardInput
-    ? textOf(context.input)
-    : (createReadStream(file, { encoding: 'utf8' }) as AsyncIterable<string>);
+    ? decodedText(context.input)
+    : decodedText(createReadStream(file) as AsyncIterable<Buffer>);
   try {
     return await importCsv(pieces, {
       reason,
       stream: stream ?? null,
-      add: (entries) => operator.call('suppressions.import', { account, entries }),
+      add: preview ? null : (entries) => operator.call('suppressions.import', { account, entries }),
       progress: (characters) => {
         progress.at(characters, size);
       },
     });
   } catch (error) {
-    if (!(error instanceof Problem) || !(error.cause instanceof CsvFault)) throw error;
+    if (!(error instanceof Problem) || error.code !== 'invalid_field' || error.field !== null) throw error;
     const source = isStandardInput ? 'standard input' : file;
     throw new Problem('invalid_field', `${source}: ${error.message}`, { cause: error });
   } finally {
     progress.end();
   }
-}
-
-/** Decodes UTF-8 whose characters may be split between pieces. */
-async function* textOf(input: AsyncIterable<Buffer>): AsyncGenerator<string> {
-  const decoder = new TextDecoder();
-  for await (const piece of input) yield decoder.decode(piece, { stream: true });
-  yield decoder.decode();
 }
 
 async function sizeOf(file: string): Promise<number> {

@@ -91,5 +91,6 @@ function given(option: string, value: string | undefined, variable: string): str
 function addressOf(baseUrl: string): string {
   if (!URL.canParse(baseUrl) || !/^https?:$/.test(new URL(baseUrl).protocol))
     throw new TypeError(`\`baseUrl\` must be an http or https address, not ${JSON.stringify(baseUrl)}`);
-  return new URL(baseUrl).href.replace(/\/+$/, '');
+  // The paths of the API begin with its version.
+  return new URL(baseUrl).href.replace(/\/+$/, '').replace(/\/v1$/, '');
 }

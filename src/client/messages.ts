@@ -1,4 +1,5 @@
 /** Sends mail and follows it. */
+import { withBase64, type WithBytes } from './attachments.ts';
 import type { Call } from './call.ts';
 import { entriesOf } from './pages.ts';
 import { Resource, type PostOptions, type RequestOptions } from './transport.ts';
@@ -8,14 +9,14 @@ import { at } from './url.ts';
 type List = Operations['listMessages'];
 
 export class Messages extends Resource {
-  /** Sends one mail. */
-  send(body: SingleMessage, options?: PostOptions): Call<Message> {
-    return this.transport.call('POST', '/v1/messages', { body, options });
+  /** Sends one mail. The content of a file is base64, or bytes. */
+  send(body: WithBytes<SingleMessage>, options?: PostOptions): Call<Message> {
+    return this.transport.call('POST', '/v1/messages', { body: withBase64(body), options });
   }
 
   /** Sends a message to each of `recipients`. Refused entries have an error: `data[n].error`. */
-  sendBulk(body: BulkMessage, options?: PostOptions): Call<Batch> {
-    return this.transport.call('POST', '/v1/messages', { body, options });
+  sendBulk(body: WithBytes<BulkMessage>, options?: PostOptions): Call<Batch> {
+    return this.transport.call('POST', '/v1/messages', { body: withBase64(body), options });
   }
 
   /** Returns one message with its recipients, last attempts and last events; with `expand: 'content'` also its body. */

@@ -2,7 +2,14 @@
 import type { Call } from './call.ts';
 import { entriesOf } from './pages.ts';
 import { Resource, type PostOptions, type RequestOptions } from './transport.ts';
-import type { NewSuppressions, Operations, Suppression, SuppressionResults } from './types.ts';
+import type {
+  NewSuppressions,
+  Operations,
+  Suppression,
+  SuppressionImport,
+  SuppressionImportResult,
+  SuppressionResults,
+} from './types.ts';
 import { at } from './url.ts';
 
 type List = Operations['listSuppressions'];
@@ -22,6 +29,11 @@ export class Suppressions extends Resource {
     options?: PostOptions,
   ): Call<SuppressionResults> {
     return this.transport.call('POST', '/v1/suppressions', { body, options });
+  }
+
+  /** Adds the addresses of an export of this or another service; with `preview` it only says what it reads. */
+  import(body: SuppressionImport, options?: PostOptions): Call<SuppressionImportResult> {
+    return this.transport.call('POST', '/v1/suppressions/import', { body, options });
   }
 
   /** Returns the entry of an address. `not_found`: it is not suppressed. */

@@ -49,7 +49,7 @@ export function createDashboard(deps: DashboardDeps) {
   const assets = loadAssets();
   const pages = pagesOf(deps, assets);
   const firsts = new Set(['assets', ...pages.map(({ path }) => firstSegment(path))]);
-  const theirs = new Set(['healthz', 'readyz', ...deps.routes.map(({ path }) => firstSegment(path))]);
+  const theirs = new Set(['healthz', 'readyz', 'compat', ...deps.routes.map(({ path }) => firstSegment(path))]);
   const dashboard: DashboardContext = {
     deps,
     views: loadViews(),

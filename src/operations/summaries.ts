@@ -47,6 +47,7 @@ export const apiSummaries = {
   listWebhookReplays: 'List replays of a webhook endpoint',
   listEvents: 'Read the event stream',
   createSuppression: 'Suppress an address, or many',
+  importSuppressions: 'Suppress the addresses of an export',
   listSuppressions: 'List suppressions, newest first',
   getSuppression: 'Look up an address',
   deleteSuppression: 'Mail an address again',

@@ -1,5 +1,6 @@
 /** The queue: what waits, what keeps it back, and where it leaves from. */
 import { deliveriesAre, pluralize } from '../base/pluralize.ts';
+import { unansweredText } from '../operator/ask-nodes.ts';
 import type { ResultOf } from '../operator/routes.ts';
 import { columns, present, type Input, type Presentation } from './presentation.ts';
 import { tableOf } from './table.ts';
@@ -10,12 +11,8 @@ type Queued = ResultOf<'queue.list'>['data'][number];
 type Source = ResultOf<'queue.sources'>['data'][number];
 
 /** Names the nodes that have not answered. */
-export const unansweredLines = ({ unanswered: names }: { unanswered: readonly string[] }): string[] => {
-  if (names.length === 0) return [];
-  const [nodes, last] = [names.slice(0, -1).join(', '), names.at(-1) ?? ''];
-  const text = nodes === '' ? `the node ${last}` : `the nodes ${nodes} and ${last}`;
-  return [`${text} did not answer: what is there is missing here`];
-};
+export const unansweredLines = ({ unanswered }: { unanswered: readonly string[] }): string[] =>
+  unanswered.length === 0 ? [] : [`${unansweredText(unanswered)}: what is there is missing here`];
 
 /** Tells of domains that an act on a lane has left out. */
 const unknownDomains = ({ domains_unknown: count = 0 }: { domains_unknown?: number }): string[] =>

@@ -1,19 +1,9 @@
-/** The suppression list as CSV, for every door: what an export writes an import accepts. Pure. */
-import { CsvFault, readCsv, unguarded, type CsvRecord } from '../base/csv.ts';
+/** The import of suppression lists, for every door. What an export writes an import accepts. */
+import { CsvFault } from '../base/csv.ts';
 import { Problem } from '../base/problem.ts';
-import { suppressionReasons } from '../storage/tables.ts';
 import type { SuppressionRecord } from './suppression.ts';
-
-type Reason = SuppressionRecord['reason'];
-
-/** An address that an import puts on the list. */
-export interface ImportedEntry {
-  email: string;
-  reason: Reason;
-  note: string | null;
-  stream: string | null;
-  expires_at: string | null;
-}
+import { ExportFault, readExport, type ImportedEntry, type Usual } from './suppression-export.ts';
+import { addressFault } from './suppression-store.ts';
 
 /** The result for an entry: its record, or the reason why it was rejected. */
 export type AddedRecord =
@@ -22,16 +12,14 @@ export type AddedRecord =
 export interface Imported {
   created: number;
   existing: number;
+  /** Addresses by the reason that was read for them. */
+  by_reason: Partial<Record<SuppressionRecord['reason'], number>>;
   rejected: { line: number; email: string; why: string }[];
 }
 
-export interface ImportOptions {
-  /** If the file has none. */
-  reason: Reason;
-  /** If the file has none: null for the whole account. */
-  stream: string | null;
-  /** Puts at most `ENTRIES_AT_ONCE` entries on the list; the results are in their order. */
-  add(entries: ImportedEntry[]): Promise<{ data: readonly AddedRecord[] }>;
+export interface ImportOptions extends Usual {
+  /** Puts at most `ENTRIES_AT_ONCE` entries on the list; the results are in their order. Null for a preview, which adds nothing. */
+  add: ((entries: ImportedEntry[]) => Promise<{ data: readonly AddedRecord[] }>) | null;
   /** Hears how many characters have been read. */
   progress?(characters: number): void;
 }
@@ -39,49 +27,47 @@ export interface ImportOptions {
 /** Entries that one call adds: a grouped commit holds up others for that long. */
 export const ENTRIES_AT_ONCE = 500;
 
-/** Puts the addresses of CSV on the list, which comes in pieces. Throws `invalid_field` if the text breaks the format. */
+/** Puts the addresses of an export on the list, whose text comes in pieces. Throws `invalid_field` if the text breaks its format. */
 export async function importCsv(
   pieces: Iterable<string> | AsyncIterable<string>,
   options: ImportOptions,
 ): Promise<Imported> {
-  const reader = readCsv();
-  const result: Imported = { created: 0, existing: 0, rejected: [] };
+  const result: Imported = { created: 0, existing: 0, by_reason: {}, rejected: [] };
   const waiting: { line: number; entry: ImportedEntry }[] = [];
-  let columns: Columns | null = null;
+  let characters = 0;
 
   async function flush(): Promise<void> {
     const part = waiting.splice(0, ENTRIES_AT_ONCE);
     if (part.length === 0) return;
-    const { data } = await options.add(part.map(({ entry }) => entry));
+    const entries = part.map(({ entry }) => entry);
+    const data = options.add === null ? entries.map(previewed) : (await options.add(entries)).data;
     data.forEach((one, i) => {
-      if (one.result === 'rejected') result.rejected.push({ line: part[i]?.line ?? 0, email: one.email, why: one.why });
-      else result[one.result]++;
+      const { line = 0, entry } = part[i] ?? {};
+      if (one.result === 'rejected') result.rejected.push({ line, email: one.email, why: one.why });
+      else {
+        result[one.result]++;
+        if (entry !== undefined) result.by_reason[entry.reason] = (result.by_reason[entry.reason] ?? 0) + 1;
+      }
     });
   }
 
-  async function take(records: readonly CsvRecord[]): Promise<void> {
-    for (const { line, fields } of records) {
-      if (columns === null) {
-        columns = columnsOf(fields);
-        if (columns.isHeaded) continue;
-      }
-      for (const read of entriesOf(fields, columns, options)) {
-        if ('why' in read) result.rejected.push({ line, ...read });
-        else waiting.push({ line, entry: read });
-      }
-      if (waiting.length >= ENTRIES_AT_ONCE) await flush();
+  async function* counted(): AsyncGenerator<string> {
+    for await (const piece of pieces) {
+      options.progress?.((characters += piece.length));
+      yield piece;
     }
   }
 
   try {
-    let characters = 0;
-    for await (const piece of pieces) {
-      await take(reader.push(piece));
-      options.progress?.((characters += piece.length));
+    for await (const entries of readExport(counted(), options)) {
+      for (const one of entries) {
+        if ('entry' in one) waiting.push(one);
+        else result.rejected.push(one);
+      }
+      while (waiting.length >= ENTRIES_AT_ONCE) await flush();
     }
-    await take(reader.end());
   } catch (error) {
-    if (!(error instanceof CsvFault)) throw error;
+    if (!(error instanceof CsvFault || error instanceof ExportFault)) throw error;
     const count = String(result.created + result.existing);
     throw new Problem('invalid_field', `${error.message}; ${count} addresses before it are on the list`, {
       cause: error,
@@ -91,76 +77,10 @@ export async function importCsv(
   return result;
 }
 
-interface Columns {
-  isHeaded: boolean;
-  email: number;
-  reason: number;
-  scope: number;
-  stream: number;
-  note: number;
-  expiresAt: number;
-}
-
-/** Finds columns by their headings; without a heading for the address the first column is it, and nothing else is read. */
-function columnsOf(fields: readonly string[]): Columns {
-  const names = fields.map((field) => field.trim().toLowerCase().replaceAll(/[ -]/g, '_'));
-  const email = names.findIndex((name) => ['email', 'e_mail', 'address', 'recipient', 'email_address'].includes(name));
-  const at = (name: string): number => (email < 0 ? -1 : names.indexOf(name));
-  return {
-    isHeaded: email >= 0,
-    email: Math.max(0, email),
-    reason: at('reason'),
-    scope: at('scope'),
-    stream: at('stream'),
-    note: at('note'),
-    expiresAt: at('expires_at'),
-  };
-}
-
-const reasons: ReadonlySet<string> = new Set(suppressionReasons);
-
-const LONGEST_CELL = 1000;
-const LONGEST_NOTE = 500;
-/** RFC 3339 knows four digits of a year. */
-const LAST_TIME = Date.parse('9999-12-31T23:59:59Z');
-
-const isTime = (at: number): boolean => at >= 0 && at <= LAST_TIME;
-const shortened = (text: string): string => (text.length > 80 ? `${text.slice(0, 80).toWellFormed()}...` : text);
-
-type Read = ImportedEntry | { email: string; why: string };
-
-/** A line of a table is one entry; a line of addresses, as mail programs copy them, is one entry for each. */
-function entriesOf(fields: readonly string[], columns: Columns, options: ImportOptions): Read[] {
-  const texts = fields.map((field) => field.trim()).filter((text) => text !== '');
-  const isList = !columns.isHeaded && texts.length > 1 && texts.every((text) => text.includes('@'));
-  return isList ? texts.map((text) => entryOf([text], columns, options)) : [entryOf(fields, columns, options)];
-}
-
-function entryOf(
-  fields: readonly string[],
-  columns: Columns,
-  { reason: usual, stream: usualStream }: ImportOptions,
-): Read {
-  const at = (place: number): string => (place < 0 ? '' : unguarded((fields[place] ?? '').trim()));
-  const email = at(columns.email);
-  // A longer one would have its whole part refused, with lines that are good.
-  if (email.length > LONGEST_CELL) return { email: shortened(email), why: 'too long for an address' };
-  const reason = at(columns.reason).toLowerCase();
-  if (reason !== '' && !reasons.has(reason))
-    return { email, why: `there is no reason ${JSON.stringify(shortened(reason))}: ${[...reasons].join(', ')}` };
-  const scope = at(columns.scope);
-  if (scope !== '' && scope !== 'account' && !scope.startsWith('stream:'))
-    return { email, why: 'the scope is `account` or `stream:` and a slug' };
-  const stream = at(columns.stream) || (scope.startsWith('stream:') ? scope.slice('stream:'.length) : '');
-  if (stream.length > LONGEST_CELL) return { email, why: 'too long for the slug of a stream' };
-  const expiresAt = at(columns.expiresAt);
-  if (expiresAt !== '' && !isTime(Date.parse(expiresAt)))
-    return { email, why: 'expires_at is not a time such as 2026-01-31T09:30:00Z' };
-  return {
-    email,
-    reason: reason === '' ? usual : (reason as Reason),
-    note: at(columns.note).slice(0, LONGEST_NOTE).toWellFormed() || null,
-    stream: stream !== '' ? stream : scope === 'account' ? null : usualStream,
-    expires_at: expiresAt === '' ? null : new Date(Date.parse(expiresAt)).toISOString(),
-  };
+/** Says what would be added, as far as that is known without the list: all good addresses are new. */
+function previewed({
+  email,
+}: ImportedEntry): { result: 'created' } | { result: 'rejected'; email: string; why: string } {
+  const why = addressFault(email);
+  return why === null ? { result: 'created' } : { result: 'rejected', email, why };
 }

@@ -12,6 +12,8 @@ export interface Tracking {
   base: string;
   opens: boolean;
   clicks: boolean;
+  /** The address for the unsubscribe link in the body, if it has one. */
+  unsubscribeUrl: string | null;
   /** Targets that stay as they are: the addresses of List-Unsubscribe. */
   untouched: readonly string[];
 }

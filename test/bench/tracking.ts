@@ -62,7 +62,10 @@ function cpuOf(work: () => void): number {
 function marking(key: TrackingKey): number {
   const html = document(Number(options.links));
   const stamp = { deliveryId: `dlv_${'0'.repeat(26)}`, host: null };
-  const tracking = { key, stamp, base: 'https://mail.bench.test', opens: true, clicks: true, untouched: [] };
+  const tracking = {
+    ...{ key, stamp, base: 'https://mail.bench.test', opens: true, clicks: true, untouched: [] },
+    unsubscribeUrl: null,
+  };
   const plan = planHtml(html);
   const reading = cpuOf(() => planHtml(html));
   const writing = cpuOf(() => trackedHtml(html, plan, tracking));

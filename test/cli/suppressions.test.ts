@@ -131,7 +131,10 @@ describe('cli/suppressions', () => {
     assert.equal(out.split('\n').length, 3);
     await posthorn('suppressions', 'remove', 'ana@example.net');
     const imported = await posthorn('suppressions', 'import', file(out), '--json');
-    assert.deepEqual(JSON.parse(imported.out), { created: 1, existing: 1, rejected: [], rejected_count: 0 });
+    assert.deepEqual(JSON.parse(imported.out), {
+      ...{ created: 1, existing: 1, rejected: [], rejected_count: 0 },
+      by_reason: { manual: 1, unsubscribe: 1 },
+    });
     const [ana, bo] = await list();
     assert.deepEqual(
       [ana?.['note'], ana?.['scope'], bo?.['scope'], bo?.['reason']],
@@ -195,17 +198,21 @@ describe('cli/suppressions', () => {
 
   it('reads the columns of other programs, in any order', async () => {
     const text =
-      'Reason,Created,"Email Address"\ncomplaint,2020,ana@example.net\nfelt like it,2020,bo@example.net\n,2020,cy@example.net\n';
+      'Reason,Created,"Email Address"\ncomplaint,2020,ana@example.net\nwhim,2020,bo@example.net\n,2020,cy@example.net\nfelt like it,2020,di@example.net\n';
     const { code, notes } = await posthorn('suppressions', 'import', file(text), '--reason', 'unsubscribe');
     assert.equal(code, exitCodes.data);
     assert.match(
       notes,
-      /^line 3: "bo@example\.net": there is no reason "felt like it": hard_bounce, complaint, unsubscribe, manual$/,
+      /^line 3: "bo@example\.net": there is no reason "whim": hard_bounce, complaint, unsubscribe, manual$/,
     );
     assert.deepEqual((await list()).map(({ email, reason }) => [email, reason]).sort(), [
       ['ana@example.net', 'complaint'],
       ['cy@example.net', 'unsubscribe'],
+      ['di@example.net', 'unsubscribe'],
     ]);
+    const preview = await posthorn('suppressions', 'import', file(text), '--preview');
+    assert.equal(preview.out, '3 read (complaint 1, manual 1, hard_bounce 1), 1 rejected; nothing is added');
+    assert.equal((await list()).length, 3);
   });
 
   it('reads what spreadsheets write where decimals have a comma, and an address that began like a formula', async () => {

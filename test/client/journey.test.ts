@@ -32,6 +32,24 @@ describe('client: journey', () => {
       return true;
     };
 
+  it('takes bytes as files, and an address with the version', async () => {
+    const own = new MailClient({ apiKey: app.key, baseUrl: `${app.url}/v1/`, timeoutMs });
+    const to = 'delivered@simulator.posthorn.test';
+    const attachments = [{ filename: 'a.txt', content: Buffer.from('Thank you.') }];
+    const { id } = await own.messages.send({ ...MAIL, to, attachments });
+    const stored = await own.messages.content(id);
+    assert.deepEqual(
+      stored.attachments.map(({ filename, size }) => [filename, size]),
+      [['a.txt', 10]],
+    );
+    const bulk = await own.messages.sendBulk({
+      ...MAIL,
+      attachments,
+      recipients: [{ to, attachments }, { to: 'bo@dest.test' }],
+    });
+    assert.equal(bulk.accepted, 2);
+  });
+
   it('sends, follows and reads a mail', async () => {
     const sent = await mail.messages.send({ ...MAIL, to: 'delivered@simulator.posthorn.test', tags: ['a', 'b'] });
     assert.equal(sent.status, 'queued');

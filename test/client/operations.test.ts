@@ -44,6 +44,7 @@ const rows: readonly Row[] = [
   ['listEvents', '/v1/events', (m) => m.events.stream().next()],
   ['createSuppression', '/v1/suppressions', (m) => m.suppressions.create({ email: 'a@b.test' })],
   ['createSuppression', '/v1/suppressions', (m) => m.suppressions.createMany({ emails: ['a@b.test'] })],
+  ['importSuppressions', '/v1/suppressions/import', (m) => m.suppressions.import({ content: 'a@b.test' })],
   ['listSuppressions', '/v1/suppressions', (m) => m.suppressions.list()],
   ['listSuppressions', '/v1/suppressions', (m) => m.suppressions.each().next()],
   ['getSuppression', '/v1/suppressions/{email}', (m) => m.suppressions.get('{email}')],

@@ -108,6 +108,27 @@ describe('journey: suppressions', () => {
     assert.equal((await add({ emails: [...emails, 'one@more.test'] })).body.error.code, 'too_many_items');
   });
 
+  it('imports the export of another service; a preview adds nothing', async () => {
+    const content =
+      'email,reason,stream\nana@dest.test,550 no such user,\nbo@dest.test,spam,broadcast\ncy@dest.test,spam,none\nx,spam,\n';
+    const send = (more: object) => app.request('POST', '/v1/suppressions/import', { content, ...more });
+    const preview = await send({ preview: true });
+    assert.deepEqual(preview.body['by_reason'], { hard_bounce: 1, complaint: 2 });
+    assert.equal((await app.get<List>('/v1/suppressions')).body.data.length, 0);
+    const { status, body } = await send({});
+    assert.equal(status, 200);
+    assert.deepEqual(
+      [body['created'], body['rejected_count'], (body['rejected'] as { line: number }[]).map(({ line }) => line)],
+      [2, 2, [4, 5]],
+    );
+    const { data } = (await app.get<List>('/v1/suppressions')).body;
+    assert.deepEqual(data.map(({ email, reason, scope, note }) => [email, reason, scope, note]).sort(), [
+      ['ana@dest.test', 'hard_bounce', 'account', '550 no such user'],
+      ['bo@dest.test', 'complaint', 'stream:broadcast', null],
+    ]);
+    assert.equal((await send({ content: '{}' })).status, 400);
+  });
+
   it('refuses what it cannot take', async () => {
     const rows = [
       [{}, 'missing_field', 'email'],

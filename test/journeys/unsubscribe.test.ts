@@ -71,6 +71,54 @@ describe('journey: unsubscribe', () => {
     }
   });
 
+  it('has the link in the body where `{{unsubscribe_url}}` stands, with variables and without, for each recipient', async () => {
+    const html = '<p>Hi.</p><a href="{{ unsubscribe_url }}">Stop</a> <a href="https://acme.test/">Shop</a>';
+    for (const fields of [
+      { html },
+      { html: `${html}{{ name }}`, variables: { name: 'Ana' } },
+      { html, track_clicks: true, track_opens: true },
+      { text: 'Stop: {{{unsubscribe_url}}}' },
+    ]) {
+      const { mail } = await deliver({ text: undefined, ...fields });
+      const page = `${BASE}${pageOf(mail)}`;
+      if ('html' in fields) assert.equal(hrefsOf(mail.html)[0], page);
+      assert.ok(!`${mail.html}${mail.text}`.includes('unsubscribe_url'), mail.text);
+      if ('text' in fields) assert.equal(mail.text.trim(), `Stop: ${page}`);
+      assert.equal(mail.header('list-unsubscribe-post'), ONE_CLICK);
+    }
+    const own = await deliver({ html, unsubscribe: { url: 'https://acme.test/u?a=1&b=2' } });
+    assert.equal(hrefsOf(own.mail.html)[0], 'https://acme.test/u?a=1&b=2');
+    const template = { alias: 'link', subject: 'Hi', html: '<a href="{{unsubscribe_url}}">Stop</a>' };
+    assert.equal((await app.request('POST', '/v1/templates', template)).status, 201);
+    const { mail } = await deliver({ template_id: 'link', subject: undefined, text: undefined });
+    assert.equal(hrefsOf(mail.html)[0], `${BASE}${pageOf(mail)}`);
+  });
+
+  it('refuses a link that nobody fills in, by its name', async () => {
+    for (const [fields, field, why] of [
+      [{ html: '<a href="{{{RESEND_UNSUBSCRIBE_URL}}}">x</a>' }, 'html', 'RESEND_UNSUBSCRIBE_URL'],
+      [{ html: '<a href="{{{RESEND_UNSUBSCRIBE_URL}}}">x</a>', variables: {} }, 'html', 'RESEND_UNSUBSCRIBE_URL'],
+      [{ text: '%unsubscribe_url%' }, 'text', '%unsubscribe_url%'],
+      [{ text: '<%asm_group_unsubscribe_raw_url%>' }, 'text', '<%asm_group_unsubscribe_raw_url%>'],
+      [{ text: '*|UNSUB|*' }, 'text', '*|UNSUB|*'],
+      [{ text: '{{unsubscribe_url}}', unsubscribe: false }, 'unsubscribe', 'false'],
+      [{ subject: '{{unsubscribe_url}}', text: 'Hi.', variables: {} }, 'subject', 'unsubscribe_url'],
+      [{ text: '{{unsubscribe_url}} '.repeat(21) }, 'text', '20'],
+    ] as const) {
+      const mail = { from: 'hi@acme.test', to: 'ana@dest.test', subject: 'Hi', ...fields };
+      const { status, body } = await app.request<{ error: { field: string; message: string } }>(
+        'POST',
+        '/v1/messages',
+        mail,
+      );
+      assert.equal(status, 400, JSON.stringify(fields));
+      assert.equal(body.error.field, field);
+      assert.ok(body.error.message.includes(why), body.error.message);
+    }
+    const saved = await app.request('POST', '/v1/templates', { alias: 'x', subject: 'x', text: '*|UNSUB|*' });
+    assert.equal(saved.status, 400);
+  });
+
   it('has page and address, each naming the delivery, both under the signatures', async () => {
     const { id, mail } = await news();
     const [, url = '', local = '', domain = ''] =

@@ -15,6 +15,7 @@ describe('tracking/track', () => {
       base: 'https://mail.test',
       opens: false,
       clicks: true,
+      unsubscribeUrl: null,
       untouched: [way],
     });
     const hrefs = [...marked.matchAll(/href="([^"]*)"/g)].map(([, href = '']) => href);

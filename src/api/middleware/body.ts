@@ -3,7 +3,9 @@ import { Problem } from '../../base/problem.ts';
 import { networkOf } from '../../net/ip.ts';
 import { checkMediaType, hasBody, readBody, readOpenForm } from '../body.ts';
 import type { BodyLimits } from '../body.ts';
-import { ownerOf } from '../exchange.ts';
+import type { ForeignBody } from '../compat/foreign.ts';
+import { serviceAt } from '../compat/services.ts';
+import { ownerOf, type Exchange } from '../exchange.ts';
 import type { BodyShare, BodyMemory } from '../body-memory.ts';
 import type { JsonReader } from '../json-reader.ts';
 import type { ApiDeps, Context, Middleware } from '../request-state.ts';
@@ -37,19 +39,21 @@ async function read(deps: Deps, { req, state: { exchange } }: Context, share: Bo
     return;
   }
   const isPresent = hasBody(req);
+  const foreign = foreignOf(exchange, req.headers['content-type']);
   if (isPresent || req.headers['content-type'] !== undefined) {
-    const encoding = checkMediaType(req);
+    const encoding = checkMediaType(req, foreign?.types);
     const bytes = await readBody(deps, req, encoding, share.take);
     exchange.bodyBytes = bytes.length;
     if (bytes.length > 0) {
       exchange.body = await deps.reader.read(bytes, {
         owner: ownerOf(exchange) ?? networkOf(exchange.ip),
         send: exchange.route?.sendRules?.(exchange.at) ?? null,
+        foreign: foreign?.body ?? null,
       });
     }
   }
   if (exchange.body === null) {
-    if (exchange.route?.body !== undefined)
+    if (exchange.route?.body !== undefined || foreign !== null)
       throw new Problem('invalid_json', 'The body is empty: a JSON object is needed.');
     return;
   }
@@ -57,6 +61,27 @@ async function read(deps: Deps, { req, state: { exchange } }: Context, share: Bo
     throw new Problem('payload_too_large', 'A body above 40 MiB must be a bulk send.');
   }
 }
+
+/** Returns the body of another service that a request has, and its media types beside JSON; null for a request of ours. */
+function foreignOf(
+  { route, path, params, header, at }: Exchange,
+  contentType = '',
+): { body: ForeignBody; types: readonly string[] } | null {
+  if (route?.foreignBody === undefined) return null;
+  const validation = header('x-batch-validation');
+  return {
+    body: {
+      form: route.foreignBody,
+      contentType,
+      params,
+      headers: validation === undefined ? {} : { 'x-batch-validation': validation },
+      now: at,
+    },
+    types: serviceAt(path)?.readForm === undefined ? [] : formTypes,
+  };
+}
+
+const formTypes = ['multipart/form-data', 'application/x-www-form-urlencoded'];
 
 /** Reads a form of any media type: mail providers send urlencoded and multipart (RFC 8058 section 3.2). */
 async function readForm(deps: Deps, req: Context['req'], share: BodyShare): Promise<string> {

@@ -5,6 +5,7 @@
 import type { Caller } from '../../keys/caller.ts';
 import { isIpAllowed } from '../../keys/ip-list.ts';
 import { addressBucket } from '../../net/ip.ts';
+import { serviceAt } from '../compat/services.ts';
 import { ownerOf, type Exchange, type KeyUse } from '../exchange.ts';
 import type { Newcomers } from '../newcomers.ts';
 import type { ApiDeps, Middleware } from '../request-state.ts';
@@ -22,7 +23,7 @@ type Deps = Pick<ApiDeps, 'authenticate' | 'noteUse' | 'planLimit'> & { buckets:
 export function identify(deps: Deps): Middleware {
   return async (ctx, next) => {
     const { exchange } = ctx.state;
-    const token = bearerToken(exchange.header('authorization'));
+    const token = bearerToken(authorizationOf(exchange));
     if (token !== null) exchange.key = await lookUp(deps, exchange, token);
     if (ownerOf(exchange) === null) deps.newcomers.request(ctx.req, ctx.res);
     else deps.newcomers.stopCounting(ctx.req);
@@ -30,6 +31,9 @@ export function identify(deps: Deps): Middleware {
     await next();
   };
 }
+
+const authorizationOf = ({ path, header }: Exchange): string | undefined =>
+  serviceAt(path)?.authorization(header) ?? header('authorization');
 
 /** Longer than any key, so that it need not be looked up. */
 const LONGEST_TOKEN = 256;

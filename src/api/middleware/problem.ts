@@ -3,6 +3,7 @@ import { Problem } from '../../base/problem.ts';
 import { isStorageTrouble } from '../../storage/commit.ts';
 import { problemAnswer } from '../answer.ts';
 import type { Answer } from '../answer.ts';
+import { serviceAt } from '../compat/services.ts';
 import type { Exchange } from '../exchange.ts';
 import type { OperatorDoor } from './operate.ts';
 import type { ApiLog, Middleware } from '../request-state.ts';
@@ -26,15 +27,25 @@ export function problem(deps: { log: ApiLog }, problemOf?: OperatorDoor['problem
 export function answerTo(deps: { log: ApiLog }, exchange: Exchange, error: unknown): Answer {
   if (error instanceof Problem) {
     if (error.cause !== undefined && error.status >= 500) logFault(deps.log, exchange, error);
-    return problemAnswer(error, exchange.requestId);
+    return inForm(exchange, error);
   }
   logFault(deps.log, exchange, error);
   if (isStorageTrouble(error))
-    return problemAnswer(
+    return inForm(
+      exchange,
       new Problem('service_unavailable', 'The database cannot take this now.', { retryAfter: 10 }),
-      exchange.requestId,
     );
-  return problemAnswer(new Problem('internal_error', 'Something failed on our side.'), exchange.requestId);
+  return inForm(exchange, new Problem('internal_error', 'Something failed on our side.'));
+}
+
+/** A program that was written for another service gets its errors in the form that it knows. */
+function inForm({ path, requestId }: Exchange, problem: Problem): Answer {
+  const answer = problemAnswer(problem, requestId);
+  const service = serviceAt(path);
+  if (service === null) return answer;
+  const { status, body } = service.problem(problem);
+  const fault = { field: problem.field, message: problem.message };
+  return { ...answer, status, body: JSON.stringify(body), fault };
 }
 
 function logFault(log: ApiLog, exchange: Exchange, err: unknown): void {

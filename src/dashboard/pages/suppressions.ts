@@ -26,7 +26,7 @@ export function suppressionPages(): Page[] {
   ];
 }
 
-async function list(visit: Visit, fault: Problem | null): Promise<Shown> {
+async function list(visit: Visit, fault: Problem | null, preview: string | null = null): Promise<Shown> {
   const { query, form } = visit;
   const q = (query.get('q') ?? '').trim();
   const parsed = parseMailbox(q, { smtputf8: true });
@@ -47,6 +47,7 @@ async function list(visit: Visit, fault: Problem | null): Promise<Shown> {
     streams: (await visit.ask('listStreams', { query: { limit: '100' } })).data,
     export: exportsOf('suppressions', q === '' ? { reason: query.get('reason') } : { email: q }),
     fault,
+    preview,
     entered: filledIn(form),
   });
 }
@@ -87,12 +88,23 @@ function rejectedIn({ rejected }: Imported): string {
 
 /** Adds the entries of a CSV export, or plain addresses. */
 async function addMany(visit: Visit): Promise<Shown> {
+  const isPreview = visit.form.get('preview') !== null;
   const imported = await importCsv([visit.form.get('emails') ?? ''], {
     reason: 'manual',
     stream: null,
-    add: (entries) => visit.ask('suppressions.import', { body: { account: visit.account.id, entries } }),
+    add: isPreview
+      ? null
+      : (entries) => visit.ask('suppressions.import', { body: { account: visit.account.id, entries } }),
   });
-  const { created, existing } = imported;
+  const { created, existing, by_reason: counts } = imported;
+  if (isPreview) {
+    const reasons = Object.entries(counts).map(([reason, count]) => `${wordsOf(reason)} ${String(count)}`);
+    return list(
+      visit,
+      null,
+      `${String(created)} read (${reasons.join(', ')})${rejectedIn(imported)}. Nothing is added yet.`,
+    );
+  }
   return move(WHERE, `${String(created)} added, ${String(existing)} on the list already${rejectedIn(imported)}.`);
 }
 

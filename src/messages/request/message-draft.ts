@@ -7,6 +7,8 @@ import type { MessageContent, MessageDraft, SendRules } from './send-draft.ts';
 import type { Parts } from './send-parts.ts';
 import { MOST_METADATA_KEYS, MOST_TAGS } from './send-limits.ts';
 import { checkExpiry } from './send-time.ts';
+import { hasUnsubscribeLink } from './unsubscribe-link.ts';
+import { withLinkInBody } from './unsubscribe.ts';
 
 /** Bytes of all keys and values of `metadata`, in UTF-8. */
 const METADATA_MOST_BYTES = 10 * 1024;
@@ -14,6 +16,8 @@ const METADATA_MOST_BYTES = 10 * 1024;
 /** A content, and what is known of its size in the mail, however many messages share it. */
 export interface SizedContent {
   readonly content: MessageContent;
+  /** The body has the unsubscribe link. */
+  readonly hasLink: boolean;
   /** Never less than its size; from the lengths alone. */
   readonly bound: number;
   /** Never less either, and within some percent; measured if the first is not enough to know. */
@@ -30,7 +34,8 @@ export function contentOf(parts: Parts, prefix: string): SizedContent {
   }
   const autoText = html !== null && text === null && parts.autoText !== false;
   const content = { html, text, autoText, attachments: parts.attachments ?? [] };
-  return { content, bound: boundOf(content) };
+  const hasLink = [hasUnsubscribeLink(html, `${prefix}html`), hasUnsubscribeLink(text, `${prefix}text`)].includes(true);
+  return { content, hasLink, bound: boundOf(content) };
 }
 
 /** Most messages have none of most lists: they share these, which saves memory in a bulk send. */
@@ -58,7 +63,7 @@ export function draftOf(parts: Parts, sized: SizedContent, rules: SendRules, pre
     stream: parts.stream,
     trackOpens: parts.trackOpens,
     trackClicks: parts.trackClicks,
-    unsubscribe: parts.unsubscribe,
+    unsubscribe: sized.hasLink ? withLinkInBody(parts.unsubscribe, `${prefix}unsubscribe`) : parts.unsubscribe,
     onSuppressed: parts.onSuppressed ?? 'accept',
     test: parts.test === false ? null : parts.test,
   };

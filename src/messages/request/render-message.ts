@@ -16,6 +16,7 @@ import {
   type Json,
   type TemplateMembers,
 } from './template-members.ts';
+import { refuseForeignLink, refuseLinkIn, UNSUBSCRIBE_URL } from './unsubscribe-link.ts';
 
 export interface RenderDeps {
   db: Pick<Database, 'prepared'>;
@@ -150,7 +151,9 @@ export async function renderMessage(
   const add = (name: string, part: PartSource['part'], own: unknown, ofTemplate: string | null | undefined): void => {
     const source = own ?? ofTemplate;
     // A value of another type is refused by the checks that follow.
-    if (typeof source === 'string') parts.push({ name, part, source });
+    if (typeof source !== 'string') return;
+    if (part === 'html' || part === 'text') refuseForeignLink(source, `${prefix}${name}`);
+    parts.push({ name, part, source });
   };
   add('subject', 'subject', given['subject'], body?.subject);
   add('html', 'html', given['html'], body?.html);
@@ -175,6 +178,7 @@ export async function renderMessage(
   let length = 0;
   for (const result of results) {
     const output = requireOutput(result, prefix);
+    if (result.name !== 'html' && result.name !== 'text') refuseLinkIn(output, `${prefix}${result.name}`);
     length += output.length;
     rendered = withText(rendered, places.get(result.name) ?? [result.name], output) as Json;
   }
@@ -185,9 +189,9 @@ export async function renderMessage(
   };
 }
 
-/** Returns the variables with the defaults of those that are absent. */
+/** Returns the variables with the defaults of those that are absent, and the link that no send has to give. */
 export function withDefaults(declared: readonly DeclaredVariable[], given: Variables): Record<string, unknown> {
-  const variables = { ...given };
+  const variables: Record<string, unknown> = { unsubscribe_url: UNSUBSCRIBE_URL, ...given };
   for (const { name, default: fallback } of declared)
     if (isAbsent(variables, name) && fallback !== null && fallback !== undefined) variables[name] = fallback;
   return variables;

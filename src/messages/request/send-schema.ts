@@ -185,7 +185,9 @@ const unsubscribe = z
     }),
   ])
   .nullish()
-  .describe('Write List-Unsubscribe. Default: true on a stream of type broadcast, else false.');
+  .describe(
+    'Write List-Unsubscribe. Default: true on a stream of type broadcast and for a body with `{{unsubscribe_url}}`, else false.',
+  );
 
 /** The members of every form. `from` and `subject` are required in the single form and can be defaults in the bulk form. */
 const someMembers = <T extends typeof templateMembers | typeof renderedMembers>(limits: SendLimits, templates: T) => ({

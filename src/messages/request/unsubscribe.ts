@@ -11,6 +11,8 @@ export interface Unsubscribe {
   url: string | null;
   mailto: string | null;
   oneClick: boolean;
+  /** The body has the link, too. */
+  inBody?: true;
 }
 
 /** The hosted page and the hosted address. */
@@ -30,6 +32,13 @@ export function checkUnsubscribe(wire: NonNullable<WireMessage['unsubscribe']>, 
   if (oneClick && url !== null && !url.startsWith('https://'))
     throw invalid(`${field}.one_click`, 'needs a `url` with https (RFC 8058)');
   return { url, mailto, oneClick };
+}
+
+/** Returns what a mail with the link in its body asks for: by default the hosted page. Throws `invalid_field` where it asks for none. */
+export function withLinkInBody(unsubscribe: Unsubscribe | false | null, field: string): Unsubscribe {
+  if (unsubscribe === false)
+    throw invalid(field, 'is false, and the body has `{{unsubscribe_url}}`: leave one of them out');
+  return { ...(unsubscribe ?? hostedUnsubscribe), inBody: true };
 }
 
 function checkUrl(text: string, field: string): string {

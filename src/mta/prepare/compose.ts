@@ -10,6 +10,7 @@ import { parseHeaders } from '../../mail/header.ts';
 import { unsubscribeUrlsIn } from '../../mail/list-unsubscribe.ts';
 import { encodeContent, textFromHtml, type EncodedContent, type MimeContent } from '../../mail/mime-write.ts';
 import { sevenBitBody, valueOf } from '../../mail/re-encode.ts';
+import { withUnsubscribeUrl } from '../../messages/request/unsubscribe-link.ts';
 import { planHtml, type HtmlPlan } from '../../tracking/rewrite.ts';
 import { trackedHtml, type Tracking } from '../../tracking/track.ts';
 
@@ -60,9 +61,10 @@ export function createCompose({ remembered }: { remembered: number }): Compose {
       const whole = tracking === undefined ? raw : trackedMail(raw, tracking);
       return splitSubmitted(whole, sevenBit === true);
     }
-    if (tracking === undefined || html === null) return encode({ html, text: plainOf(stored), attachments }, id);
+    if (tracking === undefined) return encode({ html, text: plainOf(stored), attachments }, id);
+    if (html === null) return encode({ ...linked({ html, text: plainOf(stored) }, tracking), attachments }, id);
     const { plan, plain } = readingOf(stored, html);
-    return encode({ html: trackedHtml(html, plan, tracking), text: plain, attachments }, id);
+    return encode({ ...linked({ html: trackedHtml(html, plan, tracking), text: plain }, tracking), attachments }, id);
   };
 }
 
@@ -99,6 +101,18 @@ function endOfHead(raw: Buffer): number {
   const end = raw.indexOf('\r\n\r\n');
   if (end < 0) throw new Error('a submitted mail without the end of its header');
   return end + 2;
+}
+
+/** Puts this recipient's address in the place of the unsubscribe link. */
+function linked(
+  { html, text }: Pick<MimeContent, 'html' | 'text'>,
+  { unsubscribeUrl: url }: Tracking,
+): Pick<MimeContent, 'html' | 'text'> {
+  if (url === null) return { html, text };
+  return {
+    html: html === null ? null : withUnsubscribeUrl(html, url, true),
+    text: text === null ? null : withUnsubscribeUrl(text, url, false),
+  };
 }
 
 const plainOf = ({ html, text, autoText }: StoredContent): string | null =>

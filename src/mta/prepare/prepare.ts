@@ -83,7 +83,8 @@ export function createPrepare(deps: PrepareDeps) {
       // Without a signature it is not sent, so no host is dialled for it.
       if (signing.kind === 'unsigned') return { kind: 'failed', failure: signing };
       const addressed = await addressedOf(deps, row);
-      const draft: Draft = { row, keys: signing.keys, addressed, tracking: trackingOf(deps.trackingKey, row) };
+      const tracking = trackingOf(deps.trackingKey, row, addressed.unsubscribeUrl);
+      const draft: Draft = { row, keys: signing.keys, addressed, tracking };
       const { mail, mayTakeLong } = await drafts.begin(draft);
       // No connection waits for the memory and the thread of large contents, or for one that cannot be composed.
       const large = mayTakeLong ? await mail : null;

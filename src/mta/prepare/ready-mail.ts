@@ -9,7 +9,7 @@ import { addressesIn, headOf } from './head.ts';
 import type { Signed } from './mail-job.ts';
 import type { PrepareDeps } from './prepare.ts';
 import type { StoredMail } from './stored-mail.ts';
-import { listHeaders } from './tracking.ts';
+import { unsubscribingOf } from './tracking.ts';
 
 /** A mail ready to be sent. */
 export interface Ready {
@@ -55,6 +55,8 @@ export function failureOf(error: unknown): Failure {
 }
 
 type Addressed = Pick<Ready, 'envelopeFrom' | 'recipient' | 'smtpUtf8'> & {
+  /** The address for the unsubscribe link in the body; null where it has none. */
+  unsubscribeUrl: string | null;
   frontOf: (isWhole: boolean) => string;
 };
 
@@ -75,10 +77,12 @@ export async function addressedOf(
 ): Promise<Addressed> {
   const returnPath = await deps.returnPathDomain(row.account_id, row.from_domain);
   const marks = marksFor(deps.returnPathKey, row.id);
-  const lines = `${COPY_FIELD}: ${marks.copy}\r\n${listHeaders(deps, row, returnPath)}`;
+  const unsubscribing = unsubscribingOf(deps, row, returnPath);
+  const lines = `${COPY_FIELD}: ${marks.copy}\r\n${unsubscribing.headers}`;
   return {
     envelopeFrom: row.null_sender === 1 ? '' : `${marks.returnPath}@${returnPath}`,
     recipient: row.address,
+    unsubscribeUrl: unsubscribing.bodyUrl,
     smtpUtf8: ![row.address, ...addressesIn(row)].every(isAscii),
     // A mail that was submitted whole has its own header.
     frontOf: (isWhole) => (isWhole ? lines : headOrNot(row) + lines),

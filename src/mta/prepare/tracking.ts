@@ -22,15 +22,17 @@ type Row = Pick<DeliveryRow, 'id' | 'address'> &
   >;
 
 /** Returns null where nothing is tracked, as in nearly every mail: its content is the same for all recipients. */
-export function trackingOf(key: TrackingKey, row: Row): Tracking | null {
-  const { tracking_url: base } = row;
-  if ((row.track_opens === 0 && row.track_clicks === 0) || base === null) return null;
+export function trackingOf(key: TrackingKey, row: Row, unsubscribeUrl: string | null): Tracking | null {
+  const base = row.tracking_url ?? '';
+  const isTracked = (row.track_opens === 1 || row.track_clicks === 1) && base !== '';
+  if (!isTracked && unsubscribeUrl === null) return null;
   return {
     key,
-    stamp: { deliveryId: row.id, host: ownHost(base, row.from_domain) },
+    stamp: { deliveryId: row.id, host: base === '' ? null : ownHost(base, row.from_domain) },
     base,
-    opens: row.track_opens === 1,
-    clicks: row.track_clicks === 1,
+    opens: isTracked && row.track_opens === 1,
+    clicks: isTracked && row.track_clicks === 1,
+    unsubscribeUrl,
     untouched: unsubscribeUrls(row),
   };
 }
@@ -41,21 +43,27 @@ function ownHost(base: string, fromDomain: string): string | null {
   return hostname === trackingHostOf(fromDomain) ? hostname : null;
 }
 
-/** Returns List-Unsubscribe and List-Unsubscribe-Post of this recipient's copy; empty where unsubscribing is off. */
-export function listHeaders(
+/** The ways in which this recipient unsubscribes. */
+export interface Unsubscribing {
+  /** List-Unsubscribe and List-Unsubscribe-Post; empty where unsubscribing is off. */
+  headers: string;
+  /** The address for the link in the body; null where it has none. Recipients may have no page to open: then it is a mail. */
+  bodyUrl: string | null;
+}
+
+export function unsubscribingOf(
   keys: { trackingKey: TrackingKey; returnPathKey: ReturnPathKey },
   row: Row,
   returnPathDomain: string,
-): string {
+): Unsubscribing {
   const unsubscribe = storedUnsubscribe(row);
-  if (unsubscribe === null) return '';
-  const { url, mailto, oneClick } = unsubscribe;
+  if (unsubscribe === null) return { headers: '', bodyUrl: null };
+  const { url, mailto, oneClick, inBody = false } = unsubscribe;
   const token = url === null || mailto === null ? tokenOf(keys.trackingKey, row) : '';
-  return unsubscribeHeaders({
-    url: url ?? hostedUrl(row, token),
-    mailto: mailto ?? hostedMailto(`${unsubscribeAddressFor(keys.returnPathKey, row.id)}@${returnPathDomain}`, token),
-    oneClick,
-  });
+  const hosted = hostedMailto(`${unsubscribeAddressFor(keys.returnPathKey, row.id)}@${returnPathDomain}`, token);
+  const headers = unsubscribeHeaders({ url: url ?? hostedUrl(row, token), mailto: mailto ?? hosted, oneClick });
+  const page = row.tracking_url === null ? null : `${row.tracking_url}${trackPaths.unsubscribe}${token}`;
+  return { headers, bodyUrl: inBody ? (url ?? page ?? `mailto:${mailto ?? hosted}`) : null };
 }
 
 const tokenOf = (key: TrackingKey, row: Row): string =>

@@ -1,6 +1,6 @@
 /** Writes dates and money in the template's locale and time zone. */
 import { HOUR_MS, MINUTE_MS, DAY_MS } from '../../base/time.ts';
-import { momentIn } from '../../base/zones.ts';
+import { momentIn, zoneNamed } from '../../base/zones.ts';
 import { failed } from './fault.ts';
 import type { Surroundings } from './filter.ts';
 import { dateFormat, numberFormat } from '../../base/formats.ts';
@@ -25,13 +25,17 @@ export function money({ locale }: Surroundings, given: unknown, currency: unknow
   }
 }
 
-/** Liquid's `date`: a value that is not a date, or has no format, is returned unchanged. */
-export function date(around: Surroundings, given: unknown, format: unknown): unknown {
+/** Liquid's `date`, in a zone if one is given: a value that is not a date, or has no format, is returned unchanged. */
+export function date(around: Surroundings, given: unknown, format: unknown, zone: unknown): unknown {
   const value = plain(given);
   const pattern = textOf(format);
   if (value === null || value === undefined || value === '' || pattern === '') return given;
   const when = value === 'now' || value === 'today' ? new Date(around.now) : dateOf(around, value);
-  return when === null ? given : strftime(when.getTime(), pattern, around.timezone, around.locale);
+  if (when === null) return given;
+  const name = textOf(zone);
+  if (name !== '' && zoneNamed(name) === null)
+    throw failed(`'${name.slice(0, 60)}' is not a time zone such as 'Europe/Vienna'`);
+  return strftime(when.getTime(), pattern, name === '' ? around.timezone : name, around.locale);
 }
 
 /** Writes a date in formats such as `YYYY-MM-DD HH:mm:ss`, in the zone or at the offset given (`-0800`), or in the zone of the template. */

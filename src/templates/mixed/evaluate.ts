@@ -568,6 +568,7 @@ const mayBeMissing: ReadonlySet<string> = new Set([
   'not',
   'eq',
   'ne',
+  'equal',
   'equals',
   'notEquals',
 ]);

@@ -327,7 +327,7 @@ export const filters: ReadonlyMap<string, Filter> = new Map<string, Filter>([
     (_, value) => Buffer.from(textOf(value)).toString('base64').replaceAll('+', '-').replaceAll('/', '_'),
   ],
   ['base64_url_safe_decode', (_, value) => Buffer.from(textOf(value), 'base64url').toString()],
-  ['date', (around, value, [format]) => date(around, value, format)],
+  ['date', (around, value, [format, zone]) => date(around, value, format, zone)],
   ['money', (around, value, [currency]) => money(around, value, plain(currency))],
 ]);
 
@@ -380,9 +380,9 @@ const wellFormed = (text: string): string =>
 const arities: readonly (readonly [least: number, most: number, filters: readonly string[]])[] = [
   [0, 1, words('array_to_sentence_string compact default join money number_of_words round sort sort_natural sum uniq')],
   [0, 2, words('slugify truncate truncatewords')],
-  [1, 1, words('append at_least at_most concat date divided_by map minus modulo plus prepend times split')],
+  [1, 1, words('append at_least at_most concat divided_by map minus modulo plus prepend times split')],
   [1, 1, words('remove remove_first remove_last')],
-  [1, 2, words('find find_index has reject replace replace_first slice where')],
+  [1, 2, words('date find find_index has reject replace replace_first slice where')],
   [2, 2, words('replace_last')],
 ];
 
@@ -413,6 +413,7 @@ export const helpers: ReadonlyMap<string, Helper> = new Map<string, Helper>([
   comparing('gte', '>='),
   comparing('lt', '<'),
   comparing('lte', '<='),
+  comparing('equal', '=='),
   comparing('equals', '=='),
   comparing('notEquals', '!='),
   comparingLoosely('greaterThan', '>'),

@@ -111,6 +111,7 @@ const rules: readonly Row[] = [
   ['{{ words | join: "-" | upcase }}', 'X-Y-Z', 'filters'],
   ['{{ nothing | default: "none" }}{{default nothing "none"}}', 'nonenone', 'default of both'],
   ['{{#if (and (eq plan "pro") (gt items.length 1))}}y{{/if}}', 'y', 'calls in parentheses'],
+  ['{{#equal plan "pro"}}y{{/equal}}', 'y', "Mailgun's spelling"],
   ['{{#equals plan "pro"}}y{{else}}n{{/equals}}{{#greaterThan "10" 9}}y{{/greaterThan}}', 'yy', 'spellings of others'],
   ['{{insert nothing "default=Customer"}}', 'Customer', 'insert'],
   ['{{lookup words 1}}{{length words}}', 'y3', 'lookup and length'],
@@ -125,6 +126,7 @@ const rules: readonly Row[] = [
     'dates at an offset, and in a zone',
   ],
   ['{{ "now" | date: "%Y-%m-%d" }}', '2026-01-31', 'now is fixed'],
+  ['{{ "2026-01-01T00:00:00Z" | date: "%H:%M", "America/Toronto" }}', '19:00', 'a zone of its own'],
   ['{{ price | money: "EUR" }} {{ price | money }}', '€1,234.50 1,234.50', 'money'],
   [
     '{{ "9007199254740993.10" | money: "EUR" }} {{ "1.005" | money }} {{ "-3" | money }}',
@@ -261,6 +263,7 @@ const tooMuch: readonly (readonly [string, RegExp])[] = [
   ['{{ nums | map: "x" }}', /from the number 1/],
   ['{{ "abc" | slice: 1.5 }}{{ "abc" | slice: nope }}', /whole number/],
   ['{{ "now" | date: "%9999999999d" }}', /99 characters/],
+  ['{{ "now" | date: "%H", "Nowhere" }}', /'Nowhere' is not a time zone/],
   ['{{ "now" | date: "%-_0099999d" }}', /99 characters/],
   [`{{formatDate "now" "${'D'.repeat(301)}"}}`, /300 characters/],
   [`${doubled(14)}{{ x | replace: "", x }}`, /grows longer/],

@@ -1,0 +1,71 @@
+/** Reads the forms of HTTP: urlencoded, and multipart (RFC 7578). Pure. */
+import { Problem } from '../../base/problem.ts';
+import { readContentType } from '../../mail/content-type.ts';
+import { parseHeaders } from '../../mail/header.ts';
+import type { JsonObject } from '../json.ts';
+
+/** Fields and files that one form may have. */
+const MOST_PARTS = 5000;
+
+/**
+ * Returns the fields of a form in lists, by their names; a file is an object with `filename`, `content` in base64 and, if it says so,
+ * `content_type`. Throws `unsupported_media_type` and `invalid_request`.
+ */
+export function readForm(bytes: Buffer, contentType: string): JsonObject {
+  const { type, params } = readContentType(contentType);
+  if (type === 'application/x-www-form-urlencoded') return readPairs(bytes.toString());
+  const boundary = params.get('boundary') ?? '';
+  if (type === 'multipart/form-data' && boundary !== '') return readParts(bytes, boundary);
+  throw new Problem(
+    'unsupported_media_type',
+    'The Content-Type must be multipart/form-data or application/x-www-form-urlencoded.',
+  );
+}
+
+function readPairs(text: string): JsonObject {
+  const fields = new Map<string, string[]>();
+  const pairs = [...new URLSearchParams(text)];
+  if (pairs.length > MOST_PARTS) throw tooMany();
+  for (const [name, value] of pairs) fields.set(name, [...(fields.get(name) ?? []), value]);
+  return Object.fromEntries(fields);
+}
+
+const tooMany = (): Problem => new Problem('too_many_items', `A form may have at most ${String(MOST_PARTS)} fields.`);
+const broken = (): Problem =>
+  new Problem('invalid_request', 'The form is not multipart/form-data with the boundary of its Content-Type.');
+
+function readParts(bytes: Buffer, boundary: string): JsonObject {
+  const fields = new Map<string, (string | JsonObject)[]>();
+  const line = Buffer.from(`\r\n--${boundary}`);
+  // The first boundary has no line break before it.
+  let at = bytes.indexOf(line.subarray(2));
+  if (at < 0) throw broken();
+  at += line.length - 2;
+  for (let count = 0; bytes.toString('latin1', at, at + 2) !== '--'; count++) {
+    if (count >= MOST_PARTS) throw tooMany();
+    const end = bytes.indexOf(line, at);
+    const body = bytes.indexOf('\r\n\r\n', at);
+    if (end < 0 || body < 0 || body > end) throw broken();
+    const { name, value } = readPart(bytes.toString('utf8', at + 2, body + 2), bytes.subarray(body + 4, end));
+    const list = fields.get(name) ?? [];
+    list.push(value);
+    fields.set(name, list);
+    at = end + line.length;
+  }
+  return Object.fromEntries(fields);
+}
+
+function readPart(head: string, content: Buffer): { name: string; value: string | JsonObject } {
+  const lines = parseHeaders(head);
+  const valueOf = (name: string): string | null => lines.find((one) => one.name.toLowerCase() === name)?.value ?? null;
+  const { params } = readContentType(valueOf('content-disposition'));
+  const name = params.get('name');
+  if (name === undefined) throw broken();
+  const filename = params.get('filename');
+  if (filename === undefined) return { name, value: content.toString() };
+  const type = valueOf('content-type');
+  return {
+    name,
+    value: { filename, content: content.toString('base64'), ...(type === null ? {} : { content_type: type.trim() }) },
+  };
+}

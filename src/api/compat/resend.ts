@@ -1,0 +1,205 @@
+/** Requests of programs that were written for Resend. */
+import { idTime } from '../../base/id.ts';
+import { Problem } from '../../base/problem.ts';
+import type { ProblemCode } from '../../base/problem.ts';
+import { DAY_MS, HOUR_MS, MINUTE_MS } from '../../base/time.ts';
+import type { JsonObject, JsonValue } from '../json.ts';
+import {
+  addressTo,
+  answer,
+  isObject,
+  listAt,
+  pairsOf,
+  readEach,
+  readMembers,
+  textOf,
+  timeOf,
+  withLinks,
+  wrong,
+  type ForeignBody,
+  type ForeignCall,
+  type Members,
+  type Service,
+  type Told,
+} from './foreign.ts';
+import { numberIn, readAll, refuseOthers } from './lists.ts';
+
+const attachment: Members = {
+  filename: 'filename',
+  content: (value, out) => (out['content'] = isObject(value) ? bytesOf(value) : value),
+  path: (_, __, field) => {
+    throw wrong(field, 'is an address, and files are not fetched: give `content`');
+  },
+  content_type: 'content_type',
+  contentType: 'content_type',
+  type: 'content_type',
+  content_id: 'content_id',
+  contentId: 'content_id',
+  inline_content_id: 'content_id',
+};
+
+/** A Buffer of Node.js that became JSON. */
+const bytesOf = ({ data }: JsonObject): JsonValue =>
+  Array.isArray(data) ? Buffer.from(data as number[]).toString('base64') : '';
+
+const email = (now: number): Members => ({
+  from: 'from',
+  to: (value, out) => {
+    addressTo(out, Array.isArray(value) ? value : [value]);
+  },
+  cc: (value, out) =>
+    (out['cc'] = [...((out['cc'] as JsonValue[] | undefined) ?? []), ...(Array.isArray(value) ? value : [value])]),
+  bcc: 'bcc',
+  reply_to: 'reply_to',
+  replyTo: 'reply_to',
+  subject: 'subject',
+  html: 'html',
+  text: 'text',
+  headers: 'headers',
+  attachments: (value, out, field) => (out['attachments'] = readEach(value, attachment, field)),
+  tags: (value, out, field) => (out['metadata'] = pairsOf(value, 'name', 'value', field)),
+  scheduled_at: (value, out) => (out['send_at'] = scheduled(value, now)),
+  scheduledAt: (value, out) => (out['send_at'] = scheduled(value, now)),
+  template: (value, out, field) => {
+    Object.assign(out, readMembers(value, { id: 'template_id', variables: 'variables' }, field));
+  },
+});
+
+const UNITS = { m: MINUTE_MS, h: HOUR_MS, d: DAY_MS } as const;
+
+/** Reads a time, or the service's plain English for one: `in 1 min`. */
+function scheduled(value: JsonValue, now: number): JsonValue {
+  const [, count = '', unit = ''] =
+    /^in (\d{1,6}|an?|one) (m(?=in)|h(?=our|r)|d(?=ay))/i.exec(textOf(value).trim()) ?? [];
+  if (unit === '') return timeOf(value, 1);
+  const steps = /^\d/.test(count) ? Number(count) : 1;
+  return new Date(now + steps * UNITS[unit.toLowerCase() as keyof typeof UNITS]).toISOString();
+}
+
+const readEmail = (value: JsonValue, now: number, where = ''): JsonObject =>
+  withLinks(readMembers(value, email(now), where));
+
+function readBatch({ list = [] }: JsonObject, { headers, now }: ForeignBody): JsonObject {
+  return {
+    recipients: listAt(list, 'body').map((one, index) => readEmail(one, now, `[${String(index)}]`)),
+    on_error: headers['x-batch-validation'] === 'permissive' ? 'skip' : 'abort',
+    allow_duplicates: true,
+  };
+}
+
+/** Their words for our statuses. */
+const lastEvents: Readonly<Record<string, string>> = { deferred: 'delivery_delayed', suppressed: 'suppressed' };
+
+const lastEventOf = ({ status, engagement }: Told): string => {
+  const { clicks = 0, opens = 0 } = (engagement ?? {}) as { clicks?: number; opens?: number };
+  if (status !== 'delivered') return lastEvents[String(status)] ?? String(status);
+  return clicks > 0 ? 'clicked' : opens > 0 ? 'opened' : 'delivered';
+};
+
+const shown = (one: Told): object => ({
+  id: one['id'],
+  message_id: one['rfc_message_id'],
+  to: [one['to']],
+  from: one['from'],
+  created_at: one['created_at'],
+  subject: one['subject'],
+  bcc: one['bcc'],
+  cc: one['cc'],
+  reply_to: one['reply_to'],
+  last_event: lastEventOf(one),
+  scheduled_at: one['send_at'],
+});
+
+const whole = (one: Told): object => ({
+  object: 'email',
+  ...shown(one),
+  html: null,
+  text: null,
+  tags: Object.entries(one['metadata'] as Record<string, string>).map(([name, value]) => ({ name, value })),
+});
+
+/** Lists mails, newest first. Ids say where a page begins; those of one millisecond are passed over one by one. */
+async function list({ query, ask }: ForeignCall) {
+  refuseOthers(query, ['limit', 'after', 'before']);
+  const { after, before } = query;
+  const most = numberIn(query, 'limit', 20, 100);
+  const from = before ?? after;
+  const at = from === undefined ? null : idTime(from);
+  if (from !== undefined && at === null)
+    throw new Problem('invalid_parameter', 'This is not the id of a mail.', {
+      field: before === undefined ? 'after' : 'before',
+    });
+  const place =
+    at === null
+      ? {}
+      : before === undefined
+        ? { created_before: new Date(at + 1).toISOString() }
+        : { created_after: new Date(at).toISOString(), sort: 'created_at' };
+  const { data, hasMore } = await readAll(ask, 'listMessages', place, {
+    most,
+    wanted: ({ id }) => from === undefined || (before === undefined ? String(id) < from : String(id) > from),
+  });
+  return answer({ object: 'list', has_more: hasMore, data: (before === undefined ? data : data.reverse()).map(shown) });
+}
+
+const names: Partial<Record<ProblemCode, string>> = {
+  missing_api_key: 'missing_api_key',
+  invalid_api_key: 'invalid_api_key',
+  key_expired: 'invalid_api_key',
+  key_revoked: 'invalid_api_key',
+  insufficient_scope: 'restricted_api_key',
+  domain_not_verified: 'invalid_from_address',
+  domain_not_allowed: 'invalid_access',
+  invalid_sender: 'invalid_from_address',
+  missing_field: 'missing_required_field',
+  missing_content: 'missing_required_field',
+  invalid_parameter: 'invalid_parameter',
+  invalid_attachment: 'invalid_attachment',
+  not_found: 'not_found',
+  method_not_allowed: 'method_not_allowed',
+  rate_limited: 'rate_limit_exceeded',
+  quota_exceeded: 'daily_quota_exceeded',
+  invalid_idempotency_key: 'invalid_idempotency_key',
+  idempotency_key_reused: 'invalid_idempotent_request',
+  idempotency_in_progress: 'concurrent_idempotent_requests',
+  internal_error: 'application_error',
+  service_unavailable: 'application_error',
+};
+
+const ofEmail = { reply: ({ id }: Told) => answer({ object: 'email', id }) };
+
+export const resend: Service = {
+  name: 'resend',
+  authorization: (header) => header('authorization'),
+  forms: {
+    email: (value, { now }) => readEmail(value, now),
+    batch: readBatch,
+    move: (value, { now }) => readMembers(value, { scheduled_at: (at, out) => (out['send_at'] = scheduled(at, now)) }),
+  },
+  requests: [
+    { method: 'POST', path: '/emails', operation: 'sendMessage', form: 'email', reply: ({ id }) => answer({ id }) },
+    {
+      method: 'POST',
+      path: '/emails/batch',
+      operation: 'sendMessage',
+      form: 'batch',
+      reply({ data }, { body }) {
+        const entries = data as readonly { index: number; id: string | null; error: { message: string } | null }[];
+        const errors = entries.flatMap(({ index, error }) =>
+          error === null ? [] : [{ index, message: error.message }],
+        );
+        const sent = { data: entries.flatMap(({ id }) => (id === null ? [] : [{ id }])) };
+        return answer(body['on_error'] === 'abort' ? sent : { ...sent, errors });
+      },
+    },
+    { method: 'GET', path: '/emails', operation: 'listMessages', run: list },
+    { method: 'GET', path: '/emails/{id}', operation: 'getMessage', reply: (one) => answer(whole(one)) },
+    { method: 'PATCH', path: '/emails/{id}', operation: 'updateMessage', form: 'move', ...ofEmail },
+    { method: 'POST', path: '/emails/{id}/cancel', operation: 'cancelMessage', ...ofEmail },
+  ],
+  problem({ code, message, status }) {
+    const name = names[code] ?? (status < 500 ? 'validation_error' : 'application_error');
+    const theirs = status === 400 && !code.startsWith('invalid_idempotency') ? 422 : status;
+    return { status: theirs, body: { statusCode: theirs, message, name } };
+  },
+};

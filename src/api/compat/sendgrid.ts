@@ -1,0 +1,263 @@
+/** Requests of programs that were written for SendGrid. */
+import { Problem } from '../../base/problem.ts';
+import type { JsonObject, JsonValue } from '../json.ts';
+import type { Reply } from '../route.ts';
+import {
+  addressTo,
+  addTo,
+  answer,
+  ignored,
+  isObject,
+  listAt,
+  never,
+  readEach,
+  readMembers,
+  substitute,
+  textsOf,
+  textOf,
+  timeOf,
+  withLinks,
+  wrong,
+  type ForeignCall,
+  type Members,
+  type Service,
+  type Told,
+} from './foreign.ts';
+import { notListed, partOf, readAll, reasonOf, refuseOthers, seconds, suppressionOf } from './lists.ts';
+
+/** An address in an object, as one text. */
+function mailbox(value: JsonValue, field: string): string {
+  const { email = '', name } = readMembers(value, { email: 'email', name: 'name' }, field);
+  if (typeof name !== 'string') return textOf(email);
+  return `"${name.replaceAll(/["\\]/g, '\\$&')}" <${textOf(email)}>`;
+}
+
+const mailboxes = (value: JsonValue, field: string): string[] =>
+  listAt(value, field).map((one, index) => mailbox(one, `${field}[${String(index)}]`));
+
+const attachment: Members = {
+  filename: 'filename',
+  content: 'content',
+  type: 'content_type',
+  disposition: 'disposition',
+  content_id: 'content_id',
+  contentId: 'content_id',
+};
+
+/** Members that a mail has, and each of its personalizations too. */
+const both: Members = {
+  from: (value, out, field) => (out['from'] = mailbox(value, field)),
+  subject: 'subject',
+  headers: 'headers',
+  custom_args: (value, out, field) =>
+    (out['metadata'] = { ...(out['metadata'] as JsonObject | undefined), ...textsOf(value, field) }),
+  send_at: (value, out) => (out['send_at'] = timeOf(value, 1000)),
+};
+
+/** `substitutions` are read apart, since they change the texts of the mail. */
+const personalization: Members = {
+  ...both,
+  to: (value, out, field) => {
+    addressTo(out, mailboxes(value, field));
+  },
+  cc: (value, out, field) => {
+    addTo(out, 'cc', mailboxes(value, field));
+  },
+  bcc: (value, out, field) => (out['bcc'] = mailboxes(value, field)),
+  dynamic_template_data: 'variables',
+  substitutions: ignored,
+};
+
+const enabled = (value: JsonValue): boolean => isObject(value) && value['enable'] === true;
+
+const tracking: Members = {
+  click_tracking: (value, out) => (out['track_clicks'] = enabled(value)),
+  open_tracking: (value, out) => (out['track_opens'] = enabled(value)),
+  subscription_tracking: (value, out, field) => {
+    if (isObject(value) && typeof value['substitution_tag'] === 'string')
+      throw wrong(`${field}.substitution_tag`, 'has no counterpart here: write `{{unsubscribe_url}}` into the text');
+    if (enabled(value)) out['unsubscribe'] = true;
+  },
+  ganalytics: never('links get no further parameters'),
+};
+
+const settings: Members = {
+  sandbox_mode: (value, out) => (out['test'] = enabled(value)),
+  bypass_list_management: never('the suppression list holds for all mail'),
+  bypass_bounce_management: never('the suppression list holds for all mail'),
+  bypass_spam_management: never('the suppression list holds for all mail'),
+  bypass_unsubscribe_management: never('the suppression list holds for all mail'),
+  footer: never('write it into the text'),
+  spam_check: never('mail is not rated'),
+  bcc: never('give `bcc`'),
+};
+
+const types: Readonly<Record<string, string>> = { 'text/plain': 'text', 'text/html': 'html' };
+
+const mail: Members = {
+  ...both,
+  personalizations: ignored,
+  reply_to: (value, out, field) => (out['reply_to'] = mailbox(value, field)),
+  reply_to_list: (value, out, field) => (out['reply_to'] = mailboxes(value, field)),
+  content: (value, out, field) => {
+    for (const { type = '', value: text = '' } of readEach(value, { type: 'type', value: 'value' }, field)) {
+      const name = types[textOf(type)];
+      if (name === undefined) throw wrong(`${field}.type`, 'must be text/plain or text/html');
+      out[name] = text;
+    }
+  },
+  attachments: (value, out, field) => (out['attachments'] = readEach(value, attachment, field)),
+  template_id: 'template_id',
+  categories: 'tags',
+  batch_id: (value, out) =>
+    (out['metadata'] = { ...(out['metadata'] as JsonObject | undefined), [BATCH]: textOf(value) }),
+  asm: (_, out) => (out['unsubscribe'] = true),
+  tracking_settings: (value, out, field) => Object.assign(out, readMembers(value, tracking, field)),
+  mail_settings: (value, out, field) => Object.assign(out, readMembers(value, settings, field)),
+  ip_pool_name: ignored,
+};
+
+/** The key of metadata that has the id of a scheduled group. */
+const BATCH = 'batch_id';
+
+/** One personalization is a mail; several are a bulk send, of which a faulty entry refuses all, as there. */
+function readMail(value: JsonObject): JsonObject {
+  const shared = withLinks(readMembers(value, mail));
+  const given = listAt(value['personalizations'] ?? [], 'personalizations');
+  if (given.length === 0)
+    throw new Problem('missing_field', '`personalizations` is missing.', { field: 'personalizations' });
+  const entries = given.map((one, index) => {
+    const field = `personalizations[${String(index)}]`;
+    const words =
+      isObject(one) && one['substitutions'] != null ? textsOf(one['substitutions'], `${field}.substitutions`) : {};
+    return {
+      out: readMembers(one, personalization, field),
+      words: new Map(Object.entries(words) as [string, string][]),
+    };
+  });
+  substitute(shared, entries);
+  const [first, ...others] = entries.map(({ out }) => out);
+  if (others.length > 0 || first === undefined)
+    return { ...shared, recipients: entries.map(({ out }) => out), on_error: 'abort', allow_duplicates: true };
+  return { ...shared, ...first, ...merged(shared, first, 'headers'), ...merged(shared, first, 'metadata') };
+}
+
+const merged = (shared: JsonObject, own: JsonObject, name: string): JsonObject =>
+  shared[name] === undefined || own[name] === undefined
+    ? {}
+    : { [name]: { ...(shared[name] as JsonObject), ...(own[name] as JsonObject) } };
+
+/** The lists there, and the reason of an entry here. */
+const lists: Readonly<Record<string, string>> = {
+  bounces: 'hard_bounce',
+  spam_reports: 'complaint',
+  unsubscribes: 'unsubscribe',
+};
+
+const entryOf = (one: Told): object => ({
+  created: seconds(one['created_at']),
+  email: one['email'],
+  reason: one['note'] ?? '',
+  status: '',
+});
+
+async function list(call: ForeignCall): Promise<Reply> {
+  const { query, params } = call;
+  refuseOthers(query, ['limit', 'offset', 'email', 'start_time', 'end_time']);
+  const at = (name: string): string | undefined =>
+    query[name] === undefined ? undefined : timeOf(Number(query[name]), 1000);
+  const times = { created_after: at('start_time'), created_before: at('end_time') };
+  const filter = { reason: reasonOf(lists, params), email: query['email'], ...times };
+  const { data } = await partOf(call, 'listSuppressions', filter, { size: 'limit', usual: 500, most: 500 });
+  return answer(data.map(entryOf));
+}
+
+/** Takes an address off a list. */
+async function remove({ ask, params }: ForeignCall, name = params['list'] ?? ''): Promise<Reply> {
+  const { email = '' } = params;
+  if ((await suppressionOf(ask, reasonOf(lists, { list: name }), email)) === null) throw notListed();
+  return ask('deleteSuppression', { params: { email } });
+}
+
+/** Cancels the mails of a scheduled group. */
+async function cancel({ ask, body }: ForeignCall): Promise<Reply> {
+  const filter = { status: 'scheduled', [`metadata[${BATCH}]`]: textOf(body[BATCH]) };
+  const { data, hasMore } = await readAll(ask, 'listMessages', filter, { most: 1000 });
+  for (const { id } of data) await ask('cancelMessage', { params: { id: String(id) } });
+  if (hasMore)
+    throw new Problem('invalid_state', 'The group has more than 1,000 mails. Cancel it again for the others.');
+  return answer({ batch_id: body[BATCH] ?? null, status: 'cancel' }, 201);
+}
+
+const GLOBAL = '/v3/asm/suppressions/global';
+const ofList = { method: 'GET', operation: 'listSuppressions' } as const;
+const ofRemoval = { method: 'DELETE', operation: 'deleteSuppression', status: 204 } as const;
+
+export const sendgrid: Service = {
+  name: 'sendgrid',
+  authorization: (header) => header('authorization'),
+  forms: {
+    mail: readMail,
+    addresses: (value) => ({ ...readMembers(value, { recipient_emails: 'emails' }), reason: 'unsubscribe' }),
+    cancel: (value) =>
+      readMembers(value, {
+        batch_id: BATCH,
+        status: (status, _, field) => {
+          if (status !== 'cancel') throw wrong(field, 'must be `cancel`: a group is not paused here');
+        },
+      }),
+  },
+  requests: [
+    {
+      method: 'POST',
+      path: '/v3/mail/send',
+      operation: 'sendMessage',
+      form: 'mail',
+      reply: ({ id }) => ({ status: 202, body: null, headers: { 'X-Message-Id': String(id) } }),
+    },
+    {
+      method: 'POST',
+      path: '/v3/user/scheduled_sends',
+      operation: 'cancelMessage',
+      form: 'cancel',
+      status: 201,
+      run: cancel,
+    },
+    { ...ofList, path: '/v3/suppression/{list}', run: list },
+    {
+      ...ofList,
+      path: '/v3/suppression/{list}/{email}',
+      async run({ ask, params }) {
+        const found = await suppressionOf(ask, reasonOf(lists, params), params['email']);
+        return answer(found === null ? [] : [entryOf(found)]);
+      },
+    },
+    { ...ofRemoval, path: '/v3/suppression/{list}/{email}', run: (call) => remove(call) },
+    {
+      ...ofList,
+      path: `${GLOBAL}/{email}`,
+      async run({ ask, params: { email } }) {
+        return answer((await suppressionOf(ask, 'unsubscribe', email)) === null ? {} : { recipient_email: email });
+      },
+    },
+    { ...ofRemoval, path: `${GLOBAL}/{email}`, run: (call) => remove(call, 'unsubscribes') },
+    {
+      method: 'POST',
+      path: GLOBAL,
+      operation: 'createSuppression',
+      form: 'addresses',
+      status: 201,
+      run: async ({ ask, body }) => {
+        await ask('createSuppression', { body });
+        return answer({ recipient_emails: body['emails'] ?? [] }, 201);
+      },
+    },
+  ],
+  problem({ message, field, status }) {
+    const theirs = status === 409 ? 400 : status;
+    return {
+      status: theirs,
+      body: { errors: [{ message, field: field?.replaceAll('recipients[', 'personalizations[') ?? null, help: null }] },
+    };
+  },
+};
