@@ -3,19 +3,17 @@ import { z } from 'zod';
 import type { Clock } from '../base/clock.ts';
 import { nextSlice } from '../base/slices.ts';
 import { actorOf } from '../keys/caller.ts';
+import type { Deed } from '../operations/audit-row.ts';
 import type { Database } from '../storage/database.ts';
+import type { Rows } from '../storage/rows.ts';
 import { suppressionReasons } from '../storage/tables.ts';
-import { manyAdded, suppressionRecord } from '../suppressions/suppression.ts';
-import { importCsv, type AddedRecord } from '../suppressions/suppression-csv.ts';
-import type { ImportedEntry } from '../suppressions/suppression-export.ts';
-import { addressFault, addSuppressions, type RefuseFullList } from '../suppressions/suppression-store.ts';
-import { rowsOfAnswer } from './answer-change.ts';
+import { addImported, importCsv } from '../suppressions/suppression-csv.ts';
+import type { RefuseFullList } from '../suppressions/suppression-store.ts';
 import { type Call, jsonResponse, type Reply, route, type Route } from './route.ts';
 
 interface ImportDeps {
-  db: Pick<Database, 'commit'>;
+  db: Pick<Database, 'commit' | 'reader'>;
   clock: Clock;
-  findStream(accountId: string, slug: string): Promise<unknown>;
   refuseFullList: RefuseFullList;
 }
 
@@ -103,12 +101,16 @@ export function suppressionImportRoute(deps: ImportDeps): Route {
 async function run(deps: ImportDeps, call: Call<object, object, ImportBody>): Promise<Reply> {
   const { content, reason, stream, preview } = call.body;
   const isPreview = preview === true;
-  if (!isPreview) await deps.refuseFullList(call.caller.accountId);
+  const { accountId } = call.caller;
+  const createdBy = actorOf(call.caller);
+  if (!isPreview) await deps.refuseFullList(accountId);
+  // Each part has a row of the audit. The record of an Idempotency-Key comes with the answer to the whole.
+  const rowsOf = (deed: Deed): Rows => ({ audit: [call.auditRow({ status: 200, body: null, deed })] });
   const { rejected, ...counts } = await importCsv(piecesOf(content), {
     reason: reason ?? 'manual',
     stream: stream ?? null,
     mostJson: MOST_JSON,
-    add: isPreview ? null : (entries) => add(deps, call, entries),
+    add: isPreview ? null : (entries) => addImported(deps, { accountId, createdBy }, entries, rowsOf),
   });
   const body = {
     object: 'suppression_import',
@@ -126,49 +128,4 @@ async function* piecesOf(content: string): AsyncGenerator<string> {
     await nextSlice();
     yield content.slice(at, at + PIECE);
   }
-}
-
-/** Adds some entries in one transaction, with a row of the audit. The record of an Idempotency-Key comes with the answer to the whole. */
-async function add(
-  deps: ImportDeps,
-  call: Call<object, object, ImportBody>,
-  entries: readonly ImportedEntry[],
-): Promise<{ data: AddedRecord[] }> {
-  const { caller } = call;
-  const slugs = new Set(entries.flatMap(({ stream }) => (stream === null ? [] : [stream])));
-  const unknown = new Set<string>();
-  for (const slug of slugs) if ((await deps.findStream(caller.accountId, slug)) === null) unknown.add(slug);
-  const faults = entries.map(({ email, stream, expires_at: end }) => {
-    if (stream !== null && unknown.has(stream)) return `there is no stream ${JSON.stringify(stream)}`;
-    return addressFault(email) ?? (end !== null && Date.parse(end) <= call.now ? 'it has ended already' : null);
-  });
-  const sound = entries.filter((_, i) => faults[i] === null);
-  const added = await addSuppressions(
-    deps,
-    sound.map(({ expires_at: end, ...one }) => ({
-      ...one,
-      accountId: caller.accountId,
-      createdBy: actorOf(caller),
-      expiresAt: end === null ? null : Date.parse(end),
-    })),
-    (all) => {
-      const deed = manyAdded(
-        entries.map(({ email }) => email),
-        all,
-      );
-      return rowsOfAnswer(
-        { auditRow: (reply) => call.auditRow(reply), idempotencyRow: () => null },
-        { status: 200, body: null, deed },
-      );
-    },
-  );
-  const rest = [...added];
-  const data = entries.map(({ email }, i): AddedRecord => {
-    const why = faults[i] ?? null;
-    if (why !== null) return { result: 'rejected', email, why };
-    const one = rest.shift();
-    if (one === undefined) throw new Error('fewer entries came back than were added');
-    return { result: one.created ? 'created' : 'existing', entry: suppressionRecord(one.row) };
-  });
-  return { data };
 }

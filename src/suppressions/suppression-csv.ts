@@ -1,9 +1,12 @@
 /** The import of suppression lists, for every door. What an export writes an import accepts. */
 import { CsvFault } from '../base/csv.ts';
+import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
-import type { SuppressionRecord } from './suppression.ts';
+import type { Database } from '../storage/database.ts';
+import type { Rows } from '../storage/rows.ts';
+import { manyAdded, suppressionRecord, type SuppressionRecord } from './suppression.ts';
 import { ExportFault, readExport, type ImportedEntry, type Usual } from './suppression-export.ts';
-import { addressFault } from './suppression-store.ts';
+import { addressFault, addSuppressions, type NewSuppression } from './suppression-store.ts';
 
 /** The result for an entry: its record, or the reason why it was rejected. */
 export type AddedRecord =
@@ -83,4 +86,38 @@ function previewed({
 }: ImportedEntry): { result: 'created' } | { result: 'rejected'; email: string; why: string } {
   const why = addressFault(email);
   return why === null ? { result: 'created' } : { result: 'rejected', email, why };
+}
+
+/**
+ * Adds the valid entries in one transaction, and says of each other one why it is rejected. `rowsFor` gets what the audit says of them,
+ * and returns the rows that are written with them.
+ */
+export async function addImported(
+  deps: { db: Pick<Database, 'commit' | 'reader'>; clock: Clock },
+  { accountId, createdBy }: Pick<NewSuppression, 'accountId' | 'createdBy'>,
+  entries: readonly ImportedEntry[],
+  rowsFor: (deed: ReturnType<typeof manyAdded>) => Rows,
+): Promise<{ data: AddedRecord[] }> {
+  const rows = (await deps.db.reader('streams').select('slug').where({ account_id: accountId })) as { slug: string }[];
+  const streams = new Set(rows.map(({ slug }) => slug));
+  const now = deps.clock.now();
+  const faults = entries.map(({ email, stream, expires_at: end }) => {
+    const fault = addressFault(email);
+    if (fault !== null) return fault;
+    if (stream !== null && !streams.has(stream)) return `there is no stream ${JSON.stringify(stream)}`;
+    return end !== null && Date.parse(end) <= now ? 'it has ended already' : null;
+  });
+  const sound = entries.flatMap(({ expires_at: end, ...one }, i) =>
+    faults[i] === null ? [{ ...one, accountId, createdBy, expiresAt: end === null ? null : Date.parse(end) }] : [],
+  );
+  const emails = entries.map(({ email }) => email);
+  const rest = [...(await addSuppressions(deps, sound, (all) => rowsFor(manyAdded(emails, all))))];
+  const data = emails.map((email, i): AddedRecord => {
+    const why = faults[i] ?? null;
+    if (why !== null) return { result: 'rejected', email, why };
+    const one = rest.shift();
+    if (one === undefined) throw new Error('fewer entries came back than were added');
+    return { result: one.created ? 'created' : 'existing', entry: suppressionRecord(one.row) };
+  });
+  return { data };
 }

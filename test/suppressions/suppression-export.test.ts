@@ -110,7 +110,7 @@ const cases: readonly (readonly [name: string, text: string | Buffer, entries: r
   ],
   [
     'headings with other separators',
-    '"E-Mail_Address" ,"Bounce-Type"\nana@x.test,Permanent\n',
+    '"E-Mail_Address"," Bounce-Type"\nana@x.test,Permanent\n',
     ['ana@x.test | hard_bounce'],
   ],
   [

@@ -197,6 +197,9 @@ export function withLinks(out: JsonObject): JsonObject {
   return out;
 }
 
+/** Each is looked for in all texts. */
+const MOST_WORDS = 200;
+
 /**
  * Makes words that are replaced literally into variables: the texts of `shared` get an expression for each word, and each entry gets
  * the values. A word that an entry has no value for stays as it is.
@@ -211,9 +214,10 @@ export function substitute(
     ...Object.keys(headers).map((name) => [headers, name] as const),
   ];
   const texts = places.map(([of, name]) => textOf(of[name])).join('\0');
-  const words = [...new Set(entries.flatMap((entry) => [...entry.words.keys()]))].filter((word) =>
-    texts.includes(word),
-  );
+  const all = [...new Set(entries.flatMap((entry) => [...entry.words.keys()]))];
+  if (all.length > MOST_WORDS)
+    throw new Problem('too_many_items', `More than ${String(MOST_WORDS)} different words are to be replaced.`);
+  const words = all.filter((word) => word !== '' && texts.includes(word));
   if (words.length === 0) return;
   // The longest first: one word may begin another.
   words.sort((a, b) => b.length - a.length);

@@ -26,7 +26,11 @@ function readPairs(text: string): JsonObject {
   const fields = new Map<string, string[]>();
   const pairs = [...new URLSearchParams(text)];
   if (pairs.length > MOST_PARTS) throw tooMany();
-  for (const [name, value] of pairs) fields.set(name, [...(fields.get(name) ?? []), value]);
+  for (const [name, value] of pairs) {
+    const list = fields.get(name) ?? [];
+    list.push(value);
+    fields.set(name, list);
+  }
   return Object.fromEntries(fields);
 }
 
