@@ -66,7 +66,15 @@ export const NODE_TABLES: readonly string[] = [
 export const OWN_TABLES = ['nodes', 'node_beats', 'node_questions', 'lane_nodes', 'commits', 'event_turn'] as const;
 
 /** Tables whose rows change all the time: dead rows are cleared early and without pauses, or windows of due mail become slow. */
-const BUSY: readonly string[] = ['deliveries', 'messages', 'counters', 'event_counts', 'commits', 'lane_nodes', 'webhooks'];
+const BUSY: readonly string[] = [
+  'deliveries',
+  'messages',
+  'counters',
+  'event_counts',
+  'commits',
+  'lane_nodes',
+  'webhooks',
+];
 const VACUUM = 'autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0';
 
 /**
