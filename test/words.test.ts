@@ -44,8 +44,6 @@ const WHERE_FOR_IF: Pattern = {
   bad: 'Returns the path, or null where it does not exist.',
   good: 'Returns null if the place where it was is not known.',
 };
-/** Folders whose comments still have it. */
-const wordsToCome = /^src\/(?:api|cli|mta|operator|scheduling)\//;
 
 const everywhere: readonly Pattern[] = [
   {
@@ -176,7 +174,7 @@ const faultsOf = (
 function faultsIn(file: string): string[] {
   const text = readFileSync(path.join(root, file), 'utf8');
   const isCode = file.endsWith('.ts');
-  const all = [...ofComments, ...everywhere, ...(wordsToCome.test(file) ? [] : [WHERE_FOR_IF])];
+  const all = [...ofComments, ...everywhere, WHERE_FOR_IF];
   return isCode
     ? [
         ...faultsOf(

@@ -12,7 +12,7 @@ export function rowsOfAnswer(call: CallWithRows, reply: Reply): Rows {
 
 /**
  * Performs a change and returns its answer. `change` gives what was changed to `rowsFor` inside its transaction and writes the rows
- * that it gets back; it throws where nothing was changed.
+ * that it gets back; it throws if nothing was changed.
  */
 export async function answerChange<Changed>(
   call: CallWithRows,

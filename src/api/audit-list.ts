@@ -31,7 +31,7 @@ const AuditEntryDetails = AuditEntry.extend({
       .record(z.string(), z.unknown())
       .nullable()
       .describe(
-        'The JSON body, where the server keeps it (`requestLog.bodies`): without contents, files, secrets and the values of variables, headers and metadata.',
+        'The JSON body, if the server keeps it (`requestLog.bodies`): without contents, files, secrets and the values of variables, headers and metadata.',
       ),
     { from: 'Acme <hi@acme.example>', to: 'ana', subject: 'Welcome', html: '(24 characters)' },
   ),
@@ -108,7 +108,7 @@ export function auditRoutes({ db, cursors, streams }: AuditListDeps): Route[] {
         path: `${PATH}/{id}`,
         operationId: 'getAuditEntry',
         description:
-          'With what is kept for a shorter time: the query, the text of the error, and the redacted body where the server keeps it.',
+          'With what is kept for a shorter time: the query, the text of the error, and the redacted body if the server keeps it.',
         scope: ['audit:read'],
         params: z.object({ id: z.string().max(64).describe('Id of the entry.') }),
         responses: { 200: jsonResponse('The entry.', AuditEntryDetails, 'A refused request', refusedSample) },

@@ -22,7 +22,7 @@ const LONGEST_PATH = 200;
 const LONGEST_QUERY = 1000;
 const LONGEST_MESSAGE = 500;
 
-/** `monotonic` is the clock's reading now, for the duration. `reply` is absent where the handler gave none. */
+/** `monotonic` is the clock's reading now, for the duration. `reply` is absent if the handler gave none. */
 export function exchangeAudit(
   exchange: Exchange,
   status: number,
@@ -84,7 +84,7 @@ const withoutBody = (message: string | undefined): string | undefined =>
 /** The bodies that are kept, redacted: none, those of refused and failed requests, or all. */
 export type KeptBodies = 'none' | 'refused' | 'all';
 
-/** Returns the details of an answered request; null where there are none. Of strangers only the error is kept. */
+/** Returns the details of an answered request; null if there are none. Of strangers only the error is kept. */
 export function detailsOf(exchange: Exchange, keeps: KeptBodies): RequestDetailsRow | null {
   const { route, search, answer, body } = exchange;
   if (route !== null && isForgotten(route)) return null;

@@ -10,7 +10,7 @@ import { Problem } from '../base/problem.ts';
 
 /** The part of the memory that one request has. */
 export interface BodyShare {
-  /** Takes this many more bytes. Throws `service_unavailable` where there is no room. */
+  /** Takes this many more bytes. Throws `service_unavailable` if there is no room. */
   readonly take: (bytes: number) => void;
   /** Gives everything back. */
   readonly release: () => void;

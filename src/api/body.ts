@@ -20,7 +20,7 @@ export interface BodyLimits {
   idleMs: number;
   /** Least pace of a body, in bytes a second. */
   leastPace: number;
-  /** Longest time for all of the body, in milliseconds; null where the time for the whole request is the limit. */
+  /** Longest time for all of the body, in milliseconds; null if the time for the whole request is the limit. */
   wholeMs: number | null;
 }
 

@@ -25,7 +25,7 @@ export interface BulkTurn {
 }
 
 export interface BulkGate {
-  /** Runs `send` when the account has its turn. Throws `service_unavailable` where it would wait too long, and where the service stops meanwhile. */
+  /** Runs `send` when the account has its turn. Throws `service_unavailable` if it would wait too long, and if the service stops meanwhile. */
   run<T>(accountId: string, isStopping: () => boolean, send: (turn: BulkTurn) => Promise<T>): Promise<T>;
 }
 

@@ -49,7 +49,7 @@ export function answerClientErrors(deps: Deps, server: Server): void {
   });
 }
 
-/** Returns null where the peer has disconnected. */
+/** Returns null if the peer has disconnected. */
 function problemOf(error: NodeJS.ErrnoException): Problem | null {
   switch (error.code) {
     case 'ECONNRESET':

@@ -1,4 +1,4 @@
-/** Compresses answers outside of the event loop, where it pays and where the client takes it. */
+/** Compresses answers outside of the event loop, if it pays and if the client takes it. */
 import { promisify } from 'node:util';
 import { brotliCompress, constants, gzip } from 'node:zlib';
 import type Koa from 'koa';
@@ -18,7 +18,7 @@ export interface Compressed {
   bytes: Buffer;
 }
 
-/** Returns null where the client takes neither encoding; brotli goes first, since it is smaller at the same cost. */
+/** Returns null if the client takes neither encoding; brotli goes first, since it is smaller at the same cost. */
 export async function compress(
   ctx: Pick<Koa.Context, 'acceptsEncodings'>,
   body: string | Buffer,

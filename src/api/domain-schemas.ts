@@ -11,7 +11,7 @@ const dnsRecord = z.object({
   purpose: z
     .enum(['dkim', 'spf', 'return_path', 'dmarc', 'dmarc_consent', 'tracking', 'mx'])
     .describe(
-      'What the record is for. `dmarc_consent` is at the host of this server that gets the DMARC reports, where that belongs to another organization; there is no `mx` at present.',
+      'What the record is for. `dmarc_consent` is at the host of this server that gets the DMARC reports, if that belongs to another organization; there is no `mx` at present.',
     ),
   type: text('Type of the DNS record.'),
   host: text('Name of the DNS record.'),
@@ -31,8 +31,8 @@ const dnsRecord = z.object({
   mistake: z
     .enum(mistakes)
     .nullable()
-    .describe('How the record went wrong, where that was recognised. There may be more values in the future.'),
-  cure: maybe('What to do about it, in whole sentences; null where it is right or was never looked up.'),
+    .describe('How the record went wrong, if that was recognised. There may be more values in the future.'),
+  cure: maybe('What to do about it, in whole sentences; null if it is right or was never looked up.'),
   checked_at: maybeTime('When it was last looked up.'),
 });
 

@@ -32,7 +32,7 @@ export interface DomainsDeps {
   cursors: Cursors;
   /** Name of this mail server: the DNS records point to it. */
   hostname: string;
-  /** Host that tracking hosts of domains point to; null where tracking hosts are off. */
+  /** Host that tracking hosts of domains point to; null if tracking hosts are off. */
   trackingTarget: string | null;
   /** How long a domain keeps sending after it lost a record. */
   domainGraceMs: number;
@@ -83,7 +83,7 @@ function listRoute(deps: DomainsDeps): Route {
       scope: ['domain:read'],
       query: z.strictObject({
         ...pageParameters(),
-        status: z.enum(['verified', 'pending', 'failed', 'any']).optional().describe('`verified` where not given.'),
+        status: z.enum(['verified', 'pending', 'failed', 'any']).optional().describe('`verified` if not given.'),
       }),
       responses: pageResponse('A page of domains.', Domain, 'One domain'),
     },
@@ -108,7 +108,7 @@ const NewDomain = z.strictObject({
     .min(1)
     .max(LONGEST_NAME)
     .optional()
-    .describe('Host that bounces go to, the domain or a name below it; `rp.<name>` where not given.'),
+    .describe('Host that bounces go to, the domain or a name below it; `rp.<name>` if not given.'),
   track_opens: z.boolean().nullable().optional().describe('Null: the setting of the account applies.'),
   track_clicks: z.boolean().nullable().optional().describe('Null: the setting of the account applies.'),
 });

@@ -220,7 +220,7 @@ async function inTurn({ gate, filter }: Reading, page: () => Promise<EventPage>)
   }
 }
 
-/** Waits for an event where there is none yet and the caller wants to. */
+/** Waits for an event if there is none yet and the caller wants to. */
 async function pageAfter(reading: Reading, limit: number): Promise<EventPage> {
   const { deps, call, filter } = reading;
   const after = call.query.after === undefined ? 0 : await positionOf(reading, call.query.after, 'after');

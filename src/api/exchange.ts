@@ -32,7 +32,7 @@ export interface Exchange {
   readonly header: (name: string) => string | undefined;
 
   route: Route | null;
-  /** The pattern of the path where its route has another method; null where there is none, or `route` is known. */
+  /** The pattern of the path if its route has another method; null if there is none, or `route` is known. */
   pattern: string | null;
   params: Readonly<Record<string, string>>;
   key: KeyUse;

@@ -111,7 +111,7 @@ function survey(text: string): Survey {
   return { members, values, tooDeep: false };
 }
 
-/** Where the string that opens at `open` ends, or -1. A run of backslashes is looked at once for the quote after it: linear. */
+/** Returns where the string that opens at `open` ends, or -1. A run of backslashes is looked at once for the quote after it: linear. */
 function closingQuote(text: string, open: number): number {
   let at = text.indexOf('"', open + 1);
   while (at > 0 && isEscaped(text, at)) at = text.indexOf('"', at + 1);
@@ -124,7 +124,7 @@ function isEscaped(text: string, at: number): boolean {
   return (at - before) % 2 === 0;
 }
 
-/** The number of members in the whole tree, or -1 where a name or string is not well-formed. Depth was checked before. */
+/** The number of members in the whole tree, or -1 if a name or string is not well-formed. Depth was checked before. */
 function membersOf(value: JsonValue): number {
   if (typeof value === 'string') return value.isWellFormed() ? 0 : -1;
   if (typeof value !== 'object' || value === null) return 0;

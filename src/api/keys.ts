@@ -102,14 +102,14 @@ function createRoute(deps: KeysDeps): Route {
             .max(LONGEST_TTL_S)
             .optional()
             .describe('Lifetime in seconds. Not together with `expires_at`.'),
-          expires_at: timeMember().optional().describe('When it ends; never where not given.'),
+          expires_at: timeMember().optional().describe('When it ends; never if not given.'),
           replaces: z.string().max(64).optional().describe('Id of the key that it replaces.'),
           revoke_after: z
             .int()
             .min(0)
             .max(LONGEST_OVERLAP_S)
             .optional()
-            .describe('Seconds until the replaced key ends; at once where not given.'),
+            .describe('Seconds until the replaced key ends; at once if not given.'),
         })
         .meta({ id: 'NewKey', description: 'A key to create.' }),
       bodyExamples: {

@@ -1,5 +1,5 @@
 /**
- * Whole lists as a stream: the URL of a list answers all that its filters find where `Accept` asks for CSV or NDJSON. The next page is read
+ * Whole lists as a stream: the URL of a list answers all that its filters find if `Accept` asks for CSV or NDJSON. The next page is read
  * when the client has taken the last one, and the pages of an account one after the other.
  */
 import { Readable } from 'node:stream';
@@ -77,7 +77,7 @@ export const noBefore = (): Problem =>
 
 interface Page {
   data: Records;
-  /** Absent where the answer has all. */
+  /** Absent if the answer has all. */
   next_cursor?: string | null;
 }
 

@@ -85,9 +85,9 @@ const Why = z
             'It waits for attempt 2. The last answer was: 451 4.3.2 try again later',
           ),
           summary: text('The message without the last answer, which the attempts have.', 'It waits for attempt 2.'),
-          since: maybeTime('Since when it has waited for that; null where unknown.'),
+          since: maybeTime('Since when it has waited for that; null if unknown.'),
           until: maybeTime(
-            'When it is next considered; null where that depends on something else.',
+            'When it is next considered; null if that depends on something else.',
             '2026-01-31T09:35:02.481Z',
           ),
           set_by: shows(
@@ -95,7 +95,7 @@ const Why = z
               .enum(settersOfWaits)
               .nullable()
               .describe(
-                'Who set it: the receiver by its answers, its DNS, the operator of this server, the server itself (`us`), or the sender; null where nothing waits.',
+                'Who set it: the receiver by its answers, its DNS, the operator of this server, the server itself (`us`), or the sender; null if nothing waits.',
               ),
             'receiver',
           ),

@@ -35,7 +35,7 @@ const Content = z
     stored: z
       .enum(['parts', 'mail', 'nothing'])
       .describe(
-        '`parts`: what the request gave. `mail`: the mail as SMTP submitted it; html, text and attachments are read from it, and are empty where it cannot be parsed. `nothing`: the content is not stored any more.',
+        '`parts`: what the request gave. `mail`: the mail as SMTP submitted it; html, text and attachments are read from it, and are empty if it cannot be parsed. `nothing`: the content is not stored any more.',
       ),
     html: maybe('HTML body.', '<p>Thank you.</p>'),
     text: maybe('Plain text body; one that is derived from the html is not stored.', 'Thank you.'),

@@ -47,7 +47,7 @@ const ReportContent = z
     ),
     to: text('Its To field.', 'b+4f2k@mail.acme.example'),
     cc: text('Its Cc field.'),
-    date: maybeTime('Its Date field; null where it has none that can be read.', '2026-01-31T09:32:09.000Z'),
+    date: maybeTime('Its Date field; null if it has none that can be read.', '2026-01-31T09:32:09.000Z'),
     text: maybe(
       'Its text, with that of a delivery status and of the mail that it brings back.',
       'The mail for <ana@example.net> could not be delivered.',
@@ -116,7 +116,7 @@ function contentRoute(deps: MessageReportsDeps): Route {
       path: `${PATH}/{report_id}/content`,
       operationId: 'getMessageReportContent',
       description:
-        'Subject, addresses, text, html and files, for people. `invalid_state` where the mail cannot be parsed in a few seconds: its source can be read nevertheless.',
+        'Subject, addresses, text, html and files, for people. `invalid_state` if the mail cannot be parsed in a few seconds: its source can be read nevertheless.',
       scope: ['message:content'],
       params: z.object({ id: messageId(), report_id: reportId() }),
       responses: {

@@ -7,7 +7,7 @@ const PARAMETER = /;\s*(?!q=)[^;,=\s]+=(?:"[^"]*"|[^;,]*)/gi;
 const bestOf = (accept: string | undefined, types: readonly string[]): string | undefined =>
   new Negotiator({ headers: { accept: accept?.replaceAll(PARAMETER, '') } }).mediaType([...types]);
 
-/** Returns the type of those offered that `Accept` prefers; the first one where it names none of them. */
+/** Returns the type of those offered that `Accept` prefers; the first one if it names none of them. */
 export function preferredType<Type extends string>(
   accept: string | undefined,
   offered: readonly [Type, ...Type[]],

@@ -82,7 +82,7 @@ export class Newcomers {
     });
   }
 
-  /** Counts a request that a trusted proxy brings. Throws `rate_limited` where its network has too many under way. */
+  /** Counts a request that a trusted proxy brings. Throws `rate_limited` if its network has too many under way. */
   request(req: IncomingMessage, res: ServerResponse): void {
     if (
       this.requests.has(req) ||
@@ -127,7 +127,7 @@ export class Newcomers {
 
   /**
    * Closes one connection of the network that has most: the oldest that waits for its next request or the rest of its head, else
-   * the oldest. False where there is none.
+   * the oldest. False if there is none.
    */
   private makeRoom(): boolean {
     const members = this.crowds.largest();
@@ -138,7 +138,7 @@ export class Newcomers {
     return true;
   }
 
-  /** Returns null where there is no room and `makeRoom` makes none. */
+  /** Returns null if there is no room and `makeRoom` makes none. */
   private enter(ip: string, makeRoom: () => boolean = () => false): (() => void) | null {
     const network = networkOf(ip);
     const before = this.perNetwork.get(network) ?? 0;

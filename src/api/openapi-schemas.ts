@@ -27,7 +27,7 @@ export function withOpenObjects(schema: Json): Json {
   }) as Json;
 }
 
-/** Points references to the components, and writes null into the type where it is allowed. */
+/** Points references to the components, and writes null into the type if it is allowed. */
 function adapted(schema: unknown): unknown {
   return mapped(schema, (object) => {
     const { $ref } = object;

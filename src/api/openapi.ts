@@ -156,7 +156,7 @@ interface Property {
   required: boolean;
 }
 
-/** The output of a parameter's schema describes it best (an integer, a list); where it has no type, the input does. */
+/** The output of a parameter's schema describes it best (an integer, a list); if it has no type, the input does. */
 function propertiesOf(object: z.ZodType | undefined, schemas: Schemas): Property[] {
   if (!(object instanceof z.ZodObject)) return [];
   const shape = object.shape as Record<string, z.ZodType>;
@@ -218,7 +218,7 @@ function problemStatuses(route: Route): number[] {
   if (route.scope !== null) add(401, 403);
   if (route.params !== undefined) add(404);
   if (route.method === 'POST') add(409);
-  // A body that is sent is read even where none is expected.
+  // A body that is sent is read even if none is expected.
   if (takesBody(route.method)) add(408, 413, 415, 504);
   if (route.deprecated !== undefined) add(410);
   for (const code of problemCodes(route)) add(catalogue[code].status);
@@ -274,7 +274,7 @@ const errorSchema = {
   properties: {
     code: { type: 'string', enum: codes, description: 'Machine-readable error code.' },
     message: { type: 'string', description: 'Human-readable explanation.' },
-    field: { type: ['string', 'null'], description: 'The offending request field, where one applies.' },
+    field: { type: ['string', 'null'], description: 'The offending request field, if one applies.' },
     request_id: {
       type: 'string',
       pattern: '^req_[0-7][0-9a-hjkmnp-tv-z]{25}$',
@@ -292,7 +292,7 @@ const envelopeSchema = {
 
 const responseName = (status: number): string => openapiText.responses[status]?.name ?? `Problem${status}`;
 
-/** Returns the refusals that an operation names: others, such as 405, occur only where there is no operation. */
+/** Returns the refusals that an operation names: others, such as 405, occur only if there is no operation. */
 function problemResponses(used: string): Json {
   const all = [...new Set(codes.map((code) => catalogue[code].status as number))];
   const statuses = all.filter((status) => used.includes(`"#/components/responses/${responseName(status)}"`));

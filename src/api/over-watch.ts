@@ -1,5 +1,5 @@
 /**
- * Returns `whenOver` of a call: its listeners are called once when the call is over, or at once where `isOver` says that it is
+ * Returns `whenOver` of a call: its listeners are called once when the call is over, or at once if `isOver` says that it is
  * already. `watch` begins at the first listener and serves them all, since a streamed answer alone has nearly as many `close`
  * listeners as Node takes for a leak; it returns the function that ends the watch.
  */

@@ -13,7 +13,7 @@ export const DEFAULT_LIMIT = 25;
 export const pageParameters = (most = 100) => ({
   limit: integerParameter(1, most)
     .optional()
-    .describe(`Entries a page, 1 to ${String(most)}; ${String(DEFAULT_LIMIT)} where not given.`),
+    .describe(`Entries a page, 1 to ${String(most)}; ${String(DEFAULT_LIMIT)} if not given.`),
   after: z.string().max(300).optional().describe('Cursor: the entries after it. Not together with `before`.'),
   before: z.string().max(300).optional().describe('Cursor: the entries before it. Not together with `after`.'),
 });
@@ -39,7 +39,7 @@ export const listOf = (item: z.ZodType) =>
     data: z
       .array(item)
       .describe(
-        'The entries of this page. A page may have fewer than `limit`, even none, where many entries had to be examined: `has_more` says whether the list continues.',
+        'The entries of this page. A page may have fewer than `limit`, even none, if many entries had to be examined: `has_more` says whether the list continues.',
       ),
     has_more: z.boolean().describe('Whether the list continues in the requested direction.'),
     next_cursor: z.string().nullable().describe('For `after` of the next request; null at the end of the list.'),
@@ -67,10 +67,10 @@ export const pageResponse = (
 
 export interface Page {
   data: readonly { id: string }[];
-  /** True where the list continues in the requested direction. */
+  /** True if the list continues in the requested direction. */
   hasMore: boolean;
   /**
-   * Positions of the first and the last entry; their ids where not given, null in an empty page. Where reading stopped before the
+   * Positions of the first and the last entry; their ids if not given, null in an empty page. If reading stopped before the
    * page was full, the one in its direction is where it stopped, so that the next request continues there, also after an empty page.
    */
   first?: string | null;
@@ -113,7 +113,7 @@ interface PageCall {
   search: string;
 }
 
-/** Throws `mutually_exclusive_fields` where a query has both cursors. */
+/** Throws `mutually_exclusive_fields` if a query has both cursors. */
 export function refuseBothCursors({ after, before }: PageQuery): void {
   if (after !== undefined && before !== undefined)
     throw new Problem('mutually_exclusive_fields', '`after` and `before` exclude each other.', { field: 'before' });

@@ -117,7 +117,7 @@ function sought(text: string): string | null {
 export const textsParameter = (item: z.ZodString, most: number) =>
   listText().transform(entriesOf).pipe(z.array(item).max(most));
 
-/** Answers write years with four digits, also where a time has been rounded up or moved by an offset. */
+/** Answers write years with four digits, also if a time has been rounded up or moved by an offset. */
 const EARLIEST = Date.parse('0001-01-02T00:00:00Z');
 const LATEST = Date.parse('9999-12-30T00:00:00Z');
 const isWritable = (text: string): boolean => Date.parse(text) >= EARLIEST && Date.parse(text) <= LATEST;

@@ -6,7 +6,7 @@
 import { createGate } from '../scheduling/gate.ts';
 
 export interface ReadGate {
-  /** Runs `read` when it is the account's turn; null where the client was gone by then. */
+  /** Runs `read` when it is the account's turn; null if the client was gone by then. */
   run<T>(accountId: string, isGone: () => boolean, read: () => Promise<T>): Promise<T | null>;
 }
 

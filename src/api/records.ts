@@ -113,8 +113,8 @@ const MX = 'mx1.example.net';
 const details = {
   sent: z.object({
     attempt: whole('Number of the attempt.', 1),
-    mx: maybe('Host that is asked; null where that is not known yet.', MX),
-    sending_ip: maybe('Address that it is sent from; null where that is not known yet.', '192.0.2.10'),
+    mx: maybe('Host that is asked; null if that is not known yet.', MX),
+    sending_ip: maybe('Address that it is sent from; null if that is not known yet.', '192.0.2.10'),
   }),
   delivered: z.object({
     mx: maybe('Host that took it.', MX),
@@ -128,9 +128,9 @@ const details = {
   }),
   opened: z.object({
     ...hit,
-    client: maybe('Mail program, where it can be recognized.', 'Thunderbird'),
-    os: maybe('Operating system, where it can be recognized.', 'Linux'),
-    device: maybe('Kind of device, where it can be recognized.', 'desktop'),
+    client: maybe('Mail program, if it can be recognized.', 'Thunderbird'),
+    os: maybe('Operating system, if it can be recognized.', 'Linux'),
+    device: maybe('Kind of device, if it can be recognized.', 'desktop'),
     ...machine,
   }),
   clicked: z.object({
@@ -170,7 +170,7 @@ const details = {
     smtp_reply: shows(smtp.smtp_reply.clone(), '4.7.1 try again later'),
     reason: text('Why, in one word.', 'rate_limited'),
     next_attempt_at: maybeTime(
-      'When the next attempt is made; null where the time of the mail is over before.',
+      'When the next attempt is made; null if the time of the mail is over before.',
       '2026-01-31T09:35:00.000Z',
     ),
   }),
@@ -210,7 +210,7 @@ export const Event = z
         recipient_type: z.enum(['to', 'cc', 'bcc']).describe('The member of the request that named it.'),
         from: text('Address of the sender.', 'hi@acme.example'),
         subject: text('Subject line of the message.', 'Your order'),
-        template_id: maybe('Id of the template of the message; null where there was none.'),
+        template_id: maybe('Id of the template of the message; null if there was none.'),
         stream: text('Slug of the stream of the message.', 'transactional'),
         tags: texts('Tags of the message.', ['order']),
         metadata: map('Metadata of the message.', { order: '17' }),
@@ -235,7 +235,7 @@ function optional<Shape extends Record<string, z.ZodType>>(
 ): { [K in keyof Shape]: z.ZodOptional<Shape[K]> } {
   const entries = Object.entries(shape).map(([name, schema]) => [
     name,
-    schema.optional().describe(`What happened, where \`type\` is \`${name}\`.`),
+    schema.optional().describe(`What happened, if \`type\` is \`${name}\`.`),
   ]);
   // fromEntries forgets the names; they are those of `shape`.
   return Object.fromEntries(entries) as { [K in keyof Shape]: z.ZodOptional<Shape[K]> };
@@ -274,7 +274,7 @@ export const Batch = z
         .array(
           z.object({
             index: whole('Place of the entry in `recipients`, from 0.'),
-            to: maybe('The recipient; null where the entry has none that can be read.'),
+            to: maybe('The recipient; null if the entry has none that can be read.'),
             id: maybe('Id of the message; null for a refused entry.'),
             status: text('Status of the message, or `rejected`.'),
             error: entryError.nullable().describe('Why the entry was refused; null for a message.'),

@@ -76,7 +76,7 @@ export interface ApiDeps {
   /** Returns the requests a minute that a plan allows. */
   planLimit(plan: string): number;
   audit: AuditSink;
-  /** The bodies that the request log keeps; none where it is absent. */
+  /** The bodies that the request log keeps; none if it is absent. */
   keepBodies?: KeptBodies;
   /** The budget for lines about unknown keys; shared with the operator, who is shown how many were not kept. */
   strangerLines?: StrangerLines;

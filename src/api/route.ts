@@ -31,7 +31,7 @@ export type Reply =
       headers?: Readonly<Record<string, string>>;
       /** The record before a change or removal: for the audit, and for callers that show the removed object. */
       before?: object;
-      /** The words of the audit, where the answer is not a record of one object. */
+      /** The words of the audit, if the answer is not a record of one object. */
       deed?: Deed;
     }
   | { status: number; bytes: Buffer; type: string; headers?: Readonly<Record<string, string>> }
@@ -42,11 +42,11 @@ export interface Call<Params, Query, Body> {
   params: Params;
   query: Query;
   body: Body;
-  /** The body before any check, for handlers that check it themselves (`bodyByHandler`); `{}` where there was none. */
+  /** The body before any check, for handlers that check it themselves (`bodyByHandler`); `{}` if there was none. */
   json: JsonObject;
   /** The body checked in a thread (see `sendRules`), or null; `json` then has only the members that decide its form. */
   checked: CheckedSend | null;
-  /** The body of a form of one of our pages, undecoded (`page`); empty where there was none. */
+  /** The body of a form of one of our pages, undecoded (`page`); empty if there was none. */
   form: string;
   /** Size of the body in bytes, decompressed. */
   bodyBytes: number;
@@ -61,7 +61,7 @@ export interface Call<Params, Query, Body> {
   /** The value of a header by its lower-case name. */
   header: (name: string) => string | undefined;
   /**
-   * The idempotency record for this reply, or null where no Idempotency-Key was sent. A handler that takes it writes it in
+   * The idempotency record for this reply, or null if no Idempotency-Key was sent. A handler that takes it writes it in
    * the same transaction as the work; the middleware then does not store it again.
    */
   idempotencyRow(reply: Reply): IdempotencyRow | null;
@@ -281,7 +281,7 @@ function checkedBody<Body>(
 ): Body {
   const { operatorBody, bodyByHandler } = declaration;
   const body = caller?.isOperator === true ? (operatorBody ?? declaration.body) : declaration.body;
-  // Without a schema, or where the handler checks it, Body is `undefined`, its default.
+  // Without a schema, or if the handler checks it, Body is `undefined`, its default.
   if (bodyByHandler === true || (body === undefined && Object.keys(json).length === 0)) return undefined as Body;
   return check((body ?? nothing) as z.ZodType<Body>, json);
 }

@@ -61,7 +61,7 @@ export interface Api {
   readonly routes: readonly Route[];
   /** Serves these pages on the same port from now on. */
   share(others: OtherPages): void;
-  /** Uses another certificate for new connections; does nothing where the API speaks plain HTTP. */
+  /** Uses another certificate for new connections; does nothing if the API speaks plain HTTP. */
   setCertificate(tls: { cert: string; key: string }): void;
   /** Refuses new requests, waits for running ones (up to `drainMs`), then closes everything. */
   close(): Promise<void>;
@@ -179,7 +179,7 @@ function createApp(
 }
 
 /**
- * Finds the route of a request. Where a literal path and a pattern fit both, the literal one is taken. The router refuses nothing:
+ * Finds the route of a request. If a literal path and a pattern fit both, the literal one is taken. The router refuses nothing:
  * a path or a method that does not exist is refused by `admit`, after the key has been looked up.
  */
 function createRouter(routes: readonly Route[]): Router<ShellState> {

@@ -68,7 +68,7 @@ const Stats = z
     data: z
       .array(
         z.object({
-          at: time('Begin of the hour or day; of the range where the bucket is `total`.', '2026-01-31T00:00:00.000Z'),
+          at: time('Begin of the hour or day; of the range if the bucket is `total`.', '2026-01-31T00:00:00.000Z'),
           key: maybe('The stream, tag, domain, provider or template; null without `by`.'),
           counts: StatCounts,
         }),
@@ -81,14 +81,14 @@ const query = z.strictObject({
   since: timeParameter()
     .optional()
     .describe(
-      'Begin of the range, rounded down to the hour or day; of a total to the hour, as long as hours are kept. The last 30 days where not given; with hours the last 24 hours.',
+      'Begin of the range, rounded down to the hour or day; of a total to the hour, as long as hours are kept. The last 30 days if not given; with hours the last 24 hours.',
     ),
-  until: timeParameter().optional().describe('End of the range, rounded up in the same way; now where not given.'),
+  until: timeParameter().optional().describe('End of the range, rounded up in the same way; now if not given.'),
   bucket: z
     .enum(['hour', 'day', 'total'])
     .optional()
     .describe(
-      '`day` where not given, with `by` it is `total`. Hours are kept for 31 days, and a range of them begins no earlier; with `by`, a range of hours has at most 7 days.',
+      '`day` if not given, with `by` it is `total`. Hours are kept for 31 days, and a range of them begins no earlier; with `by`, a range of hours has at most 7 days.',
     ),
   time_zone: z
     .string()
@@ -186,7 +186,7 @@ function wantedStats(caller: Caller, asked: z.output<typeof query>, now: number)
   return { accountId: caller.accountId, since, until, bucket, by, only, test, zone };
 }
 
-/** Rounds the range to the hours or days asked for. Throws where it is empty, or longer than what is kept. */
+/** Rounds the range to the hours or days asked for. Throws if it is empty, or longer than what is kept. */
 function wantedRange(
   asked: z.output<typeof query>,
   { bucket, by, zone, now }: Pick<WantedStats, 'bucket' | 'by' | 'zone'> & { now: number },

@@ -31,7 +31,7 @@ const pool = () =>
   z
     .string()
     .regex(slugForm, SLUG_SAYS)
-    .describe('Name of the sources it is sent from; the default pool where the server has none of that name.');
+    .describe('Name of the sources it is sent from; the default pool if the server has none of that name.');
 const priority = () => z.int().min(0).max(1).describe('0 goes first; 1 gets every fifth turn while mail of 0 waits.');
 
 const params = z.object({ id: z.string().max(64).describe('Id of the stream.') });
@@ -150,7 +150,7 @@ function removeRoute(deps: StreamsDeps): Route {
   );
 }
 
-/** Reads the stream before a change, for the audit; empty where there is none, which the change itself refuses. */
+/** Reads the stream before a change, for the audit; empty if there is none, which the change itself refuses. */
 async function recordBefore(
   { db }: Pick<StreamsDeps, 'db'>,
   { accountId, id }: ReturnType<typeof refOf>,

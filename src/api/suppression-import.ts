@@ -40,7 +40,7 @@ const count = (says: string) => z.int().describe(says);
 const ImportResult = z
   .object({
     object: z.literal('suppression_import'),
-    preview: z.boolean().describe('True where nothing was added.'),
+    preview: z.boolean().describe('True if nothing was added.'),
     created: count('Addresses that are new on the list; in a preview, those that can be read.'),
     existing: count('Addresses that were on the list already.'),
     by_reason: z.partialRecord(z.enum(suppressionReasons), z.int()).describe('The same by the reason that was read.'),

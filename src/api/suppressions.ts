@@ -54,9 +54,9 @@ const SuppressionResults = z
         z.object({
           index: z.int().describe('Place in `emails`.'),
           email: z.string().describe('The address as it was given.'),
-          id: z.string().nullable().describe('Id of the entry; null where it was refused.'),
+          id: z.string().nullable().describe('Id of the entry; null if it was refused.'),
           result: z.enum(['created', 'existing', 'rejected']).describe('`existing`: it was already on the list.'),
-          error: entryError.nullable().describe('Why it was refused; null where it was not.'),
+          error: entryError.nullable().describe('Why it was refused; null if it was not.'),
         }),
       )
       .describe('One line for each address, in the order of the request.'),
@@ -67,10 +67,10 @@ const NewSuppressions = z
   .strictObject({
     email: z.string().max(LONGEST_ADDRESS).optional().describe('One address. Not together with `emails`.'),
     emails: z.array(z.string().max(LONGEST_ADDRESS)).min(1).max(MOST_AT_ONCE).optional().describe('Several addresses.'),
-    reason: z.enum(suppressionReasons).optional().describe('`manual` where not given.'),
+    reason: z.enum(suppressionReasons).optional().describe('`manual` if not given.'),
     note: z.string().max(LONGEST_NOTE).optional().describe('For people.'),
-    stream: z.string().max(32).optional().describe('Slug of the stream it is for; the whole account where not given.'),
-    expires_at: timeMember().optional().describe('When it ends; never where not given.'),
+    stream: z.string().max(32).optional().describe('Slug of the stream it is for; the whole account if not given.'),
+    expires_at: timeMember().optional().describe('When it ends; never if not given.'),
   })
   .meta({ id: 'NewSuppressions', description: 'An address that is not to be mailed, or many.' });
 
@@ -94,7 +94,7 @@ function addRoute(deps: SuppressionsDeps, refuseFullList: RefuseFullList): Route
       path: PATH,
       operationId: 'createSuppression',
       description:
-        'With `email` the answer is the entry: 201 where it is new, 200 where the address was on the list already, with the old entry. With `emails` it is a list with the result for each. A key adds none to a list of 10,000,000.',
+        'With `email` the answer is the entry: 201 if it is new, 200 if the address was on the list already, with the old entry. With `emails` it is a list with the result for each. A key adds none to a list of 10,000,000.',
       scope: ['suppression'],
       act: {
         says: 'put {email} on the suppression list',
@@ -251,8 +251,7 @@ function readRoute({ db, clock }: SuppressionsDeps): Route {
       method: 'GET',
       path: `${PATH}/{email}`,
       operationId: 'getSuppression',
-      description:
-        'The entry for the whole account where there is one, else one of a stream. 404: the address is mailed.',
+      description: 'The entry for the whole account if there is one, else one of a stream. 404: the address is mailed.',
       scope: ['suppression:read'],
       params,
       query: z.strictObject({ stream: z.string().max(32).optional().describe('Only the entry for this stream.') }),

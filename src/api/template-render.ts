@@ -27,14 +27,12 @@ const RenderRequest = z
     mark_missing: z
       .boolean()
       .optional()
-      .describe(
-        'Writes `⟦name⟧` where a variable without a value would be printed, for a preview that people look at.',
-      ),
+      .describe('Writes `⟦name⟧` if a variable without a value would be printed, for a preview that people look at.'),
   })
   .meta({ id: 'RenderRequest', description: 'What is to be rendered, and with what.' });
 
 const PartRecord = z.object({
-  rendered: maybe('What comes out; null where there is a fault.', '<p>Hello Ana</p>'),
+  rendered: maybe('What comes out; null if there is a fault.', '<p>Hello Ana</p>'),
   errors: shows(
     z
       .array(
@@ -54,9 +52,9 @@ const RenderRecord = z
   .object({
     object: z.literal('render'),
     valid: flag('Whether no part has a fault.', true),
-    subject: shows(PartRecord.nullable().describe('The subject line; null where there is none.'), null),
-    html: PartRecord.nullable().describe('The HTML body; null where there is none.'),
-    text: shows(PartRecord.nullable().describe('The plain text body; null where there is none.'), null),
+    subject: shows(PartRecord.nullable().describe('The subject line; null if there is none.'), null),
+    html: PartRecord.nullable().describe('The HTML body; null if there is none.'),
+    text: shows(PartRecord.nullable().describe('The plain text body; null if there is none.'), null),
     variables: texts('Names that the template asks for.', ['name']),
   })
   .meta({ id: 'Render', description: 'What a template looks like with these variables, and what is wrong with it.' });

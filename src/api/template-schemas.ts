@@ -16,10 +16,10 @@ const Declared = z.strictObject({
     .describe('As the template spells it.'),
   type: z.enum(VARIABLE_TYPES).nullish().describe('Where not given, that of the default, else `string`.'),
   required: z.boolean().nullish().describe('A send without it is refused. Default: false.'),
-  default: z.unknown().optional().describe('What it is where a send does not give it.'),
+  default: z.unknown().optional().describe('What it is if a send does not give it.'),
 });
 
-/** Its size is counted in bytes, where it is compiled: a template that breaks a limit is `template_render_failed`, whichever it is. */
+/** Its size is counted in bytes, if it is compiled: a template that breaks a limit is `template_render_failed`, whichever it is. */
 const source = (what: string) =>
   z
     .string()
@@ -29,17 +29,17 @@ const source = (what: string) =>
 /** The contents of a template in requests. */
 export const contents = {
   subject: z.string().min(1).max(2000).nullish().describe('Rendered for each mail; 998 characters at most then.'),
-  from: z.string().min(1).max(1000).nullish().describe('Sender where a send names none; its name may have variables.'),
+  from: z.string().min(1).max(1000).nullish().describe('Sender if a send names none; its name may have variables.'),
   reply_to: z
     .union([z.string().max(1000), z.array(z.string().max(1000)).max(10)])
     .nullish()
     .describe('Where answers go; may have variables.'),
   html: source('HTML body.'),
-  text: source('Plain text body; derived from the html where there is none.'),
+  text: source('Plain text body; derived from the html if there is none.'),
   variables: z.array(Declared).max(200).nullish().describe('Variables that are declared. Others may be used as well.'),
   locale: localeSchema.nullish(),
   timezone: timezoneSchema.nullish(),
-  strict_variables: z.boolean().nullish().describe('Refuse sends where a variable is missing. Default: false.'),
+  strict_variables: z.boolean().nullish().describe('Refuse sends if a variable is missing. Default: false.'),
   sample_variables: z
     .record(z.string(), z.unknown())
     .nullish()
@@ -96,7 +96,7 @@ export const TemplateRecord = recordSchema(
         name: text('As the template spells it.'),
         type: z.enum(VARIABLE_TYPES).describe('What a send must give.'),
         required: flag('Whether a send without it is refused.'),
-        default: z.unknown().describe('What it is where a send does not give it.'),
+        default: z.unknown().describe('What it is if a send does not give it.'),
       }),
     ),
   },

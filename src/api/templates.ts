@@ -150,7 +150,7 @@ function listRoute({ db, cursors }: TemplatesDeps): Route {
 }
 
 const versionParameter = z.strictObject({
-  version: integerParameter(1, 1_000_000_000).optional().describe('The latest where not given.'),
+  version: integerParameter(1, 1_000_000_000).optional().describe('The latest if not given.'),
 });
 
 function readRoute({ db }: TemplatesDeps): Route {

@@ -28,7 +28,7 @@ export async function requireMessage(
 
 export const noMessage = (): Problem => new Problem('not_found', 'There is no such message.', { field: 'id' });
 
-/** The filter `test` of a list: a test key reads simulated mail only. Throws `forbidden_in_test_mode` where it asks for live mail. */
+/** The filter `test` of a list: a test key reads simulated mail only. Throws `forbidden_in_test_mode` if it asks for live mail. */
 export function testFilter(caller: Pick<Caller, 'mode'>, asked: boolean | undefined): boolean | undefined {
   if (caller.mode === 'live') return asked;
   if (asked !== false) return true;
@@ -41,7 +41,7 @@ export function testFilter(caller: Pick<Caller, 'mode'>, asked: boolean | undefi
   );
 }
 
-/** Throws `forbidden_in_test_mode` where a test key asks for a change of something that live mail uses too. */
+/** Throws `forbidden_in_test_mode` if a test key asks for a change of something that live mail uses too. */
 export function refuseInTestMode(route: Pick<Route, 'method' | 'touches'>, caller: Pick<Caller, 'mode'>): void {
   if (caller.mode === 'live' || !writesShared(route)) return;
   throw new Problem(

@@ -47,7 +47,7 @@ export const resumedPage = (subject: PageSubject): Reply =>
     `<p>${mail(subject)}: it will be sent again.</p>${button('unsubscribe', 'Stop this mail')}`,
   );
 
-/** The page where the address is on the suppression list for another reason, such as a complaint. */
+/** The page if the address is on the suppression list for another reason, such as a complaint. */
 export const withheldPage = (subject: PageSubject): Reply =>
   page(
     200,

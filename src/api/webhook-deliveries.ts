@@ -75,7 +75,7 @@ export async function deliveryRecords(
   });
 }
 
-/** `eventBody`: the body that was sent, where the event is still stored. */
+/** `eventBody`: the body that was sent, if the event is still stored. */
 function deliveryRecord(caller: Caller, endpoint: WebhookRow, line: WebhookDeliveryRow, eventBody: string | null) {
   // A shortened body would not match the signature.
   const mayShow = endpoint.include_engagement === 0 || scopeAllows(caller.scopes, 'event:engagement');
@@ -197,7 +197,7 @@ function testRoute(deps: WebhookDeliveriesDeps): Route {
       },
       params,
       body: z
-        .strictObject({ type: eventType().optional().describe('`delivered` where not given.') })
+        .strictObject({ type: eventType().optional().describe('`delivered` if not given.') })
         .meta({ id: 'WebhookTest', description: 'Which sample is sent.' }),
       bodyExamples: { bounced: { summary: 'A bounce', value: { type: 'bounced' } } },
       responses: {
@@ -241,8 +241,8 @@ function replayRoute(deps: WebhookDeliveriesDeps): Route {
       body: z
         .strictObject({
           since: timeMember().describe('Events from this time on.'),
-          until: timeMember().optional().describe('Events before this time; now where not given.'),
-          only: z.enum(['failed', 'all']).optional().describe('`failed` where not given.'),
+          until: timeMember().optional().describe('Events before this time; now if not given.'),
+          only: z.enum(['failed', 'all']).optional().describe('`failed` if not given.'),
           types: z
             .array(eventType())
             .min(1)

@@ -57,7 +57,7 @@ const settings = {
     .array(eventTypeOrAll())
     .min(1)
     .max(allEventTypes.length + 1)
-    .describe('Kinds of event; `*` for the six that everybody gets, which is also what holds where nothing is given.'),
+    .describe('Kinds of event; `*` for the six that everybody gets, which is also what holds if nothing is given.'),
   description: z.string().max(200).describe('For people.'),
   streams: z.array(z.string().max(32)).max(MOST_FILTERS).describe('Only events of these streams; none means all.'),
   domains: z

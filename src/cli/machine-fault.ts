@@ -22,7 +22,7 @@ const FORBIDDEN = /^(?:EACCES|EPERM|SQLITE_CANTOPEN)$/;
 /** Returns whether a later try may work by itself: the disk is full, and may be emptied. */
 export const isDiskFull = (error: unknown): boolean => FULL.test(codeOf(error));
 
-/** Returns null for an error that is not one of the machine. `dataDir` is named where the error names no file. */
+/** Returns null for an error that is not one of the machine. `dataDir` is named if the error names no file. */
 export function machineFault(error: unknown, dataDir: string | null, writes = checkWritable): MachineFault | null {
   const code = codeOf(error);
   const place = pathOf(error) ?? dataDir ?? 'the data folder';
@@ -72,7 +72,7 @@ const checkWritable = (folder: string): void => {
   accessSync(folder, constants.W_OK);
 };
 
-/** SQLite says only that it cannot open the database where the file system is read-only. */
+/** SQLite says only that it cannot open the database if the file system is read-only. */
 function isReadOnly(dataDir: string | null, writes: typeof checkWritable): boolean {
   try {
     if (dataDir !== null) writes(dataDir);

@@ -22,7 +22,7 @@ const refused: Readonly<Record<RefusalWhy, number>> = {
   unfinished: exitCodes.config,
 };
 
-/** Prints an error for people; `command` is the one that ended with it, where one had begun. Returns the exit code. */
+/** Prints an error for people; `command` is the one that ended with it, if one had begun. Returns the exit code. */
 export function printError(
   error: unknown,
   note: Note,
@@ -69,7 +69,7 @@ export function printError(
 }
 
 /**
- * Returns the reason if a later start may work by itself: what it needs is used by others, does not answer, or is full. Null where an operator has
+ * Returns the reason if a later start may work by itself: what it needs is used by others, does not answer, or is full. Null if an operator has
  * to act first, or the program is at fault.
  */
 export function whyForNow(error: unknown, dataDir: string): string | null {
@@ -100,7 +100,7 @@ const ofRequests: ReadonlySet<ProblemCode> = new Set([
   'unknown_field',
 ]);
 
-/** Prints a problem with its cure, and with its cause where the message does not say it. Returns the exit code. */
+/** Prints a problem with its cure, and with its cause if the message does not say it. Returns the exit code. */
 function printProblem(problem: Problem, note: Note, command: CommandUnknownOpts | null): number {
   note(`posthorn: ${printable(inOptions(problem.message, command))} (${problem.code})`);
   if (command !== null && ofRequests.has(problem.code)) {
@@ -119,7 +119,7 @@ function printProblem(problem: Problem, note: Note, command: CommandUnknownOpts 
 /** Returns whether the message itself names the command that helps. */
 const namesCommand = ({ message }: Problem): boolean => message.includes('`posthorn ');
 
-/** Returns the command that lists what there is, or that describes the options; null where the message is enough. */
+/** Returns the command that lists what there is, or that describes the options; null if the message is enough. */
 function cureOf(problem: Problem, command: CommandUnknownOpts): string | null {
   const { code } = problem;
   if (code === 'invalid_state' || namesCommand(problem)) return null;

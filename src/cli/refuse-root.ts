@@ -4,7 +4,7 @@ import path from 'node:path';
 import type { Config } from '../config/schema.ts';
 import { Unavailable } from '../base/unavailable.ts';
 
-/** Throws `Unavailable` for root where the database, or the folder that it would be made in, belongs to another user. */
+/** Throws `Unavailable` for root if the database, or the folder that it would be made in, belongs to another user. */
 export async function refuseRoot({ storage, dataDir }: Pick<Config, 'storage' | 'dataDir'>): Promise<void> {
   const { databaseFile } = await import('../storage/database.ts');
   const file = databaseFile(storage.url);

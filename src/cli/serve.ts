@@ -53,7 +53,7 @@ export function addServe(program: CommandUnknownOpts, context: Context, startApp
   program
     .command('serve')
     .description('run the server until SIGTERM or SIGINT')
-    .option('--greeting', 'print a test key at the first start, also where no terminal shows it, as `npm start` does')
+    .option('--greeting', 'print a test key at the first start, also if no terminal shows it, as `npm start` does')
     .action(async ({ greeting: always = false }) => {
       if (startApp === undefined) throw new Error('this program was built without a server');
       await serve(context, startApp, always);
@@ -166,7 +166,7 @@ async function greet(context: Context, config: Config, log: Log, server: Server,
   for (const line of greeting(shown).text) context.note(line);
 }
 
-/** Makes a key of the account `default`; returns null where it has one, also a revoked one. */
+/** Makes a key of the account `default`; returns null if it has one, also a revoked one. */
 async function firstKey(config: Config): Promise<{ key: string } | null> {
   const operator = reachOperator(config);
   try {
@@ -183,7 +183,7 @@ const SAME_SIGNAL_MS = 500;
 interface Ending {
   /** Resolves when the server shall stop. */
   readonly asked: Promise<void>;
-  /** Why the server cannot go on; null where a signal alone ends it. */
+  /** Why the server cannot go on; null if a signal alone ends it. */
   readonly failure: Error | null;
   /** Asks for an orderly end, as a first signal does, because the server cannot go on. */
   fail: (error: Error) => void;

@@ -8,17 +8,17 @@ export interface Group {
   readonly account: string;
   /** Jobs in memory: waiting in a lane or with a worker. */
   buffered: number;
-  /** Jobs in memory, and one where it is being read: while there are any it has a place among the groups in memory. */
+  /** Jobs in memory, and one if it is being read: while there are any it has a place among the groups in memory. */
   holders: number;
-  /** Where the pass goes on, or null at the beginning. */
+  /** If the pass goes on, or null at the beginning. */
   cursor: DuePosition | null;
   /** The group has no rows that fall due before this time. Infinity while a pass is reading from the beginning. */
   floor: number;
-  /** True where `nextDueAt` is right, so that a pass need not read the rows that are not due yet. */
+  /** True if `nextDueAt` is right, so that a pass need not read the rows that are not due yet. */
   isNextKnown: boolean;
-  /** When the first row that is not due yet falls due; null where the last pass saw none. */
+  /** When the first row that is not due yet falls due; null if the last pass saw none. */
   nextDueAt: number | null;
-  /** True where there may be due rows that no pass has seen: a further pass is needed. */
+  /** True if there may be due rows that no pass has seen: a further pass is needed. */
   hasUnseen: boolean;
   /** True while its next rows are being read. */
   isBeingRead: boolean;

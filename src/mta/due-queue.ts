@@ -10,8 +10,8 @@
  *
  * While a transaction elsewhere holds an old snapshot (any pg_dump), PostgreSQL keeps the index entries of rows that changed since, and
  * reading walks over them: those of finished mail before the rows that are due, those of ended claims (whose due time was the end of
- * their lease) behind them. So a pass begins at the group's floor, and reads beyond the present only where it is not known what falls due
- * next. Both are kept right by hints; a scan, which gives the first row of each group, corrects them where a hint was lost.
+ * their lease) behind them. So a pass begins at the group's floor, and reads beyond the present only if it is not known what falls due
+ * next. Both are kept right by hints; a scan, which gives the first row of each group, corrects them if a hint was lost.
  *
  * Groups that have jobs in memory are bounded in number, since a domain takes a few KB there with its lane, host and answers of DNS. While so
  * many have jobs, other groups wait for a place, accounts and classes in turns. A group whose jobs are done is read on a while before it

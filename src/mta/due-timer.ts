@@ -4,7 +4,7 @@ import { DueHeap } from '../scheduling/due-heap.ts';
 
 /** The part of a group that the timer reads and writes. */
 export interface TimedGroup {
-  /** When the first row that is not due yet falls due, in ms; null where no such row is known. */
+  /** When the first row that is not due yet falls due, in ms; null if no such row is known. */
   nextDueAt: number | null;
 }
 

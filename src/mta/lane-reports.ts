@@ -75,7 +75,7 @@ export class LaneReports {
     return this.lanesOfSite(site).flatMap((name) => this.one(name)?.now ?? []);
   }
 
-  /** Returns the lane of a domain, as it was last known. Where it is not, the domain is looked up for the next report. */
+  /** Returns the lane of a domain, as it was last known. If it is not, the domain is looked up for the next report. */
   laneOf(domain: string): string {
     const { sites, placing } = this.deps;
     const known = sites.lastKnown(domain);

@@ -249,12 +249,12 @@ export class Mta {
     return this.reports.ofSite(site);
   }
 
-  /** Returns one lane, busy or not, with the changes of its limits, oldest first; null where it is not known. */
+  /** Returns one lane, busy or not, with the changes of its limits, oldest first; null if it is not known. */
   lane(name: string): { now: LaneReport; changes: LaneChange[] } | null {
     return this.reports.one(name);
   }
 
-  /** Returns the lane that mail for this domain is in, as it was last known; a name with `~` where it has none, or is being looked up. */
+  /** Returns the lane that mail for this domain is in, as it was last known; a name with `~` if it has none, or is being looked up. */
   laneOf(domain: string): string {
     return this.reports.laneOf(domain);
   }
@@ -262,7 +262,7 @@ export class Mta {
   /** Returns what holds mail on the way to a domain, and what it waits for, without asking DNS or a host. */
   readonly laneFacts = (mail: MailOfLane): Promise<LaneFacts> => this.reports.factsOf(mail);
 
-  /** Returns where a domain's mail goes; asks DNS where needed. */
+  /** Returns where a domain's mail goes; asks DNS if needed. */
   resolve(domain: string): Promise<Resolved> {
     return this.reports.resolve(domain);
   }

@@ -68,7 +68,7 @@ interface Unplaced {
   isAsked: boolean;
 }
 
-/** Returns the lane of a destination and source, or null where there is none. */
+/** Returns the lane of a destination and source, or null if there is none. */
 function laneOf(destination: Destination, source: string | null): string | null {
   if (destination.kind === 'hold' || destination.kind === 'unresolved') return null;
   return destination.kind === 'site' ? laneName(destination.name, source) : innerLanes[destination.kind];
@@ -102,7 +102,7 @@ export class Placing {
 
   /**
    * Looks up where a domain's mail goes though none of it is due, so that reports know its lane: after a start mail waits for a later try or for
-   * the end of a hold, and no attempt has asked. Does nothing where many domains wait to be looked up; the next report asks again.
+   * the end of a hold, and no attempt has asked. Does nothing if many domains wait to be looked up; the next report asks again.
    */
   lookUpForReports(domain: string): void {
     if (!this.unplaced.has(domain) && this.unplaced.size < MOST_BEFORE_REPORTS) this.awaitLookUp(domain, OF_REPORTS);
@@ -126,7 +126,7 @@ export class Placing {
 
   /**
    * Returns whether the job may be tried in this lane now. If its domain has moved to another node it is forgotten; if its route has changed, or
-   * another source may send it, it goes to another lane; if a limit covers it, it waits on disk, or aside where it is only to go slower; if, in
+   * another source may send it, it goes to another lane; if a limit covers it, it waits on disk, or aside if it is only to go slower; if, in
    * an operator's lane, the hosts of its own domain cannot be had, it is put aside.
    */
   mayGo(lane: string, job: Job): boolean {
@@ -330,7 +330,7 @@ export class Placing {
     return at - clock.now() + clock.monotonic();
   }
 
-  /** Returns whether a host of the job's own domain can be had; puts the job aside where none can. For operators' lanes. */
+  /** Returns whether a host of the job's own domain can be had; puts the job aside if none can. For operators' lanes. */
   private hasHost(lane: string, { hosts, operator }: Site, source: string | null, job: Job): boolean {
     const waits = [];
     for (const host of hosts) {

@@ -1,5 +1,5 @@
 /**
- * Makes room in memory where mail for more domains is due than may have jobs there (due-queue.ts): jobs that do not go soon rest on disk for
+ * Makes room in memory if mail for more domains is due than may have jobs there (due-queue.ts): jobs that do not go soon rest on disk for
  * a while. So memory has a bound however many domains have due mail, and none of them has to wait for the hosts of others.
  */
 import type { Clock } from '../base/clock.ts';

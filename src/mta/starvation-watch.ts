@@ -27,7 +27,7 @@ export class StarvationWatch {
     this.mostWaiting = Math.floor(maxConnections / 2);
   }
 
-  /** Begins to watch where lanes starve; watches until none does. */
+  /** Begins to watch if lanes starve; watches until none does. */
   look(): void {
     const { clock, lanes } = this.deps;
     if (this.isStopped || lanes.starving() === 0) return;

@@ -1,5 +1,5 @@
 /**
- * Works even where notifiers and timers failed: finds mail that waits, queues scheduled mail whose time has come, gives up mail that
+ * Works even if notifiers and timers failed: finds mail that waits, queues scheduled mail whose time has come, gives up mail that
  * is too old, notices a clock that was set, and warns of lanes that make no progress. It takes back attempts that an earlier run, or a
  * node that ended, left unfinished.
  */
@@ -203,7 +203,7 @@ export class Sweeper {
       const extra = this.deps.extraTime();
       // Mail whose time ran out before this has extra time.
       const before = now < extra.until ? extra.startedAt : 0;
-      // It reads all mail that is due: 0.4 s where a million waits.
+      // It reads all mail that is due: 0.4 s if a million waits.
       const rows = await this.deps.db.maintenance.all<Timed>(
         `SELECT d.id, d.domain, d.message_id AS "messageId", d.account_id AS "accountId", d.give_up_at AS "giveUpAt",
            m.stream, m.from_domain AS "fromDomain", m.created_at AS "createdAt", m.expires_at AS "expiresAt"

@@ -2,7 +2,7 @@
  * One worker of a lane: it finds a connection, claims the delivery, attempts it, records the outcome, and goes on to the next. A
  * delivery without a connection is not claimed, so a host that cannot be reached costs no write. While a mail is on the wire the
  * next one is composed and signed (prepared-mails.ts); its claim and the outcome before it share one commit. An outcome is written
- * at once where the next mail is not ready or needs a new connection.
+ * at once if the next mail is not ready or needs a new connection.
  */
 import type { Clock } from '../base/clock.ts';
 import type { Lane } from '../scheduling/lanes.ts';
@@ -27,18 +27,18 @@ export interface WorkerDeps {
   leaseMs: number;
   /** Returns the time for mail whose time ran out while the program did not run. */
   extraTime(): ExtraTime;
-  /** Returns whether the job may be tried in this lane now; where it may not, it has been taken care of. */
+  /** Returns whether the job may be tried in this lane now; if it may not, it has been taken care of. */
   mayGo(lane: string, job: Job): boolean;
   prepare(job: Job): Promise<Begun>;
-  /** Returns what keeps back a mail that was made ready a while ago, such as a hold that was set since; null where it may be tried. */
+  /** Returns what keeps back a mail that was made ready a while ago, such as a hold that was set since; null if it may be tried. */
   keptBack(job: Job, ready: Preparing): Promise<Held | OtherSource | null>;
   passages: Pick<Passages, 'findIdle' | 'find' | 'release'>;
   attempts: Pick<Attempts, 'attempt' | 'fail'>;
   /** Finds the job another lane. */
   requeue(job: Job): void;
   /**
-   * Is called where the job has no connection. Returns whether the job is put aside, since other jobs of the lane may have one;
-   * false where it goes back to the lane and the worker ends, until the lane is woken.
+   * Is called if the job has no connection. Returns whether the job is put aside, since other jobs of the lane may have one;
+   * false if it goes back to the lane and the worker ends, until the lane is woken.
    */
   putAside(lane: string, job: Job, found: NoPassage): boolean;
   /** Reports that writing failed; it is tried again. */
@@ -61,7 +61,7 @@ export interface OtherSource {
 type Begun = Preparing | Failed | Held | OtherSource;
 type Mail = PreparedMail<Job, Begun>;
 
-/** A mail that may be tried over a passage, which is given back where it is not. */
+/** A mail that may be tried over a passage, which is given back if it is not. */
 interface Sendable {
   kind: 'sendable';
   passage: Passage;
@@ -141,7 +141,7 @@ class Worker {
     });
   }
 
-  /** Takes care of a mail that is not tried now. Returns false where it goes back to the lane and the worker ends. */
+  /** Takes care of a mail that is not tried now. Returns false if it goes back to the lane and the worker ends. */
   private async keepBack(job: Job, why: Held | OtherSource | NoPassage): Promise<boolean> {
     const { deps, lane } = this;
     await this.writeFinished();
@@ -217,7 +217,7 @@ class Worker {
     }
   }
 
-  /** Writes the last outcome, if any, and the claim of `job` together; returns the claim, or null where there is nothing to try. */
+  /** Writes the last outcome, if any, and the claim of `job` together; returns the claim, or null if there is nothing to try. */
   private async writeAndClaim(job: Job): Promise<DeliveryState | null> {
     const { deps, finished } = this;
     const claim: DeliveryChange = {
@@ -279,7 +279,7 @@ const holdNow = ({ id }: Job, { by, since, until }: Hold): Occurrence => ({
   change: { kind: 'held', by, since, until },
 });
 
-/** Begins to prepare a mail. Where storage fails, now or before the mail is made, it cannot be sent: it waits. Never rejects. */
+/** Begins to prepare a mail. If storage fails, now or before the mail is made, it cannot be sent: it waits. Never rejects. */
 async function begin(deps: WorkerDeps, job: Job): Promise<Begun> {
   const notLoaded = (error: unknown): Failure => {
     deps.failed(error);

@@ -71,7 +71,7 @@ export async function askEach<Needs, Args, Result>(
 export type OwnersAnswer<Result> =
   { kind: 'answered'; node: string; result: Result } | { kind: 'unanswered'; node: string };
 
-/** Puts a question to the node that has the key, a recipient's domain; where that one ends meanwhile, to the next that has it. */
+/** Puts a question to the node that has the key, a recipient's domain; if that one ends meanwhile, to the next that has it. */
 export async function askOwner<Needs, Args, Result>(
   deps: AskDeps & NoInfer<Needs>,
   key: string,
@@ -91,7 +91,7 @@ export async function askOwner<Needs, Args, Result>(
   }
 }
 
-/** Returns the node that has the key; this one where the owner is not known. */
+/** Returns the node that has the key; this one if the owner is not known. */
 export const ownerOf = ({ nodes, owners }: Omit<AskDeps, 'askNode'>, key: string): NodeRecord | null =>
   owners.ownerOf(key) ?? nodes.list().find(({ epoch }) => epoch === nodes.epoch) ?? null;
 

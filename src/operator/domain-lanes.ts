@@ -23,8 +23,8 @@ export const domainLaneQuestion: Question<Pick<OperatorDeps, 'mta'>, { domain: s
 };
 
 /**
- * Returns the lane of each domain; null where it is not known. A domain that its node has not looked up yet is looked up now, except after
- * `until`, a time of the monotonic clock. Throws a `Problem` where a node does not answer.
+ * Returns the lane of each domain; null if it is not known. A domain that its node has not looked up yet is looked up now, except after
+ * `until`, a time of the monotonic clock. Throws a `Problem` if a node does not answer.
  */
 export async function lanesOfDomains(
   deps: OperatorDeps,
@@ -56,7 +56,7 @@ const knownOf = (lane: string): string | null => (lane === UNRESOLVED ? null : l
 export interface NamedLane {
   site: string;
   source: string | null;
-  /** The pool of the source, which decides what mail may go by it; null where no source is named. */
+  /** The pool of the source, which decides what mail may go by it; null if no source is named. */
   pool: string | null;
 }
 
@@ -76,7 +76,7 @@ export interface LaneDomains {
 
 /**
  * Returns the domains of a site that have waiting mail, in the order of their names. Domains that their nodes have not looked up are looked up
- * for `lookUpsMs`. Throws a `Problem` where a node does not answer.
+ * for `lookUpsMs`. Throws a `Problem` if a node does not answer.
  */
 export async function waitingDomainsOf(
   deps: OperatorDeps,

@@ -29,7 +29,7 @@ export interface HeldMail {
   by: HeldBy;
   /** A recipient domain, a lane, an account's id, `account id/stream`, a sending domain, or a hold's id. */
   target: string;
-  /** The account whose mail it is, where the cause concerns one account. */
+  /** The account whose mail it is, if the cause concerns one account. */
   account_id: string | null;
   /** Recipients that wait for it. */
   waiting: number;

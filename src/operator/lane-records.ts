@@ -41,7 +41,7 @@ export interface Queue {
 interface WaitingRow extends First {
   due: number;
   oldest: number;
-  /** Null where nothing is held. */
+  /** Null if nothing is held. */
   held: number | null;
   held_due: number | null;
   /** The smallest id of all domains. */
@@ -169,7 +169,7 @@ export const isSetByOperator = ({ book }: Pick<OperatorDeps, 'book'>, lane: stri
   book.limitsOf(lane) !== null || book.ofLane(lane) !== null;
 
 /**
- * Returns whether a lane has this name, or lanes of several sources share it, at any node or for waiting mail. Null where a node that may have it
+ * Returns whether a lane has this name, or lanes of several sources share it, at any node or for waiting mail. Null if a node that may have it
  * did not answer, or there are more domains or lanes than are read.
  */
 export async function isLaneKnown(
@@ -295,7 +295,7 @@ function laneRecord(lane: FleetLane, own: readonly WaitingDomain[], facts: LaneF
     parked_until: rfc3339(lane.parkedUntil),
     last_reply: lane.lastReply,
     last_progress_at: lane.lastProgressAt === 0 ? null : rfc3339(lane.lastProgressAt),
-    /** With several nodes `node` names those that have the limit, or the reason to wait, where not all have it. */
+    /** With several nodes `node` names those that have the limit, or the reason to wait, if not all have it. */
     limits: lane.limits.map(({ what, to, by, cause, since, node }) => ({
       what,
       to,

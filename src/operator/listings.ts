@@ -24,7 +24,7 @@ interface AddressNeeds {
   machine?: Pick<Probes['machine'], 'addresses'>;
 }
 
-/** Asks a node for its public addresses; null where its DNS does not tell them now: behind a NAT they are those of its name. */
+/** Asks a node for its public addresses; null if its DNS does not tell them now: behind a NAT they are those of its name. */
 export const addressesQuestion: Question<AddressNeeds, object, readonly string[] | null> = {
   name: 'addresses',
   args: z.strictObject({}),
@@ -57,7 +57,7 @@ export function listingRule(deps: ListingDeps) {
   };
 }
 
-/** Returns the addresses of all nodes that deliver; `isWhole` is false where one of them has not told its own. */
+/** Returns the addresses of all nodes that deliver; `isWhole` is false if one of them has not told its own. */
 async function addressesOfNodes(deps: ListingDeps): Promise<{ addresses: readonly string[]; isWhole: boolean }> {
   const { from, unanswered } = await askEach(deps, addressesQuestion, {});
   const others = new Set(deps.nodes.list().flatMap(({ epoch, isDelivering }) => (isDelivering ? [] : [epoch])));
@@ -71,7 +71,7 @@ async function addressesOfNodes(deps: ListingDeps): Promise<{ addresses: readonl
 const dropChecks = statement(({ among }) => `DELETE FROM list_checks WHERE ip ${among('text')}`);
 
 /**
- * Writes listings that begin and end, and the last answer of each list. Where all addresses of ours are known, the listings of one that is no
+ * Writes listings that begin and end, and the last answer of each list. If all addresses of ours are known, the listings of one that is no
  * longer ours end.
  */
 async function keep({ db, clock, log }: ListingDeps, found: readonly Listing[], isWhole: boolean): Promise<void> {

@@ -9,13 +9,13 @@ import { ofPool, type Condition } from './waiting-pages.ts';
 export const LOOK_UPS_MS = 10_000;
 
 export interface MailOfLane extends LaneDomains {
-  /** Which of the mail for these domains is of the lane: the mail of a pool's streams where the lane names a source. */
+  /** Which of the mail for these domains is of the lane: the mail of a pool's streams if the lane names a source. */
   condition: Condition;
 }
 
 /**
  * Finds the mail of a lane by the domains that go by it now. Lanes that differ by their sources share the mail of their pool: the source of a
- * mail is chosen when it is sent. Throws `not_found` where there is no such lane, `service_unavailable` where a node does not answer.
+ * mail is chosen when it is sent. Throws `not_found` if there is no such lane, `service_unavailable` if a node does not answer.
  */
 export async function mailOfLane(deps: OperatorDeps, lane: string, lookUpsMs: number): Promise<MailOfLane> {
   const named = laneNamed(deps, lane);

@@ -7,7 +7,7 @@ import type { NodeLane } from './engines.ts';
 export interface FleetLane extends Omit<LaneReport, 'limits' | 'waits'> {
   /** The nodes that have it. */
   nodes: readonly string[];
-  /** `node` is set where only that one of several has the limit. */
+  /** `node` is set if only that one of several has the limit. */
   limits: readonly (LaneLimit & { node: string | null })[];
   waits: readonly (LaneWait & { node: string | null })[];
 }
@@ -29,7 +29,7 @@ export function mergedLane(first: NodeLane, others: readonly NodeLane[]): FleetL
     perMinute: others.length === 0 ? first.lane.perMinute : rateOf(states),
     cause: changed.cause,
     causeAt: changed.causeAt,
-    // Where one node still sends, the lane is not parked.
+    // If one node still sends, the lane is not parked.
     parkedUntil: parked.length < states.length ? null : Math.min(...parked),
     limits: joined(all, ({ limits }) => limits, limitKey),
     waits: joined(all, ({ waits }) => waits, waitKey),

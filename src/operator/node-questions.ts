@@ -29,7 +29,7 @@ interface Deps {
   clock: Pick<Clock, 'after' | 'monotonic'>;
   log: Pick<Log, 'error'>;
   nodes: Pick<Nodes, 'epoch' | 'name' | 'list' | 'listen' | 'tell'>;
-  /** Answers a question here. Throws a `Problem` where there is no such question. */
+  /** Answers a question here. Throws a `Problem` if there is no such question. */
   answer: (asked: { name: string; args: unknown }) => Promise<unknown>;
 }
 
@@ -140,7 +140,7 @@ export class NodeQuestions {
       });
   }
 
-  /** Answers one question. Where too many are being answered it is left, and the node that asked tells of it again. */
+  /** Answers one question. If too many are being answered it is left, and the node that asked tells of it again. */
   private async answer(id: string): Promise<void> {
     const { nodes, log } = this.deps;
     if (this.isStopping || this.answering.has(id) || this.answering.size >= MOST_AT_ONCE) return;

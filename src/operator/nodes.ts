@@ -71,7 +71,7 @@ async function setDraining(
   return record;
 }
 
-/** Finds a node by its name or epoch. Throws a `Problem` where there is none, or where there can be only one. */
+/** Finds a node by its name or epoch. Throws a `Problem` if there is none, or if there can be only one. */
 function findNode({ nodes, db }: StoreDeps, wanted: string): { nodes: Nodes; found: NodeRecord } {
   if (nodes === null || db.engine === 'sqlite')
     throw new Problem(
@@ -93,9 +93,9 @@ function nodeRecord(node: NodeRecord, nodes: Pick<Nodes, 'epoch' | 'list'>, now:
     epoch: node.epoch,
     name: node.name,
     state: nodeState(node),
-    /** True where it does the chores. One that drains still leads until it is stopped. */
+    /** True if it does the chores. One that drains still leads until it is stopped. */
     leads: node.isLeader,
-    /** True where it takes mail and webhook calls: it has the role `delivery`, and it is not drained, or all others that deliver are too. */
+    /** True if it takes mail and webhook calls: it has the role `delivery`, and it is not drained, or all others that deliver are too. */
     delivers: epochsThatDeliver(nodes.list()).has(node.epoch),
     version: node.version,
     since: rfc3339(node.since),

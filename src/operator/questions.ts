@@ -31,7 +31,7 @@ const questions: readonly Question<OperatorDeps, unknown, unknown>[] = [
   watchQuestion,
 ];
 
-/** Answers a question of another node. Throws a `Problem` where this version has no such question. */
+/** Answers a question of another node. Throws a `Problem` if this version has no such question. */
 export async function answerQuestion(
   deps: OperatorDeps,
   { name, args }: { name: string; args: unknown },

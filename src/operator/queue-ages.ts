@@ -13,9 +13,9 @@ type Deps = Pick<OperatorDeps, 'db' | 'clock'>;
 
 /** When the oldest mail that waits was accepted or was to be sent. Scheduled mail does not count before its time. */
 export interface Oldest {
-  /** Null where there is none, or none was found. */
+  /** Null if there is none, or none was found. */
   at: number | null;
-  /** False where not all mail could be read, so that there may be older mail. */
+  /** False if not all mail could be read, so that there may be older mail. */
   isExact: boolean;
 }
 
@@ -23,7 +23,7 @@ export const noMail: Oldest = { at: null, isExact: true };
 
 /** The ids of mail and the time of acceptance differ by at most this, unless the mail was scheduled. */
 const NEAR_MS = 60_000;
-/** Rows that are read where scheduled mail hides the oldest of other mail. */
+/** Rows that are read if scheduled mail hides the oldest of other mail. */
 const MOST_HIDDEN = 20_000;
 
 /** A domain with the waiting mail that was accepted first, which has the smallest id. */
@@ -46,7 +46,7 @@ export function timeOfFirst({
 }
 
 /**
- * Returns the oldest waiting mail of each domain: the mail that was accepted first. Where that was scheduled for later, other mail may be older:
+ * Returns the oldest waiting mail of each domain: the mail that was accepted first. If that was scheduled for later, other mail may be older:
  * then mail of the domain is read, with a bound for all domains together.
  */
 export async function oldestOf({ db, clock }: Deps, domains: readonly First[]): Promise<Map<string, Oldest>> {
@@ -135,7 +135,7 @@ export async function agesOf(
     ],
   );
   return {
-    /** Recipients that wait, and how many of them are counted here: fewer where it is a sample. */
+    /** Recipients that wait, and how many of them are counted here: fewer if it is a sample. */
     waiting,
     counted: counts?.counted ?? 0,
     /** Each has what is not in those before it. */
@@ -153,8 +153,8 @@ export async function agesOf(
 }
 
 export const oldestRecord = ({ at, isExact }: Oldest) => ({
-  /** When the oldest was accepted, or was to be sent; null where none was found. */
+  /** When the oldest was accepted, or was to be sent; null if none was found. */
   oldest_at: rfc3339(at),
-  /** False where there may be older mail: scheduled mail that was accepted before it hides it, and not all was read. */
+  /** False if there may be older mail: scheduled mail that was accepted before it hides it, and not all was read. */
   oldest_is_exact: isExact,
 });

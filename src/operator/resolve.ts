@@ -82,7 +82,7 @@ export const resolveOperations = {
       if (answer.kind === 'unanswered')
         throw new Problem(
           'service_unavailable',
-          `the node ${answer.node}, which delivers to ${domain}, did not answer: where it has ended, another one takes over within 15 s`,
+          `the node ${answer.node}, which delivers to ${domain}, did not answer: if it has ended, another one takes over within 15 s`,
         );
       return { ...answer.result, node: answer.node };
     },

@@ -40,7 +40,7 @@ export async function sealedSecrets(read: Knex): Promise<SealedUnder[]> {
   return [...found.values()];
 }
 
-/** Says what is in use under keys that `secret.key` says are lost; null where nothing is, without a look at the database where none is lost. */
+/** Says what is in use under keys that `secret.key` says are lost; null if nothing is, without a look at the database if none is lost. */
 export async function lostSecrets({ read, keyring }: Deps): Promise<string | null> {
   if (keyring.lostIds.length === 0) return null;
   const lost = (await sealedSecrets(read)).filter(({ keyId }) => keyring.lostIds.includes(keyId));
@@ -81,7 +81,7 @@ export async function requireKeys(deps: Deps & { log: Pick<Log, 'warn'> }, file:
 const KEY_PROOF = 'secret_key_proof';
 
 /**
- * Throws KeyFileError where the nodes of this database use a key that the file does not have: tokens and secrets that one node makes would
+ * Throws KeyFileError if the nodes of this database use a key that the file does not have: tokens and secrets that one node makes would
  * be unreadable to the others. The first node writes the proof; one whose file has a newer key beside the old one replaces it.
  */
 export async function requireSharedKey(
@@ -102,7 +102,7 @@ export async function requireSharedKey(
   if (isProven(keyring, stored)) return;
   const [keyId = ''] = stored;
   throw new KeyFileError(
-    `${file} is not the file of the other nodes: they use the key ${keyId}. All nodes of a database need the same keys: copy secret.key from the data folder of another node (where it is lost for good, say so in the file with the line "lost ${keyId}"; docs/operating.md tells how to go on)`,
+    `${file} is not the file of the other nodes: they use the key ${keyId}. All nodes of a database need the same keys: copy secret.key from the data folder of another node (if it is lost for good, say so in the file with the line "lost ${keyId}"; docs/operating.md tells how to go on)`,
   );
 }
 
@@ -118,7 +118,7 @@ function isProven(keyring: Keyring, [keyId = '', proof = '']: readonly string[])
 }
 
 const cure = (keyId: string): string =>
-  `put the old file back from where it is kept (where it is lost for good, say so in the file with the line "lost ${keyId}"; docs/operating.md tells how to go on)`;
+  `put the old file back from where it is kept (if it is lost for good, say so in the file with the line "lost ${keyId}"; docs/operating.md tells how to go on)`;
 
 /** Tries one DKIM key: either all secrets of a key can be opened, or none. */
 async function opens({ read, keyring }: Deps, keyId: string): Promise<boolean> {

@@ -14,7 +14,7 @@ export const sourcesQuestion: Question<Pick<OperatorDeps, 'mta'>, object, readon
   answer: ({ mta }) => Promise.resolve(mta.sources.list()),
 };
 
-/** Has a node use a source again. Returns the sites that had refused it; null where the node has no such source. */
+/** Has a node use a source again. Returns the sites that had refused it; null if the node has no such source. */
 export const unblockQuestion: Question<
   Pick<OperatorDeps, 'mta' | 'notifiers'>,
   { source: string | null },

@@ -20,7 +20,7 @@ const MOST_NUMBER = 2 ** 47;
 const watchNumber = z.int().min(1).max(MOST_NUMBER);
 const subject = { lane: z.string().min(1).max(300).optional(), message_id: z.string().min(1).max(100).optional() };
 
-/** Begins a watch at a node. Returns false where too many run there. */
+/** Begins a watch at a node. Returns false if too many run there. */
 export const watchQuestion: Question<
   Pick<OperatorDeps, 'mta'>,
   { watch: number; lane?: string | undefined; message_id?: string | undefined },
@@ -32,7 +32,7 @@ export const watchQuestion: Question<
     Promise.resolve(mta.transcripts.watch(watch, lane === undefined ? { messageId } : { lane })),
 };
 
-/** Reads the lines of a node after a position; null where the watch has ended there. */
+/** Reads the lines of a node after a position; null if the watch has ended there. */
 export const linesQuestion: Question<
   Pick<OperatorDeps, 'mta'>,
   { watch: number; after: number; wait_ms: number },

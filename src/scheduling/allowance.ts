@@ -8,7 +8,7 @@ import { DAY_MS, HOUR_MS, MINUTE_MS } from '../base/time.ts';
 const MOST_NAMES = 20_000;
 const SHARED = '';
 
-/** The fate of names beyond those that have a count each: one count for all of them, or none, where names cannot be made up. */
+/** The fate of names beyond those that have a count each: one count for all of them, or none, if names cannot be made up. */
 export type Beyond = 'shared' | 'uncounted';
 
 export const WINDOW_MS = { minute: MINUTE_MS, hour: HOUR_MS, day: DAY_MS } as const;

@@ -7,7 +7,7 @@ import { WaitingLine } from './waiting-line.ts';
 export interface GateLimits {
   /** Callers inside at a time. */
   most: number;
-  /** Callers of one share inside at a time; `most` where left out. */
+  /** Callers of one share inside at a time; `most` if left out. */
   mostOfShare?: number;
   /** Callers of one share that wait. */
   waiting: number;
@@ -42,7 +42,7 @@ export function createGate({ most, mostOfShare = most, waiting: mostWaiting }: G
   }
 
   return {
-    /** Resolves when the caller is inside, with the function to call when leaving; null where too many of its share wait already. */
+    /** Resolves when the caller is inside, with the function to call when leaving; null if too many of its share wait already. */
     enter(share = ''): Promise<(() => void) | null> | (() => void) {
       if (inside < most && hasRoomFor(share)) return admit(share);
       if (line.of(share) >= mostWaiting) return Promise.resolve(null);

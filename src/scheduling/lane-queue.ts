@@ -21,7 +21,7 @@ export interface LaneJob {
 }
 
 /**
- * How many shares of a class are looked at to find one that may have a place. A share's bound is nearly all places, so where this many
+ * How many shares of a class are looked at to find one that may have a place. A share's bound is nearly all places, so if this many
  * may have none, no share of the class may. A lane of thousands of accounts thus costs no more than one of twenty.
  */
 const MOST_LOOKED_AT = 20;
@@ -49,10 +49,10 @@ export class LaneQueue<Job extends LaneJob> {
   /** It waits for a slot, in the line of each class and share of its jobs. */
   isStarving = false;
   private round = 0;
-  /** The waiting jobs of class 0 and of class 1, by share. Made where they are needed: most of thousands of lanes have one class. */
+  /** The waiting jobs of class 0 and of class 1, by share. Made if they are needed: most of thousands of lanes have one class. */
   private first: Shares<Job> | null = null;
   private second: Shares<Job> | null = null;
-  /** Prefetched jobs; true where class 1 had that turn by right. Made where it is needed. */
+  /** Prefetched jobs; true if class 1 had that turn by right. Made if it is needed. */
   private prefetched: Map<Job, boolean> | null = null;
   private isReserveTurn = false;
 
@@ -70,7 +70,7 @@ export class LaneQueue<Job extends LaneJob> {
     this.waiting++;
   }
 
-  /** Takes the next job, or that of the class and share `first` where one waits. Returns null where none may be taken. */
+  /** Takes the next job, or that of the class and share `first` if one waits. Returns null if none may be taken. */
   take(mayHave: MayHave, first: string | null): Job | null {
     return this.takeNext(mayHave, { maySteal: true, first }) ?? this.steal(mayHave, isAny);
   }
@@ -143,7 +143,7 @@ export class LaneQueue<Job extends LaneJob> {
     return [...this.turnsOf(0), ...this.turnsOf(1)];
   }
 
-  /** Returns whether the class and share of a waiting job are in `turns`, where the share is the last of its class. */
+  /** Returns whether the class and share of a waiting job are in `turns`, if the share is the last of its class. */
   isLookedAt({ class: order }: LaneJob): boolean {
     return (this.sharesOf(order === 0 ? 0 : 1)?.size ?? 0) <= MOST_LOOKED_AT;
   }

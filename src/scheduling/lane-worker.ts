@@ -34,7 +34,7 @@ export class LaneWorker<Job extends LaneJob> {
     return this.queue.name;
   }
 
-  /** Takes the next job. Returns null where the worker should end: no job may be taken, another lane needs the slot more, or a stop. */
+  /** Takes the next job. Returns null if the worker should end: no job may be taken, another lane needs the slot more, or a stop. */
   take(): Job | null {
     if (!this.rules.mayGoOn(this)) return null;
     const job = this.queue.take(this.mayHave, this.first);
@@ -49,8 +49,8 @@ export class LaneWorker<Job extends LaneJob> {
   }
 
   /**
-   * Makes a prefetched job the worker's own. Returns false where another worker has taken it over, where take() would not give it,
-   * and where another job goes first. In the last two cases it waits again.
+   * Makes a prefetched job the worker's own. Returns false if another worker has taken it over, if take() would not give it,
+   * and if another job goes first. In the last two cases it waits again.
    */
   own(job: Job): boolean {
     const { queue, rules } = this;

@@ -36,7 +36,7 @@ export interface LanesOptions<Job extends LaneJob> {
   maxSlots(): number;
   /** Returns whether the workers of a lane take one of the slots each. Those of other lanes never wait for one. Default: all take one. */
   takesSlot?(name: string): boolean;
-  /** No class and share may have all slots. False where the shares of jobs are not accounts. */
+  /** No class and share may have all slots. False if the shares of jobs are not accounts. */
   hasReserve: boolean;
   /** Reports that a worker ended with an exception. */
   failed(name: string, error: unknown): void;
@@ -109,7 +109,7 @@ export class Lanes<Job extends LaneJob> {
     return { name, waiting, slots };
   }
 
-  /** Returns why the lane has not as many workers as its limit and its jobs allow, where it waits for a slot; else null. */
+  /** Returns why the lane has not as many workers as its limit and its jobs allow, if it waits for a slot; else null. */
   whyNoSlot(name: string): NoSlot | null {
     const lane = this.lanes.get(name);
     if (lane === undefined || !(lane.isStarving || this.growing.has(lane))) return null;

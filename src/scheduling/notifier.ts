@@ -11,7 +11,7 @@ export function createNotifier<Hint = void>() {
     for (const listener of listeners) listener(hint);
   };
   return {
-    /** Tells the listeners here and, where there are other servers, theirs. */
+    /** Tells the listeners here and, if there are other servers, theirs. */
     notify(hint: Hint): void {
       call(hint);
       tellOthers?.(hint);

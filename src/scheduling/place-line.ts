@@ -1,6 +1,6 @@
 /**
  * A line for places (places.ts): the classes take turns, and in a class the shares do, those that have no place first. Of the shares in a
- * line only few may be at a bound of their own, since each bound is nearly all places; where class 1 as a whole is at its bound, or the last
+ * line only few may be at a bound of their own, since each bound is nearly all places; if class 1 as a whole is at its bound, or the last
  * places are kept for shares that have none, the lines of the others are not looked at. So each call takes the same time however many
  * shares wait. Pure.
  */
@@ -42,7 +42,7 @@ export class PlaceLine<Item> {
   }
 
   /**
-   * Returns whether an item waits that may have a place, or for which that of `instead` should be given up. Where the last places are kept, and
+   * Returns whether an item waits that may have a place, or for which that of `instead` should be given up. If the last places are kept, and
    * some of them are taken, that is so for shares with fewer places, though the place is then kept first.
    */
   some(instead?: string): boolean {
@@ -51,7 +51,7 @@ export class PlaceLine<Item> {
     return CLASSES.some((order) => this.places.mayClassHave(order, instead) && this.someOf(order, instead));
   }
 
-  /** Takes the next item that may have a place. Undefined where there is none. */
+  /** Takes the next item that may have a place. Undefined if there is none. */
   next(): { turn: string; item: Item } | undefined {
     const { places } = this;
     const mayHave = (turn: string): boolean => places.mayHave(turn);

@@ -1,7 +1,7 @@
 /**
  * Counts requests in fixed windows of a minute. All windows end with the minute, so that the reset time is exact.
  *
- * Where several nodes serve the same names, each tells the others every two seconds what it has counted of names that have used more than a
+ * If several nodes serve the same names, each tells the others every two seconds what it has counted of names that have used more than a
  * quarter of their limit (`untold`), and the others count it too (`add`). So within two seconds a name can get its limit once from each node.
  */
 import { Allowance, WINDOW_MS } from './allowance.ts';

@@ -55,7 +55,7 @@ export class WaitingLine<Item> {
     return false;
   }
 
-  /** Takes the next of the first share that `mayGo`; the share moves to the end. Undefined where there is none. */
+  /** Takes the next of the first share that `mayGo`; the share moves to the end. Undefined if there is none. */
   next(mayGo: (share: string) => boolean = () => true): { share: string; item: Item } | undefined {
     for (const [share, line] of this.shares) {
       if (!mayGo(share)) continue;

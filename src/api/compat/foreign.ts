@@ -53,7 +53,7 @@ export interface ForeignRequest {
   status?: number;
   /** Performs it; by default the operation is performed with the params and the body, and its answer is given to `reply`. */
   run?: (call: ForeignCall) => Promise<Reply>;
-  /** Returns the answer that the service gives where ours is this record. */
+  /** Returns the answer that the service gives if ours is this record. */
   reply?: (record: Told, call: Pick<ForeignCall, 'params' | 'body' | 'now'>) => Reply;
   /** Returns the answer to a refused request, if it has another form than the errors of the service. */
   refused?: (problem: Problem, call: Pick<ForeignCall, 'body'>) => Reply | null;

@@ -11,7 +11,7 @@ import type { Route } from '../route.ts';
 import type { Middleware, Stop } from '../request-state.ts';
 import { secondsLeft } from '../../scheduling/rate-windows.ts';
 
-/** `known` returns what is known of a path: its methods, none where it does not exist, and its pattern. */
+/** `known` returns what is known of a path: its methods, none if it does not exist, and its pattern. */
 export function admit(deps: { stop: Stop; known(path: string): KnownPath }): Middleware {
   return async (ctx, next) => {
     const { exchange } = ctx.state;

@@ -96,7 +96,7 @@ async function repeatOther(deps: Deps, exchange: Exchange, use: IdempotencyUse):
 }
 
 /**
- * Returns the row that the handler wrote with its work, or writes one; `taken` where another node has written it meanwhile. A failing store
+ * Returns the row that the handler wrote with its work, or writes one; `taken` if another node has written it meanwhile. A failing store
  * does not undo committed work.
  */
 async function keep(deps: Deps, exchange: Exchange, use: IdempotencyUse): Promise<IdempotencyRow | 'taken' | null> {

@@ -44,7 +44,7 @@ export function run(deps: Deps): Middleware {
 const SMALL = 64 * 1024;
 
 /**
- * Counts the memory of a large answer until its client has taken it. Throws `service_unavailable` where there is not enough left. Answers
+ * Counts the memory of a large answer until its client has taken it. Throws `service_unavailable` if there is not enough left. Answers
  * without a key, such as the OpenAPI document, are in memory once for all clients, so they are not counted.
  */
 export function reserveMemory(memory: BodyMemory, ctx: Context, { body }: Answer): void {
@@ -159,7 +159,7 @@ function incoming(deps: Deps, ctx: Context, route: Route, answers: Answers): Inc
   };
 }
 
-/** An invalid key gives no caller, even where no key is needed. */
+/** An invalid key gives no caller, even if no key is needed. */
 function callerOf({ key }: Exchange): Incoming['caller'] {
   return key.kind === 'known' && key.standing === 'good' && key.isAddressAllowed ? key.caller : null;
 }
@@ -180,7 +180,7 @@ function untilClosed({ res, req: { socket } }: Context, end: () => void): () => 
   return unlisten;
 }
 
-/** For tests: throws where the reply is not what the OpenAPI document declares. */
+/** For tests: throws if the reply is not what the OpenAPI document declares. */
 function verify(route: Route, reply: Reply): void {
   const declared = route.responses[reply.status];
   if (declared === undefined)

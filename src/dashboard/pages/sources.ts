@@ -59,5 +59,5 @@ async function pause(visit: Visit): Promise<Shown> {
       ...definedMembers({ note: fieldText(form, 'note') }),
     },
   });
-  return move(WHERE, 'Paused: mail is sent from the other sources of its pool, and waits where there is none.');
+  return move(WHERE, 'Paused: mail is sent from the other sources of its pool, and waits if there is none.');
 }

@@ -235,20 +235,6 @@ for (const editor of all('form[data-preview]')) {
   if (editor.elements.html.value !== '') show();
 }
 
-// Reads a file into a text field. UTF-16, which some services export, begins with a mark.
-async function textOf(file) {
-  const bytes = new Uint8Array(await file.arrayBuffer());
-  return new TextDecoder(bytes[0] === 0xff && bytes[1] === 0xfe ? 'utf-16le' : 'utf-8').decode(bytes);
-}
-
-for (const input of all('input[type=file][data-into]')) {
-  input.hidden = false;
-  input.addEventListener('change', async () => {
-    const [file] = input.files;
-    if (file !== undefined) document.getElementById(input.dataset.into).value = await textOf(file);
-  });
-}
-
 // Live tail: adds a row at the top for each event. A browser connects again by itself after a cut connection, but not after an answer
 // such as 502, nor on a page that it takes back from its history.
 const RETRY_MS = 5000;

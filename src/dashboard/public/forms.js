@@ -114,3 +114,17 @@ addEventListener('pageshow', ({ persisted }) => {
   const number = [...crypto.getRandomValues(new Uint32Array(4))].join('-');
   for (const input of document.getElementsByName('_form')) input.value = number;
 });
+
+// Reads a file into a text field. UTF-16, which some services export, begins with a mark.
+async function textOf(file) {
+  const bytes = new Uint8Array(await file.arrayBuffer());
+  return new TextDecoder(bytes[0] === 0xff && bytes[1] === 0xfe ? 'utf-16le' : 'utf-8').decode(bytes);
+}
+
+for (const input of document.querySelectorAll('input[type=file][data-into]')) {
+  input.hidden = false;
+  input.addEventListener('change', async () => {
+    const [file] = input.files;
+    if (file !== undefined) document.getElementById(input.dataset.into).value = await textOf(file);
+  });
+}

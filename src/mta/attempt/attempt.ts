@@ -69,7 +69,7 @@ export class Attempts {
     return ended;
   }
 
-  /** Returns the end of an attempt whose mail cannot be sent: it waits where a later try may send it. */
+  /** Returns the end of an attempt whose mail cannot be sent: it waits if a later try may send it. */
   fail({ id }: Job, failure: Failure, number: number): Attempted {
     const { log, clock } = this.deps;
     const now = clock.now();

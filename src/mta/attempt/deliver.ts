@@ -1,5 +1,5 @@
 /**
- * Hands one mail over a connection that was found (reach.ts), and goes on to the next host where nothing was taken. What a host
+ * Hands one mail over a connection that was found (reach.ts), and goes on to the next host if nothing was taken. What a host
  * answers is an outcome, not an exception.
  */
 import { isIP } from 'node:net';
@@ -36,7 +36,7 @@ export type Tried =
 export interface SiteAttempt {
   site: Site;
   mail: Ready;
-  /** Makes the frame of the attempt where it ends at the given time. */
+  /** Makes the frame of the attempt if it ends at the given time. */
   frameAt: (endedAt: number) => AttemptFrame;
 }
 
@@ -81,7 +81,7 @@ export async function deliver(
     };
   }
 
-  /** A host that lacks an extension decides for good only where no other may have it: one that did not let us in may, later. */
+  /** A host that lacks an extension decides for good only if no other may have it: one that did not let us in may, later. */
   function ofAllHosts(last: Outcome, others: readonly PassedHosts[]): Outcome {
     const frame = frameAt(clock.now());
     const passing = others.flatMap(({ outcome }) => outcome?.(frame) ?? []).find(({ kind }) => kind !== 'refused');
@@ -173,7 +173,7 @@ function noteCarried(
   return { kind: 'carried', ip, transfer };
 }
 
-/** Tries the addresses of the family that was not refused, where there are some. */
+/** Tries the addresses of the family that was not refused, if there are some. */
 async function sendOverOtherFamily(
   context: SourceContext,
   site: Site,
@@ -231,7 +231,7 @@ async function sendAndGiveBack(
 }
 
 /**
- * Returns the mail in 7 bits for a host without 8BITMIME, or as it is where it cannot be brought into them: the session then refuses it.
+ * Returns the mail in 7 bits for a host without 8BITMIME, or as it is if it cannot be brought into them: the session then refuses it.
  */
 async function fitFor({ session }: Lease, mail: Ready): Promise<Prepared> {
   if (session.extensions.eightBitMime || mail.inSevenBits === undefined) return mail;

@@ -42,7 +42,7 @@ export const placeOfHost = ({ name }: Pick<Host, 'name'>, ip: string, source: st
   source,
 });
 
-/** The outcome where none of the hosts has an address that the source can reach. */
+/** The outcome if none of the hosts has an address that the source can reach. */
 export const noReachableAddress =
   (source: string | null = null): OutcomeAt =>
   (frame) =>

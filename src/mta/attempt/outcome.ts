@@ -21,12 +21,12 @@ import { subjectOf } from './subject.ts';
 export interface AttemptFrame {
   startedAt: number;
   endedAt: number;
-  /** When to try again, where that is needed. */
+  /** When to try again, if that is needed. */
   retryAt: number;
   viaRelay: boolean;
-  /** Reads refusals; by the shipped rules where left out. */
+  /** Reads refusals; by the shipped rules if left out. */
   judge?: Judge;
-  /** Returns when to try again where the refusal contains a hint; `retryAt` where this is left out. */
+  /** Returns when to try again if the refusal contains a hint; `retryAt` if this is left out. */
   retryWith?: (hint: RetryHint) => number;
 }
 
@@ -67,7 +67,7 @@ export function outcomeOfTransfer(frame: AttemptFrame, place: Place, transfer: E
   }
 }
 
-/** Returns the outcome where no host could be reached, or none let us in: the message is tried again. */
+/** Returns the outcome if no host could be reached, or none let us in: the message is tried again. */
 export function outcomeOfDial(
   frame: AttemptFrame,
   place: Place,
@@ -90,7 +90,7 @@ export function outcomeOfDial(
   return { kind: 'deferred', facts, verdict, retryAt: retryAtOf(frame, judged, facts), grounds };
 }
 
-/** Returns the outcome where DNS gave no host to dial. */
+/** Returns the outcome if DNS gave no host to dial. */
 export function outcomeOfRoute(frame: AttemptFrame, route: Exclude<MailRoute, { kind: 'hosts' | 'trouble' }>): Outcome {
   const facts = (enhancedCode: string | null, text: string): AttemptFacts => ({
     ...frameFacts(frame),
@@ -161,7 +161,7 @@ const SIGN_IN_FIRST = 530;
 
 /**
  * Returns whether a refusal is about the session and not about the mail: a smarthost wants a login or TLS, which is about our route; or a
- * host demands TLS where this connection had none, such as after a broken handshake. The next try begins with TLS again.
+ * host demands TLS if this connection had none, such as after a broken handshake. The next try begins with TLS again.
  */
 const isAboutSession = ({ viaRelay }: AttemptFrame, { tls }: AttemptFacts, { code }: Refusal, { reason }: Judgement) =>
   (viaRelay && code === SIGN_IN_FIRST) || (tls === null && reason === 'tls_required');

@@ -38,7 +38,7 @@ export interface SourceContext {
   hostname: string;
   /** The source that mail leaves from; null for the address that the system chooses. */
   source?: string | null;
-  /** The addresses of this machine that connections come from, and the families that may be dialled; all where left out. */
+  /** The addresses of this machine that connections come from, and the families that may be dialled; all if left out. */
   local?: () => { addresses: readonly string[]; families: readonly number[] };
   /** Records dialogues for operators who watch them. */
   transcripts?: Pick<Transcripts, 'of'>;
@@ -71,7 +71,7 @@ export interface HostToDial {
   site: Site;
   host: Host;
   need: TlsNeed;
-  /** True where other hosts, or other addresses of this one, can be tried: the banner then gets less time. */
+  /** True if other hosts, or other addresses of this one, can be tried: the banner then gets less time. */
   otherHostsRemain: boolean;
   /** The mail takes no connection that has carried another. */
   mustBeNew?: true;
@@ -156,7 +156,7 @@ export async function connectToSite(context: SourceContext, site: Site, wanted: 
   return { kind: 'unreached', outcome: last };
 }
 
-/** Takes an idle connection that fits the mail. Returns null where there is none; takes no time. */
+/** Takes an idle connection that fits the mail. Returns null if there is none; takes no time. */
 export function takeIdleConnection(context: SourceContext, site: Site, wanted: Wanted): HostConnection | null {
   const hosts = hostsInOurFamilies(context, site.hosts);
   let isWaiting = false;
@@ -201,7 +201,7 @@ interface SilentHost {
   dial: Promise<Connected>;
 }
 
-/** Returns the first of these dials that gives a connection, or the last one to end where none does. */
+/** Returns the first of these dials that gives a connection, or the last one to end if none does. */
 function firstOpen(silent: readonly SilentHost[]): Promise<{ of: SilentHost; found: Connected }> {
   return new Promise((resolve, reject) => {
     let left = silent.length;
@@ -228,7 +228,7 @@ function keepForNext({ dial }: SilentHost): void {
   );
 }
 
-/** Waits for a dial, but for a silent host only so long where others can be tried beside it. */
+/** Waits for a dial, but for a silent host only so long if others can be tried beside it. */
 async function withoutSilence(
   { clock }: SourceContext,
   dial: Promise<Connected>,

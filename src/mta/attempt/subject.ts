@@ -176,7 +176,7 @@ function isAddressListed(text: string): boolean {
   return /[ =]@ /.test(words) && ADDRESS_LISTED.test(words);
 }
 
-/** The words of a refusal between spaces, with `@` for an address and a point where a sentence ends. */
+/** The words of a refusal between spaces, with `@` for an address and a point if a sentence ends. */
 const wordsOf = (text: string): string =>
   ` ${text
     .toLowerCase()

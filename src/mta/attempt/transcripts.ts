@@ -86,7 +86,7 @@ export function createTranscripts({ clock }: { clock: Clock }) {
         },
       };
     },
-    /** Begins a watch under a number that is not in use; returns false where there are too many. */
+    /** Begins a watch under a number that is not in use; returns false if there are too many. */
     watch(id: number, what: Watched): boolean {
       if (watches.size >= MOST_WATCHES) return false;
       watches.set(id, { what, lines: [], end: 0, expiry: expiryOf(id), wake: null });

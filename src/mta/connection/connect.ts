@@ -15,7 +15,7 @@ export interface ConnectTarget {
   localAddresses?: readonly string[] | undefined;
   /** Limit of each single attempt. */
   timeoutMs: number;
-  /** How long an address is tried alone before the next is tried in parallel, in ms; 2 s where not given. */
+  /** How long an address is tried alone before the next is tried in parallel, in ms; 2 s if not given. */
   headStartMs?: number;
   /** Ends the attempts. */
   signal?: AbortSignal | undefined;

@@ -53,7 +53,7 @@ function digested(bytes: Buffer, matchingType: number): Buffer {
     .digest();
 }
 
-/** Returns why the path does not lead to its last certificate, the trust anchor, in the codes of Node.js; null where it does. */
+/** Returns why the path does not lead to its last certificate, the trust anchor, in the codes of Node.js; null if it does. */
 function pathFault(path: readonly X509Certificate[], now: number): string | null {
   for (const [at, certificate] of path.entries()) {
     if (Date.parse(certificate.validFrom) > now) return 'CERT_NOT_YET_VALID';

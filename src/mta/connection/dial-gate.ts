@@ -15,7 +15,7 @@
  */
 
 export interface DialGate {
-  /** Connections that were open when one more was refused; null where none was. */
+  /** Connections that were open when one more was refused; null if none was. */
   readonly cap: number | null;
   /** When one connection more than those that were open was refused, and how long dialling paused then. */
   readonly refusedAt: number;
@@ -24,7 +24,7 @@ export interface DialGate {
   readonly raisedAt: number;
   /** Dials and sessions that failed in a row, with no mail carried between. */
   readonly failures: number;
-  /** True where the last failure came after the dial had succeeded; and where the host answered with a refusal. */
+  /** True if the last failure came after the dial had succeeded; and if the host answered with a refusal. */
   readonly wasOpen: boolean;
   readonly isRefusal: boolean;
   /** The host is not dialled before then. */
@@ -38,7 +38,7 @@ export interface DialGate {
 export interface ConnectionCounts {
   open: number;
   dialling: number;
-  /** Since when the only connection to the host is being opened; null where there is none, or another one. */
+  /** Since when the only connection to the host is being opened; null if there is none, or another one. */
   diallingSince?: number | null;
 }
 
@@ -95,7 +95,7 @@ export const openGate: DialGate = {
 /** Returns whether the host itself is the reason to wait, rather than the number of connections: then mail may go to a worse host. */
 export const isDown = ({ why }: { why: string }): boolean => why === 'closed' || why === 'probing';
 
-/** Returns why one connection more, of at most `most`, may not be opened now; null where it may. */
+/** Returns why one connection more, of at most `most`, may not be opened now; null if it may. */
 export function waitOf(
   gate: DialGate,
   { open, dialling, diallingSince = null }: ConnectionCounts,
@@ -174,7 +174,7 @@ export const carried = (gate: DialGate): DialGate =>
 /** Returns whether nothing limits how many connections are opened to the host. */
 export const isFree = ({ cap, failures }: DialGate): boolean => cap === null && failures === 0;
 
-/** Lets the next connection be tried at once, on an operator's request; one at a time where the host had failed. */
+/** Lets the next connection be tried at once, on an operator's request; one at a time if the host had failed. */
 export const tryNow = (gate: DialGate): DialGate => ({
   ...gate,
   closedUntil: -Infinity,

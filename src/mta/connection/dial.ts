@@ -1,6 +1,6 @@
 /**
  * Dials a host's addresses until a session is open (RFC 5321 section 5.1). For servers with broken TLS it steps down (a reduced hello,
- * a legacy one, then plaintext) where no policy forbids that.
+ * a legacy one, then plaintext) if no policy forbids that.
  */
 import { createLru } from '../../base/lru.ts';
 import { DAY_MS, MINUTE_MS } from '../../base/time.ts';
@@ -10,7 +10,7 @@ import { openSession } from './open-session.ts';
 import type { OpenDeps, OpenResult, SessionTarget } from './open-session.ts';
 import type { Hello } from './tls.ts';
 
-/** The hello that a host needs where the ordinary one failed; `none` means plaintext. */
+/** The hello that a host needs if the ordinary one failed; `none` means plaintext. */
 export type Workaround = Hello | 'none';
 
 /** The workarounds of hosts, by `host:port`. Bounded: the oldest are forgotten first. */
@@ -47,7 +47,7 @@ export type DialTarget = Omit<SessionTarget, 'hello'>;
 const MOST_ADDRESSES = 4;
 
 /**
- * Opens a session to one of the host's addresses. Where one takes the connection and then gives no session, for it hangs up, stays silent or
+ * Opens a session to one of the host's addresses. If one takes the connection and then gives no session, for it hangs up, stays silent or
  * breaks TLS, the next is tried. A refusal in words is the host's answer: one for the number of connections must not be multiplied.
  */
 export async function dial(deps: OpenDeps & { memory: TlsMemory }, target: DialTarget): Promise<OpenResult> {
@@ -64,7 +64,7 @@ export async function dial(deps: OpenDeps & { memory: TlsMemory }, target: DialT
   }
 }
 
-/** Returns whether the result holds for the host, whatever its address. Where no address took a connection there is none left to try. */
+/** Returns whether the result holds for the host, whatever its address. If no address took a connection there is none left to try. */
 const isAnswer = (result: OpenResult): boolean =>
   result.kind === 'open' || result.reply !== null || result.ours === true || result.phase === 'connect';
 

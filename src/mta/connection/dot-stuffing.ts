@@ -10,7 +10,7 @@ const FULL_STOP = 0x2e;
 
 /**
  * Returns the pieces to write for a message whose lines end with CRLF, however it is cut into buffers, with the final dot. Nothing
- * is copied: pieces are views of `data`. Where no line begins with a dot the cost is one native search.
+ * is copied: pieces are views of `data`. If no line begins with a dot the cost is one native search.
  */
 export function dotStuffed(data: readonly Buffer[]): Buffer[] {
   const pieces: Buffer[] = [];

@@ -61,7 +61,7 @@ export class LaneConnections {
     });
   }
 
-  /** Resolves when a connection that is being closed is gone; null where none is. */
+  /** Resolves when a connection that is being closed is gone; null if none is. */
   freed(lane: string): Promise<void> | null {
     const { closing } = this.of(lane);
     return closing.size === 0 ? null : Promise.race(closing);

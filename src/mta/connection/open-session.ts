@@ -24,10 +24,10 @@ const UNKNOWN_MECHANISM = 504;
 
 export interface OpenDeps {
   clock: Clock;
-  /** Returns false while another server may have taken over what this one sends; asked just before each final dot. True where left out. */
+  /** Returns false while another server may have taken over what this one sends; asked just before each final dot. True if left out. */
   maySend?: (() => boolean) | undefined;
   tls: TlsClient;
-  /** Which addresses have failed lately; none are remembered where left out. */
+  /** Which addresses have failed lately; none are remembered if left out. */
   addresses?: AddressMemory | undefined;
   /** Records the dialogue. */
   trace?: Trace | undefined;
@@ -39,7 +39,7 @@ export interface SessionTarget {
   /** Its addresses, in the order to try; at least one. */
   ips: readonly string[];
   port: number;
-  /** The addresses to send from, each over its family; the system's choice where none is given. */
+  /** The addresses to send from, each over its family; the system's choice if none is given. */
   localAddresses?: readonly string[];
   /** The name we give in EHLO. */
   ehlo: string;
@@ -49,9 +49,9 @@ export interface SessionTarget {
   /** For smarthosts. Sent only over TLS, unless `inPlaintext` permits otherwise. */
   auth?: { user: string; password: string; inPlaintext?: boolean };
   timeouts: PhaseTimeouts;
-  /** The end of the attempt that it belongs to, on the monotonic clock; `timeouts.attempt` from now where that is sooner. */
+  /** The end of the attempt that it belongs to, on the monotonic clock; `timeouts.attempt` from now if that is sooner. */
   deadline?: number;
-  /** True where other hosts, or other addresses of this one, can be tried: the banner then gets less time. */
+  /** True if other hosts, or other addresses of this one, can be tried: the banner then gets less time. */
   otherHostsRemain: boolean;
   /** Aborts the opening. */
   signal?: AbortSignal;
@@ -67,7 +67,7 @@ export type OpenResult = {
       phase: Phase;
       /** Nothing was dialled: this machine has no descriptor or memory left for a connection. */
       ours?: true;
-      /** The server's reply, where that was the reason. */
+      /** The server's reply, if that was the reason. */
       reply: SmtpReply | null;
       text: string;
       /** STARTTLS, the handshake or the first answer behind it failed: a reduced hello or plaintext may work. */

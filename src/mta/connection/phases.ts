@@ -5,14 +5,14 @@ export type Phase = 'connect' | 'banner' | 'ehlo' | 'tls' | 'auth' | 'mail' | 'r
 
 /** Milliseconds. Each phase has its limit as a whole: a server that sends a byte now and then does not extend it. */
 export type PhaseTimeouts = Record<Phase, number> & {
-  /** The limit of the banner where other hosts can be tried. */
+  /** The limit of the banner if other hosts can be tried. */
   bannerWithOthers: number;
   /** Everything from dialling, or from MAIL on a reused connection, to the last answer. */
   attempt: number;
 };
 
 /**
- * Milliseconds each part took; 0 where it was not needed (a reused connection) or not reached. `banner` ends with the
+ * Milliseconds each part took; 0 if it was not needed (a reused connection) or not reached. `banner` ends with the
  * answer to the first EHLO, `tls` with the answer to the second, `data` with the 354, `dot` covers body and final answer.
  */
 export interface Timings {

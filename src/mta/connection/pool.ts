@@ -1,6 +1,6 @@
 /**
  * Connections to mail hosts: the idle ones, which wait for their next mail, and how many are open to each host. A lease is one
- * mail's use of a connection; its holder gives it back. No caller waits in here: where no connection can be had the answer says
+ * mail's use of a connection; its holder gives it back. No caller waits in here: if no connection can be had the answer says
  * until when, the caller keeps its mail, and `wake` is called when it is worth asking again. So one lane never holds up another.
  *
  * Hosts are counted once for each of our sources (`host:port/source`), since receivers count what comes from each address by
@@ -52,7 +52,7 @@ export interface Lease {
 export interface LeaseRequest {
   /** From `connectionKey` (dial.ts). */
   key: string;
-  /** `host:port`, with the source where there is one. */
+  /** `host:port`, with the source if there is one. */
   host: string;
   /** The lane that asks. */
   lane: string;
@@ -75,7 +75,7 @@ export interface PoolDeps {
   lanesWaiting?: (host: string) => readonly string[];
   /** Is called when the lane may have `room` connections to this host. */
   wake?: (lane: string, host: string, room: number) => void;
-  /** Returns how many connections the lane may have here, idle ones included, where other nodes send to its receiver as well. */
+  /** Returns how many connections the lane may have here, idle ones included, if other nodes send to its receiver as well. */
   mostOf?: (lane: string) => number;
   /** Returns whether other nodes send to the lane's receiver. */
   hasOthers?: (lane: string) => boolean;
@@ -133,7 +133,7 @@ export class Pool {
     return { kind: 'wait', wait };
   }
 
-  /** Opens a connection where the gate lets one through; the signal aborts when it is no longer wanted. */
+  /** Opens a connection if the gate lets one through; the signal aborts when it is no longer wanted. */
   async dial(request: LeaseRequest, open: (signal: AbortSignal) => Promise<OpenResult>): Promise<LeaseResult> {
     const { clock } = this;
     const { lane } = request;
@@ -163,7 +163,7 @@ export class Pool {
     // A connection that has failed is counted until it is gone.
     const openCount = host.open - host.dialling - (opened.kind === 'failed' ? 1 : 0);
     if (opened.kind === 'failed') {
-      // Nothing was dialled where this machine has no descriptor left; TLS that a policy misses is about that policy's mail.
+      // Nothing was dialled if this machine has no descriptor left; TLS that a policy misses is about that policy's mail.
       if (opened.tlsBroken) this.broke(host.name, `tls: ${opened.text}`);
       else if (opened.ours !== true && !opened.tlsUnsatisfied)
         host.gate = dialFailed(host.gate, openCount, this.failureOf(opened, lane), clock.monotonic(), this.random());
@@ -228,14 +228,14 @@ export class Pool {
     return this.busy.waitingLong(this.clock.monotonic() - waitMs);
   }
 
-  /** Returns what keeps new connections to this host from being opened; null where one may be, or where one is idle. */
+  /** Returns what keeps new connections to this host from being opened; null if one may be, or if one is idle. */
   waitOf(name: string, maxPerHost = this.limits.maxPerHost): GateWait | null {
     const host = this.hosts.get(name);
     if (host === undefined || host.idle.length > 0) return null;
     return host.waitOf(maxPerHost, this.clock.monotonic());
   }
 
-  /** Returns how many connections the host has shown it allows, and why; null where nothing limits them. */
+  /** Returns how many connections the host has shown it allows, and why; null if nothing limits them. */
   capOf(name: string): { cap: number; cause: string; ageMs: number } | null {
     const gate = this.hosts.get(name)?.gate;
     if (gate?.cap == null) return null;
@@ -425,7 +425,7 @@ export class Pool {
     this.offerIdle(connection);
   }
 
-  /** Wakes the lane that gave the connection back; the others where that lane has no turn, or does not take it at once. */
+  /** Wakes the lane that gave the connection back; the others if that lane has no turn, or does not take it at once. */
   private offerIdle({ host, lane }: Connection): void {
     const waiting = this.lanesWaiting(host.name);
     if (waiting.length === 0) return;
@@ -487,7 +487,7 @@ export class Pool {
   }
 
   /**
-   * Makes room for one connection more of the lane: closes one that is idle, at whatever host. Resolves when one is gone; null where
+   * Makes room for one connection more of the lane: closes one that is idle, at whatever host. Resolves when one is gone; null if
    * all are in use.
    */
   private freeOne(lane: string): Promise<void> | null {

@@ -1,6 +1,6 @@
 /**
  * One host in the pool: its dial gate, the connections to it, and the lanes that use them. Lanes share what the host allows: equal
- * shares where there are enough connections, turns of two seconds where there are not.
+ * shares if there are enough connections, turns of two seconds if there are not.
  */
 import type { Timer } from '../../base/clock.ts';
 import { isFree, openGate, waitOf, type DialGate, type GateWait } from './dial-gate.ts';
@@ -32,7 +32,7 @@ export class PooledHost {
   /** Connections that are open, being opened or being closed. */
   open = 0;
   dialling = 0;
-  /** Since when its only connection is being opened, on the monotonic clock; null where there is none, or another one. */
+  /** Since when its only connection is being opened, on the monotonic clock; null if there is none, or another one. */
   diallingSince: number | null = null;
   readonly idle: Connection[] = [];
   /** Runs while a connection is idle that the lane which gave it back may take again. */
@@ -88,7 +88,7 @@ export class PooledHost {
     return idle + (isFree(this.gate) && this.open > 0 ? limit - this.open : 1);
   }
 
-  /** The host has no connection any more. Turns are kept where several lanes wait: they go on with the next connection. */
+  /** The host has no connection any more. Turns are kept if several lanes wait: they go on with the next connection. */
   emptied(waitingLanes: number): void {
     this.offerTimer?.cancel();
     this.offerTimer = null;

@@ -41,7 +41,7 @@ export interface Opened {
   timeouts: PhaseTimeouts;
   /** The banner's text, which often names the operator. */
   banner: string;
-  /** Called where the server answered the first of several commands, and was silent on the next for the time of its phase. */
+  /** Called if the server answered the first of several commands, and was silent on the next for the time of its phase. */
   lostCommands?: () => void;
 }
 
@@ -51,7 +51,7 @@ export class Session {
   readonly extensions: Extensions;
   readonly tls: TlsResult | null;
   readonly banner: string;
-  /** Records the dialogue where operators may watch it. */
+  /** Records the dialogue if operators may watch it. */
   readonly trace: Trace | undefined;
   private readonly clock: Clock;
   private readonly maySend: () => boolean;
@@ -111,7 +111,7 @@ export class Session {
   }
 
   /**
-   * Drops the connection at once, but behind the final dot only where `evenPastDot` is true: there
+   * Drops the connection at once, but behind the final dot only if `evenPastDot` is true: there
    * the server may have taken the message, and only its answer keeps it from being sent twice.
    */
   abandon(evenPastDot = false, why = 'given up: the program stops'): void {
@@ -223,7 +223,7 @@ export class Session {
     if (isBroken(reply) || reply.code === CLOSING) return this.end(envelope, 'dot', reply);
     if (reply.code < 300) return envelope.accepted(reply);
     if (reply.code < 400 || isOutOfStep(reply)) return this.outOfStep(envelope, 'dot', reply);
-    // Some keep the transaction: Postfix, where a policy service refuses the mail.
+    // Some keep the transaction: Postfix, if a policy service refuses the mail.
     this.needsReset = true;
     return envelope.refused('dot', reply);
   }

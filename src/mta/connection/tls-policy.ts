@@ -13,7 +13,7 @@ export interface TlsNeed {
   /** `name`: a trusted chain and the host's name in the certificate. `dane`: a match with one of `tlsa`. */
   verify: 'no' | 'name' | 'dane';
   tlsa: readonly TlsaRecord[];
-  /** The names that a certificate under a DANE trust anchor may have; the first is asked for (SNI). Where not given, the host's. */
+  /** The names that a certificate under a DANE trust anchor may have; the first is asked for (SNI). If not given, the host's. */
   names?: readonly string[];
   policy: PolicyName;
 }
@@ -29,7 +29,7 @@ export type HostDane =
 export interface TlsResult {
   protocol: string;
   cipher: string;
-  /** The certificate passed: trusted chain and right name, or DANE. Recorded even where no policy demands it. */
+  /** The certificate passed: trusted chain and right name, or DANE. Recorded even if no policy demands it. */
   verified: boolean;
   policy: PolicyName;
   /** Why it was not verified. */
@@ -39,12 +39,12 @@ export interface TlsResult {
 export interface TlsFacts {
   /** The operator's setting for this domain or route, or null. `verified` asks for the name, too; `dane` for TLSA records. */
   override: 'none' | 'opportunistic' | 'required' | 'verified' | 'dane' | 'implicit' | null;
-  /** Null where the domain has no DANE, or DNS answers are not validated. */
+  /** Null if the domain has no DANE, or DNS answers are not validated. */
   dane: HostDane | null;
   sts: 'none' | 'testing' | 'enforce';
   /** Why an MTA-STS policy that may exist could not be had, or null. */
   stsFault?: string | null;
-  /** True where the host matches a pattern of the MTA-STS policy. */
+  /** True if the host matches a pattern of the MTA-STS policy. */
   stsMatches: boolean;
   /** The request of the message. */
   request: TlsRequest | null;
@@ -80,7 +80,7 @@ function strictNeed(facts: TlsFacts): Asked {
   return need({ mode, verify: 'name', tlsa: [], policy: 'requiretls' });
 }
 
-/** The refusal is final only where there is certainly no policy: one that could not be fetched may vouch for the host later. */
+/** The refusal is final only if there is certainly no policy: one that could not be fetched may vouch for the host later. */
 function unvouched({ dane, sts, stsFault = null }: TlsFacts): Asked {
   if (dane?.kind === 'trouble') return refusedBy('requiretls', `REQUIRETLS: ${dane.text}`);
   if (sts !== 'none')

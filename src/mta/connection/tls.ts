@@ -22,7 +22,7 @@ import type { TlsNeed, TlsResult } from './tls-policy.ts';
 
 /**
  * `reduced`: TLS 1.2 only and no resumption, for servers that choke on a modern hello. `legacy`: what old servers can do, which is
- * still better than plaintext (RFC 7435): TLS 1.0, short keys, no secure renegotiation (RFC 5746), and no certificate where it is
+ * still better than plaintext (RFC 7435): TLS 1.0, short keys, no secure renegotiation (RFC 5746), and no certificate if it is
  * larger than OpenSSL reads.
  */
 export type Hello = 'full' | 'reduced' | 'legacy';

@@ -23,7 +23,7 @@ export interface Mail {
   eightBit: boolean;
   /** The message may only be handed on over TLS (RFC 8689). */
   requireTls?: boolean;
-  /** The end of the attempt on `clock.monotonic()`; `timeouts.attempt` from now where not given. */
+  /** The end of the attempt on `clock.monotonic()`; `timeouts.attempt` from now if not given. */
   deadline?: number;
 }
 

@@ -80,7 +80,7 @@ export class Wire {
 
   /**
    * Writes a block of the message. If the server is slow to take it, waits at most `timeoutMs`; with null it does not wait
-   * (the last block: the answer to the dot is awaited next). Returns a promise only where there is something to wait for.
+   * (the last block: the answer to the dot is awaited next). Returns a promise only if there is something to wait for.
    */
   writeBlock(block: Buffer, timeoutMs: number | null): Promise<Broken | null> | Broken | null {
     if (this.broken !== null) return this.broken;

@@ -1,5 +1,5 @@
 /**
- * DANE for SMTP (RFC 7672): finds the mail hosts of a domain that publish TLSA records which can be trusted. Asks only where the whole way
+ * DANE for SMTP (RFC 7672): finds the mail hosts of a domain that publish TLSA records which can be trusted. Asks only if the whole way
  * to the host was validated by the resolver (`delivery.dnssecResolver`); otherwise the records may be forged.
  */
 import type { DnsAnswer, Resolver, TlsaRecord } from '../../net/resolver.ts';
@@ -46,7 +46,7 @@ async function daneOf(resolver: DaneResolver, domain: string, host: MailHost): P
 
 /**
  * TLSA base domains to ask for, best first (RFC 7672 section 2.2.3): where aliases lead if all of that is secure, then the host's
- * own name. Where the target of an alias is not secure, the alias itself may be.
+ * own name. If the target of an alias is not secure, the alias itself may be.
  */
 async function baseDomains(resolver: DaneResolver, host: MailHost): Promise<string[] | Trouble> {
   const { name, canonical, secure, isNamedSecurely } = host;

@@ -13,14 +13,14 @@ export interface MailHost {
   /** The name in the MX record, for SNI and certificate checks. */
   name: string;
   preference: number;
-  /** IPv6 first where both are asked for. */
+  /** IPv6 first if both are asked for. */
   addresses: readonly HostAddress[];
   port: number;
   /** MX and address answers were both validated (AD bit), as DANE requires (RFC 7672 section 2.2). */
   secure: boolean;
   /** The MX answer was validated (for a domain without MX: the answer that it has none), whether or not the addresses were. */
   isNamedSecurely: boolean;
-  /** The name that has the addresses: another one where the host's name is an alias. */
+  /** The name that has the addresses: another one if the host's name is an alias. */
   canonical: string;
   /** Filled in by `withDane` (dane.ts). */
   dane?: HostDane | null;

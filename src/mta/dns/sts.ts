@@ -49,7 +49,7 @@ export function createStsPolicies(deps: {
   changed?: (domain: string) => void;
 }): StsPolicies {
   const { db, clock, log } = deps;
-  /** Policies by domain; null where the database has none. */
+  /** Policies by domain; null if the database has none. */
   const known = createLru<string, { row: Known | null }>(MOST_DOMAINS);
   const failed = createLru<string, { at: number; fault: StsFault }>(MOST_DOMAINS);
   const asking = new Map<string, ReturnType<StsPolicies['find']>>();
@@ -68,7 +68,7 @@ export function createStsPolicies(deps: {
     return found;
   }
 
-  /** Asks DNS, and fetches the policy where that is needed. */
+  /** Asks DNS, and fetches the policy if that is needed. */
   async function look(domain: string, valid: Known | null): ReturnType<StsPolicies['find']> {
     const answer = await deps.resolver.txt(`_mta-sts.${domain}`);
     const now = clock.now();

@@ -7,7 +7,7 @@ import type { Clock, Timer } from '../../base/clock.ts';
 import { addTo, takeFrom } from '../../base/sets.ts';
 import type { Job } from '../due-queue.ts';
 
-/** Jobs come back after so long even where the pool does not wake them. */
+/** Jobs come back after so long even if the pool does not wake them. */
 const LOOK_AGAIN_MS = 2_000;
 
 interface Entry {
@@ -57,7 +57,7 @@ export function createAside({ clock }: { clock: Clock }, comeBack: (lane: string
   const keyOf = (lane: string, hosts: readonly string[]): string => `${lane} ${hosts.join()}`;
 
   return {
-    /** Puts a job aside that waits for one of these hosts; `until` is on the monotonic clock, null where it is not known. */
+    /** Puts a job aside that waits for one of these hosts; `until` is on the monotonic clock, null if it is not known. */
     add(lane: string, hosts: readonly string[], job: Job, until: number | null): void {
       const key = keyOf(lane, hosts);
       const entry = entries.get(key) ?? create(key, lane, hosts);

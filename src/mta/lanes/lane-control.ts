@@ -38,11 +38,11 @@ export interface LaneControlDeps {
   partOf: (lane: string) => LanePart;
   /** Returns the jobs and workers of a lane. */
   viewOf: (lane: string) => LaneView;
-  /** Returns why a lane has not as many workers as its limit and its jobs allow, where it waits for a slot; else null. */
+  /** Returns why a lane has not as many workers as its limit and its jobs allow, if it waits for a slot; else null. */
   whyNoSlot: (lane: string) => NoSlot | null;
   /** Returns whether jobs of the lane are put aside. */
   hasAside: (lane: string) => boolean;
-  /** Starts workers of the lane where it may have more. */
+  /** Starts workers of the lane if it may have more. */
   pump: (lane: string) => void;
   /** Lets mail that rests be looked at again. */
   wake: () => void;
@@ -73,7 +73,7 @@ const MOST_CHANGES = 100;
 
 /** A source at a site, as the choice of a source for a mail sees it. */
 export interface SourceState {
-  /** Nothing goes before then; null where it is open. */
+  /** Nothing goes before then; null if it is open. */
   closedUntil: number | null;
   /** It was closed, and one mail finds out whether that is over. */
   isSuspect: boolean;
@@ -120,7 +120,7 @@ export class LaneControl {
     for (const state of this.states.values()) state.shaping = null;
   }
 
-  /** Returns the site and source that the lane leads to, or null where it is not known. */
+  /** Returns the site and source that the lane leads to, or null if it is not known. */
   routeOf(lane: string): { site: string; source: string | null } | null {
     const state = this.states.get(lane);
     return state?.site == null ? null : { site: state.site.name, source: state.source };
@@ -278,7 +278,7 @@ export class LaneControl {
     return this.deps.partOf(lane).nodes > 1;
   }
 
-  /** Counts the mails of the lane that wait or are being sent; none where all of it is closed. */
+  /** Counts the mails of the lane that wait or are being sent; none if all of it is closed. */
   mails(lane: string): number {
     const { waiting, slots } = this.deps.viewOf(lane);
     const state = this.states.get(lane);
@@ -350,7 +350,7 @@ export class LaneControl {
     for (const state of this.states.values()) shiftLaneState(state, ms);
   }
 
-  /** Returns for how long its limits and hosts let no worker of the lane begin, in ms; null where that is less than `ms`, or not known. */
+  /** Returns for how long its limits and hosts let no worker of the lane begin, in ms; null if that is less than `ms`, or not known. */
   closedFor(lane: string, ms: number): number | null {
     const state = this.states.get(lane);
     if (state?.site == null || state.timer === null) return null;

@@ -163,7 +163,7 @@ const reasons = {
   tls: 'tls_required',
 } as const;
 
-/** Where all hosts of the site are closed or full, returns why the host that opens first is; else null. */
+/** If all hosts of the site are closed or full, returns why the host that opens first is; else null. */
 function hostsWait(site: Site, source: string | null, pool: Surroundings['pool'], clock: Clock): LaneWait | null {
   const most = site.operator?.maxConnections;
   const found: { name: string; wait: GateWait }[] = [];
@@ -239,7 +239,7 @@ const noSlotMessages = {
     'The connections that are left of delivery.maxConnections are kept for other accounts or for transactional mail. This mail is sent when one of the others becomes free.',
 } as const;
 
-/** Returns that other nodes have the lane's other connections, where mail waits for one. */
+/** Returns that other nodes have the lane's other connections, if mail waits for one. */
 function shareWait({ part: { nodes, isNew }, connections, view }: Surroundings, name: string): LaneWait | null {
   if ((nodes === 1 && !isNew) || view.waiting === 0 || view.slots < connections) return null;
   const message = isNew

@@ -1,6 +1,6 @@
 /**
  * Divides the limits of a lane between the nodes that have mail for it: each has an equal part. A node that has more than one mail for a lane
- * says so by a row in `lane_nodes`, and every two seconds reads which others do. It begins with one connection where others send there, until
+ * says so by a row in `lane_nodes`, and every two seconds reads which others do. It begins with one connection if others send there, until
  * these have read its row. So all nodes together have at most the lane's limit of connections and one more for each node but the first.
  */
 import type { Clock, Timer } from '../../base/clock.ts';
@@ -106,7 +106,7 @@ export class NodeParts {
     this.plan(0);
   }
 
-  /** Looks after this time, or sooner where that was planned. */
+  /** Looks after this time, or sooner if that was planned. */
   private plan(ms: number): void {
     const { clock } = this.deps;
     const at = clock.monotonic() + ms;

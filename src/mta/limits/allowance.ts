@@ -17,7 +17,7 @@ export type Allowance =
 
 const goes: Allowance = { kind: 'go', probed: [] };
 
-/** Returns whether the mail may go, or the lane as a whole where `mail` is null: then limits of a part of it do not count. */
+/** Returns whether the mail may go, or the lane as a whole if `mail` is null: then limits of a part of it do not count. */
 export function allowance(limits: Iterable<Limit>, mail: MailKey | null, moment: LaneMoment, now: number): Allowance {
   let probed: Limit[] | null = null;
   let wait: Extract<Allowance, { kind: 'wait' }> | null = null;

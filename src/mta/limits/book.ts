@@ -67,7 +67,7 @@ export class PlaceLimits {
 
 export class LimitBook {
   private readonly deps: LimitBookDeps;
-  /** The name of this node where each has a system's address of its own; else null. */
+  /** The name of this node if each has a system's address of its own; else null. */
   private readonly node: string | null;
   private readonly places = new Map<string, Map<string, Limit>>();
   private readonly order: LRUCache<string, Limit>;
@@ -144,7 +144,7 @@ export class LimitBook {
     };
   }
 
-  /** Writes what has changed, where no outcome is recorded. */
+  /** Writes what has changed, if no outcome is recorded. */
   async write(): Promise<void> {
     const { db, log, announce } = this.deps;
     if (this.unwritten.size === 0) return;

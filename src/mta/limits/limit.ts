@@ -34,7 +34,7 @@ export interface Limit extends About {
   /** The connections that were accepted when one more was too many; null while none was. */
   readonly ceiling: number | null;
   readonly perMinute: number | null;
-  /** The mails a minute that went well before the last refusals; null where there is none. */
+  /** The mails a minute that went well before the last refusals; null if there is none. */
   readonly knownPerMinute: number | null;
   /** Nothing goes before then. Of a number of connections: one more may be tried from then on. */
   readonly until: number;
@@ -46,7 +46,7 @@ export interface Limit extends About {
   readonly refusedAt: number;
   /** The other side's words. */
   readonly cause: string;
-  /** Null where the limit stands. */
+  /** Null if the limit stands. */
   readonly evidence: Evidence | null;
 }
 

@@ -13,7 +13,7 @@ const FIRST_PAUSE_MS = 5_000;
 const LONGEST_PAUSE_MS = 100_000;
 /** The share of the accepted mails that becomes the number: the receiver's minute is not ours. */
 const MARGIN = 0.97;
-/** The number where a receiver refuses before it has accepted anything; pauses keep the tries rare until it accepts. */
+/** The number if a receiver refuses before it has accepted anything; pauses keep the tries rare until it accepts. */
 const COLD_PER_MINUTE = 6;
 /** A number beyond this is forgotten. */
 const FORGET_OVER = 12_000;
@@ -29,7 +29,7 @@ const GROWTH_AT_FIRST = [1.5, 2] as const;
 const FIRST_GROWTH_MS = MINUTE_MS;
 const NEXT_GROWTH_MS = 30_000;
 
-/** Returns the limit after a refusal of one more mail; the same one where that refusal is of mail that was under way at the last. */
+/** Returns the limit after a refusal of one more mail; the same one if that refusal is of mail that was under way at the last. */
 export function slowed(
   limit: Limit,
   { reply, startedAt, lastMinute }: { reply: string; startedAt: number; lastMinute: number },
@@ -61,7 +61,7 @@ export function slowed(
   };
 }
 
-/** Returns the limit after an accepted mail, which `lastMinute` counts; null where the limit is forgotten. */
+/** Returns the limit after an accepted mail, which `lastMinute` counts; null if the limit is forgotten. */
 export function taken(limit: Limit, lastMinute: number, now: number): Limit | null {
   const { perMinute, knownPerMinute: known } = limit;
   if (perMinute === null) return limit;

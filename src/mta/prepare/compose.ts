@@ -16,13 +16,13 @@ import { trackedHtml, type Tracking } from '../../tracking/track.ts';
 
 export interface StoredContent extends MimeContent {
   id: string;
-  /** True where a missing text part is derived from the html. */
+  /** True if a missing text part is derived from the html. */
   autoText: boolean;
   /** A submitted mail, header and body: nothing is composed then. */
   raw?: Buffer;
-  /** A submitted mail goes to a host without 8BITMIME: its parts are encoded where that breaks no signature in it. */
+  /** A submitted mail goes to a host without 8BITMIME: its parts are encoded if that breaks no signature in it. */
   sevenBit?: true;
-  /** The tracking of one recipient's copy; absent where nothing is tracked, and the content is then the same for all. */
+  /** The tracking of one recipient's copy; absent if nothing is tracked, and the content is then the same for all. */
   tracking?: Tracking;
 }
 
@@ -35,7 +35,7 @@ export interface Composed {
   eightBit?: boolean;
 }
 
-/** Rejects where the content cannot be encoded, which then no later try could either. */
+/** Rejects if the content cannot be encoded, which then no later try could either. */
 export type Compose = (stored: StoredContent) => Promise<Composed>;
 
 /** The parts of a tracked content that are the same for all its recipients. */

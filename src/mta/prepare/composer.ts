@@ -70,7 +70,7 @@ export function createComposer(deps: { clock: Clock; log: Log }) {
   }
 
   return {
-    /** Composes and signs. Rejects with Unencodable, or with ThreadRefusal where it should be tried again later. */
+    /** Composes and signs. Rejects with Unencodable, or with ThreadRefusal if it should be tried again later. */
     async make(stored: StoredContent, sign: UnsignedFront | null, order: Order): Promise<Made> {
       const job = { kind: 'compose', stored, sign } as const;
       const head = (sign?.front.length ?? 0) + Math.max(0, stored.raw?.indexOf('\r\n\r\n') ?? 0);
@@ -81,7 +81,7 @@ export function createComposer(deps: { clock: Clock; log: Log }) {
       const { content } = composed;
       return { composed: { ...composed, content: { ...content, body: asBuffer(content.body) } }, signed };
     },
-    /** Rejects with ThreadRefusal where it should be tried again later. */
+    /** Rejects with ThreadRefusal if it should be tried again later. */
     async sign(unsigned: Unsigned, order: Order): Promise<Signed> {
       const job = { kind: 'sign', unsigned } as const;
       const answer = await (isLongHead(unsigned.head.length) ? makeAlone(job) : batches.run(order, job));

@@ -29,7 +29,7 @@ export class Drafts {
     this.contents = createBatchLoader<StoredText>((ids) => loadContents(deps.db.prepared, ids));
   }
 
-  /** Begins to make a mail, and returns whether that may take long. The mail rejects where storage fails. */
+  /** Begins to make a mail, and returns whether that may take long. The mail rejects if storage fails. */
   async begin(draft: Draft): Promise<{ mail: Promise<Prepared>; mayTakeLong: boolean }> {
     const { row, tracking } = draft;
     const composed = tracking === null ? this.encodedContents.made(row.content_id) : undefined;
@@ -56,7 +56,7 @@ export class Drafts {
     }
   }
 
-  /** Composes and makes a mail. Where others of the same content ask for it meanwhile, one composes and each signs for itself. */
+  /** Composes and makes a mail. If others of the same content ask for it meanwhile, one composes and each signs for itself. */
   private async make(draft: Draft, text: StoredText): Promise<Prepared> {
     const isShared = draft.tracking === null;
     const encoded = isShared ? this.encodedContents.find(text.id) : null;

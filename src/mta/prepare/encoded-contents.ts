@@ -33,7 +33,7 @@ export class EncodedContents {
     });
   }
 
-  /** Returns the content if it is kept or being encoded, in which case callers share the work; null where neither is true. */
+  /** Returns the content if it is kept or being encoded, in which case callers share the work; null if neither is true. */
   find(contentId: string): Promise<Composed> | null {
     const kept = this.kept.get(contentId);
     if (kept !== undefined) return Promise.resolve(kept);

@@ -1,5 +1,5 @@
 /**
- * Makes small mails: one that comes alone is made here, and where several wait a thread makes them in batches. For a single mail the way to
+ * Makes small mails: one that comes alone is made here, and if several wait a thread makes them in batches. For a single mail the way to
  * the thread and back costs the main loop as much as its signatures do, for a batch of eight a sixth; and libuv's pool is left to the
  * commits.
  */
@@ -35,7 +35,7 @@ export class MailBatches {
   private isGathering = false;
   private isThreadBusy = false;
 
-  /** `make` does a job here, `makeAlone` in a thread that has no other: where a batch fails, it is not known for which of its jobs. */
+  /** `make` does a job here, `makeAlone` in a thread that has no other: if a batch fails, it is not known for which of its jobs. */
   constructor(
     deps: { clock: Clock; log: Log },
     make: (job: MailJob) => Promise<MailAnswer>,
@@ -58,7 +58,7 @@ export class MailBatches {
     });
   }
 
-  /** Rejects with a ThreadRefusal where the job cannot be done in a thread by itself either. */
+  /** Rejects with a ThreadRefusal if the job cannot be done in a thread by itself either. */
   run(order: Order, job: MailJob): Promise<MailAnswer> {
     return new Promise((resolve, reject) => {
       this.waiting[order].push({ job, resolve, reject });

@@ -7,11 +7,11 @@ export interface Unsigned extends Omit<SignInput, 'signers'> {
   keys: readonly SigningKey[];
 }
 
-/** The same where the content is not composed yet: `front` is the header up to the content's own lines. */
+/** The same if the content is not composed yet: `front` is the header up to the content's own lines. */
 export type UnsignedFront = Pick<Unsigned, 'timestamp' | 'keys'> & { front: string };
 
 export type MailJob =
-  /** Nothing is signed where `sign` is null. */
+  /** Nothing is signed if `sign` is null. */
   { kind: 'compose'; stored: StoredContent; sign: UnsignedFront | null } | { kind: 'sign'; unsigned: Unsigned };
 
 export type MailAnswer =

@@ -65,7 +65,7 @@ export interface Preparing {
   kind: 'preparing';
   /** The conditions of a connection for it. */
   wanted: Pick<Ready, 'messageId' | 'tlsRequest'>;
-  /** Rejects where storage fails. */
+  /** Rejects if storage fails. */
   mail: Promise<Prepared>;
   /** Returns what holds the mail by now, or null. */
   heldNow: () => Promise<Hold | null>;
@@ -97,7 +97,7 @@ export function createPrepare(deps: PrepareDeps) {
   }
 
   return {
-    /** Resolves when it is known whether the mail may be tried; where it is large, when it is composed. Rejects where storage fails. */
+    /** Resolves when it is known whether the mail may be tried; if it is large, when it is composed. Rejects if storage fails. */
     async begin(deliveryId: string): Promise<Preparing | Failed | Held> {
       const row = await deliveries.load(deliveryId);
       if (row === undefined) return { kind: 'failed', failure: { kind: 'gone' } };

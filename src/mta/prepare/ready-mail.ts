@@ -15,7 +15,7 @@ import { unsubscribingOf } from './tracking.ts';
 export interface Ready {
   kind: 'ready';
   messageId: string;
-  /** The API request that made the message; null where none did, such as for a notice of failure. */
+  /** The API request that made the message; null if none did, such as for a notice of failure. */
   requestId: string | null;
   envelopeFrom: string;
   recipient: string;
@@ -55,7 +55,7 @@ export function failureOf(error: unknown): Failure {
 }
 
 type Addressed = Pick<Ready, 'envelopeFrom' | 'recipient' | 'smtpUtf8'> & {
-  /** The address for the unsubscribe link in the body; null where it has none. */
+  /** The address for the unsubscribe link in the body; null if it has none. */
   unsubscribeUrl: string | null;
   frontOf: (isWhole: boolean) => string;
 };
@@ -63,10 +63,10 @@ type Addressed = Pick<Ready, 'envelopeFrom' | 'recipient' | 'smtpUtf8'> & {
 /** The parts that a mail is made from, beside its content. */
 export interface Draft {
   row: StoredMail;
-  /** The keys that sign it; none where it goes unsigned. */
+  /** The keys that sign it; none if it goes unsigned. */
   keys: readonly SigningKey[];
   addressed: Addressed;
-  /** The tracking of this recipient's copy; null where nothing is tracked, and the content is then the same for all. */
+  /** The tracking of this recipient's copy; null if nothing is tracked, and the content is then the same for all. */
   tracking: Tracking | null;
 }
 

@@ -78,7 +78,7 @@ export async function loadContents(db: Connection, ids: readonly string[]): Prom
   return new Map(rows.map(({ packed, ...row }) => [row.id, { ...row, ...bodyOf({ ...row, packed }) }]));
 }
 
-/** Loads the bytes of a mail that was accepted as it is; null where they are gone. */
+/** Loads the bytes of a mail that was accepted as it is; null if they are gone. */
 export async function loadRaw(db: Connection, contentId: string): Promise<Buffer | null> {
   const [row] = await db.all<Pick<ContentRow, 'raw'>>('SELECT raw FROM contents WHERE id = ?', [contentId]);
   return row?.raw ?? null;

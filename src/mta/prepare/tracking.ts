@@ -21,7 +21,7 @@ type Row = Pick<DeliveryRow, 'id' | 'address'> &
     | 'headers_json'
   >;
 
-/** Returns null where nothing is tracked, as in nearly every mail: its content is the same for all recipients. */
+/** Returns null if nothing is tracked, as in nearly every mail: its content is the same for all recipients. */
 export function trackingOf(key: TrackingKey, row: Row, unsubscribeUrl: string | null): Tracking | null {
   const base = row.tracking_url ?? '';
   const isTracked = (row.track_opens === 1 || row.track_clicks === 1) && base !== '';
@@ -37,7 +37,7 @@ export function trackingOf(key: TrackingKey, row: Row, unsubscribeUrl: string | 
   };
 }
 
-/** Returns the tracking host where it belongs to the sending domain, else null. */
+/** Returns the tracking host if it belongs to the sending domain, else null. */
 function ownHost(base: string, fromDomain: string): string | null {
   const { hostname } = new URL(base);
   return hostname === trackingHostOf(fromDomain) ? hostname : null;
@@ -45,9 +45,9 @@ function ownHost(base: string, fromDomain: string): string | null {
 
 /** The ways in which this recipient unsubscribes. */
 export interface Unsubscribing {
-  /** List-Unsubscribe and List-Unsubscribe-Post; empty where unsubscribing is off. */
+  /** List-Unsubscribe and List-Unsubscribe-Post; empty if unsubscribing is off. */
   headers: string;
-  /** The address for the link in the body; null where it has none. Recipients may have no page to open: then it is a mail. */
+  /** The address for the link in the body; null if it has none. Recipients may have no page to open: then it is a mail. */
   bodyUrl: string | null;
 }
 

@@ -19,7 +19,7 @@ export interface Host {
   addresses: readonly HostAddress[];
   /** The preference of its MX record, lowest first; absent for a smarthost. */
   preference?: number;
-  /** The TLSA records of the host; null or absent where there are none. */
+  /** The TLSA records of the host; null or absent if there are none. */
   dane?: HostDane | null;
   /** DNSSEC vouches that this is a mail host of the domain, and for its addresses. */
   isValidated?: boolean;
@@ -39,9 +39,9 @@ export interface Site {
   stsFault?: StsFault | null;
   /** The operator's setting for TLS to the hosts of this domain, or null. */
   tls?: TlsOverride | null;
-  /** The operator of the hosts, where the table of operators has it. */
+  /** The operator of the hosts, if the table of operators has it. */
   operator?: MailOperator | null;
-  /** The smarthost that takes the mail, or null where it goes to the recipient's own hosts. */
+  /** The smarthost that takes the mail, or null if it goes to the recipient's own hosts. */
   relay: {
     tls: 'opportunistic' | 'required' | 'none' | 'implicit';
     auth: { user: string; password: string } | null;
@@ -119,7 +119,7 @@ export class Sites {
     this.routes = deps.routes;
   }
 
-  /** Returns the destination, or null where DNS has to be asked. */
+  /** Returns the destination, or null if DNS has to be asked. */
   known(domain: string): Destination | null {
     if (domain === SIMULATOR_DOMAIN) return { kind: 'simulator' };
     const route = this.routeOf(domain);
@@ -129,7 +129,7 @@ export class Sites {
     return answer !== undefined && answer.until > this.deps.clock.now() ? answer.destination : null;
   }
 
-  /** Returns the destination; asks DNS where needed. */
+  /** Returns the destination; asks DNS if needed. */
   find(domain: string): Promise<Destination> {
     const ready = this.known(domain);
     if (ready !== null) return Promise.resolve(ready);
@@ -197,7 +197,7 @@ export class Sites {
       });
     }
     const found = await this.deps.findHosts(domain, { fresh: false });
-    // "No such domain" counts towards a bounce only where the look-up did not use a cache.
+    // "No such domain" counts towards a bounce only if the look-up did not use a cache.
     const sure =
       found.kind === 'no_domain' && !found.fresh ? await this.deps.findHosts(domain, { fresh: true }) : found;
     const announced = sure.kind === 'hosts' ? await this.deps.findPolicy?.(domain) : undefined;

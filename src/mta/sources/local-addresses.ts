@@ -69,7 +69,7 @@ export function createLocalAddresses(
   function localOf({ name, ipv4 }: Source): Local {
     const six = usable.get(name) ?? null;
     const addresses = [ipv4, six].filter((address) => address !== null);
-    // Where no source uses IPv6, only a route can name an IPv6 address.
+    // If no source uses IPv6, only a route can name an IPv6 address.
     if (name === null && usable.size === 0) return { addresses, families: [4, 6] };
     const families = [...(name === null || ipv4 !== null ? [4] : []), ...(usable.has(name) ? [6] : [])];
     return { addresses, families };

@@ -5,7 +5,7 @@
  * them all, or all are at the day's cap of their warm-up, the mail waits without an attempt, with the reason.
  *
  * Without any setting there is one source: the address that the system chooses. It has no name, and its lanes are named after
- * the site alone. Where several nodes use the database, each uses the sources that are bound to it and those that are bound to none.
+ * the site alone. If several nodes use the database, each uses the sources that are bound to it and those that are bound to none.
  */
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
@@ -26,7 +26,7 @@ export interface Source {
   readonly name: string | null;
   readonly pool: string;
   readonly ehlo: string;
-  /** Connections over IPv4 come from it; null where none may, or the system chooses (a source without a name). */
+  /** Connections over IPv4 come from it; null if none may, or the system chooses (a source without a name). */
   readonly ipv4: string | null;
   readonly ipv6: string | null;
 }
@@ -49,7 +49,7 @@ export interface SourceReport extends Source {
   absent: string[];
   /** The sites that have it on a list, or all of them, and until when nothing goes there. */
   blocks: { site: string; since: number; until: number; reply: string }[];
-  /** Today's counts; empty where the source is warm. */
+  /** Today's counts; empty if the source is warm. */
   warmUp: { site: string; sent: number; cap: number | null }[];
 }
 
@@ -79,7 +79,7 @@ export interface SourcesOptions {
 }
 
 export class Sources {
-  /** True where sources are configured, false where there is only the system's address. */
+  /** True if sources are configured, false if there is only the system's address. */
   readonly named: boolean;
   private readonly deps: SourcesDeps;
   private readonly system: Source;
@@ -100,7 +100,7 @@ export class Sources {
     this.all = new Map([...this.pools.values()].flat().map((source) => [source.name, source]));
   }
 
-  /** Returns the pool of that name, or the default pool where it has no sources. */
+  /** Returns the pool of that name, or the default pool if it has no sources. */
   poolOf(name: string): string {
     if (this.pools.has(name)) return name;
     if (!this.loggedPools.has(name) && this.loggedPools.size < 1000) {
@@ -118,14 +118,14 @@ export class Sources {
     return this.obstacle(name, site) === null;
   }
 
-  /** Returns what of ours keeps all sources of the pool from the site; null where one may send. */
+  /** Returns what of ours keeps all sources of the pool from the site; null if one may send. */
   heldBy(pool: string, site: string): Hold | null {
     const obstacles = this.sourcesOf(pool).map(({ name }) => this.obstacle(name, site));
     const found = obstacles.filter((one) => one !== null);
     if (found.length < obstacles.length) return null;
     const until = found.reduce<number | null>((least, one) => earlier(least, one.until), found[0]?.until ?? null);
     const why = found.map((one) => one.why).join('; ');
-    // The time to give up is only extended where the operator alone is the reason.
+    // The time to give up is only extended if the operator alone is the reason.
     const isPaused = found.every(({ by }) => by !== '');
     const since = Math.max(...found.map((one) => one.since));
     const setBy = isPaused ? 'operator' : 'us';
@@ -190,13 +190,13 @@ export class Sources {
     return soonest?.source ?? first;
   }
 
-  /** Returns the hold of a mark that `heldBy` returned, or null where it has ended. */
+  /** Returns the hold of a mark that `heldBy` returned, or null if it has ended. */
   holdOf(by: string): Hold | null {
     const mark = readMark(by);
     return mark?.kind === 'pool' || mark?.kind === 'paused' ? this.heldBy(mark.pool, mark.site) : null;
   }
 
-  /** Counts a mail that is about to be sent; returns false where it may not be sent after all. */
+  /** Counts a mail that is about to be sent; returns false if it may not be sent after all. */
   take(name: string | null, site: string): boolean {
     return this.isFree(name, site) && (name === null || this.deps.warmUp.take(name, site));
   }

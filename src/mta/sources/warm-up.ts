@@ -1,6 +1,6 @@
 /**
  * Warm-up: a source that receivers do not know yet sends each of them a little more from day to day, as long as they take it
- * well. Per source and site (the operator's name where the table has one) a UTC day has a cap; the next day's cap is the
+ * well. Per source and site (the operator's name if the table has one) a UTC day has a cap; the next day's cap is the
  * next of the list, but only after a day that used at least half of its cap, with blocks and deferrals under 5 % and
  * complaints under 0.1 %.
  *
@@ -66,7 +66,7 @@ const MOST_READ = 1000;
 
 export class WarmUp {
   private readonly deps: { db: Pick<Database, 'prepared' | 'commit'>; clock: Clock; log: Log };
-  /** Sources that are warmed up, with the day it began where the operator says so. */
+  /** Sources that are warmed up, with the day it began if the operator says so. */
   private readonly sources: ReadonlyMap<string, { since: number | null }>;
   private readonly entries = new Map<string, Entry>();
   private readonly changed = new Set<Entry>();
@@ -112,7 +112,7 @@ export class WarmUp {
     return { sent, stage, cap: capOf(stage) };
   }
 
-  /** Counts a mail that is about to be sent; returns false where the day's cap is reached. */
+  /** Counts a mail that is about to be sent; returns false if the day's cap is reached. */
   take(source: string, site: string): boolean {
     if (!this.sources.has(source)) return true;
     const entry = this.entryOf(source, site);

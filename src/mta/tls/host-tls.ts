@@ -1,5 +1,5 @@
 /**
- * Remembers the TLS of mail hosts over restarts: which hello a host needs (for a day), and that a host used to offer STARTTLS. Where
+ * Remembers the TLS of mail hosts over restarts: which hello a host needs (for a day), and that a host used to offer STARTTLS. If
  * it stops offering it, or every handshake breaks, an attacker may be on the way: the log has a warning. That a host got
  * plaintext is not stored: after a restart TLS is tried first.
  */

@@ -129,7 +129,7 @@ const spamhaus: readonly (readonly [codes: RegExp, meaning: Meaning])[] = [
   ],
 ];
 
-/** Returns the meaning of the gravest code, where the list is known. */
+/** Returns the meaning of the gravest code, if the list is known. */
 function meaningOf(list: string, text: string): Meaning {
   const codes = text.split(', ');
   const known = /(?:^|\.)spamhaus\.(?:org|net)$/i.test(list)

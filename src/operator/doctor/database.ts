@@ -38,7 +38,7 @@ export async function database({
     faults.push(
       warning(
         'the certificate of the database server is not looked at, so another server could take its place',
-        'Add sslmode=verify-full to storage.url, and sslrootcert=<file> where it is not from a public authority.',
+        'Add sslmode=verify-full to storage.url, and sslrootcert=<file> if it is not from a public authority.',
       ),
     );
   if (facts.fsync === 'off')

@@ -28,7 +28,7 @@ async function faultsOf(probes: Needs, host: string, ip: string): Promise<Verdic
   const isOwn = own.includes(plainAddress(ip) ?? ip);
   const greeting = await network.greet({ ip, port: SMTP_PORT });
   const unnamed = isOwn ? await withoutName(probes, host, ip) : [];
-  // Where our listener has another port, the line of `mx` tells whether the program on port 25 hands bounces over.
+  // If our listener has another port, the line of `mx` tells whether the program on port 25 hands bounces over.
   if (isAnswer(greeting, host, config.smtp.mx.port)) return unnamed;
   const what = `the AAAA record of ${host} leads to ${ip}`;
   const why = greeting.kind === 'greeted' ? greeting.line : greeting.why;
@@ -70,7 +70,7 @@ async function faultsOf(probes: Needs, host: string, ip: string): Promise<Verdic
 const isAnswer = (greeting: Greeting, host: string, port: number): boolean =>
   greeting.kind === 'greeted' && (isOurs(greeting.line, host) || port !== SMTP_PORT);
 
-/** Returns the cure where nothing listens on port 25 by any protocol, or null: then neither a firewall nor DNS is the cause. */
+/** Returns the cure if nothing listens on port 25 by any protocol, or null: then neither a firewall nor DNS is the cause. */
 function cureOfListener({ server, config }: Needs): string | null {
   if (server.kind === 'missing') return `${server.cure} Bounces are delayed meanwhile.`;
   if (config.smtp.mx.port !== SMTP_PORT)

@@ -63,7 +63,7 @@ export async function clock(
     return [
       warning(
         `the clock cannot be held against ${probes.config.doctor.timeServer}: ${time}`,
-        'Nothing to do where another service keeps the clock (timedatectl tells); else let NTP (UDP 123) out.',
+        'Nothing to do if another service keeps the clock (timedatectl tells); else let NTP (UDP 123) out.',
       ),
     ];
   const off = Math.abs(time);
@@ -183,11 +183,11 @@ export async function secretKey({
       LOST_CURE,
     );
   if (held !== null) return ok(`${file} opens what is sealed in the database`);
-  // No start makes a new one beside a database, even where nothing is sealed yet.
+  // No start makes a new one beside a database, even if nothing is sealed yet.
   return store.kind === 'store'
     ? failed(
         `${file} is missing, and there is a database: the server does not start`,
-        'Put the file back from where it is kept. Where it is lost for good, docs/operating.md#the-data-folder tells how to go on.',
+        'Put the file back from where it is kept. If it is lost for good, docs/operating.md#the-data-folder tells how to go on.',
       )
     : ok('made at the first start');
 }

@@ -25,7 +25,7 @@ type SourceSettings = Config['delivery']['sources'];
 export function verdictsOnNodes(all: readonly NodeRecord[], sources: SourceSettings = []): readonly Verdict[] {
   const servers = all.filter(({ isCommand }) => !isCommand);
   const faults: Verdict[] = [];
-  // The node that is asked is among them: it has given no sign of life either where the database does not take one.
+  // The node that is asked is among them: it has given no sign of life either if the database does not take one.
   const isAway = servers.length > 0 && servers.every((one) => nodeState(one) === 'silent');
   if (isAway) {
     const seconds = Math.round(Math.min(...servers.map(({ quietMs }) => quietMs)) / 1000);

@@ -11,7 +11,7 @@ export function mailHostOf({ mailHost }: Config['doctor']): { host: string; port
   return { host, port: port ?? 25 };
 }
 
-/** Returns no verdict where a smarthost takes all mail: the lines of smarthosts.ts are about the way out then. */
+/** Returns no verdict if a smarthost takes all mail: the lines of smarthosts.ts are about the way out then. */
 export async function outbound({
   config,
   resolver,

@@ -24,7 +24,7 @@ export interface Missing {
   kind: 'missing';
   why: string;
   cure: string;
-  /** Set where the database is there and must not be used. */
+  /** Set if the database is there and must not be used. */
   refusal?: 'moved' | 'unfinished' | 'unsuitable';
 }
 

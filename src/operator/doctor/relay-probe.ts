@@ -192,7 +192,7 @@ function dialled({ host, ips, port }: SmarthostPlace): net.Socket {
   });
 }
 
-/** The delivery checks the certificate only where TLS is there from the start. */
+/** The delivery checks the certificate only if TLS is there from the start. */
 async function secured(clock: Clock, socket: net.Socket, { host, tls: mode }: SmarthostPlace): Promise<net.Socket> {
   socket.removeAllListeners('data');
   const servername = net.isIP(host) === 0 ? { servername: host } : {};

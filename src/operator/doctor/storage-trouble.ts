@@ -1,4 +1,4 @@
-/** Says what to do where the database cannot take or answer anything now: its disk is full or fails, it is damaged, or its server is away. */
+/** Says what to do if the database cannot take or answer anything now: its disk is full or fails, it is damaged, or its server is away. */
 import { isPostgresUrl } from '../../base/postgres-url.ts';
 import type { Config } from '../../config/schema.ts';
 import { isDamage, isStorageTrouble } from '../../storage/commit.ts';

@@ -10,7 +10,7 @@ import type { Database } from '../../storage/database.ts';
 const PATIENCE_MS = 5000;
 const PAUSE_MS = 250;
 
-/** Resolves when the database answers. Throws `Problem` where it does not within five seconds. A file of SQLite is not asked. */
+/** Resolves when the database answers. Throws `Problem` if it does not within five seconds. A file of SQLite is not asked. */
 export async function awaitDatabase({ db, clock }: { db: Database; clock: Clock }): Promise<void> {
   if (db.engine === 'sqlite') return;
   const until = clock.monotonic() + PATIENCE_MS;
@@ -23,7 +23,7 @@ export async function awaitDatabase({ db, clock }: { db: Database; clock: Clock 
   }
 }
 
-/** Asks the database; returns why it does not answer, or null if it does. Where the network is cut, a question has no answer at all. */
+/** Asks the database; returns why it does not answer, or null if it does. If the network is cut, a question has no answer at all. */
 async function faultOf(db: Database, clock: Clock, patienceMs: number): Promise<string | null> {
   const answer = db.prepared.all('SELECT 1 AS one').then(
     () => null,

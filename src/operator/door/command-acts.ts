@@ -38,7 +38,7 @@ const text = z.string().max(4096);
 
 const note = z.strictObject({
   operation: z.enum(names),
-  /** The object, where `after` does not name it. */
+  /** The object, if `after` does not name it. */
   object: text.optional(),
   after: z.record(z.string().max(100), z.union([text, z.number(), z.array(text).max(1000)])).optional(),
   /** Why it was refused or failed; absent if it was done. */

@@ -11,7 +11,7 @@ import { socketPath } from './socket.ts';
 import { agentOf, systemUser } from './system-user.ts';
 
 /**
- * Writes the row. Without a server it is not written where there is no database, or one that would have to be migrated first, such
+ * Writes the row. Without a server it is not written if there is no database, or one that would have to be migrated first, such
  * as one restored from the backup of an older version: the backup must stay as it is until a server or `migrate` takes it over.
  */
 export async function noteCommand(config: Pick<Config, 'dataDir' | 'storage'>, noted: CommandNote): Promise<void> {

@@ -52,7 +52,7 @@ async function accountIdOf(deps: Pick<StoreDeps, 'db'>, id: string): Promise<str
   return domain?.row.account_id ?? null;
 }
 
-/** Throws a Problem where several accounts have added the name and none has verified it: the records of one would be checked for another. */
+/** Throws a Problem if several accounts have added the name and none has verified it: the records of one would be checked for another. */
 async function refuseUnclear({ db }: Pick<StoreDeps, 'db'>, name: string): Promise<void> {
   const claims = await db
     .reader('domains as d')

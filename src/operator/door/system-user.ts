@@ -3,7 +3,7 @@ import { userInfo } from 'node:os';
 
 const NAME = /^[\w.@-]{1,64}$/;
 
-/** Returns the name of the system user, with the one who became it by sudo: `root (sudo by lea)`; '' where the system does not tell. */
+/** Returns the name of the system user, with the one who became it by sudo: `root (sudo by lea)`; '' if the system does not tell. */
 export function systemUser(env: Readonly<Record<string, string | undefined>>): string {
   const { SUDO_USER: by = '' } = env;
   const name = nameOrEmpty();

@@ -132,7 +132,7 @@ export async function queueFigures(deps: EngineDeps & Pick<FigureDeps, 'db' | 'c
     ),
     gauge(
       'posthorn_queue_oldest_due_age_seconds',
-      'How long the longest due recipient has been due, by lane; 0 where none is.',
+      'How long the longest due recipient has been due, by lane; 0 if none is.',
       each(({ oldest }) => Math.max(0, now - oldest) / 1000),
     ),
   ];
@@ -193,12 +193,12 @@ export async function fileFigures({ db, url, dataDir }: Pick<FigureDeps, 'db' | 
   return [
     gauge(
       'posthorn_database_bytes',
-      'Size of the database, and of its write-ahead log where it is a file.',
+      'Size of the database, and of its write-ahead log if it is a file.',
       sizes.map(([file, value]) => ({ labels: { file }, value })),
     ),
     gauge(
       'posthorn_disk_free_bytes',
-      'Room on the disk of the database, where it is a file, else of the data folder.',
+      'Room on the disk of the database if it is a file, else of the data folder.',
       bavail * bsize,
     ),
   ];
@@ -212,10 +212,10 @@ export async function backupFigures({ clock, backupDir }: Pick<FigureDeps, 'cloc
   return [
     gauge(
       'posthorn_backup_age_seconds',
-      'Since the newest backup was made; since 1970 where there is none.',
+      'Since the newest backup was made; since 1970 if there is none.',
       (clock.now() - (newest?.at ?? 0)) / 1000,
     ),
-    gauge('posthorn_backup_bytes', 'Size of the newest backup; 0 where there is none.', newest?.bytes ?? 0),
+    gauge('posthorn_backup_bytes', 'Size of the newest backup; 0 if there is none.', newest?.bytes ?? 0),
   ];
 }
 

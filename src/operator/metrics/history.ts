@@ -13,7 +13,7 @@ export interface Moment {
   waiting: number;
   /** Connections in use. */
   connections: number;
-  /** Milliseconds within which half, 95 % and 99 % of the send requests of this minute were answered; null where there was none. */
+  /** Milliseconds within which half, 95 % and 99 % of the send requests of this minute were answered; null if there was none. */
   accept: { p50: number; p95: number; p99: number } | null;
 }
 
@@ -21,7 +21,7 @@ export interface HistoryDeps {
   db: Pick<Database, 'reader'>;
   clock: Clock;
   mta: { sizes(): { workers: number } };
-  /** The figures that are counted in memory, or null where none are. */
+  /** The figures that are counted in memory, or null if none are. */
   families: (() => readonly Family[]) | null;
   failed: (error: unknown) => void;
 }

@@ -37,11 +37,7 @@ export async function webhookFigures({ db, clock }: Deps): Promise<Family[]> {
       })),
     ),
     gauge('posthorn_webhook_calls_waiting', 'Webhook calls that are to be made again.', calls?.n ?? 0),
-    gauge(
-      'posthorn_webhook_oldest_due_age_seconds',
-      'How long the longest due call has been due; 0 where none is.',
-      late,
-    ),
+    gauge('posthorn_webhook_oldest_due_age_seconds', 'How long the longest due call has been due; 0 if none is.', late),
     gauge(
       'posthorn_webhook_backlog_events',
       'Events that the active endpoint furthest behind has not looked at.',

@@ -102,7 +102,7 @@ const deferred: Rule<AccountFacts> = ({ deferred: all }, { server }) => {
     const key = `${one.lane} ${one.code}`;
     groups.set(key, { ...one, waiting: one.waiting + (groups.get(key)?.waiting ?? 0) });
   }
-  // Mail that was not tried yet waits behind what was deferred, and is most of it where a host is down.
+  // Mail that was not tried yet waits behind what was deferred, and is most of it if a host is down.
   const inAll = (lane: string, mails: number): string => {
     const there = lane.startsWith('~') ? [] : (server?.domains ?? []).filter((one) => one.lane === lane);
     const all = there.reduce((sum, one) => sum + one.waiting, 0);

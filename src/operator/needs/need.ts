@@ -14,7 +14,7 @@ export interface Need {
   /** Recipients whose mail is concerned now. */
   mails: number;
   since: string | null;
-  /** When it ends by itself, is tried again, or gets worse; null where nothing is planned. */
+  /** When it ends by itself, is tried again, or gets worse; null if nothing is planned. */
   until: string | null;
   /** Where to act: a page of the dashboard, and a command. */
   action: { label: string; href: string; command: string };
@@ -54,7 +54,7 @@ export interface ServerFacts {
   domains: readonly { domain: string; lane: string; waiting: number }[];
   blocks: readonly {
     source: string | null;
-    /** The node that the source is at, where there are several. */
+    /** The node that the source is at, if there are several. */
     node: string | null;
     site: string;
     since: string;
@@ -65,7 +65,7 @@ export interface ServerFacts {
   dnsTrouble: readonly { domain: string; waiting: number; message: string; since: string | null }[];
   /** Routes of the settings by domain. */
   routes: Readonly<Record<string, { kind: string }>>;
-  /** Ports for mail that could not be opened. Here and below `node` names the node concerned, where there are several. */
+  /** Ports for mail that could not be opened. Here and below `node` names the node concerned, if there are several. */
   closedPorts: readonly {
     node: string | null;
     name: string;

@@ -49,7 +49,7 @@ function phasesOf({ outcome, smtp_code: code, timings_json: timings }: PastAttem
 }
 
 /**
- * Returns a function that corrects an attempt where an own rule decides otherwise than was decided then. Attempts without a reply are
+ * Returns a function that corrects an attempt if an own rule decides otherwise than was decided then. Attempts without a reply are
  * left alone, since no rule is asked about them.
  */
 export function attemptCorrector(rules: readonly BounceRule[]): (row: PastAttempt) => AttemptCorrection[] {

@@ -16,7 +16,7 @@ export interface ReportCorrection {
   frees: boolean;
 }
 
-/** Returns the correction of a report where an own rule decides otherwise than was decided then. `record`: as it reads now. */
+/** Returns the correction of a report if an own rule decides otherwise than was decided then. `record`: as it reads now. */
 export function correctedReport(row: PastReport, record: ReportRecord): ReportCorrection[] {
   const before = JSON.parse(row.detail_json) as ReportDetail;
   const { recipients: old = [] } = before;

@@ -13,7 +13,7 @@ export interface ReportDetail {
   recipients?: readonly (Omit<ReportRecipient, 'rule'> & { rule?: string | null })[];
 }
 
-/** Returns the bounce of the delivery whose address has this key; null where the report says that it did not fail. */
+/** Returns the bounce of the delivery whose address has this key; null if the report says that it did not fail. */
 export const bounceIn = (
   { recipients = [], well_formed: isWellFormed = true }: ReportDetail,
   key: string,

@@ -5,14 +5,14 @@ import type { FeedbackSource, Verdict } from '../../messages/delivery/delivery.t
 
 export interface ReportRecipient {
   address: string;
-  /** The original recipient, where the report names another one. */
+  /** The original recipient, if the report names another one. */
   original: string | null;
   action: string | null;
   status: string | null;
   diagnostic: string | null;
   class: Verdict['class'] | null;
   reason: Verdict['reason'] | null;
-  /** The rule that decided; null where none did. */
+  /** The rule that decided; null if none did. */
   rule: string | null;
 }
 

@@ -66,7 +66,7 @@ export interface ReputationRecord {
   until: string;
   days: ReputationDay[];
   providers: ReputationDay[];
-  /** Empty where no sources have names. */
+  /** Empty if no sources have names. */
   sources: ReputationSourceDay[];
   dmarc: DmarcLine[];
   tls: TlsLine[];

@@ -123,7 +123,7 @@ async function memberNamed(deps: StoreDeps, name: string): Promise<MemberRow> {
   return member;
 }
 
-/** Throws `Unavailable` where a mail is wanted and no server runs, before a member is added. */
+/** Throws `Unavailable` if a mail is wanted and no server runs, before a member is added. */
 function refuseMail({ invitations }: StoreDeps, mail: boolean | undefined): void {
   if (mail === true && invitations === undefined) throw notRunning();
 }
@@ -151,7 +151,7 @@ async function refuseTooMany({ db, clock }: StoreDeps): Promise<void> {
 
 export type LinkRecord = ReturnType<typeof handedOver>;
 
-/** The link itself is in the record only where no mail carries it. */
+/** The link itself is in the record only if no mail carries it. */
 function handedOver(
   { config }: StoreDeps,
   { id, email }: MemberRow,

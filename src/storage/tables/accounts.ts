@@ -111,25 +111,25 @@ export const audit = table(
     idempotency_replayed: flag().says('Whether an earlier answer was given again.'),
     user_agent: orNull(text()).says('Program that asked, as it called itself.', 'curl/8.5.0'),
     /** Null also in rows of versions before it was kept. */
-    operation: orNull(text()).says('Name of the operation; null where the request reached none.', 'sendMessage'),
+    operation: orNull(text()).says('Name of the operation; null if the request reached none.', 'sendMessage'),
     object_type: orNull(text()).says('Kind of the object that it was done to; null for what only reads.', 'message'),
     object_id: orNull(text()).says('Id or name of that object.', 'msg_01jz5w8q3hf2m9d4x6k7c1b0na'),
     before_json: orNull(json<Record<string, unknown>>()).says(
-      'Members of the object as they were before; null where it was made.',
+      'Members of the object as they were before; null if it was made.',
     ),
-    after_json: orNull(json<Record<string, unknown>>()).says('The same members after; null where it was removed.'),
+    after_json: orNull(json<Record<string, unknown>>()).says('The same members after; null if it was removed.'),
     summary: orNull(text()).says(
       'The act as a sentence whose subject is `actor`; null for what only reads.',
       'sent msg_01jz5w8q3hf2m9d4x6k7c1b0na',
     ),
     /** Null also if it is `endpoint` itself. */
     path: orNull(text()).says(
-      'The path as it was asked, without its query; null for an act without one, and where it names a person who was erased.',
+      'The path as it was asked, without its query; null for an act without one, and if it names a person who was erased.',
       '/v1/messages',
     ),
     error_field: orNull(text()).says('The field that was refused.'),
     idempotency_key: orNull(text()).says(
-      'The `Idempotency-Key`; null where the answer holds a secret, which is stored sealed under it.',
+      'The `Idempotency-Key`; null if the answer holds a secret, which is stored sealed under it.',
       '5f1c0b1e-8f60-4c67-9d0e-4f7b7a2f9d11',
     ),
   },

@@ -50,7 +50,7 @@ export const deliveries = table({
   attempt_count: integer().says('Attempts so far.', 1),
   next_attempt_at: computed(
     orNull(time()).says(
-      'When it is tried next at the earliest; null where nothing is planned. In the past it waits for what `GET /v1/messages/{id}/why` says, such as a free connection.',
+      'When it is tried next at the earliest; null if nothing is planned. In the past it waits for what `GET /v1/messages/{id}/why` says, such as a free connection.',
     ),
   ),
   /** The process that holds the claim, or null. Outcomes apply only for the same epoch and attempt. */
@@ -79,11 +79,11 @@ export const attempts = table({
   number: integer().says('The first attempt is 1.', 1),
   started_at: time().says('When it began.', '2026-01-31T09:30:02.180Z'),
   ended_at: time().says('When it was over.', DELIVERED),
-  mx: orNull(text()).says('Host that was asked; null where none was reached.', 'mx1.example.net'),
+  mx: orNull(text()).says('Host that was asked; null if none was reached.', 'mx1.example.net'),
   ip: orNull(text()).says('Address of that host.', '203.0.113.9'),
-  source: orNull(text()).says('Name of the source that it was sent from, where sources have names.'),
+  source: orNull(text()).says('Name of the source that it was sent from, if sources have names.'),
   tls_json: orNull(json<{ protocol: string; cipher: string; verified: boolean; policy: string }>()).says(
-    'How the connection was encrypted; null where it was not.',
+    'How the connection was encrypted; null if it was not.',
     { protocol: 'TLSv1.3', cipher: 'TLS_AES_256_GCM_SHA384', verified: true, policy: 'opportunistic' },
   ),
   timings_json: text(),
@@ -91,7 +91,7 @@ export const attempts = table({
   outcome: text('accepted', 'deferred', 'refused', 'uncertain').says(
     '`uncertain`: the connection broke between the final dot and the answer.',
   ),
-  smtp_code: orNull(integer()).says('Reply code; null where there was no reply.', 250),
+  smtp_code: orNull(integer()).says('Reply code; null if there was no reply.', 250),
   enhanced_code: orNull(text()).says('Enhanced status code (RFC 3463).', '2.0.0'),
   smtp_reply: orNull(text()).says('Text of the reply.', '2.0.0 OK'),
   class: orNull(text()).says('What kind of refusal it is; null for an accepted mail.'),

@@ -34,7 +34,7 @@ export const domains = table(
     ),
     /** It stays for a day after the records were found again (domains/verify.ts). */
     failing_since: orNull(time()).says(
-      'Since when a required record has been missing or wrong; null where none is, or where the domain was never verified.',
+      'Since when a required record has been missing or wrong; null if none is, or if the domain was never verified.',
     ),
     /** The time when all required records were found again after `failing_since`; null while one is missing. */
     found_again_at: orNull(time()),

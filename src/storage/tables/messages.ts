@@ -68,7 +68,7 @@ export const messages = table({
   from_name: orNull(text()),
   from_address: text(),
   from_domain: text(),
-  from: computed(text().says('Sender, with its display name where it has one.', 'Acme <hi@acme.example>')),
+  from: computed(text().says('Sender, with its display name if it has one.', 'Acme <hi@acme.example>')),
   to_name: orNull(text()),
   to_address: text(),
   to: computed(text().says('The one main recipient.', 'ana@example.net')),
@@ -83,7 +83,7 @@ export const messages = table({
   /** Custom headers `[name, value][]`. */
   headers_json: text(),
   stream: text().says('Slug of the stream that it was sent on.', 'transactional'),
-  template_id: orNull(text()).says('Id of the template that it was rendered from; null where there was none.'),
+  template_id: orNull(text()).says('Id of the template that it was rendered from; null if there was none.'),
   template_version: orNull(integer()).says('Version of that template.'),
   tags_json: texts().says('Tags of the request, in their order.', ['order']),
   metadata_json: map().says('Metadata of the request.', { order: '17' }),
@@ -93,7 +93,7 @@ export const messages = table({
   track_opens: flag().says('Whether opening it is counted.'),
   track_clicks: flag().says('Whether following its links is counted.'),
   /** By a test key, or to the simulator's domain. */
-  test: flag().says('True where delivery is simulated.'),
+  test: flag().says('True if delivery is simulated.'),
   test_outcome: orNull(text()),
   rfc_message_id: text().says('The Message-ID of the mail.', `<${MESSAGE_ID}@acme.example>`),
   request_id: orNull(text()),

@@ -8,7 +8,7 @@ export const templates = table(
     alias: orNull(text()).says('A name of your own, accepted wherever an id is.', 'welcome').audited(),
     name: text().says('For people.', 'Welcome').audited(),
     subject: computed(orNull(text()).says('Subject line.', 'Hello {{ name }}')),
-    from: computed(orNull(text()).says('Sender where a send names none.', 'Acme <hi@acme.example>')),
+    from: computed(orNull(text()).says('Sender if a send names none.', 'Acme <hi@acme.example>')),
     reply_to: computed(texts().says('Where answers go.')),
     html: computed(
       orNull(text()).says(
@@ -16,14 +16,14 @@ export const templates = table(
         '<p>Hello {{ name }}{% if plan == "pro" %}, and thank you{% endif %}.</p>',
       ),
     ),
-    text: computed(orNull(text()).says('Plain text body; null in lists, and where it is derived from the html.')),
+    text: computed(orNull(text()).says('Plain text body; null in lists, and if it is derived from the html.')),
     variables: computed(json<unknown[]>().says('Variables that are declared.', [])),
-    locale: computed(text().says('For dates and numbers, where a send names none.', 'en')),
-    timezone: computed(text().says('For dates, where a send names none.', 'UTC')),
-    strict_variables: computed(flag().says('Whether sends are refused where a variable is missing.')),
+    locale: computed(text().says('For dates and numbers, if a send names none.', 'en')),
+    timezone: computed(text().says('For dates, if a send names none.', 'UTC')),
+    strict_variables: computed(flag().says('Whether sends are refused if a variable is missing.')),
     sample_variables: computed(
       orNull(json<Readonly<Record<string, unknown>>>()).says(
-        'Values for the preview and the test mail; null in lists, and where none are kept.',
+        'Values for the preview and the test mail; null in lists, and if none are kept.',
         { name: 'Ana', plan: 'pro' },
       ),
     ),

@@ -41,7 +41,7 @@ export const webhooks = table(
     ),
     next_attempt_at: computed(
       orNull(time()).says(
-        'When the first of the calls that wait is made again; null where none waits, and for an endpoint that is not called.',
+        'When the first of the calls that wait is made again; null if none waits, and for an endpoint that is not called.',
       ),
     ),
     last_success_at: orNull(time()).says('When a call was answered with 2xx last.', '2026-01-31T09:30:02.981Z'),
@@ -82,17 +82,17 @@ export const webhookDeliveries = table({
   at: time().says('When it was called.', '2026-01-31T09:30:02.781Z'),
   ms: integer().says('How long the call took.', 84),
   status: text('delivered', 'failed').says('`delivered` for an answer with 2xx.', 'failed'),
-  status_code: orNull(integer()).says('Null where there was no answer.', 503),
+  status_code: orNull(integer()).says('Null if there was no answer.', 503),
   error: orNull(text()).says('What failed; null for a success.', 'the endpoint answered 503'),
   answer: orNull(text()).says('The first 4 KiB of the answer; null without the scope `webhook:read`.', 'maintenance'),
   /** The header as it was sent; its timestamp is the second of `at`. */
   signature: text(),
   /** The body of a test; the body of a real event is in the event log. */
   sample: orNull(text()),
-  next_attempt_at: orNull(time()).says('When it is tried again; null where it is not.', '2026-01-31T09:30:07.702Z'),
+  next_attempt_at: orNull(time()).says('When it is tried again; null if it is not.', '2026-01-31T09:30:07.702Z'),
   request: computed(
     orNull(text()).says(
-      'The signed request as a curl command. Null where the event is no longer stored, and where it holds what needs `event:engagement`.',
+      'The signed request as a curl command. Null if the event is no longer stored, and if it holds what needs `event:engagement`.',
       "curl 'https://hooks.acme.example/posthorn' -H 'Content-Type: application/json' …",
     ),
   ),
