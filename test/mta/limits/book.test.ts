@@ -75,7 +75,8 @@ describe('mta/limits/book', () => {
       for (let start = 0; start < 20; start++) {
         const book = await open();
         const place = book.at('a.test', '');
-        for (let tries = 0; tries < 10; tries++, clock.advance(1_000)) {
+        for (let tries = 0; tries < 10; tries++) {
+          clock.advance(1_000);
           const moment = { probes: new Set<string>(), trafficOf: () => null };
           if (allowance(place.all(), mail, moment, clock.now()).kind === 'wait') continue;
           const facts = factsOf({ smtpCode: 550, enhancedCode: null, smtpReply: 'no', startedAt: clock.now() });
