@@ -165,7 +165,8 @@ type HandedIn = { kind: 'taken'; reply: string } | { kind: 'refused'; why: strin
 
 /** Hands a report in by SMTP, with the null sender and without TLS. The delivery engine never connects to ourselves. */
 export async function handIn({ host, port, helo, to, mail, patienceMs }: HandIn): Promise<HandedIn> {
-  const limits = { connectionTimeout: patienceMs, greetingTimeout: patienceMs, socketTimeout: patienceMs };
+  // The error of a missing greeting says more than that of a silent socket, so it has to come first.
+  const limits = { connectionTimeout: patienceMs, greetingTimeout: patienceMs, socketTimeout: 2 * patienceMs };
   const transport = createTransport({ host, port, name: helo, secure: false, ignoreTLS: true, ...limits });
   try {
     const { response } = await transport.sendMail({ envelope: { from: '', to }, raw: mail });

@@ -20,7 +20,7 @@ const shown: ReadonlySet<string> = new Set(
     'from to cc bcc reply_to subject auto_text template_id template_version strict_variables locale timezone',
     'attachments filename content_type content_id disposition tags send_at expires_at track_opens track_clicks',
     'stream unsubscribe url mailto one_click on_suppressed test outcome on_error allow_duplicates recipients',
-    'alias name type required publish mark_missing events description streams domains include_machine_events',
+    'alias name type required publish preview mark_missing events description streams domains include_machine_events',
     'include_engagement concurrency enabled since until only types email emails reason note return_path scopes',
     'mode allowed_ips ttl replaces revoke_after slug pool priority paused retention content_days messages_days',
     'events_days',

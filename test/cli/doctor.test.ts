@@ -74,7 +74,8 @@ describe('posthorn doctor', () => {
     const finding = { check: 'versions', status: 'ok', why: 'said by the server', cure: null, about: null, copy: [] };
     const server = http.createServer((_, response) => {
       server.close();
-      response.end(JSON.stringify({ result: { data: [finding] } }));
+      response.setHeader('content-type', 'application/json');
+      response.end(JSON.stringify({ data: [finding] }));
     });
     await new Promise<void>((resolve) => server.listen(path.join(folder, 'posthorn.sock'), resolve));
     const json = await ran(['doctor', '--json', '--only', 'versions,files,listeners'], { POSTHORN_DATA_DIR: folder });

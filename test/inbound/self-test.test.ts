@@ -85,8 +85,8 @@ describe('handing a mail in', () => {
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     const { port } = server.address() as AddressInfo;
     const handed = await handIn({ ...order, port, patienceMs: 50 });
-    assert.match(handed.kind === 'refused' ? handed.why : assert.fail('it was taken'), /greeting/i);
     for (const socket of sockets) socket.destroy();
     await new Promise((resolve) => server.close(resolve));
+    assert.match(handed.kind === 'refused' ? handed.why : assert.fail('it was taken'), /greeting/i);
   });
 });

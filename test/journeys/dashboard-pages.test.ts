@@ -120,7 +120,7 @@ describe('dashboard: pages', () => {
     }
     const script = /src="(\/assets\/app[^"]+)"/.exec(html)?.[1] ?? '';
     const response = await browser.ask('GET', script);
-    assert.ok((await response.text()).length < 16_000);
+    assert.ok((await response.text()).length < 17_000);
   });
 
   it('says where nothing is, and what it does not know of', async () => {

@@ -10,6 +10,8 @@ import { startReceiver, type WebhookReceiver } from '../support/fakes/webhook-re
 type Body = Record<string, unknown> & { id: string };
 type Write = [operation: string, method: string, path: string, body?: object];
 
+/** A list is added in parts, and an address that is there already is left as it is; so the record follows the last part. */
+const IN_PARTS: ReadonlySet<string> = new Set(['importSuppressions']);
 /** Operations without an effect have nothing to commit. */
 const WITHOUT_EFFECT = ['renderTemplate'];
 
@@ -83,6 +85,12 @@ describe('journey: idempotent writes', () => {
     yield ['createSuppression', 'POST', '/v1/suppressions', { email: 'cy@dest.test' }];
     yield ['createSuppression', 'POST', '/v1/suppressions', { email: 'cy@dest.test' }];
     yield ['createSuppression', 'POST', '/v1/suppressions', { emails: ['cy@dest.test', 'di@dest.test', 'none'] }];
+    yield [
+      'importSuppressions',
+      'POST',
+      '/v1/suppressions/import',
+      { content: 'email,reason\nei@dest.test,550 no such user\n' },
+    ];
     yield ['deleteSuppression', 'DELETE', '/v1/suppressions/cy@dest.test'];
 
     const { id: template } = yield [
@@ -128,7 +136,11 @@ describe('journey: idempotent writes', () => {
       alone = [];
       const first = await ask(write, key);
       assert.ok(first.status < 300, `${operation}: ${first.text}`);
-      assert.deepEqual(alone, [], `${operation} commits these for themselves`);
+      assert.deepEqual(
+        alone,
+        IN_PARTS.has(operation) ? ['idempotency'] : [],
+        `${operation} commits these for themselves`,
+      );
       if (method === 'POST') {
         const again = await ask(write, key);
         assert.deepEqual([again.status, again.text], [first.status, first.text], operation);

@@ -100,8 +100,8 @@ describe('keys/ip-list', () => {
     );
     fc.assert(
       fc.property(fc.ipV6(), fc.integer({ min: 1, max: 128 }), (ip, bits) => {
-        // Below 96 bits a range around a mapped address is an IPv6 range, which mapped callers are not in.
-        fc.pre(!/^(0*:)*(:|0*)?ffff:/i.test(ip));
+        // Below 96 bits a range around a mapped address is an IPv6 range, which mapped callers are not in. ipaddr.js reads `::1.2.3.4` as one.
+        fc.pre(!/^(?:(0*:)*(:|0*)?ffff:|::\d+\.)/i.test(ip));
         assert.ok(isIpAllowed(canonicalIpList([`${ip}/${String(bits)}`]), ip), ip);
       }),
     );

@@ -235,12 +235,10 @@ for (const editor of all('form[data-preview]')) {
   if (editor.elements.html.value !== '') show();
 }
 
-// Reads a file into a text field.
-// Some services export UTF-16, which begins with a mark.
+// Reads a file into a text field. UTF-16, which some services export, begins with a mark.
 async function textOf(file) {
   const bytes = new Uint8Array(await file.arrayBuffer());
-  const isWide = bytes[0] === 0xff && bytes[1] === 0xfe;
-  return new TextDecoder(isWide ? 'utf-16le' : 'utf-8').decode(bytes);
+  return new TextDecoder(bytes[0] === 0xff && bytes[1] === 0xfe ? 'utf-16le' : 'utf-8').decode(bytes);
 }
 
 for (const input of all('input[type=file][data-into]')) {
