@@ -115,7 +115,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
     ...ground,
     'version',
   ],
-  main: ['app', 'cli', 'config', 'inbound'],
+  main: ['app', 'cli', 'config', 'inbound', 'mta'],
 };
 
 /** Types of settings may be named by everything from band 2 up: a slice of the settings is handed in as plain data. */
@@ -216,6 +216,7 @@ const pure = [
   'inbound/aggregate.ts',
   'mta/connection/dane.ts',
   'mta/limits/shaping.ts',
+  'mta/limits/explain.ts',
   'mta/sites/operators.ts',
   'backup/manifest.ts',
   'members/totp.ts',

@@ -10,7 +10,7 @@ import type { Mta } from '../mta/mta.ts';
 import type { AppContext } from './context.ts';
 import { nodeSelf } from './core.ts';
 
-/** Throws ConfigError for a bad certificate or bad bounce rules, and then changes nothing. */
+/** Throws ConfigError for a bad certificate or bad rules, and then changes nothing. */
 export function reload(
   { live, log, nodes, keyring }: AppContext,
   { mta, certificateWatch }: { mta: Mta; certificateWatch: CertificateWatch },
@@ -19,13 +19,14 @@ export function reload(
   const files = certificateFiles(next);
   if (files !== null) readCertificate(files);
   const rules = readBounceRules(next.delivery.bounceRules);
+  const limitRules = readLimitRules();
   const changes = changesBetween(live.config, next);
   live.rules = rules;
   live.judge = createJudge(rules);
   if ('level' in log) log.level = next.log.level;
   const { routes, bounceRules, shaping } = next.delivery;
   mta.reroute(routes);
-  if (changes.applied.includes('delivery.shaping')) mta.reshape(rulesWith(readLimitRules(), shaping));
+  if (changes.applied.includes('delivery.shaping')) mta.reshape(rulesWith(limitRules, shaping));
   // Settings that need a restart stay as they are, and are reported again by each reload until then.
   live.config = {
     ...live.config,

@@ -1,7 +1,8 @@
 /** `posthorn classify`. */
 import { Option, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import { refusalPhases } from '../config/bounce-rule.ts';
-import { createLineClassifier, type Classified } from '../operator/reports/classify.ts';
+import { writeDuration } from '../config/kind.ts';
+import { createLineClassifier, type Classified, type OpenExplainer } from '../operator/reports/classify.ts';
 import type { Context } from './cli.ts';
 import { json, table } from '../presentations/table.ts';
 
@@ -14,10 +15,12 @@ interface ClassifyOptions {
 /** Enough for a day's replies of a busy server; the user has to split a larger input. */
 const MOST_INPUT = 16 * 2 ** 20;
 
-export function addClassify(program: CommandUnknownOpts, context: Context): void {
+export function addClassify(program: CommandUnknownOpts, context: Context, openExplainer: OpenExplainer): void {
   program
     .command('classify')
-    .description('explain what an SMTP reply, or the diagnostic of a bounce mail, would mean here, and by which rule')
+    .description(
+      'explain what an SMTP reply, or the diagnostic of a bounce mail, would mean here, by which rule, and which limit would follow',
+    )
     .argument('<reply>', 'the reply with its code, or - for one a line from standard input')
     .option('--mx <host>', 'the mail host that said it')
     .addOption(
@@ -25,8 +28,8 @@ export function addClassify(program: CommandUnknownOpts, context: Context): void
     )
     .option('--json', 'as JSON: one object, or one a line with -')
     .action(async (reply, options) => {
-      const { config } = context.load();
-      const classify = createLineClassifier(config.delivery.bounceRules, options.mx ?? null, options.phase ?? null);
+      const { mx = null, phase = null } = options;
+      const classify = await createLineClassifier(context.load().config, mx, phase, openExplainer);
       if (reply === '-') await classifyInput(context, classify, options);
       else context.print(options.json, classify(reply), () => factsOf(classify(reply)));
     });
@@ -55,5 +58,16 @@ const factsOf = (one: Classified): string[] =>
       ['reason', one.reason],
       ['suppress', one.suppress],
       ['rule', one.rule],
+      ...(one.about === null ? [] : [['about', one.about]]),
+      ...(one.limit === null ? [] : [['limit', limitLine(one.limit)]]),
+      ...one.shaping.map((rule) => ['shaping', shapingLine(rule)]),
     ],
   ).slice(1);
+
+const limitLine = (limit: NonNullable<Classified['limit']>): string =>
+  `closed after ${String(limit.after)} in a row, for ${limit.for.map(writeDuration).join(', ')}`;
+
+function shapingLine({ name, action, count, within, for: ms }: Classified['shaping'][number]): string {
+  const done = ms === null ? action : `${action} for ${writeDuration(ms)}`;
+  return `${name}: ${done} after ${String(count)} within ${writeDuration(within)}`;
+}

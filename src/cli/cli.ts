@@ -11,6 +11,7 @@ import { environment, loadConfig } from '../config/load.ts';
 import type { Loaded } from '../config/load.ts';
 import { readSurroundings } from '../config/surroundings.ts';
 import { reachOperator, type Operator } from '../operator/door/operator.ts';
+import { noExplainer, type OpenExplainer } from '../operator/reports/classify.ts';
 import { noReportParser, type OpenReportParser } from '../operator/reports/report-parser.ts';
 import { version } from '../version.ts';
 import { addBackup } from './backup.ts';
@@ -87,6 +88,8 @@ export interface Program {
   startApp?: StartApp;
   /** Reads reports as the listener does: inbound/offline.ts. */
   openReportParser?: OpenReportParser;
+  /** Says what replies teach the delivery engine: mta/limits/explain.ts. */
+  openExplainer?: OpenExplainer;
   input?: AsyncIterable<Buffer>;
   /** The time in milliseconds since the epoch; the system's clock if absent. */
   now?: () => number;
@@ -210,7 +213,7 @@ export async function run(
 function addCommands(
   program: Command,
   context: Context,
-  { startApp, openReportParser = noReportParser }: Program,
+  { startApp, openReportParser = noReportParser, openExplainer = noExplainer }: Program,
 ): void {
   const present = (part: keyof typeof presentations): void => addPresented(program, context, presentations[part]);
   addServe(program, context, startApp);
@@ -245,7 +248,7 @@ function addCommands(
   present('inbound');
   addInbound(program, context, openReportParser);
   present('reclassify');
-  addClassify(program, context);
+  addClassify(program, context, openExplainer);
   addCompletion(program, context);
   addSamples(program, Object.values(presentations).flat());
 }

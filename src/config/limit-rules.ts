@@ -1,8 +1,7 @@
 /** Reads config/limits.yaml: what the engine does about the answers of receivers. */
-import { parse } from 'yaml';
 import { z } from 'zod';
+import { readDataFile } from './data-file.ts';
 import { duration } from './kind.ts';
-import { readText, shippedFile } from './load.ts';
 import { shapingRules, type ShapingRule } from './shaping.ts';
 
 const answer = z.strictObject({
@@ -21,12 +20,9 @@ export type AnswerRule = z.output<typeof answer>;
 export type LimitRules = z.output<typeof form>;
 export type AnswerRules = LimitRules['answers'];
 
-/** Returns the shipped rules. Throws if the file is not as this version has it. */
-export function readLimitRules(): LimitRules {
-  const reading = readText(shippedFile('limits.yaml'));
-  if (reading.kind !== 'ok') throw new Error('config/limits.yaml cannot be read');
-  return form.parse(parse(reading.text));
-}
+/** Reads the shipped rules, or `file`. Throws ConfigError with a line for each mistake. */
+export const readLimitRules = (file: string | null = null): LimitRules =>
+  readDataFile(form, { setting: null, named: file, shipped: 'limits.yaml' });
 
 /** Returns the shipped shaping rules and those of the settings, which take the place of one with the same name. */
 export const rulesWith = ({ rules }: LimitRules, own: readonly ShapingRule[]): readonly ShapingRule[] => [

@@ -1,7 +1,8 @@
-/** Checks the files that settings name, such as the certificate, before a start. */
+/** Checks the files that settings name, such as the certificate, and the rules that come with the program, before a start. */
 import { readBounceRules } from './bounce-rules.ts';
 import { certificateFiles, readCertificate } from './certificate.ts';
 import { isPostgresUrl, readPostgresUrl } from '../base/postgres-url.ts';
+import { readLimitRules } from './limit-rules.ts';
 import { ConfigError, readText } from './load.ts';
 import { readOperators } from './operators.ts';
 import { readScanners } from './scanners.ts';
@@ -18,6 +19,7 @@ export function checkNamedFiles(config: Config): void {
     () => (files === null ? null : readCertificate(files)),
     () => readBounceRules(delivery.bounceRules),
     () => readOperators(delivery.operatorsFile),
+    () => readLimitRules(),
     () => readScanners(tracking.scannersFile),
   ].flatMap(mistakesOf);
   if (mistakes.length > 0) throw new ConfigError(mistakes);

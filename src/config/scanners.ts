@@ -1,8 +1,7 @@
 /** Reads the rules that tell machines from people in tracked mail: a data file, checked at the start. */
-import { parse } from 'yaml';
 import { z } from 'zod';
+import { readDataFile } from './data-file.ts';
 import { isIp, isNetwork } from './endpoint.ts';
-import { ConfigError, readText, shippedFile } from './load.ts';
 
 const text = z.string().max(500);
 
@@ -26,28 +25,9 @@ const ScannerRule = z
 export type ScannerRule = Readonly<z.output<typeof ScannerRule>>;
 
 /** Reads the rules of `file`, or the shipped ones if it is null. Throws ConfigError with a line for each mistake. */
-export function readScanners(named: string | null): ScannerRule[] {
-  const file = named ?? shippedFile('scanners.yaml');
-  const result = z.array(ScannerRule).max(1000).safeParse(treeOf(file));
-  if (result.success) return result.data;
-  throw new ConfigError(
-    result.error.issues.map(({ path: where, message }) =>
-      mistakeLine(file, `${where.map(String).join('.')}: ${message}`),
-    ),
-  );
-}
-
-const mistakeLine = (file: string, what: string): string => `tracking.scannersFile: ${file}: ${what}`;
-
-function treeOf(file: string): unknown {
-  const reading = readText(file);
-  if (reading.kind !== 'ok')
-    throw new ConfigError([mistakeLine(file, reading.kind === 'bad' ? reading.why : 'no such file')]);
-  try {
-    return parse(reading.text) as unknown;
-  } catch (error) {
-    throw new ConfigError([
-      mistakeLine(file, error instanceof Error ? (error.message.split('\n')[0] ?? '') : 'unreadable'),
-    ]);
-  }
-}
+export const readScanners = (file: string | null): ScannerRule[] =>
+  readDataFile(z.array(ScannerRule).max(1000), {
+    setting: 'tracking.scannersFile',
+    named: file,
+    shipped: 'scanners.yaml',
+  });

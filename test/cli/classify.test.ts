@@ -3,8 +3,12 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { Readable } from 'node:stream';
+import type { Program } from '../../src/cli/cli.ts';
+import { createExplainer } from '../../src/mta/limits/explain.ts';
+import type { Classified } from '../../src/operator/reports/classify.ts';
 import { ran } from './ran.ts';
 
+const ownRule = { name: 'ours', match: { text: 'too fast' }, count: 1, within: '1m', action: 'alarm' };
 const input = (text: string) => ({ input: Readable.from([Buffer.from(text)]) });
 
 describe('posthorn classify', () => {
@@ -35,7 +39,16 @@ describe('posthorn classify', () => {
   it('prints one object as JSON', async () => {
     const reply = '550-5.7.1 taken for 550 5.7.1 spam';
     const { out } = await ran(['classify', '--json', reply]);
-    assert.deepEqual(JSON.parse(out), { reply, class: 'block', reason: 'spam', rule: 'veto:spam', suppress: false });
+    assert.deepEqual(JSON.parse(out), {
+      reply,
+      class: 'block',
+      reason: 'spam',
+      rule: 'veto:spam',
+      suppress: false,
+      about: null,
+      limit: null,
+      shaping: [],
+    });
   });
 
   it('reads lines from standard input with -, one object a line', async () => {
@@ -56,6 +69,29 @@ describe('posthorn classify', () => {
     assert.deepEqual(await ran(['classify', '-'], {}, input('\n')), { code: 0, out: '', notes: '' });
     const { code, notes } = await ran(['classify', '-'], {}, input('x'.repeat(17 * 2 ** 20)));
     assert.deepEqual([code, notes.includes('field_too_long')], [65, true]);
+  });
+
+  it('says which limit would follow, and which rules of shaping count it', async () => {
+    const program: Program = { openExplainer: (...given) => Promise.resolve(createExplainer(...given)) };
+    const of = async (...args: string[]): Promise<Classified> =>
+      JSON.parse((await ran(['classify', '--json', ...args], {}, program)).out) as Classified;
+    const reply = '421 Rate limit reached';
+    const named = ({ shaping }: Classified): string[] => shaping.map(({ name }) => name);
+    const later = await of(reply, '--mx', 'mx00.gmx.net');
+    assert.deepEqual([later.about, later.limit, named(later)], ['rate', null, ['gmx-later']]);
+    assert.deepEqual(named(await of(reply, '--mx', 'mx.dest.test')), [], 'another host');
+    const unknown = await of('550 5.1.1 no such user', '--mx', 'mx00.gmx.net');
+    assert.deepEqual([unknown.about, unknown.limit, unknown.shaping], ['recipient', null, []]);
+    const notice = await of('smtp; 550 5.7.1 refused', '--mx', 'mx00.gmx.net');
+    assert.deepEqual([notice.about, notice.limit, notice.shaping], [null, null, []], 'a bounce mail teaches nothing');
+    const { out } = await ran(['classify', '450 Reject due to policy violations', '--mx', 'mx00.gmx.net'], {}, program);
+    assert.match(out, /^about +load\nlimit +closed after 10 in a row, for 1m, 2m, 4m, 8m, 15m$/m);
+    assert.match(out, /^shaping +gmx-later: pause for 1h after 5 within 10m$/m);
+    const env = { POSTHORN_DELIVERY__SHAPING: JSON.stringify([ownRule]) };
+    assert.match(
+      (await ran(['classify', '450 too fast'], env, program)).out,
+      /^shaping +ours: alarm after 1 within 1m$/m,
+    );
   });
 
   it('knows whose host it was, and what was answered', async () => {

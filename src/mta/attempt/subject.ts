@@ -63,7 +63,7 @@ const ADDRESS_LISTED = new RegExp(
 );
 /** Answers about the server as a whole. */
 const OVERLOAD =
-  /overload|system resources|insufficient (?:system )?(?:storage|resources|disk)|load (?:average )?(?:is )?(?:too )?high|(?:server|system|service) (?:is )?(?:too )?busy/i;
+  /overload|system resources|insufficient (?:system )?(?:storage|resources|disk)|resources (?:are )?temporarily unavailable|service refuse|load (?:average )?(?:is )?(?:too )?high|(?:server|system|service) (?:is )?(?:too )?busy/i;
 
 const RECIPIENT_REASONS: ReadonlySet<BounceReason> = new Set([
   'mailbox_not_found',
@@ -141,7 +141,7 @@ function passing(
   if (NOT_OUR_ADDRESS.has(reason) || /^4\.(?:1\.[78]|7\.2[0-7])$/.test(enhanced) || OUR_DOMAIN.test(text))
     return 'sender';
   if (RATE.test(text)) return 'rate';
-  if (greylisting || (/^4\.[12]\./.test(enhanced) && phase === 'rcpt')) return 'recipient';
+  if (greylisting || (/^4\.[12]\./.test(enhanced) && phase === 'rcpt' && code !== 421)) return 'recipient';
   if (MESSAGE_REASONS.has(reason)) return 'message';
   if (SENDING_DOMAIN.test(text)) return 'sender';
   // At RCPT many servers report a problem of one recipient in general words; an answer about all of them says so, or is a 421.

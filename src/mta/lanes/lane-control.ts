@@ -186,7 +186,7 @@ export class LaneControl {
     if (outcome.kind === 'accepted') state.acceptedAt = now;
     for (const limit of lesson.changed) this.change(lane, state, limit);
     if (lesson.ended.length > 0) this.end(lane, state, lesson.ended);
-    if (!lesson.isOneDomains) this.applyRules(lane, state, outcome, now);
+    this.applyRules(lane, state, lesson.isOneDomains ? mail.domain : null, outcome);
     return lesson.outcome;
   }
 
@@ -478,11 +478,14 @@ export class LaneControl {
     pump(lane);
   }
 
-  private applyRules(lane: string, state: LaneState, outcome: Outcome, now: number): void {
+  /** Counts the answer for the shaping rules: of one recipient domain of an operator, or of the whole lane. */
+  private applyRules(lane: string, state: LaneState, domain: string | null, outcome: Outcome): void {
     const about = subjectOfOutcome(outcome);
     if (outcome.kind === 'accepted' || isAboutOne(about)) return;
     state.shaping ??= new Map();
-    for (const { rule, reply } of shape(this.rules, state.shaping, state.site?.operator?.name ?? null, outcome, now)) {
+    const now = this.deps.clock.now();
+    const answerer = { operator: state.site?.operator?.name ?? null, domain };
+    for (const { rule, reply } of shape(this.rules, state.shaping, answerer, outcome, now)) {
       const { name, action, dryRun } = rule;
       const cause = `${name}: ${reply}`;
       this.deps.log.warn(
@@ -493,8 +496,8 @@ export class LaneControl {
         this.note(lane, state, { what: 'rule', to: dryRun ? `dry run: ${action}` : 'alarm', cause });
         continue;
       }
-      const done = action === 'slow' ? ({ kind: 'slow' } as const) : ({ kind: 'pause', ms: rule.for } as const);
-      const limit = ruled(this.limitsAt(state), this.factsOf(lane, state, false), done, cause, now);
+      const done = action === 'slow' ? ({ kind: action } as const) : ({ kind: action, ms: rule.for, domain } as const);
+      const limit = ruled(this.limitsAt(state), this.aboutOf(state), done, cause, now);
       if (limit !== null) this.change(lane, state, limit);
     }
   }

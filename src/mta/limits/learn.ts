@@ -89,16 +89,15 @@ export function learn(
   return new Teaching(known, lane, mail, rules, now).from(outcome);
 }
 
-/** Halves the connections of a lane by a shaping rule, or closes it for a time. */
+/** Halves the connections of a lane by a shaping rule, or closes it, or one recipient domain in it, for a time. */
 export function ruled(
   known: KnownLimits,
-  lane: LaneFacts,
-  action: { kind: 'slow' } | { kind: 'pause'; ms: number },
+  { site, source }: Pick<LaneFacts, 'site' | 'source'>,
+  action: { kind: 'slow' } | { kind: 'pause'; ms: number; domain: string | null },
   cause: string,
   now: number,
 ): Limit | null {
-  const { site, source } = lane;
-  const about = { site, source, domain: null, account: null };
+  const about = { site, source, domain: action.kind === 'pause' ? action.domain : null, account: null };
   if (action.kind === 'pause') {
     const before = known.get(keyOf({ ...about, kind: 'rule' })) ?? newLimit('rule', about, now);
     const until = Math.max(before.until, now + action.ms);

@@ -3,7 +3,7 @@
  * operator is warned. Pure: time is handed in.
  */
 import type { ShapingRule } from '../../config/shaping.ts';
-import type { Outcome } from '../../messages/delivery/delivery.ts';
+import type { Outcome, Verdict } from '../../messages/delivery/delivery.ts';
 
 /** A rule of the settings as they are held, with its pattern ready. */
 type Rule = DeepReadonly<ShapingRule>;
@@ -13,8 +13,14 @@ export type CompiledRule = Rule & { readonly text: RegExp | null };
 export const compileRules = (rules: readonly Rule[]): CompiledRule[] =>
   rules.map((rule) => ({ ...rule, text: rule.match.text === undefined ? null : new RegExp(rule.match.text, 'i') }));
 
-/** The times at which each rule of a lane matched lately, by the index of the rule. */
-export type ShapingMemory = Map<number, number[]>;
+/** The times at which each rule of a lane matched lately, by the index of the rule and the recipient domain. Those that began to count first are first. */
+export type ShapingMemory = Map<string, number[]>;
+
+/** The operator that answers, and the only recipient domain that the answer is about; null for all. */
+export interface Answerer {
+  operator: string | null;
+  domain: string | null;
+}
 
 /** A rule whose threshold was reached. */
 export interface Fired {
@@ -23,35 +29,61 @@ export interface Fired {
   reply: string;
 }
 
+/** The parts of a reply that a rule may match. */
+export interface MatchedReply {
+  code: number | null;
+  enhanced: string | null;
+  text: string;
+  verdict: Verdict | null;
+}
+
 /** Characters of a reply that are read; a hostile one may be long. */
 const LOOKED_AT = 500;
+const MOST_COUNTS = 1_000;
 
 /** Counts an outcome of a lane; returns the rules whose threshold it reaches. These begin to count again from 0. */
 export function shape(
   rules: readonly CompiledRule[],
   memory: ShapingMemory,
-  operator: string | null,
+  { operator, domain }: Answerer,
   outcome: Outcome,
   now: number,
 ): Fired[] {
   if (outcome.kind === 'accepted' || outcome.kind === 'failed') return [];
-  const reply = (outcome.facts.smtpReply ?? '').slice(0, LOOKED_AT);
+  const { smtpCode: code, enhancedCode: enhanced, smtpReply } = outcome.facts;
+  const text = (smtpReply ?? '').slice(0, LOOKED_AT);
+  const reply = { code, enhanced, text, verdict: 'verdict' in outcome ? outcome.verdict : null };
   return rules.flatMap((rule, at) => {
-    if (!matches(rule, operator, outcome, reply)) return [];
-    const times = (memory.get(at) ?? []).filter((time) => time > now - rule.within);
+    // The connections of a lane are those of all its domains.
+    if ((domain !== null && rule.action === 'slow') || !matches(rule, operator, reply)) return [];
+    const key = `${String(at)} ${domain ?? ''}`;
+    const times = (memory.get(key) ?? []).filter((time) => time > now - rule.within);
     times.push(now);
-    memory.set(at, times.length >= rule.count ? [] : times);
-    return times.length >= rule.count ? [{ rule, reply }] : [];
+    if (times.length < rule.count) count(memory, key, times);
+    else memory.delete(key);
+    return times.length >= rule.count ? [{ rule, reply: text }] : [];
   });
 }
 
-function matches({ match, text }: CompiledRule, operator: string | null, outcome: Outcome, reply: string): boolean {
-  const { facts } = outcome;
-  const verdict = 'verdict' in outcome ? outcome.verdict : null;
+function count(memory: ShapingMemory, key: string, times: number[]): void {
+  memory.set(key, times);
+  if (memory.size <= MOST_COUNTS) return;
+  for (const first of memory.keys()) {
+    memory.delete(first);
+    return;
+  }
+}
+
+/** Returns whether a rule is about this reply; `operator` is null for a host that is in no table. */
+export function matches(
+  { match, text }: CompiledRule,
+  operator: string | null,
+  { code, enhanced, text: said, verdict }: MatchedReply,
+): boolean {
   if (match.class !== undefined && verdict?.class !== match.class) return false;
   if (match.reason !== undefined && verdict?.reason !== match.reason) return false;
-  if (match.code !== undefined && !codeMatches(match.code, facts.smtpCode, facts.enhancedCode)) return false;
-  if (text !== null && !text.test(reply)) return false;
+  if (match.code !== undefined && !codeMatches(match.code, code, enhanced)) return false;
+  if (text !== null && !text.test(said.slice(0, LOOKED_AT))) return false;
   return match.operator === undefined || match.operator === operator;
 }
 

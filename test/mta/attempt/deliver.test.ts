@@ -576,6 +576,27 @@ describe('mta/attempt/deliver', () => {
     assert.equal(outcomeOf(await send(siteOf(...hosts))).facts.mx, 'mx1.dest.test');
   });
 
+  it('dials silent hosts beside each other and the good one, and remembers them: the next mail waits for none', async () => {
+    const silent = [await serve({ script: { connect: 'hang' } }), await serve({ script: { connect: 'hang' } })];
+    const good = await serve();
+    const site = siteOf(...[...silent, good].map(({ port }, at) => hostAt(port, `mx${String(at)}.dest.test`)));
+    const first = send(site);
+    for (const one of silent) {
+      await one.reached('connect');
+      clock.advance(5_000);
+    }
+    assert.equal(outcomeOf(await first).kind, 'accepted');
+    assert.equal(clock.now() - NOW, 10_000, '5 s for each silent host');
+    for (let at = 0; at < 3; at++) assert.equal(outcomeOf(await send(site)).kind, 'accepted');
+    assert.equal(clock.now() - NOW, 10_000);
+    assert.deepEqual(
+      [...silent, good].map(({ sessions }) => sessions.length),
+      [1, 1, 1],
+    );
+    const wait = pool.waitOf(hostKey(hostAt(silent[0]?.port ?? 0, 'mx0.dest.test')));
+    assert.deepEqual([wait?.why, wait?.why === 'probing' && wait.how], ['probing', 'silent']);
+  });
+
   it('finds an idle connection without waiting, and only where there is one', async () => {
     const server = await serve();
     const site = siteOf(hostAt(server.port));

@@ -384,6 +384,18 @@ describe('mta/lanes/lane-control', () => {
     assert.equal(control.slots(LANE), 1);
   });
 
+  it("a rule of shaping closes an operator's lane for one domain only, where an answer asks that one for less", () => {
+    control.register('farm', farm, null);
+    const at = (domain: string): MailKey => ({ account: 'acc_1', domain });
+    many(2, () => said('rate', 451, 'so slow'), at('a.test'), 'farm');
+    assert.equal(restUntil('farm', at('a.test')), NOW + 5 * MINUTE);
+    assert.equal(restUntil('farm', at('b.test')), null);
+    const [first] = control.waits('farm', at('a.test'), farm);
+    assert.match(first?.message ?? '', /^Mail to a\.test \(farm\) waits by a shaping rule/);
+    for (const domain of ['b.test', 'c.test', 'd.test']) learn(said('rate', 451, 'so slow'), at(domain), 'farm');
+    assert.equal(restUntil('farm', at('never-met.test')), NOW + 5 * MINUTE, 'three domains in a row: all of it');
+  });
+
   it('starts no worker while no connection can be had, and looks again when one can, or after two seconds', () => {
     wait = { why: 'closed', how: 'unreachable', until: clock.monotonic() + 10_000, cause: 'refused', since: 0 };
     assert.equal(control.slots(LANE), 0);

@@ -1,12 +1,28 @@
 import assert from 'node:assert/strict';
+import type { Outcome } from '../../../src/messages/delivery/delivery.ts';
+import { allowance } from '../../../src/mta/limits/allowance.ts';
 import { LimitBook } from '../../../src/mta/limits/book.ts';
-import { keyOf, newLimit, type Limit } from '../../../src/mta/limits/limit.ts';
+import { learn, type LaneFacts } from '../../../src/mta/limits/learn.ts';
+import { keyOf, newLimit, type Limit, type MailKey } from '../../../src/mta/limits/limit.ts';
 import { FakeClock } from '../../support/fakes/fake-clock.ts';
 import { NOW } from '../../support/harness/mail-rows.ts';
+import { factsOf } from '../../support/harness/outcomes.ts';
 import { openTempDatabase, type TempDatabase } from '../../support/harness/temp-database.ts';
-import { quietLog } from '../lane-world.ts';
+import { answers, quietLog } from '../lane-world.ts';
 
 const MINUTE = 60_000;
+const lane: LaneFacts = {
+  site: 'a.test',
+  source: '',
+  isShared: false,
+  isRelay: false,
+  connections: { initial: 2, max: 10 },
+  isFull: true,
+  hasOtherSource: false,
+  asking: [],
+  acceptedAt: -Infinity,
+  lastMinute: () => 0,
+};
 
 describe('mta/limits/book', () => {
   let temp: TempDatabase;
@@ -50,6 +66,30 @@ describe('mta/limits/book', () => {
     const [again] = (await open()).at('a.test', '').all();
     assert.deepEqual(again, closed({ step: 1 }));
   });
+
+  for (const about of ['block_list', 'sender'] as const)
+    it(`restarts while a receiver refuses us cost no further mail: ${about}`, async () => {
+      const mail: MailKey = { account: 'acc', domain: 'a.test' };
+      const grounds = { rule: 'x', infrastructure: false, greylisting: false, about };
+      let lost = 0;
+      for (let start = 0; start < 20; start++) {
+        const book = await open();
+        const place = book.at('a.test', '');
+        for (let tries = 0; tries < 10; tries++) {
+          clock.advance(1_000);
+          const moment = { probes: new Set<string>(), trafficOf: () => null };
+          if (allowance(place.all(), mail, moment, clock.now()).kind === 'wait') continue;
+          const facts = factsOf({ smtpCode: 550, enhancedCode: null, smtpReply: 'no', startedAt: clock.now() });
+          const refused: Outcome = { kind: 'refused', facts, verdict: { class: 'block', reason: 'policy' }, grounds };
+          const lesson = learn(place, lane, mail, refused, answers, clock.now());
+          book.put(lesson.changed);
+          await book.write();
+          if (lesson.outcome.kind === 'refused') lost++;
+        }
+        clock.advance(10 * MINUTE);
+      }
+      assert.equal(lost, about === 'sender' ? 5 : 1);
+    });
 
   it('keeps what could not be written for the next time', async () => {
     const book = await open();
