@@ -83,7 +83,7 @@ describe('browser: ten tasks', () => {
   async function heldBack(id: string): Promise<void> {
     for (;;) {
       const one = await app.why(id);
-      if (one.reason === 'held' || one.reason === 'rate_limited') return;
+      if (one.reason === 'receiver_refuses_us' || one.reason === 'rate_limited') return;
       await new Promise((resolve) => setImmediate(resolve));
     }
   }
@@ -120,17 +120,12 @@ describe('browser: ten tasks', () => {
 
   it('1: blocked: who refuses which address, in which words, and when one mail tries again', async () => {
     await find('held@outlook.com');
-    await says(
-      /outlook \(outlook\.com\) refuses mail from the system's address as listed/,
-      /S3150/,
-      /next try \d/,
-      /set by/,
-    );
+    await says(/outlook\.com \(outlook\) refuses mail from this address as listed/, /S3150/, /next try \d/);
   });
 
   it('1: rate limited: that the receiver takes only so much, in which words, and when the next try is', async () => {
     await find('latest@gmail.com');
-    await says(/google takes about 6 mails a minute: "4\.7\.28/, /next try \d/);
+    await says(/takes about \d+ mails a minute: "4\.7\.28/, /next try \d/);
   });
 
   it('2: who defers', async () => {
@@ -269,17 +264,20 @@ describe('browser: ten tasks', () => {
   it("12: a lane's limit and why it is so: the receiver's and a person's", async () => {
     await menu('Queue');
     await click(page.locator('#live').getByRole('link', { name: 'google', exact: true }));
-    await says(/google takes about 6 mails a minute: "4\.7\.28/);
+    await says(/takes about \d+ mails a minute: "4\.7\.28/);
     const limits = page.locator('#live').getByRole('table', { name: 'Limits' }).locator('tbody tr');
     const shown = async (): Promise<(string | undefined)[][]> =>
-      (await limits.allInnerTexts()).map((row) => row.split('\t')).map(([what, to, by, , why]) => [what, to, by, why]);
+      (await limits.allInnerTexts())
+        .map((row) => row.split('\t'))
+        .map(([what, to, by, , why]) => [what, to, by, why])
+        .filter(([what]) => what === 'mails per minute');
     const theirs = ['mails per minute', '6', 'receiver', TOO_FAST.slice('421 '.length)];
-    assert.deepEqual((await shown()).at(-1), theirs);
+    assert.deepEqual(await shown(), [theirs]);
     await page.getByLabel('Mails a minute').fill('2');
     await page.getByLabel('Note').first().fill('ticket 99');
     await click(button('Limit it'));
     await says('The lane is limited.', /Mail to google is limited to 2 mails a minute/);
-    assert.deepEqual((await shown()).slice(1), [
+    assert.deepEqual(await shown(), [
       theirs,
       ['mails per minute', '2', 'ana@example.net', 'set by the operator: ticket 99'],
     ]);

@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto';
 import { createTransport } from 'nodemailer';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 import { startTestApp, zonesFor, type TestApp, type TestAppOptions } from '../support/harness/app.ts';
-import { PASSWORD, signedIn } from '../support/harness/browser.ts';
+import { signedIn } from '../support/harness/browser.ts';
 import { dsn, sendByHand } from '../support/harness/mail-back.ts';
 import { isOnPostgres } from '../support/harness/postgres.ts';
 
@@ -259,26 +259,6 @@ describe('journey: two nodes', () => {
       const { body } = await one.get<{ requests_24h?: number }>(`/v1/keys/${one.keyId}`);
       return (body.requests_24h ?? 0) >= 6;
     });
-  });
-
-  it('show a new key at the node that the redirect reaches, once', async () => {
-    await start();
-    const browser = await signedIn(one.url, one.operator);
-    await browser.open('/developer/keys/new');
-    const fields = {
-      _token: browser.token(),
-      _form: browser.field('_form'),
-      name: 'Shop',
-      mode: 'live',
-      preset: 'send',
-      ttl: 'none',
-      password_now: PASSWORD,
-    };
-    const made = await browser.ask('POST', '/developer/keys/new', { fields });
-    assert.equal(made.status, 303, await made.text());
-    const where = made.headers.get('location') ?? '';
-    assert.match((await browser.at(two.url).open(where)).html, /ak_live_\w+/);
-    assert.doesNotMatch((await browser.at(two.url).open(where)).html, /ak_live_\w{20}/);
   });
 
   it('serve one session, and do a form once that reaches both', async () => {

@@ -16,7 +16,7 @@ import {
   type Json,
   type TemplateMembers,
 } from './template-members.ts';
-import { refuseForeignLink, refuseLinkIn, UNSUBSCRIBE_URL } from './unsubscribe-link.ts';
+import { refuseForeignLink, refuseLinkIn } from './unsubscribe-link.ts';
 
 export interface RenderDeps {
   db: Pick<Database, 'prepared'>;
@@ -189,9 +189,9 @@ export async function renderMessage(
   };
 }
 
-/** Returns the variables with the defaults of those that are absent, and the link that no send has to give. */
+/** Returns the variables with the defaults of those that are absent. */
 export function withDefaults(declared: readonly DeclaredVariable[], given: Variables): Record<string, unknown> {
-  const variables: Record<string, unknown> = { unsubscribe_url: UNSUBSCRIBE_URL, ...given };
+  const variables: Record<string, unknown> = { ...given };
   for (const { name, default: fallback } of declared)
     if (isAbsent(variables, name) && fallback !== null && fallback !== undefined) variables[name] = fallback;
   return variables;

@@ -1,8 +1,6 @@
 /** The unsubscribe link in a body: a placeholder, which each recipient's copy has the address for. Pure. */
 import { Problem } from '../../base/problem.ts';
-
-/** The value of the variable `unsubscribe_url`: it stays in the stored content, which recipients share. */
-export const UNSUBSCRIBE_URL = '{{unsubscribe_url}}';
+import { UNSUBSCRIBE_URL } from '../../templates/mixed/evaluate.ts';
 
 const PLACEHOLDER = /\{\{\{?\s*unsubscribe_url\s*\}?\}\}|%7B%7Bunsubscribe_url%7D%7D/gi;
 

@@ -536,7 +536,7 @@ class Evaluation {
     }
   }
 
-  /** Looks a name up: block-local names, then counters, then the contexts, innermost first. */
+  /** Looks a name up: block-local names, then counters, then the contexts, innermost first; then the link that no data has to give. */
   private lookUp(name: string): unknown {
     const local = this.lookUpLocal(name);
     if (local !== undefined) return local;
@@ -547,7 +547,7 @@ class Evaluation {
       if (isObject(context) && Object.hasOwn(context, name) && name !== '__proto__' && name !== 'constructor')
         return context[name];
     }
-    return undefined;
+    return name === 'unsubscribe_url' ? UNSUBSCRIBE_URL : undefined;
   }
 
   private lookUpLocal(name: string): unknown {
@@ -558,6 +558,9 @@ class Evaluation {
     return undefined;
   }
 }
+
+/** What the name `unsubscribe_url` stands for: it stays in the stored content, and each recipient's copy has the address for it. */
+export const UNSUBSCRIBE_URL = '{{unsubscribe_url}}';
 
 /** Helpers that may ask for a missing variable. */
 const mayBeMissing: ReadonlySet<string> = new Set([
