@@ -9,7 +9,7 @@ import { compileRules, matches, type CompiledRule } from './shaping.ts';
 
 export interface Teaches {
   about: Subject;
-  /** Closes after so many in a row, for these times in ms; null where it closes nothing. */
+  /** Closes after so many in a row, for these times in ms; null if it closes nothing. */
   closes: { after: number; for: readonly number[] } | null;
   rules: readonly CompiledRule[];
 }

@@ -559,7 +559,7 @@ class Evaluation {
   }
 }
 
-/** What the name `unsubscribe_url` stands for: it stays in the stored content, and each recipient's copy has the address for it. */
+/** The value of the name `unsubscribe_url`: it stays in the stored content, and each recipient's copy has the address for it. */
 export const UNSUBSCRIBE_URL = '{{unsubscribe_url}}';
 
 /** Helpers that may ask for a missing variable. */
