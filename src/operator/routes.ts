@@ -14,7 +14,7 @@ import { holdOperations } from './holds.ts';
 import { inboundOperations } from './reports/inbound.ts';
 import { messageOperations } from './messages.ts';
 import type { OperatorDeps, StoreDeps } from './deps.ts';
-import { serverPath } from './server-path.ts';
+import { serverPath } from './door/socket.ts';
 import type { ServerRoute } from './server-route.ts';
 import { nodeOperations } from './nodes.ts';
 import { needOperations } from './needs/needs-facts.ts';

@@ -3,8 +3,7 @@ import http from 'node:http';
 import { endpoints } from '../../client/types.ts';
 import { environment } from '../../config/load.ts';
 import { problemIn, unknownForm } from './fault.ts';
-import { serverPath } from '../server-path.ts';
-import { absenceOf, refusal } from './socket.ts';
+import { absenceOf, refusal, serverPath } from './socket.ts';
 import { systemUser } from './system-user.ts';
 import { Unavailable } from '../../base/unavailable.ts';
 

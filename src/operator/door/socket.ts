@@ -47,3 +47,6 @@ export function refusal(file: string, error: NodeJS.ErrnoException): Error {
     `${file} may not be opened: run this as the user that the server runs as, or as root`,
   );
 }
+
+/** Returns the path of an operation on the server, such as `/v1/server/queue/lanes` of `queue.lanes`. */
+export const serverPath = (name: string): string => `/v1/server/${name.replaceAll('.', '/')}`;
