@@ -27,8 +27,8 @@ export function addLanes(program: CommandUnknownOpts, context: Context): void {
 function historyLines({ lane, changes, nodes, unanswered, ages }: ResultOf<'queue.lane'>): string[] {
   const limits = table(
     ['LIMIT', 'TO', 'BY', 'SINCE', 'WHY'],
-    lane.limits.map(({ what, to, by, cause, since, node }) => [
-      what.replaceAll('_', ' '),
+    lane.limits.map(({ what, domain, to, by, cause, since, node }) => [
+      `${what.replaceAll('_', ' ')}${domain === null ? '' : ` to ${domain}`}`,
       to,
       by,
       since,

@@ -296,8 +296,9 @@ function laneRecord(lane: FleetLane, own: readonly WaitingDomain[], facts: LaneF
     last_reply: lane.lastReply,
     last_progress_at: lane.lastProgressAt === 0 ? null : rfc3339(lane.lastProgressAt),
     /** With several nodes `node` names those that have the limit, or the reason to wait, if not all have it. */
-    limits: lane.limits.map(({ what, to, by, cause, since, node }) => ({
+    limits: lane.limits.map(({ what, domain = null, to, by, cause, since, node }) => ({
       what,
+      domain,
       to,
       by,
       cause,

@@ -43,7 +43,9 @@ function limitOf(states: readonly LaneReport[]): number {
   // Lanes that need no network have this many workers on each node; lanes of a site share the site's limit.
   if (states.every(({ limits }) => limits.length === 0)) return sum(states, ({ limit }) => limit);
   const shared = states.flatMap(({ limits }) =>
-    limits.flatMap(({ what, by, to }) => (what === 'connections' && by !== 'nodes' ? [to] : [])),
+    limits.flatMap(({ what, by, to, domain }) =>
+      what === 'connections' && by !== 'nodes' && domain === undefined ? [to] : [],
+    ),
   );
   return Math.min(...shared);
 }
@@ -52,7 +54,9 @@ function limitOf(states: readonly LaneReport[]): number {
 function rateOf(states: readonly LaneReport[]): number | null {
   const of = (by: LaneLimit['by']): number[] =>
     states.flatMap(({ limits }) => {
-      const own = limits.flatMap((one) => (one.what === 'mails_per_minute' && one.by === by ? [one.to] : []));
+      const own = limits.flatMap((one) =>
+        one.what === 'mails_per_minute' && one.by === by && one.domain === undefined ? [one.to] : [],
+      );
       return own.length === 0 ? [] : [Math.min(...own)];
     });
   const paces = of('receiver');
@@ -63,7 +67,8 @@ function rateOf(states: readonly LaneReport[]): number | null {
 const sum = (states: readonly LaneReport[], value: (state: LaneReport) => number): number =>
   states.reduce((total, state) => total + value(state), 0);
 
-const limitKey = ({ what, to, by, cause }: LaneLimit): string => `${what} ${String(to)} ${by} ${cause}`;
+const limitKey = ({ what, to, by, cause, domain = '' }: LaneLimit): string =>
+  `${what} ${String(to)} ${by} ${domain} ${cause}`;
 const waitKey = ({ reason, message }: LaneWait): string => `${reason} ${message}`;
 
 /** Lists what the nodes have, each once: what all of them have without a node, the rest with the nodes that have it. */

@@ -51,6 +51,16 @@ describe('operator/merged-lane', () => {
     });
   });
 
+  it('has no rate for one that is about a single recipient domain, which its limits name', () => {
+    const slow = { limits: [limit(10, 'start'), { ...rate(6, 'receiver'), domain: 'gmail.test' }] };
+    const { perMinute, limits } = merged(slow, slow);
+    assert.equal(perMinute, null);
+    assert.deepEqual(
+      limits.map(({ domain }) => domain),
+      [undefined, 'gmail.test'],
+    );
+  });
+
   it('adds mail and connections, and has the limit that the nodes share', () => {
     const {
       nodes,

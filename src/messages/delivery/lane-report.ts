@@ -14,6 +14,8 @@ export interface LaneLimit {
   by: 'receiver' | 'operator' | 'start' | 'nodes';
   cause: string;
   since: number | null;
+  /** The recipient domain that it is about; absent if it is about the whole lane. */
+  domain?: string;
 }
 
 /** The limits of a lane. */

@@ -41,8 +41,9 @@ export function reportOf(state: LaneState, around: Surroundings): LaneLimitsRepo
   const { clock } = around;
   const { source, lastReply, lastProgressAt } = state;
   const limits = limitsOf(state, around);
-  const counts = limits.filter(({ what }) => what === 'connections').sort((a, b) => a.to - b.to);
-  const rates = limits.filter(({ what }) => what === 'mails_per_minute').sort((a, b) => a.to - b.to);
+  const whole = limits.filter(({ domain }) => domain === undefined);
+  const counts = whole.filter(({ what }) => what === 'connections').sort((a, b) => a.to - b.to);
+  const rates = whole.filter(({ what }) => what === 'mails_per_minute').sort((a, b) => a.to - b.to);
   const [least] = counts;
   const parts = around.limits.filter(
     (limit) => !isWhole(limit) && (isClosing(limit) ? limit.until > clock.now() : limit.perMinute !== null),
@@ -273,12 +274,13 @@ function limitsOf(
 ): LaneLimit[] {
   const { site, source } = state;
   const limits: LaneLimit[] = standing.flatMap((limit): LaneLimit[] => {
-    const { kind, connections: count, perMinute, by, cause, since, changedAt } = limit;
-    if (!isWhole(limit)) return [];
+    const { kind, connections: count, perMinute, by, cause, since, changedAt, domain } = limit;
+    if (limit.account !== null) return [];
+    const of = domain === null ? {} : { domain };
     if (kind === 'connections' && count !== null)
-      return [{ what: 'connections', to: count, by: by === 'rule' ? 'operator' : by, cause, since: changedAt }];
+      return [{ what: 'connections', to: count, by: by === 'rule' ? 'operator' : by, cause, since: changedAt, ...of }];
     return kind === 'rate' && perMinute !== null
-      ? [{ what: 'mails_per_minute', to: perMinute, by: 'receiver', cause, since }]
+      ? [{ what: 'mails_per_minute', to: perMinute, by: 'receiver', cause, since, ...of }]
       : [];
   });
   const hosts = site?.operator == null ? (site?.hosts ?? []) : [];
