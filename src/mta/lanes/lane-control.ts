@@ -70,6 +70,8 @@ const LOOKS = 3;
 /** How long no worker is started after one that found no connection, in ms. */
 const LULL_MS = 1_000;
 const MOST_CHANGES = 100;
+/** Limits of single recipient domains that a report of a lane shows. */
+const MOST_SHOWN = 20;
 
 /** A source at a site, as the choice of a source for a mail sees it. */
 export interface SourceState {
@@ -141,7 +143,7 @@ export class LaneControl {
   /** Returns whether this mail may go in the lane, as far as limits of parts of it say. */
   allowanceOf(lane: string, mail: MailKey): Allowance {
     const state = this.stateOf(lane);
-    return allowance(this.limitsAt(state).all(), mail, this.momentOf(state), this.deps.clock.now());
+    return allowance(this.limitsAt(state).of(mail.domain), mail, this.momentOf(state), this.deps.clock.now());
   }
 
   /** Counts a mail that a worker takes among those of this minute; if a limit is over, it is the one that tries. */
@@ -224,13 +226,15 @@ export class LaneControl {
 
   report(lane: string): LaneLimitsReport | null {
     const state = this.states.get(lane);
-    return state?.site == null ? null : reportOf(state, this.surroundingsOf(lane, state));
+    return state?.site == null ? null : reportOf(state, this.surroundingsOf(lane, state, this.shownLimits(state)));
   }
 
   /** Returns what this mail waits for, the most telling first. */
   waits(lane: string, mail: MailKey, site: Site | null): LaneWait[] {
     const state = this.states.get(lane);
-    return state === undefined ? [] : waitsOf(state, mail, site, this.surroundingsOf(lane, state));
+    return state === undefined
+      ? []
+      : waitsOf(state, mail, site, this.surroundingsOf(lane, state, this.limitsAt(state).of(mail.domain)));
   }
 
   /** Returns whether a source may send this mail to its site now. */
@@ -240,7 +244,7 @@ export class LaneControl {
     const stored = limits.storedName(source);
     const all = limits
       .at(site.name, stored)
-      .all()
+      .of(mail?.domain ?? null)
       .filter((limit) => stands(limit) && (mail === null ? isWhole(limit) : covers(limit, mail)));
     const closed = all.filter(({ kind, until }) => kind !== 'connections' && until > now);
     const downs = site.hosts.map((host) => pool.waitOf(hostKey(host, source), site.operator?.maxConnections));
@@ -510,7 +514,7 @@ export class LaneControl {
 
   private endProbes(state: LaneState, mail: MailKey): void {
     if (this.probes.size === 0) return;
-    for (const limit of this.limitsAt(state).all()) if (covers(limit, mail)) this.probes.delete(keyOf(limit));
+    for (const limit of this.limitsAt(state).of(mail.domain)) if (covers(limit, mail)) this.probes.delete(keyOf(limit));
   }
 
   private isInForce(limit: Limit): boolean {
@@ -528,10 +532,17 @@ export class LaneControl {
     return least === Infinity ? null : least;
   }
 
-  private surroundingsOf(lane: string, state: LaneState): Surroundings {
+  /** Returns the limits of the lane, and of those of single domains the ones that the receiver set last. */
+  private shownLimits(state: LaneState): Limit[] {
+    const known = this.limitsAt(state);
+    const ofDomains = known.all().filter((limit) => limit.domain !== null && stands(limit));
+    return [...known.of(null), ...ofDomains.sort((a, b) => b.refusedAt - a.refusedAt).slice(0, MOST_SHOWN)];
+  }
+
+  private surroundingsOf(lane: string, state: LaneState, limits: readonly Limit[]): Surroundings {
     const { deps } = this;
     return {
-      limits: this.limitsAt(state).all().filter(stands),
+      limits: limits.filter(stands),
       probes: this.probes,
       given: deps.limitsOf(lane),
       perMinute: this.workers.operatorsRate(lane),

@@ -46,14 +46,14 @@ export class LaneWorkers {
   /** Returns how many connections this node may use, by the receiver's limit and the operator's. */
   connections(lane: string, state: LaneState): number {
     const { limitsOf, partOf } = this.deps;
-    const most = Math.min(connectionsOf(this.lanes.limitsOf(state).all()), limitsOf(lane)?.connections ?? Infinity);
+    const most = Math.min(connectionsOf(this.lanes.limitsOf(state).of(null)), limitsOf(lane)?.connections ?? Infinity);
     const { nodes, isNew } = partOf(lane);
     return isNew ? 1 : Math.ceil(most / nodes);
   }
 
   /** Returns whether the limits of the whole lane let a mail go. */
   allowance(state: LaneState): Allowance {
-    return allowance(this.lanes.limitsOf(state).all(), null, this.lanes.momentOf(state), this.deps.clock.now());
+    return allowance(this.lanes.limitsOf(state).of(null), null, this.lanes.momentOf(state), this.deps.clock.now());
   }
 
   /** Returns how many workers find a connection: those that have one, and as many as the hosts let in. */

@@ -28,40 +28,56 @@ const SLACK_MS = MINUTE_MS;
 /** Every site. */
 const EVERYWHERE = '';
 
-const nothing: ReadonlyMap<string, Limit> = new Map();
+/** Limits of a site from one source, by the recipient domain that they are about (none: the empty name) and their keys. */
+type Place = ReadonlyMap<string, ReadonlyMap<string, Limit>>;
+const nothing: Place = new Map();
+const ALL_DOMAINS = '';
+const domainOf = ({ domain }: Pick<About, 'domain'>): string => domain ?? ALL_DOMAINS;
 const placeOf = ({ site, source }: Pick<About, 'site' | 'source'>): string => `${source} ${site}`;
 
 /** The limits that cover the mail of a site from one source. */
 export class PlaceLimits {
-  private readonly places: ReadonlyMap<string, ReadonlyMap<string, Limit>>;
-  private readonly place: string;
-  private readonly everywhere: string;
+  private readonly byKey: Pick<LRUCache<string, Limit>, 'peek'>;
+  private readonly places: ReadonlyMap<string, Place>;
+  private readonly names: readonly string[];
 
-  constructor(places: ReadonlyMap<string, ReadonlyMap<string, Limit>>, place: string, everywhere: string) {
+  constructor(
+    byKey: Pick<LRUCache<string, Limit>, 'peek'>,
+    places: ReadonlyMap<string, Place>,
+    names: readonly string[],
+  ) {
+    this.byKey = byKey;
     this.places = places;
-    this.place = place;
-    this.everywhere = everywhere;
+    this.names = names;
   }
 
+  /** How many there are; of those about single domains, how many domains at least. */
   get size(): number {
-    return this.own.size + this.others.size;
+    const sizeOf = (place: Place): number => Math.max(place.size, place.get(ALL_DOMAINS)?.size ?? 0);
+    return this.names.reduce((sum, name) => sum + sizeOf(this.places.get(name) ?? nothing), 0);
   }
 
+  /** Returns one of these limits by its key. */
   get(key: string): Limit | undefined {
-    return this.own.get(key) ?? this.others.get(key);
+    return this.byKey.peek(key);
   }
 
   all(): Limit[] {
-    const { own, others } = this;
-    return others.size === 0 ? [...own.values()] : [...own.values(), ...others.values()];
+    return this.names.flatMap((name) =>
+      [...(this.places.get(name) ?? nothing).values()].flatMap((of) => [...of.values()]),
+    );
   }
 
-  private get own(): ReadonlyMap<string, Limit> {
-    return this.places.get(this.place) ?? nothing;
-  }
-
-  private get others(): ReadonlyMap<string, Limit> {
-    return this.places.get(this.everywhere) ?? nothing;
+  /** Returns those that may cover mail to this domain; null for those that are about no single domain. An operator's lane has thousands of others. */
+  of(domain: string | null): Limit[] {
+    const found: Limit[] = [];
+    for (const name of this.names) {
+      const place = this.places.get(name);
+      if (place === undefined) continue;
+      for (const limit of place.get(ALL_DOMAINS)?.values() ?? []) found.push(limit);
+      if (domain !== null) for (const limit of place.get(domain)?.values() ?? []) found.push(limit);
+    }
+    return found;
   }
 }
 
@@ -69,7 +85,7 @@ export class LimitBook {
   private readonly deps: LimitBookDeps;
   /** The name of this node if each has a system's address of its own; else null. */
   private readonly node: string | null;
-  private readonly places = new Map<string, Map<string, Limit>>();
+  private readonly places = new Map<string, Map<string, Map<string, Limit>>>();
   private readonly order: LRUCache<string, Limit>;
   private readonly unwritten = new Map<string, Limit>();
   private readAt = 0;
@@ -90,7 +106,7 @@ export class LimitBook {
 
   /** Returns the limits and the evidence of a site from one source, and those of the source at every site, as they are whenever it is asked. */
   at(site: string, source: string): PlaceLimits {
-    return new PlaceLimits(this.places, placeOf({ site, source }), placeOf({ site: EVERYWHERE, source }));
+    return new PlaceLimits(this.order, this.places, [placeOf({ site, source }), placeOf({ site: EVERYWHERE, source })]);
   }
 
   /** Returns the limits of this kind that stand. */
@@ -119,7 +135,8 @@ export class LimitBook {
 
   /** Forgets what was not worth writing of a lane that has no mail. */
   forget(site: string, source: string): void {
-    for (const [key, limit] of [...(this.places.get(placeOf({ site, source })) ?? nothing)])
+    const place = this.places.get(placeOf({ site, source })) ?? nothing;
+    for (const [key, limit] of [...place.values()].flatMap((of) => [...of]))
       if (!isKept(limit)) {
         this.order.delete(key);
         this.drop(key, limit);
@@ -210,17 +227,22 @@ export class LimitBook {
 
   private take(key: string, limit: Limit): void {
     this.order.set(key, limit);
-    const place = placeOf(limit);
-    const own = this.places.get(place);
-    if (own === undefined) this.places.set(place, new Map([[key, limit]]));
+    const name = placeOf(limit);
+    const place = this.places.get(name) ?? new Map<string, Map<string, Limit>>();
+    this.places.set(name, place);
+    const domain = domainOf(limit);
+    const own = place.get(domain);
+    if (own === undefined) place.set(domain, new Map([[key, limit]]));
     else own.set(key, limit);
   }
 
   private drop(key: string, limit: Limit): void {
-    const place = placeOf(limit);
-    const own = this.places.get(place);
+    const name = placeOf(limit);
+    const place = this.places.get(name);
+    const own = place?.get(domainOf(limit));
     own?.delete(key);
-    if (own?.size === 0) this.places.delete(place);
+    if (own?.size === 0) place?.delete(domainOf(limit));
+    if (place?.size === 0) this.places.delete(name);
   }
 
   private takeUnwritten(): Limit[] {

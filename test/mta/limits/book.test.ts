@@ -67,6 +67,25 @@ describe('mta/limits/book', () => {
     assert.deepEqual(again, closed({ step: 1 }));
   });
 
+  it('finds those of one recipient domain among thousands, with those of the whole lane and of every site', async () => {
+    const book = await open();
+    const of = (domain: string | null, site = 'a.test'): Limit => closed({ account: null, domain, site });
+    book.put([of(null), of(null, ''), of('one.test', 'b.test')]);
+    book.put(Array.from({ length: 1000 }, (_, at) => of(`d${String(at)}.test`)));
+    const found = (domain: string | null): (string | null)[] =>
+      book
+        .at('a.test', '')
+        .of(domain)
+        .map((limit) => `${limit.site} ${limit.domain ?? '*'}`)
+        .sort();
+    assert.deepEqual(found('d7.test'), [' *', 'a.test *', 'a.test d7.test']);
+    assert.deepEqual(found('one.test'), [' *', 'a.test *'], 'of another site');
+    assert.deepEqual(found(null), [' *', 'a.test *']);
+    book.end([of('d7.test')]);
+    assert.deepEqual(found('d7.test'), [' *', 'a.test *']);
+    assert.equal(book.at('a.test', '').all().length, 1001);
+  });
+
   for (const about of ['block_list', 'sender'] as const)
     it(`restarts while a receiver refuses us cost no further mail: ${about}`, async () => {
       const mail: MailKey = { account: 'acc', domain: 'a.test' };
