@@ -1,6 +1,6 @@
 /** The unsubscribe link in a body: a placeholder, which each recipient's copy has the address for. Pure. */
 import { Problem } from '../../base/problem.ts';
-import { UNSUBSCRIBE_URL } from '../../templates/mixed/evaluate.ts';
+import { UNSUBSCRIBE_URL } from '../../templates/mixed/value.ts';
 
 const PLACEHOLDER = /\{\{\{?\s*unsubscribe_url\s*\}?\}\}|%7B%7Bunsubscribe_url%7D%7D/gi;
 

@@ -23,6 +23,7 @@ import {
   Range,
   Safe,
   textOf,
+  UNSUBSCRIBE_URL,
   weightOf,
 } from './value.ts';
 
@@ -558,9 +559,6 @@ class Evaluation {
     return undefined;
   }
 }
-
-/** The value of the name `unsubscribe_url`: it stays in the stored content, and each recipient's copy has the address for it. */
-export const UNSUBSCRIBE_URL = '{{unsubscribe_url}}';
 
 /** Helpers that may ask for a missing variable. */
 const mayBeMissing: ReadonlySet<string> = new Set([

@@ -2,6 +2,9 @@
 import { escapeHtml } from '../../base/html.ts';
 import { failed } from './fault.ts';
 
+/** The value of the name `unsubscribe_url`: it stays in the stored content, and each recipient's copy has the address for it. */
+export const UNSUBSCRIBE_URL = '{{unsubscribe_url}}';
+
 /** Text that is already escaped for its part. */
 export class Safe {
   readonly text: string;
