@@ -165,7 +165,7 @@ function buildDoors(
   );
   const routes = [...api.routes, ...serverRoutes(operator)];
   const inside = createInside({ clock, commit: db.commit }, routes);
-  const dashboard = buildDashboard(context, { mta, inside, routes: api.routes, bodyMemory, newcomers });
+  const dashboard = buildDashboard(context, { mta, inside, routes, bodyMemory, newcomers });
   if (!hasOwnPort(config)) api.share(dashboard);
   return { api, operator, served: { api: deps, routes, inside }, dashboard, metrics, questions, newcomers };
 }

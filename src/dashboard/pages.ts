@@ -2,6 +2,7 @@
 import type { Assets } from './assets.ts';
 import type { DashboardDeps } from './deps.ts';
 import type { Page } from './page.ts';
+import { accountPages } from './pages/accounts.ts';
 import { apiPages } from './pages/api.ts';
 import { doctorPages } from './pages/doctor.ts';
 import { domainPages } from './pages/domains.ts';
@@ -39,21 +40,22 @@ export function pagesOf(deps: DashboardDeps, assets: Assets): Page[] {
     ...statsPages(),
     ...reputationPages(),
     ...templatePages(deps),
-    ...suppressionPages(),
+    ...suppressionPages(deps),
     ...domainPages(deps),
-    ...streamPages(),
+    ...streamPages(deps),
     ...webhookPages(deps),
     ...keyPages(deps),
     ...searchPages(),
     ...requestLogPages(deps),
-    ...apiPages(deps, assets),
+    ...apiPages({ ...deps, routes: deps.routes.filter(({ scope }) => scope !== 'server') }, assets),
     ...settingsPages(deps),
-    ...sourcePages(),
-    ...nodePages(),
+    ...sourcePages(deps),
+    ...nodePages(deps),
     ...profilePages(deps),
     ...queuePages(deps),
     ...watchPages(),
     ...doctorPages(),
     ...teamPages(deps),
+    ...accountPages(deps),
   ];
 }
