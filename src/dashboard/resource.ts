@@ -34,7 +34,7 @@ import {
 import { viewSources } from './views.ts';
 import { helpers } from './words.ts';
 
-/** What a page shows: one record, or rows. */
+/** The records that a page may show: one, or rows. */
 interface Loaded {
   record?: object;
   rows?: readonly object[];

@@ -1,12 +1,12 @@
 /**
- * Forms that a view declares, and that need no code of their own: `{{#form "/streams/:id" "updateStream"}}{{field "name"}}{{/form}}`. The view says
- * where a form is sent, which operation it performs, its words and its fields; labels, kinds, limits and choices that it leaves out, and the
- * scope, come from the operation. The helpers here show forms; resource.ts takes what is sent.
+ * Forms that a view declares: `{{#form "/streams/:id" "updateStream" button="Save"}}{{field "name"}}{{else}}…{{/form}}`. The view says where a
+ * form is sent, which operation it performs, its words and its fields; after `{{else}}` come buttons of the view's own. Labels, kinds, limits and
+ * choices that it leaves out, and the scope, are those of the operation. The helpers here show forms; resource.ts takes what is sent.
  *
- * What stands behind `{{else}}` comes after the fields, in the place of a button. Words of a form: `title`; `ask`, on which it opens; `about`; `button`; `said` afterwards, a template of the answer; `next`, the page it leads to.
- * `set`: members of the input that it stands for, `paused=true`. `id`: the member that names the record, in operations of the server. `proof`: the
- * password is asked for; as a text it says when, and the page's code asks. `guard`: it is refused if what it changes was changed since its page
- * was opened; so are all that update.
+ * Words of a form: `title`; `ask`, on which it opens; `about`; `button`; `said` afterwards and `next`, the page that it leads to, both templates
+ * of the answer. `set`: members of the input that it stands for. `id`: the member that names the record, for operations of the server. `proof`:
+ * the password is asked for; a text says when, and the page's code checks it. `guard`: it is refused if what it changes was changed since its
+ * page was opened, as are all that update.
  */
 import Handlebars from 'handlebars';
 import { z } from 'zod';
@@ -111,7 +111,7 @@ interface Member {
   required?: readonly string[];
 }
 
-/** What forms need to know of an operation. */
+/** The side of an operation that forms need. */
 interface Input {
   members: Readonly<Record<string, Member>>;
   scope: Scope | null;
@@ -235,7 +235,7 @@ export function formHelpers(
         isRequired: member.isRequired,
         most: member.maxLength,
         ...hash,
-        ...{ name, kind, values, isNumber: kindOf(member) === 'number' },
+        ...{ name, kind, values, isNumber: [kind, kindOf(member)].includes('number') },
         value: kind === 'items' ? values.join('\n') : (values[0] ?? ''),
         isOn: sent === null ? own === true : values.length > 0,
         type: { radio: 'radio', boxes: 'checkbox', number: 'text', select: '' }[kind] ?? kind,

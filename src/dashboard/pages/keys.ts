@@ -48,7 +48,7 @@ export const keyPages = (deps: DashboardDeps): Page[] => [
   }),
 ];
 
-/** The fields that are no members of the API's input. */
+/** Reads the fields that are not members of the API's input. */
 const reads = {
   allowed_ips: addressesIn,
   my_address: () => ({}),
@@ -78,6 +78,8 @@ function stateOf(key: Key, now: number): { state: State; isIdle: boolean; isOver
   return { state, isOver: isRevoked || isExpired, isIdle: Date.parse(used ?? created) + IDLE_MS < now };
 }
 
+const addressLabel = ({ ip }: Visit): string => `Add my address, \`${ip}\``;
+
 const presetOf = ({ form, query }: Visit): string => form.get('preset') ?? query.get('preset') ?? 'send';
 const scopesOf = (visit: Visit): readonly string[] =>
   presets.find(({ name }) => name === presetOf(visit))?.scopes ?? visit.form.getAll('scopes');
@@ -92,7 +94,7 @@ async function newForm(visit: Visit) {
     groups: scopeGroups(),
     ticked: scopesOf(visit),
     domains: domains.data.map(({ name }) => name),
-    ip: visit.ip,
+    ownAddress: addressLabel(visit),
   };
 }
 
@@ -137,7 +139,7 @@ async function details(visit: Visit) {
   const key = await visit.ask('getKey', { params: visit.params });
   const { last_used_at: used, last_used_ip: ip } = key;
   return {
-    ...{ tab: 'keys', key, record: key, groups: scopeGroups(), ip: visit.ip },
+    ...{ tab: 'keys', key, record: key, groups: scopeGroups(), ownAddress: addressLabel(visit) },
     ...stateOf(key, visit.now),
     lastUse: `${used === null ? 'It was never used.' : `It was last used ${agoText(Date.parse(used), visit.now)}, from ${ip ?? ''}. Whatever uses it stops working at once.`} This cannot be undone.`,
     requests: linkTo('/developer/log', new URLSearchParams(), { key_id: key.id }),
