@@ -153,9 +153,17 @@ const METHODS_HEAD = `/**
  */
 import type { Call } from './call.ts';
 import { entriesOf } from './pages.ts';
-import { Resource, type PostOptions, type RequestOptions, type Transport } from './transport.ts';
+import type { PostOptions, RequestOptions, Transport } from './transport.ts';
 import type { Operations } from './types.ts';
 import { at } from './url.ts';
+
+abstract class Resource {
+  protected readonly transport: Transport;
+
+  constructor(transport: Transport) {
+    this.transport = transport;
+  }
+}
 `;
 /** Operations whose methods are written by hand, in src/client/resources.ts and mail-client.ts. */
 const byHand = new Set(['sendMessage', 'createSuppression', 'testWebhook', 'getOpenapi']);
