@@ -1,21 +1,35 @@
 /** Reads submitted mails: small ones on the main thread, large ones in a thread, since 20 MB would hold up the main loop. */
+import { isAscii } from 'node:buffer';
 import { hash } from 'node:crypto';
 import { asBuffer } from '../base/bytes.ts';
 import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import { createThreads, ownMemory, ThreadRefusal } from '../base/threads.ts';
+import type { BodyFacts } from '../mail/body-facts.ts';
+import { relaxedBodyHash } from '../mail/dkim/canonicalize.ts';
 import { finishSubmitted, readSubmitted, type RefusedMail, type SubmittedMail } from '../mail/submitted.ts';
 
-/** A mail that was read, and the SHA-256 of its octets, hex. */
-export interface ReadMail {
-  mail: SubmittedMail | RefusedMail;
+export type ReadMail = { mail: RefusedMail } | AcceptableMail;
+
+/** A mail that was read. */
+export interface AcceptableMail {
+  mail: SubmittedMail;
+  /** The SHA-256 of its octets, hex; empty if it has no idempotency key, which alone asks for it. */
   digest: string;
+  facts: BodyFacts;
 }
 
-export const readWhole = (bytes: Buffer): ReadMail => ({
-  mail: readSubmitted(bytes),
-  digest: hash('sha256', bytes, 'hex'),
-});
+export function readWhole(bytes: Buffer): ReadMail {
+  const mail = readSubmitted(bytes);
+  if (mail.kind === 'refused') return { mail };
+  return {
+    mail,
+    digest: mail.options.has('idempotency-key') ? hash('sha256', bytes, 'hex') : '',
+    facts: { bodyHash: relaxedBodyHash(mail.body), eightBit: !isAscii(mail.body) || !isAscii(Buffer.from(mail.head)) },
+  };
+}
+
+export const isAcceptable = (read: ReadMail): read is AcceptableMail => read.mail.kind === 'mail';
 
 /** A mail of this size takes well under a millisecond. */
 const HERE_BYTES = 64 * 1024;
@@ -38,12 +52,11 @@ export function createSubmissionReader(deps: { clock: Clock }) {
     async read(bytes: Buffer): Promise<ReadMail> {
       if (bytes.length <= HERE_BYTES) return readWhole(bytes);
       try {
-        const { mail, digest } = await threads.run(bytes, ownMemory([bytes]));
-        return { mail: mail.kind === 'refused' ? mail : { ...mail, body: asBuffer(mail.body) }, digest };
+        const read = await threads.run(bytes, ownMemory([bytes]));
+        return isAcceptable(read) ? { ...read, mail: { ...read.mail, body: asBuffer(read.mail.body) } } : read;
       } catch (cause) {
         if (!(cause instanceof ThreadRefusal)) throw cause;
-        if (cause.why === 'slow')
-          return { mail: { kind: 'refused', text: '5.6.0 the mail takes too long to read' }, digest: '' };
+        if (cause.why === 'slow') return { mail: { kind: 'refused', text: '5.6.0 the mail takes too long to read' } };
         throw new Problem('service_unavailable', 'too many large mails at once', { retryAfter: 10, cause });
       }
     },
