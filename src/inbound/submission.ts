@@ -30,6 +30,7 @@ import { isKeyTaken, KEEP_MS, recordKey } from '../storage/idempotency-store.ts'
 import type { Rows } from '../storage/rows.ts';
 import type { IdempotencyRow } from '../storage/tables.ts';
 import { InTurn } from './in-turn.ts';
+import { isAcceptable, type AcceptableMail } from './submission-reader.ts';
 import { MOST_METADATA_KEYS, MOST_TAGS } from '../messages/request/send-limits.ts';
 import { tagSchema } from '../messages/request/send-schema.ts';
 import { checkSendAt } from '../messages/request/send-time.ts';
@@ -82,9 +83,9 @@ export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSet
       const { caller } = result;
       deps.noteUse(caller.keyId, session.ip, 'SMTP');
       try {
-        const { mail, digest } = await deps.reader.read(bytes);
-        if (mail.kind === 'refused') return await logged(session, 'DATA', caller, refuse(554, mail.text));
-        const id = await acceptor.accept(session, caller, { mail, digest, started });
+        const read = await deps.reader.read(bytes);
+        if (!isAcceptable(read)) return await logged(session, 'DATA', caller, refuse(554, read.mail.text));
+        const id = await acceptor.accept(session, caller, { ...read, started });
         return `2.0.0 queued as ${id}`;
       } catch (error) {
         if (!(error instanceof Problem)) throw error;
@@ -99,10 +100,7 @@ export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSet
 }
 
 /** A mail that was read, and what it is accepted with. */
-interface ReadSubmission {
-  mail: SubmittedMail;
-  /** SHA-256 of its octets, hex. */
-  digest: string;
+interface ReadSubmission extends AcceptableMail {
   /** When DATA began, on the monotonic clock. */
   started: number;
 }
@@ -142,7 +140,7 @@ class SubmissionAcceptor {
   private async store(
     session: SubmissionSession,
     caller: Caller,
-    { mail, options, key, digest, started }: Keyed,
+    { mail, facts, options, key, digest, started }: Keyed,
   ): Promise<string> {
     const { deps } = this;
     const { clock } = deps;
@@ -152,7 +150,7 @@ class SubmissionAcceptor {
     const noticeTo = await this.noticeAddress(session, caller);
     const sender = await this.senderOf(caller, mail);
     const now = clock.now();
-    const draft = this.draftOf(session, mail, options, { id: newId('msg', now), now, noticeTo, sender });
+    const draft = this.draftOf(session, { mail, facts }, options, { id: newId('msg', now), now, noticeTo, sender });
     const by = { ...caller, requestId: newId('req', now) };
     const alsoWrite = (): Rows => ({
       audit: [submissionAudit(deps, session, { ...audited, requestId: by.requestId })],
@@ -210,7 +208,7 @@ class SubmissionAcceptor {
 
   private draftOf(
     session: SubmissionSession,
-    mail: SubmittedMail,
+    { mail, facts }: Pick<AcceptableMail, 'mail' | 'facts'>,
     options: ReturnType<typeof submissionOptions>,
     { id, now, noticeTo, sender }: { id: string; now: number; noticeTo: string | null; sender: Mailbox | null },
   ): MessageDraft {
@@ -238,6 +236,7 @@ class SubmissionAcceptor {
         id,
         rfcMessageId,
         bytes: this.deps.reader.finish(mail, { received, messageId: rfcMessageId, date: new Date(now), sender }),
+        facts,
         recipients,
         noticeTo,
       },
