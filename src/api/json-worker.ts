@@ -4,11 +4,11 @@
  */
 import { parentPort } from 'node:worker_threads';
 import { announceReady } from '../base/threads.ts';
-import type { ForeignBody } from './compat/foreign.ts';
+import { MIME, type ForeignBody } from './compat/foreign.ts';
 import { readForeign } from './compat/services.ts';
 import { hashJson, readJson } from './json.ts';
 import type { JsonObject, JsonResult } from './json.ts';
-import { checkApart, memoryOf } from './send-check.ts';
+import { checkApart, checkMail, memoryOf } from './send-check.ts';
 import type { CheckedSend } from './send-check.ts';
 import type { SendRules } from '../messages/request/send-request.ts';
 
@@ -30,7 +30,9 @@ function work({ bytes, send, foreign }: JsonJob): JsonJobResult {
   if (result.kind !== 'ok') return result;
   const hash = hashJson(result.value);
   if (send === null) return { ...result, hash, checked: null };
-  return { ...result, value: formOf(result.value), hash, checked: checkApart(result.value, send) };
+  const checked =
+    foreign?.form.endsWith(`.${MIME}`) === true ? checkMail(result.value, send) : checkApart(result.value, send);
+  return { ...result, value: formOf(result.value), hash, checked };
 }
 
 function formOf(value: JsonObject): JsonObject {

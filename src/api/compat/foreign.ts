@@ -17,6 +17,9 @@ export interface ForeignBody {
   now: number;
 }
 
+/** The form of a body that is a complete mail, in `message` in base64, with members of a send. */
+export const MIME = 'mime';
+
 /** Returns the body of the operation that stands for this one. Throws a Problem. Pure. */
 export type ReadBody = (value: JsonObject, body: ForeignBody) => JsonObject;
 

@@ -1,4 +1,6 @@
 /** Requests of programs that were written for Mailgun. */
+import { decodeWords } from '../../mail/charset.ts';
+import { parseHeaders } from '../../mail/header.ts';
 import type { JsonObject, JsonValue } from '../json.ts';
 import {
   addressesOf,
@@ -15,7 +17,9 @@ import {
   withLinks,
   wrong,
   type Members,
+  type Params,
   type Service,
+  type Told,
 } from './foreign.ts';
 import { add, entry, entryAt, entryOf, list, listEvents } from './mailgun-lists.ts';
 import { readForm } from './form.ts';
@@ -131,6 +135,44 @@ function readMessage(form: JsonObject): JsonObject {
   return forEach(out, to, jsonIn(form['recipient-variables'], 'recipient-variables'));
 }
 
+/** Options that a mail has in its header, and the members of a form that mean the same. */
+const fields: Readonly<Record<string, string>> = {
+  'x-mailgun-tag': 'o:tag',
+  'x-mailgun-deliver-by': 'o:deliverytime',
+  'x-mailgun-drop-message': 'o:testmode',
+  'x-mailgun-track': 'o:tracking',
+  'x-mailgun-track-clicks': 'o:tracking-clicks',
+  'x-mailgun-track-opens': 'o:tracking-opens',
+};
+const MAIL_MEMBERS = /^(?:to|message|o:.+|v:.+)$/;
+
+/** Reads a complete mail. Its options leave the header, since they are for the service. */
+function readMime({ message = null, ...form }: JsonObject): JsonObject {
+  const other = Object.keys(form).find((name) => !MAIL_MEMBERS.test(name));
+  if (other !== undefined) readMembers({ [other]: '-' }, {});
+  const file = last(message);
+  const bytes = isObject(file) ? Buffer.from(textOf(file['content']), 'base64') : Buffer.from(textOf(file));
+  const text = bytes.toString('latin1', 0, MOST_HEAD);
+  const [line = ''] = /\r?\n(?=\r?\n)/.exec(text) ?? [];
+  const end = line === '' ? 0 : text.search(/\r?\n\r?\n/) + line.length;
+  let head = text.slice(0, end);
+  for (const { name, value, raw } of parseHeaders(head)) {
+    if (!/^x-mailgun-/i.test(name)) continue;
+    head = head.replace(raw, '');
+    const member = fields[name.toLowerCase()];
+    const decoded = decodeWords(value);
+    if (/-variables$/i.test(name))
+      for (const [key, one] of Object.entries(jsonIn(decoded, name))) form[`v:${key}`] ??= textOf(one);
+    else if (member === undefined) readMembers({ [name]: value }, {});
+    else if (member === 'o:tag') form[member] = [form[member] ?? [], decoded].flat();
+    else form[member] ??= value;
+  }
+  const whole = Buffer.concat([Buffer.from(head, 'latin1'), bytes.subarray(end)]);
+  return { ...readMessage(form), message: whole.toString('base64') };
+}
+
+const MOST_HEAD = 64 * 1024;
+
 const bare = (address: JsonValue): string => /<([^<>]+)>\s*$/.exec(textOf(address))?.[1] ?? textOf(address);
 
 /** Makes a mail of its own for each addressee, whose values replace `%recipient.name%`. */
@@ -149,6 +191,16 @@ function forEach(shared: JsonObject, to: readonly JsonValue[], values: JsonObjec
   return { ...rest, recipients: entries.map(({ out }) => out), on_error: 'abort', allow_duplicates: true };
 }
 
+const send = {
+  method: 'POST',
+  operation: 'sendMessage',
+  reply: ({ object, id, rfc_message_id: messageId }: Told, { params }: { params: Params }) =>
+    answer({
+      id: object === 'batch' ? `<${String(id)}@${params['domain'] ?? ''}>` : messageId,
+      message: 'Queued. Thank you.',
+    }),
+} as const;
+
 const LIST = '/v3/{domain}/{list}';
 
 export const mailgun: Service = {
@@ -162,26 +214,15 @@ export const mailgun: Service = {
   },
   forms: {
     message: readMessage,
+    mime: readMime,
     entries: (form) => ({
       entries: Array.isArray(form['list']) ? readEach(form['list'], entry, 'list') : [readMembers(lasts(form), entry)],
     }),
   },
   readForm,
   requests: [
-    {
-      method: 'POST',
-      path: '/v3/{domain}/messages',
-      operation: 'sendMessage',
-      form: 'message',
-      reply: (record, { params }) =>
-        answer({
-          id:
-            record['object'] === 'batch'
-              ? `<${String(record['id'])}@${params['domain'] ?? ''}>`
-              : record['rfc_message_id'],
-          message: 'Queued. Thank you.',
-        }),
-    },
+    { ...send, path: '/v3/{domain}/messages', form: 'message' },
+    { ...send, path: '/v3/{domain}/messages.mime', form: 'mime' },
     { method: 'GET', path: '/v3/{domain}/events', operation: 'listEvents', run: listEvents },
     { method: 'GET', path: '/v3/{domain}/events/{page}', operation: 'listEvents', run: listEvents },
     { method: 'GET', path: LIST, operation: 'listSuppressions', run: list },

@@ -7,7 +7,8 @@ import type { ApiOperation } from '../../operations/summaries.ts';
 import { refuseScope } from '../middleware/scope.ts';
 import type { Incoming, Reply, Route } from '../route.ts';
 import { refuseInTestMode } from '../test-mode.ts';
-import type { Ask, ForeignRequest, Service, Told } from './foreign.ts';
+import { checkMail } from '../send-check.ts';
+import { MIME, type Ask, type ForeignRequest, type Service, type Told } from './foreign.ts';
 import { COMPAT, services } from './services.ts';
 
 /** The statuses that the answers have: they are described in docs/migrating.md, and not in the API's description. */
@@ -63,10 +64,14 @@ async function perform(request: ForeignRequest, { operation, base }: Parts, inco
     if (request.reply === undefined || !('body' in reply)) return reply;
     return (told ??= request.reply((reply.body ?? reply.before ?? {}) as Told, { params, body, now }));
   };
+  const { run, sendRules } = operation(request.operation);
+  // A small one was not checked in a thread.
+  const checked = request.form === MIME && sendRules !== undefined ? checkMail(body, sendRules(now)) : null;
   try {
     return tell(
-      await operation(request.operation).run({
+      await run({
         ...incoming,
+        checked: incoming.checked ?? checked,
         search: '',
         idempotencyRow: (reply) => incoming.idempotencyRow(tell(reply)),
         auditRow: (reply) => incoming.auditRow({ ...reply, status: tell(reply).status }),
