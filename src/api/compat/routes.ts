@@ -95,7 +95,7 @@ function askWithin(operation: Parts['operation'], incoming: Incoming, status: nu
     const pairs = Object.entries(query).flatMap(([name, value]): [string, string][] =>
       value === undefined ? [] : [[name, value]],
     );
-    return route.run({
+    const reply = await route.run({
       ...incoming,
       params,
       search: new URLSearchParams(pairs).toString(),
@@ -105,7 +105,8 @@ function askWithin(operation: Parts['operation'], incoming: Incoming, status: nu
       header: (name) => (name === 'accept' ? 'application/json' : incoming.header(name)),
       // The middleware keeps the answer of the whole request.
       idempotencyRow: () => null,
-      auditRow: (reply) => incoming.auditRow({ ...reply, status }),
+      auditRow: (answered) => incoming.auditRow({ ...answered, status }),
     });
+    return (('body' in reply ? reply.body : null) ?? {}) as Told;
   };
 }
