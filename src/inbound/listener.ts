@@ -9,6 +9,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import { logAcceptErrors } from '../net/accept-errors.ts';
 import { isStorageTrouble } from '../storage/commit.ts';
+import { withCrlfLines } from './line-ends.ts';
 import { listenerLimits, type LimitName, type ListenerLimits } from './listener-limits.ts';
 import { MailMemory, takeMail, type TakenMail } from './mail-intake.ts';
 import { OpenSessions, STOPPING } from './open-sessions.ts';
@@ -290,7 +291,7 @@ export class Listener<User> {
     try {
       return await takeMail(
         { clock, limits, memory, keepBytes: options.keepBytes },
-        { stream, network: open?.network ?? '', tooSlow },
+        { stream: withCrlfLines(stream), network: open?.network ?? '', tooSlow },
         (mail) => this.handleMail(session, mail),
       );
     } catch (error) {
