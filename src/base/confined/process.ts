@@ -177,7 +177,7 @@ class Incoming {
 }
 
 function argumentsOf(entry: URL, { maxHeapMb, reads = [] }: Limits): string[] {
-  const files = ['package.json', 'dist/package.json', ...reads].map((name) => path.join(ROOT, name));
+  const files = ['package.json', ...reads].map((name) => path.join(ROOT, name));
   const folders = [path.join(ROOT, 'dist/'), `${realpathSync(path.join(ROOT, 'node_modules'))}/`];
   return [
     ...(PERMISSION === undefined ? [] : [PERMISSION, ...[...files, ...folders].map((one) => `--allow-fs-read=${one}`)]),
