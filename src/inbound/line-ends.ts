@@ -4,18 +4,20 @@
  * What a signature covered as it was, it covers no longer, and so proves nothing. Pure.
  */
 import { withCrlf } from '../mail/re-encode.ts';
+import type { ReadMail } from './mail-intake.ts';
 
 const CR = Buffer.from('\r');
 
-/** Yields the octets of a mail in chunks, each line end as CRLF. */
-export async function* withCrlfLines(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
-  // A CR at the end of a chunk waits for what follows it.
-  let held = Buffer.alloc(0);
-  for await (const chunk of chunks) {
-    const bytes = held.length === 0 ? chunk : Buffer.concat([held, chunk]);
-    const isOpen = bytes.at(-1) === CR[0];
-    held = isOpen ? CR : Buffer.alloc(0);
-    yield withCrlf(isOpen ? bytes.subarray(0, -1) : bytes);
-  }
-  if (held.length > 0) yield withCrlf(held);
-}
+/** Reads the same mail, each line end as CRLF. */
+export const withCrlfLines =
+  (read: ReadMail): ReadMail =>
+  async (take) => {
+    // A CR at the end of a piece waits for what follows it.
+    let isHeld = false;
+    await read((piece) => {
+      const octets = isHeld ? Buffer.concat([CR, piece]) : piece;
+      isHeld = octets.at(-1) === CR[0];
+      take(withCrlf(isHeld ? octets.subarray(0, -1) : octets));
+    });
+    if (isHeld) take(withCrlf(CR));
+  };

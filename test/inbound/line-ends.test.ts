@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict';
 import { withCrlfLines } from '../../src/inbound/line-ends.ts';
 
-async function taken(...chunks: string[]): Promise<string> {
-  async function* stream(): AsyncGenerator<Buffer> {
-    for (const chunk of chunks) yield await Promise.resolve(Buffer.from(chunk, 'latin1'));
-  }
+async function taken(...pieces: string[]): Promise<string> {
   const parts: Buffer[] = [];
-  for await (const part of withCrlfLines(stream())) parts.push(part);
+  const read = withCrlfLines((take) => {
+    for (const piece of pieces) take(Buffer.from(piece, 'latin1'));
+    return Promise.resolve();
+  });
+  await read((part) => parts.push(part));
   return Buffer.concat(parts).toString('latin1');
 }
 
