@@ -106,7 +106,7 @@ function simpleRule(name: RuleName, keyOf: (stranger: Stranger) => string, amoun
   };
 }
 
-/** What each network may send, and all together. A network that is known for good signatures has its own part whatever others send. */
+/** Bounds each network, and all together. A network that is known for good signatures has its own part whatever others send. */
 function sharedRule(
   each: RuleName,
   together: RuleName,
