@@ -12,6 +12,7 @@ import { Lanes } from '../scheduling/lanes.ts';
 import type { Notifier } from '../scheduling/notifier.ts';
 import type { Database } from '../storage/database.ts';
 import type { Nodes } from '../storage/nodes.ts';
+import { isSystemSource } from '../storage/tables.ts';
 import type { Owners } from '../storage/owners.ts';
 import type { LaneChange, LaneReport } from '../messages/delivery/lane-report.ts';
 import { Attempts, type AttemptDeps, type AttemptOptions } from './attempt/attempt.ts';
@@ -55,7 +56,13 @@ export interface MtaDeps
     Pick<SweeperDeps, 'recorder' | 'holds'> {
   db: Pick<Database, 'prepared' | 'maintenance' | 'commit'>;
   /** `holds` notifies when the operator has set or ended a hold or limit, `limits` when what receivers teach was written. */
-  notifiers: { deliveries: Notifier<readonly DueHint[]>; holds: Notifier; limits: Notifier };
+  notifiers: {
+    deliveries: Notifier<readonly DueHint[]>;
+    holds: Notifier;
+    limits: Notifier;
+    /** Mail for these domains, or all (`*`), is to be tried now. */
+    tries: Notifier<readonly string[]>;
+  };
   sites: Sites;
   sources: Sources;
   limits: LimitBook;
@@ -184,6 +191,7 @@ export class Mta {
       notifiers.deliveries.listen((hints) => this.dueQueue.hint(hints)),
       notifiers.holds.listen(() => this.holdsChanged()),
       notifiers.limits.listen(() => void this.reread().catch(this.logStorageFailure)),
+      notifiers.tries.listen((domains) => void this.tryAll(domains).catch(this.logStorageFailure)),
       owners.onChange(() => this.domainsMoved()),
     ];
     nodes.listen((message) => {
@@ -293,10 +301,16 @@ export class Mta {
     await this.freeHeldMail();
   }
 
-  /** Ends the block lists of a source at all sites; null is the system's address. */
+  private async tryAll(domains: readonly string[]): Promise<void> {
+    for (const domain of domains) await this.tryNow(domain === '*' ? null : domain);
+  }
+
+  /** Ends the block lists of a source at all sites; null is the system's address, of every node. */
   async unblock(source: string | null): Promise<void> {
     const { limits } = this.deps;
-    const over = limits.ofKind('block_list').filter((limit) => limit.source === limits.storedName(source));
+    const over = limits
+      .ofKind('block_list')
+      .filter((limit) => source === (isSystemSource(limit.source) ? null : limit.source));
     limits.end(over);
     await limits.write();
     this.control.limitsChanged(over);

@@ -12,11 +12,8 @@ import { accountNamed } from './team/accounts.ts';
 import type { Act } from '../operations/act.ts';
 import { cancelPages, type HoldTarget } from './cancel-waiting.ts';
 import { heldMail, type HeldMail } from './held-mail.ts';
-import { pluralize } from '../base/pluralize.ts';
-import { byWhom } from './lane-acts.ts';
-import { laneIfKnown } from './lane-records.ts';
+import { isLaneKnown } from './lane-records.ts';
 import { LOOK_UPS_MS, mailOfLane } from './mail-of-lane.ts';
-import { askEach, type Question } from './ask-nodes.ts';
 import { accountOfMessage } from './messages.ts';
 import type { OperatorDeps } from './deps.ts';
 import { serverRoute } from './server-route.ts';
@@ -36,21 +33,6 @@ const targetArguments = {
   source: z.string().min(1).max(100).optional(),
 };
 type NamedTarget = z.output<z.ZodObject<typeof targetArguments>>;
-
-/** Has a node read the holds and limits again, so that they are in force there. */
-export const holdsQuestion: Question<Pick<OperatorDeps, 'book' | 'notifiers'>, object, null> = {
-  name: 'holds',
-  args: z.strictObject({}),
-  async answer({ book, notifiers }) {
-    if (await book.load()) notifiers.holds.arrive();
-    return null;
-  },
-};
-
-/** Waits until what was set or ended is in force at every node. One that does not answer reads it by itself within two seconds. */
-async function inForceEverywhere(deps: OperatorDeps): Promise<void> {
-  if (deps.nodes.hasOthers) await askEach(deps, holdsQuestion, {});
-}
 
 /** Returns the holds and limits in force, of whichever node they were set at. */
 async function holdsInForce({ book, nodes }: Pick<OperatorDeps, 'book' | 'nodes'>): Promise<HoldRow[]> {
@@ -77,13 +59,11 @@ export const holdOperations = {
         act,
       );
       act.on({ after: row });
-      const laneKnown = about.scope === 'lane' ? laneIfKnown(deps, about.target) : null;
       const others = holdsOf(about, await holdsInForce(deps)).map(({ id }) => id);
       await deps.book.add(row, act.rows());
-      await inForceEverywhere(deps);
-      noteChange(deps, 'queue_held', row, act);
+      noteChange(deps, 'queue_held', row);
       return {
-        ...setRecord(row, await laneKnown),
+        ...(await setRecord(deps, row)),
         /** Holds of the same part that were in force before: its mail rests until all have ended. */
         others,
       };
@@ -136,11 +116,9 @@ export const holdOperations = {
       const limits = { connections: connections ?? null, per_minute: perMinute ?? null };
       const row: HoldRow = { ...holdRow(deps, about, forMs, note, act), kind: 'limit', ...limits };
       act.on({ after: row });
-      const laneKnown = laneIfKnown(deps, lane);
       await deps.book.add(row, act.rows());
-      await inForceEverywhere(deps);
-      noteChange(deps, 'lane_limited', row, act);
-      return { data: [setRecord(row, await laneKnown)] };
+      noteChange(deps, 'lane_limited', row);
+      return { data: [await setRecord(deps, row)] };
     },
   }),
   /** Cancels waiting mail. Mail that is being sent cannot be canceled. */
@@ -159,13 +137,6 @@ export const holdOperations = {
       const canceled = await cancelPages(deps, about, mail, act);
       act.on({ after: { ...about, canceled } });
       if (mail === null) return { canceled };
-      if (canceled > 0)
-        deps.laneActs.note(about.target, {
-          at: deps.clock.now(),
-          what: 'cancel',
-          to: `${pluralize(canceled, 'waiting mail')} canceled`,
-          cause: byWhom(act.actor),
-        });
       return { canceled, domains_unknown: mail.unknown };
     },
   }),
@@ -275,33 +246,17 @@ async function endHolds(deps: OperatorDeps, rows: readonly HoldRow[], act: Act):
   if (account != null) act.concerns(account);
   act.on({ before: rows[0] ?? null });
   await deps.book.end(ids, act.rows());
-  await inForceEverywhere(deps);
-  for (const row of rows) noteChange(deps, row.kind === 'hold' ? 'queue_released' : 'lane_limit_ended', row, act);
+  for (const row of rows) noteChange(deps, row.kind === 'hold' ? 'queue_released' : 'lane_limit_ended', row);
 }
 
-const changeTexts = {
-  queue_held: () => 'paused',
-  queue_released: () => 'released',
-  lane_limited: (row: HoldRow) => `at most ${limitWords(row)}`,
-  lane_limit_ended: (row: HoldRow) => `no longer at most ${limitWords(row)}`,
-} as const;
-type HoldEvent = keyof typeof changeTexts;
+type HoldEvent = 'queue_held' | 'queue_released' | 'lane_limited' | 'lane_limit_ended';
 
-const limitWords = ({ connections, per_minute: perMinute }: HoldRow): string =>
-  [
-    ...(connections === null ? [] : [pluralize(connections, 'connection')]),
-    ...(perMinute === null ? [] : [`${pluralize(perMinute, 'mail')} a minute`]),
-  ].join(', ');
-
-function noteChange({ log, clock, laneActs }: OperatorDeps, event: HoldEvent, row: HoldRow, { actor }: Act): void {
+function noteChange({ log }: Pick<OperatorDeps, 'log'>, event: HoldEvent, row: HoldRow): void {
   const { id, scope, target, connections, per_minute: perMinute, until, note } = row;
   log.info(
     { event, hold_id: id, scope, target, connections, per_minute: perMinute, until: rfc3339(until), note },
     'the operator has changed what the queue may do',
   );
-  if (scope !== 'lane') return;
-  const cause = byWhom(actor, event === 'queue_held' || event === 'lane_limited' ? note : null);
-  laneActs.note(target, { at: clock.now(), what: row.kind, to: changeTexts[event](row), cause });
 }
 
 const holdRecord = (row: HoldRow) => ({
@@ -323,8 +278,8 @@ const holdRecord = (row: HoldRow) => ({
 });
 
 /** Returns the record of a hold or limit that was set just now. */
-const setRecord = (row: HoldRow, laneKnown: boolean | null) => ({
+const setRecord = async (deps: OperatorDeps, row: HoldRow) => ({
   ...holdRecord(row),
-  /** False if no node and no waiting mail has this lane now: a lane may be held before its first mail. Null for other parts, or if it is not known. */
-  lane_known: laneKnown,
+  /** False if no node and no waiting mail has this lane now: a lane may be held before its first mail. Null for other parts. */
+  lane_known: row.scope === 'lane' ? await isLaneKnown(deps, row.target) : null,
 });

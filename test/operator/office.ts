@@ -26,7 +26,6 @@ import type { LaneWait } from '../../src/messages/delivery/why.ts';
 import type { Hold } from '../../src/messages/delivery/holds.ts';
 import type { AskedOf } from '../../src/operator/door/operator.ts';
 import { noReportParser } from '../../src/operator/reports/report-parser.ts';
-import { createLaneActs } from '../../src/operator/lane-acts.ts';
 import { loneNode } from '../../src/storage/nodes.ts';
 import { createTranscripts } from '../../src/mta/attempt/transcripts.ts';
 import type { LaneChange, LaneReport } from '../../src/messages/delivery/lane-report.ts';
@@ -48,8 +47,8 @@ export class Office {
   /** The lane of a domain. */
   lane = (domain: string): string => `mx.${domain}`;
   sources: SourceState[] = [];
-  /** Domains that were asked for; null: all. */
-  readonly tried: (string | null)[] = [];
+  /** Domains whose mail was to be tried; `*`: all. */
+  readonly tried: string[] = [];
   /** The records of the delivery engine about every lane. */
   waits: LaneWait[] = [];
   held: Hold | null = null;
@@ -70,7 +69,9 @@ export class Office {
     this.config = configOf(folder);
     const deliveries = createNotifier<readonly DueHint[]>();
     deliveries.listen((hints) => this.hints.push(...hints));
-    const notifiers = { deliveries, events: createNotifier(), holds: createNotifier() };
+    const tries = createNotifier<readonly string[]>();
+    tries.listen((domains) => void this.tried.push(...domains));
+    const notifiers = { deliveries, events: createNotifier(), holds: createNotifier(), tries };
     const streams = createStreams({ db, clock });
     const directory = createDomainDirectory({ db, clock });
     const note = (fields: LogFields): void => void this.logged.push(fields);
@@ -114,7 +115,6 @@ export class Office {
           return now === undefined ? null : { now, changes: this.changes };
         },
         laneOf: (domain: string) => this.lane(domain),
-        tryNow: (domain) => Promise.resolve(void this.tried.push(domain)),
         laneFacts: () => Promise.resolve({ waits: this.waits, held: this.held }),
         sources: { list: () => this.sources },
         unblock: () => Promise.resolve(),
@@ -122,10 +122,8 @@ export class Office {
       },
       nodes: loneNode(1, { name: 'office', version: 'test', facts: '{}', since: clock.now() }),
       owners: { ownerOf: () => null },
-      askNode: () => Promise.reject(new Error('there are no others')),
       laneFacts: (mails) => Promise.resolve(mails.map(() => ({ waits: this.waits, held: this.held }))),
       book,
-      laneActs: createLaneActs(),
       strangerLines: { notKept: 0 },
       openReportParser: noReportParser,
       holds: createHolds({ clock, book, pauses: createAccountPauses({ db, clock }), streams, directory }),

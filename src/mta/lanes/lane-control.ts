@@ -363,26 +363,8 @@ export class LaneControl {
   }
 
   /** Returns the names of the lanes that have learnt something or were registered lately. */
-  names(): readonly string[] {
+  names(): string[] {
     return [...this.states.keys()];
-  }
-
-  /** Returns those that have a limit which a receiver, a rule or the operator has set. */
-  limited(): readonly string[] {
-    const { pool, limitsOf, hasAside } = this.deps;
-    return [...this.states].flatMap(([lane, state]) => {
-      if (state.site === null) return [];
-      const byHosts = isShared(state)
-        ? hasAside(lane)
-        : hostKeysOf(state).some((host) => pool.capOf(host) !== null || pool.waitOf(host)?.why === 'closed');
-      const isLimited =
-        byHosts ||
-        limitsOf(lane) !== null ||
-        this.limitsAt(state)
-          .all()
-          .some((limit) => stands(limit) && (limit.kind === 'rate' || this.isInForce(limit)));
-      return isLimited ? [lane] : [];
-    });
   }
 
   /** Returns the lanes of which all or a part is closed now. */

@@ -111,7 +111,16 @@ const nameOf = ({ site, source }: LaneState): string =>
   `${site?.name ?? 'the receiver'}${source === null ? '' : ` from ${source}`}`;
 
 /** Explains a limit: what it is about, in the other side's words, since when, and what ends it. */
-function limitWait(state: LaneState, limit: Limit, { clock, probes }: Surroundings): LaneWait {
+function limitWait(state: LaneState, limit: Limit, around: Surroundings): LaneWait {
+  const { domain, account } = limit;
+  return {
+    ...wholeWait(state, limit, around),
+    ...(domain === null ? {} : { domain }),
+    ...(account === null ? {} : { account }),
+  };
+}
+
+function wholeWait(state: LaneState, limit: Limit, { clock, probes }: Surroundings): LaneWait {
   const { kind, domain, account, site, cause, since, until } = limit;
   const now = clock.now();
   const to = site === '' ? 'Every site' : domain === null ? nameOf(state) : `${domain} (${nameOf(state)})`;

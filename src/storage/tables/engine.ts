@@ -87,6 +87,8 @@ export type LimitRow = RowOf<typeof limits>;
 /** Returns the `source` of limits of the address that the system chooses; `node` is null on SQLite. No source has a name with an @. */
 export const systemSource = (node: string | null): string => (node === null ? '' : `@${node}`);
 
+export const isSystemSource = (source: string): boolean => source === '' || source.startsWith('@');
+
 /** Returns the words for the source of a limit. */
 export const sourceWords = (source: string): string =>
   source === ''

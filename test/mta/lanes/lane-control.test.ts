@@ -119,7 +119,6 @@ describe('mta/lanes/lane-control', () => {
         control.history(LANE).filter(({ cause }) => cause !== 'growth after successes'),
         [],
       );
-      assert.deepEqual(control.limited(), []);
     });
 
   it('grows while all of it is in use, and says why', () => {
@@ -425,7 +424,6 @@ describe('mta/lanes/lane-control', () => {
     assert.deepEqual(control.history(LANE), [
       { at: NOW, what: 'connections', to: '3 connections', cause: '421 too many connections' },
     ]);
-    assert.deepEqual(control.limited(), [LANE]);
     assert.deepEqual([control.report(LANE)?.limit, control.report(LANE)?.cause], [2, 'start']);
   });
 
@@ -516,7 +514,7 @@ describe('mta/lanes/lane-control', () => {
       ],
     ]);
     control.noteRefusedConnection('farm', '421 too many connections');
-    assert.deepEqual([control.history('farm'), control.limited()], [[], [LANE, 'farm']]);
+    assert.deepEqual(control.history('farm'), []);
   });
 
   it('keeps 2,000 lanes that have learnt nothing', () => {
