@@ -30,7 +30,7 @@ export function buildOperator(
   { delivery, inside, notices, laneFacts }: OperatorParts,
   { inbound, certificate }: ServiceParts,
 ): OperatorDeps {
-  const { mta, holds, book } = delivery;
+  const { mta, holds, limits } = delivery;
   const { db, clock, log, keyring, resolver, recorder, notifiers, config, ownAccount, live } = context;
   return {
     db,
@@ -49,7 +49,7 @@ export function buildOperator(
     owners: context.owners,
     laneFacts,
     holds,
-    book,
+    limits,
     invitations: invitationMail(notices, context),
     strangerLines: context.strangerLines,
     inside,

@@ -81,7 +81,7 @@ export async function buildRunning(context: AppContext, present: WatchDeps['pres
   const accountWindows = new RateWindows({ isShared: () => nodes.hasOthers });
   const inbound = await buildInbound(context, accept, accountWindows, present.certificate);
   const delivery = await buildDeliveryEngine(context, inbound.mailPorts);
-  const { mta, book } = delivery;
+  const { mta } = delivery;
   const notices = accountNotices(context);
   const webhooks = buildWebhooks(context, notices);
   const certificateWatch = watchCertificate({ clock, log, present, files: () => certificateFiles(live.config) });
@@ -96,7 +96,7 @@ export async function buildRunning(context: AppContext, present: WatchDeps['pres
     webhooks,
     housekeeping,
     certificateWatch,
-    shared: shareState(context, { book, mta, accountWindows, inbound }),
+    shared: shareState(context, { mta, accountWindows, inbound }),
     certificate,
     apart: null,
     control: null,

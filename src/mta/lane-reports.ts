@@ -9,7 +9,7 @@ import { needOf } from './attempt/host-policy.ts';
 import type { DueQueue, Job } from './due-queue.ts';
 import type { Aside } from './lanes/aside.ts';
 import type { LaneControl } from './lanes/lane-control.ts';
-import type { MailKey } from './limits/limit.ts';
+import type { MailKey } from '../messages/limits/limit.ts';
 import { laneName } from './names.ts';
 import type { Placing } from './placing.ts';
 import type { Destination, Site, Sites, Unresolved } from './sites/sites.ts';

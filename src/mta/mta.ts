@@ -24,9 +24,9 @@ import { createTlsClient } from './connection/tls.ts';
 import { type Job, DueQueue } from './due-queue.ts';
 import { readFullestDomains } from './due-rows.ts';
 import { createAside, type Aside } from './lanes/aside.ts';
-import { LaneControl, type LaneControlDeps } from './lanes/lane-control.ts';
+import { LaneControl } from './lanes/lane-control.ts';
 import { NodeParts, type NodePartsDeps } from './lanes/node-parts.ts';
-import type { LimitBook } from './limits/book.ts';
+import type { LimitBook } from '../messages/limits/book.ts';
 import type { ConnectionLimits } from './limits/connections.ts';
 import { compileRules } from './limits/shaping.ts';
 import { INNER_SLOTS, LaneReports, type Resolved } from './lane-reports.ts';
@@ -52,7 +52,6 @@ export interface MtaDeps
     Pick<AttemptDeps, 'log' | 'random' | 'judge' | 'attempted'>,
     Pick<PassageDeps, 'maySend'>,
     Pick<PlacingDeps, 'poolOf'>,
-    Pick<LaneControlDeps, 'limitsOf'>,
     Pick<SweeperDeps, 'recorder' | 'holds'> {
   db: Pick<Database, 'prepared' | 'maintenance' | 'commit'>;
   /** `holds` notifies when the operator has set or ended a hold or limit, `limits` when what receivers teach was written. */
@@ -319,7 +318,9 @@ export class Mta {
   /** Reads again what other nodes have learnt and counted. */
   async reread(): Promise<void> {
     if (!this.deps.nodes.hasOthers || this.isStopping) return;
-    this.control.limitsChanged(await this.deps.limits.reread());
+    const changed = await this.deps.limits.reread();
+    this.control.limitsChanged(changed);
+    if (changed.some(({ by }) => by === 'operator')) this.holdsChanged();
     await this.sources.reread();
   }
 
@@ -433,7 +434,7 @@ export class Mta {
   }
 
   private makeControl(): LaneControl {
-    const { clock, log, limits, limitsOf } = this.deps;
+    const { clock, log, limits } = this.deps;
     return new LaneControl(
       {
         clock,
@@ -441,9 +442,6 @@ export class Mta {
         limits,
         pool: this.pool,
         partOf: (lane) => this.parts.of(lane),
-        // A limit of a site is a limit of each of its lanes.
-        limitsOf: (lane) =>
-          limitsOf(lane) ?? (lane.includes('/') ? limitsOf(lane.slice(0, lane.lastIndexOf('/'))) : null),
         viewOf: (lane) => this.lanesOfJobs.view(lane),
         whyNoSlot: (lane) => this.lanesOfJobs.whyNoSlot(lane),
         hasAside: (lane) => this.aside.has(lane),

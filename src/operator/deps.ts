@@ -10,7 +10,7 @@ import type { Config } from '../config/schema.ts';
 import type { SettingsState } from '../config/settings-state.ts';
 import type { DueHint } from '../messages/delivery/due-hint.ts';
 import type { Recorder } from '../messages/delivery/record.ts';
-import type { HoldBook } from '../messages/delivery/hold-book.ts';
+import type { LimitBook } from '../messages/limits/book.ts';
 import type { Holds } from '../messages/delivery/holds.ts';
 import type { LaneChange, LaneReport } from '../messages/delivery/lane-report.ts';
 import type { LaneFacts, LaneFactsOf, MailOfLane } from '../messages/delivery/why.ts';
@@ -86,7 +86,7 @@ export interface OperatorDeps extends StoreDeps {
   /** Returns the facts of the lanes of mails. */
   laneFacts: LaneFactsOf;
   holds: Pick<Holds, 'of'>;
-  book: HoldBook;
+  limits: Pick<LimitBook, 'add' | 'endByHand' | 'listByHand' | 'limitOf' | 'ofLane' | 'ofDomain' | 'reread'>;
   /**
    * Sends a bounce to ourselves and returns whether it was recognised. `through` is another door than our own listener, and the
    * return-path domain that the bounce is addressed to.

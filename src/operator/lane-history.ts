@@ -3,7 +3,6 @@ import { rfc3339 } from '../base/rfc3339.ts';
 import { pluralize } from '../base/pluralize.ts';
 import type { LaneChange } from '../messages/delivery/lane-report.ts';
 import type { Database } from '../storage/database.ts';
-import type { HoldRow } from '../storage/tables.ts';
 
 /** The newest acts on the server among which those on a lane are found, and the most of a lane that are shown. */
 const MOST_LOOKED_AT = 5_000;
@@ -19,7 +18,11 @@ const acts: Readonly<Record<string, (record: LaneDeed, isEnd: boolean) => string
 };
 
 /** The members of an act's record that its words need. */
-interface LaneDeed extends Partial<Pick<HoldRow, 'kind' | 'connections' | 'per_minute' | 'note'>> {
+interface LaneDeed {
+  kind?: 'hold' | 'limit';
+  connections?: number | null;
+  per_minute?: number | null;
+  note?: string | null;
   canceled?: number;
 }
 

@@ -2,9 +2,9 @@
 import { rfc3339 } from '../base/rfc3339.ts';
 import { groupBy } from '../base/sets.ts';
 import { mapInSlices } from '../base/slices.ts';
-import type { LaneLimits } from '../messages/delivery/hold-book.ts';
+import { EVERYWHERE, scopeOf, type Limit } from '../messages/limits/limit.ts';
 import { operatorsHold } from '../messages/delivery/holds.ts';
-import { operatorCause } from '../messages/delivery/lane-report.ts';
+import { limitsByHand } from '../messages/delivery/lane-report.ts';
 import type { LaneFacts, LaneWait } from '../messages/delivery/why.ts';
 import { laneFigures, MOST_DOMAINS, MOST_LANES, readLanes, siteOf, type EngineDeps, type NodeLane } from './engines.ts';
 import { laneNamed } from './domain-lanes.ts';
@@ -13,12 +13,11 @@ import { figuresOf } from './node-figures.ts';
 import type { OperatorDeps } from './deps.ts';
 import { acceptedAt } from './queue-ages.ts';
 import { dialectOf } from '../storage/sql.ts';
-import type { HoldRow } from '../storage/tables.ts';
 
-type Deps = EngineDeps & Pick<OperatorDeps, 'db' | 'clock' | 'book'>;
+type Deps = EngineDeps & Pick<OperatorDeps, 'db' | 'clock' | 'limits'>;
 
 /** The dependencies of records: what the lanes know of their mail, and what operators have set. */
-type RecordDeps = Pick<OperatorDeps, 'laneFacts' | 'book' | 'config'>;
+type RecordDeps = Pick<OperatorDeps, 'laneFacts' | 'limits' | 'config'>;
 
 /** The waiting mail by domain, and the lanes of all nodes. */
 export interface Queue {
@@ -78,15 +77,16 @@ export async function readQueue(deps: Deps): Promise<Queue> {
  * Tells of a domain and its lane whether all its mail is held: by its route, or by a hold of the whole lane or domain. Such mail is marked only
  * when its turn comes.
  */
-function wholeHolds({ book }: Pick<Deps, 'book'>): (domain: string, lane: string) => boolean {
+function wholeHolds({ limits }: Pick<Deps, 'limits'>): (domain: string, lane: string) => boolean {
   const held = new Set(
-    book
-      .list()
-      .flatMap(({ kind, scope, target, catches_new: catchesNew }) =>
-        kind === 'hold' && catchesNew === 1 ? [`${scope} ${target}`] : [],
-      ),
+    limits.listByHand().flatMap((limit) => {
+      if (limit.kind !== 'hold' || !limit.catchesNew || limit.account !== null) return [];
+      const { scope, target } = scopeOf(limit);
+      return [`${scope} ${target}`];
+    }),
   );
-  return (domain, lane) => lane === '~hold' || held.has(`lane ${lane}`) || held.has(`domain ${domain}`);
+  return (domain, lane) =>
+    lane === '~hold' || held.has('all mail') || held.has(`lane ${lane}`) || held.has(`domain ${domain}`);
 }
 
 export type WaitingDomain = ReturnType<typeof waitingDomain>;
@@ -119,8 +119,11 @@ export async function laneRecords(deps: RecordDeps, queue: Queue): Promise<LaneR
   const { domains } = queue;
   const lanes = fleetLanes(queue.lanes);
   const served = new Set(lanes.flatMap(({ name, source }) => [name, siteOf(name, source)]));
-  const rows = deps.book.list().filter(({ scope }) => scope === 'lane');
-  const set = rows.slice(0, MOST_LANES).map(({ target }) => target);
+  const set = deps.limits
+    .listByHand()
+    .filter(({ site }) => site !== EVERYWHERE)
+    .slice(0, MOST_LANES)
+    .map((limit) => scopeOf(limit).target);
   const others = new Set([...domains.map(({ lane }) => lane), ...set].filter((lane) => !served.has(lane)));
   return await recordsOf(deps, [...lanes, ...[...others].map((name) => unknownLane(deps, name))], domains);
 }
@@ -138,8 +141,8 @@ export async function oneLane(
 }
 
 /** Returns whether an operator's limit or hold of this lane is in force. */
-export const isSetByOperator = ({ book }: Pick<OperatorDeps, 'book'>, lane: string): boolean =>
-  book.limitsOf(lane) !== null || book.ofLane(lane) !== null;
+export const isSetByOperator = ({ limits }: Pick<OperatorDeps, 'limits'>, lane: string): boolean =>
+  limits.limitOf(lane) !== null || limits.ofLane(lane) !== null;
 
 /** Returns whether a lane has this name, or lanes of several sources share it, at any node or for waiting mail that is listed. */
 export async function isLaneKnown(deps: Deps, name: string): Promise<boolean> {
@@ -158,9 +161,9 @@ function fleetLanes(lanes: readonly NodeLane[]): FleetLane[] {
 }
 
 /** Returns the state of a lane whose mail the engine has not tried since the start: its only limits are those that an operator has set. */
-function unknownLane({ book, config }: RecordDeps, name: string): FleetLane {
+function unknownLane({ limits, config }: RecordDeps, name: string): FleetLane {
   const { source, site } = laneNamed({ config }, name);
-  const given = book.limitsOf(name) ?? book.limitsOf(site);
+  const given = limits.limitOf(name) ?? limits.limitOf(site);
   return {
     name,
     source,
@@ -171,18 +174,12 @@ function unknownLane({ book, config }: RecordDeps, name: string): FleetLane {
     perMinute: given?.perMinute ?? null,
     cause: 'not tried since the start',
     causeAt: null,
-    limits: given === null ? [] : givenLimits(given),
+    limits: given === null ? [] : limitsByHand(given),
     parkedUntil: null,
     waits: [],
     lastReply: null,
     lastProgressAt: 0,
   };
-}
-
-function givenLimits({ connections, perMinute, since, note }: LaneLimits): FleetLane['limits'] {
-  const cause = operatorCause({ note });
-  const numbers = [['connections', connections] as const, ['mails_per_minute', perMinute] as const];
-  return numbers.flatMap(([what, to]) => (to === null ? [] : [{ what, to, by: 'operator' as const, cause, since }]));
 }
 
 /** Returns the domains whose mail goes by a lane. Lanes of one site that differ by their source share them. */
@@ -196,7 +193,7 @@ export const domainsOf = (
 
 /** Makes the records. What holds a whole lane is asked with the first domain of each. */
 async function recordsOf(
-  { laneFacts, book }: RecordDeps,
+  { laneFacts, limits }: RecordDeps,
   lanes: readonly FleetLane[],
   domains: readonly WaitingDomain[],
 ): Promise<LaneRecord[]> {
@@ -210,16 +207,16 @@ async function recordsOf(
   const found = await laneFacts(asked.map(({ own: [first] }) => ({ domain: first?.domain ?? '', account: '' })));
   const facts = new Map(asked.map(({ lane }, at) => [lane, found[at] ?? null]));
   return await mapInSlices(all, ({ lane, own }) => {
-    const set = book.ofLane(siteOf(lane.name, lane.source)) ?? book.ofLane(lane.name) ?? holdOfDomains(book, own);
+    const set = limits.ofLane(siteOf(lane.name, lane.source)) ?? limits.ofLane(lane.name) ?? holdOfDomains(limits, own);
     const around = facts.get(lane) ?? { waits: [], held: null };
     return laneRecord(lane, own, { ...around, held: around.held ?? (set === null ? null : operatorsHold(set)) });
   });
 }
 
 /** Returns the hold of a domain of the lane if all its mail is held, so that the lane has no other reason to wait. */
-function holdOfDomains(book: RecordDeps['book'], own: readonly WaitingDomain[]): HoldRow | null {
+function holdOfDomains(limits: RecordDeps['limits'], own: readonly WaitingDomain[]): Limit | null {
   if (own.some(({ held, waiting }) => held < waiting)) return null;
-  return own.map(({ domain }) => book.ofDomain(domain)).find((row) => row !== null) ?? null;
+  return own.map(({ domain }) => limits.ofDomain(domain)).find((limit) => limit !== null) ?? null;
 }
 
 function laneRecord(lane: FleetLane, own: readonly WaitingDomain[], facts: LaneFacts) {

@@ -15,7 +15,7 @@ import { loadConfig } from '../../src/config/load.ts';
 import type { Config } from '../../src/config/schema.ts';
 import { createDomainDirectory } from '../../src/domains/domain-directory.ts';
 import type { DueHint } from '../../src/messages/delivery/due-hint.ts';
-import { createHoldBook } from '../../src/messages/delivery/hold-book.ts';
+import { LimitBook } from '../../src/messages/limits/book.ts';
 import { createHolds } from '../../src/messages/delivery/holds.ts';
 import type { DeliveryChange } from '../../src/messages/delivery/delivery.ts';
 import { createRecorder } from '../../src/messages/delivery/record.ts';
@@ -76,7 +76,10 @@ export class Office {
     const directory = createDomainDirectory({ db, clock });
     const note = (fields: LogFields): void => void this.logged.push(fields);
     const log: Log = { debug: note, info: note, warn: note, error: note, child: () => log };
-    const book = createHoldBook({ db, clock, changed: () => undefined });
+    const limitBook = new LimitBook(
+      { db, clock, log, announce: () => undefined, changed: () => undefined },
+      { node: null },
+    );
     const accept: AcceptDeps = {
       commit: db.commit,
       clock,
@@ -123,10 +126,10 @@ export class Office {
       nodes: loneNode(1, { name: 'office', version: 'test', facts: '{}', since: clock.now() }),
       owners: { ownerOf: () => null },
       laneFacts: (mails) => Promise.resolve(mails.map(() => ({ waits: this.waits, held: this.held }))),
-      book,
+      limits: limitBook,
       strangerLines: { notKept: 0 },
       openReportParser: noReportParser,
-      holds: createHolds({ clock, book, pauses: createAccountPauses({ db, clock }), streams, directory }),
+      holds: createHolds({ clock, book: limitBook, pauses: createAccountPauses({ db, clock }), streams, directory }),
     };
     const { keyring, recorder, holds } = deps;
     const { smtp, limits, retention, domains } = this.config;

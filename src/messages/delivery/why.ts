@@ -8,7 +8,7 @@ import type { Connection } from '../../storage/connection.ts';
 import type { DeliveryRow, MessageRow } from '../../storage/tables.ts';
 import { nextAttemptAt } from '../store/message-store.ts';
 import { HELD_WITHOUT_END } from './delivery.ts';
-import type { MailFacts } from './hold-index.ts';
+import type { MailFacts } from '../limits/limit.ts';
 import type { Hold, HoldOf } from './holds.ts';
 
 export const waitReasons = [
@@ -194,7 +194,7 @@ export interface Waiting extends Reason {
 /** Explains for each recipient of a message why it waits. */
 export async function whyWaiting(
   { db, holdOf, laneFacts }: WhyDeps,
-  message: Pick<MessageRow, 'id' | 'account_id' | 'stream' | 'from_domain' | 'created_at'>,
+  message: Pick<MessageRow, 'id' | 'account_id' | 'stream' | 'from_domain' | 'batch_id' | 'key_id' | 'created_at'>,
   now: number,
 ): Promise<Waiting[]> {
   const deliveries = await db.prepared.all<DeliveryRow>('SELECT * FROM deliveries WHERE message_id = ? ORDER BY id', [
@@ -219,7 +219,7 @@ export async function whyWaiting(
 }
 
 const factsOf = (
-  message: Pick<MessageRow, 'id' | 'account_id' | 'stream' | 'from_domain' | 'created_at'>,
+  message: Pick<MessageRow, 'id' | 'account_id' | 'stream' | 'from_domain' | 'batch_id' | 'key_id' | 'created_at'>,
   domain: string,
 ): MailFacts => ({
   accountId: message.account_id,
@@ -227,5 +227,7 @@ const factsOf = (
   fromDomain: message.from_domain,
   domain,
   messageId: message.id,
+  batchId: message.batch_id,
+  keyId: message.key_id,
   createdAt: message.created_at,
 });

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { listAccounts } from '../../accounts/account-store.ts';
 import { rfc3339 } from '../../base/rfc3339.ts';
 import type { DomainRecord } from '../../domains/domain-record.ts';
-import type { AccountRow, HoldRow } from '../../storage/tables.ts';
+import type { AccountRow } from '../../storage/tables.ts';
 import { dialectOf } from '../../storage/sql.ts';
 import { accountArgument, accountNamed } from '../team/accounts.ts';
 import { contentOf, operatorCaller } from '../../api/inside.ts';
@@ -13,7 +13,7 @@ import { disk } from '../doctor/machine-checks.ts';
 import { verdictsOn } from '../doctor/settings.ts';
 import type { Verdict } from '../doctor/finding.ts';
 import { createMachine } from '../doctor/machine.ts';
-import { withHold } from '../holds.ts';
+import { holdRecord, withHold } from '../holds.ts';
 import { verdictsOnNodes } from '../doctor/nodes.ts';
 import { heldMail, type HeldMail } from '../held-mail.ts';
 import { readQueue, type WaitingDomain } from '../lane-records.ts';
@@ -91,7 +91,7 @@ const found = (check: string, verdicts: readonly Verdict[]): MachineFacts['findi
   verdicts.flatMap(({ status, why }) => (status === 'ok' ? [] : [{ check, status, why }]));
 
 async function serverFacts(deps: OperatorDeps): Promise<ServerFacts> {
-  const { config, clock, book, db, keyring, nodes } = deps;
+  const { config, clock, limits, db, keyring, nodes } = deps;
   const [held, { domains }, sources, machines, listings, lost] = await Promise.all([
     heldMail(deps),
     readQueue(deps),
@@ -103,8 +103,8 @@ async function serverFacts(deps: OperatorDeps): Promise<ServerFacts> {
   const named = await withAccountNames(deps, held);
   const nodeOf = (name: string): string | null => (nodes.hasOthers ? name : null);
   return {
-    held: named.map((one) => withHold(one, book.list())),
-    set: book.list().map(setByPerson),
+    held: named.map((one) => withHold(one, limits.listByHand())),
+    set: limits.listByHand().map(holdRecord),
     domains,
     blocks: blocksOf(sources.map(({ node, value }) => ({ node: nodeOf(node), sources: value }))),
     dnsTrouble: await dnsTrouble(deps, domains),
@@ -171,12 +171,6 @@ async function dnsTrouble(
     return wait === undefined ? [] : [{ domain, waiting, message: wait.message, since: rfc3339(wait.since) }];
   });
 }
-
-const setByPerson = ({ until, created_at: since, ...row }: HoldRow): ServerFacts['set'][number] => ({
-  ...row,
-  until: rfc3339(until),
-  created_at: rfc3339(since),
-});
 
 /** The most domains, webhooks and keys that are looked at. */
 const MOST = '100';

@@ -157,7 +157,10 @@ describe('messages/why', () => {
           );
         },
       },
-      { id: 'msg_1', account_id: ACCOUNT, stream: 'transactional', from_domain: 'acme.test', created_at: NOW },
+      {
+        ...{ id: 'msg_1', account_id: ACCOUNT, stream: 'transactional', from_domain: 'acme.test', created_at: NOW },
+        ...{ batch_id: null, key_id: null },
+      },
       NOW,
     );
     assert.deepEqual(asked, [`a.test ${ACCOUNT}`, `b.test ${ACCOUNT}`]);
