@@ -141,7 +141,7 @@ function buildDoors(
 ): Doors {
   const { config, db, clock, log, nodes, owners, usedUp } = context;
   const { mta, holds } = delivery;
-  const { mailPorts } = inbound;
+  const { mailPorts, mailDraft } = inbound;
   const laneFacts = createLaneFacts({ db, clock, nodes, owners, mta });
   const metrics = buildMetrics(
     context,
@@ -150,7 +150,7 @@ function buildDoors(
   );
   const bodyMemory = new BodyMemory(bodyLimits.heldBytes, usedUp);
   const newcomers = new Newcomers(config.http.trustedProxies, { usedUp });
-  const web = { ...parts, mta, holds, laneFacts, metrics, mailPorts, bodyMemory, newcomers };
+  const web = { ...parts, mta, holds, laneFacts, metrics, mailPorts, mailDraft, bodyMemory, newcomers };
   const { api, deps } = buildApi(context, web);
   const operator = buildOperator(
     context,
