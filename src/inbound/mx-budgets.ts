@@ -1,6 +1,6 @@
 /**
  * Bounds what a network may send to port 25 in an hour, and what may come in about one delivery (base/budgets.ts). Mail to an address
- * with a token of ours is counted separately from mail that anyone can send: a flood of the second kind never costs a bounce.
+ * with a token of ours, mail to domains that receive, and what else anyone can send are counted apart: no flood costs a bounce.
  */
 import { Allowance, type Beyond } from '../scheduling/allowance.ts';
 import { budgets, type BudgetName, type UsedUp } from '../base/budgets.ts';
@@ -11,9 +11,14 @@ import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
 export interface Stranger {
   network: string;
   deliveryId: string | null;
+  /** The receiving domain that it writes to; absent for mail to our own addresses. */
+  domain?: string;
 }
 
-type RuleName = Extract<BudgetName, `loose_${string}` | `token_${string}`>;
+type RuleName = Extract<
+  BudgetName,
+  `loose_${string}` | `token_${string}` | `received_${'mails' | 'bytes' | 'reading'}_${string}`
+>;
 
 interface Rule {
   name: RuleName;
@@ -25,6 +30,7 @@ interface Rule {
 const ofAll = (): string => '';
 const byNetwork = ({ network }: Stranger): string => network;
 const byDelivery = ({ deliveryId }: Stranger): string => deliveryId ?? '';
+const byDomain = ({ domain }: Stranger): string => domain ?? '';
 const one = (): number => 1;
 const all = (bytes: number): number => bytes;
 /** Counts nothing when the mail comes: the time of reading it is spent afterwards. */
@@ -53,7 +59,16 @@ export function createMxBudgets({ clock, usedUp }: { clock: Clock; usedUp: UsedU
     rule('token_bytes_delivery', byDelivery, all, 'uncounted'),
     rule('token_bytes_network', byNetwork, all),
   ];
-  const rulesFor = ({ deliveryId }: Stranger): readonly Rule[] => (deliveryId === null ? loose : withToken);
+  const receivedReading = rule('received_reading_network', byNetwork, noBytes);
+  const received: readonly Rule[] = [
+    rule('received_mails_network', byNetwork, one),
+    rule('received_bytes_network', byNetwork, all),
+    rule('received_mails_domain', byDomain, one, 'uncounted'),
+    rule('received_bytes_domain', byDomain, all, 'uncounted'),
+    receivedReading,
+  ];
+  const rulesFor = ({ deliveryId, domain }: Stranger): readonly Rule[] =>
+    domain !== undefined ? received : deliveryId === null ? loose : withToken;
 
   return {
     /** Returns null if a mail that takes this many bytes may come in; without a size, if any mail may. */
@@ -85,7 +100,8 @@ export function createMxBudgets({ clock, usedUp }: { clock: Clock; usedUp: UsedU
     },
     /** Notes how long the reading thread was busy with a mail. */
     noteReading(stranger: Stranger, ms: number): void {
-      if (stranger.deliveryId === null) reading.allowance.spend(stranger.network, ms, clock.now());
+      const spent = stranger.domain !== undefined ? receivedReading : stranger.deliveryId === null ? reading : null;
+      spent?.allowance.spend(stranger.network, ms, clock.now());
     },
   };
 }

@@ -174,6 +174,7 @@ const purposes: Readonly<Record<DomainRecord['records'][number]['purpose'], stri
   dmarc_consent: 'Consent to DMARC reports',
   return_path: 'Return path',
   tracking: 'Tracking',
+  mx: 'Receiving',
 };
 
 const tracking = (value: boolean | null): object[] =>
