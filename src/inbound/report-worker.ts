@@ -1,7 +1,6 @@
-/** The thread that reads mail to our bounce and complaint addresses, one mail at a time. Started by `report-reader.ts`. */
-import { parentPort } from 'node:worker_threads';
+/** Reads mail to our bounce and complaint addresses, one mail at a time, in a confined process. Started by `report-reader.ts`. */
+import { answerJobs } from '../base/answer-jobs.ts';
 import { systemClock } from '../base/clock.ts';
-import { announceReady } from '../base/threads.ts';
 import type { BounceRule } from '../config/bounce-rule.ts';
 import { readHead } from '../mail/mime-read.ts';
 import { createJudge, type Judge } from '../messages/delivery/classify.ts';
@@ -44,10 +43,8 @@ function read({ bytes, arrival, rules }: ReportJob): Finding {
   return { ...finding, loop: loopClaim(loops, { headers, octets }, systemClock.now() / 1000) };
 }
 
-parentPort?.on('message', (job: ReportJob) => {
+answerJobs((job: ReportJob): ReportAnswer => {
   const from = systemClock.monotonic();
   const finding = read(job);
-  const answer: ReportAnswer = { finding, ms: systemClock.monotonic() - from };
-  parentPort?.postMessage(answer);
+  return { finding, ms: systemClock.monotonic() - from };
 });
-announceReady();

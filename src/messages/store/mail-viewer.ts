@@ -1,4 +1,4 @@
-/** Takes mails apart, in a thread: they may be hostile and must not delay other work. */
+/** Takes mails apart, in a confined process: they may be hostile. */
 import type { Clock } from '../../base/clock.ts';
 import { createThreads, ThreadRefusal } from '../../base/threads.ts';
 import type { MailView } from '../../mail/mail-view.ts';
@@ -11,6 +11,8 @@ const JOB_MS = 5000;
 const IDLE_MS = 30_000;
 const MOST_WAITING = 20;
 const HEAP_MB = 256;
+/** With the mail, and its parts decoded. */
+const MOST_RSS_MB = 512;
 
 /** A mail that was read, or the reason why not: `unreadable` if that is the mail's fault, `later` if it is ours. */
 export type ReadReceived = { kind: 'read'; mail: ReceivedMail } | { kind: 'unreadable' | 'later' };
@@ -23,13 +25,10 @@ export function createMailViewer(deps: { clock: Clock }) {
     idleMs: IDLE_MS,
     jobMs: JOB_MS,
     maxHeapMb: HEAP_MB,
+    confined: { maxRssMb: MOST_RSS_MB },
   });
-  /** The answer is of the kind that the job asks for; the thread's type cannot say so. */
-  async function run<Answer extends MailAnswer>(bytes: Uint8Array, job: (own: Uint8Array) => MailJob): Promise<Answer> {
-    // A copy, which is handed over: a view would also hand over the memory around it.
-    const own = new Uint8Array(bytes);
-    return (await threads.run(job(own), [own.buffer])) as Answer;
-  }
+  /** The answer is of the kind that the job asks for; the type of the jobs cannot say so. */
+  const run = async <Answer extends MailAnswer>(job: MailJob): Promise<Answer> => (await threads.run(job)) as Answer;
   async function orNull<Answer>(answer: Promise<Answer>): Promise<Answer | null> {
     try {
       return await answer;
@@ -41,13 +40,12 @@ export function createMailViewer(deps: { clock: Clock }) {
   return {
     /** Resolves with null if the mail takes too long, is too large or cannot be parsed: then only its source can be shown. */
     async view(bytes: Uint8Array): Promise<MailView | null> {
-      if (bytes.byteLength > MOST_BYTES) return null;
-      return orNull(run<MailView | null>(bytes, (own) => ({ asks: 'view', bytes: own })));
+      return bytes.byteLength > MOST_BYTES ? null : orNull(run<MailView | null>({ asks: 'view', bytes }));
     },
     /** Reads a mail that came to a domain that receives. */
     async received(bytes: Uint8Array): Promise<ReadReceived> {
       try {
-        const mail = await run<ReceivedMail | null>(bytes, (own) => ({ asks: 'received', bytes: own }));
+        const mail = await run<ReceivedMail | null>({ asks: 'received', bytes });
         return mail === null ? { kind: 'unreadable' } : { kind: 'read', mail };
       } catch (error) {
         if (!(error instanceof ThreadRefusal)) throw error;
@@ -56,7 +54,7 @@ export function createMailViewer(deps: { clock: Clock }) {
     },
     /** Returns the octets of a file of a received mail; null if it has no such file or cannot be parsed. */
     attachment: (bytes: Uint8Array, index: number): Promise<Uint8Array | null> =>
-      orNull(run<Uint8Array | null>(bytes, (own) => ({ asks: 'attachment', bytes: own, index }))),
+      orNull(run<Uint8Array | null>({ asks: 'attachment', bytes, index })),
     close: (): Promise<void> => threads.close(),
   };
 }
