@@ -3,11 +3,11 @@
  * then gives the draft instead of the value: decoding 20 MB of base64 is not for the main loop. Started by `json-reader.ts`.
  */
 import { answerJobs } from '../base/answer-jobs.ts';
-import type { ForeignBody } from './compat/foreign.ts';
+import { MIME, type ForeignBody } from './compat/foreign.ts';
 import { readForeign } from './compat/services.ts';
 import { hashJson, readJson } from './json.ts';
 import type { JsonObject, JsonResult } from './json.ts';
-import { checkApart, memoryOf } from './send-check.ts';
+import { checkApart, checkMail, memoryOf } from './send-check.ts';
 import type { CheckedSend } from './send-check.ts';
 import type { SendRules } from '../messages/request/send-request.ts';
 
@@ -29,7 +29,9 @@ function work({ bytes, send, foreign }: JsonJob): JsonJobResult {
   if (result.kind !== 'ok') return result;
   const hash = hashJson(result.value);
   if (send === null) return { ...result, hash, checked: null };
-  return { ...result, value: formOf(result.value), hash, checked: checkApart(result.value, send) };
+  const checked =
+    foreign?.form.endsWith(`.${MIME}`) === true ? checkMail(result.value, send) : checkApart(result.value, send);
+  return { ...result, value: formOf(result.value), hash, checked };
 }
 
 function formOf(value: JsonObject): JsonObject {

@@ -24,7 +24,7 @@ import { messageReadRoutes } from './messages.ts';
 import { ListStreams } from './list-stream.ts';
 import { receivedFileRoute, receivedReadRoutes } from './received.ts';
 import type { Route } from './route.ts';
-import { sendRoutes } from './send.ts';
+import { sendRoutes, type SendDeps } from './send.ts';
 import { settingsRoutes, type SettingsRoutesDeps } from './settings.ts';
 import { statsRoutes } from './stats.ts';
 import { streamRoutes } from './streams.ts';
@@ -57,6 +57,7 @@ export interface RoutesDeps extends Omit<StoreRoutesDeps, 'cursors' | 'streams' 
   requestsWritten: EraseRoutesDeps['requestsWritten'];
   laneFacts: MessageActionsDeps['laneFacts'];
   accept: AcceptDeps;
+  mailDraft: SendDeps['mailDraft'];
   limits: SendLimits & Config['limits'];
   retention: Config['retention'];
   planOf: SettingsRoutesDeps['planOf'];
@@ -88,11 +89,11 @@ const order =
   );
 
 export function apiRoutes(deps: RoutesDeps): Route[] {
-  const { db, clock, log, notifiers, keyring, renderer, accept, limits, smtputf8 } = deps;
+  const { db, clock, log, notifiers, keyring, renderer, accept } = deps;
   const cursors = createCursors(keyring.derive('cursors'));
   const streams = new ListStreams();
   const routes = [
-    ...sendRoutes({ db, renderer, accept, limits, smtputf8 }),
+    ...sendRoutes(deps),
     ...storeRoutes({ ...deps, cursors, streams, findStream: accept.findStream }),
     ...messageActionRoutes(deps),
     ...batchRoutes({ ...deps, cursors }),

@@ -144,7 +144,7 @@ function buildDoors(
 ): Doors {
   const { config, db, clock, log, nodes, owners, usedUp } = context;
   const { mta, holds } = delivery;
-  const { mailPorts } = inbound;
+  const { mailPorts, mailDraft } = inbound;
   // The operator's operations, which answer the questions of other nodes, ask such questions themselves. None is asked before the start.
   const questions = new NodeQuestions({ db, clock, log, nodes, answer: (asked) => answerQuestion(operator, asked) });
   const askNode = questions.ask;
@@ -156,7 +156,7 @@ function buildDoors(
   );
   const bodyMemory = new BodyMemory(bodyLimits.heldBytes, usedUp);
   const newcomers = new Newcomers(config.http.trustedProxies, { usedUp });
-  const web = { ...parts, mta, holds, laneFacts, metrics, mailPorts, bodyMemory, newcomers };
+  const web = { ...parts, mta, holds, laneFacts, metrics, mailPorts, mailDraft, bodyMemory, newcomers };
   const { api, deps } = buildApi(context, web);
   const operator = buildOperator(
     context,

@@ -16,7 +16,7 @@ import { createMxBudgets } from './mx-budgets.ts';
 import { Receiver, type ReceiveDeps } from './receive.ts';
 import { ReceivedMails, type ReceivedDeps } from './received.ts';
 import { createReportReader } from './report-reader.ts';
-import { submissionHandlers } from './submission.ts';
+import { createMailDrafts, submissionHandlers } from './submission.ts';
 import type { SubmissionDeps, SubmissionSettings, Submitter } from './submission-session.ts';
 import { createSubmissionReader } from './submission-reader.ts';
 import type { SmtpRefusal } from './smtp-refusal.ts';
@@ -146,6 +146,8 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
   }
 
   return {
+    /** Makes the draft of a mail that comes by HTTP. */
+    mailDraft: createMailDrafts({ ...deps, reader }, submission),
     /** Opens the ports. One that another program has is opened later; rejects if a port cannot be had for another reason. */
     async start(): Promise<void> {
       for (const mailPort of mailPorts) await mailPort.start();

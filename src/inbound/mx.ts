@@ -208,8 +208,8 @@ export function mxHandlers(deps: MxDeps, { budgets, kept, receiver, received }: 
       receiver.take(row);
       return `2.0.0 taken as ${row.id}`;
     },
-    async holdFor({ recipients: [first = ''] }) {
-      const target = await targetOf(first);
+    async holdFor(recipient) {
+      const target = await targetOf(recipient);
       return target === 'ours' || isRefusal(target) ? null : hold;
     },
     proofOf: (address) => strangerOf(deps.keys, '', [address]).deliveryId,

@@ -2,14 +2,21 @@
 import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import { createThreads, ThreadRefusal } from '../base/threads.ts';
+import type { BodyFacts } from '../mail/body-facts.ts';
 import { finishSubmitted, type RefusedMail, type SubmittedMail } from '../mail/submitted.ts';
 import type { ReadApart } from './submission-worker.ts';
 
-/** A mail that was read, and the SHA-256 of its octets, hex. */
-export interface ReadMail {
-  mail: SubmittedMail | RefusedMail;
+export type ReadMail = { mail: RefusedMail } | AcceptableMail;
+
+/** A mail that was read. */
+export interface AcceptableMail {
+  mail: SubmittedMail;
+  /** The SHA-256 of its octets, hex; empty if it has no idempotency key, which alone asks for it. */
   digest: string;
+  facts: BodyFacts;
 }
+
+export const isAcceptable = (read: ReadMail): read is AcceptableMail => read.mail.kind === 'mail';
 
 interface Waiting {
   bytes: Buffer;
@@ -79,7 +86,7 @@ export function createSubmissionReader(deps: { clock: Clock }) {
   };
 }
 
-const tooSlow: ReadMail = { mail: { kind: 'refused', text: '5.6.0 the mail takes too long to read' }, digest: '' };
+const tooSlow: ReadMail = { mail: { kind: 'refused', text: '5.6.0 the mail takes too long to read' } };
 
 const unavailable = (cause?: unknown): Problem =>
   new Problem('service_unavailable', 'the mail cannot be read now', { retryAfter: 10, cause });
@@ -95,7 +102,7 @@ function nextOf(waiting: Waiting[]): Waiting[] {
 
 function readOf(answer: ReadApart | undefined, bytes: Buffer): ReadMail {
   if (answer === undefined) throw new Error('the process did not answer for each mail');
-  const { mail, bodyAt, digest } = answer;
-  if (mail.kind === 'refused' || bodyAt === null) return { mail, digest };
-  return { mail: { ...mail, body: bytes.subarray(bodyAt) }, digest };
+  if (!('facts' in answer)) return answer;
+  const { mail, bodyAt, digest, facts } = answer;
+  return { mail: bodyAt === null ? mail : { ...mail, body: bytes.subarray(bodyAt) }, digest, facts };
 }

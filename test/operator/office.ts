@@ -138,6 +138,7 @@ export class Office {
       log,
       keyring,
       accept,
+      mailDraft: () => Promise.reject(new Error('no complete mail comes here')),
       limits,
       retention,
       notifiers,
