@@ -341,7 +341,7 @@ async function waitingFor(db: Connection, accountId: string): Promise<Waits> {
   const most = budgets.received_waiting.most;
   const count = async (sql: string, values: readonly (string | number)[]): Promise<Waits> => {
     const [row] = await db.all<{ mails: number; bytes: number | null }>(
-      `SELECT COUNT(*) AS mails, SUM(size) AS bytes FROM (${sql} LIMIT ?) AS some`,
+      `SELECT COUNT(*) AS mails, SUM(size) AS bytes FROM (${sql} LIMIT ?) AS found`,
       [...values, most],
     );
     return { mails: row?.mails ?? 0, bytes: row?.bytes ?? 0 };

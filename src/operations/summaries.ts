@@ -105,6 +105,7 @@ export const machineSummaries = {
   'events.after': 'Show the newest events, and then those that come, until Ctrl-C',
   'inbound.confirm': 'Believe an unverified report: the recipient is suppressed as if it had come with proof',
   'inbound.selfTest': 'Send a mail to ourselves that bounces, and see whether that is recognised; exit code 1 if not',
+  'inbound.simulate': 'Hand in a mail from a file as if it came from outside, and show what came of it; exit code 1 if not taken',
   'inbound.show': 'Show a mail that came back as a mail program would: addresses, subject, text and files',
   'inbound.unverified': 'List bounces and complaints that name a message and prove nothing, so that nothing was done',
   'messages.trace': 'Show what happened to a message, in the order of time, with the SMTP replies',
@@ -143,6 +144,8 @@ export const partSummaries = {
     export: 'Write a whole list as CSV to standard output; filters are the parameters of the list in the API',
   },
   listSuppressions: { export: 'Write all suppressions as CSV to standard output, newest first' },
+  getReceivedRaw: { save: 'Save a received mail, or a file of it, octet for octet' },
+  updateDomain: { receive: 'Take mail to a domain, which becomes `received` events, or no more' },
   getDomain: { records: 'Show the DNS records to publish' },
   updateWebhook: {
     pause: 'Stop calling a webhook endpoint; its events wait',
