@@ -145,7 +145,8 @@ describe('journey: received mail', () => {
     const [mail] = await read(1);
     assert.ok(mail !== undefined);
     for (const { filename, content } of files) {
-      const file = mail.attachments.find((one) => one.filename === filename) ?? assert.fail(JSON.stringify(mail.attachments));
+      const file: Received['attachments'][number] =
+        mail.attachments.find((one) => one.filename === filename) ?? assert.fail(JSON.stringify(mail.attachments));
       const bytes = await bytesOf(`/v1/received/${mail.id}/attachments/${String(file.index)}`);
       assert.equal(digest(bytes), digest(content), filename);
       assert.equal(file.size, content.length);
