@@ -140,7 +140,7 @@ class SubmissionAcceptor {
   private async store(
     session: SubmissionSession,
     caller: Caller,
-    { mail, facts, options, key, digest, started }: Keyed,
+    { mail, options, key, digest, started }: Keyed,
   ): Promise<string> {
     const { deps } = this;
     const { clock } = deps;
@@ -150,7 +150,7 @@ class SubmissionAcceptor {
     const noticeTo = await this.noticeAddress(session, caller);
     const sender = await this.senderOf(caller, mail);
     const now = clock.now();
-    const draft = this.draftOf(session, { mail, facts }, options, { id: newId('msg', now), now, noticeTo, sender });
+    const draft = this.draftOf(session, mail, options, { id: newId('msg', now), now, noticeTo, sender });
     const by = { ...caller, requestId: newId('req', now) };
     const alsoWrite = (): Rows => ({
       audit: [submissionAudit(deps, session, { ...audited, requestId: by.requestId })],
@@ -208,7 +208,7 @@ class SubmissionAcceptor {
 
   private draftOf(
     session: SubmissionSession,
-    { mail, facts }: Pick<AcceptableMail, 'mail' | 'facts'>,
+    mail: SubmittedMail,
     options: ReturnType<typeof submissionOptions>,
     { id, now, noticeTo, sender }: { id: string; now: number; noticeTo: string | null; sender: Mailbox | null },
   ): MessageDraft {
@@ -236,7 +236,7 @@ class SubmissionAcceptor {
         id,
         rfcMessageId,
         bytes: this.deps.reader.finish(mail, { received, messageId: rfcMessageId, date: new Date(now), sender }),
-        facts,
+        facts: mail.facts,
         recipients,
         noticeTo,
       },
