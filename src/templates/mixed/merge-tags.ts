@@ -1,9 +1,9 @@
-/** Merge tags of Mailchimp (`*|NAME|*`) are no language of ours: as text they would reach recipients, so each is a fault with what to write. */
+/** Merge tags of Mailchimp (`*|NAME|*`) are not a language here: as text they would reach recipients, so each is a fault that names the cure. */
 import { syntax } from './fault.ts';
 
 const MERGE_TAG = /\*\|([A-Za-z][A-Za-z0-9_]*)(?::([^|\r\n]{0,200}))?\|\*/;
 
-/** What stands here for a tag with a word of theirs, given what follows the word. */
+/** Returns, for a word of theirs and the text behind it, the tag to write here. */
 const words: Readonly<Record<string, (rest: string) => string>> = {
   IF: (rest) => `{% if ${condition(rest)} %}`,
   IFNOT: (rest) => `{% unless ${condition(rest)} %}`,

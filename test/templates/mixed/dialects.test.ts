@@ -1,4 +1,4 @@
-/** What SendGrid, Mailgun and Postmark document for their templates renders here as it does there, or is a fault that says what to write. */
+/** Renders the constructs that other services document for their templates: as they do there, or with a fault that says which words to write. */
 import assert from 'node:assert/strict';
 import { compile, render } from '../../../src/templates/mixed/index.ts';
 
