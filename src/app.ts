@@ -4,6 +4,7 @@
  */
 import { presentCertificate, type Certificate } from './config/certificate.ts';
 import { systemClock } from './base/clock.ts';
+import { confinement } from './base/confined/process.ts';
 import type { Changes } from './config/changes.ts';
 import type { Config } from './config/schema.ts';
 import type { Database } from './storage/database.ts';
@@ -81,6 +82,11 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
     log.warn(
       { event: 'certificate_made_again', reason: present.broken },
       'the self-signed certificate could not be used and was made again',
+    );
+  if (!confinement.permissions || !confinement.network)
+    log[confinement.permissions ? 'info' : 'warn'](
+      { event: 'reader_rights', ...confinement },
+      'this Node.js cannot take all rights from the process that reads the mail of strangers: see docs/security.md',
     );
   const running = await buildRunning(context, present);
   let stopped: Promise<void> | null = null;

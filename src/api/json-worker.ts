@@ -2,8 +2,7 @@
  * The thread that reads large JSON bodies, one at a time: bytes in, value and hash out. A send request it also checks, and
  * then gives the draft instead of the value: decoding 20 MB of base64 is not for the main loop. Started by `json-reader.ts`.
  */
-import { parentPort } from 'node:worker_threads';
-import { announceReady } from '../base/threads.ts';
+import { answerJobs } from '../base/answer-jobs.ts';
 import { MIME, type ForeignBody } from './compat/foreign.ts';
 import { readForeign } from './compat/services.ts';
 import { hashJson, readJson } from './json.ts';
@@ -40,9 +39,4 @@ function formOf(value: JsonObject): JsonObject {
   return { recipients: value['recipients'] === null ? null : [] };
 }
 
-parentPort?.on('message', (job: JsonJob) => {
-  const result = work(job);
-  const memory = result.kind === 'ok' && result.checked !== null ? memoryOf(result.checked) : [];
-  parentPort?.postMessage(result, memory);
-});
-announceReady();
+answerJobs(work, (result) => (result.kind === 'ok' && result.checked !== null ? memoryOf(result.checked) : []));

@@ -4,7 +4,7 @@
  */
 import { Problem } from '../base/problem.ts';
 import type { ProblemCode } from '../base/problem.ts';
-import { ownMemory } from '../base/threads.ts';
+import { ownMemory } from '../base/bytes.ts';
 import { checkSend } from '../messages/request/send-request.ts';
 import { isTemplated, withoutEmptyTexts } from '../messages/request/template-members.ts';
 import type { BulkDraft, MessageContent, MessageDraft, SendRules } from '../messages/request/send-request.ts';

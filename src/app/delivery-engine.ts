@@ -94,6 +94,7 @@ function buildMta(
       nodes: context.nodes,
       owners: context.owners,
       sites: buildSites(context, localAddresses, mailPorts),
+      fresh: context.fresh,
       trackingKey: context.trackKeys[0],
       keyring: context.keyring,
       judge: (refusal) => live.judge(refusal),

@@ -4,17 +4,20 @@
  * codes we mean (RFC 2034), and an orderly end. The handlers decide what a session may do.
  */
 import type { AddressInfo } from 'node:net';
-import { SMTPServer, type SMTPServerOptions, type SMTPServerSession } from 'smtp-server';
+import { SMTPServer, type SMTPServerDataStream, type SMTPServerOptions, type SMTPServerSession } from 'smtp-server';
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import { logAcceptErrors } from '../net/accept-errors.ts';
 import { isStorageTrouble } from '../storage/commit.ts';
+import { feedDirectly, readData } from './data-mode.ts';
+import { withCrlfLines } from './line-ends.ts';
 import { listenerLimits, type LimitName, type ListenerLimits } from './listener-limits.ts';
 import { MailMemory, takeMail, type TakenMail } from './mail-intake.ts';
 import { OpenSessions, STOPPING } from './open-sessions.ts';
 import {
   endConnection,
   findConnection,
+  greetAtOnce,
   guardSockets,
   JOKES,
   keepEnhancedCodes,
@@ -122,6 +125,8 @@ export class Listener<User> {
     });
     this.server = new SMTPServer({ ...this.serverSettings(), ...this.sessionSteps(), ...this.mailSteps() });
     if (options.isSecure) guardSockets(this.server, (socket) => this.sessions.admitSocket(socket));
+    // Whoever submits has to sign in or is trusted: whether it speaks before the greeting says nothing more.
+    if (this.isSubmission) greetAtOnce(this.server);
     // smtp-server hands on the errors of its net.Server here, and reports those of single connections here as well.
     logAcceptErrors({ clock, log }, this.server.server, 'smtp');
     this.server.on('error', (error) => {
@@ -224,6 +229,7 @@ export class Listener<User> {
     const connection = findConnection(this.server, id);
     if (connection === undefined) return refuse(421, '4.3.0 the connection is gone');
     takeQuotedLocalParts(connection);
+    feedDirectly(connection);
     keepEnhancedCodes(connection, (code, { isCoded }) => {
       // smtp-server itself refuses a size that MAIL announces, and asks no handler.
       if (code === 552 && !isCoded && !session.envelope.mailFrom)
@@ -280,7 +286,7 @@ export class Listener<User> {
     });
   }
 
-  private async receive(stream: AsyncIterable<Buffer>, session: SMTPServerSession): Promise<string | SmtpRefusal> {
+  private async receive(stream: SMTPServerDataStream, session: SMTPServerSession): Promise<string | SmtpRefusal> {
     const { sessions, limits, clock, memory, options } = this;
     const { id } = session;
     const open = sessions.get(id);
@@ -290,7 +296,7 @@ export class Listener<User> {
     try {
       return await takeMail(
         { clock, limits, memory, keepBytes: options.keepBytes },
-        { stream, network: open?.network ?? '', tooSlow },
+        { read: withCrlfLines((take) => readData(stream, take)), network: open?.network ?? '', tooSlow },
         (mail) => this.handleMail(session, mail),
       );
     } catch (error) {

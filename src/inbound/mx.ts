@@ -6,7 +6,7 @@
 import type { BudgetName, UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
-import { networkOf } from '../net/ip.ts';
+import { siteOf } from '../net/ip.ts';
 import { parseMailbox } from '../mail/address.ts';
 import { deliveryOf, unsubscribedDelivery, type ReturnPathKey } from '../messages/delivery/return-path.ts';
 import type { Committer } from '../storage/commit.ts';
@@ -132,12 +132,12 @@ export function mxHandlers(deps: MxDeps, { budgets, kept, receiver }: Intake): H
   };
 }
 
-/** Returns the sender's network, and the delivery that a recipient names with a token of ours. */
+/** Returns the sender's network, as large as one customer of a provider usually has, and the delivery that a recipient names with a token of ours. */
 export function strangerOf(keys: readonly ReturnPathKey[], ip: string, recipients: readonly string[]): Stranger {
   for (const address of recipients) {
     const local = address.slice(0, Math.max(0, address.lastIndexOf('@')));
     const deliveryId = deliveryOf(keys, local) ?? unsubscribedDelivery(keys, local);
-    if (deliveryId !== null) return { network: networkOf(ip), deliveryId };
+    if (deliveryId !== null) return { network: siteOf(ip), deliveryId };
   }
-  return { network: networkOf(ip), deliveryId: null };
+  return { network: siteOf(ip), deliveryId: null };
 }

@@ -1,10 +1,26 @@
-/** The thread that reads large submitted mails, one at a time. Started by `submission-reader.ts`. */
-import { parentPort } from 'node:worker_threads';
-import { announceReady, ownMemory } from '../base/threads.ts';
-import { readWhole } from './submission-reader.ts';
+/** Reads submitted mails, some at a time, in a confined process. Started by `submission-reader.ts`. */
+import { isAscii } from 'node:buffer';
+import { hash } from 'node:crypto';
+import { answerJobs } from '../base/answer-jobs.ts';
+import { relaxedBodyHash } from '../mail/dkim/canonicalize.ts';
+import { readSubmitted, type RefusedMail } from '../mail/submitted.ts';
+import type { AcceptableMail } from './submission-reader.ts';
 
-parentPort?.on('message', ({ buffer, byteOffset, byteLength }: Uint8Array) => {
-  const read = readWhole(Buffer.from(buffer, byteOffset, byteLength));
-  parentPort?.postMessage(read, read.mail.kind === 'mail' ? ownMemory([read.mail.body]) : []);
-});
-announceReady();
+/** A mail that was read. A body that stands in the octets as it is sent is not given back: its place is enough. */
+export type ReadApart = { mail: RefusedMail } | (AcceptableMail & { bodyAt: number | null });
+
+const NOTHING = Buffer.alloc(0);
+
+function read(bytes: Buffer): ReadApart {
+  const mail = readSubmitted(bytes);
+  if (mail.kind === 'refused') return { mail };
+  const digest = mail.options.has('idempotency-key') ? hash('sha256', bytes, 'hex') : '';
+  const facts = {
+    bodyHash: relaxedBodyHash(mail.body),
+    eightBit: !isAscii(mail.body) || !isAscii(Buffer.from(mail.head)),
+  };
+  if (mail.body.buffer !== bytes.buffer) return { mail, bodyAt: null, digest, facts };
+  return { mail: { ...mail, body: NOTHING }, bodyAt: mail.body.byteOffset - bytes.byteOffset, digest, facts };
+}
+
+answerJobs((mails: readonly Buffer[]) => mails.map(read));

@@ -30,6 +30,7 @@ import { isKeyTaken, KEEP_MS, recordKey } from '../storage/idempotency-store.ts'
 import type { Rows } from '../storage/rows.ts';
 import type { IdempotencyRow } from '../storage/tables.ts';
 import { InTurn } from './in-turn.ts';
+import { isAcceptable, type AcceptableMail } from './submission-reader.ts';
 import { MOST_METADATA_KEYS, MOST_TAGS } from '../messages/request/send-limits.ts';
 import { tagSchema } from '../messages/request/send-schema.ts';
 import { checkSendAt } from '../messages/request/send-time.ts';
@@ -82,9 +83,9 @@ export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSet
       const { caller } = result;
       deps.noteUse(caller.keyId, session.ip, 'SMTP');
       try {
-        const { mail, digest } = await deps.reader.read(bytes);
-        if (mail.kind === 'refused') return await logged(session, 'DATA', caller, refuse(554, mail.text));
-        const id = await acceptor.accept(session, caller, { mail, digest, started });
+        const read = await deps.reader.read(bytes);
+        if (!isAcceptable(read)) return await logged(session, 'DATA', caller, refuse(554, read.mail.text));
+        const id = await acceptor.accept(session, caller, { ...read, started });
         return `2.0.0 queued as ${id}`;
       } catch (error) {
         if (!(error instanceof Problem)) throw error;
@@ -105,9 +106,10 @@ export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSet
 export function createMailDrafts(deps: SubmissionDeps, settings: SubmissionSettings) {
   const acceptor = new SubmissionAcceptor(deps, settings);
   return async (bytes: Buffer, given: MessageDraft, { caller, ip }: { caller: Caller; ip: string }) => {
-    const { mail } = await deps.reader.read(bytes);
-    if (mail.kind === 'refused')
-      throw new Problem('invalid_field', mail.text.replace(/^[\d.]+ /, ''), { field: 'message' });
+    const read = await deps.reader.read(bytes);
+    if (!isAcceptable(read))
+      throw new Problem('invalid_field', read.mail.text.replace(/^[\d.]+ /, ''), { field: 'message' });
+    const { mail } = read;
     const options = submissionOptions(mail.options, deps.clock.now());
     if (options.idempotencyKey !== null)
       throw wrong('invalid_idempotency_key', 'idempotency-key', 'is for SMTP: send the header Idempotency-Key instead');
@@ -124,7 +126,7 @@ export function createMailDrafts(deps: SubmissionDeps, settings: SubmissionSetti
     refuseTracked(mail, all);
     const recipients = [given.to, ...given.cc].map(({ address }) => address);
     const envelope = { recipients, sender: '', requireTls: false, helo: '', ip, protocol: 'HTTP' };
-    return { ...(await acceptor.draft(envelope, caller, mail, all)), test };
+    return { ...(await acceptor.draft(envelope, caller, read, all)), test };
   };
 }
 
@@ -137,13 +139,12 @@ function refuseTracked({ isSealed }: SubmittedMail, { trackOpens, trackClicks }:
 }
 
 /** A mail that was read, and what it is accepted with. */
-interface ReadSubmission {
-  mail: SubmittedMail;
-  /** SHA-256 of its octets, hex. */
-  digest: string;
+interface ReadSubmission extends AcceptableMail {
   /** When DATA began, on the monotonic clock. */
   started: number;
 }
+
+type MailWithFacts = Pick<AcceptableMail, 'mail' | 'facts'>;
 
 /** The parts of a session that the draft of its mail depends on. */
 type Envelope = Pick<SubmissionSession, 'recipients' | 'sender' | 'requireTls' | 'helo' | 'ip' | 'protocol'>;
@@ -180,26 +181,26 @@ class SubmissionAcceptor {
   async draft(
     session: Envelope,
     caller: Caller,
-    mail: SubmittedMail,
+    read: MailWithFacts,
     options: SubmissionOptionFields,
   ): Promise<MessageDraft> {
     const noticeTo = await this.noticeAddress(session, caller);
-    const sender = await this.senderOf(caller, mail);
+    const sender = await this.senderOf(caller, read.mail);
     const now = this.deps.clock.now();
-    return this.draftOf(session, mail, options, { id: newId('msg', now), now, noticeTo, sender });
+    return this.draftOf(session, read, options, { id: newId('msg', now), now, noticeTo, sender });
   }
 
   private async store(
     session: SubmissionSession,
     caller: Caller,
-    { mail, options, key, digest, started }: Keyed,
+    { mail, facts, options, key, digest, started }: Keyed,
   ): Promise<string> {
     const { deps } = this;
     const { clock } = deps;
     const audited = { step: 'DATA', caller, code: 250, problem: null, started };
     const before = key === null ? null : await this.idOfFirst(session, caller, { key, digest, started });
     if (before !== null) return before;
-    const draft = await this.draft(session, caller, mail, options);
+    const draft = await this.draft(session, caller, { mail, facts }, options);
     const now = clock.now();
     const by = { ...caller, requestId: newId('req', now) };
     const alsoWrite = (): Rows => ({
@@ -258,7 +259,7 @@ class SubmissionAcceptor {
 
   private draftOf(
     session: Envelope,
-    mail: SubmittedMail,
+    { mail, facts }: MailWithFacts,
     options: SubmissionOptionFields,
     { id, now, noticeTo, sender }: { id: string; now: number; noticeTo: string | null; sender: Mailbox | null },
   ): MessageDraft {
@@ -286,6 +287,7 @@ class SubmissionAcceptor {
         id,
         rfcMessageId,
         bytes: this.deps.reader.finish(mail, { received, messageId: rfcMessageId, date: new Date(now), sender }),
+        facts,
         recipients,
         noticeTo,
       },

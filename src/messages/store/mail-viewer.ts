@@ -1,4 +1,4 @@
-/** Takes mails apart for people, in a thread: they may be hostile and must not delay other work. */
+/** Takes mails apart for people, in a confined process: they may be hostile. */
 import type { Clock } from '../../base/clock.ts';
 import { createThreads, ThreadRefusal } from '../../base/threads.ts';
 import type { MailView } from '../../mail/mail-view.ts';
@@ -9,6 +9,8 @@ const JOB_MS = 5000;
 const IDLE_MS = 30_000;
 const MOST_WAITING = 20;
 const HEAP_MB = 256;
+/** With the mail, and its parts decoded. */
+const MOST_RSS_MB = 512;
 
 export function createMailViewer(deps: { clock: Clock }) {
   const threads = createThreads<Uint8Array, MailView | null>(deps, {
@@ -18,15 +20,14 @@ export function createMailViewer(deps: { clock: Clock }) {
     idleMs: IDLE_MS,
     jobMs: JOB_MS,
     maxHeapMb: HEAP_MB,
+    confined: { maxRssMb: MOST_RSS_MB },
   });
   return {
     /** Resolves with null if the mail takes too long, is too large or cannot be parsed: then only its source can be shown. */
     async view(bytes: Uint8Array): Promise<MailView | null> {
       if (bytes.byteLength > MOST_BYTES) return null;
-      // A copy, which is handed over: a view would also hand over the memory around it.
-      const own = new Uint8Array(bytes);
       try {
-        return await threads.run(own, [own.buffer]);
+        return await threads.run(bytes);
       } catch (error) {
         if (error instanceof ThreadRefusal) return null;
         throw error;

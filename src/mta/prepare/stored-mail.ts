@@ -88,11 +88,13 @@ export async function loadAttachments(db: Connection, contentId: string): Promis
   const rows = await db.all<AttachmentRow>('SELECT * FROM attachments WHERE content_id = ? ORDER BY position', [
     contentId,
   ]);
-  return rows.map(({ filename, content_type, cid, disposition, bytes }) => ({
-    filename,
-    contentType: content_type,
-    contentId: cid,
-    disposition,
-    content: bytes,
-  }));
+  return rows.map(attachmentOf);
 }
+
+export const attachmentOf = ({ filename, content_type, cid, disposition, bytes }: AttachmentRow): Attachment => ({
+  filename,
+  contentType: content_type,
+  contentId: cid,
+  disposition,
+  content: bytes,
+});
