@@ -5,9 +5,7 @@ import type { CertificateWatch } from '../config/certificate-watch.ts';
 import type { Inbound } from '../inbound/inbound.ts';
 import { openReportParser } from '../inbound/offline.ts';
 import { handIn, selfTest } from '../inbound/self-test.ts';
-import { createLaneActs } from '../operator/lane-acts.ts';
 import type { LaneFactsOf } from '../messages/delivery/why.ts';
-import type { AskNode } from '../operator/ask-nodes.ts';
 import type { OperatorDeps } from '../operator/deps.ts';
 import type { DeliveryEngine } from './delivery-engine.ts';
 import type { AccountNotices } from './account-notice.ts';
@@ -18,7 +16,6 @@ export interface OperatorParts {
   delivery: DeliveryEngine;
   inside: Inside;
   notices: AccountNotices;
-  askNode: AskNode;
   laneFacts: LaneFactsOf;
 }
 
@@ -30,10 +27,10 @@ export interface ServiceParts {
 
 export function buildOperator(
   context: AppContext,
-  { delivery, inside, notices, askNode, laneFacts }: OperatorParts,
+  { delivery, inside, notices, laneFacts }: OperatorParts,
   { inbound, certificate }: ServiceParts,
 ): OperatorDeps {
-  const { mta, holds, book } = delivery;
+  const { mta, holds, limits } = delivery;
   const { db, clock, log, keyring, resolver, recorder, notifiers, config, ownAccount, live } = context;
   return {
     db,
@@ -50,11 +47,9 @@ export function buildOperator(
     nodes: context.nodes,
     mta,
     owners: context.owners,
-    askNode,
     laneFacts,
     holds,
-    book,
-    laneActs: createLaneActs(),
+    limits,
     invitations: invitationMail(notices, context),
     strangerLines: context.strangerLines,
     inside,

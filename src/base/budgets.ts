@@ -9,7 +9,7 @@ export interface Budget {
   door: string;
   /** The unit that is counted. */
   bounds: string;
-  /** `network`: a /24 of IPv4 or a /64 of IPv6, see `networkOf`. */
+  /** `network`: a /24 of IPv4 or a /64 of IPv6 (`networkOf`), for mail on port 25 a /48 (`siteOf`). */
   per:
     | 'network'
     | 'all'
@@ -119,7 +119,7 @@ export const budgets = {
     most: 20_000,
     unit: 'mails',
     within: 'hour',
-    answer: '452',
+    answer: '452; from half of it on, to each network with more than its part of the rest',
     test: HOURLY,
   },
   loose_bytes: {
@@ -129,12 +129,12 @@ export const budgets = {
     most: 256 * MIB,
     unit: 'bytes',
     within: 'hour',
-    answer: '452',
+    answer: '452; from half of it on, to each network with more than its part of the rest',
     test: HOURLY,
   },
   loose_reading_network: {
     door: 'port 25, without our token',
-    bounds: 'time of the reading thread',
+    bounds: 'time of the process that reads them',
     per: 'network',
     most: 60_000,
     unit: 'ms',
@@ -149,7 +149,7 @@ export const budgets = {
     most: 5000,
     unit: 'mails',
     within: null,
-    answer: '452',
+    answer: '452; from half of it on, to each network with more than its part of the rest',
     test: UNREAD,
   },
   unread_mails_network: {

@@ -10,6 +10,7 @@ import type { Log } from '../base/log.ts';
 import { logAcceptErrors } from '../net/accept-errors.ts';
 import { isStorageTrouble } from '../storage/commit.ts';
 import { feedDirectly, readData } from './data-mode.ts';
+import { withCrlfLines } from './line-ends.ts';
 import { listenerLimits, type LimitName, type ListenerLimits } from './listener-limits.ts';
 import { MailMemory, takeMail, type MailHold, type TakenMail } from './mail-intake.ts';
 import { OpenSessions, STOPPING } from './open-sessions.ts';
@@ -302,7 +303,7 @@ export class Listener<User> {
       const hold = open?.hold ?? null;
       return await takeMail(
         { clock, limits, memory: this.memory, keepBytes: options.keepBytes, ...hold },
-        { read: (take) => readData(stream, take), network: open?.network ?? '', tooSlow },
+        { read: withCrlfLines((take) => readData(stream, take)), network: open?.network ?? '', tooSlow },
         (mail) => this.handleMail(session, mail, hold),
       );
     } catch (error) {

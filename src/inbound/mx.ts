@@ -7,7 +7,7 @@
 import { budgets as limits, type BudgetName, type UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
-import { networkOf } from '../net/ip.ts';
+import { siteOf } from '../net/ip.ts';
 import { parseMailbox } from '../mail/address.ts';
 import { deliveryOf, unsubscribedDelivery, type ReturnPathKey } from '../messages/delivery/return-path.ts';
 import type { Committer } from '../storage/commit.ts';
@@ -223,17 +223,17 @@ const isRefusal = (target: Target): target is SmtpRefusal => target !== 'ours' &
 const nameOf = (target: Target): string => (target === 'ours' || isRefusal(target) ? '' : target.name);
 const noRoom = refuse(452, '4.3.1 there is no room now: try again later');
 const strangerTo = (ip: string, { name }: ReceivingDomain): Stranger => ({
-  network: networkOf(ip),
+  network: siteOf(ip),
   deliveryId: null,
   domain: name,
 });
 
-/** Returns the sender's network, and the delivery that a recipient names with a token of ours. */
+/** Returns the sender's network, as large as one customer of a provider usually has, and the delivery that a recipient names with a token of ours. */
 export function strangerOf(keys: readonly ReturnPathKey[], ip: string, recipients: readonly string[]): Stranger {
   for (const address of recipients) {
     const local = address.slice(0, Math.max(0, address.lastIndexOf('@')));
     const deliveryId = deliveryOf(keys, local) ?? unsubscribedDelivery(keys, local);
-    if (deliveryId !== null) return { network: networkOf(ip), deliveryId };
+    if (deliveryId !== null) return { network: siteOf(ip), deliveryId };
   }
-  return { network: networkOf(ip), deliveryId: null };
+  return { network: siteOf(ip), deliveryId: null };
 }

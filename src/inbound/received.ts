@@ -15,7 +15,7 @@ import type { Recorder } from '../messages/delivery/record.ts';
 import type { ReturnPathKey } from '../messages/delivery/return-path.ts';
 import { noBodies, receivedMembers, sourceOf } from '../messages/received/received-store.ts';
 import type { MailViewer } from '../messages/store/mail-viewer.ts';
-import { networkOf } from '../net/ip.ts';
+import { siteOf } from '../net/ip.ts';
 import type { Notifier } from '../scheduling/notifier.ts';
 import { WaitingLine } from '../scheduling/waiting-line.ts';
 import type { Committer } from '../storage/commit.ts';
@@ -286,7 +286,7 @@ export class ReceivedMails {
   }
 }
 
-const strangerAt = (ip: string, domain: string): Stranger => ({ network: networkOf(ip), deliveryId: null, domain });
+const strangerAt = (ip: string, domain: string): Stranger => ({ network: siteOf(ip), deliveryId: null, domain });
 
 type Columns = Partial<ReceivedRow> & { status: ReceivedRow['status'] };
 

@@ -2,7 +2,6 @@
 import { answerJobs } from '../base/answer-jobs.ts';
 import { systemClock } from '../base/clock.ts';
 import type { BounceRule } from '../config/bounce-rule.ts';
-import { readHead } from '../mail/mime-read.ts';
 import { createJudge, type Judge } from '../messages/delivery/classify.ts';
 import type { Arrival } from './arrival.ts';
 import { readReport } from './classify.ts';
@@ -39,8 +38,7 @@ function read({ bytes, arrival, rules }: ReportJob): Finding {
   const finding = readReport({ words, judge: judgeBy(rules) }, bytes, arrival);
   if (finding.kind !== 'complaint') return finding;
   const octets = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('latin1');
-  const headers = readHead(octets.replaceAll('\r\n', '\n'));
-  return { ...finding, loop: loopClaim(loops, { headers, octets }, systemClock.now() / 1000) };
+  return { ...finding, loop: loopClaim(loops, octets, systemClock.now() / 1000) };
 }
 
 answerJobs((job: ReportJob): ReportAnswer => {

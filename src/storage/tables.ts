@@ -63,7 +63,6 @@ export const tables = {
   webhook_calls: webhooks.webhookCalls,
   webhook_deliveries: webhooks.webhookDeliveries,
   webhook_replays: webhooks.webhookReplays,
-  holds: deliveries.holds,
   sts_policies: engine.stsPolicies,
   host_tls: engine.hostTls,
   warm_up: engine.warmUp,

@@ -22,12 +22,12 @@ const SOURCE = path.join(ROOT, isFromSource ? '' : 'dist', 'src');
 const PERMISSION = ['--permission', '--experimental-permission'].find((flag) =>
   process.allowedNodeEnvironmentFlags.has(flag),
 );
-/** Heap for young objects: with more, a process takes up to 40 MB more and is no faster. */
+/** Heap for young objects: with more, a process takes up to 40 MB more for no speed. */
 const YOUNG_MB = 12;
 /** How often the memory of a process is looked at while it works on something for longer than this, in ms. */
 const LOOK_MS = 100;
 
-/** What this Node.js keeps from a confined process, for the log of the start. */
+/** Rights that this Node.js takes from a confined process, for the log of the start. */
 export const confinement = {
   /** Files, programs, threads and addons. */
   permissions: PERMISSION !== undefined,
@@ -177,7 +177,7 @@ class Incoming {
 }
 
 function argumentsOf(entry: URL, { maxHeapMb, reads = [] }: Limits): string[] {
-  const files = ['package.json', 'dist/package.json', ...reads].map((name) => path.join(ROOT, name));
+  const files = ['package.json', ...reads].map((name) => path.join(ROOT, name));
   const folders = [path.join(ROOT, 'dist/'), `${realpathSync(path.join(ROOT, 'node_modules'))}/`];
   return [
     ...(PERMISSION === undefined ? [] : [PERMISSION, ...[...files, ...folders].map((one) => `--allow-fs-read=${one}`)]),

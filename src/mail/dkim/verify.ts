@@ -30,6 +30,7 @@ const LONGEST_SIGNATURE = 4096;
 const MOST_NAMES = 100;
 /** RSA keys below are too easily broken (RFC 8301). */
 const LEAST_RSA_BITS = 1024;
+const BARE_LINE_END = /\r(?!\n)|(?<!\r)\n/;
 const HOST = /^[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63}){0,9}$/;
 
 /** Returns what the signatures of these domains claim; the arguments are those of `signaturesOf`. */
@@ -44,7 +45,10 @@ export function signaturesOf(
 ): Signature[] {
   const end = mail.indexOf('\r\n\r\n');
   if (end < 0 || end > LONGEST_HEAD) return [];
-  const fields = mail.slice(0, end).split(/\r\n(?![ \t])/);
+  const head = mail.slice(0, end);
+  // At a line end that is not CRLF another reader may end the head, or begin a field.
+  if (BARE_LINE_END.test(head)) return [];
+  const fields = fieldsIn(head);
   if (fields.filter((field) => nameOf(field) === 'from').length !== 1) return [];
   const body = Buffer.from(mail.slice(end + 4), 'latin1');
   return fields
@@ -62,6 +66,14 @@ export function isSignedBy({ algorithm, data, signature }: SignatureClaim, txt: 
   if (keyType === 'ed25519') return verify(null, hash('sha256', data, 'buffer'), key, signature);
   return (key.asymmetricKeyDetails?.modulusLength ?? 0) >= LEAST_RSA_BITS && verify('sha256', data, key, signature);
 }
+
+/** Returns what the signature covers of the fields of this name, in lower case. All else that the mail says there is not signed. */
+export const signedValues = ({ data }: SignatureClaim, name: string): string[] =>
+  fieldsIn(Buffer.from(data).toString('latin1'))
+    .filter((field) => nameOf(field) === name)
+    .map((field) => field.slice(field.indexOf(':') + 1).replaceAll('\r\n', ''));
+
+const fieldsIn = (head: string): string[] => head.split(/\r\n(?![ \t])/);
 
 const nameOf = (field: string): string =>
   field
