@@ -8,6 +8,7 @@ import type { Operator } from '../operator/door/operator.ts';
 import { helpOf } from '../operations/summaries.ts';
 import { receivedLines } from '../presentations/received.ts';
 import type { Context } from './cli.ts';
+import { exitCodes } from './exit-codes.ts';
 import { groupAt } from './derive.ts';
 import { wholeOption } from './options.ts';
 
@@ -29,7 +30,9 @@ export function addReceived(program: CommandUnknownOpts, context: Context): void
           ? operator.bytes('getReceivedRaw', { params: { id } })
           : operator.bytes('getReceivedAttachment', { params: { id, index: String(attachment) } }),
       );
-      await writeFile(file, bytes, { flag: 'wx' });
+      await writeFile(file, bytes, { flag: 'wx' }).catch((error: unknown) => {
+        endBy(context, error, exitCodes.cannotCreate);
+      });
     });
   groupAt(program, ['inbound'])
     .command('simulate')
@@ -39,7 +42,9 @@ export function addReceived(program: CommandUnknownOpts, context: Context): void
     .option('--from <address>', 'the sender of the envelope', '')
     .option('--json', 'as one JSON object')
     .action(async (file, { to, from, json }) => {
-      const mail = (await readFile(file)).toString('base64');
+      const bytes = await readFile(file).catch((error: unknown) => endBy(context, error, exitCodes.noInput));
+      if (bytes === null) return;
+      const mail = bytes.toString('base64');
       const mailOf = await context.operate(async (operator) => {
         const handed = await operator.call('inbound.simulate', { to, from, mail });
         if (!handed.taken) {
@@ -51,6 +56,13 @@ export function addReceived(program: CommandUnknownOpts, context: Context): void
       });
       if (mailOf !== null) context.print(json, mailOf, () => receivedLines(mailOf));
     });
+}
+
+/** Says why a file could not be used, which is the first line of the error. */
+function endBy(context: Context, error: unknown, code: number): null {
+  context.note(`posthorn: ${error instanceof Error ? error.message : String(error)}`);
+  context.end(code);
+  return null;
 }
 
 /** Waits until the mail has been read. */

@@ -189,7 +189,7 @@ function isWithin(address: Address, network: string, { bits4, bits6 }: Term): bo
   return address.match([other, address.kind() === 'ipv4' ? bits4 : bits6] as never);
 }
 
-/** The names of the sending host that lead back to it (section 5.5). Trouble is no match. */
+/** The names of the sending host that lead back to it (section 5.5). Trouble does not match. */
 async function validatedNames({ dns, ip, address }: State): Promise<string[]> {
   const named = await dns.ptr(ip);
   const names = named.kind === 'found' ? named.records.slice(0, MOST_HOSTS) : [];
