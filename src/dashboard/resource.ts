@@ -57,12 +57,12 @@ export interface Resource<Data extends object> {
 }
 
 export function resource<Data extends object>(deps: DashboardDeps, one: Resource<Data>): Page[] {
-  const { path, who, scope, title, load, reads = {}, acts = {} } = one;
+  const { path, who, scope, title, reads = {}, acts = {} } = one;
   const [onGet, onPost] = who === 'admin' ? [adminGet, adminPost] : [get, post];
   const inputs = inputsOf(deps.routes);
 
   async function show(visit: Visit, refused: Refused | null, more: object = {}): Promise<View> {
-    const data = await load(visit);
+    const data = await one.load(visit);
     const { params } = visit;
     const name = typeof title === 'string' ? title : title(data);
     return view(one.view, name, { ...(data as object), ...more, params, refused, fault: refused?.fault ?? null });
@@ -77,7 +77,7 @@ export function resource<Data extends object>(deps: DashboardDeps, one: Resource
       const { scope: needed } = inputs(operation);
       if (needed !== null && !visit.may(needed)) throw refusedByRole([needed]);
       if (words['proof'] === true) await provenPassword(deps, visit);
-      if (isGuarded(form)) refuseStale(visit.form, changeable(form, recordIn(await load(visit), id)));
+      if (isGuarded(form)) refuseStale(visit.form, changeable(form, recordIn(await one.load(visit), id)));
       const named = typeof words['id'] === 'string' ? { [words['id']]: id } : {};
       const body = { ...bodyOf(form, inputs, visit, reads), ...named };
       const done = await acts[to]?.(visit, body, (more) => show(visit, null, more));
@@ -108,4 +108,4 @@ const recordIn = ({ record, rows }: Loaded, id: string): object =>
 
 /** Returns the words of a form about the operation's answer. */
 const textOf = (words: unknown, answer: unknown): string =>
-  Handlebars.compile(words, { noEscape: true })(answer, { helpers: { ...helpers } as Record<string, () => unknown> });
+  Handlebars.compile(words, { noEscape: true })(answer, { helpers: { ...helpers } });

@@ -18,7 +18,7 @@ import type { Visit } from './page.ts';
 import { seenIn } from './stale-forms.ts';
 import { titleOf } from './words.ts';
 
-type Words = Readonly<Record<string, unknown>>;
+type Words = Readonly<Record<string, string | number | boolean | object | null | undefined>>;
 
 export interface ViewForm {
   to: `/${string}`;
@@ -58,9 +58,10 @@ export function formsOf(view: string, sources: Sources): ViewForm[] {
     if (one.type !== 'BlockStatement' || path.original !== 'form') return [];
     const [to, operation] = params.map(literal);
     const fields = inProgram(program, sources).flatMap((inner) => {
-      const { type, path: helper, params: [name] = [], hash: words } = inner as hbs.AST.MustacheStatement;
-      const isField = type === 'MustacheStatement' && (helper as hbs.AST.PathExpression).original === 'field';
-      return isField && name !== undefined ? [{ name: String(literal(name)), words: literals(words) }] : [];
+      const { path: helper, params: given, hash: words } = inner as Partial<hbs.AST.BlockStatement>;
+      const [name] = given ?? [];
+      const isField = inner.type === 'MustacheStatement' && helper?.original === 'field' && name !== undefined;
+      return isField ? [{ name: String(literal(name)), words: literals(words) }] : [];
     });
     return [{ to: String(to) as `/${string}`, operation: String(operation), words: literals(hash), fields }];
   });
@@ -92,7 +93,7 @@ function inProgram(program: hbs.AST.Program | undefined, sources: Sources): hbs.
   });
 }
 
-const literal = (one: hbs.AST.Expression): unknown => (one as { value?: unknown }).value;
+const literal = (one: hbs.AST.Expression | undefined): Words[string] => (one as { value?: string } | undefined)?.value;
 
 const literals = (hash: hbs.AST.Hash | undefined): Words =>
   Object.fromEntries((hash?.pairs ?? []).map(({ key, value }) => [key, literal(value)]));
@@ -154,7 +155,7 @@ export function bodyOf(form: ViewForm, inputs: Inputs, visit: Visit, reads: Read
   const entered = form.fields.map(
     ({ name, words }) => reads[name]?.(visit) ?? read(name, words, members[name] ?? {}, visit),
   );
-  return Object.assign({}, ...entered, setIn(form)) as object;
+  return Object.assign({}, ...entered, setIn(form)) as Record<string, unknown>;
 }
 export type Reads = Readonly<Record<string, (visit: Visit) => object>>;
 
@@ -198,10 +199,10 @@ export function formHelpers(
 ): Record<'form' | 'field', Handlebars.HelperDelegate> {
   const forms = new Map([...sources.keys()].flatMap((view) => formsOf(view, sources)).map((one) => [one.to, one]));
   return {
-    form(this: object, to: string, operation: string, { fn, inverse, hash, data }: Options): unknown {
+    form(this: object, to: string, operation: string, { hash, data, ...parts }: Options): unknown {
       const { root } = data;
       const { scope } = inputs(operation);
-      if (scope !== null && !scopeAllows((root.scopes ?? []) as Scope[], scope)) return '';
+      if (scope !== null && !scopeAllows(root.scopes ?? [], scope)) return '';
       const id = String('id' in this ? this.id : (root.params?.['id'] ?? ''));
       const { refused = null } = root;
       const isRefused = refused?.to === to && (!to.includes(':id') || refused.id === id);
@@ -217,17 +218,17 @@ export function formHelpers(
               changeable(declared, this),
             );
       const model = { class: 'form', ...hash, action: addressFor(to, id), isOpen: isRefused, seen };
-      const inside = new Handlebars.SafeString(fn(this, { data: frame }));
+      const inside = new Handlebars.SafeString(parts.fn(this, { data: frame }));
       return show(
         'form',
-        { ...model, inside, buttons: new Handlebars.SafeString(inverse(this, { data: frame })) },
+        { ...model, inside, buttons: new Handlebars.SafeString(parts.inverse(this, { data: frame })) },
         { data },
       );
     },
     field(this: object, name: string, { hash, data }: Options): unknown {
       const { operation = '', sent = null } = data.form ?? {};
       const member = inputs(operation).members[name] ?? {};
-      const kind = String(hash['kind'] ?? kindOf(member));
+      const kind = wordIn(hash['kind']) ?? kindOf(member);
       const own = 'value' in hash ? hash['value'] : (this as Record<string, unknown>)[name];
       const values = sent === null ? [own ?? []].flat().map(String) : sent.getAll(name);
       const model = {
@@ -241,10 +242,12 @@ export function formHelpers(
         type: { radio: 'radio', boxes: 'checkbox', number: 'text', select: '' }[kind] ?? kind,
         choices: choicesOf(hash['choices'] ?? member.enum ?? member.items?.enum, values),
       };
-      return show(String(hash['part'] ?? 'field'), model, { data });
+      return show(wordIn(hash['part']) ?? 'field', model, { data });
     },
   };
 }
+
+const wordIn = (one: unknown): string | undefined => (typeof one === 'string' ? one : undefined);
 
 /** Returns choices: values, values with labels, or objects that have a name, as views and their pages name them. */
 function choicesOf(choices: unknown, values: readonly string[]): object[] {

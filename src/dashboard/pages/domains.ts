@@ -135,6 +135,7 @@ const purposes: Readonly<Record<DomainRecord['records'][number]['purpose'], stri
   dmarc_consent: 'Consent to DMARC reports',
   return_path: 'Return path',
   tracking: 'Tracking',
+  mx: 'Receiving',
 };
 
 const flags: Readonly<Record<string, boolean | null>> = { '': null, on: true, off: false };

@@ -2,7 +2,6 @@
 import type { DashboardDeps } from '../deps.ts';
 import type { Page, Visit } from '../page.ts';
 import { resource } from '../resource.ts';
-import { unansweredNote } from '../waiting.ts';
 
 /** Most sites that are shown for a source, the most used first. */
 const SHOWN_SITES = 50;
@@ -16,19 +15,14 @@ export const sourcePages = (deps: DashboardDeps): Page[] =>
     load,
     acts: {
       async '/settings/sources/unblock'(visit, body) {
-        const { unblocked, unanswered } = await visit.ask('queue.unblock', { body });
-        const text =
-          unblocked === 0 ? 'No site has refused it.' : 'Mail is sent from it again to the sites that refused it.';
-        return [text, unansweredNote(unanswered)].join(' ').trim();
+        const { unblocked } = await visit.ask('queue.unblock', { body });
+        return unblocked === 0 ? 'No site has refused it.' : 'Mail is sent from it again to the sites that refused it.';
       },
     },
   });
 
 async function load(visit: Visit) {
-  const [{ data, nodes, unanswered }, holds] = await Promise.all([
-    visit.ask('queue.sources'),
-    visit.ask('queue.holds'),
-  ]);
+  const [{ data, nodes }, holds] = await Promise.all([visit.ask('queue.sources'), visit.ask('queue.holds')]);
   const rows = data.map((source) => ({
     ...source,
     hold: holds.data.find(({ scope, target }) => scope === 'source' && target === source.name) ?? null,
@@ -39,9 +33,8 @@ async function load(visit: Visit) {
   }));
   return {
     rows,
-    isFleet: nodes.length + unanswered.length > 1,
-    unanswered: unansweredNote(unanswered),
-    isNobody: unanswered.length === 0 && rows.every(({ delivers }) => !delivers),
+    isFleet: nodes.length > 1,
+    isNobody: rows.every(({ delivers }) => !delivers),
     isSystem: rows.length > 0 && rows.every(({ name }) => name === null),
     warming: rows.filter(({ sites }) => sites.length > 0),
     blocks: rows.flatMap(({ name, node, blocks }) => blocks.map((block) => ({ ...block, name, node }))),
