@@ -34,6 +34,25 @@ describe('budgets of port 25', () => {
     assert.equal(mx.refusal(eve), null);
   });
 
+  it('count mail to a domain that receives apart, by network and by domain', () => {
+    const toAcme: Stranger = { ...eve, domain: 'acme.test' };
+    spend(toAcme, budgets.received_mails_network.most, 1);
+    assert.equal(mx.refusal(toAcme)?.code, 452);
+    assert.deepEqual(used, ['received_mails_network']);
+    for (const other of [eve, bounce(1), { ...bob, domain: 'acme.test' }]) assert.equal(mx.refusal(other), null);
+    for (let n = 0; n < 10; n++)
+      spend(
+        { network: `203.0.113.${String(n)}`, deliveryId: null, domain: 'acme.test' },
+        budgets.received_mails_domain.most / 10,
+        1,
+      );
+    assert.equal(mx.refusal({ ...bob, domain: 'acme.test' })?.code, 452);
+    assert.equal(mx.refusal({ ...bob, domain: 'shop.test' }), null);
+    mx.noteReading({ ...bob, domain: 'shop.test' }, budgets.received_reading_network.most + 1);
+    assert.equal(mx.refusal({ ...bob, domain: 'shop.test' })?.code, 452);
+    assert.equal(mx.refusal(bob), null);
+  });
+
   it('count what is kept of them', () => {
     spend(eve, 1, budgets.loose_bytes_network.most - 1000);
     assert.equal(mx.refusal(eve, 1000), null);
