@@ -1,5 +1,6 @@
 /** Takes the octets of a mail from a session: how much memory mails may have while they come, and how slowly they may come. */
 import type { Clock, Timer } from '../base/clock.ts';
+import { ROOM_FOR_HEAD } from '../mail/submitted.ts';
 import { LOOKS, Patience } from '../net/patience.ts';
 import type { LimitName, ListenerLimits } from './listener-limits.ts';
 import { Tally } from './tally.ts';
@@ -56,7 +57,11 @@ class Octets {
   whole(): Buffer {
     this.flush();
     const pieces = this.pieces.splice(0);
-    return pieces.length === 1 && pieces[0] !== undefined ? pieces[0] : Buffer.concat(pieces, this.length);
+    if (pieces.length === 1 && pieces[0] !== undefined) return pieces[0];
+    const whole = Buffer.allocUnsafeSlow(ROOM_FOR_HEAD + this.length);
+    let at = ROOM_FOR_HEAD;
+    for (const piece of pieces) at += piece.copy(whole, at);
+    return whole.subarray(ROOM_FOR_HEAD);
   }
 
   /** Puts what is in the block among the pieces; the rest of the block is used for what comes next. */

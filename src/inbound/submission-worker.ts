@@ -1,8 +1,6 @@
 /** Reads submitted mails, some at a time, in a confined process. Started by `submission-reader.ts`. */
-import { isAscii } from 'node:buffer';
 import { hash } from 'node:crypto';
 import { answerJobs } from '../base/answer-jobs.ts';
-import { relaxedBodyHash } from '../mail/dkim/canonicalize.ts';
 import { readSubmitted, type RefusedMail } from '../mail/submitted.ts';
 import type { AcceptableMail } from './submission-reader.ts';
 
@@ -15,12 +13,8 @@ function read(bytes: Buffer): ReadApart {
   const mail = readSubmitted(bytes);
   if (mail.kind === 'refused') return { mail };
   const digest = mail.options.has('idempotency-key') ? hash('sha256', bytes, 'hex') : '';
-  const facts = {
-    bodyHash: relaxedBodyHash(mail.body),
-    eightBit: !isAscii(mail.body) || !isAscii(Buffer.from(mail.head)),
-  };
-  if (!isEndOf(mail.body, bytes)) return { mail, bodyAt: null, digest, facts };
-  return { mail: { ...mail, body: NOTHING }, bodyAt: bytes.length - mail.body.length, digest, facts };
+  if (!isEndOf(mail.body, bytes)) return { mail, bodyAt: null, digest };
+  return { mail: { ...mail, body: NOTHING }, bodyAt: bytes.length - mail.body.length, digest };
 }
 
 /** True if the body is the end of these very octets. Small Buffers have their memory in common, so that alone says nothing. */
