@@ -7,6 +7,7 @@ import type { ReceivedMessage } from '../client/types.ts';
 import type { Operator } from '../operator/door/operator.ts';
 import { helpOf } from '../operations/summaries.ts';
 import { receivedLines } from '../presentations/received.ts';
+import { printable } from '../presentations/table.ts';
 import type { Context } from './cli.ts';
 import { exitCodes } from './exit-codes.ts';
 import { groupAt } from './derive.ts';
@@ -24,15 +25,20 @@ export function addReceived(program: CommandUnknownOpts, context: Context): void
     .argument('<id>')
     .argument('<file>', 'what it is saved as; it must not exist')
     .option('--attachment <index>', 'a file of the mail instead of its source', indexOption)
-    .action(async (id, file, { attachment }) => {
+    .option('--json', 'as one JSON object')
+    .action(async (id, file, { attachment, json }) => {
       const bytes = await context.operate((operator) =>
         attachment === undefined
           ? operator.bytes('getReceivedRaw', { params: { id } })
           : operator.bytes('getReceivedAttachment', { params: { id, index: String(attachment) } }),
       );
-      await writeFile(file, bytes, { flag: 'wx' }).catch((error: unknown) => {
-        endBy(context, error, exitCodes.cannotCreate);
-      });
+      await writeFile(file, bytes, { flag: 'wx' }).then(
+        () => {
+          const saved = { object: 'saved_file', id, file, bytes: bytes.length };
+          context.print(json, saved, () => [`saved: ${printable(file)}, ${String(bytes.length)} bytes`]);
+        },
+        (error: unknown) => endBy(context, error, exitCodes.cannotCreate),
+      );
     });
   groupAt(program, ['inbound'])
     .command('simulate')
