@@ -16,7 +16,7 @@ import { readContentType } from './content-type.ts';
 import { addressHeader, fold, headerLine, parseHeaders, withoutControls, type HeaderField } from './header.ts';
 import { dateTime } from './message-head.ts';
 import { relaxedBodyHash } from './dkim/canonicalize.ts';
-import { changeParts, hasBareEnd, isSealed, repairLongLines, valueOf, withCrlf } from './re-encode.ts';
+import { changeParts, isSealed, repairLongLines, valueOf } from './re-encode.ts';
 import { survey, type Survey } from './survey.ts';
 
 /** A member of `X-Posthorn-<name>`, in lower case, with its values in their order, decoded: mail programs encode words in any field. */
@@ -70,15 +70,10 @@ const LISTS = /^(?:reply-to|to|cc)$/;
 const DATE =
   /^(?:[a-z]{3}\s*,\s*)?\d{1,2}\s+(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)\s+\d{2,4}\s+\d{1,2}:\d{2}(?::\d{2})?\s+(?:[+-]\d{4}|[a-z]{1,5})(?:\s*\(.*\))?$/i;
 
-/**
- * Reads a submitted mail, which has its memory to itself: `finishSubmitted` writes the header over the one that came. Takes time in proportion to its size: large ones are read in a
- * thread (inbound/submission-worker.ts).
- */
+/** Reads a submitted mail, whose lines end in CRLF (inbound/line-ends.ts). Takes time in proportion to its size. */
 export function readSubmitted(bytes: Buffer): SubmittedMail | RefusedMail {
   if (bytes.includes(0)) return refused('5.6.0 the mail has NUL octets');
-  const given = split(bytes);
-  const isInOrder = bytes.at(-1) === LF && !given.found.hasBareEnd && !hasBareEnd(given.head);
-  const { head: headBytes, body, found } = isInOrder ? given : split(withLastCrlf(withCrlf(bytes)));
+  const { head: headBytes, body, found } = split(withLastCrlf(bytes));
   if (headBytes.length > LARGEST_HEAD) return refused('5.6.0 the header is too large');
   const head = inForm(textOfHead(headBytes));
   if (head === null)
