@@ -129,7 +129,7 @@ async function startAll(context: AppContext, running: Running): Promise<string> 
   const url = await listen(running.api, config.http);
   await openOtherPorts(context, running);
   // SQLite has no other nodes that could ask.
-  if (db.nodes !== null) running.questions.start();
+  if (db.nodes !== null) running.figures.start();
   await running.mta.start();
   await running.webhooks.start();
   await running.inbound.start();

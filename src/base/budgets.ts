@@ -9,7 +9,7 @@ export interface Budget {
   door: string;
   /** The unit that is counted. */
   bounds: string;
-  /** `network`: a /24 of IPv4 or a /64 of IPv6, see `networkOf`. */
+  /** `network`: a /24 of IPv4 or a /64 of IPv6 (`networkOf`), for mail on port 25 a /48 (`siteOf`). */
   per:
     | 'network'
     | 'all'
@@ -40,6 +40,7 @@ const LISTENER = 'test/inbound/listener.test.ts';
 const HOURLY = 'test/inbound/mx-budgets.test.ts';
 const UNREAD = 'test/inbound/unread.test.ts';
 const KEPT = 'test/inbound/kept-reports.test.ts';
+const RECEIVED = 'test/journeys/received.test.ts';
 const SMTP_SECURITY = 'test/journeys/smtp-security.test.ts';
 const STRANGERS = 'test/journeys/strangers.test.ts';
 const AUDIT = 'test/api/stranger-lines.test.ts';
@@ -118,7 +119,7 @@ export const budgets = {
     most: 20_000,
     unit: 'mails',
     within: 'hour',
-    answer: '452',
+    answer: '452; from half of it on, to each network with more than its part of the rest',
     test: HOURLY,
   },
   loose_bytes: {
@@ -128,12 +129,12 @@ export const budgets = {
     most: 256 * MIB,
     unit: 'bytes',
     within: 'hour',
-    answer: '452',
+    answer: '452; from half of it on, to each network with more than its part of the rest',
     test: HOURLY,
   },
   loose_reading_network: {
     door: 'port 25, without our token',
-    bounds: 'time of the reading thread',
+    bounds: 'time of the process that reads them',
     per: 'network',
     most: 60_000,
     unit: 'ms',
@@ -148,7 +149,7 @@ export const budgets = {
     most: 5000,
     unit: 'mails',
     within: null,
-    answer: '452',
+    answer: '452; from half of it on, to each network with more than its part of the rest',
     test: UNREAD,
   },
   unread_mails_network: {
@@ -220,6 +221,136 @@ export const budgets = {
     within: null,
     answer: 'the rest is discarded',
     test: STRANGERS,
+  },
+  received_memory: {
+    door: 'receiving domains',
+    bounds: 'mail in memory that is still arriving',
+    per: 'all',
+    most: 96 * MIB,
+    unit: 'bytes',
+    within: null,
+    answer: '452',
+    test: RECEIVED,
+  },
+  received_memory_network: {
+    door: 'receiving domains',
+    bounds: 'mail in memory that is still arriving',
+    per: 'network',
+    most: 48 * MIB,
+    unit: 'bytes',
+    within: null,
+    answer: '452',
+    test: RECEIVED,
+  },
+  received_mail: {
+    door: 'receiving domains',
+    bounds: 'one mail',
+    per: 'mail',
+    most: 25 * MIB,
+    unit: 'bytes',
+    within: null,
+    answer: '552',
+    test: RECEIVED,
+  },
+  received_mails_network: {
+    door: 'receiving domains',
+    bounds: 'mails',
+    per: 'network',
+    most: 5000,
+    unit: 'mails',
+    within: 'hour',
+    answer: '452',
+    test: RECEIVED,
+  },
+  received_bytes_network: {
+    door: 'receiving domains',
+    bounds: 'mails',
+    per: 'network',
+    most: 1 * GIB,
+    unit: 'bytes',
+    within: 'hour',
+    answer: '452',
+    test: RECEIVED,
+  },
+  received_mails_domain: {
+    door: 'receiving domains',
+    bounds: 'mails',
+    per: 'domain',
+    most: 20_000,
+    unit: 'mails',
+    within: 'hour',
+    answer: '452',
+    test: RECEIVED,
+  },
+  received_bytes_domain: {
+    door: 'receiving domains',
+    bounds: 'mails',
+    per: 'domain',
+    most: 4 * GIB,
+    unit: 'bytes',
+    within: 'hour',
+    answer: '452',
+    test: RECEIVED,
+  },
+  received_reading_network: {
+    door: 'receiving domains',
+    bounds: 'time of the reading thread',
+    per: 'network',
+    most: 600_000,
+    unit: 'ms',
+    within: 'hour',
+    answer: '452',
+    test: RECEIVED,
+  },
+  received_unread: {
+    door: 'receiving domains',
+    bounds: 'unread mails',
+    per: 'all',
+    most: 10_000,
+    unit: 'mails',
+    within: null,
+    answer: '452',
+    test: RECEIVED,
+  },
+  received_unread_domain: {
+    door: 'receiving domains',
+    bounds: 'unread mails',
+    per: 'domain',
+    most: 2000,
+    unit: 'mails',
+    within: null,
+    answer: '452',
+    test: RECEIVED,
+  },
+  received_waiting: {
+    door: 'receiving domains',
+    bounds: 'mails that wait for the webhooks of an account',
+    per: 'account',
+    most: 10_000,
+    unit: 'mails',
+    within: null,
+    answer: '452',
+    test: RECEIVED,
+  },
+  received_waiting_bytes: {
+    door: 'receiving domains',
+    bounds: 'the same',
+    per: 'account',
+    most: 2 * GIB,
+    unit: 'bytes',
+    within: null,
+    answer: '452',
+    test: RECEIVED,
+  },
+  received_kept: {
+    door: 'receiving domains',
+    bounds: 'mails that are kept: 20 % of the disk at most',
+    per: 'all',
+    most: 50 * GIB,
+    unit: 'bytes',
+    within: null,
+    answer: '452',
+    test: RECEIVED,
   },
   forwarded_bytes: {
     door: 'postmaster@ and abuse@',

@@ -13,6 +13,7 @@ import { nodePages } from './pages/nodes.ts';
 import { overviewPages } from './pages/overview.ts';
 import { profilePages } from './pages/profile.ts';
 import { queuePages } from './pages/queue.ts';
+import { receivedPages } from './pages/received.ts';
 import { reputationPages } from './pages/reputation.ts';
 import { requestLogPages } from './pages/request-log.ts';
 import { searchPages } from './pages/search.ts';
@@ -33,6 +34,8 @@ export function pagesOf(deps: DashboardDeps, assets: Assets): Page[] {
     ...setUpPages(deps),
     ...signInPages(deps),
     ...overviewPages(deps),
+    // Before those of messages, whose paths have an id in this place.
+    ...receivedPages(),
     ...messagePages(),
     ...eventPages(),
     ...exportPages(),

@@ -68,11 +68,15 @@ class Octets {
   }
 }
 
-export interface IntakeDeps {
-  clock: Clock;
-  limits: ListenerLimits;
+/** How a mail is held while it arrives: how much of it, and in which memory. */
+export interface MailHold {
   memory: MailMemory;
   keepBytes: number;
+  limits: ListenerLimits;
+}
+
+export interface IntakeDeps extends MailHold {
+  clock: Clock;
 }
 
 /**

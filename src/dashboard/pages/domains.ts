@@ -4,7 +4,7 @@ import type { Operations } from '../../client/types.ts';
 import type { DomainRecord } from '../../domains/domain-record.ts';
 import { capital, lostOf, lostText, recordName, stateOf, unansweredOf } from '../../domains/lost-records.ts';
 import type { DashboardDeps } from '../deps.ts';
-import { filledIn, definedMembers, fieldText } from '../forms.ts';
+import { filledIn, definedMembers, fieldItems, fieldText } from '../forms.ts';
 import { pageOf, pagerOf } from '../links.ts';
 import { get, move, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
 import { refuseStale, seenIn } from '../stale-forms.ts';
@@ -84,10 +84,12 @@ async function add(visit: Visit): Promise<Shown> {
 }
 
 /** Returns what the form changes. */
-const changeable = ({ track_opens: opens, track_clicks: clicks, return_path: host }: DomainRecord): unknown => [
-  opens,
-  clicks,
-  host,
+const changeable = (domain: DomainRecord): unknown => [
+  domain.track_opens,
+  domain.track_clicks,
+  domain.return_path,
+  domain.receiving,
+  domain.receiving_addresses,
 ];
 
 async function details({ domains }: Deps['config'], visit: Visit, fault: Problem | null): Promise<Shown> {
@@ -97,6 +99,8 @@ async function details({ domains }: Deps['config'], visit: Visit, fault: Problem
     domain,
     fault,
     seen: seenIn(visit.form, fault, changeable(domain)),
+    receiving: fault === null ? domain.receiving : visit.form.has('receiving'),
+    addresses: fault === null ? domain.receiving_addresses.join(' ') : visit.form.get('receiving_addresses'),
     returnPath: fault === null ? domain.return_path : visit.form.get('return_path'),
     ...recordsOnPage(domain),
     ...stateOnPage(domain),
@@ -174,6 +178,7 @@ const purposes: Readonly<Record<DomainRecord['records'][number]['purpose'], stri
   dmarc_consent: 'Consent to DMARC reports',
   return_path: 'Return path',
   tracking: 'Tracking',
+  mx: 'Receiving',
 };
 
 const tracking = (value: boolean | null): object[] =>
@@ -193,7 +198,12 @@ const trackingIn = (form: URLSearchParams) => ({
 async function change(visit: Visit): Promise<Shown> {
   const { form, params } = visit;
   refuseStale(form, changeable(own(await visit.ask('getDomain', { params }))));
-  const body = definedMembers({ ...trackingIn(form), return_path: fieldText(form, 'return_path') });
+  const body = definedMembers({
+    ...trackingIn(form),
+    return_path: fieldText(form, 'return_path'),
+    receiving: form.has('receiving'),
+    receiving_addresses: fieldItems(form, 'receiving_addresses'),
+  });
   await visit.ask('updateDomain', { params, body });
   return move(placeOf(visit), 'Changed.');
 }

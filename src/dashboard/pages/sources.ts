@@ -1,7 +1,6 @@
 /** The sending addresses, for administrators: their pools, warm-up, block lists and pauses. */
 import { filledIn, definedMembers, fieldText } from '../forms.ts';
 import { adminGet, adminPost, move, view, type Page, type Shown, type Visit } from '../page.ts';
-import { unansweredNote } from '../waiting.ts';
 
 const WHERE = '/settings/sources';
 /** Most sites that are shown for a source, the most used first. */
@@ -20,10 +19,7 @@ export function sourcePages(): Page[] {
 }
 
 async function show(visit: Visit): Promise<Shown> {
-  const [{ data, nodes, unanswered }, holds] = await Promise.all([
-    visit.ask('queue.sources'),
-    visit.ask('queue.holds'),
-  ]);
+  const [{ data, nodes }, holds] = await Promise.all([visit.ask('queue.sources'), visit.ask('queue.holds')]);
   const rows = data.map((source) => ({
     ...source,
     hold: holds.data.find(({ scope, target }) => scope === 'source' && target === source.name) ?? null,
@@ -34,9 +30,8 @@ async function show(visit: Visit): Promise<Shown> {
   }));
   return view('sources', 'Addresses', {
     rows,
-    isFleet: nodes.length + unanswered.length > 1,
-    unanswered: unansweredNote(unanswered),
-    isNobody: unanswered.length === 0 && rows.every(({ delivers }) => !delivers),
+    isFleet: nodes.length > 1,
+    isNobody: rows.every(({ delivers }) => !delivers),
     isSystem: rows.length > 0 && rows.every(({ name }) => name === null),
     warming: rows.filter(({ sites }) => sites.length > 0),
     blocks: rows.flatMap(({ name, node, blocks }) => blocks.map((block) => ({ ...block, name, node }))),
@@ -46,9 +41,9 @@ async function show(visit: Visit): Promise<Shown> {
 
 async function unblock(visit: Visit): Promise<Shown> {
   const source = fieldText(visit.form, 'source');
-  const { unblocked, unanswered } = await visit.ask('queue.unblock', { body: definedMembers({ source }) });
+  const { unblocked } = await visit.ask('queue.unblock', { body: definedMembers({ source }) });
   const text = unblocked === 0 ? 'No site has refused it.' : 'Mail is sent from it again to the sites that refused it.';
-  return move(WHERE, [text, unansweredNote(unanswered)].join(' ').trim());
+  return move(WHERE, text);
 }
 
 async function pause(visit: Visit): Promise<Shown> {

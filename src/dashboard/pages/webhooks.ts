@@ -110,6 +110,7 @@ function settingsIn(fields: URLSearchParams): object {
     events: fields.getAll('events'),
     streams: fieldItems(fields, 'streams'),
     domains: fieldItems(fields, 'domains'),
+    addresses: fieldItems(fields, 'addresses'),
     include_machine_events: fields.get('include_machine_events') !== null,
     include_engagement: fields.get('include_engagement') !== null,
     concurrency: fieldNumber(fields, 'concurrency'),
@@ -147,7 +148,12 @@ async function details(visit: Visit, fault: Problem | null, tried: object | null
   ]);
   const entered = isChange
     ? filledIn(fields)
-    : { ...endpoint, streams: endpoint.streams.join(' '), domains: endpoint.domains.join(' ') };
+    : {
+        ...endpoint,
+        streams: endpoint.streams.join(' '),
+        domains: endpoint.domains.join(' '),
+        addresses: endpoint.addresses.join(' '),
+      };
   const health = healthOf(endpoint, last, now);
   const data = {
     endpoint,
@@ -180,9 +186,9 @@ async function details(visit: Visit, fault: Problem | null, tried: object | null
 
 /** Returns what the form changes. */
 const changeable = (endpoint: Webhook): unknown => {
-  const { url, description, events, streams, domains, concurrency, header_names: headers } = endpoint;
+  const { url, description, events, streams, domains, addresses, concurrency, header_names: headers } = endpoint;
   const { include_machine_events: machines, include_engagement: engagement } = endpoint;
-  return [url, description, events, streams, domains, machines, engagement, concurrency, headers];
+  return [url, description, events, streams, domains, addresses, machines, engagement, concurrency, headers];
 };
 
 async function change(visit: Visit): Promise<Shown> {

@@ -123,7 +123,8 @@ export function createPrepare(deps: PrepareDeps) {
 async function heldBy({ holdOf }: PrepareDeps, row: StoredMail): Promise<Hold | null> {
   if (holdOf === undefined || row.test === 1) return null;
   const { account_id: accountId, stream, from_domain: fromDomain, domain, message_id: messageId } = row;
-  return holdOf({ accountId, stream, fromDomain, domain, messageId, createdAt: row.created_at });
+  const { batch_id: batchId, key_id: keyId, created_at: createdAt } = row;
+  return holdOf({ accountId, stream, fromDomain, domain, messageId, batchId, keyId, createdAt });
 }
 
 async function keysOf(

@@ -33,6 +33,7 @@ const MESSAGE_COLUMNS = [
   'created_at',
   'send_at',
   'batch_id',
+  'key_id',
   'track_opens',
   'track_clicks',
   'tracking_url',

@@ -1,16 +1,32 @@
 /**
- * The limits that stand, in memory by lane, and their rows in the table `limits`. A limit that changes is written with the next outcome that a
- * worker records, which is that of the answer that taught it. Other nodes are told, and read what changed; a start reads all.
+ * The limits that stand, in memory, and their rows in the table `limits`. A limit that an answer changes is written with the next outcome that a
+ * worker records, which is that of the answer; what a person sets is written at once. Other nodes are told, and read what changed; a start reads
+ * all. What has ended keeps its row for a while, from which other nodes read that.
  */
 import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
 import { MINUTE_MS } from '../../base/time.ts';
-import type { Recorder } from '../../messages/delivery/record.ts';
+import { Problem } from '../../base/problem.ts';
+import type { Recorder } from '../delivery/record.ts';
+import type { Connection } from '../../storage/connection.ts';
 import type { Database } from '../../storage/database.ts';
-import { insertRows } from '../../storage/rows.ts';
+import { insertRows, type Rows } from '../../storage/rows.ts';
 import { systemSource, type LimitRow } from '../../storage/tables.ts';
-import { isClosing, keyOf, stands, type About, type Limit, type LimitKind } from './limit.ts';
+import {
+  ANY_SOURCE,
+  EVERYWHERE,
+  holds,
+  isClosing,
+  isInForce,
+  keyOf,
+  placeOfLane,
+  stands,
+  type About,
+  type Limit,
+  type LimitKind,
+  type MailFacts,
+} from './limit.ts';
 
 export interface LimitBookDeps {
   db: Pick<Database, 'prepared' | 'commit'>;
@@ -18,16 +34,17 @@ export interface LimitBookDeps {
   log: Pick<Log, 'error'>;
   /** Tells other nodes that limits were written. */
   announce: () => void;
+  /** What is set by hand is other here. */
+  changed: () => void;
 }
 
 /** Limits and evidence in memory; the ones that changed longest ago are forgotten first. */
 const MOST_LIMITS = 50_000;
 const MOST_ROWS = 20_000;
+/** Set by hand: a person must be able to look through them. */
+const MOST_BY_HAND = 10_000;
 /** The clocks of nodes differ by less. */
 const SLACK_MS = MINUTE_MS;
-/** Every site. */
-const EVERYWHERE = '';
-
 /** Limits of a site from one source, by the recipient domain that they are about (none: the empty name) and their keys. */
 type Place = ReadonlyMap<string, ReadonlyMap<string, Limit>>;
 const nothing: Place = new Map();
@@ -40,15 +57,18 @@ export class PlaceLimits {
   private readonly byKey: Pick<LRUCache<string, Limit>, 'peek'>;
   private readonly places: ReadonlyMap<string, Place>;
   private readonly names: readonly string[];
+  private readonly clock: Pick<Clock, 'now'>;
 
   constructor(
     byKey: Pick<LRUCache<string, Limit>, 'peek'>,
     places: ReadonlyMap<string, Place>,
     names: readonly string[],
+    clock: Pick<Clock, 'now'>,
   ) {
     this.byKey = byKey;
     this.places = places;
     this.names = names;
+    this.clock = clock;
   }
 
   /** How many there are; of those about single domains, how many domains at least. */
@@ -63,9 +83,10 @@ export class PlaceLimits {
   }
 
   all(): Limit[] {
-    return this.names.flatMap((name) =>
-      [...(this.places.get(name) ?? nothing).values()].flatMap((of) => [...of.values()]),
-    );
+    const now = this.clock.now();
+    return this.names
+      .flatMap((name) => [...(this.places.get(name) ?? nothing).values()].flatMap((of) => [...of.values()]))
+      .filter((limit) => isInForce(limit, now));
   }
 
   /** Returns those that may cover mail to this domain; null for those that are about no single domain. An operator's lane has thousands of others. */
@@ -74,7 +95,8 @@ export class PlaceLimits {
     for (const name of this.names) {
       const place = this.places.get(name);
       if (place === undefined) continue;
-      for (const limit of place.get(ALL_DOMAINS)?.values() ?? []) found.push(limit);
+      for (const limit of place.get(ALL_DOMAINS)?.values() ?? [])
+        if (isInForce(limit, this.clock.now())) found.push(limit);
       if (domain !== null) for (const limit of place.get(domain)?.values() ?? []) found.push(limit);
     }
     return found;
@@ -87,6 +109,9 @@ export class LimitBook {
   private readonly node: string | null;
   private readonly places = new Map<string, Map<string, Map<string, Limit>>>();
   private readonly order: LRUCache<string, Limit>;
+  /** What is set by hand, by id, and the holds on mail by the narrowest thing that each names. */
+  private readonly byHand = new Map<string, Limit>();
+  private readonly mailHolds = new Map<string, Map<string, Limit>>();
   private readonly unwritten = new Map<string, Limit>();
   private readAt = 0;
 
@@ -104,9 +129,93 @@ export class LimitBook {
     return source ?? systemSource(this.node);
   }
 
-  /** Returns the limits and the evidence of a site from one source, and those of the source at every site, as they are whenever it is asked. */
+  /** Returns the limits and the evidence of a site from one source, of the source at every site and of the site, as they are whenever it is asked. */
   at(site: string, source: string): PlaceLimits {
-    return new PlaceLimits(this.order, this.places, [placeOf({ site, source }), placeOf({ site: EVERYWHERE, source })]);
+    const names = [
+      placeOf({ site, source }),
+      placeOf({ site: EVERYWHERE, source }),
+      placeOf({ site, source: ANY_SOURCE }),
+    ];
+    return new PlaceLimits(this.order, this.places, names, this.deps.clock);
+  }
+
+  /** Returns the hold on this mail, or null: the narrowest first. */
+  holdOn(mail: MailFacts): Limit | null {
+    if (this.mailHolds.size === 0) return null;
+    for (const bucket of bucketsOf(mail))
+      for (const limit of this.mailHolds.get(bucket)?.values() ?? [])
+        if (holds(limit, mail) && this.isInForce(limit)) return limit;
+    return null;
+  }
+
+  /** Returns the hold of a lane, or null. It holds the whole lane, later mail as well. */
+  ofLane(lane: string): Limit | null {
+    const { site, source } = placeOfLane(lane);
+    return this.byHandAt(site, source ?? ANY_SOURCE, 'hold')[0] ?? null;
+  }
+
+  /** Returns the hold of all mail to a recipient domain, which may let later mail go; or null. */
+  ofDomain(domain: string): Limit | null {
+    const all = [...(this.mailHolds.get(`domain ${domain}`)?.values() ?? [])];
+    return all.find((limit) => limit.account === null && this.isInForce(limit)) ?? null;
+  }
+
+  /** Returns the pause of a source, or null. */
+  ofSource(source: string): Limit | null {
+    return this.byHandAt(EVERYWHERE, source, 'hold')[0] ?? null;
+  }
+
+  /** Returns the limit that a person has set for a lane, or null. */
+  limitOf(lane: string): Limit | null {
+    const { site, source } = placeOfLane(lane);
+    return this.byHandAt(site, source ?? ANY_SOURCE, 'limit').at(-1) ?? null;
+  }
+
+  /** Returns whether a hold with this id is in force. */
+  has(id: string): boolean {
+    const limit = this.byHand.get(id);
+    return limit !== undefined && this.isInForce(limit);
+  }
+
+  /** Returns all that is set by hand and in force, oldest first. */
+  listByHand(): Limit[] {
+    return [...this.byHand.values()]
+      .filter((limit) => this.isInForce(limit))
+      .sort((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1));
+  }
+
+  /**
+   * Writes what a person sets, in one transaction with `others`. A limit of a lane replaces the lane's last one. Throws `invalid_state` if there
+   * are too many.
+   */
+  async add(limit: Limit, others: Rows = {}): Promise<void> {
+    for (const [id, one] of this.byHand) if (!this.isInForce(one)) this.remove(id, one);
+    const all = this.listByHand();
+    if (all.length >= MOST_BY_HAND)
+      throw new Problem('invalid_state', `There are ${String(MOST_BY_HAND)} holds already. Release some first.`);
+    const { site, source } = limit;
+    const replaced =
+      limit.kind === 'limit'
+        ? all.filter((one) => one.kind === 'limit' && one.site === site && one.source === source)
+        : [];
+    await this.writeByHand([...replaced.map((one) => ended(one, limit.changedAt)), limit], others, async (tx) => {
+      // Another node may have set one that is not in memory here yet.
+      if (limit.kind === 'limit')
+        await tx.run(
+          "UPDATE limits SET ended = 1, changed_at = ? WHERE kind = 'limit' AND site = ? AND source = ? AND ended = 0",
+          [limit.changedAt, site, source],
+        );
+    });
+  }
+
+  /** Ends these, in one transaction with `others`. */
+  async endByHand(ids: readonly string[], others: Rows = {}): Promise<void> {
+    const now = this.deps.clock.now();
+    const found = ids.flatMap((id) => this.byHand.get(id) ?? []);
+    await this.writeByHand(
+      found.map((limit) => ended(limit, now)),
+      others,
+    );
   }
 
   /** Returns the limits of this kind that stand. */
@@ -127,8 +236,7 @@ export class LimitBook {
   end(limits: readonly Limit[]): void {
     for (const limit of limits) {
       const key = keyOf(limit);
-      this.order.delete(key);
-      this.drop(key, limit);
+      this.remove(key, limit);
       if (isKept(limit)) this.unwritten.set(key, ended(limit, this.deps.clock.now()));
     }
   }
@@ -137,10 +245,7 @@ export class LimitBook {
   forget(site: string, source: string): void {
     const place = this.places.get(placeOf({ site, source })) ?? nothing;
     for (const [key, limit] of [...place.values()].flatMap((of) => [...of]))
-      if (!isKept(limit)) {
-        this.order.delete(key);
-        this.drop(key, limit);
-      }
+      if (limit.by !== 'operator' && !isKept(limit)) this.remove(key, limit);
   }
 
   /** Returns a recorder that writes the limits which have changed in the commit of the outcomes. */
@@ -180,6 +285,10 @@ export class LimitBook {
 
   /** Reads what earlier runs and other nodes have learnt. */
   async load(): Promise<void> {
+    for (const row of await this.deps.db.prepared.all<LimitRow>(
+      "SELECT * FROM limits WHERE set_by = 'operator' AND ended = 0",
+    ))
+      this.take(row.id, limitOf(row));
     await this.read(0);
   }
 
@@ -212,21 +321,65 @@ export class LimitBook {
       const limit = limitOf(row);
       const key = keyOf(limit);
       this.readAt = Math.max(this.readAt, limit.changedAt);
-      const known = this.order.peek(key);
-      if (this.unwritten.has(key) || (known !== undefined && known.changedAt >= limit.changedAt)) continue;
+      const known = this.order.peek(key) ?? this.byHand.get(key);
+      // What has ended within the same millisecond has ended.
+      const isOld = known !== undefined && known.changedAt - row.ended >= limit.changedAt;
+      if (this.unwritten.has(key) || isOld) continue;
       if (row.ended === 0) this.take(key, limit);
       else if (known === undefined) continue;
-      else {
-        this.order.delete(key);
-        this.drop(key, known);
-      }
+      else this.remove(key, known);
       changed.push(limit);
     }
     return changed;
   }
 
+  private async writeByHand(
+    limits: readonly Limit[],
+    others: Rows,
+    before: (tx: Connection) => Promise<void> = () => Promise.resolve(),
+  ): Promise<void> {
+    const { db, announce, changed } = this.deps;
+    await db.commit.transact(async (tx) => {
+      await before(tx);
+      await insertRows(tx, [{ limits: limits.map(rowOf) }, others]);
+    });
+    for (const limit of limits) {
+      const known = this.byHand.get(keyOf(limit));
+      if (known !== undefined) this.remove(keyOf(limit), known);
+      if (limit.step !== ENDED) this.take(keyOf(limit), limit);
+    }
+    announce();
+    changed();
+  }
+
+  private byHandAt(site: string, source: string, kind: LimitKind): Limit[] {
+    const place = this.places.get(placeOf({ site, source }))?.get(ALL_DOMAINS);
+    return [...(place?.values() ?? [])].filter((limit) => limit.kind === kind && this.isInForce(limit));
+  }
+
+  private isInForce(limit: Limit): boolean {
+    return isInForce(limit, this.deps.clock.now());
+  }
+
+  private remove(key: string, limit: Limit): void {
+    this.order.delete(key);
+    this.byHand.delete(key);
+    if (isOfMail(limit)) {
+      const bucket = bucketOf(limit);
+      const held = this.mailHolds.get(bucket);
+      held?.delete(key);
+      if (held?.size === 0) this.mailHolds.delete(bucket);
+    } else this.drop(key, limit);
+  }
+
   private take(key: string, limit: Limit): void {
-    this.order.set(key, limit);
+    if (limit.by !== 'operator') this.order.set(key, limit);
+    else this.byHand.set(key, limit);
+    if (isOfMail(limit)) {
+      const held = this.mailHolds.get(bucketOf(limit)) ?? new Map<string, Limit>();
+      this.mailHolds.set(bucketOf(limit), held.set(key, limit));
+      return;
+    }
     const name = placeOf(limit);
     const place = this.places.get(name) ?? new Map<string, Map<string, Limit>>();
     this.places.set(name, place);
@@ -252,15 +405,40 @@ export class LimitBook {
   }
 }
 
+/** Returns whether it names neither a site nor a source: then it is found by the mail. */
+const isOfMail = ({ by, site, source }: Limit): boolean =>
+  by === 'operator' && site === EVERYWHERE && source === ANY_SOURCE;
+
+/** Returns the place of a hold among those on mail: the narrowest thing that it names. */
+function bucketOf({ message, batch, key, stream, account, domain }: Limit): string {
+  if (message !== null) return `message ${message}`;
+  if (batch !== null) return `batch ${batch}`;
+  if (key !== null) return `key ${key}`;
+  if (stream !== null) return `stream ${account ?? ''} ${stream}`;
+  if (domain !== null) return `domain ${domain}`;
+  return account === null ? 'all' : `account ${account}`;
+}
+
+/** Returns the places at which a hold on this mail can be. */
+const bucketsOf = ({ messageId, batchId, keyId, accountId, stream, domain }: MailFacts): string[] => [
+  `message ${messageId}`,
+  ...(batchId === null ? [] : [`batch ${batchId}`]),
+  ...(keyId === null ? [] : [`key ${keyId}`]),
+  `stream ${accountId} ${stream}`,
+  `domain ${domain}`,
+  `account ${accountId}`,
+  'all',
+];
+
 /** Returns whether a limit is worth a row: a receiver or a rule has set it, and the next start could not know it. */
 const isKept = (limit: Limit): boolean =>
   stands(limit) && (isClosing(limit) || limit.kind === 'rate' || limit.ceiling !== null);
 
 /** A limit that has ended; its row is removed later. */
-const ended = (limit: Limit, now: number): Limit => ({ ...limit, until: 0, step: ENDED, changedAt: now });
 const ENDED = -2;
+const ended = (limit: Limit, now: number): Limit => ({ ...limit, until: 0, step: ENDED, changedAt: now });
 
-const rowOf = (limit: Limit): LimitRow => ({
+export const rowOf = (limit: Limit): LimitRow => ({
   id: keyOf(limit),
   kind: limit.kind,
   site: limit.site,
@@ -278,10 +456,17 @@ const rowOf = (limit: Limit): LimitRow => ({
   changed_at: limit.changedAt,
   refused_at: limit.refusedAt,
   cause: limit.cause,
+  stream: limit.stream,
+  message_id: limit.message,
+  batch_id: limit.batch,
+  key_id: limit.key,
+  actor: limit.actor,
+  catches_new: limit.catchesNew ? 1 : 0,
   ended: limit.step === ENDED ? 1 : 0,
 });
 
-const limitOf = (row: LimitRow): Limit => ({
+export const limitOf = (row: LimitRow): Limit => ({
+  id: row.set_by === 'operator' ? row.id : null,
   kind: row.kind,
   site: row.site,
   source: row.source,
@@ -298,5 +483,11 @@ const limitOf = (row: LimitRow): Limit => ({
   changedAt: row.changed_at,
   refusedAt: row.refused_at,
   cause: row.cause,
+  stream: row.stream,
+  message: row.message_id,
+  batch: row.batch_id,
+  key: row.key_id,
+  actor: row.actor,
+  catchesNew: row.catches_new === 1,
   evidence: null,
 });

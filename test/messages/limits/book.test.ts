@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict';
 import type { Outcome } from '../../../src/messages/delivery/delivery.ts';
 import { allowance } from '../../../src/mta/limits/allowance.ts';
-import { LimitBook } from '../../../src/mta/limits/book.ts';
+import { LimitBook } from '../../../src/messages/limits/book.ts';
 import { learn, type LaneFacts } from '../../../src/mta/limits/learn.ts';
-import { keyOf, newLimit, type Limit, type MailKey } from '../../../src/mta/limits/limit.ts';
+import { keyOf, newLimit, type Limit, type MailKey } from '../../../src/messages/limits/limit.ts';
 import { FakeClock } from '../../support/fakes/fake-clock.ts';
 import { NOW } from '../../support/harness/mail-rows.ts';
 import { factsOf } from '../../support/harness/outcomes.ts';
 import { openTempDatabase, type TempDatabase } from '../../support/harness/temp-database.ts';
-import { answers, quietLog } from '../lane-world.ts';
+import { answers, quietLog } from '../../mta/lane-world.ts';
 
 const MINUTE = 60_000;
 const lane: LaneFacts = {
@@ -24,7 +24,7 @@ const lane: LaneFacts = {
   lastMinute: () => 0,
 };
 
-describe('mta/limits/book', () => {
+describe('messages/limits/book', () => {
   let temp: TempDatabase;
   let clock: FakeClock;
   let announced: number;
@@ -36,7 +36,10 @@ describe('mta/limits/book', () => {
   afterEach(() => temp.close());
 
   const open = async (node: string | null = null): Promise<LimitBook> => {
-    const book = new LimitBook({ db: temp.db, clock, log: quietLog, announce: () => announced++ }, { node });
+    const book = new LimitBook(
+      { db: temp.db, clock, log: quietLog, announce: () => announced++, changed: () => undefined },
+      { node },
+    );
     await book.load();
     return book;
   };
