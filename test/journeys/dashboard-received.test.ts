@@ -64,6 +64,7 @@ describe('dashboard: received mail', () => {
     assert.match(file.headers.get('content-disposition') ?? '', /^attachment/);
     assert.equal(file.headers.get('content-type'), 'application/octet-stream');
 
+    assert.match((await browser.open('/events?type=received')).html, new RegExp(`href="/messages/${sent.id}"`));
     const timeline = (await browser.open(`/messages/${sent.id}`)).html;
     assert.match(timeline, /Answered/);
     assert.match(timeline, new RegExp(`/messages/received/${id}`));
