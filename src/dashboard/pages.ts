@@ -32,7 +32,7 @@ export function pagesOf(deps: DashboardDeps, assets: Assets): Page[] {
   return [
     ...setUpPages(deps),
     ...signInPages(deps),
-    ...overviewPages(deps),
+    ...overviewPages(),
     ...messagePages(),
     ...eventPages(),
     ...exportPages(),

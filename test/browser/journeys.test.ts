@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import type { Dialog, Page } from 'playwright-core';
 import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
 import { PASSWORD } from '../support/harness/browser.ts';
-import { ifChromium, needsChromium, openWindow, setUp } from '../support/harness/chromium.ts';
+import { ifChromium, needsChromium, openWindow, setUp, signOut } from '../support/harness/chromium.ts';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 
 const EMAIL = 'ana@example.net';
@@ -42,7 +42,7 @@ describe('browser: journeys', () => {
   });
 
   it('signs out and in again, back to the page that was asked for', async () => {
-    await page.getByRole('button', { name: 'Sign out' }).click();
+    await signOut(page);
     await page.goto('/suppressions');
     await page.waitForURL('**/login?next=*');
     await page.getByLabel('E-mail address').fill(EMAIL);

@@ -120,7 +120,7 @@ describe('browser: ten tasks', () => {
 
   it('1: blocked: who refuses which address, in which words, and when one mail tries again', async () => {
     await find('held@outlook.com');
-    await says(/outlook\.com \(outlook\) refuses mail from this address as listed/, /S3150/, /next try \d/);
+    await says(/outlook\.com \(outlook\) refuses mail from this address, which is on a block list/, /S3150/, /next try \d/);
   });
 
   it('1: rate limited: that the receiver takes only so much, in which words, and when the next try is', async () => {

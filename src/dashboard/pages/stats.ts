@@ -12,7 +12,8 @@ import { rangeOf, type Range } from '../range.ts';
 import { exportsOf } from './exports.ts';
 import { sortedBy, sortingOf } from '../sort.ts';
 import { providerText } from '../words.ts';
-import { part, stepsOf, volumeChart } from './overview.ts';
+import { part } from '../comparison.ts';
+import { stepsOf, volumeChart } from './overview.ts';
 
 const WHERE = '/stats';
 const filters = ['stream', 'tag', 'domain', 'provider', 'template_id', 'test'] as const;

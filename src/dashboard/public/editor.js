@@ -80,3 +80,16 @@ if (editor !== null) {
     if (event.detail.target?.id === 'main' && isLost() && !confirm('Leave without saving?')) event.preventDefault();
   });
 }
+
+// The preview next to an editor follows it.
+for (const form of document.querySelectorAll('form[data-preview]')) {
+  const button = form.querySelector('[formtarget=preview]');
+  let waiting = 0;
+  const show = () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(() => form.requestSubmit(button), 500);
+  };
+  form.addEventListener('input', show);
+  form.addEventListener('submit', () => clearTimeout(waiting));
+  if (form.elements.html.value !== '') show();
+}
