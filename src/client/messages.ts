@@ -57,8 +57,9 @@ export class Messages extends Resource {
   }
 
   /** Sends the stored content again, as a new message. */
-  resend(id: string, options?: PostOptions): Call<Message> {
-    return this.transport.call('POST', at`/v1/messages/${id}/resend`, { options });
+  resend(id: string, { to, ...options }: PostOptions & { to?: string } = {}): Call<Message> {
+    const body = to === undefined ? {} : { body: { to } };
+    return this.transport.call('POST', at`/v1/messages/${id}/resend`, { ...body, options });
   }
 
   /** Returns every SMTP attempt: the server, its replies, the times. */

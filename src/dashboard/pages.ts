@@ -19,6 +19,7 @@ import { searchPages } from './pages/search.ts';
 import { setUpPages } from './pages/set-up.ts';
 import { settingsPages } from './pages/settings.ts';
 import { signInPages } from './pages/sign-in.ts';
+import { sharedPages } from './pages/shared.ts';
 import { sourcePages } from './pages/sources.ts';
 import { statsPages } from './pages/stats.ts';
 import { streamPages } from './pages/streams.ts';
@@ -34,6 +35,7 @@ export function pagesOf(deps: DashboardDeps, assets: Assets): Page[] {
     ...signInPages(deps),
     ...overviewPages(),
     ...messagePages(),
+    ...sharedPages(deps),
     ...eventPages(),
     ...exportPages(),
     ...statsPages(),

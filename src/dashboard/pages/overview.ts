@@ -120,18 +120,23 @@ function waitingIn({ domains, data }: ResultOf<'queue.lanes'>): object {
   return { waiting, next, isMoving: data.some(({ connections }) => connections > 0) };
 }
 
-/** Draws delivered, bounced and complained over time, with times or days of the zone. */
-export const volumeChart = (stats: Stats, zone: string): string =>
+/** Draws delivered, bounced and complained over time, with times or days of the zone; and what was sent in the time before. */
+export const volumeChart = (stats: Stats, zone: string, before: Stats | null): string =>
   chartHtml({
     label: 'Recipients by outcome, over time',
     zone,
     yAxis: 'Recipients',
     kind: 'bars',
     ...stepsOf(stats),
-    series: (['delivered', 'bounced', 'complained'] as const).map((name) => ({
-      name,
-      values: stats.data.map(({ counts }) => counts[name]),
-    })),
+    series: [
+      ...(['delivered', 'bounced', 'complained'] as const).map((name) => ({
+        name,
+        values: stats.data.map(({ counts }) => counts[name]),
+      })),
+      ...(before === null
+        ? []
+        : [{ name: 'before', values: stats.data.map((_, place) => before.data[place]?.counts.sent ?? null) }]),
+    ],
   });
 
 export const stepsOf = ({

@@ -119,7 +119,7 @@ type Given = Pick<Need, 'kind' | 'level' | 'message' | 'action'> & Partial<Need>
 export const atNode = (node: string | null): string => (node === null ? '' : `On the node ${node}: `);
 
 /** Returns the first sentence without its end. A dot within a name or a number ends no sentence. */
-const firstSentence = (message: string): string => /^.*?(?=[.:;](?:\s|$)|$)/s.exec(message)?.[0] ?? message;
+const firstSentence = (message: string): string => /^.*?(?=[.;](?:\s|$)|$)/s.exec(message)?.[0] ?? message;
 
 /** Returns a name as a sentence begins: `Outlook` for the lane `outlook`; the name of a host stays as it is. */
 export const capital = (name: string): string =>
