@@ -152,7 +152,7 @@ describe('dashboard: the page of a message', () => {
       ['new@dest.test'],
     );
     const refused = await app.request('POST', `/v1/messages/${id}/resend`, { to: 'nobody' });
-    assert.equal(refused.status, 422, refused.text);
+    assert.equal(refused.status, 400, refused.text);
   });
 
   it('shows why mail did not arrive in the list, and finds it by that and by what people paste', async () => {

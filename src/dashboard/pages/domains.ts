@@ -148,7 +148,7 @@ function recordsOnPage(domain: DomainRecord): object {
   return {
     required,
     optional: current.filter(({ isOptional }) => isOptional),
-    zone: required.map(({ forms }) => forms.zone_line).join('\n'),
+    zoneFile: required.map(({ forms }) => forms.zone_line).join('\n'),
     next,
     old,
     oldUntil,

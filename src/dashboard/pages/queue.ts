@@ -69,7 +69,14 @@ async function show({ history }: Deps, visit: Visit, fault: Problem | null): Pro
         ? null
         : { has_more: inside.has_more, groups: byAnswer(inside.data.map((row) => withAccount(visit, row))) },
     lane: hrefOf(laneName ?? '~'),
-    kept: domain === '' ? keptLines(holds.others, found.domains) : [],
+    // What a lane rests for stands in its row.
+    kept:
+      domain === ''
+        ? keptLines(
+            holds.others.filter(({ by }) => by !== 'rest' && by !== 'block_list'),
+            found.domains,
+          )
+        : [],
     why: inside === null ? [] : await whyOf(visit, domain, inside.data),
     chips: chipsFor(WHERE, here),
     isNarrowed: Object.keys(narrowed).length > 0,

@@ -4,7 +4,7 @@ import { contentOf, memberCaller, type Asking } from '../../api/inside.ts';
 import { Problem } from '../../base/problem.ts';
 import { actRows } from '../act.ts';
 import type { DashboardDeps } from '../deps.ts';
-import { needs, openGet, post, view, type Guest, type Page, type Shown, type Visit } from '../page.ts';
+import { get, move, needs, openGet, post, view, type Guest, type Page, type Shown, type Visit } from '../page.ts';
 import { readShareToken, SHARED_HOURS, shareToken } from '../share-link.ts';
 import { messageData, type Reader } from './messages.ts';
 
@@ -15,6 +15,7 @@ export const sharedPages = (deps: Deps): Page[] => [
     'message:read',
     post('/messages/:id/share', (visit) => share(deps, visit)),
   ),
+  get('/messages/:id/share', (visit) => showLink(deps, visit)),
   openGet('/shared/:token', (guest) => shared(deps, guest)),
 ];
 
@@ -24,9 +25,16 @@ async function share(deps: Deps, visit: Visit): Promise<Shown> {
   const token = shareToken(deps.keyring, { messageId: id, accountId: account.id }, now);
   const actor = { email: member.email, ip, userAgent };
   await deps.db.commit.insert(actRows(deps, actor, 'message.share', account.id, { object: id }));
-  const message = `/messages/${id}`;
-  const data = { link: `${deps.config.http.publicUrl}/shared/${token}`, hours: SHARED_HOURS, message };
-  return { kind: 'view', view: 'share', title: 'Link to a message', data, again: message };
+  return move(`/messages/${id}/share?token=${token}`);
+}
+
+/** Shows a link that was just made; a reload makes no other one. */
+function showLink({ config, keyring }: Deps, { params, query, now }: Visit): Shown {
+  const token = query.get('token') ?? '';
+  const message = `/messages/${params['id'] ?? ''}`;
+  if (readShareToken(keyring, token, now) === null) return move(message);
+  const link = `${config.http.publicUrl}/shared/${token}`;
+  return view('share', 'Link to a message', { link, hours: SHARED_HOURS, message });
 }
 
 /** Shows the message as a member who only reads sees it: without its content, and without buttons. */
