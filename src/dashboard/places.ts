@@ -47,7 +47,13 @@ const groups: readonly (readonly [label: string, entries: readonly Entry[]])[] =
     'Mail',
     [
       single('Overview', 'overview', '/'),
-      entry('Messages', 'messages', page('Messages', '/messages'), page('Events', '/events')),
+      entry(
+        'Messages',
+        'messages',
+        page('Messages', '/messages'),
+        page('Received', '/messages/received'),
+        page('Events', '/events'),
+      ),
       single('Templates', 'templates', '/templates'),
       single('Suppressions', 'suppressions', '/suppressions'),
       entry('Stats', 'stats', page('Stats', '/stats'), page('Reputation', '/reputation')),

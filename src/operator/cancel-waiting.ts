@@ -1,6 +1,6 @@
 /** Cancels waiting mail of one part of the queue, a page at a time. */
 import type { Value } from '../storage/connection.ts';
-import type { HoldRow } from '../storage/tables.ts';
+import type { Part } from './parts.ts';
 import type { Act } from '../operations/act.ts';
 import type { MailOfLane } from './mail-of-lane.ts';
 import type { OperatorDeps } from './deps.ts';
@@ -9,8 +9,6 @@ import { waitingPages } from './waiting-pages.ts';
 /** A page is one commit, so that other writers get their turn between pages. */
 const PAGE = 500;
 
-/** The part of the queue that an act is about. */
-export type HoldTarget = Pick<HoldRow, 'scope' | 'target' | 'account_id'>;
 type Ids = readonly { id: string }[];
 
 /**
@@ -18,11 +16,11 @@ type Ids = readonly { id: string }[];
  */
 export async function cancelPages(
   { db, recorder }: Pick<OperatorDeps, 'db' | 'recorder'>,
-  target: HoldTarget,
+  part: Part,
   mail: Pick<MailOfLane, 'domains' | 'condition'> | null,
   act: Act,
 ): Promise<number> {
-  const pages = mail === null ? pagesOf({ db }, target) : waitingPages({ db }, mail.domains, mail.condition, PAGE);
+  const pages = mail === null ? pagesOf({ db }, part) : waitingPages({ db }, mail.domains, mail.condition, PAGE);
   let canceled = 0;
   let isFirst = true;
   for await (const page of pages) {
@@ -37,8 +35,8 @@ export async function cancelPages(
   return canceled;
 }
 
-async function* pagesOf({ db }: Pick<OperatorDeps, 'db'>, target: HoldTarget): AsyncGenerator<Ids, void> {
-  const { sql, values } = waitingOf(target);
+async function* pagesOf({ db }: Pick<OperatorDeps, 'db'>, part: Part): AsyncGenerator<Ids, void> {
+  const { sql, values } = waitingOf(part);
   let after = '';
   for (;;) {
     const rows = await db.reader.raw<{ id: string }[]>(sql, [...values, after, PAGE]);
@@ -49,18 +47,20 @@ async function* pagesOf({ db }: Pick<OperatorDeps, 'db'>, target: HoldTarget): A
 }
 
 /** Returns the query of a page, in the order of ids, so that the position only moves forward. */
-function waitingOf({ scope, target, account_id: account }: HoldTarget): {
-  sql: string;
-  values: Value[];
-} {
-  const rest = 'AND d.due_at IS NOT NULL AND d.claim_epoch IS NULL AND d.id > ? ORDER BY d.id LIMIT ?';
-  if (scope === 'lane' || scope === 'source') throw new Error('only the engine knows the mail of a lane or a source');
-  if (scope === 'stream')
-    return {
-      sql: `SELECT d.id FROM deliveries d JOIN messages m ON m.id = d.message_id
-        WHERE d.account_id = ? AND m.stream = ? ${rest}`,
-      values: [account, target],
-    };
-  const column = { message: 'message_id', domain: 'domain', account: 'account_id' }[scope];
-  return { sql: `SELECT d.id FROM deliveries d WHERE d.${column} = ? ${rest}`, values: [target] };
+function waitingOf({ domain, account, stream, key, batch, message }: Part): { sql: string; values: Value[] } {
+  const named = [
+    ['d.message_id', message],
+    ['d.domain', domain],
+    ['d.account_id', account],
+    ['m.stream', stream],
+    ['m.key_id', key],
+    ['m.batch_id', batch],
+  ].flatMap(([column, value]) => (typeof column === 'string' && typeof value === 'string' ? [{ column, value }] : []));
+  const isOfMessage = stream !== null || key !== null || batch !== null;
+  return {
+    sql: `SELECT d.id FROM deliveries d ${isOfMessage ? 'JOIN messages m ON m.id = d.message_id' : ''}
+      WHERE ${named.map(({ column }) => `${column} = ? AND `).join('')}d.due_at IS NOT NULL AND d.claim_epoch IS NULL AND d.id > ?
+      ORDER BY d.id LIMIT ?`,
+    values: named.map(({ value }) => value),
+  };
 }

@@ -1,61 +1,28 @@
-/**
- * Operations that hold mail, release it, and slow lanes down. Holds and limits are rows of the table `holds`: they survive a
- * restart and may have an end.
- */
+/** Operations that hold mail, release it, and slow lanes down: they set and end limits by hand. */
 import { z } from 'zod';
 import { newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { DAY_MS } from '../base/time.ts';
-import type { HoldRow } from '../storage/tables.ts';
-import { accountNamed } from './team/accounts.ts';
+import { ANY_SOURCE, keyOf, newLimit, scopeOf, type Limit } from '../messages/limits/limit.ts';
 import type { Act } from '../operations/act.ts';
-import { cancelPages, type HoldTarget } from './cancel-waiting.ts';
+import { cancelPages } from './cancel-waiting.ts';
 import { heldMail, type HeldMail } from './held-mail.ts';
-import { pluralize } from '../base/pluralize.ts';
-import { byWhom } from './lane-acts.ts';
-import { laneIfKnown } from './lane-records.ts';
+import { isLaneKnown } from './lane-records.ts';
 import { LOOK_UPS_MS, mailOfLane } from './mail-of-lane.ts';
-import { askEach, type Question } from './ask-nodes.ts';
-import { accountOfMessage } from './messages.ts';
+import { isLane, mailArguments, partArguments, partFor, partOfLane, pointedAt, type Part } from './parts.ts';
 import type { OperatorDeps } from './deps.ts';
 import { serverRoute } from './server-route.ts';
-import { recipientDomain, refuseNoDomain } from './recipient-domain.ts';
+import { refuseNoDomain } from './recipient-domain.ts';
 
 const YEAR_MS = 366 * DAY_MS;
 const forArgument = z.int().min(1000).max(YEAR_MS).optional();
 const noteArgument = z.string().min(1).max(200).optional();
 
-/** One part of the queue: exactly one of these members, but a stream may have its `account`. */
-const targetArguments = {
-  domain: recipientDomain.optional(),
-  lane: z.string().min(1).max(300).optional(),
-  account: z.string().min(1).max(200).optional(),
-  stream: z.string().min(1).max(100).optional(),
-  message_id: z.string().max(100).optional(),
-  source: z.string().min(1).max(100).optional(),
-};
-type NamedTarget = z.output<z.ZodObject<typeof targetArguments>>;
-
-/** Has a node read the holds and limits again, so that they are in force there. */
-export const holdsQuestion: Question<Pick<OperatorDeps, 'book' | 'notifiers'>, object, null> = {
-  name: 'holds',
-  args: z.strictObject({}),
-  async answer({ book, notifiers }) {
-    if (await book.load()) notifiers.holds.arrive();
-    return null;
-  },
-};
-
-/** Waits until what was set or ended is in force at every node. One that does not answer reads it by itself within two seconds. */
-async function inForceEverywhere(deps: OperatorDeps): Promise<void> {
-  if (deps.nodes.hasOthers) await askEach(deps, holdsQuestion, {});
-}
-
 /** Returns the holds and limits in force, of whichever node they were set at. */
-async function holdsInForce({ book, nodes }: Pick<OperatorDeps, 'book' | 'nodes'>): Promise<HoldRow[]> {
-  if (nodes.hasOthers) await book.load();
-  return book.list();
+async function holdsInForce({ limits, nodes }: Pick<OperatorDeps, 'limits' | 'nodes'>): Promise<Limit[]> {
+  if (nodes.hasOthers) await limits.reread();
+  return limits.listByHand();
 }
 
 /** The members of a hold or limit that the audit keeps. */
@@ -65,25 +32,19 @@ export const holdOperations = {
   /** Holds waiting mail until it is released; with `new`, mail that is accepted later as well. */
   'queue.hold': serverRoute({
     act: { says: 'held the {scope} {target}', type: 'hold', named: 'target', keeps: holdMembers },
-    body: z.strictObject({ ...targetArguments, for_ms: forArgument, new: z.boolean().optional(), note: noteArgument }),
-    async run(deps, { for_ms: forMs, new: catchesNew = false, note, ...named }, act) {
-      const about = await targetFor(deps, named, act);
+    body: z.strictObject({ ...partArguments, for_ms: forArgument, new: z.boolean().optional(), note: noteArgument }),
+    async run(deps, { for_ms: forMs, new: isNew = false, note, ...named }, act) {
+      act.on({ after: pointedAt(named) });
+      const part = await partFor(deps, named, act);
       if (named.domain !== undefined) refuseNoDomain(named.domain);
-      const row = holdRow(
-        deps,
-        { ...about, catches_new: Number(catchesNew || about.scope === 'lane' || about.scope === 'source') },
-        forMs,
-        note,
-        act,
-      );
-      act.on({ after: row });
-      const laneKnown = about.scope === 'lane' ? laneIfKnown(deps, about.target) : null;
-      const others = holdsOf(about, await holdsInForce(deps)).map(({ id }) => id);
-      await deps.book.add(row, act.rows());
-      await inForceEverywhere(deps);
-      noteChange(deps, 'queue_held', row, act);
+      const catchesNew = isNew || isLane(part) || part.source !== ANY_SOURCE;
+      const limit = limitByHand(deps, 'hold', part, { forMs, note, catchesNew }, act);
+      act.on({ after: holdRecord(limit) });
+      const others = holdsOf(part, await holdsInForce(deps)).map(({ id }) => id);
+      await deps.limits.add(limit, act.rows());
+      noteChange(deps, 'queue_held', limit);
       return {
-        ...setRecord(row, await laneKnown),
+        ...(await setRecord(deps, limit)),
         /** Holds of the same part that were in force before: its mail rests until all have ended. */
         others,
       };
@@ -92,14 +53,15 @@ export const holdOperations = {
   /** Ends holds: by id, or all those of one part of the queue. */
   'queue.release': serverRoute({
     act: { says: 'released the {scope} {target}', type: 'hold', named: 'target', keeps: holdMembers },
-    body: z.strictObject({ ...targetArguments, id: z.string().max(100).optional() }),
+    body: z.strictObject({ ...partArguments, id: z.string().max(100).optional() }),
     async run(deps, { id, ...named }, act) {
       act.on({ before: id === undefined ? pointedAt(named) : { scope: 'hold', target: id } });
       const all = await holdsInForce(deps);
-      const rows = id === undefined ? holdsOf(await findTarget(deps, named), all) : all.filter((row) => row.id === id);
-      if (rows.length === 0) throw new Problem('not_found', 'there is no such hold: see `posthorn queue holds`');
-      await endHolds(deps, rows, act);
-      return { data: rows.map(holdRecord) };
+      const ended =
+        id === undefined ? holdsOf(await partFor(deps, named, act), all) : all.filter((one) => one.id === id);
+      if (ended.length === 0) throw new Problem('not_found', 'there is no such hold: see `posthorn queue holds`');
+      await endHolds(deps, ended, act);
+      return { data: ended.map(holdRecord) };
     },
   }),
   /** Returns holds and limits, and counts all other mail that is kept back: routes, pauses, refused domains, block lists, rests. */
@@ -127,46 +89,35 @@ export const holdOperations = {
           });
         act.on({ object: lane });
         const all = await holdsInForce(deps);
-        const rows = all.filter(({ kind, target }) => kind === 'limit' && target === lane);
-        if (rows.length === 0) throw new Problem('not_found', `the lane ${JSON.stringify(lane)} has no limit of yours`);
-        await endHolds(deps, rows, act);
+        const { site, source } = partOfLane(lane);
+        const ended = all.filter((one) => one.kind === 'limit' && one.site === site && one.source === source);
+        if (ended.length === 0)
+          throw new Problem('not_found', `the lane ${JSON.stringify(lane)} has no limit of yours`);
+        await endHolds(deps, ended, act);
         return { data: [] };
       }
-      const about = { scope: 'lane' as const, target: lane, account_id: null, catches_new: 1 };
-      const limits = { connections: connections ?? null, per_minute: perMinute ?? null };
-      const row: HoldRow = { ...holdRow(deps, about, forMs, note, act), kind: 'limit', ...limits };
-      act.on({ after: row });
-      const laneKnown = laneIfKnown(deps, lane);
-      await deps.book.add(row, act.rows());
-      await inForceEverywhere(deps);
-      noteChange(deps, 'lane_limited', row, act);
-      return { data: [setRecord(row, await laneKnown)] };
+      const limit: Limit = {
+        ...limitByHand(deps, 'limit', partOfLane(lane), { forMs, note, catchesNew: true }, act),
+        connections: connections ?? null,
+        perMinute: perMinute ?? null,
+      };
+      act.on({ after: holdRecord(limit) });
+      await deps.limits.add(limit, act.rows());
+      noteChange(deps, 'lane_limited', limit);
+      return { data: [await setRecord(deps, limit)] };
     },
   }),
   /** Cancels waiting mail. Mail that is being sent cannot be canceled. */
   'queue.cancel': serverRoute({
     act: { says: 'canceled waiting mail of the {scope} {target}', type: 'queue', named: 'target', keeps: ['canceled'] },
-    body: z.strictObject({
-      domain: targetArguments.domain,
-      lane: targetArguments.lane,
-      account: targetArguments.account,
-      stream: targetArguments.stream,
-      message_id: targetArguments.message_id,
-    }),
+    body: z.strictObject({ ...mailArguments, lane: partArguments.lane, all: partArguments.all }),
     async run(deps, named, act): Promise<Canceled> {
-      const about = await targetFor(deps, named, act, 'a stream (of an account), or a message');
-      const mail = about.scope === 'lane' ? await mailOfLane(deps, about.target, LOOK_UPS_MS) : null;
-      const canceled = await cancelPages(deps, about, mail, act);
-      act.on({ after: { ...about, canceled } });
-      if (mail === null) return { canceled };
-      if (canceled > 0)
-        deps.laneActs.note(about.target, {
-          at: deps.clock.now(),
-          what: 'cancel',
-          to: `${pluralize(canceled, 'waiting mail')} canceled`,
-          cause: byWhom(act.actor),
-        });
-      return { canceled, domains_unknown: mail.unknown };
+      act.on({ after: pointedAt(named) });
+      const part = await partFor(deps, named, act);
+      const mail = named.lane === undefined ? null : await mailOfLane(deps, named.lane, LOOK_UPS_MS);
+      const canceled = await cancelPages(deps, part, mail, act);
+      act.on({ after: { ...pointedAt(named), canceled } });
+      return mail === null ? { canceled } : { canceled, domains_unknown: mail.unknown };
     },
   }),
 };
@@ -177,154 +128,89 @@ interface Canceled {
   domains_unknown?: number;
 }
 
-/**
- * Returns the part as it was named, whether it exists or not. Throws `invalid_field` if it is not exactly one; `last` ends the list of
- * what may be named.
- */
-function pointedAt(
-  { domain, lane, account, stream, message_id: messageId, source }: NamedTarget,
-  last = 'a stream (of an account), a message, or a source',
-): Omit<HoldTarget, 'account_id'> {
-  const given = [domain, lane, stream ?? account, messageId, source].filter((one) => one !== undefined);
-  if (given.length !== 1) throw new Problem('invalid_field', `name exactly one: a domain, a lane, an account, ${last}`);
-  if (domain !== undefined) return { scope: 'domain', target: domain };
-  if (lane !== undefined) return { scope: 'lane', target: lane };
-  if (source !== undefined) return { scope: 'source', target: source };
-  if (messageId !== undefined) return { scope: 'message', target: messageId };
-  return stream === undefined ? { scope: 'account', target: account ?? '' } : { scope: 'stream', target: stream };
-}
-
-/** Finds the part for an act, which names it in the audit even if it does not exist. Throws as `findTarget` does. */
-async function targetFor(
-  deps: Pick<OperatorDeps, 'db' | 'config'>,
-  named: NamedTarget,
-  act: Act,
-  last?: string,
-): Promise<HoldTarget> {
-  act.on({ after: pointedAt(named, last) });
-  const about = await findTarget(deps, named);
-  if (about.account_id !== null) act.concerns(about.account_id);
-  act.on({ after: about });
-  return about;
-}
-
-/** Throws `invalid_field` if it is not exactly one part, `not_found` if it does not exist. */
-async function findTarget(
-  { db, config }: Pick<OperatorDeps, 'db' | 'config'>,
-  named: NamedTarget,
-): Promise<HoldTarget> {
-  const { account, stream, message_id: messageId, source } = named;
-  const pointed = pointedAt(named);
-  if (pointed.scope === 'domain' || pointed.scope === 'lane') return { ...pointed, account_id: null };
-  if (source !== undefined) {
-    if (!config.delivery.sources.some(({ name }) => name === source))
-      throw new Problem('not_found', `there is no source ${JSON.stringify(source)}: see \`posthorn queue sources\``, {
-        field: 'source',
-      });
-    return { scope: 'source', target: source, account_id: null };
-  }
-  if (messageId !== undefined)
-    return { scope: 'message', target: messageId, account_id: await accountOfMessage({ db }, messageId) };
-  const { id } = await accountNamed({ db }, account);
-  if (stream === undefined) return { scope: 'account', target: id, account_id: id };
-  const known = (await db.reader('streams').where({ account_id: id, slug: stream }).first()) as object | undefined;
-  if (known === undefined)
-    throw new Problem('not_found', `there is no stream ${JSON.stringify(stream)}`, { field: 'stream' });
-  return { scope: 'stream', target: stream, account_id: id };
-}
-
 /** Adds the facts of the hold to mail that is marked with a hold's id. */
-export function withHold(one: HeldMail, rows: readonly HoldRow[]): HeldMail {
-  const row = one.by === 'operator' ? rows.find(({ id }) => id === one.target) : undefined;
-  if (row === undefined) return one;
-  const { scope, target, note, until, created_at: since, created_by: by } = row;
+export function withHold(one: HeldMail, limits: readonly Limit[]): HeldMail {
+  const limit = one.by === 'operator' ? limits.find(({ id }) => id === one.target) : undefined;
+  if (limit === undefined) return one;
+  const { note, until, created_at: since, created_by: by, scope, target } = holdRecord(limit);
   const who = by === null || by === 'operator' ? 'The operator' : by.replace(/^member:/, '');
-  const message = `${who} holds the ${scope} ${target}${note === null ? '' : ` (${note})`}.`;
-  return { ...one, since: rfc3339(since), until: rfc3339(until), message };
+  const message = `${who} holds ${scope === 'all' ? 'all' : `the ${scope}`} ${target}${note === null ? '' : ` (${note})`}.`;
+  return { ...one, since, until, message };
 }
 
-const holdsOf = ({ scope, target, account_id: account }: HoldTarget, all: readonly HoldRow[]): HoldRow[] =>
-  all.filter(
-    (row) => row.kind === 'hold' && row.scope === scope && row.target === target && row.account_id === account,
-  );
+const partMembers = ['site', 'source', 'domain', 'account', 'stream', 'key', 'batch', 'message'] as const;
 
-function holdRow(
+const holdsOf = (part: Part, all: readonly Limit[]): Limit[] =>
+  all.filter((one) => one.kind === 'hold' && partMembers.every((name) => one[name] === part[name]));
+
+function limitByHand(
   { clock }: Pick<OperatorDeps, 'clock'>,
-  about: HoldTarget & Pick<HoldRow, 'catches_new'>,
-  forMs: number | undefined,
-  note: string | undefined,
+  kind: 'hold' | 'limit',
+  part: Part,
+  { forMs, note, catchesNew }: { forMs: number | undefined; note: string | undefined; catchesNew: boolean },
   { actor }: Act,
-): HoldRow {
+): Limit {
   const now = clock.now();
   return {
+    ...newLimit(kind, part, now),
+    ...part,
     id: newId('hld', now),
-    kind: 'hold',
-    ...about,
-    connections: null,
-    per_minute: null,
-    note: note ?? null,
-    until: forMs === undefined ? null : now + forMs,
-    created_at: now,
-    created_by: actor,
+    by: 'operator',
+    until: forMs === undefined ? 0 : now + forMs,
+    step: 0,
+    cause: note ?? '',
+    actor,
+    catchesNew,
+    evidence: null,
   };
 }
 
-async function endHolds(deps: OperatorDeps, rows: readonly HoldRow[], act: Act): Promise<void> {
-  const ids = rows.map(({ id }) => id);
-  const [account] = rows.map(({ account_id: accountId }) => accountId);
-  if (account != null) act.concerns(account);
-  act.on({ before: rows[0] ?? null });
-  await deps.book.end(ids, act.rows());
-  await inForceEverywhere(deps);
-  for (const row of rows) noteChange(deps, row.kind === 'hold' ? 'queue_released' : 'lane_limit_ended', row, act);
+async function endHolds(deps: OperatorDeps, ended: readonly Limit[], act: Act): Promise<void> {
+  const [first] = ended;
+  if (first === undefined) return;
+  if (first.account !== null) act.concerns(first.account);
+  act.on({ before: holdRecord(first) });
+  await deps.limits.endByHand(ended.map(keyOf), act.rows());
+  for (const one of ended) noteChange(deps, one.kind === 'hold' ? 'queue_released' : 'lane_limit_ended', one);
 }
 
-const changeTexts = {
-  queue_held: () => 'paused',
-  queue_released: () => 'released',
-  lane_limited: (row: HoldRow) => `at most ${limitWords(row)}`,
-  lane_limit_ended: (row: HoldRow) => `no longer at most ${limitWords(row)}`,
-} as const;
-type HoldEvent = keyof typeof changeTexts;
+type HoldEvent = 'queue_held' | 'queue_released' | 'lane_limited' | 'lane_limit_ended';
 
-const limitWords = ({ connections, per_minute: perMinute }: HoldRow): string =>
-  [
-    ...(connections === null ? [] : [pluralize(connections, 'connection')]),
-    ...(perMinute === null ? [] : [`${pluralize(perMinute, 'mail')} a minute`]),
-  ].join(', ');
-
-function noteChange({ log, clock, laneActs }: OperatorDeps, event: HoldEvent, row: HoldRow, { actor }: Act): void {
-  const { id, scope, target, connections, per_minute: perMinute, until, note } = row;
+function noteChange({ log }: Pick<OperatorDeps, 'log'>, event: HoldEvent, limit: Limit): void {
+  const { id, scope, target, connections, per_minute, until, note } = holdRecord(limit);
   log.info(
-    { event, hold_id: id, scope, target, connections, per_minute: perMinute, until: rfc3339(until), note },
+    { event, hold_id: id, scope, target, connections, per_minute, until, note },
     'the operator has changed what the queue may do',
   );
-  if (scope !== 'lane') return;
-  const cause = byWhom(actor, event === 'queue_held' || event === 'lane_limited' ? note : null);
-  laneActs.note(target, { at: clock.now(), what: row.kind, to: changeTexts[event](row), cause });
 }
 
-const holdRecord = (row: HoldRow) => ({
+export const holdRecord = (limit: Limit) => ({
   object: 'hold' as const,
-  id: row.id,
-  kind: row.kind,
-  scope: row.scope,
-  target: row.target,
-  account_id: row.account_id,
+  id: keyOf(limit),
+  kind: limit.kind === 'limit' ? ('limit' as const) : ('hold' as const),
+  /** The narrowest of what it names, and that in words with the rest. */
+  ...scopeOf(limit),
+  account_id: limit.account,
+  /** All that mail must have to be of it; null where that does not matter. */
+  domain: limit.domain,
+  stream: limit.stream,
+  key_id: limit.key,
+  batch_id: limit.batch,
+  message_id: limit.message,
   /** True if mail that is accepted later is held as well. */
-  catches_new: row.catches_new === 1,
-  connections: row.connections,
-  per_minute: row.per_minute,
-  note: row.note,
-  until: rfc3339(row.until),
-  created_at: rfc3339(row.created_at),
+  catches_new: limit.catchesNew,
+  connections: limit.connections,
+  per_minute: limit.perMinute,
+  note: limit.cause === '' ? null : limit.cause,
+  until: rfc3339(limit.until === 0 ? null : limit.until),
+  created_at: rfc3339(limit.since),
   /** The person who set it, as the audit log names them; null if an older version set it. */
-  created_by: row.created_by,
+  created_by: limit.actor,
 });
 
 /** Returns the record of a hold or limit that was set just now. */
-const setRecord = (row: HoldRow, laneKnown: boolean | null) => ({
-  ...holdRecord(row),
-  /** False if no node and no waiting mail has this lane now: a lane may be held before its first mail. Null for other parts, or if it is not known. */
-  lane_known: laneKnown,
+const setRecord = async (deps: OperatorDeps, limit: Limit) => ({
+  ...holdRecord(limit),
+  /** False if no node and no waiting mail has this lane now: a lane may be held before its first mail. Null for other parts. */
+  lane_known: isLane(limit) ? await isLaneKnown(deps, scopeOf(limit).target) : null,
 });

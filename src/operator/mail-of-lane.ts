@@ -15,12 +15,12 @@ export interface MailOfLane extends LaneDomains {
 
 /**
  * Finds the mail of a lane by the domains that go by it now. Lanes that differ by their sources share the mail of their pool: the source of a
- * mail is chosen when it is sent. Throws `not_found` if there is no such lane, `service_unavailable` if a node does not answer.
+ * mail is chosen when it is sent. Throws `not_found` if there is no such lane.
  */
 export async function mailOfLane(deps: OperatorDeps, lane: string, lookUpsMs: number): Promise<MailOfLane> {
   const named = laneNamed(deps, lane);
   const found = await waitingDomainsOf(deps, named, lookUpsMs);
-  if (found.domains.length === 0 && !isSetByOperator(deps, lane) && (await isLaneKnown(deps, lane)) === false)
+  if (found.domains.length === 0 && !isSetByOperator(deps, lane) && !(await isLaneKnown(deps, lane)))
     throw new Problem('not_found', `there is no lane ${JSON.stringify(lane)}: see \`posthorn queue lanes\``, {
       field: 'lane',
     });

@@ -11,12 +11,12 @@ import type { Value } from '../storage/connection.ts';
 import { dialectOf } from '../storage/sql.ts';
 import { deliveryStatuses, type DeliveryRow } from '../storage/tables.ts';
 import { accountNamed } from './team/accounts.ts';
-import { askEach, unansweredText, type Question } from './ask-nodes.ts';
-import { readLanesOf } from './engines.ts';
+import { laneFigures, type LaneFigure } from './engines.ts';
 import { flushPages } from './flush.ts';
-import { byWhom, historyOf, laneQuestion } from './lane-acts.ts';
+import { historyOf } from './lane-history.ts';
 import { LOOK_UPS_MS, mailOfLane, type MailOfLane } from './mail-of-lane.ts';
-import { agesOf, oldestRecord } from './queue-ages.ts';
+import { figuresOf, serverNames } from './node-figures.ts';
+import { agesOf } from './queue-ages.ts';
 import { domainsOf, laneAtNode, laneRecords, oneLane, readQueue } from './lane-records.ts';
 import { accountOfMessage } from './messages.ts';
 import type { OperatorDeps, StoreDeps } from './deps.ts';
@@ -28,46 +28,37 @@ import { notRunning } from '../base/unavailable.ts';
 const classes = ['transactional', 'broadcast'] as const;
 const TEN_YEARS_MS = 3650 * DAY_MS;
 
-/** Domains in one question to the nodes. */
-const MOST_TRIED = 10_000;
-
-/** Has a node try mail for these domains now, whatever keeps it back; null is all mail. */
-export const tryNowQuestion: Question<Pick<OperatorDeps, 'mta'>, { domains: readonly string[] | null }, null> = {
-  name: 'tryNow',
-  args: z.strictObject({ domains: z.array(z.string().max(300)).max(MOST_TRIED).nullable() }),
-  async answer({ mta }, { domains }) {
-    for (const domain of domains ?? [null]) await mta.tryNow(domain);
-    return null;
-  },
-};
-
 export const queueOperations = {
   /** Returns the lanes of all nodes, each as one record with the sums over its nodes. */
   'queue.lanes': serverRoute({
     async run(deps) {
       const queue = await readQueue(deps);
-      const { nodes, unanswered } = queue.engines;
       const data = await laneRecords(deps, queue);
-      return { data, domains: queue.domains, nodes, unanswered, ...oldestRecord(queue.oldest) };
+      return { data, domains: queue.domains, nodes: serverNames(deps.nodes), oldest_at: queue.oldestAt };
     },
   }),
-  /** Returns a lane with the changes of its limits and the acts of operators; the last hundred of each since the start of each node. */
+  /** Returns a lane with the changes of its limits and the acts of operators; the last of each. */
   'queue.lane': serverRoute({
     body: z.strictObject({ lane: z.string().min(1).max(300) }),
     async run(deps, { lane }) {
-      const [{ from, unanswered }, queue] = await Promise.all([askEach(deps, laneQuestion, { lane }), readQueue(deps)]);
-      const nodes = from.flatMap(({ node, result: { now } }) => (now === null ? [] : [{ node, lane: now }]));
+      const [shown, queue] = await Promise.all([figuresOf(deps, laneFigures, lane), readQueue(deps)]);
+      const known = shownHere(deps, lane, shown);
+      const nodes = known.map(({ node, value }) => ({ node, lane: value.lane }));
       const found = await oneLane(deps, lane, nodes, queue);
-      if (found === null && unanswered.length > 0)
-        throw new Problem(
-          'service_unavailable',
-          `the lane ${JSON.stringify(lane)} is not at the other nodes, and ${unansweredText(unanswered)}`,
-        );
       if (found === null)
         throw new Problem('not_found', `there is no lane ${JSON.stringify(lane)}: see \`posthorn queue lanes\``);
-      const changes = historyOf(from.map(({ node, result }) => ({ node, acts: result.changes })));
-      const ages = await agesOf(deps, domainsOf(found, queue.domains));
-      return { lane: found, changes, nodes: nodes.map(laneAtNode), unanswered, ages };
+      const [changes, ages] = await Promise.all([
+        historyOf(
+          deps,
+          lane,
+          known.map(({ node, value }) => ({ node, changes: value.changes })),
+        ),
+        agesOf(
+          deps,
+          domainsOf(found, queue.domains).map(({ domain }) => domain),
+        ),
+      ]);
+      return { lane: found, changes, nodes: nodes.map(laneAtNode), ages };
     },
   }),
   /** Returns waiting deliveries, the first due first. */
@@ -125,38 +116,24 @@ export const queueOperations = {
       const { flushed, domains } = await flushPages(deps, { domain, messageId, lane: mail }, act);
       act.on({ after: { flushed } });
       // Other waits (a rest, a pause between dials, DNS) would outlast the new due time.
-      const unanswered = await tryNow(deps, domains);
-      const at = deps.clock.now();
-      const cause = byWhom(act.actor);
-      if (domain !== undefined)
-        deps.laneActs.note((await readLanesOf(deps, [domain])).laneOf(domain), {
-          at,
-          what: 'flush',
-          to: `mail for ${domain} tried now`,
-          cause,
-        });
-      if (lane !== undefined) deps.laneActs.note(lane, { at, what: 'flush', to: 'all its mail tried now', cause });
-      return { flushed, unanswered, ...(mail === undefined ? {} : { domains_unknown: mail.unknown }) };
+      deps.notifiers.tries.notify(domains ?? ['*']);
+      return { flushed, ...(mail === undefined ? {} : { domains_unknown: mail.unknown }) };
     },
   }),
 };
 
 interface Flushed {
   flushed: number;
-  /** Names of the nodes that have not answered. */
-  unanswered: readonly string[];
   /** For a lane: domains with waiting mail that may be of it, as DNS has not told where their mail goes. */
   domains_unknown?: number;
 }
 
-/** Has all nodes try mail for these domains now. Returns the names of those that have not answered. */
-async function tryNow(deps: OperatorDeps, domains: readonly string[] | null): Promise<readonly string[]> {
-  const unanswered = new Set<string>();
-  for (let at = 0; at < (domains?.length ?? 1); at += MOST_TRIED) {
-    const some = domains?.slice(at, at + MOST_TRIED) ?? null;
-    for (const name of (await askEach(deps, tryNowQuestion, { domains: some })).unanswered) unanswered.add(name);
-  }
-  return [...unanswered];
+/** Returns a lane at each node; at this one also if it has no work and no limit, so that it is not shown to others. */
+function shownHere({ mta, nodes }: OperatorDeps, name: string, shown: readonly LaneFigure[]): readonly LaneFigure[] {
+  const { epoch, name: node } = nodes;
+  if (shown.some((one) => one.epoch === epoch)) return shown;
+  const own = mta.lane(name);
+  return own === null ? shown : [...shown, { node, epoch, key: name, value: { lane: own.now, changes: own.changes } }];
 }
 
 /** A list looks no domain up: it does not wait for DNS. */

@@ -1,6 +1,5 @@
 /** The queue: what waits, what keeps it back, and where it leaves from. */
 import { deliveriesAre, pluralize } from '../base/pluralize.ts';
-import { unansweredText } from '../operator/ask-nodes.ts';
 import type { ResultOf } from '../operator/routes.ts';
 import { columns, present, type Input, type Presentation } from './presentation.ts';
 import { tableOf } from './table.ts';
@@ -9,10 +8,6 @@ type Hold = ResultOf<'queue.holds'>['data'][number];
 type Kept = ResultOf<'queue.holds'>['others'][number];
 type Queued = ResultOf<'queue.list'>['data'][number];
 type Source = ResultOf<'queue.sources'>['data'][number];
-
-/** Names the nodes that have not answered. */
-export const unansweredLines = ({ unanswered }: { unanswered: readonly string[] }): string[] =>
-  unanswered.length === 0 ? [] : [`${unansweredText(unanswered)}: what is there is missing here`];
 
 /** Tells of domains that an act on a lane has left out. */
 const unknownDomains = ({ domains_unknown: count = 0 }: { domains_unknown?: number }): string[] =>
@@ -118,8 +113,8 @@ function stateOf({ delivers, paused, absent, blocks }: Source): string {
   return blocks.length > 0 ? `off ${String(blocks.length)} sites` : 'in use';
 }
 
-function sourceLines({ data, nodes, unanswered }: ResultOf<'queue.sources'>): string[] {
-  const isFleet = nodes.length + unanswered.length > 1;
+function sourceLines({ data, nodes }: ResultOf<'queue.sources'>): string[] {
+  const isFleet = nodes.length > 1;
   const blocks = data.flatMap(({ name, node, blocks: all }) => all.map((one) => ({ ...one, name, node })));
   const warm = data.flatMap(({ name, node, warm_up: all }) => all.map((one) => ({ ...one, name, node })));
   const system = "(the system's)";
@@ -149,10 +144,9 @@ function sourceLines({ data, nodes, unanswered }: ResultOf<'queue.sources'>): st
   ].filter((lines) => lines.length > 0);
   return [
     ...parts.flatMap((lines, at) => (at === 0 ? lines : ['', ...lines])),
-    ...(unanswered.length > 0 || data.some(({ delivers }) => delivers)
+    ...(data.some(({ delivers }) => delivers)
       ? []
       : ['no node delivers mail now: each that runs lacks the role delivery (node.roles) or is drained']),
-    ...unansweredLines({ unanswered }),
   ];
 }
 
@@ -231,7 +225,6 @@ export const queue: readonly Presentation[] = [
     input: [{ flag: '[source]', says: "its name (default: the system's address)" }],
     lines: (result) => [
       `${pluralize(result.unblocked, 'site')} ${result.unblocked === 1 ? 'gets' : 'get'} mail from it again`,
-      ...unansweredLines(result),
     ],
     examples: ['posthorn queue unblock'],
   }),
@@ -280,7 +273,6 @@ export const queue: readonly Presentation[] = [
     lines: (result) => [
       `${pluralize(result.flushed, 'delivery', 'deliveries')} that waited for a later time ${result.flushed === 1 ? 'is' : 'are'} tried now; pauses between connections end`,
       ...unknownDomains(result),
-      ...unansweredLines(result),
     ],
     examples: [
       'posthorn queue flush --domain example.net',

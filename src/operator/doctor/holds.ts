@@ -2,7 +2,7 @@
 import { pluralize } from '../../base/pluralize.ts';
 import { rfc3339 } from '../../base/rfc3339.ts';
 import type { Config } from '../../config/schema.ts';
-import type { HoldRow } from '../../storage/tables.ts';
+import { keyOf, scopeOf, type Limit } from '../../messages/limits/limit.ts';
 import { ok, warning, type Verdict } from './finding.ts';
 import type { Probes } from './probes.ts';
 import type { WaitingIn } from './store.ts';
@@ -56,9 +56,12 @@ function discarding(routes: Config['delivery']['routes']): Verdict[] {
   ];
 }
 
-function ofHold({ id, scope, target, note, created_at: at, created_by: by }: HoldRow): Verdict {
+function ofHold(limit: Limit): Verdict {
+  const { since: at, actor: by, cause: note } = limit;
+  const { scope, target } = scopeOf(limit);
+  const id = keyOf(limit);
   const who = by === null ? '' : ` by ${by.replace(/^member:/, '')}`;
-  const why = `the ${scope} ${target} is held without an end since ${rfc3339(at)}${who}${note === null ? '' : ` (${note})`}`;
+  const why = `${scope === 'all' ? 'all' : `the ${scope}`} ${target} is held without an end since ${rfc3339(at)}${who}${note === '' ? '' : ` (${note})`}`;
   return warning(why, `If that is over: posthorn queue release ${id}. Else give it an end: queue hold --for.`, {
     copy: [`posthorn queue release ${id}`],
   });
