@@ -211,6 +211,7 @@ function resendRoute(deps: MessageActionsDeps): Route {
       touches: 'mail',
       params,
       body: Resend,
+      isBodyOptional: true,
       bodyExamples: { another: { summary: 'To another address', value: { to: 'Ana <ana@example.net>' } } },
       responses: {
         202: {

@@ -110,7 +110,7 @@ function operation(route: Route, schemas: Schemas): Json {
 function requestBody(route: Route, body: z.ZodType, schemas: Schemas): Json {
   const examples = route.bodyExamples === undefined ? {} : { examples: route.bodyExamples };
   return {
-    required: true,
+    required: route.isBodyOptional !== true,
     content: { 'application/json': { schema: eitherForm(schemas.of(body, 'input')), ...examples } },
   };
 }

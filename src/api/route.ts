@@ -129,6 +129,8 @@ export interface Declaration<Params, Query, Body> {
   /** For send requests: the rules by which a thread checks a large one, given the time; the result is `call.checked`. */
   sendRules?: (now: number) => SendRules;
   bodyExamples?: Readonly<Record<string, { summary: string; value: unknown }>>;
+  /** A request without a body is one with an empty object. */
+  isBodyOptional?: true;
   /** The form of another service in which the body comes (compat/services.ts); what the other layers get is the body of the operation. */
   foreignBody?: string;
   responses: Readonly<Record<number, ResponseDeclaration>>;

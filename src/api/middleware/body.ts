@@ -53,7 +53,8 @@ async function read(deps: Deps, { req, state: { exchange } }: Context, share: Bo
     }
   }
   if (exchange.body === null) {
-    if (exchange.route?.body !== undefined || foreign !== null)
+    const isNeeded = exchange.route?.body !== undefined && exchange.route.isBodyOptional !== true;
+    if (isNeeded || foreign !== null)
       throw new Problem('invalid_json', 'The body is empty: a JSON object is needed.');
     return;
   }
