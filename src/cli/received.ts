@@ -7,7 +7,9 @@ import type { ReceivedMessage } from '../client/types.ts';
 import type { Operator } from '../operator/door/operator.ts';
 import { helpOf } from '../operations/summaries.ts';
 import { receivedLines } from '../presentations/received.ts';
+import { printable } from '../presentations/table.ts';
 import type { Context } from './cli.ts';
+import { exitCodes } from './exit-codes.ts';
 import { groupAt } from './derive.ts';
 import { wholeOption } from './options.ts';
 
@@ -23,13 +25,20 @@ export function addReceived(program: CommandUnknownOpts, context: Context): void
     .argument('<id>')
     .argument('<file>', 'what it is saved as; it must not exist')
     .option('--attachment <index>', 'a file of the mail instead of its source', indexOption)
-    .action(async (id, file, { attachment }) => {
+    .option('--json', 'as one JSON object')
+    .action(async (id, file, { attachment, json }) => {
       const bytes = await context.operate((operator) =>
         attachment === undefined
           ? operator.bytes('getReceivedRaw', { params: { id } })
           : operator.bytes('getReceivedAttachment', { params: { id, index: String(attachment) } }),
       );
-      await writeFile(file, bytes, { flag: 'wx' });
+      await writeFile(file, bytes, { flag: 'wx' }).then(
+        () => {
+          const saved = { object: 'saved_file', id, file, bytes: bytes.length };
+          context.print(json, saved, () => [`saved: ${printable(file)}, ${String(bytes.length)} bytes`]);
+        },
+        (error: unknown) => endBy(context, error, exitCodes.cannotCreate),
+      );
     });
   groupAt(program, ['inbound'])
     .command('simulate')
@@ -39,7 +48,9 @@ export function addReceived(program: CommandUnknownOpts, context: Context): void
     .option('--from <address>', 'the sender of the envelope', '')
     .option('--json', 'as one JSON object')
     .action(async (file, { to, from, json }) => {
-      const mail = (await readFile(file)).toString('base64');
+      const bytes = await readFile(file).catch((error: unknown) => endBy(context, error, exitCodes.noInput));
+      if (bytes === null) return;
+      const mail = bytes.toString('base64');
       const mailOf = await context.operate(async (operator) => {
         const handed = await operator.call('inbound.simulate', { to, from, mail });
         if (!handed.taken) {
@@ -51,6 +62,13 @@ export function addReceived(program: CommandUnknownOpts, context: Context): void
       });
       if (mailOf !== null) context.print(json, mailOf, () => receivedLines(mailOf));
     });
+}
+
+/** Says why a file could not be used, which is the first line of the error. */
+function endBy(context: Context, error: unknown, code: number): null {
+  context.note(`posthorn: ${error instanceof Error ? error.message : String(error)}`);
+  context.end(code);
+  return null;
 }
 
 /** Waits until the mail has been read. */

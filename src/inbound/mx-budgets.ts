@@ -44,10 +44,13 @@ export type MxBudgets = ReturnType<typeof createMxBudgets>;
 export function createMxBudgets({ clock, usedUp }: { clock: Clock; usedUp: UsedUp }) {
   /** Networks from which a feedback loop has sent what it signed. Only DNS and the provider's key lead here. */
   const good = new LRUCache<string, true>({ max: MOST_GOOD });
-  const reading = {
+  const readings = {
     loose_reading_network: new Allowance(budgets.loose_reading_network),
     received_reading_network: new Allowance(budgets.received_reading_network),
   };
+  /** The budget for the time of reading; null for mail with a token of ours, which has none. */
+  const readingOf = ({ deliveryId, domain }: Stranger): keyof typeof readings | null =>
+    domain !== undefined ? 'received_reading_network' : deliveryId === null ? 'loose_reading_network' : null;
   const loose: readonly Rule[] = [
     sharedRule('loose_mails_network', 'loose_mails', one, good),
     sharedRule('loose_bytes_network', 'loose_bytes', all, good),
@@ -73,8 +76,8 @@ export function createMxBudgets({ clock, usedUp }: { clock: Clock; usedUp: UsedU
       const broken = rule.broken(stranger, bytes, now);
       if (broken !== null) return broken;
     }
-    const ofReading = readingOf(stranger);
-    return ofReading !== null && !reading[ofReading].has(stranger.network, 0, now) ? ofReading : null;
+    const reading = readingOf(stranger);
+    return reading === null || readings[reading].has(stranger.network, 0, now) ? null : reading;
   }
 
   return {
@@ -101,20 +104,14 @@ export function createMxBudgets({ clock, usedUp }: { clock: Clock; usedUp: UsedU
     },
     /** Notes how long the reading process was busy with a mail. */
     noteReading(stranger: Stranger, ms: number): void {
-      const ofReading = readingOf(stranger);
-      if (ofReading !== null) reading[ofReading].spend(stranger.network, ms, clock.now());
+      const reading = readingOf(stranger);
+      if (reading !== null) readings[reading].spend(stranger.network, ms, clock.now());
     },
     /** Notes that a feedback loop has sent this, by its signature. */
     noteGood({ network }: Stranger): void {
       good.set(network, true);
     },
   };
-}
-
-/** Returns the budget for the time of reading its mail; null if its mail has a token of ours. */
-function readingOf({ domain, deliveryId }: Stranger): 'loose_reading_network' | 'received_reading_network' | null {
-  if (domain !== undefined) return 'received_reading_network';
-  return deliveryId === null ? 'loose_reading_network' : null;
 }
 
 function simpleRule(name: RuleName, keyOf: (stranger: Stranger) => string, amountOf: Amount, beyond?: Beyond): Rule {

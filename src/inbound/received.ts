@@ -93,7 +93,7 @@ const MOST_BYTES = 64 * 1024 * 1024;
 const MOST_AT_WORK = 8;
 /** Pause of all reading after a failure of ours. */
 const REST_MS = 10_000;
-/** What waits for an account's webhooks is counted again after this. */
+/** Time after which the mails that wait for an account's webhooks are counted again. */
 const WAITING_FRESH_MS = 30_000;
 const KEPT_FRESH_MS = 60_000;
 const KEPT_SHARE = 0.2;
@@ -277,7 +277,7 @@ export class ReceivedMails {
     await this.noteReader(answered);
   }
 
-  /** Whoever answers has read the mail, even if only a machine has fetched its pixel. */
+  /** An author of an answer has read the mail, even if only a machine has fetched its pixel. */
   private async noteReader(answered: Answered | null): Promise<void> {
     if (answered?.unseenDelivery == null) return;
     const hit = { at: this.deps.clock.now(), ip: null, userAgent: null, bot: null };

@@ -1,4 +1,4 @@
-/** What SPF, DKIM and DMARC say of a received mail. Nothing is refused because of it: the application decides. */
+/** Checks the sender of a received mail by SPF, DKIM and DMARC. Nothing is refused because of it: the application decides. */
 import type { Clock } from '../base/clock.ts';
 import { isSignedBy, type Signature } from '../mail/dkim/verify.ts';
 import { checkDmarc, type DmarcVerdict } from '../mail/dmarc.ts';

@@ -5,7 +5,7 @@ import type { Looked } from './spf.ts';
 export interface DmarcVerdict {
   result: 'pass' | 'fail' | 'none' | 'temperror' | 'permerror';
   domain: string;
-  /** What the domain asks for if mail fails; null without a policy. */
+  /** The domain's wish if mail fails; null without a policy. */
   policy: string | null;
 }
 

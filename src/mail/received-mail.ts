@@ -34,7 +34,7 @@ export interface ReceivedMail {
   spam_headers: Record<string, string>;
   auto_submitted: string | null;
   signatures: Signature[];
-  /** What may be the mark of a copy of ours in a mail that it brings. */
+  /** The mark of a copy of ours in a mail that it brings, if it is genuine. */
   copy: string | null;
 }
 

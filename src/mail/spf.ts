@@ -97,7 +97,7 @@ async function checkHost(state: State, domain: string): Promise<SpfResult> {
   for (const term of terms) if (await matches(state, term, domain)) return term.qualifier;
   if (redirect === null || terms.some(({ name }) => name === 'all')) return 'neutral';
   countLookUp(state);
-  const target = await expand(state, redirect, domain);
+  const target = expand(state, redirect, domain);
   if (!isName(target)) return 'permerror';
   const result = await checkHost(state, target);
   return result === 'none' ? 'permerror' : result;
@@ -140,7 +140,7 @@ async function matches(state: State, term: Term, domain: string): Promise<boolea
   if (name === 'all') return true;
   if (name === 'ip4' || name === 'ip6') return isWithin(address, target ?? '', term);
   countLookUp(state);
-  const host = target === undefined ? domain : await expand(state, target, domain);
+  const host = target === undefined ? domain : expand(state, target, domain);
   if (!isName(host)) return name === 'include' ? permerror() : false;
   switch (name) {
     case 'include':
@@ -189,7 +189,7 @@ function isWithin(address: Address, network: string, { bits4, bits6 }: Term): bo
   return address.match([other, address.kind() === 'ipv4' ? bits4 : bits6] as never);
 }
 
-/** The names of the sending host that lead back to it (section 5.5). Trouble is no match. */
+/** The names of the sending host that lead back to it (section 5.5). Trouble does not match. */
 async function validatedNames({ dns, ip, address }: State): Promise<string[]> {
   const named = await dns.ptr(ip);
   const names = named.kind === 'found' ? named.records.slice(0, MOST_HOSTS) : [];
@@ -205,54 +205,40 @@ async function validatedNames({ dns, ip, address }: State): Promise<string[]> {
 const MACRO = /%(?:([%_-])|\{([slodiphv])(\d{0,3})(r?)([.\-+,/_=]*)\})/gi;
 
 /** Expands macros (section 7), and leaves out labels at the front of a name that is too long. */
-async function expand(state: State, text: string, domain: string): Promise<string> {
+function expand(state: State, text: string, domain: string): string {
   if (text.replace(MACRO, '').includes('%')) permerror();
-  const names = /%\{p/i.test(text) ? await validatedNames(state) : [];
   const expanded = text.replace(
     MACRO,
-    (_, plain: string | undefined, letter = '', digits = '', reversed = '', marks = '') => {
+    (_, plain: string | undefined, letter = '', digits = '', back = '', marks = '') => {
       if (plain !== undefined) return { '%': '%', _: ' ', '-': '%20' }[plain] ?? '';
-      const value = valueOf(state, String(letter).toLowerCase(), domain, names);
-      const parts = value.split(marks === '' ? '.' : new RegExp(`[${String(marks).replace(/[-/]/g, '\\$&')}]`));
-      if (reversed !== '') parts.reverse();
+      const [name, delimiters] = [String(letter), String(marks).replace(/[-/]/g, String.raw`\$&`)];
+      const parts = valueOf(state, name.toLowerCase(), domain).split(
+        delimiters === '' ? '.' : new RegExp(`[${delimiters}]`),
+      );
+      if (back !== '') parts.reverse();
       if (digits !== '' && Number(digits) === 0) permerror();
       const shown = (digits === '' ? parts : parts.slice(-Number(digits))).join('.');
-      return letter === String(letter).toLowerCase() ? shown : encodeURIComponent(shown);
+      return name === name.toLowerCase() ? shown : encodeURIComponent(shown);
     },
   );
-  let name = expanded.replace(/\.$/, '');
+  let name = expanded.replace(/\.$/, '').toLowerCase();
   while (name.length > 253 && name.includes('.')) name = name.slice(name.indexOf('.') + 1);
-  return name.toLowerCase();
+  return name;
 }
 
-function valueOf({ sender, address, helo }: State, letter: string, domain: string, names: readonly string[]): string {
+/** The name of the sending host (`p`) is never looked up, as section 7.2 allows. */
+function valueOf({ sender, address, helo }: State, letter: string, domain: string): string {
   const at = sender.lastIndexOf('@');
-  switch (letter) {
-    case 's':
-      return sender;
-    case 'l':
-      return sender.slice(0, at);
-    case 'o':
-      return sender.slice(at + 1);
-    case 'd':
-      return domain;
-    case 'i':
-      return address.kind() === 'ipv4'
-        ? address.toString()
-        : Array.from(
-            address
-              .toNormalizedString()
-              .split(':')
-              .map((part) => part.padStart(4, '0'))
-              .join(''),
-          ).join('.');
-    case 'p':
-      return (
-        names.find((one) => one === domain) ?? names.find((one) => one.endsWith(`.${domain}`)) ?? names[0] ?? 'unknown'
-      );
-    case 'v':
-      return address.kind() === 'ipv4' ? 'in-addr' : 'ip6';
-    default:
-      return helo;
-  }
+  const isV4 = address.kind() === 'ipv4';
+  const values: Readonly<Record<string, () => string>> = {
+    s: () => sender,
+    l: () => sender.slice(0, at),
+    o: () => sender.slice(at + 1),
+    d: () => domain,
+    i: () => (isV4 ? address.toString() : Array.from(Buffer.from(address.toByteArray()).toString('hex')).join('.')),
+    p: () => 'unknown',
+    v: () => (isV4 ? 'in-addr' : 'ip6'),
+    h: () => helo,
+  };
+  return values[letter]?.() ?? '';
 }

@@ -8,7 +8,7 @@ type Mailbox = ReceivedMessage['to'][number];
 const boxText = ({ email, name }: Mailbox): string => (name === null ? email : `${name} <${email}>`);
 const boxesText = (all: readonly Mailbox[]): string => all.map(boxText).join(', ');
 
-/** What SPF, DKIM and DMARC say, in one line. */
+/** Returns the results of SPF, DKIM and DMARC in one line. */
 const verdictText = ({ spf, dkim, dmarc }: ReceivedMessage): string =>
   [
     ...(spf === null ? [] : [`SPF ${spf.result} (${spf.domain})`]),

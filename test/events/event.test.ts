@@ -78,9 +78,9 @@ describe('events/event', () => {
     assert.match(JSON.stringify(eventRecord(delivered, { engagement: false })), /"delivered":\{"ip":"192\.0\.2\.25"\}/);
   });
 
-  it('has six kinds for everybody and four for those who ask', () => {
+  it('has six kinds for everybody and five for those who ask', () => {
     assert.deepEqual([...eventTypes], ['sent', 'delivered', 'opened', 'clicked', 'bounced', 'complained']);
-    assert.deepEqual([...optInEventTypes], ['deferred', 'suppressed', 'failed', 'unsubscribed']);
-    assert.equal(new Set(allEventTypes).size, 10);
+    assert.deepEqual([...optInEventTypes], ['deferred', 'suppressed', 'failed', 'unsubscribed', 'received']);
+    assert.equal(new Set(allEventTypes).size, 11);
   });
 });

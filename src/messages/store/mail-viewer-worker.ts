@@ -4,7 +4,7 @@ import { systemClock } from '../../base/clock.ts';
 import { readMailView, type MailView } from '../../mail/mail-view.ts';
 import { readAttachment, readReceivedMail, type ReceivedMail } from '../../mail/received-mail.ts';
 
-/** What is asked of a mail. */
+/** A question about a mail. */
 export type MailJob = { bytes: Uint8Array } & (
   { asks: 'view' } | { asks: 'received' } | { asks: 'attachment'; index: number }
 );
