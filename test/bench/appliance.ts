@@ -1,10 +1,10 @@
 /** Starts the built appliance as a process of its own, on a fresh data folder, and talks to it by its command and its API. */
 import { execFile, spawn, spawnSync } from 'node:child_process';
-import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
+import { closeSync, mkdtempSync, openSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
-import { cpuOf } from './process-cpu.ts';
+import { cpuOfTree, memoryOfTree } from './process-cpu.ts';
 import { freePort, until } from './peers.ts';
 
 const here = path.resolve(import.meta.dirname, '../..');
@@ -22,11 +22,11 @@ export interface Appliance {
   cli(...args: string[]): unknown;
   /** The same without holding up this process, whose DNS and mail hosts the command may need. */
   command(...args: string[]): Promise<unknown>;
-  /** Resident memory in MiB. */
+  /** Resident memory in MiB, with that of the processes under it. */
   rss(): number;
-  /** The most that it has been, in MiB. */
+  /** The most that each of them has had, in MiB. */
   peakRss(): number;
-  /** CPU time used so far, in ms. */
+  /** CPU time used so far in ms, with that of the processes under it. */
   cpu(): number;
   /** Resolves when it ends, by itself or by a signal. */
   exited: Promise<number | string>;
@@ -148,17 +148,13 @@ async function startOnce(options: ApplianceOptions): Promise<Appliance> {
       });
       return JSON.parse(stdout) as unknown;
     },
-    rss: () => memoryOf(pid, 'VmRSS'),
-    peakRss: () => memoryOf(pid, 'VmHWM'),
-    cpu: () => cpuOf(pid),
+    rss: () => memoryOfTree(pid, 'VmRSS'),
+    peakRss: () => memoryOfTree(pid, 'VmHWM'),
+    cpu: () => cpuOfTree(pid),
     stop: () => end('SIGTERM'),
     kill: () => end('SIGKILL'),
   };
 }
-
-/** Returns a figure of the process's memory in MiB. */
-const memoryOf = (pid: number, figure: 'VmRSS' | 'VmHWM'): number =>
-  Number(new RegExp(`${figure}:\\s+(\\d+)`).exec(readFileSync(`/proc/${String(pid)}/status`, 'utf8'))?.[1]) / 1024;
 
 /** Makes a key that may do all that benchmarks need, and returns it. */
 export const benchKey = (appliance: Appliance, account = 'default'): string => newKey(appliance.cli, account).key;

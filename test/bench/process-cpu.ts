@@ -22,18 +22,32 @@ export function cpuOf(pid: number): number {
   return (Number(fields[11]) + Number(fields[12])) * TICK_MS;
 }
 
-/** The same of a process, all processes under it, and those of them that have ended. */
-export function cpuOfTree(root: number): number {
+/** The processes of a tree, by id, with their fields of /proc/PID/stat. */
+function treeOf(root: number): Map<number, readonly string[]> {
   const stats = new Map<number, readonly string[]>();
   for (const name of readdirSync('/proc')) {
     const stat = /^\d+$/.test(name) ? statOf(Number(name)) : null;
     if (stat !== null) stats.set(Number(name), stat);
   }
-  const timesOf = (pid: number): number => {
-    const fields = stats.get(pid) ?? [];
-    const own = [11, 12, 13, 14].reduce((sum, at) => sum + Number(fields[at] ?? 0), 0) * TICK_MS;
-    const children = [...stats].filter(([, stat]) => Number(stat[1]) === pid);
-    return children.reduce((sum, [child]) => sum + timesOf(child), own);
+  const tree = new Map<number, readonly string[]>();
+  const add = (pid: number): void => {
+    tree.set(pid, stats.get(pid) ?? []);
+    for (const [child, stat] of stats) if (Number(stat[1]) === pid) add(child);
   };
-  return timesOf(root);
+  add(root);
+  return tree;
 }
+
+/** User and system time in ms of a process, all processes under it, and those of them that have ended. */
+export const cpuOfTree = (root: number): number =>
+  [...treeOf(root).values()].reduce(
+    (sum, fields) => sum + [11, 12, 13, 14].reduce((own, at) => own + Number(fields[at] ?? 0), 0) * TICK_MS,
+    0,
+  );
+
+/** A figure of the memory of a process and all under it, in MiB. */
+export const memoryOfTree = (root: number, figure: 'VmRSS' | 'VmHWM'): number =>
+  [...treeOf(root).keys()].reduce((sum, pid) => sum + memoryOf(pid, figure), 0);
+
+const memoryOf = (pid: number, figure: string): number =>
+  Number(new RegExp(`${figure}:\\s+(\\d+)`).exec(readFileSync(`/proc/${String(pid)}/status`, 'utf8'))?.[1] ?? 0) / 1024;

@@ -7,6 +7,7 @@ import {
   cutConnection,
   endConnection,
   findConnection,
+  greetAtOnce,
   JOKES,
   keepEnhancedCodes,
   refuseCommand,
@@ -63,6 +64,28 @@ describe('inbound/smtp-connection', () => {
     await new Promise<void>((resolve) => {
       server.close(resolve);
     });
+  });
+
+  it('greets at once if it is told to, and once', async () => {
+    server = new SMTPServer({
+      logger: false,
+      disableReverseLookup: true,
+      onConnect: (_session, callback) => callback(),
+    });
+    greetAtOnce(server);
+    const connect = server.connect.bind(server);
+    const greeted = new Promise((resolve) => {
+      server.connect = (...given) => {
+        connect(...given);
+        resolve([...server.connections][0]?._ready);
+      };
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    client = net.connect((server.server.address() as net.AddressInfo).port, '127.0.0.1').setEncoding('latin1');
+    assert.equal(await greeted, true);
+    [...server.connections][0]?.connectionReady();
+    client.write('QUIT\r\n');
+    assert.match(await said(/^221 /m), /^220 [^\r\n]*\r\n221 [^\r\n]*\r\n$/);
   });
 
   it('adds an enhanced code to the replies of smtp-server only', async () => {

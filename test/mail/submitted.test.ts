@@ -2,7 +2,14 @@ import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { simpleParser, type ParsedMail } from 'mailparser';
 import { hasLongLine } from '../../src/mail/re-encode.ts';
-import { finishSubmitted, readSubmitted, renewSubmitted, type SubmittedMail } from '../../src/mail/submitted.ts';
+import { relaxedBodyHash } from '../../src/mail/dkim/canonicalize.ts';
+import {
+  finishSubmitted,
+  readSubmitted,
+  renewSubmitted,
+  ROOM_FOR_HEAD,
+  type SubmittedMail,
+} from '../../src/mail/submitted.ts';
 
 const FROM = 'From: Acme <hi@acme.test>\r\n';
 const DATE = 'Date: Fri, 30 Jan 2026 08:00:00 GMT\r\n';
@@ -257,6 +264,24 @@ describe('mail/submitted', () => {
       `Received: from a by b\r\nReceived: from x\r\n by y\r\n${fresh}${FROM}Subject: =?UTF-8?B?w6Q=?= b\r\n\r\n\xff.\r\n`,
     );
     assert.deepEqual(readSubmitted(again).kind, 'mail');
+  });
+
+  it('writes the header of a large mail in its place, and no octet outside of it', () => {
+    const text = `${FROM}${DATE}\r\n${'A line of text\r\n'.repeat(2000)}`;
+    const memory = Buffer.alloc(ROOM_FOR_HEAD + text.length, '#');
+    memory.write(text, ROOM_FOR_HEAD);
+    const whole = finishSubmitted(good(memory.subarray(ROOM_FOR_HEAD)), stamp);
+    assert.equal(whole.buffer, memory.buffer);
+    assert.equal(whole.toString(), finishSubmitted(good(text.slice(0, 500) + text.slice(500)), stamp).toString());
+    assert.ok(memory.subarray(0, 1500).equals(Buffer.alloc(1500, '#')));
+  });
+
+  it('says of a body what sending it needs', () => {
+    assert.deepEqual(good(`${FROM}\r\na  b\r\n\r\n`).facts, {
+      bodyHash: relaxedBodyHash(Buffer.from('a b\r\n')),
+      eightBit: false,
+    });
+    assert.equal(good(`${FROM}\r\nä\r\n`).facts.eightBit, true);
   });
 
   it('keeps a header that is not UTF-8 legible', () => {

@@ -14,9 +14,11 @@ import {
 } from '../../../src/mta/prepare/prepare.ts';
 import { textFor } from '../../../src/storage/sql.ts';
 import type { Connection } from '../../../src/storage/connection.ts';
+import type { BodyFacts } from '../../../src/mail/body-facts.ts';
+import { FreshContents } from '../../../src/messages/store/fresh-contents.ts';
 import { relaxedBodyHash } from '../../../src/mail/dkim/canonicalize.ts';
 import { readToken, type TrackingKey } from '../../../src/tracking/token.ts';
-import type { DeliveryRow, MessageRow } from '../../../src/storage/tables.ts';
+import type { AttachmentRow, ContentRow, DeliveryRow, MessageRow } from '../../../src/storage/tables.ts';
 import { FakeClock } from '../../support/fakes/fake-clock.ts';
 import { ACCOUNT, HOUR, NOW, contentRow, deliveryRow, messageRow } from '../../support/harness/mail-rows.ts';
 import { hrefsOf, pixelOf, readMail as readSeen } from '../../support/harness/seen-mail.ts';
@@ -298,6 +300,49 @@ describe('mta/prepare/prepare', () => {
       assert.equal(ready(await prepareWith(deps)(made.id)).smtpUtf8, true);
     });
   }
+
+  describe('a content that was just accepted', () => {
+    /** Returns the bytes made of what is in memory, and whether the content was read; then those made from the database. */
+    async function bothWays(content: ContentRow, facts: BodyFacts | null, attachments: AttachmentRow[] = []) {
+      const made = await store({}, {}, content);
+      if (attachments.length > 0) await temp.db.commit.insert({ attachments });
+      const fresh = new FreshContents();
+      fresh.add({ content, attachments, facts });
+      const prepare = prepareWith({ ...deps, fresh });
+      const first = ready(await prepare(made.id)).text;
+      const hasRead = statements.some((text) => /FROM (?:contents|attachments)|JOIN contents/.test(text));
+      const second = ready(await prepare(made.id)).text;
+      await prepare.close();
+      return { first, second, hasRead };
+    }
+
+    for (const [name, content, attachments] of [
+      ['a html', contentRow({ html: '<p>Grüße</p>', text: null, auto_text: 1 }), []],
+      [
+        'a file',
+        contentRow({ id: 'cnt_file', attachment_count: 1 }),
+        [
+          {
+            ...{ content_id: 'cnt_file', position: 0, filename: 'a.bin', content_type: 'application/octet-stream' },
+            ...{ cid: null, disposition: 'attachment' as const, bytes: Buffer.from('octets') },
+          },
+        ],
+      ],
+    ] as const)
+      it(`is not read for the first attempt, and has the same bytes: ${name}`, async () => {
+        const { first, second, hasRead } = await bothWays(content, null, [...attachments]);
+        assert.deepEqual([hasRead, first], [false, second]);
+      });
+
+    it('is not read if it was submitted, and is signed over the hash that was made then', async () => {
+      const body = Buffer.from('Good day  \r\n.\r\n\r\n');
+      const raw = Buffer.concat([Buffer.from('From: hi@acme.test\r\nSubject: x\r\n\r\n'), body]);
+      const facts = { bodyHash: relaxedBodyHash(body), eightBit: false };
+      const { first, second, hasRead } = await bothWays(contentRow({ html: null, text: null, raw }), facts);
+      assert.deepEqual([hasRead, first], [false, second]);
+      assert.ok(first.includes(`bh=${facts.bodyHash}`));
+    });
+  });
 
   describe('a large content', () => {
     const link = '<a href="https://shop.test/?a=1&amp;b=2">x</a>\n';
