@@ -84,9 +84,9 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       'the self-signed certificate could not be used and was made again',
     );
   if (!confinement.permissions || !confinement.network)
-    log[confinement.permissions ? 'info' : 'warn'](
-      { event: 'reader_rights', ...confinement },
-      'this Node.js cannot take all rights from the process that reads the mail of strangers: see docs/security.md',
+    log.info(
+      { event: 'reader_rights', permissions: confinement.permissions, network: confinement.network },
+      'Node.js itself does not take every right from the processes that read foreign mail',
     );
   const running = await buildRunning(context, present);
   let stopped: Promise<void> | null = null;

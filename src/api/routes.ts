@@ -22,6 +22,7 @@ import { messageReportRoutes } from './message-reports.ts';
 import { messageWebhookRoutes } from './message-webhooks.ts';
 import { messageReadRoutes } from './messages.ts';
 import { ListStreams } from './list-stream.ts';
+import { receivedFileRoute, receivedReadRoutes } from './received.ts';
 import type { Route } from './route.ts';
 import { sendRoutes, type SendDeps } from './send.ts';
 import { settingsRoutes, type SettingsRoutesDeps } from './settings.ts';
@@ -72,6 +73,7 @@ export interface RoutesDeps extends Omit<StoreRoutesDeps, 'cursors' | 'streams' 
 export function storeRoutes(deps: StoreRoutesDeps): Route[] {
   return [
     ...messageReadRoutes(deps),
+    ...receivedReadRoutes(deps),
     ...webhookReadRoutes(deps),
     ...suppressionRoutes(deps),
     ...domainRoutes(deps),
@@ -81,9 +83,10 @@ export function storeRoutes(deps: StoreRoutesDeps): Route[] {
 }
 
 /** The order of the API's description. */
-const order = 'messages batches templates webhooks events suppressions domains keys streams settings stats audit'.split(
-  ' ',
-);
+const order =
+  'messages received batches templates webhooks events suppressions domains keys streams settings stats audit'.split(
+    ' ',
+  );
 
 export function apiRoutes(deps: RoutesDeps): Route[] {
   const { db, clock, log, notifiers, keyring, renderer, accept } = deps;
@@ -95,6 +98,7 @@ export function apiRoutes(deps: RoutesDeps): Route[] {
     ...messageActionRoutes(deps),
     ...batchRoutes({ ...deps, cursors }),
     ...messageReportRoutes(deps),
+    receivedFileRoute(deps),
     ...messageWebhookRoutes(deps),
     ...eraseRoutes({ ...deps, recorder: deps.change.recorder }),
     ...templateRoutes({ db, clock, renderer, cursors }),

@@ -45,7 +45,7 @@ export function checkApart(given: JsonObject, rules: SendRules): Exclude<Checked
 
 /** Checks a complete mail, whose octets are in `message` in base64, and the members that come with it. */
 export function checkMail({ message = '', ...members }: JsonObject, rules: SendRules): CheckedSend {
-  const bytes = Buffer.from(String(message), 'base64');
+  const bytes = Buffer.from(typeof message === 'string' ? message : '', 'base64');
   if (bytes.length > rules.limits.messageBytes)
     return refusedMail('message_too_large', `The mail is larger than ${String(rules.limits.messageBytes)} bytes.`);
   if (bytes.length === 0) return refusedMail('missing_field', '`message` is missing.');

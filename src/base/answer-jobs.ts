@@ -8,7 +8,7 @@ type Work<Input, Output> = (job: Input) => Output | Promise<Output>;
 /** The first message, when the module is loaded: the time for the first job begins then. */
 export const READY = 'ready';
 
-/** What a confined process says: that it is ready, an answer, or the error that ends it. */
+/** The message of a confined process: it is ready, an answer, or the error that ends it. */
 export type Said = { kind: typeof READY } | { kind: 'answer'; answer: unknown } | { kind: 'fault'; text: string };
 
 /**

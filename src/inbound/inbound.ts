@@ -14,6 +14,7 @@ import { MailMemory } from './mail-intake.ts';
 import { mxHandlers, type MxDeps } from './mx.ts';
 import { createMxBudgets } from './mx-budgets.ts';
 import { Receiver, type ReceiveDeps } from './receive.ts';
+import { ReceivedMails, type ReceivedDeps } from './received.ts';
 import { createReportReader } from './report-reader.ts';
 import { createMailDrafts, submissionHandlers } from './submission.ts';
 import type { SubmissionDeps, SubmissionSettings, Submitter } from './submission-session.ts';
@@ -27,10 +28,15 @@ export interface Certificate {
 }
 
 export interface InboundDeps
-  extends Omit<SubmissionDeps, 'reader'>, Omit<MxDeps, 'db'>, Omit<ReceiveDeps, 'reader' | 'db' | 'budgets' | 'trim'> {
+  extends
+    Omit<SubmissionDeps, 'reader'>,
+    Omit<MxDeps, 'db'>,
+    Omit<ReceiveDeps, 'reader' | 'db' | 'budgets' | 'trim' | 'notifiers' | 'resolver'>,
+    Pick<ReceivedDeps, 'mailViewer' | 'resolver'> {
   clock: Clock;
   log: Log;
   db: ReceiveDeps['db'] & { maintenance: Connection };
+  notifiers: ReceiveDeps['notifiers'] & ReceivedDeps['notifiers'];
   bounceRules: () => readonly BounceRule[];
   keyChanges: Notifier;
   /** A submission has ended with this code of SMTP. */
@@ -103,6 +109,7 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
     trim: () => kept.trimIfFull(),
     reader: createReportReader({ clock }, { keys: deps.keys, rules: deps.bounceRules, count: REPORT_THREADS }),
   });
+  const received = new ReceivedMails({ ...deps, budgets: mxBudgets }, settings.diskBytes);
   const mx = new Listener(
     { clock, log },
     {
@@ -116,7 +123,7 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
       smtputf8: true,
       limits: MX_LIMITS,
     },
-    mxHandlers(deps, { budgets: mxBudgets, kept, receiver }),
+    mxHandlers(deps, { budgets: mxBudgets, kept, receiver, received }),
   );
   const submitting = [submitters(submission.start, false), submitters(submission.tls, true)] as const;
   const listeners = [mx, ...submitting] as const;
@@ -150,6 +157,7 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
     /** Reads the mails that an earlier run, or a node that has ended, has left unread. Only the node that leads does that. */
     takeLeft(): void {
       receiver.takeLeft();
+      received.takeLeft();
     },
     /** Returns the state of each port, in the order mx, submission, submissions. */
     mailPorts: (): MailPortState[] => mailPorts.map(({ state }) => state),
@@ -164,7 +172,7 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
       unlisten?.();
       await Promise.all(mailPorts.map((mailPort) => mailPort.stop()));
       await Promise.all(listeners.map((listener) => listener.close()));
-      await Promise.all([receiver.stop(), reader.close()]);
+      await Promise.all([receiver.stop(), received.stop(), reader.close()]);
     },
   };
 }
@@ -177,7 +185,13 @@ function mailPortsOf(
   const { host } = submission;
   const takes = 'mail of applications';
   const ports: MailPortOptions[] = [
-    { name: 'mx', listener: reports, ...mx, takes: 'bounces and complaints', setting: 'smtp.mx.port' },
+    {
+      name: 'mx',
+      listener: reports,
+      ...mx,
+      takes: 'bounces, complaints and mail to domains that receive',
+      setting: 'smtp.mx.port',
+    },
     { name: 'submission', listener: plain, host, place: submission.start, takes, setting: 'smtp.submission.port' },
     { name: 'submissions', listener: secure, host, place: submission.tls, takes, setting: 'smtp.submission.tlsPort' },
   ];

@@ -7,19 +7,17 @@ import { withCrlf } from '../mail/re-encode.ts';
 import type { ReadMail } from './mail-intake.ts';
 
 const CR = Buffer.from('\r');
-const NOTHING = Buffer.alloc(0);
 
-/** Returns a reader of the same mail that hands on each line end as CRLF. */
+/** Reads the same mail, each line end as CRLF. */
 export const withCrlfLines =
   (read: ReadMail): ReadMail =>
   async (take) => {
-    // A CR at the end of a chunk waits for what follows it.
-    let held = NOTHING;
-    await read((chunk) => {
-      const bytes = held.length === 0 ? chunk : Buffer.concat([held, chunk]);
-      const isOpen = bytes.at(-1) === CR[0];
-      held = isOpen ? CR : NOTHING;
-      take(withCrlf(isOpen ? bytes.subarray(0, -1) : bytes));
+    // A CR at the end of a piece waits for what follows it.
+    let isHeld = false;
+    await read((piece) => {
+      const octets = isHeld ? Buffer.concat([CR, piece]) : piece;
+      isHeld = octets.at(-1) === CR[0];
+      take(withCrlf(isHeld ? octets.subarray(0, -1) : octets));
     });
-    if (held.length > 0) take(withCrlf(held));
+    if (isHeld) take(withCrlf(CR));
   };

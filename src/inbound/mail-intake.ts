@@ -1,5 +1,6 @@
 /** Takes the octets of a mail from a session: how much memory mails may have while they come, and how slowly they may come. */
 import type { Clock, Timer } from '../base/clock.ts';
+import { ROOM_FOR_HEAD } from '../mail/submitted.ts';
 import { LOOKS, Patience } from '../net/patience.ts';
 import type { LimitName, ListenerLimits } from './listener-limits.ts';
 import { Tally } from './tally.ts';
@@ -28,7 +29,7 @@ export interface TakenMail {
 
 const BLOCK_BYTES = 16 * 1024;
 
-/** Pieces of this size stay as they came: as an object a piece takes some hundred octets beside its own. */
+/** Smaller pieces are copied: each is an object, which takes some hundred octets beside its own. */
 const LEAST_BYTES = 2048;
 
 /** Collects octets: large pieces as they are, small ones in blocks, since a client may send its mail octet by octet. */
@@ -56,7 +57,11 @@ class Octets {
   whole(): Buffer {
     this.flush();
     const pieces = this.pieces.splice(0);
-    return pieces.length === 1 && pieces[0] !== undefined ? pieces[0] : Buffer.concat(pieces, this.length);
+    if (pieces.length === 1 && pieces[0] !== undefined) return pieces[0];
+    const whole = Buffer.allocUnsafeSlow(ROOM_FOR_HEAD + this.length);
+    let at = ROOM_FOR_HEAD;
+    for (const piece of pieces) at += piece.copy(whole, at);
+    return whole.subarray(ROOM_FOR_HEAD);
   }
 
   /** Puts what is in the block among the pieces; the rest of the block is used for what comes next. */
@@ -68,11 +73,15 @@ class Octets {
   }
 }
 
-export interface IntakeDeps {
-  clock: Clock;
-  limits: ListenerLimits;
+/** How a mail is held while it arrives: how much of it, and in which memory. */
+export interface MailHold {
   memory: MailMemory;
   keepBytes: number;
+  limits: ListenerLimits;
+}
+
+export interface IntakeDeps extends MailHold {
+  clock: Clock;
 }
 
 /**

@@ -1,6 +1,6 @@
 /**
  * Bounds what a network may send to port 25 in an hour, and what may come in about one delivery (base/budgets.ts). Mail to an address
- * with a token of ours is counted separately from mail that anyone can send: a flood of the second kind never costs a bounce.
+ * with a token of ours, mail to domains that receive, and what else anyone can send are counted apart: no flood costs a bounce.
  */
 import { LRUCache } from 'lru-cache';
 import { Allowance, mostForOne, type Beyond } from '../scheduling/allowance.ts';
@@ -12,9 +12,14 @@ import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
 export interface Stranger {
   network: string;
   deliveryId: string | null;
+  /** The receiving domain that it writes to; absent for mail to our own addresses. */
+  domain?: string;
 }
 
-type RuleName = Extract<BudgetName, `loose_${string}` | `token_${string}`>;
+type RuleName = Extract<
+  BudgetName,
+  `loose_${string}` | `token_${string}` | `received_${'mails' | 'bytes' | 'reading'}_${string}`
+>;
 
 interface Rule {
   /** Returns the budget that this would break, or null. */
@@ -27,6 +32,7 @@ interface Rule {
 
 const byNetwork = ({ network }: Stranger): string => network;
 const byDelivery = ({ deliveryId }: Stranger): string => deliveryId ?? '';
+const byDomain = ({ domain }: Stranger): string => domain ?? '';
 const one = (): number => 1;
 const all = (bytes: number): number => bytes;
 type Amount = typeof one | typeof all;
@@ -38,7 +44,13 @@ export type MxBudgets = ReturnType<typeof createMxBudgets>;
 export function createMxBudgets({ clock, usedUp }: { clock: Clock; usedUp: UsedUp }) {
   /** Networks from which a feedback loop has sent what it signed. Only DNS and the provider's key lead here. */
   const good = new LRUCache<string, true>({ max: MOST_GOOD });
-  const reading = new Allowance(budgets.loose_reading_network);
+  const readings = {
+    loose_reading_network: new Allowance(budgets.loose_reading_network),
+    received_reading_network: new Allowance(budgets.received_reading_network),
+  };
+  /** The budget for the time of reading; null for mail with a token of ours, which has none. */
+  const readingOf = ({ deliveryId, domain }: Stranger): keyof typeof readings | null =>
+    domain !== undefined ? 'received_reading_network' : deliveryId === null ? 'loose_reading_network' : null;
   const loose: readonly Rule[] = [
     sharedRule('loose_mails_network', 'loose_mails', one, good),
     sharedRule('loose_bytes_network', 'loose_bytes', all, good),
@@ -49,7 +61,14 @@ export function createMxBudgets({ clock, usedUp }: { clock: Clock; usedUp: UsedU
     simpleRule('token_bytes_delivery', byDelivery, all, 'uncounted'),
     simpleRule('token_bytes_network', byNetwork, all),
   ];
-  const rulesFor = ({ deliveryId }: Stranger): readonly Rule[] => (deliveryId === null ? loose : withToken);
+  const received: readonly Rule[] = [
+    simpleRule('received_mails_network', byNetwork, one),
+    simpleRule('received_bytes_network', byNetwork, all),
+    simpleRule('received_mails_domain', byDomain, one, 'uncounted'),
+    simpleRule('received_bytes_domain', byDomain, all, 'uncounted'),
+  ];
+  const rulesFor = ({ deliveryId, domain }: Stranger): readonly Rule[] =>
+    domain !== undefined ? received : deliveryId === null ? loose : withToken;
 
   function brokenBy(stranger: Stranger, bytes: number): RuleName | null {
     const now = clock.now();
@@ -57,8 +76,8 @@ export function createMxBudgets({ clock, usedUp }: { clock: Clock; usedUp: UsedU
       const broken = rule.broken(stranger, bytes, now);
       if (broken !== null) return broken;
     }
-    const isRead = stranger.deliveryId === null && !reading.has(stranger.network, 0, now);
-    return isRead ? 'loose_reading_network' : null;
+    const reading = readingOf(stranger);
+    return reading === null || readings[reading].has(stranger.network, 0, now) ? null : reading;
   }
 
   return {
@@ -84,8 +103,9 @@ export function createMxBudgets({ clock, usedUp }: { clock: Clock; usedUp: UsedU
       for (const rule of rulesFor(stranger)) if (rule.isOfBytes) rule.giveBack(stranger, bytes, then, now);
     },
     /** Notes how long the reading process was busy with a mail. */
-    noteReading({ network, deliveryId }: Stranger, ms: number): void {
-      if (deliveryId === null) reading.spend(network, ms, clock.now());
+    noteReading(stranger: Stranger, ms: number): void {
+      const reading = readingOf(stranger);
+      if (reading !== null) readings[reading].spend(stranger.network, ms, clock.now());
     },
     /** Notes that a feedback loop has sent this, by its signature. */
     noteGood({ network }: Stranger): void {
@@ -106,7 +126,7 @@ function simpleRule(name: RuleName, keyOf: (stranger: Stranger) => string, amoun
   };
 }
 
-/** What each network may send, and all together. A network that is known for good signatures has its own part whatever others send. */
+/** Bounds each network, and all together. A network that is known for good signatures has its own part whatever others send. */
 function sharedRule(
   each: RuleName,
   together: RuleName,

@@ -2,7 +2,6 @@
 import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import { createThreads, ThreadRefusal } from '../base/threads.ts';
-import type { BodyFacts } from '../mail/body-facts.ts';
 import { finishSubmitted, type RefusedMail, type SubmittedMail } from '../mail/submitted.ts';
 import type { ReadApart } from './submission-worker.ts';
 
@@ -13,7 +12,6 @@ export interface AcceptableMail {
   mail: SubmittedMail;
   /** The SHA-256 of its octets, hex; empty if it has no idempotency key, which alone asks for it. */
   digest: string;
-  facts: BodyFacts;
 }
 
 export const isAcceptable = (read: ReadMail): read is AcceptableMail => read.mail.kind === 'mail';
@@ -102,7 +100,7 @@ function nextOf(waiting: Waiting[]): Waiting[] {
 
 function readOf(answer: ReadApart | undefined, bytes: Buffer): ReadMail {
   if (answer === undefined) throw new Error('the process did not answer for each mail');
-  if (!('facts' in answer)) return answer;
-  const { mail, bodyAt, digest, facts } = answer;
-  return { mail: bodyAt === null ? mail : { ...mail, body: bytes.subarray(bodyAt) }, digest, facts };
+  if (!('digest' in answer)) return answer;
+  const { mail, bodyAt, digest } = answer;
+  return { mail: bodyAt === null ? mail : { ...mail, body: bytes.subarray(bodyAt) }, digest };
 }

@@ -1,12 +1,10 @@
 /** Reads submitted mails, some at a time, in a confined process. Started by `submission-reader.ts`. */
-import { isAscii } from 'node:buffer';
 import { hash } from 'node:crypto';
 import { answerJobs } from '../base/answer-jobs.ts';
-import { relaxedBodyHash } from '../mail/dkim/canonicalize.ts';
 import { readSubmitted, type RefusedMail } from '../mail/submitted.ts';
 import type { AcceptableMail } from './submission-reader.ts';
 
-/** A mail that was read. A body that stands in the octets as it is sent is not given back: its place is enough. */
+/** A mail that was read. A body that is sent as the octets have it is not given back: its place is enough. */
 export type ReadApart = { mail: RefusedMail } | (AcceptableMail & { bodyAt: number | null });
 
 const NOTHING = Buffer.alloc(0);
@@ -15,12 +13,14 @@ function read(bytes: Buffer): ReadApart {
   const mail = readSubmitted(bytes);
   if (mail.kind === 'refused') return { mail };
   const digest = mail.options.has('idempotency-key') ? hash('sha256', bytes, 'hex') : '';
-  const facts = {
-    bodyHash: relaxedBodyHash(mail.body),
-    eightBit: !isAscii(mail.body) || !isAscii(Buffer.from(mail.head)),
-  };
-  if (mail.body.buffer !== bytes.buffer) return { mail, bodyAt: null, digest, facts };
-  return { mail: { ...mail, body: NOTHING }, bodyAt: mail.body.byteOffset - bytes.byteOffset, digest, facts };
+  if (!isEndOf(mail.body, bytes)) return { mail, bodyAt: null, digest };
+  return { mail: { ...mail, body: NOTHING }, bodyAt: bytes.length - mail.body.length, digest };
 }
+
+/** True if the body is the end of these very octets. Small Buffers have their memory in common, so that alone says nothing. */
+const isEndOf = (body: Buffer, bytes: Buffer): boolean =>
+  body.buffer === bytes.buffer &&
+  body.byteOffset >= bytes.byteOffset &&
+  body.byteOffset + body.length === bytes.byteOffset + bytes.length;
 
 answerJobs((mails: readonly Buffer[]) => mails.map(read));

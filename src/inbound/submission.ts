@@ -126,7 +126,7 @@ export function createMailDrafts(deps: SubmissionDeps, settings: SubmissionSetti
     refuseTracked(mail, all);
     const recipients = [given.to, ...given.cc].map(({ address }) => address);
     const envelope = { recipients, sender: '', requireTls: false, helo: '', ip, protocol: 'HTTP' };
-    return { ...(await acceptor.draft(envelope, caller, read, all)), test };
+    return { ...(await acceptor.draft(envelope, caller, mail, all)), test };
   };
 }
 
@@ -143,8 +143,6 @@ interface ReadSubmission extends AcceptableMail {
   /** When DATA began, on the monotonic clock. */
   started: number;
 }
-
-type MailWithFacts = Pick<AcceptableMail, 'mail' | 'facts'>;
 
 /** The parts of a session that the draft of its mail depends on. */
 type Envelope = Pick<SubmissionSession, 'recipients' | 'sender' | 'requireTls' | 'helo' | 'ip' | 'protocol'>;
@@ -181,26 +179,26 @@ class SubmissionAcceptor {
   async draft(
     session: Envelope,
     caller: Caller,
-    read: MailWithFacts,
+    mail: SubmittedMail,
     options: SubmissionOptionFields,
   ): Promise<MessageDraft> {
     const noticeTo = await this.noticeAddress(session, caller);
-    const sender = await this.senderOf(caller, read.mail);
+    const sender = await this.senderOf(caller, mail);
     const now = this.deps.clock.now();
-    return this.draftOf(session, read, options, { id: newId('msg', now), now, noticeTo, sender });
+    return this.draftOf(session, mail, options, { id: newId('msg', now), now, noticeTo, sender });
   }
 
   private async store(
     session: SubmissionSession,
     caller: Caller,
-    { mail, facts, options, key, digest, started }: Keyed,
+    { mail, options, key, digest, started }: Keyed,
   ): Promise<string> {
     const { deps } = this;
     const { clock } = deps;
     const audited = { step: 'DATA', caller, code: 250, problem: null, started };
     const before = key === null ? null : await this.idOfFirst(session, caller, { key, digest, started });
     if (before !== null) return before;
-    const draft = await this.draft(session, caller, { mail, facts }, options);
+    const draft = await this.draft(session, caller, mail, options);
     const now = clock.now();
     const by = { ...caller, requestId: newId('req', now) };
     const alsoWrite = (): Rows => ({
@@ -259,7 +257,7 @@ class SubmissionAcceptor {
 
   private draftOf(
     session: Envelope,
-    { mail, facts }: MailWithFacts,
+    mail: SubmittedMail,
     options: SubmissionOptionFields,
     { id, now, noticeTo, sender }: { id: string; now: number; noticeTo: string | null; sender: Mailbox | null },
   ): MessageDraft {
@@ -287,7 +285,7 @@ class SubmissionAcceptor {
         id,
         rfcMessageId,
         bytes: this.deps.reader.finish(mail, { received, messageId: rfcMessageId, date: new Date(now), sender }),
-        facts,
+        facts: mail.facts,
         recipients,
         noticeTo,
       },

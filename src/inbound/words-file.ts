@@ -6,7 +6,7 @@ import { compileWords, type BounceWords, type WordSource } from './bounce-words.
 import type { FeedbackLoop } from './feedback-loops.ts';
 
 const [WORDS, LOOPS] = ['config/bounce-words.yaml', 'config/feedback-loops.yaml'];
-/** What a process has to be allowed to read for this. */
+/** The files that a process has to be allowed to read for this. */
 export const PROGRAM_FILES = [WORDS, LOOPS];
 
 /** Reads the words. Throws if the file is missing. It is part of the program: a test checks its form. */

@@ -96,6 +96,8 @@ export interface OperatorDeps extends StoreDeps {
     port: number;
     domain: string;
   }) => Promise<{ ok: boolean; why: string | null; ms: number }>;
+  /** Hands a mail to our own MX listener, as a stranger would; `reply` is what it said. */
+  handIn: (mail: { from: string; to: string; mail: Buffer }) => Promise<{ taken: boolean; reply: string }>;
   /** The certificate in force; `look` has its files read now. */
   certificate: Pick<CertificateWatch, 'look' | 'state'>;
   /** Compares the settings in force with the written ones. */

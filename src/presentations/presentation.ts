@@ -36,6 +36,8 @@ export interface Presentation<Answer = unknown> {
   input?: readonly Input[];
   /** Input that the command stands for. */
   with?: object;
+  /** The same, if it depends on what was given. */
+  sends?(given: Given): object;
   /** A list that may go on behind the rows shown: how many there are without `--limit`, or at most. */
   list?: { limit: number } | { most: number };
   /** The way to what the list does not show. */

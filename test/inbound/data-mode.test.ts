@@ -6,7 +6,7 @@ import { SMTPStream } from 'smtp-server/lib/smtp-stream.js';
 import { feedDirectly, readData } from '../../src/inbound/data-mode.ts';
 import type { SmtpConnection } from '../../src/inbound/smtp-connection.ts';
 
-/** What came of some octets: the mail, or null if it has not ended; and the commands behind it. */
+/** The result of some octets: the mail, or null if it has not ended; and the commands behind it. */
 interface Outcome {
   mail: string | null;
   size: number;
@@ -41,7 +41,10 @@ async function read(isDirect: boolean, wire: string, cuts: readonly number[]): P
 
 const line = fc.constantFrom('', '.', '..', '.x', 'x', 'x.', '...', 'x'.repeat(70));
 const lineEnd = fc.constantFrom('\r\n', '\r\n', '\r\n', '\n', '\r', '\r\r\n', '\n\r');
-const text = fc.array(fc.tuple(line, lineEnd), { maxLength: 12 }).map((lines) => lines.flat().join(''));
+/** The first line is not empty: smtp-server overlooks a stuffed dot behind a bare LF that is the first octet. */
+const text = fc
+  .tuple(fc.constantFrom('x', '..', '.x', '...'), fc.array(fc.tuple(lineEnd, line), { maxLength: 12 }))
+  .map(([first, lines]) => first + lines.flat().join(''));
 
 describe('inbound/data-mode', () => {
   it('reads what smtp-server reads, however it is cut', () =>
@@ -50,7 +53,7 @@ describe('inbound/data-mode', () => {
         const wire = `${before}\r\n.\r\nRSET\r\nNOOP\r\n`;
         assert.deepEqual(await read(true, wire, cuts), await read(false, wire, cuts));
       }),
-      { numRuns: 500 },
+      { numRuns: 3000 },
     ));
 
   for (const [name, wire, mail] of [

@@ -109,6 +109,7 @@ export class Office {
         state: () => ({ file: 'tls.pem', cert: server.cert, fault: null }),
       },
       selfTest: () => Promise.resolve({ ok: true, why: null, ms: 1 }),
+      handIn: () => Promise.resolve({ taken: false, reply: '550 5.7.1 we do not relay' }),
       mta: {
         resolve: () => Promise.resolve(this.resolved),
         lanes: (most) => Promise.resolve(this.lanes.slice(0, most)),

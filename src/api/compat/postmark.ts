@@ -186,11 +186,13 @@ const bounceTypes: Readonly<Record<string, readonly [type: string, code: number,
   complained: ['SpamComplaint', 100001, 'Spam complaint'],
 };
 
+const BOUNCE = { type: 'bounced', data: {} };
+
 /** A mail that bounced has one bounce, which goes by the mail's id. */
 async function bounceOf({ ask }: ForeignCall, one: Told): Promise<object> {
   const filter = { message_id: String(one['id']), type: 'bounced,complained', after: 'start' };
   const [event] = (await readAll(ask, 'listEvents', filter, { most: 1 })).data as unknown as SeenEvent[];
-  const { type, timestamp, data } = event ?? { type: 'bounced', timestamp: one['status_at'], data: {} as Told };
+  const { type, timestamp, data }: SeenEvent = event ?? { ...BOUNCE, timestamp: String(one['status_at']) };
   const detail = (data[type] ?? {}) as Told;
   const [name, code, words] = bounceTypes[textOf(detail['class'] ?? type)] ?? ['Unknown', 2048, 'Undetermined'];
   return {

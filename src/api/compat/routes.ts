@@ -64,12 +64,12 @@ async function perform(request: ForeignRequest, { operation, base }: Parts, inco
     if (request.reply === undefined || !('body' in reply)) return reply;
     return (told ??= request.reply((reply.body ?? reply.before ?? {}) as Told, { params, body, now }));
   };
-  const { run, sendRules } = operation(request.operation);
+  const ours = operation(request.operation);
   // A small one was not checked in a thread.
-  const checked = request.form === MIME && sendRules !== undefined ? checkMail(body, sendRules(now)) : null;
+  const checked = request.form === MIME && ours.sendRules !== undefined ? checkMail(body, ours.sendRules(now)) : null;
   try {
     return tell(
-      await run({
+      await ours.run({
         ...incoming,
         checked: incoming.checked ?? checked,
         search: '',

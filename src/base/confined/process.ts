@@ -22,12 +22,12 @@ const SOURCE = path.join(ROOT, isFromSource ? '' : 'dist', 'src');
 const PERMISSION = ['--permission', '--experimental-permission'].find((flag) =>
   process.allowedNodeEnvironmentFlags.has(flag),
 );
-/** Heap for young objects: with more, a process takes up to 40 MB more and is no faster. */
+/** Heap for young objects: with more, a process takes up to 40 MB more for no speed. */
 const YOUNG_MB = 12;
 /** How often the memory of a process is looked at while it works on something for longer than this, in ms. */
 const LOOK_MS = 100;
 
-/** What this Node.js keeps from a confined process, for the log of the start. */
+/** Rights that this Node.js takes from a confined process, for the log of the start. */
 export const confinement = {
   /** Files, programs, threads and addons. */
   permissions: PERMISSION !== undefined,

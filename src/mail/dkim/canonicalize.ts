@@ -1,5 +1,6 @@
 /** DKIM canonicalization: RFC 6376 section 3.4. We sign relaxed/relaxed; simple is there to check others. */
 import { hash } from 'node:crypto';
+import { survey, type Survey } from '../survey.ts';
 
 const CRLF = '\r\n';
 
@@ -18,10 +19,8 @@ function relaxedValue(value: string): string {
 }
 
 /** Returns the relaxed body (section 3.4.4): no white space at line ends, one space for every run, no empty lines at the end. */
-export function relaxedBody(given: Buffer): Buffer {
-  const body = withOneLineEnd(given);
-  if (body !== null && !NOT_RELAXED.test(body.toString('latin1'))) return body;
-  return relaxed(given);
+export function relaxedBody(given: Buffer, { isRelaxed }: Pick<Survey, 'isRelaxed'> = survey(given)): Buffer {
+  return (isRelaxed ? withOneLineEnd(given) : null) ?? relaxed(given);
 }
 
 function relaxed(body: Buffer): Buffer {
@@ -48,12 +47,6 @@ function relaxed(body: Buffer): Buffer {
 
 const [SPACE, TAB, CR, LF] = [0x20, 0x09, 0x0d, 0x0a];
 
-/**
- * Space before more of it or before a line end, or a tab. A few of these do not change the body, such as a space before a lone CR. One pass
- * takes half the time of a search for each kind.
- */
-const NOT_RELAXED = / [ \r]|\t/;
-
 /** Returns the body with one line end at its end; null if it has none or nothing else. */
 function withOneLineEnd(body: Buffer): Buffer | null {
   let end = body.length;
@@ -75,4 +68,5 @@ export function simpleBody(body: Buffer): Buffer {
 }
 
 /** Returns the `bh=` of a body: SHA-256 of its relaxed form, base64. */
-export const relaxedBodyHash = (body: Buffer): string => hash('sha256', relaxedBody(body), 'base64');
+export const relaxedBodyHash = (body: Buffer, found?: Pick<Survey, 'isRelaxed'>): string =>
+  hash('sha256', relaxedBody(body, found), 'base64');

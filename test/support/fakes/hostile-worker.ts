@@ -1,4 +1,4 @@
-/** What a fault in a parser might do in the process that reads the mail of strangers. Each job names one thing. */
+/** Does in a confined process the harm that a parser at fault might do. Each job names one kind. */
 import childProcess from 'node:child_process';
 import dgram from 'node:dgram';
 import dns from 'node:dns';
