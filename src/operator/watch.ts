@@ -55,6 +55,7 @@ export const watchOperations = {
       if ([lane, messageId, known].filter((one) => one !== undefined).length !== 1)
         throw new Problem('invalid_field', 'name one thing to watch: a lane or a message');
       if (messageId !== undefined) await accountOfMessage(deps, messageId);
+      const read = positionsIn(after);
       const watch = known ?? randomInt(1, MOST_NUMBER);
       const what = subjectOf(deps, watch, lane === undefined ? { messageId } : { lane });
       if (!deps.mta.transcripts.watch(watch, what))
@@ -63,7 +64,7 @@ export const watchOperations = {
       deps.nodes.tell({ about: ABOUT, hint: { watch, what } });
       const laneKnown = lane === undefined ? null : await isLaneKnown(deps, lane);
       return {
-        ...(await pageOf(deps, watch, positionsIn(after), waitMs)),
+        ...(await pageOf(deps, watch, read, waitMs)),
         /** At the start: false if no node and no waiting mail has this lane now. A lane may be watched before its first mail. */
         lane_known: laneKnown,
       };
