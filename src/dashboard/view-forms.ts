@@ -18,7 +18,8 @@ import type { Visit } from './page.ts';
 import { seenIn } from './stale-forms.ts';
 import { titleOf } from './words.ts';
 
-type Words = Readonly<Record<string, string | number | boolean | object | null | undefined>>;
+type Word = string | number | boolean | null | undefined;
+type Words = Readonly<Record<string, Word | readonly (Word | object)[]>>;
 
 export interface ViewForm {
   to: `/${string}`;
@@ -93,7 +94,8 @@ function inProgram(program: hbs.AST.Program | undefined, sources: Sources): hbs.
   });
 }
 
-const literal = (one: hbs.AST.Expression | undefined): Words[string] => (one as { value?: string } | undefined)?.value;
+const literal = (one: hbs.AST.Expression | undefined): string | boolean | number | undefined =>
+  (one as { value?: string } | undefined)?.value;
 
 const literals = (hash: hbs.AST.Hash | undefined): Words =>
   Object.fromEntries((hash?.pairs ?? []).map(({ key, value }) => [key, literal(value)]));
@@ -155,7 +157,7 @@ export function bodyOf(form: ViewForm, inputs: Inputs, visit: Visit, reads: Read
   const entered = form.fields.map(
     ({ name, words }) => reads[name]?.(visit) ?? read(name, words, members[name] ?? {}, visit),
   );
-  return Object.assign({}, ...entered, setIn(form)) as Record<string, unknown>;
+  return { ...(Object.assign({}, ...entered) as object), ...setIn(form) };
 }
 export type Reads = Readonly<Record<string, (visit: Visit) => object>>;
 
@@ -173,9 +175,7 @@ function read(name: string, words: Words, member: Member, { form }: Visit): obje
 }
 
 function setIn({ words: { set = '' } }: ViewForm): object {
-  const pairs = String(set)
-    .split(' ')
-    .flatMap((one) => (one === '' ? [] : [one.split('=')]));
+  const pairs = (wordIn(set) ?? '').split(' ').flatMap((one) => (one === '' ? [] : [one.split('=')]));
   return Object.fromEntries(
     pairs.map(([name, value]) => [name, value === 'true' ? true : value === 'false' ? false : value]),
   );
@@ -256,7 +256,7 @@ function choicesOf(choices: unknown, values: readonly string[]): object[] {
     const pair = typeof one === 'string' ? one.split('=') : [];
     const given =
       typeof one === 'string' ? { value: pair[0], label: pair[1] ?? pair[0], about: pair[2] } : (one as Words);
-    const value = String(given['value'] ?? given['id'] ?? given['name']);
+    const value = [given['value'], given['id'], given['name']].map(wordIn).find((word) => word !== undefined) ?? '';
     return { label: given['name'], ...given, value, on: values.includes(value) };
   });
 }
