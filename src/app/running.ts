@@ -161,7 +161,7 @@ function buildDoors(
   const figures = new FigureWriter({ db, clock, log, nodes }, operator, nodeFigures);
   const routes = [...api.routes, ...serverRoutes(operator)];
   const inside = createInside({ clock, commit: db.commit }, routes);
-  const dashboard = buildDashboard(context, { mta, inside, routes: api.routes, bodyMemory, newcomers });
+  const dashboard = buildDashboard(context, { mta, inside, routes, bodyMemory, newcomers });
   if (!hasOwnPort(config)) api.share(dashboard);
   return { api, operator, served: { api: deps, routes, inside }, dashboard, metrics, figures, newcomers };
 }

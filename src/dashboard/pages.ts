@@ -2,6 +2,7 @@
 import type { Assets } from './assets.ts';
 import type { DashboardDeps } from './deps.ts';
 import type { Page } from './page.ts';
+import { accountPages } from './pages/accounts.ts';
 import { apiPages } from './pages/api.ts';
 import { doctorPages } from './pages/doctor.ts';
 import { domainPages } from './pages/domains.ts';
@@ -20,6 +21,7 @@ import { searchPages } from './pages/search.ts';
 import { setUpPages } from './pages/set-up.ts';
 import { settingsPages } from './pages/settings.ts';
 import { signInPages } from './pages/sign-in.ts';
+import { sharedPages } from './pages/shared.ts';
 import { sourcePages } from './pages/sources.ts';
 import { statsPages } from './pages/stats.ts';
 import { streamPages } from './pages/streams.ts';
@@ -33,30 +35,32 @@ export function pagesOf(deps: DashboardDeps, assets: Assets): Page[] {
   return [
     ...setUpPages(deps),
     ...signInPages(deps),
-    ...overviewPages(deps),
+    ...overviewPages(),
     // Before those of messages, whose paths have an id in this place.
     ...receivedPages(),
     ...messagePages(),
+    ...sharedPages(deps),
     ...eventPages(),
     ...exportPages(),
     ...statsPages(),
     ...reputationPages(),
     ...templatePages(deps),
-    ...suppressionPages(),
+    ...suppressionPages(deps),
     ...domainPages(deps),
-    ...streamPages(),
+    ...streamPages(deps),
     ...webhookPages(deps),
     ...keyPages(deps),
     ...searchPages(),
     ...requestLogPages(deps),
-    ...apiPages(deps, assets),
+    ...apiPages({ ...deps, routes: deps.routes.filter(({ scope }) => scope !== 'server') }, assets),
     ...settingsPages(deps),
-    ...sourcePages(),
-    ...nodePages(),
+    ...sourcePages(deps),
+    ...nodePages(deps),
     ...profilePages(deps),
     ...queuePages(deps),
     ...watchPages(),
     ...doctorPages(),
     ...teamPages(deps),
+    ...accountPages(deps),
   ];
 }

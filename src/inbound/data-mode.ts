@@ -12,7 +12,7 @@ const DOT = 0x2e;
 const [CR, LF] = [0x0d, 0x0a];
 const LINE_WITH_DOT = Buffer.from('\n.');
 const END = Buffer.from('\r\n.\r\n');
-/** What may be the beginning of `END`, or of a line with a dot, at the end of a block. */
+/** The end of a block may be the beginning of `END`, or of a line with a dot. */
 const BEGINNING = /(?:\r|\r?\n(?:\.\r?)?)$/;
 const OCTETS = 'octets';
 

@@ -127,7 +127,7 @@ export class Listener<User> {
     });
     this.server = new SMTPServer({ ...this.serverSettings(), ...this.sessionSteps(), ...this.mailSteps() });
     if (options.isSecure) guardSockets(this.server, (socket) => this.sessions.admitSocket(socket));
-    // Whoever submits has to sign in or is trusted: whether it speaks before the greeting says nothing more.
+    // Programs that submit sign in or are trusted, so that waiting for those that speak before the greeting tells nothing.
     if (this.isSubmission) greetAtOnce(this.server);
     // smtp-server hands on the errors of its net.Server here, and reports those of single connections here as well.
     logAcceptErrors({ clock, log }, this.server.server, 'smtp');

@@ -29,7 +29,7 @@ export interface TakenMail {
 
 const BLOCK_BYTES = 16 * 1024;
 
-/** Pieces of this size stay as they came: as an object a piece takes some hundred octets beside its own. */
+/** Smaller pieces are copied: each is an object, which takes some hundred octets beside its own. */
 const LEAST_BYTES = 2048;
 
 /** Collects octets: large pieces as they are, small ones in blocks, since a client may send its mail octet by octet. */

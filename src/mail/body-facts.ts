@@ -1,4 +1,4 @@
-/** What a body is found to be when it is read once, and what sending it needs to know. */
+/** The facts of a body that sending it needs, found in one reading. */
 export interface BodyFacts {
   /** The hash of its relaxed form (RFC 6376), base64: what DKIM signs. */
   bodyHash: string;

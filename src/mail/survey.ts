@@ -1,4 +1,4 @@
-/** What one pass over the octets of a body finds: for each kind a pass of its own would cost as much as this one. */
+/** The result of one pass over the octets of a body: a pass for each kind would cost as much as this one. */
 export interface Survey {
   /** A CR or a LF that is not part of a CRLF. */
   hasBareEnd: boolean;

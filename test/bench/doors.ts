@@ -131,7 +131,7 @@ async function newDatabase(url: string): Promise<Record<string, string>> {
   return { POSTHORN_STORAGE__URL: url.replace(/\/[^/?]*(?=\?|$)/, `/${name}`) };
 }
 
-/** What Postfix relays has no other way in than SMTP: its figures stand beside both of ours. */
+/** Postfix has no other way in than SMTP: both of ours are compared with it. */
 async function postfix(
   { size, kind }: Cell,
   sink: Sink,

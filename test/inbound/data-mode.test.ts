@@ -6,7 +6,7 @@ import { SMTPStream } from 'smtp-server/lib/smtp-stream.js';
 import { feedDirectly, readData } from '../../src/inbound/data-mode.ts';
 import type { SmtpConnection } from '../../src/inbound/smtp-connection.ts';
 
-/** What came of some octets: the mail, or null if it has not ended; and the commands behind it. */
+/** The result of some octets: the mail, or null if it has not ended; and the commands behind it. */
 interface Outcome {
   mail: string | null;
   size: number;

@@ -1,71 +1,51 @@
 /** Sending domains: the DNS records to publish with what DNS says now, checks, DKIM keys, tracking. */
-import type { Problem } from '../../base/problem.ts';
 import type { Operations } from '../../client/types.ts';
 import type { DomainRecord } from '../../domains/domain-record.ts';
 import { capital, lostOf, lostText, recordName, stateOf, unansweredOf } from '../../domains/lost-records.ts';
 import type { DashboardDeps } from '../deps.ts';
-import { filledIn, definedMembers, fieldItems, fieldText } from '../forms.ts';
 import { pageOf, pagerOf } from '../links.ts';
-import { get, move, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
-import { refuseStale, seenIn } from '../stale-forms.ts';
+import { get, move, post, type Page, type Shown, type Visit } from '../page.ts';
+import { resource } from '../resource.ts';
 import { spanText } from '../words.ts';
 
 const WHERE = '/domains';
 
-type Deps = Pick<DashboardDeps, 'config'>;
-
-export function domainPages({ config }: Deps): Page[] {
-  return [
-    get(WHERE, (visit) => list(visit, null)),
-    post(WHERE, withFault(add, list)),
-    get(`${WHERE}/:id`, (visit) => details(config, visit, null)),
-    get(`${WHERE}/:id/zone`, zone),
-    post(
-      `${WHERE}/:id`,
-      withFault(change, (visit, fault) => details(config, visit, fault)),
-    ),
-    post(`${WHERE}/:id/verify`, async (visit) => {
-      const domain = own(await visit.ask('verifyDomain', { params: visit.params }));
-      // The page itself shows what is wrong.
-      const isRight =
-        domain.records.every(({ required, status }) => !required || status === 'ok') &&
-        unansweredOf(domain).length === 0;
-      return isRight
-        ? move(placeOf(visit), 'All required DNS records were found: mail from it is sent.')
-        : move(placeOf(visit));
-    }),
-    post(`${WHERE}/:id/rotate`, async (visit) => {
-      await visit.ask('rotateDomainDkim', { params: visit.params });
-      return move(placeOf(visit), 'New DKIM keys are created. They sign once their records are found in DNS.');
-    }),
-    post(`${WHERE}/:id/remove`, async (visit) => {
-      await visit.ask('deleteDomain', { params: visit.params });
-      return move(WHERE, 'The domain and its keys are removed.');
-    }),
-  ];
-}
+export const domainPages = (deps: DashboardDeps): Page[] => [
+  ...resource(deps, { path: WHERE, view: 'domains', title: 'Domains', load: list }),
+  ...resource(deps, {
+    path: `${WHERE}/:id`,
+    view: 'domain',
+    title: ({ domain }) => domain.name,
+    load: (visit: Visit) => details(deps, visit),
+    reads: {
+      track_opens: ({ form }) => ({ track_opens: flags[form.get('track_opens') ?? ''] ?? null }),
+      track_clicks: ({ form }) => ({ track_clicks: flags[form.get('track_clicks') ?? ''] ?? null }),
+    },
+  }),
+  get(`${WHERE}/:id/zone`, zone),
+  post(`${WHERE}/:id/verify`, async (visit) => {
+    const { params } = visit;
+    const domain = own(await visit.ask('verifyDomain', { params }));
+    // The page itself shows what is wrong.
+    const isRight =
+      domain.records.every(({ required, status }) => !required || status === 'ok') && unansweredOf(domain).length === 0;
+    const said = 'All required DNS records were found: mail from it is sent.';
+    return move(`${WHERE}/${params['id'] ?? ''}`, isRight ? said : undefined);
+  }),
+];
 
 /** The types of answers leave each list of values open for those of later versions; an answer of this server has its own only. */
 const own = (domain: Operations['getDomain']['answer']): DomainRecord => domain as DomainRecord;
 
-const placeOf = ({ params }: Visit): string => `${WHERE}/${params['id'] ?? ''}`;
-
-async function list(visit: Visit, fault: Problem | null): Promise<Shown> {
+async function list(visit: Visit) {
   const { query } = visit;
-  const domains = await visit.ask('listDomains', {
-    query: { status: 'any', ...pageOf(query) },
-  });
+  const domains = await visit.ask('listDomains', { query: { status: 'any', ...pageOf(query) } });
   const rows = domains.data.map(own).map((domain) => ({
     ...domain,
     ...countsOf(domain),
     ...stateOnPage(domain),
   }));
-  return view('domains', 'Domains', {
-    rows,
-    pager: pagerOf(WHERE, query, domains),
-    fault,
-    entered: filledIn(visit.form),
-  });
+  return { rows, pager: pagerOf(WHERE, query, domains) };
 }
 
 /** Counts the records that matter: an optional one that is not there is no fault, such as that of the next DKIM key. */
@@ -74,42 +54,21 @@ function countsOf({ records }: DomainRecord): { wrong: number; all: number } {
   return { wrong: counted.filter(({ status }) => status !== 'ok').length, all: counted.length };
 }
 
-async function add(visit: Visit): Promise<Shown> {
-  const body = definedMembers({
-    name: visit.form.get('name')?.trim() ?? '',
-    return_path: fieldText(visit.form, 'return_path'),
-  });
-  const { id } = await visit.ask('createDomain', { body });
-  return move(`${WHERE}/${id}`, 'Added. Publish these records, then check DNS.');
-}
-
-/** Returns what the form changes. */
-const changeable = (domain: DomainRecord): unknown => [
-  domain.track_opens,
-  domain.track_clicks,
-  domain.return_path,
-  domain.receiving,
-  domain.receiving_addresses,
-];
-
-async function details({ domains }: Deps['config'], visit: Visit, fault: Problem | null): Promise<Shown> {
+async function details({ config: { domains } }: DashboardDeps, visit: Visit) {
   const domain = own(await visit.ask('getDomain', { params: visit.params }));
-  const shown = fault === null ? domain : trackingIn(visit.form);
-  return view('domain', domain.name, {
+  return {
     domain,
-    fault,
-    seen: seenIn(visit.form, fault, changeable(domain)),
-    receiving: fault === null ? domain.receiving : visit.form.has('receiving'),
-    addresses: fault === null ? domain.receiving_addresses.join(' ') : visit.form.get('receiving_addresses'),
-    returnPath: fault === null ? domain.return_path : visit.form.get('return_path'),
+    record: domain,
     ...recordsOnPage(domain),
     ...stateOnPage(domain),
     helping: helpingOf(domain),
     graceText: domains.grace === 0 ? null : spanText(domains.grace),
+    isAwaited: domain.verified_at === null && !domain.trusted,
+    here: placeOf(visit),
     isOverdue: domain.refused_at !== null && Date.parse(domain.refused_at) <= visit.now,
-    opens: tracking(shown.track_opens),
-    clicks: tracking(shown.track_clicks),
-  });
+    opens: flagName(domain.track_opens),
+    clicks: flagName(domain.track_clicks),
+  };
 }
 
 /** Returns the badge, the required records that are missing, and those that DNS did not answer for. */
@@ -142,15 +101,24 @@ function recordsOnPage(domain: DomainRecord): object {
     if (key?.state === 'retiring') return 'old';
     return key?.state === 'pending' && isSigning(key.algorithm) ? 'next' : 'current';
   };
-  const of = (part: Part): object[] =>
+  const of = (part: Part) =>
     records.filter((record) => partOf(record) === part).map((record) => recordOnPage(record, trusted, part));
-  const [next, old] = [of('next'), of('old')];
+  const [current, next, old] = [of('current'), of('next'), of('old')];
+  const required = current.filter(({ isOptional }) => !isOptional);
   const oldUntil = dkim.map(({ removed_at: at }) => at ?? '').reduce((a, b) => (a > b ? a : b), '');
-  return { current: of('current'), next, old, oldUntil, rotation: next.length + old.length > 0 };
+  return {
+    required,
+    optional: current.filter(({ isOptional }) => isOptional),
+    zoneFile: required.map(({ forms }) => forms.zone_line).join('\n'),
+    next,
+    old,
+    oldUntil,
+    rotation: next.length + old.length > 0,
+  };
 }
 
 /** Returns whether a record counts as missing: not before the first check, and never for a trusted domain. */
-function recordOnPage(record: DomainRecord['records'][number], isTrusted: boolean, part: Part): object {
+function recordOnPage(record: DomainRecord['records'][number], isTrusted: boolean, part: Part) {
   const { status, checked_at: checkedAt, purpose, required, value, found } = record;
   const state = isTrusted && status !== 'ok' ? 'not_needed' : status;
   return {
@@ -181,32 +149,8 @@ const purposes: Readonly<Record<DomainRecord['records'][number]['purpose'], stri
   mx: 'Receiving',
 };
 
-const tracking = (value: boolean | null): object[] =>
-  [
-    ['', 'inherit from the account', null],
-    ['on', 'on', true],
-    ['off', 'off', false],
-  ].map(([name, label, means]) => ({ name, label, on: value === means }));
-
 const flags: Readonly<Record<string, boolean | null>> = { '': null, on: true, off: false };
-
-const trackingIn = (form: URLSearchParams) => ({
-  track_opens: flags[form.get('track_opens') ?? ''] ?? null,
-  track_clicks: flags[form.get('track_clicks') ?? ''] ?? null,
-});
-
-async function change(visit: Visit): Promise<Shown> {
-  const { form, params } = visit;
-  refuseStale(form, changeable(own(await visit.ask('getDomain', { params }))));
-  const body = definedMembers({
-    ...trackingIn(form),
-    return_path: fieldText(form, 'return_path'),
-    receiving: form.has('receiving'),
-    receiving_addresses: fieldItems(form, 'receiving_addresses'),
-  });
-  await visit.ask('updateDomain', { params, body });
-  return move(placeOf(visit), 'Changed.');
-}
+const flagName = (value: boolean | null): string => (value === null ? '' : value ? 'on' : 'off');
 
 /** Writes the records as a zone file (RFC 1035 section 5). */
 async function zone(visit: Visit): Promise<Shown> {

@@ -35,7 +35,7 @@ export interface MessageSource {
   rfcMessageId: string;
   /** Header and body as they are sent, without DKIM signatures. */
   bytes: Buffer;
-  /** What was found of the body while the mail was read; null if it was not read anew. */
+  /** Facts of the body that were found while the mail was read; null if it was not read. */
   facts: BodyFacts | null;
   /** The envelope's recipients with the header field that names them; the first one gives the message its status. */
   recipients: readonly { type: 'to' | 'cc' | 'bcc'; mailbox: Mailbox }[];

@@ -9,20 +9,17 @@ import type { AttachmentRow, ContentRow } from '../../storage/tables.ts';
 export interface FreshContent {
   content: ContentRow;
   attachments: readonly AttachmentRow[];
-  /** What is known of a submitted mail; null for any other content. */
+  /** Those of a submitted mail; null for any other content. */
   facts: BodyFacts | null;
 }
 
 const MOST_BYTES = 32 * 1024 * 1024;
-/** Larger contents are read back, as their memory is needed for more than their time here. */
-const LARGEST_BYTES = 4 * 1024 * 1024;
 /** The weight of a content beside its text and bytes. */
 const ENTRY_BYTES = 500;
 
 export class FreshContents {
   private readonly kept = new LRUCache<string, FreshContent>({
     maxSize: MOST_BYTES,
-    maxEntrySize: LARGEST_BYTES,
     sizeCalculation: weightOf,
   });
 
