@@ -5,6 +5,7 @@
 import assert from 'node:assert/strict';
 import { scopeAllows, scopeNames, type Scope } from '../../src/keys/scopes.ts';
 import { startTestApp, type TestApp } from '../support/harness/app.ts';
+import { sendByHand } from '../support/harness/mail-back.ts';
 
 interface Operation {
   method: string;
@@ -108,6 +109,10 @@ describe('api/scopes', () => {
     await app.operator.call('accounts.add', { name: 'other', plan: 'unlimited' });
     // The domain that the examples of the document are sent from.
     await app.operator.ask('createDomain', { body: { name: 'acme.example', trusted: true } });
+    // Mail from outside is the only way to a received mail.
+    await app.operator.ask('updateDomain', { params: { id: 'acme.example' }, body: { receiving: true } });
+    await sendByHand(app.app.ports.mx ?? 0, 'ana@dest.test', 'hi@acme.example', 'Subject: Hi\r\n\r\nHi');
+    await app.follow().until((seen) => seen.some(({ type }) => type === 'received'));
     const owner = await makeKey(scopeNames);
     const stranger = await makeKey(scopeNames, { account: 'other' });
     const onObjects = operations.filter(({ path }) => path.includes('{'));

@@ -122,6 +122,8 @@ describe('domains/domain-store', () => {
         return_path: 'rp.acme.test',
         track_opens: null,
         track_clicks: null,
+        receiving: false,
+        receiving_addresses: ['*'],
         created_at: '2026-01-31T09:30:00.000Z',
         verified_at: '2026-01-31T09:30:00.000Z',
         trusted: true,

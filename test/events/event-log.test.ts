@@ -94,6 +94,7 @@ describe('events/event-log', () => {
       at: NOW + 1,
       test: 0,
       message_id: message.id,
+      delivery_id: delivery.id,
       status: 'sent',
       machine: 0,
       detail_json: '{}',

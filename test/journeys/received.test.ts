@@ -1,6 +1,6 @@
 /** Mail to a domain that receives: from SMTP to the webhook, octet for octet, once; and what strangers cannot do with it. */
 import assert from 'node:assert/strict';
-import { createHash, randomBytes } from 'node:crypto';
+import { createHash, generateKeyPairSync, randomBytes } from 'node:crypto';
 import { rmSync } from 'node:fs';
 import { createTransport, type SendMailOptions } from 'nodemailer';
 import { budgets } from '../../src/base/budgets.ts';
@@ -119,6 +119,34 @@ describe('journey: received mail', () => {
       [received.id],
     );
     assert.deepEqual((await list('?from=other%40dest.test')).length, 0);
+  });
+
+  it('checks the sender by SPF, DKIM and DMARC, and refuses nothing for it', async () => {
+    const { privateKey, publicKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
+    const p = publicKey.export({ type: 'spki', format: 'der' }).toString('base64');
+    Object.assign(app.resolver.zones, {
+      'dest.test TXT': ['v=spf1 ip4:127.0.0.0/8 -all'],
+      's1._domainkey.dest.test TXT': [`v=DKIM1; k=rsa; p=${p}`],
+      '_dmarc.dest.test TXT': ['v=DMARC1; p=reject'],
+      'evil.test TXT': ['v=spf1 -all'],
+    });
+    const key = privateKey.export({ type: 'pkcs8', format: 'pem' }).toString();
+    const dkim = { domainName: 'dest.test', keySelector: 's1', privateKey: key };
+    await deliver({ subject: 'signed', dkim });
+    await deliver({ subject: 'forged', envelope: { from: 'eve@evil.test', to: 'support@acme.test' } });
+    const [forged, signed] = await read(2);
+    assert.deepEqual(
+      [signed?.spf, signed?.dkim, signed?.dmarc],
+      [
+        { result: 'pass', domain: 'dest.test' },
+        [{ result: 'pass', domain: 'dest.test', selector: 's1' }],
+        { result: 'pass', domain: 'dest.test', policy: 'reject' },
+      ],
+    );
+    assert.deepEqual(
+      [forged?.spf?.result, forged?.dkim, forged?.dmarc],
+      ['fail', [], { result: 'fail', domain: 'dest.test', policy: 'reject' }],
+    );
   });
 
   it('keeps the source and each file octet for octet', async () => {

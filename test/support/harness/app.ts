@@ -178,7 +178,7 @@ export interface EventFollower {
   of(messageId: string, lastType: string): Promise<SeenEvent[]>;
 }
 
-const ALL_TYPES = 'sent,delivered,opened,clicked,bounced,complained,deferred,suppressed,failed,unsubscribed';
+const ALL_TYPES = 'sent,delivered,opened,clicked,bounced,complained,deferred,suppressed,failed,unsubscribed,received';
 export const ALL_SCOPES = [
   'send',
   'campaign',
