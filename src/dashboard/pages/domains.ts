@@ -64,7 +64,7 @@ async function details({ config: { domains } }: DashboardDeps, visit: Visit) {
     helping: helpingOf(domain),
     graceText: domains.grace === 0 ? null : spanText(domains.grace),
     isAwaited: domain.verified_at === null && !domain.trusted,
-    here: placeOf(visit),
+    here: `${WHERE}/${visit.params['id'] ?? ''}`,
     isOverdue: domain.refused_at !== null && Date.parse(domain.refused_at) <= visit.now,
     opens: flagName(domain.track_opens),
     clicks: flagName(domain.track_clicks),
