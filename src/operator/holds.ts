@@ -112,11 +112,11 @@ export const holdOperations = {
     act: { says: 'canceled waiting mail of the {scope} {target}', type: 'queue', named: 'target', keeps: ['canceled'] },
     body: z.strictObject({ ...mailArguments, lane: partArguments.lane, all: partArguments.all }),
     async run(deps, named, act): Promise<Canceled> {
-      act.on({ after: pointedAt(named) });
+      act.on({ after: pointedAt(named, { mayBeSource: false }) });
       const part = await partFor(deps, named, act);
       const mail = named.lane === undefined ? null : await mailOfLane(deps, named.lane, LOOK_UPS_MS);
       const canceled = await cancelPages(deps, part, mail, act);
-      act.on({ after: { ...pointedAt(named), canceled } });
+      act.on({ after: { ...pointedAt(named, { mayBeSource: false }), canceled } });
       return mail === null ? { canceled } : { canceled, domains_unknown: mail.unknown };
     },
   }),
@@ -191,7 +191,7 @@ export const holdRecord = (limit: Limit) => ({
   /** The narrowest of what it names, and that in words with the rest. */
   ...scopeOf(limit),
   account_id: limit.account,
-  /** All that mail must have to be of it; null where that does not matter. */
+  /** All that mail must have to be of it; null if that does not matter. */
   domain: limit.domain,
   stream: limit.stream,
   key_id: limit.key,

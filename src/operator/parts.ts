@@ -54,7 +54,10 @@ export async function partFor(
 }
 
 /** Returns the part as it was asked for, for the audit of an act that is refused. Throws `invalid_field` if it is none. */
-export function pointedAt({ lane, source, all, ...mail }: NamedPart): { scope: string; target: string } {
+export function pointedAt(
+  { lane, source, all, ...mail }: NamedPart,
+  { mayBeSource = true }: { mayBeSource?: boolean } = {},
+): { scope: string; target: string } {
   const ofMail = Object.entries(mail).flatMap(([name, value]) =>
     value === undefined ? [] : [[name.replace(/_id$/, ''), value] as const],
   );
@@ -65,7 +68,7 @@ export function pointedAt({ lane, source, all, ...mail }: NamedPart): { scope: s
   if (first === undefined || alone.length > 1 || (alone.length === 1 && ofMail.length > 0))
     throw new Problem(
       'invalid_field',
-      'name a lane, a source or all, or any of a domain, an account, a stream (of an account), a key, a bulk send and a message',
+      `name a lane${mayBeSource ? ', a source' : ''} or all, or any of a domain, an account, a stream (of an account), a key, a bulk send and a message`,
     );
   return { scope: first[0], target: [first[1], ...others.map((one) => one.join(' '))].join(', ') };
 }

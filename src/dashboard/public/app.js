@@ -284,7 +284,8 @@ function tail(table) {
     add(add(row, 'td'), 'time', { dateTime: event.timestamp, title });
     add(add(row, 'td'), 'span', { className: `badge b-${event.type}`, textContent: event.type });
     const to = add(row, 'td', { className: 'clip most' });
-    add(to, 'a', { href: `/messages/${id}`, title: recipient, textContent: recipient });
+    const href = id.startsWith('rcv_') ? `/messages/received/${id}` : `/messages/${id}`;
+    add(to, 'a', { href, title: recipient, textContent: recipient });
     add(row, 'td', { className: 'clip', title: subject, textContent: subject });
     add(row, 'td', { className: 'clip most', title: said, textContent: said });
     const copy = add(add(row, 'td'), 'button', { type: 'button', className: 'copy small', textContent: 'JSON' });
