@@ -47,7 +47,7 @@ export function changeOf(now: number | null, before: number | null, counts: read
 }
 
 /** How a span and the one before it are called: `today`, `by this hour yesterday`. */
-export interface SpanWords {
+interface SpanWords {
   now: string;
   before: string;
 }

@@ -6,7 +6,7 @@ import { deliveryStatuses } from '../storage/tables.ts';
 export interface Search {
   query: Readonly<Record<string, string>>;
   says: string;
-  /** What else the text may mean, to be tried in turn if nothing is found. */
+  /** Further meanings of the text, to be tried in turn if nothing is found. */
   others: readonly Omit<Search, 'others'>[];
 }
 

@@ -1,5 +1,5 @@
 /**
- * What became of a message, in plain words: at most two sentences, the first of which says what happened, and the second what to do or
+ * The fate of a message in plain words: at most two sentences, the first of which says what happened, and the second what to do or
  * what comes next. Pure.
  */
 import type { Attempt, MessageDetails, Suppression, Why } from '../client/types.ts';
@@ -135,7 +135,7 @@ export interface Verdict {
   tone: 'good' | 'amber' | 'red' | 'blue';
   /** One sentence or two. With `next` there is one, and the view adds when it is tried next. */
   text: string;
-  /** What happens at a time that is known: `The next try is`. */
+  /** An event whose time is known: `The next try is`. */
   next: { text: string; at: string } | null;
 }
 
@@ -145,7 +145,7 @@ export interface VerdictFacts {
     attempts: readonly Pick<Attempt, 'recipient' | 'outcome' | 'reason' | 'mx' | 'smtp_reply'>[];
     events: readonly { type: string; data: object }[];
   };
-  /** What keeps recipients waiting now. */
+  /** The waits of recipients now. */
   waits: readonly Pick<Why['recipients'][number], 'email' | 'reason' | 'summary' | 'until'>[];
   /** The entries for which a copy would not be sent. */
   blocking: readonly Pick<Suppression, 'email' | 'reason'>[];

@@ -108,7 +108,7 @@ describe('browser: ten tasks', () => {
 
   it('1: bounced: the words of the receiver, and that the address is not mailed any more', async () => {
     await find('ana@gone.test');
-    await says(NO_USER, /suppress/);
+    await says(NO_USER, 'was put on the suppression list', /gets no more mail until you lift that/);
     assert.equal(await page.locator('#status').innerText(), 'bounced');
   });
 

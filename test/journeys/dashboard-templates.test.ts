@@ -69,7 +69,7 @@ describe('dashboard: templates', () => {
     const id = await created();
     await app.request('PATCH', `/v1/templates/${id}`, { html: '<p>Two</p>', publish: true });
     const { html } = await browser.open(`/templates/${id}/versions`);
-    assert.match(html, /Version 1<\/span>[\s\S]*by the key journey/);
+    assert.match(html, /Version 1<\/span>[\s\S]*by key journey/);
     assert.match(
       (await browser.open(`/templates/${id}?version=1`)).html,
       /This is version 1\.[\s\S]*Hello \{\{ name \}\}/,

@@ -66,7 +66,6 @@ async function index({ routes, config, version }: Deps, visit: Visit): Promise<S
   ]);
   const limit = settings?.limits.requests_per_minute ?? null;
   return view('api', 'API', {
-    tab: 'api',
     base: config.http.publicUrl,
     clientVersion: version,
     plan: settings?.plan ?? visit.account.plan,

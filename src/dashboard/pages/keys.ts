@@ -65,7 +65,7 @@ async function list(visit: Visit): Promise<Shown> {
     scopesShown: key.scopes.slice(0, 4),
     scopesMore: Math.max(0, key.scopes.length - 4),
   }));
-  return view('keys', 'API keys', { tab: 'keys', rows, pager: pagerOf(WHERE, query, keys) });
+  return view('keys', 'API keys', { rows, pager: pagerOf(WHERE, query, keys) });
 }
 
 type State = 'active' | 'expired' | 'revoked' | 'ending';
@@ -88,7 +88,6 @@ async function newForm(visit: Visit) {
   const domains = await visit.ask('listDomains', { query: { status: 'any', limit: '100' } });
   const chosen = presetOf(visit);
   return {
-    tab: 'keys',
     presets: presets.map((one) => ({ ...one, list: one.scopes.join(' '), on: one.name === chosen })),
     isCustom: !presets.some(({ name }) => name === chosen),
     groups: scopeGroups(),
@@ -125,7 +124,6 @@ function shownOnce({ config }: DashboardDeps, made: CreatedKey): Shown {
   const canSend = made.scopes.includes('send');
   const samples = sampleCommands({ url, simulator: config.simulator.domain, key: made.key });
   const data = {
-    tab: 'keys',
     made,
     canSend,
     samples,
@@ -139,7 +137,7 @@ async function details(visit: Visit) {
   const key = await visit.ask('getKey', { params: visit.params });
   const { last_used_at: used, last_used_ip: ip } = key;
   return {
-    ...{ tab: 'keys', key, record: key, groups: scopeGroups(), ownAddress: addressLabel(visit) },
+    ...{ key, record: key, groups: scopeGroups(), ownAddress: addressLabel(visit) },
     ...stateOf(key, visit.now),
     lastUse: `${used === null ? 'It was never used.' : `It was last used ${agoText(Date.parse(used), visit.now)}, from ${ip ?? ''}. Whatever uses it stops working at once.`} This cannot be undone.`,
     requests: linkTo('/developer/log', new URLSearchParams(), { key_id: key.id }),

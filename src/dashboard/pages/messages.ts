@@ -231,7 +231,7 @@ function totalText({ count, has_more: isMore }: Totals): string {
   return count === 0 ? '' : `at least ${text}`;
 }
 
-/** What the page of a message reads: a member's visit, or the reader of a shared link. */
+/** The reader of a message's page: a member's visit, or a shared link. */
 export type Reader = Pick<Visit, 'ask' | 'may' | 'isAdmin' | 'params' | 'query' | 'now'>;
 
 async function details(visit: Visit): Promise<Shown> {

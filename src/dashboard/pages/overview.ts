@@ -114,10 +114,10 @@ function sentChart(now: Stats, before: Stats, zone: string, at: number): string 
   });
 }
 
-function waitingIn({ domains, data }: ResultOf<'queue.lanes'>): object {
+function waitingIn({ domains }: ResultOf<'queue.lanes'>): object {
   const waiting = domains.reduce((sum, one) => sum + one.waiting, 0);
   const next = domains.map(({ oldest_due_at: due }) => due).sort()[0] ?? null;
-  return { waiting, next, isMoving: data.some(({ connections }) => connections > 0) };
+  return { waiting, next };
 }
 
 /** Draws delivered, bounced and complained over time, with times or days of the zone; and what was sent in the time before. */

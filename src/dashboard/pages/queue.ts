@@ -68,7 +68,7 @@ async function show({ history }: Deps, visit: Visit, fault: Problem | null): Pro
         ? null
         : { has_more: inside.has_more, groups: byAnswer(inside.data.map((row) => withAccount(visit, row))) },
     lane: hrefOf(laneName ?? '~'),
-    // What a lane rests for stands in its row.
+    // The row of a lane says why it rests.
     kept:
       domain === ''
         ? keptLines(

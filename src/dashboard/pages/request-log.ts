@@ -98,7 +98,6 @@ async function show(visit: Visit, by: Kind): Promise<Shown> {
           ['server', 'of the server'],
         ] as const);
   return view('request-log', by === 'key' ? 'Request log' : 'Actions', {
-    tab: by === 'key' ? 'log' : 'actions',
     isLog: by === 'key',
     chips: visit.isAdmin ? chipsOf(place, query, 'of', choices) : [],
     isUnknown: by === 'key' && query.get('of') === 'unknown',
@@ -159,7 +158,6 @@ async function details(visit: Visit, config: DashboardDeps['config']): Promise<S
   const isCall = /^[A-Z]+$/.test(entry.method) && !['CLI', 'DASHBOARD', 'SYSTEM', 'SMTP'].includes(entry.method);
   const isLog = entry.key_id !== null || entry.actor === 'api';
   return view('request', isLog ? 'Request' : 'Action', {
-    tab: isLog ? 'log' : 'actions',
     isLog,
     ...rowOf(visit, entry, { place: placeOf(isLog ? 'key' : 'person'), held: await holdsInForce(visit, [entry]) }),
     entry,

@@ -6,7 +6,7 @@ import { accountRules } from './account-needs.ts';
 import type { Need, NeedFacts } from './need.ts';
 import { serverRules } from './server-needs.ts';
 
-/** What people did themselves, which they undo themselves. */
+/** Kinds of items that people made themselves, and undo themselves. */
 const own: ReadonlySet<string> = new Set(['held_by_person', 'limited_by_person', 'stream_pause', 'account_pause']);
 const levels = { red: 1, amber: 2, grey: 3 } as const;
 const rankOf = ({ kind, level }: Need): number => (own.has(kind) ? 0 : levels[level]);
