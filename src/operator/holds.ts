@@ -8,34 +8,22 @@ import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { DAY_MS } from '../base/time.ts';
 import type { HoldRow } from '../storage/tables.ts';
-import { accountNamed } from './team/accounts.ts';
+import { partText, type HoldPart } from '../messages/delivery/hold-index.ts';
 import type { Act } from '../operations/act.ts';
-import { cancelPages, type HoldTarget } from './cancel-waiting.ts';
 import { heldMail, type HeldMail } from './held-mail.ts';
 import { pluralize } from '../base/pluralize.ts';
 import { byWhom } from './lane-acts.ts';
 import { laneIfKnown } from './lane-records.ts';
-import { LOOK_UPS_MS, mailOfLane } from './mail-of-lane.ts';
 import { askEach, type Question } from './ask-nodes.ts';
-import { accountOfMessage } from './messages.ts';
 import type { OperatorDeps } from './deps.ts';
 import { serverRoute } from './server-route.ts';
-import { recipientDomain, refuseNoDomain } from './recipient-domain.ts';
+import { refuseNoDomain } from './recipient-domain.ts';
+import { holdMembers, LOOK_UPS_MS, mailOf, partFor, partOf, selectorMembers, type Selector } from './selector.ts';
+import { changeWaiting, countWaiting } from './waiting-pages.ts';
 
 const YEAR_MS = 366 * DAY_MS;
 const forArgument = z.int().min(1000).max(YEAR_MS).optional();
 const noteArgument = z.string().min(1).max(200).optional();
-
-/** One part of the queue: exactly one of these members, but a stream may have its `account`. */
-const targetArguments = {
-  domain: recipientDomain.optional(),
-  lane: z.string().min(1).max(300).optional(),
-  account: z.string().min(1).max(200).optional(),
-  stream: z.string().min(1).max(100).optional(),
-  message_id: z.string().max(100).optional(),
-  source: z.string().min(1).max(100).optional(),
-};
-type NamedTarget = z.output<z.ZodObject<typeof targetArguments>>;
 
 /** Has a node read the holds and limits again, so that they are in force there. */
 export const holdsQuestion: Question<Pick<OperatorDeps, 'book' | 'notifiers'>, object, null> = {
@@ -59,24 +47,32 @@ async function holdsInForce({ book, nodes }: Pick<OperatorDeps, 'book' | 'nodes'
 }
 
 /** The members of a hold or limit that the audit keeps. */
-const holdMembers = ['id', 'kind', 'scope', 'target', 'catches_new', 'connections', 'per_minute', 'note', 'until'];
+const audited = [
+  ...['id', 'kind', 'scope', 'target', 'account_id', 'domain', 'stream', 'key_id', 'tag'],
+  ...['catches_new', 'connections', 'per_minute', 'note', 'until'],
+];
 
 export const holdOperations = {
   /** Holds waiting mail until it is released; with `new`, mail that is accepted later as well. */
   'queue.hold': serverRoute({
-    act: { says: 'held the {scope} {target}', type: 'hold', named: 'target', keeps: holdMembers },
-    body: z.strictObject({ ...targetArguments, for_ms: forArgument, new: z.boolean().optional(), note: noteArgument }),
+    act: { says: 'held the {part}', type: 'hold', named: 'target', keeps: audited },
+    body: z.strictObject({ ...holdMembers, for_ms: forArgument, new: z.boolean().optional(), note: noteArgument }),
+    async dryRun(deps, { for_ms: forMs, new: catchesNew = false, note: _, ...named }) {
+      const part = await holdPart(deps, named);
+      const { source } = named;
+      const waiting = source === undefined ? await countWaiting(deps, await mailOf(deps, named, LOOK_UPS_MS)) : null;
+      const now = waiting === null ? 'what would go by it' : `${deliveriesOf(waiting)} of it`;
+      const end = forMs === undefined ? 'until it is released' : `until ${rfc3339(deps.clock.now() + forMs)}`;
+      const isAll = catchesNew || isWhole(part);
+      return {
+        would: `hold the ${partText(part)}: ${now}${isAll ? ', and what is accepted later' : ''}, ${end}`,
+        waiting,
+      };
+    },
     async run(deps, { for_ms: forMs, new: catchesNew = false, note, ...named }, act) {
-      const about = await targetFor(deps, named, act);
-      if (named.domain !== undefined) refuseNoDomain(named.domain);
-      const row = holdRow(
-        deps,
-        { ...about, catches_new: Number(catchesNew || about.scope === 'lane' || about.scope === 'source') },
-        forMs,
-        note,
-        act,
-      );
-      act.on({ after: row });
+      const about = await holdPart(deps, named, act);
+      const row = holdRow(deps, { ...about, catches_new: Number(catchesNew || isWhole(about)) }, forMs, note, act);
+      act.on({ after: { ...row, part: partText(row) } });
       const laneKnown = about.scope === 'lane' ? laneIfKnown(deps, about.target) : null;
       const others = holdsOf(about, await holdsInForce(deps)).map(({ id }) => id);
       await deps.book.add(row, act.rows());
@@ -91,13 +87,26 @@ export const holdOperations = {
   }),
   /** Ends holds: by id, or all those of one part of the queue. */
   'queue.release': serverRoute({
-    act: { says: 'released the {scope} {target}', type: 'hold', named: 'target', keeps: holdMembers },
-    body: z.strictObject({ ...targetArguments, id: z.string().max(100).optional() }),
+    act: { says: 'released the {part}', type: 'hold', named: 'target', keeps: audited },
+    body: z.strictObject({ ...holdMembers, id: z.string().max(100).optional() }),
+    async dryRun(deps, { id, ...named }) {
+      const rows = await holdsNamed(deps, id ?? (await partOf(deps, named)));
+      const waiting = await deps.db
+        .reader('deliveries')
+        .whereIn(
+          'held_by',
+          rows.map((row) => row.id),
+        )
+        .count({ n: '*' });
+      const n = Number((waiting as { n: number }[])[0]?.n ?? 0);
+      return {
+        would: `end ${rows.map((row) => `${row.id} of the ${partText(row)}`).join(', ')}: ${deliveriesOf(n)} held`,
+        waiting: n,
+      };
+    },
     async run(deps, { id, ...named }, act) {
-      act.on({ before: id === undefined ? pointedAt(named) : { scope: 'hold', target: id } });
-      const all = await holdsInForce(deps);
-      const rows = id === undefined ? holdsOf(await findTarget(deps, named), all) : all.filter((row) => row.id === id);
-      if (rows.length === 0) throw new Problem('not_found', 'there is no such hold: see `posthorn queue holds`');
+      if (id !== undefined) act.on({ before: { part: `hold ${id}`, target: id } });
+      const rows = await holdsNamed(deps, id ?? (await partFor(deps, named, act, 'before')));
       await endHolds(deps, rows, act);
       return { data: rows.map(holdRecord) };
     },
@@ -111,7 +120,7 @@ export const holdOperations = {
   }),
   /** Limits the connections or the mails a minute of a lane; without either the limit ends. */
   'queue.limit': serverRoute({
-    act: { says: 'set the limit of the lane {target}', type: 'lane', named: 'target', keeps: holdMembers },
+    act: { says: 'set the limit of the lane {target}', type: 'lane', named: 'target', keeps: audited },
     body: z.strictObject({
       lane: z.string().min(1).max(300),
       connections: z.int().min(1).max(1000).optional(),
@@ -132,7 +141,8 @@ export const holdOperations = {
         await endHolds(deps, rows, act);
         return { data: [] };
       }
-      const about = { scope: 'lane' as const, target: lane, account_id: null, catches_new: 1 };
+      const none = { account_id: null, domain: null, stream: null, key_id: null, tag: null };
+      const about = { ...none, scope: 'lane' as const, target: lane, catches_new: 1 };
       const limits = { connections: connections ?? null, per_minute: perMinute ?? null };
       const row: HoldRow = { ...holdRow(deps, about, forMs, note, act), kind: 'limit', ...limits };
       act.on({ after: row });
@@ -145,112 +155,79 @@ export const holdOperations = {
   }),
   /** Cancels waiting mail. Mail that is being sent cannot be canceled. */
   'queue.cancel': serverRoute({
-    act: { says: 'canceled waiting mail of the {scope} {target}', type: 'queue', named: 'target', keeps: ['canceled'] },
-    body: z.strictObject({
-      domain: targetArguments.domain,
-      lane: targetArguments.lane,
-      account: targetArguments.account,
-      stream: targetArguments.stream,
-      message_id: targetArguments.message_id,
-    }),
+    act: { says: 'canceled waiting mail of the {part}', type: 'queue', named: 'target', keeps: ['canceled'] },
+    body: z.strictObject(selectorMembers),
+    async dryRun(deps, named) {
+      const part = await partOf(deps, named);
+      const { unknown, ...mail } = await mailOf(deps, named, LOOK_UPS_MS);
+      const waiting = await countWaiting(deps, mail);
+      return { would: `cancel ${deliveriesOf(waiting)} of the ${partText(part)}`, waiting, ...unknownDomains(unknown) };
+    },
     async run(deps, named, act): Promise<Canceled> {
-      const about = await targetFor(deps, named, act, 'a stream (of an account), or a message');
-      const mail = about.scope === 'lane' ? await mailOfLane(deps, about.target, LOOK_UPS_MS) : null;
-      const canceled = await cancelPages(deps, about, mail, act);
-      act.on({ after: { ...about, canceled } });
-      if (mail === null) return { canceled };
-      if (canceled > 0)
+      const about = await partFor(deps, named, act);
+      const { unknown, ...mail } = await mailOf(deps, named, LOOK_UPS_MS);
+      const canceled = await changeWaiting(deps, mail, { kind: 'canceled' }, act);
+      act.on({ after: { ...about, part: partText(about), canceled } });
+      if (about.scope === 'lane' && canceled > 0)
         deps.laneActs.note(about.target, {
           at: deps.clock.now(),
           what: 'cancel',
           to: `${pluralize(canceled, 'waiting mail')} canceled`,
           cause: byWhom(act.actor),
         });
-      return { canceled, domains_unknown: mail.unknown };
+      return { canceled, ...unknownDomains(unknown) };
     },
   }),
 };
 
-interface Canceled {
+interface Canceled extends ReturnType<typeof unknownDomains> {
   canceled: number;
-  /** For a lane: domains with waiting mail that may be of it, as DNS has not told where their mail goes. */
-  domains_unknown?: number;
 }
 
-/**
- * Returns the part as it was named, whether it exists or not. Throws `invalid_field` if it is not exactly one; `last` ends the list of
- * what may be named.
- */
-function pointedAt(
-  { domain, lane, account, stream, message_id: messageId, source }: NamedTarget,
-  last = 'a stream (of an account), a message, or a source',
-): Omit<HoldTarget, 'account_id'> {
-  const given = [domain, lane, stream ?? account, messageId, source].filter((one) => one !== undefined);
-  if (given.length !== 1) throw new Problem('invalid_field', `name exactly one: a domain, a lane, an account, ${last}`);
-  if (domain !== undefined) return { scope: 'domain', target: domain };
-  if (lane !== undefined) return { scope: 'lane', target: lane };
-  if (source !== undefined) return { scope: 'source', target: source };
-  if (messageId !== undefined) return { scope: 'message', target: messageId };
-  return stream === undefined ? { scope: 'account', target: account ?? '' } : { scope: 'stream', target: stream };
-}
+/** For a lane: domains with waiting mail that may be of it, as DNS has not told where their mail goes. */
+export const unknownDomains = (unknown: number | undefined): { domains_unknown?: number } =>
+  unknown === undefined ? {} : { domains_unknown: unknown };
 
-/** Finds the part for an act, which names it in the audit even if it does not exist. Throws as `findTarget` does. */
-async function targetFor(
-  deps: Pick<OperatorDeps, 'db' | 'config'>,
-  named: NamedTarget,
-  act: Act,
-  last?: string,
-): Promise<HoldTarget> {
-  act.on({ after: pointedAt(named, last) });
-  const about = await findTarget(deps, named);
-  if (about.account_id !== null) act.concerns(about.account_id);
-  act.on({ after: about });
-  return about;
-}
+const deliveriesOf = (count: number): string => pluralize(count, 'waiting delivery', 'waiting deliveries');
 
-/** Throws `invalid_field` if it is not exactly one part, `not_found` if it does not exist. */
-async function findTarget(
-  { db, config }: Pick<OperatorDeps, 'db' | 'config'>,
-  named: NamedTarget,
-): Promise<HoldTarget> {
-  const { account, stream, message_id: messageId, source } = named;
-  const pointed = pointedAt(named);
-  if (pointed.scope === 'domain' || pointed.scope === 'lane') return { ...pointed, account_id: null };
-  if (source !== undefined) {
-    if (!config.delivery.sources.some(({ name }) => name === source))
-      throw new Problem('not_found', `there is no source ${JSON.stringify(source)}: see \`posthorn queue sources\``, {
-        field: 'source',
-      });
-    return { scope: 'source', target: source, account_id: null };
-  }
-  if (messageId !== undefined)
-    return { scope: 'message', target: messageId, account_id: await accountOfMessage({ db }, messageId) };
-  const { id } = await accountNamed({ db }, account);
-  if (stream === undefined) return { scope: 'account', target: id, account_id: id };
-  const known = (await db.reader('streams').where({ account_id: id, slug: stream }).first()) as object | undefined;
-  if (known === undefined)
-    throw new Problem('not_found', `there is no stream ${JSON.stringify(stream)}`, { field: 'stream' });
-  return { scope: 'stream', target: stream, account_id: id };
+/** Returns whether a hold is of a lane or source, which is held as a whole: no mail of it is looked at. */
+const isWhole = ({ scope }: Pick<HoldPart, 'scope'>): boolean => scope === 'lane' || scope === 'source';
+
+/** Finds what is to be held. Throws `invalid_field` for a part of the mail of a lane or source. */
+async function holdPart(deps: OperatorDeps, named: Selector, act?: Act): Promise<HoldPart> {
+  const part = act === undefined ? await partOf(deps, named) : await partFor(deps, named, act);
+  if (named.domain !== undefined) refuseNoDomain(named.domain);
+  if (isWhole(part) && Object.values(named).filter((one) => one !== undefined).length > 1)
+    throw new Problem('invalid_field', `a ${part.scope} can only be held as a whole: leave the others out`, {
+      field: part.scope,
+    });
+  return part;
 }
 
 /** Adds the facts of the hold to mail that is marked with a hold's id. */
 export function withHold(one: HeldMail, rows: readonly HoldRow[]): HeldMail {
   const row = one.by === 'operator' ? rows.find(({ id }) => id === one.target) : undefined;
   if (row === undefined) return one;
-  const { scope, target, note, until, created_at: since, created_by: by } = row;
+  const { note, until, created_at: since, created_by: by } = row;
   const who = by === null || by === 'operator' ? 'The operator' : by.replace(/^member:/, '');
-  const message = `${who} holds the ${scope} ${target}${note === null ? '' : ` (${note})`}.`;
+  const message = `${who} holds the ${partText(row)}${note === null ? '' : ` (${note})`}.`;
   return { ...one, since: rfc3339(since), until: rfc3339(until), message };
 }
 
-const holdsOf = ({ scope, target, account_id: account }: HoldTarget, all: readonly HoldRow[]): HoldRow[] =>
-  all.filter(
-    (row) => row.kind === 'hold' && row.scope === scope && row.target === target && row.account_id === account,
-  );
+const holdsOf = (part: HoldPart, all: readonly HoldRow[]): HoldRow[] =>
+  all.filter((row) => row.kind === 'hold' && partText(row) === partText(part) && row.account_id === part.account_id);
+
+/** Returns the holds with this id or of this part. Throws `not_found`. */
+async function holdsNamed(deps: OperatorDeps, named: string | HoldPart): Promise<readonly HoldRow[]> {
+  const all = await holdsInForce(deps);
+  const rows = typeof named === 'string' ? all.filter(({ id }) => id === named) : holdsOf(named, all);
+  if (rows.length === 0) throw new Problem('not_found', 'there is no such hold: see `posthorn queue holds`');
+  return rows;
+}
 
 function holdRow(
   { clock }: Pick<OperatorDeps, 'clock'>,
-  about: HoldTarget & Pick<HoldRow, 'catches_new'>,
+  about: HoldPart & Pick<HoldRow, 'catches_new'>,
   forMs: number | undefined,
   note: string | undefined,
   { actor }: Act,
@@ -273,7 +250,8 @@ async function endHolds(deps: OperatorDeps, rows: readonly HoldRow[], act: Act):
   const ids = rows.map(({ id }) => id);
   const [account] = rows.map(({ account_id: accountId }) => accountId);
   if (account != null) act.concerns(account);
-  act.on({ before: rows[0] ?? null });
+  const [first] = rows;
+  act.on({ before: first === undefined ? null : { ...first, part: partText(first) } });
   await deps.book.end(ids, act.rows());
   await inForceEverywhere(deps);
   for (const row of rows) noteChange(deps, row.kind === 'hold' ? 'queue_released' : 'lane_limit_ended', row, act);
@@ -311,6 +289,12 @@ const holdRecord = (row: HoldRow) => ({
   scope: row.scope,
   target: row.target,
   account_id: row.account_id,
+  domain: row.domain,
+  stream: row.stream,
+  key_id: row.key_id,
+  tag: row.tag,
+  /** What it is about, in words. */
+  part: partText(row),
   /** True if mail that is accepted later is held as well. */
   catches_new: row.catches_new === 1,
   connections: row.connections,

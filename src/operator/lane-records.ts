@@ -3,6 +3,7 @@ import { rfc3339 } from '../base/rfc3339.ts';
 import { groupBy } from '../base/sets.ts';
 import { mapInSlices } from '../base/slices.ts';
 import type { LaneLimits } from '../messages/delivery/hold-book.ts';
+import { isOfAll } from '../messages/delivery/hold-index.ts';
 import { operatorsHold } from '../messages/delivery/holds.ts';
 import { operatorCause } from '../messages/delivery/lane-report.ts';
 import type { LaneFacts, LaneWait } from '../messages/delivery/why.ts';
@@ -109,11 +110,12 @@ function wholeHolds({ book }: Pick<Deps, 'book'>): (domain: string, lane: string
   const held = new Set(
     book
       .list()
-      .flatMap(({ kind, scope, target, catches_new: catchesNew }) =>
-        kind === 'hold' && catchesNew === 1 ? [`${scope} ${target}`] : [],
+      .flatMap((row) =>
+        row.kind === 'hold' && row.catches_new === 1 && isOfAll(row) ? [`${row.scope} ${row.target}`] : [],
       ),
   );
-  return (domain, lane) => lane === '~hold' || held.has(`lane ${lane}`) || held.has(`domain ${domain}`);
+  return (domain, lane) =>
+    lane === '~hold' || held.has('all ') || held.has(`lane ${lane}`) || held.has(`domain ${domain}`);
 }
 
 export type WaitingDomain = ReturnType<typeof waitingDomain>;

@@ -25,6 +25,7 @@ import { reputationOperations } from './reports/reputation.ts';
 import { resolveOperations } from './resolve.ts';
 import { serverStateOperations } from './server-state.ts';
 import { sourceOperations } from './sources.ts';
+import { statOperations } from './stats.ts';
 import { suppressionOperations } from './suppressions.ts';
 import { teamOperations } from './team/team.ts';
 import { watchOperations } from './watch.ts';
@@ -48,6 +49,7 @@ const table = {
   ...inboundOperations,
   ...reputationOperations,
   ...reputationMomentOperations,
+  ...statOperations,
   ...suppressionOperations,
   ...reclassifyOperations,
   ...adminOperations,
@@ -81,8 +83,14 @@ export const serverRoutes = (deps: StoreDeps | OperatorDeps): Route[] =>
     ...(declared.act === undefined ? {} : { act: declared.act }),
     ...(declared.scope === undefined ? {} : { members: { scope: declared.scope, body: declared.forMembers ?? {} } }),
     responses: { 200: { description: 'The result.', schema: declared.answer ?? z.json() } },
-    async run({ json, act }) {
+    async run({ json: { dry_run: isDry, ...json }, act }) {
       if (act === undefined) throw new Error(`${name} was reached from outside`);
-      return { status: 200, body: await declared.run(deps as OperatorDeps, check(declared.body, json), act) };
+      if (isDry !== true || declared.dryRun === undefined) {
+        const input = isDry === undefined ? json : { ...json, dry_run: isDry };
+        return { status: 200, body: await declared.run(deps as OperatorDeps, check(declared.body, input), act) };
+      }
+      act.changesNothing();
+      const found = await declared.dryRun(deps as OperatorDeps, check(declared.body, json));
+      return { status: 200, body: { object: 'dry_run', ...found } };
     },
   }));

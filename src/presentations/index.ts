@@ -4,7 +4,7 @@ import { domains } from './domains.ts';
 import { keys, webhooks } from './keys.ts';
 import { messages, suppressions } from './messages.ts';
 import { queue } from './queue.ts';
-import { audit, books, inbound, nodes, reclassify, resolve, status } from './server.ts';
+import { audit, books, inbound, nodes, reclassify, resolve, stats, status } from './server.ts';
 
 export const presentations = {
   admin,
@@ -21,6 +21,7 @@ export const presentations = {
   books,
   nodes,
   status,
+  stats,
   inbound,
   reclassify,
 };

@@ -2,7 +2,7 @@
 import { deliveriesAre, pluralize } from '../base/pluralize.ts';
 import { unansweredText } from '../operator/ask-nodes.ts';
 import type { ResultOf } from '../operator/routes.ts';
-import { columns, present, type Input, type Presentation } from './presentation.ts';
+import { columns, present, selectors, type Input, type Presentation } from './presentation.ts';
 import { tableOf } from './table.ts';
 
 type Hold = ResultOf<'queue.holds'>['data'][number];
@@ -20,15 +20,7 @@ const unknownDomains = ({ domains_unknown: count = 0 }: { domains_unknown?: numb
     ? []
     : [`domains of which DNS has not told where their mail goes are left out: ${String(count)}; try again later`];
 
-const ofLane: Input = { flag: '--lane <lane>', says: 'of this lane, as `queue lanes` shows it' };
-const ofMessage: Input = { flag: '--message <id>', says: 'of this message', member: 'message_id' };
-const part: readonly Input[] = [
-  { flag: '--domain <domain>', says: "of this recipient's domain" },
-  ofLane,
-  { flag: '--account <account>', says: 'of this account, name or id' },
-  { flag: '--stream <stream>', says: 'of this stream of the account (default: default)' },
-  ofMessage,
-];
+const part: readonly Input[] = [...selectors, { flag: '--all', says: 'all of it, of all accounts' }];
 const source: Input = { flag: '--source <source>', says: 'of this source of `delivery.sources`' };
 const note: Input = { flag: '--note <text>', says: 'why, for others' };
 const holding: readonly Input[] = [
@@ -57,7 +49,7 @@ const holdLines = (holds: readonly Hold[], instead?: 'released'): string[] =>
         columns<Hold>(
           'id',
           ['WHAT', (one) => instead ?? (one.kind === 'hold' ? 'held' : `at most ${limitWords(one)}`)],
-          ['OF', ({ scope, target }) => `${scope} ${target}`],
+          ['OF', (one) => one.part],
           ['NEW MAIL', (one) => one.catches_new],
           'until',
           ['SINCE', (one) => one.created_at],
@@ -66,6 +58,16 @@ const holdLines = (holds: readonly Hold[], instead?: 'released'): string[] =>
         ),
         holds,
       );
+
+const senderColumns = columns<ResultOf<'queue.senders'>['data'][number]>(
+  ['NAME', ({ name }) => name ?? 'none'],
+  ['ID', ({ name, id }) => (id === name ? null : id)],
+  'account',
+  'waiting',
+  'held',
+  'deferred',
+  ['OLDEST', (one) => one.oldest_at],
+);
 
 const keptColumns = columns<Kept>(
   ['KEPT BACK BY', ({ by }) => by.replaceAll('_', ' ')],
@@ -92,7 +94,7 @@ const held = (row: ResultOf<'queue.hold'>): string | null =>
     ...(row.others.length === 0
       ? []
       : [
-          `the ${row.scope} ${row.target} is held already, by ${row.others.join(', ')}: its mail rests until all of these have ended. \`posthorn queue release ${row.id}\` ends this one`,
+          `the ${row.part} is held already, by ${row.others.join(', ')}: its mail rests until all of these have ended. \`posthorn queue release ${row.id}\` ends this one`,
         ]),
   ]);
 
@@ -101,6 +103,7 @@ const releasing = (word: 'release' | 'resume', example: string): Presentation =>
     command: `queue ${word}`,
     operation: 'queue.release',
     input: [{ flag: '[id]', says: 'of the hold; or say of what' }, ...part, source],
+    isTried: true,
     lines: ({ data }) => holdLines(data, 'released'),
     examples: [example],
   });
@@ -161,6 +164,7 @@ export const queue: readonly Presentation[] = [
     command: 'queue hold',
     operation: 'queue.hold',
     input: [...holding, { flag: '--new', says: 'also mail that is accepted later' }],
+    isTried: true,
     lines: (row) => holdLines([row]),
     tip: held,
     examples: ['posthorn queue hold --stream broadcast', 'posthorn queue hold --domain example.net --new --for 2h'],
@@ -169,10 +173,15 @@ export const queue: readonly Presentation[] = [
     command: 'queue pause',
     operation: 'queue.hold',
     input: holding,
+    isTried: true,
     with: { new: true },
     lines: (row) => holdLines([row]),
     tip: held,
-    examples: ['posthorn queue pause --domain example.net --for 2h --note "they move their servers"'],
+    examples: [
+      'posthorn queue pause --domain example.net --for 2h --note "they move their servers"',
+      'posthorn queue pause --domain example.net --account Bulky --dry-run',
+      'posthorn queue pause --all',
+    ],
   }),
   releasing('release', 'posthorn queue release --stream broadcast'),
   releasing('resume', 'posthorn queue resume --domain example.net'),
@@ -212,6 +221,7 @@ export const queue: readonly Presentation[] = [
     command: 'queue cancel',
     operation: 'queue.cancel',
     input: part,
+    isTried: true,
     lines: (result) => [`${deliveriesAre(result.canceled)} canceled`, ...unknownDomains(result)],
     examples: [
       'posthorn queue cancel --message msg_01jz...',
@@ -239,9 +249,12 @@ export const queue: readonly Presentation[] = [
     command: 'queue list',
     operation: 'queue.list',
     input: [
-      { flag: '--domain <domain>', says: "only this recipient's domain; ~simulator for simulated mail" },
-      { flag: '--lane <lane>', says: 'only this lane, as `queue lanes` shows it' },
-      { flag: '--account <account>', says: 'only this account, name or id (default: all)' },
+      ...selectors,
+      {
+        flag: '--by <what>',
+        says: 'count what waits by this instead',
+        choices: ['account', 'key', 'stream', 'domain', 'tag'],
+      },
       { flag: '--status <statuses>', says: 'only these: queued,deferred,...', kind: 'list' },
       {
         flag: '--older-than <time>',
@@ -250,6 +263,7 @@ export const queue: readonly Presentation[] = [
       },
       { flag: '--class <class>', says: 'only this class', choices: ['transactional', 'broadcast'] },
     ],
+    instead: { given: 'by', operation: 'queue.senders', columns: senderColumns },
     list: { limit: 100 },
     beyond: 'the other options narrow the list',
     columns: columns<Queued>(
@@ -265,18 +279,15 @@ export const queue: readonly Presentation[] = [
     examples: [
       'posthorn queue list --domain example.net',
       'posthorn queue list --lane mx.example.net --older-than 6h',
+      'posthorn queue list --by key --domain example.net',
       'posthorn queue list --class broadcast --status deferred --json',
     ],
   }),
   present<ResultOf<'queue.flush'>>({
     command: 'queue flush',
     operation: 'queue.flush',
-    input: [
-      { flag: '--domain <domain>', says: "of this recipient's domain" },
-      ofLane,
-      ofMessage,
-      { flag: '--all', says: 'all waiting mail' },
-    ],
+    input: part,
+    isTried: true,
     lines: (result) => [
       `${pluralize(result.flushed, 'delivery', 'deliveries')} that waited for a later time ${result.flushed === 1 ? 'is' : 'are'} tried now; pauses between connections end`,
       ...unknownDomains(result),

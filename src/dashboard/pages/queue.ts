@@ -150,11 +150,12 @@ function withAccount({ accounts, account }: Visit, row: ResultOf<'queue.list'>['
 
 function withTarget({ accounts }: Visit, row: ResultOf<'queue.holds'>['data'][number]): object {
   const owner = accounts.find(({ id }) => id === row.account_id)?.name ?? row.account_id;
-  const target =
-    row.scope === 'account' ? owner : row.scope === 'stream' ? `${row.target} of ${owner ?? ''}` : row.target;
+  const further = [row.domain, row.stream, row.key_id, row.tag].filter((one) => one !== null);
+  const name = row.scope === 'account' ? owner : row.scope === 'all' ? 'all mail' : row.target;
+  const own = row.account_id === null || row.scope === 'account' || row.scope === 'message';
   return {
     ...row,
-    target,
+    target: [name, ...further].join(', ') + (own ? '' : ` of ${owner ?? ''}`),
     by: setterOf(row.created_by),
     lane: row.scope === 'lane' ? laneLink(row.target) : null,
     isLimit: row.kind === 'limit',

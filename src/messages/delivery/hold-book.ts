@@ -8,7 +8,7 @@ import type { Database } from '../../storage/database.ts';
 import { insertRows, type Rows } from '../../storage/rows.ts';
 import type { HoldRow } from '../../storage/tables.ts';
 import { statement } from '../../storage/sql.ts';
-import { HoldIndex, keyOf, keysOf, type MailFacts } from './hold-index.ts';
+import { HoldIndex, isOfAll, isOfPart, keyOf, keysOf, type MailFacts } from './hold-index.ts';
 
 /** The limits that the operator set for a lane; null if none is set. */
 export interface LaneLimits {
@@ -51,15 +51,18 @@ export function createHoldBook(deps: { db: Pick<Database, 'prepared' | 'commit'>
     find(mail: MailFacts): HoldRow | null {
       if (index.isEmpty) return null;
       for (const key of keysOf(mail)) {
-        const found = inForce(key).find((row) => row.catches_new === 1 || mail.createdAt <= row.created_at);
+        const found = inForce(key).find(
+          (row) => (row.catches_new === 1 || mail.createdAt <= row.created_at) && isOfPart(mail, row),
+        );
         if (found !== undefined) return found;
       }
       return null;
     },
     /** Returns the hold of a lane, or null. It holds the whole lane, later mail as well. */
     ofLane: (lane: string): HoldRow | null => inForce(`hold lane ${lane}`)[0] ?? null,
-    /** Returns the hold of a recipient domain, which may let later mail go; or null. */
-    ofDomain: (domain: string): HoldRow | null => inForce(`hold domain ${domain}`)[0] ?? null,
+    /** Returns the hold on all mail to a recipient domain, which may let later mail go; or null. */
+    ofDomain: (domain: string): HoldRow | null =>
+      [...inForce(`hold domain ${domain}`).filter(isOfAll), ...inForce('hold all ')][0] ?? null,
     /** Returns the pause of a source, or null. */
     ofSource: (source: string): HoldRow | null => inForce(`hold source ${source}`)[0] ?? null,
     limitsOf(lane: string): LaneLimits | null {

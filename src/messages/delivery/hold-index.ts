@@ -8,8 +8,41 @@ export interface MailFacts {
   fromDomain: string;
   domain: string;
   messageId: string;
+  keyId: string | null;
+  /** The tags of the message, as its row has them. */
+  tagsJson: string;
   createdAt: number;
 }
+
+/** The mail that a hold is about. */
+export type HoldPart = Pick<HoldRow, 'scope' | 'target' | 'account_id' | 'domain' | 'stream' | 'key_id' | 'tag'>;
+
+/** Returns the part in words, such as `the domain example.net (account acc_1)`. */
+export function partText({ scope, target, account_id: account, domain, stream, key_id: key, tag }: HoldPart): string {
+  if (scope === 'all') return 'whole queue';
+  const own = scope === 'account' || scope === 'stream' || scope === 'message';
+  const further = Object.entries({ domain, stream, key, tag, account: own ? null : account }).flatMap(
+    ([name, value]) => (value === null ? [] : [`${name} ${value}`]),
+  );
+  return `${scope} ${target}${further.length === 0 ? '' : ` (${further.join(', ')})`}`;
+}
+
+/** Returns whether nothing narrows a hold. */
+export const isOfAll = (row: HoldPart): boolean =>
+  [row.account_id, row.domain, row.stream, row.key_id, row.tag].every((one) => one === null);
+
+/** Returns whether a mail that has the scope and target of the hold has its further properties too. */
+export const isOfPart = (
+  mail: MailFacts,
+  { account_id: account, domain, stream, key_id: key, tag }: HoldPart,
+): boolean =>
+  (account === null || account === mail.accountId) &&
+  (domain === null || domain === mail.domain) &&
+  (stream === null || stream === mail.stream) &&
+  (key === null || key === mail.keyId) &&
+  (tag === null || tagsOf(mail).includes(tag));
+
+const tagsOf = ({ tagsJson }: MailFacts): string[] => JSON.parse(tagsJson) as string[];
 
 export class HoldIndex {
   private readonly rows = new Map<string, HoldRow>();
@@ -66,13 +99,16 @@ export class HoldIndex {
 }
 
 /** Returns the key under which a hold is found. */
-export const keyOf = ({ kind, scope, target, account_id: account }: HoldRow): string =>
-  scope === 'stream' ? `${kind} stream ${account ?? ''} ${target}` : `${kind} ${scope} ${target}`;
+export const keyOf = ({ kind, scope, target }: Pick<HoldRow, 'kind' | 'scope' | 'target'>): string =>
+  `${kind} ${scope} ${target}`;
 
 /** Returns the keys under which a hold on this mail can be, the narrowest first. */
-export const keysOf = ({ messageId, accountId, stream, domain }: MailFacts): string[] => [
-  `hold message ${messageId}`,
-  `hold stream ${accountId} ${stream}`,
-  `hold domain ${domain}`,
-  `hold account ${accountId}`,
+export const keysOf = (mail: MailFacts): string[] => [
+  `hold message ${mail.messageId}`,
+  `hold stream ${mail.stream}`,
+  `hold key ${mail.keyId ?? ''}`,
+  ...tagsOf(mail).map((tag) => `hold tag ${tag}`),
+  `hold domain ${mail.domain}`,
+  `hold account ${mail.accountId}`,
+  'hold all ',
 ];

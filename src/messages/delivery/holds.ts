@@ -14,7 +14,7 @@ import type { Owners } from '../../storage/owners.ts';
 import type { DeliveryRow, HoldRow } from '../../storage/tables.ts';
 import { hintsOfChanged, type DueHint } from './due-hint.ts';
 import type { HoldBook } from './hold-book.ts';
-import type { MailFacts } from './hold-index.ts';
+import { partText, type MailFacts } from './hold-index.ts';
 import { readMark, writeMark } from './hold-mark.ts';
 import type { Recorder } from './record.ts';
 
@@ -107,12 +107,11 @@ export function createHolds({ clock, book, pauses, streams, directory, poolHold 
 
 export type Holds = ReturnType<typeof createHolds>;
 
-export const operatorsHold = ({ id, scope, target, note, until, created_at: since }: HoldRow): Hold => ({
-  by: writeMark({ kind: 'hold', id }),
-  why: `there is a hold on the ${scope} ${target}${note === null ? '' : ` (${note})`}`,
-  since,
-  until,
-});
+export function operatorsHold(row: HoldRow): Hold {
+  const { id, note, until, created_at: since } = row;
+  const why = `there is a hold on the ${partText(row)}${note === null ? '' : ` (${note})`}`;
+  return { by: writeMark({ kind: 'hold', id }), why, since, until };
+}
 
 /** Deliveries that are freed in one commit; other writers get their turn between. */
 const PAGE = 500;

@@ -197,7 +197,7 @@ export interface Waiting extends Reason {
 /** Explains for each recipient of a message why it waits. */
 export async function whyWaiting(
   { db, holdOf, laneFacts }: WhyDeps,
-  message: Pick<MessageRow, 'id' | 'account_id' | 'stream' | 'from_domain' | 'created_at'>,
+  message: Pick<MessageRow, 'id' | 'account_id' | 'stream' | 'from_domain' | 'created_at' | 'key_id' | 'tags_json'>,
   now: number,
 ): Promise<Waiting[]> {
   const deliveries = await db.prepared.all<DeliveryRow>('SELECT * FROM deliveries WHERE message_id = ? ORDER BY id', [
@@ -222,7 +222,7 @@ export async function whyWaiting(
 }
 
 const factsOf = (
-  message: Pick<MessageRow, 'id' | 'account_id' | 'stream' | 'from_domain' | 'created_at'>,
+  message: Pick<MessageRow, 'id' | 'account_id' | 'stream' | 'from_domain' | 'created_at' | 'key_id' | 'tags_json'>,
   domain: string,
 ): MailFacts => ({
   accountId: message.account_id,
@@ -230,5 +230,7 @@ const factsOf = (
   fromDomain: message.from_domain,
   domain,
   messageId: message.id,
+  keyId: message.key_id,
+  tagsJson: message.tags_json,
   createdAt: message.created_at,
 });

@@ -120,7 +120,8 @@ export function createPrepare(deps: PrepareDeps) {
 async function heldBy({ holdOf }: PrepareDeps, row: StoredMail): Promise<Hold | null> {
   if (holdOf === undefined || row.test === 1) return null;
   const { account_id: accountId, stream, from_domain: fromDomain, domain, message_id: messageId } = row;
-  return holdOf({ accountId, stream, fromDomain, domain, messageId, createdAt: row.created_at });
+  const { key_id: keyId, tags_json: tagsJson, created_at: createdAt } = row;
+  return holdOf({ accountId, stream, fromDomain, domain, messageId, keyId, tagsJson, createdAt });
 }
 
 async function keysOf(

@@ -40,6 +40,8 @@ const MESSAGE_COLUMNS = [
   'null_sender',
   'require_tls',
   'request_id',
+  'key_id',
+  'tags_json',
 ] as const satisfies readonly (keyof MessageRow)[];
 
 /** A delivery and its message. */

@@ -2,6 +2,7 @@
 import { pluralize } from '../../base/pluralize.ts';
 import { rfc3339 } from '../../base/rfc3339.ts';
 import type { Config } from '../../config/schema.ts';
+import { partText } from '../../messages/delivery/hold-index.ts';
 import type { HoldRow } from '../../storage/tables.ts';
 import { ok, warning, type Verdict } from './finding.ts';
 import type { Probes } from './probes.ts';
@@ -56,9 +57,10 @@ function discarding(routes: Config['delivery']['routes']): Verdict[] {
   ];
 }
 
-function ofHold({ id, scope, target, note, created_at: at, created_by: by }: HoldRow): Verdict {
+function ofHold(row: HoldRow): Verdict {
+  const { id, note, created_at: at, created_by: by } = row;
   const who = by === null ? '' : ` by ${by.replace(/^member:/, '')}`;
-  const why = `the ${scope} ${target} is held without an end since ${rfc3339(at)}${who}${note === null ? '' : ` (${note})`}`;
+  const why = `the ${partText(row)} is held without an end since ${rfc3339(at)}${who}${note === null ? '' : ` (${note})`}`;
   return warning(why, `If that is over: posthorn queue release ${id}. Else give it an end: queue hold --for.`, {
     copy: [`posthorn queue release ${id}`],
   });

@@ -119,11 +119,16 @@ export type CounterRow = RowOf<typeof counters>;
 export const holds = table({
   id: text(),
   kind: text<'hold' | 'limit'>(),
-  scope: text<'domain' | 'lane' | 'account' | 'stream' | 'message' | 'source'>(),
-  /** A recipient domain, a lane's or source's name, an account's id, a stream's slug, a message's id. */
+  /** What it is about; of several properties the one that fewest mails have. */
+  scope: text<'domain' | 'lane' | 'account' | 'stream' | 'message' | 'source' | 'key' | 'tag' | 'all'>(),
+  /** A recipient domain, a lane's or source's name, an account's or key's id, a stream's slug, a tag, a message's id; empty for all mail. */
   target: text(),
-  /** The account of the stream or message, or null. */
+  /** Further properties that the mail must have, or null. */
   account_id: orNull(text()),
+  domain: orNull(text()),
+  stream: orNull(text()),
+  key_id: orNull(text()),
+  tag: orNull(text()),
   /** 1: mail accepted later is held as well. */
   catches_new: integer(),
   /** The most connections, for a limit. */

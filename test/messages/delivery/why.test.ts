@@ -181,7 +181,10 @@ describe('messages/why', () => {
           );
         },
       },
-      { id: 'msg_1', account_id: ACCOUNT, stream: 'transactional', from_domain: 'acme.test', created_at: NOW },
+      {
+        ...{ id: 'msg_1', account_id: ACCOUNT, stream: 'transactional', from_domain: 'acme.test', created_at: NOW },
+        ...{ key_id: null, tags_json: '[]' },
+      },
       NOW,
     );
     assert.deepEqual(asked, [`a.test ${ACCOUNT}`, `b.test ${ACCOUNT}`]);
