@@ -236,6 +236,7 @@ function addCommands(
   addExport(program, context);
   present('stats');
   addReputation(program, context);
+  present('recipients');
   present('suppressions');
   addSuppressions(program, context);
   present('webhooks');

@@ -28,6 +28,7 @@ export const groups: Readonly<Record<string, string>> = {
   'domains dkim': 'DKIM keys',
   messages: 'messages and their deliveries',
   queue: 'mail that waits for delivery, and why',
+  recipients: 'people that mail was sent to',
   suppressions: 'addresses that are not mailed',
   webhooks: 'endpoints that get events',
   nodes: 'the servers that use the same database',

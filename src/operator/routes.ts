@@ -10,6 +10,8 @@ import { bookOperations } from './books.ts';
 import { commandActOperations } from './door/command-acts.ts';
 import { doctorOperations } from './doctor/operation.ts';
 import { eventOperations } from './events.ts';
+import { eraseOperations } from './erase.ts';
+import { removalOperations } from './team/remove-account.ts';
 import { holdOperations } from './holds.ts';
 import { inboundOperations } from './reports/inbound.ts';
 import { messageOperations } from './messages.ts';
@@ -32,6 +34,8 @@ import { watchOperations } from './watch.ts';
 
 const table = {
   ...accountOperations,
+  ...removalOperations,
+  ...eraseOperations,
   ...auditOperations,
   ...commandActOperations,
   ...messageOperations,

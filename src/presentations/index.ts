@@ -2,7 +2,7 @@
 import { accounts, admin, team } from './accounts.ts';
 import { domains } from './domains.ts';
 import { keys, webhooks } from './keys.ts';
-import { messages, suppressions } from './messages.ts';
+import { messages, recipients, suppressions } from './messages.ts';
 import { queue } from './queue.ts';
 import { audit, books, inbound, nodes, reclassify, resolve, stats, status } from './server.ts';
 
@@ -16,6 +16,7 @@ export const presentations = {
   messages,
   queue,
   resolve,
+  recipients,
   suppressions,
   webhooks,
   books,

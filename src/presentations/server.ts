@@ -102,7 +102,7 @@ export const status: readonly Presentation[] = [
   present<ResultOf<'needs'>>({
     command: 'status',
     operation: 'needs',
-    input: [{ flag: '--account <account>', says: 'name or id of the account (default: default)' }],
+    input: [{ flag: '--account <account>', says: 'name or id of the account (default: all)' }],
     lines: ({ data }) =>
       data.length === 0
         ? ['nothing needs you']

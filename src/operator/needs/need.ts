@@ -28,6 +28,8 @@ interface SetByPerson {
   kind: 'hold' | 'limit';
   scope: string;
   target: string;
+  /** What it is about, in words. */
+  part: string;
   connections: number | null;
   per_minute: number | null;
   note: string | null;
@@ -84,6 +86,7 @@ export interface ServerFacts {
 /** Facts about one account. */
 export interface AccountFacts {
   id: string;
+  name: string;
   domains: readonly DomainRecord[];
   webhooks: readonly {
     id: string;
@@ -108,7 +111,8 @@ export interface AccountFacts {
 export interface NeedFacts {
   now: number;
   server: ServerFacts | null;
-  account: AccountFacts;
+  /** Their names are told if there are several. */
+  accounts: readonly AccountFacts[];
 }
 
 type Given = Pick<Need, 'kind' | 'level' | 'message' | 'action'> & Partial<Need>;

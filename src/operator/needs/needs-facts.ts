@@ -13,6 +13,7 @@ import { disk } from '../doctor/machine-checks.ts';
 import { verdictsOn } from '../doctor/settings.ts';
 import type { Verdict } from '../doctor/finding.ts';
 import { createMachine } from '../doctor/machine.ts';
+import { partText } from '../../messages/delivery/hold-index.ts';
 import { withHold } from '../holds.ts';
 import { verdictsOnNodes } from '../doctor/nodes.ts';
 import { heldMail, type HeldMail } from '../held-mail.ts';
@@ -28,17 +29,20 @@ import { sourcesQuestion } from '../sources.ts';
 
 export const needOperations = {
   /**
-   * Returns what a person should look at, in an account and on the server. `server`: false leaves out what concerns the server;
-   * only administrators see that.
+   * Returns what a person should look at, in an account or in all, and on the server. `server`: false leaves out what concerns the
+   * server; only administrators see that.
    */
   needs: serverRoute({
     scope: 'message:read',
     forMembers: { server: false },
     body: z.strictObject({ account: accountArgument, server: z.boolean().optional() }),
     async run(deps, { account, server = true }) {
-      const row = await accountNamed(deps, account);
-      const [ofServer, ofAccount] = await Promise.all([server ? serverFacts(deps) : null, accountFacts(deps, row)]);
-      return { data: needsOf({ now: deps.clock.now(), server: ofServer, account: ofAccount }) };
+      const rows = account === undefined ? await listAccounts(deps) : [await accountNamed(deps, account)];
+      const ofServer = server ? await serverFacts(deps) : null;
+      const accounts: AccountFacts[] = [];
+      // One after the other: an account takes the time of a few reads.
+      for (const row of rows) accounts.push(await accountFacts(deps, row));
+      return { data: needsOf({ now: deps.clock.now(), server: ofServer, accounts }) };
     },
   }),
 };
@@ -178,6 +182,7 @@ async function dnsTrouble(
 
 const setByPerson = ({ until, created_at: since, ...row }: HoldRow): ServerFacts['set'][number] => ({
   ...row,
+  part: partText(row),
   until: rfc3339(until),
   created_at: rfc3339(since),
 });
@@ -197,7 +202,7 @@ async function accountFacts(deps: OperatorDeps, account: AccountRow): Promise<Ac
     list<AccountFacts['keys'][number]>('listKeys'),
     deferredMail(deps, account.id),
   ]);
-  return { id: account.id, domains, webhooks, keys, deferred };
+  return { id: account.id, name: account.name, domains, webhooks, keys, deferred };
 }
 
 /** The newest deferred messages that are grouped; older ones are in the queue's page. */
