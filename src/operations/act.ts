@@ -36,7 +36,7 @@ export interface RunningAct extends Act {
 }
 
 /** The actor, and the way in: `CLI`, `DASHBOARD`, `SYSTEM`, or the HTTP method. */
-export type Acting = Pick<AuditRow, 'actor' | 'ip' | 'method' | 'user_agent'>;
+export type Acting = Pick<AuditRow, 'actor' | 'ip' | 'method' | 'user_agent'> & Partial<Pick<AuditRow, 'key_id'>>;
 
 export const commandLine: Acting = { actor: 'operator', ip: null, method: 'CLI', user_agent: null };
 
@@ -67,6 +67,7 @@ export function beginAct(
       at: clock.now(),
       accountId,
       actor: acting.actor,
+      keyId: acting.key_id ?? null,
       ip: acting.ip,
       userAgent: acting.user_agent,
       method: acting.method,
