@@ -4,6 +4,7 @@
  */
 import { presentCertificate, type Certificate } from './config/certificate.ts';
 import { systemClock } from './base/clock.ts';
+import { confinement } from './base/confined/process.ts';
 import type { Changes } from './config/changes.ts';
 import type { Config } from './config/schema.ts';
 import type { Database } from './storage/database.ts';
@@ -82,6 +83,11 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       { event: 'certificate_made_again', reason: present.broken },
       'the self-signed certificate could not be used and was made again',
     );
+  if (!confinement.permissions || !confinement.network)
+    log.info(
+      { event: 'reader_rights', permissions: confinement.permissions, network: confinement.network },
+      'Node.js itself does not take every right from the processes that read foreign mail',
+    );
   const running = await buildRunning(context, present);
   let stopped: Promise<void> | null = null;
   const stop = async (): Promise<void> => {
@@ -123,7 +129,7 @@ async function startAll(context: AppContext, running: Running): Promise<string> 
   const url = await listen(running.api, config.http);
   await openOtherPorts(context, running);
   // SQLite has no other nodes that could ask.
-  if (db.nodes !== null) running.questions.start();
+  if (db.nodes !== null) running.figures.start();
   await running.mta.start();
   await running.webhooks.start();
   await running.inbound.start();

@@ -11,7 +11,7 @@ const dnsRecord = z.object({
   purpose: z
     .enum(['dkim', 'spf', 'return_path', 'dmarc', 'dmarc_consent', 'tracking', 'mx'])
     .describe(
-      'What the record is for. `dmarc_consent` is at the host of this server that gets the DMARC reports, if that belongs to another organization; there is no `mx` at present.',
+      'What the record is for. `dmarc_consent` is at the host of this server that gets the DMARC reports, if that belongs to another organization. `mx` brings mail to a domain that receives.',
     ),
   type: text('Type of the DNS record.'),
   host: text('Name of the DNS record.'),

@@ -1,5 +1,6 @@
 /** `/v1/domains`: the sending domains of an account, their DNS records, checks and DKIM keys. */
 import { z } from 'zod';
+import { LOCAL_PATTERN } from '../base/address-pattern.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Keyring } from '../base/keyring.ts';
 import type { Log } from '../base/log.ts';
@@ -175,7 +176,7 @@ function changeRoute(deps: DomainsDeps): Route {
       path: `${PATH}/{id}`,
       operationId: 'updateDomain',
       description:
-        'Changes tracking and the return path. A new return path needs new DNS records: publish them first, since the next check looks for them.',
+        'Changes tracking, the return path, and whether it receives mail. A new return path needs new DNS records: publish them first, since the next check looks for them.',
       scope: ['domain'],
       act: { says: 'changed the domain {name}', type: 'domain', named: 'name', keeps: domainMembers.audited },
       params,
@@ -184,9 +185,22 @@ function changeRoute(deps: DomainsDeps): Route {
           track_opens: z.boolean().nullable().optional().describe('Null: the setting of the account applies.'),
           track_clicks: z.boolean().nullable().optional().describe('Null: the setting of the account applies.'),
           return_path: z.string().min(1).max(LONGEST_NAME).optional().describe('The domain or a name below it.'),
+          receiving: z.boolean().optional().describe('Whether mail to it is taken; needs the `mx` record.'),
+          receiving_addresses: z
+            .array(z.string().regex(LOCAL_PATTERN))
+            .min(1)
+            .max(100)
+            .optional()
+            .describe('Local parts that take mail: `support`, `reply+*` for all that begin so, or `*`.'),
         })
         .meta({ id: 'DomainChanges', description: 'The members to change; all others stay the same.' }),
-      bodyExamples: { tracking: { summary: 'Track clicks', value: { track_clicks: true } } },
+      bodyExamples: {
+        tracking: { summary: 'Track clicks', value: { track_clicks: true } },
+        receiving: {
+          summary: 'Receive answers',
+          value: { receiving: true, receiving_addresses: ['support', 'reply+*'] },
+        },
+      },
       responses: { 200: answer('The domain as it is now.') },
     },
     async (call) => {

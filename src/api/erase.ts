@@ -92,7 +92,7 @@ function erasePersonRoute(deps: EraseRoutesDeps): Route {
       path: '/v1/recipients/{email}',
       operationId: 'deleteRecipient',
       description:
-        'From all mail of the account: the address, subject, metadata and body of messages to them, replies of mail hosts, addresses and browsers of opens and clicks. Mail to them that still waits is canceled. Numbers and the suppression list stay: without the entry there they would be mailed again. 404: nothing was ever sent to this address, or it is erased already.',
+        'From all mail of the account: the address, subject, metadata and body of messages to them, replies of mail hosts, addresses and browsers of opens and clicks; and the mails that they have written. Mail to them that still waits is canceled. Numbers and the suppression list stay: without the entry there they would be mailed again. 404: nothing was ever sent to this address or came from it, or it is erased already.',
       tag: 'messages',
       scope: ['message:delete'],
       act: { says: 'erased a person from all mail', type: 'recipient', named: null },

@@ -2,10 +2,11 @@
  * Reads JSON bodies: small ones on the main thread, large ones in threads that are started when needed and end when idle,
  * so that a 50 MiB body does not delay other requests.
  */
+import { ownMemory } from '../base/bytes.ts';
 import type { Clock } from '../base/clock.ts';
 import { nextSlice } from '../base/slices.ts';
 import { Problem } from '../base/problem.ts';
-import { createThreads, ownMemory, ThreadRefusal } from '../base/threads.ts';
+import { createThreads, ThreadRefusal } from '../base/threads.ts';
 import { createGate } from '../scheduling/gate.ts';
 import type { ForeignBody } from './compat/foreign.ts';
 import { readForeign } from './compat/services.ts';

@@ -2,13 +2,12 @@
  * The thread that reads large JSON bodies, one at a time: bytes in, value and hash out. A send request it also checks, and
  * then gives the draft instead of the value: decoding 20 MB of base64 is not for the main loop. Started by `json-reader.ts`.
  */
-import { parentPort } from 'node:worker_threads';
-import { announceReady } from '../base/threads.ts';
-import type { ForeignBody } from './compat/foreign.ts';
+import { answerJobs } from '../base/answer-jobs.ts';
+import { MIME, type ForeignBody } from './compat/foreign.ts';
 import { readForeign } from './compat/services.ts';
 import { hashJson, readJson } from './json.ts';
 import type { JsonObject, JsonResult } from './json.ts';
-import { checkApart, memoryOf } from './send-check.ts';
+import { checkApart, checkMail, memoryOf } from './send-check.ts';
 import type { CheckedSend } from './send-check.ts';
 import type { SendRules } from '../messages/request/send-request.ts';
 
@@ -30,7 +29,9 @@ function work({ bytes, send, foreign }: JsonJob): JsonJobResult {
   if (result.kind !== 'ok') return result;
   const hash = hashJson(result.value);
   if (send === null) return { ...result, hash, checked: null };
-  return { ...result, value: formOf(result.value), hash, checked: checkApart(result.value, send) };
+  const checked =
+    foreign?.form.endsWith(`.${MIME}`) === true ? checkMail(result.value, send) : checkApart(result.value, send);
+  return { ...result, value: formOf(result.value), hash, checked };
 }
 
 function formOf(value: JsonObject): JsonObject {
@@ -38,9 +39,4 @@ function formOf(value: JsonObject): JsonObject {
   return { recipients: value['recipients'] === null ? null : [] };
 }
 
-parentPort?.on('message', (job: JsonJob) => {
-  const result = work(job);
-  const memory = result.kind === 'ok' && result.checked !== null ? memoryOf(result.checked) : [];
-  parentPort?.postMessage(result, memory);
-});
-announceReady();
+answerJobs(work, (result) => (result.kind === 'ok' && result.checked !== null ? memoryOf(result.checked) : []));

@@ -44,6 +44,7 @@ const told: Readonly<Record<EventType, string>> = {
   suppressed: 'It was not sent, because the address is on the suppression list',
   failed: 'It was not sent, by a fault on our side',
   unsubscribed: 'The recipient wants no more mail of this stream',
+  received: 'A mail came to a domain that receives',
 };
 
 /** One entry for each kind of event, by its name. */
@@ -68,7 +69,7 @@ function callOf(type: EventType, event: Json): Json {
     parameters: signatureHeaders,
     requestBody: {
       required: true,
-      description: 'The event, byte for byte as `GET /v1/events` shows it.',
+      description: 'The event, byte for byte as `GET /v1/events` shows it; `received` with text and html besides.',
       content: {
         'application/json': {
           schema: event,

@@ -4,6 +4,7 @@ import { allEventTypes, withoutPerson, type EventType } from '../events/event.ts
 import { messageMembers } from '../messages/store/message.ts';
 import { attemptMembers, recipientMembers } from '../messages/store/message-store.ts';
 import { deliveryStatuses } from '../storage/tables.ts';
+import { ReceivedMessage } from './received-schemas.ts';
 import {
   flag,
   map,
@@ -188,6 +189,7 @@ const details = {
       .enum(['one_click', 'mailto', 'page'])
       .describe('How: the button of a mail program (RFC 8058), a mail, or our page.'),
   }),
+  received: ReceivedMessage,
 };
 
 export const Event = z
@@ -203,7 +205,15 @@ export const Event = z
     test: flag('True for simulated mail.'),
     data: z
       .object({
-        message_id: shows(messageId(), MESSAGE_ID),
+        message_id: shows(
+          z
+            .string()
+            .regex(/^(?:msg|rcv)_[0-7][0-9a-hjkmnp-tv-z]{25}$/)
+            .describe(
+              'Id of the message; of a `received` mail the one that it answers, or its own if it answers none.',
+            ),
+          MESSAGE_ID,
+        ),
         batch_id: maybe('Id of the bulk send that the message came with; null for a single message.'),
         rfc_message_id: text('The Message-ID of the mail.', `<${MESSAGE_ID}@acme.example>`),
         recipient: text('The address that it happened to.', 'ana@example.net'),

@@ -22,8 +22,9 @@ import { messageReportRoutes } from './message-reports.ts';
 import { messageWebhookRoutes } from './message-webhooks.ts';
 import { messageReadRoutes } from './messages.ts';
 import { ListStreams } from './list-stream.ts';
+import { receivedFileRoute, receivedReadRoutes } from './received.ts';
 import type { Route } from './route.ts';
-import { sendRoutes } from './send.ts';
+import { sendRoutes, type SendDeps } from './send.ts';
 import { settingsRoutes, type SettingsRoutesDeps } from './settings.ts';
 import { statsRoutes } from './stats.ts';
 import { streamRoutes } from './streams.ts';
@@ -56,6 +57,7 @@ export interface RoutesDeps extends Omit<StoreRoutesDeps, 'cursors' | 'streams' 
   requestsWritten: EraseRoutesDeps['requestsWritten'];
   laneFacts: MessageActionsDeps['laneFacts'];
   accept: AcceptDeps;
+  mailDraft: SendDeps['mailDraft'];
   limits: SendLimits & Config['limits'];
   retention: Config['retention'];
   planOf: SettingsRoutesDeps['planOf'];
@@ -71,6 +73,7 @@ export interface RoutesDeps extends Omit<StoreRoutesDeps, 'cursors' | 'streams' 
 export function storeRoutes(deps: StoreRoutesDeps): Route[] {
   return [
     ...messageReadRoutes(deps),
+    ...receivedReadRoutes(deps),
     ...webhookReadRoutes(deps),
     ...suppressionRoutes(deps),
     ...domainRoutes(deps),
@@ -80,20 +83,22 @@ export function storeRoutes(deps: StoreRoutesDeps): Route[] {
 }
 
 /** The order of the API's description. */
-const order = 'messages batches templates webhooks events suppressions domains keys streams settings stats audit'.split(
-  ' ',
-);
+const order =
+  'messages received batches templates webhooks events suppressions domains keys streams settings stats audit'.split(
+    ' ',
+  );
 
 export function apiRoutes(deps: RoutesDeps): Route[] {
-  const { db, clock, log, notifiers, keyring, renderer, accept, limits, smtputf8 } = deps;
+  const { db, clock, log, notifiers, keyring, renderer, accept } = deps;
   const cursors = createCursors(keyring.derive('cursors'));
   const streams = new ListStreams();
   const routes = [
-    ...sendRoutes({ db, renderer, accept, limits, smtputf8 }),
+    ...sendRoutes(deps),
     ...storeRoutes({ ...deps, cursors, streams, findStream: accept.findStream }),
     ...messageActionRoutes(deps),
     ...batchRoutes({ ...deps, cursors }),
     ...messageReportRoutes(deps),
+    receivedFileRoute(deps),
     ...messageWebhookRoutes(deps),
     ...eraseRoutes({ ...deps, recorder: deps.change.recorder }),
     ...templateRoutes({ db, clock, renderer, cursors }),

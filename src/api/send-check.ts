@@ -4,7 +4,7 @@
  */
 import { Problem } from '../base/problem.ts';
 import type { ProblemCode } from '../base/problem.ts';
-import { ownMemory } from '../base/threads.ts';
+import { ownMemory } from '../base/bytes.ts';
 import { checkSend } from '../messages/request/send-request.ts';
 import { isTemplated, withoutEmptyTexts } from '../messages/request/template-members.ts';
 import type { BulkDraft, MessageContent, MessageDraft, SendRules } from '../messages/request/send-request.ts';
@@ -24,12 +24,14 @@ type PlainEntry =
 export type CheckedSend =
   | { kind: 'single'; draft: MessageDraft }
   | (Omit<BulkDraft, 'entries'> & { entries: PlainEntry[] })
+  /** A complete mail; the draft has its recipients and the options of the send. */
+  | { kind: 'mail'; bytes: Uint8Array; draft: MessageDraft }
   | { kind: 'refused'; problem: PlainProblem }
   /** The request has a template: it must be rendered first, which needs the database. */
   | { kind: 'templated'; body: JsonObject };
 
 /** Checks a body; its faults are part of the result. */
-export function checkApart(given: JsonObject, rules: SendRules): CheckedSend {
+export function checkApart(given: JsonObject, rules: SendRules): Exclude<CheckedSend, { kind: 'mail' }> {
   const body = withoutEmptyTexts(given);
   if (isTemplated(body)) return { kind: 'templated', body };
   try {
@@ -41,6 +43,22 @@ export function checkApart(given: JsonObject, rules: SendRules): CheckedSend {
   }
 }
 
+/** Checks a complete mail, whose octets are in `message` in base64, and the members that come with it. */
+export function checkMail({ message = '', ...members }: JsonObject, rules: SendRules): CheckedSend {
+  const bytes = Buffer.from(typeof message === 'string' ? message : '', 'base64');
+  if (bytes.length > rules.limits.messageBytes)
+    return refusedMail('message_too_large', `The mail is larger than ${String(rules.limits.messageBytes)} bytes.`);
+  if (bytes.length === 0) return refusedMail('missing_field', '`message` is missing.');
+  // The mail itself says what these are.
+  const checked = checkApart({ ...members, from: 'a@mail.invalid', subject: '-', text: '-' }, rules);
+  return checked.kind === 'single' ? { kind: 'mail', bytes, draft: checked.draft } : checked;
+}
+
+const refusedMail = (code: ProblemCode, message: string): CheckedSend => ({
+  kind: 'refused',
+  problem: { code, message, field: 'message' },
+});
+
 const plain = ({ code, message, field }: Problem): PlainProblem => ({ code, message, field });
 
 const plainEntry = (entry: BulkEntryDraft): PlainEntry =>
@@ -49,6 +67,7 @@ const plainEntry = (entry: BulkEntryDraft): PlainEntry =>
 /** Returns the memory of its attachments, to transfer it to another thread. */
 export function memoryOf(checked: CheckedSend): ArrayBuffer[] {
   if (checked.kind === 'refused' || checked.kind === 'templated') return [];
+  if (checked.kind === 'mail') return ownMemory([checked.bytes]);
   const drafts =
     checked.kind === 'single'
       ? [checked.draft]
@@ -57,7 +76,7 @@ export function memoryOf(checked: CheckedSend): ArrayBuffer[] {
 }
 
 /** Returns the draft of a check on the receiving side. Throws the Problem that refuses the request. */
-export function draftFrom(checked: Exclude<CheckedSend, { kind: 'templated' }>): SendDraft {
+export function draftFrom(checked: Exclude<CheckedSend, { kind: 'templated' | 'mail' }>): SendDraft {
   if (checked.kind === 'refused') throw problem(checked.problem);
   const contents = new Map<MessageContent, MessageContent>();
   const whole = (draft: MessageDraft): MessageDraft => {

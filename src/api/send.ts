@@ -1,5 +1,6 @@
 /** `POST /v1/messages`: sends one mail, or many. */
 import { z } from 'zod';
+import { asBuffer } from '../base/bytes.ts';
 import { nextSlice } from '../base/slices.ts';
 import { acceptBulk, acceptSingle, type AcceptDeps } from '../messages/accept/accept.ts';
 import type { Sender } from '../messages/accept/may-send.ts';
@@ -16,7 +17,7 @@ import { createBulkGate, type BulkTurn } from './bulk-gate.ts';
 import { sampleOf } from './record-schema.ts';
 import { Batch, Message } from './records.ts';
 import { type Call, type Reply, route, type Route } from './route.ts';
-import { draftFrom } from './send-check.ts';
+import { draftFrom, type CheckedSend } from './send-check.ts';
 
 export interface SendDeps {
   db: Pick<Database, 'reader' | 'prepared'>;
@@ -24,7 +25,11 @@ export interface SendDeps {
   accept: AcceptDeps;
   limits: SendLimits;
   smtputf8: boolean;
+  /** Makes the draft of a complete mail; `given` has its recipients and the options of the send. Throws a Problem. */
+  mailDraft: (bytes: Buffer, given: MessageDraft, by: Pick<SendCall, 'caller' | 'ip'>) => Promise<MessageDraft>;
 }
+
+type SendCall = Call<object, object, unknown>;
 
 const PATH = '/v1/messages';
 
@@ -128,10 +133,10 @@ function sendRoute(deps: SendDeps): Route {
 const rulesOf = ({ smtputf8, limits }: SendDeps, now: number): SendRules => ({ now, smtputf8, limits });
 
 /** `turn` is that of a bulk send. */
-async function send(deps: SendDeps, call: Call<object, object, unknown>, turn: BulkTurn | null): Promise<Reply> {
+async function send(deps: SendDeps, call: SendCall, turn: BulkTurn | null): Promise<Reply> {
   const rendered = await renderedOf(deps, call);
   await turn?.prepare();
-  const draft = await draftOf(deps, call.now, rendered);
+  const draft = await draftOf(deps, call, rendered);
   const sender = senderOf(call);
   const replyOf = (body: { id: string; object: string }): Reply => {
     const headers = body.object === 'message' ? { Location: `${PATH}/${body.id}` } : undefined;
@@ -148,9 +153,10 @@ async function send(deps: SendDeps, call: Call<object, object, unknown>, turn: B
 }
 
 /** A request that is to be checked, with its templates rendered, or one that a thread has checked with its JSON. */
-type Rendered = ({ kind: 'rendered' } & ExpandedSend) | { kind: 'checked'; send: Parameters<typeof draftFrom>[0] };
+type Rendered =
+  ({ kind: 'rendered' } & ExpandedSend) | { kind: 'checked'; send: Exclude<CheckedSend, { kind: 'templated' }> };
 
-async function renderedOf(deps: SendDeps, call: Call<object, object, unknown>): Promise<Rendered> {
+async function renderedOf(deps: SendDeps, call: SendCall): Promise<Rendered> {
   const { checked } = call;
   if (checked !== null && checked.kind !== 'templated') return { kind: 'checked', send: checked };
   const json = checked === null ? withoutEmptyTexts(call.json) : checked.body;
@@ -165,10 +171,14 @@ async function renderedOf(deps: SendDeps, call: Call<object, object, unknown>): 
   return { kind: 'rendered', ...expanded };
 }
 
-async function draftOf(deps: SendDeps, now: number, rendered: Rendered): Promise<SendDraft> {
-  if (rendered.kind === 'checked') return draftFrom(rendered.send);
+async function draftOf(deps: SendDeps, call: SendCall, rendered: Rendered): Promise<SendDraft> {
+  if (rendered.kind === 'checked') {
+    const { send: checked } = rendered;
+    if (checked.kind !== 'mail') return draftFrom(checked);
+    return { kind: 'single', draft: await deps.mailDraft(asBuffer(checked.bytes), checked.draft, call) };
+  }
   const { body, refused, templates } = rendered;
-  const draft = await checkSendGently(body, { ...rulesOf(deps, now), refused }, nextSlice);
+  const draft = await checkSendGently(body, { ...rulesOf(deps, call.now), refused }, nextSlice);
   if (templates.size === 0) return draft;
   const name = (index: number, one: MessageDraft): void => {
     const template = templates.get(index);
@@ -180,7 +190,7 @@ async function draftOf(deps: SendDeps, now: number, rendered: Rendered): Promise
 }
 
 /** Returns the sender of a mail that a caller sends. */
-export const senderOf = ({ caller, requestId }: Call<object, object, unknown>): Sender => ({
+export const senderOf = ({ caller, requestId }: SendCall): Sender => ({
   accountId: caller.accountId,
   keyId: caller.isOperator === true ? null : caller.keyId,
   mode: caller.mode,

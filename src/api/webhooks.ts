@@ -1,5 +1,6 @@
 /** `/v1/webhooks`: endpoints that receive events, and their secrets. The log of calls is in webhook-deliveries.ts. */
 import { z } from 'zod';
+import { LOCAL_PATTERN } from '../base/address-pattern.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Keyring } from '../base/keyring.ts';
 import { Problem } from '../base/problem.ts';
@@ -64,6 +65,12 @@ const settings = {
     .array(z.string().max(253))
     .max(MOST_FILTERS)
     .describe('Only events of mail from these domains; none means all.'),
+  addresses: z
+    .array(z.string().max(320))
+    .max(MOST_FILTERS)
+    .describe(
+      'Only `received` events of mail to these: `support@acme.example`, `reply+*@acme.example`, `*@acme.example`; none means all.',
+    ),
   include_machine_events: z.boolean().describe('Also opens and clicks by machines.'),
   include_engagement: z
     .boolean()
@@ -164,7 +171,7 @@ const newestOf = ([newest]: WithSecrets['secrets']): string => (newest === undef
 
 /** Checks the given settings and returns them in the form in which they are stored. Throws a Problem. */
 async function checkedSettings(deps: WebhooksDeps, caller: Caller, given: GivenSettings): Promise<EndpointSettings> {
-  const { url, events, streams, domains, headers } = given;
+  const { url, events, streams, domains, addresses, headers } = given;
   if (given.include_engagement === true) needEngagement(caller, 'include_engagement');
   if (streams !== undefined) await checkStreams(deps, caller.accountId, streams);
   return {
@@ -173,6 +180,7 @@ async function checkedSettings(deps: WebhooksDeps, caller: Caller, given: GivenS
     events: events && chosenTypes(events, allEventTypes),
     streams: streams && [...new Set(streams)],
     domains: domains && [...new Set(domains.map(checkDomain))],
+    addresses: addresses && [...new Set(addresses.map(checkAddress))],
     headers: headers && checkCustomHeaders(headers),
   };
 }
@@ -201,6 +209,17 @@ function checkDomain(name: string, at: number): string {
   const parsed = parseMailbox(`x@${name}`);
   if (parsed.kind === 'ok') return parsed.mailbox.domain;
   throw new Problem('invalid_field', `Not a domain name: ${parsed.why}.`, { field: `domains[${String(at)}]` });
+}
+
+/** Returns a pattern of addresses with its domain as A-labels. */
+function checkAddress(pattern: string, at: number): string {
+  const end = pattern.lastIndexOf('@');
+  const parsed = parseMailbox(`x${pattern.slice(end)}`);
+  const local = pattern.slice(0, Math.max(0, end)).toLowerCase();
+  if (parsed.kind === 'ok' && LOCAL_PATTERN.test(local)) return `${local}@${parsed.mailbox.domain}`;
+  throw new Problem('invalid_field', 'Not an address such as `support@acme.example` or `reply+*@acme.example`.', {
+    field: `addresses[${String(at)}]`,
+  });
 }
 
 /** Only a key that may see personal data may have it sent to an endpoint. */

@@ -31,5 +31,6 @@ export function buildAccept(context: AppContext): AcceptDeps {
     retry: { maxAge: config.delivery.maxAge },
     simulatorDomain: config.simulator.domain,
     notices: context.notices,
+    fresh: context.fresh,
   };
 }

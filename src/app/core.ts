@@ -180,6 +180,7 @@ function createNotifiers(nodes: Nodes) {
     webhooks: createNotifier<string | null>(),
     holds: createNotifier(),
     limits: createNotifier(),
+    tries: createNotifier<readonly string[]>(),
     changes: createNotifier<Change>(),
   };
   joinNotifiers(nodes, joined);

@@ -3,7 +3,7 @@ import { createAccountPauses } from '../accounts/account-store.ts';
 import { OWN_ACCOUNT } from '../accounts/own-account.ts';
 import { readLimitRules, rulesWith } from '../config/limit-rules.ts';
 import { readOperators } from '../config/operators.ts';
-import { createHoldBook, type HoldBook } from '../messages/delivery/hold-book.ts';
+import { LimitBook } from '../messages/limits/book.ts';
 import { createHolds, type Holds } from '../messages/delivery/holds.ts';
 import { withDane } from '../mta/dns/dane.ts';
 import { findMailHosts } from '../mta/dns/mx.ts';
@@ -13,7 +13,6 @@ import { createStsFetch } from '../mta/dns/sts-fetch.ts';
 import { absentSources } from '../operator/setup-warnings.ts';
 import { createLocalAddresses, type LocalAddresses } from '../mta/sources/local-addresses.ts';
 import { isOpenAt, type OpenPort } from '../net/own-addresses.ts';
-import { LimitBook } from '../mta/limits/book.ts';
 import { Mta } from '../mta/mta.ts';
 import { Sites } from '../mta/sites/sites.ts';
 import { isUsable, Sources, type SourcesDeps } from '../mta/sources/sources.ts';
@@ -25,7 +24,7 @@ import { signingKey, type AppContext } from './context.ts';
 export interface DeliveryEngine {
   mta: Mta;
   holds: Holds;
-  book: HoldBook;
+  limits: LimitBook;
 }
 
 /** `mailPorts` returns the ports on which this server listens for mail. */
@@ -34,32 +33,32 @@ export async function buildDeliveryEngine(
   mailPorts: () => readonly OpenPort[],
 ): Promise<DeliveryEngine> {
   const { clock, db, streams, directory, notifiers } = context;
-  const book = createHoldBook({
-    db,
-    clock,
-    changed: () => notifiers.holds.notify(),
-  });
-  await book.load();
-  const absent = await watchSources(context);
   const limits = new LimitBook(
-    { db, clock, log: context.log, announce: () => notifiers.limits.notify() },
+    {
+      db,
+      clock,
+      log: context.log,
+      announce: () => notifiers.limits.notify(),
+      changed: () => notifiers.holds.notify(),
+    },
     { node: db.engine === 'postgres' ? context.config.node.name : null },
   );
-  const sources = buildSources(context, { book, limits, absent });
+  await limits.load();
+  const absent = await watchSources(context);
+  const sources = buildSources(context, { limits, absent });
   const pauses = createAccountPauses({ db, clock });
-  const holds = createHolds({ clock, book, pauses, streams, directory, poolHold: (by) => sources.holdOf(by) });
-  return { mta: buildMta(context, { book, limits, sources, holds, mailPorts }), holds, book };
+  const holds = createHolds({ clock, book: limits, pauses, streams, directory, poolHold: (by) => sources.holdOf(by) });
+  return { mta: buildMta(context, { limits, sources, holds, mailPorts }), holds, limits };
 }
 
 function buildMta(
   context: AppContext,
   {
-    book,
     limits,
     sources,
     holds,
     mailPorts,
-  }: Omit<DeliveryEngine, 'mta'> & { limits: LimitBook; sources: Sources; mailPorts: () => readonly OpenPort[] },
+  }: Omit<DeliveryEngine, 'mta'> & { sources: Sources; mailPorts: () => readonly OpenPort[] },
 ): Mta {
   const {
     config,
@@ -94,11 +93,11 @@ function buildMta(
       nodes: context.nodes,
       owners: context.owners,
       sites: buildSites(context, localAddresses, mailPorts),
+      fresh: context.fresh,
       trackingKey: context.trackKeys[0],
       keyring: context.keyring,
       judge: (refusal) => live.judge(refusal),
       poolOf: async (accountId, slug) => (await streams.find(accountId, slug))?.pool ?? DEFAULT_POOL,
-      limitsOf: (lane) => book.limitsOf(lane),
       maySend: () => context.nodes.holdsLease,
       ...(meters === null ? {} : { attempted: (outcome, destination) => meters.attempted(outcome, destination) }),
       keysFor: (accountId, domain) => signingKeys.keysFor(accountId === OWN_ACCOUNT ? null : accountId, domain),
@@ -215,7 +214,7 @@ async function watchSources({ config, clock, log, notifiers }: AppContext): Prom
 
 function buildSources(
   { config: { delivery, smtp, node }, db, clock, log }: AppContext,
-  { book, limits, absent }: Pick<SourcesDeps, 'absent'> & { book: HoldBook; limits: LimitBook },
+  { limits, absent }: Pick<SourcesDeps, 'absent'> & { limits: LimitBook },
 ): Sources {
   const warming = new Map(
     delivery.sources.flatMap(({ name, warmUp }) => (warmUp === null ? [] : [[name, warmUp] as const])),
@@ -223,7 +222,7 @@ function buildSources(
   const warmUp = new WarmUp({ db, clock, log }, warming);
   const settings = delivery.sources.map((one) => ({ ...one, ehlo: one.ehlo ?? smtp.hostname }));
   return new Sources(
-    { clock, log, book, limits, warmUp, absent },
+    { clock, log, limits, warmUp, absent },
     {
       hostname: smtp.hostname,
       settings,

@@ -17,7 +17,6 @@ import {
 } from '../housekeeping/old-rows.ts';
 import { retentionRules } from '../housekeeping/retention.ts';
 import { spaceRules } from '../housekeeping/space.ts';
-import type { AskNode } from '../operator/ask-nodes.ts';
 import { listingRule } from '../operator/listings.ts';
 import type { AccountNotices } from './account-notice.ts';
 import { domainNotice } from './domain-notice.ts';
@@ -25,15 +24,9 @@ import type { AppContext } from './context.ts';
 
 export async function buildHousekeeping(
   context: AppContext,
-  {
-    notices,
-    askNode,
-  }: {
-    notices: AccountNotices;
-    askNode: AskNode;
-  },
+  { notices }: { notices: AccountNotices },
 ): Promise<Housekeeping> {
-  const { config, db, clock, log, resolver, nodes, owners } = context;
+  const { config, db, clock, log, resolver, nodes } = context;
   const trust = await createClockTrust({ db, clock, log });
   context.idempotency.expireWhile(() => trust.isTrusted());
   return createHousekeeping({ clock, log, isBusy: () => db.commit.waiting > 0, leads: () => nodes.isLeader }, [
@@ -50,7 +43,7 @@ export async function buildHousekeeping(
       changed: context.changes.domainChanged,
     }),
     domainNotices({ db, clock, log, notice: domainNotice(notices, config) }),
-    listingRule({ db, clock, log, resolver, config, nodes, owners, askNode }),
+    listingRule({ db, clock, log, resolver, config, nodes }),
     whenTrusted(trust, endedSuppressions({ db, clock })),
     whenTrusted(trust, oldStats({ db, clock })),
     whenTrusted(trust, oldAggregates({ db, clock })),

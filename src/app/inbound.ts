@@ -32,6 +32,8 @@ function listenerDeps(context: AppContext, accept: AcceptDeps, accountWindows: R
     keys: returnPathKeys(context.keyring),
     isOurHost: async (host) => host === config.smtp.hostname || (await directory.isReturnPath(host)),
     isVerifiedHost: async (host) => host === config.smtp.hostname || (await directory.isVerifiedReturnPath(host)),
+    receiverOf: (local, domain) => directory.receiverOf(local, domain),
+    mailViewer: context.mailViewer,
     hasRoomForStrangers: () => disk.hasRoomForStrangers(),
     usedUp: context.usedUp,
     resolver: context.resolver,

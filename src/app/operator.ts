@@ -4,10 +4,8 @@ import { watchSettings } from '../config/settings-state.ts';
 import type { CertificateWatch } from '../config/certificate-watch.ts';
 import type { Inbound } from '../inbound/inbound.ts';
 import { openReportParser } from '../inbound/offline.ts';
-import { selfTest } from '../inbound/self-test.ts';
-import { createLaneActs } from '../operator/lane-acts.ts';
+import { handIn, selfTest } from '../inbound/self-test.ts';
 import type { LaneFactsOf } from '../messages/delivery/why.ts';
-import type { AskNode } from '../operator/ask-nodes.ts';
 import type { OperatorDeps } from '../operator/deps.ts';
 import type { DeliveryEngine } from './delivery-engine.ts';
 import type { AccountNotices } from './account-notice.ts';
@@ -18,7 +16,6 @@ export interface OperatorParts {
   delivery: DeliveryEngine;
   inside: Inside;
   notices: AccountNotices;
-  askNode: AskNode;
   laneFacts: LaneFactsOf;
 }
 
@@ -30,10 +27,10 @@ export interface ServiceParts {
 
 export function buildOperator(
   context: AppContext,
-  { delivery, inside, notices, askNode, laneFacts }: OperatorParts,
+  { delivery, inside, notices, laneFacts }: OperatorParts,
   { inbound, certificate }: ServiceParts,
 ): OperatorDeps {
-  const { mta, holds, book } = delivery;
+  const { mta, holds, limits } = delivery;
   const { db, clock, log, keyring, resolver, recorder, notifiers, config, ownAccount, live } = context;
   return {
     db,
@@ -50,11 +47,9 @@ export function buildOperator(
     nodes: context.nodes,
     mta,
     owners: context.owners,
-    askNode,
     laneFacts,
     holds,
-    book,
-    laneActs: createLaneActs(),
+    limits,
     invitations: invitationMail(notices, context),
     strangerLines: context.strangerLines,
     inside,
@@ -66,6 +61,14 @@ export function buildOperator(
       { inForce: () => live.config, read: context.overrides.readSettings ?? (() => live.config) },
     ),
     certificate,
+    async handIn({ from, to, mail }) {
+      const port = inbound.ports().mx;
+      if (port === null) return { taken: false, reply: 'smtp.mx.port is taken by another program' };
+      const host = dialAddressOf(config.smtp.mx.host);
+      const given = { host, port, helo: config.smtp.hostname, from, to, mail, patienceMs: HAND_IN_MS };
+      const done = await handIn(given);
+      return done.kind === 'taken' ? { taken: true, reply: done.reply } : { taken: false, reply: done.why };
+    },
     selfTest(through) {
       const port = inbound.ports().mx;
       return selfTest(
@@ -80,6 +83,9 @@ export function buildOperator(
     },
   };
 }
+
+/** A mail of the largest size takes a few seconds. */
+const HAND_IN_MS = 15_000;
 
 /** Returns the address to dial: a port that listens on all addresses is dialled on the loopback. */
 const dialAddressOf = (host: string): string => (host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host);

@@ -20,9 +20,10 @@ import type { Mta } from '../mta/mta.ts';
 import type { Control, Served } from '../operator/door/control.ts';
 import { createLaneFacts } from '../operator/lane-facts.ts';
 import type { MetricsHandler, MetricsServer } from '../operator/metrics/metrics.ts';
-import { NodeQuestions } from '../operator/node-questions.ts';
 import type { OperatorDeps } from '../operator/deps.ts';
-import { answerQuestion } from '../operator/questions.ts';
+import { nodeFigures } from '../operator/all-figures.ts';
+import { FigureWriter } from '../operator/node-figures.ts';
+import { hearWatches } from '../operator/watch.ts';
 import { serverRoutes } from '../operator/routes.ts';
 import { Webhooks } from '../webhooks/dispatcher.ts';
 import { buildAccept } from './accepting.ts';
@@ -66,7 +67,7 @@ interface Doors {
   dashboard: Dashboard;
   /** Null if metrics are switched off. */
   metrics: MetricsHandler | null;
-  questions: NodeQuestions;
+  figures: FigureWriter<OperatorDeps>;
   newcomers: Newcomers;
 }
 
@@ -80,18 +81,14 @@ export async function buildRunning(context: AppContext, present: WatchDeps['pres
   const accountWindows = new RateWindows({ isShared: () => nodes.hasOthers });
   const inbound = await buildInbound(context, accept, accountWindows, present.certificate);
   const delivery = await buildDeliveryEngine(context, inbound.mailPorts);
-  const { mta, book } = delivery;
+  const { mta } = delivery;
   const notices = accountNotices(context);
   const webhooks = buildWebhooks(context, notices);
   const certificateWatch = watchCertificate({ clock, log, present, files: () => certificateFiles(live.config) });
   const certificate = config.http.tls ? present.certificate : null;
   const parts = { accept, accountWindows, inbound, delivery, notices, webhooks, certificateWatch, certificate };
   const doors = buildDoors(context, parts);
-  const { questions } = doors;
-  const housekeeping = await buildHousekeeping(context, {
-    notices,
-    askNode: questions.ask,
-  });
+  const housekeeping = await buildHousekeeping(context, { notices });
   return {
     ...doors,
     mta,
@@ -99,7 +96,7 @@ export async function buildRunning(context: AppContext, present: WatchDeps['pres
     webhooks,
     housekeeping,
     certificateWatch,
-    shared: shareState(context, { book, mta, accountWindows, inbound }),
+    shared: shareState(context, { mta, accountWindows, inbound }),
     certificate,
     apart: null,
     control: null,
@@ -144,28 +141,27 @@ function buildDoors(
 ): Doors {
   const { config, db, clock, log, nodes, owners, usedUp } = context;
   const { mta, holds } = delivery;
-  const { mailPorts } = inbound;
-  // The operator's operations, which answer the questions of other nodes, ask such questions themselves. None is asked before the start.
-  const questions = new NodeQuestions({ db, clock, log, nodes, answer: (asked) => answerQuestion(operator, asked) });
-  const askNode = questions.ask;
-  const laneFacts = createLaneFacts({ nodes, owners, askNode, mta });
+  const { mailPorts, mailDraft } = inbound;
+  const laneFacts = createLaneFacts({ db, clock, nodes, owners, mta });
   const metrics = buildMetrics(
     context,
-    { mta, laneFacts, askNode },
+    { mta, laneFacts },
     { listeners: mailPorts, certificate: () => certificateWatch.state() },
   );
   const bodyMemory = new BodyMemory(bodyLimits.heldBytes, usedUp);
   const newcomers = new Newcomers(config.http.trustedProxies, { usedUp });
-  const web = { ...parts, mta, holds, laneFacts, metrics, mailPorts, bodyMemory, newcomers };
+  const web = { ...parts, mta, holds, laneFacts, metrics, mailPorts, mailDraft, bodyMemory, newcomers };
   const { api, deps, inside: ofAccounts } = buildApi(context, web);
   const operator = buildOperator(
     context,
-    { ...parts, delivery, inside: ofAccounts, askNode, laneFacts },
+    { ...parts, delivery, inside: ofAccounts, laneFacts },
     { inbound, certificate: certificateWatch },
   );
+  hearWatches(operator);
+  const figures = new FigureWriter({ db, clock, log, nodes }, operator, nodeFigures);
   const routes = [...api.routes, ...serverRoutes(operator)];
   const inside = createInside({ clock, commit: db.commit }, routes);
-  const dashboard = buildDashboard(context, { mta, inside, routes: api.routes, bodyMemory, newcomers });
+  const dashboard = buildDashboard(context, { mta, inside, routes, bodyMemory, newcomers });
   if (!hasOwnPort(config)) api.share(dashboard);
-  return { api, operator, served: { api: deps, routes, inside }, dashboard, metrics, questions, newcomers };
+  return { api, operator, served: { api: deps, routes, inside }, dashboard, metrics, figures, newcomers };
 }

@@ -1,9 +1,8 @@
 /**
- * Keeps the memory of this node in step with what other nodes change, beside events and due mail: holds, request rates, keys, complaints, and
+ * Keeps the memory of this node in step with what other nodes change, beside events and due mail: limits, request rates, keys, complaints, and
  * received mail that a node left unread. Messages between nodes may be lost, so what has no age of its own is read again here.
  */
 import type { Timer } from '../base/clock.ts';
-import type { HoldBook } from '../messages/delivery/hold-book.ts';
 import type { CountedElsewhere, RateWindows } from '../scheduling/rate-windows.ts';
 import type { AppContext } from './context.ts';
 
@@ -12,7 +11,6 @@ const LOOK_MS = 2000;
 const RATES = 'rates';
 
 export interface SharedParts {
-  book: Pick<HoldBook, 'load'>;
   mta: { complained(deliveryId: string): void; reread(): Promise<void> };
   accountWindows: Pick<RateWindows, 'add' | 'untold'>;
   inbound: { takeLeft(): void };
@@ -25,15 +23,12 @@ export interface SharedState {
 /** Listens to the other nodes and looks every two seconds. On SQLite there are none, and only the listeners of this node are joined. */
 export function shareState(context: AppContext, parts: SharedParts): SharedState {
   const { clock, log, nodes, notifiers, db } = context;
-  const { book, mta, accountWindows, inbound } = parts;
+  const { mta, accountWindows, inbound } = parts;
   let timer: Timer | null = null;
   let isStopped = false;
   let isFailing = false;
   let servers = new Set<number>();
 
-  async function reloadHolds(): Promise<void> {
-    if (await book.load()) notifiers.holds.arrive();
-  }
   const reported = (work: Promise<void>): void =>
     void work.then(
       () => {
@@ -48,9 +43,6 @@ export function shareState(context: AppContext, parts: SharedParts): SharedState
     );
 
   notifiers.complaints.listen((deliveryId) => mta.complained(deliveryId));
-  notifiers.holds.listen(() => {
-    if (nodes.hasOthers) reported(reloadHolds());
-  });
   nodes.listen((message) => {
     if (message?.about !== RATES || !Array.isArray(message.hint)) return;
     for (const counted of message.hint as CountedElsewhere[]) accountWindows.add(counted, clock.now());
@@ -71,7 +63,6 @@ export function shareState(context: AppContext, parts: SharedParts): SharedState
     if (told.length > 0) nodes.tell({ about: RATES, hint: told });
     // Open answers of keys look whether these are still good.
     notifiers.keys.arrive();
-    await reloadHolds();
     await mta.reread();
   }
 

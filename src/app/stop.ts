@@ -18,7 +18,7 @@ export async function stopAll(context: AppContext, running: Running): Promise<vo
     await stopWork(context, running);
   } finally {
     // Until here other nodes are answered: what this one still has on the wire is part of their lists.
-    running.questions.stop();
+    running.figures.stop();
     // Whatever failed before: a close leaves all that was committed in one file for the next start.
     await context.db.close();
     const { config, clock, log, fatal } = context;

@@ -9,6 +9,7 @@ import { createDomainDirectory } from '../domains/domain-directory.ts';
 import { createSigningKeys } from '../domains/signing-keys.ts';
 import { createCallers } from '../keys/callers.ts';
 import { createRecorder, type Recorder } from '../messages/delivery/record.ts';
+import { FreshContents } from '../messages/store/fresh-contents.ts';
 import { createMailViewer } from '../messages/store/mail-viewer.ts';
 import { createSafeFetch } from '../net/safe-fetch.ts';
 import { mailFolder } from '../storage/database.ts';
@@ -32,6 +33,7 @@ export async function openStores(core: Core) {
   return {
     recorder,
     disk,
+    fresh: new FreshContents(),
     callers: createCallers({ db, clock, report }),
     directory: createDomainDirectory({ db, clock }),
     signingKeys: createSigningKeys({ db, keyring, clock }),

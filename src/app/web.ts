@@ -11,6 +11,7 @@ import type { Mta } from '../mta/mta.ts';
 import type { Webhooks } from '../webhooks/dispatcher.ts';
 import type { WireBytes } from '../api/erase.ts';
 import { readiness } from '../api/readiness.ts';
+import type { Inbound } from '../inbound/inbound.ts';
 import type { MailPortState } from '../inbound/mail-port.ts';
 import { clientPackageFiles } from '../api/client-package.ts';
 import { apiRoutes } from '../api/routes.ts';
@@ -35,6 +36,7 @@ export interface WebParts {
   bodyMemory: BodyMemory;
   newcomers: Newcomers;
   certificate: Certificate | null;
+  mailDraft: Inbound['mailDraft'];
   /** The state of the ports for mail. */
   mailPorts: () => readonly MailPortState[];
 }
@@ -78,7 +80,7 @@ export function buildApi(context: AppContext, parts: WebParts): { api: Api; deps
 
 function buildRoutes(
   context: AppContext,
-  { accept, mta, holds, webhooks, laneFacts }: WebParts,
+  { accept, mta, holds, webhooks, laneFacts, mailDraft }: WebParts,
 ): ReturnType<typeof apiRoutes> {
   const { config, db, clock, notifiers, keyring, recorder, directory, streams, fetch } = context;
   return apiRoutes({
@@ -87,6 +89,7 @@ function buildRoutes(
     notifiers,
     keyring,
     accept,
+    mailDraft,
     renderer: context.renderer,
     mailViewer: context.mailViewer,
     holdOf: holds.of,
@@ -124,7 +127,7 @@ function buildRoutes(
 /** Builds the metrics for Prometheus, or null if they are switched off. */
 export function buildMetrics(
   { config, db, clock, log, meters, resolver, nodes, owners }: AppContext,
-  engine: Pick<MetricsDeps, 'mta' | 'laneFacts' | 'askNode'>,
+  engine: Pick<MetricsDeps, 'mta' | 'laneFacts'>,
   service: Pick<MetricsDeps, 'listeners' | 'certificate'>,
 ): MetricsHandler | null {
   if (meters === null) return null;

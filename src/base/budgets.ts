@@ -9,7 +9,7 @@ export interface Budget {
   door: string;
   /** The unit that is counted. */
   bounds: string;
-  /** `network`: a /24 of IPv4 or a /64 of IPv6, see `networkOf`. */
+  /** `network`: a /24 of IPv4 or a /64 of IPv6 (`networkOf`), for mail on port 25 a /48 (`siteOf`). */
   per:
     | 'network'
     | 'all'
@@ -40,6 +40,7 @@ const LISTENER = 'test/inbound/listener.test.ts';
 const HOURLY = 'test/inbound/mx-budgets.test.ts';
 const UNREAD = 'test/inbound/unread.test.ts';
 const KEPT = 'test/inbound/kept-reports.test.ts';
+const RECEIVED = 'test/journeys/received.test.ts';
 const SMTP_SECURITY = 'test/journeys/smtp-security.test.ts';
 const STRANGERS = 'test/journeys/strangers.test.ts';
 const AUDIT = 'test/api/stranger-lines.test.ts';
@@ -49,6 +50,24 @@ const HEADS = 'test/api/heads.test.ts';
 const NEWCOMERS = 'test/api/newcomers.test.ts';
 const SIGN_IN = 'test/members/sign-in.test.ts';
 const AGGREGATES = 'test/journeys/aggregate-reports.test.ts';
+
+/** A budget of mail to domains that receive. */
+const received = <Within extends Budget['within']>(
+  bounds: string,
+  per: Budget['per'],
+  most: number,
+  unit: Budget['unit'],
+  within: Within,
+): Budget & { within: Within } => ({
+  door: 'domains that receive',
+  bounds,
+  per,
+  most,
+  unit,
+  within,
+  answer: '452',
+  test: RECEIVED,
+});
 
 export const budgets = {
   mx_connections: {
@@ -133,7 +152,7 @@ export const budgets = {
   },
   loose_reading_network: {
     door: 'port 25, without our token',
-    bounds: 'time of the reading thread',
+    bounds: 'time of the process that reads them',
     per: 'network',
     most: 60_000,
     unit: 'ms',
@@ -221,6 +240,19 @@ export const budgets = {
     answer: 'the rest is discarded',
     test: STRANGERS,
   },
+  received_memory: received('mail in memory that is still arriving', 'all', 96 * MIB, 'bytes', null),
+  received_memory_network: received('mail in memory that is still arriving', 'network', 48 * MIB, 'bytes', null),
+  received_mail: { ...received('one mail', 'mail', 25 * MIB, 'bytes', null), answer: '552' },
+  received_mails_network: received('mails', 'network', 5000, 'mails', 'hour'),
+  received_bytes_network: received('mails', 'network', 1 * GIB, 'bytes', 'hour'),
+  received_mails_domain: received('mails', 'domain', 20_000, 'mails', 'hour'),
+  received_bytes_domain: received('mails', 'domain', 4 * GIB, 'bytes', 'hour'),
+  received_reading_network: received('time of the reading process', 'network', 600_000, 'ms', 'hour'),
+  received_unread: received('unread mails', 'all', 10_000, 'mails', null),
+  received_unread_domain: received('unread mails', 'domain', 2000, 'mails', null),
+  received_waiting: received('what waits for webhooks', 'account', 10_000, 'mails', null),
+  received_waiting_bytes: received('what waits for webhooks', 'account', 2 * GIB, 'bytes', null),
+  received_kept: received('what is kept: 20 % of the disk at most', 'all', 50 * GIB, 'bytes', null),
   forwarded_bytes: {
     door: 'postmaster@ and abuse@',
     bounds: 'mail that is sent on to the operator whole',

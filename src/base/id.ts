@@ -24,6 +24,7 @@ export const idPrefixes = [
   'whd',
   'whr',
   'rep',
+  'rcv',
   'hld',
   'mem',
   'ses',

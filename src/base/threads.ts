@@ -1,10 +1,13 @@
 /**
  * A few worker threads of one kind for work that would hold up the main loop: started when needed, one job at a time each,
- * ended when idle, and at once when a job takes too long or the thread dies, so that no caller waits for ever.
+ * ended when idle, and at once when a job takes too long or the thread dies, so that no caller waits for ever. What strangers wrote is
+ * read in a process of its own instead, which can do nothing but read (`confined/process.ts`); here it is a thread like the others.
  */
 import v8 from 'node:v8';
-import { parentPort, Worker, type WorkerOptions } from 'node:worker_threads';
+import { Worker, type WorkerOptions } from 'node:worker_threads';
+import { READY } from './answer-jobs.ts';
 import type { Clock, Timer } from './clock.ts';
+import { ConfinedProcess, type Confinement } from './confined/process.ts';
 
 // NODE_OPTIONS of the image and the unit limits the young objects of the main thread, which has its heap by now. If the flag stays set,
 // V8 takes it for each thread in place of the thread's own limit: 28 MiB more for the thread that makes mails.
@@ -17,11 +20,9 @@ const START_AGAIN_MS = 60_000;
 const START_MS = 20_000;
 /** Heap for young objects of one thread in MB: three times what `--max-semi-space-size=16` gives the main thread. */
 const YOUNG_MB = 48;
-/** The message of a thread whose module is loaded. */
-const READY = 'ready';
 
 export interface ThreadsOptions {
-  /** The source file of the thread: a module that calls `announceReady` at its end, and answers each message with one message. */
+  /** The source file of the thread: a module that calls `answerJobs` at its end. */
   entry: URL;
   /** Threads at most. */
   count: number;
@@ -33,6 +34,8 @@ export interface ThreadsOptions {
   jobMs: number;
   /** Heap of one thread. */
   maxHeapMb: number;
+  /** Makes it a process without rights. */
+  confined?: Confinement;
   /** Is called when a thread that `start` wanted could not be started or loaded; for a minute `start` starts no other one. */
   couldNotStart?: (error: unknown) => void;
   /** Heap for young objects of one thread; 48 MB if absent. */
@@ -71,7 +74,7 @@ interface Job<Input, Output> {
 }
 
 interface Thread<Input, Output> {
-  worker: Worker;
+  worker: Worker | ConfinedProcess;
   job: Job<Input, Output> | null;
   timer: Timer;
   /** True when its module is loaded: it has said so, or answered once. */
@@ -114,10 +117,13 @@ export function createThreads<Input, Output>(
   }
 
   function start(): Thread<Input, Output> {
-    const { maxHeapMb, maxYoungMb = YOUNG_MB } = options;
-    const worker = startThread(options.entry, {
-      resourceLimits: { maxOldGenerationSizeMb: maxHeapMb, maxYoungGenerationSizeMb: maxYoungMb },
-    });
+    const { maxHeapMb, maxYoungMb = YOUNG_MB, confined } = options;
+    const worker =
+      confined === undefined
+        ? startThread(options.entry, {
+            resourceLimits: { maxOldGenerationSizeMb: maxHeapMb, maxYoungGenerationSizeMb: maxYoungMb },
+          })
+        : new ConfinedProcess(options.entry, { ...confined, maxHeapMb });
     const thread: Thread<Input, Output> = { worker, job: null, timer: { cancel: () => undefined }, isLoaded: false };
     worker.on('message', (output: Output | typeof READY) => {
       if (output === READY) loaded(thread);
@@ -202,15 +208,6 @@ export function createThreads<Input, Output>(
   };
 }
 
-/** Returns the memory of those buffers that own theirs, for handing over; a buffer that is cut from a shared pool has to be copied. */
-export function ownMemory(buffers: readonly Uint8Array[]): ArrayBuffer[] {
-  const owned = new Set<ArrayBuffer>();
-  for (const { buffer, byteLength } of buffers) {
-    if (buffer instanceof ArrayBuffer && buffer.byteLength === byteLength && byteLength > 0) owned.add(buffer);
-  }
-  return [...owned];
-}
-
 /**
  * Starts a worker thread from a module of ours, both from the built files and from the TypeScript source. On Node 20 a thread does
  * not inherit the loader that lets tests run the source, so there it is loaded first. `entry` names the source file:
@@ -220,9 +217,4 @@ function startThread(entry: URL, options: Omit<WorkerOptions, 'eval'>): Worker {
   if (!isFromSource) return new Worker(new URL(entry.href.replace(/\.ts$/, '.js')), options);
   const load = `import('tsx/esm/api').then(({ register }) => { register(); return import(${JSON.stringify(entry.href)}); });`;
   return new Worker(load, { ...options, eval: true });
-}
-
-/** Tells the main thread that the module is loaded, at its end: the time for the first job begins then. */
-export function announceReady(): void {
-  parentPort?.postMessage(READY);
 }

@@ -1,6 +1,7 @@
-// Writes src/client/types.ts, the types of the client, from docs/openapi.json: an interface for each component, and for each operation
-// its parameters, its answer and its path. Enumerations in answers stay open, since the contract says that they may grow. The file is not in the
-// repository: `npm run build` makes it.
+// Writes the client's types and methods from docs/openapi.json. src/client/types.ts has an interface for each component, and for each operation
+// its parameters, its answer and its path; enumerations in answers stay open, since the contract says that they may grow.
+// src/client/operations.ts has a method for each operation, in a class for each first word of a path. Neither file is in the repository:
+// `npm run build` makes them.
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { format } from 'prettier';
@@ -48,7 +49,7 @@ async function clientTypes(document) {
     ),
     '} as const;',
   ];
-  return format(text.join('\n'), { parser: 'typescript', printWidth: 120, singleQuote: true });
+  return pretty(text.join('\n'));
 }
 /** The components that lead somewhere from here, however far. */
 function namesIn(value, schemas, seen = new Set()) {
@@ -146,6 +147,103 @@ function member(name, isRequired, type, isAsked) {
 const comment = (text) =>
   typeof text === 'string' ? `\n/** ${text.replaceAll('*/', '* /').replaceAll('\n', '\n * ')} */\n` : '';
 
+const METHODS_HEAD = `/**
+ * Made from the OpenAPI document by \`npm run build\`: do not edit. A method for each operation: it takes the parts of the path, the body,
+ * the query and the options of the request.
+ */
+import type { Call } from './call.ts';
+import { entriesOf } from './pages.ts';
+import type { PostOptions, RequestOptions, Transport } from './transport.ts';
+import type { Operations } from './types.ts';
+import { at } from './url.ts';
+
+abstract class Resource {
+  protected readonly transport: Transport;
+
+  constructor(transport: Transport) {
+    this.transport = transport;
+  }
+}
+`;
+/** Operations whose methods are written by hand, in src/client/resources.ts and mail-client.ts. */
+const byHand = new Set(['sendMessage', 'createSuppression', 'testWebhook', 'getOpenapi']);
+/** Methods that the rule of `methodOf` would give a worse name. */
+const ownNames = {
+  explainMessage: 'why',
+  deleteMessageContent: 'eraseContent',
+  getMessageReport: 'rawReport',
+  resendWebhookDelivery: 'resend',
+  deleteRecipient: 'erase',
+};
+const ownNouns = { audit: 'AuditEntr(?:y|ies)', batches: 'Batch(?:es)?', stats: 'Stats', settings: 'Settings' };
+const capital = (text) => text[0].toUpperCase() + text.slice(1);
+/** In `messages`, `cancelMessage` is `cancel`, `listMessageAttempts` is `attempts` and `rotateMessageKey` is `rotateKey`. */
+function methodOf(group, operationId) {
+  const noun = ownNouns[group] ?? `${capital(group.replace(/s$/, ''))}s?`;
+  const [, verb, rest] = /^([a-z]+)(.*)$/.exec(operationId);
+  const tail = rest.replace(new RegExp(`^${noun}`), '');
+  const isRead = verb === 'get' || verb === 'list';
+  return ownNames[operationId] ?? (isRead && tail !== '' ? tail[0].toLowerCase() + tail.slice(1) : verb + tail);
+}
+function method(group, verb, at, { operationId, summary, parameters = [], requestBody, responses }) {
+  const name = methodOf(group, operationId);
+  const ids = [...at.matchAll(/\{(\w+)\}/g)].map(([, id]) =>
+    id.replaceAll(/_(\w)/g, (_, letter) => letter.toUpperCase()),
+  );
+  const hasQuery = parameters.some((one) => one.in === 'query');
+  const mustAsk = parameters.some((one) => one.in === 'query' && one.required);
+  const contents = Object.entries(responses).flatMap(([status, { content }]) =>
+    status[0] === '2' && content ? [content] : [],
+  );
+  const isRaw = contents.length > 0 && contents.every((content) => content['application/json'] === undefined);
+  const of = `Operations['${operationId}']`;
+  const answer = isRaw ? 'Uint8Array' : `${of}['answer']`;
+  const options = `options?: ${verb === 'post' ? 'PostOptions' : 'RequestOptions'}`;
+  const takes = [
+    ...ids.map((id) => `${id}: string`),
+    ...(requestBody ? [`body: ${of}['body']${requestBody.required ? '' : ' = {}'}`] : []),
+    ...(hasQuery ? [`query${mustAsk ? '' : '?'}: ${of}['query']`] : []),
+    options,
+  ];
+  let next = 0;
+  const where = ids.length === 0 ? `'${at}'` : `at\`${at.replaceAll(/\{\w+\}/g, () => `\${${ids[next++]}}`)}\``;
+  const hands = [isRaw && 'isRaw: true', hasQuery && 'query', requestBody && 'body', 'options'].filter(Boolean);
+  const isPaged = name === 'list' && hasQuery && parameters.some((one) => one.name === 'after');
+  const each = `
+    /** Returns all entries, page after page. */
+    each(query?: ${of}['query'], options?: RequestOptions): AsyncGenerator<${of}['answer']['data'][number], void, undefined> {
+      return entriesOf((after) => this.list({ ...query, after }, options), query?.after);
+    }`;
+  return `${comment(summary)}${name}(${takes.join(', ')}): Call<${answer}> {
+    return this.transport.call('${verb.toUpperCase()}', ${where}, { ${hands.join(', ')} });
+  }${isPaged ? each : ''}`;
+}
+function clientMethods({ paths }) {
+  const groups = new Map();
+  for (const [at, methods] of Object.entries(paths)) {
+    const group = /^\/v1\/(\w+)(?:\/|$)/.exec(at)?.[1];
+    if (group === undefined) continue;
+    const own = Object.entries(methods).flatMap(([verb, operation]) =>
+      byHand.has(operation.operationId) ? [] : [method(group, verb, at, operation)],
+    );
+    groups.set(group, [...(groups.get(group) ?? []), ...own]);
+  }
+  const names = [...groups.keys()];
+  const classes = [...groups].map(
+    ([group, own]) => `export class ${capital(group)} extends Resource {\n${own.join('\n')}\n}\n`,
+  );
+  const all = `/** One group of methods for each kind of record. */
+    export class Groups {
+      ${names.map((name) => `readonly ${name}: ${capital(name)};`).join('\n')}
+      constructor(transport: Transport) {
+        ${names.map((name) => `this.${name} = new ${capital(name)}(transport);`).join('\n')}
+      }
+    }`;
+  return pretty([METHODS_HEAD, ...classes, all].join('\n'));
+}
+
+const pretty = (text) => format(text, { parser: 'typescript', printWidth: 120, singleQuote: true });
 const root = path.resolve(import.meta.dirname, '../..');
 const document = JSON.parse(readFileSync(path.join(root, 'docs/openapi.json'), 'utf8'));
 writeFileSync(path.join(root, 'src/client/types.ts'), await clientTypes(document));
+writeFileSync(path.join(root, 'src/client/operations.ts'), await clientMethods(document));

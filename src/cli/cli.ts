@@ -22,6 +22,7 @@ import { addDoctor } from './doctor.ts';
 import { addExport } from './export.ts';
 import { addEvents } from './events.ts';
 import { addInbound } from './inbound.ts';
+import { addReceived } from './received.ts';
 import { addMigrate } from './migrate.ts';
 import { addReputation } from './reputation.ts';
 import { addLanes } from './queue-lanes.ts';
@@ -228,6 +229,7 @@ function addCommands(
   present('domains');
   addSend(program, context);
   present('messages');
+  present('received');
   present('queue');
   addLanes(program, context);
   addWatch(program, context);
@@ -247,6 +249,7 @@ function addCommands(
   addTls(program, context);
   present('inbound');
   addInbound(program, context, openReportParser);
+  addReceived(program, context);
   present('reclassify');
   addClassify(program, context, openExplainer);
   addCompletion(program, context);

@@ -33,6 +33,7 @@ export const groups: Readonly<Record<string, string>> = {
   webhooks: 'endpoints that get events',
   nodes: 'the servers that use the same database',
   inbound: 'mail that comes back: bounces, complaints, automatic answers',
+  received: 'mail to domains that receive',
 };
 
 /** Returns the group of commands with this path, which is added if it is missing. */
@@ -157,7 +158,7 @@ const rowsOf = (one: Presentation, answer: unknown): readonly object[] =>
 /** Sends each input to where the operation has it: in the path, the query or the body. */
 async function ask(operator: Operator, one: Presentation, given: Given): Promise<unknown> {
   const endpoint = endpointOf(one.operation);
-  const sent: Record<string, unknown> = { ...one.with };
+  const sent: Record<string, unknown> = { ...one.with, ...one.sends?.(given) };
   for (const { flag, member = nameOf(flag) } of one.input ?? [])
     if (member !== null && given[nameOf(flag)] !== undefined) sent[member] = given[nameOf(flag)];
   const { list } = one;

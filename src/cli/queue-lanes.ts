@@ -2,7 +2,6 @@
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { ResultOf } from '../operator/routes.ts';
 import { helpOf } from '../operations/summaries.ts';
-import { unansweredLines } from '../presentations/queue.ts';
 import { table } from '../presentations/table.ts';
 import type { Context } from './cli.ts';
 import { groupAt } from './derive.ts';
@@ -24,20 +23,20 @@ export function addLanes(program: CommandUnknownOpts, context: Context): void {
     });
 }
 
-function historyLines({ lane, changes, nodes, unanswered, ages }: ResultOf<'queue.lane'>): string[] {
+function historyLines({ lane, changes, nodes, ages }: ResultOf<'queue.lane'>): string[] {
   const limits = table(
     ['LIMIT', 'TO', 'BY', 'SINCE', 'WHY'],
-    lane.limits.map(({ what, domain, to, by, cause, since, node }) => [
+    lane.limits.map(({ what, domain, to, by, cause, since }) => [
       `${what.replaceAll('_', ' ')}${domain === null ? '' : ` to ${domain}`}`,
       to,
       by,
       since,
-      atNode(node, startWords(cause)),
+      startWords(cause),
     ]),
   );
   const waits = table(
     ['WAITS FOR', 'SINCE', 'UNTIL', 'SET BY', 'WHY'],
-    lane.waits.map(({ reason, since, until, by, message, node }) => [reason, since, until, by, atNode(node, message)]),
+    lane.waits.map(({ reason, since, until, by, message }) => [reason, since, until, by, message]),
   );
   const several =
     nodes.length < 2
@@ -62,42 +61,20 @@ function historyLines({ lane, changes, nodes, unanswered, ages }: ResultOf<'queu
     ...[agesLines(ages), several, limits, waits].flatMap((lines) => (lines.length === 0 ? [] : ['', ...lines])),
     '',
     ...(history.length === 0 ? ['its limits have not changed since the start'] : history),
-    ...unansweredLines({ unanswered }),
   ];
 }
 
 /** Writes how long the mail of a lane has waited. */
 function agesLines(ages: ResultOf<'queue.lane'>['ages']): string[] {
   if (ages.waiting === 0) return [];
-  const rows = table(
-    ['UNDER 1 MIN', 'UNDER 10 MIN', 'UNDER 1 H', 'UNDER 6 H', 'UNDER 24 H', 'LONGER', 'SCHEDULED', 'OLDEST'],
-    [
-      [
-        ages.under_1m,
-        ages.under_10m,
-        ages.under_1h,
-        ages.under_6h,
-        ages.under_24h,
-        ages.older,
-        ages.scheduled,
-        oldestText(ages),
-      ],
-    ],
+  return table(
+    ['UNDER 1 MIN', 'UNDER 10 MIN', 'UNDER 1 H', 'UNDER 6 H', 'UNDER 24 H', 'LONGER', 'OLDEST'],
+    [[ages.under_1m, ages.under_10m, ages.under_1h, ages.under_6h, ages.under_24h, ages.older, ages.oldest_at]],
   );
-  if (ages.counted >= ages.waiting) return rows;
-  return [...rows, `counted in a sample: ${String(ages.counted)} of the ${String(ages.waiting)} that wait`];
 }
 
 /** In the database mail that is held without an end is due at the end of the year 9999. */
 const dueText = (at: string | null): string | null => (at?.startsWith('9999-') === true ? 'when released' : at);
-
-/** There may be older mail than what was found. */
-function oldestText({
-  oldest_at: at,
-  oldest_is_exact: isExact,
-}: Pick<ResultOf<'queue.lanes'>, 'oldest_at' | 'oldest_is_exact'>): string | null {
-  return at === null || isExact ? at : `${at} or before`;
-}
 
 /** Puts the node before what concerns one of several only. */
 const atNode = (node: string | null, text: string): string => (node === null ? text : `${node}: ${text}`);
@@ -137,21 +114,19 @@ function lanesTable(data: ResultOf<'queue.lanes'>['data'], isFleet: boolean): st
 /** Returns why its mail waits; if none waits, the limits that were set, with their causes. */
 function causeOf({ waits, limits, cause }: ResultOf<'queue.lanes'>['data'][number]): string {
   const [first] = waits;
-  if (first !== undefined) return atNode(first.node, first.message);
+  if (first !== undefined) return first.message;
   const set = limits.filter(({ by }) => by !== 'start');
   if (set.length === 0) return startWords(cause);
   return set
-    .map(({ what, to, cause: why, node }) =>
-      atNode(
-        node,
+    .map(
+      ({ what, to, cause: why }) =>
         `${String(to)} ${what === 'mails_per_minute' ? 'a minute' : to === 1 ? 'connection' : 'connections'}: ${why}`,
-      ),
     )
     .join('; ');
 }
 
-function laneLines({ data, domains, nodes, unanswered }: ResultOf<'queue.lanes'>): string[] {
-  const lanes = [...lanesTable(data, nodes.length + unanswered.length > 1), ...unansweredLines({ unanswered })];
+function laneLines({ data, domains, nodes }: ResultOf<'queue.lanes'>): string[] {
+  const lanes = lanesTable(data, nodes.length > 1);
   const waiting = table(
     ['DOMAIN', 'WAITING', 'DUE NOW', 'HELD', 'OLDEST DUE', 'OLDEST'],
     domains.map((domain) => [
@@ -160,7 +135,7 @@ function laneLines({ data, domains, nodes, unanswered }: ResultOf<'queue.lanes'>
       domain.due,
       domain.held,
       dueText(domain.oldest_due_at),
-      oldestText(domain),
+      domain.oldest_at,
     ]),
   );
   if (waiting.length === 0) return [...lanes, 'nothing waits'];

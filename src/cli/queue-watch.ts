@@ -41,7 +41,7 @@ async function watch(context: Context, operator: Operator, options: WatchOptions
     );
   for (;;) {
     if (page.lost > 0) context.note(`${String(page.lost)} lines came too fast to be shown`);
-    const isFleet = page.nodes.length + page.unanswered.length > 1;
+    const isFleet = page.nodes.length > 1;
     for (const line of page.data) context.out(asJson === true ? json(line, 0) : text(line, isFleet));
     const left = end - systemClock.now();
     if (left <= 0) return;

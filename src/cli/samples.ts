@@ -55,6 +55,11 @@ const samples: Samples = {
     'posthorn doctor --only name,outbound,blocklists',
     'posthorn doctor --json | jq \'.data[] | select(.status != "ok")\'',
   ],
+  'received save': [
+    'posthorn received save rcv_01jz... answer.eml',
+    'posthorn received save rcv_01jz... photo.jpg --attachment 0',
+  ],
+  'inbound simulate': ['posthorn inbound simulate answer.eml --from ana@example.net --to support@example.com'],
   'inbound show': ['posthorn inbound show rep_01kg9p6je0ec0s7m42jmky5pp2'],
   'inbound parse': ['posthorn inbound parse bounce.eml', 'posthorn inbound parse mails/*.eml --json | jq .kind'],
   classify: [

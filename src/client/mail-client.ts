@@ -1,19 +1,10 @@
 /** The client: settings once, then a group of methods for each kind of record. */
-import { Audit, Settings } from './account.ts';
-import { Batches } from './batches.ts';
 import type { Call } from './call.ts';
-import { Domains } from './domains.ts';
-import { Events } from './events.ts';
-import { Keys } from './keys.ts';
-import { Messages } from './messages.ts';
-import { Recipients, Stats } from './stats.ts';
-import { Streams } from './streams.ts';
-import { Suppressions } from './suppressions.ts';
+import { Groups } from './operations.ts';
+import { Events, Messages, Suppressions, Webhooks } from './resources.ts';
 import { surroundings, type Surroundings } from './surroundings.ts';
-import { Templates } from './templates.ts';
 import { Transport, type RequestOptions } from './transport.ts';
 import { madeFor } from './version.ts';
-import { Webhooks } from './webhooks.ts';
 
 export interface MailClientOptions {
   /** `ak_live_…` or `ak_test_…`; by default POSTHORN_API_KEY of the environment. */
@@ -30,20 +21,11 @@ export interface MailClientOptions {
   userAgent?: string | undefined;
 }
 
-export class MailClient {
-  readonly messages: Messages;
-  readonly batches: Batches;
-  readonly templates: Templates;
-  readonly suppressions: Suppressions;
-  readonly webhooks: Webhooks;
-  readonly events: Events;
-  readonly domains: Domains;
-  readonly keys: Keys;
-  readonly streams: Streams;
-  readonly settings: Settings;
-  readonly audit: Audit;
-  readonly stats: Stats;
-  readonly recipients: Recipients;
+export class MailClient extends Groups {
+  override readonly messages: Messages;
+  override readonly events: Events;
+  override readonly suppressions: Suppressions;
+  override readonly webhooks: Webhooks;
   readonly #transport: Transport;
 
   /** Throws a TypeError if key or address is missing or malformed. `around` is for tests. */
@@ -60,19 +42,11 @@ export class MailClient {
       },
       options.fetch === undefined ? around : { ...around, fetch: options.fetch },
     );
+    super(transport);
     this.messages = new Messages(transport);
-    this.batches = new Batches(transport);
-    this.templates = new Templates(transport);
+    this.events = new Events(transport);
     this.suppressions = new Suppressions(transport);
     this.webhooks = new Webhooks(transport);
-    this.events = new Events(transport);
-    this.domains = new Domains(transport);
-    this.keys = new Keys(transport);
-    this.streams = new Streams(transport);
-    this.settings = new Settings(transport);
-    this.audit = new Audit(transport);
-    this.stats = new Stats(transport);
-    this.recipients = new Recipients(transport);
     this.#transport = transport;
   }
 

@@ -231,12 +231,3 @@ function asNetworkError(error: unknown): Error {
   const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
   return new NetworkError(`No answer: ${cause instanceof Error ? cause.message : String(cause)}`, 'connection', error);
 }
-
-/** The base of the groups of methods for one kind of record. */
-export abstract class Resource {
-  protected readonly transport: Transport;
-
-  constructor(transport: Transport) {
-    this.transport = transport;
-  }
-}

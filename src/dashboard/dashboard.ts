@@ -52,7 +52,7 @@ export function createDashboard(deps: DashboardDeps) {
   const theirs = new Set(['healthz', 'readyz', 'compat', ...deps.routes.map(({ path }) => firstSegment(path))]);
   const dashboard: DashboardContext = {
     deps,
-    views: loadViews(),
+    views: loadViews(deps.routes),
     assets,
     tokens: createFormTokens(deps.keyring.derive('dashboard forms')),
     repeats: createFormRepeats({

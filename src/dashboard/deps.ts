@@ -28,7 +28,7 @@ export interface DashboardDeps {
   usedUp: UsedUp;
   /** The answers to forms, so that a form that is sent twice is done once. */
   idempotency: IdempotencyStore;
-  /** The API's endpoints: their paths are not the dashboard's. */
+  /** The operations: their paths are not the dashboard's, and forms are made from their inputs. */
   routes: readonly Route[];
   /** Calls operations for pages. */
   inside: Inside;

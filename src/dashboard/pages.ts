@@ -2,6 +2,7 @@
 import type { Assets } from './assets.ts';
 import type { DashboardDeps } from './deps.ts';
 import type { Page } from './page.ts';
+import { accountPages } from './pages/accounts.ts';
 import { apiPages } from './pages/api.ts';
 import { doctorPages } from './pages/doctor.ts';
 import { domainPages } from './pages/domains.ts';
@@ -13,6 +14,7 @@ import { nodePages } from './pages/nodes.ts';
 import { overviewPages } from './pages/overview.ts';
 import { profilePages } from './pages/profile.ts';
 import { queuePages } from './pages/queue.ts';
+import { receivedPages } from './pages/received.ts';
 import { reputationPages } from './pages/reputation.ts';
 import { requestLogPages } from './pages/request-log.ts';
 import { searchPages } from './pages/search.ts';
@@ -33,27 +35,30 @@ export function pagesOf(deps: DashboardDeps, assets: Assets): Page[] {
     ...setUpPages(deps),
     ...signInPages(deps),
     ...overviewPages(deps),
+    // Before those of messages, whose paths have an id in this place.
+    ...receivedPages(),
     ...messagePages(),
     ...eventPages(),
     ...exportPages(),
     ...statsPages(),
     ...reputationPages(),
     ...templatePages(deps),
-    ...suppressionPages(),
+    ...suppressionPages(deps),
     ...domainPages(deps),
-    ...streamPages(),
+    ...streamPages(deps),
     ...webhookPages(deps),
     ...keyPages(deps),
     ...searchPages(),
     ...requestLogPages(deps),
-    ...apiPages(deps, assets),
+    ...apiPages({ ...deps, routes: deps.routes.filter(({ scope }) => scope !== 'server') }, assets),
     ...settingsPages(deps),
-    ...sourcePages(),
-    ...nodePages(),
+    ...sourcePages(deps),
+    ...nodePages(deps),
     ...profilePages(deps),
     ...queuePages(deps),
     ...watchPages(),
     ...doctorPages(),
     ...teamPages(deps),
+    ...accountPages(deps),
   ];
 }

@@ -53,7 +53,7 @@ export function rowsOf({ data, domains }: Lanes): LaneRow[] {
 export const hrefOf = (name: string): string | null => (name.startsWith('~') ? null : laneLink(name));
 
 export const laneLink = (name: string): string => linkTo('/queue/lane', new URLSearchParams({ name }));
-export function sumOf({ data, domains, oldest_at: oldestAt, oldest_is_exact: isExact }: Lanes): object {
+export function sumOf({ data, domains, oldest_at: oldestAt }: Lanes): object {
   const sum = (value: (one: Lanes['domains'][number]) => number): number =>
     domains.reduce((total, one) => total + value(one), 0);
   return {
@@ -62,7 +62,6 @@ export function sumOf({ data, domains, oldest_at: oldestAt, oldest_is_exact: isE
     held: sum(({ held }) => held),
     oldest: domains.map(({ oldest_due_at: at }) => at).sort()[0] ?? null,
     oldestAt,
-    oldestIsExact: isExact,
     connections: data.reduce((total, { connections }) => total + connections, 0),
     parked: data.filter(({ parked_until: parked }) => parked !== null).length,
   };
@@ -84,9 +83,8 @@ export function ageBars(ages: ResultOf<'queue.lane'>['ages']): AgeBar[] {
     ['1 to 6 h', ages.under_6h],
     ['6 to 24 h', ages.under_24h],
     ['over 24 h', ages.older],
-    ...(ages.scheduled === 0 ? [] : [['for later', ages.scheduled] as const]),
   ];
-  return bars.map(([label, count]) => ({ label, count, share: ages.counted === 0 ? 0 : count / ages.counted }));
+  return bars.map(([label, count]) => ({ label, count, share: ages.waiting === 0 ? 0 : count / ages.waiting }));
 }
 
 /** The last four hours, one point a minute. */

@@ -65,6 +65,7 @@ const verbs: Readonly<Record<string, string>> = {
   suppressed: 'Not sent: the address is on the suppression list',
   failed: 'Given up',
   unsubscribed: 'Unsubscribed',
+  received: 'Answered',
 };
 
 /** Returns what happened in words. `recipient` is null if the message has only one. */

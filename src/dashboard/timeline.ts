@@ -169,14 +169,20 @@ function eventMoment(event: EventRecord, isOne: boolean, { message, here }: Hist
   const detail = detailOf(event);
   const isRepeated = message.attempts.some(({ smtp_reply: reply }) => reply !== null && reply === detail['smtp_reply']);
   const reply = isRepeated ? null : answerText(detail['smtp_code'], detail['smtp_reply']);
-  const facts = [...eventFacts(detail), ...(report === undefined ? [] : [`by a mail ${fromWhom(report.sender)}`])];
+  const facts = [
+    ...(type === 'received' ? [] : eventFacts(detail)),
+    ...(report === undefined ? [] : [`by a mail ${fromWhom(report.sender)}`]),
+  ];
   return {
     ...bare(),
     at,
     what: type,
-    title: eventTitle(type, isOne ? null : data.recipient, detail),
+    title: eventTitle(type, isOne ? null : type === 'received' ? data.from : data.recipient, detail),
     reply,
     facts,
+    ...(type === 'received'
+      ? { links: [{ href: `/messages/received/${String(detail['id'])}`, text: data.subject || 'the mail' }] }
+      : {}),
     isMachine: detail['is_bot'] === true,
     ...(report === undefined ? {} : { report: `${here}/reports/${report.id}` }),
   };

@@ -5,23 +5,35 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import Handlebars from 'handlebars';
+import type { Route } from '../api/route.ts';
+import { formHelpers, inputsOf } from './view-forms.ts';
 import { helpers } from './words.ts';
 
 export type Views = ReturnType<typeof loadViews>;
 
 const FOLDER = path.join(import.meta.dirname, 'views');
 
+/** Reads the sources of all views, by their names; those of parts begin with `_`. */
+export function viewSources(): Map<string, string> {
+  const files = readdirSync(FOLDER).sort();
+  return new Map(files.map((file) => [path.basename(file, '.hbs'), readFileSync(path.join(FOLDER, file), 'utf8')]));
+}
+
 /** Loads all views. Throws if one cannot be read or parsed. */
-export function loadViews() {
+export function loadViews(routes: readonly Route[]) {
   const handlebars = Handlebars.create();
-  for (const [name, helper] of Object.entries(helpers)) handlebars.registerHelper(name, helper);
   const views = new Map<string, HandlebarsTemplateDelegate<object>>();
-  for (const file of readdirSync(FOLDER).sort()) {
-    const name = path.basename(file, '.hbs');
-    const source = readFileSync(path.join(FOLDER, file), 'utf8');
-    if (name.startsWith('_')) handlebars.registerPartial(name.slice(1), source);
+  const sources = viewSources();
+  for (const [name, source] of sources) {
+    if (name.startsWith('_')) handlebars.registerPartial(name.slice(1), handlebars.compile(source));
     else views.set(name, handlebars.compile(source, { preventIndent: true }));
   }
+  const part = (name: string, context: object, options: object): unknown =>
+    new Handlebars.SafeString(
+      (handlebars.partials as Record<string, HandlebarsTemplateDelegate>)[name]?.(context, options) ?? '',
+    );
+  for (const [name, helper] of Object.entries({ ...helpers, ...formHelpers(inputsOf(routes), sources, part) }))
+    handlebars.registerHelper(name, helper);
   const render = (name: string, data: object): string => {
     const template = views.get(name);
     if (template === undefined) throw new Error(`there is no view ${name}`);

@@ -1,17 +1,9 @@
 /** Lines that say why mail waits, made from the reasons that the operations return. Pure. */
-import { unansweredText } from '../operator/ask-nodes.ts';
 import type { ResultOf } from '../operator/routes.ts';
 import { linkTo } from './links.ts';
 
 type Lane = ResultOf<'queue.lanes'>['data'][number];
 type Kept = ResultOf<'queue.holds'>['others'][number];
-
-/** Returns a sentence that names the nodes that have not answered, or '' if all have. */
-export function unansweredNote(names: readonly string[]): string {
-  if (names.length === 0) return '';
-  const text = unansweredText(names);
-  return `${text.slice(0, 1).toUpperCase()}${text.slice(1)}.`;
-}
 
 /** A reason with its times. */
 export interface TimedReason {
@@ -27,19 +19,9 @@ export function reasonsOf({ waits, limits }: Pick<Lane, 'waits' | 'limits'>): Ti
     .filter(({ by }) => by !== 'start' && by !== 'nodes')
     // A rate limit that mail waits for is already among the reasons.
     .filter(({ what }) => what === 'connections' || !waits.some(({ reason }) => reason === 'rate_limited'))
-    .map(({ what, to, cause, since, node }) => ({
-      message: atNode(node, `${limitText(what, to)}: ${cause}`),
-      since,
-      until: null,
-    }));
-  return [
-    ...waits.map(({ message, since, until, node }) => ({ message: atNode(node, message), since, until })),
-    ...set,
-  ];
+    .map(({ what, to, cause, since }) => ({ message: `${limitText(what, to)}: ${cause}`, since, until: null }));
+  return [...waits.map(({ message, since, until }) => ({ message, since, until })), ...set];
 }
-
-/** Puts the node before what concerns one of several only. */
-const atNode = (node: string | null, message: string): string => (node === null ? message : `${node}: ${message}`);
 
 const limitText = (what: 'connections' | 'mails_per_minute', to: number): string =>
   what === 'mails_per_minute' ? `${String(to)} a minute` : to === 1 ? '1 connection' : `${String(to)} connections`;

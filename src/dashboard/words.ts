@@ -59,6 +59,9 @@ export function bytesText(n: number): string {
 /** Turns `snake_case`, `kebab-case` and `stream:name` into words. */
 export const wordsOf = (text: string): string => text.replaceAll(/[_:-]+/g, ' ');
 
+/** Names a member as a label does. */
+export const titleOf = (member: string): string => wordsOf(member).replace(/^./, (first) => first.toUpperCase());
+
 /** Names of mailbox providers that are not their words in capitals. */
 const providerNames: Readonly<Record<string, string>> = {
   gmx: 'GMX',
@@ -130,7 +133,7 @@ export function faultText(message: string, field: string | null): string {
   if (field === null || field === '' || message.includes(field)) return sentenceText(message);
   // The same member is called so in tables and forms.
   if (field === 'email') return `Address: ${sentenceText(message)}`;
-  return `${wordsOf(field).replace(/^./, (first) => first.toUpperCase())}: ${sentenceText(message)}`;
+  return `${titleOf(field)}: ${sentenceText(message)}`;
 }
 
 interface Options {

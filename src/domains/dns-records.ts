@@ -10,7 +10,7 @@ import { dkimRecord, parseKeyRecord } from '../mail/dkim/key-record.ts';
 import type { PublishedKey } from './dkim-key.ts';
 import { consentHost, isSameOrganization, reportHosts } from './dmarc-consent.ts';
 
-export type RecordPurpose = 'dkim' | 'spf' | 'return_path' | 'dmarc' | 'dmarc_consent' | 'tracking';
+export type RecordPurpose = 'dkim' | 'spf' | 'return_path' | 'dmarc' | 'dmarc_consent' | 'tracking' | 'mx';
 
 export interface DnsRecord {
   purpose: RecordPurpose;
@@ -36,6 +36,8 @@ export interface PublishedDomain {
   keys: readonly PublishedKey[];
   /** The DMARC record that DNS had at the last check; the proposed one counts if there is none. */
   dmarc?: string | null;
+  /** True if mail to the domain itself comes here. */
+  receiving?: boolean;
 }
 
 const LONGEST_FOUND = 1000;
@@ -48,7 +50,7 @@ export const trackingHostOf = (domainName: string): string => `track.${domainNam
  * `trackingTarget`: the host that a domain's tracking host must lead to; null if domains have none.
  */
 export function wantedRecords(
-  { name, returnPath, keys, dmarc = null }: PublishedDomain,
+  { name, returnPath, keys, dmarc = null, receiving = false }: PublishedDomain,
   hostname: string,
   trackingTarget: string | null = null,
 ): DnsRecord[] {
@@ -62,6 +64,8 @@ export function wantedRecords(
     { purpose: 'dmarc', type: 'TXT', host: `_dmarc.${name}`, value: proposed, required: false },
     ...consentsWanted(name, [returnPath, hostname], dmarc ?? proposed),
     ...(trackingTarget === null ? [] : [trackingWanted(name, trackingTarget)]),
+    // The record of the return path is the same if that is the domain itself.
+    ...(receiving && returnPath !== name ? [receivingWanted(name, hostname)] : []),
   ];
 }
 
@@ -85,6 +89,15 @@ const trackingWanted = (name: string, value: string): DnsRecord => ({
   required: false,
 });
 
+/** Mail is sent without it, so it is not required. */
+const receivingWanted = (name: string, hostname: string): DnsRecord => ({
+  purpose: 'mx',
+  type: 'MX',
+  host: name,
+  value: `10 ${hostname}`,
+  required: false,
+});
+
 /** Compares a record with the answers: all records of its type at its host, TXT strings joined, MX as `10 host`. */
 export function compareRecord(record: DnsRecord, answers: readonly string[]): Comparison {
   switch (record.purpose) {
@@ -97,6 +110,7 @@ export function compareRecord(record: DnsRecord, answers: readonly string[]): Co
     case 'dmarc_consent':
       return compared(answers.filter(isDmarc), () => true);
     case 'return_path':
+    case 'mx':
       return compareMx(record.value, answers);
     case 'tracking':
       return compared(answers, () => answers.includes(record.value));

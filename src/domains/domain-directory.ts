@@ -1,5 +1,6 @@
 /** Answers the questions about sending domains that every message asks, from memory that is at most a second old. */
 import type { Clock } from '../base/clock.ts';
+import { fitsPattern } from '../base/address-pattern.ts';
 import { createLookUpCache } from '../base/look-up-cache.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import type { Database } from '../storage/database.ts';
@@ -10,7 +11,7 @@ import { lostText } from './lost-records.ts';
 
 export type SendingDomain = Pick<
   DomainRow,
-  'id' | 'account_id' | 'name' | 'status' | 'return_path' | 'track_opens' | 'track_clicks' | 'refused_at'
+  'id' | 'account_id' | 'name' | 'status' | 'return_path' | 'track_opens' | 'track_clicks' | 'refused_at' | 'receiving'
 > & {
   /** True if another account has verified the name. */
   taken: boolean;
@@ -18,14 +19,16 @@ export type SendingDomain = Pick<
   because: string | null;
   /** Its own tracking host if DNS led to us at the last check, or null. */
   tracking_host: string | null;
+  /** Local parts that take mail if it is `receiving`. */
+  receiving_addresses: readonly string[];
 };
 
 const MOST_CACHED = 10_000;
 /** Delay until a change by another process is seen, in milliseconds. */
 const FRESH_MS = 1000;
 
-type Claim = Omit<SendingDomain, 'taken' | 'because' | 'tracking_host'> &
-  Pick<DomainRow, 'records_json' | 'verified_at'>;
+type Claim = Omit<SendingDomain, 'taken' | 'because' | 'tracking_host' | 'receiving_addresses'> &
+  Pick<DomainRow, 'records_json' | 'verified_at' | 'receiving_addresses_json'>;
 
 export function createDomainDirectory(deps: { db: Pick<Database, 'prepared'>; clock: Clock }) {
   const cache = createLookUpCache<readonly SendingDomain[]>(
@@ -33,8 +36,8 @@ export function createDomainDirectory(deps: { db: Pick<Database, 'prepared'>; cl
     { max: MOST_CACHED, freshMs: FRESH_MS, keep: (domains) => domains.length > 0 },
     async (name) => {
       const rows = await deps.db.prepared.all<Claim>(
-        `SELECT id, account_id, name, status, return_path, track_opens, track_clicks, refused_at, records_json, verified_at
-         FROM domains WHERE name = ? ORDER BY ${PRINCIPAL_FIRST}`,
+        `SELECT id, account_id, name, status, return_path, track_opens, track_clicks, refused_at, records_json, verified_at,
+           receiving, receiving_addresses_json FROM domains WHERE name = ? ORDER BY ${PRINCIPAL_FIRST}`,
         [name],
       );
       const isOwned = rows[0]?.status === 'verified';
@@ -59,6 +62,12 @@ export function createDomainDirectory(deps: { db: Pick<Database, 'prepared'>; cl
       const domain = await findOf(accountId, name);
       return domain === null ? null : refusalOf(domain);
     },
+    /** Returns the verified domain that receives mail to this address; `refused` if it receives and has no such address, else null. */
+    async receiverOf(local: string, name: string): Promise<SendingDomain | 'refused' | null> {
+      const domain = (await cache.get(name))[0];
+      if (domain?.status !== 'verified' || domain.receiving !== 1) return null;
+      return domain.receiving_addresses.some((pattern) => fitsPattern(pattern, local)) ? domain : 'refused';
+    },
     async isReturnPath(host: string): Promise<boolean> {
       const rows = await deps.db.prepared.all('SELECT 1 FROM domains WHERE return_path = ? LIMIT 1', [host]);
       return rows.length > 0;
@@ -80,7 +89,10 @@ export function createDomainDirectory(deps: { db: Pick<Database, 'prepared'>; cl
 
 export type DomainDirectory = ReturnType<typeof createDomainDirectory>;
 
-function sendingDomain({ records_json, verified_at, ...domain }: Claim, isOwned: boolean): SendingDomain {
+function sendingDomain(
+  { records_json, verified_at, receiving_addresses_json: addresses, ...domain }: Claim,
+  isOwned: boolean,
+): SendingDomain {
   const tracking = storedChecks({ records_json }).find(
     ({ purpose, status }) => purpose === 'tracking' && status === 'ok',
   );
@@ -88,7 +100,8 @@ function sendingDomain({ records_json, verified_at, ...domain }: Claim, isOwned:
   const taken = isOwned && !isVerified;
   const lost = isVerified || verified_at === null ? null : lostText(lostChecks({ records_json }));
   const because = taken ? 'another account of this server has verified the name' : lost;
-  return { ...domain, taken, because, tracking_host: tracking?.host ?? null };
+  const receiving_addresses = JSON.parse(addresses) as string[];
+  return { ...domain, taken, because, tracking_host: tracking?.host ?? null, receiving_addresses };
 }
 
 /**

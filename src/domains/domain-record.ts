@@ -32,7 +32,9 @@ export function recordsOf(
   trackingTarget: string | null = null,
 ): DnsRecord[] {
   const dmarc = storedChecks(row).find(({ purpose }) => purpose === 'dmarc')?.found ?? null;
-  return wantedRecords({ name: row.name, returnPath: row.return_path, keys, dmarc }, hostname, trackingTarget);
+  const { name, return_path: returnPath } = row;
+  const published = { name, returnPath, keys, dmarc, receiving: row.receiving === 1 };
+  return wantedRecords(published, hostname, trackingTarget);
 }
 
 export function storedChecks(row: Pick<DomainRow, 'records_json'>): RecordCheck[] {

@@ -45,6 +45,8 @@ export interface DomainChanges {
   track_opens?: boolean | null | undefined;
   track_clicks?: boolean | null | undefined;
   return_path?: string | undefined;
+  receiving?: boolean | undefined;
+  receiving_addresses?: string[] | undefined;
 }
 
 const LONGEST_LIST = 1000;
@@ -149,7 +151,7 @@ export async function pageOfDomains(
 }
 
 /**
- * Changes tracking and return path. Another return path has other records: the domain keeps its status until its next check.
+ * Changes tracking, return path and what it receives. Another return path has other records: the domain keeps its status until its next check.
  * Throws `not_found` and `invalid_field`.
  */
 export async function updateDomain(
@@ -164,18 +166,17 @@ export async function updateDomain(
   const columns = columnsOf(domains, {
     ...changes,
     return_path: host === undefined ? host : checkReturnPath(name, host),
+    receiving_addresses: changes.receiving_addresses && uniquePatterns(changes.receiving_addresses),
   });
   const changed = await deps.db.commit.transact(async (tx) => {
     // Another change may have been made since the row was read.
     const [found] = await tx.all<DomainRow>('SELECT * FROM domains WHERE id = ?', [id]);
     if (found === undefined) throw noSuchDomain();
     const row: DomainRow = { ...found, ...columns };
-    await tx.run('UPDATE domains SET track_opens = ?, track_clicks = ?, return_path = ? WHERE id = ?', [
-      row.track_opens,
-      row.track_clicks,
-      row.return_path,
-      id,
-    ]);
+    await tx.run(
+      'UPDATE domains SET track_opens = ?, track_clicks = ?, return_path = ?, receiving = ?, receiving_addresses_json = ? WHERE id = ?',
+      [row.track_opens, row.track_clicks, row.return_path, row.receiving, row.receiving_addresses_json, id],
+    );
     await insertRows(tx, [alsoInTransaction({ row, ...rest })]);
     return row;
   });
@@ -212,6 +213,12 @@ export async function removeDomain(
     await insertRows(tx, [alsoInTransaction(domain)]);
   });
   deps.changed?.(name);
+}
+
+/** Local parts are compared without regard to case; `*` makes the others superfluous. */
+function uniquePatterns(patterns: readonly string[]): string[] {
+  const unique = [...new Set(patterns.map((one) => one.toLowerCase()))];
+  return unique.includes('*') ? ['*'] : unique;
 }
 
 const flagOf = (value: boolean | null): number | null => (value === null ? null : Number(value));
@@ -269,6 +276,8 @@ function domainRow(input: NewDomain, now: number): DomainRow {
     track_opens: flagOf(trackOpens),
     track_clicks: flagOf(trackClicks),
     records_json: '[]',
+    receiving: 0,
+    receiving_addresses_json: '["*"]',
     created_at: now,
     verified_at: trusted ? now : null,
     checked_at: null,

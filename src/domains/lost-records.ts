@@ -27,6 +27,7 @@ const names: Readonly<Record<RecordPurpose, string>> = {
   dmarc: 'DMARC record',
   dmarc_consent: 'consent to DMARC reports',
   tracking: 'alias of the tracking host',
+  mx: 'MX record for mail to the domain',
 };
 
 /** Returns `SPF record at rp.acme.example`. */

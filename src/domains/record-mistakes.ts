@@ -152,10 +152,11 @@ function otherCure(record: Pick<DnsRecord, 'purpose' | 'host' | 'type' | 'value'
       return `Its policy has to be p=none, p=quarantine or p=reject. ${replace}`;
     case 'dmarc_consent':
       return replace;
-    case 'return_path': {
+    case 'return_path':
+    case 'mx': {
       const hosts = found.split('\n').map(targetOf);
       if (hosts.some((one) => isIP(one) > 0)) return `An MX record needs a name, not an address. ${replace}`;
-      return `Bounces go to ${hosts.join(', ')}. Delete that MX record of ${host}, or give it a larger number. Publish: ${line}`;
+      return `${purpose === 'mx' ? 'Mail goes' : 'Bounces go'} to ${hosts.join(', ')}. Delete that MX record of ${host}, or give it a larger number. Publish: ${line}`;
     }
     case 'tracking':
       return `${host} leads elsewhere. Delete what is there and publish: ${line}`;

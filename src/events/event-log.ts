@@ -84,14 +84,20 @@ export interface LoggedEvent extends EventSource {
   message_test: number;
 }
 
-/** The columns of an EventSource. */
-const SOURCE = `e.sequence, e.id, e.type, e.at, e.test, e.message_id, e.status, e.machine, e.detail_json,
-    m.batch_id, m.rfc_message_id, m.from_address, m.subject, m.template_id, m.stream, m.tags_json, m.metadata_json,
-    d.address AS recipient, d.type AS recipient_type`;
+/** The columns of an EventSource. A received mail has no delivery, and a message only if it answers one. */
+const SOURCE = `e.sequence, e.id, e.type, e.at, e.test, e.message_id, e.delivery_id, e.status, e.machine, e.detail_json,
+    m.batch_id, COALESCE(m.rfc_message_id, '') AS rfc_message_id, COALESCE(m.from_address, '') AS from_address,
+    COALESCE(m.subject, '') AS subject, m.template_id, COALESCE(m.stream, '') AS stream,
+    COALESCE(m.tags_json, '[]') AS tags_json, COALESCE(m.metadata_json, '{}') AS metadata_json,
+    COALESCE(d.address, '') AS recipient, COALESCE(d.type, 'to') AS recipient_type`;
+
+/** Events outlive their messages, and are not shown then. */
+const IS_WHOLE = "(d.id IS NOT NULL OR e.type = 'received')";
 
 const LOGGED = `
-  SELECT ${SOURCE}, e.account_id, m.test AS message_test
-  FROM events e JOIN messages m ON m.id = e.message_id JOIN deliveries d ON d.id = e.delivery_id`;
+  SELECT ${SOURCE}, e.account_id, COALESCE(m.test, 0) AS message_test
+  FROM events e LEFT JOIN messages m ON m.id = e.message_id LEFT JOIN deliveries d ON d.id = e.delivery_id
+  WHERE ${IS_WHOLE}`;
 
 /** Sequence numbers looked at by one read: among millions of other events those of a small account are far apart. */
 const WINDOW = 2000;
@@ -111,7 +117,7 @@ export async function followEvents(
   const windowEnd = Math.min(last, after + WINDOW);
   const events = await prepared.all<LoggedEvent>(
     statement(
-      ({ among }) => `${LOGGED} WHERE e.sequence > ? AND e.sequence <= ? AND e.account_id ${among('text')}
+      ({ among }) => `${LOGGED} AND e.sequence > ? AND e.sequence <= ? AND e.account_id ${among('text')}
      ORDER BY e.sequence LIMIT ?`,
     ),
     [after, windowEnd, JSON.stringify(accountIds), limit],
@@ -130,7 +136,7 @@ export async function newestSequence(prepared: Connection): Promise<number> {
 /** Reads the events with these numbers that still exist, in sequence order. */
 export function eventsNumbered(prepared: Connection, sequences: readonly number[]): Promise<LoggedEvent[]> {
   return prepared.all<LoggedEvent>(
-    statement(({ among }) => `${LOGGED} WHERE e.sequence ${among('integer')} ORDER BY e.sequence`),
+    statement(({ among }) => `${LOGGED} AND e.sequence ${among('integer')} ORDER BY e.sequence`),
     [JSON.stringify(sequences)],
   );
 }
@@ -366,6 +372,7 @@ async function sourcesOf(read: Knex, rows: readonly Numbered[]): Promise<EventSo
 
 const sources = (read: Knex): Knex.QueryBuilder =>
   read('events as e')
-    .join('messages as m', 'm.id', 'e.message_id')
-    .join('deliveries as d', 'd.id', 'e.delivery_id')
+    .leftJoin('messages as m', 'm.id', 'e.message_id')
+    .leftJoin('deliveries as d', 'd.id', 'e.delivery_id')
+    .whereRaw(IS_WHOLE)
     .select(read.raw(SOURCE));

@@ -3,22 +3,25 @@
  */
 
 import { ERASED_ADDRESS } from '../mail/address.ts';
-import type { EventRow, MessageRow } from '../storage/tables.ts';
+import type { EventRow, MessageRow, ReceivedMailbox, ReceivedRow } from '../storage/tables.ts';
 import { erasedDetail } from './erased.ts';
 
 /** The types that are returned by default. */
 export const eventTypes = ['sent', 'delivered', 'opened', 'clicked', 'bounced', 'complained'] as const;
 /** Types that are returned only when asked for by name. */
-export const optInEventTypes = ['deferred', 'suppressed', 'failed', 'unsubscribed'] as const;
+export const optInEventTypes = ['deferred', 'suppressed', 'failed', 'unsubscribed', 'received'] as const;
 
 export type EventType = (typeof eventTypes)[number] | (typeof optInEventTypes)[number];
 
 export const allEventTypes = [...eventTypes, ...optInEventTypes] as const;
 
-/** An event with its message's columns, as one query reads it. */
+/**
+ * An event with its message's columns, as one query reads it. A `received` event has those of the message that the mail answers, if it
+ * answers one, and no recipient of ours.
+ */
 export interface EventSource
   extends
-    Pick<EventRow, 'id' | 'at' | 'test' | 'message_id' | 'machine' | 'detail_json'>,
+    Pick<EventRow, 'id' | 'at' | 'test' | 'message_id' | 'delivery_id' | 'machine' | 'detail_json'>,
     Pick<MessageRow, 'batch_id' | 'rfc_message_id' | 'from_address' | 'subject' | 'template_id' | 'stream'>,
     Pick<MessageRow, 'tags_json' | 'metadata_json'> {
   sequence: number;
@@ -34,6 +37,7 @@ export interface EventSource
  */
 export function eventRecord(source: EventSource, options: { engagement: boolean }): Record<string, unknown> {
   const stored = JSON.parse(source.detail_json) as Record<string, unknown>;
+  if (source.type === 'received') return receivedEvent(source, stored as unknown as StoredReceived);
   // Earlier versions erased these members to null; the contract says text.
   const detail = source.recipient === ERASED_ADDRESS ? erasedDetail(source.type, stored) : stored;
   return {
@@ -59,6 +63,53 @@ export function eventRecord(source: EventSource, options: { engagement: boolean 
       [source.type]: options.engagement ? detail : withoutPerson(detail),
     },
   };
+}
+
+/** The detail of a `received` event: the record of the mail, without its bodies. */
+export interface StoredReceived {
+  id: string;
+  domain: string;
+  envelope: { from: string; to: string[] };
+  from: ReceivedMailbox | null;
+  subject: string;
+  message_id: string | null;
+}
+
+/** A mail to a domain that receives. Of an answer, batch, template, stream, tags and metadata are those of the message that it answers. */
+function receivedEvent(source: EventSource, received: StoredReceived): Record<string, unknown> {
+  const { envelope, from, subject, message_id: rfcMessageId } = received;
+  return {
+    object: 'event',
+    id: source.id,
+    type: source.type,
+    timestamp: new Date(source.at).toISOString(),
+    sequence: source.sequence,
+    test: false,
+    data: {
+      message_id: source.message_id,
+      batch_id: source.batch_id,
+      rfc_message_id: rfcMessageId ?? '',
+      recipient: envelope.to[0] ?? '',
+      recipient_type: 'to',
+      from: from?.email ?? envelope.from,
+      subject,
+      template_id: source.template_id,
+      stream: source.stream,
+      tags: JSON.parse(source.tags_json) as unknown,
+      metadata: JSON.parse(source.metadata_json) as unknown,
+      status: source.status,
+      received,
+    },
+  };
+}
+
+/** Adds text and html to a `received` event. */
+export function withBodies(
+  record: Record<string, unknown>,
+  bodies: Pick<ReceivedRow, 'text' | 'html' | 'reply_text'> | undefined,
+): Record<string, unknown> {
+  const data = record['data'] as { received: StoredReceived };
+  return { ...record, data: { ...data, received: { ...data.received, ...bodies } } };
 }
 
 /** Takes out the personal data of an open or click. */

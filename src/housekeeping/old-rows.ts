@@ -128,9 +128,10 @@ export function oldLimits({ db, clock }: { db: Pick<Database, 'commit'>; clock: 
       db.commit.transact(async (tx) => {
         const now = clock.now();
         const rows = await tx.all(
-          `DELETE FROM limits WHERE id IN (SELECT id FROM limits WHERE changed_at < ? AND (changed_at < ?
-             OR kind IN ('rate', 'connections')) LIMIT ?) RETURNING id`,
-          [now - DAY_MS, now - LIMITS_KEPT_MS, STEP],
+          `DELETE FROM limits WHERE id IN (SELECT id FROM limits WHERE changed_at < ? AND CASE
+             WHEN set_by = 'operator' THEN ended = 1 OR (until > 0 AND until < ?)
+             ELSE changed_at < ? OR kind IN ('rate', 'connections') END LIMIT ?) RETURNING id`,
+          [now - DAY_MS, now, now - LIMITS_KEPT_MS, STEP],
         );
         return rows.length;
       }),

@@ -10,6 +10,7 @@ import {
   oldRequestDetails,
   type Purge,
 } from '../messages/store/purge.ts';
+import { oldReceived } from '../messages/received/received-store.ts';
 import { oldMessages } from '../messages/store/purge-messages.ts';
 import type { Database } from '../storage/database.ts';
 import type { SizedRule } from './housekeeping.ts';
@@ -42,6 +43,7 @@ export function retentionRules({ db, clock, retention }: RetentionDeps): SizedRu
   };
   return [
     rule('old bodies', oldContents, ofEach('content_days', retention.content)),
+    rule('old received mails', oldReceived, ofEach('content_days', retention.content)),
     rule('old messages', oldMessages, ofEach('messages_days', retention.messages)),
     rule('old events', oldEvents, ofAll(retention.events)),
     rule('old events of accounts', oldEventsOfAccount, ofEach('events_days', null)),

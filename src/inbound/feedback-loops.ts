@@ -1,11 +1,9 @@
 /**
  * Providers whose complaints are believed because they are signed (config/feedback-loops.yaml). Whether the signature is good
- * needs DNS; this part, for the reading thread, names the signature to check. Pure.
+ * needs DNS; this part, for the process that reads, names the signature to check. Pure.
  */
-import { addressesIn } from '../mail/addresses-in.ts';
-import { signatureClaims, type SignatureClaim } from '../mail/dkim/verify.ts';
-import { fieldsOf } from '../mail/mime-read.ts';
-import type { HeaderField } from '../mail/header.ts';
+import { parseMailbox, type Mailbox } from '../mail/address.ts';
+import { signatureClaims, signedValues, type SignatureClaim } from '../mail/dkim/verify.ts';
 
 export interface FeedbackLoop {
   name: string;
@@ -22,25 +20,33 @@ export interface LoopClaim {
 }
 
 const MOST_CLAIMS = 2;
+/** The marks of a second address, or of what one reader takes for it and the next does not. */
+const DOUBTFUL = /[@<>,;:()]/;
 
-/** Returns null for a mail that names none, or has no signature of it with the right body hash. `now` is in seconds. */
-export function loopClaim(
-  loops: readonly FeedbackLoop[],
-  mail: { headers: readonly HeaderField[]; octets: string },
-  now: number,
-): LoopClaim | null {
-  const [from, ...others] = fieldsOf(mail.headers, new Set(['from'])).flatMap((value) =>
-    addressesIn(value.slice(0, 1000)),
-  );
-  if (from === undefined || others.length > 0) return null;
-  const loop = loops.find((one) => isFrom(one, from.address.toLowerCase()));
-  if (loop === undefined) return null;
-  const claims = signatureClaims(mail.octets, (domain) => domain === loop.dkim, now).slice(0, MOST_CLAIMS);
-  return claims.length === 0 ? null : { name: loop.name, claims };
+/**
+ * Returns null for a mail that has no signature of a feedback loop over the right body. All that proves something is read from the octets
+ * that are signed: the one From, as one mailbox by the strict rule. `now` is in seconds.
+ */
+export function loopClaim(loops: readonly FeedbackLoop[], octets: string, now: number): LoopClaim | null {
+  const claims = signatureClaims(octets, (domain) => loops.some(({ dkim }) => dkim === domain), now);
+  const proven = claims.flatMap((claim) => {
+    const from = mailboxOf(signedValues(claim, 'from'));
+    const loop = loops.find((one) => one.dkim === claim.domain && from !== null && isFrom(one, from));
+    return loop === undefined ? [] : [{ name: loop.name, claim }];
+  });
+  const [first] = proven;
+  if (first === undefined) return null;
+  const same = proven.filter(({ name }) => name === first.name).slice(0, MOST_CLAIMS);
+  return { name: first.name, claims: same.map(({ claim }) => claim) };
 }
 
-function isFrom({ from }: FeedbackLoop, address: string): boolean {
-  if (!from.startsWith('@')) return address === from;
-  const host = address.slice(address.lastIndexOf('@') + 1);
-  return host === from.slice(1) || host.endsWith(`.${from.slice(1)}`);
+function mailboxOf([value = '', ...others]: readonly string[]): Mailbox | null {
+  const parsed = parseMailbox(value.replace(/[ \t]+/g, ' '));
+  if (others.length > 0 || parsed.kind === 'bad' || DOUBTFUL.test(parsed.mailbox.name ?? '')) return null;
+  return parsed.mailbox;
+}
+
+function isFrom({ from }: FeedbackLoop, { address, domain }: Mailbox): boolean {
+  if (!from.startsWith('@')) return address.toLowerCase() === from;
+  return domain === from.slice(1) || domain.endsWith(`.${from.slice(1)}`);
 }

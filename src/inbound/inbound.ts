@@ -14,8 +14,9 @@ import { MailMemory } from './mail-intake.ts';
 import { mxHandlers, type MxDeps } from './mx.ts';
 import { createMxBudgets } from './mx-budgets.ts';
 import { Receiver, type ReceiveDeps } from './receive.ts';
+import { ReceivedMails, type ReceivedDeps } from './received.ts';
 import { createReportReader } from './report-reader.ts';
-import { submissionHandlers } from './submission.ts';
+import { createMailDrafts, submissionHandlers } from './submission.ts';
 import type { SubmissionDeps, SubmissionSettings, Submitter } from './submission-session.ts';
 import { createSubmissionReader } from './submission-reader.ts';
 import type { SmtpRefusal } from './smtp-refusal.ts';
@@ -27,10 +28,15 @@ export interface Certificate {
 }
 
 export interface InboundDeps
-  extends Omit<SubmissionDeps, 'reader'>, Omit<MxDeps, 'db'>, Omit<ReceiveDeps, 'reader' | 'db' | 'budgets' | 'trim'> {
+  extends
+    Omit<SubmissionDeps, 'reader'>,
+    Omit<MxDeps, 'db'>,
+    Omit<ReceiveDeps, 'reader' | 'db' | 'budgets' | 'trim' | 'notifiers' | 'resolver'>,
+    Pick<ReceivedDeps, 'mailViewer' | 'resolver'> {
   clock: Clock;
   log: Log;
   db: ReceiveDeps['db'] & { maintenance: Connection };
+  notifiers: ReceiveDeps['notifiers'] & ReceivedDeps['notifiers'];
   bounceRules: () => readonly BounceRule[];
   keyChanges: Notifier;
   /** A submission has ended with this code of SMTP. */
@@ -103,6 +109,7 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
     trim: () => kept.trimIfFull(),
     reader: createReportReader({ clock }, { keys: deps.keys, rules: deps.bounceRules, count: REPORT_THREADS }),
   });
+  const received = new ReceivedMails({ ...deps, budgets: mxBudgets }, settings.diskBytes);
   const mx = new Listener(
     { clock, log },
     {
@@ -116,7 +123,7 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
       smtputf8: true,
       limits: MX_LIMITS,
     },
-    mxHandlers(deps, { budgets: mxBudgets, kept, receiver }),
+    mxHandlers(deps, { budgets: mxBudgets, kept, receiver, received }),
   );
   const submitting = [submitters(submission.start, false), submitters(submission.tls, true)] as const;
   const listeners = [mx, ...submitting] as const;
@@ -139,6 +146,8 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
   }
 
   return {
+    /** Makes the draft of a mail that comes by HTTP. */
+    mailDraft: createMailDrafts({ ...deps, reader }, submission),
     /** Opens the ports. One that another program has is opened later; rejects if a port cannot be had for another reason. */
     async start(): Promise<void> {
       for (const mailPort of mailPorts) await mailPort.start();
@@ -148,6 +157,7 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
     /** Reads the mails that an earlier run, or a node that has ended, has left unread. Only the node that leads does that. */
     takeLeft(): void {
       receiver.takeLeft();
+      received.takeLeft();
     },
     /** Returns the state of each port, in the order mx, submission, submissions. */
     mailPorts: (): MailPortState[] => mailPorts.map(({ state }) => state),
@@ -162,7 +172,7 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
       unlisten?.();
       await Promise.all(mailPorts.map((mailPort) => mailPort.stop()));
       await Promise.all(listeners.map((listener) => listener.close()));
-      await Promise.all([receiver.stop(), reader.close()]);
+      await Promise.all([receiver.stop(), received.stop(), reader.close()]);
     },
   };
 }
@@ -175,7 +185,13 @@ function mailPortsOf(
   const { host } = submission;
   const takes = 'mail of applications';
   const ports: MailPortOptions[] = [
-    { name: 'mx', listener: reports, ...mx, takes: 'bounces and complaints', setting: 'smtp.mx.port' },
+    {
+      name: 'mx',
+      listener: reports,
+      ...mx,
+      takes: 'bounces, complaints and mail to domains that receive',
+      setting: 'smtp.mx.port',
+    },
     { name: 'submission', listener: plain, host, place: submission.start, takes, setting: 'smtp.submission.port' },
     { name: 'submissions', listener: secure, host, place: submission.tls, takes, setting: 'smtp.submission.tlsPort' },
   ];

@@ -4,17 +4,20 @@
  * codes we mean (RFC 2034), and an orderly end. The handlers decide what a session may do.
  */
 import type { AddressInfo } from 'node:net';
-import { SMTPServer, type SMTPServerOptions, type SMTPServerSession } from 'smtp-server';
+import { SMTPServer, type SMTPServerDataStream, type SMTPServerOptions, type SMTPServerSession } from 'smtp-server';
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import { logAcceptErrors } from '../net/accept-errors.ts';
 import { isStorageTrouble } from '../storage/commit.ts';
+import { feedDirectly, readData } from './data-mode.ts';
+import { withCrlfLines } from './line-ends.ts';
 import { listenerLimits, type LimitName, type ListenerLimits } from './listener-limits.ts';
-import { MailMemory, takeMail, type TakenMail } from './mail-intake.ts';
+import { MailMemory, takeMail, type MailHold, type TakenMail } from './mail-intake.ts';
 import { OpenSessions, STOPPING } from './open-sessions.ts';
 import {
   endConnection,
   findConnection,
+  greetAtOnce,
   guardSockets,
   JOKES,
   keepEnhancedCodes,
@@ -54,8 +57,10 @@ export interface Handlers<User> {
    * proof does not give way to others, and each proof is good for one session at a time.
    */
   proofOf?(address: string): string | null;
-  /** Called when a session was refused, or had to give way, because of this limit. */
-  overLimit?(limit: LimitName): void;
+  /** Returns how a mail whose first recipient this is is held while it arrives, if it is not as others are. */
+  holdFor?(recipient: string): Promise<MailHold | null>;
+  /** Called when a session was refused, or had to give way, because of this limit; `hold`: of `holdFor`. */
+  overLimit?(limit: LimitName, hold: MailHold | null): void;
 }
 
 export interface ListenerOptions {
@@ -118,10 +123,12 @@ export class Listener<User> {
       clock,
       limits: this.limits,
       isTrusted: (ip) => handlers.isTrusted?.(ip) === true,
-      overLimit: (limit) => handlers.overLimit?.(limit),
+      overLimit: (limit) => handlers.overLimit?.(limit, null),
     });
     this.server = new SMTPServer({ ...this.serverSettings(), ...this.sessionSteps(), ...this.mailSteps() });
     if (options.isSecure) guardSockets(this.server, (socket) => this.sessions.admitSocket(socket));
+    // Programs that submit sign in or are trusted, so that waiting for those that speak before the greeting tells nothing.
+    if (this.isSubmission) greetAtOnce(this.server);
     // smtp-server hands on the errors of its net.Server here, and reports those of single connections here as well.
     logAcceptErrors({ clock, log }, this.server.server, 'smtp');
     this.server.on('error', (error) => {
@@ -224,6 +231,7 @@ export class Listener<User> {
     const connection = findConnection(this.server, id);
     if (connection === undefined) return refuse(421, '4.3.0 the connection is gone');
     takeQuotedLocalParts(connection);
+    feedDirectly(connection);
     keepEnhancedCodes(connection, (code, { isCoded }) => {
       // smtp-server itself refuses a size that MAIL announces, and asks no handler.
       if (code === 552 && !isCoded && !session.envelope.mailFrom)
@@ -263,7 +271,11 @@ export class Listener<User> {
   }
 
   private async askRecipient(session: SMTPServerSession, address: string): Promise<SmtpRefusal | null> {
-    const refusal = await this.handlers.recipient(this.viewOf(session), address);
+    const view = this.viewOf(session);
+    const refusal = await this.handlers.recipient(view, address);
+    const open = this.sessions.get(session.id);
+    if (refusal === null && view.recipients.length === 0 && open !== undefined)
+      open.hold = (await this.handlers.holdFor?.(address)) ?? null;
     const proof = refusal === null ? (this.handlers.proofOf?.(address) ?? null) : null;
     if (proof !== null) this.sessions.noteProof(session.id, proof);
     return refusal;
@@ -280,18 +292,19 @@ export class Listener<User> {
     });
   }
 
-  private async receive(stream: AsyncIterable<Buffer>, session: SMTPServerSession): Promise<string | SmtpRefusal> {
-    const { sessions, limits, clock, memory, options } = this;
+  private async receive(stream: SMTPServerDataStream, session: SMTPServerSession): Promise<string | SmtpRefusal> {
+    const { sessions, limits, clock, options } = this;
     const { id } = session;
     const open = sessions.get(id);
     if (open !== undefined) open.isReceiving = true;
     sessions.expectStep(id, limits.dataMs);
     const tooSlow = (): void => sessions.cut(id, '4.4.2 the mail came too slowly');
     try {
+      const hold = open?.hold ?? null;
       return await takeMail(
-        { clock, limits, memory, keepBytes: options.keepBytes },
-        { stream, network: open?.network ?? '', tooSlow },
-        (mail) => this.handleMail(session, mail),
+        { clock, limits, memory: this.memory, keepBytes: options.keepBytes, ...hold },
+        { read: withCrlfLines((take) => readData(stream, take)), network: open?.network ?? '', tooSlow },
+        (mail) => this.handleMail(session, mail, hold),
       );
     } catch (error) {
       // The stream ends with an error if the client has gone in the middle of its mail, so no client reads the answer.
@@ -303,11 +316,12 @@ export class Listener<User> {
   private async handleMail(
     session: SMTPServerSession,
     { bytes, size, full }: TakenMail,
+    hold: MailHold | null,
   ): Promise<string | SmtpRefusal> {
     const open = this.sessions.get(session.id);
     if (open !== undefined) open.isStoring = true;
     if (full !== null) {
-      this.handlers.overLimit?.(full);
+      this.handlers.overLimit?.(full, hold);
       return refuse(452, '4.3.1 too much mail at once: try again later');
     }
     if (size > this.options.size) {

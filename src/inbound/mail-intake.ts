@@ -1,5 +1,6 @@
 /** Takes the octets of a mail from a session: how much memory mails may have while they come, and how slowly they may come. */
 import type { Clock, Timer } from '../base/clock.ts';
+import { ROOM_FOR_HEAD } from '../mail/submitted.ts';
 import { LOOKS, Patience } from '../net/patience.ts';
 import type { LimitName, ListenerLimits } from './listener-limits.ts';
 import { Tally } from './tally.ts';
@@ -15,6 +16,9 @@ export class MailMemory {
   }
 }
 
+/** Calls `take` with the octets of a mail until its end; rejects if the client leaves before that. */
+export type ReadMail = (take: (octets: Buffer) => void) => Promise<void>;
+
 /** A mail that has come, cut at `keepBytes`; `size` is that of all of it. */
 export interface TakenMail {
   bytes: () => Buffer;
@@ -25,32 +29,59 @@ export interface TakenMail {
 
 const BLOCK_BYTES = 16 * 1024;
 
-/** Collects octets in blocks. A mail of lines with one dot each comes in pieces of two octets, and as an object a piece takes fifty times that. */
+/** Smaller pieces are copied: each is an object, which takes some hundred octets beside its own. */
+const LEAST_BYTES = 2048;
+
+/** Collects octets: large pieces as they are, small ones in blocks, since a client may send its mail octet by octet. */
 class Octets {
   length = 0;
-  private readonly blocks: Buffer[] = [];
+  private readonly pieces: Buffer[] = [];
   private block = Buffer.alloc(0);
+  private used = 0;
 
   add(part: Buffer): void {
-    for (let from = 0; from < part.length;) {
-      const used = this.length % BLOCK_BYTES;
-      if (used === 0) this.blocks.push((this.block = Buffer.allocUnsafe(BLOCK_BYTES)));
-      const copied = part.copy(this.block, used, from);
-      from += copied;
-      this.length += copied;
+    this.length += part.length;
+    if (part.length >= LEAST_BYTES) {
+      this.flush();
+      this.pieces.push(part);
+      return;
     }
+    if (this.used + part.length > this.block.length) {
+      this.flush();
+      this.block = Buffer.allocUnsafe(BLOCK_BYTES);
+    }
+    this.used += part.copy(this.block, this.used);
   }
 
+  /** Returns all of it, once; nothing is kept here then. */
   whole(): Buffer {
-    return Buffer.concat(this.blocks, this.length);
+    this.flush();
+    const pieces = this.pieces.splice(0);
+    if (pieces.length === 1 && pieces[0] !== undefined) return pieces[0];
+    const whole = Buffer.allocUnsafeSlow(ROOM_FOR_HEAD + this.length);
+    let at = ROOM_FOR_HEAD;
+    for (const piece of pieces) at += piece.copy(whole, at);
+    return whole.subarray(ROOM_FOR_HEAD);
+  }
+
+  /** Puts what is in the block among the pieces; the rest of the block is used for what comes next. */
+  private flush(): void {
+    if (this.used === 0) return;
+    this.pieces.push(this.block.subarray(0, this.used));
+    this.block = this.block.subarray(this.used);
+    this.used = 0;
   }
 }
 
-export interface IntakeDeps {
-  clock: Clock;
-  limits: ListenerLimits;
+/** How a mail is held while it arrives: how much of it, and in which memory. */
+export interface MailHold {
   memory: MailMemory;
   keepBytes: number;
+  limits: ListenerLimits;
+}
+
+export interface IntakeDeps extends MailHold {
+  clock: Clock;
 }
 
 /**
@@ -59,7 +90,7 @@ export interface IntakeDeps {
  */
 export async function takeMail<Result>(
   { clock, limits, memory, keepBytes }: IntakeDeps,
-  { stream, network, tooSlow }: { stream: AsyncIterable<Buffer>; network: string; tooSlow: () => void },
+  { read, network, tooSlow }: { read: ReadMail; network: string; tooSlow: () => void },
   use: (mail: TakenMail) => Promise<Result>,
 ): Promise<Result> {
   const octets = new Octets();
@@ -67,15 +98,15 @@ export async function takeMail<Result>(
   let full: LimitName | null = null;
   const pace = watchPace({ clock, limits }, () => size, tooSlow);
   try {
-    for await (const chunk of stream) {
-      size += chunk.length;
-      const part = chunk.subarray(0, Math.max(0, keepBytes - octets.length));
+    await read((piece) => {
+      size += piece.length;
+      const part = piece.subarray(0, Math.max(0, keepBytes - octets.length));
       if (memory.total + part.length > limits.heldBytes) full ??= 'heldBytes';
       else if (memory.byNetwork.of(network) + part.length > limits.heldBytesPerNetwork) full ??= 'heldBytesPerNetwork';
-      if (full !== null || part.length === 0) continue;
+      if (full !== null || part.length === 0) return;
       octets.add(part);
       memory.add(network, part.length);
-    }
+    });
     pace.cancel();
     return await use({ bytes: () => octets.whole(), size, full });
   } finally {

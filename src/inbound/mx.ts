@@ -1,20 +1,23 @@
 /**
- * The MX listener: accepts only answers to mail of ours, and refuses all else at RCPT, so that it relays nothing and has
- * nothing to send back (RFC 5321 section 6.1). 250 means that the report is stored; receive.ts reads it afterwards.
+ * The MX listener: accepts only answers to mail of ours and mail to domains that receive, and refuses all else at RCPT, so that it
+ * relays nothing and has nothing to send back (RFC 5321 section 6.1). 250 means that the mail is stored; receive.ts and received.ts read it
+ * afterwards.
  * Anyone may write here, so each mail must fit the budgets of its network (mx-budgets.ts) before it is stored.
  */
-import type { BudgetName, UsedUp } from '../base/budgets.ts';
+import { budgets as limits, type BudgetName, type UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
-import { networkOf } from '../net/ip.ts';
+import { siteOf } from '../net/ip.ts';
 import { parseMailbox } from '../mail/address.ts';
 import { deliveryOf, unsubscribedDelivery, type ReturnPathKey } from '../messages/delivery/return-path.ts';
 import type { Committer } from '../storage/commit.ts';
 import type { ReportRow } from '../storage/tables.ts';
 import type { KeptReports } from './kept-reports.ts';
-import type { Handlers } from './listener.ts';
-import type { LimitName } from './listener-limits.ts';
+import type { Handlers, Session } from './listener.ts';
+import { listenerLimits, type LimitName } from './listener-limits.ts';
+import { MailMemory, type MailHold } from './mail-intake.ts';
 import type { MxBudgets, Stranger } from './mx-budgets.ts';
+import { newReceived, type ReceivedMails } from './received.ts';
 import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
 
 export interface MxDeps {
@@ -24,8 +27,16 @@ export interface MxDeps {
   keys: readonly ReturnPathKey[];
   /** True for a host whose mail is ours: our own name, or a return-path domain. */
   isOurHost(host: string): Promise<boolean>;
+  /** Returns the domain that receives mail to this address; `refused` if it receives and has no such address, else null. */
+  receiverOf(local: string, domain: string): Promise<ReceivingDomain | 'refused' | null>;
   hasRoomForStrangers(): boolean;
   usedUp: UsedUp;
+}
+
+/** A domain that takes mail, and whose it is. */
+export interface ReceivingDomain {
+  account_id: string;
+  name: string;
 }
 
 /** A mail that came to one of our addresses, before it is read. */
@@ -39,16 +50,25 @@ export interface Intake {
   budgets: MxBudgets;
   kept: Pick<KeptReports, 'refusal' | 'added'>;
   receiver: { isFull(stranger: Stranger): BudgetName | null; take(row: NewReport): void };
+  received: Pick<ReceivedMails, 'full' | 'take'>;
 }
 
 /** Bytes of a row without the mail. */
 export const ROW_BYTES = 1000;
+
+const LARGEST = limits.received_mail.most;
 
 const BUDGET_OF: Readonly<Record<LimitName, BudgetName>> = {
   connections: 'mx_connections',
   connectionsPerNetwork: 'mx_connections_network',
   heldBytes: 'mx_memory',
   heldBytesPerNetwork: 'mx_memory_network',
+};
+
+const RECEIVED_BUDGET_OF: Readonly<Record<LimitName, BudgetName>> = {
+  ...BUDGET_OF,
+  heldBytes: 'received_memory',
+  heldBytesPerNetwork: 'received_memory_network',
 };
 
 /** Names that take mail at each of our hosts: RFC 2142's, those of feedback loops (RFC 5965), of DMARC and of TLS reports. */
@@ -60,31 +80,91 @@ const ROLES: ReadonlySet<string> = new Set(
 const isSignedByUs = (keys: readonly ReturnPathKey[], local: string): boolean =>
   deliveryOf(keys, local) !== null || unsubscribedDelivery(keys, local) !== null;
 
-export function mxHandlers(deps: MxDeps, { budgets, kept, receiver }: Intake): Handlers<never> {
+/** Where a recipient's mail goes: to our own addresses, or to a domain that receives; or the reason why nowhere. */
+type Target = 'ours' | ReceivingDomain | SmtpRefusal;
+
+export function mxHandlers(deps: MxDeps, { budgets, kept, receiver, received }: Intake): Handlers<never> {
+  /** Mail to domains that receive is kept whole, and takes no memory from reports. */
+  const hold: MailHold = {
+    memory: new MailMemory(),
+    keepBytes: LARGEST,
+    limits: {
+      ...listenerLimits,
+      heldBytes: limits.received_memory.most,
+      heldBytesPerNetwork: limits.received_memory_network.most,
+    },
+  };
+
+  /** Our own addresses come first: they mean the same in a domain that receives. */
+  async function targetOf(address: string): Promise<Target> {
+    // RFC 5321 section 4.5.1: every host has a postmaster, also without a domain.
+    if (/^postmaster$/i.test(address)) return 'ours';
+    // Percent hacks, bang paths and source routes are local parts that do not exist here, so they are refused like others.
+    const parsed = parseMailbox(address, { smtputf8: true });
+    if (address.lastIndexOf('@') <= 0 || parsed.kind === 'bad') return refuse(553, '5.1.3 this is not an address');
+    const { local, domain } = parsed.mailbox;
+    // A token of ours is proof at any host: reports still come to the former return path of a domain that was changed or removed.
+    if (isSignedByUs(deps.keys, local)) return 'ours';
+    const isOurs = await deps.isOurHost(domain);
+    if (isOurs && ROLES.has(local.toLowerCase())) return 'ours';
+    const receiving = await deps.receiverOf(local, domain);
+    if (receiving !== null && receiving !== 'refused') return receiving;
+    if (isOurs || receiving === 'refused') return refuse(550, '5.1.1 there is no such mailbox');
+    return refuse(550, '5.7.1 we do not relay');
+  }
+
+  /** Returns why no mail of this size may come in for a domain now, or null. */
+  async function refusalFor(
+    stranger: Stranger,
+    { account_id, name }: ReceivingDomain,
+    bytes?: number,
+  ): Promise<SmtpRefusal | null> {
+    const full = await received.full(account_id, name);
+    if (full !== null) deps.usedUp(full);
+    if (full !== null || !deps.hasRoomForStrangers()) return noRoom;
+    return budgets.refusal(stranger, bytes);
+  }
+
+  async function takeFor(
+    session: Session<never>,
+    receiving: ReceivingDomain,
+    mail: Buffer,
+    size: number,
+  ): Promise<string | SmtpRefusal> {
+    if (size > LARGEST) return refuse(552, `5.3.4 the mail is larger than ${String(LARGEST)} octets`);
+    const stranger = strangerTo(session.ip, receiving);
+    const refusal = await refusalFor(stranger, receiving, size);
+    if (refusal !== null) return refusal;
+    const row = newReceived(session, receiving, size, deps.clock.now());
+    budgets.spend(stranger, size);
+    try {
+      await deps.db.commit.insert({ received: [row], received_sources: [{ received_id: row.id, raw: mail }] }, size);
+    } catch (error) {
+      budgets.takeBack(stranger, size, row.at);
+      throw error;
+    }
+    received.take(row, stranger, mail);
+    return `2.0.0 taken as ${row.id}`;
+  }
+
   /** Returns why no mail of this size may come in now, or null. */
   function refusalOf(stranger: Stranger, bytes?: number): SmtpRefusal | null {
     const full = receiver.isFull(stranger);
     if (full !== null) deps.usedUp(full);
-    if (full !== null || !deps.hasRoomForStrangers()) return refuse(452, '4.3.1 there is no room now: try again later');
+    if (full !== null || !deps.hasRoomForStrangers()) return noRoom;
     return budgets.refusal(stranger, bytes) ?? kept.refusal(stranger);
   }
 
   return {
     sender: () => Promise.resolve(null),
     async recipient({ ip, recipients }, address) {
-      // RFC 5321 section 4.5.1: every host has a postmaster, also without a domain.
-      if (!/^postmaster$/i.test(address)) {
-        const at = address.lastIndexOf('@');
-        // Percent hacks, bang paths and source routes are local parts that do not exist here, so they are refused like others.
-        const parsed = parseMailbox(address, { smtputf8: true });
-        if (at <= 0 || parsed.kind === 'bad') return refuse(553, '5.1.3 this is not an address');
-        const { local, domain } = parsed.mailbox;
-        // A token of ours is proof at any host: reports still come to the former return path of a domain that was changed or removed.
-        if (!isSignedByUs(deps.keys, local)) {
-          if (!(await deps.isOurHost(domain))) return refuse(550, '5.7.1 we do not relay');
-          if (!ROLES.has(local.toLowerCase())) return refuse(550, '5.1.1 there is no such mailbox');
-        }
-      }
+      const target = await targetOf(address);
+      if (isRefusal(target)) return target;
+      const [first] = recipients;
+      const before = first === undefined ? target : await targetOf(first);
+      if (nameOf(before) !== nameOf(target))
+        return refuse(452, '4.5.3 one mail goes to one domain: send it again for this address');
+      if (target !== 'ours') return refusalFor(strangerTo(ip, target), target);
       const stranger = strangerOf(deps.keys, ip, [...recipients, address]);
       const named = strangerOf(deps.keys, ip, [address]).deliveryId;
       // RFC 5321 section 4.5.3.1.10: who gets this sends the mail again for the recipients that are left.
@@ -93,6 +173,9 @@ export function mxHandlers(deps: MxDeps, { budgets, kept, receiver }: Intake): H
       return refusalOf(stranger);
     },
     async data(session, mail, size) {
+      const target = await targetOf(session.recipients[0] ?? '');
+      if (isRefusal(target)) return target;
+      if (target !== 'ours') return takeFor(session, target, mail, size);
       const stranger = strangerOf(deps.keys, session.ip, session.recipients);
       const bytes = mail.length + ROW_BYTES;
       const refusal = refusalOf(stranger, bytes);
@@ -125,19 +208,32 @@ export function mxHandlers(deps: MxDeps, { budgets, kept, receiver }: Intake): H
       receiver.take(row);
       return `2.0.0 taken as ${row.id}`;
     },
+    async holdFor(recipient) {
+      const target = await targetOf(recipient);
+      return target === 'ours' || isRefusal(target) ? null : hold;
+    },
     proofOf: (address) => strangerOf(deps.keys, '', [address]).deliveryId,
-    overLimit(limit) {
-      deps.usedUp(BUDGET_OF[limit]);
+    overLimit(limit, held) {
+      deps.usedUp((held === null ? BUDGET_OF : RECEIVED_BUDGET_OF)[limit]);
     },
   };
 }
 
-/** Returns the sender's network, and the delivery that a recipient names with a token of ours. */
+const isRefusal = (target: Target): target is SmtpRefusal => target !== 'ours' && 'code' in target;
+const nameOf = (target: Target): string => (target === 'ours' || isRefusal(target) ? '' : target.name);
+const noRoom = refuse(452, '4.3.1 there is no room now: try again later');
+const strangerTo = (ip: string, { name }: ReceivingDomain): Stranger => ({
+  network: siteOf(ip),
+  deliveryId: null,
+  domain: name,
+});
+
+/** Returns the sender's network, as large as one customer of a provider usually has, and the delivery that a recipient names with a token of ours. */
 export function strangerOf(keys: readonly ReturnPathKey[], ip: string, recipients: readonly string[]): Stranger {
   for (const address of recipients) {
     const local = address.slice(0, Math.max(0, address.lastIndexOf('@')));
     const deliveryId = deliveryOf(keys, local) ?? unsubscribedDelivery(keys, local);
-    if (deliveryId !== null) return { network: networkOf(ip), deliveryId };
+    if (deliveryId !== null) return { network: siteOf(ip), deliveryId };
   }
-  return { network: networkOf(ip), deliveryId: null };
+  return { network: siteOf(ip), deliveryId: null };
 }

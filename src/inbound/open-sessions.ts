@@ -10,6 +10,7 @@ import { Crowds } from '../net/crowds.ts';
 import { addressBucket, networkOf, plainAddress, siteOf } from '../net/ip.ts';
 import { Allowance } from '../scheduling/allowance.ts';
 import type { LimitName, ListenerLimits } from './listener-limits.ts';
+import type { MailHold } from './mail-intake.ts';
 import { cutConnection, endConnection, type SmtpConnection } from './smtp-connection.ts';
 import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
 import { Tally } from './tally.ts';
@@ -27,6 +28,8 @@ export interface OpenSession<User> {
   failedSignIns: number;
   user: User | null;
   proof: string | null;
+  /** How its next mail is held; null if as others are. */
+  hold: MailHold | null;
   isReceiving: boolean;
   /** Its mail has come and gets its reply next: without it the client would send the mail again. */
   isStoring: boolean;
@@ -143,6 +146,7 @@ export class OpenSessions<User> {
       failedSignIns: 0,
       user: null,
       proof: null,
+      hold: null,
       isReceiving: false,
       isStoring: false,
       ending: null,

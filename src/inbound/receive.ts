@@ -27,7 +27,7 @@ import { createAggregateStore, type AggregateStoreDeps } from './aggregate-store
 import { findingRecord, type Finding } from './finding.ts';
 import { InTurn } from './in-turn.ts';
 import { FORWARDED_AN_HOUR, forwardOf, isForOperator, type ForwardRule } from './forward.ts';
-import { Allowance } from '../scheduling/allowance.ts';
+import { Allowance, mostForOne } from '../scheduling/allowance.ts';
 import { strangerOf, type NewReport } from './mx.ts';
 import type { MxBudgets, Stranger } from './mx-budgets.ts';
 import { meaningOf } from './report-meaning.ts';
@@ -58,8 +58,10 @@ export class Unread<Item extends Stranger> {
   /** The budget that one more mail of this sender would break, or null. */
   full(stranger: Stranger): BudgetName | null {
     const line = this.lineOf(stranger);
-    if (line.all >= budgets.unread_mails.most) return 'unread_mails';
-    return line.of(stranger.network) >= budgets.unread_mails_network.most ? 'unread_mails_network' : null;
+    const [most, each] = [budgets.unread_mails.most, budgets.unread_mails_network.most];
+    const wanted = line.of(stranger.network) + 1;
+    if (wanted > each) return 'unread_mails_network';
+    return line.all >= most || wanted > mostForOne(each, most, line.all) ? 'unread_mails' : null;
   }
 
   private lineOf({ deliveryId }: Stranger): WaitingLine<Item> {
@@ -74,7 +76,7 @@ export interface ReceiveDeps extends MatchDeps, AggregateStoreDeps {
   recorder: Pick<Recorder, 'record'>;
   notifiers: { deliveries: Notifier<readonly DueHint[]> };
   reader: ReportReader;
-  budgets: Pick<MxBudgets, 'noteReading' | 'giveBack'>;
+  budgets: Pick<MxBudgets, 'noteReading' | 'giveBack' | 'noteGood'>;
   /** Carries out the wish in an unsubscribe mail, if it is about this delivery; else returns false. */
   unsubscribe(wish: string, deliveryId: string): Promise<boolean>;
   /** Settings for mail of people. */
@@ -274,6 +276,7 @@ export class Receiver {
     if (finding.aggregate !== undefined) return this.count(row, finding, finding.aggregate);
     const { deps } = this;
     const match = await findMatch(deps, finding);
+    if (match?.proof === 'feedback_loop') deps.budgets.noteGood(strangerOf(deps.keys, row.client_ip, []));
     if (isForOperator(row, finding, match !== null)) return this.forward(row, finding);
     const isObeyed = await this.obey(finding);
     const meaning = await meaningOf(deps.db.prepared, row, finding, match);

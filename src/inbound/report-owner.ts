@@ -8,7 +8,7 @@ import type { Resolver } from '../net/resolver.ts';
 import { soughtAddress } from '../mail/address.ts';
 import { addressesIn } from '../mail/addresses-in.ts';
 import { readComplainant } from '../mail/feedback-report.ts';
-import { isSignedBy, type SignatureClaim } from '../mail/dkim/verify.ts';
+import { isSignedBy, signedValues, type SignatureClaim } from '../mail/dkim/verify.ts';
 import {
   deliveryOf,
   deliveryOfCopy,
@@ -48,6 +48,7 @@ export interface MatchDeps {
 const OWNER = `SELECT d.id, d.account_id, d.message_id, d.address, d.address_key, m.stream, m.from_domain, m.request_id FROM deliveries d JOIN messages m ON m.id = d.message_id`;
 /** Addresses in the To field of a report that are looked at. */
 const MOST_ADDRESSEES = 10;
+const LONGEST_TO = 1000;
 const OWN_ID = /^<?msg_[0-7][0-9a-hjkmnp-tv-z]{25}(?=@|$)/;
 
 /** Returns the delivery that the report is about, or null. */
@@ -132,8 +133,8 @@ async function signedBy(deps: MatchDeps, { name, claims }: LoopClaim): Promise<s
  * True if the signed To names one of our hosts. Anyone can join a feedback loop and complain there of their own mail, in which
  * they wrote a Message-ID of ours: such a report is genuine too, but the provider wrote it to them.
  */
-async function isAddressedToUs(deps: Pick<MatchDeps, 'isVerifiedHost'>, { data }: SignatureClaim): Promise<boolean> {
-  const [, to = ''] = /^to[ \t]*:((?:[^\r\n]|\r\n[ \t]){0,1000})/im.exec(Buffer.from(data).toString('latin1')) ?? [];
+async function isAddressedToUs(deps: Pick<MatchDeps, 'isVerifiedHost'>, claim: SignatureClaim): Promise<boolean> {
+  const to = signedValues(claim, 'to').join(', ').slice(0, LONGEST_TO);
   for (const { address } of addressesIn(to).slice(0, MOST_ADDRESSEES))
     if (await deps.isVerifiedHost(address.slice(address.lastIndexOf('@') + 1).toLowerCase())) return true;
   return false;

@@ -1,5 +1,5 @@
 /**
- * Reads reports off the main loop, each within a time limit. The reader itself is linear and bounded; the limit covers what
+ * Reads reports in a confined process, each within a time limit. The reader itself is linear and bounded; the limits cover what
  * that misses, since anyone may send us mail.
  */
 import type { Clock } from '../base/clock.ts';
@@ -10,15 +10,16 @@ import { deliveryOf, type ReturnPathKey } from '../messages/delivery/return-path
 import { unknownArrival, type Arrival } from './arrival.ts';
 import type { Finding } from './finding.ts';
 import type { ReportAnswer, ReportJob } from './report-worker.ts';
+import { PROGRAM_FILES } from './words-file.ts';
 
 /**
  * `unreadable`: the mail took too long or too much, so its meaning is unknown. The caller keeps it for the operator. With `unstarted` no
- * thread could be had, so nothing is known of the mail.
+ * process could be had, so nothing is known of the mail.
  */
 export type ReadResult = (
   { kind: 'read'; finding: Finding } | { kind: 'unreadable'; why: ThreadRefusal['why'] | 'unstarted' }
 ) & {
-  /** Time that the thread worked on it; of one that it did not survive, the longest that this may have been. */
+  /** Time that the process worked on it; of one that it did not survive, the longest that this may have been. */
   ms: number;
 };
 
@@ -27,6 +28,8 @@ const LONGEST_JOB_MS = 5000;
 const IDLE_MS = 30_000;
 const MOST_WAITING = 1000;
 const HEAP_MB = 128;
+/** A process that has just started has 60. */
+const MOST_RSS_MB = 300;
 
 export type ReportReader = ReturnType<typeof createReportReader>;
 
@@ -34,7 +37,7 @@ export interface ReportReaderOptions {
   /** Those that sign return paths. A token that none of them made is left out; with null only its form is checked. */
   keys: readonly ReturnPathKey[] | null;
   rules: () => readonly BounceRule[];
-  /** Threads at most. */
+  /** Processes at most. */
   count: number;
 }
 
@@ -48,6 +51,7 @@ export function createReportReader({ clock }: { clock: Clock }, { keys, rules, c
       idleMs: IDLE_MS,
       jobMs: LONGEST_JOB_MS,
       maxHeapMb: HEAP_MB,
+      confined: { maxRssMb: MOST_RSS_MB, reads: PROGRAM_FILES },
     },
   );
   let written: { rules: readonly BounceRule[]; json: string } | null = null;
@@ -61,9 +65,8 @@ export function createReportReader({ clock }: { clock: Clock }, { keys, rules, c
     /** Reads the first 512 KiB of a mail. */
     async read(bytes: Uint8Array, arrival: Arrival = unknownArrival): Promise<ReadResult> {
       try {
-        // A copy, which is then handed over: a view would take the memory around it along.
-        const own = new Uint8Array(bytes.subarray(0, MOST_BYTES));
-        const { finding, ms } = await threads.run({ bytes: own, arrival, rules: rulesInForce() }, [own.buffer]);
+        const job = { bytes: bytes.subarray(0, MOST_BYTES), arrival, rules: rulesInForce() };
+        const { finding, ms } = await threads.run(job);
         return { kind: 'read', finding: { ...finding, token: checkedToken(finding, keys) }, ms };
       } catch (error) {
         if (!(error instanceof ThreadRefusal)) throw error;

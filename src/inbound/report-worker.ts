@@ -1,9 +1,7 @@
-/** The thread that reads mail to our bounce and complaint addresses, one mail at a time. Started by `report-reader.ts`. */
-import { parentPort } from 'node:worker_threads';
+/** Reads mail to our bounce and complaint addresses, one mail at a time, in a confined process. Started by `report-reader.ts`. */
+import { answerJobs } from '../base/answer-jobs.ts';
 import { systemClock } from '../base/clock.ts';
-import { announceReady } from '../base/threads.ts';
 import type { BounceRule } from '../config/bounce-rule.ts';
-import { readHead } from '../mail/mime-read.ts';
 import { createJudge, type Judge } from '../messages/delivery/classify.ts';
 import type { Arrival } from './arrival.ts';
 import { readReport } from './classify.ts';
@@ -40,14 +38,11 @@ function read({ bytes, arrival, rules }: ReportJob): Finding {
   const finding = readReport({ words, judge: judgeBy(rules) }, bytes, arrival);
   if (finding.kind !== 'complaint') return finding;
   const octets = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('latin1');
-  const headers = readHead(octets.replaceAll('\r\n', '\n'));
-  return { ...finding, loop: loopClaim(loops, { headers, octets }, systemClock.now() / 1000) };
+  return { ...finding, loop: loopClaim(loops, octets, systemClock.now() / 1000) };
 }
 
-parentPort?.on('message', (job: ReportJob) => {
+answerJobs((job: ReportJob): ReportAnswer => {
   const from = systemClock.monotonic();
   const finding = read(job);
-  const answer: ReportAnswer = { finding, ms: systemClock.monotonic() - from };
-  parentPort?.postMessage(answer);
+  return { finding, ms: systemClock.monotonic() - from };
 });
-announceReady();

@@ -71,7 +71,7 @@ async function findFault(
   const taker = through === undefined ? 'the MX listener' : `port ${String(through.port)} of ${through.host}`;
   const report = bounceOf(postmaster, recipient, deps.clock.now());
   const { host, port } = door;
-  const handed = await handIn({ host, port, helo: hostname, to, mail: report, patienceMs: STEP_TIMEOUT_MS });
+  const handed = await handIn({ host, port, helo: hostname, from: '', to, mail: report, patienceMs: STEP_TIMEOUT_MS });
   if (handed.kind === 'refused') return `${taker} did not take a bounce: ${handed.why}`;
   if (await isReached(deps, deliveryId, 'bounced')) return null;
   return `${taker} took a bounce (${handed.reply}), but it was not recognised within ${seconds(STEP_TIMEOUT_MS)}`;
@@ -156,6 +156,8 @@ interface HandIn {
   host: string;
   port: number;
   helo: string;
+  /** The null sender if it is empty. */
+  from: string;
   to: string;
   mail: Buffer;
   patienceMs: number;
@@ -163,13 +165,13 @@ interface HandIn {
 
 type HandedIn = { kind: 'taken'; reply: string } | { kind: 'refused'; why: string };
 
-/** Hands a report in by SMTP, with the null sender and without TLS. The delivery engine never connects to ourselves. */
-export async function handIn({ host, port, helo, to, mail, patienceMs }: HandIn): Promise<HandedIn> {
+/** Hands a mail in by SMTP, without TLS. The delivery engine never connects to ourselves. */
+export async function handIn({ host, port, helo, from, to, mail, patienceMs }: HandIn): Promise<HandedIn> {
   // The error of a missing greeting says more than that of a silent socket, so it has to come first.
   const limits = { connectionTimeout: patienceMs, greetingTimeout: patienceMs, socketTimeout: 2 * patienceMs };
   const transport = createTransport({ host, port, name: helo, secure: false, ignoreTLS: true, ...limits });
   try {
-    const { response } = await transport.sendMail({ envelope: { from: '', to }, raw: mail });
+    const { response } = await transport.sendMail({ envelope: { from, to }, raw: mail });
     return { kind: 'taken', reply: response };
   } catch (error) {
     return { kind: 'refused', why: refusalIn(error) };

@@ -1,7 +1,8 @@
 /**
- * Everything that we use of smtp-server beyond its documentation: `send`, `close`, `_socket`, `_getEnhancedStatusCode` and
- * `_parseAddressCommand` of a connection, what it sends for a command that is switched off, and that it takes sockets by the event
- * `connection` of its net.Server. Its types declare them; `test/inbound/smtp-connection.test.ts` checks that they still do what is said here.
+ * What we use of smtp-server beyond its documentation: `send`, `close`, `_socket`, `_getEnhancedStatusCode`, `_parseAddressCommand` and
+ * `connectionReady` of a connection, what it sends for a command that is switched off, that it takes sockets by the event `connection` of its
+ * net.Server, and `connect` of a server. What its parser has of a mail is in `data-mode.ts`. Its types declare all of it;
+ * `test/inbound/smtp-connection.test.ts` checks that it still does what is said here.
  */
 import type { Socket } from 'node:net';
 import type { SMTPServer } from 'smtp-server';
@@ -64,6 +65,20 @@ export function takeQuotedLocalParts(connection: SmtpConnection): void {
     if (before === undefined || local === undefined || after === undefined) return parse(name, command);
     const parsed = parse(name, `${before}${PLACEHOLDER}${after}`);
     return parsed === false ? false : { ...parsed, address: local + parsed.address.slice(PLACEHOLDER.length) };
+  };
+}
+
+/** Has connections greeted at once: smtp-server waits 100 ms, so that it notices clients that speak first. */
+export function greetAtOnce(server: SMTPServer): void {
+  const connect = server.connect.bind(server);
+  server.connect = (socket, options) => {
+    connect(socket, options);
+    for (const connection of server.connections) {
+      if (connection._socket !== socket) continue;
+      const ready = connection.connectionReady.bind(connection);
+      connection.connectionReady = () => undefined;
+      ready();
+    }
   };
 }
 

@@ -1,10 +1,26 @@
-/** The thread that reads large submitted mails, one at a time. Started by `submission-reader.ts`. */
-import { parentPort } from 'node:worker_threads';
-import { announceReady, ownMemory } from '../base/threads.ts';
-import { readWhole } from './submission-reader.ts';
+/** Reads submitted mails, some at a time, in a confined process. Started by `submission-reader.ts`. */
+import { hash } from 'node:crypto';
+import { answerJobs } from '../base/answer-jobs.ts';
+import { readSubmitted, type RefusedMail } from '../mail/submitted.ts';
+import type { AcceptableMail } from './submission-reader.ts';
 
-parentPort?.on('message', ({ buffer, byteOffset, byteLength }: Uint8Array) => {
-  const read = readWhole(Buffer.from(buffer, byteOffset, byteLength));
-  parentPort?.postMessage(read, read.mail.kind === 'mail' ? ownMemory([read.mail.body]) : []);
-});
-announceReady();
+/** A mail that was read. A body that is sent as the octets have it is not given back: its place is enough. */
+export type ReadApart = { mail: RefusedMail } | (AcceptableMail & { bodyAt: number | null });
+
+const NOTHING = Buffer.alloc(0);
+
+function read(bytes: Buffer): ReadApart {
+  const mail = readSubmitted(bytes);
+  if (mail.kind === 'refused') return { mail };
+  const digest = mail.options.has('idempotency-key') ? hash('sha256', bytes, 'hex') : '';
+  if (!isEndOf(mail.body, bytes)) return { mail, bodyAt: null, digest };
+  return { mail: { ...mail, body: NOTHING }, bodyAt: bytes.length - mail.body.length, digest };
+}
+
+/** True if the body is the end of these very octets. Small Buffers have their memory in common, so that alone says nothing. */
+const isEndOf = (body: Buffer, bytes: Buffer): boolean =>
+  body.buffer === bytes.buffer &&
+  body.byteOffset >= bytes.byteOffset &&
+  body.byteOffset + body.length === bytes.byteOffset + bytes.length;
+
+answerJobs((mails: readonly Buffer[]) => mails.map(read));

@@ -30,6 +30,7 @@ import { isKeyTaken, KEEP_MS, recordKey } from '../storage/idempotency-store.ts'
 import type { Rows } from '../storage/rows.ts';
 import type { IdempotencyRow } from '../storage/tables.ts';
 import { InTurn } from './in-turn.ts';
+import { isAcceptable, type AcceptableMail } from './submission-reader.ts';
 import { MOST_METADATA_KEYS, MOST_TAGS } from '../messages/request/send-limits.ts';
 import { tagSchema } from '../messages/request/send-schema.ts';
 import { checkSendAt } from '../messages/request/send-time.ts';
@@ -82,9 +83,9 @@ export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSet
       const { caller } = result;
       deps.noteUse(caller.keyId, session.ip, 'SMTP');
       try {
-        const { mail, digest } = await deps.reader.read(bytes);
-        if (mail.kind === 'refused') return await logged(session, 'DATA', caller, refuse(554, mail.text));
-        const id = await acceptor.accept(session, caller, { mail, digest, started });
+        const read = await deps.reader.read(bytes);
+        if (!isAcceptable(read)) return await logged(session, 'DATA', caller, refuse(554, read.mail.text));
+        const id = await acceptor.accept(session, caller, { ...read, started });
         return `2.0.0 queued as ${id}`;
       } catch (error) {
         if (!(error instanceof Problem)) throw error;
@@ -98,14 +99,53 @@ export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSet
   };
 }
 
+/**
+ * Returns a function that makes the draft of a mail which a program hands over by HTTP. `given` has its recipients, in `to` and `cc`, and
+ * the options of the send, which go before those in the mail. It throws a Problem.
+ */
+export function createMailDrafts(deps: SubmissionDeps, settings: SubmissionSettings) {
+  const acceptor = new SubmissionAcceptor(deps, settings);
+  return async (bytes: Buffer, given: MessageDraft, { caller, ip }: { caller: Caller; ip: string }) => {
+    const read = await deps.reader.read(bytes);
+    if (!isAcceptable(read))
+      throw new Problem('invalid_field', read.mail.text.replace(/^[\d.]+ /, ''), { field: 'message' });
+    const { mail } = read;
+    const options = submissionOptions(mail.options, deps.clock.now());
+    if (options.idempotencyKey !== null)
+      throw wrong('invalid_idempotency_key', 'idempotency-key', 'is for SMTP: send the header Idempotency-Key instead');
+    const { sendAt, stream, test, trackOpens, trackClicks, tags, metadata } = given;
+    const all = {
+      ...options,
+      sendAt: sendAt ?? options.sendAt,
+      stream: stream ?? options.stream,
+      trackOpens: trackOpens ?? options.trackOpens,
+      trackClicks: trackClicks ?? options.trackClicks,
+      tags: [...new Set([...tags, ...options.tags])].slice(0, MOST_TAGS),
+      metadata: { ...options.metadata, ...metadata },
+    };
+    refuseTracked(mail, all);
+    const recipients = [given.to, ...given.cc].map(({ address }) => address);
+    const envelope = { recipients, sender: '', requireTls: false, helo: '', ip, protocol: 'HTTP' };
+    return { ...(await acceptor.draft(envelope, caller, mail, all)), test };
+  };
+}
+
+/** Throws a Problem if a mail is to be tracked whose body may not be changed. */
+function refuseTracked({ isSealed }: SubmittedMail, { trackOpens, trackClicks }: SubmissionOptionFields): void {
+  if (!isSealed || !(trackOpens || trackClicks)) return;
+  throw new Problem('invalid_field', 'a signed or encrypted mail cannot be tracked: leave out X-Posthorn-Track-*', {
+    field: `X-Posthorn-Track-${trackOpens ? 'Opens' : 'Clicks'}`,
+  });
+}
+
 /** A mail that was read, and what it is accepted with. */
-interface ReadSubmission {
-  mail: SubmittedMail;
-  /** SHA-256 of its octets, hex. */
-  digest: string;
+interface ReadSubmission extends AcceptableMail {
   /** When DATA began, on the monotonic clock. */
   started: number;
 }
+
+/** The parts of a session that the draft of its mail depends on. */
+type Envelope = Pick<SubmissionSession, 'recipients' | 'sender' | 'requireTls' | 'helo' | 'ip' | 'protocol'>;
 
 interface Keyed extends ReadSubmission {
   options: ReturnType<typeof submissionOptions>;
@@ -127,16 +167,25 @@ class SubmissionAcceptor {
   /** Resolves with the id of the message, which is durable then. Throws Problem. */
   async accept(session: SubmissionSession, caller: Caller, read: ReadSubmission): Promise<string> {
     const options = submissionOptions(read.mail.options, this.deps.clock.now());
-    if (read.mail.isSealed && (options.trackOpens || options.trackClicks))
-      throw new Problem('invalid_field', 'a signed or encrypted mail cannot be tracked: leave out X-Posthorn-Track-*', {
-        field: `X-Posthorn-Track-${options.trackOpens ? 'Opens' : 'Clicks'}`,
-      });
+    refuseTracked(read.mail, options);
     const key =
       options.idempotencyKey === null
         ? null
         : recordKey(caller.accountId, caller.mode, 'SMTP', placeOf(session), options.idempotencyKey);
     const store = (): Promise<string> => this.store(session, caller, { ...read, options, key });
     return key === null ? store() : this.perKey.run(key, store);
+  }
+
+  async draft(
+    session: Envelope,
+    caller: Caller,
+    mail: SubmittedMail,
+    options: SubmissionOptionFields,
+  ): Promise<MessageDraft> {
+    const noticeTo = await this.noticeAddress(session, caller);
+    const sender = await this.senderOf(caller, mail);
+    const now = this.deps.clock.now();
+    return this.draftOf(session, mail, options, { id: newId('msg', now), now, noticeTo, sender });
   }
 
   private async store(
@@ -149,10 +198,8 @@ class SubmissionAcceptor {
     const audited = { step: 'DATA', caller, code: 250, problem: null, started };
     const before = key === null ? null : await this.idOfFirst(session, caller, { key, digest, started });
     if (before !== null) return before;
-    const noticeTo = await this.noticeAddress(session, caller);
-    const sender = await this.senderOf(caller, mail);
+    const draft = await this.draft(session, caller, mail, options);
     const now = clock.now();
-    const draft = this.draftOf(session, mail, options, { id: newId('msg', now), now, noticeTo, sender });
     const by = { ...caller, requestId: newId('req', now) };
     const alsoWrite = (): Rows => ({
       audit: [submissionAudit(deps, session, { ...audited, requestId: by.requestId })],
@@ -188,7 +235,7 @@ class SubmissionAcceptor {
   }
 
   /** Returns the address for a notice of failure: the envelope's sender if its domain is the account's own, else the operator (RFC 5321, 6.1). */
-  private async noticeAddress({ sender }: SubmissionSession, { accountId }: Caller): Promise<string | null> {
+  private async noticeAddress({ sender }: Envelope, { accountId }: Caller): Promise<string | null> {
     const { deps } = this;
     const { notify, operatorAddress } = this.settings;
     const parsed = parseMailbox(sender, { smtputf8: true });
@@ -209,9 +256,9 @@ class SubmissionAcceptor {
   }
 
   private draftOf(
-    session: SubmissionSession,
+    session: Envelope,
     mail: SubmittedMail,
-    options: ReturnType<typeof submissionOptions>,
+    options: SubmissionOptionFields,
     { id, now, noticeTo, sender }: { id: string; now: number; noticeTo: string | null; sender: Mailbox | null },
   ): MessageDraft {
     const recipients = session.recipients.map((address) => {
@@ -238,6 +285,7 @@ class SubmissionAcceptor {
         id,
         rfcMessageId,
         bytes: this.deps.reader.finish(mail, { received, messageId: rfcMessageId, date: new Date(now), sender }),
+        facts: mail.facts,
         recipients,
         noticeTo,
       },
@@ -281,7 +329,7 @@ const idempotencyRow = (key: string, bodyHash: string, id: string, now: number):
 
 /** Returns the Received field (RFC 5321 section 4.4). The client's name is not checked beyond its form. */
 function receivedBy(
-  { helo, ip, protocol }: SubmissionSession,
+  { helo, ip, protocol }: Envelope,
   { id, now, hostname }: { id: string; now: number; hostname: string },
 ): string {
   const name = /^[A-Za-z0-9.:[\]_-]{1,255}$/.test(helo) ? helo : 'unknown';

@@ -12,6 +12,7 @@ import { encode, wrap } from 'nodemailer/lib/qp';
 import { decodeTransfer } from './charset.ts';
 import { readContentType } from './content-type.ts';
 import { parseHeaders, type HeaderField } from './header.ts';
+import { survey } from './survey.ts';
 
 const LONGEST_LINE = 998;
 /** Deepest nesting of parts. */
@@ -76,9 +77,12 @@ const isUnfit = (bytes: Buffer): boolean => !isPlain(bytes) || hasLongLine(bytes
 export const isPlain = (bytes: Buffer): boolean =>
   isAscii(bytes) && !/[^\t\r\n\x20-\x7e]/.test(bytes.toString('latin1'));
 
+/** Returns whether there is a CR or a LF that is not part of a CRLF. */
+export const hasBareEnd = (bytes: Buffer): boolean => survey(bytes).hasBareEnd;
+
 /** Makes each CR, LF and CRLF a CRLF: a later reader may take a bare one for a line end (CVE-2023-51764). */
 export function withCrlf(mail: Buffer): Buffer {
-  if (!/\r(?!\n)|(?<!\r)\n/.test(mail.toString('latin1'))) return mail;
+  if (!hasBareEnd(mail)) return mail;
   // Octet by octet: a regular expression takes memory for each line end, of which a large mail may have millions.
   const lines = Buffer.allocUnsafe(2 * mail.length);
   let to = 0;

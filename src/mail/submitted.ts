@@ -10,11 +10,14 @@ import { isAscii, isUtf8 } from 'node:buffer';
 import addressparser from 'nodemailer/lib/addressparser';
 import { buildHeaderValue, parseHeaderValue } from 'nodemailer/lib/mime-funcs';
 import { addressKey, DOT_ATOM, parseMailbox, type Mailbox, type ParsedMailbox } from './address.ts';
+import type { BodyFacts } from './body-facts.ts';
 import { decodeCharset, decodeWords } from './charset.ts';
 import { readContentType } from './content-type.ts';
 import { addressHeader, fold, headerLine, parseHeaders, withoutControls, type HeaderField } from './header.ts';
 import { dateTime } from './message-head.ts';
-import { changeParts, hasLongLine, isSealed, repairLongLines, valueOf, withCrlf } from './re-encode.ts';
+import { relaxedBodyHash } from './dkim/canonicalize.ts';
+import { changeParts, isSealed, repairLongLines, valueOf } from './re-encode.ts';
+import { survey, type Survey } from './survey.ts';
 
 /** A member of `X-Posthorn-<name>`, in lower case, with its values in their order, decoded: mail programs encode words in any field. */
 export type SubmissionOptions = ReadonlyMap<string, readonly string[]>;
@@ -24,6 +27,7 @@ export interface SubmittedMail {
   /** The fields to send, each ended by CRLF, without the empty line. */
   head: string;
   body: Buffer;
+  facts: BodyFacts;
   from: Mailbox;
   /** Sender, which is not in `head`: whether it may be sent is not known here. */
   sender: Mailbox | null;
@@ -66,19 +70,22 @@ const LISTS = /^(?:reply-to|to|cc)$/;
 const DATE =
   /^(?:[a-z]{3}\s*,\s*)?\d{1,2}\s+(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)\s+\d{2,4}\s+\d{1,2}:\d{2}(?::\d{2})?\s+(?:[+-]\d{4}|[a-z]{1,5})(?:\s*\(.*\))?$/i;
 
-/** Reads a submitted mail. Takes time in proportion to its size: large ones are read in a thread (inbound/submission-worker.ts). */
+/** Reads a submitted mail, whose lines end in CRLF (inbound/line-ends.ts). Takes time in proportion to its size. */
 export function readSubmitted(bytes: Buffer): SubmittedMail | RefusedMail {
   if (bytes.includes(0)) return refused('5.6.0 the mail has NUL octets');
-  const whole = withLastCrlf(withCrlf(bytes));
-  const end = endOfHead(whole);
-  if (end > LARGEST_HEAD) return refused('5.6.0 the header is too large');
-  const headBytes = whole.subarray(0, end);
+  const { head: headBytes, body, found } = split(withLastCrlf(bytes));
+  if (headBytes.length > LARGEST_HEAD) return refused('5.6.0 the header is too large');
   const head = inForm(textOfHead(headBytes));
   if (head === null)
     return refused('5.6.0 a line of the header is not a field: is there an empty line before the body?');
-  const fields = parseHeaders(head);
-  const body = whole.subarray(Math.min(whole.length, end + 2));
-  return readFields(fields, body);
+  return readFields(parseHeaders(head), body, found);
+}
+
+/** Splits a mail at the empty line, and says what its body has. */
+function split(bytes: Buffer): { head: Buffer; body: Buffer; found: Survey } {
+  const end = endOfHead(bytes);
+  const body = bytes.subarray(Math.min(bytes.length, end + 2));
+  return { head: bytes.subarray(0, end), body, found: survey(body) };
 }
 
 /**
@@ -118,7 +125,7 @@ function inForm(head: string): string | null {
   return lines.map((line) => line.replace(FIELD, '$1:')).join('\r\n');
 }
 
-function readFields(given: readonly HeaderField[], whole: Buffer): SubmittedMail | RefusedMail {
+function readFields(given: readonly HeaderField[], whole: Buffer, found: Survey): SubmittedMail | RefusedMail {
   if (given.filter(({ name }) => name.toLowerCase() === 'received').length > MOST_RECEIVED)
     return refused('5.4.6 too many hops: the mail is in a loop');
   const fields = onceEach(given.filter(isKept));
@@ -136,17 +143,23 @@ function readFields(given: readonly HeaderField[], whole: Buffer): SubmittedMail
       `5.6.0 a line of the header is longer than ${String(LONGEST_LINE)} octets and has no space to fold it at`,
     );
   const body = withPlainParts(fields, whole);
-  const repaired = hasLongLine(body) ? repairLongLines(kept, body) : { fields: kept, body };
+  const { hasLongLine } = body === whole ? found : survey(body);
+  const repaired = hasLongLine ? repairLongLines(kept, body) : { fields: kept, body };
   if (repaired === null)
     return refused(
       '5.6.0 a line is too long and cannot be repaired: the mail is signed or encrypted, or its parts cannot be told apart',
     );
   const keysOf = (name: string): ReadonlySet<string> =>
     new Set(listOf(named(name) ?? '').map(({ address }) => addressKey(address)));
+  const head = repaired.fields.map(rawOf).join('');
   return {
     kind: 'mail',
-    head: repaired.fields.map(rawOf).join(''),
+    head,
     body: repaired.body,
+    facts: {
+      bodyHash: relaxedBodyHash(repaired.body, repaired.body === whole ? found : survey(repaired.body)),
+      eightBit: !isAscii(repaired.body) || !IS_ASCII.test(head),
+    },
     from: from.mailbox,
     sender: sender.kind === 'ok' ? sender.mailbox : null,
     subject: withoutControls(decodeWords(named('subject') ?? '')).slice(0, LONGEST_LINE),
@@ -316,9 +329,18 @@ export function finishSubmitted(mail: SubmittedMail, stamp: Stamp): Buffer {
   const date = mail.hasDate ? '' : `Date: ${dateTime(stamp.date)}\r\n`;
   const messageId = mail.messageId === null ? `Message-ID: ${stamp.messageId}\r\n` : '';
   const sender = stamp.sender === null ? '' : addressHeader('Sender', [stamp.sender]);
-  const head = `Received: ${stamp.received}\r\n${date}${messageId}${sender}${mail.head}\r\n`;
-  return Buffer.concat([Buffer.from(head), mail.body]);
+  const head = Buffer.from(`Received: ${stamp.received}\r\n${date}${messageId}${sender}${mail.head}\r\n`);
+  const { buffer, byteOffset, length } = mail.body;
+  if (length < LEAST_IN_PLACE || head.length > byteOffset) return Buffer.concat([head, mail.body]);
+  const whole = Buffer.from(buffer, byteOffset - head.length, head.length + length);
+  head.copy(whole);
+  return whole;
 }
+
+/** Smaller bodies may be in memory that Node.js shares between buffers. */
+const LEAST_IN_PLACE = 16 * 1024;
+/** Octets before a mail with which its header can grow in its place. */
+export const ROOM_FOR_HEAD = 2048;
 
 /**
  * Turns the result of finishSubmitted into a separate mail: mailboxes drop a second mail with a Message-ID that they have. All else stays

@@ -2,14 +2,14 @@
 import { mapInSlices } from '../base/slices.ts';
 import type { Holds } from '../messages/delivery/holds.ts';
 import type { LaneChange, LaneLimitsReport, LaneReport } from '../messages/delivery/lane-report.ts';
-import type { LaneFacts, LaneWait, MailOfLane } from '../messages/delivery/why.ts';
+import { waitsOfSoonest, type LaneFacts, type LaneWait, type MailOfLane } from '../messages/delivery/why.ts';
 import type { Lanes, LaneView } from '../scheduling/lanes.ts';
 import { DEFAULT_POOL } from '../storage/tables.ts';
 import { needOf } from './attempt/host-policy.ts';
 import type { DueQueue, Job } from './due-queue.ts';
 import type { Aside } from './lanes/aside.ts';
 import type { LaneControl } from './lanes/lane-control.ts';
-import type { MailKey } from './limits/limit.ts';
+import type { MailKey } from '../messages/limits/limit.ts';
 import { laneName } from './names.ts';
 import type { Placing } from './placing.ts';
 import type { Destination, Site, Sites, Unresolved } from './sites/sites.ts';
@@ -27,7 +27,7 @@ export interface LaneReportsDeps {
   sites: Pick<Sites, 'find' | 'known' | 'lastKnown' | 'isAsking'>;
   sources: Pick<Sources, 'named' | 'list' | 'namesOf' | 'isFree' | 'heldBy' | 'holdOf' | 'allAway'>;
   holds: Pick<Holds, 'ofLane'>;
-  control: Pick<LaneControl, 'report' | 'history' | 'limited' | 'atRest' | 'routeOf' | 'register' | 'waits'>;
+  control: Pick<LaneControl, 'report' | 'history' | 'names' | 'atRest' | 'routeOf' | 'register' | 'waits'>;
   lanes: Pick<Lanes<Job>, 'view' | 'views'>;
   aside: Pick<Aside, 'count'>;
   dueQueue: Pick<DueQueue, 'awaitsPlace'>;
@@ -53,8 +53,8 @@ export class LaneReports {
   }
 
   /**
-   * Returns at most `most` of the lanes that have work or a limit, since a report of each of thousands takes too long. Among the fullest are
-   * lanes that rest, half of all at most: their mail rests on disk.
+   * Returns at most `most` of the lanes, since a report of each of thousands takes too long: first those with work. Among the fullest are lanes
+   * that rest, half of all at most: their mail rests on disk.
    */
   list(most: number, first: 'fullest' | 'busiest'): Promise<LaneReport[]> {
     const atWork = this.deps.lanes.views().filter(({ waiting, slots }) => (first === 'fullest' ? waiting : slots) > 0);
@@ -127,7 +127,7 @@ export class LaneReports {
 
   private names(): string[] {
     const { lanes, control } = this.deps;
-    return [...new Set([...lanes.views().map(({ name }) => name), ...control.limited()])];
+    return [...new Set([...lanes.views().map(({ name }) => name), ...control.names().reverse()])];
   }
 
   private reportOf(name: string): LaneReport {
@@ -157,12 +157,7 @@ export class LaneReports {
       if (control.routeOf(lane) === null) control.register(lane, site, name);
       return control.waits(lane, mail, site);
     });
-    const opens = (one: readonly LaneWait[]): number =>
-      one.some(({ stops }) => stops)
-        ? Math.max(...one.map(({ stops, until }) => (stops ? (until ?? Infinity) : 0)))
-        : 0;
-    const [first] = waits.toSorted((a, b) => opens(a) - opens(b));
-    return first ?? [];
+    return waitsOfSoonest(waits);
   }
 }
 

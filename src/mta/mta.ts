@@ -12,6 +12,7 @@ import { Lanes } from '../scheduling/lanes.ts';
 import type { Notifier } from '../scheduling/notifier.ts';
 import type { Database } from '../storage/database.ts';
 import type { Nodes } from '../storage/nodes.ts';
+import { isSystemSource } from '../storage/tables.ts';
 import type { Owners } from '../storage/owners.ts';
 import type { LaneChange, LaneReport } from '../messages/delivery/lane-report.ts';
 import { Attempts, type AttemptDeps, type AttemptOptions } from './attempt/attempt.ts';
@@ -23,9 +24,9 @@ import { createTlsClient } from './connection/tls.ts';
 import { type Job, DueQueue } from './due-queue.ts';
 import { readFullestDomains } from './due-rows.ts';
 import { createAside, type Aside } from './lanes/aside.ts';
-import { LaneControl, type LaneControlDeps } from './lanes/lane-control.ts';
+import { LaneControl } from './lanes/lane-control.ts';
 import { NodeParts, type NodePartsDeps } from './lanes/node-parts.ts';
-import type { LimitBook } from './limits/book.ts';
+import type { LimitBook } from '../messages/limits/book.ts';
 import type { ConnectionLimits } from './limits/connections.ts';
 import { compileRules } from './limits/shaping.ts';
 import { INNER_SLOTS, LaneReports, type Resolved } from './lane-reports.ts';
@@ -51,11 +52,16 @@ export interface MtaDeps
     Pick<AttemptDeps, 'log' | 'random' | 'judge' | 'attempted'>,
     Pick<PassageDeps, 'maySend'>,
     Pick<PlacingDeps, 'poolOf'>,
-    Pick<LaneControlDeps, 'limitsOf'>,
     Pick<SweeperDeps, 'recorder' | 'holds'> {
   db: Pick<Database, 'prepared' | 'maintenance' | 'commit'>;
   /** `holds` notifies when the operator has set or ended a hold or limit, `limits` when what receivers teach was written. */
-  notifiers: { deliveries: Notifier<readonly DueHint[]>; holds: Notifier; limits: Notifier };
+  notifiers: {
+    deliveries: Notifier<readonly DueHint[]>;
+    holds: Notifier;
+    limits: Notifier;
+    /** Mail for these domains, or all (`*`), is to be tried now. */
+    tries: Notifier<readonly string[]>;
+  };
   sites: Sites;
   sources: Sources;
   limits: LimitBook;
@@ -184,6 +190,7 @@ export class Mta {
       notifiers.deliveries.listen((hints) => this.dueQueue.hint(hints)),
       notifiers.holds.listen(() => this.holdsChanged()),
       notifiers.limits.listen(() => void this.reread().catch(this.logStorageFailure)),
+      notifiers.tries.listen((domains) => void this.tryAll(domains).catch(this.logStorageFailure)),
       owners.onChange(() => this.domainsMoved()),
     ];
     nodes.listen((message) => {
@@ -293,10 +300,16 @@ export class Mta {
     await this.freeHeldMail();
   }
 
-  /** Ends the block lists of a source at all sites; null is the system's address. */
+  private async tryAll(domains: readonly string[]): Promise<void> {
+    for (const domain of domains) await this.tryNow(domain === '*' ? null : domain);
+  }
+
+  /** Ends the block lists of a source at all sites; null is the system's address, of every node. */
   async unblock(source: string | null): Promise<void> {
     const { limits } = this.deps;
-    const over = limits.ofKind('block_list').filter((limit) => limit.source === limits.storedName(source));
+    const over = limits
+      .ofKind('block_list')
+      .filter((limit) => source === (isSystemSource(limit.source) ? null : limit.source));
     limits.end(over);
     await limits.write();
     this.control.limitsChanged(over);
@@ -305,7 +318,9 @@ export class Mta {
   /** Reads again what other nodes have learnt and counted. */
   async reread(): Promise<void> {
     if (!this.deps.nodes.hasOthers || this.isStopping) return;
-    this.control.limitsChanged(await this.deps.limits.reread());
+    const changed = await this.deps.limits.reread();
+    this.control.limitsChanged(changed);
+    if (changed.some(({ by }) => by === 'operator')) this.holdsChanged();
     await this.sources.reread();
   }
 
@@ -419,7 +434,7 @@ export class Mta {
   }
 
   private makeControl(): LaneControl {
-    const { clock, log, limits, limitsOf } = this.deps;
+    const { clock, log, limits } = this.deps;
     return new LaneControl(
       {
         clock,
@@ -427,9 +442,6 @@ export class Mta {
         limits,
         pool: this.pool,
         partOf: (lane) => this.parts.of(lane),
-        // A limit of a site is a limit of each of its lanes.
-        limitsOf: (lane) =>
-          limitsOf(lane) ?? (lane.includes('/') ? limitsOf(lane.slice(0, lane.lastIndexOf('/'))) : null),
         viewOf: (lane) => this.lanesOfJobs.view(lane),
         whyNoSlot: (lane) => this.lanesOfJobs.whyNoSlot(lane),
         hasAside: (lane) => this.aside.has(lane),

@@ -11,7 +11,7 @@ import type { LaneView } from '../scheduling/lanes.ts';
 import { HELD_WITHOUT_END } from '../messages/delivery/delivery.ts';
 import { hintsOfChanged, type DueHint } from '../messages/delivery/due-hint.ts';
 import type { Holds } from '../messages/delivery/holds.ts';
-import type { MailFacts } from '../messages/delivery/hold-index.ts';
+import type { MailFacts } from '../messages/limits/limit.ts';
 import { latestEventTime } from '../messages/delivery/latest-event-time.ts';
 import type { Occurrence, Recorder } from '../messages/delivery/record.ts';
 import { extendedGiveUpAt, nextTryAt, type ExtraTime, type RetryRule } from '../messages/delivery/retry.ts';
@@ -206,7 +206,7 @@ export class Sweeper {
       // It reads all mail that is due: 0.4 s if a million waits.
       const rows = await this.deps.db.maintenance.all<Timed>(
         `SELECT d.id, d.domain, d.message_id AS "messageId", d.account_id AS "accountId", d.give_up_at AS "giveUpAt",
-           m.stream, m.from_domain AS "fromDomain", m.key_id AS "keyId", m.tags_json AS "tagsJson", m.created_at AS "createdAt", m.expires_at AS "expiresAt"
+           m.stream, m.from_domain AS "fromDomain", m.batch_id AS "batchId", m.key_id AS "keyId", m.created_at AS "createdAt", m.expires_at AS "expiresAt"
          FROM deliveries d JOIN messages m ON m.id = d.message_id
          WHERE d.due_at IS NOT NULL AND d.due_at <= ? AND d.claim_epoch IS NULL
            AND ((d.give_up_at <= ? AND (d.give_up_at > ? OR m.expires_at <= ?))

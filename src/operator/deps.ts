@@ -10,7 +10,7 @@ import type { Config } from '../config/schema.ts';
 import type { SettingsState } from '../config/settings-state.ts';
 import type { DueHint } from '../messages/delivery/due-hint.ts';
 import type { Recorder } from '../messages/delivery/record.ts';
-import type { HoldBook } from '../messages/delivery/hold-book.ts';
+import type { LimitBook } from '../messages/limits/book.ts';
 import type { Holds } from '../messages/delivery/holds.ts';
 import type { LaneChange, LaneReport } from '../messages/delivery/lane-report.ts';
 import type { LaneFacts, LaneFactsOf, MailOfLane } from '../messages/delivery/why.ts';
@@ -18,8 +18,6 @@ import type { Database } from '../storage/database.ts';
 import type { Nodes } from '../storage/nodes.ts';
 import type { Owners } from '../storage/owners.ts';
 import type { Rows } from '../storage/rows.ts';
-import type { LaneActs } from './lane-acts.ts';
-import type { AskNode } from './ask-nodes.ts';
 import type { OpenReportParser } from './reports/report-parser.ts';
 
 /** The dependencies of every operation. */
@@ -61,7 +59,8 @@ export interface OperatorDeps extends StoreDeps {
   inside: Inside;
   nodes: Nodes;
   recorder: Recorder;
-  notifiers: { deliveries: Notifier<readonly DueHint[]>; holds: Notifier };
+  /** `tries` has the engines of all nodes try mail for domains now; `*` is all mail. */
+  notifiers: { deliveries: Notifier<readonly DueHint[]>; holds: Notifier; tries: Notifier<readonly string[]> };
   mta: {
     resolve(domain: string): Promise<ResolvedDomain>;
     /** Returns at most `most` of the lanes that have work or a limit: those with the most jobs in memory, or the most workers, first. */
@@ -72,25 +71,22 @@ export interface OperatorDeps extends StoreDeps {
     /** Returns the lane of mail to this domain. */
     laneOf(domain: string): string;
     laneFacts: (mail: MailOfLane) => Promise<LaneFacts>;
-    /** Ends rests and pauses for this domain (null: all), and lets one mail try first. */
-    tryNow(domain: string | null): Promise<void>;
     sources: { list(): readonly SourceState[] };
-    /** Ends the block lists of a source; null is the system's address. */
+    /** Ends the block lists of a source; null is the system's address of every node. */
     unblock(source: string | null): Promise<void>;
     transcripts: {
       watch(watch: number, what: { lane: string } | { messageId: string }): boolean;
+      subjectOf(watch: number): { lane: string } | { messageId: string } | null;
+      list(): readonly (readonly [watch: number, page: TranscriptPage])[];
       read(watch: number, after: number, waitMs: number): Promise<TranscriptPage | null>;
     };
   };
   /** Tells which node delivers to a domain. */
   owners: Pick<Owners, 'ownerOf'>;
-  /** Puts a question to another node; operations use the functions of ask-nodes.ts. */
-  askNode: AskNode;
-  /** Returns the facts of the lanes of mails, which the nodes that deliver them have. */
+  /** Returns the facts of the lanes of mails. */
   laneFacts: LaneFactsOf;
   holds: Pick<Holds, 'of'>;
-  book: HoldBook;
-  laneActs: LaneActs;
+  limits: Pick<LimitBook, 'add' | 'endByHand' | 'listByHand' | 'limitOf' | 'ofLane' | 'ofDomain' | 'reread'>;
   /**
    * Sends a bounce to ourselves and returns whether it was recognised. `through` is another door than our own listener, and the
    * return-path domain that the bounce is addressed to.
@@ -100,6 +96,8 @@ export interface OperatorDeps extends StoreDeps {
     port: number;
     domain: string;
   }) => Promise<{ ok: boolean; why: string | null; ms: number }>;
+  /** Hands a mail to our own MX listener, as a stranger would; `reply` is what it said. */
+  handIn: (mail: { from: string; to: string; mail: Buffer }) => Promise<{ taken: boolean; reply: string }>;
   /** The certificate in force; `look` has its files read now. */
   certificate: Pick<CertificateWatch, 'look' | 'state'>;
   /** Compares the settings in force with the written ones. */

@@ -1,22 +1,19 @@
-/** The lanes of all nodes, and the lane of each domain as the node that delivers to it knows it. */
-import { z } from 'zod';
-import { groupBy } from '../base/sets.ts';
-import { askEach, ownerOf, type AskDeps, type Question } from './ask-nodes.ts';
-import type { LaneReport } from '../messages/delivery/lane-report.ts';
+/** The lanes of all nodes, and the lane of each domain. */
+import { mapInSlices } from '../base/slices.ts';
+import type { LaneChange, LaneReport } from '../messages/delivery/lane-report.ts';
 import type { OperatorDeps } from './deps.ts';
+import { figuresOf, type Figures, type FiguresDeps, type NodeFigure } from './node-figures.ts';
 
-interface Engine {
-  mta: Pick<OperatorDeps['mta'], 'lanes' | 'lanesOfSite' | 'laneOf'>;
+export interface Engine {
+  mta: Pick<OperatorDeps['mta'], 'lanes' | 'lane' | 'lanesOfSite' | 'laneOf'>;
 }
 
-/** The dependencies of those who read the engines of all nodes. */
-export type EngineDeps = AskDeps & Engine;
+/** The dependencies of those who read the lanes of all nodes. */
+export type EngineDeps = FiguresDeps & Engine;
 
-/** The lane of domains whose node has not answered. */
-export const UNANSWERED = '~unanswered';
-/** Domains in one question, which is the most that lists of waiting domains have. */
+/** Domains with waiting mail that lists have at most. */
 export const MOST_DOMAINS = 1000;
-/** Lanes of a node that are read, the fullest first, besides those of the domains. */
+/** Lanes of a node that are shown, the fullest first, besides those of the domains. */
 export const MOST_LANES = 1000;
 
 /** A lane at a node. */
@@ -25,67 +22,47 @@ export interface NodeLane {
   lane: LaneReport;
 }
 
-export interface Engines {
-  lanes: readonly NodeLane[];
-  laneOf: (domain: string) => string;
-  /** Names of all nodes that have answered. */
-  nodes: readonly string[];
-  /** Names of the nodes that have not. */
-  unanswered: readonly string[];
+/** A lane with the last changes of its limits. */
+interface ShownLane {
+  lane: LaneReport;
+  changes: readonly LaneChange[];
 }
+export type LaneFigure = NodeFigure<ShownLane>;
 
-interface Known {
-  /** The lanes that have work or a limit, then the other lanes of the domains. */
-  lanes: readonly LaneReport[];
-  /** The lanes of the domains, in their order. */
-  lanesOf: readonly string[];
-}
+const MOST_CHANGES = 20;
+const LANES_MS = 2_000;
 
-/** Asks what a node knows of its lanes, and of the lanes of these domains. `most` bounds the lanes, the fullest first; 0 asks for none. */
-export const engineQuestion: Question<Engine, { domains: readonly string[]; most: number }, Known> = {
-  name: 'engine',
-  args: z.strictObject({
-    domains: z.array(z.string().max(300)).max(MOST_DOMAINS),
-    most: z.int().min(0),
-  }),
-  async answer({ mta }, { domains, most }) {
-    const lanesOf = domains.map((domain) => mta.laneOf(domain));
-    if (most === 0) return { lanes: [], lanesOf };
-    const atWork = await mta.lanes(most, 'fullest');
-    const names = new Set(atWork.map(({ name }) => name));
-    const atRest = [...new Set(lanesOf)]
-      .flatMap((site) => mta.lanesOfSite(site))
-      .filter(({ name }) => !names.has(name));
-    return { lanes: [...atWork, ...atRest], lanesOf };
+/** The lanes of a node, those with work first. */
+export const laneFigures: Figures<Engine, ShownLane> = {
+  name: 'lanes',
+  everyMs: LANES_MS,
+  async read({ mta }) {
+    const lanes = await mta.lanes(MOST_LANES, 'fullest');
+    return await mapInSlices(lanes, (lane) => {
+      const changes = mta.lane(lane.name)?.changes ?? [];
+      return [lane.name, { lane, changes: changes.slice(-MOST_CHANGES) }] as const;
+    });
   },
 };
 
-/** Asks every node for the lanes of domains: at most `MOST_DOMAINS`, but for one node alone. Makes no report of any lane. */
-export const readLanesOf = (
-  deps: EngineDeps,
-  domains: readonly string[],
-): Promise<Pick<Engines, 'laneOf' | 'unanswered'>> => readEngines(deps, domains, { withLanes: false });
-
-/** Asks every node for its fullest lanes as well. */
-export async function readEngines(
-  deps: EngineDeps,
-  domains: readonly string[],
-  { withLanes = true }: { withLanes?: boolean } = {},
-): Promise<Engines> {
-  const owned = groupBy(domains, (domain) => ownerOf(deps, domain)?.epoch ?? deps.nodes.epoch);
-  // A node of an older version refuses to answer with no lane.
-  const [own, others] = withLanes ? [MOST_LANES, MOST_LANES] : [0, 1];
-  const { from, unanswered } = await askEach(deps, engineQuestion, ({ epoch }) => ({
-    domains: owned.get(epoch) ?? [],
-    most: epoch === deps.nodes.epoch ? own : others,
-  }));
-  const lanes = new Map<string, string>();
-  for (const { epoch, result } of from)
-    for (const [at, domain] of (owned.get(epoch) ?? []).entries()) lanes.set(domain, result.lanesOf[at] ?? UNANSWERED);
-  return {
-    lanes: from.flatMap(({ node, result }) => result.lanes.map((lane) => ({ node, lane }))),
-    laneOf: (domain) => lanes.get(domain) ?? UNANSWERED,
-    nodes: from.map(({ node }) => node),
-    unanswered,
-  };
+/** Returns the lanes of all nodes that have work or a limit, and those of these domains. */
+export async function readLanes(deps: EngineDeps, domains: readonly string[]): Promise<readonly NodeLane[]> {
+  const { mta, nodes } = deps;
+  const sites = new Set(domains.map((domain) => mta.laneOf(domain)));
+  const shown = await figuresOf(deps, laneFigures);
+  const lanes = shown.map(({ node, value: { lane } }) => ({ node, lane }));
+  const own = new Set(shown.flatMap(({ epoch, key }) => (epoch === nodes.epoch ? [key] : [])));
+  const others = [...sites].flatMap((site) => mta.lanesOfSite(site)).filter(({ name }) => !own.has(name));
+  return [
+    ...lanes.filter(({ lane }) => sites.has(siteOf(lane.name, lane.source)) || !isIdle(lane)),
+    ...others.map((lane) => ({ node: nodes.name, lane })),
+  ];
 }
+
+const isIdle = ({ waiting, slots, waits, limits }: LaneReport): boolean =>
+  waiting + slots + waits.length === 0 &&
+  !limits.some(({ what, by }) => what === 'mails_per_minute' || by === 'operator');
+
+/** Returns the lane's name without its source, as `laneOf` returns it for a domain. */
+export const siteOf = (name: string, source: string | null): string =>
+  source === null || !name.endsWith(`/${source}`) ? name : name.slice(0, -source.length - 1);

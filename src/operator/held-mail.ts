@@ -5,8 +5,8 @@
 import { gauge, type Family } from './metrics/exposition.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { isOfPool, readMark, type PoolMark } from '../messages/delivery/hold-mark.ts';
-import { heldUnknown, type LaneFacts, type LaneWait, type SetBy } from '../messages/delivery/why.ts';
-import { MOST_DOMAINS, readEngines, type EngineDeps, type Engines } from './engines.ts';
+import type { LaneFacts, LaneWait, SetBy } from '../messages/delivery/why.ts';
+import { MOST_DOMAINS, readLanes, siteOf, type EngineDeps, type NodeLane } from './engines.ts';
 import type { OperatorDeps } from './deps.ts';
 import { dialectOf } from '../storage/sql.ts';
 
@@ -57,18 +57,18 @@ export async function heldMail(deps: Deps): Promise<HeldMail[]> {
   return (await readHeldMail(deps)).held;
 }
 
-/** Returns the causes, and the engines that were asked for them. */
-async function readHeldMail(deps: Deps): Promise<{ held: HeldMail[]; engines: Engines }> {
+/** Returns the causes, and the lanes of all nodes. */
+async function readHeldMail(deps: Deps): Promise<{ held: HeldMail[]; lanes: readonly NodeLane[] }> {
   const domains = await waitingMail(deps);
-  const [marked, engines] = await Promise.all([
+  const [marked, lanes] = await Promise.all([
     markedMail(deps),
-    readEngines(
+    readLanes(
       deps,
       domains.map(({ domain }) => domain),
     ),
   ]);
-  const others = await Promise.all([routedMail(deps, engines, domains), restingMail(deps, engines, domains)]);
-  return { held: [...marked, ...others.flat()].sort((a, b) => b.waiting - a.waiting), engines };
+  const others = await Promise.all([routedMail(deps, domains), restingMail(deps, lanes, domains)]);
+  return { held: [...marked, ...others.flat()].sort((a, b) => b.waiting - a.waiting), lanes };
 }
 
 interface Mark {
@@ -115,16 +115,15 @@ function ofMark({ mark: text, waiting, since }: Mark, facts: LaneFacts | null): 
     }
     case 'pool':
     case 'paused':
-      return { ...given, ...ofPool(text, mark, facts), target: mark.site };
+      return { ...given, ...ofPool(mark, facts), target: mark.site };
     case 'hold':
     case undefined:
       return { ...given, by: 'operator', target: text, set_by: 'operator', message: 'There is a hold on it.' };
   }
 }
 
-/** Returns what the engine that delivers the mail tells of the hold on a pool. */
+/** Returns what the engine tells of the hold on a pool. */
 function ofPool(
-  text: string,
   { kind }: PoolMark,
   facts: LaneFacts | null,
 ): Pick<HeldMail, 'by' | 'set_by' | 'message'> & Partial<HeldMail> {
@@ -133,11 +132,7 @@ function ofPool(
   const setBy = hold?.setBy ?? (by === 'operator' ? 'operator' : 'us');
   if (hold !== null)
     return { by, set_by: setBy, message: sentence(hold.why), since: rfc3339(hold.since), until: rfc3339(hold.until) };
-  const ended =
-    facts?.unknown === undefined
-      ? 'Its hold has ended; it will be sent within half a minute.'
-      : heldUnknown(text, facts.unknown);
-  return { by, set_by: setBy, message: ended };
+  return { by, set_by: setBy, message: 'Its hold has ended; it will be sent within half a minute.' };
 }
 
 const sentence = (words: string): string => `${words.slice(0, 1).toUpperCase()}${words.slice(1)}.`;
@@ -156,8 +151,8 @@ async function waitingMail(deps: Pick<Deps, 'db'>): Promise<Waiting[]> {
   );
 }
 
-async function routedMail(deps: Deps, engines: Engines, domains: readonly Waiting[]): Promise<HeldMail[]> {
-  const rows = domains.filter(({ domain }) => engines.laneOf(domain) === '~hold');
+async function routedMail(deps: Deps, domains: readonly Waiting[]): Promise<HeldMail[]> {
+  const rows = domains.filter(({ domain }) => deps.mta.laneOf(domain) === '~hold');
   const facts = await deps.laneFacts(rows.map(({ domain }) => ({ domain, account: '' })));
   return rows.map(({ domain, waiting: count, oldest }, at) => ({
     object: 'held_mail',
@@ -174,15 +169,15 @@ async function routedMail(deps: Deps, engines: Engines, domains: readonly Waitin
 
 /** Counts the mail of each lane that rests. A rest may concern one domain or one account only. */
 async function restingMail(
-  { db, laneFacts }: Deps,
-  { lanes, laneOf }: Engines,
+  { db, laneFacts, mta }: Deps,
+  lanes: readonly NodeLane[],
   waiting: readonly Waiting[],
 ): Promise<HeldMail[]> {
   const resting = new Set(
     lanes.flatMap(({ lane: { name, source, waits } }) => (waits.some(isRest) ? [siteOf(name, source)] : [])),
   );
   if (resting.size === 0) return [];
-  const domains = waiting.map(({ domain }) => domain).filter((domain) => resting.has(laneOf(domain)));
+  const domains = waiting.map(({ domain }) => domain).filter((domain) => resting.has(mta.laneOf(domain)));
   const parts = await db.reader.raw<{ domain: string; account: string; waiting: number }[]>(
     `SELECT domain, account_id AS account, COUNT(*) AS waiting FROM deliveries
      WHERE due_at IS NOT NULL AND held_by IS NULL AND domain ${dialectOf(db.reader).among('text')}
@@ -194,7 +189,7 @@ async function restingMail(
   for (const [at, part] of parts.entries()) {
     const rest = facts[at]?.waits.find(isRest);
     if (rest === undefined) continue;
-    const target = laneOf(part.domain);
+    const target = mta.laneOf(part.domain);
     const key = `${target} ${rest.message}`;
     const before = found.get(key)?.waiting ?? 0;
     found.set(key, {
@@ -214,10 +209,10 @@ async function restingMail(
 
 /** Returns the figures for Prometheus. Each label always has a sample, so that an alert ends when the mail is gone. */
 export async function heldFigures(deps: Deps): Promise<Family[]> {
-  const { held, engines } = await readHeldMail(deps);
+  const { held, lanes } = await readHeldMail(deps);
   // A lane that several nodes have counts once.
   const resting = new Set(
-    engines.lanes.flatMap(({ lane: { name, waits } }) =>
+    lanes.flatMap(({ lane: { name, waits } }) =>
       waits.flatMap(({ kind }) => (kind === undefined ? [] : [`${kind} ${name}`])),
     ),
   );
@@ -240,7 +235,3 @@ export async function heldFigures(deps: Deps): Promise<Family[]> {
     ),
   ];
 }
-
-/** Returns the lane's name without its source, as `laneOf` returns it for a domain. */
-export const siteOf = (name: string, source: string | null): string =>
-  source === null || !name.endsWith(`/${source}`) ? name : name.slice(0, -source.length - 1);

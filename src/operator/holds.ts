@@ -1,85 +1,61 @@
-/**
- * Operations that hold mail, release it, and slow lanes down. Holds and limits are rows of the table `holds`: they survive a
- * restart and may have an end.
- */
+/** Operations that hold mail, release it, and slow lanes down: they set and end limits by hand. */
 import { z } from 'zod';
 import { newId } from '../base/id.ts';
+import { pluralize } from '../base/pluralize.ts';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { DAY_MS } from '../base/time.ts';
-import type { HoldRow } from '../storage/tables.ts';
-import { partText, type HoldPart } from '../messages/delivery/hold-index.ts';
+import { ANY_SOURCE, keyOf, newLimit, scopeOf, type Limit } from '../messages/limits/limit.ts';
 import type { Act } from '../operations/act.ts';
 import { heldMail, type HeldMail } from './held-mail.ts';
-import { pluralize } from '../base/pluralize.ts';
-import { byWhom } from './lane-acts.ts';
-import { laneIfKnown } from './lane-records.ts';
-import { askEach, type Question } from './ask-nodes.ts';
+import { isLaneKnown } from './lane-records.ts';
+import { isLane, partArguments, partFor, partOfLane, pointedAt, type NamedPart, type Part } from './parts.ts';
 import type { OperatorDeps } from './deps.ts';
 import { serverRoute } from './server-route.ts';
 import { refuseNoDomain } from './recipient-domain.ts';
-import { holdMembers, LOOK_UPS_MS, mailOf, partFor, partOf, selectorMembers, type Selector } from './selector.ts';
+import { LOOK_UPS_MS, mailOf, selected, selectedText, selectorMembers } from './selector.ts';
 import { changeWaiting, countWaiting } from './waiting-pages.ts';
 
 const YEAR_MS = 366 * DAY_MS;
 const forArgument = z.int().min(1000).max(YEAR_MS).optional();
 const noteArgument = z.string().min(1).max(200).optional();
 
-/** Has a node read the holds and limits again, so that they are in force there. */
-export const holdsQuestion: Question<Pick<OperatorDeps, 'book' | 'notifiers'>, object, null> = {
-  name: 'holds',
-  args: z.strictObject({}),
-  async answer({ book, notifiers }) {
-    if (await book.load()) notifiers.holds.arrive();
-    return null;
-  },
-};
-
-/** Waits until what was set or ended is in force at every node. One that does not answer reads it by itself within two seconds. */
-async function inForceEverywhere(deps: OperatorDeps): Promise<void> {
-  if (deps.nodes.hasOthers) await askEach(deps, holdsQuestion, {});
-}
-
 /** Returns the holds and limits in force, of whichever node they were set at. */
-async function holdsInForce({ book, nodes }: Pick<OperatorDeps, 'book' | 'nodes'>): Promise<HoldRow[]> {
-  if (nodes.hasOthers) await book.load();
-  return book.list();
+async function holdsInForce({ limits, nodes }: Pick<OperatorDeps, 'limits' | 'nodes'>): Promise<Limit[]> {
+  if (nodes.hasOthers) await limits.reread();
+  return limits.listByHand();
 }
 
 /** The members of a hold or limit that the audit keeps. */
-const audited = [
-  ...['id', 'kind', 'scope', 'target', 'account_id', 'domain', 'stream', 'key_id', 'tag'],
-  ...['catches_new', 'connections', 'per_minute', 'note', 'until'],
-];
+const holdMembers = ['id', 'kind', 'scope', 'target', 'catches_new', 'connections', 'per_minute', 'note', 'until'];
 
 export const holdOperations = {
   /** Holds waiting mail until it is released; with `new`, mail that is accepted later as well. */
   'queue.hold': serverRoute({
-    act: { says: 'held the {part}', type: 'hold', named: 'target', keeps: audited },
-    body: z.strictObject({ ...holdMembers, for_ms: forArgument, new: z.boolean().optional(), note: noteArgument }),
-    async dryRun(deps, { for_ms: forMs, new: catchesNew = false, note: _, ...named }) {
-      const part = await holdPart(deps, named);
-      const { source } = named;
-      const waiting = source === undefined ? await countWaiting(deps, await mailOf(deps, named, LOOK_UPS_MS)) : null;
-      const now = waiting === null ? 'what would go by it' : `${deliveriesOf(waiting)} of it`;
+    act: { says: 'held the {scope} {target}', type: 'hold', named: 'target', keeps: holdMembers },
+    body: z.strictObject({ ...partArguments, for_ms: forArgument, new: z.boolean().optional(), note: noteArgument }),
+    async dryRun(deps, { for_ms: forMs, new: isNew = false, note: _, ...named }) {
+      const part = await partFor(deps, named, noAct);
+      const waiting = await waitingOf(deps, named);
+      const now = waiting === null ? 'what would go by it' : deliveriesOf(waiting);
       const end = forMs === undefined ? 'until it is released' : `until ${rfc3339(deps.clock.now() + forMs)}`;
-      const isAll = catchesNew || isWhole(part);
       return {
-        would: `hold the ${partText(part)}: ${now}${isAll ? ', and what is accepted later' : ''}, ${end}`,
+        would: `hold ${textOf(named)}: ${now}${catchesNew(isNew, part) ? ', and what is accepted later' : ''}, ${end}`,
         waiting,
       };
     },
-    async run(deps, { for_ms: forMs, new: catchesNew = false, note, ...named }, act) {
-      const about = await holdPart(deps, named, act);
-      const row = holdRow(deps, { ...about, catches_new: Number(catchesNew || isWhole(about)) }, forMs, note, act);
-      act.on({ after: { ...row, part: partText(row) } });
-      const laneKnown = about.scope === 'lane' ? laneIfKnown(deps, about.target) : null;
-      const others = holdsOf(about, await holdsInForce(deps)).map(({ id }) => id);
-      await deps.book.add(row, act.rows());
-      await inForceEverywhere(deps);
-      noteChange(deps, 'queue_held', row, act);
+    async run(deps, { for_ms: forMs, new: isNew = false, note, ...named }, act) {
+      act.on({ after: pointedAt(named) });
+      const part = await partFor(deps, named, act);
+      if (named.domain !== undefined) refuseNoDomain(named.domain);
+      const given = { forMs, note, catchesNew: catchesNew(isNew, part) };
+      const limit = limitByHand(deps, 'hold', part, given, act);
+      act.on({ after: holdRecord(limit) });
+      const others = holdsOf(part, await holdsInForce(deps)).map(({ id }) => id);
+      await deps.limits.add(limit, act.rows());
+      noteChange(deps, 'queue_held', limit);
       return {
-        ...setRecord(row, await laneKnown),
+        ...(await setRecord(deps, limit)),
         /** Holds of the same part that were in force before: its mail rests until all have ended. */
         others,
       };
@@ -87,28 +63,22 @@ export const holdOperations = {
   }),
   /** Ends holds: by id, or all those of one part of the queue. */
   'queue.release': serverRoute({
-    act: { says: 'released the {part}', type: 'hold', named: 'target', keeps: audited },
-    body: z.strictObject({ ...holdMembers, id: z.string().max(100).optional() }),
+    act: { says: 'released the {scope} {target}', type: 'hold', named: 'target', keeps: holdMembers },
+    body: z.strictObject({ ...partArguments, id: z.string().max(100).optional() }),
     async dryRun(deps, { id, ...named }) {
-      const rows = await holdsNamed(deps, id ?? (await partOf(deps, named)));
-      const waiting = await deps.db
+      const ended = await holdsNamed(deps, id ?? (await partFor(deps, named, noAct)));
+      const rows = await deps.db
         .reader('deliveries')
-        .whereIn(
-          'held_by',
-          rows.map((row) => row.id),
-        )
-        .count({ n: '*' });
-      const n = Number((waiting as { n: number }[])[0]?.n ?? 0);
-      return {
-        would: `end ${rows.map((row) => `${row.id} of the ${partText(row)}`).join(', ')}: ${deliveriesOf(n)} held`,
-        waiting: n,
-      };
+        .whereIn('held_by', ended.map(keyOf))
+        .count<{ n: number }[]>({ n: '*' });
+      const waiting = Number(rows[0]?.n ?? 0);
+      return { would: `end ${ended.map(keyOf).join(', ')}: ${deliveriesOf(waiting)} held`, waiting };
     },
     async run(deps, { id, ...named }, act) {
-      if (id !== undefined) act.on({ before: { part: `hold ${id}`, target: id } });
-      const rows = await holdsNamed(deps, id ?? (await partFor(deps, named, act, 'before')));
-      await endHolds(deps, rows, act);
-      return { data: rows.map(holdRecord) };
+      act.on({ before: id === undefined ? pointedAt(named) : { scope: 'hold', target: id } });
+      const ended = await holdsNamed(deps, id ?? (await partFor(deps, named, act)));
+      await endHolds(deps, ended, act);
+      return { data: ended.map(holdRecord) };
     },
   }),
   /** Returns holds and limits, and counts all other mail that is kept back: routes, pauses, refused domains, block lists, rests. */
@@ -120,7 +90,7 @@ export const holdOperations = {
   }),
   /** Limits the connections or the mails a minute of a lane; without either the limit ends. */
   'queue.limit': serverRoute({
-    act: { says: 'set the limit of the lane {target}', type: 'lane', named: 'target', keeps: audited },
+    act: { says: 'set the limit of the lane {target}', type: 'lane', named: 'target', keeps: holdMembers },
     body: z.strictObject({
       lane: z.string().min(1).max(300),
       connections: z.int().min(1).max(1000).optional(),
@@ -136,45 +106,42 @@ export const holdOperations = {
           });
         act.on({ object: lane });
         const all = await holdsInForce(deps);
-        const rows = all.filter(({ kind, target }) => kind === 'limit' && target === lane);
-        if (rows.length === 0) throw new Problem('not_found', `the lane ${JSON.stringify(lane)} has no limit of yours`);
-        await endHolds(deps, rows, act);
+        const { site, source } = partOfLane(lane);
+        const ended = all.filter((one) => one.kind === 'limit' && one.site === site && one.source === source);
+        if (ended.length === 0)
+          throw new Problem('not_found', `the lane ${JSON.stringify(lane)} has no limit of yours`);
+        await endHolds(deps, ended, act);
         return { data: [] };
       }
-      const none = { account_id: null, domain: null, stream: null, key_id: null, tag: null };
-      const about = { ...none, scope: 'lane' as const, target: lane, catches_new: 1 };
-      const limits = { connections: connections ?? null, per_minute: perMinute ?? null };
-      const row: HoldRow = { ...holdRow(deps, about, forMs, note, act), kind: 'limit', ...limits };
-      act.on({ after: row });
-      const laneKnown = laneIfKnown(deps, lane);
-      await deps.book.add(row, act.rows());
-      await inForceEverywhere(deps);
-      noteChange(deps, 'lane_limited', row, act);
-      return { data: [setRecord(row, await laneKnown)] };
+      const limit: Limit = {
+        ...limitByHand(deps, 'limit', partOfLane(lane), { forMs, note, catchesNew: true }, act),
+        connections: connections ?? null,
+        perMinute: perMinute ?? null,
+      };
+      act.on({ after: holdRecord(limit) });
+      await deps.limits.add(limit, act.rows());
+      noteChange(deps, 'lane_limited', limit);
+      return { data: [await setRecord(deps, limit)] };
     },
   }),
   /** Cancels waiting mail. Mail that is being sent cannot be canceled. */
   'queue.cancel': serverRoute({
-    act: { says: 'canceled waiting mail of the {part}', type: 'queue', named: 'target', keeps: ['canceled'] },
+    act: { says: 'canceled waiting mail of the {scope} {target}', type: 'queue', named: 'target', keeps: ['canceled'] },
     body: z.strictObject(selectorMembers),
     async dryRun(deps, named) {
-      const part = await partOf(deps, named);
       const { unknown, ...mail } = await mailOf(deps, named, LOOK_UPS_MS);
       const waiting = await countWaiting(deps, mail);
-      return { would: `cancel ${deliveriesOf(waiting)} of the ${partText(part)}`, waiting, ...unknownDomains(unknown) };
+      return {
+        would: `cancel ${deliveriesOf(waiting)} of ${selectedText(named)}`,
+        waiting,
+        ...unknownDomains(unknown),
+      };
     },
     async run(deps, named, act): Promise<Canceled> {
-      const about = await partFor(deps, named, act);
-      const { unknown, ...mail } = await mailOf(deps, named, LOOK_UPS_MS);
+      act.on({ after: selected(named) });
+      const { unknown, ...mail } = await mailOf(deps, named, LOOK_UPS_MS, act);
       const canceled = await changeWaiting(deps, mail, { kind: 'canceled' }, act);
-      act.on({ after: { ...about, part: partText(about), canceled } });
-      if (about.scope === 'lane' && canceled > 0)
-        deps.laneActs.note(about.target, {
-          at: deps.clock.now(),
-          what: 'cancel',
-          to: `${pluralize(canceled, 'waiting mail')} canceled`,
-          cause: byWhom(act.actor),
-        });
+      act.on({ after: { ...selected(named), canceled } });
       return { canceled, ...unknownDomains(unknown) };
     },
   }),
@@ -188,127 +155,112 @@ interface Canceled extends ReturnType<typeof unknownDomains> {
 export const unknownDomains = (unknown: number | undefined): { domains_unknown?: number } =>
   unknown === undefined ? {} : { domains_unknown: unknown };
 
+const noAct = { concerns: () => undefined };
 const deliveriesOf = (count: number): string => pluralize(count, 'waiting delivery', 'waiting deliveries');
+const textOf = (named: NamedPart): string => {
+  const { scope, target } = pointedAt(named);
+  return scope === 'all' ? 'all mail' : `the ${scope} ${target}`;
+};
 
-/** Returns whether a hold is of a lane or source, which is held as a whole: no mail of it is looked at. */
-const isWhole = ({ scope }: Pick<HoldPart, 'scope'>): boolean => scope === 'lane' || scope === 'source';
+/** Counts the mail of a part; null for a source, by which the mail is sent that comes next. */
+async function waitingOf(deps: OperatorDeps, { source, ...named }: NamedPart): Promise<number | null> {
+  return source === undefined ? await countWaiting(deps, await mailOf(deps, named, LOOK_UPS_MS)) : null;
+}
 
-/** Finds what is to be held. Throws `invalid_field` for a part of the mail of a lane or source. */
-async function holdPart(deps: OperatorDeps, named: Selector, act?: Act): Promise<HoldPart> {
-  const part = act === undefined ? await partOf(deps, named) : await partFor(deps, named, act);
-  if (named.domain !== undefined) refuseNoDomain(named.domain);
-  if (isWhole(part) && Object.values(named).filter((one) => one !== undefined).length > 1)
-    throw new Problem('invalid_field', `a ${part.scope} can only be held as a whole: leave the others out`, {
-      field: part.scope,
-    });
-  return part;
+/** A lane and a source are held as a whole. */
+const catchesNew = (isNew: boolean, part: Part): boolean => isNew || isLane(part) || part.source !== ANY_SOURCE;
+
+/** Returns the holds with this id or of this part. Throws `not_found`. */
+async function holdsNamed(deps: OperatorDeps, named: string | Part): Promise<Limit[]> {
+  const all = await holdsInForce(deps);
+  const found = typeof named === 'string' ? all.filter(({ id }) => id === named) : holdsOf(named, all);
+  if (found.length === 0) throw new Problem('not_found', 'there is no such hold: see `posthorn queue holds`');
+  return found;
 }
 
 /** Adds the facts of the hold to mail that is marked with a hold's id. */
-export function withHold(one: HeldMail, rows: readonly HoldRow[]): HeldMail {
-  const row = one.by === 'operator' ? rows.find(({ id }) => id === one.target) : undefined;
-  if (row === undefined) return one;
-  const { note, until, created_at: since, created_by: by } = row;
+export function withHold(one: HeldMail, limits: readonly Limit[]): HeldMail {
+  const limit = one.by === 'operator' ? limits.find(({ id }) => id === one.target) : undefined;
+  if (limit === undefined) return one;
+  const { note, until, created_at: since, created_by: by, scope, target } = holdRecord(limit);
   const who = by === null || by === 'operator' ? 'The operator' : by.replace(/^member:/, '');
-  const message = `${who} holds the ${partText(row)}${note === null ? '' : ` (${note})`}.`;
-  return { ...one, since: rfc3339(since), until: rfc3339(until), message };
+  const message = `${who} holds ${scope === 'all' ? 'all' : `the ${scope}`} ${target}${note === null ? '' : ` (${note})`}.`;
+  return { ...one, since, until, message };
 }
 
-const holdsOf = (part: HoldPart, all: readonly HoldRow[]): HoldRow[] =>
-  all.filter((row) => row.kind === 'hold' && partText(row) === partText(part) && row.account_id === part.account_id);
+const partMembers = ['site', 'source', 'domain', 'account', 'stream', 'key', 'batch', 'message'] as const;
 
-/** Returns the holds with this id or of this part. Throws `not_found`. */
-async function holdsNamed(deps: OperatorDeps, named: string | HoldPart): Promise<readonly HoldRow[]> {
-  const all = await holdsInForce(deps);
-  const rows = typeof named === 'string' ? all.filter(({ id }) => id === named) : holdsOf(named, all);
-  if (rows.length === 0) throw new Problem('not_found', 'there is no such hold: see `posthorn queue holds`');
-  return rows;
-}
+const holdsOf = (part: Part, all: readonly Limit[]): Limit[] =>
+  all.filter((one) => one.kind === 'hold' && partMembers.every((name) => one[name] === part[name]));
 
-function holdRow(
+function limitByHand(
   { clock }: Pick<OperatorDeps, 'clock'>,
-  about: HoldPart & Pick<HoldRow, 'catches_new'>,
-  forMs: number | undefined,
-  note: string | undefined,
+  kind: 'hold' | 'limit',
+  part: Part,
+  { forMs, note, catchesNew }: { forMs: number | undefined; note: string | undefined; catchesNew: boolean },
   { actor }: Act,
-): HoldRow {
+): Limit {
   const now = clock.now();
   return {
+    ...newLimit(kind, part, now),
+    ...part,
     id: newId('hld', now),
-    kind: 'hold',
-    ...about,
-    connections: null,
-    per_minute: null,
-    note: note ?? null,
-    until: forMs === undefined ? null : now + forMs,
-    created_at: now,
-    created_by: actor,
+    by: 'operator',
+    until: forMs === undefined ? 0 : now + forMs,
+    step: 0,
+    cause: note ?? '',
+    actor,
+    catchesNew,
+    evidence: null,
   };
 }
 
-async function endHolds(deps: OperatorDeps, rows: readonly HoldRow[], act: Act): Promise<void> {
-  const ids = rows.map(({ id }) => id);
-  const [account] = rows.map(({ account_id: accountId }) => accountId);
-  if (account != null) act.concerns(account);
-  const [first] = rows;
-  act.on({ before: first === undefined ? null : { ...first, part: partText(first) } });
-  await deps.book.end(ids, act.rows());
-  await inForceEverywhere(deps);
-  for (const row of rows) noteChange(deps, row.kind === 'hold' ? 'queue_released' : 'lane_limit_ended', row, act);
+async function endHolds(deps: OperatorDeps, ended: readonly Limit[], act: Act): Promise<void> {
+  const [first] = ended;
+  if (first === undefined) return;
+  if (first.account !== null) act.concerns(first.account);
+  act.on({ before: holdRecord(first) });
+  await deps.limits.endByHand(ended.map(keyOf), act.rows());
+  for (const one of ended) noteChange(deps, one.kind === 'hold' ? 'queue_released' : 'lane_limit_ended', one);
 }
 
-const changeTexts = {
-  queue_held: () => 'paused',
-  queue_released: () => 'released',
-  lane_limited: (row: HoldRow) => `at most ${limitWords(row)}`,
-  lane_limit_ended: (row: HoldRow) => `no longer at most ${limitWords(row)}`,
-} as const;
-type HoldEvent = keyof typeof changeTexts;
+type HoldEvent = 'queue_held' | 'queue_released' | 'lane_limited' | 'lane_limit_ended';
 
-const limitWords = ({ connections, per_minute: perMinute }: HoldRow): string =>
-  [
-    ...(connections === null ? [] : [pluralize(connections, 'connection')]),
-    ...(perMinute === null ? [] : [`${pluralize(perMinute, 'mail')} a minute`]),
-  ].join(', ');
-
-function noteChange({ log, clock, laneActs }: OperatorDeps, event: HoldEvent, row: HoldRow, { actor }: Act): void {
-  const { id, scope, target, connections, per_minute: perMinute, until, note } = row;
+function noteChange({ log }: Pick<OperatorDeps, 'log'>, event: HoldEvent, limit: Limit): void {
+  const { id, scope, target, connections, per_minute, until, note } = holdRecord(limit);
   log.info(
-    { event, hold_id: id, scope, target, connections, per_minute: perMinute, until: rfc3339(until), note },
+    { event, hold_id: id, scope, target, connections, per_minute, until, note },
     'the operator has changed what the queue may do',
   );
-  if (scope !== 'lane') return;
-  const cause = byWhom(actor, event === 'queue_held' || event === 'lane_limited' ? note : null);
-  laneActs.note(target, { at: clock.now(), what: row.kind, to: changeTexts[event](row), cause });
 }
 
-const holdRecord = (row: HoldRow) => ({
+export const holdRecord = (limit: Limit) => ({
   object: 'hold' as const,
-  id: row.id,
-  kind: row.kind,
-  scope: row.scope,
-  target: row.target,
-  account_id: row.account_id,
-  domain: row.domain,
-  stream: row.stream,
-  key_id: row.key_id,
-  tag: row.tag,
-  /** What it is about, in words. */
-  part: partText(row),
+  id: keyOf(limit),
+  kind: limit.kind === 'limit' ? ('limit' as const) : ('hold' as const),
+  /** The narrowest of what it names, and that in words with the rest. */
+  ...scopeOf(limit),
+  account_id: limit.account,
+  /** All that mail must have to be of it; null where that does not matter. */
+  domain: limit.domain,
+  stream: limit.stream,
+  key_id: limit.key,
+  batch_id: limit.batch,
+  message_id: limit.message,
   /** True if mail that is accepted later is held as well. */
-  catches_new: row.catches_new === 1,
-  connections: row.connections,
-  per_minute: row.per_minute,
-  note: row.note,
-  until: rfc3339(row.until),
-  created_at: rfc3339(row.created_at),
+  catches_new: limit.catchesNew,
+  connections: limit.connections,
+  per_minute: limit.perMinute,
+  note: limit.cause === '' ? null : limit.cause,
+  until: rfc3339(limit.until === 0 ? null : limit.until),
+  created_at: rfc3339(limit.since),
   /** The person who set it, as the audit log names them; null if an older version set it. */
-  created_by: row.created_by,
+  created_by: limit.actor,
 });
 
 /** Returns the record of a hold or limit that was set just now. */
-const setRecord = (row: HoldRow, laneKnown: boolean | null) => ({
-  ...holdRecord(row),
-  /** False if no node and no waiting mail has this lane now: a lane may be held before its first mail. Null for other parts, or if it is not known. */
-  lane_known: laneKnown,
+const setRecord = async (deps: OperatorDeps, limit: Limit) => ({
+  ...holdRecord(limit),
+  /** False if no node and no waiting mail has this lane now: a lane may be held before its first mail. Null for other parts. */
+  lane_known: isLane(limit) ? await isLaneKnown(deps, scopeOf(limit).target) : null,
 });

@@ -2,46 +2,38 @@
 import { rfc3339 } from '../base/rfc3339.ts';
 import { groupBy } from '../base/sets.ts';
 import { mapInSlices } from '../base/slices.ts';
-import type { LaneLimits } from '../messages/delivery/hold-book.ts';
-import { isOfAll } from '../messages/delivery/hold-index.ts';
+import { EVERYWHERE, scopeOf, type Limit } from '../messages/limits/limit.ts';
 import { operatorsHold } from '../messages/delivery/holds.ts';
-import { operatorCause } from '../messages/delivery/lane-report.ts';
+import { limitsByHand } from '../messages/delivery/lane-report.ts';
 import type { LaneFacts, LaneWait } from '../messages/delivery/why.ts';
-import { askEach, unansweredText } from './ask-nodes.ts';
-import {
-  MOST_DOMAINS,
-  MOST_LANES,
-  readEngines,
-  UNANSWERED,
-  type EngineDeps,
-  type Engines,
-  type NodeLane,
-} from './engines.ts';
+import { laneFigures, MOST_DOMAINS, MOST_LANES, readLanes, siteOf, type EngineDeps, type NodeLane } from './engines.ts';
 import { laneNamed } from './domain-lanes.ts';
-import { siteOf } from './held-mail.ts';
-import { laneQuestion } from './lane-acts.ts';
 import { mergedLane, type FleetLane } from './merged-lane.ts';
+import { figuresOf } from './node-figures.ts';
 import type { OperatorDeps } from './deps.ts';
-import { noMail, oldestAmong, oldestOf, oldestRecord, timeOfFirst, type First, type Oldest } from './queue-ages.ts';
+import { acceptedAt } from './queue-ages.ts';
 import { dialectOf } from '../storage/sql.ts';
-import type { HoldRow } from '../storage/tables.ts';
 
-type Deps = EngineDeps & Pick<OperatorDeps, 'db' | 'clock' | 'book'>;
+type Deps = EngineDeps & Pick<OperatorDeps, 'db' | 'clock' | 'limits'>;
 
 /** The dependencies of records: what the lanes know of their mail, and what operators have set. */
-type RecordDeps = Pick<OperatorDeps, 'laneFacts' | 'book' | 'config'>;
+type RecordDeps = Pick<OperatorDeps, 'laneFacts' | 'limits' | 'config'>;
 
-/** The waiting mail by domain, and the engines of all nodes. */
+/** The waiting mail by domain, and the lanes of all nodes. */
 export interface Queue {
-  engines: Engines;
+  lanes: readonly NodeLane[];
   domains: readonly WaitingDomain[];
-  /** The oldest waiting mail of all domains, also of those that are not listed. */
-  oldest: Oldest;
+  /** When the oldest waiting mail was accepted, also of domains that are not listed. */
+  oldestAt: string | null;
 }
 
-interface WaitingRow extends First {
+interface WaitingRow {
+  domain: string;
+  waiting: number;
   due: number;
   oldest: number;
+  /** The smallest id, which was accepted first. */
+  first: string;
   /** Null if nothing is held. */
   held: number | null;
   held_due: number | null;
@@ -50,11 +42,11 @@ interface WaitingRow extends First {
 }
 
 /**
- * Reads the partial index of waiting deliveries once, and of the rows only those that are held and the first of each domain: about 0.1 s for a
- * million, on a reader, and as much again for 50,000 that are held.
+ * Reads the partial index of waiting deliveries once, and of the rows only those that are held: about 0.1 s for a million, on a reader, and as
+ * much again for 50,000 that are held.
  */
 export async function readQueue(deps: Deps): Promise<Queue> {
-  const { db, clock } = deps;
+  const { db, clock, mta } = deps;
   const now = clock.now();
   const rows = await db.reader.raw<WaitingRow[]>(
     `WITH by_domain AS MATERIALIZED (
@@ -64,66 +56,44 @@ export async function readQueue(deps: Deps): Promise<Queue> {
        SELECT domain, COUNT(*) AS held, COUNT(*) FILTER (WHERE due_at <= ?) AS held_due
        FROM deliveries ${dialectOf(db.reader).using('deliveries_held')} WHERE held_by IS NOT NULL AND due_at IS NOT NULL GROUP BY domain),
      most AS MATERIALIZED (SELECT * FROM by_domain ORDER BY waiting DESC, domain LIMIT ?)
-     SELECT m.*, h.held, h.held_due, f.status AS first_status, f.queued_at AS first_queued_at,
-       (SELECT MIN(first) FROM by_domain) AS first_of_all
-     FROM most m LEFT JOIN by_hold h ON h.domain = m.domain JOIN deliveries f ON f.id = m.first
+     SELECT m.*, h.held, h.held_due, (SELECT MIN(first) FROM by_domain) AS first_of_all
+     FROM most m LEFT JOIN by_hold h ON h.domain = m.domain
      ORDER BY m.waiting DESC, m.domain`,
     [now, now, MOST_DOMAINS],
   );
-  const [engines, oldest] = await Promise.all([
-    readEngines(
-      deps,
-      rows.map(({ domain }) => domain),
-    ),
-    oldestOf(deps, rows),
-  ]);
+  const lanes = await readLanes(
+    deps,
+    rows.map(({ domain }) => domain),
+  );
   const isHeldWhole = wholeHolds(deps);
   const domains = rows.map((row) => {
-    const lane = engines.laneOf(row.domain);
-    return waitingDomain(row, { lane, isHeld: isHeldWhole(row.domain, lane) }, oldest.get(row.domain) ?? noMail);
+    const lane = mta.laneOf(row.domain);
+    return waitingDomain(row, { lane, isHeld: isHeldWhole(row.domain, lane) });
   });
-  return { engines, domains, oldest: await oldestOfAll(deps, rows, oldest) };
-}
-
-/** Returns the oldest of all domains, those that are not listed among them. */
-async function oldestOfAll(
-  { db }: Pick<Deps, 'db'>,
-  rows: readonly WaitingRow[],
-  oldest: ReadonlyMap<string, Oldest>,
-): Promise<Oldest> {
-  const listed = oldestAmong([...oldest.values()]);
-  const first = rows[0]?.first_of_all;
-  if (first === undefined || rows.some((row) => row.first === first)) return listed;
-  const [row] = await db.reader.raw<Pick<First, 'first_status' | 'first_queued_at'>[]>(
-    'SELECT status AS first_status, queued_at AS first_queued_at FROM deliveries WHERE id = ?',
-    [first],
-  );
-  const at = row === undefined ? null : timeOfFirst({ first, ...row });
-  return oldestAmong([listed, { at, isExact: at !== null }]);
+  return { lanes, domains, oldestAt: acceptedAt(rows[0]?.first_of_all ?? null) };
 }
 
 /**
  * Tells of a domain and its lane whether all its mail is held: by its route, or by a hold of the whole lane or domain. Such mail is marked only
  * when its turn comes.
  */
-function wholeHolds({ book }: Pick<Deps, 'book'>): (domain: string, lane: string) => boolean {
+function wholeHolds({ limits }: Pick<Deps, 'limits'>): (domain: string, lane: string) => boolean {
   const held = new Set(
-    book
-      .list()
-      .flatMap((row) =>
-        row.kind === 'hold' && row.catches_new === 1 && isOfAll(row) ? [`${row.scope} ${row.target}`] : [],
-      ),
+    limits.listByHand().flatMap((limit) => {
+      if (limit.kind !== 'hold' || !limit.catchesNew || limit.account !== null) return [];
+      const { scope, target } = scopeOf(limit);
+      return [`${scope} ${target}`];
+    }),
   );
   return (domain, lane) =>
-    lane === '~hold' || held.has('all ') || held.has(`lane ${lane}`) || held.has(`domain ${domain}`);
+    lane === '~hold' || held.has('all mail') || held.has(`lane ${lane}`) || held.has(`domain ${domain}`);
 }
 
 export type WaitingDomain = ReturnType<typeof waitingDomain>;
 
 function waitingDomain(
-  { domain, waiting, due, oldest: oldestDue, held, held_due: heldDue }: WaitingRow,
+  { domain, waiting, due, oldest, first, held, held_due: heldDue }: WaitingRow,
   { lane, isHeld }: { lane: string; isHeld: boolean },
-  oldest: Oldest,
 ) {
   return {
     domain,
@@ -134,8 +104,9 @@ function waitingDomain(
     due: isHeld ? 0 : due - (heldDue ?? 0),
     held: isHeld ? waiting : (held ?? 0),
     /** When the one that is due first fell or falls due. */
-    oldest_due_at: rfc3339(oldestDue),
-    ...oldestRecord(oldest),
+    oldest_due_at: rfc3339(oldest),
+    /** When the oldest was accepted. */
+    oldest_at: acceptedAt(first),
   };
 }
 
@@ -145,13 +116,16 @@ type LaneRecord = ReturnType<typeof laneRecord>;
  * Returns the lanes that have work, waiting mail, a limit or a hold, as far as they were read; those that an engine has in memory come first.
  */
 export async function laneRecords(deps: RecordDeps, queue: Queue): Promise<LaneRecord[]> {
-  const { engines, domains } = queue;
-  const lanes = fleetLanes(engines);
+  const { domains } = queue;
+  const lanes = fleetLanes(queue.lanes);
   const served = new Set(lanes.flatMap(({ name, source }) => [name, siteOf(name, source)]));
-  const rows = deps.book.list().filter(({ scope }) => scope === 'lane');
-  const set = rows.slice(0, MOST_LANES).map(({ target }) => target);
+  const set = deps.limits
+    .listByHand()
+    .filter(({ site }) => site !== EVERYWHERE)
+    .slice(0, MOST_LANES)
+    .map((limit) => scopeOf(limit).target);
   const others = new Set([...domains.map(({ lane }) => lane), ...set].filter((lane) => !served.has(lane)));
-  return await recordsOf(deps, [...lanes, ...[...others].map((name) => unknownLane(deps, name, engines))], domains);
+  return await recordsOf(deps, [...lanes, ...[...others].map((name) => unknownLane(deps, name))], domains);
 }
 
 /** Returns one lane, which these nodes have; null if neither they nor waiting mail has this name, and nothing is set for it. */
@@ -159,57 +133,37 @@ export async function oneLane(
   deps: RecordDeps,
   name: string,
   [first, ...others]: readonly NodeLane[],
-  { engines, domains }: Queue,
+  { domains }: Pick<Queue, 'domains'>,
 ): Promise<LaneRecord | null> {
-  const lane = first === undefined ? unknownLane(deps, name, engines) : mergedLane(first, others);
+  const lane = first === undefined ? unknownLane(deps, name) : mergedLane(first, others);
   const isNone = first === undefined && domainsOf(lane, domains).length === 0 && !isSetByOperator(deps, name);
   return isNone ? null : ((await recordsOf(deps, [lane], domains))[0] ?? null);
 }
 
 /** Returns whether an operator's limit or hold of this lane is in force. */
-export const isSetByOperator = ({ book }: Pick<OperatorDeps, 'book'>, lane: string): boolean =>
-  book.limitsOf(lane) !== null || book.ofLane(lane) !== null;
+export const isSetByOperator = ({ limits }: Pick<OperatorDeps, 'limits'>, lane: string): boolean =>
+  limits.limitOf(lane) !== null || limits.ofLane(lane) !== null;
 
-/**
- * Returns whether a lane has this name, or lanes of several sources share it, at any node or for waiting mail. Null if a node that may have it
- * did not answer, or there are more domains or lanes than are read.
- */
-export async function isLaneKnown(
-  deps: Deps & Pick<OperatorDeps, 'mta' | 'laneActs'>,
-  name: string,
-): Promise<boolean | null> {
-  const [{ from, unanswered }, { engines, domains }] = await Promise.all([
-    askEach(deps, laneQuestion, { lane: name }),
-    readQueue(deps),
-  ]);
-  const isKnown =
-    from.some(({ result }) => result.now !== null) ||
-    engines.lanes.some(({ lane }) => siteOf(lane.name, lane.source) === name) ||
-    domains.some(({ lane }) => lane === name);
-  const isAll =
-    [...unanswered, ...engines.unanswered].length === 0 &&
-    domains.length < MOST_DOMAINS &&
-    engines.lanes.length < MOST_LANES;
-  return isKnown || isAll ? isKnown : null;
+/** Returns whether a lane has this name, or lanes of several sources share it, at any node or for waiting mail that is listed. */
+export async function isLaneKnown(deps: Deps, name: string): Promise<boolean> {
+  const lanes = await figuresOf(deps, laneFigures);
+  return (
+    deps.mta.lane(name) !== null ||
+    lanes.some(({ key, value: { lane } }) => key === name || siteOf(key, lane.source) === name) ||
+    (await readQueue(deps)).domains.some(({ lane }) => lane === name)
+  );
 }
 
-/** Does the same for an act that must not fail for it. */
-export const laneIfKnown = (deps: OperatorDeps, lane: string): Promise<boolean | null> =>
-  isLaneKnown(deps, lane).catch((error: unknown) => {
-    deps.log.warn({ event: 'lane_unknown', lane, err: error }, 'whether a lane is known could not be found out');
-    return null;
-  });
-
 /** Returns the lanes of all nodes, each once. */
-function fleetLanes({ lanes }: Engines): FleetLane[] {
+function fleetLanes(lanes: readonly NodeLane[]): FleetLane[] {
   const found = groupBy(lanes, ({ lane }) => lane.name);
   return [...found.values()].flatMap(([first, ...others]) => (first === undefined ? [] : [mergedLane(first, others)]));
 }
 
 /** Returns the state of a lane whose mail the engine has not tried since the start: its only limits are those that an operator has set. */
-function unknownLane({ book, config }: RecordDeps, name: string, { unanswered }: Engines): FleetLane {
+function unknownLane({ limits, config }: RecordDeps, name: string): FleetLane {
   const { source, site } = laneNamed({ config }, name);
-  const given = book.limitsOf(name) ?? book.limitsOf(site);
+  const given = limits.limitOf(name) ?? limits.limitOf(site);
   return {
     name,
     source,
@@ -220,26 +174,12 @@ function unknownLane({ book, config }: RecordDeps, name: string, { unanswered }:
     perMinute: given?.perMinute ?? null,
     cause: 'not tried since the start',
     causeAt: null,
-    limits: given === null ? [] : givenLimits(given),
+    limits: given === null ? [] : limitsByHand(given),
     parkedUntil: null,
-    waits: name === UNANSWERED ? [{ ...unansweredWait(unanswered), node: null }] : [],
+    waits: [],
     lastReply: null,
     lastProgressAt: 0,
   };
-}
-
-function givenLimits({ connections, perMinute, since, note }: LaneLimits): FleetLane['limits'] {
-  const cause = operatorCause({ note });
-  const numbers = [['connections', connections] as const, ['mails_per_minute', perMinute] as const];
-  return numbers.flatMap(([what, to]) =>
-    to === null ? [] : [{ what, to, by: 'operator' as const, cause, since, node: null }],
-  );
-}
-
-function unansweredWait(names: readonly string[]): LaneWait {
-  const text = names.length === 0 ? 'a node has ended, and another one takes over' : unansweredText(names);
-  const message = `Where this mail goes is not known now: ${text}.`;
-  return { reason: 'queued', message, since: null, until: null, by: 'us', stops: false };
 }
 
 /** Returns the domains whose mail goes by a lane. Lanes of one site that differ by their source share them. */
@@ -253,7 +193,7 @@ export const domainsOf = (
 
 /** Makes the records. What holds a whole lane is asked with the first domain of each. */
 async function recordsOf(
-  { laneFacts, book }: RecordDeps,
+  { laneFacts, limits }: RecordDeps,
   lanes: readonly FleetLane[],
   domains: readonly WaitingDomain[],
 ): Promise<LaneRecord[]> {
@@ -263,20 +203,20 @@ async function recordsOf(
     const own = [...(byLane.get(site) ?? []), ...(site === lane.name ? [] : (byLane.get(lane.name) ?? []))];
     return { lane, own };
   });
-  const asked = all.filter(({ lane, own }) => own.length > 0 && lane.name !== UNANSWERED);
+  const asked = all.filter(({ own }) => own.length > 0);
   const found = await laneFacts(asked.map(({ own: [first] }) => ({ domain: first?.domain ?? '', account: '' })));
   const facts = new Map(asked.map(({ lane }, at) => [lane, found[at] ?? null]));
   return await mapInSlices(all, ({ lane, own }) => {
-    const set = book.ofLane(siteOf(lane.name, lane.source)) ?? book.ofLane(lane.name) ?? holdOfDomains(book, own);
+    const set = limits.ofLane(siteOf(lane.name, lane.source)) ?? limits.ofLane(lane.name) ?? holdOfDomains(limits, own);
     const around = facts.get(lane) ?? { waits: [], held: null };
     return laneRecord(lane, own, { ...around, held: around.held ?? (set === null ? null : operatorsHold(set)) });
   });
 }
 
 /** Returns the hold of a domain of the lane if all its mail is held, so that the lane has no other reason to wait. */
-function holdOfDomains(book: RecordDeps['book'], own: readonly WaitingDomain[]): HoldRow | null {
+function holdOfDomains(limits: RecordDeps['limits'], own: readonly WaitingDomain[]): Limit | null {
   if (own.some(({ held, waiting }) => held < waiting)) return null;
-  return own.map(({ domain }) => book.ofDomain(domain)).find((row) => row !== null) ?? null;
+  return own.map(({ domain }) => limits.ofDomain(domain)).find((limit) => limit !== null) ?? null;
 }
 
 function laneRecord(lane: FleetLane, own: readonly WaitingDomain[], facts: LaneFacts) {
@@ -297,17 +237,15 @@ function laneRecord(lane: FleetLane, own: readonly WaitingDomain[], facts: LaneF
     parked_until: rfc3339(lane.parkedUntil),
     last_reply: lane.lastReply,
     last_progress_at: lane.lastProgressAt === 0 ? null : rfc3339(lane.lastProgressAt),
-    /** With several nodes `node` names those that have the limit, or the reason to wait, if not all have it. */
-    limits: lane.limits.map(({ what, domain = null, to, by, cause, since, node }) => ({
+    limits: lane.limits.map(({ what, domain = null, to, by, cause, since }) => ({
       what,
       domain,
       to,
       by,
       cause,
       since: rfc3339(since),
-      node,
     })),
-    waits: [...aroundLane(lane, own, facts).map((wait) => ({ ...wait, node: null })), ...lane.waits].map(waitRecord),
+    waits: [...aroundLane(lane, own, facts), ...lane.waits].map(waitRecord),
     /** Recipients of the domains that go this way; lanes of one site that differ by their source share them. */
     waiting_in_all: own.reduce((sum, { waiting }) => sum + waiting, 0),
     /** Of these, how many are held back. */
@@ -341,13 +279,12 @@ function severalDomains(name: string, waits: readonly LaneWait[]): LaneWait[] {
   return [{ reason: 'resolving', since: null, until: null, by: 'us', stops: true, ...first, message }];
 }
 
-const waitRecord = ({ reason, message, since, until, by, node }: FleetLane['waits'][number]) => ({
+const waitRecord = ({ reason, message, since, until, by }: LaneWait) => ({
   reason,
   message,
   since: rfc3339(since),
   until: rfc3339(until),
   by,
-  node,
 });
 
 /** Returns the figures of a lane at one node, for the page of a lane that several nodes have. */

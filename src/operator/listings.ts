@@ -2,7 +2,6 @@
  * Asks block lists about our addresses a few times a day, so that a listing is reported before mail is refused, and its beginning
  * and end can be seen later. The database has only the changes.
  */
-import { z } from 'zod';
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import { HOUR_MS } from '../base/time.ts';
@@ -11,7 +10,7 @@ import type { Config } from '../config/schema.ts';
 import type { Database } from '../storage/database.ts';
 import { statement } from '../storage/sql.ts';
 import type { ListCheckRow, ListingRow } from '../storage/tables.ts';
-import { askEach, type AskDeps, type Question } from './ask-nodes.ts';
+import { figuresOf, serversOf, type Figures, type FiguresDeps } from './node-figures.ts';
 import { askLists, type Listing } from './doctor/blocklists.ts';
 import { createMachine } from './doctor/machine.ts';
 import { outsideAddresses } from './doctor/name.ts';
@@ -24,19 +23,19 @@ interface AddressNeeds {
   machine?: Pick<Probes['machine'], 'addresses'>;
 }
 
-/** Asks a node for its public addresses; null if its DNS does not tell them now: behind a NAT they are those of its name. */
-export const addressesQuestion: Question<AddressNeeds, object, readonly string[] | null> = {
+/** The public addresses of a node; null if its DNS does not tell them now: behind a NAT they are those of its name. */
+export const addressFigures: Figures<AddressNeeds, readonly string[] | null> = {
   name: 'addresses',
-  args: z.strictObject({}),
-  async answer({ config, resolver, machine }) {
+  everyMs: HOUR_MS,
+  async read({ config, resolver, machine }) {
     const found = await outsideAddresses({ config, resolver, machine: { ...createMachine(config), ...machine } });
-    if (found.length > 0) return found;
-    return (await resolver.a(config.smtp.hostname, { fresh: true })).kind === 'trouble' ? null : found;
+    const isTold = found.length > 0 || (await resolver.a(config.smtp.hostname, { fresh: true })).kind !== 'trouble';
+    return [['', isTold ? found : null]];
   },
 };
 
-export interface ListingDeps extends AddressNeeds, AskDeps {
-  db: Pick<Database, 'commit' | 'reader'>;
+export interface ListingDeps extends AddressNeeds, FiguresDeps {
+  db: Pick<Database, 'commit' | 'reader' | 'prepared'>;
   clock: Clock;
   log: Pick<Log, 'warn' | 'info'>;
 }
@@ -59,13 +58,10 @@ export function listingRule(deps: ListingDeps) {
 
 /** Returns the addresses of all nodes that deliver; `isWhole` is false if one of them has not told its own. */
 async function addressesOfNodes(deps: ListingDeps): Promise<{ addresses: readonly string[]; isWhole: boolean }> {
-  const { from, unanswered } = await askEach(deps, addressesQuestion, {});
-  const others = new Set(deps.nodes.list().flatMap(({ epoch, isDelivering }) => (isDelivering ? [] : [epoch])));
-  const told = from.flatMap(({ epoch, result }) => (others.has(epoch) ? [] : [result]));
-  return {
-    addresses: [...new Set(told.flatMap((one) => one ?? []))],
-    isWhole: unanswered.length === 0 && !told.includes(null),
-  };
+  const delivering = serversOf(deps.nodes).filter(({ isDelivering }) => isDelivering);
+  const shown = new Map((await figuresOf(deps, addressFigures)).map(({ epoch, value }) => [epoch, value]));
+  const told = delivering.map(({ epoch }) => shown.get(epoch) ?? null);
+  return { addresses: [...new Set(told.flatMap((one) => one ?? []))], isWhole: !told.includes(null) };
 }
 
 const dropChecks = statement(({ among }) => `DELETE FROM list_checks WHERE ip ${among('text')}`);

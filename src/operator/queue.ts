@@ -6,18 +6,17 @@ import { rfc3339 } from '../base/rfc3339.ts';
 import { DAY_MS } from '../base/time.ts';
 import type { Config } from '../config/schema.ts';
 import { SIMULATOR_DOMAIN } from '../messages/delivery/delivery.ts';
-import { partText } from '../messages/delivery/hold-index.ts';
 import { nextTries } from '../messages/delivery/why.ts';
 import { nextAttemptAt } from '../messages/store/message-store.ts';
 import { deliveryStatuses, type DeliveryRow } from '../storage/tables.ts';
-import { askEach, unansweredText, type Question } from './ask-nodes.ts';
-import { readLanesOf } from './engines.ts';
-import { byWhom, historyOf, laneQuestion } from './lane-acts.ts';
-import { agesOf, oldestRecord } from './queue-ages.ts';
+import { laneFigures, type LaneFigure } from './engines.ts';
+import { historyOf } from './lane-history.ts';
+import { figuresOf, serverNames } from './node-figures.ts';
+import { agesOf } from './queue-ages.ts';
 import { domainsOf, laneAtNode, laneRecords, oneLane, readQueue } from './lane-records.ts';
 import type { OperatorDeps, StoreDeps } from './deps.ts';
 import { serverRoute, storeRoute } from './server-route.ts';
-import { both, conditionOf, LOOK_UPS_MS, mailOf, ofMail, partFor, partOf, selectorMembers } from './selector.ts';
+import { both, conditionOf, LOOK_UPS_MS, mailOf, ofMail, selected, selectedText, selectorMembers } from './selector.ts';
 import { unknownDomains } from './holds.ts';
 import { changeWaiting, countWaiting, type Condition, type WaitingMail } from './waiting-pages.ts';
 import { notRunning } from '../base/unavailable.ts';
@@ -53,46 +52,37 @@ const listed = {
   class: z.enum(classes).optional(),
 };
 
-/** Domains in one question to the nodes. */
-const MOST_TRIED = 10_000;
-
-/** Has a node try mail for these domains now, whatever keeps it back; null is all mail. */
-export const tryNowQuestion: Question<Pick<OperatorDeps, 'mta'>, { domains: readonly string[] | null }, null> = {
-  name: 'tryNow',
-  args: z.strictObject({ domains: z.array(z.string().max(300)).max(MOST_TRIED).nullable() }),
-  async answer({ mta }, { domains }) {
-    for (const domain of domains ?? [null]) await mta.tryNow(domain);
-    return null;
-  },
-};
-
 export const queueOperations = {
   /** Returns the lanes of all nodes, each as one record with the sums over its nodes. */
   'queue.lanes': serverRoute({
     async run(deps) {
       const queue = await readQueue(deps);
-      const { nodes, unanswered } = queue.engines;
       const data = await laneRecords(deps, queue);
-      return { data, domains: queue.domains, nodes, unanswered, ...oldestRecord(queue.oldest) };
+      return { data, domains: queue.domains, nodes: serverNames(deps.nodes), oldest_at: queue.oldestAt };
     },
   }),
-  /** Returns a lane with the changes of its limits and the acts of operators; the last hundred of each since the start of each node. */
+  /** Returns a lane with the changes of its limits and the acts of operators; the last of each. */
   'queue.lane': serverRoute({
     body: z.strictObject({ lane: z.string().min(1).max(300) }),
     async run(deps, { lane }) {
-      const [{ from, unanswered }, queue] = await Promise.all([askEach(deps, laneQuestion, { lane }), readQueue(deps)]);
-      const nodes = from.flatMap(({ node, result: { now } }) => (now === null ? [] : [{ node, lane: now }]));
+      const [shown, queue] = await Promise.all([figuresOf(deps, laneFigures, lane), readQueue(deps)]);
+      const known = shownHere(deps, lane, shown);
+      const nodes = known.map(({ node, value }) => ({ node, lane: value.lane }));
       const found = await oneLane(deps, lane, nodes, queue);
-      if (found === null && unanswered.length > 0)
-        throw new Problem(
-          'service_unavailable',
-          `the lane ${JSON.stringify(lane)} is not at the other nodes, and ${unansweredText(unanswered)}`,
-        );
       if (found === null)
         throw new Problem('not_found', `there is no lane ${JSON.stringify(lane)}: see \`posthorn queue lanes\``);
-      const changes = historyOf(from.map(({ node, result }) => ({ node, acts: result.changes })));
-      const ages = await agesOf(deps, domainsOf(found, queue.domains));
-      return { lane: found, changes, nodes: nodes.map(laneAtNode), unanswered, ages };
+      const [changes, ages] = await Promise.all([
+        historyOf(
+          deps,
+          lane,
+          known.map(({ node, value }) => ({ node, changes: value.changes })),
+        ),
+        agesOf(
+          deps,
+          domainsOf(found, queue.domains).map(({ domain }) => domain),
+        ),
+      ]);
+      return { lane: found, changes, nodes: nodes.map(laneAtNode), ages };
     },
   }),
   /** Returns waiting deliveries, the first due first. */
@@ -122,44 +112,37 @@ export const queueOperations = {
   }),
   /** Tries waiting mail now, whatever its schedule says; scheduled mail keeps its time. */
   'queue.flush': serverRoute({
-    act: { says: 'had waiting mail of the {part} tried now', type: 'queue', named: 'target', keeps: ['flushed'] },
+    act: {
+      says: 'had waiting mail of the {scope} {target} tried now',
+      type: 'queue',
+      named: 'target',
+      keeps: ['flushed'],
+    },
     body: z.strictObject(selectorMembers),
     async dryRun(deps, named) {
-      const part = await partOf(deps, named);
       const { unknown, ...mail } = await mailOf(deps, named, LOOK_UPS_MS);
       const waiting = await countWaiting(deps, {
         ...mail,
         condition: both(laterThan(deps.clock.now()), mail.condition),
       });
-      const would = `try ${pluralize(waiting, 'delivery', 'deliveries')} of the ${partText(part)} now that would wait`;
+      const would = `try ${pluralize(waiting, 'delivery', 'deliveries')} of ${selectedText(named)} now that would wait`;
       return { would, waiting, ...unknownDomains(unknown) };
     },
     async run(deps, named, act): Promise<Flushed> {
-      const about = await partFor(deps, named, act);
-      const { unknown, ...mail } = await mailOf(deps, named, LOOK_UPS_MS);
-      const at = deps.clock.now();
-      const later = { ...mail, condition: both(laterThan(at), mail.condition) };
+      act.on({ after: selected(named) });
+      const { unknown, ...mail } = await mailOf(deps, named, LOOK_UPS_MS, act);
+      const later = { ...mail, condition: both(laterThan(deps.clock.now()), mail.condition) };
       const flushed = await changeWaiting(deps, later, { kind: 'flushed' }, act);
-      act.on({ after: { ...about, part: partText(about), flushed } });
+      act.on({ after: { ...selected(named), flushed } });
       // Other waits (a rest, a pause between dials, DNS) would outlast the new due time.
-      const unanswered = await tryNow(deps, await recipientDomainsOf(deps, mail));
-      const { domain, lane = domain === undefined ? null : (await readLanesOf(deps, [domain])).laneOf(domain) } = named;
-      if (lane !== null)
-        deps.laneActs.note(lane, {
-          at,
-          what: 'flush',
-          to: domain === undefined ? 'all its mail tried now' : `mail for ${domain} tried now`,
-          cause: byWhom(act.actor),
-        });
-      return { flushed, unanswered, ...unknownDomains(unknown) };
+      deps.notifiers.tries.notify((await recipientDomainsOf(deps, mail)) ?? ['*']);
+      return { flushed, ...unknownDomains(unknown) };
     },
   }),
 };
 
 interface Flushed extends ReturnType<typeof unknownDomains> {
   flushed: number;
-  /** Names of the nodes that have not answered. */
-  unanswered: readonly string[];
 }
 
 /** Mail that waits for a time after this one, and is not scheduled. */
@@ -181,14 +164,12 @@ async function recipientDomainsOf(
   return rows.map(({ domain }) => domain);
 }
 
-/** Has all nodes try mail for these domains now. Returns the names of those that have not answered. */
-async function tryNow(deps: OperatorDeps, domains: readonly string[] | null): Promise<readonly string[]> {
-  const unanswered = new Set<string>();
-  for (let at = 0; at < (domains?.length ?? 1); at += MOST_TRIED) {
-    const some = domains?.slice(at, at + MOST_TRIED) ?? null;
-    for (const name of (await askEach(deps, tryNowQuestion, { domains: some })).unanswered) unanswered.add(name);
-  }
-  return [...unanswered];
+/** Returns a lane at each node; at this one also if it has no work and no limit, so that it is not shown to others. */
+function shownHere({ mta, nodes }: OperatorDeps, name: string, shown: readonly LaneFigure[]): readonly LaneFigure[] {
+  const { epoch, name: node } = nodes;
+  if (shown.some((one) => one.epoch === epoch)) return shown;
+  const own = mta.lane(name);
+  return own === null ? shown : [...shown, { node, epoch, key: name, value: { lane: own.now, changes: own.changes } }];
 }
 
 /** A list looks no domain up: it does not wait for DNS. Only the running server knows the lanes. */

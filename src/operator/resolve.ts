@@ -3,7 +3,6 @@ import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import type { TlsaRecord } from '../net/resolver.ts';
 import { parseMailbox } from '../mail/address.ts';
-import { askOwner, type Question } from './ask-nodes.ts';
 import type { OperatorDeps, ResolvedDomain } from './deps.ts';
 import { serverRoute } from './server-route.ts';
 
@@ -32,42 +31,34 @@ export interface ResolveRecord {
   limits: { connections: number; per_minute: number | null; messages_per_connection: number } | null;
 }
 
-/** Asks the node that delivers to a domain where its mail goes. */
-export const resolveQuestion: Question<Pick<OperatorDeps, 'mta' | 'config'>, { domain: string }, ResolveRecord> = {
-  name: 'resolve',
-  args: z.strictObject({ domain: z.string().max(253) }),
-  async answer({ mta, config }, { domain }) {
-    const resolved = await mta.resolve(domain);
-    const { destination } = resolved;
-    const nothing = { lane: null, operator: null, hosts: [], sts: null, source: null, limits: null };
-    const head = { object: 'resolution' as const, domain };
-    if (destination.kind === 'nowhere' || destination.kind === 'unresolved') {
-      const { kind, enhanced, text } = destination.route;
-      return { ...head, route: 'nowhere', problem: [enhanced, text ?? kind].filter(Boolean).join(' '), ...nothing };
-    }
-    if (destination.kind !== 'site') return { ...head, route: destination.kind, problem: null, ...nothing };
-    const { name: lane, operator = null, sts = null, relay } = destination;
-    const { connection, lane: most } = config.delivery;
-    return {
-      ...head,
-      route: relay === null ? 'mx' : 'smarthost',
-      problem: null,
-      lane,
-      operator: operator?.name ?? null,
-      hosts: destination.hosts.map((host, at) => hostRecord(host, resolved.needs[at])),
-      sts: sts === null ? null : { mode: sts.mode, mx: sts.mx, max_age: sts.maxAge },
-      source: resolved.lane?.source ?? null,
-      limits: {
-        connections: resolved.lane?.limit ?? Math.min(most.initialConcurrency, operator?.maxConnections ?? Infinity),
-        per_minute: resolved.lane?.perMinute ?? null,
-        messages_per_connection: operator?.messagesPerConnection ?? connection.maxMessages,
-      },
-    };
-  },
-};
-
-/** DNS may answer late: as long as the longest look-up of the engine, and a little more. */
-const WITHIN_MS = 10_000;
+async function resolutionOf({ mta, config }: OperatorDeps, domain: string): Promise<ResolveRecord> {
+  const resolved = await mta.resolve(domain);
+  const { destination } = resolved;
+  const nothing = { lane: null, operator: null, hosts: [], sts: null, source: null, limits: null };
+  const head = { object: 'resolution' as const, domain };
+  if (destination.kind === 'nowhere' || destination.kind === 'unresolved') {
+    const { kind, enhanced, text } = destination.route;
+    return { ...head, route: 'nowhere', problem: [enhanced, text ?? kind].filter(Boolean).join(' '), ...nothing };
+  }
+  if (destination.kind !== 'site') return { ...head, route: destination.kind, problem: null, ...nothing };
+  const { name: lane, operator = null, sts = null, relay } = destination;
+  const { connection, lane: most } = config.delivery;
+  return {
+    ...head,
+    route: relay === null ? 'mx' : 'smarthost',
+    problem: null,
+    lane,
+    operator: operator?.name ?? null,
+    hosts: destination.hosts.map((host, at) => hostRecord(host, resolved.needs[at])),
+    sts: sts === null ? null : { mode: sts.mode, mx: sts.mx, max_age: sts.maxAge },
+    source: resolved.lane?.source ?? null,
+    limits: {
+      connections: resolved.lane?.limit ?? Math.min(most.initialConcurrency, operator?.maxConnections ?? Infinity),
+      per_minute: resolved.lane?.perMinute ?? null,
+      messages_per_connection: operator?.messagesPerConnection ?? connection.maxMessages,
+    },
+  };
+}
 
 export const resolveOperations = {
   resolve: serverRoute({
@@ -78,13 +69,8 @@ export const resolveOperations = {
       if (parsed.kind === 'bad')
         throw new Problem('invalid_field', `not a domain name: ${parsed.why}`, { field: 'domain' });
       const { domain } = parsed.mailbox;
-      const answer = await askOwner(deps, domain, resolveQuestion, { domain }, WITHIN_MS);
-      if (answer.kind === 'unanswered')
-        throw new Problem(
-          'service_unavailable',
-          `the node ${answer.node}, which delivers to ${domain}, did not answer: if it has ended, another one takes over within 15 s`,
-        );
-      return { ...answer.result, node: answer.node };
+      const owner = deps.owners.ownerOf(domain);
+      return { ...(await resolutionOf(deps, domain)), node: owner?.name ?? deps.nodes.name };
     },
   }),
 };

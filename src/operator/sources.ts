@@ -2,45 +2,28 @@
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
-import { askEach, unansweredText, type Question } from './ask-nodes.ts';
+import { figuresOf, serverNames, type Figures } from './node-figures.ts';
 import { epochsThatDeliver } from './nodes.ts';
 import type { OperatorDeps, SourceState } from './deps.ts';
 import { serverRoute } from './server-route.ts';
 
-/** Asks for the sources of a node. */
-export const sourcesQuestion: Question<Pick<OperatorDeps, 'mta'>, object, readonly SourceState[]> = {
+/** The sources of a node. */
+export const sourceFigures: Figures<Pick<OperatorDeps, 'mta'>, readonly SourceState[]> = {
   name: 'sources',
-  args: z.strictObject({}),
-  answer: ({ mta }) => Promise.resolve(mta.sources.list()),
-};
-
-/** Has a node use a source again. Returns the sites that had refused it; null if the node has no such source. */
-export const unblockQuestion: Question<
-  Pick<OperatorDeps, 'mta' | 'notifiers'>,
-  { source: string | null },
-  readonly string[] | null
-> = {
-  name: 'unblock',
-  args: z.strictObject({ source: z.string().max(100).nullable() }),
-  async answer({ mta, notifiers }, { source: name }) {
-    const found = mta.sources.list().find((source) => source.name === name);
-    if (found === undefined) return null;
-    await mta.unblock(name);
-    notifiers.holds.notify();
-    return found.blocks.map(({ site }) => site);
-  },
+  everyMs: 2_000,
+  read: ({ mta }) => Promise.resolve([['', mta.sources.list()]]),
 };
 
 export const sourceOperations = {
   /** Returns the sources of each node; one that several nodes use is in the list once for each of them. */
   'queue.sources': serverRoute({
     async run(deps) {
-      const { from, unanswered } = await askEach(deps, sourcesQuestion, {});
       const delivering = epochsThatDeliver(deps.nodes.list());
-      const data = from.flatMap(({ node, epoch, result }) =>
-        result.map((source) => sourceRecord({ node, delivers: delivering.has(epoch) }, source)),
+      const shown = await figuresOf(deps, sourceFigures);
+      const data = shown.flatMap(({ node, epoch, value }) =>
+        value.map((source) => sourceRecord({ node, delivers: delivering.has(epoch) }, source)),
       );
-      return { data, nodes: from.map(({ node }) => node), unanswered };
+      return { data, nodes: serverNames(deps.nodes) };
     },
   }),
   /** Lets sites that refused the source by a block list get mail from it again; without a name, from the system's address of each node. */
@@ -49,20 +32,23 @@ export const sourceOperations = {
     body: z.strictObject({ source: z.string().min(1).max(100).optional() }),
     async run(deps, { source: name = null }, act) {
       act.on({ object: name ?? "the system's address" });
-      const { from, unanswered } = await askEach(deps, unblockQuestion, { source: name });
-      const sites = from.flatMap(({ node, result }) =>
-        (result ?? []).map((site) => (name === null ? `${node} ${site}` : site)),
+      const shown = await figuresOf(deps, sourceFigures);
+      const found = shown.flatMap(({ node, value }) =>
+        value.flatMap((source) => (source.name === name ? [{ node, blocks: source.blocks }] : [])),
       );
-      if (from.every(({ result }) => result === null))
-        throw unanswered.length > 0
-          ? new Problem('service_unavailable', unansweredText(unanswered))
-          : new Problem('not_found', `there is no source ${JSON.stringify(name)}: see \`posthorn queue sources\``, {
-              field: 'source',
-            });
+      if (found.length === 0)
+        throw new Problem('not_found', `there is no source ${JSON.stringify(name)}: see \`posthorn queue sources\``, {
+          field: 'source',
+        });
+      await deps.mta.unblock(name);
+      deps.notifiers.holds.notify();
+      const sites = found.flatMap(({ node, blocks }) =>
+        blocks.map(({ site }) => (name === null ? `${node} ${site}` : site)),
+      );
       const unblocked = new Set(sites).size;
       act.on({ after: { unblocked } });
       deps.log.info({ event: 'source_unblocked', source: name, sites: unblocked }, 'the operator uses a source again');
-      return { unblocked, unanswered };
+      return { unblocked };
     },
   }),
 };

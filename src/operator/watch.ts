@@ -6,41 +6,40 @@ import { randomInt } from 'node:crypto';
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
-import { askEach, unansweredText, type Answers, type Question } from './ask-nodes.ts';
-import { laneIfKnown } from './lane-records.ts';
+import { figuresOf, serverNames, type Figures } from './node-figures.ts';
+import { isLaneKnown } from './lane-records.ts';
 import { accountOfMessage } from './messages.ts';
 import type { OperatorDeps, TranscriptPage } from './deps.ts';
 import { serverRoute } from './server-route.ts';
 
 const LONGEST_WAIT_MS = 30_000;
-/** Time between two questions to other nodes while nothing is said. */
-const LOOK_MS = 1000;
+/** Time between two looks at the lines of other nodes. */
+const LOOK_MS = 2_000;
 const MOST_NUMBER = 2 ** 47;
 
 const watchNumber = z.int().min(1).max(MOST_NUMBER);
 const subject = { lane: z.string().min(1).max(300).optional(), message_id: z.string().min(1).max(100).optional() };
 
-/** Begins a watch at a node. Returns false if too many run there. */
-export const watchQuestion: Question<
-  Pick<OperatorDeps, 'mta'>,
-  { watch: number; lane?: string | undefined; message_id?: string | undefined },
-  boolean
-> = {
-  name: 'watch',
-  args: z.strictObject({ watch: watchNumber, ...subject }),
-  answer: ({ mta }, { watch, lane, message_id: messageId = '' }) =>
-    Promise.resolve(mta.transcripts.watch(watch, lane === undefined ? { messageId } : { lane })),
-};
+/** A watch as nodes tell each other of it. */
+const toldWatch = z.strictObject({
+  watch: watchNumber,
+  what: z.union([z.strictObject({ lane: z.string().max(300) }), z.strictObject({ messageId: z.string().max(100) })]),
+});
+const ABOUT = 'watch';
 
-/** Reads the lines of a node after a position; null if the watch has ended there. */
-export const linesQuestion: Question<
-  Pick<OperatorDeps, 'mta'>,
-  { watch: number; after: number; wait_ms: number },
-  TranscriptPage | null
-> = {
+/** Begins the watches here that other nodes tell of. */
+export function hearWatches({ nodes, mta }: Pick<OperatorDeps, 'nodes' | 'mta'>): void {
+  nodes.listen((message) => {
+    const told = message?.about === ABOUT ? toldWatch.safeParse(message.hint) : null;
+    if (told?.success === true) mta.transcripts.watch(told.data.watch, told.data.what);
+  });
+}
+
+/** The last lines of the watches at a node, by their numbers. */
+export const lineFigures: Figures<Pick<OperatorDeps, 'mta'>, TranscriptPage> = {
   name: 'lines',
-  args: z.strictObject({ watch: watchNumber, after: z.int().min(0), wait_ms: z.int().min(0).max(LONGEST_WAIT_MS) }),
-  answer: ({ mta }, { watch, after, wait_ms: waitMs }) => mta.transcripts.read(watch, after, waitMs),
+  everyMs: LOOK_MS,
+  read: ({ mta }) => Promise.resolve(mta.transcripts.list().map(([watch, page]) => [String(watch), page] as const)),
 };
 
 export const watchOperations = {
@@ -56,8 +55,13 @@ export const watchOperations = {
       if ([lane, messageId, known].filter((one) => one !== undefined).length !== 1)
         throw new Problem('invalid_field', 'name one thing to watch: a lane or a message');
       if (messageId !== undefined) await accountOfMessage(deps, messageId);
-      const watch = known ?? (await begin(deps, { lane, message_id: messageId }));
-      const laneKnown = lane === undefined ? null : await laneIfKnown(deps, lane);
+      const watch = known ?? randomInt(1, MOST_NUMBER);
+      const what = subjectOf(deps, watch, lane === undefined ? { messageId } : { lane });
+      if (!deps.mta.transcripts.watch(watch, what))
+        throw new Problem('invalid_state', 'too many watch already: end one first');
+      // Each poll tells the others again, whose watch would end else.
+      deps.nodes.tell({ about: ABOUT, hint: { watch, what } });
+      const laneKnown = lane === undefined ? null : await isLaneKnown(deps, lane);
       return {
         ...(await pageOf(deps, watch, positionsIn(after), waitMs)),
         /** At the start: false if no node and no waiting mail has this lane now. A lane may be watched before its first mail. */
@@ -67,41 +71,38 @@ export const watchOperations = {
   }),
 };
 
-async function begin(
-  deps: OperatorDeps,
-  what: { lane?: string | undefined; message_id?: string | undefined },
-): Promise<number> {
-  const watch = randomInt(1, MOST_NUMBER);
-  const { from } = await askEach(deps, watchQuestion, { watch, ...what });
-  if (from.some(({ result }) => result)) return watch;
-  throw new Problem('invalid_state', 'too many watch already: end one first');
+/** Returns what a watch is about: what was asked for, or what was when it began. */
+function subjectOf(
+  { mta }: Pick<OperatorDeps, 'mta'>,
+  watch: number,
+  asked: { lane?: string | undefined; messageId?: string | undefined },
+): { lane: string } | { messageId: string } {
+  if (asked.lane !== undefined) return { lane: asked.lane };
+  if (asked.messageId !== undefined) return { messageId: asked.messageId };
+  const known = mta.transcripts.subjectOf(watch);
+  if (known === null)
+    throw new Problem('not_found', 'the watch has ended: its lines were not asked for within a minute');
+  return known;
 }
 
 /** The lines that were read, by the epoch of their node. */
 type Positions = ReadonlyMap<number, number>;
 
-/** Returns the new lines of all nodes, once there are any or the wait is over. */
+/** Returns the new lines of all nodes, once there are any or the wait is over. Those of other nodes are as old as their figures. */
 async function pageOf(deps: OperatorDeps, watch: number, after: Positions, waitMs: number) {
-  const { clock, nodes } = deps;
+  const { clock, nodes, mta } = deps;
   const end = clock.monotonic() + waitMs;
   for (;;) {
     const left = Math.max(0, end - clock.monotonic());
     const wait = Math.floor(nodes.hasOthers ? Math.min(left, LOOK_MS) : left);
-    const { from, unanswered }: Answers<TranscriptPage | null> = await askEach(deps, linesQuestion, ({ epoch }) => ({
-      watch,
-      after: after.get(epoch) ?? 0,
-      wait_ms: epoch === nodes.epoch ? wait : 0,
+    const own = await mta.transcripts.read(watch, after.get(nodes.epoch) ?? 0, wait);
+    const shown = await figuresOf(deps, lineFigures, String(watch));
+    const pages = shown.map(({ node, epoch, value }) => ({
+      node,
+      epoch,
+      ...(epoch === nodes.epoch && own !== null ? own : linesAfter(value, after.get(epoch) ?? 0)),
     }));
-    const pages = from.flatMap(({ node, epoch, result }) => (result === null ? [] : [{ node, epoch, ...result }]));
-    if (pages.length === 0)
-      throw unanswered.length > 0
-        ? new Problem('service_unavailable', unansweredText(unanswered))
-        : new Problem('not_found', 'the watch has ended: its lines were not asked for within a minute');
-    if (pages.every(({ lines }) => lines.length === 0) && end > clock.monotonic()) {
-      // The answer of this node waits for lines; without a watch here nothing else would wait.
-      if (!pages.some(({ epoch }) => epoch === nodes.epoch)) await clock.sleep(wait);
-      continue;
-    }
+    if (pages.every(({ lines }) => lines.length === 0) && end > clock.monotonic()) continue;
     const data = pages
       .flatMap(({ node, lines }) => lines.map((line) => ({ ...line, node })))
       .sort((a, b) => a.at - b.at)
@@ -112,10 +113,15 @@ async function pageOf(deps: OperatorDeps, watch: number, after: Positions, waitM
       position: positionText(new Map([...after, ...pages.map(({ epoch, position }) => [epoch, position] as const)])),
       lost: pages.reduce((sum, { lost }) => sum + lost, 0),
       data,
-      nodes: pages.map(({ node }) => node),
-      unanswered,
+      nodes: serverNames(nodes),
     };
   }
+}
+
+/** Returns the lines of a page after a position, and how many between were not kept. */
+function linesAfter({ lines, position }: TranscriptPage, after: number): TranscriptPage {
+  const from = position - lines.length;
+  return { lines: lines.slice(Math.max(0, after - from)), position, lost: Math.max(0, from - after) };
 }
 
 /** Writes positions as `7-120.9-15`, which needs no escaping in a URL. */

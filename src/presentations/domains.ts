@@ -124,6 +124,35 @@ export const domains: readonly Presentation[] = [
     examples: ['posthorn domains show acme.example', 'posthorn domains show acme.example --json'],
   }),
   present<Domain>({
+    command: 'domains receive',
+    operation: 'updateDomain',
+    input: [
+      named,
+      {
+        flag: '--addresses <addresses>',
+        says: 'local parts that take mail: support,reply+* (default: *)',
+        kind: 'names',
+        member: 'receiving_addresses',
+      },
+      { flag: '--off', says: 'take no mail any more', member: null },
+    ],
+    sends: ({ off }) => ({ receiving: off !== true }),
+    lines: ({ name, receiving, receiving_addresses: all, records }) =>
+      receiving
+        ? [
+            `${name} takes mail to ${all.join(', ')}`,
+            '',
+            ...recordLines(records.filter(({ purpose }) => purpose === 'mx')),
+          ]
+        : [`${name} takes no mail`],
+    tip: ({ name, receiving }) =>
+      receiving ? `Publish the MX record, then run: posthorn domains verify ${name}` : null,
+    examples: [
+      'posthorn domains receive example.com',
+      'posthorn domains receive example.com --addresses support,reply+*',
+    ],
+  }),
+  present<Domain>({
     command: 'domains dkim rotate',
     operation: 'rotateDomainDkim',
     input: [named, { flag: '--at-once', says: 'sign with them now, for closed networks whose DNS is not asked' }],

@@ -4,6 +4,7 @@ import { domains } from './domains.ts';
 import { keys, webhooks } from './keys.ts';
 import { messages, recipients, suppressions } from './messages.ts';
 import { queue } from './queue.ts';
+import { received } from './received.ts';
 import { audit, books, inbound, nodes, reclassify, resolve, stats, status } from './server.ts';
 
 export const presentations = {
@@ -14,6 +15,7 @@ export const presentations = {
   keys,
   domains,
   messages,
+  received,
   queue,
   resolve,
   recipients,

@@ -42,6 +42,8 @@ export interface Presentation<Answer = unknown> {
   isTried?: true;
   /** Input that the command stands for. */
   with?: object;
+  /** The same, if it depends on what was given. */
+  sends?(given: Given): object;
   /** A list that may go on behind the rows shown: how many there are without `--limit`, or at most. */
   list?: { limit: number } | { most: number };
   /** The way to what the list does not show. */
@@ -87,8 +89,8 @@ export const selectors: readonly Input[] = [
   { flag: '--lane <lane>', says: 'of this lane, as `queue lanes` shows it' },
   { flag: '--account <account>', says: 'of this account, name or id (default: all)' },
   { flag: '--stream <stream>', says: 'of this stream' },
-  { flag: '--key <id>', says: 'sent with this API key' },
-  { flag: '--tag <tag>', says: 'with this tag' },
+  { flag: '--key <id>', says: 'sent with this API key', member: 'key_id' },
+  { flag: '--batch <id>', says: 'of this bulk send', member: 'batch_id' },
   { flag: '--message <id>', says: 'of this message', member: 'message_id' },
 ];
 

@@ -1,6 +1,5 @@
 /** The queue: what waits, what keeps it back, and where it leaves from. */
 import { deliveriesAre, pluralize } from '../base/pluralize.ts';
-import { unansweredText } from '../operator/ask-nodes.ts';
 import type { ResultOf } from '../operator/routes.ts';
 import { columns, present, selectors, type Input, type Presentation } from './presentation.ts';
 import { tableOf } from './table.ts';
@@ -10,10 +9,6 @@ type Kept = ResultOf<'queue.holds'>['others'][number];
 type Queued = ResultOf<'queue.list'>['data'][number];
 type Source = ResultOf<'queue.sources'>['data'][number];
 
-/** Names the nodes that have not answered. */
-export const unansweredLines = ({ unanswered }: { unanswered: readonly string[] }): string[] =>
-  unanswered.length === 0 ? [] : [`${unansweredText(unanswered)}: what is there is missing here`];
-
 /** Tells of domains that an act on a lane has left out. */
 const unknownDomains = ({ domains_unknown: count = 0 }: { domains_unknown?: number }): string[] =>
   count === 0
@@ -21,10 +16,12 @@ const unknownDomains = ({ domains_unknown: count = 0 }: { domains_unknown?: numb
     : [`domains of which DNS has not told where their mail goes are left out: ${String(count)}; try again later`];
 
 const part: readonly Input[] = [...selectors, { flag: '--all', says: 'all of it, of all accounts' }];
+/** Mail is not held by its tags. */
+const heldPart = part.filter(({ flag }) => !flag.startsWith('--tag'));
 const source: Input = { flag: '--source <source>', says: 'of this source of `delivery.sources`' };
 const note: Input = { flag: '--note <text>', says: 'why, for others' };
 const holding: readonly Input[] = [
-  ...part,
+  ...heldPart,
   source,
   {
     flag: '--for <time>',
@@ -49,7 +46,7 @@ const holdLines = (holds: readonly Hold[], instead?: 'released'): string[] =>
         columns<Hold>(
           'id',
           ['WHAT', (one) => instead ?? (one.kind === 'hold' ? 'held' : `at most ${limitWords(one)}`)],
-          ['OF', (one) => one.part],
+          ['OF', ({ scope, target }) => `${scope} ${target}`],
           ['NEW MAIL', (one) => one.catches_new],
           'until',
           ['SINCE', (one) => one.created_at],
@@ -94,7 +91,7 @@ const held = (row: ResultOf<'queue.hold'>): string | null =>
     ...(row.others.length === 0
       ? []
       : [
-          `the ${row.part} is held already, by ${row.others.join(', ')}: its mail rests until all of these have ended. \`posthorn queue release ${row.id}\` ends this one`,
+          `the ${row.scope} ${row.target} is held already, by ${row.others.join(', ')}: its mail rests until all of these have ended. \`posthorn queue release ${row.id}\` ends this one`,
         ]),
   ]);
 
@@ -102,7 +99,7 @@ const releasing = (word: 'release' | 'resume', example: string): Presentation =>
   present<ResultOf<'queue.release'>>({
     command: `queue ${word}`,
     operation: 'queue.release',
-    input: [{ flag: '[id]', says: 'of the hold; or say of what' }, ...part, source],
+    input: [{ flag: '[id]', says: 'of the hold; or say of what' }, ...heldPart, source],
     isTried: true,
     lines: ({ data }) => holdLines(data, 'released'),
     examples: [example],
@@ -121,8 +118,8 @@ function stateOf({ delivers, paused, absent, blocks }: Source): string {
   return blocks.length > 0 ? `off ${String(blocks.length)} sites` : 'in use';
 }
 
-function sourceLines({ data, nodes, unanswered }: ResultOf<'queue.sources'>): string[] {
-  const isFleet = nodes.length + unanswered.length > 1;
+function sourceLines({ data, nodes }: ResultOf<'queue.sources'>): string[] {
+  const isFleet = nodes.length > 1;
   const blocks = data.flatMap(({ name, node, blocks: all }) => all.map((one) => ({ ...one, name, node })));
   const warm = data.flatMap(({ name, node, warm_up: all }) => all.map((one) => ({ ...one, name, node })));
   const system = "(the system's)";
@@ -152,10 +149,9 @@ function sourceLines({ data, nodes, unanswered }: ResultOf<'queue.sources'>): st
   ].filter((lines) => lines.length > 0);
   return [
     ...parts.flatMap((lines, at) => (at === 0 ? lines : ['', ...lines])),
-    ...(unanswered.length > 0 || data.some(({ delivers }) => delivers)
+    ...(data.some(({ delivers }) => delivers)
       ? []
       : ['no node delivers mail now: each that runs lacks the role delivery (node.roles) or is drained']),
-    ...unansweredLines({ unanswered }),
   ];
 }
 
@@ -241,7 +237,6 @@ export const queue: readonly Presentation[] = [
     input: [{ flag: '[source]', says: "its name (default: the system's address)" }],
     lines: (result) => [
       `${pluralize(result.unblocked, 'site')} ${result.unblocked === 1 ? 'gets' : 'get'} mail from it again`,
-      ...unansweredLines(result),
     ],
     examples: ['posthorn queue unblock'],
   }),
@@ -291,7 +286,6 @@ export const queue: readonly Presentation[] = [
     lines: (result) => [
       `${pluralize(result.flushed, 'delivery', 'deliveries')} that waited for a later time ${result.flushed === 1 ? 'is' : 'are'} tried now; pauses between connections end`,
       ...unknownDomains(result),
-      ...unansweredLines(result),
     ],
     examples: [
       'posthorn queue flush --domain example.net',

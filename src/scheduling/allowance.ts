@@ -13,6 +13,13 @@ export type Beyond = 'shared' | 'uncounted';
 
 export const WINDOW_MS = { minute: MINUTE_MS, hour: HOUR_MS, day: DAY_MS } as const;
 
+/**
+ * Returns what one of many may use of a budget that all share: its own most, but from half of the shared one on a part of what is
+ * left. So those who come often leave room for one who comes for the first time, however many they are.
+ */
+export const mostForOne = (each: number, all: number, used: number): number =>
+  Math.min(each, (2 * each * Math.max(0, all - used)) / all);
+
 export class Allowance {
   private readonly most: number;
   private readonly windowMs: number;

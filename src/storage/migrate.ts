@@ -19,7 +19,8 @@ import { up as packedBodies } from '../../migrations/009-packed-bodies.ts';
 import { up as noPlannerFigures } from '../../migrations/010-no-planner-figures.ts';
 import { up as lightHouse } from '../../migrations/011-light-house.ts';
 import { up as limits } from '../../migrations/012-limits.ts';
-import { up as holdsOfSeveral } from '../../migrations/013-holds-of-several.ts';
+import { up as oneTableOfLimits } from '../../migrations/013-one-table-of-limits.ts';
+import { up as received } from '../../migrations/014-received.ts';
 import { up as from036 } from '../../migrations/from-036.ts';
 import { dialectOf } from './sql.ts';
 import { renewViews, withoutViews } from './views.ts';
@@ -45,8 +46,8 @@ export const migrations: readonly Migration[] = [
   { name: '010-no-planner-figures', up: noPlannerFigures },
   { name: '011-light-house', up: lightHouse, contracts: true },
   { name: '012-limits', up: limits, contracts: true },
-  // A server of the version before would hold all that `scope` names.
-  { name: '013-holds-of-several', up: holdsOfSeveral, contracts: true },
+  { name: '013-one-table-of-limits', up: oneTableOfLimits, contracts: true },
+  { name: '014-received', up: received },
 ];
 
 /**

@@ -12,6 +12,7 @@ import * as deliveries from './tables/deliveries.ts';
 import * as events from './tables/events.ts';
 import * as templates from './tables/templates.ts';
 import * as reports from './tables/reports.ts';
+import * as received from './tables/received.ts';
 import * as webhooks from './tables/webhooks.ts';
 import * as engine from './tables/engine.ts';
 import * as members from './tables/members.ts';
@@ -24,6 +25,7 @@ export * from './tables/deliveries.ts';
 export * from './tables/events.ts';
 export * from './tables/templates.ts';
 export * from './tables/reports.ts';
+export * from './tables/received.ts';
 export * from './tables/webhooks.ts';
 export * from './tables/engine.ts';
 export * from './tables/members.ts';
@@ -55,11 +57,12 @@ export const tables = {
   account_settings: accounts.accountSettings,
   event_counts: events.eventCounts,
   reports: reports.reports,
+  received: received.received,
+  received_sources: received.receivedSources,
   webhooks: webhooks.webhooks,
   webhook_calls: webhooks.webhookCalls,
   webhook_deliveries: webhooks.webhookDeliveries,
   webhook_replays: webhooks.webhookReplays,
-  holds: deliveries.holds,
   sts_policies: engine.stsPolicies,
   host_tls: engine.hostTls,
   warm_up: engine.warmUp,

@@ -1,7 +1,6 @@
 /** The thread that compiles and renders slow templates; started by `renderer.ts`. */
-import { parentPort } from 'node:worker_threads';
+import { answerJobs } from '../base/answer-jobs.ts';
 import { createThreadClock } from '../base/thread-time.ts';
-import { announceReady } from '../base/threads.ts';
 import { createCompiledCache } from './compiled-cache.ts';
 import { compile, RENDER_LIMIT_MS } from './mixed/index.ts';
 import { READ_LIMIT_MS, readParts, renderParts, tooSlow, type PartResult, type RenderJob } from './renderer.ts';
@@ -17,7 +16,4 @@ function answer({ parts, variables }: RenderJob): PartResult[] {
   return [...done, ...parts.slice(done.length).map(tooSlow)];
 }
 
-parentPort?.on('message', (job: RenderJob) => {
-  parentPort?.postMessage(answer(job));
-});
-announceReady();
+answerJobs(answer);

@@ -12,13 +12,15 @@ import type { Log } from '../base/log.ts';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import type { SafeFetch } from '../net/safe-fetch.ts';
-import { eventRecord } from '../events/event.ts';
+import type { LoggedEvent } from '../events/event-log.ts';
+import { eventRecord, withBodies } from '../events/event.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
 import type { Owners } from '../storage/owners.ts';
 import type { Rows, RowsFor } from '../storage/rows.ts';
-import type { WebhookDeliveryRow, WebhookRow } from '../storage/tables.ts';
+import type { ReceivedRow, WebhookDeliveryRow, WebhookRow } from '../storage/tables.ts';
 import { callEndpoint, type CallResult } from './call.ts';
+import type { Endpoint } from './endpoint.ts';
 import { noteWarned, recordCallEnd, type Owed } from './call-store.ts';
 import { disableEndpoint, openEndpoint } from './endpoint-store.ts';
 import { FanOut } from './fan-out.ts';
@@ -156,7 +158,7 @@ export class Webhooks {
     const { endpoint } = feed;
     if (endpoint === null) return;
     job.begun = true;
-    const body = JSON.stringify(eventRecord(event, { engagement: endpoint.include_engagement }));
+    const body = await bodyOf(this.deps.db.prepared, event, endpoint);
     const result = await callEndpoint(this.deps, endpoint, { eventId: event.id, body, attempt: job.attempts + 1 });
     if (result.kind === 'closed') return;
     const restsUntil = this.rest(feed, result);
@@ -274,6 +276,17 @@ export class Webhooks {
       next_attempt_at: null,
     });
   }
+}
+
+/** The event as `GET /v1/events` shows it; a received mail comes with its text and html, if it still exists. */
+async function bodyOf(db: Connection, event: LoggedEvent, endpoint: Endpoint): Promise<string> {
+  const record = eventRecord(event, { engagement: endpoint.include_engagement });
+  if (event.type !== 'received') return JSON.stringify(record);
+  const [bodies] = await db.all<Pick<ReceivedRow, 'text' | 'html' | 'reply_text'>>(
+    'SELECT text, html, reply_text FROM received WHERE id = ?',
+    [event.delivery_id],
+  );
+  return JSON.stringify(withBodies(record, bodies));
 }
 
 const namesOf = ({ id, endpoint }: Feed): object => ({ webhook_id: id, account_id: endpoint?.accountId });

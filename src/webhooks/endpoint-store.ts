@@ -37,6 +37,7 @@ export interface EndpointSettings {
   events?: string[] | undefined;
   streams?: string[] | undefined;
   domains?: string[] | undefined;
+  addresses?: string[] | undefined;
   include_machine_events?: boolean | undefined;
   include_engagement?: boolean | undefined;
   concurrency?: number | undefined;
@@ -63,6 +64,7 @@ const usual = {
   events_json: JSON.stringify(eventTypes),
   streams_json: '[]',
   domains_json: '[]',
+  addresses_json: '[]',
   include_machine_events: 0,
   include_engagement: 0,
   concurrency: 10,

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import path from 'node:path';
-import { createThreads, ownMemory, ThreadRefusal, type Threads } from '../../src/base/threads.ts';
+import { ownMemory } from '../../src/base/bytes.ts';
+import { createThreads, ThreadRefusal, type Threads } from '../../src/base/threads.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 
 interface Input {

@@ -24,6 +24,8 @@ export interface Appliance {
   command(...args: string[]): Promise<unknown>;
   /** Resident memory in MiB. */
   rss(): number;
+  /** The most that it has been, in MiB. */
+  peakRss(): number;
   /** CPU time used so far, in ms. */
   cpu(): number;
   /** Resolves when it ends, by itself or by a signal. */
@@ -43,6 +45,8 @@ export interface ApplianceOptions {
   port?: number;
   /** A built working tree other than this one. */
   dir?: string;
+  /** Runs commands on the data folder before the server starts; returns more of its environment. */
+  before?: (cli: Appliance['cli']) => Record<string, string>;
   /** It is ready within this time, in ms, or killed; 30 s where left out. */
   patienceMs?: number;
 }
@@ -89,6 +93,12 @@ async function startOnce(options: ApplianceOptions): Promise<Appliance> {
     POSTHORN_LOG__FORMAT: 'json',
     ...env,
   };
+  const cli: Appliance['cli'] = (...args) => {
+    const result = spawnSync(process.execPath, [bin, ...args], { cwd: root, env: all, encoding: 'utf8' });
+    if (result.status !== 0) throw new Error(`posthorn ${args.join(' ')}: ${result.stderr}`);
+    return JSON.parse(result.stdout) as unknown;
+  };
+  Object.assign(all, options.before?.(cli));
   const log = openSync(`${data}.log`, 'a');
   const command = [...under, process.execPath, ...nodeArgs, bin, 'serve'];
   const child = spawn(command[0] ?? process.execPath, command.slice(1), {
@@ -129,11 +139,7 @@ async function startOnce(options: ApplianceOptions): Promise<Appliance> {
     pid,
     env: all,
     exited,
-    cli(...args) {
-      const result = spawnSync(process.execPath, [bin, ...args], { cwd: root, env: all, encoding: 'utf8' });
-      if (result.status !== 0) throw new Error(`posthorn ${args.join(' ')}: ${result.stderr}`);
-      return JSON.parse(result.stdout) as unknown;
-    },
+    cli,
     async command(...args) {
       const { stdout } = await promisify(execFile)(process.execPath, [bin, ...args], {
         cwd: root,
@@ -142,16 +148,23 @@ async function startOnce(options: ApplianceOptions): Promise<Appliance> {
       });
       return JSON.parse(stdout) as unknown;
     },
-    rss: () => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${String(pid)}/status`, 'utf8'))?.[1]) / 1024,
+    rss: () => memoryOf(pid, 'VmRSS'),
+    peakRss: () => memoryOf(pid, 'VmHWM'),
     cpu: () => cpuOf(pid),
     stop: () => end('SIGTERM'),
     kill: () => end('SIGKILL'),
   };
 }
 
-/** A key that may do all that benchmarks need. */
-export function benchKey(appliance: Appliance, account = 'default'): string {
-  const made = appliance.cli(
+/** Returns a figure of the process's memory in MiB. */
+const memoryOf = (pid: number, figure: 'VmRSS' | 'VmHWM'): number =>
+  Number(new RegExp(`${figure}:\\s+(\\d+)`).exec(readFileSync(`/proc/${String(pid)}/status`, 'utf8'))?.[1]) / 1024;
+
+/** Makes a key that may do all that benchmarks need, and returns it. */
+export const benchKey = (appliance: Appliance, account = 'default'): string => newKey(appliance.cli, account).key;
+
+export function newKey(cli: Appliance['cli'], account = 'default'): { id: string; key: string } {
+  return cli(
     'keys',
     'create',
     '--name',
@@ -161,6 +174,5 @@ export function benchKey(appliance: Appliance, account = 'default'): string {
     '--account',
     account,
     '--json',
-  );
-  return (made as { key: string }).key;
+  ) as { id: string; key: string };
 }

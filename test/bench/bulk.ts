@@ -106,7 +106,7 @@ async function main(): Promise<void> {
       const one = await acceptance();
       accepted.push(one);
       bulk.push(await delivery(sink));
-      const each = { messages: total, warm: total, html: HTML_BYTES, connections: 50 };
+      const each = { messages: total, warm: total, size: HTML_BYTES, connections: 50 };
       single.push((await measuredRun({ ...each, sinkPort: sink.port, sessions })).rate);
       console.log(
         `run ${String(run)}  accepted ${one.rate.toFixed(0)}/s, loop held ${one.holdMs.toFixed(1)} ms; delivered ${String(bulk.at(-1)?.toFixed(0))}/s, single ${String(single.at(-1)?.toFixed(0))}/s`,

@@ -33,7 +33,7 @@ async function costOf(count: number, sinkPort: number): Promise<Cost> {
     sessions: 50,
     messages: count,
     warm,
-    html: 4096,
+    size: 4096,
     connections: 50,
     afterwards({ dataDir }) {
       const file = path.join(dataDir, 'posthorn.db');

@@ -1,6 +1,10 @@
 /** Drives an appliance: load by a process of its own, and waiting until so many mails are told of as delivered. */
 import { spawn } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
 import { createInterface } from 'node:readline';
+import { writeMail } from './mails.ts';
 import { until } from './peers.ts';
 
 export interface Answers {
@@ -17,19 +21,25 @@ export interface Load {
   count: number;
   /** Number of the first mail, which its recipient and its subject bear. */
   offset: number;
-  /** Kept connections that send one request after the other. */
+  /** Connections at a time, each with one request after the other. */
   connections: number;
-  /** Octets of html in each mail. */
-  html: number;
-  /** Recipients' domains, of which each mail has the next one; one where left out. */
+  /** Octets of each mail (mails.ts). */
+  size: number;
+  /** Each mail comes over a connection of its own. */
+  isFresh?: boolean;
+  /** Recipients' domains, of which each mail has the next one; one if left out. */
   domains?: number;
 }
 
-/** The load, started and waiting for its word: a process takes half a second to begin, which is none of what is measured. */
-export async function readyLoad(what: Load): Promise<() => Promise<Answers>> {
-  const { url, key, count, offset, connections, html, domains = 1 } = what;
-  const args = [url, key, ...[count, connections, html, offset, domains].map(String)];
-  const child = spawn(process.execPath, ['--import', 'tsx', new URL('load.ts', import.meta.url).pathname, ...args], {
+/** The argument of load.ts: `json` names the file with the mail. */
+export type LoadOrder = Omit<Required<Load>, 'size'> & { json: string };
+
+/** The load by POST, started and waiting for its word: a process takes half a second to begin, which is none of what is measured. */
+export async function readyLoad({ size, ...what }: Load): Promise<() => Promise<Answers>> {
+  const folder = mkdtempSync(path.join(os.tmpdir(), 'posthorn-load-'));
+  const order: LoadOrder = { isFresh: false, domains: 1, ...what, json: writeMail(folder, size).json };
+  const program = new URL('load.ts', import.meta.url).pathname;
+  const child = spawn(process.execPath, ['--import', 'tsx', program, JSON.stringify(order)], {
     stdio: ['pipe', 'pipe', 'inherit'],
   });
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
@@ -39,6 +49,7 @@ export async function readyLoad(what: Load): Promise<() => Promise<Answers>> {
     return next.value;
   };
   await line();
+  rmSync(folder, { recursive: true });
   return async () => {
     child.stdin.end();
     return JSON.parse(await line()) as Answers;
@@ -46,6 +57,33 @@ export async function readyLoad(what: Load): Promise<() => Promise<Answers>> {
 }
 
 export const load = async (what: Load): Promise<Answers> => (await readyLoad(what))();
+
+export interface SmtpLoad {
+  port: number;
+  count: number;
+  sessions: number;
+  /** Octets of each mail. */
+  size: number;
+  /** Each mail comes over a connection of its own. */
+  isFresh: boolean;
+}
+
+/** Sends mails with `smtp-source`. Rejects if one of them is refused. */
+export async function loadBySmtp({ port, count, sessions, size, isFresh }: SmtpLoad): Promise<void> {
+  const folder = mkdtempSync(path.join(os.tmpdir(), 'posthorn-load-'));
+  const { mime } = writeMail(folder, size);
+  const args = ['-s', String(sessions), '-m', String(count), '-f', 'hi@bench.test', '-t', 'r@dest.test', '-F', mime];
+  const child = spawn('smtp-source', [...args, ...(isFresh ? [] : ['-d']), `127.0.0.1:${String(port)}`], {
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
+  let errors = '';
+  child.stderr.on('data', (chunk: Buffer) => {
+    errors += chunk.toString();
+  });
+  const code = await new Promise<number | null>((resolve) => child.on('close', resolve));
+  rmSync(folder, { recursive: true });
+  if (code !== 0 || errors !== '') throw new Error(`smtp-source ended with ${String(code)}: ${errors.slice(0, 500)}`);
+}
 
 /** Reads the event log by cursor; the function it gives waits until so many more `delivered` were seen. */
 export function watchDelivered(url: string, key: string): (count: number) => Promise<void> {

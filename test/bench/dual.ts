@@ -46,7 +46,7 @@ async function main(): Promise<void> {
     sessions: Number(options.sessions),
     messages: Number(options.messages),
     warm: Number(options.warm),
-    html: 4096,
+    size: 4096,
     connections: 50,
   };
   const both: Run[] = [];

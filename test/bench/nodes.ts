@@ -22,7 +22,7 @@ const { values: options } = parseArgs({
     nodes: { type: 'string', default: '1,2,3' },
     messages: { type: 'string', default: '6000' },
     warm: { type: 'string', default: '3000' },
-    html: { type: 'string', default: '4096' },
+    size: { type: 'string', default: '4096' },
     sessions: { type: 'string', default: '48' },
     connections: { type: 'string', default: '48' },
     domains: { type: 'string', default: '200' },
@@ -94,7 +94,7 @@ async function measure(database: PostgresServer, nodes: readonly Appliance[]): P
   const loadOf = (all: number, from: number) =>
     nodes.map(({ url }, at) => ({
       ...{ url, key, count: share(all), offset: from + at * share(all) },
-      ...{ html: Number(options.html), domains: Number(options.domains) },
+      ...{ size: Number(options.size), domains: Number(options.domains) },
       connections: share(Number(options.connections)),
     }));
   const sent = share(messages) * nodes.length;

@@ -72,7 +72,7 @@ try {
   const arrived = (count: number): Promise<void> =>
     until(() => Promise.resolve(sink.count() >= count), `${String(count)} mails at the sink`, 600_000);
   const begun = performance.now();
-  await load({ url: appliance.url, key, count: mails, offset: 0, connections: 50, html: 4096 });
+  await load({ url: appliance.url, key, count: mails, offset: 0, connections: 50, size: 4096 });
   await arrived(mails);
   const capacity = (mails / (performance.now() - begun)) * 1000;
   console.log(`capacity: ${capacity.toFixed(0)} mails a second`);

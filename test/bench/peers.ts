@@ -37,11 +37,11 @@ export async function startSink(): Promise<Sink> {
 }
 
 /** A Postfix of its own, relaying to `sinkPort`. `sessions` is how many connections it opens to the sink. */
-export function startPostfix(sinkPort: number, sessions: number, milter: string | null = null): Promise<Postfix> {
+export function startPostfix(sinkPort: number, sessions: number, milter?: string): Promise<Postfix> {
   return startConfigured({ hostname: 'peer.bench.test', main: () => relayCf(sinkPort, sessions, milter) });
 }
 
-const relayCf = (sinkPort: number, sessions: number, milter: string | null): string => `mynetworks = 127.0.0.0/8
+const relayCf = (sinkPort: number, sessions: number, milter: string | undefined): string => `mynetworks = 127.0.0.0/8
 relayhost = [127.0.0.1]:${String(sinkPort)}
 smtpd_recipient_restrictions = permit_mynetworks, reject
 smtp_destination_concurrency_limit = ${String(sessions)}
@@ -49,7 +49,7 @@ default_process_limit = ${String(Math.max(100, sessions))}
 initial_destination_concurrency = ${String(sessions)}
 smtpd_client_connection_count_limit = 0
 smtp_tls_security_level = none
-${milter === null ? '' : `smtpd_milters = ${milter}\nmilter_default_action = tempfail\n`}`;
+${milter === undefined ? '' : `smtpd_milters = ${milter}\nmilter_default_action = tempfail\n`}`;
 
 /** OpenDKIM signing with RSA-2048 as a milter on a Unix socket. */
 export function startOpenDkim(domain: string): Promise<OpenDkim> {

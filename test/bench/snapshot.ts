@@ -24,7 +24,7 @@ const { values: options } = parseArgs({
     minutes: { type: 'string', default: '10' },
     before: { type: 'string', default: '1' },
     mails: { type: 'string', default: '1000' },
-    html: { type: 'string', default: '4096' },
+    size: { type: 'string', default: '4096' },
     connections: { type: 'string', default: '50' },
     sessions: { type: 'string', default: '50' },
     alone: { type: 'boolean', default: false },
@@ -66,7 +66,7 @@ async function startSide(url: string, sink: Sink): Promise<Side> {
   });
   const key = benchKey(appliance);
   appliance.cli('domains', 'add', 'bench.test', '--trust', '--json');
-  const common = { url: appliance.url, key, connections: Number(options.connections), html: Number(options.html) };
+  const common = { url: appliance.url, key, connections: Number(options.connections), size: Number(options.size) };
   const delivered = watchDelivered(appliance.url, key);
   const ofDatabase = await databaseCpu(url);
   await load({ ...common, count: WARM, offset: 0 });

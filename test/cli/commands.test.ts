@@ -237,18 +237,8 @@ describe('the posthorn command beside a running server', () => {
         lastProgressAt: now,
       },
     ];
-    assert.deepEqual(members(await good('queue', 'lanes', '--json')), [
-      'data',
-      'domains',
-      'nodes',
-      'unanswered',
-      'oldest_at',
-      'oldest_is_exact',
-    ]);
-    assert.match(
-      await good('queue', 'lanes', '--lane', 'mx.dest.test'),
-      /UNDER 1 MIN .* OLDEST\n2 +0 +0 +0 +0 +0 +0 +20/,
-    );
+    assert.deepEqual(members(await good('queue', 'lanes', '--json')), ['data', 'domains', 'nodes', 'oldest_at']);
+    assert.match(await good('queue', 'lanes', '--lane', 'mx.dest.test'), /UNDER 1 MIN .* OLDEST\n2 +0 +0 +0 +0 +0 +20/);
     assert.match(
       await good('queue', 'lanes'),
       /^LANE[^]*mx1\.dest\.test +1 +0 +0 +1 +- +- +1 connection: 421 slow down +\\u001b\[2J\nmx\.dest\.test +2 [^]*\n\nDOMAIN[^]*\ndest\.test +2 +1 /,
@@ -264,10 +254,7 @@ describe('the posthorn command beside a running server', () => {
       1,
     );
     assert.match(await good('queue', 'list'), /^NEXT TRY/);
-    assert.equal(
-      await good('queue', 'flush', '--domain', 'dest.test', '--json'),
-      '{\n  "flushed": 1,\n  "unanswered": []\n}',
-    );
+    assert.equal(await good('queue', 'flush', '--domain', 'dest.test', '--json'), '{\n  "flushed": 1\n}');
     assert.match(await good('queue', 'flush', '--all'), /^0 deliveries that waited for a later time are tried now/);
   });
 

@@ -8,6 +8,7 @@ const source = (changes: Partial<EventSource> = {}): EventSource => ({
   at: Date.parse('2026-01-31T09:30:02.481Z'),
   test: 0,
   message_id: 'msg_1',
+  delivery_id: 'dlv_1',
   status: 'delivered',
   machine: 0,
   detail_json: '{"mx":"mx1.example.net","attempt":1}',
@@ -25,6 +26,34 @@ const source = (changes: Partial<EventSource> = {}): EventSource => ({
 });
 
 describe('events/event', () => {
+  it('shows a received mail with what the message that it answers says', () => {
+    const received = {
+      id: 'rcv_1',
+      domain: 'acme.test',
+      envelope: { from: 'bounces@example.net', to: ['support@acme.test'] },
+      from: { email: 'ana@example.net', name: null },
+      subject: 'Re: Welcome',
+      message_id: '<1@example.net>',
+    };
+    const detail_json = JSON.stringify(received);
+    const shown = eventRecord(source({ type: 'received', detail_json, recipient: '' }), { engagement: false });
+    assert.deepEqual(shown['data'], {
+      message_id: 'msg_1',
+      batch_id: null,
+      rfc_message_id: '<1@example.net>',
+      recipient: 'support@acme.test',
+      recipient_type: 'to',
+      from: 'ana@example.net',
+      subject: 'Re: Welcome',
+      template_id: null,
+      stream: 'transactional',
+      tags: ['a'],
+      metadata: { order: '17' },
+      status: 'delivered',
+      received,
+    });
+  });
+
   it('is the record of the contract, members in their order', () => {
     assert.equal(
       JSON.stringify(eventRecord(source(), { engagement: false })),
@@ -49,9 +78,9 @@ describe('events/event', () => {
     assert.match(JSON.stringify(eventRecord(delivered, { engagement: false })), /"delivered":\{"ip":"192\.0\.2\.25"\}/);
   });
 
-  it('has six kinds for everybody and four for those who ask', () => {
+  it('has six kinds for everybody and five for those who ask', () => {
     assert.deepEqual([...eventTypes], ['sent', 'delivered', 'opened', 'clicked', 'bounced', 'complained']);
-    assert.deepEqual([...optInEventTypes], ['deferred', 'suppressed', 'failed', 'unsubscribed']);
-    assert.equal(new Set(allEventTypes).size, 10);
+    assert.deepEqual([...optInEventTypes], ['deferred', 'suppressed', 'failed', 'unsubscribed', 'received']);
+    assert.equal(new Set(allEventTypes).size, 11);
   });
 });

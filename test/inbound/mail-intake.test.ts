@@ -4,24 +4,27 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
 import { listenerLimits } from '../../src/inbound/listener-limits.ts';
-import { MailMemory, takeMail, type TakenMail } from '../../src/inbound/mail-intake.ts';
+import { MailMemory, takeMail, type ReadMail, type TakenMail } from '../../src/inbound/mail-intake.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 
 const KEEP_BYTES = 512 * 1024;
 
-async function* piecesOf(mail: Buffer, lengths: readonly number[]): AsyncGenerator<Buffer> {
-  let from = 0;
-  for (const length of lengths) {
-    yield mail.subarray(from, from + length);
-    from += length;
-  }
+function piecesOf(mail: Buffer, lengths: readonly number[]): ReadMail {
+  return (take) => {
+    let from = 0;
+    for (const length of lengths) {
+      take(mail.subarray(from, from + length));
+      from += length;
+    }
+    return Promise.resolve();
+  };
 }
 
-async function take<Result>(stream: AsyncIterable<Buffer>, use: (mail: TakenMail) => Result): Promise<Result> {
+async function take<Result>(read: ReadMail, use: (mail: TakenMail) => Result): Promise<Result> {
   const clock = new FakeClock(0);
   const memory = new MailMemory();
   const deps = { clock, limits: listenerLimits, memory, keepBytes: KEEP_BYTES };
-  const result = await takeMail(deps, { stream, network: 'net', tooSlow: () => undefined }, (mail) =>
+  const result = await takeMail(deps, { read, network: 'net', tooSlow: () => undefined }, (mail) =>
     Promise.resolve(use(mail)),
   );
   assert.deepEqual([memory.total, memory.byNetwork.of('net')], [0, 0]);

@@ -34,6 +34,25 @@ describe('budgets of port 25', () => {
     assert.equal(mx.refusal(eve), null);
   });
 
+  it('count mail to a domain that receives apart, by network and by domain', () => {
+    const toAcme: Stranger = { ...eve, domain: 'acme.test' };
+    spend(toAcme, budgets.received_mails_network.most, 1);
+    assert.equal(mx.refusal(toAcme)?.code, 452);
+    assert.deepEqual(used, ['received_mails_network']);
+    for (const other of [eve, bounce(1), { ...bob, domain: 'acme.test' }]) assert.equal(mx.refusal(other), null);
+    for (let n = 0; n < 10; n++)
+      spend(
+        { network: `203.0.113.${String(n)}`, deliveryId: null, domain: 'acme.test' },
+        budgets.received_mails_domain.most / 10,
+        1,
+      );
+    assert.equal(mx.refusal({ ...bob, domain: 'acme.test' })?.code, 452);
+    assert.equal(mx.refusal({ ...bob, domain: 'shop.test' }), null);
+    mx.noteReading({ ...bob, domain: 'shop.test' }, budgets.received_reading_network.most + 1);
+    assert.equal(mx.refusal({ ...bob, domain: 'shop.test' })?.code, 452);
+    assert.equal(mx.refusal(bob), null);
+  });
+
   it('count what is kept of them', () => {
     spend(eve, 1, budgets.loose_bytes_network.most - 1000);
     assert.equal(mx.refusal(eve, 1000), null);
@@ -79,6 +98,33 @@ describe('budgets of port 25', () => {
     assert.equal(mx.refusal(bob)?.code, 452);
     assert.deepEqual(used, ['loose_mails']);
   });
+
+  for (const networks of [20, 200, 2000])
+    it(`let a provider in at its first try when ${String(networks)} networks send what they can`, () => {
+      const provider: Stranger = { network: '203.0.113.0/24', deliveryId: null };
+      const known: Stranger = { network: '203.0.114.0/24', deliveryId: null };
+      mx.noteGood(known);
+      const flood = Array.from({ length: networks }, (_, n) => ({ network: `flood ${String(n)}`, deliveryId: null }));
+      // Ten minutes: each tries ten mails a minute, or two a second where they are few, of a size that makes octets scarce as well.
+      for (let minute = 0; minute < 10; minute++) {
+        for (let n = 0; n < Math.max(10, 2400 / networks); n++)
+          for (const one of flood) {
+            if (mx.refusal(one) !== null || mx.refusal(one, 20_000) !== null) continue;
+            mx.spend(one, 20_000);
+          }
+        for (const one of [provider, known, bounce(minute)]) {
+          assert.equal(mx.refusal(one), null, `minute ${String(minute)}`);
+          assert.equal(mx.refusal(one, 20_000), null, `minute ${String(minute)}`);
+        }
+        clock.advance(60_000);
+      }
+      assert.ok(used.includes('loose_bytes') || used.includes('loose_mails'), 'the common budget was scarce');
+      // One that is known for good signatures has all that a network may have.
+      for (let n = 0; n < 500; n++) {
+        assert.equal(mx.refusal(known, 1000), null);
+        mx.spend(known, 1000);
+      }
+    });
 
   it('count the time that reading took', () => {
     mx.noteReading(eve, budgets.loose_reading_network.most + 1);

@@ -61,6 +61,7 @@ describe('handing a mail in', () => {
   const order = {
     host: '127.0.0.1',
     helo: 'a.test',
+    from: '',
     to: 'b@a.test',
     mail: Buffer.from('x'),
     patienceMs: 5000,

@@ -42,6 +42,17 @@ describe('mail that waits to be read', () => {
     assert.equal(unread.full(stranger('bob')), 'unread_mails');
   });
 
+  it('keeps room for a network that comes for the first time, when many send what they can', () => {
+    for (const networks of [20, 200, 2000]) {
+      const unread = new Unread<ReturnType<typeof mail>>();
+      for (let round = 0; round < 600; round++)
+        for (let n = 0; n < networks; n++)
+          if (unread.full(stranger(String(n))) === null) unread.add(mail(`${String(n)} ${String(round)}`, String(n)));
+      assert.equal(unread.full(stranger('bob')), null, String(networks));
+      assert.equal(unread.full(stranger('0')), 'unread_mails');
+    }
+  });
+
   it('keeps room for mail with a token, whatever comes without one', () => {
     const unread = new Unread<ReturnType<typeof mail>>();
     for (let n = 0; n < budgets.unread_mails.most; n++) unread.add(mail(`e${String(n)}`, n < 500 ? 'eve' : String(n)));

@@ -63,7 +63,7 @@ describe('journey: a command without its database', () => {
   }
 
   const hold = ['queue', 'hold', '--domain', 'dest.test', '--new', '--for', '1h'];
-  const holds = (): Promise<{ n: number }[]> => server.query('SELECT count(*)::int AS n FROM holds', 'posthorn');
+  const holds = (): Promise<{ n: number }[]> => server.query('SELECT count(*)::int AS n FROM limits', 'posthorn');
 
   for (const [what, away, back] of [
     ['the database is stopped', () => server.stopAtOnce().then(() => proxy.mend()), () => server.start()],

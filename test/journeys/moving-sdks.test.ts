@@ -437,6 +437,96 @@ describe('journey: programs of other services', () => {
       assert.deepEqual([event?.tags, event?.['user-variables']], [['welcome', 'shop'], { order: '17' }]);
     });
 
+    const MAIL = [
+      'From: Acme <hi@acme.test>',
+      'To: Ana <ana@dest.test>',
+      'Subject: =?utf-8?Q?Gr=C3=BC=C3=9Fe?=',
+      'X-Mailgun-Tag: welcome',
+      'X-Mailgun-Variables: {"order":"17"}',
+      'X-Mailgun-Drop-Message: no',
+      'MIME-Version: 1.0',
+      'Content-Type: text/plain; charset=utf-8',
+      'Content-Transfer-Encoding: 8bit',
+      '',
+      'As it is: schön.',
+      '',
+    ].join('\r\n');
+
+    it('sends a complete mail as it is, to the recipients of the form, and repeats an answer', async () => {
+      const form = { to: ['Ana <ana@dest.test>', 'cy@dest.test'], 'o:tag': 'shop', 'v:user': 'u1' };
+      const create = (message: string) =>
+        sdk().messages.create('acme.test', { ...form, message: Buffer.from(message) });
+      const sent = await create(MAIL);
+      await app.settled();
+      const seen = mails();
+      assert.deepEqual(seen.flatMap(({ to }) => to).sort(), ['ana@dest.test', 'cy@dest.test']);
+      const [mail] = seen;
+      assert.ok(mail !== undefined);
+      const { header, text } = await readMail(mail.data);
+      assert.equal(text.trim(), 'As it is: schön.');
+      assert.equal(header('subject'), '=?utf-8?Q?Gr=C3=BC=C3=9Fe?=');
+      assert.equal(header('to'), 'Ana <ana@dest.test>');
+      assert.match(header('received') ?? '', /with HTTP id msg_/);
+      assert.doesNotMatch(mail.data, /x-mailgun/i);
+      const id = /msg_\w+/.exec(sent.id ?? '')?.[0] ?? '';
+      const { body } = await app.get<{ tags: string[]; metadata: object; cc: string[]; bcc: string[] }>(
+        `/v1/messages/${id}`,
+      );
+      assert.deepEqual(
+        [body.tags, body.metadata, body.cc, body.bcc],
+        [['shop', 'welcome'], { order: '17', user: 'u1' }, [], ['cy@dest.test']],
+      );
+      assert.deepEqual(await auditedSends(), ['POST 1']);
+      const large = MAIL.replace('As it is: schön.', 'Long line\r\n'.repeat(50_000)).replace(
+        'Message: no',
+        'Message: yes',
+      );
+      const { body: simulated } = await app.get<{ test: boolean }>(
+        `/v1/messages/${/msg_\w+/.exec((await create(large)).id ?? '')?.[0] ?? ''}`,
+      );
+      assert.equal(simulated.test, true);
+    });
+
+    it('repeats the answer to a complete mail under its Idempotency-Key', async () => {
+      const post = async (message: string) => {
+        const form = new FormData();
+        form.set('to', 'ana@dest.test');
+        form.set('message', message);
+        const response = await fetch(`${app.url}/v3/acme.test/messages.mime`, {
+          method: 'POST',
+          body: form,
+          headers: {
+            authorization: `Basic ${Buffer.from(`api:${app.key}`).toString('base64')}`,
+            'idempotency-key': 'order-17',
+          },
+        });
+        return { status: response.status, ...((await response.json()) as { id?: string; message: string }) };
+      };
+      const first = await post(MAIL);
+      assert.equal(first.status, 200);
+      assert.equal((await post(MAIL)).id, first.id);
+      await app.settled();
+      assert.equal(mails().length, 1);
+    });
+
+    it('refuses a complete mail as it refuses it by SMTP', async () => {
+      const refused = (change: Record<string, unknown>, status: number, details: RegExp) =>
+        assert.rejects(
+          sdk().messages.create('acme.test', { to: 'ana@dest.test', message: MAIL, ...change }),
+          (error: { status: number; details: string }) => {
+            assert.match(error.details, details);
+            assert.equal(error.status, status);
+            return true;
+          },
+        );
+      await refused({ message: MAIL.replace('hi@acme.test', 'hi@elsewhere.test') }, 403, /elsewhere\.test/);
+      await refused({ message: `From: a@acme.test\r\n${MAIL}` }, 400, /several from/i);
+      await refused({ message: MAIL.replace('Drop-Message: no', 'Surprise: 1') }, 400, /o:surprise/);
+      await refused({ to: 'nobody' }, 400, /address format/);
+      await refused({ subject: 'Another' }, 400, /`subject` has no counterpart/);
+      await refused({ 'o:deliverytime': 'whenever' }, 400, /send_at/);
+    });
+
     it('sends to each of several people with their values, as Ghost asks for it', async () => {
       const values = (name: string) => ({ name, list_unsubscribe: `https://acme.test/u/${name}` });
       const sent = await sdk(app.url).messages.create('acme.test', {

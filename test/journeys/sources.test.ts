@@ -172,7 +172,6 @@ describe('journey: sources', () => {
     await refused(waiting.id);
     assert.deepEqual(await app.operator.call('queue.unblock', { source: 'one' }), {
       unblocked: 1,
-      unanswered: [],
     });
     await ended(waiting.id);
     await app.balanced();

@@ -12,7 +12,7 @@ function world(
   const deps = {
     lanes: { view, views: () => Object.keys(lanes).map(view) },
     control: {
-      limited: () => limited,
+      names: () => [...limited],
       atRest: () => resting,
       report: () => {
         reports++;

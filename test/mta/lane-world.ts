@@ -13,7 +13,7 @@ import { noTimings } from '../../src/mta/connection/phases.ts';
 import { hostKey } from '../../src/mta/names.ts';
 import { LaneControl } from '../../src/mta/lanes/lane-control.ts';
 import { wholeLane } from '../../src/mta/lanes/node-parts.ts';
-import { LimitBook } from '../../src/mta/limits/book.ts';
+import { LimitBook } from '../../src/messages/limits/book.ts';
 import { readLimitRules } from '../../src/config/limit-rules.ts';
 import { mailKeyOf } from '../../src/mta/attempt/attempt.ts';
 import { Placing } from '../../src/mta/placing.ts';
@@ -41,6 +41,7 @@ export const limitsInMemory = (clock: FakeClock): LimitBook =>
       clock,
       log: quietLog,
       announce: () => undefined,
+      changed: () => undefined,
     },
     { node: null },
   );
@@ -124,7 +125,6 @@ export class LaneWorld {
         log: quietLog,
         pool: this.pool,
         limits: limitsInMemory(clock),
-        limitsOf: () => null,
         partOf: () => wholeLane,
         viewOf: (lane) => this.lanes.view(lane),
         whyNoSlot: (lane) => this.lanes.whyNoSlot(lane),

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { LaneControl } from '../../src/mta/lanes/lane-control.ts';
 import { wholeLane } from '../../src/mta/lanes/node-parts.ts';
-import type { MailKey } from '../../src/mta/limits/limit.ts';
+import type { MailKey } from '../../src/messages/limits/limit.ts';
 import type { Subject } from '../../src/messages/delivery/delivery.ts';
 import type { Site } from '../../src/mta/sites/sites.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
@@ -32,7 +32,6 @@ class Lane {
         log: quietLog,
         pool,
         limits: limitsInMemory(this.clock),
-        limitsOf: () => null,
         partOf: () => wholeLane,
         viewOf: (name) => ({ name, waiting: 0, slots: 0 }),
         whyNoSlot: () => null,

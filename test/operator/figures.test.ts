@@ -30,9 +30,6 @@ describe('operator/figures: a queue for more than a thousand domains, of which a
     const families = await queueFigures({
       db: test.app.db,
       clock: test.clock,
-      nodes: { epoch: 1, hasOthers: true, list: () => [{ epoch: 1, name: 'one', isCommand: false }] },
-      owners: { ownerOf: () => null },
-      askNode: unused,
       mta: { lanes: unused, lane: unused, laneOf: (domain: string) => `mx.${domain}` },
     } as unknown as Parameters<typeof queueFigures>[0]);
     const samples = (name: string) => families.find((one) => one.name === name)?.samples ?? [];

@@ -1,7 +1,6 @@
 /** Block lists that take up our address and let it go, and the other entries on the time line of a reputation. */
 import assert from 'node:assert/strict';
 import { limitRow } from '../support/harness/limit-rows.ts';
-import type { NodeAnswer } from '../../src/operator/ask-nodes.ts';
 import { listingRule } from '../../src/operator/listings.ts';
 import type { ArgsOf, ResultOf } from '../../src/operator/routes.ts';
 import { Office } from './office.ts';
@@ -101,22 +100,28 @@ describe('operator/listings', () => {
     assert.ok(one);
     office.resolver.zones = { ...office.resolver.zones, '12.10.9.5.a.example A': ['127.0.0.2'] };
     const nodes = [one, { ...one, epoch: 2, name: 'two' }, { ...one, epoch: 3, name: 'door', isDelivering: false }];
-    let answers = new Map<number, NodeAnswer>([
-      [2, { kind: 'answered', result: [two] }],
-      [3, { kind: 'answered', result: [door] }],
-    ]);
+    let shown = [
+      { epoch: 2, key: '', value: JSON.stringify([two]) },
+      { epoch: 3, key: '', value: JSON.stringify([door]) },
+    ];
+    const { prepared } = office.deps.db;
     const rule = listingRule({
       ...office.deps,
       config: { ...office.config, doctor: { ...office.config.doctor, blocklists: ['a.example'] } },
       machine: { addresses: () => [IP] },
-      nodes: { ...office.deps.nodes, list: () => nodes },
-      askNode: ({ epoch }) => Promise.resolve(answers.get(epoch) ?? { kind: 'silent' }),
+      // The table of figures is there on PostgreSQL only.
+      db: {
+        commit: office.deps.db.commit,
+        reader: office.deps.db.reader,
+        prepared: { ...prepared, all: () => Promise.resolve(shown as never) },
+      },
+      nodes: { ...office.deps.nodes, hasOthers: true, list: () => nodes },
     });
     const asked = async (): Promise<string[]> => (await moments()).checks.map(({ ip }) => ip);
     await rule.step();
     assert.deepEqual([await asked(), await kinds()], [[IP, two], [`listed ${two} by a.example (127.0.0.2)`]]);
     // The node with the address is being restarted, and then it is gone for good.
-    answers = new Map([[3, { kind: 'answered', result: [door] }]]);
+    shown = shown.slice(1);
     await rule.step();
     assert.deepEqual([await asked(), (await kinds()).length], [[IP, two], 1]);
     nodes.splice(1, 1);

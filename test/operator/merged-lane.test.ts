@@ -46,8 +46,6 @@ describe('operator/merged-lane', () => {
     assert.deepEqual(mergedLane({ node: 'one', lane: own }, []), {
       ...own,
       nodes: ['one'],
-      limits: own.limits.map((one) => ({ ...one, node: null })),
-      waits: own.waits.map((one) => ({ ...one, node: null })),
     });
   });
 
@@ -99,22 +97,19 @@ describe('operator/merged-lane', () => {
     assert.equal(merged({ parkedUntil: 5000 }, { parkedUntil: 4000 }).parkedUntil, 4000);
   });
 
-  it('has the newest reply and cause, and names the node of what only one has', () => {
+  it('has the newest reply and cause, and each limit and wait once', () => {
     const lane = merged(
       { lastReply: '250 ok', lastProgressAt: 10, cause: '421', causeAt: 5, waits: [wait('Both wait.')] },
       { lastReply: '451 no', lastProgressAt: 20, waits: [wait('Both wait.'), wait('Two waits.')] },
     );
     assert.deepEqual([lane.lastReply, lane.lastProgressAt, lane.cause, lane.causeAt], ['451 no', 20, '421', 5]);
     assert.deepEqual(
-      lane.waits.map(({ message, node }) => [message, node]),
-      [
-        ['Both wait.', null],
-        ['Two waits.', 'two'],
-      ],
+      lane.waits.map(({ message }) => message),
+      ['Both wait.', 'Two waits.'],
     );
     assert.deepEqual(
-      lane.limits.map(({ to, node }) => [to, node]),
-      [[10, null]],
+      lane.limits.map(({ to }) => to),
+      [10],
     );
   });
 

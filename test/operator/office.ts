@@ -15,7 +15,7 @@ import { loadConfig } from '../../src/config/load.ts';
 import type { Config } from '../../src/config/schema.ts';
 import { createDomainDirectory } from '../../src/domains/domain-directory.ts';
 import type { DueHint } from '../../src/messages/delivery/due-hint.ts';
-import { createHoldBook } from '../../src/messages/delivery/hold-book.ts';
+import { LimitBook } from '../../src/messages/limits/book.ts';
 import { createHolds } from '../../src/messages/delivery/holds.ts';
 import type { DeliveryChange } from '../../src/messages/delivery/delivery.ts';
 import { createRecorder } from '../../src/messages/delivery/record.ts';
@@ -26,7 +26,6 @@ import type { LaneWait } from '../../src/messages/delivery/why.ts';
 import type { Hold } from '../../src/messages/delivery/holds.ts';
 import type { AskedOf } from '../../src/operator/door/operator.ts';
 import { noReportParser } from '../../src/operator/reports/report-parser.ts';
-import { createLaneActs } from '../../src/operator/lane-acts.ts';
 import { loneNode } from '../../src/storage/nodes.ts';
 import { createTranscripts } from '../../src/mta/attempt/transcripts.ts';
 import type { LaneChange, LaneReport } from '../../src/messages/delivery/lane-report.ts';
@@ -48,8 +47,8 @@ export class Office {
   /** The lane of a domain. */
   lane = (domain: string): string => `mx.${domain}`;
   sources: SourceState[] = [];
-  /** Domains that were asked for; null: all. */
-  readonly tried: (string | null)[] = [];
+  /** Domains whose mail was to be tried; `*`: all. */
+  readonly tried: string[] = [];
   /** The records of the delivery engine about every lane. */
   waits: LaneWait[] = [];
   held: Hold | null = null;
@@ -70,12 +69,17 @@ export class Office {
     this.config = configOf(folder);
     const deliveries = createNotifier<readonly DueHint[]>();
     deliveries.listen((hints) => this.hints.push(...hints));
-    const notifiers = { deliveries, events: createNotifier(), holds: createNotifier() };
+    const tries = createNotifier<readonly string[]>();
+    tries.listen((domains) => void this.tried.push(...domains));
+    const notifiers = { deliveries, events: createNotifier(), holds: createNotifier(), tries };
     const streams = createStreams({ db, clock });
     const directory = createDomainDirectory({ db, clock });
     const note = (fields: LogFields): void => void this.logged.push(fields);
     const log: Log = { debug: note, info: note, warn: note, error: note, child: () => log };
-    const book = createHoldBook({ db, clock, changed: () => undefined });
+    const limitBook = new LimitBook(
+      { db, clock, log, announce: () => undefined, changed: () => undefined },
+      { node: null },
+    );
     const accept: AcceptDeps = {
       commit: db.commit,
       clock,
@@ -105,6 +109,7 @@ export class Office {
         state: () => ({ file: 'tls.pem', cert: server.cert, fault: null }),
       },
       selfTest: () => Promise.resolve({ ok: true, why: null, ms: 1 }),
+      handIn: () => Promise.resolve({ taken: false, reply: '550 5.7.1 we do not relay' }),
       mta: {
         resolve: () => Promise.resolve(this.resolved),
         lanes: (most) => Promise.resolve(this.lanes.slice(0, most)),
@@ -114,7 +119,6 @@ export class Office {
           return now === undefined ? null : { now, changes: this.changes };
         },
         laneOf: (domain: string) => this.lane(domain),
-        tryNow: (domain) => Promise.resolve(void this.tried.push(domain)),
         laneFacts: () => Promise.resolve({ waits: this.waits, held: this.held }),
         sources: { list: () => this.sources },
         unblock: () => Promise.resolve(),
@@ -122,13 +126,11 @@ export class Office {
       },
       nodes: loneNode(1, { name: 'office', version: 'test', facts: '{}', since: clock.now() }),
       owners: { ownerOf: () => null },
-      askNode: () => Promise.reject(new Error('there are no others')),
       laneFacts: (mails) => Promise.resolve(mails.map(() => ({ waits: this.waits, held: this.held }))),
-      book,
-      laneActs: createLaneActs(),
+      limits: limitBook,
       strangerLines: { notKept: 0 },
       openReportParser: noReportParser,
-      holds: createHolds({ clock, book, pauses: createAccountPauses({ db, clock }), streams, directory }),
+      holds: createHolds({ clock, book: limitBook, pauses: createAccountPauses({ db, clock }), streams, directory }),
     };
     const { keyring, recorder, holds } = deps;
     const { smtp, limits, retention, domains } = this.config;
@@ -138,6 +140,7 @@ export class Office {
       log,
       keyring,
       accept,
+      mailDraft: () => Promise.reject(new Error('no complete mail comes here')),
       limits,
       retention,
       notifiers,
@@ -228,7 +231,10 @@ export class Office {
   }
 
   /** Sends a mail from a trusted domain; returns the message's id. */
-  async mail(to: string, fields: { subject?: string; send_at?: string; stream?: string; tags?: string[] } = {}): Promise<string> {
+  async mail(
+    to: string,
+    fields: { subject?: string; send_at?: string; stream?: string; tags?: string[] } = {},
+  ): Promise<string> {
     const domain = 'sender.test';
     const { data } = await this.ask<{ data: Domain[] }>('listDomains', { query: { status: 'any' } });
     if (!data.some(({ name }) => name === domain))

@@ -1,3 +1,6 @@
+import { rowOf } from '../../src/messages/limits/book.ts';
+import { insertRows } from '../../src/storage/rows.ts';
+import { byHand } from '../support/harness/limit-rows.ts';
 import assert from 'node:assert/strict';
 import type { Family } from '../../src/operator/metrics/exposition.ts';
 import {
@@ -35,10 +38,12 @@ describe('figures of the service', () => {
   it('tell holds by their end, and what block lists have', async () => {
     assert.equal(valueOf(await hindranceFigures(office.deps), 'posthorn_holds', 'none'), 0);
     await office.deps.db.commit.transact(async (tx) => {
-      const hold = `INSERT INTO holds (id, kind, scope, target, until, catches_new, created_at) VALUES (?, ?, 'domain', ?, ?, 1, 0)`;
-      await tx.run(hold, ['hld_1', 'hold', 'a.test', null]);
-      await tx.run(hold, ['hld_2', 'hold', 'b.test', 9]);
-      await tx.run(hold, ['hld_3', 'limit', 'c.test', null]);
+      const limits = [
+        byHand({ id: 'hld_1', domain: 'a.test' }, 0),
+        byHand({ id: 'hld_2', domain: 'b.test', until: 9 }, 0),
+        byHand({ id: 'hld_3', kind: 'limit', site: 'c.test' }, 0),
+      ];
+      await insertRows(tx, [{ limits: limits.map(rowOf) }]);
       const listing = 'INSERT INTO listings (ip, list, since, until, codes) VALUES (?, ?, 0, ?, ?)';
       await tx.run(listing, ['192.0.2.1', 'list.example', null, '127.0.0.2']);
       await tx.run(listing, ['192.0.2.1', 'old.example', 5, '127.0.0.2']);

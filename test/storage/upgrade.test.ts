@@ -31,7 +31,7 @@ const schema036 = readFileSync(path.resolve(import.meta.dirname, '../fixtures/sc
 /** The tables that the upgrade drops: those of features that are gone, and what bodies have in common. */
 const dropped = [
   ...['content_bases', 'message_blocks', 'message_sets', 'message_changes', 'event_sums'],
-  ...['resends', 'tls_sessions', 'tls_policies', 'tls_reports', 'source_blocks'],
+  ...['resends', 'tls_sessions', 'tls_policies', 'tls_reports', 'source_blocks', 'holds'],
 ];
 
 /** Columns that another one took over. */
@@ -165,9 +165,20 @@ describe('upgrades', () => {
         assert.deepEqual(withColumnsOf(after.get(table) ?? [], kept), kept, `${table} has changed`);
       }
     assert.deepEqual(
-      after.get('limits')?.map(({ kind, site, source, until, cause }) => [kind, site, source, until, cause]),
+      after
+        .get('limits')
+        ?.filter(({ set_by: by }) => by === 'receiver')
+        .map(({ kind, site, source, until, cause }) => [kind, site, source, until, cause]),
       before.get('source_blocks')?.map(({ site, source, until, reply }) => ['block_list', site, source, until, reply]),
       'sources on block lists are among the limits',
+    );
+    assert.deepEqual(
+      after
+        .get('limits')
+        ?.filter(({ set_by: by }) => by === 'operator')
+        .map(({ id, until, cause, actor }) => [id, until, cause, actor]),
+      before.get('holds')?.map(({ id, until, note, created_by: actor }) => [id, until, note, actor]),
+      'and so are holds',
     );
     assert.deepEqual(
       after.get('members')?.map(({ role }) => role),

@@ -72,9 +72,11 @@ describe('npm run release', () => {
       commit();
     });
 
-    it('has each file with the version in its name, and checksums that are right', () => {
+    it('has each file with the version in its name, and checksums that are right and signed', () => {
       const out = path.join(folder, 'out');
-      const { status, stdout, stderr } = release('--out', out, '--tag', `v${version}`);
+      const key = path.join(folder, 'key');
+      assert.equal(spawnSync('ssh-keygen', ['-q', '-t', 'ed25519', '-N', '', '-f', key]).status, 0);
+      const { status, stdout, stderr } = release('--out', out, '--tag', `v${version}`, '--sign', key);
       assert.equal(status, 0, stderr);
       assert.match(stdout, /^release: quick: no image$/m);
       const packed = `posthorn-${version}-${process.platform}-${process.arch}.tar.gz`;
@@ -84,10 +86,15 @@ describe('npm run release', () => {
         `posthorn-${version}.md`,
         `posthorn-client-${version}.tgz`,
       ].sort();
-      assert.deepEqual(readdirSync(out).sort(), ['SHA256SUMS', ...files, `${packed}.sha256`].sort());
+      assert.deepEqual(readdirSync(out).sort(), ['SHA256SUMS', 'SHA256SUMS.sig', ...files, `${packed}.sha256`].sort());
       const sums = readFileSync(path.join(out, 'SHA256SUMS'), 'utf8');
       assert.deepEqual([...sums.matchAll(/^[0-9a-f]{64} {2}(.+)$/gm)].map(([, name]) => name).sort(), files);
       assert.equal(spawnSync('sha256sum', ['--check', 'SHA256SUMS'], { cwd: out }).status, 0);
+      writeFileSync(`${key}.allowed`, `releaser ${readFileSync(`${key}.pub`, 'utf8')}`);
+      const check = '-Y verify -I releaser -n posthorn-release'.split(' ');
+      const places = ['-f', `${key}.allowed`, '-s', path.join(out, 'SHA256SUMS.sig')];
+      assert.equal(spawnSync('ssh-keygen', [...check, ...places], { input: sums }).status, 0);
+      assert.notEqual(spawnSync('ssh-keygen', [...check, ...places], { input: `${sums}x` }).status, 0);
       assert.equal(readFileSync(path.join(out, `posthorn-${version}.md`), 'utf8'), `- ${MADE}\n`);
       const bom = JSON.parse(readFileSync(path.join(out, `posthorn-${version}.cdx.json`), 'utf8')) as {
         metadata: { component: { version: string } };

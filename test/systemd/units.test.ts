@@ -65,6 +65,14 @@ describe('posthorn.service', () => {
   it('is not started again where another start changes nothing', () => {
     assert.deepEqual(one('RestartPreventExitStatus')?.split(' '), ['64', '77', '78']);
   });
+  it('may start Node.js and what tells the service manager, and nothing that is not of the system', () => {
+    assert.equal(one('NoExecPaths'), '/');
+    const paths = values('posthorn.service', 'ExecPaths').flatMap((value) => value.split(' '));
+    assert.deepEqual(
+      paths.filter((name) => !/^-?\/(?:usr\/)?(?:local\/)?lib/.test(name)),
+      ['/usr/bin/node', '/bin/sh', '-/usr/bin/systemd-notify', '/opt/posthorn/node_modules/sqlite3'],
+    );
+  });
   it('may write only where its folders are', () => {
     assert.equal(one('ProtectSystem'), 'strict');
     assert.deepEqual(values('posthorn.service', 'ReadWritePaths'), ['-/var/backups/posthorn']);

@@ -87,7 +87,7 @@ const errorsIn = (logFile: string): number =>
 async function topRate({ url }: Appliance, key: string, sink: Sink): Promise<number> {
   const run = async (count: number, offset: number): Promise<number> => {
     const [before, begun] = [sink.count(), performance.now()];
-    await load({ url, key, count, offset, connections: 50, html: 4096 });
+    await load({ url, key, count, offset, connections: 50, size: 4096 });
     await until(() => sink.count() - before >= count, `${String(count)} mails at the sink`, 600_000);
     return (count / (performance.now() - begun)) * 1000;
   };

@@ -12,6 +12,7 @@ const endpoint: Endpoint = {
   events: new Set(),
   streams: [],
   domains: [],
+  addresses: [],
   include_machine_events: false,
   include_engagement: false,
   concurrency: 10,

@@ -2,8 +2,22 @@ import assert from 'node:assert/strict';
 import { allEventTypes, eventTypes } from '../../src/events/event.ts';
 import { chosenTypes, validSecrets, wants, type Choice } from '../../src/webhooks/endpoint.ts';
 
-const usual: Choice = { events: new Set(eventTypes), streams: [], domains: [], include_machine_events: false };
-const event = { type: 'opened', machine: 0, stream: 'transactional', from_address: 'hi@acme.test' };
+const usual: Choice = {
+  events: new Set(eventTypes),
+  streams: [],
+  domains: [],
+  addresses: [],
+  include_machine_events: false,
+};
+const event = { type: 'opened', machine: 0, stream: 'transactional', from_address: 'hi@acme.test', detail_json: '{}' };
+/** A mail that came to two addresses of acme.test. */
+const received = {
+  type: 'received',
+  stream: '',
+  from_address: '',
+  detail_json: JSON.stringify({ domain: 'acme.test', envelope: { to: ['sales@acme.test', 'Reply+17@acme.test'] } }),
+};
+const wanted = { events: new Set(['received']) };
 
 describe('webhooks/endpoint', () => {
   for (const [choice, what, isWanted, reason] of [
@@ -20,6 +34,13 @@ describe('webhooks/endpoint', () => {
     [{ domains: ['acme.test'] }, { from_address: '"a@other.test"@acme.test' }, true, 'an @ in the local part'],
     [{ domains: ['acme.test'] }, { from_address: 'hi@sub.acme.test' }, false, 'a domain below it'],
     [{ domains: ['acme.test'], streams: ['broadcast'] }, {}, false, 'both filters hold'],
+    [wanted, received, true, 'received mail'],
+    [{ ...wanted, domains: ['acme.test'] }, received, true, 'received mail of the domain'],
+    [{ ...wanted, domains: ['shop.test'] }, received, false, 'received mail of another domain'],
+    [{ ...wanted, addresses: ['reply+*@acme.test'] }, received, true, 'one of the addresses'],
+    [{ ...wanted, addresses: ['*@acme.test'] }, received, true, 'any address of a domain'],
+    [{ ...wanted, addresses: ['reply@acme.test', '*@sub.acme.test'] }, received, false, 'other addresses'],
+    [{ ...wanted, streams: ['broadcast'] }, received, false, 'received mail of another stream'],
   ] as const) {
     it(`${isWanted ? 'wants' : 'leaves'} ${reason}`, () => {
       assert.equal(wants({ ...usual, ...choice }, { ...event, ...what }), isWanted);

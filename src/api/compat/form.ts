@@ -1,5 +1,6 @@
-/** Reads the forms of HTTP: urlencoded, and multipart (RFC 7578). Pure. */
+/** Reads the forms of HTTP, urlencoded and multipart (RFC 7578), and options in the header of a mail that comes in one. Pure. */
 import { Problem } from '../../base/problem.ts';
+import { decodeWords } from '../../mail/charset.ts';
 import { readContentType } from '../../mail/content-type.ts';
 import { parseHeaders } from '../../mail/header.ts';
 import type { JsonObject } from '../json.ts';
@@ -7,23 +8,29 @@ import type { JsonObject } from '../json.ts';
 /** Fields and files that one form may have. */
 const MOST_PARTS = 5000;
 
+type Field = string | JsonObject;
+type Fields = Map<string, Field[]>;
+
 /**
- * Returns the fields of a form in lists, by their names; a file is an object with `filename`, `content` in base64 and, if it says so,
+ * Returns the fields of a form by their names: those that may come several times in lists, of others the last. A file is an object with `filename`, `content` in base64 and, if it says so,
  * `content_type`. Throws `unsupported_media_type` and `invalid_request`.
  */
-export function readForm(bytes: Buffer, contentType: string): JsonObject {
+export function readForm(bytes: Buffer, contentType: string, several: RegExp): JsonObject {
   const { type, params } = readContentType(contentType);
-  if (type === 'application/x-www-form-urlencoded') return readPairs(bytes.toString());
+  if (type === 'application/x-www-form-urlencoded') return fieldsOf(readPairs(bytes.toString()), several);
   const boundary = params.get('boundary') ?? '';
-  if (type === 'multipart/form-data' && boundary !== '') return readParts(bytes, boundary);
+  if (type === 'multipart/form-data' && boundary !== '') return fieldsOf(readParts(bytes, boundary), several);
   throw new Problem(
     'unsupported_media_type',
     'The Content-Type must be multipart/form-data or application/x-www-form-urlencoded.',
   );
 }
 
-function readPairs(text: string): JsonObject {
-  const fields = new Map<string, string[]>();
+const fieldsOf = (fields: Fields, several: RegExp): JsonObject =>
+  Object.fromEntries([...fields].map(([name, list]) => [name, several.test(name) ? list : (list.at(-1) ?? null)]));
+
+function readPairs(text: string): Fields {
+  const fields: Fields = new Map();
   const pairs = [...new URLSearchParams(text)];
   if (pairs.length > MOST_PARTS) throw tooMany();
   for (const [name, value] of pairs) {
@@ -31,15 +38,15 @@ function readPairs(text: string): JsonObject {
     list.push(value);
     fields.set(name, list);
   }
-  return Object.fromEntries(fields);
+  return fields;
 }
 
 const tooMany = (): Problem => new Problem('too_many_items', `A form may have at most ${String(MOST_PARTS)} fields.`);
 const broken = (): Problem =>
   new Problem('invalid_request', 'The form is not multipart/form-data with the boundary of its Content-Type.');
 
-function readParts(bytes: Buffer, boundary: string): JsonObject {
-  const fields = new Map<string, (string | JsonObject)[]>();
+function readParts(bytes: Buffer, boundary: string): Fields {
+  const fields: Fields = new Map();
   const line = Buffer.from(`\r\n--${boundary}`);
   // The first boundary has no line break before it.
   let at = bytes.indexOf(line.subarray(2));
@@ -56,10 +63,10 @@ function readParts(bytes: Buffer, boundary: string): JsonObject {
     fields.set(name, list);
     at = end + line.length;
   }
-  return Object.fromEntries(fields);
+  return fields;
 }
 
-function readPart(head: string, content: Buffer): { name: string; value: string | JsonObject } {
+function readPart(head: string, content: Buffer): { name: string; value: Field } {
   const lines = parseHeaders(head);
   const valueOf = (name: string): string | null => lines.find((one) => one.name.toLowerCase() === name)?.value ?? null;
   const { params } = readContentType(valueOf('content-disposition'));
@@ -71,5 +78,20 @@ function readPart(head: string, content: Buffer): { name: string; value: string 
   return {
     name,
     value: { filename, content: content.toString('base64'), ...(type === null ? {} : { content_type: type.trim() }) },
+  };
+}
+
+const MOST_HEAD = 512 * 1024;
+
+/** Takes the fields with such a name out of the header of a mail. Their values are decoded. */
+export function takeFields(mail: Buffer, wanted: RegExp): { taken: [name: string, value: string][]; rest: Buffer } {
+  const text = mail.toString('latin1', 0, MOST_HEAD);
+  const blank = /\r?\n(?=\r?\n)/.exec(text);
+  const end = blank === null ? 0 : blank.index + blank[0].length;
+  const fields = parseHeaders(text.slice(0, end)).filter(({ name }) => wanted.test(name));
+  const head = fields.reduce((left, { raw }) => left.replace(raw, ''), text.slice(0, end));
+  return {
+    taken: fields.map(({ name, value }) => [name, decodeWords(value)]),
+    rest: fields.length === 0 ? mail : Buffer.concat([Buffer.from(head, 'latin1'), mail.subarray(end)]),
   };
 }

@@ -1,21 +1,16 @@
 /** Reads lists of ours for the adapters. */
 import { Problem } from '../../base/problem.ts';
 import type { ApiOperation } from '../../operations/summaries.ts';
-import type { Ask, ForeignCall, Params, Query, Told } from './foreign.ts';
+import type { Reply } from '../route.ts';
+import type { Ask, ForeignCall, ForeignRequest, Params, Query, Told } from './foreign.ts';
 
 /** Returns a time of ours in seconds since the epoch. */
 export const seconds = (iso: unknown): number => Math.floor(Date.parse(String(iso)) / 1000);
 
 /** Reads a page of a list of ours. */
 export async function pageOf(ask: Ask, operation: ApiOperation, query: Query): Promise<Page> {
-  const reply = await ask(operation, { query });
-  const {
-    data,
-    has_more: hasMore,
-    next_cursor: next,
-    previous_cursor: previous,
-  } = ('body' in reply ? reply.body : {}) as PageBody;
-  return { data, hasMore, next, previous };
+  const page = (await ask(operation, { query })) as unknown as PageBody;
+  return { data: page.data, hasMore: page.has_more, next: page.next_cursor, previous: page.previous_cursor };
 }
 
 /** Reads a list of ours to its end or to `most` entries. `wanted` says which entries count. */
@@ -33,6 +28,25 @@ export async function readAll(
       return { data: data.slice(0, most), hasMore: data.length > most || page.hasMore };
     after = page.next;
   }
+}
+
+/** Reads a whole list of ours. Throws `invalid_state` if it is too long for one answer. */
+export async function wholeList(
+  ask: Ask,
+  operation: ApiOperation,
+  query: Query,
+  wanted: (one: Told) => boolean,
+): Promise<Told[]> {
+  const { data, hasMore } = await readAll(ask, operation, query, { most: MOST, wanted });
+  if (!hasMore) return data;
+  throw new Problem('invalid_state', `The list has more than ${String(MOST)} entries: read it with the API, in pages.`);
+}
+
+/** An event of ours. */
+export interface SeenEvent {
+  type: string;
+  timestamp: string;
+  data: Told;
 }
 
 interface Page {
@@ -81,7 +95,7 @@ export async function partOf(
 }
 
 /** Most entries that such a list goes back: more are read with the lists of the API, which have cursors. */
-export const MOST = 10_000;
+const MOST = 10_000;
 
 /** Returns the reason of ours that a list of theirs is about. */
 export function reasonOf(lists: Params, { list = '' }: Params): string {
@@ -91,10 +105,42 @@ export function reasonOf(lists: Params, { list = '' }: Params): string {
 }
 
 /** Returns the entry of an address that has this reason, or null. */
-export async function suppressionOf(ask: Ask, reason: string, email = ''): Promise<Told | null> {
+async function suppressionOf(ask: Ask, reason: string, email = ''): Promise<Told | null> {
   const { data } = await readAll(ask, 'listSuppressions', { reason, email }, { most: 1 });
   return data[0] ?? null;
 }
 
-export const notListed = (): Problem =>
-  new Problem('not_found', 'This address is not on the list.', { field: 'address' });
+/** Refuses a request about an address that is not on the list. */
+export function refuseUnlisted(): never {
+  throw new Problem('not_found', 'This address is not on the list.', { field: 'address' });
+}
+
+/** Returns the requests that read one entry of a list, which may be absent, and that remove it. The paths name `list` and `address`. */
+export function entryRequests(
+  path: string,
+  lists: Params,
+  shown: (one: Told | null, address: string) => Reply,
+  removed: (address: string) => Reply,
+): ForeignRequest[] {
+  const find = ({ ask, params }: ForeignCall): Promise<Told | null> =>
+    suppressionOf(ask, reasonOf(lists, params), params['address']);
+  return [
+    {
+      method: 'GET',
+      path,
+      operation: 'listSuppressions',
+      run: async (call) => shown(await find(call), call.params['address'] ?? ''),
+    },
+    {
+      method: 'DELETE',
+      path,
+      operation: 'deleteSuppression',
+      status: removed('').status,
+      async run(call) {
+        const email = String(((await find(call)) ?? refuseUnlisted())['email']);
+        await call.ask('deleteSuppression', { params: { email } });
+        return removed(email);
+      },
+    },
+  ];
+}

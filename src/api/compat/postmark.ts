@@ -1,13 +1,12 @@
 /** Requests of programs that were written for Postmark. */
-import type { Problem } from '../../base/problem.ts';
-import type { ProblemCode } from '../../base/problem.ts';
+import { Problem, type ProblemCode } from '../../base/problem.ts';
 import type { JsonObject, JsonValue } from '../json.ts';
 import type { Reply } from '../route.ts';
+import type { ForeignCall, Members, Params, Service, Told } from './foreign.ts';
 import {
-  addressesOf,
-  addressTo,
-  addTo,
   answer,
+  mailboxesAs,
+  filesBy,
   ignored,
   listAt,
   never,
@@ -18,20 +17,11 @@ import {
   textsOf,
   withLinks,
   wrong,
-  type Members,
-  type Service,
-  type Told,
-} from './foreign.ts';
-import {
-  bounceOf,
-  details,
-  dump,
-  listBounces,
-  listMessages,
-  reactivate,
-  streamOf,
-  suppress,
-} from './postmark-lists.ts';
+} from './members.ts';
+import { partOf, readAll, refuseOthers, wholeList, type SeenEvent } from './lists.ts';
+
+/** The stream that every account there has from the start. */
+const streamOf = (theirs: string): string => (theirs === 'outbound' ? 'transactional' : theirs);
 
 const attachment: Members = {
   Name: 'filename',
@@ -44,14 +34,10 @@ const attachment: Members = {
 
 const email: Members = {
   From: 'from',
-  To: (value, out) => {
-    addressTo(out, addressesOf(value));
-  },
-  Cc: (value, out) => {
-    addTo(out, 'cc', addressesOf(value));
-  },
-  Bcc: (value, out) => (out['bcc'] = addressesOf(value)),
-  ReplyTo: (value, out) => (out['reply_to'] = addressesOf(value)),
+  To: mailboxesAs('to'),
+  Cc: mailboxesAs('cc'),
+  Bcc: mailboxesAs('bcc'),
+  ReplyTo: mailboxesAs('reply_to'),
   Subject: 'subject',
   HtmlBody: 'html',
   TextBody: 'text',
@@ -68,7 +54,7 @@ const email: Members = {
   TemplateAlias: 'template_id',
   TemplateModel: 'variables',
   InlineCss: never('styles are sent as they are'),
-  Attachments: (value, out, field) => (out['attachments'] = readEach(value, attachment, field)),
+  Attachments: filesBy(attachment),
 };
 
 /** Mail to an address on the list is refused there. */
@@ -87,23 +73,16 @@ const addresses: Members = {
     (out['emails'] = readEach(value, { EmailAddress: 'email' }, field).map((one) => textOf(one['email']))),
 };
 
-const codes: Partial<Record<ProblemCode, number>> = {
-  missing_api_key: 10,
-  invalid_api_key: 10,
-  key_expired: 10,
-  key_revoked: 10,
-  insufficient_scope: 10,
-  recipient_suppressed: 406,
-  domain_not_verified: 400,
-  domain_not_allowed: 400,
-  sending_paused: 405,
-  quota_exceeded: 405,
-  unknown_template: 1101,
-  template_render_failed: 1109,
-  missing_variable: 1109,
-  unknown_stream: 1226,
-  invalid_json: 402,
-  rate_limited: 429,
+/** Our codes by theirs. */
+const codes: Readonly<Record<number, readonly ProblemCode[]>> = {
+  10: ['missing_api_key', 'invalid_api_key', 'key_expired', 'key_revoked', 'insufficient_scope'],
+  400: ['domain_not_verified', 'domain_not_allowed'],
+  402: ['invalid_json'],
+  405: ['sending_paused', 'quota_exceeded'],
+  406: ['recipient_suppressed'],
+  1101: ['unknown_template'],
+  1109: ['template_render_failed', 'missing_variable'],
+  1226: ['unknown_stream'],
 };
 
 const INACTIVE =
@@ -111,10 +90,10 @@ const INACTIVE =
 
 /** Their code and text of a fault. */
 function faultOf(code: ProblemCode, message: string, status: number): { ErrorCode: number; Message: string } {
-  const usual = status >= 500 ? status : status === 404 ? 701 : 300;
+  const known = Object.keys(codes).find((theirs) => codes[Number(theirs)]?.includes(code));
   const address = code === 'recipient_suppressed' ? /[^\s"`<>]+@[^\s"`<>]*[^\s"`<>.,:]/.exec(message)?.[0] : undefined;
   return {
-    ErrorCode: codes[code] ?? usual,
+    ErrorCode: Number(known ?? (status >= 429 ? status : status === 404 ? 701 : 300)),
     Message: address === undefined ? message : INACTIVE.replace('%', address),
   };
 }
@@ -144,16 +123,159 @@ const ofBatch = {
   },
 };
 
+const mailbox = (text: unknown): object => {
+  const [, name = '', address = String(text)] = /^(.*?)\s*<([^<>]+)>$/.exec(String(text)) ?? [];
+  return { Email: address, Name: name.replaceAll(/^"|"$/g, '') };
+};
+
+/** The members that records of a mail and of a bounce have. */
+const common = (one: Told): object => ({
+  MessageID: one['id'],
+  Tag: (one['tags'] as string[])[0] ?? '',
+  From: one['from'],
+  Subject: one['subject'],
+  MessageStream: one['stream'] === 'transactional' ? 'outbound' : one['stream'],
+});
+
+const shown = (one: Told): object => {
+  const [to, cc, bcc] = [[one['to']], one['cc'], one['bcc']] as unknown[][];
+  return {
+    ...common(one),
+    To: to?.map(mailbox),
+    Cc: cc?.map(mailbox),
+    Bcc: bcc?.map(mailbox),
+    Recipients: [...(to ?? []), ...(cc ?? []), ...(bcc ?? [])],
+    ReceivedAt: one['created_at'],
+    Attachments: [],
+    Status: one['status'] === 'queued' || one['status'] === 'scheduled' ? 'Queued' : 'Sent',
+    TrackOpens: one['track_opens'],
+    TrackLinks: one['track_clicks'] === true ? 'HtmlOnly' : 'None',
+    Metadata: one['metadata'],
+    Sandboxed: one['test'],
+  };
+};
+
+/** Their words for events, if they are others than ours. */
+const eventNames: Params = { sent: 'Transient', clicked: 'LinkClicked', complained: 'SpamComplaint' };
+
+const details = (one: Told): Reply =>
+  answer({
+    ...shown(one),
+    MessageEvents: (one['events'] as SeenEvent[]).map((event) => ({
+      Recipient: event.data['recipient'],
+      Type: eventNames[event.type] ?? event.type.replace(/^./, (first) => first.toUpperCase()),
+      ReceivedAt: event.timestamp,
+      Details: event.data[event.type] ?? {},
+    })),
+  });
+
+const page = { size: 'count', usual: 100, most: 500 };
+
+async function listMessages(call: ForeignCall): Promise<Reply> {
+  refuseOthers(call.query, ['count', 'offset', 'recipient', 'fromEmail', 'tag', 'subject', 'messageStream']);
+  const { recipient: to, fromEmail: from, tag, subject, messageStream: theirs } = call.query;
+  const filter = { to, from, tag, subject, stream: theirs === undefined ? theirs : streamOf(theirs) };
+  const { data, total } = await partOf(call, 'listMessages', filter, page);
+  return answer({ TotalCount: total, Messages: data.map(shown) });
+}
+
+const bounceTypes: Readonly<Record<string, readonly [type: string, code: number, words: string]>> = {
+  hard: ['HardBounce', 1, 'Hard bounce'],
+  soft: ['SoftBounce', 4096, 'Soft bounce'],
+  block: ['Blocked', 100006, 'ISP block'],
+  complained: ['SpamComplaint', 100001, 'Spam complaint'],
+};
+
+const BOUNCE = { type: 'bounced', data: {} };
+
+/** A mail that bounced has one bounce, which goes by the mail's id. */
+async function bounceOf({ ask }: ForeignCall, one: Told): Promise<object> {
+  const filter = { message_id: String(one['id']), type: 'bounced,complained', after: 'start' };
+  const [event] = (await readAll(ask, 'listEvents', filter, { most: 1 })).data as unknown as SeenEvent[];
+  const { type, timestamp, data }: SeenEvent = event ?? { ...BOUNCE, timestamp: String(one['status_at']) };
+  const detail = (data[type] ?? {}) as Told;
+  const [name, code, words] = bounceTypes[textOf(detail['class'] ?? type)] ?? ['Unknown', 2048, 'Undetermined'];
+  return {
+    ...common(one),
+    RecordType: 'Bounce',
+    ID: one['id'],
+    Type: name,
+    TypeCode: code,
+    Name: words,
+    Description: detail['reason'] ?? '',
+    Details: detail['smtp_reply'] ?? '',
+    Email: data['recipient'] ?? one['to'],
+    BouncedAt: timestamp,
+    DumpAvailable: false,
+    Inactive: detail['suppression_added'] ?? false,
+    CanActivate: type !== 'complained',
+  };
+}
+
+async function listBounces(call: ForeignCall): Promise<Reply> {
+  refuseOthers(call.query, ['count', 'offset', 'emailFilter', 'tag']);
+  const filter = { status: 'bounced,complained', to: call.query['emailFilter'], tag: call.query['tag'] };
+  const { data, total } = await partOf(call, 'listMessages', filter, page);
+  const found: object[] = [];
+  for (const one of data) found.push(await bounceOf(call, one));
+  return answer({ TotalCount: total, Bounces: found });
+}
+
+const getBounce = async (call: ForeignCall): Promise<Reply> =>
+  answer(await bounceOf(call, await call.ask('getMessage', { params: call.params })));
+
+const reasons: Params = { hard_bounce: 'HardBounce', complaint: 'SpamComplaint' };
+
+async function dump({ ask, query, params: { stream = '' } }: ForeignCall): Promise<Reply> {
+  refuseOthers(query, ['count', 'offset', 'emailAddress']);
+  const wanted = ({ scope }: Told): boolean => scope === 'account' || scope === `stream:${streamOf(stream)}`;
+  const data = await wholeList(ask, 'listSuppressions', { email: query['emailAddress'] }, wanted);
+  return answer({
+    Suppressions: data.map((one) => ({
+      EmailAddress: one['email'],
+      SuppressionReason: reasons[String(one['reason'])] ?? 'ManualSuppression',
+      Origin: one['created_by'] === 'recipient' || one['reason'] === 'complaint' ? 'Recipient' : 'Customer',
+      CreatedAt: one['created_at'],
+    })),
+  });
+}
+
+/** The result for one address. */
+const changed = (email: string, done: string, why: string | null): object => ({
+  EmailAddress: email,
+  Status: why === null ? done : 'Failed',
+  Message: why,
+});
+
+async function suppress({ ask, body, params: { stream = '' } }: ForeignCall): Promise<Reply> {
+  const { data } = await ask('createSuppression', { body: { ...body, stream: streamOf(stream) } });
+  return answer({
+    Suppressions: (data as { email: string; error: { message: string } | null }[]).map((one) =>
+      changed(one.email, 'Suppressed', one.error?.message ?? null),
+    ),
+  });
+}
+
+/** Reactivates addresses: entries of the whole account are removed as well, since a bounce makes one. */
+async function reactivate({ ask, body }: ForeignCall): Promise<Reply> {
+  const done: object[] = [];
+  for (const email of (body['emails'] ?? []) as string[]) {
+    const why = await ask('deleteSuppression', { params: { email } }).catch((error: unknown) => {
+      if (error instanceof Problem && error.status < 500) return error;
+      throw error;
+    });
+    done.push(changed(email, 'Deleted', why instanceof Problem && why.code !== 'not_found' ? why.message : null));
+  }
+  return answer({ Suppressions: done });
+}
+
 const LIST = '/message-streams/{stream}/suppressions';
 const ofEmail = { reply: (one: Told) => answer(submitted(one, String(one['created_at']))) };
 const send = { method: 'POST', operation: 'sendMessage' } as const;
 
 export const postmark: Service = {
   name: 'postmark',
-  authorization(header) {
-    const token = header('x-postmark-server-token');
-    return token === undefined ? undefined : `Bearer ${token}`;
-  },
+  authorization: (header) => header('x-postmark-server-token')?.replace(/^/, 'Bearer '),
   forms: {
     email: (value) => readEmail(value),
     batch: ({ list = [] }) => readBatch(list),
@@ -168,15 +290,7 @@ export const postmark: Service = {
     { method: 'GET', path: '/messages/outbound', operation: 'listMessages', run: listMessages },
     { method: 'GET', path: '/messages/outbound/{id}/details', operation: 'getMessage', reply: details },
     { method: 'GET', path: '/bounces', operation: 'listMessages', run: listBounces },
-    {
-      method: 'GET',
-      path: '/bounces/{id}',
-      operation: 'getMessage',
-      run: async (call) => {
-        const reply = await call.ask('getMessage', { params: call.params });
-        return answer(await bounceOf(call, ('body' in reply ? reply.body : {}) as Told));
-      },
-    },
+    { method: 'GET', path: '/bounces/{id}', operation: 'getMessage', run: getBounce },
     { method: 'GET', path: `${LIST}/dump`, operation: 'listSuppressions', run: dump },
     { method: 'POST', path: LIST, operation: 'createSuppression', form: 'addresses', run: suppress },
     { method: 'POST', path: `${LIST}/delete`, operation: 'deleteSuppression', form: 'addresses', run: reactivate },

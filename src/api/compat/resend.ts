@@ -4,24 +4,21 @@ import { Problem } from '../../base/problem.ts';
 import type { ProblemCode } from '../../base/problem.ts';
 import { DAY_MS, HOUR_MS, MINUTE_MS } from '../../base/time.ts';
 import type { JsonObject, JsonValue } from '../json.ts';
+import type { ForeignBody, ForeignCall, Members, Service, Told } from './foreign.ts';
 import {
   addressTo,
+  addTo,
   answer,
+  filesBy,
   isObject,
   listAt,
   pairsOf,
-  readEach,
   readMembers,
   textOf,
   timeOf,
   withLinks,
   wrong,
-  type ForeignBody,
-  type ForeignCall,
-  type Members,
-  type Service,
-  type Told,
-} from './foreign.ts';
+} from './members.ts';
 import { numberIn, readAll, refuseOthers } from './lists.ts';
 
 const attachment: Members = {
@@ -47,8 +44,9 @@ const email = (now: number): Members => ({
   to: (value, out) => {
     addressTo(out, Array.isArray(value) ? value : [value]);
   },
-  cc: (value, out) =>
-    (out['cc'] = [...((out['cc'] as JsonValue[] | undefined) ?? []), ...(Array.isArray(value) ? value : [value])]),
+  cc: (value, out) => {
+    addTo(out, 'cc', [value].flat());
+  },
   bcc: 'bcc',
   reply_to: 'reply_to',
   replyTo: 'reply_to',
@@ -56,7 +54,7 @@ const email = (now: number): Members => ({
   html: 'html',
   text: 'text',
   headers: 'headers',
-  attachments: (value, out, field) => (out['attachments'] = readEach(value, attachment, field)),
+  attachments: filesBy(attachment),
   tags: (value, out, field) => (out['metadata'] = pairsOf(value, 'name', 'value', field)),
   scheduled_at: (value, out) => (out['send_at'] = scheduled(value, now)),
   scheduledAt: (value, out) => (out['send_at'] = scheduled(value, now)),

@@ -7,7 +7,8 @@ import type { ApiOperation } from '../../operations/summaries.ts';
 import { refuseScope } from '../middleware/scope.ts';
 import type { Incoming, Reply, Route } from '../route.ts';
 import { refuseInTestMode } from '../test-mode.ts';
-import type { Ask, ForeignRequest, Service, Told } from './foreign.ts';
+import { checkMail } from '../send-check.ts';
+import { MIME, type Ask, type ForeignRequest, type Service, type Told } from './foreign.ts';
 import { COMPAT, services } from './services.ts';
 
 /** The statuses that the answers have: they are described in docs/migrating.md, and not in the API's description. */
@@ -63,10 +64,14 @@ async function perform(request: ForeignRequest, { operation, base }: Parts, inco
     if (request.reply === undefined || !('body' in reply)) return reply;
     return (told ??= request.reply((reply.body ?? reply.before ?? {}) as Told, { params, body, now }));
   };
+  const ours = operation(request.operation);
+  // A small one was not checked in a thread.
+  const checked = request.form === MIME && ours.sendRules !== undefined ? checkMail(body, ours.sendRules(now)) : null;
   try {
     return tell(
-      await operation(request.operation).run({
+      await ours.run({
         ...incoming,
+        checked: incoming.checked ?? checked,
         search: '',
         idempotencyRow: (reply) => incoming.idempotencyRow(tell(reply)),
         auditRow: (reply) => incoming.auditRow({ ...reply, status: tell(reply).status }),
@@ -90,7 +95,7 @@ function askWithin(operation: Parts['operation'], incoming: Incoming, status: nu
     const pairs = Object.entries(query).flatMap(([name, value]): [string, string][] =>
       value === undefined ? [] : [[name, value]],
     );
-    return route.run({
+    const reply = await route.run({
       ...incoming,
       params,
       search: new URLSearchParams(pairs).toString(),
@@ -100,7 +105,8 @@ function askWithin(operation: Parts['operation'], incoming: Incoming, status: nu
       header: (name) => (name === 'accept' ? 'application/json' : incoming.header(name)),
       // The middleware keeps the answer of the whole request.
       idempotencyRow: () => null,
-      auditRow: (reply) => incoming.auditRow({ ...reply, status }),
+      auditRow: (answered) => incoming.auditRow({ ...answered, status }),
     });
+    return (('body' in reply ? reply.body : null) ?? {}) as Told;
   };
 }

@@ -2,10 +2,12 @@
 import { Problem } from '../../base/problem.ts';
 import type { JsonObject, JsonValue } from '../json.ts';
 import type { Reply } from '../route.ts';
+import type { ForeignCall, Members, Service, Told } from './foreign.ts';
 import {
   addressTo,
   addTo,
   answer,
+  filesBy,
   ignored,
   isObject,
   listAt,
@@ -18,12 +20,8 @@ import {
   timeOf,
   withLinks,
   wrong,
-  type ForeignCall,
-  type Members,
-  type Service,
-  type Told,
-} from './foreign.ts';
-import { notListed, partOf, readAll, reasonOf, refuseOthers, seconds, suppressionOf } from './lists.ts';
+} from './members.ts';
+import { entryRequests, partOf, readAll, reasonOf, refuseOthers, seconds } from './lists.ts';
 
 /** An address in an object, as one text. */
 function mailbox(value: JsonValue, field: string): string {
@@ -106,7 +104,7 @@ const mail: Members = {
       out[name] = text;
     }
   },
-  attachments: (value, out, field) => (out['attachments'] = readEach(value, attachment, field)),
+  attachments: filesBy(attachment),
   template_id: 'template_id',
   categories: 'tags',
   batch_id: (value, out) =>
@@ -172,13 +170,6 @@ async function list(call: ForeignCall): Promise<Reply> {
   return answer(data.map(entryOf));
 }
 
-/** Takes an address off a list. */
-async function remove({ ask, params }: ForeignCall, name = params['list'] ?? ''): Promise<Reply> {
-  const { email = '' } = params;
-  if ((await suppressionOf(ask, reasonOf(lists, { list: name }), email)) === null) throw notListed();
-  return ask('deleteSuppression', { params: { email } });
-}
-
 /** Cancels the mails of a scheduled group. */
 async function cancel({ ask, body }: ForeignCall): Promise<Reply> {
   const filter = { status: 'scheduled', [`metadata[${BATCH}]`]: textOf(body[BATCH]) };
@@ -190,8 +181,7 @@ async function cancel({ ask, body }: ForeignCall): Promise<Reply> {
 }
 
 const GLOBAL = '/v3/asm/suppressions/global';
-const ofList = { method: 'GET', operation: 'listSuppressions' } as const;
-const ofRemoval = { method: 'DELETE', operation: 'deleteSuppression', status: 204 } as const;
+const gone = (): Reply => ({ status: 204, body: null });
 
 export const sendgrid: Service = {
   name: 'sendgrid',
@@ -223,24 +213,19 @@ export const sendgrid: Service = {
       status: 201,
       run: cancel,
     },
-    { ...ofList, path: '/v3/suppression/{list}', run: list },
-    {
-      ...ofList,
-      path: '/v3/suppression/{list}/{email}',
-      async run({ ask, params }) {
-        const found = await suppressionOf(ask, reasonOf(lists, params), params['email']);
-        return answer(found === null ? [] : [entryOf(found)]);
-      },
-    },
-    { ...ofRemoval, path: '/v3/suppression/{list}/{email}', run: (call) => remove(call) },
-    {
-      ...ofList,
-      path: `${GLOBAL}/{email}`,
-      async run({ ask, params: { email } }) {
-        return answer((await suppressionOf(ask, 'unsubscribe', email)) === null ? {} : { recipient_email: email });
-      },
-    },
-    { ...ofRemoval, path: `${GLOBAL}/{email}`, run: (call) => remove(call, 'unsubscribes') },
+    { method: 'GET', path: '/v3/suppression/{list}', operation: 'listSuppressions', run: list },
+    ...entryRequests(
+      '/v3/suppression/{list}/{address}',
+      lists,
+      (one) => answer(one === null ? [] : [entryOf(one)]),
+      gone,
+    ),
+    ...entryRequests(
+      `${GLOBAL}/{address}`,
+      { '': 'unsubscribe' },
+      (one, address) => answer(one === null ? {} : { recipient_email: address }),
+      gone,
+    ),
     {
       method: 'POST',
       path: GLOBAL,

@@ -1,71 +1,51 @@
 /** Sending domains: the DNS records to publish with what DNS says now, checks, DKIM keys, tracking. */
-import type { Problem } from '../../base/problem.ts';
 import type { Operations } from '../../client/types.ts';
 import type { DomainRecord } from '../../domains/domain-record.ts';
 import { capital, lostOf, lostText, recordName, stateOf, unansweredOf } from '../../domains/lost-records.ts';
 import type { DashboardDeps } from '../deps.ts';
-import { filledIn, definedMembers, fieldText } from '../forms.ts';
 import { pageOf, pagerOf } from '../links.ts';
-import { get, move, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
-import { refuseStale, seenIn } from '../stale-forms.ts';
+import { get, move, post, type Page, type Shown, type Visit } from '../page.ts';
+import { resource } from '../resource.ts';
 import { spanText } from '../words.ts';
 
 const WHERE = '/domains';
 
-type Deps = Pick<DashboardDeps, 'config'>;
-
-export function domainPages({ config }: Deps): Page[] {
-  return [
-    get(WHERE, (visit) => list(visit, null)),
-    post(WHERE, withFault(add, list)),
-    get(`${WHERE}/:id`, (visit) => details(config, visit, null)),
-    get(`${WHERE}/:id/zone`, zone),
-    post(
-      `${WHERE}/:id`,
-      withFault(change, (visit, fault) => details(config, visit, fault)),
-    ),
-    post(`${WHERE}/:id/verify`, async (visit) => {
-      const domain = own(await visit.ask('verifyDomain', { params: visit.params }));
-      // The page itself shows what is wrong.
-      const isRight =
-        domain.records.every(({ required, status }) => !required || status === 'ok') &&
-        unansweredOf(domain).length === 0;
-      return isRight
-        ? move(placeOf(visit), 'All required DNS records were found: mail from it is sent.')
-        : move(placeOf(visit));
-    }),
-    post(`${WHERE}/:id/rotate`, async (visit) => {
-      await visit.ask('rotateDomainDkim', { params: visit.params });
-      return move(placeOf(visit), 'New DKIM keys are created. They sign once their records are found in DNS.');
-    }),
-    post(`${WHERE}/:id/remove`, async (visit) => {
-      await visit.ask('deleteDomain', { params: visit.params });
-      return move(WHERE, 'The domain and its keys are removed.');
-    }),
-  ];
-}
+export const domainPages = (deps: DashboardDeps): Page[] => [
+  ...resource(deps, { path: WHERE, view: 'domains', title: 'Domains', load: list }),
+  ...resource(deps, {
+    path: `${WHERE}/:id`,
+    view: 'domain',
+    title: ({ domain }) => domain.name,
+    load: (visit: Visit) => details(deps, visit),
+    reads: {
+      track_opens: ({ form }) => ({ track_opens: flags[form.get('track_opens') ?? ''] ?? null }),
+      track_clicks: ({ form }) => ({ track_clicks: flags[form.get('track_clicks') ?? ''] ?? null }),
+    },
+  }),
+  get(`${WHERE}/:id/zone`, zone),
+  post(`${WHERE}/:id/verify`, async (visit) => {
+    const { params } = visit;
+    const domain = own(await visit.ask('verifyDomain', { params }));
+    // The page itself shows what is wrong.
+    const isRight =
+      domain.records.every(({ required, status }) => !required || status === 'ok') && unansweredOf(domain).length === 0;
+    const said = 'All required DNS records were found: mail from it is sent.';
+    return move(`${WHERE}/${params['id'] ?? ''}`, isRight ? said : undefined);
+  }),
+];
 
 /** The types of answers leave each list of values open for those of later versions; an answer of this server has its own only. */
 const own = (domain: Operations['getDomain']['answer']): DomainRecord => domain as DomainRecord;
 
-const placeOf = ({ params }: Visit): string => `${WHERE}/${params['id'] ?? ''}`;
-
-async function list(visit: Visit, fault: Problem | null): Promise<Shown> {
+async function list(visit: Visit) {
   const { query } = visit;
-  const domains = await visit.ask('listDomains', {
-    query: { status: 'any', ...pageOf(query) },
-  });
+  const domains = await visit.ask('listDomains', { query: { status: 'any', ...pageOf(query) } });
   const rows = domains.data.map(own).map((domain) => ({
     ...domain,
     ...countsOf(domain),
     ...stateOnPage(domain),
   }));
-  return view('domains', 'Domains', {
-    rows,
-    pager: pagerOf(WHERE, query, domains),
-    fault,
-    entered: filledIn(visit.form),
-  });
+  return { rows, pager: pagerOf(WHERE, query, domains) };
 }
 
 /** Counts the records that matter: an optional one that is not there is no fault, such as that of the next DKIM key. */
@@ -74,38 +54,19 @@ function countsOf({ records }: DomainRecord): { wrong: number; all: number } {
   return { wrong: counted.filter(({ status }) => status !== 'ok').length, all: counted.length };
 }
 
-async function add(visit: Visit): Promise<Shown> {
-  const body = definedMembers({
-    name: visit.form.get('name')?.trim() ?? '',
-    return_path: fieldText(visit.form, 'return_path'),
-  });
-  const { id } = await visit.ask('createDomain', { body });
-  return move(`${WHERE}/${id}`, 'Added. Publish these records, then check DNS.');
-}
-
-/** Returns what the form changes. */
-const changeable = ({ track_opens: opens, track_clicks: clicks, return_path: host }: DomainRecord): unknown => [
-  opens,
-  clicks,
-  host,
-];
-
-async function details({ domains }: Deps['config'], visit: Visit, fault: Problem | null): Promise<Shown> {
+async function details({ config: { domains } }: DashboardDeps, visit: Visit) {
   const domain = own(await visit.ask('getDomain', { params: visit.params }));
-  const shown = fault === null ? domain : trackingIn(visit.form);
-  return view('domain', domain.name, {
+  return {
     domain,
-    fault,
-    seen: seenIn(visit.form, fault, changeable(domain)),
-    returnPath: fault === null ? domain.return_path : visit.form.get('return_path'),
+    record: domain,
     ...recordsOnPage(domain),
     ...stateOnPage(domain),
     helping: helpingOf(domain),
     graceText: domains.grace === 0 ? null : spanText(domains.grace),
     isOverdue: domain.refused_at !== null && Date.parse(domain.refused_at) <= visit.now,
-    opens: tracking(shown.track_opens),
-    clicks: tracking(shown.track_clicks),
-  });
+    opens: flagName(domain.track_opens),
+    clicks: flagName(domain.track_clicks),
+  };
 }
 
 /** Returns the badge, the required records that are missing, and those that DNS did not answer for. */
@@ -174,29 +135,11 @@ const purposes: Readonly<Record<DomainRecord['records'][number]['purpose'], stri
   dmarc_consent: 'Consent to DMARC reports',
   return_path: 'Return path',
   tracking: 'Tracking',
+  mx: 'Receiving',
 };
 
-const tracking = (value: boolean | null): object[] =>
-  [
-    ['', 'inherit from the account', null],
-    ['on', 'on', true],
-    ['off', 'off', false],
-  ].map(([name, label, means]) => ({ name, label, on: value === means }));
-
 const flags: Readonly<Record<string, boolean | null>> = { '': null, on: true, off: false };
-
-const trackingIn = (form: URLSearchParams) => ({
-  track_opens: flags[form.get('track_opens') ?? ''] ?? null,
-  track_clicks: flags[form.get('track_clicks') ?? ''] ?? null,
-});
-
-async function change(visit: Visit): Promise<Shown> {
-  const { form, params } = visit;
-  refuseStale(form, changeable(own(await visit.ask('getDomain', { params }))));
-  const body = definedMembers({ ...trackingIn(form), return_path: fieldText(form, 'return_path') });
-  await visit.ask('updateDomain', { params, body });
-  return move(placeOf(visit), 'Changed.');
-}
+const flagName = (value: boolean | null): string => (value === null ? '' : value ? 'on' : 'off');
 
 /** Writes the records as a zone file (RFC 1035 section 5). */
 async function zone(visit: Visit): Promise<Shown> {

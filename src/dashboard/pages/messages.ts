@@ -25,7 +25,7 @@ import { withoutHints } from '../mail-html.ts';
 
 const WHERE = '/messages';
 /** Most characters of a text or source that are shown; the rest can be downloaded. */
-const SHOWN_CHARACTERS = 100_000;
+export const SHOWN_CHARACTERS = 100_000;
 /** The API gives this many of the last attempts and events. */
 const SHOWN_ATTEMPTS = 20;
 /** HTML of a mail is not trusted: it is shown without scripts, network and forms, in an opaque origin. */
@@ -293,14 +293,14 @@ async function bytesOf(visit: Visit, operation: 'getMessageRaw' | 'getMessageRep
   return Buffer.isBuffer(body) ? body : Buffer.alloc(0);
 }
 
-const htmlFile = (body: string): Shown => ({
+export const htmlFile = (body: string): Shown => ({
   kind: 'file',
   body: withoutHints(body),
   type: 'text/html; charset=utf-8',
   csp: PREVIEW_CSP,
 });
 
-const mailFile = (body: Buffer, name: string): Shown => ({
+export const mailFile = (body: Buffer, name: string): Shown => ({
   kind: 'file',
   body,
   type: 'message/rfc822',

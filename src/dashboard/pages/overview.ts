@@ -83,15 +83,12 @@ async function diskOf(folder: string): Promise<{ free: number; share: number; le
 const OVERDUE_MS = HOUR_MS;
 const OLD_MS = 24 * HOUR_MS;
 
-function queueSummary(
-  { domains, oldest_at: oldest, oldest_is_exact: isExact }: ResultOf<'queue.lanes'>,
-  now: number,
-): object {
+function queueSummary({ domains, oldest_at: oldest }: ResultOf<'queue.lanes'>, now: number): object {
   const waiting = domains.reduce((sum, one) => sum + one.waiting, 0);
   const due = domains.map(({ oldest_due_at: at }) => at).sort()[0] ?? null;
   const isBefore = (at: string | null, ms: number): boolean => at !== null && Date.parse(at) + ms < now;
   const isOld = isBefore(due, OVERDUE_MS) || isBefore(oldest, OLD_MS);
-  return { waiting, oldest, isExact, due, isOld, domains: domains.slice(0, MOST_SHOWN) };
+  return { waiting, oldest, due, isOld, domains: domains.slice(0, MOST_SHOWN) };
 }
 
 export const part = (some: number, of: number): number | null => (of === 0 ? null : some / of);

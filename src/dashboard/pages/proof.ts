@@ -3,7 +3,7 @@ import { Problem } from '../../base/problem.ts';
 import { checkPassword } from '../../members/password.ts';
 import { provePassword } from '../../members/sign-in.ts';
 import type { DashboardDeps } from '../deps.ts';
-import { withFault, type Shown, type Visit } from '../page.ts';
+import type { Visit } from '../page.ts';
 import { waitText } from './sign-in.ts';
 
 /** Checks the password, and renews the session's cookie. Throws a Problem if it is missing or wrong, or was wrong too often in this session. */
@@ -18,17 +18,6 @@ export async function provenPassword(deps: DashboardDeps, visit: Visit): Promise
   if (proof.kind === 'refused') throw new Problem('invalid_field', 'The current password is wrong.', { field });
   await visit.renewSession();
 }
-
-/** Wraps a handler so that it runs only with the password; `again` shows the page with the problem. */
-export const withPassword = (
-  deps: DashboardDeps,
-  again: (visit: Visit, fault: Problem) => Promise<Shown> | Shown,
-  act: (visit: Visit) => Promise<Shown>,
-) =>
-  withFault(async (visit: Visit) => {
-    await provenPassword(deps, visit);
-    return act(visit);
-  }, again);
 
 /** Reads a new password and its repetition. Throws a Problem if they differ or a guesser would find it soon. */
 export function newPasswordIn(form: URLSearchParams, email: string, { http, smtp }: DashboardDeps['config']): string {

@@ -9,7 +9,7 @@ import { filledIn, definedMembers, fieldHours, fieldNumber, fieldText } from '..
 import { chipsOf, linkTo, placeWithin, type Chip } from '../links.ts';
 import { adminGet, adminPost, move, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
 import { ageBars, hrefOf, isOfLane, laneLink, plotsOf, rowsOf, sumOf } from '../queue-rows.ts';
-import { keptLines, reasonsOf, unansweredNote, type TimedReason } from '../waiting.ts';
+import { keptLines, reasonsOf, type TimedReason } from '../waiting.ts';
 import { sortedBy, sortingOf } from '../sort.ts';
 import { HOUR_MS } from '../../base/time.ts';
 
@@ -56,7 +56,6 @@ async function show({ history }: Deps, visit: Visit, fault: Problem | null): Pro
   const inside = domain === '' ? null : await visit.ask('queue.list', { body: { domain, ...narrowed, limit: ROWS } });
   return view('queue', 'Queue', {
     ...sumOf(found),
-    unanswered: unansweredNote(found.unanswered),
     isFleet: isFleet(found),
     lanes: sortedBy(rowsOf(found), laneOrder, (row, column) => row[column]).slice(0, SHOWN_LANES),
     laneHeadings: laneOrder.headings,
@@ -124,8 +123,7 @@ const pausedOn = (visit: Visit): string | null =>
     : null;
 
 /** Returns whether several nodes deliver, so that rows name theirs. */
-const isFleet = ({ nodes, unanswered }: Pick<ResultOf<'queue.lanes'>, 'nodes' | 'unanswered'>): boolean =>
-  nodes.length + unanswered.length > 1;
+const isFleet = ({ nodes }: Pick<ResultOf<'queue.lanes'>, 'nodes'>): boolean => nodes.length > 1;
 
 const MOST_ASKED = 5;
 
@@ -150,12 +148,11 @@ function withAccount({ accounts, account }: Visit, row: ResultOf<'queue.list'>['
 
 function withTarget({ accounts }: Visit, row: ResultOf<'queue.holds'>['data'][number]): object {
   const owner = accounts.find(({ id }) => id === row.account_id)?.name ?? row.account_id;
-  const further = [row.domain, row.stream, row.key_id, row.tag].filter((one) => one !== null);
-  const name = row.scope === 'account' ? owner : row.scope === 'all' ? 'all mail' : row.target;
-  const own = row.account_id === null || row.scope === 'account' || row.scope === 'message';
+  const target =
+    row.scope === 'account' ? owner : row.scope === 'stream' ? `${row.target} of ${owner ?? ''}` : row.target;
   return {
     ...row,
-    target: [name, ...further].join(', ') + (own ? '' : ` of ${owner ?? ''}`),
+    target,
     by: setterOf(row.created_by),
     lane: row.scope === 'lane' ? laneLink(row.target) : null,
     isLimit: row.kind === 'limit',
@@ -168,7 +165,7 @@ const setterOf = (actor: string | null): string => whoText({ actor: actor ?? 'op
 /** Shows one lane: its limits with the log of their changes, its holds, and its mail. */
 async function lane(visit: Visit, fault: Problem | null): Promise<Shown> {
   const name = visit.query.get('name') ?? visit.form.get('lane') ?? '';
-  const [{ lane: now, changes, nodes, unanswered, ages }, { domains, ...found }, holds] = await Promise.all([
+  const [{ lane: now, changes, nodes, ages }, { domains, ...found }, holds] = await Promise.all([
     visit.ask('queue.lane', { body: { lane: name } }),
     visit.ask('queue.lanes'),
     visit.ask('queue.holds'),
@@ -186,11 +183,9 @@ async function lane(visit: Visit, fault: Problem | null): Promise<Shown> {
     lane: now,
     nodes: nodes.length > 1 ? nodes : [],
     isFleet: isFleet(found),
-    unanswered: unansweredNote(unanswered),
     reasons: reasonsOf(now),
     ages,
     ageBars: ages.waiting === 0 ? [] : ageBars(ages),
-    isSample: ages.counted < ages.waiting,
     limits: now.limits.map((limit) => ({ ...limit, by: limit.by === 'operator' ? limiter : limit.by })),
     kept: keptLines(
       holds.others.filter(({ by, target }) => by !== 'rest' && target === name),
@@ -227,14 +222,10 @@ const backOf = ({ form }: Visit): string => {
 };
 
 async function flush(visit: Visit): Promise<Shown> {
-  const {
-    flushed,
-    unanswered,
-    domains_unknown: unknown = 0,
-  } = await visit.ask('queue.flush', { body: flushedOf(visit.form) });
+  const { flushed, domains_unknown: unknown = 0 } = await visit.ask('queue.flush', { body: flushedOf(visit.form) });
   const tried = flushed === 0 ? 'No mail waited for a later time.' : `${deliveriesAre(flushed)} tried now.`;
   const text = `${tried} Pauses between connections end.`;
-  return move(backOf(visit), [text, unknownNote(unknown), unansweredNote(unanswered)].join(' ').trim());
+  return move(backOf(visit), [text, unknownNote(unknown)].join(' ').trim());
 }
 
 function flushedOf(form: URLSearchParams): ArgsOf<'queue.flush'> {

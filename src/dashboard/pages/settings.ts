@@ -3,13 +3,11 @@ import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import MarkdownIt from 'markdown-it';
 import { isMissing } from '../../base/error-code.ts';
-import type { Problem } from '../../base/problem.ts';
-import type { Settings } from '../../client/types.ts';
 import type { DashboardDeps } from '../deps.ts';
-import { filledIn, fieldNumber } from '../forms.ts';
-import { get, move, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
+import { fieldNumber } from '../forms.ts';
+import { get, view, type Page, type Visit } from '../page.ts';
 import { DAY_MS } from '../../base/time.ts';
-import { refuseStale, seenIn } from '../stale-forms.ts';
+import { resource } from '../resource.ts';
 
 const WHERE = '/settings';
 
@@ -19,16 +17,25 @@ const retentionWords: Readonly<Record<string, string>> = {
   requestDetails: 'details of requests',
 };
 
-type Deps = Pick<DashboardDeps, 'version' | 'config'>;
+/** The fields of the form that are one member of the settings. */
+const DAYS = ['content_days', 'messages_days', 'events_days'] as const;
 
-export function settingsPages(deps: Deps): Page[] {
+export function settingsPages(deps: DashboardDeps): Page[] {
   const versions = readVersions();
   return [
-    get(WHERE, (visit) => show(deps, visit, null)),
-    post(
-      WHERE,
-      withFault(change, (visit, fault) => show(deps, visit, fault)),
-    ),
+    ...resource(deps, {
+      path: WHERE,
+      view: 'settings',
+      title: 'Settings',
+      load: (visit) => load(deps, visit),
+      reads: {
+        content_days: ({ form }) => ({
+          retention: Object.fromEntries(DAYS.map((name) => [name, fieldNumber(form, name) ?? null])),
+        }),
+        messages_days: () => ({}),
+        events_days: () => ({}),
+      },
+    }),
     get(`${WHERE}/changelog`, ({ query }) => {
       const shown = versions.find(({ name }) => name === query.get('version')) ?? versions[0];
       const chips = versions.map(({ name }) => ({
@@ -69,18 +76,15 @@ function changelog(): string | null {
 /** Age from which the newest backup is marked as old: one is made every night. */
 const OLD_BACKUP_MS = 1.5 * DAY_MS;
 
-async function show({ version, config }: Deps, visit: Visit, fault: Problem | null): Promise<Shown> {
+async function load({ version, config }: DashboardDeps, visit: Visit) {
   const [settings, backup] = await Promise.all([
     visit.ask('getSettings'),
     visit.isAdmin ? visit.ask('backup.state') : null,
   ]);
-  const entered = fault === null ? { ...settings, ...settings.retention } : filledIn(visit.form);
   const { smtp, retention } = config;
-  const data = {
+  return {
     settings,
-    seen: seenIn(visit.form, fault, changeable(settings)),
-    entered,
-    fault,
+    record: { ...settings, ...settings.retention },
     version,
     backup,
     isBackupOld:
@@ -96,27 +100,4 @@ async function show({ version, config }: Deps, visit: Visit, fault: Problem | nu
       days: Math.floor(ms / DAY_MS),
     })),
   };
-  return view('settings', 'Settings', data);
-}
-
-/** Returns what the form changes. */
-const changeable = ({ track_opens: opens, track_clicks: clicks, retention }: Settings): unknown => [
-  opens,
-  clicks,
-  retention,
-];
-
-async function change(visit: Visit): Promise<Shown> {
-  const { form } = visit;
-  refuseStale(form, changeable(await visit.ask('getSettings')));
-  const retention = Object.fromEntries(
-    ['content_days', 'messages_days', 'events_days'].map((name) => [name, fieldNumber(form, name) ?? null]),
-  );
-  const body = {
-    track_opens: form.get('track_opens') !== null,
-    track_clicks: form.get('track_clicks') !== null,
-    retention,
-  };
-  await visit.ask('updateSettings', { body });
-  return move(WHERE, 'Changed.');
 }

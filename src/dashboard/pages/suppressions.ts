@@ -5,33 +5,42 @@ import type { Suppression } from '../../client/types.ts';
 import { parseMailbox } from '../../mail/address.ts';
 import { suppressionReasons } from '../../storage/tables.ts';
 import { importCsv, type Imported } from '../../suppressions/suppression-csv.ts';
-import { filledIn, definedMembers, fieldNumber, fieldText } from '../forms.ts';
+import type { DashboardDeps } from '../deps.ts';
+import { fieldNumber, fieldText } from '../forms.ts';
 import { exportsOf } from './exports.ts';
 import { chipsOf, linkTo, pageOf, pagerOf, type Cursors } from '../links.ts';
-import { get, move, nullAt, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
+import { move, nullAt, type Page, type Shown, type Visit } from '../page.ts';
+import { resource } from '../resource.ts';
 import { wordsOf } from '../words.ts';
 
 const WHERE = '/suppressions';
 const MOST_DAYS = 3650;
 
-export function suppressionPages(): Page[] {
-  return [
-    get(WHERE, (visit) => list(visit, null)),
-    post(WHERE, withFault(add, list)),
-    post(
-      `${WHERE}/import`,
-      withFault(addMany, (visit, { code, message }) => list(visit, new Problem(code, message, { field: 'emails' }))),
-    ),
-    post(`${WHERE}/remove`, remove),
-  ];
-}
+export const suppressionPages = (deps: DashboardDeps): Page[] =>
+  resource(deps, {
+    path: WHERE,
+    view: 'suppressions',
+    title: 'Suppressions',
+    load,
+    reads: { days: endIn },
+    acts: {
+      async [WHERE](visit, body) {
+        await visit.ask('createSuppression', { body });
+        const email = visit.form.get('email')?.trim() ?? '';
+        return move(linkTo(WHERE, new URLSearchParams({ q: email })), `${email} is not mailed.`);
+      },
+      [`${WHERE}/import`]: addMany,
+      [`${WHERE}/remove`]: remove,
+    },
+  });
 
-async function list(visit: Visit, fault: Problem | null, preview: string | null = null): Promise<Shown> {
-  const { query, form } = visit;
+async function load(visit: Visit) {
+  const { query } = visit;
   const q = (query.get('q') ?? '').trim();
   const parsed = parseMailbox(q, { smtputf8: true });
   const entries = await found(visit, q, parsed.kind === 'ok');
-  return view('suppressions', 'Suppressions', {
+  const streams = await visit.ask('listStreams', { query: { limit: '100' } });
+  return {
     q,
     isLookUp: q !== '',
     // Mail goes to no domain without a point: `ana@example` is the beginning of an address.
@@ -44,12 +53,9 @@ async function list(visit: Visit, fault: Problem | null, preview: string | null 
       suppressionReasons.map((one) => [one, one.replace('_', ' ')] as const),
     ),
     pager: pagerOf(WHERE, query, entries),
-    streams: (await visit.ask('listStreams', { query: { limit: '100' } })).data,
+    scopesOfMail: ['=all mail', ...streams.data.map(({ slug }) => `${slug}=stream ${slug}`)],
     export: exportsOf('suppressions', q === '' ? { reason: query.get('reason') } : { email: q }),
-    fault,
-    preview,
-    entered: filledIn(form),
-  });
+  };
 }
 
 /** Returns the entries of the address in all scopes, or of the list; none for a text that is not an address. */
@@ -60,20 +66,13 @@ async function found(visit: Visit, q: string, isAddress: boolean): Promise<Curso
   return await visit.ask('listSuppressions', { query: { ...wanted, ...pageOf(query) } });
 }
 
-async function add(visit: Visit): Promise<Shown> {
-  const { form } = visit;
+/** Reads after how many days an entry ends. */
+function endIn({ form, now }: Visit): object {
   const days = fieldNumber(form, 'days');
-  if (days !== undefined && !(Number.isInteger(days) && days > 0 && days <= MOST_DAYS))
+  if (days === undefined) return {};
+  if (!(Number.isInteger(days) && days > 0 && days <= MOST_DAYS))
     throw new Problem('invalid_field', `days: a whole number from 1 to ${String(MOST_DAYS)}`, { field: 'days' });
-  const email = form.get('email')?.trim() ?? '';
-  const body = definedMembers({
-    email,
-    note: fieldText(form, 'note'),
-    stream: fieldText(form, 'stream'),
-    expires_at: days === undefined ? undefined : new Date(visit.now + days * DAY_MS).toISOString(),
-  });
-  await visit.ask('createSuppression', { body });
-  return move(linkTo(WHERE, new URLSearchParams({ q: email })), `${email} is not mailed.`);
+  return { expires_at: new Date(now + days * DAY_MS).toISOString() };
 }
 
 const SHOWN_WRONG = 3;
@@ -87,28 +86,26 @@ function rejectedIn({ rejected }: Imported): string {
 }
 
 /** Adds the entries of a CSV export, or plain addresses. */
-async function addMany(visit: Visit): Promise<Shown> {
-  const isPreview = visit.form.get('preview') !== null;
-  const imported = await importCsv([visit.form.get('emails') ?? ''], {
+async function addMany(visit: Visit, _: object, show: (more: object) => Promise<Shown>): Promise<Shown | string> {
+  const isPreview = visit.form.has('preview');
+  const emails = visit.form.get('emails') ?? '';
+  const imported = await importCsv([emails], {
     reason: 'manual',
     stream: null,
     add: isPreview
       ? null
       : (entries) => visit.ask('suppressions.import', { body: { account: visit.account.id, entries } }),
+  }).catch((error: unknown) => {
+    throw error instanceof Problem ? new Problem(error.code, error.message, { field: 'emails' }) : error;
   });
   const { created, existing, by_reason: counts } = imported;
-  if (isPreview) {
-    const reasons = Object.entries(counts).map(([reason, count]) => `${wordsOf(reason)} ${String(count)}`);
-    return list(
-      visit,
-      null,
-      `${String(created)} read (${reasons.join(', ')})${rejectedIn(imported)}. Nothing is added yet.`,
-    );
-  }
-  return move(WHERE, `${String(created)} added, ${String(existing)} on the list already${rejectedIn(imported)}.`);
+  if (!isPreview) return `${String(created)} added, ${String(existing)} on the list already${rejectedIn(imported)}.`;
+  const reasons = Object.entries(counts).map(([reason, count]) => `${wordsOf(reason)} ${String(count)}`);
+  const preview = `${String(created)} read (${reasons.join(', ')})${rejectedIn(imported)}. Nothing is added yet.`;
+  return await show({ emails, preview });
 }
 
-async function remove(visit: Visit): Promise<Shown> {
+async function remove(visit: Visit): Promise<string> {
   const { form } = visit;
   const email = form.get('email') ?? '';
   const scope = form.get('scope') ?? '';
@@ -117,10 +114,6 @@ async function remove(visit: Visit): Promise<Shown> {
   await visit.ask('deleteSuppression', { params: { email }, query });
   const other = await nullAt('not_found', () => visit.ask('getSuppression', { params: { email } }));
   const still = (of: string): string => `The entry is removed. ${email} is still on the list, for ${of}.`;
-  return move(
-    WHERE,
-    other === null
-      ? `${email} is mailed again.`
-      : still(other.scope === 'account' ? 'all mail' : `the ${wordsOf(other.scope)}`),
-  );
+  if (other === null) return `${email} is mailed again.`;
+  return still(other.scope === 'account' ? 'all mail' : `the ${wordsOf(other.scope)}`);
 }

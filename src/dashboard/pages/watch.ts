@@ -6,7 +6,6 @@ import type { ResultOf } from '../../operator/routes.ts';
 import { definedMembers, fieldText } from '../forms.ts';
 import { linkTo } from '../links.ts';
 import { adminGet, adminPost, move, nullAt, view, type Page, type Shown, type Visit } from '../page.ts';
-import { unansweredNote } from '../waiting.ts';
 
 const WHERE = '/queue/watch';
 
@@ -34,8 +33,7 @@ async function show(visit: Visit): Promise<Shown> {
     what: lane === '' ? messageId : lane,
     lines: (page?.data ?? []).map((line) => ({ ...line, isOurs: line.side === '>', level: levelOf(line) })),
     lost: page?.lost ?? 0,
-    nodes: page === null || page.nodes.length + page.unanswered.length < 2 ? [] : page.nodes,
-    unanswered: unansweredNote(page?.unanswered ?? []),
+    nodes: page === null || page.nodes.length < 2 ? [] : page.nodes,
     isOn: page !== null,
     isOver: watch !== null && page === null,
     here,

@@ -211,7 +211,7 @@ function reachable(root = document) {
 addEventListener('resize', () => reachable());
 
 // A preset ticks its boxes; ticking a box selects the custom choice.
-for (const form of all('form[data-presets]')) {
+for (const form of all('form:has([name=preset])')) {
   form.addEventListener('change', ({ target }) => {
     if (target.name === 'preset' && target.dataset.scopes !== undefined) {
       const wanted = target.dataset.scopes.split(' ');

@@ -1,8 +1,8 @@
 /** DKIM canonicalization: RFC 6376 section 3.4. We sign relaxed/relaxed; simple is there to check others. */
 import { hash } from 'node:crypto';
+import { survey, type Survey } from '../survey.ts';
 
 const CRLF = '\r\n';
-const TWO_LINE_ENDS = Buffer.from('\r\n\r\n');
 
 /** Returns a relaxed header field (section 3.4.2): name in lower case, unfolded, white space reduced; ended by CRLF. Takes a whole field as written. */
 export function relaxedHeader(field: string): string {
@@ -19,10 +19,13 @@ function relaxedValue(value: string): string {
 }
 
 /** Returns the relaxed body (section 3.4.4): no white space at line ends, one space for every run, no empty lines at the end. */
-export function relaxedBody(body: Buffer): Buffer {
-  if (isRelaxed(body)) return body;
+export function relaxedBody(given: Buffer, { isRelaxed }: Pick<Survey, 'isRelaxed'> = survey(given)): Buffer {
+  return (isRelaxed ? withOneLineEnd(given) : null) ?? relaxed(given);
+}
+
+function relaxed(body: Buffer): Buffer {
   // Octet by octet: a regular expression takes memory for each space, of which a large mail may have millions.
-  const relaxed = Buffer.allocUnsafe(body.length + 2);
+  const made = Buffer.allocUnsafe(body.length + 2);
   let to = 0;
   let isAfterSpace = false;
   for (let at = 0; at < body.length; at++) {
@@ -31,28 +34,27 @@ export function relaxedBody(body: Buffer): Buffer {
       isAfterSpace = true;
       continue;
     }
-    if (isAfterSpace && !(octet === CR && body[at + 1] === LF)) relaxed[to++] = SPACE;
+    if (isAfterSpace && !(octet === CR && body[at + 1] === LF)) made[to++] = SPACE;
     isAfterSpace = false;
-    relaxed[to++] = octet;
+    made[to++] = octet;
   }
-  while (to >= 2 && relaxed[to - 2] === CR && relaxed[to - 1] === LF) to -= 2;
+  while (to >= 2 && made[to - 2] === CR && made[to - 1] === LF) to -= 2;
   if (to === 0) return Buffer.alloc(0);
-  relaxed[to++] = CR;
-  relaxed[to++] = LF;
-  return relaxed.subarray(0, to);
+  made[to++] = CR;
+  made[to++] = LF;
+  return made.subarray(0, to);
 }
 
 const [SPACE, TAB, CR, LF] = [0x20, 0x09, 0x0d, 0x0a];
 
-/** Space before more of it or before a line end, or a tab. A few of these do not change the body, such as a space before a lone CR. */
-const NOT_RELAXED = / [ \r]|\t/;
-
-/** Returns whether a body is relaxed already, as most that we wrote are. One pass takes half the time of a search for each kind. */
-function isRelaxed(body: Buffer): boolean {
-  if (!body.subarray(-2).equals(TWO_LINE_ENDS.subarray(2)) || body.length < 3) return false;
-  if (body.subarray(-4).equals(TWO_LINE_ENDS)) return false;
-  return !NOT_RELAXED.test(body.toString('latin1'));
+/** Returns the body with one line end at its end; null if it has none or nothing else. */
+function withOneLineEnd(body: Buffer): Buffer | null {
+  let end = body.length;
+  while (isLineEnd(body, end) && isLineEnd(body, end - 2)) end -= 2;
+  return isLineEnd(body, end) && end > 2 ? body.subarray(0, end) : null;
 }
+
+const isLineEnd = (body: Buffer, end: number): boolean => body[end - 2] === CR && body[end - 1] === LF;
 
 function withoutEmptyLinesAtEnd(text: string): string {
   let end = text.length;
@@ -66,4 +68,5 @@ export function simpleBody(body: Buffer): Buffer {
 }
 
 /** Returns the `bh=` of a body: SHA-256 of its relaxed form, base64. */
-export const relaxedBodyHash = (body: Buffer): string => hash('sha256', relaxedBody(body), 'base64');
+export const relaxedBodyHash = (body: Buffer, found?: Pick<Survey, 'isRelaxed'>): string =>
+  hash('sha256', relaxedBody(body, found), 'base64');

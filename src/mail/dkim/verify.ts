@@ -17,25 +17,44 @@ export interface SignatureClaim {
   signature: Uint8Array;
 }
 
+/** A signature of a mail; `claim` is null if it cannot be good, whatever its key is. */
+export interface Signature {
+  domain: string;
+  selector: string;
+  claim: SignatureClaim | null;
+}
+
 const MOST_SIGNATURES = 5;
 const LONGEST_HEAD = 64 * 1024;
 const LONGEST_SIGNATURE = 4096;
 const MOST_NAMES = 100;
 /** RSA keys below are too easily broken (RFC 8301). */
 const LEAST_RSA_BITS = 1024;
+const BARE_LINE_END = /\r(?!\n)|(?<!\r)\n/;
 const HOST = /^[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63}){0,9}$/;
 
-/** Returns the signatures of these domains. `mail` has CRLF line ends, one octet a character; `now` is in seconds. Never throws. */
-export function signatureClaims(mail: string, isWanted: (domain: string) => boolean, now: number): SignatureClaim[] {
+/** Returns what the signatures of these domains claim; the arguments are those of `signaturesOf`. */
+export const signatureClaims = (mail: string, isWanted: (domain: string) => boolean, now: number): SignatureClaim[] =>
+  signaturesOf(mail, now, isWanted).flatMap(({ claim }) => claim ?? []);
+
+/** Returns the first five signatures. `mail` has CRLF line ends, one octet a character; `now` is in seconds. Never throws. */
+export function signaturesOf(
+  mail: string,
+  now: number,
+  isWanted: (domain: string) => boolean = () => true,
+): Signature[] {
   const end = mail.indexOf('\r\n\r\n');
   if (end < 0 || end > LONGEST_HEAD) return [];
-  const fields = mail.slice(0, end).split(/\r\n(?![ \t])/);
+  const head = mail.slice(0, end);
+  // At a line end that is not CRLF another reader may end the head, or begin a field.
+  if (BARE_LINE_END.test(head)) return [];
+  const fields = fieldsIn(head);
   if (fields.filter((field) => nameOf(field) === 'from').length !== 1) return [];
   const body = Buffer.from(mail.slice(end + 4), 'latin1');
   return fields
     .filter((field) => nameOf(field) === 'dkim-signature' && field.length <= LONGEST_SIGNATURE)
     .slice(0, MOST_SIGNATURES)
-    .flatMap((field) => claimOf(field, fields, body, isWanted, now));
+    .flatMap((field) => signatureOf(field, fields, body, isWanted, now));
 }
 
 /** Returns whether the claim's signature is good by this key record (the TXT value). */
@@ -48,22 +67,32 @@ export function isSignedBy({ algorithm, data, signature }: SignatureClaim, txt: 
   return (key.asymmetricKeyDetails?.modulusLength ?? 0) >= LEAST_RSA_BITS && verify('sha256', data, key, signature);
 }
 
+/** Returns what the signature covers of the fields of this name, in lower case. All else that the mail says there is not signed. */
+export const signedValues = ({ data }: SignatureClaim, name: string): string[] =>
+  fieldsIn(Buffer.from(data).toString('latin1'))
+    .filter((field) => nameOf(field) === name)
+    .map((field) => field.slice(field.indexOf(':') + 1).replaceAll('\r\n', ''));
+
+const fieldsIn = (head: string): string[] => head.split(/\r\n(?![ \t])/);
+
 const nameOf = (field: string): string =>
   field
     .slice(0, Math.max(0, field.indexOf(':')))
     .trimEnd()
     .toLowerCase();
 
-function claimOf(
+function signatureOf(
   field: string,
   fields: readonly string[],
   body: Buffer,
   isWanted: (domain: string) => boolean,
   now: number,
-): SignatureClaim[] {
+): Signature[] {
   const tags = tagList(field.slice(field.indexOf(':') + 1));
   const tag = (name: string): string => (tags?.get(name) ?? '').replace(/\s+/g, '');
   const [domain, selector, algorithm] = [tag('d').toLowerCase(), tag('s').toLowerCase(), tag('a').toLowerCase()];
+  if (!isWanted(domain) || !HOST.test(domain) || !HOST.test(selector)) return [];
+  const bad = [{ domain, selector, claim: null }];
   const names = tag('h').toLowerCase().split(':', MOST_NAMES);
   const expires = Number(tag('x'));
   if (
@@ -73,18 +102,17 @@ function claimOf(
     !names.includes('from') ||
     (tags.has('x') && !(expires > now))
   )
-    return [];
-  if (algorithm !== 'rsa-sha256' && algorithm !== 'ed25519-sha256') return [];
-  if (!isWanted(domain) || !HOST.test(domain) || !HOST.test(selector)) return [];
+    return bad;
+  if (algorithm !== 'rsa-sha256' && algorithm !== 'ed25519-sha256') return bad;
   const [ofHead = 'simple', ofBody = 'simple'] = tag('c') === '' ? [] : tag('c').toLowerCase().split('/');
   const canonical = ofBody === 'relaxed' ? relaxedBody(body) : simpleBody(body);
-  if (createHash('sha256').update(canonical).digest('base64') !== tag('bh')) return [];
+  if (createHash('sha256').update(canonical).digest('base64') !== tag('bh')) return bad;
   const asSigned = ofHead === 'relaxed' ? relaxedHeader : (one: string): string => `${one}\r\n`;
   const unsigned = field.replace(/([:;\s]b[ \t\r\n]{0,20}=)[^;]*/, '$1');
   const text = `${signedFields(names, fields).map(asSigned).join('')}${asSigned(unsigned).slice(0, -2)}`;
-  return [
-    { domain, selector, algorithm, data: Buffer.from(text, 'latin1'), signature: Buffer.from(tag('b'), 'base64') },
-  ];
+  const data = Buffer.from(text, 'latin1');
+  const claim: SignatureClaim = { domain, selector, algorithm, data, signature: Buffer.from(tag('b'), 'base64') };
+  return [{ domain, selector, claim }];
 }
 
 /** Of equal names the last first (section 5.4.2); a name beyond the last one counts as an empty field. */

@@ -59,6 +59,8 @@ export const newPlan = (packs: boolean) => ({
   real: 0,
   /** Recipients that count in the quota. */
   charged: 0,
+  /** Deliveries that can be tried at once. */
+  due: 0,
   packs,
   counters: new Map<string, CounterRow>(),
   stats: new Map<string, StatRow>(),
@@ -282,5 +284,6 @@ function addDelivery(plan: Plan, { draft, suppressed, now }: NewMessage, row: Me
     };
     addToStats(plan.stats, facts, ['suppressed']);
   }
+  if (delivery.due_at !== null && delivery.due_at <= now) plan.due++;
   if (delivery.due_at !== null) addHint(plan.hints, delivery, delivery.due_at);
 }

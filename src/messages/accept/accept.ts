@@ -38,6 +38,7 @@ import {
   type CheckedEntries,
   type Suppressed,
 } from './may-send.ts';
+import type { FreshContents } from '../store/fresh-contents.ts';
 import { messageRecord, type MessageRecord } from '../store/message.ts';
 import { ownMailRows, type OwnMailRows } from './own-mail.ts';
 import type { BulkDraft, BulkEntryDraft, MessageDraft } from '../request/send-draft.ts';
@@ -51,6 +52,8 @@ export interface AcceptDeps extends MaySendDeps, AcceptRowsDeps, AcceptCommitDep
   clock: Clock;
   /** Writes failure notices to senders who submitted by SMTP; without it none are written. */
   notices?: NoticeRule;
+  /** Keeps what was accepted for its first attempt; without it the content is read back. */
+  fresh?: FreshContents;
 }
 
 /** One entry in the answer to a bulk send. */
@@ -91,8 +94,19 @@ export async function acceptSingle(
   const plan = newPlan(false);
   const message = addMessage(deps, plan, { sender, draft, stream, tracking, suppressed, now, batchId: null });
   const record = messageRecord(message);
-  await commitPlan(deps, sender, plan, alsoInTransaction(record), suppressionNotice(deps, plan, message, now));
+  const notice = suppressionNotice(deps, plan, message, now);
+  await commitPlan(deps, sender, plan, alsoInTransaction(record), {
+    notice,
+    stored: () => keepFresh(deps, plan, draft),
+  });
   return record;
+}
+
+/** Keeps the content for the first attempt if the mail is due now, and once: a content that several deliveries share is read for them. */
+function keepFresh({ fresh }: AcceptDeps, { rows, due }: Plan, { source }: MessageDraft): void {
+  const [content] = rows.contents;
+  if (content === undefined || due !== 1) return;
+  fresh?.add({ content, attachments: rows.attachments, facts: source?.facts ?? null });
 }
 
 /** Returns the notice about suppressed recipients for a sender by SMTP; null if none is needed. */
@@ -251,7 +265,7 @@ async function commitPlan(
   sender: Sender,
   plan: Plan,
   alsoInTransaction: Rows,
-  notice: OwnMailRows | null = null,
+  { notice = null, stored }: { notice?: OwnMailRows | null; stored?: () => void } = {},
 ): Promise<void> {
   const { rows, packed, counters, stats, hints, bytes } = plan;
   const own: RowsToWrite = {
@@ -270,6 +284,7 @@ async function commitPlan(
     throw error;
   }
   settleQuota(true);
+  stored?.();
   deps.notifiers.deliveries.notify([...hints.values(), ...(notice === null ? [] : hintsOf(notice))]);
   if (rows.events.length > 0 || packed.has('events')) deps.notifiers.events.notify();
 }

@@ -11,10 +11,10 @@ import type { Streams } from '../../accounts/stream-store.ts';
 import type { AccountPauses } from '../../accounts/account-store.ts';
 import type { Connection } from '../../storage/connection.ts';
 import type { Owners } from '../../storage/owners.ts';
-import type { DeliveryRow, HoldRow } from '../../storage/tables.ts';
+import type { DeliveryRow } from '../../storage/tables.ts';
 import { hintsOfChanged, type DueHint } from './due-hint.ts';
-import type { HoldBook } from './hold-book.ts';
-import { partText, type MailFacts } from './hold-index.ts';
+import type { LimitBook } from '../limits/book.ts';
+import { keyOf, scopeOf, type Limit, type MailFacts } from '../limits/limit.ts';
 import { readMark, writeMark } from './hold-mark.ts';
 import type { Recorder } from './record.ts';
 
@@ -36,7 +36,7 @@ export type HoldOf = (mail: MailFacts) => Promise<Hold | null>;
 
 export interface HoldDeps {
   clock: Clock;
-  book: Pick<HoldBook, 'find' | 'ofLane' | 'has'>;
+  book: Pick<LimitBook, 'holdOn' | 'ofLane' | 'has'>;
   pauses: AccountPauses;
   streams: Pick<Streams, 'find'>;
   directory: Pick<DomainDirectory, 'findOf'>;
@@ -56,7 +56,7 @@ export function createHolds({ clock, book, pauses, streams, directory, poolHold 
   return {
     of: async (mail: MailFacts): Promise<Hold | null> => {
       const { accountId, stream, fromDomain } = mail;
-      const operators = book.find(mail);
+      const operators = book.holdOn(mail);
       if (operators !== null) return operatorsHold(operators);
       const now = { since: clock.now(), until: null };
       if (await pauses.isPaused(accountId))
@@ -107,10 +107,17 @@ export function createHolds({ clock, book, pauses, streams, directory, poolHold 
 
 export type Holds = ReturnType<typeof createHolds>;
 
-export function operatorsHold(row: HoldRow): Hold {
-  const { id, note, until, created_at: since } = row;
-  const why = `there is a hold on the ${partText(row)}${note === null ? '' : ` (${note})`}`;
-  return { by: writeMark({ kind: 'hold', id }), why, since, until };
+export const operatorsHold = (limit: Limit): Hold => ({
+  by: writeMark({ kind: 'hold', id: keyOf(limit) }),
+  why: whyHeld(limit),
+  since: limit.since,
+  until: limit.until === 0 ? null : limit.until,
+});
+
+/** Returns what holds mail, in words. */
+export function whyHeld(limit: Limit): string {
+  const { scope, target } = scopeOf(limit);
+  return `there is a hold on ${scope === 'all' ? 'all' : `the ${scope}`} ${target}${limit.cause === '' ? '' : ` (${limit.cause})`}`;
 }
 
 /** Deliveries that are freed in one commit; other writers get their turn between. */

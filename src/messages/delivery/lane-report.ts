@@ -2,8 +2,8 @@
  * A lane as the delivery engine reports it to operators: commands, pages and metrics. Times in ms since the epoch. A node sends
  * reports to another one as JSON. Pure.
  */
+import type { Limit } from '../limits/limit.ts';
 import type { LaneView } from '../../scheduling/lanes.ts';
-import type { LaneLimits } from './hold-book.ts';
 import type { LaneWait } from './why.ts';
 
 /** A limit that is in force, with its cause. */
@@ -50,5 +50,11 @@ export interface LaneChange {
 }
 
 /** Returns the cause of a limit that the operator has set. */
-export const operatorCause = ({ note }: Pick<LaneLimits, 'note'>): string =>
-  `set by the operator${note === null ? '' : `: ${note}`}`;
+export const operatorCause = ({ cause: note }: { cause: string }): string =>
+  `set by the operator${note === '' ? '' : `: ${note}`}`;
+
+/** Returns the numbers of a limit that the operator has set. */
+export const limitsByHand = ({ connections, perMinute, cause, since }: Limit): LaneLimit[] =>
+  [['connections', connections] as const, ['mails_per_minute', perMinute] as const].flatMap(([what, to]) =>
+    to === null ? [] : [{ what, to, by: 'operator' as const, cause: operatorCause({ cause }), since }],
+  );

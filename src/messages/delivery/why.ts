@@ -8,8 +8,7 @@ import type { Connection } from '../../storage/connection.ts';
 import type { DeliveryRow, MessageRow } from '../../storage/tables.ts';
 import { nextAttemptAt } from '../store/message-store.ts';
 import { HELD_WITHOUT_END } from './delivery.ts';
-import type { MailFacts } from './hold-index.ts';
-import { isOfPool } from './hold-mark.ts';
+import type { MailFacts } from '../limits/limit.ts';
 import type { Hold, HoldOf } from './holds.ts';
 
 export const waitReasons = [
@@ -48,6 +47,16 @@ export interface LaneWait {
   kind?: 'sender' | 'block_list' | 'load' | 'tls' | 'rule';
   /** True if nothing is sent meanwhile; false if mail is sent more slowly. */
   stops: boolean;
+  /** The recipient domain and the account that it is about; absent for all. */
+  domain?: string;
+  account?: string;
+}
+
+/** Of the waits of several lanes by any of which a mail may go, returns those of the lane that opens first. */
+export function waitsOfSoonest(lanes: readonly (readonly LaneWait[])[]): readonly LaneWait[] {
+  const opens = (waits: readonly LaneWait[]): number =>
+    Math.max(0, ...waits.map(({ stops, until }) => (stops ? (until ?? Infinity) : 0)));
+  return lanes.toSorted((a, b) => opens(a) - opens(b))[0] ?? [];
 }
 
 export interface Reason {
@@ -69,11 +78,9 @@ export interface WaitContext {
   now: number;
   /** The waits of its lane, the most informative first. */
   waits: readonly LaneWait[];
-  /** A sentence that says why the lane is not known; absent if it is. */
-  unknown?: string | undefined;
 }
 
-export function reasonOf(delivery: DeliveryRow, { held, now, waits, unknown }: WaitContext): Reason {
+export function reasonOf(delivery: DeliveryRow, { held, now, waits }: WaitContext): Reason {
   const { due_at: dueAt, status } = delivery;
   if (dueAt === null) return makeReason('finished', `It is finished: ${status}.`);
   if (delivery.claim_epoch !== null) return makeReason('being_sent', 'It is being sent now.');
@@ -84,8 +91,6 @@ export function reasonOf(delivery: DeliveryRow, { held, now, waits, unknown }: W
     const by = held.setBy ?? 'operator';
     return makeReason('held', `It is held: ${held.why}.`, { since: held.since, until: held.until, by });
   }
-  if (delivery.held_by !== null && unknown !== undefined)
-    return makeReason('held', heldUnknown(delivery.held_by, unknown), { since: delivery.held_at, by: 'us' });
   if (delivery.held_by !== null)
     return makeReason('held', 'Its hold has ended; it will be sent within half a minute.', { until: now, by: 'us' });
   const [first] = waits;
@@ -94,12 +99,6 @@ export function reasonOf(delivery: DeliveryRow, { held, now, waits, unknown }: W
   if (first !== undefined) return makeReason(first.reason, first.message, { ...first, answer: lastAnswer(delivery) });
   return makeReason('queued', 'It is due and waits for its turn.', { by: 'us' });
 }
-
-/** Explains a mark of which the node that delivers the mail says nothing: of a pool it alone knows whether the hold has ended. */
-export const heldUnknown = (mark: string, unknown: string): string =>
-  isOfPool(mark)
-    ? `It is held: no source of its pool could send to its site when it was last tried. ${unknown}`
-    : `Its hold has ended. ${unknown}`;
 
 function retryReason(delivery: DeliveryRow, dueAt: number, wait: LaneWait | undefined): Reason {
   // A further reason that keeps the lane back then, such as the pace that this mail's own answer has set.
@@ -153,11 +152,9 @@ export interface MailOfLane {
 export interface LaneFacts {
   waits: readonly LaneWait[];
   held: Hold | null;
-  /** A sentence that says why both are not known, such as that the node which delivers the mail did not answer. */
-  unknown?: string;
 }
 
-/** Returns the facts of each of these mails, in their order. The nodes that deliver them know them, so another one has to ask. */
+/** Returns the facts of each of these mails, in their order. Other nodes show those of the mail that they deliver. */
 export type LaneFactsOf = (mails: readonly MailOfLane[]) => Promise<readonly LaneFacts[]>;
 
 /**
@@ -177,7 +174,7 @@ export async function nextTries(
   return rows.map((row) => {
     const facts = factsOfRow.get(row);
     if (facts === undefined) return nextAttemptAt(row);
-    const { until } = reasonOf(row, { held: null, now, waits: facts.waits, unknown: facts.unknown });
+    const { until } = reasonOf(row, { held: null, now, waits: facts.waits });
     const later = until === null ? 0 : Date.parse(until);
     return nextAttemptAt({ ...row, due_at: Math.max(row.due_at ?? 0, later) });
   });
@@ -197,7 +194,7 @@ export interface Waiting extends Reason {
 /** Explains for each recipient of a message why it waits. */
 export async function whyWaiting(
   { db, holdOf, laneFacts }: WhyDeps,
-  message: Pick<MessageRow, 'id' | 'account_id' | 'stream' | 'from_domain' | 'created_at' | 'key_id' | 'tags_json'>,
+  message: Pick<MessageRow, 'id' | 'account_id' | 'stream' | 'from_domain' | 'batch_id' | 'key_id' | 'created_at'>,
   now: number,
 ): Promise<Waiting[]> {
   const deliveries = await db.prepared.all<DeliveryRow>('SELECT * FROM deliveries WHERE message_id = ? ORDER BY id', [
@@ -216,13 +213,13 @@ export async function whyWaiting(
       const lane: LaneFacts = lanes[at] ?? { waits: [], held: null };
       const held = delivery.test === 1 ? null : ((await holdOf(factsOf(message, delivery.domain))) ?? lane.held);
       const { address: email, status } = delivery;
-      return { email, status, ...reasonOf(delivery, { held, now, waits: lane.waits, unknown: lane.unknown }) };
+      return { email, status, ...reasonOf(delivery, { held, now, waits: lane.waits }) };
     }),
   );
 }
 
 const factsOf = (
-  message: Pick<MessageRow, 'id' | 'account_id' | 'stream' | 'from_domain' | 'created_at' | 'key_id' | 'tags_json'>,
+  message: Pick<MessageRow, 'id' | 'account_id' | 'stream' | 'from_domain' | 'batch_id' | 'key_id' | 'created_at'>,
   domain: string,
 ): MailFacts => ({
   accountId: message.account_id,
@@ -230,7 +227,7 @@ const factsOf = (
   fromDomain: message.from_domain,
   domain,
   messageId: message.id,
+  batchId: message.batch_id,
   keyId: message.key_id,
-  tagsJson: message.tags_json,
   createdAt: message.created_at,
 });

@@ -1,6 +1,7 @@
 /** The result of checking a send request: a draft for each message. Only checks that need the database remain. */
 import type { Problem } from '../../base/problem.ts';
 import type { Mailbox } from '../../mail/address.ts';
+import type { BodyFacts } from '../../mail/body-facts.ts';
 import type { MimeContent } from '../../mail/mime-write.ts';
 import type { HeaderPair } from './header-rule.ts';
 import type { SendLimits } from './send-limits.ts';
@@ -34,6 +35,8 @@ export interface MessageSource {
   rfcMessageId: string;
   /** Header and body as they are sent, without DKIM signatures. */
   bytes: Buffer;
+  /** Facts of the body that were found while the mail was read; null if it was not read. */
+  facts: BodyFacts | null;
   /** The envelope's recipients with the header field that names them; the first one gives the message its status. */
   recipients: readonly { type: 'to' | 'cc' | 'bcc'; mailbox: Mailbox }[];
   /** The address for a failure notice, or null. */

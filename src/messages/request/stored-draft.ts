@@ -70,7 +70,7 @@ async function sourceOf(
     .filter(({ mailbox: one }) => isKnown(one));
   const bytes = renewSubmitted(raw, { messageId: rfcMessageId, date: new Date(now) });
   return {
-    source: { id, rfcMessageId, bytes, recipients, noticeTo: row.notice_to },
+    source: { id, rfcMessageId, bytes, facts: null, recipients, noticeTo: row.notice_to },
     requireTls: row.require_tls === null ? null : row.require_tls === 1,
   };
 }

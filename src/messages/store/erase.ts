@@ -16,6 +16,7 @@ import type { DeliveryRow, EventRow, MessageRow, RequestDetailsRow } from '../..
 import { statement } from '../../storage/sql.ts';
 import type { ChangeDeps } from '../delivery/change-message.ts';
 import { erasedDetail } from '../../events/erased.ts';
+import { eraseReceivedFrom } from '../received/received-store.ts';
 import type { MailReach } from './message-store.ts';
 import { storedMailboxes } from './message.ts';
 import { retentionPlaceOf } from './purge.ts';
@@ -69,7 +70,7 @@ async function cutContents(
 }
 
 /**
- * Erases a person from all mail within reach; returns the number of recipients. Waiting mail to them is canceled. Throws `invalid_state` while one is on the
+ * Erases a person from all mail within reach; returns the number of recipients and of received mails from them. Waiting mail to them is canceled. Throws `invalid_state` while one is on the
  * wire: ask again when it is over. Entries of the suppression list stay, since without them the person would be mailed again.
  */
 export async function erasePerson(
@@ -88,7 +89,7 @@ export async function erasePerson(
   // Those who erase a person have often looked them up just before, in a request that names them.
   await deps.requestsWritten();
   await eraseRequestDetails(deps, reach, [key, shownAddress(key)]);
-  let recipients = 0;
+  let recipients = await eraseReceived(deps, reach, key);
   for (;;) {
     const before = recipients;
     const done = await deps.db.commit.transact(async (tx) => {
@@ -99,6 +100,14 @@ export async function erasePerson(
     });
     recipients += done;
     if (done < AT_ONCE) return { recipients };
+  }
+}
+
+async function eraseReceived({ db }: EraseDeps, reach: MailReach, key: string): Promise<number> {
+  for (let erased = 0; ;) {
+    const some = await db.commit.transact((tx) => eraseReceivedFrom(tx, reach, key));
+    if (some === 0) return erased;
+    erased += some;
   }
 }
 

@@ -1,15 +1,21 @@
-/** The thread that reads mails for people, one at a time. Started by `mail-viewer.ts`. */
-import { parentPort } from 'node:worker_threads';
-import { announceReady } from '../../base/threads.ts';
+/** Takes mails apart with mailparser, one at a time, in a confined process. Started by `mail-viewer.ts`. */
+import { answerJobs } from '../../base/answer-jobs.ts';
+import { systemClock } from '../../base/clock.ts';
 import { readMailView, type MailView } from '../../mail/mail-view.ts';
+import { readAttachment, readReceivedMail, type ReceivedMail } from '../../mail/received-mail.ts';
 
-const answer = (view: MailView | null): void => {
-  parentPort?.postMessage(view);
-};
+/** A question about a mail. */
+export type MailJob = { bytes: Uint8Array } & (
+  { asks: 'view' } | { asks: 'received' } | { asks: 'attachment'; index: number }
+);
+/** Null if it cannot be parsed, or has no such file. */
+export type MailAnswer = MailView | ReceivedMail | Uint8Array | null;
 
-parentPort?.on('message', ({ buffer, byteOffset, byteLength }: Uint8Array) => {
-  readMailView(Buffer.from(buffer, byteOffset, byteLength)).then(answer, () => {
-    answer(null);
-  });
-});
-announceReady();
+function read(job: MailJob): Promise<MailAnswer> {
+  const bytes = Buffer.from(job.bytes.buffer, job.bytes.byteOffset, job.bytes.byteLength);
+  if (job.asks === 'view') return readMailView(bytes);
+  if (job.asks === 'attachment') return readAttachment(bytes, job.index);
+  return readReceivedMail(bytes, systemClock.now() / 1000);
+}
+
+answerJobs((job: MailJob): Promise<MailAnswer> => read(job).catch(() => null));

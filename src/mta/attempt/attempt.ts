@@ -3,7 +3,7 @@ import type { Judge } from '../../messages/delivery/classify.ts';
 import type { Outcome } from '../../messages/delivery/delivery.ts';
 import { nextTryAt, type RetryRule } from '../../messages/delivery/retry.ts';
 import type { LaneControl } from '../lanes/lane-control.ts';
-import type { MailKey } from '../limits/limit.ts';
+import type { MailKey } from '../../messages/limits/limit.ts';
 import type { Failure, Prepared, Ready } from '../prepare/prepare.ts';
 import { laneName } from '../names.ts';
 import type { Site } from '../sites/sites.ts';

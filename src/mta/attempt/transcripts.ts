@@ -31,6 +31,7 @@ export interface Fetched {
 
 const MOST_WATCHES = 16;
 const MOST_LINES = 2_000;
+const MOST_SHOWN = 200;
 const LONGEST_LINE = 1_000;
 const FORGOTTEN_MS = 60_000;
 
@@ -86,8 +87,14 @@ export function createTranscripts({ clock }: { clock: Clock }) {
         },
       };
     },
-    /** Begins a watch under a number that is not in use; returns false if there are too many. */
+    /** Begins a watch under this number, or prolongs the one that there is; returns false if there are too many. */
     watch(id: number, what: Watched): boolean {
+      const known = watches.get(id);
+      if (known !== undefined) {
+        known.expiry.cancel();
+        known.expiry = expiryOf(id);
+        return true;
+      }
       if (watches.size >= MOST_WATCHES) return false;
       watches.set(id, { what, lines: [], end: 0, expiry: expiryOf(id), wake: null });
       return true;
@@ -107,6 +114,14 @@ export function createTranscripts({ clock }: { clock: Clock }) {
       const lines = watch.lines.slice(Math.max(0, after - from));
       return { lines, position: watch.end, lost: Math.max(0, from - after) };
     },
+    /** Returns what a watch is about; null if it has ended. */
+    subjectOf: (id: number): Watched | null => watches.get(id)?.what ?? null,
+    /** Returns the last lines of each watch, for other nodes. */
+    list: (): (readonly [id: number, page: Fetched])[] =>
+      [...watches].map(([id, { lines, end: position }]) => [
+        id,
+        { lines: lines.slice(-MOST_SHOWN), position, lost: 0 },
+      ]),
     end,
     stop(): void {
       for (const id of [...watches.keys()]) end(id);

@@ -38,28 +38,31 @@ function cut(pieces: Buffer[], buffer: Buffer, start: number, dot: number): numb
   return dot;
 }
 
-/** Returns blocks of at most `most` bytes from pieces of any size: few writes for small pieces, several for a large one. */
-export function inBlocks(pieces: readonly Buffer[], most: number): Buffer[] {
+/** Up to this size the pieces are copied into one: a call of the system with several costs more. */
+const COPIED_BYTES = 16 * 1024;
+
+/** Returns blocks of at most `most` bytes from pieces of any size, each to be written in one go; only small messages are copied. */
+export function inBlocks(pieces: readonly Buffer[], most: number): (readonly Buffer[])[] {
   const total = pieces.reduce((sum, piece) => sum + piece.length, 0);
-  if (total <= most) return [pieces.length === 1 && pieces[0] !== undefined ? pieces[0] : Buffer.concat(pieces, total)];
-  const blocks: Buffer[] = [];
-  let buffered: Buffer[] = [];
+  if (total <= Math.min(most, COPIED_BYTES)) return [[Buffer.concat(pieces, total)]];
+  const blocks: Buffer[][] = [];
+  let block: Buffer[] = [];
   let size = 0;
-  const flush = (): void => {
-    if (size > 0)
-      blocks.push(buffered.length === 1 && buffered[0] !== undefined ? buffered[0] : Buffer.concat(buffered, size));
-    buffered = [];
-    size = 0;
-  };
   for (const piece of pieces) {
     for (let at = 0; at < piece.length;) {
       const end = Math.min(piece.length, at + most - size);
-      buffered.push(piece.subarray(at, end));
+      block.push(piece.subarray(at, end));
       size += end - at;
       at = end;
-      if (size === most) flush();
+      if (size < most && block.length < MOST_PIECES) continue;
+      blocks.push(block);
+      block = [];
+      size = 0;
     }
   }
-  flush();
+  if (size > 0) blocks.push(block);
   return blocks;
 }
+
+/** Pieces of one block: a message of stuffed dots has one for each, and each is an object. */
+const MOST_PIECES = 512;

@@ -29,7 +29,8 @@ import type { Broken, Trace, Wire } from './wire.ts';
 
 /** The server closes the connection, whatever was asked (RFC 5321 section 3.8). */
 const CLOSING = 421;
-const BLOCK_BYTES = 65_536;
+/** A mail of 100 KB is one. The server has the time of a block for each. */
+const BLOCK_BYTES = 131_072;
 const QUIT_GRACE_MS = 2000;
 
 /** The result of opening a connection. */

@@ -82,10 +82,14 @@ export class Wire {
    * Writes a block of the message. If the server is slow to take it, waits at most `timeoutMs`; with null it does not wait
    * (the last block: the answer to the dot is awaited next). Returns a promise only if there is something to wait for.
    */
-  writeBlock(block: Buffer, timeoutMs: number | null): Promise<Broken | null> | Broken | null {
+  writeBlock(block: readonly Buffer[], timeoutMs: number | null): Promise<Broken | null> | Broken | null {
     if (this.broken !== null) return this.broken;
     this.phase = 'block';
-    if (this.socket.write(block) || timeoutMs === null) return null;
+    const { socket } = this;
+    socket.cork();
+    for (const piece of block) socket.write(piece);
+    socket.uncork();
+    if (!socket.writableNeedDrain || timeoutMs === null) return null;
     this.limit('block', timeoutMs, 'the server takes no data');
     return new Promise((resolve) => (this.draining = resolve));
   }

@@ -1,7 +1,7 @@
 /** Words for limits that were set or have ended: for the history of a lane and for the log. */
 import type { Log } from '../../base/log.ts';
 import type { LaneChange } from '../../messages/delivery/lane-report.ts';
-import type { Limit, LimitKind } from '../limits/limit.ts';
+import type { Limit, LimitKind } from '../../messages/limits/limit.ts';
 
 /** Returns what has changed, in words. */
 export function changeOf(limit: Limit, how: 'set' | 'ended'): Omit<LaneChange, 'at'> {
@@ -30,7 +30,7 @@ export function changeOf(limit: Limit, how: 'set' | 'ended'): Omit<LaneChange, '
 export function logOf(log: Log, lane: string, source: string | null, limit: Limit): void {
   const { kind, account, domain, site, cause: reply } = limit;
   const until = new Date(limit.until).toISOString();
-  if (kind === 'rule') return;
+  if (kind === 'rule' || kind === 'hold' || kind === 'limit') return;
   if (kind === 'block_list')
     log.error(
       { event: 'source_blocklisted', source, site: site === '' ? null : site, domain, until, reply },
@@ -42,7 +42,7 @@ export function logOf(log: Log, lane: string, source: string | null, limit: Limi
 export const countConnections = (count: number): string =>
   count === 1 ? '1 connection' : `${String(count)} connections`;
 
-const messages: Readonly<Record<Exclude<LimitKind, 'rule'>, string>> = {
+const messages: Readonly<Record<Exclude<LimitKind, 'rule' | 'hold' | 'limit'>, string>> = {
   sender: 'a receiver refuses mail from us again and again: mail for it waits, and one mail tries from time to time',
   block_list:
     'a block list keeps a source out: its mail waits or goes by another source, and one mail tries from time to time',

@@ -7,17 +7,25 @@ import type { Log } from '../../base/log.ts';
 import { addTo, takeFrom } from '../../base/sets.ts';
 import type { AnswerRules } from '../../config/limit-rules.ts';
 import type { Outcome } from '../../messages/delivery/delivery.ts';
-import type { LaneLimits } from '../../messages/delivery/hold-book.ts';
 import type { LaneChange, LaneLimitsReport } from '../../messages/delivery/lane-report.ts';
 import type { LaneWait } from '../../messages/delivery/why.ts';
 import type { LaneView, NoSlot } from '../../scheduling/lanes.ts';
 import { isDown } from '../connection/dial-gate.ts';
 import type { Pool } from '../connection/pool.ts';
-import { allowance, isProbed, type Allowance, type LaneMoment } from '../limits/allowance.ts';
-import type { LimitBook, PlaceLimits } from '../limits/book.ts';
+import { allowance, isProbed, shareOf, type Allowance, type LaneMoment } from '../limits/allowance.ts';
+import type { LimitBook, PlaceLimits } from '../../messages/limits/book.ts';
 import { firstConnections, type ConnectionLimits } from '../limits/connections.ts';
 import { isAboutOne, learn, ruled, subjectOfOutcome, type LaneFacts } from '../limits/learn.ts';
-import { covers, isClosing, isWhole, keyOf, stands, type About, type Limit, type MailKey } from '../limits/limit.ts';
+import {
+  covers,
+  isClosing,
+  isWhole,
+  keyOf,
+  stands,
+  type About,
+  type Limit,
+  type MailKey,
+} from '../../messages/limits/limit.ts';
 import { shape, type CompiledRule } from '../limits/shaping.ts';
 import { hostKey, isInnerLane } from '../names.ts';
 import type { Site } from '../sites/sites.ts';
@@ -32,8 +40,6 @@ export interface LaneControlDeps {
   log: Log;
   limits: LimitBook;
   pool: Pick<Pool, 'room' | 'usedBy' | 'waitingLong' | 'waitOf' | 'capOf' | 'tryNow'>;
-  /** Returns the operator's limits for a lane, or null. */
-  limitsOf: (lane: string) => LaneLimits | null;
   /** Returns the part of a lane's limits that this node has. */
   partOf: (lane: string) => LanePart;
   /** Returns the jobs and workers of a lane. */
@@ -246,7 +252,7 @@ export class LaneControl {
       .at(site.name, stored)
       .of(mail?.domain ?? null)
       .filter((limit) => stands(limit) && (mail === null ? isWhole(limit) : covers(limit, mail)));
-    const closed = all.filter(({ kind, until }) => kind !== 'connections' && until > now);
+    const closed = all.filter((limit) => (isClosing(limit) || limit.kind === 'rate') && limit.until > now);
     const downs = site.hosts.map((host) => pool.waitOf(hostKey(host, source), site.operator?.maxConnections));
     const isUnreachable = downs.length > 0 && downs.every((wait) => wait !== null && isDown(wait));
     const ahead = now - clock.monotonic();
@@ -314,7 +320,7 @@ export class LaneControl {
       .filter(
         (limit) =>
           stands(limit) &&
-          limit.kind !== 'connections' &&
+          (isClosing(limit) || limit.kind === 'rate') &&
           (domain === null || limit.domain === null || limit.domain === domain),
       );
     const isOver = ({ kind }: Limit): boolean => kind === 'rate' || kind === 'rule' || kind === 'block_list';
@@ -363,26 +369,8 @@ export class LaneControl {
   }
 
   /** Returns the names of the lanes that have learnt something or were registered lately. */
-  names(): readonly string[] {
+  names(): string[] {
     return [...this.states.keys()];
-  }
-
-  /** Returns those that have a limit which a receiver, a rule or the operator has set. */
-  limited(): readonly string[] {
-    const { pool, limitsOf, hasAside } = this.deps;
-    return [...this.states].flatMap(([lane, state]) => {
-      if (state.site === null) return [];
-      const byHosts = isShared(state)
-        ? hasAside(lane)
-        : hostKeysOf(state).some((host) => pool.capOf(host) !== null || pool.waitOf(host)?.why === 'closed');
-      const isLimited =
-        byHosts ||
-        limitsOf(lane) !== null ||
-        this.limitsAt(state)
-          .all()
-          .some((limit) => stands(limit) && (limit.kind === 'rate' || this.isInForce(limit)));
-      return isLimited ? [lane] : [];
-    });
   }
 
   /** Returns the lanes of which all or a part is closed now. */
@@ -523,12 +511,12 @@ export class LaneControl {
 
   /** Returns the mails a minute that this node spreads evenly: of the whole lane, or of a domain in an operator's lane. */
   private perMinuteOf(lane: string, state: LaneState, domain: string, traffic: unknown): number | null {
-    const isWholeLane = traffic === state.traffic;
-    const rate = this.limitsAt(state).get(
-      keyOf({ ...this.aboutOf(state), kind: 'rate', domain: isWholeLane ? null : domain }),
-    );
-    const given = isWholeLane ? this.workers.operatorsRate(lane) : null;
-    const least = Math.min(rate?.perMinute ?? Infinity, given ?? Infinity);
+    const about = traffic === state.traffic ? null : domain;
+    const { nodes } = this.deps.partOf(lane);
+    let least = Infinity;
+    for (const limit of this.limitsAt(state).of(about))
+      if (limit.domain === about && limit.account === null && stands(limit))
+        least = Math.min(least, shareOf(limit, nodes) ?? Infinity);
     return least === Infinity ? null : least;
   }
 
@@ -544,8 +532,6 @@ export class LaneControl {
     return {
       limits: limits.filter(stands),
       probes: this.probes,
-      given: deps.limitsOf(lane),
-      perMinute: this.workers.operatorsRate(lane),
       part: deps.partOf(lane),
       connections: this.workers.connections(lane, state),
       view: deps.viewOf(lane),

@@ -1,7 +1,7 @@
 /** The state of a lane in memory beside its limits: where it leads, its mails of the last minute, and what is shown of it. */
 import type { Timer } from '../../base/clock.ts';
 import type { LaneChange } from '../../messages/delivery/lane-report.ts';
-import type { PlaceLimits } from '../limits/book.ts';
+import type { PlaceLimits } from '../../messages/limits/book.ts';
 import type { ShapingMemory } from '../limits/shaping.ts';
 import { Traffic } from '../limits/traffic.ts';
 import { hostKey } from '../names.ts';

@@ -3,14 +3,26 @@
  * command and metric shows this list (messages/delivery/why.ts adds the reasons of the delivery itself). Pure but for the pool.
  */
 import type { Clock } from '../../base/clock.ts';
-import type { LaneLimits } from '../../messages/delivery/hold-book.ts';
-import { operatorCause, type LaneLimit, type LaneLimitsReport } from '../../messages/delivery/lane-report.ts';
+import {
+  limitsByHand,
+  operatorCause,
+  type LaneLimit,
+  type LaneLimitsReport,
+} from '../../messages/delivery/lane-report.ts';
 import type { LaneWait } from '../../messages/delivery/why.ts';
 import type { LaneView, NoSlot } from '../../scheduling/lanes.ts';
 import type { GateWait } from '../connection/dial-gate.ts';
 import type { Pool } from '../connection/pool.ts';
-import { isProbed } from '../limits/allowance.ts';
-import { covers, isClosing, isWhole, keyOf, type ClosingKind, type Limit, type MailKey } from '../limits/limit.ts';
+import { isProbed, shareOf } from '../limits/allowance.ts';
+import {
+  covers,
+  isClosing,
+  isWhole,
+  keyOf,
+  type ClosingKind,
+  type Limit,
+  type MailKey,
+} from '../../messages/limits/limit.ts';
 import { hostKey } from '../names.ts';
 import type { Site } from '../sites/sites.ts';
 import { isShared, trafficsOf, type LaneState } from './lane-state.ts';
@@ -22,10 +34,6 @@ export interface Surroundings {
   limits: readonly Limit[];
   /** The keys of limits of which one mail finds out now whether they are over. */
   probes: ReadonlySet<string>;
-  /** The operator's limits. */
-  given: LaneLimits | null;
-  /** Mails a minute that the operator lets this node send. */
-  perMinute: number | null;
   /** The part that this node has of the lane's limits, and the connections that it may have. */
   part: LanePart;
   connections: number;
@@ -57,7 +65,7 @@ export function reportOf(state: LaneState, around: Surroundings): LaneLimitsRepo
   return {
     source,
     limit: least?.to ?? around.connections,
-    cause: least?.by === 'operator' ? operatorCause({ note: null }) : (least?.cause ?? 'start'),
+    cause: least?.by === 'operator' ? operatorCause({ cause: '' }) : (least?.cause ?? 'start'),
     causeAt: least?.since ?? null,
     perMinute: rates[0]?.to ?? null,
     limits,
@@ -73,7 +81,7 @@ export function reportOf(state: LaneState, around: Surroundings): LaneLimitsRepo
  * differs; null for the lane as a whole, which for an operator's has no hosts.
  */
 export function waitsOf(state: LaneState, mail: MailKey | null, site: Site | null, around: Surroundings): LaneWait[] {
-  const { pool, clock, limits, probes, given, perMinute } = around;
+  const { pool, clock, limits, probes } = around;
   const now = clock.now();
   const covering = limits.filter((limit) => (mail === null ? isWhole(limit) : covers(limit, mail)));
   // The limit that lasts longest explains most.
@@ -82,16 +90,14 @@ export function waitsOf(state: LaneState, mail: MailKey | null, site: Site | nul
     .sort((a, b) => b.until - a.until);
   const own = site ?? (isShared(state) ? null : state.site);
   const hosts = own === null ? null : hostsWait(own, state.source, pool, clock);
-  const rates = covering.filter(({ kind }) => kind === 'rate');
-  const least = Math.min(...rates.map((limit) => limit.perMinute ?? Infinity));
+  // The slowest explains most.
+  const shares = (limit: Limit): number => shareOf(limit, around.part.nodes) ?? Infinity;
+  const rates = covering.filter((limit) => shares(limit) < Infinity).sort((a, b) => shares(a) - shares(b));
   const shared = shareWait(around, nameOf(state));
   return [
     ...closed.map((limit) => limitWait(state, limit, around)),
     ...(hosts === null ? [] : [hosts]),
     ...(around.noSlot === null ? [] : [slotWait(around.noSlot)]),
-    ...(given?.perMinute != null && perMinute !== null && perMinute <= least
-      ? [operatorsRateWait(state, given, perMinute, around)]
-      : []),
     ...rates.map((limit) => limitWait(state, limit, around)),
     ...(shared === null ? [] : [shared]),
   ];
@@ -111,7 +117,18 @@ const nameOf = ({ site, source }: LaneState): string =>
   `${site?.name ?? 'the receiver'}${source === null ? '' : ` from ${source}`}`;
 
 /** Explains a limit: what it is about, in the other side's words, since when, and what ends it. */
-function limitWait(state: LaneState, limit: Limit, { clock, probes }: Surroundings): LaneWait {
+function limitWait(state: LaneState, limit: Limit, around: Surroundings): LaneWait {
+  const { domain, account } = limit;
+  return {
+    ...wholeWait(state, limit, around),
+    ...(domain === null ? {} : { domain }),
+    ...(account === null ? {} : { account }),
+  };
+}
+
+function wholeWait(state: LaneState, limit: Limit, around: Surroundings): LaneWait {
+  const { clock, probes } = around;
+  if (limit.kind === 'limit') return operatorsRateWait(state, limit, around);
   const { kind, domain, account, site, cause, since, until } = limit;
   const now = clock.now();
   const to = site === '' ? 'Every site' : domain === null ? nameOf(state) : `${domain} (${nameOf(state)})`;
@@ -249,13 +266,14 @@ function shareWait({ part: { nodes, isNew }, connections, view }: Surroundings, 
   return { reason: 'connections_in_use', message, since: null, until: null, by: 'us', stops: false };
 }
 
-function operatorsRateWait(state: LaneState, given: LaneLimits, perMinute: number, { clock }: Surroundings): LaneWait {
+function operatorsRateWait(state: LaneState, limit: Limit, { clock, part }: Surroundings): LaneWait {
+  const { perMinute, since, cause } = limit;
   const now = clock.now();
   const at = state.traffic.spreadAt(now);
   return {
     reason: 'rate_limited',
-    message: `Mail to ${nameOf(state)} is limited to ${mails(given.perMinute ?? 0)} a minute${herePart(given.perMinute ?? 0, perMinute)}${noteOf(given)}.`,
-    since: null,
+    message: `Mail to ${nameOf(state)} is limited to ${mails(perMinute ?? 0)} a minute${herePart(perMinute ?? 0, shareOf(limit, part.nodes) ?? 0)}${cause === '' ? '' : ` (${cause})`}.`,
+    since,
     until: at > now ? at : null,
     by: 'operator',
     stops: false,
@@ -268,14 +286,12 @@ const herePart = (perMinute: number, here: number): string =>
     ? ' on this server'
     : `, which the nodes share: this one sends ${String(Math.round(here))} of them`;
 
-function limitsOf(
-  state: LaneState,
-  { limits: standing, given, pool, clock, part, connections }: Surroundings,
-): LaneLimit[] {
+function limitsOf(state: LaneState, { limits: standing, pool, clock, part, connections }: Surroundings): LaneLimit[] {
   const { site, source } = state;
   const limits: LaneLimit[] = standing.flatMap((limit): LaneLimit[] => {
     const { kind, connections: count, perMinute, by, cause, since, changedAt, domain } = limit;
     if (limit.account !== null) return [];
+    if (limit.kind === 'limit') return limitsByHand(limit);
     const of = domain === null ? {} : { domain };
     if (kind === 'connections' && count !== null)
       return [{ what: 'connections', to: count, by: by === 'rule' ? 'operator' : by, cause, since: changedAt, ...of }];
@@ -290,12 +306,6 @@ function limitsOf(
     const to = caps.reduce((sum, cap) => sum + cap.cap, 0);
     limits.push({ what: 'connections', to, by: 'receiver', cause: first.cause, since: clock.now() - first.ageMs });
   }
-  if (given !== null)
-    for (const [what, to] of [
-      ['connections', given.connections] as const,
-      ['mails_per_minute', given.perMinute] as const,
-    ])
-      if (to !== null) limits.push({ what, to, by: 'operator', cause: operatorCause(given), since: given.since });
   if (part.nodes > 1)
     limits.push({
       what: 'connections',
@@ -306,7 +316,5 @@ function limitsOf(
     });
   return limits;
 }
-
-const noteOf = (given: LaneLimits | null): string => (given?.note == null ? '' : ` (${given.note})`);
 
 const mails = (count: number): string => (count === 1 ? '1 mail' : `${String(count)} mails`);

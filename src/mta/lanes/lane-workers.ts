@@ -1,12 +1,12 @@
 /** Decides how many workers a lane may have now, and when a lane that may have none is looked at again. */
 import { isDown } from '../connection/dial-gate.ts';
 import { allowance, connectionsOf, type Allowance, type LaneMoment } from '../limits/allowance.ts';
-import type { PlaceLimits } from '../limits/book.ts';
+import type { PlaceLimits } from '../../messages/limits/book.ts';
 import { hostKey } from '../names.ts';
 import type { LaneControlDeps } from './lane-control.ts';
 import { hostKeysOf, isShared, type LaneState } from './lane-state.ts';
 
-export type LaneWorkersDeps = Pick<LaneControlDeps, 'clock' | 'pool' | 'limitsOf' | 'partOf' | 'pump'>;
+export type LaneWorkersDeps = Pick<LaneControlDeps, 'clock' | 'pool' | 'partOf' | 'pump'>;
 
 /** A lane that waits for the pool is looked at again after so long even if the pool does not wake it. */
 export const LOOK_AGAIN_MS = 2_000;
@@ -34,10 +34,8 @@ export class LaneWorkers {
   most(lane: string, state: LaneState): number {
     const now = this.deps.clock.now();
     const whole = this.allowance(state);
-    const given = this.operatorsRate(lane);
-    const at = Math.max(whole.kind === 'wait' ? whole.until : 0, given === null ? 0 : state.traffic.spreadAt(now));
-    if (at > now) {
-      this.wakeAt(lane, state, at);
+    if (whole.kind === 'wait' && whole.until > now) {
+      this.wakeAt(lane, state, whole.until);
       return 0;
     }
     return this.connections(lane, state);
@@ -45,9 +43,8 @@ export class LaneWorkers {
 
   /** Returns how many connections this node may use, by the receiver's limit and the operator's. */
   connections(lane: string, state: LaneState): number {
-    const { limitsOf, partOf } = this.deps;
-    const most = Math.min(connectionsOf(this.lanes.limitsOf(state).of(null)), limitsOf(lane)?.connections ?? Infinity);
-    const { nodes, isNew } = partOf(lane);
+    const most = connectionsOf(this.lanes.limitsOf(state).of(null));
+    const { nodes, isNew } = this.deps.partOf(lane);
     return isNew ? 1 : Math.ceil(most / nodes);
   }
 
@@ -114,11 +111,5 @@ export class LaneWorkers {
       state.timer = null;
       this.deps.pump(lane);
     });
-  }
-
-  /** Returns how many mails a minute the operator lets this node send: at least one, so that none waits for ever. */
-  operatorsRate(lane: string): number | null {
-    const perMinute = this.deps.limitsOf(lane)?.perMinute ?? null;
-    return perMinute === null ? null : Math.max(1, perMinute / this.deps.partOf(lane).nodes);
   }
 }

@@ -1,5 +1,5 @@
 /** Decides whether a mail may go now, and what it waits for: a pure function of the limits that stand, the mail and the time. */
-import { covers, isClosing, isWhole, keyOf, stands, type Limit, type MailKey } from './limit.ts';
+import { covers, isClosing, isWhole, keyOf, stands, type Limit, type MailKey } from '../../messages/limits/limit.ts';
 import { PROBE_LOOK_MS } from './learn.ts';
 import type { Traffic } from './traffic.ts';
 
@@ -22,7 +22,12 @@ export function allowance(limits: Iterable<Limit>, mail: MailKey | null, moment:
   let probed: Limit[] | null = null;
   let wait: Extract<Allowance, { kind: 'wait' }> | null = null;
   for (const limit of limits) {
-    if (!stands(limit) || limit.kind === 'connections' || !(mail === null ? isWhole(limit) : covers(limit, mail)))
+    if (
+      !stands(limit) ||
+      limit.kind === 'connections' ||
+      limit.kind === 'hold' ||
+      !(mail === null ? isWhole(limit) : covers(limit, mail))
+    )
       continue;
     const until = waitsUntil(limit, mail, moment, now);
     if (until > now && (wait === null || until > wait.until)) wait = { kind: 'wait', limit, until };
@@ -45,7 +50,12 @@ export function connectionsOf(limits: Iterable<Limit>): number {
 /** Returns whether one mail has to find out whether the limit is over. A rule's pause ends by itself. */
 export const isProbed = (limit: Limit): boolean => isClosing(limit) && limit.kind !== 'rule' && stands(limit);
 
+/** Returns the mails a minute that a node may send: what is set by hand is divided between the nodes, at least one each, so that none waits for ever. */
+export const shareOf = ({ by, perMinute }: Limit, nodes: number): number | null =>
+  perMinute === null || by !== 'operator' ? perMinute : Math.max(1, perMinute / nodes);
+
 function waitsUntil(limit: Limit, mail: MailKey | null, { probes, trafficOf }: LaneMoment, now: number): number {
+  if (limit.kind === 'limit') return limit.perMinute === null ? 0 : (trafficOf(null)?.spreadAt(now) ?? 0);
   if (limit.kind === 'rate') return Math.max(limit.until, trafficOf(limit.domain)?.readyAt(limit.perMinute, now) ?? 0);
   if (now < limit.until) return limit.until;
   return mail !== null && isProbed(limit) && probes.has(keyOf(limit)) ? now + PROBE_LOOK_MS : 0;

@@ -3,7 +3,7 @@
  * its limit after a few answers, however long each takes. A reply that asks for less halves them. The number that was too many is remembered:
  * below it they come back by one for each series of successes, beyond it by one after each quiet time. Pure.
  */
-import { newLimit, shortCause, type About, type Limit } from './limit.ts';
+import { newLimit, shortCause, type About, type Limit } from '../../messages/limits/limit.ts';
 
 export interface ConnectionLimits {
   readonly initial: number;

@@ -23,7 +23,7 @@ import {
   type Limit,
   type LimitKind,
   type MailKey,
-} from './limit.ts';
+} from '../../messages/limits/limit.ts';
 import { slowed, taken } from './rate.ts';
 
 /** A lane, as far as answers to its mail depend on it. */

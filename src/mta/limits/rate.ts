@@ -4,7 +4,7 @@
  * it is used. So a receiver that counts in windows of any kind gets what it takes, and a limit that was lifted is found soon. Pure.
  */
 import { MINUTE_MS } from '../../base/time.ts';
-import { shortCause, type Limit } from './limit.ts';
+import { shortCause, type Limit } from '../../messages/limits/limit.ts';
 
 /** Refusals of mails that were under way at the same time count once, if they come within this many ms. */
 const TOGETHER_MS = 2_000;

@@ -6,6 +6,7 @@ import { isAscii } from 'node:buffer';
 import { LRUCache } from 'lru-cache';
 import { changeHtml } from '../../mail/change-html.ts';
 import { relaxedBodyHash } from '../../mail/dkim/canonicalize.ts';
+import type { BodyFacts } from '../../mail/body-facts.ts';
 import { parseHeaders } from '../../mail/header.ts';
 import { unsubscribeUrlsIn } from '../../mail/list-unsubscribe.ts';
 import { encodeContent, textFromHtml, type EncodedContent, type MimeContent } from '../../mail/mime-write.ts';
@@ -89,12 +90,20 @@ function splitSubmitted(raw: Buffer, isSevenBit: boolean): Composed {
   return submitted(Buffer.from(made.fields.map((field) => field.raw).join(''), 'latin1'), made.body, false);
 }
 
-const submitted = (head: Buffer, body: Buffer, eightBit: boolean): Composed => ({
+const submitted = (head: Buffer, body: Buffer, eightBit: boolean): Composed =>
+  whole(head, body, { bodyHash: relaxedBodyHash(body), eightBit });
+
+const whole = (head: Buffer, body: Buffer, facts: BodyFacts): Composed => ({
   content: { headers: head.toString(), body },
-  bodyHash: relaxedBodyHash(body),
   isWhole: true,
-  eightBit,
+  ...facts,
 });
+
+/** Composes a submitted mail of whose body everything is known. */
+export function composeKnown(raw: Buffer, facts: BodyFacts): Composed {
+  const end = endOfHead(raw);
+  return whole(raw.subarray(0, end), raw.subarray(end + 2), facts);
+}
 
 /** Returns the place of the empty line of a submitted mail, whose line ends are CRLF since it was accepted. */
 function endOfHead(raw: Buffer): number {

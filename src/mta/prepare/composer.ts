@@ -3,10 +3,10 @@
  * 20 MB would hold up all other mail for a third of a second. How many large ones are in memory for it at once is bounded, not how
  * many wait.
  */
-import { asBuffer } from '../../base/bytes.ts';
+import { asBuffer, ownMemory } from '../../base/bytes.ts';
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
-import { createThreads, ownMemory } from '../../base/threads.ts';
+import { createThreads } from '../../base/threads.ts';
 import { createGate } from '../../scheduling/gate.ts';
 import { signerForLoop } from '../../mail/dkim/signers.ts';
 import { createCompose, type Composed, type StoredContent } from './compose.ts';

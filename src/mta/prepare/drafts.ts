@@ -3,22 +3,32 @@
  * that are loaded in the same turn of the event loop share one query.
  */
 import { createBatchLoader, type BatchLoader } from '../../base/batch-loader.ts';
+import type { FreshContent } from '../../messages/store/fresh-contents.ts';
 import { isSealedContent, openContent } from '../../messages/store/sealed-content.ts';
+import type { Attachment } from '../../mail/mime-write.ts';
 import type { Tracking } from '../../tracking/track.ts';
 import { createComposer, isLarge, isLongHead, Unencodable, type Composer, type Made } from './composer.ts';
-import type { Composed, StoredContent } from './compose.ts';
+import { composeKnown, type Composed, type StoredContent } from './compose.ts';
 import { EncodedContents } from './encoded-contents.ts';
 import type { Order } from './mail-batches.ts';
 import type { Signed } from './mail-job.ts';
 import type { PrepareDeps } from './prepare.ts';
 import { failureOf, readyMail, Unbuildable, type Draft, type Prepared } from './ready-mail.ts';
-import { loadAttachments, loadContents, loadRaw, writtenAt, type StoredMail, type StoredText } from './stored-mail.ts';
+import {
+  attachmentOf,
+  loadAttachments,
+  loadContents,
+  loadRaw,
+  writtenAt,
+  type StoredMail,
+  type StoredText,
+} from './stored-mail.ts';
 
 /** Encoded contents of several recipients that are kept, in bytes. */
 const CACHE_BYTES = 32 * 1024 * 1024;
 
 export class Drafts {
-  private readonly deps: Pick<PrepareDeps, 'db' | 'clock' | 'log' | 'keyring'>;
+  private readonly deps: Pick<PrepareDeps, 'db' | 'clock' | 'log' | 'keyring' | 'fresh'>;
   private readonly composer: Composer;
   private readonly contents: BatchLoader<StoredText>;
   private readonly encodedContents = new EncodedContents(CACHE_BYTES);
@@ -32,13 +42,14 @@ export class Drafts {
   /** Begins to make a mail, and returns whether that may take long. The mail rejects if storage fails. */
   async begin(draft: Draft): Promise<{ mail: Promise<Prepared>; mayTakeLong: boolean }> {
     const { row, tracking } = draft;
-    const composed = tracking === null ? this.encodedContents.made(row.content_id) : undefined;
+    const fresh = this.deps.fresh?.take(row.content_id) ?? null;
+    const composed = tracking === null ? (this.encodedContents.made(row.content_id) ?? knownOf(fresh)) : undefined;
     const isLong = isLongHead(row.headers_json.length + (composed?.content.headers.length ?? 0));
     if (composed !== undefined)
       return { mail: this.finish(draft, this.makeFrom(draft, composed)), mayTakeLong: isLong };
-    const text = await this.textOf(row.content_id);
+    const text = fresh === null ? await this.textOf(row.content_id) : textOfFresh(fresh);
     const mayTakeLong = isLong || hasBytes(text) || isLarge(storedText(text, tracking));
-    return { mail: this.finish(draft, this.make(draft, text)), mayTakeLong };
+    return { mail: this.finish(draft, this.make(draft, text, fresh)), mayTakeLong };
   }
 
   /** Ends the threads. */
@@ -57,12 +68,12 @@ export class Drafts {
   }
 
   /** Composes and makes a mail. If others of the same content ask for it meanwhile, one composes and each signs for itself. */
-  private async make(draft: Draft, text: StoredText): Promise<Prepared> {
+  private async make(draft: Draft, text: StoredText, fresh: FreshContent | null): Promise<Prepared> {
     const isShared = draft.tracking === null;
     const encoded = isShared ? this.encodedContents.find(text.id) : null;
     if (encoded !== null) return this.makeFrom(draft, await encoded);
     const front = draft.addressed.frontOf(text.is_raw === 1);
-    const made = this.compose(draft, text, front);
+    const made = this.compose(draft, text, front, { fresh });
     if (isShared) this.encodedContents.add(text.id, made);
     return readyMail(draft, front, await made);
   }
@@ -87,7 +98,7 @@ export class Drafts {
     try {
       const text = await this.textOf(row.content_id);
       const front = addressed.frontOf(true);
-      return readyMail(draft, front, await this.compose(draft, text, front, { sevenBit: true }));
+      return readyMail(draft, front, await this.compose(draft, text, front, { form: { sevenBit: true } }));
     } catch (error) {
       if (error instanceof Unbuildable) return failureOf(error);
       const facts = { event: 'composing_failed', recipient_id: row.id, delivery_id: row.id, err: error };
@@ -101,15 +112,15 @@ export class Drafts {
     { row, keys, tracking }: Draft,
     text: StoredText,
     front: string,
-    form: Pick<StoredContent, 'sevenBit'> = {},
+    { form = {}, fresh = null }: { form?: Pick<StoredContent, 'sevenBit'>; fresh?: FreshContent | null },
   ): Promise<Made> {
     const leave = hasBytes(text) ? await this.composer.room() : null;
     try {
       const stored: StoredContent = {
         ...storedText(text, tracking),
         ...form,
-        ...(text.is_raw === 0 ? {} : { raw: await this.rawOf(text.id) }),
-        attachments: text.attachment_count === 0 ? [] : await loadAttachments(this.deps.db.prepared, text.id),
+        ...(text.is_raw === 0 ? {} : { raw: fresh?.content.raw ?? (await this.rawOf(text.id)) }),
+        attachments: await this.attachmentsOf(text, fresh),
       };
       const sign = keys.length === 0 ? null : { front, timestamp: signedAt(row), keys };
       return await this.composer.make(stored, sign, orderOf(row));
@@ -132,12 +143,28 @@ export class Drafts {
     }
   }
 
+  private async attachmentsOf(text: StoredText, fresh: FreshContent | null): Promise<Attachment[]> {
+    if (fresh !== null) return fresh.attachments.map(attachmentOf);
+    return text.attachment_count === 0 ? [] : loadAttachments(this.deps.db.prepared, text.id);
+  }
+
   private async rawOf(contentId: string): Promise<Buffer> {
     const raw = await loadRaw(this.deps.db.prepared, contentId);
     if (raw === null) throw new Unbuildable(`content ${contentId} is not stored`);
     return raw;
   }
 }
+
+/** Returns the content if nothing is left to be composed. */
+const knownOf = (fresh: FreshContent | null): Composed | undefined =>
+  fresh === null || fresh.facts === null || fresh.content.raw === null
+    ? undefined
+    : composeKnown(fresh.content.raw, fresh.facts);
+
+const textOfFresh = ({ content: { raw, ...content } }: FreshContent): StoredText => ({
+  ...content,
+  is_raw: raw === null ? 0 : 1,
+});
 
 /** Returns whether the content has attachments, or is a submitted mail. */
 const hasBytes = ({ attachment_count: attachments, is_raw: isRaw }: StoredText): boolean =>

@@ -1,7 +1,6 @@
 /** The threads that make mails: one composes large contents, one makes small mails in batches. `composer.ts` starts them. */
-import { parentPort } from 'node:worker_threads';
-import { asBuffer } from '../../base/bytes.ts';
-import { announceReady, ownMemory } from '../../base/threads.ts';
+import { answerJobs } from '../../base/answer-jobs.ts';
+import { asBuffer, ownMemory } from '../../base/bytes.ts';
 import { signerForThread } from '../../mail/dkim/signers.ts';
 import { createCompose } from './compose.ts';
 import { createMailMaker, type MailAnswer, type MailJob } from './mail-job.ts';
@@ -29,13 +28,14 @@ function withOwnBody(answer: MailAnswer): MailAnswer {
   return { ...answer, composed: { ...composed, content: { ...content, body } } };
 }
 
-async function answer(jobs: readonly MailJob[]): Promise<void> {
+async function answer(jobs: readonly MailJob[]): Promise<MailAnswer[]> {
   const answers: MailAnswer[] = [];
   // One after the other, so that the garbage of one is gone before the next.
   for (const job of jobs) answers.push(withOwnBody(await make(withBuffers(job))));
-  const bodies = answers.flatMap((one) => (one.kind === 'composed' ? [one.composed.content.body] : []));
-  parentPort?.postMessage(answers, ownMemory(bodies));
+  return answers;
 }
 
-parentPort?.on('message', (jobs: readonly MailJob[]) => void answer(jobs));
-announceReady();
+const bodiesOf = (answers: readonly MailAnswer[]): Uint8Array[] =>
+  answers.flatMap((one) => (one.kind === 'composed' ? [one.composed.content.body] : []));
+
+answerJobs(answer, (answers) => ownMemory(bodiesOf(answers)));

@@ -8,6 +8,7 @@ import type { Clock } from '../../base/clock.ts';
 import type { Keyring } from '../../base/keyring.ts';
 import type { Log } from '../../base/log.ts';
 import type { ReturnPathKey } from '../../messages/delivery/return-path.ts';
+import type { FreshContents } from '../../messages/store/fresh-contents.ts';
 import { isSealedContent } from '../../messages/store/sealed-content.ts';
 import type { Connection } from '../../storage/connection.ts';
 import { Drafts } from './drafts.ts';
@@ -38,6 +39,8 @@ export interface PrepareDeps {
   returnPathKey: ReturnPathKey;
   /** Signs tracked links and unsubscribe links. */
   trackingKey: TrackingKey;
+  /** Contents that were just accepted; without it all are loaded. */
+  fresh?: FreshContents;
   /** Opens sealed contents. */
   keyring: Pick<Keyring, 'open'>;
   /** Returns what holds this mail now, or null. */
@@ -120,8 +123,8 @@ export function createPrepare(deps: PrepareDeps) {
 async function heldBy({ holdOf }: PrepareDeps, row: StoredMail): Promise<Hold | null> {
   if (holdOf === undefined || row.test === 1) return null;
   const { account_id: accountId, stream, from_domain: fromDomain, domain, message_id: messageId } = row;
-  const { key_id: keyId, tags_json: tagsJson, created_at: createdAt } = row;
-  return holdOf({ accountId, stream, fromDomain, domain, messageId, keyId, tagsJson, createdAt });
+  const { batch_id: batchId, key_id: keyId, created_at: createdAt } = row;
+  return holdOf({ accountId, stream, fromDomain, domain, messageId, batchId, keyId, createdAt });
 }
 
 async function keysOf(

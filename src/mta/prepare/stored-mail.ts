@@ -33,6 +33,7 @@ const MESSAGE_COLUMNS = [
   'created_at',
   'send_at',
   'batch_id',
+  'key_id',
   'track_opens',
   'track_clicks',
   'tracking_url',
@@ -40,8 +41,6 @@ const MESSAGE_COLUMNS = [
   'null_sender',
   'require_tls',
   'request_id',
-  'key_id',
-  'tags_json',
 ] as const satisfies readonly (keyof MessageRow)[];
 
 /** A delivery and its message. */
@@ -90,11 +89,13 @@ export async function loadAttachments(db: Connection, contentId: string): Promis
   const rows = await db.all<AttachmentRow>('SELECT * FROM attachments WHERE content_id = ? ORDER BY position', [
     contentId,
   ]);
-  return rows.map(({ filename, content_type, cid, disposition, bytes }) => ({
-    filename,
-    contentType: content_type,
-    contentId: cid,
-    disposition,
-    content: bytes,
-  }));
+  return rows.map(attachmentOf);
 }
+
+export const attachmentOf = ({ filename, content_type, cid, disposition, bytes }: AttachmentRow): Attachment => ({
+  filename,
+  contentType: content_type,
+  contentId: cid,
+  disposition,
+  content: bytes,
+});

@@ -10,13 +10,12 @@
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
 import { groupBy } from '../../base/sets.ts';
-import type { HoldBook } from '../../messages/delivery/hold-book.ts';
 import type { Outcome } from '../../messages/delivery/delivery.ts';
 import { readMark, writeMark } from '../../messages/delivery/hold-mark.ts';
-import type { Hold } from '../../messages/delivery/holds.ts';
+import { operatorsHold, type Hold } from '../../messages/delivery/holds.ts';
 import { DEFAULT_POOL } from '../../storage/tables.ts';
 import type { SourceState } from '../lanes/lane-control.ts';
-import type { LimitBook } from '../limits/book.ts';
+import type { LimitBook } from '../../messages/limits/book.ts';
 import { laneName } from '../names.ts';
 import type { WarmUp } from './warm-up.ts';
 import { DAY_MS } from '../../base/time.ts';
@@ -63,8 +62,7 @@ export interface SourcePreference {
 export interface SourcesDeps {
   clock: Clock;
   log: Log;
-  book: Pick<HoldBook, 'ofSource' | 'ofLane'>;
-  limits: Pick<LimitBook, 'storedName' | 'ofKind'>;
+  limits: Pick<LimitBook, 'storedName' | 'ofKind' | 'ofSource' | 'ofLane'>;
   warmUp: WarmUp;
   /** Addresses of sources that this machine does not have, with the time since when. */
   absent: ReadonlyMap<string, number>;
@@ -220,7 +218,7 @@ export class Sources {
     if (!this.isDelivering) return [];
     return [...this.all.values()].map((source) => ({
       ...source,
-      paused: source.name !== null && this.deps.book.ofSource(source.name) !== null,
+      paused: source.name !== null && this.deps.limits.ofSource(source.name) !== null,
       absent: [source.ipv4, source.ipv6].filter((ip) => ip !== null && this.deps.absent.has(ip)).map(String),
       blocks: this.blocksOf(source.name),
       warmUp:
@@ -257,16 +255,8 @@ export class Sources {
   /** Returns what of ours keeps a source from a site, or null. */
   private obstacle(name: string | null, site: string): Hold | null {
     const paused =
-      name === null ? null : (this.deps.book.ofSource(name) ?? this.deps.book.ofLane(laneName(site, name)));
-    if (paused !== null) {
-      const { id: by, note, until, created_at: since } = paused;
-      return {
-        by,
-        since,
-        until,
-        why: `there is a hold on the ${paused.scope} ${paused.target}${note === null ? '' : ` (${note})`}`,
-      };
-    }
+      name === null ? null : (this.deps.limits.ofSource(name) ?? this.deps.limits.ofLane(laneName(site, name)));
+    if (paused !== null) return operatorsHold(paused);
     const away = this.away(name);
     if (away !== null) return away;
     if (name === null) return null;

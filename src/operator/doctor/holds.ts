@@ -2,8 +2,7 @@
 import { pluralize } from '../../base/pluralize.ts';
 import { rfc3339 } from '../../base/rfc3339.ts';
 import type { Config } from '../../config/schema.ts';
-import { partText } from '../../messages/delivery/hold-index.ts';
-import type { HoldRow } from '../../storage/tables.ts';
+import { keyOf, scopeOf, type Limit } from '../../messages/limits/limit.ts';
 import { ok, warning, type Verdict } from './finding.ts';
 import type { Probes } from './probes.ts';
 import type { WaitingIn } from './store.ts';
@@ -57,10 +56,12 @@ function discarding(routes: Config['delivery']['routes']): Verdict[] {
   ];
 }
 
-function ofHold(row: HoldRow): Verdict {
-  const { id, note, created_at: at, created_by: by } = row;
+function ofHold(limit: Limit): Verdict {
+  const { since: at, actor: by, cause: note } = limit;
+  const { scope, target } = scopeOf(limit);
+  const id = keyOf(limit);
   const who = by === null ? '' : ` by ${by.replace(/^member:/, '')}`;
-  const why = `the ${partText(row)} is held without an end since ${rfc3339(at)}${who}${note === null ? '' : ` (${note})`}`;
+  const why = `${scope === 'all' ? 'all' : `the ${scope}`} ${target} is held without an end since ${rfc3339(at)}${who}${note === '' ? '' : ` (${note})`}`;
   return warning(why, `If that is over: posthorn queue release ${id}. Else give it an end: queue hold --for.`, {
     copy: [`posthorn queue release ${id}`],
   });

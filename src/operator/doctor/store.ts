@@ -1,9 +1,11 @@
 /** The doctor's facts from the database; it only reads. */
+import { limitOf } from '../../messages/limits/book.ts';
+import type { Limit } from '../../messages/limits/limit.ts';
 import type { DomainWithKeys } from '../../domains/domain-record.ts';
 import { listDomains } from '../../domains/domain-store.ts';
 import { balance, type Books } from '../../messages/store/books.ts';
 import type { Database } from '../../storage/database.ts';
-import type { HoldRow, WebhookRow } from '../../storage/tables.ts';
+import type { LimitRow, WebhookRow } from '../../storage/tables.ts';
 import { sealedSecrets, type SealedUnder } from '../sealed-secrets.ts';
 
 const MOST_ENDPOINTS = 100;
@@ -87,8 +89,9 @@ export function storeProbes(db: Pick<Database, 'reader'>) {
         [most],
       ),
     /** Returns holds that end only when an operator releases them, oldest first. */
-    async endlessHolds(most: number): Promise<readonly HoldRow[]> {
-      return await read<HoldRow>('holds').where({ kind: 'hold', until: null }).orderBy('id').limit(most);
+    async endlessHolds(most: number): Promise<readonly Limit[]> {
+      const rows = await read<LimitRow>('limits').where({ kind: 'hold', until: 0, ended: 0 }).orderBy('id').limit(most);
+      return rows.map(limitOf);
     },
     /** Counts the secrets in the database by the key under which they are sealed. */
     sealedSecrets: (): Promise<readonly SealedUnder[]> => sealedSecrets(read),

@@ -84,6 +84,17 @@ export async function jsonIn(answer: http.IncomingMessage): Promise<unknown> {
   return JSON.parse(text) as unknown;
 }
 
+/** Reads the octets of an answer. */
+export async function bytesIn(answer: http.IncomingMessage): Promise<Buffer> {
+  const parts: Buffer[] = [];
+  try {
+    for await (const part of answer) parts.push(part as Buffer);
+  } catch (error) {
+    throw isCutOff(error as NodeJS.ErrnoException) ? cutOff() : error;
+  }
+  return Buffer.concat(parts);
+}
+
 /** Reads the text of an answer in pieces. */
 export async function* textIn(answer: http.IncomingMessage): AsyncGenerator<string> {
   answer.setEncoding('utf8');

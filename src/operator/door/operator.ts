@@ -1,7 +1,7 @@
 /** Performs operations on the running server, or on the database if no server runs. */
 import { contentOf } from '../../api/inside.ts';
 import type { Config } from '../../config/schema.ts';
-import { callServer, jsonIn, textIn, type AskedOf } from './client.ts';
+import { bytesIn, callServer, jsonIn, textIn, type AskedOf } from './client.ts';
 import type { Offline } from './offline.ts';
 import { noReportParser, type OpenReportParser } from '../reports/report-parser.ts';
 import type { ArgsOf, OperationName, ResultOf } from '../routes.ts';
@@ -17,6 +17,8 @@ export interface Operator {
   ask<Body>(operation: string, asked?: AskedOf): Promise<Body>;
   /** Yields the text of an answer in another type than JSON. */
   text(operation: string, asked: AskedOf & { accept: string }): AsyncIterable<string>;
+  /** Returns the octets of an answer in another type than JSON. */
+  bytes(operation: string, asked: AskedOf): Promise<Buffer>;
   close(): Promise<void>;
 }
 
@@ -49,6 +51,7 @@ export async function askList<Entry>(
 interface Answered {
   json(): Promise<unknown>;
   text(): AsyncIterable<string>;
+  bytes(): Promise<Buffer>;
 }
 
 /**
@@ -66,7 +69,7 @@ export function reachOperator(config: Config, openReportParser: OpenReportParser
       const answer = await callServer(file, operation, asked);
       if (answer !== null) {
         isServed = true;
-        return { json: () => jsonIn(answer), text: () => textIn(answer) };
+        return { json: () => jsonIn(answer), text: () => textIn(answer), bytes: () => bytesIn(answer) };
       }
       if (isServed) throw new Unavailable('not_running', 'the server has stopped');
     }
@@ -76,7 +79,11 @@ export function reachOperator(config: Config, openReportParser: OpenReportParser
       throw error;
     });
     const reply = await (await offline).ask(operation, asked);
-    return { json: () => Promise.resolve(contentOf(reply)), text: () => contentOf(reply) as AsyncIterable<string> };
+    return {
+      json: () => Promise.resolve(contentOf(reply)),
+      text: () => contentOf(reply) as AsyncIterable<string>,
+      bytes: () => Promise.resolve(contentOf(reply) as Buffer),
+    };
   }
 
   async function openStore(first: string): Promise<Offline> {
@@ -93,6 +100,7 @@ export function reachOperator(config: Config, openReportParser: OpenReportParser
     async *text(operation, asked) {
       yield* (await call(operation, asked)).text();
     },
+    bytes: async (operation, asked) => (await call(operation, asked)).bytes(),
     async close() {
       // If it could not be opened, its caller has got the error.
       const opened = await offline?.catch(() => null);

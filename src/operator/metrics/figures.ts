@@ -7,10 +7,10 @@ import { counter, gauge, summary, type Family } from './exposition.ts';
 import type { Resolver } from '../../net/resolver.ts';
 import { databaseFile, mailFolder, type Database } from '../../storage/database.ts';
 import type { DeliveryStatus } from '../../storage/tables.ts';
-import { MOST_DOMAINS, readLanesOf, type EngineDeps } from '../engines.ts';
+import type { LaneFactsDeps } from '../lane-facts.ts';
 import type { OperatorDeps } from '../deps.ts';
 
-export interface FigureDeps extends EngineDeps {
+export interface FigureDeps extends LaneFactsDeps {
   db: Database;
   clock: Clock;
   laneFacts: OperatorDeps['laneFacts'];
@@ -82,8 +82,8 @@ interface Waiting {
 /** Each lane is a time series of Prometheus; lanes beyond this number share one. */
 const MOST_LANES = 50;
 const OTHER_LANES = '~other';
-/** Domains whose lanes a server without other nodes looks up for the figures; 20,000 rows would hold its main loop for a tenth of a second. */
-const MOST_DOMAINS_ALONE = 5_000;
+/** Domains whose lanes are looked up for the figures; 20,000 rows would hold the main loop for a tenth of a second. */
+const MOST_DOMAINS = 5_000;
 
 export function resolverFigures({ resolver }: Pick<FigureDeps, 'resolver'>): Family[] {
   const { inFlight, waiting } = resolver.load();
@@ -94,11 +94,8 @@ export function resolverFigures({ resolver }: Pick<FigureDeps, 'resolver'>): Fam
 }
 
 /** Reads the partial index of waiting deliveries once: about 0.1 s for a million, on a reader. */
-export async function queueFigures(deps: EngineDeps & Pick<FigureDeps, 'db' | 'clock'>): Promise<Family[]> {
-  const { db, clock, nodes } = deps;
+export async function queueFigures({ db, clock, mta }: Pick<FigureDeps, 'db' | 'clock' | 'mta'>): Promise<Family[]> {
   const now = clock.now();
-  // The domains beyond these, which have the least due, are one row, and among the other lanes.
-  const most = nodes.hasOthers ? MOST_DOMAINS : MOST_DOMAINS_ALONE;
   const rows = await db.reader.raw<(Waiting & { domain: string | null })[]>(
     `WITH by_domain AS MATERIALIZED (
        SELECT domain, COUNT(*) AS waiting, SUM(CASE WHEN due_at <= ? THEN 1 ELSE 0 END) AS due, MIN(due_at) AS oldest
@@ -106,14 +103,11 @@ export async function queueFigures(deps: EngineDeps & Pick<FigureDeps, 'db' | 'c
      the_first AS MATERIALIZED (SELECT * FROM by_domain ORDER BY due DESC, waiting DESC, domain LIMIT ?)
      SELECT * FROM the_first UNION ALL
      SELECT NULL, SUM(waiting), SUM(due), MIN(oldest) FROM by_domain WHERE domain NOT IN (SELECT domain FROM the_first) HAVING COUNT(*) > 0`,
-    [now, most],
-  );
-  const { laneOf } = await readLanesOf(
-    deps,
-    rows.flatMap(({ domain }) => domain ?? []),
+    // The domains beyond these, which have the least due, are one row, and among the other lanes.
+    [now, MOST_DOMAINS],
   );
   const lanes = largest(
-    addedUp(rows.map((row) => [row.domain === null ? OTHER_LANES : laneOf(row.domain), row] as const)),
+    addedUp(rows.map((row) => [row.domain === null ? OTHER_LANES : mta.laneOf(row.domain), row] as const)),
   );
   const each = (value: (lane: Waiting) => number): Family['samples'] =>
     [...lanes].map(([lane, one]) => ({ labels: { lane }, value: value(one) }));

@@ -34,7 +34,7 @@ export interface MetricsDeps extends FigureDeps, ServerFigureDeps {
   log: Log;
   meters: Meters;
   version: string;
-  nodes: Pick<Nodes, 'isLeader' | 'epoch' | 'list' | 'hasOthers'>;
+  nodes: Pick<Nodes, 'isLeader' | 'epoch' | 'name' | 'list' | 'hasOthers'>;
 }
 
 /** Answers a request for the metrics. Returns false if the request is for another path. */

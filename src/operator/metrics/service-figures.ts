@@ -72,9 +72,9 @@ export async function domainFigures({ db }: Pick<Deps, 'db'>): Promise<Family[]>
 /** Counts holds of operators, and addresses that block lists have; housekeeping asks the lists every few hours. */
 export async function hindranceFigures({ db }: Pick<Deps, 'db'>): Promise<Family[]> {
   const { reader: read } = db;
-  const [holds]: { endless: number; ending: number }[] = await read('holds')
-    .where({ kind: 'hold' })
-    .select(read.raw('COUNT(*) FILTER (WHERE until IS NULL) AS endless, COUNT(until) AS ending'));
+  const [holds]: { endless: number; ending: number }[] = await read('limits')
+    .where({ kind: 'hold', ended: 0 })
+    .select(read.raw('COUNT(*) FILTER (WHERE until = 0) AS endless, COUNT(*) FILTER (WHERE until > 0) AS ending'));
   const [listed]: { n: number }[] = await read('listings').whereNull('until').count({ n: '*' });
   return [
     gauge('posthorn_holds', 'Holds that operators set, by whether they end by themselves.', [

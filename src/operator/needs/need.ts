@@ -28,8 +28,6 @@ interface SetByPerson {
   kind: 'hold' | 'limit';
   scope: string;
   target: string;
-  /** What it is about, in words. */
-  part: string;
   connections: number | null;
   per_minute: number | null;
   note: string | null;

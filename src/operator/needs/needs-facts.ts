@@ -3,21 +3,19 @@ import { z } from 'zod';
 import { listAccounts } from '../../accounts/account-store.ts';
 import { rfc3339 } from '../../base/rfc3339.ts';
 import type { DomainRecord } from '../../domains/domain-record.ts';
-import type { AccountRow, HoldRow } from '../../storage/tables.ts';
+import type { AccountRow } from '../../storage/tables.ts';
 import { dialectOf } from '../../storage/sql.ts';
 import { accountArgument, accountNamed } from '../team/accounts.ts';
 import { contentOf, operatorCaller } from '../../api/inside.ts';
-import { askEach, unansweredText, type Question } from '../ask-nodes.ts';
+import { figuresOf, type Figures } from '../node-figures.ts';
 import { backups } from '../doctor/backups.ts';
 import { disk } from '../doctor/machine-checks.ts';
 import { verdictsOn } from '../doctor/settings.ts';
 import type { Verdict } from '../doctor/finding.ts';
 import { createMachine } from '../doctor/machine.ts';
-import { partText } from '../../messages/delivery/hold-index.ts';
-import { withHold } from '../holds.ts';
+import { holdRecord, withHold } from '../holds.ts';
 import { verdictsOnNodes } from '../doctor/nodes.ts';
 import { heldMail, type HeldMail } from '../held-mail.ts';
-import { readLanesOf } from '../engines.ts';
 import { readQueue, type WaitingDomain } from '../lane-records.ts';
 import { readListings } from '../listings.ts';
 import type { AccountFacts, Deferred, ServerFacts } from './need.ts';
@@ -25,12 +23,12 @@ import { needsOf } from './needs.ts';
 import type { OperatorDeps, SourceState } from '../deps.ts';
 import { serverRoute } from '../server-route.ts';
 import { lostSecrets } from '../sealed-secrets.ts';
-import { sourcesQuestion } from '../sources.ts';
+import { sourceFigures } from '../sources.ts';
 
 export const needOperations = {
   /**
-   * Returns what a person should look at, in an account or in all, and on the server. `server`: false leaves out what concerns the
-   * server; only administrators see that.
+   * Returns what a person should look at, in an account and on the server. `server`: false leaves out what concerns the server;
+   * only administrators see that.
    */
   needs: serverRoute({
     scope: 'message:read',
@@ -54,15 +52,14 @@ interface MachineFacts {
   certificate: { file: string; until: number } | null;
 }
 
-/** Asks a node what its machine needs: room, backups, settings that are not in force, ports, the certificate. */
-export const machineQuestion: Question<
+/** What the machine of a node needs: room, backups, settings that are not in force, ports, the certificate. */
+export const machineFigures: Figures<
   Pick<OperatorDeps, 'config' | 'clock' | 'settings' | 'listeners'>,
-  object,
   MachineFacts
 > = {
   name: 'machine',
-  args: z.strictObject({}),
-  async answer({ config, clock, settings, listeners }) {
+  everyMs: 30_000,
+  async read({ config, clock, settings, listeners }) {
     const machine = createMachine(config);
     const [state, diskFound, backupsFound] = await Promise.all([
       machine.backups(clock.now()),
@@ -72,7 +69,7 @@ export const machineQuestion: Question<
     // A server without any backup may be copied by another tool: the doctor mentions that.
     const hasBackups = state !== null && (state.kind === 'unreadable' || state.newest !== null);
     const certificate = machine.certificate();
-    return {
+    const facts: MachineFacts = {
       findings: [
         ...found('disk', diskFound),
         ...found('settings', verdictsOn(settings())),
@@ -89,6 +86,7 @@ export const machineQuestion: Question<
         })),
       certificate: certificate.kind === 'read' ? { file: certificate.file, until: certificate.until } : null,
     };
+    return [['', facts]];
   },
 };
 
@@ -96,37 +94,34 @@ const found = (check: string, verdicts: readonly Verdict[]): MachineFacts['findi
   verdicts.flatMap(({ status, why }) => (status === 'ok' ? [] : [{ check, status, why }]));
 
 async function serverFacts(deps: OperatorDeps): Promise<ServerFacts> {
-  const { config, clock, book, db, keyring, nodes } = deps;
+  const { config, clock, limits, db, keyring, nodes } = deps;
   const [held, { domains }, sources, machines, listings, lost] = await Promise.all([
     heldMail(deps),
     readQueue(deps),
-    askEach(deps, sourcesQuestion, {}),
-    askEach(deps, machineQuestion, {}),
+    figuresOf(deps, sourceFigures),
+    figuresOf(deps, machineFigures),
     readListings(db, clock.now()),
     lostSecrets({ read: db.reader, keyring }),
   ]);
   const named = await withAccountNames(deps, held);
   const nodeOf = (name: string): string | null => (nodes.hasOthers ? name : null);
   return {
-    held: named.map((one) => withHold(one, book.list())),
-    set: book.list().map(setByPerson),
+    held: named.map((one) => withHold(one, limits.listByHand())),
+    set: limits.listByHand().map(holdRecord),
     domains,
-    blocks: blocksOf(sources.from.map(({ node, result }) => ({ node: nodeOf(node), sources: result }))),
+    blocks: blocksOf(sources.map(({ node, value }) => ({ node: nodeOf(node), sources: value }))),
     dnsTrouble: await dnsTrouble(deps, domains),
     routes: config.delivery.routes,
-    closedPorts: machines.from.flatMap(({ node, result }) =>
-      result.closedPorts.map((port) => ({ ...port, node: nodeOf(node) })),
+    closedPorts: machines.flatMap(({ node, value }) =>
+      value.closedPorts.map((port) => ({ ...port, node: nodeOf(node) })),
     ),
-    certificates: machines.from.flatMap(({ node, result: { certificate } }) =>
+    certificates: machines.flatMap(({ node, value: { certificate } }) =>
       certificate === null ? [] : [{ ...certificate, node: nodeOf(node) }],
     ),
     findings: [
-      ...machines.from.flatMap(({ node, result }) => result.findings.map((one) => ({ ...one, node: nodeOf(node) }))),
+      ...machines.flatMap(({ node, value }) => value.findings.map((one) => ({ ...one, node: nodeOf(node) }))),
       ...(lost === null ? [] : [{ check: 'secret_key', status: 'failed', why: lost, node: null } as const]),
       ...found('nodes', verdictsOnNodes(nodes.list())).map((one) => ({ ...one, node: null })),
-      ...machines.unanswered.map(
-        (node) => ({ check: 'nodes', status: 'warning', why: unansweredText([node]), node: null }) as const,
-      ),
     ],
     listed: listings.checks.filter(({ state: now }) => now === 'listed').map(({ ip, list }) => ({ ip, list })),
   };
@@ -180,13 +175,6 @@ async function dnsTrouble(
   });
 }
 
-const setByPerson = ({ until, created_at: since, ...row }: HoldRow): ServerFacts['set'][number] => ({
-  ...row,
-  part: partText(row),
-  until: rfc3339(until),
-  created_at: rfc3339(since),
-});
-
 /** The most domains, webhooks and keys that are looked at. */
 const MOST = '100';
 
@@ -224,9 +212,8 @@ async function deferredMail(deps: OperatorDeps, account: string): Promise<Deferr
     [account, MOST_DEFERRED],
   );
   if (rows.length === 0) return [];
-  const { laneOf } = await readLanesOf(deps, [...new Set(rows.map(({ domain }) => domain))]);
   return rows.map(({ domain, code, enhanced, reply, waiting }) => ({
-    lane: laneOf(domain),
+    lane: deps.mta.laneOf(domain),
     domain,
     code: causeIn(reply ?? '') ?? enhanced ?? (code === null ? 'no answer' : String(code)),
     waiting,

@@ -91,19 +91,7 @@ const blocks: Rule<ServerFacts> = ({ blocks: all, held }) =>
 /** Holds and limits that people have set. */
 const setByPeople: Rule<ServerFacts> = ({ set, held, domains }) =>
   set.map(
-    ({
-      id,
-      kind,
-      scope,
-      target,
-      part,
-      connections,
-      per_minute: rate,
-      note,
-      until,
-      created_at: since,
-      created_by: by,
-    }) => {
+    ({ id, kind, scope, target, connections, per_minute: rate, note, until, created_at: since, created_by: by }) => {
       const isLane = scope === 'lane';
       const mails = isLane
         ? domains.filter(({ lane }) => lane === target).reduce((sum, { waiting }) => sum + waiting, 0)
@@ -112,7 +100,8 @@ const setByPeople: Rule<ServerFacts> = ({ set, held, domains }) =>
         ...(connections === null ? [] : [pluralize(connections, 'connection')]),
         ...(rate === null ? [] : [`${pluralize(rate, 'mail')} a minute`]),
       ];
-      const what = kind === 'limit' ? `limits the ${part} to ${limits.join(' and ')}` : `holds the ${part}`;
+      const what =
+        kind === 'limit' ? `limits the ${scope} ${target} to ${limits.join(' and ')}` : `holds the ${scope} ${target}`;
       return need({
         kind: kind === 'limit' ? 'limited_by_person' : 'held_by_person',
         level: 'amber',

@@ -26,12 +26,29 @@ type Unverified = Pick<
 
 const MOST = 1000;
 const SHOWN_BYTES = 100_000;
+/** Base64 of what the listener takes. */
+const MOST_MAIL = 48 * 1024 * 1024;
 
 export const inboundOperations = {
   /** Sends a bounce to ourselves. Takes half a minute at most, and changes no statistics. */
   'inbound.selfTest': serverRoute({
     async run(deps) {
       return { object: 'self_test' as const, ...(await deps.selfTest()) };
+    },
+  }),
+  /** Hands a mail to the MX listener as if it came from outside: what follows is what follows then. */
+  'inbound.simulate': serverRoute({
+    body: z.strictObject({
+      to: z.string().max(320),
+      from: z.string().max(320),
+      /** In base64. */
+      mail: z.string().max(MOST_MAIL),
+    }),
+    act: { says: 'handed in a mail to {to}', type: 'received_message', named: 'to', keeps: ['taken', 'reply'] },
+    async run(deps, { to, from, mail }) {
+      const handed = await deps.handIn({ from, to, mail: Buffer.from(mail, 'base64') });
+      const [id = null] = /rcv_[0-9a-z]{26}/.exec(handed.reply) ?? [];
+      return { object: 'handed_in' as const, to, ...handed, received_id: id };
     },
   }),
   /** Returns the newest first. */

@@ -6,6 +6,7 @@ import { pluralize } from '../../base/pluralize.ts';
 import { OWN_ACCOUNT } from '../../accounts/own-account.ts';
 import { setPaused } from '../../accounts/account-store.ts';
 import { oldMessages } from '../../messages/store/purge-messages.ts';
+import { keyOf } from '../../messages/limits/limit.ts';
 import type { Act } from '../../operations/act.ts';
 import type { Committer } from '../../storage/commit.ts';
 import { dialectOf } from '../../storage/sql.ts';
@@ -89,7 +90,7 @@ async function wouldRemove(deps: OperatorDeps, account: AccountRow): Promise<Dry
 async function removeAccount(deps: OperatorDeps, account: AccountRow, act: Act) {
   refuseOwn(account);
   const { id } = account;
-  const { book, inside } = deps;
+  const { limits, inside } = deps;
   await setPaused(deps, { accountId: id, paused: true });
   const counts: Record<string, number> = {};
   const asking = { caller: operatorCaller(account), ip: null, userAgent: null, whenOver: () => undefined };
@@ -104,7 +105,7 @@ async function removeAccount(deps: OperatorDeps, account: AccountRow, act: Act) 
   const canceled = await changeWaiting(deps, await mailOf(deps, { account: id }, 0), { kind: 'canceled' }, act);
   await refuseWaiting(deps, id);
   for (const one of others) await end(one);
-  await book.end(book.list().flatMap((row) => (row.account_id === id ? [row.id] : [])));
+  await limits.endByHand(limits.listByHand().flatMap((one) => (one.account === id ? [keyOf(one)] : [])));
   const messages = await removeMessages(deps, id);
   await removeRows(deps, id);
   return { canceled, messages, ...counts };

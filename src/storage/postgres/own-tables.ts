@@ -10,8 +10,7 @@ import { PART, partedTables } from './parts.ts';
  * - `nodes`: the servers and commands that may write, each with the epoch of its run. Removing a row waits for that server's open
  *   transactions and makes every later one fail. It hardly ever changes; the signs of life are rows of `node_beats`.
  * - `commits`: the marker of each transaction (writer.ts).
- * - `node_questions`: what a node asks another one, with the answers (operator/node-questions.ts). `epoch` is that of the node that asks, with
- *   which its rows go; `asked_of` that of the node that shall answer.
+ * - `node_figures`: what each node shows to the others (operator/node-figures.ts).
  * - `lane_nodes`: which nodes have mail for which lanes, so that each has its part of the limits (mta/lanes/node-parts.ts).
  * - `event_turn`: one row, which a transaction locks before it numbers events, so that numbers become visible in their order.
  */
@@ -44,14 +43,13 @@ export const NODE_TABLES: readonly string[] = [
     n BIGINT NOT NULL,
     PRIMARY KEY (epoch, n)
   )`,
-  `CREATE TABLE IF NOT EXISTS node_questions (
-    id TEXT COLLATE "C" PRIMARY KEY,
+  'DROP TABLE IF EXISTS node_questions',
+  `CREATE TABLE IF NOT EXISTS node_figures (
     epoch BIGINT NOT NULL REFERENCES nodes (epoch) ON DELETE CASCADE,
-    asked_of BIGINT NOT NULL,
-    question TEXT COLLATE "C" NOT NULL,
-    input TEXT COLLATE "C" NOT NULL,
-    answer TEXT COLLATE "C",
-    at TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()
+    name TEXT COLLATE "C" NOT NULL,
+    key TEXT COLLATE "C" NOT NULL,
+    value TEXT COLLATE "C" NOT NULL,
+    PRIMARY KEY (epoch, name, key)
   )`,
   `CREATE TABLE IF NOT EXISTS lane_nodes (
     lane TEXT COLLATE "C" NOT NULL,
@@ -63,7 +61,7 @@ export const NODE_TABLES: readonly string[] = [
 ];
 
 /** The tables that PostgreSQL has beside those of the migrations. */
-export const OWN_TABLES = ['nodes', 'node_beats', 'node_questions', 'lane_nodes', 'commits', 'event_turn'] as const;
+export const OWN_TABLES = ['nodes', 'node_beats', 'node_figures', 'lane_nodes', 'commits', 'event_turn'] as const;
 
 /** Tables whose rows change all the time: dead rows are cleared early and without pauses, or windows of due mail become slow. */
 const BUSY: readonly string[] = [
@@ -73,6 +71,7 @@ const BUSY: readonly string[] = [
   'event_counts',
   'commits',
   'lane_nodes',
+  'node_figures',
   'webhooks',
 ];
 const VACUUM = 'autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0';

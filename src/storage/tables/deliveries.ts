@@ -1,4 +1,4 @@
-/** Deliveries, their attempts and holds, and the books. */
+/** Deliveries, their attempts, and the books. */
 import { computed, integer, json, orNull, table, text, time, type RowOf } from '../table.ts';
 
 /** The ten statuses of a delivery, in the order of its life. */
@@ -116,30 +116,3 @@ export const counters = table(
 export type CounterRow = RowOf<typeof counters>;
 
 /** The operator's holds and lane limits. */
-export const holds = table({
-  id: text(),
-  kind: text<'hold' | 'limit'>(),
-  /** What it is about; of several properties the one that fewest mails have. */
-  scope: text<'domain' | 'lane' | 'account' | 'stream' | 'message' | 'source' | 'key' | 'tag' | 'all'>(),
-  /** A recipient domain, a lane's or source's name, an account's or key's id, a stream's slug, a tag, a message's id; empty for all mail. */
-  target: text(),
-  /** Further properties that the mail must have, or null. */
-  account_id: orNull(text()),
-  domain: orNull(text()),
-  stream: orNull(text()),
-  key_id: orNull(text()),
-  tag: orNull(text()),
-  /** 1: mail accepted later is held as well. */
-  catches_new: integer(),
-  /** The most connections, for a limit. */
-  connections: orNull(integer()),
-  /** The most mails a minute, for a limit. */
-  per_minute: orNull(integer()),
-  note: orNull(text()),
-  /** The time when it ends by itself, or null. */
-  until: orNull(integer()),
-  created_at: integer(),
-  /** The person who set it, as the audit log names them; null if an older version set it. */
-  created_by: orNull(text()),
-});
-export type HoldRow = RowOf<typeof holds>;

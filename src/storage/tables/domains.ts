@@ -1,5 +1,5 @@
 /** Sending domains and their DKIM keys. */
-import { computed, flag, integer, json, orNull, table, text, time, type RowOf } from '../table.ts';
+import { computed, flag, integer, json, orNull, table, text, texts, time, type RowOf } from '../table.ts';
 
 export const domains = table(
   {
@@ -25,6 +25,10 @@ export const domains = table(
     track_opens: orNull(flag()).says('Whether opens are counted; null: the setting of the account applies.').audited(),
     track_clicks: orNull(flag())
       .says('Whether clicks are counted; null: the setting of the account applies.')
+      .audited(),
+    receiving: flag().says('Whether mail to it is taken, and becomes `received` events.').audited(),
+    receiving_addresses_json: texts()
+      .says('Local parts that take mail: `support`, `reply+*` for all that begin so, or `*`.', ['*'])
       .audited(),
     created_at: time().says('When it was added.', '2026-01-30T08:00:00.000Z'),
     verified_at: orNull(time()).says('When it was first verified; null for never.', '2026-01-31T09:30:02.481Z'),

@@ -43,32 +43,43 @@ export const warmUp = table(
 export type WarmUpRow = RowOf<typeof warmUp>;
 
 /**
- * What receivers and shaping rules allow (mta/limits/limit.ts). The address that the system chooses has an empty name on SQLite; on PostgreSQL,
- * where each node has another one, `@` and the name of the node.
+ * What receivers and shaping rules allow, and what people set by hand (messages/limits/limit.ts). The address that the system chooses has an empty
+ * name on SQLite; on PostgreSQL, where each node has another one, `@` and the name of the node.
  */
 export const limits = table(
   {
-    /** The kind and the subject in one text. */
+    /** The kind and the subject in one text; of what is set by hand, `hld_...`. */
     id: text(),
-    kind: text<'sender' | 'block_list' | 'load' | 'tls' | 'rate' | 'connections' | 'rule'>(),
+    kind: text<'sender' | 'block_list' | 'load' | 'tls' | 'rate' | 'connections' | 'rule' | 'hold' | 'limit'>(),
     /** Empty for every site. */
     site: text(),
+    /** `*` for every source. */
     source: text(),
     /** A recipient domain; null for all. */
     domain: orNull(text()),
     account: orNull(text()),
-    set_by: text<'receiver' | 'rule' | 'start'>(),
+    set_by: text<'receiver' | 'rule' | 'start' | 'operator'>(),
     connections: orNull(integer()),
     ceiling: orNull(integer()),
     per_minute: orNull(integer()),
     known_per_minute: orNull(integer()),
+    /** Of what is set by hand, its end; 0 if it has to be ended. */
     until: integer(),
     step: integer(),
     since: integer(),
     changed_at: integer(),
     refused_at: integer(),
-    /** The other side's words. */
+    /** The other side's words, or the person's note. */
     cause: text(),
+    /** Of what is set by hand: what else it is about; null for all. */
+    stream: orNull(text()),
+    message_id: orNull(text()),
+    batch_id: orNull(text()),
+    key_id: orNull(text()),
+    /** The person who set it, as the audit log names them; null if an older version set it. */
+    actor: orNull(text()),
+    /** 1: mail accepted later is held as well. */
+    catches_new: integer(),
     /** 1 where it is over: other nodes read that before the row is removed. */
     ended: integer(),
   },
@@ -86,6 +97,8 @@ export type LimitRow = RowOf<typeof limits>;
 
 /** Returns the `source` of limits of the address that the system chooses; `node` is null on SQLite. No source has a name with an @. */
 export const systemSource = (node: string | null): string => (node === null ? '' : `@${node}`);
+
+export const isSystemSource = (source: string): boolean => source === '' || source.startsWith('@');
 
 /** Returns the words for the source of a limit. */
 export const sourceWords = (source: string): string =>

@@ -18,6 +18,11 @@ export const webhooks = table(
     events_json: texts().says('Kinds of event that it receives.', ['delivered', 'bounced', 'complained']).audited(),
     streams_json: texts().says('Only events of these streams; none means all.').audited(),
     domains_json: texts().says('Only events of mail from these domains; none means all.').audited(),
+    addresses_json: texts()
+      .says(
+        'Only `received` events of mail to these addresses, such as `support@acme.example`, `reply+*@acme.example` or `*@acme.example`; none means all.',
+      )
+      .audited(),
     include_machine_events: flag().says('Whether it receives opens and clicks by machines.'),
     include_engagement: flag().says('Whether it receives address and user agent of opens and clicks.').audited(),
     concurrency: integer().says('Calls at once; with 1 events come strictly in order.', 10).audited(),

@@ -57,7 +57,7 @@ export function formatDate(around: Surroundings, value: unknown, format: string,
     return written.formatToParts(when).find((one) => one.type === type)?.value ?? '';
   };
   const number = (options: Intl.DateTimeFormatOptions, type: string, digits: number): string =>
-    part({ hourCycle: 'h23', ...options }, type, 'en-US').padStart(digits, '0');
+    String(Number(part({ hourCycle: 'h23', ...options }, type, 'en-US'))).padStart(digits, '0');
   const marks: Readonly<Record<string, () => string>> = {
     YYYY: () => number({ year: 'numeric' }, 'year', 4),
     YY: () => number({ year: 'numeric' }, 'year', 4).slice(-2),

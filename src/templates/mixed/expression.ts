@@ -49,6 +49,14 @@ export interface Known {
 
 const MOST_NESTED = 32;
 
+/** The data of a block, besides the root: names behind `@`. */
+const DATA: ReadonlySet<string> = new Set(['index', 'key', 'first', 'last']);
+
+const unknownData = (name: string): string =>
+  name === 'content'
+    ? "there are no layouts: write this template's text in place of '@content'"
+    : `there is no '@${name}': known are @index, @key, @first, @last, @root`;
+
 /** Reads the inside of one tag. */
 export class Reader {
   private readonly lexemes: readonly Lexeme[];
@@ -299,6 +307,7 @@ export class Reader {
       while (this.takeMark('../')) up++;
       name = this.name('a name behind @');
       if (name === 'root') base = 'root';
+      else if (!DATA.has(name)) throw syntax(unknownData(name), at);
     } else if (this.takeMark('./')) {
       base = 'this';
       if (this.peek()?.kind !== 'segment') steps.push(this.name('a name'));

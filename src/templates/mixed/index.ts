@@ -5,6 +5,7 @@
 import { evaluate, type EvaluateOptions } from './evaluate.ts';
 import { Faulty, failed, toTemplateFault, TooSlow, type TemplateFault } from './fault.ts';
 import { arityOf, filters, helpers } from './library.ts';
+import { refuseMergeTags } from './merge-tags.ts';
 import type { Node } from './node.ts';
 import { parse } from './tree.ts';
 import type { Expression, Path } from './expression.ts';
@@ -50,6 +51,7 @@ export function compile(source: string, part: Part, limit?: TimeLimit): Compilat
     // A character has a byte at least, so that a long source is refused without counting.
     if (source.length > MOST_SOURCE || Buffer.byteLength(source) > MOST_SOURCE)
       throw failed(`the source is larger than ${String(MOST_SOURCE)} bytes`);
+    refuseMergeTags(source);
     const nodes = parse(source, { helpers, filters, arityOf }, timeLimiter(limit));
     return { ok: true, template: { part, source, nodes, variables: variablesOf(nodes) } };
   } catch (error) {

@@ -50,13 +50,22 @@ class NoMembers extends Error {}
  */
 function memberOfItem(item: unknown, name: unknown): unknown {
   const value = plain(item);
-  if (isObject(value)) return name === null || name === undefined ? undefined : memberOf(value, textOf(name));
+  if (isObject(value)) return name === null || name === undefined ? undefined : memberAt(value, textOf(name));
   const member = textOf(name);
   if (typeof value === 'string') return value.includes(member) ? member : undefined;
   if (Number.isInteger(value))
     throw failed(`'${member.slice(0, 100)}' cannot be read from the number ${textOf(value)}`);
   throw new NoMembers();
 }
+
+/** Data has 10 levels, and a longer path would take time for each element. */
+const MOST_STEPS = 12;
+
+/** Returns a member by its name, or by a path such as `a.b` if no member has that name. */
+const memberAt = (value: Record<string, unknown>, path: string): unknown =>
+  !path.includes('.') || Object.hasOwn(value, path)
+    ? memberOf(value, path)
+    : path.split('.', MOST_STEPS).reduce<unknown>((found, step) => memberOf(found, step), value);
 
 /** Makes a filter whose test is true for elements with the given value of a member, or with a true one if no value is given. */
 const selecting = (

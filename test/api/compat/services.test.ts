@@ -1,6 +1,6 @@
 /** The bodies of other services, read into those of our operations: what they mean here, and what is refused by its name. */
 import assert from 'node:assert/strict';
-import { splitAddresses } from '../../../src/api/compat/foreign.ts';
+import { splitAddresses } from '../../../src/api/compat/members.ts';
 import { readForeign, serviceAt, withAdapter } from '../../../src/api/compat/services.ts';
 
 const NOW = Date.parse('2026-01-31T09:30:00Z');

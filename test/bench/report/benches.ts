@@ -30,17 +30,17 @@ export type Program = keyof typeof packages;
 
 const POSTFIX = ['smtp-sink', 'smtp-source', 'postfix'] as const;
 const OPENDKIM = [...POSTFIX, 'opendkim', 'opendkim-genkey'] as const;
-const KB_100 = '102400';
+const ONE_CELL = ['--doors', 'http', '--sizes', '4096', '--connections', 'kept'] as const;
 
 export const benches: readonly Bench[] = [
   {
-    name: 'end-to-end',
-    shows: 'POST to `delivered`, signed and booked, beside Postfix and Postfix with OpenDKIM',
-    script: 'end-to-end.ts',
-    args: ['--dkim', '--runs', '5', '--messages', '8000'],
-    quick: ['--dkim', '--runs', '1', '--messages', '200', '--warm', '100', '--sessions', '20'],
+    name: 'doors',
+    shows: 'SMTP and HTTP to `delivered`, mails of 4 KB to 1 MB, beside Postfix and Postfix with OpenDKIM',
+    script: 'doors.ts',
+    args: [],
+    quick: ['--quick', '--sizes', '4096,102400'],
     needs: OPENDKIM,
-    minutes: 13,
+    minutes: 60,
   },
   {
     name: 'dual-signing',
@@ -49,41 +49,6 @@ export const benches: readonly Bench[] = [
     args: [],
     quick: ['--runs', '1', '--messages', '200', '--warm', '100'],
     needs: ['smtp-sink'],
-    minutes: 2,
-  },
-  {
-    name: 'large',
-    shows: 'messages of 100 KB, beside Postfix with OpenDKIM',
-    script: 'end-to-end.ts',
-    args: [
-      '--dkim',
-      '--runs',
-      '3',
-      '--messages',
-      '1000',
-      '--warm',
-      '500',
-      '--html',
-      KB_100,
-      '--sessions',
-      '50',
-      '--large',
-    ],
-    quick: [
-      '--dkim',
-      '--runs',
-      '1',
-      '--messages',
-      '50',
-      '--warm',
-      '20',
-      '--html',
-      KB_100,
-      '--sessions',
-      '20',
-      '--large',
-    ],
-    needs: OPENDKIM,
     minutes: 2,
   },
   {
@@ -170,10 +135,10 @@ export const benches: readonly Bench[] = [
   {
     name: 'postgresql',
     shows: 'POST to `delivered` on PostgreSQL beside SQLite',
-    script: 'end-to-end.ts',
-    args: ['--alone', '--runs', '3', '--sessions', '50'],
-    quick: ['--alone', '--runs', '1', '--messages', '200', '--warm', '100', '--sessions', '20'],
-    needs: ['smtp-sink', 'smtp-source', 'postfix'],
+    script: 'doors.ts',
+    args: [...ONE_CELL, '--alone', '--runs', '3'],
+    quick: [...ONE_CELL, '--alone', '--quick'],
+    needs: ['smtp-sink', 'smtp-source'],
     minutes: 2,
     takesPostgres: true,
   },

@@ -51,30 +51,6 @@ describe('messages/why', () => {
     assert.match(why({ held_by: 'hold_1', due_at: HELD_WITHOUT_END }).message, /has ended/);
   });
 
-  it('a mark whose node does not answer is told as that, and a hold of its pool is not said to have ended', () => {
-    const unknown = 'The node two delivers it and did not answer.';
-    for (const [mark, message] of [
-      [
-        'pool:default@mx.dest.test',
-        `It is held: no source of its pool could send to its site when it was last tried. ${unknown}`,
-      ],
-      [
-        'paused:news@mx.dest.test',
-        `It is held: no source of its pool could send to its site when it was last tried. ${unknown}`,
-      ],
-      ['hld_1', `Its hold has ended. ${unknown}`],
-    ] as const) {
-      const row = deliveryRow({ held_by: mark, held_at: NOW - HOUR, due_at: HELD_WITHOUT_END });
-      const told = reasonOf(row, {
-        held: null,
-        now: NOW,
-        waits: [wait({ reason: 'queued', message: unknown })],
-        unknown,
-      });
-      assert.deepEqual([told.reason, told.message, told.since], ['held', message, rfc(NOW - HOUR)]);
-    }
-  });
-
   it('of a mail that is due gives what its lane waits for, with since, until and by whom', () => {
     const told = why({ due_at: NOW - 1 }, [wait(), wait({ reason: 'destination_parked' })]);
     assert.deepEqual(told, {
@@ -183,7 +159,7 @@ describe('messages/why', () => {
       },
       {
         ...{ id: 'msg_1', account_id: ACCOUNT, stream: 'transactional', from_domain: 'acme.test', created_at: NOW },
-        ...{ key_id: null, tags_json: '[]' },
+        ...{ batch_id: null, key_id: null },
       },
       NOW,
     );

@@ -51,11 +51,26 @@ describe('mta/connection/dot-stuffing', () => {
     assert.equal(dotStuffed([message])[0], message);
   });
 
+  it('copies small messages into one piece, and large ones nowhere', () => {
+    const [head, body] = [Buffer.alloc(400, 'h'), Buffer.alloc(100_000, 'b')];
+    assert.deepEqual(inBlocks([head, head], 131_072), [[Buffer.concat([head, head])]]);
+    const [block = [], ...more] = inBlocks([head, body], 131_072);
+    assert.deepEqual([more.length, block[1]?.buffer === body.buffer], [0, true]);
+  });
+
+  it('makes no block of more pieces than a system call takes', () => {
+    const blocks = inBlocks(
+      Array.from({ length: 20_000 }, () => Buffer.from('.')),
+      131_072,
+    );
+    assert.ok(blocks.length > 1 && blocks.every(({ length }) => length <= 512));
+  });
+
   it('makes blocks that are full but the last, and lose nothing', () => {
     fc.assert(
       fc.property(fc.array(fc.nat(50)), fc.integer({ min: 1, max: 64 }), (sizes, most) => {
         const pieces = sizes.map((size, at) => Buffer.alloc(size, at + 1));
-        const blocks = inBlocks(pieces, most);
+        const blocks = inBlocks(pieces, most).map((block) => Buffer.concat(block));
         assert.deepEqual(Buffer.concat(blocks), Buffer.concat(pieces));
         for (const block of blocks.slice(0, -1)) assert.equal(block.length, most);
       }),

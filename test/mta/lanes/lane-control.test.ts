@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict';
 import type { LaneView, NoSlot } from '../../../src/scheduling/lanes.ts';
 import type { Log } from '../../../src/base/log.ts';
-import type { LaneLimits } from '../../../src/messages/delivery/hold-book.ts';
+import { byHand } from '../../support/harness/limit-rows.ts';
+import type { LimitBook } from '../../../src/messages/limits/book.ts';
 import type { Grounds, Outcome, Subject, Verdict } from '../../../src/messages/delivery/delivery.ts';
 import type { GateWait } from '../../../src/mta/connection/dial-gate.ts';
 import { LaneControl } from '../../../src/mta/lanes/lane-control.ts';
 import { wholeLane, type LanePart } from '../../../src/mta/lanes/node-parts.ts';
-import type { MailKey } from '../../../src/mta/limits/limit.ts';
+import type { MailKey } from '../../../src/messages/limits/limit.ts';
 import { compileRules } from '../../../src/mta/limits/shaping.ts';
 import type { Site } from '../../../src/mta/sites/sites.ts';
 import { FakeClock } from '../../support/fakes/fake-clock.ts';
@@ -32,7 +33,7 @@ describe('mta/lanes/lane-control', () => {
   let view: Omit<LaneView, 'name'>;
   let noSlot: NoSlot | null;
   let asideOf: string | null;
-  let given: LaneLimits | null;
+  let limits: LimitBook;
   let part: LanePart;
   let wait: GateWait | null;
   let cap: { cap: number; cause: string; ageMs: number } | null;
@@ -46,7 +47,8 @@ describe('mta/lanes/lane-control', () => {
     view = { waiting: 100, slots: 10 };
     part = wholeLane;
     noSlot = asideOf = null;
-    [given, wait, cap, pumped, woken, tried, logged] = [null, null, null, 0, 0, [], []];
+    [wait, cap, pumped, woken, tried, logged] = [null, null, 0, 0, [], []];
+    limits = limitsInMemory(clock);
     const note = (fields: Record<string, unknown>): unknown => logged.push(fields);
     const log: Log = { debug: note, info: note, warn: note, error: note, child: () => log };
     const rules = compileRules([
@@ -72,8 +74,7 @@ describe('mta/lanes/lane-control', () => {
           capOf: () => cap,
           tryNow: (hosts) => tried.push(...(hosts ?? ['all'])),
         },
-        limitsOf: () => given,
-        limits: limitsInMemory(clock),
+        limits,
         partOf: () => part,
         viewOf: (name) => ({ name, ...view }),
         whyNoSlot: () => noSlot,
@@ -119,7 +120,6 @@ describe('mta/lanes/lane-control', () => {
         control.history(LANE).filter(({ cause }) => cause !== 'growth after successes'),
         [],
       );
-      assert.deepEqual(control.limited(), []);
     });
 
   it('grows while all of it is in use, and says why', () => {
@@ -175,7 +175,7 @@ describe('mta/lanes/lane-control', () => {
     });
 
     it('sends its part of the mails a minute that the operator allows, at least one', () => {
-      given = { connections: null, perMinute: 60, until: null, since: NOW, note: null };
+      limits.put([byHand({ kind: 'limit', site: LANE, perMinute: 60 }, NOW)]);
       part = { nodes: 4, isNew: false };
       control.take(LANE, mail);
       assert.equal(control.slots(LANE), 0);
@@ -187,7 +187,7 @@ describe('mta/lanes/lane-control', () => {
         control.waits(LANE, mail, site)[0]?.message ?? '',
         /limited to 60 mails a minute, which the nodes share: this one sends 15 of them/,
       );
-      given = { ...given, perMinute: 2 };
+      limits.put([byHand({ kind: 'limit', site: LANE, perMinute: 2 }, NOW)]);
       control.take(LANE, mail);
       clock.advance(60_000);
       assert.ok(control.slots(LANE) > 0);
@@ -425,12 +425,11 @@ describe('mta/lanes/lane-control', () => {
     assert.deepEqual(control.history(LANE), [
       { at: NOW, what: 'connections', to: '3 connections', cause: '421 too many connections' },
     ]);
-    assert.deepEqual(control.limited(), [LANE]);
     assert.deepEqual([control.report(LANE)?.limit, control.report(LANE)?.cause], [2, 'start']);
   });
 
   it("the operator's limits bind, and are told as theirs", () => {
-    given = { connections: 1, perMinute: 30, note: 'by hand', since: NOW - 5, until: null };
+    limits.put([byHand({ kind: 'limit', site: LANE, connections: 1, perMinute: 30, cause: 'by hand' }, NOW - 5)]);
     assert.equal(control.slots(LANE), 1);
     control.take(LANE, mail);
     assert.equal(control.slots(LANE), 0, 'one in two seconds');
@@ -516,7 +515,7 @@ describe('mta/lanes/lane-control', () => {
       ],
     ]);
     control.noteRefusedConnection('farm', '421 too many connections');
-    assert.deepEqual([control.history('farm'), control.limited()], [[], [LANE, 'farm']]);
+    assert.deepEqual(control.history('farm'), []);
   });
 
   it('keeps 2,000 lanes that have learnt nothing', () => {

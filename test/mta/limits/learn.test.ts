@@ -4,7 +4,7 @@ import type { Grounds, Outcome, Subject } from '../../../src/messages/delivery/d
 import { allowance, connectionsOf } from '../../../src/mta/limits/allowance.ts';
 import { firstConnections } from '../../../src/mta/limits/connections.ts';
 import { learn, type LaneFacts } from '../../../src/mta/limits/learn.ts';
-import { isClosing, keyOf, stands, type Limit, type MailKey } from '../../../src/mta/limits/limit.ts';
+import { isClosing, keyOf, stands, type Limit, type MailKey } from '../../../src/messages/limits/limit.ts';
 import { accepted, factsOf } from '../../support/harness/outcomes.ts';
 import { answers } from '../lane-world.ts';
 

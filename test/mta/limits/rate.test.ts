@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { newLimit, type Limit } from '../../../src/mta/limits/limit.ts';
+import { newLimit, type Limit } from '../../../src/messages/limits/limit.ts';
 import { slowed, taken } from '../../../src/mta/limits/rate.ts';
 import { Traffic } from '../../../src/mta/limits/traffic.ts';
 

@@ -23,7 +23,6 @@ function open(name: string, list: readonly ConfiguredSource[] = settings, isDeli
     {
       clock,
       log: quietLog,
-      book: { ofSource: () => null, ofLane: () => null },
       limits: limitsInMemory(clock),
       warmUp: new WarmUp({ db: {} as never, clock, log: quietLog }, new Map()),
       absent: new Map(),

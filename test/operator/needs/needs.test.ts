@@ -44,7 +44,6 @@ const hold = {
   kind: 'hold',
   scope: 'domain',
   target: 'dest.test',
-  part: 'domain dest.test',
   connections: null,
   per_minute: null,
   note: 'ticket 99',
@@ -126,7 +125,7 @@ describe('operator/needs', () => {
     ],
     [
       'a limit of a lane',
-      { set: [{ ...hold, kind: 'limit', scope: 'lane', target: 'yahoo', part: 'lane yahoo', per_minute: 2 }] },
+      { set: [{ ...hold, kind: 'limit', scope: 'lane', target: 'yahoo', per_minute: 2 }] },
       {},
       'limited_by_person',
       'amber',

@@ -1,10 +1,16 @@
-/** A thread for tests of threads: does what the message says. */
+/** A thread or process for tests of both: does what the message says. */
 import { parentPort } from 'node:worker_threads';
-import { announceReady } from '../../../src/base/threads.ts';
+import { answerJobs, READY } from '../../../src/base/answer-jobs.ts';
 
-parentPort?.on('message', (message: { say?: unknown; fall?: 'throw' | 'exit' | 'ready'; bytes?: Uint8Array }) => {
-  if (message.fall === 'throw') throw new Error('fallen');
-  if (message.fall === 'exit') process.exit(3);
-  if (message.fall === 'ready') announceReady();
-  if (message.say !== undefined) parentPort?.postMessage({ said: message.say, bytes: message.bytes?.length ?? 0 });
+interface Message {
+  say?: unknown;
+  fall?: 'throw' | 'exit' | 'ready';
+  bytes?: Uint8Array;
+}
+
+answerJobs(({ say, fall, bytes }: Message) => {
+  if (fall === 'throw') throw new Error('fallen');
+  if (fall === 'exit') process.exit(3);
+  if (fall === 'ready') parentPort?.postMessage(READY);
+  return say === undefined ? new Promise(() => undefined) : { said: say, bytes: bytes?.length ?? 0 };
 });

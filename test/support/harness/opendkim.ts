@@ -8,6 +8,7 @@ import { stoppedWithUs, until } from './peer.ts';
 export interface OpenDkim {
   /** For `smtpd_milters` in main.cf. */
   milter: string;
+  pid: number;
   stop(): void;
 }
 
@@ -72,5 +73,5 @@ async function start(configuration: (dir: string) => string): Promise<OpenDkim> 
     stop();
     throw error;
   }
-  return { milter: `unix:${socket}`, stop };
+  return { milter: `unix:${socket}`, pid: child.pid ?? 0, stop };
 }

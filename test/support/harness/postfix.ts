@@ -26,6 +26,8 @@ export interface Postfix {
   port: number;
   /** Its folder, which goes with it. */
   dir: string;
+  /** Its process that starts all others. */
+  pid(): number;
   /** Mails it has taken and not yet handed on. */
   queued(): number;
   log(): string;
@@ -55,7 +57,8 @@ export async function startPostfix(options: PostfixOptions): Promise<Postfix> {
     stop();
     throw error;
   }
-  return { port, dir, queued: () => countFiles(path.join(dir, 'queue')), log, stop };
+  const pid = (): number => Number(readFileSync(path.join(dir, 'queue/pid/master.pid'), 'utf8'));
+  return { port, dir, pid, queued: () => countFiles(path.join(dir, 'queue')), log, stop };
 }
 
 function userId(name: string): number {

@@ -1,0 +1,227 @@
+/**
+ * A process that reads what strangers wrote, for a pool of `threads.ts`, to which it looks like a thread. Node's permission model takes files,
+ * programs, threads and addons from it, Node.js 25 the network too, and `child.ts` closes the network before that. It has neither
+ * the environment nor a descriptor of ours but its pipe, and its memory is watched.
+ */
+import { spawn, type ChildProcess } from 'node:child_process';
+import { EventEmitter } from 'node:events';
+import { mkdirSync, realpathSync, renameSync, writeFileSync } from 'node:fs';
+import { readFile, writeFile } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import type { Socket } from 'node:net';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { READY, type Said } from '../answer-jobs.ts';
+import { systemClock } from '../clock.ts';
+import { frameOf, HEAD_BYTES, sizeOf, valueIn } from './frames.ts';
+
+const isFromSource = import.meta.url.endsWith('.ts');
+const ROOT = fileURLToPath(new URL(isFromSource ? '../../..' : '../../../..', import.meta.url));
+const SOURCE = path.join(ROOT, isFromSource ? '' : 'dist', 'src');
+/** Node's names for the permission model, the newer one first. */
+const PERMISSION = ['--permission', '--experimental-permission'].find((flag) =>
+  process.allowedNodeEnvironmentFlags.has(flag),
+);
+/** Heap for young objects: with more, a process takes up to 40 MB more for no speed. */
+const YOUNG_MB = 12;
+/** How often the memory of a process is looked at while it works on something for longer than this, in ms. */
+const LOOK_MS = 100;
+
+/** Rights that this Node.js takes from a confined process, for the log of the start. */
+export const confinement = {
+  /** Files, programs, threads and addons. */
+  permissions: PERMISSION !== undefined,
+  /** The network, by Node itself. */
+  network: process.allowedNodeEnvironmentFlags.has('--allow-net'),
+};
+
+export interface Confinement {
+  /** All of its memory, in MB. A process that has more is ended. */
+  maxRssMb: number;
+  /** Files of the program that it may read besides the code, from the program's folder. */
+  reads?: readonly string[];
+}
+
+interface Limits extends Confinement {
+  maxHeapMb: number;
+}
+
+/** Emits `message` and `error`, as a thread does. */
+export class ConfinedProcess extends EventEmitter {
+  private readonly child: ChildProcess;
+  /** A socket; undefined if there was no descriptor for it. */
+  private readonly pipe: Socket | undefined;
+  private readonly ended: Promise<void>;
+  private readonly incoming = new Incoming((said) => {
+    this.heard(said);
+  });
+  private readonly look: NodeJS.Timeout;
+  /** Since when it has worked on what it has, on the monotonic clock; null if it has nothing. */
+  private busySince: number | null = null;
+
+  constructor(entry: URL, limits: Limits) {
+    super();
+    this.child = spawn(process.execPath, argumentsOf(entry, limits), {
+      env: { MALLOC_ARENA_MAX: '1' },
+      cwd: '/',
+      stdio: ['ignore', 'ignore', 'ignore', 'pipe'],
+      // A session of its own: the keys of a terminal are for the server, which ends it.
+      detached: true,
+    });
+    const { child } = this;
+    this.pipe = child.stdio[3] as Socket | undefined;
+    this.ended = new Promise((resolve) => {
+      const end = (error: Error): void => {
+        this.emit('error', error);
+        resolve();
+      };
+      // After all that it has said; one that did not start has no end.
+      child.once('close', (code, signal) => {
+        end(new Error(`the process ended: ${signal ?? String(code)}`));
+      });
+      child.once('error', end);
+    });
+    // That of a process that has ended, which is told by its end.
+    this.pipe?.on('error', () => undefined);
+    this.pipe?.on('data', (bytes: Buffer) => {
+      this.receive(bytes);
+    });
+    // The system ends it before the server if memory runs out.
+    void writeFile(`/proc/${String(child.pid)}/oom_score_adj`, '1000').catch(() => undefined);
+    this.look = setInterval(() => void this.lookAtMemory(limits.maxRssMb), LOOK_MS).unref();
+  }
+
+  postMessage(job: unknown): void {
+    const chunks = frameOf(job);
+    this.busySince = systemClock.monotonic();
+    this.pipe?.cork();
+    for (const chunk of chunks) this.pipe?.write(chunk);
+    this.pipe?.uncork();
+  }
+
+  async terminate(): Promise<void> {
+    clearInterval(this.look);
+    this.ref();
+    this.child.kill('SIGKILL');
+    await this.ended;
+  }
+
+  ref(): void {
+    this.child.ref();
+    this.pipe?.ref();
+  }
+
+  unref(): void {
+    this.child.unref();
+    this.pipe?.unref();
+  }
+
+  private receive(bytes: Buffer): void {
+    try {
+      this.incoming.take(bytes);
+    } catch (error) {
+      this.emit('error', error);
+    }
+  }
+
+  private heard(said: Said): void {
+    if (said.kind === 'answer') this.busySince = null;
+    if (said.kind === 'fault') this.emit('error', new Error(said.text));
+    else this.emit('message', said.kind === READY ? READY : said.answer);
+  }
+
+  private async lookAtMemory(mostMb: number): Promise<void> {
+    if (this.busySince === null || systemClock.monotonic() - this.busySince < LOOK_MS) return;
+    const status = await readFile(`/proc/${String(this.child.pid)}/status`, 'latin1').catch(() => '');
+    const kib = Number(/^VmRSS:\s*(\d+) kB$/m.exec(status)?.[1] ?? 0);
+    if (kib > mostMb * 1024) this.emit('error', new Error(`the process took ${String(Math.round(kib / 1024))} MB`));
+  }
+}
+
+/** Puts the frames together that come in pieces. */
+class Incoming {
+  private readonly heard: (said: Said) => void;
+  private head = Buffer.alloc(0);
+  private rest: Buffer | null = null;
+  private filled = 0;
+
+  constructor(heard: (said: Said) => void) {
+    this.heard = heard;
+  }
+
+  take(bytes: Buffer): void {
+    let left = bytes;
+    while (left.length > 0) {
+      if (this.rest === null) {
+        const missing = HEAD_BYTES - this.head.length;
+        this.head = Buffer.concat([this.head, left.subarray(0, missing)]);
+        left = left.subarray(missing);
+        if (this.head.length < HEAD_BYTES) return;
+        this.rest = Buffer.allocUnsafe(sizeOf(this.head));
+        this.filled = 0;
+      }
+      const copied = left.copy(this.rest, this.filled);
+      this.filled += copied;
+      left = left.subarray(copied);
+      if (this.filled < this.rest.length) return;
+      this.finish(this.rest);
+    }
+  }
+
+  private finish(rest: Buffer): void {
+    const said = valueIn(this.head, rest) as Said;
+    this.head = Buffer.alloc(0);
+    this.rest = null;
+    this.heard(said);
+  }
+}
+
+function argumentsOf(entry: URL, { maxHeapMb, reads = [] }: Limits): string[] {
+  const files = ['package.json', ...reads].map((name) => path.join(ROOT, name));
+  const folders = [path.join(ROOT, 'dist/'), `${realpathSync(path.join(ROOT, 'node_modules'))}/`];
+  return [
+    ...(PERMISSION === undefined ? [] : [PERMISSION, ...[...files, ...folders].map((one) => `--allow-fs-read=${one}`)]),
+    '--no-warnings',
+    '--disallow-code-generation-from-strings',
+    `--max-old-space-size=${String(maxHeapMb)}`,
+    `--max-semi-space-size=${String(YOUNG_MB / 3)}`,
+    ...programOf(entry),
+  ];
+}
+
+/** Returns the file to run: the built ones, or one that is made of the sources, since their loader needs threads and programs. */
+function programOf(entry: URL): string[] {
+  const file = fileURLToPath(entry);
+  const child = path.join(SOURCE, `base/confined/child.${isFromSource ? 'ts' : 'js'}`);
+  if (!isFromSource) return ['--import', child, file.replace(/\.ts$/, '.js')];
+  return [bundleOf(child, file)];
+}
+
+interface Bundler {
+  buildSync(options: object): { outputFiles: readonly { contents: Uint8Array }[] };
+}
+
+const bundles = new Map<string, string>();
+
+function bundleOf(child: string, entry: string): string {
+  const known = bundles.get(entry);
+  if (known !== undefined) return known;
+  const file = path.join(ROOT, 'node_modules/.cache', `${path.basename(entry, '.ts')}.mjs`);
+  const { buildSync } = createRequire(createRequire(import.meta.url).resolve('tsx'))('esbuild') as Bundler;
+  const { outputFiles } = buildSync({
+    stdin: { contents: [child, entry].map((one) => `import ${JSON.stringify(one)};`).join('\n'), resolveDir: ROOT },
+    bundle: true,
+    packages: 'external',
+    platform: 'node',
+    format: 'esm',
+    target: 'node20',
+    write: false,
+  });
+  // Another run of tests may start the same program at this moment.
+  const draft = `${file}.${String(process.pid)}`;
+  mkdirSync(path.dirname(file), { recursive: true });
+  writeFileSync(draft, outputFiles[0]?.contents ?? '');
+  renameSync(draft, file);
+  bundles.set(entry, file);
+  return file;
+}

@@ -1,0 +1,70 @@
+/** Received mail: the list, and one mail in the sandboxed preview. */
+import type { ReceivedMessage } from '../../client/types.ts';
+import { linkTo, pageOf, pagerOf } from '../links.ts';
+import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
+import { htmlFile, mailFile, SHOWN_CHARACTERS } from './messages.ts';
+
+const WHERE = '/messages/received';
+
+export function receivedPages(): Page[] {
+  return [
+    get(WHERE, list),
+    get(`${WHERE}/:id`, details),
+    get(`${WHERE}/:id/html`, async (visit) =>
+      htmlFile((await visit.ask('getReceived', { params: visit.params })).html ?? ''),
+    ),
+    get(`${WHERE}/:id/source`, async (visit) => mailFile(await source(visit), idOf(visit))),
+    get(`${WHERE}/:id/files/:index`, file),
+    post(`${WHERE}/:id/erase`, async (visit) => {
+      await visit.ask('deleteReceived', { params: visit.params });
+      return move(WHERE, 'The mail is erased.');
+    }),
+  ];
+}
+
+const idOf = ({ params }: Visit): string => params['id'] ?? '';
+
+async function list(visit: Visit): Promise<Shown> {
+  const { query } = visit;
+  const given = Object.fromEntries(
+    ['domain', 'from', 'answers'].map((name) => [name, query.get(name)?.trim() ?? null]),
+  );
+  const mails = await visit.ask('listReceived', { query: { ...given, ...pageOf(query) } });
+  return view('received', 'Received mail', {
+    rows: mails.data.map((mail) => ({ ...mail, author: authorOf(mail), verdict: mail.dmarc?.result })),
+    given,
+    isFiltered: Object.values(given).some((value) => value !== null && value !== ''),
+    pager: pagerOf(WHERE, query, mails),
+    clear: linkTo(WHERE, query, { domain: null, from: null, answers: null }),
+  });
+}
+
+const authorOf = ({ from, envelope }: ReceivedMessage): string => from?.email ?? envelope.from;
+
+async function details(visit: Visit): Promise<Shown> {
+  const mail = await visit.ask('getReceived', { params: visit.params });
+  const mayRead = visit.may('message:content');
+  const isUnread = mail.status !== 'read';
+  return view('received-mail', mail.subject || 'A received mail', {
+    mail,
+    author: authorOf(mail),
+    mayRead,
+    text: mail.text?.slice(0, SHOWN_CHARACTERS),
+    source: isUnread && mayRead ? (await source(visit)).toString('latin1', 0, SHOWN_CHARACTERS) : null,
+    here: `${WHERE}/${mail.id}`,
+  });
+}
+
+async function source(visit: Visit): Promise<Buffer> {
+  const body = await visit.ask('getReceivedRaw', { params: visit.params, accept: 'message/rfc822' });
+  return Buffer.isBuffer(body) ? body : Buffer.alloc(0);
+}
+
+/** A file always comes as a download: a stranger has made it. */
+async function file(visit: Visit): Promise<Shown> {
+  const { attachments } = await visit.ask('getReceived', { params: visit.params });
+  const body = await visit.ask('getReceivedAttachment', { params: visit.params, accept: 'application/octet-stream' });
+  const { filename } = attachments.find(({ index }) => String(index) === visit.params['index']) ?? { filename: '' };
+  const type = 'application/octet-stream';
+  return { kind: 'file', body, type, name: filename === '' ? 'file' : filename };
+}

@@ -1,0 +1,493 @@
+/**
+ * The limits that stand, in memory, and their rows in the table `limits`. A limit that an answer changes is written with the next outcome that a
+ * worker records, which is that of the answer; what a person sets is written at once. Other nodes are told, and read what changed; a start reads
+ * all. What has ended keeps its row for a while, from which other nodes read that.
+ */
+import { LRUCache } from 'lru-cache';
+import type { Clock } from '../../base/clock.ts';
+import type { Log } from '../../base/log.ts';
+import { MINUTE_MS } from '../../base/time.ts';
+import { Problem } from '../../base/problem.ts';
+import type { Recorder } from '../delivery/record.ts';
+import type { Connection } from '../../storage/connection.ts';
+import type { Database } from '../../storage/database.ts';
+import { insertRows, type Rows } from '../../storage/rows.ts';
+import { systemSource, type LimitRow } from '../../storage/tables.ts';
+import {
+  ANY_SOURCE,
+  EVERYWHERE,
+  holds,
+  isClosing,
+  isInForce,
+  keyOf,
+  placeOfLane,
+  stands,
+  type About,
+  type Limit,
+  type LimitKind,
+  type MailFacts,
+} from './limit.ts';
+
+export interface LimitBookDeps {
+  db: Pick<Database, 'prepared' | 'commit'>;
+  clock: Clock;
+  log: Pick<Log, 'error'>;
+  /** Tells other nodes that limits were written. */
+  announce: () => void;
+  /** What is set by hand is other here. */
+  changed: () => void;
+}
+
+/** Limits and evidence in memory; the ones that changed longest ago are forgotten first. */
+const MOST_LIMITS = 50_000;
+const MOST_ROWS = 20_000;
+/** Set by hand: a person must be able to look through them. */
+const MOST_BY_HAND = 10_000;
+/** The clocks of nodes differ by less. */
+const SLACK_MS = MINUTE_MS;
+/** Limits of a site from one source, by the recipient domain that they are about (none: the empty name) and their keys. */
+type Place = ReadonlyMap<string, ReadonlyMap<string, Limit>>;
+const nothing: Place = new Map();
+const ALL_DOMAINS = '';
+const domainOf = ({ domain }: Pick<About, 'domain'>): string => domain ?? ALL_DOMAINS;
+const placeOf = ({ site, source }: Pick<About, 'site' | 'source'>): string => `${source} ${site}`;
+
+/** The limits that cover the mail of a site from one source. */
+export class PlaceLimits {
+  private readonly byKey: Pick<LRUCache<string, Limit>, 'peek'>;
+  private readonly places: ReadonlyMap<string, Place>;
+  private readonly names: readonly string[];
+  private readonly clock: Pick<Clock, 'now'>;
+
+  constructor(
+    byKey: Pick<LRUCache<string, Limit>, 'peek'>,
+    places: ReadonlyMap<string, Place>,
+    names: readonly string[],
+    clock: Pick<Clock, 'now'>,
+  ) {
+    this.byKey = byKey;
+    this.places = places;
+    this.names = names;
+    this.clock = clock;
+  }
+
+  /** How many there are; of those about single domains, how many domains at least. */
+  get size(): number {
+    const sizeOf = (place: Place): number => Math.max(place.size, place.get(ALL_DOMAINS)?.size ?? 0);
+    return this.names.reduce((sum, name) => sum + sizeOf(this.places.get(name) ?? nothing), 0);
+  }
+
+  /** Returns one of these limits by its key. */
+  get(key: string): Limit | undefined {
+    return this.byKey.peek(key);
+  }
+
+  all(): Limit[] {
+    const now = this.clock.now();
+    return this.names
+      .flatMap((name) => [...(this.places.get(name) ?? nothing).values()].flatMap((of) => [...of.values()]))
+      .filter((limit) => isInForce(limit, now));
+  }
+
+  /** Returns those that may cover mail to this domain; null for those that are about no single domain. An operator's lane has thousands of others. */
+  of(domain: string | null): Limit[] {
+    const found: Limit[] = [];
+    for (const name of this.names) {
+      const place = this.places.get(name);
+      if (place === undefined) continue;
+      for (const limit of place.get(ALL_DOMAINS)?.values() ?? [])
+        if (isInForce(limit, this.clock.now())) found.push(limit);
+      if (domain !== null) for (const limit of place.get(domain)?.values() ?? []) found.push(limit);
+    }
+    return found;
+  }
+}
+
+export class LimitBook {
+  private readonly deps: LimitBookDeps;
+  /** The name of this node if each has a system's address of its own; else null. */
+  private readonly node: string | null;
+  private readonly places = new Map<string, Map<string, Map<string, Limit>>>();
+  private readonly order: LRUCache<string, Limit>;
+  /** What is set by hand, by id, and the holds on mail by the narrowest thing that each names. */
+  private readonly byHand = new Map<string, Limit>();
+  private readonly mailHolds = new Map<string, Map<string, Limit>>();
+  private readonly unwritten = new Map<string, Limit>();
+  private readAt = 0;
+
+  constructor(deps: LimitBookDeps, { node }: { node: string | null }) {
+    this.deps = deps;
+    this.node = node;
+    this.order = new LRUCache({
+      max: MOST_LIMITS,
+      dispose: (limit, key, why) => why === 'evict' && this.drop(key, limit),
+    });
+  }
+
+  /** Returns the name under which limits of a source are stored; null is the system's address. */
+  storedName(source: string | null): string {
+    return source ?? systemSource(this.node);
+  }
+
+  /** Returns the limits and the evidence of a site from one source, of the source at every site and of the site, as they are whenever it is asked. */
+  at(site: string, source: string): PlaceLimits {
+    const names = [
+      placeOf({ site, source }),
+      placeOf({ site: EVERYWHERE, source }),
+      placeOf({ site, source: ANY_SOURCE }),
+    ];
+    return new PlaceLimits(this.order, this.places, names, this.deps.clock);
+  }
+
+  /** Returns the hold on this mail, or null: the narrowest first. */
+  holdOn(mail: MailFacts): Limit | null {
+    if (this.mailHolds.size === 0) return null;
+    for (const bucket of bucketsOf(mail))
+      for (const limit of this.mailHolds.get(bucket)?.values() ?? [])
+        if (holds(limit, mail) && this.isInForce(limit)) return limit;
+    return null;
+  }
+
+  /** Returns the hold of a lane, or null. It holds the whole lane, later mail as well. */
+  ofLane(lane: string): Limit | null {
+    const { site, source } = placeOfLane(lane);
+    return this.byHandAt(site, source ?? ANY_SOURCE, 'hold')[0] ?? null;
+  }
+
+  /** Returns the hold of all mail to a recipient domain, which may let later mail go; or null. */
+  ofDomain(domain: string): Limit | null {
+    const all = [...(this.mailHolds.get(`domain ${domain}`)?.values() ?? [])];
+    return all.find((limit) => limit.account === null && this.isInForce(limit)) ?? null;
+  }
+
+  /** Returns the pause of a source, or null. */
+  ofSource(source: string): Limit | null {
+    return this.byHandAt(EVERYWHERE, source, 'hold')[0] ?? null;
+  }
+
+  /** Returns the limit that a person has set for a lane, or null. */
+  limitOf(lane: string): Limit | null {
+    const { site, source } = placeOfLane(lane);
+    return this.byHandAt(site, source ?? ANY_SOURCE, 'limit').at(-1) ?? null;
+  }
+
+  /** Returns whether a hold with this id is in force. */
+  has(id: string): boolean {
+    const limit = this.byHand.get(id);
+    return limit !== undefined && this.isInForce(limit);
+  }
+
+  /** Returns all that is set by hand and in force, oldest first. */
+  listByHand(): Limit[] {
+    return [...this.byHand.values()]
+      .filter((limit) => this.isInForce(limit))
+      .sort((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1));
+  }
+
+  /**
+   * Writes what a person sets, in one transaction with `others`. A limit of a lane replaces the lane's last one. Throws `invalid_state` if there
+   * are too many.
+   */
+  async add(limit: Limit, others: Rows = {}): Promise<void> {
+    for (const [id, one] of this.byHand) if (!this.isInForce(one)) this.remove(id, one);
+    const all = this.listByHand();
+    if (all.length >= MOST_BY_HAND)
+      throw new Problem('invalid_state', `There are ${String(MOST_BY_HAND)} holds already. Release some first.`);
+    const { site, source } = limit;
+    const replaced =
+      limit.kind === 'limit'
+        ? all.filter((one) => one.kind === 'limit' && one.site === site && one.source === source)
+        : [];
+    await this.writeByHand([...replaced.map((one) => ended(one, limit.changedAt)), limit], others, async (tx) => {
+      // Another node may have set one that is not in memory here yet.
+      if (limit.kind === 'limit')
+        await tx.run(
+          "UPDATE limits SET ended = 1, changed_at = ? WHERE kind = 'limit' AND site = ? AND source = ? AND ended = 0",
+          [limit.changedAt, site, source],
+        );
+    });
+  }
+
+  /** Ends these, in one transaction with `others`. */
+  async endByHand(ids: readonly string[], others: Rows = {}): Promise<void> {
+    const now = this.deps.clock.now();
+    const found = ids.flatMap((id) => this.byHand.get(id) ?? []);
+    await this.writeByHand(
+      found.map((limit) => ended(limit, now)),
+      others,
+    );
+  }
+
+  /** Returns the limits of this kind that stand. */
+  ofKind(kind: LimitKind): Limit[] {
+    return [...this.order.values()].filter((limit) => limit.kind === kind && stands(limit));
+  }
+
+  put(limits: readonly Limit[]): void {
+    for (const limit of limits) {
+      const key = keyOf(limit);
+      const before = this.order.peek(key);
+      this.take(key, limit);
+      if (isKept(limit)) this.unwritten.set(key, limit);
+      else if (before !== undefined && isKept(before)) this.unwritten.set(key, ended(before, this.deps.clock.now()));
+    }
+  }
+
+  end(limits: readonly Limit[]): void {
+    for (const limit of limits) {
+      const key = keyOf(limit);
+      this.remove(key, limit);
+      if (isKept(limit)) this.unwritten.set(key, ended(limit, this.deps.clock.now()));
+    }
+  }
+
+  /** Forgets what was not worth writing of a lane that has no mail. */
+  forget(site: string, source: string): void {
+    const place = this.places.get(placeOf({ site, source })) ?? nothing;
+    for (const [key, limit] of [...place.values()].flatMap((of) => [...of]))
+      if (limit.by !== 'operator' && !isKept(limit)) this.remove(key, limit);
+  }
+
+  /** Returns a recorder that writes the limits which have changed in the commit of the outcomes. */
+  with({ record }: Pick<Recorder, 'record'>): Pick<Recorder, 'record'> {
+    return {
+      record: async (occurrences, rows) => {
+        if (this.unwritten.size === 0 || rows !== undefined) return record(occurrences, rows);
+        const some = this.takeUnwritten();
+        try {
+          const recorded = await record(occurrences, { limits: some.map(rowOf) });
+          this.deps.announce();
+          return recorded;
+        } catch (error) {
+          for (const limit of some) if (!this.unwritten.has(keyOf(limit))) this.unwritten.set(keyOf(limit), limit);
+          throw error;
+        }
+      },
+    };
+  }
+
+  /** Writes what has changed, if no outcome is recorded. */
+  async write(): Promise<void> {
+    const { db, log, announce } = this.deps;
+    if (this.unwritten.size === 0) return;
+    const some = this.takeUnwritten();
+    try {
+      await db.commit.transact((tx) => insertRows(tx, [{ limits: some.map(rowOf) }]));
+      announce();
+    } catch (err) {
+      for (const limit of some) if (!this.unwritten.has(keyOf(limit))) this.unwritten.set(keyOf(limit), limit);
+      log.error(
+        { event: 'storage_failed', err },
+        'limits could not be written: they are written with the next outcome',
+      );
+    }
+  }
+
+  /** Reads what earlier runs and other nodes have learnt. */
+  async load(): Promise<void> {
+    for (const row of await this.deps.db.prepared.all<LimitRow>(
+      "SELECT * FROM limits WHERE set_by = 'operator' AND ended = 0",
+    ))
+      this.take(row.id, limitOf(row));
+    await this.read(0);
+  }
+
+  /** Reads what other nodes have changed since the last time. Returns the limits that are others now. */
+  reread(): Promise<readonly Limit[]> {
+    return this.read(this.readAt - SLACK_MS);
+  }
+
+  /** Moves all times by `ms`, by which the clock was set. */
+  shift(ms: number): void {
+    for (const [key, limit] of [...this.order.entries()]) {
+      const { until, since, changedAt, refusedAt } = limit;
+      this.take(key, {
+        ...limit,
+        until: until === 0 ? 0 : until + ms,
+        since: since + ms,
+        changedAt: changedAt + ms,
+        refusedAt: refusedAt === 0 ? 0 : refusedAt + ms,
+      });
+    }
+  }
+
+  private async read(since: number): Promise<readonly Limit[]> {
+    const rows = await this.deps.db.prepared.all<LimitRow>(
+      'SELECT * FROM limits WHERE changed_at > ? ORDER BY changed_at DESC LIMIT ?',
+      [since, MOST_ROWS],
+    );
+    const changed: Limit[] = [];
+    for (const row of rows.reverse()) {
+      const limit = limitOf(row);
+      const key = keyOf(limit);
+      this.readAt = Math.max(this.readAt, limit.changedAt);
+      const known = this.order.peek(key) ?? this.byHand.get(key);
+      // What has ended within the same millisecond has ended.
+      const isOld = known !== undefined && known.changedAt - row.ended >= limit.changedAt;
+      if (this.unwritten.has(key) || isOld) continue;
+      if (row.ended === 0) this.take(key, limit);
+      else if (known === undefined) continue;
+      else this.remove(key, known);
+      changed.push(limit);
+    }
+    return changed;
+  }
+
+  private async writeByHand(
+    limits: readonly Limit[],
+    others: Rows,
+    before: (tx: Connection) => Promise<void> = () => Promise.resolve(),
+  ): Promise<void> {
+    const { db, announce, changed } = this.deps;
+    await db.commit.transact(async (tx) => {
+      await before(tx);
+      await insertRows(tx, [{ limits: limits.map(rowOf) }, others]);
+    });
+    for (const limit of limits) {
+      const known = this.byHand.get(keyOf(limit));
+      if (known !== undefined) this.remove(keyOf(limit), known);
+      if (limit.step !== ENDED) this.take(keyOf(limit), limit);
+    }
+    announce();
+    changed();
+  }
+
+  private byHandAt(site: string, source: string, kind: LimitKind): Limit[] {
+    const place = this.places.get(placeOf({ site, source }))?.get(ALL_DOMAINS);
+    return [...(place?.values() ?? [])].filter((limit) => limit.kind === kind && this.isInForce(limit));
+  }
+
+  private isInForce(limit: Limit): boolean {
+    return isInForce(limit, this.deps.clock.now());
+  }
+
+  private remove(key: string, limit: Limit): void {
+    this.order.delete(key);
+    this.byHand.delete(key);
+    if (isOfMail(limit)) {
+      const bucket = bucketOf(limit);
+      const held = this.mailHolds.get(bucket);
+      held?.delete(key);
+      if (held?.size === 0) this.mailHolds.delete(bucket);
+    } else this.drop(key, limit);
+  }
+
+  private take(key: string, limit: Limit): void {
+    if (limit.by !== 'operator') this.order.set(key, limit);
+    else this.byHand.set(key, limit);
+    if (isOfMail(limit)) {
+      const held = this.mailHolds.get(bucketOf(limit)) ?? new Map<string, Limit>();
+      this.mailHolds.set(bucketOf(limit), held.set(key, limit));
+      return;
+    }
+    const name = placeOf(limit);
+    const place = this.places.get(name) ?? new Map<string, Map<string, Limit>>();
+    this.places.set(name, place);
+    const domain = domainOf(limit);
+    const own = place.get(domain);
+    if (own === undefined) place.set(domain, new Map([[key, limit]]));
+    else own.set(key, limit);
+  }
+
+  private drop(key: string, limit: Limit): void {
+    const name = placeOf(limit);
+    const place = this.places.get(name);
+    const own = place?.get(domainOf(limit));
+    own?.delete(key);
+    if (own?.size === 0) place?.delete(domainOf(limit));
+    if (place?.size === 0) this.places.delete(name);
+  }
+
+  private takeUnwritten(): Limit[] {
+    const some = [...this.unwritten.values()];
+    this.unwritten.clear();
+    return some;
+  }
+}
+
+/** Returns whether it names neither a site nor a source: then it is found by the mail. */
+const isOfMail = ({ by, site, source }: Limit): boolean =>
+  by === 'operator' && site === EVERYWHERE && source === ANY_SOURCE;
+
+/** Returns the place of a hold among those on mail: the narrowest thing that it names. */
+function bucketOf({ message, batch, key, stream, account, domain }: Limit): string {
+  if (message !== null) return `message ${message}`;
+  if (batch !== null) return `batch ${batch}`;
+  if (key !== null) return `key ${key}`;
+  if (stream !== null) return `stream ${stream}`;
+  if (domain !== null) return `domain ${domain}`;
+  return account === null ? 'all' : `account ${account}`;
+}
+
+/** Returns the places at which a hold on this mail can be. */
+const bucketsOf = ({ messageId, batchId, keyId, accountId, stream, domain }: MailFacts): string[] => [
+  `message ${messageId}`,
+  ...(batchId === null ? [] : [`batch ${batchId}`]),
+  ...(keyId === null ? [] : [`key ${keyId}`]),
+  `stream ${stream}`,
+  `domain ${domain}`,
+  `account ${accountId}`,
+  'all',
+];
+
+/** Returns whether a limit is worth a row: a receiver or a rule has set it, and the next start could not know it. */
+const isKept = (limit: Limit): boolean =>
+  stands(limit) && (isClosing(limit) || limit.kind === 'rate' || limit.ceiling !== null);
+
+/** A limit that has ended; its row is removed later. */
+const ENDED = -2;
+const ended = (limit: Limit, now: number): Limit => ({ ...limit, until: 0, step: ENDED, changedAt: now });
+
+export const rowOf = (limit: Limit): LimitRow => ({
+  id: keyOf(limit),
+  kind: limit.kind,
+  site: limit.site,
+  source: limit.source,
+  domain: limit.domain,
+  account: limit.account,
+  set_by: limit.by,
+  connections: limit.connections,
+  ceiling: limit.ceiling,
+  per_minute: limit.perMinute,
+  known_per_minute: limit.knownPerMinute,
+  until: limit.until,
+  step: limit.step,
+  since: limit.since,
+  changed_at: limit.changedAt,
+  refused_at: limit.refusedAt,
+  cause: limit.cause,
+  stream: limit.stream,
+  message_id: limit.message,
+  batch_id: limit.batch,
+  key_id: limit.key,
+  actor: limit.actor,
+  catches_new: limit.catchesNew ? 1 : 0,
+  ended: limit.step === ENDED ? 1 : 0,
+});
+
+export const limitOf = (row: LimitRow): Limit => ({
+  id: row.set_by === 'operator' ? row.id : null,
+  kind: row.kind,
+  site: row.site,
+  source: row.source,
+  domain: row.domain,
+  account: row.account,
+  by: row.set_by,
+  connections: row.connections,
+  ceiling: row.ceiling,
+  perMinute: row.per_minute,
+  knownPerMinute: row.known_per_minute,
+  until: row.until,
+  step: row.step,
+  since: row.since,
+  changedAt: row.changed_at,
+  refusedAt: row.refused_at,
+  cause: row.cause,
+  stream: row.stream,
+  message: row.message_id,
+  batch: row.batch_id,
+  key: row.key_id,
+  actor: row.actor,
+  catchesNew: row.catches_new === 1,
+  evidence: null,
+});

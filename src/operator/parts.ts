@@ -1,0 +1,118 @@
+/** The parts of the queue that operations name: any of recipient domain, account, stream, key, bulk send and message together, or a lane, or a source, or all. */
+import { z } from 'zod';
+import { Problem } from '../base/problem.ts';
+import { ANY_SOURCE, EVERYWHERE, ofAnyMail, placeOfLane, type About, type OfMail } from '../messages/limits/limit.ts';
+import type { Act } from '../operations/act.ts';
+import type { OperatorDeps } from './deps.ts';
+import { accountOfMessage } from './messages.ts';
+import { recipientDomain } from './recipient-domain.ts';
+import { accountNamed } from './team/accounts.ts';
+
+const id = z.string().min(1).max(100).optional();
+
+/** Members that narrow the part down, each further. */
+export const mailArguments = {
+  domain: recipientDomain.optional(),
+  account: z.string().min(1).max(200).optional(),
+  stream: z.string().min(1).max(100).optional(),
+  key_id: id,
+  batch_id: id,
+  message_id: id,
+};
+export const partArguments = {
+  ...mailArguments,
+  lane: z.string().min(1).max(300).optional(),
+  source: id,
+  /** Everything. */
+  all: z.literal(true).optional(),
+};
+export type NamedPart = z.output<z.ZodObject<typeof partArguments>>;
+
+/** A part as limits are about it. */
+export type Part = About & OfMail;
+
+export const anyPart: Part = { site: EVERYWHERE, source: ANY_SOURCE, domain: null, account: null, ...ofAnyMail };
+
+/** Returns the part of a lane. */
+export function partOfLane(lane: string): Part {
+  const { site, source } = placeOfLane(lane);
+  return { ...anyPart, site, source: source ?? ANY_SOURCE };
+}
+
+/** Returns whether the part is a lane's. */
+export const isLane = ({ site }: Pick<Part, 'site'>): boolean => site !== EVERYWHERE;
+
+/** Finds the part for an act, which is noted with its account. Throws `invalid_field` if it is none, `not_found` if it does not exist. */
+export async function partFor(
+  deps: Pick<OperatorDeps, 'db' | 'config'>,
+  named: NamedPart,
+  act: Pick<Act, 'concerns'>,
+): Promise<Part> {
+  const part = await findPart(deps, named);
+  if (part.account !== null) act.concerns(part.account);
+  return part;
+}
+
+/** Returns the part as it was asked for, for the audit of an act that is refused. Throws `invalid_field` if it is none. */
+export function pointedAt({ lane, source, all, ...mail }: NamedPart): { scope: string; target: string } {
+  const ofMail = Object.entries(mail).flatMap(([name, value]) =>
+    value === undefined ? [] : [[name.replace(/_id$/, ''), value] as const],
+  );
+  const alone = Object.entries({ lane, source, ...(all === undefined ? {} : { all: 'mail' }) }).flatMap(
+    ([name, value]) => (value === undefined ? [] : [[name, value] as const]),
+  );
+  const [first, ...others] = [...alone, ...ofMail.reverse()];
+  if (first === undefined || alone.length > 1 || (alone.length === 1 && ofMail.length > 0))
+    throw new Problem(
+      'invalid_field',
+      'name a lane, a source or all, or any of a domain, an account, a stream, a key, a bulk send and a message',
+    );
+  return { scope: first[0], target: [first[1], ...others.map((one) => one.join(' '))].join(', ') };
+}
+
+async function findPart({ db, config }: Pick<OperatorDeps, 'db' | 'config'>, named: NamedPart): Promise<Part> {
+  pointedAt(named);
+  const { domain = null, account, stream = null, key_id: key = null, batch_id: batch = null } = named;
+  const { message_id: message = null, lane, source } = named;
+  if (lane !== undefined) return partOfLane(lane);
+  if (source !== undefined) {
+    if (!config.delivery.sources.some(({ name }) => name === source)) throw none('source', source);
+    return { ...anyPart, source };
+  }
+  const owners = await Promise.all([
+    account === undefined ? null : accountNamed({ db }, account).then((found) => found.id),
+    key === null ? null : ownerOf(db, 'api_keys', 'key', key),
+    batch === null ? null : ownerOf(db, 'batches', 'batch', batch),
+    message === null ? null : accountOfMessage({ db }, message),
+  ]);
+  const [owner = null, ...others] = new Set(owners.filter((one) => one !== null));
+  if (others.length > 0) throw new Problem('invalid_field', 'what is named belongs to different accounts');
+  const known =
+    stream === null
+      ? {}
+      : ((await db
+          .reader('streams')
+          .where({ slug: stream, ...(owner === null ? {} : { account_id: owner }) })
+          .first()) as object | undefined);
+  if (known === undefined) throw none('stream', stream ?? '');
+  return { ...anyPart, domain, account: owner, stream, key, batch, message };
+}
+
+async function ownerOf(
+  db: OperatorDeps['db'],
+  table: 'api_keys' | 'batches',
+  what: 'key' | 'batch',
+  wanted: string,
+): Promise<string> {
+  const row = (await db.reader(table).select('account_id').where({ id: wanted }).first()) as
+    { account_id: string } | undefined;
+  if (row === undefined) throw none(what, wanted);
+  return row.account_id;
+}
+
+const seeing: Readonly<Record<string, string>> = { source: ': see `posthorn queue sources`' };
+
+const none = (what: 'source' | 'stream' | 'key' | 'batch', name: string): Problem =>
+  new Problem('not_found', `there is no ${what} ${JSON.stringify(name)}${seeing[what] ?? ''}`, {
+    field: what === 'key' || what === 'batch' ? `${what}_id` : what,
+  });
