@@ -7,8 +7,6 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { parse } from 'yaml';
-import type { z } from 'zod';
-import { Attempt, Batch, Event, Message, Recipient } from '../src/api/records.ts';
 import { deliveryStatuses } from '../src/storage/tables.ts';
 import { catalogue } from '../src/base/problem.ts';
 import { run } from '../src/cli/cli.ts';
@@ -172,12 +170,6 @@ describe('samples of settings', () => {
 });
 
 describe('samples in the documents', () => {
-  const records: Readonly<Record<string, z.ZodType>> = {
-    message: Message,
-    event: Event,
-    batch: Batch,
-    attempt: Attempt,
-  };
   const samples = documents.flatMap((document) =>
     docBlocks(read(document))
       .filter(({ language }) => language === 'json')
@@ -185,19 +177,15 @@ describe('samples in the documents', () => {
   );
   interface Sample {
     [member: string]: unknown;
-    object?: string;
     error?: { code: string };
   }
 
   it('are there', () => {
-    assert.ok(samples.length >= 8, String(samples.length));
+    assert.ok(samples.length >= 3, String(samples.length));
   });
   for (const { name, value } of samples) {
-    it(`${name}: ${value.object ?? Object.keys(value).slice(0, 3).join(', ')}`, () => {
-      const schema = 'email' in value ? Recipient : records[value.object ?? ''];
-      // Members that the record does not have fall away in reading, so an equal one has only true members.
-      if (schema !== undefined) assert.deepEqual(schema.parse(value), value);
-      else if (value.error === undefined) checkSend(value, { now: 0, smtputf8: false, limits: defaultLimits });
+    it(`${name}: ${Object.keys(value).slice(0, 3).join(', ')}`, () => {
+      if (value.error === undefined) checkSend(value, { now: 0, smtputf8: false, limits: defaultLimits });
       else {
         assert.ok(Object.hasOwn(catalogue, value.error.code));
         assert.deepEqual(Object.keys(value.error), ['code', 'message', 'field', 'request_id']);

@@ -7,7 +7,9 @@ import { cancelMessage, rescheduleMessage, type ChangeDeps } from '../messages/d
 import type { HoldOf } from '../messages/delivery/holds.ts';
 import { settersOfWaits, waitReasons, whyWaiting, type LaneFactsOf } from '../messages/delivery/why.ts';
 import { checkSendAt } from '../messages/request/send-time.ts';
-import { storedDraft } from '../messages/request/stored-draft.ts';
+import { mailboxOf } from '../messages/request/send-parts.ts';
+import { address } from '../messages/request/send-schema.ts';
+import { addressedTo, storedDraft } from '../messages/request/stored-draft.ts';
 import { messageRecord } from '../messages/store/message.ts';
 import { attemptsOf } from '../messages/store/message-store.ts';
 import type { Clock } from '../base/clock.ts';
@@ -17,7 +19,7 @@ import { answerChange } from './answer-change.ts';
 import { messageContentRoute, type MessageContentDeps } from './message-content.ts';
 import { maybeTime, sampleOf, shows, text } from './record-schema.ts';
 import { Attempt, Message, messageId, samples } from './records.ts';
-import { exampleOf, jsonResponse, type Reply, route, type Route } from './route.ts';
+import { type Call, exampleOf, jsonResponse, type Reply, route, type Route } from './route.ts';
 import { senderOf } from './send.ts';
 import { noMessage, requireMessage } from './test-mode.ts';
 
@@ -29,6 +31,8 @@ export interface MessageActionsDeps extends MessageContentDeps {
   holdOf: HoldOf;
   /** Returns the state of the lane of a recipient's domain. */
   laneFacts: LaneFactsOf;
+  /** True if local parts of new addresses may have non-ASCII characters. */
+  smtputf8: boolean;
 }
 
 const PATH = '/v1/messages';
@@ -190,6 +194,10 @@ function moveRoute(deps: MessageActionsDeps): Route {
   );
 }
 
+const Resend = z.strictObject({
+  to: address('The recipient, in the place of all that the message had.').nullish(),
+});
+
 function resendRoute(deps: MessageActionsDeps): Route {
   return route(
     {
@@ -197,11 +205,13 @@ function resendRoute(deps: MessageActionsDeps): Route {
       path: `${PATH}/{id}/resend`,
       operationId: 'resendMessage',
       description:
-        'A new message with the stored content, to the same recipients, now. A mail that was submitted by SMTP is sent unchanged, with a new Date and Message-ID. A key without `message:read` can resend only what it sent itself.',
+        'A new message with the stored content, to the same recipients or to another one alone, now. A mail that was submitted by SMTP is sent unchanged, with a new Date and Message-ID. A key without `message:read` can resend only what it sent itself.',
       scope: ['send'],
       act: { says: 'sent a message again: {object}', type: 'message' },
       touches: 'mail',
       params,
+      body: Resend,
+      bodyExamples: { another: { summary: 'To another address', value: { to: 'Ana <ana@example.net>' } } },
       responses: {
         202: {
           description: 'The new message.',
@@ -212,6 +222,7 @@ function resendRoute(deps: MessageActionsDeps): Route {
       },
       problems: [
         'invalid_state',
+        'invalid_recipient',
         'domain_not_verified',
         'domain_not_allowed',
         'sending_paused',
@@ -220,7 +231,7 @@ function resendRoute(deps: MessageActionsDeps): Route {
         'quota_exceeded',
       ],
     },
-    async (call) => {
+    async (call: Call<z.output<typeof params>, object, z.output<typeof Resend>>) => {
       const row = await requireMessage(deps.db, call.caller, call.params.id);
       // The same rule as for reading, since the answer shows the message.
       if (!scopeAllows(call.caller.scopes, 'message:read') && row.key_id !== call.caller.keyId) throw noMessage();
@@ -229,7 +240,9 @@ function resendRoute(deps: MessageActionsDeps): Route {
         body,
         headers: { Location: `${PATH}/${body.id}` },
       });
-      const draft = await storedDraft(deps.db, row, call.now);
+      const stored = await storedDraft(deps.db, row, call.now);
+      const to = mailboxOf(call.body.to, deps, 'to', 'invalid_recipient');
+      const draft = to === null ? stored : addressedTo(stored, to);
       return answerChange(call, replyOf, (rowsFor) => acceptSingle(deps.accept, senderOf(call), draft, rowsFor));
     },
   );

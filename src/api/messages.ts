@@ -3,10 +3,12 @@ import { z } from 'zod';
 import { idTime, MOST_AHEAD_MS } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
 import { DAY_MS } from '../base/time.ts';
+import { bounceReasons } from '../config/bounce-rule.ts';
 import type { Database } from '../storage/database.ts';
 import { messageRecord } from '../messages/store/message.ts';
 import { LONGEST_REQUEST_MS, type MessageFilter } from '../messages/list/message-filter.ts';
 import { nextTries, type LaneFactsOf } from '../messages/delivery/why.ts';
+import { reasonsOf } from '../messages/list/message-reasons.ts';
 import { countMessages, listMessages } from '../messages/list/message-list.ts';
 import { attemptsOf, contentOf, recipientsOf } from '../messages/store/message-store.ts';
 import { tagSchema } from '../messages/request/send-schema.ts';
@@ -52,6 +54,16 @@ const listQuery = z.strictObject({
     .max(253)
     .optional()
     .describe('Domain of any recipient; a name without a dot, such as `yahoo`, stands for all its endings.'),
+  to_part: z
+    .string()
+    .min(2)
+    .max(320)
+    .optional()
+    .describe('A part of the address of any recipient; looks 30 days back unless `created_after` says otherwise.'),
+  reason: z
+    .enum(bounceReasons)
+    .optional()
+    .describe('Why the last attempt was refused, of messages that are deferred, bounced or failed.'),
   from: addressParameter().optional().describe('Address of the sender.'),
   subject: z
     .string()
@@ -114,7 +126,7 @@ const MessageCount = z
   })
   .meta({ id: 'MessageCount', description: 'How many messages a list has with some filters.' });
 
-/** How far back a search in subjects goes by default, in milliseconds. */
+/** How far back a search in subjects and for parts of addresses goes by default, in milliseconds. */
 const SUBJECT_SPAN_MS = 30 * DAY_MS;
 
 function listRoute({ db, cursors, streams }: MessageReadDeps): Route {
@@ -135,7 +147,8 @@ function listRoute({ db, cursors, streams }: MessageReadDeps): Route {
         const newestFirst = call.query.sort !== 'created_at';
         const filter = await filterOf(db, call);
         const { rows: messages, ...page } = await listMessages(db.reader, filter, { newestFirst, ...wanted });
-        return { ...page, data: messages.map(messageRecord) };
+        const reasons = await reasonsOf(db.reader, messages);
+        return { ...page, data: messages.map((row) => messageRecord(row, reasons.get(row.id))) };
       }),
     ),
   );
@@ -191,10 +204,10 @@ async function filterOf(
   { now, caller, query }: { now: number; caller: Caller; query: z.output<typeof countQuery> },
 ): Promise<MessageFilter> {
   const { accountId } = caller;
-  const { created_after, subject, q: text } = query;
+  const { created_after, subject, q: text, to_part: toPart } = query;
   const requested = requestTimes(query.request_id ?? query.request_id_start);
   const came = requested?.from ?? null;
-  const usual = came ?? (subject === undefined && text === undefined ? undefined : now - SUBJECT_SPAN_MS);
+  const usual = came ?? ([subject, text, toPart].every((one) => one === undefined) ? undefined : now - SUBJECT_SPAN_MS);
   const createdAfter = created_after ?? usual;
   const createdBefore = query.created_before ?? requested?.until;
   return {
@@ -203,6 +216,8 @@ async function filterOf(
     to: query.to,
     toStart: query.to_start,
     toDomain: query.to_domain === undefined ? undefined : soughtDomain(query.to_domain),
+    toPart,
+    reason: query.reason,
     text,
     idStart: query.id_start,
     requestStart: query.request_id_start,
@@ -253,16 +268,17 @@ function readRoute({ db, laneFacts }: MessageReadDeps): Route {
       const row = await requireMessage(db, caller, params.id);
       // A message of another key or account is answered as if it did not exist.
       if (!scopeAllows(caller.scopes, 'message:read') && row.key_id !== caller.keyId) throw noMessage();
-      const [recipients, attempts, events] = await Promise.all([
+      const [recipients, attempts, events, reasons] = await Promise.all([
         recipientsOf(db.reader, row.id, {
           nextTries: laneFacts === undefined ? undefined : (rows) => nextTries(laneFacts, rows, now),
         }),
         attemptsOf(db.reader, row.id),
         lastEventsOf(db.reader, row.id),
+        reasonsOf(db.reader, [row]),
       ]);
       const engagement = scopeAllows(caller.scopes, 'event:engagement');
       const body = {
-        ...messageRecord(row),
+        ...messageRecord(row, reasons.get(row.id)),
         request_id: row.request_id,
         recipients,
         attempts,

@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import type { Clock } from '../base/clock.ts';
 import type { Database } from '../storage/database.ts';
+import { actorOf } from '../keys/caller.ts';
 import { recordOf } from '../storage/record.ts';
 import { templateVersions, type TemplateRow } from '../storage/tables.ts';
 import type { Renderer } from '../templates/renderer.ts';
@@ -100,7 +101,14 @@ function createRoute(deps: TemplatesDeps): Route {
       checkBody(body);
       const name = given.name ?? nameFor(given.alias ?? null, body);
       const { accountId } = call.caller;
-      const created = { accountId, alias: given.alias ?? null, name, body, publish: given.publish !== false };
+      const created = {
+        accountId,
+        alias: given.alias ?? null,
+        name,
+        body,
+        publish: given.publish !== false,
+        by: actorOf(call.caller),
+      };
       const replyOf = (template: Template): Reply => createdReply(PATH, templateRecord(template));
       return answerChange(call, replyOf, (rowsFor) => createTemplate(deps, created, rowsFor));
     },
@@ -200,6 +208,7 @@ function changeRoute(deps: TemplatesDeps): Route {
         idOrAlias: call.params.id,
         change: changes || publish === true ? changeTo(given) : null,
         publish: publish === true,
+        by: actorOf(call.caller),
         ...(newAlias === undefined ? {} : { alias: newAlias }),
         ...(name === undefined ? {} : { name }),
       };
@@ -243,7 +252,8 @@ function publishRoute(deps: TemplatesDeps): Route {
     },
     async (call) => {
       const { accountId } = call.caller;
-      const wanted = { accountId, idOrAlias: call.params.id, change: changeTo({}), publish: true };
+      const by = actorOf(call.caller);
+      const wanted = { accountId, idOrAlias: call.params.id, change: changeTo({}), publish: true, by };
       return answerChange(call, changedReply, (rowsFor) => changeTemplate(deps, wanted, rowsFor));
     },
   );

@@ -22,6 +22,7 @@ const acts = {
   'sign-in': { says: 'signed in', type: 'member' },
   'sign-out': { says: 'signed out', type: 'member' },
   'account.choose': { says: 'chose to look at the account {object}', type: 'account', named: 'name' },
+  'message.share': { says: 'made a link to the message {object} for a person without a login', type: 'message' },
   'profile.session.end': { says: 'ended another of their own sessions', type: 'member' },
   'profile.password': { says: 'changed their own password', type: 'member' },
   'profile.second-factor.on': { says: 'switched their second factor on', type: 'member' },

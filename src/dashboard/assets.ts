@@ -23,24 +23,32 @@ const require = createRequire(import.meta.url);
 const own = (name: string): string => path.join(import.meta.dirname, 'public', name);
 
 const files: readonly (readonly [name: string, file: () => string, type: string])[] = [
+  // The style sheet names the font, so the font comes first.
+  ['inter.woff2', () => own('inter.woff2'), 'font/woff2'],
   ['style.css', () => own('style.css'), CSS],
   ['app.js', () => own('app.js'), JS],
   ['forms.js', () => own('forms.js'), JS],
   ['palette.js', () => own('palette.js'), JS],
   ['editor.js', () => own('editor.js'), JS],
   ['icon.svg', () => own('icon.svg'), 'image/svg+xml'],
+  ['icons.svg', () => own('icons.svg'), 'image/svg+xml'],
   ['htmx.js', () => require.resolve('htmx.org/dist/htmx.min.js'), JS],
   ['reference.js', () => own('reference.js'), JS],
   ['swagger-ui.js', () => require.resolve('swagger-ui-dist/swagger-ui-bundle.js'), JS],
   ['swagger-ui.css', () => require.resolve('swagger-ui-dist/swagger-ui.css'), CSS],
 ];
 
+/** Puts the addresses of assets into a style sheet, which names them as `url(inter.woff2)`. */
+const withUrls = (css: Buffer, urls: ReadonlyMap<string, string>): Buffer =>
+  Buffer.from(css.toString().replaceAll(/url\(([\w.]+)\)/g, (_, name: string) => `url(${urls.get(name) ?? name})`));
+
 /** Loads all of them. Throws if one cannot be read. */
 export function loadAssets() {
   const urls = new Map<string, string>();
   const assets = new Map<string, Asset>();
   for (const [name, file, type] of files) {
-    const bytes = readFileSync(file());
+    const read = readFileSync(file());
+    const bytes = type === CSS ? withUrls(read, urls) : read;
     const print = createHash('sha256').update(bytes).digest('hex').slice(0, 12);
     const { name: stem, ext } = path.parse(name);
     const url = `/assets/${stem}.${print}${ext}`;

@@ -14,17 +14,21 @@ export interface Chart {
   /** Unit after each number: `ms`. */
   unit?: string;
   step: 'minute' | 'hour' | 'day';
+  /** Height of the drawing in px; 200 if not given. */
+  height?: number;
   /** Time zone of the labels; UTC if not given. */
   zone?: string;
   /** Beginnings of the steps, in milliseconds since the epoch. */
   times: readonly number[];
   series: readonly Series[];
+  /** Values that should not be passed, drawn as lines across if they are within the scale. */
+  limits?: readonly number[];
   /** Moments that may explain the numbers, drawn as upright lines. Those outside of the steps are left out. */
   marks?: readonly Mark[];
 }
 
 export interface Series {
-  /** Shown in titles and the legend; also the colour, by the CSS class `c-<name>`. */
+  /** Shown in titles and the legend; also the colour, by the CSS class `c-<name>`. `before` is a dashed line over bars, too. */
   name: string;
   /** One value for each step; null if nothing was measured. */
   values: readonly (number | null)[];
@@ -40,7 +44,7 @@ export function chartHtml(chart: Chart): string {
   const { label, yAxis, step, series, zone = 'UTC' } = chart;
   const legend = series.map(({ name }) => `<span class="c-${name}">${name}</span>`).join('');
   const caption = `${escapeHtml(yAxis)} per ${step}${step === 'day' ? ', days of' : ', times in'} ${escapeHtml(zone)}`;
-  const drawing = `<div class="drawn">${svg(chart)}<p class="legend">${legend}</p></div>`;
+  const drawing = `${svg(chart)}<p class="legend">${legend}</p>`;
   return `<figure class="plot" aria-label="${escapeHtml(label)}"><figcaption>${caption}</figcaption>${drawing}${table(chart)}</figure>`;
 }
 
@@ -56,49 +60,66 @@ function table({ step, times, series, unit = '', zone = 'UTC' }: Chart): string 
 
 const valueText = (value: number | null | undefined): string => (value == null ? '–' : numberText(value));
 
-/** Size of the drawing and its margins, in units of the SVG. The labels are outside of the margins. */
-const WIDTH = 720;
-const HEIGHT = 180;
-const LEFT = 60;
-const BOTTOM = 30;
+/** Usual height of the drawing, and those of its parts, in px. The width is that of the page, so places across are shares of it in %. */
+const USUAL_HEIGHT = 200;
+const BOTTOM = 24;
 const TOP = 16;
 const STEP_MS = { minute: MINUTE_MS, hour: HOUR_MS, day: DAY_MS };
+const BEFORE = 'before';
 
 interface Scales {
+  height: number;
   /** Number at the top of the vertical axis. */
   top: number;
-  /** Left edge of a step's column. */
+  /** Left edge of a step's column, in % of the width. */
   x: (place: number) => number;
   y: (value: number) => number;
   columnWidth: number;
 }
 
-function scalesOf({ kind, times, series }: Chart): Scales {
+function scalesOf({ kind, times, series, unit, height = USUAL_HEIGHT }: Chart): Scales {
   const highest = times.map((_, place) => {
-    const values = series.map(({ values: own }) => own[place] ?? 0);
-    return kind === 'bars' ? values.reduce((sum, value) => sum + value, 0) : Math.max(0, ...values);
+    const at = (wanted: boolean): number[] =>
+      series.filter(({ name }) => (name === BEFORE) === wanted).map(({ values }) => values[place] ?? 0);
+    const now = at(false);
+    return Math.max(0, ...at(true), kind === 'bars' ? now.reduce((sum, value) => sum + value, 0) : Math.max(0, ...now));
   });
-  const top = roundUp(Math.max(1, ...highest));
-  const columnWidth = (WIDTH - LEFT) / Math.max(1, times.length);
+  // Shares of less than a percent have a scale of their own; there is no half of a recipient.
+  const top = roundUp(Math.max(unit === '%' ? 0.1 : 1, ...highest));
+  const columnWidth = 100 / Math.max(1, times.length);
   return {
+    height,
     top,
     columnWidth,
-    x: (place) => LEFT + place * columnWidth,
-    y: (value) => HEIGHT - BOTTOM - (value * (HEIGHT - TOP - BOTTOM)) / top,
+    x: (place) => place * columnWidth,
+    y: (value) => height - BOTTOM - (value * (height - TOP - BOTTOM)) / top,
   };
 }
 
 function svg(chart: Chart): string {
   const scales = scalesOf(chart);
-  const drawn = chart.kind === 'bars' ? bars(chart, scales) : lines(chart, scales);
-  const parts = [...grid(scales), ...drawn, ...columns(chart, scales), ...marks(chart, scales), ...axis(chart, scales)];
-  return `<svg class="chart" viewBox="0 0 ${String(WIDTH)} ${String(HEIGHT)}" role="img" aria-label="${escapeHtml(chart.label)}">${parts.join('')}</svg>`;
+  const isLine = ({ name }: Series): boolean => chart.kind === 'lines' || name === BEFORE;
+  const parts = [
+    ...grid(scales),
+    ...bars({ ...chart, series: chart.series.filter((one) => !isLine(one)) }, scales),
+    ...lines({ ...chart, series: chart.series.filter(isLine) }, scales),
+    ...limitLines(chart, scales),
+    ...columns(chart, scales),
+    ...marks(chart, scales),
+    ...gridLabels(scales),
+    ...axis(chart, scales),
+  ];
+  return `<svg class="chart" width="100%" height="${String(scales.height)}" role="img" aria-label="${escapeHtml(chart.label)}">${parts.join('')}</svg>`;
 }
 
-/** Returns the smallest number of 1, 2, 5, 10, 20, 50, … that is not below `most`. */
+const ROUND = [1, 1.5, 2, 3, 4, 5, 6, 8, 10] as const;
+
+/** Returns the smallest number of 1, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, … that is not below `most`; below 1 it has fractions. */
 export function roundUp(most: number): number {
-  const power = 10 ** Math.floor(Math.log10(Math.max(1, most)));
-  return [1, 2, 5, 10].map((step) => step * power).find((top) => top >= most) ?? 10 * power;
+  if (most <= 0) return 1;
+  const power = 10 ** Math.floor(Math.log10(most));
+  const top = (ROUND.find((step) => step * power >= most) ?? 10) * power;
+  return Number(top.toPrecision(2));
 }
 
 function bars({ times, series }: Chart, { x, y, columnWidth }: Scales): string[] {
@@ -108,67 +129,96 @@ function bars({ times, series }: Chart, { x, y, columnWidth }: Scales): string[]
       const value = values[place] ?? 0;
       if (value === 0) return [];
       const [from, to] = [y(below), y((below += value))];
-      return `<rect class="bar c-${name}" x="${fixed(x(place) + 0.5)}" y="${fixed(to)}" width="${fixed(Math.max(1, columnWidth - 1))}" height="${fixed(from - to)}"/>`;
+      return `<rect class="bar c-${name}" x="${percent(x(place) + columnWidth * 0.1)}" y="${fixed(to)}" width="${percent(columnWidth * 0.8)}" height="${fixed(from - to)}"/>`;
     });
   });
 }
 
 /** Draws a line for each series, with a gap where nothing was measured. */
-function lines({ series }: Chart, { x, y, columnWidth }: Scales): string[] {
-  return series.map(({ name, values }) => {
-    const points = values.map((value, place) => {
+function lines({ times, series }: Chart, { height, x, y, columnWidth }: Scales): string[] {
+  if (series.length === 0) return [];
+  const paths = series.map(({ name, values }) => {
+    const points = times.map((_, place) => {
+      const value = values[place] ?? null;
       if (value === null) return '';
       const command = (values[place - 1] ?? null) === null ? 'M' : 'L';
       return `${command}${fixed(x(place) + columnWidth / 2)} ${fixed(y(value))}`;
     });
     return `<path class="line c-${name}" d="${points.join('')}"/>`;
   });
+  return [
+    `<svg width="100%" height="${String(height)}" viewBox="0 0 100 ${String(height)}" preserveAspectRatio="none">${paths.join('')}</svg>`,
+  ];
+}
+
+function limitLines({ limits = [], series }: Chart, { top, y }: Scales): string[] {
+  const name = series[0]?.name ?? '';
+  return limits
+    .filter((limit) => limit <= top)
+    .map((limit) => `<line class="limit c-${name}" x1="0" x2="100%" y1="${fixed(y(limit))}" y2="${fixed(y(limit))}"/>`);
 }
 
 /** The whole column of a step shows its numbers to the pointer, so that a small bar is as easy to hit as a tall one. */
-function columns({ step, times, series, unit = '', zone }: Chart, { x, columnWidth }: Scales): string[] {
+function columns({ step, times, series, unit = '', zone }: Chart, { height, x, columnWidth }: Scales): string[] {
   return times.map((at, place) => {
     const numbers = series.map(({ name, values }) => `${name} ${valueText(values[place])}${unit && ` ${unit}`}`);
     const title = escapeHtml(`${stepText(at, step, zone)}: ${numbers.join(', ')}`);
-    return `<rect class="column" x="${fixed(x(place))}" y="${String(TOP)}" width="${fixed(columnWidth)}" height="${String(HEIGHT - TOP - BOTTOM)}"><title>${title}</title></rect>`;
+    return `<rect class="column" x="${percent(x(place))}" y="${String(TOP)}" width="${percent(columnWidth)}" height="${String(height - TOP - BOTTOM)}"><title>${title}</title></rect>`;
   });
 }
 
 /** Draws each moment in the column of its step, at its place within the step. */
-function marks({ times, step, zone = 'UTC', marks: moments = [] }: Chart, { x }: Scales): string[] {
+function marks(
+  { times, step, zone = 'UTC', marks: moments = [] }: Chart,
+  { height, x, columnWidth }: Scales,
+): string[] {
   return moments.flatMap(({ at, text }) => {
     const place = times.findLastIndex((begin) => begin <= at);
     const begin = times[place];
     if (begin === undefined || at >= begin + STEP_MS[step]) return [];
-    const left = fixed(x(place + (at - begin) / STEP_MS[step]));
+    const left = percent(x(place) + ((at - begin) / STEP_MS[step]) * columnWidth);
     const title = escapeHtml(`${wallClock(at, zone)} ${zone}: ${text}`);
-    return `<g><title>${title}</title><line class="mark" x1="${left}" x2="${left}" y1="${String(TOP)}" y2="${String(HEIGHT - BOTTOM)}"/></g>`;
+    return `<g><title>${title}</title><line class="mark" x1="${left}" x2="${left}" y1="${String(TOP)}" y2="${String(height - BOTTOM)}"/></g>`;
   });
 }
 
-function grid({ top, y }: Scales): string[] {
-  return [0, top / 2, top].filter(Number.isInteger).flatMap((value) => {
-    const height = y(value);
-    return [
-      `<line class="grid" x1="${String(LEFT)}" x2="${String(WIDTH)}" y1="${fixed(height)}" y2="${fixed(height)}"/>`,
-      `<text x="${String(LEFT - 6)}" y="${fixed(height + 4)}" text-anchor="end">${compact(value)}</text>`,
-    ];
-  });
-}
+const grid = ({ top, y }: Scales): string[] =>
+  [0, top / 2, top].map(
+    (value) => `<line class="grid" x1="0" x2="100%" y1="${fixed(y(value))}" y2="${fixed(y(value))}"/>`,
+  );
+
+/** The numbers stand above their lines. */
+const gridLabels = ({ top, y }: Scales): string[] =>
+  [top / 2, top]
+    .filter((value) => value < 1 === top < 1)
+    .map((value) => `<text x="0" y="${fixed(y(value) - 4)}">${compact(value)}</text>`);
 
 const MOST_LABELS = 8;
 
-function axis({ step, times, zone }: Chart, { x }: Scales): string[] {
+/** Names every so many steps; every second name is left out on a phone. */
+function axis({ step, times, zone }: Chart, { height, x }: Scales): string[] {
   const every = Math.max(1, Math.ceil(times.length / MOST_LABELS));
   return times
-    .map((at, place) => `<text x="${fixed(x(place))}" y="${String(HEIGHT - 8)}">${stepText(at, step, zone)}</text>`)
-    .filter((_, place) => place % every === 0);
+    .map((at, place) => ({ at, place }))
+    .filter(({ place }) => place % every === 0)
+    .map(
+      ({ at, place }, nth) =>
+        `<text${nth % 2 === 1 ? ' class="also"' : ''} x="${percent(x(place))}" y="${String(height - 6)}">${stepText(at, step, zone)}</text>`,
+    );
 }
 
-const stepText = (at: number, step: Chart['step'], zone = 'UTC'): string =>
-  step === 'day' ? wallClock(at, zone).slice(5, 10) : wallClock(at, zone).slice(11, 16);
+const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'] as const;
+
+/** `29 Oct` for a day, `09:30` within one. */
+function stepText(at: number, step: Chart['step'], zone = 'UTC'): string {
+  const text = wallClock(at, zone);
+  return step === 'day'
+    ? `${String(Number(text.slice(8, 10)))} ${MONTHS[Number(text.slice(5, 7)) - 1] ?? ''}`
+    : text.slice(11, 16);
+}
 
 const fixed = (n: number): string => n.toFixed(1);
+const percent = (n: number): string => `${Number(n.toFixed(3)).toString()}%`;
 
 const compact = (n: number): string =>
-  n >= 1_000_000 ? `${String(n / 1_000_000)}M` : n >= 1000 ? `${String(n / 1000)}k` : String(n);
+  n >= 1_000_000 ? `${String(n / 1_000_000)}M` : n >= 1000 ? `${String(n / 1000)}k` : String(Number(n.toPrecision(3)));

@@ -40,9 +40,9 @@ import { guestOf, visitOf } from './visit.ts';
 export type Dashboard = ReturnType<typeof createDashboard>;
 type Head = Pick<IncomingMessage, 'url' | 'method' | 'headers'>;
 
-/** Allows scripts, styles, images and frames from this server only. */
+/** Allows scripts, styles, fonts, images and frames from this server only. */
 const CSP =
-  "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+  "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self' data:; connect-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 /** Creates the dashboard. Throws if a view or an asset cannot be read. */
 export function createDashboard(deps: DashboardDeps) {

@@ -21,6 +21,7 @@ import { searchPages } from './pages/search.ts';
 import { setUpPages } from './pages/set-up.ts';
 import { settingsPages } from './pages/settings.ts';
 import { signInPages } from './pages/sign-in.ts';
+import { sharedPages } from './pages/shared.ts';
 import { sourcePages } from './pages/sources.ts';
 import { statsPages } from './pages/stats.ts';
 import { streamPages } from './pages/streams.ts';
@@ -34,10 +35,11 @@ export function pagesOf(deps: DashboardDeps, assets: Assets): Page[] {
   return [
     ...setUpPages(deps),
     ...signInPages(deps),
-    ...overviewPages(deps),
+    ...overviewPages(),
     // Before those of messages, whose paths have an id in this place.
     ...receivedPages(),
     ...messagePages(),
+    ...sharedPages(deps),
     ...eventPages(),
     ...exportPages(),
     ...statsPages(),

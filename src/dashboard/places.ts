@@ -1,4 +1,5 @@
-/** The pages of the menu, and acts that have a page or a button: for the menu and for the search. */
+/** The pages of the menu, in groups and with their tabs, and acts that have a page or a button: for the menu and for the search. */
+import { OWN_ACCOUNT } from '../accounts/own-account.ts';
 import type { Scope } from '../keys/scopes.ts';
 import type { Visit } from './page.ts';
 
@@ -8,55 +9,96 @@ export interface Place {
   href: string;
   /** The right that a member's role needs for it; without it every role has it. */
   scope?: Scope;
+  /** True for what only administrators may open. */
+  isForAdmins?: boolean;
+  /** True for what is shown only if there are several accounts; it is found by the search all the same. */
+  isForSeveral?: boolean;
 }
 
-const place =
-  (kind: Place['kind']) =>
-  (text: string, href: string, scope?: Scope): Place => ({
-    kind,
-    text,
-    href,
-    ...(scope === undefined ? {} : { scope }),
-  });
-const page = place('page');
-const act = place('act');
+type Conditions = Pick<Place, 'scope' | 'isForAdmins' | 'isForSeveral'>;
+type Viewer = Pick<Visit, 'isAdmin' | 'may'> & Partial<Pick<Visit, 'accounts'>>;
 
-/** The entries of the menu in their order. */
-export const menu = {
-  forAll: [
-    page('Overview', '/'),
-    page('Messages', '/messages'),
-    page('Events', '/events'),
-    page('Stats', '/stats'),
-    page('Reputation', '/reputation'),
-    page('Templates', '/templates'),
-    page('Suppressions', '/suppressions'),
-    page('Domains', '/domains'),
-    page('Streams', '/streams'),
-    page('Webhooks', '/webhooks'),
-    page('Developer', '/developer'),
-    page('Settings', '/settings', 'settings'),
-    page('First steps', '/welcome', 'key'),
+const page = (text: string, href: string, conditions: Conditions = {}): Place => ({
+  kind: 'page',
+  text,
+  href,
+  ...conditions,
+});
+const act = (text: string, href: string, conditions: Conditions = {}): Place => ({
+  ...page(text, href, conditions),
+  kind: 'act',
+});
+const admins = { isForAdmins: true } as const;
+
+interface Entry {
+  text: string;
+  icon: string;
+  /** The pages below it. The first that the member may open is where the entry leads; several are shown as tabs. */
+  tabs: readonly Place[];
+}
+
+const entry = (text: string, icon: string, ...tabs: readonly Place[]): Entry => ({ text, icon, tabs });
+const single = (text: string, icon: string, href: string, conditions: Conditions = {}): Entry =>
+  entry(text, icon, page(text, href, conditions));
+
+/** The groups of the menu with their entries, in their order. */
+const groups: readonly (readonly [label: string, entries: readonly Entry[]])[] = [
+  [
+    'Mail',
+    [
+      single('Overview', 'overview', '/'),
+      entry(
+        'Messages',
+        'messages',
+        page('Messages', '/messages'),
+        page('Received', '/messages/received'),
+        page('Events', '/events'),
+      ),
+      single('Templates', 'templates', '/templates'),
+      single('Suppressions', 'suppressions', '/suppressions'),
+      entry('Stats', 'stats', page('Stats', '/stats'), page('Reputation', '/reputation')),
+    ],
   ],
-  forAdmins: [page('Queue', '/queue'), page('Doctor', '/doctor'), page('Accounts', '/accounts'), page('Team', '/team')],
-} as const;
+  [
+    'Set up',
+    [
+      single('Domains', 'domains', '/domains'),
+      single('Webhooks', 'webhooks', '/webhooks'),
+      entry(
+        'Developer',
+        'developer',
+        page('API keys', '/developer/keys'),
+        page('Request log', '/developer/log'),
+        page('Actions', '/developer/actions'),
+        page('API', '/developer/api'),
+      ),
+      entry(
+        'Settings',
+        'settings',
+        page('Settings', '/settings', { scope: 'settings' }),
+        page('Streams', '/streams'),
+        page('Team', '/team', admins),
+        page('Accounts', '/accounts', { ...admins, isForSeveral: true }),
+        page('Addresses', '/settings/sources', admins),
+      ),
+    ],
+  ],
+  ['Server', [single('Queue', 'queue', '/queue', admins), single('Doctor', 'doctor', '/doctor', admins)]],
+];
 
 /** Signing out is a form, not a page. */
 export const SIGN_OUT = '/logout';
 
 const acts: readonly Place[] = [
-  act('New key', '/developer/keys/new', 'key'),
-  act('New template', '/templates/new', 'template'),
-  act('New webhook', '/webhooks/new', 'webhook'),
-  act('Add a domain', '/domains', 'domain'),
-  act('Request log', '/developer/log'),
+  page('First steps', '/welcome', { scope: 'key' }),
+  act('New key', '/developer/keys/new', { scope: 'key' }),
+  act('New template', '/templates/new', { scope: 'template' }),
+  act('New webhook', '/webhooks/new', { scope: 'webhook' }),
+  act('Add a domain', '/domains', { scope: 'domain' }),
   act('Change your password, second factor', '/profile'),
   act('Sign out', SIGN_OUT),
-];
-const actsOfAdmins: readonly Place[] = [
-  act('Pause a domain, hold mail', '/queue?pause#hold'),
-  act('Addresses that mail is sent from', '/settings/sources'),
-  act('Nodes, the servers of this database', '/settings/nodes'),
+  act('Pause a domain, hold mail', '/queue?pause#hold', admins),
+  act('Nodes, the servers of this database', '/settings/nodes', admins),
 ];
 
 /** Returns the act of an administrator for a recipient domain that was typed: `gmail.com`, `@gmail.com`, `pause gmail.com`. */
@@ -67,9 +109,48 @@ export function pausingOf(text: string): Place[] {
   return [act(`Pause mail to ${name}`, `/queue?domain=${encodeURIComponent(name)}&pause#ask-pause`)];
 }
 
-/** Returns the entries that the member's role may open. */
-export const openTo = ({ may }: Pick<Visit, 'may'>, places: readonly Place[]): Place[] =>
-  places.filter(({ scope }) => scope === undefined || may(scope));
+/** Returns the places that the member's role may open. */
+const openTo = ({ isAdmin, may }: Viewer, places: readonly Place[]): Place[] =>
+  places.filter(({ scope, isForAdmins = false }) => (isAdmin || !isForAdmins) && (scope === undefined || may(scope)));
 
-export const placesOf = (visit: Pick<Visit, 'isAdmin' | 'may'>): Place[] =>
-  openTo(visit, [...menu.forAll, ...(visit.isAdmin ? [...menu.forAdmins, ...actsOfAdmins] : []), ...acts]);
+/** There is nothing to choose beside the server's own account; a member who looks at that one gets back. */
+export const hasSeveralAccounts = ({ accounts, account }: Pick<Visit, 'accounts' | 'account'>): boolean =>
+  accounts.some(({ id }) => id !== account.id && id !== OWN_ACCOUNT);
+
+export interface MenuEntry {
+  label: string;
+  icon: string;
+  href: string;
+  on: boolean;
+}
+
+export interface Menu {
+  groups: { label: string; entries: MenuEntry[] }[];
+  /** The tabs of the page, if it is one of several below its entry. */
+  tabs: { label: string; href: string; on: boolean }[];
+}
+
+/** Returns what the menu shows on the page at `path`. */
+export function menuFor(visit: Viewer & Pick<Visit, 'accounts' | 'account'>, path: string): Menu {
+  const isSeveral = hasSeveralAccounts(visit);
+  const menu: Menu = { groups: [], tabs: [] };
+  for (const [label, entries] of groups) {
+    const shown = entries.flatMap(({ text, icon, tabs }): MenuEntry[] => {
+      const open = openTo(visit, tabs).filter((tab) => isSeveral || tab.isForSeveral !== true);
+      const [first] = open;
+      if (first === undefined) return [];
+      if (open.length > 1 && open.some(({ href }) => href === path))
+        menu.tabs = open.map((tab) => ({ label: tab.text, href: tab.href, on: tab.href === path }));
+      return [{ label: text, icon, href: first.href, on: tabs.some(({ href }) => isWithin(path, href)) }];
+    });
+    if (shown.length > 0) menu.groups.push({ label, entries: shown });
+  }
+  return menu;
+}
+
+const isWithin = (path: string, href: string): boolean =>
+  href === '/' ? path === '/' : path === href || path.startsWith(`${href}/`);
+
+/** Returns every place that the member may open, for the search. */
+export const placesOf = (visit: Viewer): Place[] =>
+  openTo(visit, [...groups.flatMap(([, entries]) => entries.flatMap(({ tabs }) => tabs)), ...acts]);

@@ -14,11 +14,14 @@ interface LaneRow {
   waiting: number;
   due: number;
   held: number;
-  /** When the first falls due, and when the oldest was accepted. */
-  oldest: string | null;
+  /** When its mail is tried next: when the first falls due, or later if the lane rests. */
+  next: string | null;
+  /** When the oldest was accepted. */
   oldest_at: string | null;
   state: Lanes['data'][number];
   reasons: TimedReason[];
+  /** The last answer, if no reason quotes it. */
+  answer: string | null;
 }
 
 /** Returns the test whether a domain's mail goes by a lane. Lanes of one site that differ by their source share its domains. */
@@ -32,22 +35,32 @@ export function rowsOf({ data, domains }: Lanes): LaneRow[] {
   const rows = data.map((state): LaneRow => {
     const { name, held } = state;
     const own = domains.filter(isOfLane(state));
+    const reasons = reasonsOf(state);
     return {
       name,
       href: hrefOf(name),
       waiting: Math.max(state.waiting, state.waiting_in_all),
       due: own.reduce((sum, { due }) => sum + due, 0),
       held,
-      oldest: own.map(({ oldest_due_at: at }) => at).sort()[0] ?? null,
+      next: nextOf(state, own.map(({ oldest_due_at: at }) => at).sort()[0] ?? null),
       oldest_at: own.flatMap(({ oldest_at: at }) => at ?? []).sort()[0] ?? null,
       state,
-      reasons: reasonsOf(state),
+      reasons,
+      answer: isQuoted(state.last_reply, reasons) ? null : state.last_reply,
     };
   });
   return rows
     .filter(({ waiting, state, reasons }) => waiting > 0 || state.connections > 0 || reasons.length > 0)
     .sort((a, b) => b.waiting - a.waiting);
 }
+
+/** Returns whether a reason has the words of an answer, which stand there without its code. */
+const isQuoted = (answer: string | null, reasons: readonly TimedReason[]): boolean =>
+  answer !== null && reasons.some(({ message }) => message.includes(answer.replace(/^\d{3}[ -]/, '')));
+
+/** A lane that rests tries nothing before the rest ends, whatever falls due. */
+const nextOf = ({ waits }: Pick<Lanes['data'][number], 'waits'>, due: string | null): string | null =>
+  due === null ? null : waits.reduce((latest, { until }) => (until !== null && until > latest ? until : latest), due);
 
 /** Returns null for mail whose host is not known yet: it has no lane to show. */
 export const hrefOf = (name: string): string | null => (name.startsWith('~') ? null : laneLink(name));

@@ -1,11 +1,10 @@
 /** Turns the answer of a page's handler, or its error, into the HTTP answer: a view in its layout, a redirect, a file, a stream. */
 import { randomUUID } from 'node:crypto';
-import { OWN_ACCOUNT } from '../accounts/own-account.ts';
 import { catalogue, Problem } from '../base/problem.ts';
 import { readCookie, setCookie } from './cookies.ts';
 import { SignInFirst } from './form-reading.ts';
 import { boundTo, placeBack, type Context, type DashboardContext } from './context.ts';
-import { menu, openTo, type Place } from './places.ts';
+import { hasSeveralAccounts, menuFor } from './places.ts';
 import { isStorageTrouble } from '../storage/commit.ts';
 import { zoneNamed } from '../base/zones.ts';
 import { rightsOf } from '../keys/roles.ts';
@@ -14,18 +13,15 @@ import type { Shown, Visit } from './page.ts';
 
 const LONGEST_SAID = 500;
 
-/** Returns the entries of the menu in order, with the one of `path` marked. */
-function navigation(path: string, visit: Visit): object {
-  const entry = ({ text, href }: Place) => ({
-    label: text,
-    href,
-    on: href === '/' ? path === '/' : path === href || path.startsWith(`${href}/`),
-  });
-  return {
-    main: openTo(visit, menu.forAll).map(entry),
-    admin: visit.isAdmin ? menu.forAdmins.map(entry) : [],
-  };
-}
+/** Returns the first letters of the parts of an address: `AL` for `ana.lind@example.net`. */
+const initialsOf = (email: string): string =>
+  email
+    .slice(0, email.lastIndexOf('@'))
+    .split(/[^\p{L}\p{N}]+/u)
+    .map((part) => [...part][0] ?? '')
+    .slice(0, 2)
+    .join('')
+    .toUpperCase();
 
 /** Returns the data of the layout around a page. */
 function frameOf({ deps, assets, tokens }: DashboardContext, ctx: Context, title: string): object {
@@ -38,6 +34,7 @@ function frameOf({ deps, assets, tokens }: DashboardContext, ctx: Context, title
     zone: zoneNamed(new URLSearchParams(ctx.querystring).get('tz')) ?? zoneNamed(readCookie(ctx, 'zone')) ?? 'UTC',
     said,
     theme: theme === 'dark' || theme === 'light' ? theme : 'auto',
+    themes: ['auto', 'light', 'dark'],
     token: tokens.for(boundToOrNew(ctx)),
     formNumber: randomUUID(),
     style: assets.url('style.css'),
@@ -47,6 +44,7 @@ function frameOf({ deps, assets, tokens }: DashboardContext, ctx: Context, title
     palette: assets.url('palette.js'),
     editor: assets.url('editor.js'),
     icon: assets.url('icon.svg'),
+    icons: assets.url('icons.svg'),
     version: deps.version,
     // A form leads back to the page, not to where it was sent.
     here: ctx.method === 'GET' ? ctx.url : placeBack(ctx),
@@ -54,14 +52,13 @@ function frameOf({ deps, assets, tokens }: DashboardContext, ctx: Context, title
       ? { member: null }
       : {
           pageOf: pageOf(visit),
-          member: { email: visit.member.email, isAdmin: visit.isAdmin },
-          nav: navigation(ctx.path, visit),
+          member: { email: visit.member.email, isAdmin: visit.isAdmin, initials: initialsOf(visit.member.email) },
+          menu: menuFor(visit, ctx.path),
           scopes: rightsOf(visit.member.role).scopes,
           account: visit.account,
           accountId: visit.account.id,
           accounts: visit.accounts.map(({ id, name }) => ({ id, name, on: id === visit.account.id })),
-          // There is nothing to choose beside the server's own account; a member who looks at that one gets back.
-          manyAccounts: visit.accounts.some(({ id }) => id !== visit.account.id && id !== OWN_ACCOUNT),
+          manyAccounts: hasSeveralAccounts(visit),
         }),
   };
 }

@@ -1,10 +1,11 @@
-/** Sample commands that send a first mail, for curl, TypeScript and Python. Pure. */
+/** Samples that send a first mail: with curl, the TypeScript client, Python, and by SMTP. Pure. */
 
 export interface Samples {
   curl: string;
   events: string;
   typescript: string;
   python: string;
+  smtp: string;
 }
 
 /** Returns the commands; without a `key` they name a placeholder. */
@@ -12,18 +13,27 @@ export function sampleCommands({
   url,
   simulator,
   key,
+  version,
   from = `hello@${simulator}`,
+  to = `delivered@${simulator}`,
+  smtp = null,
 }: {
   url: string;
   simulator: string;
   key: string | null;
+  /** The version of the TypeScript client; the newest if none is given. */
+  version?: string;
   /** The sender; one of the simulator's own if no domain may send yet. */
   from?: string;
+  /** The recipient; one of the simulator's if none is given. */
+  to?: string;
+  /** The host and port for submission; null if programs cannot send by SMTP. */
+  smtp?: { host: string; port: number } | null;
 }): Samples {
   const shown = key ?? '$POSTHORN_API_KEY';
   const mail = {
     from: `Posthorn <${from}>`,
-    to: `delivered@${simulator}`,
+    to,
     subject: 'First mail',
     text: 'Hello.',
   };
@@ -32,16 +42,11 @@ export function sampleCommands({
   return {
     curl: `curl -sS ${url}/v1/messages \\\n  -H "Authorization: Bearer ${shown}" \\\n  -H "Content-Type: application/json" \\\n  -d '${json}'`,
     events: `curl -sS ${url}/v1/events \\\n  -H "Authorization: Bearer ${shown}"`,
-    typescript: `const answer = await fetch('${url}/v1/messages', {
-  method: 'POST',
-  headers: {
-    Authorization: \`Bearer \${process.env.POSTHORN_API_KEY}\`,
-    'Content-Type': 'application/json',
-    'Idempotency-Key': crypto.randomUUID(),
-  },
-  body: JSON.stringify(${pretty}),
-});
-console.log(await answer.json());`,
+    typescript: `// npm install ${url}/v1/client${version === undefined ? '' : `-${version}`}.tgz
+import { MailClient } from 'posthorn-client';
+
+const mail = new MailClient({ baseUrl: '${url}' }); // the key is in POSTHORN_API_KEY
+console.log(await mail.messages.send(${pretty.replaceAll('\n  ', '\n')}));`,
     python: `import json, os, urllib.request
 
 request = urllib.request.Request(
@@ -53,5 +58,11 @@ request = urllib.request.Request(
     },
 )
 print(urllib.request.urlopen(request).read().decode())`,
+    smtp:
+      smtp === null
+        ? ''
+        : `swaks --server ${smtp.host}:${String(smtp.port)} --tls \\
+  --auth-user apikey --auth-password "${shown}" \\
+  --from ${from} --to ${to} --header "Subject: First mail" --body "Hello."`,
   };
 }

@@ -1,9 +1,13 @@
 /** Reads what is typed into a search for messages. Pure. */
+import { parse } from 'tldts';
+import { deliveryStatuses } from '../storage/tables.ts';
 
 /** The filters of the API's list, and the same in words for a page that found nothing. */
 export interface Search {
   query: Readonly<Record<string, string>>;
   says: string;
+  /** What else the text may mean, to be tried in turn if nothing is found. */
+  others: readonly Omit<Search, 'others'>[];
 }
 
 type Reading = readonly [pattern: RegExp, query: (value: string) => Record<string, string>, says: string];
@@ -19,6 +23,11 @@ const readings: readonly Reading[] = [
   [new RegExp(`^(msg_${ID}{0,25})$`), (id) => ({ id_start: id }), 'ids of messages that begin with %'],
   [/^(<.*@.*>)$/, (id) => ({ rfc_message_id: id }), 'the Message-ID %'],
   [/^batch:\s*(.+)$/, (id) => ({ batch_id: id }), 'messages of the bulk send %'],
+  [
+    new RegExp(`^status:\\s*((?:${deliveryStatuses.join('|')})(?:,(?:${deliveryStatuses.join('|')}))*)$`),
+    (status) => ({ status }),
+    'the status %',
+  ],
   [/^(?:domain:|@)\s*(\S+)$/, (domain) => ({ to_domain: domain }), 'recipients at the domain %'],
   [/^tag:\s*(.+)$/, (tag) => ({ tag }), 'the tag %'],
   [/^from:\s*(.+)$/, (from) => ({ from }), 'the sender %'],
@@ -38,16 +47,52 @@ function metadataIn(text: string): Record<string, string> {
 }
 
 /** Returns whether the search is for ids, which are found whatever their time. */
-export const isForIds = ({ query }: Search): boolean =>
+export const isForIds = ({ query }: Pick<Search, 'query'>): boolean =>
   ['event_id', 'request_id', 'request_id_start', 'id_start', 'batch_id', 'rfc_message_id'].some(
     (name) => name in query,
   );
 
+/** Names of domains that are kept for examples and tests (RFC 2606), which no list of suffixes has. */
+const ownSuffixes: ReadonlySet<string> = new Set(['test', 'example', 'invalid', 'localhost']);
+
+/** Returns whether a text with dots is the name of a domain, and not of a person, such as `lena.fischer`. */
+function isDomain(text: string): boolean {
+  if (!/^(?:[a-z0-9-]{1,63}\.)+[a-z0-9-]{2,63}$/i.test(text)) return false;
+  const { isIcann, publicSuffix } = parse(text, { allowPrivateDomains: false });
+  return isIcann === true || ownSuffixes.has(publicSuffix ?? '');
+}
+
+const quoted = (text: string): string => `“${text}”`;
+
 /** Returns an empty query for an empty text. */
 export function readSearch(text: string): Search {
+  if (isDomain(text))
+    return {
+      query: { to_domain: text.toLowerCase() },
+      says: `recipients at the domain ${quoted(text)}`,
+      others: [wordOf(text), partOf(text)],
+    };
   for (const [pattern, queryOf, says] of readings) {
     const value = pattern.exec(text)?.[1];
-    if (value !== undefined) return { query: queryOf(value), says: says.replace('%', () => `“${value}”`) };
+    if (value === undefined) continue;
+    const query = queryOf(value);
+    return { query, says: says.replace('%', () => quoted(value)), others: 'q' in query ? othersOf(value) : [] };
   }
-  return { query: {}, says: 'all messages' };
+  return { query: {}, says: 'all messages', others: [] };
+}
+
+const wordOf = (text: string): Omit<Search, 'others'> => ({
+  query: { q: text },
+  says: `addresses of recipients and words of subjects that begin with ${quoted(text)}`,
+});
+const partOf = (text: string): Omit<Search, 'others'> => ({
+  query: { to_part: text },
+  says: `addresses of recipients with ${quoted(text)} in them`,
+});
+
+/** A word may be a number with its sign, as people write that of an order, or stand within an address. */
+function othersOf(word: string): Omit<Search, 'others'>[] {
+  const bare = word.replace(/^#/, '');
+  if (bare.length < 2) return [];
+  return [...(bare === word ? [wordOf(`#${word}`)] : [wordOf(bare)]), partOf(bare)];
 }

@@ -164,7 +164,7 @@ function read(name: string, words: Words, member: Member, { form }: Visit): obje
   const kind = words['kind'] ?? kindOf(member);
   if (kind === 'flag') return { [name]: form.has(name) };
   if (kind === 'boxes') return { [name]: form.getAll(name) };
-  if (kind === 'items') return { [name]: fieldItems(form, name) };
+  if (kind === 'items') return form.has(name) ? { [name]: fieldItems(form, name) } : {};
   const value =
     kindOf(member) === 'number'
       ? fieldNumber(form, name)

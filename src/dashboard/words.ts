@@ -117,6 +117,20 @@ export function answerText(code: unknown, reply: unknown): string {
 export const proseHtml = (text: string): string =>
   escapeExpression(text).replaceAll(/&#x60;([^&]*(?:&(?!#x60;)[^&]*)*)&#x60;/g, '<code>$1</code>');
 
+const URL_IN_TEXT = /https?:\/\/[^\s"'<>()[\]]{1,500}[^\s"'<>()[\].,;:!?]/g;
+
+/** Turns a text of a stranger into HTML in which the addresses of pages are links, which tell the page nothing of where they stand. */
+export function linkedHtml(text: string): string {
+  let html = '';
+  let at = 0;
+  for (const { 0: url, index } of text.matchAll(URL_IN_TEXT)) {
+    const shown = escapeExpression(url);
+    html += `${escapeExpression(text.slice(at, index))}<a href="${shown}" rel="noreferrer noopener nofollow" target="_blank">${shown}</a>`;
+    at = index + url.length;
+  }
+  return html + escapeExpression(text.slice(at));
+}
+
 /**
  * Writes the message of a problem as a sentence. Those of the operator's commands begin in lower case and have no full stop; a name at the
  * beginning, such as that of a setting, stays as it is.
@@ -152,6 +166,18 @@ const timeHtml = (ms: number, text: string, attribute = ''): unknown =>
   new SafeString(
     `<time datetime="${new Date(ms).toISOString()}" title="${utcText(ms)} UTC"${attribute}>${text}</time>`,
   );
+
+/** Shows a time of the present day without its date and seconds, for a line that has more to say. */
+function clock(value: unknown, options: Options): unknown {
+  const ms = millis(value);
+  if (ms === null) return '–';
+  const { now = ms, zone = 'UTC' } = options.data.root;
+  return timeHtml(ms, shortClock(wallClock(ms, zone), wallClock(now, zone)), ' data-clock');
+}
+
+/** `09:30` on the day of `now`, `01-31 09:30` on another. */
+const shortClock = (text: string, now: string): string =>
+  text.slice(0, 10) === now.slice(0, 10) ? text.slice(11, 16) : text.slice(5, 16);
 
 function ago(value: unknown, { data }: Options): unknown {
   const ms = millis(value);
@@ -190,6 +216,7 @@ const list = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
 /** The helpers, by their names in views. */
 export const helpers: Readonly<Record<string, Handlebars.HelperDelegate>> = {
   time,
+  clock,
   ago,
   due,
   badge,
@@ -202,6 +229,8 @@ export const helpers: Readonly<Record<string, Handlebars.HelperDelegate>> = {
       typeof value === 'number' ? value : null,
       typeof hash['digits'] === 'number' ? hash['digits'] : undefined,
     ),
+  /** A change in percent points. */
+  points: (value: unknown) => (typeof value === 'number' ? value.toFixed(value < 1 ? 2 : 1) : ''),
   browser: (value: unknown) => browserText(typeof value === 'string' ? value : ''),
   address: (value: unknown) => addressText(String(value)),
   bytes: (value: unknown) => bytesText(typeof value === 'number' ? value : 0),
@@ -216,6 +245,7 @@ export const helpers: Readonly<Record<string, Handlebars.HelperDelegate>> = {
   smtpReply: (code: unknown, reply: unknown) => answerText(code, reply),
   faultText: (message: unknown, field: unknown) =>
     faultText(typeof message === 'string' ? message : '', typeof field === 'string' ? field : null),
+  linked: (value: unknown) => new SafeString(linkedHtml(typeof value === 'string' ? value : '')),
   prose: (value: unknown) => new SafeString(proseHtml(typeof value === 'string' ? value : '')),
   includes: (values: unknown, value: unknown) => list(values).includes(value),
   join: (values: unknown, by: unknown) => list(values).join(typeof by === 'string' ? by : ', '),

@@ -6,30 +6,41 @@ import type { DomainRow } from '../storage/tables.ts';
 import type { DomainWithKeys } from './domain-record.ts';
 import { withKeys, type DomainDeps } from './domain-store.ts';
 
+/** How long after a check a domain is checked again, in ms, and how many at once. */
+export interface CheckTimes {
+  every: number;
+  brokenEvery: number;
+  /** Of a domain that was never verified, for a time after it was added. */
+  fresh: { every: number; forMs: number };
+  most: number;
+}
+
 /**
  * Returns the domains to check: those that were never checked, first come first, and those checked longest ago whose last check is too
  * old (or in the future: the clock was set back). Each kind has half of the places, and what the other leaves: many new domains hold up
- * no check of the others. Domains that lost a record come sooner, and again when their countdown has ended.
+ * no check of the others. Domains that lost a record come sooner, and again when their countdown has ended; most often come those that were
+ * just added, whose owner looks at the page while the records are published.
  */
 export async function domainsToCheck(
   { db, clock }: Pick<DomainDeps, 'clock'> & { db: Pick<Database, 'reader'> },
-  { every, brokenEvery, most }: { every: number; brokenEvery: number; most: number },
+  { every, brokenEvery, fresh: { every: freshEvery, forMs }, most }: CheckTimes,
 ): Promise<DomainRow[]> {
   const now = clock.now();
   const watched = () => db.reader<DomainRow>('domains').where({ trusted: 0 }).limit(most);
-  const [fresh, due] = await Promise.all([
+  const [unchecked, due] = await Promise.all([
     watched().whereNull('checked_at').orderBy('id'),
     watched()
       .whereRaw(
         `(checked_at <= ? OR checked_at > ?
           OR ((failing_since IS NOT NULL OR (verified_at IS NOT NULL AND status <> 'verified')) AND checked_at <= ?)
+          OR (verified_at IS NULL AND created_at > ? AND checked_at <= ?)
           OR (status = 'verified' AND checked_at < refused_at AND refused_at <= ?))`,
-        [now - every, now, now - brokenEvery, now],
+        [now - every, now, now - brokenEvery, now - forMs, now - freshEvery, now],
       )
       .orderBy('checked_at'),
   ]);
   const half = Math.ceil(most / 2);
-  const ofFresh = fresh.slice(0, Math.max(half, most - due.length));
+  const ofFresh = unchecked.slice(0, Math.max(half, most - due.length));
   return [...ofFresh, ...due.slice(0, most - ofFresh.length)];
 }
 

@@ -241,7 +241,7 @@ export const holdRecord = (limit: Limit) => ({
   /** The narrowest of what it names, and that in words with the rest. */
   ...scopeOf(limit),
   account_id: limit.account,
-  /** All that mail must have to be of it; null where that does not matter. */
+  /** All that mail must have to be of it; null if that does not matter. */
   domain: limit.domain,
   stream: limit.stream,
   key_id: limit.key,

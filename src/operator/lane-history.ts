@@ -8,7 +8,7 @@ import type { Database } from '../storage/database.ts';
 const MOST_LOOKED_AT = 5_000;
 const MOST_ACTS = 100;
 
-/** What the acts on a lane have changed, in words; `isEnd` if it was ended. */
+/** Words for the changes that acts on a lane have made; `isEnd` if one ended it. */
 const acts: Readonly<Record<string, (record: LaneDeed, isEnd: boolean) => string>> = {
   'queue.hold': () => 'paused',
   'queue.release': (record) => (record.kind === 'limit' ? `no longer at most ${limitWords(record)}` : 'released'),

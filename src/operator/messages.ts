@@ -5,6 +5,7 @@ import { Problem } from '../base/problem.ts';
 import { allEventTypes } from '../events/event.ts';
 import { eventsBefore } from '../events/event-log.ts';
 import { LONGEST_REQUEST_MS } from '../messages/list/message-filter.ts';
+import { reasonsOf } from '../messages/list/message-reasons.ts';
 import { messageRecord, type MessageRecord } from '../messages/store/message.ts';
 import {
   attemptsOf,
@@ -76,12 +77,19 @@ async function wholeMessage({ db }: Pick<StoreDeps, 'db'>, id: string): Promise<
   const row = await findAnyMessage(db.reader, id);
   if (row === undefined) throw notThere(id);
   const filter = { accountId: row.account_id, messageId: id, types: allEventTypes };
-  const [recipients, attempts, { events }] = await Promise.all([
+  const [recipients, attempts, { events }, reasons] = await Promise.all([
     recipientsOf(db.reader, id, { limit: TRACED }),
     attemptsOf(db.reader, id, TRACED),
     eventsBefore(db.reader, filter, Number.MAX_SAFE_INTEGER, TRACED),
+    reasonsOf(db.reader, [row]),
   ]);
-  return { ...messageRecord(row), request_id: row.request_id, recipients, attempts, events: events.map(toEventRecord) };
+  return {
+    ...messageRecord(row, reasons.get(id)),
+    request_id: row.request_id,
+    recipients,
+    attempts,
+    events: events.map(toEventRecord),
+  };
 }
 
 /** Returns whether these are the server's: without a server, the reason why mail waits is unknown. */

@@ -98,6 +98,8 @@ export const books: readonly Presentation[] = [
   }),
 ];
 
+const levelMarks = { red: 'RED  ', amber: 'amber', grey: '     ' } as const;
+
 export const status: readonly Presentation[] = [
   present<ResultOf<'needs'>>({
     command: 'status',
@@ -107,7 +109,7 @@ export const status: readonly Presentation[] = [
       data.length === 0
         ? ['nothing needs you']
         : data.flatMap(({ level, message, since, until, action }) => [
-            `${level === 'red' ? 'RED  ' : 'amber'} ${message}`,
+            `${levelMarks[level]} ${message}`,
             `      ${[since === null ? null : `since ${since}`, until === null ? null : `until ${until}`, action.command].filter((one) => one !== null).join(' · ')}`,
           ]),
     examples: ['posthorn status', 'posthorn status --json'],

@@ -21,6 +21,7 @@ import { up as lightHouse } from '../../migrations/011-light-house.ts';
 import { up as limits } from '../../migrations/012-limits.ts';
 import { up as oneTableOfLimits } from '../../migrations/013-one-table-of-limits.ts';
 import { up as received } from '../../migrations/014-received.ts';
+import { up as templateAuthors } from '../../migrations/015-template-authors.ts';
 import { up as from036 } from '../../migrations/from-036.ts';
 import { dialectOf } from './sql.ts';
 import { renewViews, withoutViews } from './views.ts';
@@ -48,6 +49,7 @@ export const migrations: readonly Migration[] = [
   { name: '012-limits', up: limits, contracts: true },
   { name: '013-one-table-of-limits', up: oneTableOfLimits, contracts: true },
   { name: '014-received', up: received },
+  { name: '015-template-authors', up: templateAuthors },
 ];
 
 /**

@@ -55,7 +55,7 @@ const MOST_VERSIONS = 1000;
 /** Adds a template. Throws `already_exists` if the account has another template with this alias, and `invalid_state` if it has too many. */
 export async function createTemplate(
   { db, clock }: TemplateDeps,
-  input: { accountId: string; alias: string | null; name: string; body: TemplateBody; publish: boolean },
+  input: { accountId: string; alias: string | null; name: string; body: TemplateBody; publish: boolean; by: string },
   alsoInTransaction: RowsFor<Template> = noRows,
 ): Promise<Template> {
   const now = clock.now();
@@ -79,7 +79,7 @@ export async function createTemplate(
         `An account has at most ${String(MOST_TEMPLATES)} templates. Delete one first.`,
       );
     await insertRows(tx, [
-      { templates: [row], template_versions: [versionRow(row.id, 1, input.body, now)] },
+      { templates: [row], template_versions: [versionRow(row.id, 1, input.body, { at: now, by: input.by })] },
       alsoInTransaction(template),
     ]);
     return template;
@@ -102,6 +102,8 @@ export async function changeTemplate(
     name?: string | null;
     change: ((body: TemplateBody) => TemplateBody) | null;
     publish: boolean;
+    /** The actor, for a version that it makes. */
+    by: string;
   },
   alsoInTransaction: RowsFor<Template & { before: TemplateRow }> = noRows,
 ): Promise<Template> {
@@ -128,7 +130,7 @@ export async function changeTemplate(
       [row.alias, row.name, row.latest_version, row.published_version, row.updated_at, row.published_at, row.id],
     );
     const template = { row, version, body };
-    const fresh = isNew ? [versionRow(row.id, version, body, now)] : [];
+    const fresh = isNew ? [versionRow(row.id, version, body, { at: now, by: input.by })] : [];
     if (isNew && version > MOST_VERSIONS)
       await tx.run('DELETE FROM template_versions WHERE template_id = ? AND version <= ? AND version <> ?', [
         row.id,
@@ -217,14 +219,14 @@ const MOST_VERSIONS_SHOWN = 100;
 export async function versionsOf(
   { db }: { db: Pick<Database, 'prepared' | 'reader'> },
   { accountId, idOrAlias }: { accountId: string; idOrAlias: string },
-): Promise<{ row: TemplateRow; versions: { version: number; created_at: number }[] }> {
+): Promise<{ row: TemplateRow; versions: Pick<TemplateVersionRow, 'version' | 'created_at' | 'created_by'>[] }> {
   const row = await load(db.prepared, accountId, idOrAlias);
   const versions = await db
     .reader<TemplateVersionRow>('template_versions')
     .where({ template_id: row.id })
     .orderBy('version', 'desc')
     .limit(MOST_VERSIONS_SHOWN)
-    .select('version', 'created_at');
+    .select('version', 'created_at', 'created_by');
   return { row, versions };
 }
 
@@ -279,7 +281,19 @@ async function refuseTaken(tx: Connection, { id, account_id, alias }: TemplateRo
     });
 }
 
-const versionRow = (templateId: string, version: number, body: TemplateBody, now: number): TemplateVersionRow => ({
+/** What is known of a version beside its body. */
+interface Making {
+  at: number;
+  /** The actor as the audit log names them. */
+  by: string | null;
+}
+
+const versionRow = (
+  templateId: string,
+  version: number,
+  body: TemplateBody,
+  { at, by }: Making,
+): TemplateVersionRow => ({
   template_id: templateId,
   version,
   subject: body.subject,
@@ -291,12 +305,13 @@ const versionRow = (templateId: string, version: number, body: TemplateBody, now
   locale: body.locale,
   timezone: body.timezone,
   strict: body.strict ? 1 : 0,
-  created_at: now,
+  created_at: at,
+  created_by: by,
   sample_json: body.sample === null ? null : JSON.stringify(body.sample),
 });
 
 function isSameContent(one: TemplateBody, other: TemplateBody): boolean {
-  const stored = (body: TemplateBody): unknown[] => Object.values(versionRow('', 0, body, 0));
+  const stored = (body: TemplateBody): unknown[] => Object.values(versionRow('', 0, body, { at: 0, by: null }));
   const others = stored(other);
   return stored(one).every((value, n) => value === others[n]);
 }

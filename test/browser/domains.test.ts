@@ -39,6 +39,12 @@ describe('browser: domains', () => {
   });
 
   const check = () => page.getByRole('button', { name: 'Check DNS now' }).click();
+  /** Unfolds the line of the Overview, and follows its button. */
+  const openIncident = async (text: string): Promise<void> => {
+    const incident = page.locator('.incidents li', { hasText: text });
+    await incident.locator('summary').first().click();
+    await incident.getByRole('link', { name: 'Its DNS records' }).click();
+  };
   const isSound = async (): Promise<void> => {
     assert.deepEqual(await findingsHere(page), []);
   };
@@ -61,13 +67,13 @@ describe('browser: domains', () => {
     assert.equal(await page.locator('.said').count(), 0);
     await isSound();
     await page.goto('/');
-    await page.locator('.warn', { hasText: 'the SPF record at rp.shop.test is missing' }).waitFor();
+    await page.locator('.incidents .l-amber', { hasText: 'the SPF record at rp.shop.test is missing' }).waitFor();
     await isSound();
   });
 
   it('is red once its mail is refused, and green again when the record is back', async () => {
     app.clock.advance(6 * HOUR);
-    await page.locator('.warn', { hasText: 'shop.test' }).getByRole('link').click();
+    await openIncident('shop.test');
     await check();
     await page.locator('.fault', { hasText: 'Mail from shop.test is refused since' }).waitFor();
     await isSound();
@@ -75,7 +81,7 @@ describe('browser: domains', () => {
     await page.locator('.b-refused').waitFor();
     await isSound();
     await page.goto('/');
-    await page.locator('.fault', { hasText: 'shop.test' }).getByRole('link').click();
+    await openIncident('shop.test');
     app.resolver.zones = whole;
     await check();
     await page.locator('.said', { hasText: 'All required DNS records were found' }).waitFor();

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import type { Dialog, Page } from 'playwright-core';
 import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
 import { PASSWORD } from '../support/harness/browser.ts';
-import { ifChromium, needsChromium, openWindow, setUp } from '../support/harness/chromium.ts';
+import { ifChromium, needsChromium, openWindow, setUp, signOut } from '../support/harness/chromium.ts';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 
 const EMAIL = 'ana@example.net';
@@ -42,7 +42,7 @@ describe('browser: journeys', () => {
   });
 
   it('signs out and in again, back to the page that was asked for', async () => {
-    await page.getByRole('button', { name: 'Sign out' }).click();
+    await signOut(page);
     await page.goto('/suppressions');
     await page.waitForURL('**/login?next=*');
     await page.getByLabel('E-mail address').fill(EMAIL);
@@ -79,7 +79,8 @@ describe('browser: journeys', () => {
     await page.getByLabel('Add a domain').fill('new.example');
     await page.getByRole('button', { name: 'Add', exact: true }).click();
     await page.waitForURL('**/domains/*');
-    assert.match(await page.locator('main').innerText(), /_dmarc\.new\.example/);
+    assert.match((await page.locator('main').textContent()) ?? '', /_dmarc\.new\.example/);
+    await page.getByRole('heading', { name: /^Paste these \d records$/ }).waitFor();
     assert.match((await page.locator('[data-copy*="v=DKIM1"]').first().getAttribute('data-copy')) ?? '', /p=/);
     await page.getByRole('button', { name: 'Check DNS now' }).click();
     await page.getByText('Mail from new.example is refused until a check finds all required records').waitFor();
@@ -138,7 +139,8 @@ describe('browser: journeys', () => {
     await frame.frameLocator('iframe.light').getByText('Dear Ana').waitFor();
     await page.getByRole('button', { name: 'Check the source by line' }).click();
     await frame.getByText('No faults').waitFor();
-    await page.getByLabel('Text').fill('{{#if paid}}');
+    await page.getByText('derived from the HTML').click();
+    await page.getByLabel('Text', { exact: true }).fill('{{#if paid}}');
     await frame.getByText('text, line 1').waitFor();
     await page.getByRole('button', { name: 'Check the source by line' }).click();
     await frame.getByText('1 fault').waitFor();
@@ -146,6 +148,10 @@ describe('browser: journeys', () => {
 
   it('keeps sample values, and asks before typed text is lost', async () => {
     await page.goto('/templates/new');
+    await page.getByText('A draft that was not saved').waitFor();
+    assert.equal(await page.getByLabel('Subject').inputValue(), 'Hello {{ name }}', 'the draft of before was kept');
+    await page.getByRole('button', { name: 'Discard it' }).click();
+    await page.waitForFunction(`document.querySelector('[name=subject]')?.value === ''`);
     await page.getByLabel('Name', { exact: true }).fill('Looks');
     await page.getByLabel('Subject').fill('Hello {{ name }}');
     await page.getByLabel('HTML', { exact: true }).fill('<p>Dear {{ name }}</p>');
@@ -178,6 +184,21 @@ describe('browser: journeys', () => {
     await page.waitForURL('**/templates');
     page.off('dialog', answer);
     assert.deepEqual(asked, ['beforeunload', 'beforeunload'], 'nothing is asked where nothing was typed');
+  });
+
+  it('restores an earlier version of a template in one click', async () => {
+    const made = { name: 'Receipt', alias: 'receipt', subject: 'One', html: '<p>One</p>', publish: true };
+    await app.request('POST', '/v1/templates', made);
+    await app.request('PATCH', '/v1/templates/receipt', { html: '<p>Two</p>', publish: true });
+    await page.goto('/templates');
+    await page.getByRole('link', { name: 'Receipt', exact: true }).click();
+    await page.getByRole('link', { name: 'Versions' }).click();
+    await page.getByText('Version 1', { exact: true }).click();
+    await page.frameLocator('iframe[title^="Version 1"]').getByText('One').waitFor();
+    await page.getByRole('button', { name: 'Restore' }).click();
+    await page.getByText('Version 3 has the content of version 1').waitFor();
+    const { body } = await app.get<{ html: string; published_version: number }>('/v1/templates/receipt');
+    assert.deepEqual([body.html, body.published_version], ['<p>One</p>', 3]);
   });
 
   it('corrects a suppression', async () => {

@@ -4,7 +4,7 @@ import type { BrowserContext, Page } from 'playwright-core';
 import { startTestApp, type TestApp } from '../support/harness/app.ts';
 import { codeAt, stepOf } from '../../src/members/totp.ts';
 import { PASSWORD, secretIn } from '../support/harness/browser.ts';
-import { findingsHere, ifChromium, needsChromium, openWindow, setUp } from '../support/harness/chromium.ts';
+import { findingsHere, ifChromium, needsChromium, openWindow, setUp, signOut } from '../support/harness/chromium.ts';
 
 const EMAIL = 'ana@example.net';
 
@@ -49,7 +49,7 @@ describe('browser: windows and sessions', () => {
     });
     await page.goto('/messages');
     await page.getByText('Secret words').first().waitFor();
-    await page.getByRole('button', { name: 'Sign out' }).click();
+    await signOut(page);
     await page.waitForURL('**/login');
     await page.goBack();
     await page.waitForURL('**/login*');
@@ -151,7 +151,7 @@ describe('browser: windows and sessions', () => {
     const other = await second();
     await fillStream('older');
     await other.goto('/');
-    await other.getByRole('button', { name: 'Sign out' }).click();
+    await signOut(other);
     await other.waitForURL('**/login');
     await signIn(other);
     await other.locator('h1', { hasText: 'Overview' }).waitFor();
@@ -168,7 +168,7 @@ describe('browser: windows and sessions', () => {
     await fillStream('mine');
     const other = await second();
     await other.goto('/');
-    await other.getByRole('button', { name: 'Sign out' }).click();
+    await signOut(other);
     await other.waitForURL('**/login');
     await other.goto(link);
     await other.getByLabel('Password', { exact: true }).fill(PASSWORD);

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import type { Page } from 'playwright-core';
 import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
 import { PASSWORD } from '../support/harness/browser.ts';
-import { ifChromium, needsChromium, openWindow, setUp } from '../support/harness/chromium.ts';
+import { ifChromium, needsChromium, openWindow, setUp, signOut } from '../support/harness/chromium.ts';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
 import { startReceiver, type WebhookReceiver } from '../support/fakes/webhook-receiver.ts';
 
@@ -44,7 +44,7 @@ describe('browser: without scripts', () => {
   const unfold = (text: string) => page.locator('main summary', { hasText: text }).first().click();
 
   it('signs out and in', async () => {
-    await button('Sign out').click();
+    await signOut(page);
     await page.getByLabel('E-mail address').fill(EMAIL);
     await page.getByLabel('Password').fill(PASSWORD);
     await button('Sign in').click();

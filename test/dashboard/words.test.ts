@@ -97,12 +97,13 @@ describe('dashboard/chart', () => {
     [0, 1],
     [1, 1],
     [2, 2],
-    [3, 5],
-    [7, 10],
-    [11, 20],
+    [3, 3],
+    [7, 8],
+    [11, 15],
     [99, 100],
-    [101, 200],
+    [101, 150],
     [4210, 5000],
+    [0.07, 0.08],
   ] as const) {
     it(`has ${String(top)} above ${String(most)}`, () => {
       assert.equal(roundUp(most), top);
@@ -119,8 +120,8 @@ describe('dashboard/chart', () => {
         { name: 'bounced', values: [1, null] },
       ],
     });
-    assert.match(one, /<title>01-01: delivered 3, bounced 1<\/title>/);
-    assert.match(one, /<title>01-02: delivered 0, bounced –<\/title>/);
+    assert.match(one, /<title>1 Jan: delivered 3, bounced 1<\/title>/);
+    assert.match(one, /<title>2 Jan: delivered 0, bounced –<\/title>/);
     assert.match(one, /aria-label="a &quot;chart&quot;"/);
     const number = fc.option(fc.nat({ max: 1e9 }));
     fc.assert(

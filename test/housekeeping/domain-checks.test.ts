@@ -4,7 +4,12 @@ import { domainsToCheck } from '../../src/domains/domain-watch.ts';
 import { insertRows } from '../../src/storage/rows.ts';
 import { addDomain } from '../../src/domains/domain-store.ts';
 import { openKeyring } from '../../src/base/keyring.ts';
-import { CHECK_BROKEN_EVERY_MS, CHECK_EVERY_MS, domainChecks } from '../../src/housekeeping/domain-checks.ts';
+import {
+  CHECK_BROKEN_EVERY_MS,
+  CHECK_EVERY_MS,
+  checkTimes,
+  domainChecks,
+} from '../../src/housekeeping/domain-checks.ts';
 import { recordsOf } from '../../src/domains/domain-record.ts';
 import { ensureDefaultAccount } from '../../src/accounts/account-store.ts';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -102,6 +107,26 @@ describe('housekeeping/domain-checks', () => {
     assert.equal((await db.reader<DomainRow>('domains').first())?.status, 'failed');
   });
 
+  it('looks every two minutes at a domain that was just added, for an hour', async () => {
+    const clock = new FakeClock(Date.parse('2026-01-31T09:30:00Z'));
+    const { db } = temp;
+    const resolver = new FakeResolver();
+    const deps = { db, clock, resolver, hostname: 'mail.posthorn.test', graceMs: 0, keyring: openKeyring(folder) };
+    const { id: accountId } = await ensureDefaultAccount(deps);
+    await addDomain(deps, { accountId, name: 'acme.test' });
+    const rule = domainChecks(deps);
+    const checkedAfter = async (minutes: number): Promise<boolean> => {
+      clock.advance(minutes * 60_000);
+      await rule.step();
+      return (await db.reader<DomainRow>('domains').first())?.checked_at === clock.now();
+    };
+    assert.deepEqual(
+      [await checkedAfter(0), await checkedAfter(1), await checkedAfter(1), await checkedAfter(56)],
+      [true, false, true, true],
+    );
+    assert.deepEqual([await checkedAfter(3), await checkedAfter(200)], [false, false]);
+  });
+
   it('gives new domains half of the checks, and the rest to those that are due again', async () => {
     const clock = new FakeClock(Date.parse('2026-01-31T09:30:00Z'));
     const { db } = temp;
@@ -115,7 +140,6 @@ describe('housekeeping/domain-checks', () => {
         name: `${name}${String(n)}.test`,
         checked_at: checkedAt === null ? null : checkedAt + n,
       }));
-    const wanted = { every: CHECK_EVERY_MS, brokenEvery: CHECK_BROKEN_EVERY_MS, most: 20 };
     const long = clock.now() - 2 * CHECK_EVERY_MS;
     const rows: [fresh: number, due: number, checkedFresh: number, checkedDue: number][] = [
       [100, 100, 10, 10],
@@ -131,7 +155,7 @@ describe('housekeeping/domain-checks', () => {
         await tx.run('DELETE FROM domains');
         await insertRows(tx, [{ domains: [...rowsOf('new', fresh, null), ...rowsOf('due', due, long)] }]);
       });
-      const names = (await domainsToCheck(deps, wanted)).map(({ name }) => name);
+      const names = (await domainsToCheck(deps, checkTimes)).map(({ name }) => name);
       // Of each kind, those that have waited longest.
       const first = (kind: string, count: number) =>
         Array.from({ length: count }, (_, n) => `${kind}${String(n)}.test`);

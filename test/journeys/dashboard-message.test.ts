@@ -62,7 +62,7 @@ describe('dashboard: the page of a message', () => {
     const { html } = await browser.open(`/messages/${id}`);
     const line = timeline(html);
     assert.match(line, /by the key [^<]+ over the API/);
-    assert.equal(html.match(/421 4\.7\.28 &lt;slow&gt; down/g)?.length, 1, 'the reply stands once');
+    assert.equal(html.match(/>421 4\.7\.28 &lt;slow&gt; down/g)?.length, 1, 'the reply stands once');
     assert.match(line, /<span class="at">now<\/span>[\s\S]*It waits for attempt 2\.[\s\S]*next try <time/);
     assert.deepEqual(htmlFaults(html), []);
   });
@@ -131,6 +131,88 @@ describe('dashboard: the page of a message', () => {
     assert.match(again.at, /^\/messages\/msg_/);
     assert.notEqual(again.at, `/messages/${id}`);
     await app.settled();
+  });
+
+  it('says its verdict, and sends a copy to another address alone', async () => {
+    answer = '550 5.1.1 no such user';
+    const { id } = await app.send({ cc: 'bo@dest.test' });
+    await app.follow().of(id, 'bounced');
+    await app.settled();
+    const { html } = await browser.open(`/messages/${id}`);
+    assert.match(
+      html,
+      /0 of 2 recipients have it, 2 do not get it\. ana@dest\.test: not delivered: the mailbox does not exist at dest\.test\./,
+    );
+    answer = '250 2.1.5 ok';
+    const again = await browser.submit(`/messages/${id}/resend`, { to: 'new@dest.test' });
+    const copy = again.at.slice('/messages/'.length);
+    await app.follow().of(copy, 'delivered');
+    assert.deepEqual(
+      (await app.message(copy)).recipients.map(({ email }) => email),
+      ['new@dest.test'],
+    );
+    const refused = await app.request('POST', `/v1/messages/${id}/resend`, { to: 'nobody' });
+    assert.equal(refused.status, 400, refused.text);
+  });
+
+  it('shows why mail did not arrive in the list, and finds it by that and by what people paste', async () => {
+    answer = '550 5.1.1 no such user';
+    const { id } = await app.send({ to: 'lena.fischer@dest.test', subject: 'Your order #88777' });
+    await app.follow().of(id, 'bounced');
+    for (const q of ['', '#88777', '88777', 'fischer', 'dest.test', 'status:bounced', 'status:bounced,failed']) {
+      const { html } = await browser.open(`/messages?q=${encodeURIComponent(q)}`);
+      assert.match(html, new RegExp(`no such mailbox</span><td class="clip most lead"><a href="/messages/${id}"`), q);
+    }
+    assert.match((await browser.open('/messages?reason=mailbox_not_found')).html, new RegExp(id));
+    assert.doesNotMatch((await browser.open('/messages?reason=spam')).html, new RegExp(`href="/messages/${id}`));
+    assert.equal(
+      (await app.get<{ data: { reason: string }[] }>('/v1/messages')).body.data[0]?.reason,
+      'mailbox_not_found',
+    );
+  });
+
+  it('sends chosen messages again, and lifts what keeps them back', async () => {
+    answer = '550 5.1.1 no such user';
+    const ids = [(await app.send({ to: 'a@dest.test' })).id, (await app.send({ to: 'b@dest.test' })).id];
+    for (const id of ids) await app.follow().of(id, 'bounced');
+    await browser.open('/messages');
+    const back = '/messages';
+    const stopped = await browser.submit('/messages/chosen', { id: ids, act: 'again', back });
+    assert.match(stopped.html, /0 messages sent again\. Not the others: a recipient is on the suppression list/);
+    assert.match(
+      (await browser.submit('/messages/chosen', { id: ids, act: 'lift', back })).html,
+      /2 suppressions lifted\./,
+    );
+    answer = '250 2.1.5 ok';
+    const sent = await browser.submit('/messages/chosen', { id: ids, act: 'again', back });
+    assert.match(sent.html, /2 messages sent again\./);
+    await app.settled();
+    const newer = new Date(app.clock.now() - 1000).toISOString();
+    const news = await browser.open(`/messages/news?newer=${encodeURIComponent(newer)}`);
+    assert.match(news.html, /<a href="\/messages">\d+ new messages<\/a>/);
+  });
+
+  it('makes a link for a person without a login, which ends after two days and shows no content', async () => {
+    answer = '550 5.1.1 no such user';
+    const { id } = await app.send({ subject: 'Shared', html: '<p>Secret words</p>' });
+    await app.follow().of(id, 'bounced');
+    await browser.open(`/messages/${id}`);
+    const { html } = await browser.submit(`/messages/${id}/share`);
+    const place = /\/shared\/[\w.-]+/.exec(html)?.[0] ?? '';
+    const guest = async (where: string): Promise<[number, string]> => {
+      const response = await fetch(`${app.url}${where}`, { headers: { accept: 'text/html' } });
+      return [response.status, await response.text()];
+    };
+    const [status, shown] = await guest(place);
+    assert.equal(status, 200, shown);
+    assert.deepEqual(htmlFaults(shown), []);
+    assert.match(shown, /Shared[\s\S]*Not delivered: the mailbox does not exist at dest\.test/);
+    assert.doesNotMatch(shown, /Secret words|<button(?![^>]*copy)|hx-get/);
+    assert.match((await browser.open('/developer/actions')).html, /made a link to the message/);
+    for (const wrong of [`${place}x`, place.replace('msg_', 'msg_0'), '/shared/x', '/shared/a.b.c.d'])
+      assert.equal((await guest(wrong))[0], 404, wrong);
+    app.clock.advance(48 * 3_600_000);
+    assert.equal((await guest(place))[0], 404);
   });
 
   it('says who is suppressed before it sends again, and lifts that with it', async () => {

@@ -1,6 +1,7 @@
 /** Templates in the dashboard: sample values, missing ones in the preview, and a test mail that says that it is one. */
 import assert from 'node:assert/strict';
 import { startTestApp, type TestApp } from '../support/harness/app.ts';
+import { starters } from '../../src/dashboard/template-starters.ts';
 import { signedIn, type Browser } from '../support/harness/browser.ts';
 
 const SOURCE = {
@@ -38,6 +39,47 @@ describe('dashboard: templates', () => {
     ]);
     const preview = await browser.submit('/templates/preview', { ...SOURCE, sample_variables: JSON.stringify(names) });
     assert.match(preview.html, /Hello ⟦name⟧/);
+  });
+
+  it('fills in a sample for the names that the typed sources read, and begins with a mail of ours', async () => {
+    await browser.open('/templates/new');
+    const typed = { ...SOURCE, sample_variables: '{"name":"Bo"}' };
+    const { html } = await browser.submit('/templates/new/fill', typed);
+    assert.deepEqual(Object.keys(sampleIn(html) as object).sort(), ['name', 'order']);
+    assert.equal((sampleIn(html) as { name: string }).name, 'Bo');
+    assert.ok(html.includes('value="Order {{ order.number }}"'), 'what was typed stays');
+    for (const { id, subject, sample } of starters) {
+      const page = await browser.open(`/templates/new?start=${id}`);
+      assert.deepEqual(sampleIn(page.html), sample, id);
+      const rendered = await app.request<{
+        subject: { rendered: string; errors: object[] };
+        html: { errors: object[] };
+      }>('POST', '/v1/templates/render', {
+        subject,
+        html: starters.find((one) => one.id === id)?.html,
+        variables: sample,
+        mark_missing: true,
+      });
+      assert.doesNotMatch(rendered.text, /⟦/, id);
+      assert.deepEqual([rendered.body.subject.errors, rendered.body.html.errors], [[], []], id);
+    }
+  });
+
+  it('opens and restores an earlier version', async () => {
+    const id = await created();
+    await app.request('PATCH', `/v1/templates/${id}`, { html: '<p>Two</p>', publish: true });
+    const { html } = await browser.open(`/templates/${id}/versions`);
+    assert.match(html, /Version 1<\/span>[\s\S]*by the key journey/);
+    assert.match(
+      (await browser.open(`/templates/${id}?version=1`)).html,
+      /This is version 1\.[\s\S]*Hello \{\{ name \}\}/,
+    );
+    assert.match((await browser.open(`/templates/${id}/versions/1`)).html, /Hello ⟦name⟧/);
+    await browser.open(`/templates/${id}/versions`);
+    const back = await browser.submit(`/templates/${id}/restore`, { version: '1' });
+    assert.match(back.html, /Version 3 has the content of version 1, and sends use it now\./);
+    const { body } = await app.get<{ html: string; published_version: number }>(`/v1/templates/${id}`);
+    assert.deepEqual([body.html, body.published_version], [SOURCE.html, 3]);
   });
 
   it('keeps the sample with the version', async () => {

@@ -167,7 +167,7 @@ describe('journey: held mail', () => {
         2,
         0,
         [
-          `hotmail.test (${site}) refuses mail from this address as listed: "${listed.slice(4)}". One mail tries when that is over, and ends it if it is accepted.`,
+          `hotmail.test (${site}) refuses mail from this address, which is on a block list: "${listed.slice(4)}". One mail tries when that is over, and ends it if it is accepted.`,
         ],
       ],
       ['mx.empty.test', 0, 0, []],

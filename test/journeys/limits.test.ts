@@ -89,7 +89,7 @@ describe('journey: limits', () => {
     await app.follow().of((await app.send()).id, 'delivered');
     const { reason, message, until } = await app.why(id);
     assert.equal(reason, 'receiver_refuses_us');
-    assert.match(message, /from other refuses mail from this address as listed: ".*is blocked/);
+    assert.match(message, /from other refuses mail from this address, which is on a block list: ".*is blocked/);
     assert.notEqual(until, null);
   });
 

@@ -160,7 +160,10 @@ describe('journey: sources', () => {
     assert.deepEqual([row.held_by, row.attempt_count, row.status], [null, 0, 'queued']);
     const told = await app.why(id);
     assert.equal(told.reason, 'receiver_refuses_us');
-    assert.match(told.message, /^mx\.dest\.test from one refuses mail from this address as listed: ".*block list/);
+    assert.match(
+      told.message,
+      /^mx\.dest\.test from one refuses mail from this address, which is on a block list: ".*block list/,
+    );
     assert.equal(told.until, new Date(app.clock.now() + 2 * MINUTE).toISOString());
     app.clock.advance(2 * MINUTE);
     await ended(id);
@@ -186,7 +189,7 @@ describe('journey: sources', () => {
     const { id } = await app.send();
     await refused(id);
     const { clock } = app;
-    assert.match((await app.why(id)).message, /refuses mail from this address as listed/);
+    assert.match((await app.why(id)).message, /refuses mail from this address, which is on a block list/);
     // Read by a second program on a copy of the data.
     const { copyData, newFolder } = await import('../support/harness/app.ts');
     const copy = newFolder();

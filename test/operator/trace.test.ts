@@ -11,6 +11,7 @@ const message: WholeMessage = {
   batch_id: null,
   status: 'deferred',
   status_at: at(9),
+  reason: 'mailbox_full',
   from: 'a@sender.test',
   to: 'b@dest.test',
   cc: [],

@@ -85,6 +85,7 @@ async function senderOf(deps: SeedDeps, accountId: string, domains: Sender['doma
       alias,
       name: alias.replace('-', ' '),
       publish: alias !== 'draft-welcome',
+      by: 'operator',
       body: {
         subject,
         from: null,

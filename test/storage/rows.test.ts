@@ -200,6 +200,7 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
     timezone: 'UTC',
     strict: 0,
     created_at: NOW,
+    created_by: odd,
     sample_json: `{"a":${JSON.stringify(odd)}}`,
   },
   account_settings: {

@@ -42,9 +42,17 @@ describe('templates/template-store', () => {
   let otherId: string;
   const deps = (): { db: TempDatabase['db']; clock: FakeClock } => ({ db: temp.db, clock });
   const create = (alias: string | null, more: { publish?: boolean; accountId?: string } = {}): Promise<Template> =>
-    createTemplate(deps(), { accountId, alias, name: alias ?? 'none', body: BODY, publish: true, ...more });
+    createTemplate(deps(), {
+      accountId,
+      alias,
+      name: alias ?? 'none',
+      body: BODY,
+      publish: true,
+      by: 'key:shop',
+      ...more,
+    });
   const change = (idOrAlias: string, more: Partial<Parameters<typeof changeTemplate>[1]> = {}): Promise<Template> =>
-    changeTemplate(deps(), { accountId, idOrAlias, change: null, publish: false, ...more });
+    changeTemplate(deps(), { accountId, idOrAlias, change: null, publish: false, by: 'member:ana@acme.test', ...more });
   const toSend = (idOrAlias: string, version: number | null = null): Promise<Template | null> =>
     templateToSend(deps(), { accountId, idOrAlias, version });
   const count = async (table: string): Promise<number> => (await temp.db.prepared.all(`SELECT 1 FROM ${table}`)).length;
@@ -56,6 +64,20 @@ describe('templates/template-store', () => {
     otherId = (await addAccount(deps(), { name: 'Two', plan: 'standard' })).id;
   });
   afterEach(() => temp.close());
+
+  it('keeps who made each version', async () => {
+    const { row } = await create('a');
+    await change('a', { change: (body) => ({ ...body, subject: 'New' }) });
+    await change('a', { publish: true });
+    const { versions } = await versionsOf(deps(), { accountId, idOrAlias: row.id });
+    assert.deepEqual(
+      versions.map(({ version, created_by: by }) => [version, by]),
+      [
+        [2, 'member:ana@acme.test'],
+        [1, 'key:shop'],
+      ],
+    );
+  });
 
   it('gives back what it was given, by id and by alias, to its account alone', async () => {
     const made = await create('welcome');

@@ -63,6 +63,8 @@ async function details({ config: { domains } }: DashboardDeps, visit: Visit) {
     ...stateOnPage(domain),
     helping: helpingOf(domain),
     graceText: domains.grace === 0 ? null : spanText(domains.grace),
+    isAwaited: domain.verified_at === null && !domain.trusted,
+    here: placeOf(visit),
     isOverdue: domain.refused_at !== null && Date.parse(domain.refused_at) <= visit.now,
     opens: flagName(domain.track_opens),
     clicks: flagName(domain.track_clicks),
@@ -99,15 +101,24 @@ function recordsOnPage(domain: DomainRecord): object {
     if (key?.state === 'retiring') return 'old';
     return key?.state === 'pending' && isSigning(key.algorithm) ? 'next' : 'current';
   };
-  const of = (part: Part): object[] =>
+  const of = (part: Part) =>
     records.filter((record) => partOf(record) === part).map((record) => recordOnPage(record, trusted, part));
-  const [next, old] = [of('next'), of('old')];
+  const [current, next, old] = [of('current'), of('next'), of('old')];
+  const required = current.filter(({ isOptional }) => !isOptional);
   const oldUntil = dkim.map(({ removed_at: at }) => at ?? '').reduce((a, b) => (a > b ? a : b), '');
-  return { current: of('current'), next, old, oldUntil, rotation: next.length + old.length > 0 };
+  return {
+    required,
+    optional: current.filter(({ isOptional }) => isOptional),
+    zoneFile: required.map(({ forms }) => forms.zone_line).join('\n'),
+    next,
+    old,
+    oldUntil,
+    rotation: next.length + old.length > 0,
+  };
 }
 
 /** Returns whether a record counts as missing: not before the first check, and never for a trusted domain. */
-function recordOnPage(record: DomainRecord['records'][number], isTrusted: boolean, part: Part): object {
+function recordOnPage(record: DomainRecord['records'][number], isTrusted: boolean, part: Part) {
   const { status, checked_at: checkedAt, purpose, required, value, found } = record;
   const state = isTrusted && status !== 'ok' ? 'not_needed' : status;
   return {

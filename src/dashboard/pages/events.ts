@@ -55,7 +55,10 @@ async function list(visit: Visit): Promise<Shown> {
 function rowOf(event: EventRecord): object {
   const detail = detailOf(event);
   const said = detail['smtp_reply'] ?? detail['reason'] ?? detail['url'] ?? detail['mx'] ?? '';
-  return { ...event, said, isMachine: detail['is_bot'] === true, json: JSON.stringify(event, null, 2) };
+  // A mail that answers none of ours has no other page.
+  const id = event.data.message_id;
+  const href = id.startsWith('rcv_') ? `/messages/received/${id}` : `/messages/${id}`;
+  return { ...event, said, href, isMachine: detail['is_bot'] === true, json: JSON.stringify(event, null, 2) };
 }
 
 /** Swaps the cursors: this page shows the newest first, and the API's `next` is newer. */

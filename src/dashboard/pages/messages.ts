@@ -1,17 +1,21 @@
 /** Messages: the list with its search, and one message with its history. */
 import { createHash } from 'node:crypto';
 import { Problem } from '../../base/problem.ts';
+import { pluralize } from '../../base/pluralize.ts';
 import { addressKey } from '../../mail/address.ts';
 import { deliveryStatuses } from '../../storage/tables.ts';
-import { chipsOf, linkTo, pageOf, pagerOf } from '../links.ts';
+import { definedMembers, fieldText } from '../forms.ts';
+import { chipsOf, linkTo, pageOf, pagerOf, placeWithin } from '../links.ts';
 import { rangeOf } from '../range.ts';
-import { streamChoices } from '../choices.ts';
+import { choicesOf, streamChoices } from '../choices.ts';
 import { exportsOf } from './exports.ts';
 import { adminPost, get, move, nullAt, post, view, type Page, type Shown, type Visit } from '../page.ts';
-import { isForIds, readSearch } from '../search-text.ts';
+import { firstFound, type FirstFound } from '../first-found.ts';
+import { isForIds, readSearch, type Search } from '../search-text.ts';
 import { sortingOf } from '../sort.ts';
 import { timelineOf, type History } from '../timeline.ts';
-import { numberText, wordsOf } from '../words.ts';
+import { reasonChoices, reasonText, verdictOf, type Verdict } from '../verdict.ts';
+import { answerText, numberText, wordsOf } from '../words.ts';
 import { MINUTE_MS } from '../../base/time.ts';
 import type {
   AuditEntry,
@@ -35,6 +39,8 @@ export const PREVIEW_CSP =
 export function messagePages(): Page[] {
   return [
     get(WHERE, list),
+    get(`${WHERE}/news`, news),
+    post(`${WHERE}/chosen`, actOnChosen),
     get(`${WHERE}/:id`, details),
     get(`${WHERE}/:id/html`, html),
     get(`${WHERE}/:id/request`, request),
@@ -60,44 +66,47 @@ export function messagePages(): Page[] {
   ];
 }
 
-const idOf = ({ params }: Visit): string => params['id'] ?? '';
+const idOf = ({ params }: Pick<Visit, 'params'>): string => params['id'] ?? '';
 
-const filters = ['status', 'stream', 'domain', 'template_id', 'opened', 'clicked', 'test'] as const;
+const filters = ['status', 'reason', 'stream', 'domain', 'template_id', 'opened', 'clicked', 'test'] as const;
+/** Most characters of a typed search that are read. */
+const LONGEST_SEARCH = 1000;
 
 async function list(visit: Visit): Promise<Shown> {
   const { query } = visit;
-  const q = (query.get('q') ?? '').trim().slice(0, 1000);
+  const q = searchIn(query);
   if (/^msg_[0-9a-z]{26}$/.test(q)) return move(`${WHERE}/${q}`);
-  const found = readSearch(q);
-  const { query: search, says } = found;
+  const search = readSearch(q);
   const isFiltered = q !== '' || filters.some((name) => (query.get(name) ?? '') !== '');
   const range = rangeOf(visit, '30d');
   const order = sortingOf({ path: WHERE, query }, ['created_at'], { usual: '-created_at' });
-  const sort = order.descending ? null : 'created_at';
-  const since = isForIds(found) ? null : range.since;
-  const given = Object.fromEntries(filters.map((name) => [name, query.get(name)]));
+  const since = isForIds(search) ? null : range.since;
+  const given = givenFilters(query);
   const times = { created_after: since, created_before: range.until };
-  const asked = { ...search, ...given, ...pageOf(query), ...times, sort };
-  const count = (status: string | null) =>
-    visit.ask('getMessageCount', { query: { ...search, ...given, status, ...times } });
-  const status = query.get('status') ?? '';
-  const [[messages, everyState, own, fault], streams] = await Promise.all([
-    // A count looks at the newest messages. Of one state it looks only at those, so that it is exact for far more of them.
-    Promise.all([visit.ask('listMessages', { query: asked }), count(null), status === '' ? null : count(status)])
-      .then((both): Found => [...both, null])
-      .catch((error: unknown): Found => {
+  const [{ found, everyState, own, fault }, streams] = await Promise.all([
+    findMessages(visit, search, { ...given, ...times }, order.descending ? null : 'created_at').catch(
+      (error: unknown): Found => {
         // The typed text stays in its field, with the problem above it.
         if (q === '' || !(error instanceof Problem) || error.code !== 'invalid_parameter') throw error;
-        return [noMessages, noTotals, null, error];
-      }),
+        return {
+          found: { list: noMessages, meaning: search, place: 0 },
+          everyState: noTotals,
+          own: null,
+          fault: error,
+        };
+      },
+    ),
     streamChoices(visit),
   ]);
+  const { list: messages, meaning } = found;
   const [first] = messages.data;
-  if ('event_id' in search && first !== undefined) return move(`${WHERE}/${first.id}`);
+  if ('event_id' in meaning.query && first !== undefined) return move(`${WHERE}/${first.id}`);
+  const paged = new URLSearchParams([...query].filter(([name]) => name !== 'via'));
+  if (found.place > 0) paged.set('via', String(found.place));
   return view('messages', 'Messages', {
     q,
     fault,
-    rows: messages.data,
+    rows: messages.data.map(withWhy),
     chips: chipsOf(
       WHERE,
       query,
@@ -109,21 +118,103 @@ async function list(visit: Visit): Promise<Shown> {
     query: Object.fromEntries(query),
     range,
     streams,
+    reasons: choicesOf(reasonChoices, query.get('reason')),
     headings: order.headings,
-    pager: pagerOf(WHERE, query, messages, since),
+    pager: pagerOf(WHERE, paged, messages, since),
     isOldestFirst: !order.descending,
     isFiltered,
-    says,
-    without: linkTo(WHERE, query, { status: null, stream: null, test: null }),
+    says: [meaning, ...search.others].map(({ says }) => says).join(', then '),
+    without: linkTo(WHERE, query, { status: null, reason: null, stream: null, test: null }),
     isNarrowed: filters.some((name) => (query.get(name) ?? '') !== ''),
-    export: exportsOf('messages', asked),
+    news: order.descending && !query.has('after') && !query.has('before') ? newsLink(query, first, visit.now) : null,
+    export: exportsOf('messages', { ...meaning.query, ...given, ...times }),
     allTime: range.value === 'all' ? null : linkTo(WHERE, query, { range: 'all' }),
+    here: linkTo(WHERE, query),
   });
+}
+
+const searchIn = (query: URLSearchParams): string => (query.get('q') ?? '').trim().slice(0, LONGEST_SEARCH);
+/** An empty filter does not undo what the typed text asks for. */
+const givenFilters = (query: URLSearchParams): Record<string, string> =>
+  Object.fromEntries(filters.flatMap((name) => (query.get(name) ? [[name, query.get(name) ?? '']] : [])));
+
+/** Finds the page of messages, and how many there are in each state; of one state exactly, if it was asked for. */
+async function findMessages(
+  visit: Visit,
+  search: Search,
+  given: Readonly<Record<string, string | null>>,
+  sort: string | null,
+): Promise<Found> {
+  const { query } = visit;
+  const via = query.has('after') || query.has('before') ? Number(query.get('via') ?? '0') : null;
+  const found = await firstFound(visit, search, { ...given, ...pageOf(query), sort }, via);
+  const asked = { ...found.meaning.query, ...given };
+  const status = query.get('status') ?? '';
+  // A count looks at the newest messages. Of one state it looks only at those, so that it is exact for far more of them.
+  const [everyState, own] = await Promise.all([
+    visit.ask('getMessageCount', { query: { ...asked, status: found.meaning.query['status'] ?? null } }),
+    status === '' ? null : visit.ask('getMessageCount', { query: { ...asked, status } }),
+  ]);
+  return { found, everyState, own, fault: null };
+}
+
+/** A row says why it did not arrive, or what its recipient did with it. */
+function withWhy(message: List['data'][number]) {
+  const { status, reason, engagement } = message;
+  const done = engagement.clicks > 0 ? 'clicked' : engagement.opens > 0 ? 'opened' : '';
+  return { ...message, why: status === 'delivered' ? done : reasonText(reason) };
+}
+
+/** Returns the address of the count of what is newer than the page. */
+const newsLink = (query: URLSearchParams, first: List['data'][number] | undefined, now: number): string =>
+  linkTo(`${WHERE}/news`, query, {
+    newer: new Date(first === undefined ? now : Date.parse(first.created_at) + 1).toISOString(),
+  });
+
+/** Says how many messages came after the page was shown; the page stays as it is until the reader wants them. */
+async function news(visit: Visit): Promise<Shown> {
+  const { query } = visit;
+  const { query: search } = readSearch(searchIn(query));
+  const { count } = await visit.ask('getMessageCount', {
+    query: { ...search, ...givenFilters(query), created_after: query.get('newer') },
+  });
+  const back = linkTo(WHERE, query, { newer: null, since: null });
+  return view('messages-news', 'Messages', { count, news: linkTo(`${WHERE}/news`, query), back });
+}
+
+/** Most messages of a page, all of which may be chosen. */
+const MOST_CHOSEN = 50;
+
+/** Sends the chosen messages again, or lifts what keeps their recipients from being mailed; says how many it was, and why not the others. */
+async function actOnChosen(visit: Visit): Promise<Shown> {
+  const { form } = visit;
+  const ids = form.getAll('id').slice(0, MOST_CHOSEN);
+  const isLift = form.get('act') === 'lift';
+  const faults = new Set<string>();
+  let done = 0;
+  for (const id of ids)
+    try {
+      if (isLift) done += await liftFor(visit, id, false);
+      else if ((await visit.ask('resendMessage', { params: { id } })).status === 'suppressed')
+        faults.add('a recipient is on the suppression list: lift that first');
+      else done++;
+    } catch (error) {
+      if (!(error instanceof Problem) || error.status >= 500) throw error;
+      faults.add(error.message.replace(/\.$/, ''));
+    }
+  const what = isLift ? `${pluralize(done, 'suppression')} lifted.` : `${pluralize(done, 'message')} sent again.`;
+  const why = faults.size === 0 ? '' : ` Not the others: ${[...faults].slice(0, 2).join('; ')}.`;
+  return move(placeWithin(form.get('back')), ids.length === 0 ? 'Choose messages first.' : `${what}${why}`);
 }
 
 type List = Operations['listMessages']['answer'];
 type Totals = Operations['getMessageCount']['answer'];
-type Found = [List, Totals, Totals | null, Problem | null];
+interface Found {
+  found: FirstFound;
+  everyState: Totals;
+  own: Totals | null;
+  fault: Problem | null;
+}
 
 const noMessages: List = { object: 'list', data: [], has_more: false, next_cursor: null, previous_cursor: null };
 const noTotals: Totals = { object: 'message_count', count: 0, by_status: {}, has_more: false };
@@ -140,7 +231,18 @@ function totalText({ count, has_more: isMore }: Totals): string {
   return count === 0 ? '' : `at least ${text}`;
 }
 
+/** What the page of a message reads: a member's visit, or the reader of a shared link. */
+export type Reader = Pick<Visit, 'ask' | 'may' | 'isAdmin' | 'params' | 'query' | 'now'>;
+
 async function details(visit: Visit): Promise<Shown> {
+  const { data, version } = await messageData(visit);
+  // A poll that finds nothing new changes nothing on the page, so that a selection and the reader's place stay.
+  const isSeen = visit.header('x-poll') !== undefined && visit.query.get('seen') === version;
+  return view('message', data.message.subject, data, isSeen ? 204 : 200);
+}
+
+/** Returns the data of the page, and the name of what it shows. */
+export async function messageData(visit: Reader) {
   const { params, query } = visit;
   const message = await visit.ask('getMessage', { params });
   const [history, content] = await Promise.all([
@@ -154,9 +256,12 @@ async function details(visit: Visit): Promise<Shown> {
   const keys = new Set(blocking.map(({ email }) => addressKey(email)));
   const isAdmin = visit.isAdmin;
   const canCancel = message.recipients.some(({ status }) => canMove.has(status));
+  const verdict = verdictOf({ message, waits, blocking });
   const live = {
     message,
+    verdict,
     timeline,
+    ticket: ticketOf(message, verdict),
     hasEarlier: message.attempts.length >= SHOWN_ATTEMPTS || message.events.length >= SHOWN_ATTEMPTS,
     canCancel,
     blocked: blocking.map(({ email, reason }) => `${email} is suppressed (${wordsOf(reason)}).`).join(' '),
@@ -165,13 +270,15 @@ async function details(visit: Visit): Promise<Shown> {
     isAdmin,
     canTry: isAdmin && !message.test && waits.some(({ reason }) => !untried.has(reason)),
     canWatch: isAdmin && !message.test && canCancel,
+    canRedirect: message.recipients.some(({ status }) => lost.has(status)),
     hasContent: content !== null && content.stored !== 'nothing',
   };
   const version = versionOf(live, waits.length === 0 ? 0 : Math.floor(visit.now / MINUTE_MS));
+  const here = `${WHERE}/${idOf(visit)}`;
   const data = {
     ...live,
     every: message.recipients.some(({ status }) => moving.has(status)) ? '2s' : canCancel ? '5s' : '30s',
-    poll: `${WHERE}/${idOf(visit)}?seen=${version}`,
+    poll: `${here}?seen=${version}`,
     metadata: Object.entries(message.metadata).map(([name, value]) => ({ name, value })),
     content,
     isSubmitted: content?.stored === 'mail',
@@ -180,11 +287,27 @@ async function details(visit: Visit): Promise<Shown> {
     source: part === 'source' && content !== null ? await sourceText(visit) : null,
     headers: part === 'headers' && content !== null ? headOf(await sourceText(visit)) : null,
     hasSeveral: message.recipients.length > 1,
-    here: `${WHERE}/${idOf(visit)}`,
+    here,
   };
-  // A poll that finds nothing new changes nothing on the page, so that a selection and the reader's place stay.
-  const isSeen = visit.header('x-poll') !== undefined && query.get('seen') === version;
-  return view('message', message.subject, data, isSeen ? 204 : 200);
+  return { data, version };
+}
+
+/** Returns the facts for a ticket, as text. */
+function ticketOf(message: MessageDetails, { text }: Verdict): string {
+  const reply = message.attempts.at(-1);
+  const lines = [
+    ['Subject', message.subject],
+    ['To', message.to],
+    ['From', message.from],
+    ['Accepted', message.created_at],
+    ['Status', `${message.status} since ${message.status_at}`],
+    ['Verdict', text],
+    ['Answer', reply?.smtp_reply == null ? null : answerText(reply.smtp_code, reply.smtp_reply)],
+    ['Host', reply?.mx ?? null],
+    ['Id', message.id],
+    ['Message-ID', message.rfc_message_id],
+  ] as const;
+  return lines.flatMap(([name, value]) => (value === null ? [] : [`${name}: ${value}`])).join('\n');
 }
 
 /** Names what a page shows: two pages with the same name show the same. */
@@ -195,7 +318,7 @@ const versionOf = (shown: object, minute: number): string =>
     .slice(0, 16);
 
 /** Reads everything that the time line tells. */
-async function historyOf(visit: Visit, message: MessageDetails): Promise<History> {
+async function historyOf(visit: Reader, message: MessageDetails): Promise<History> {
   const { params, now } = visit;
   const [why, suppressions, reports, calls, request] = await Promise.all([
     visit.ask('explainMessage', { params }),
@@ -219,7 +342,7 @@ async function historyOf(visit: Visit, message: MessageDetails): Promise<History
 }
 
 /** Returns the entry of the request in the audit log, or null if it is no longer kept. */
-async function requestOf(visit: Visit, { request_id: id }: MessageDetails): Promise<AuditEntry | null> {
+async function requestOf(visit: Reader, { request_id: id }: MessageDetails): Promise<AuditEntry | null> {
   if (id === null) return null;
   const { data } = await visit.ask('listAuditEntries', { query: { request_id: id, limit: '1' } });
   return data[0] ?? null;
@@ -228,6 +351,8 @@ async function requestOf(visit: Visit, { request_id: id }: MessageDetails): Prom
 /** Reasons for which another try now makes no sense. */
 const untried: ReadonlySet<string> = new Set(['finished', 'being_sent', 'scheduled', 'held']);
 const moving: ReadonlySet<string> = new Set(['queued', 'sent']);
+/** States in which another address may help. */
+const lost: ReadonlySet<string> = new Set(['bounced', 'failed', 'suppressed']);
 const canMove: ReadonlySet<string> = new Set(['scheduled', 'queued', 'sent', 'deferred']);
 
 /** Returns the part that is shown first: the source for a submitted mail that cannot be parsed, which has neither HTML nor text. */
@@ -249,7 +374,7 @@ async function request(visit: Visit): Promise<Shown> {
 const MOST_LOOKED_UP = 10;
 
 /** Looks up the suppressions of recipients, of all scopes. */
-async function suppressionsOf(visit: Visit, message: MessageDetails): Promise<Suppression[]> {
+async function suppressionsOf(visit: Reader, message: MessageDetails): Promise<Suppression[]> {
   const asked = message.recipients.slice(0, MOST_LOOKED_UP);
   const found = await Promise.all(asked.map(({ email }) => visit.ask('listSuppressions', { query: { email } })));
   return found.flatMap(({ data }) => data);
@@ -259,18 +384,12 @@ async function suppressionsOf(visit: Visit, message: MessageDetails): Promise<Su
 const blockingOf = ({ stream, test }: MessageDetails, entries: readonly Suppression[]): readonly Suppression[] =>
   test ? [] : entries.filter(({ scope }) => scope === 'account' || scope === `stream:${stream}`);
 
-/** Sends it again; with `lift`, takes its recipients off the suppression list first. */
+/** Sends it again, to its recipients or to another address; with `lift`, takes its recipients off the suppression list first. */
 async function resend(visit: Visit): Promise<Shown> {
   const { params, form } = visit;
-  if (form.get('lift') !== null) {
-    const message = await visit.ask('getMessage', { params });
-    for (const { email, scope } of blockingOf(message, await suppressionsOf(visit, message))) {
-      const of = scope === 'account' ? { scope } : { stream: message.stream };
-      const query = { ...of, force: form.get('force') === null ? null : 'true', note: `to send ${message.id} again` };
-      await visit.ask('deleteSuppression', { params: { email }, query });
-    }
-  }
-  const { id, status } = await visit.ask('resendMessage', { params });
+  const to = fieldText(form, 'to');
+  if (form.get('lift') !== null) await liftFor(visit, idOf(visit), form.get('force') !== null);
+  const { id, status } = await visit.ask('resendMessage', { params, body: definedMembers({ to }) });
   const isStopped = status === 'suppressed';
   return move(
     `${WHERE}/${id}`,
@@ -278,8 +397,21 @@ async function resend(visit: Visit): Promise<Shown> {
   );
 }
 
+/** Takes the recipients of a message off the suppression list; returns how many entries it were. A complaint is lifted only with `force`. */
+async function liftFor(visit: Visit, id: string, force: boolean): Promise<number> {
+  const reader = { ...visit, params: { id } };
+  const message = await visit.ask('getMessage', { params: { id } });
+  const entries = blockingOf(message, await suppressionsOf(reader, message));
+  for (const { email, scope } of entries) {
+    const of = scope === 'account' ? { scope } : { stream: message.stream };
+    const query = { ...of, force: force ? 'true' : null, note: `to send ${id} again` };
+    await visit.ask('deleteSuppression', { params: { email }, query });
+  }
+  return entries.length;
+}
+
 /** Returns the head and the beginning of the body, as they are sent. */
-async function sourceText(visit: Visit): Promise<string> {
+async function sourceText(visit: Reader): Promise<string> {
   try {
     return (await bytesOf(visit, 'getMessageRaw')).toString('latin1', 0, SHOWN_CHARACTERS);
   } catch (error) {
@@ -288,7 +420,10 @@ async function sourceText(visit: Visit): Promise<string> {
   }
 }
 
-async function bytesOf(visit: Visit, operation: 'getMessageRaw' | 'getMessageReport'): Promise<Buffer> {
+async function bytesOf(
+  visit: Pick<Visit, 'ask' | 'params'>,
+  operation: 'getMessageRaw' | 'getMessageReport',
+): Promise<Buffer> {
   const body = await visit.ask(operation, { params: visit.params, accept: 'message/rfc822' });
   return Buffer.isBuffer(body) ? body : Buffer.alloc(0);
 }

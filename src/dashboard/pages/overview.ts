@@ -1,110 +1,142 @@
-/** The overview: sent, delivered and bounced mail, and what needs attention. */
-import { statfs } from 'node:fs/promises';
+/** The overview: how much of the mail arrives, against the time before, and what needs a person. */
+import { DAY_MS } from '../../base/time.ts';
+import { beginOfDay } from '../../base/zones.ts';
 import type { Stats } from '../../client/types.ts';
-import { linkTo } from '../links.ts';
-import { chartHtml, type Chart } from '../chart.ts';
 import type { ResultOf } from '../../operator/routes.ts';
-import type { DashboardDeps } from '../deps.ts';
-import { rangeOf } from '../range.ts';
+import { chartHtml, type Chart } from '../chart.ts';
+import { changeOf, deliveredText, ENOUGH, levelOf, limits, part, sumUntil, type Counts } from '../comparison.ts';
+import { linkTo } from '../links.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
-import { HOUR_MS } from '../../base/time.ts';
-import { mailFolder } from '../../storage/database.ts';
+import { numberText } from '../words.ts';
 
 const MOST_SHOWN = 8;
 
-type Deps = Pick<DashboardDeps, 'config'>;
+export const overviewPages = (): Page[] => [get('/', overview)];
 
-export const overviewPages = (deps: Deps): Page[] => [get('/', (visit) => overview(deps, visit))];
+/** The spans to choose from, with their days and what they are called. */
+const spans = {
+  today: { days: 1, label: 'Today', now: 'today', before: 'by this hour yesterday' },
+  '7d': { days: 7, label: '7 days', now: 'in 7 days', before: 'in the 7 days before' },
+  '30d': { days: 30, label: '30 days', now: 'in 30 days', before: 'in the 30 days before' },
+} as const;
+type Span = keyof typeof spans;
 
-/** Shares from which a number is amber and red: the limits of the large mailbox providers. */
-export const limits = { bounced: [0.02, 0.04], complained: [0.0004, 0.0008] } as const;
+const isSpan = (name: string | null): name is Span => name !== null && Object.hasOwn(spans, name);
 
-export function levelOf(rate: number | null, [amber, red]: readonly [number, number]): 'good' | 'amber' | 'red' {
-  if (rate === null || rate < amber) return 'good';
-  return rate < red ? 'amber' : 'red';
-}
-
-async function overview({ config }: Deps, visit: Visit): Promise<Shown> {
-  const { now, query } = visit;
-  const span = rangeOf(visit, '24h', ['24h', '7d', '30d']);
-  const isHourly = span.value === '24h' || span.value === '1h';
-  const begin = isHourly ? new Date(Math.floor((now - 23 * HOUR_MS) / HOUR_MS) * HOUR_MS).toISOString() : span.since;
-  const isAdmin = visit.isAdmin;
-  const [stats, listed, problems, settings, queue, needs, disk] = await Promise.all([
-    visit.ask('getStats', { query: { bucket: isHourly ? 'hour' : 'day', since: begin } }),
+async function overview(visit: Visit): Promise<Shown> {
+  const { query, isAdmin } = visit;
+  const asked = query.get('range');
+  const span: Span = isSpan(asked) ? asked : 'today';
+  const [{ now, before, chart }, listed, queue, deferred, needs] = await Promise.all([
+    numbersOf(visit, span),
     visit.ask('listDomains', { query: { status: 'any', limit: '1' } }),
-    visit.ask('listMessages', {
-      query: {
-        status: 'bounced,complained,failed',
-        created_after: new Date(now - 24 * HOUR_MS).toISOString(),
-        limit: String(MOST_SHOWN),
-      },
-    }),
-    visit.may('settings') ? visit.ask('getSettings') : null,
     isAdmin ? visit.ask('queue.lanes') : null,
+    isAdmin ? null : visit.ask('getMessageCount', { query: { status: 'deferred' } }),
     visit.ask('needs', { body: { account: visit.account.id } }),
-    isAdmin ? diskOf(mailFolder(config)) : null,
   ]);
-  const needed = needs.data;
+  const isAll = query.get('needs') === 'all';
+  const words = spans[span];
   return view('overview', 'Overview', {
-    span: {
-      ...span,
-      choices: span.choices.filter(({ value }) => value !== 'custom'),
-    },
-    total: stats.total,
-    rates: stats.rates,
-    levels: {
-      bounced: levelOf(stats.rates.bounced, limits.bounced),
-      complained: levelOf(stats.rates.complained, limits.complained),
-    },
-    chart: volumeChart(stats, isHourly ? visit.zone : 'UTC'),
-    isEmpty: stats.total.sent === 0,
-    problems: problems.data,
-    needs: query.get('needs') === 'all' ? needed : needed.slice(0, MOST_SHOWN),
-    moreNeeds: query.get('needs') === 'all' ? 0 : Math.max(0, needed.length - MOST_SHOWN),
+    chips: Object.entries(spans).map(([value, { label }]) => ({ value, label, on: value === span })),
+    sentence: deliveredText(now, before, words),
+    sent: now.sent,
+    sentBefore: before === null ? null : `${numberText(before.sent)} ${words.before}`,
+    isFew: now.sent < ENOUGH,
+    figures: (['bounced', 'complained'] as const).map((name) => figureOf(name, now, before)),
+    range: span === 'today' ? '24h' : span,
+    chart,
+    isEmpty: now.sent === 0 && (before?.sent ?? 0) === 0,
+    needs: isAll ? needs.data : needs.data.slice(0, MOST_SHOWN),
+    moreNeeds: isAll ? 0 : Math.max(0, needs.data.length - MOST_SHOWN),
     poll: linkTo('/', query),
     here: '/',
     hasDomains: listed.data.length > 0,
-    retention: settings?.retention ?? null,
-    queue: queue === null ? null : queueSummary(queue, now),
-    disk,
+    queue: queue === null ? null : waitingIn(queue),
+    deferred: deferred === null ? null : deferred.count,
   });
 }
 
-const LITTLE_FREE = 0.1;
+/** Complaints are of what was delivered, bounces of what was sent. */
+const wholes = { bounced: 'sent', complained: 'delivered' } as const;
 
-async function diskOf(folder: string): Promise<{ free: number; share: number; level: 'good' | 'amber' }> {
-  const { bavail, blocks, bsize } = await statfs(folder);
-  const share = blocks === 0 ? 1 : bavail / blocks;
-  return { free: bavail * bsize, share, level: share < LITTLE_FREE ? 'amber' : 'good' };
+function figureOf(name: keyof typeof wholes, now: Counts, before: Counts | null): object {
+  const whole = wholes[name];
+  const [rate, earlier] = [part(now[name], now[whole]), part(before?.[name] ?? 0, before?.[whole] ?? 0)];
+  const level = levelOf(rate, limits[name], now[whole]);
+  return {
+    name,
+    rate,
+    level,
+    count: now[name],
+    change: changeOf(rate, earlier, [now[whole], before?.[whole] ?? 0]),
+    limit: level === 'good' ? null : limits[name][level === 'red' ? 1 : 0],
+  };
 }
 
-/** How long mail may be overdue, and how old it may be, before it is marked: greylisting takes minutes, and few mails need a day. */
-const OVERDUE_MS = HOUR_MS;
-const OLD_MS = 24 * HOUR_MS;
+/**
+ * Reads the numbers of the span and of the one before it, up to the same hour. Today's are by the hour in the viewer's zone, which the
+ * API knows for a month; longer spans are of days of UTC.
+ */
+async function numbersOf(visit: Visit, span: Span): Promise<{ now: Counts; before: Counts | null; chart: string }> {
+  const { days } = spans[span];
+  const isDay = days === 1;
+  const zone = isDay ? visit.zone : 'UTC';
+  const begin = beginOfDay(visit.now, zone) - (days - 1) * DAY_MS;
+  const ask = (since: number, until: number): Promise<Stats> =>
+    visit.ask('getStats', {
+      query: {
+        bucket: isDay ? 'hour' : 'day',
+        since: new Date(since).toISOString(),
+        until: new Date(until).toISOString(),
+      },
+    });
+  const [now, before] = await Promise.all([ask(begin, begin + days * DAY_MS), ask(begin - days * DAY_MS, begin)]);
+  const end = isDay ? visit.now - DAY_MS : begin;
+  return { now: now.total, before: sumUntil(before, end), chart: sentChart(now, before, zone, visit.now) };
+}
 
-function queueSummary({ domains, oldest_at: oldest }: ResultOf<'queue.lanes'>, now: number): object {
+/** Draws what was sent, step by step, with what was sent in the step of the time before. */
+function sentChart(now: Stats, before: Stats, zone: string, at: number): string {
+  return chartHtml({
+    label: 'Recipients by outcome, over time, with all that were sent in the time before',
+    zone,
+    yAxis: 'Recipients',
+    kind: 'bars',
+    height: 150,
+    ...stepsOf(now),
+    series: [
+      ...(['delivered', 'bounced'] as const).map((name) => ({
+        name,
+        values: now.data.map((line) => (Date.parse(line.at) > at ? null : line.counts[name])),
+      })),
+      { name: 'before', values: now.data.map((_, place) => before.data[place]?.counts.sent ?? null) },
+    ],
+  });
+}
+
+function waitingIn({ domains, data }: ResultOf<'queue.lanes'>): object {
   const waiting = domains.reduce((sum, one) => sum + one.waiting, 0);
-  const due = domains.map(({ oldest_due_at: at }) => at).sort()[0] ?? null;
-  const isBefore = (at: string | null, ms: number): boolean => at !== null && Date.parse(at) + ms < now;
-  const isOld = isBefore(due, OVERDUE_MS) || isBefore(oldest, OLD_MS);
-  return { waiting, oldest, due, isOld, domains: domains.slice(0, MOST_SHOWN) };
+  const next = domains.map(({ oldest_due_at: due }) => due).sort()[0] ?? null;
+  return { waiting, next, isMoving: data.some(({ connections }) => connections > 0) };
 }
 
-export const part = (some: number, of: number): number | null => (of === 0 ? null : some / of);
-
-/** Draws delivered, bounced and complained over time, with times or days of the zone. */
-export const volumeChart = (stats: Stats, zone: string): string =>
+/** Draws delivered, bounced and complained over time, with times or days of the zone; and what was sent in the time before. */
+export const volumeChart = (stats: Stats, zone: string, before: Stats | null): string =>
   chartHtml({
     label: 'Recipients by outcome, over time',
     zone,
     yAxis: 'Recipients',
     kind: 'bars',
     ...stepsOf(stats),
-    series: (['delivered', 'bounced', 'complained'] as const).map((name) => ({
-      name,
-      values: stats.data.map(({ counts }) => counts[name]),
-    })),
+    series: [
+      ...(['delivered', 'bounced', 'complained'] as const).map((name) => ({
+        name,
+        values: stats.data.map(({ counts }) => counts[name]),
+      })),
+      ...(before === null
+        ? []
+        : [{ name: 'before', values: stats.data.map((_, place) => before.data[place]?.counts.sent ?? null) }]),
+    ],
   });
 
 export const stepsOf = ({

@@ -12,6 +12,7 @@ import { ageBars, hrefOf, isOfLane, laneLink, plotsOf, rowsOf, sumOf } from '../
 import { keptLines, reasonsOf, type TimedReason } from '../waiting.ts';
 import { sortedBy, sortingOf } from '../sort.ts';
 import { HOUR_MS } from '../../base/time.ts';
+import { answerText } from '../words.ts';
 
 const WHERE = '/queue';
 const LANE = `${WHERE}/lane`;
@@ -45,7 +46,7 @@ async function show({ history }: Deps, visit: Visit, fault: Problem | null): Pro
   const [found, holds] = await Promise.all([visit.ask('queue.lanes'), visit.ask('queue.holds')]);
   const laneOrder = sortingOf({ path: WHERE, query, name: 'lanes' }, laneColumns, {
     usual: '-due',
-    words: ['name', 'oldest', 'oldest_at'],
+    words: ['name', 'next', 'oldest_at'],
   });
   const domainOrder = sortingOf({ path: WHERE, query, name: 'domains' }, domainColumns, {
     usual: '-due',
@@ -62,9 +63,19 @@ async function show({ history }: Deps, visit: Visit, fault: Problem | null): Pro
     domains: sortedBy(found.domains, domainOrder, (row, column) => row[column]).slice(0, SHOWN_DOMAINS),
     domainHeadings: domainOrder.headings,
     domain,
-    inside: inside === null ? null : { ...inside, data: inside.data.map((row) => withAccount(visit, row)) },
+    inside:
+      inside === null
+        ? null
+        : { has_more: inside.has_more, groups: byAnswer(inside.data.map((row) => withAccount(visit, row))) },
     lane: hrefOf(laneName ?? '~'),
-    kept: domain === '' ? keptLines(holds.others, found.domains) : [],
+    // What a lane rests for stands in its row.
+    kept:
+      domain === ''
+        ? keptLines(
+            holds.others.filter(({ by }) => by !== 'rest' && by !== 'block_list'),
+            found.domains,
+          )
+        : [],
     why: inside === null ? [] : await whyOf(visit, domain, inside.data),
     chips: chipsFor(WHERE, here),
     isNarrowed: Object.keys(narrowed).length > 0,
@@ -137,13 +148,32 @@ async function whyOf(visit: Visit, domain: string, rows: readonly { message_id: 
   return [...found.values()];
 }
 
-const laneColumns = ['name', 'waiting', 'due', 'held', 'oldest_at', 'oldest'] as const;
+const laneColumns = ['name', 'waiting', 'due', 'oldest_at', 'next'] as const;
 const domainColumns = ['domain', 'waiting', 'due', 'held', 'oldest_at', 'oldest_due_at'] as const;
 
 /** Returns the account of a mail, which an administrator switches to in order to see it. */
-function withAccount({ accounts, account }: Visit, row: ResultOf<'queue.list'>['data'][number]): object {
+type Waiting = ResultOf<'queue.list'>['data'][number];
+
+function withAccount({ accounts, account }: Visit, row: Waiting) {
   const owner = accounts.find(({ id }) => id === row.account_id);
   return { ...row, account: owner?.name ?? row.account_id, isOwn: row.account_id === account.id };
+}
+
+/** Waiting mail with the same last answer. */
+interface AnswerGroup {
+  /** The whole answer; '' for mail that was not tried yet. */
+  answer: string;
+  rows: Waiting[];
+}
+
+/** Groups rows by their last answer, the most frequent first. */
+export function byAnswer(rows: readonly Waiting[]): AnswerGroup[] {
+  const groups = new Map<string, Waiting[]>();
+  for (const row of rows) {
+    const answer = row.smtp === null ? '' : answerText(row.smtp.code, row.smtp.reply);
+    groups.set(answer, [...(groups.get(answer) ?? []), row]);
+  }
+  return [...groups].map(([answer, own]) => ({ answer, rows: own })).sort((a, b) => b.rows.length - a.rows.length);
 }
 
 function withTarget({ accounts }: Visit, row: ResultOf<'queue.holds'>['data'][number]): object {
@@ -193,7 +223,7 @@ async function lane(visit: Visit, fault: Problem | null): Promise<Shown> {
     ),
     changes: [...changes].reverse(),
     domains: own.slice(0, SHOWN_DOMAINS),
-    rows: lists.flatMap((list) => list.data).map((row) => withAccount(visit, row)),
+    groups: byAnswer(lists.flatMap((list) => list.data).map((row) => withAccount(visit, row))),
     hasMore: lists.some((list) => list.has_more) || own.length > MOST_DESTINATIONS,
     holds: holds.data
       .filter(({ scope, target }) => scope === 'lane' && target === name)

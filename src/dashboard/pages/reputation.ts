@@ -9,7 +9,8 @@ import { providerText } from '../words.ts';
 import { daysFor } from './stats.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
 import { sortedBy, sortingOf } from '../sort.ts';
-import { levelOf, limits, part, stepsOf } from './overview.ts';
+import { levelOf, limits, part } from '../comparison.ts';
+import { stepsOf } from './overview.ts';
 import { DAY_MS } from '../../base/time.ts';
 
 const WHERE = '/reputation';
@@ -108,8 +109,8 @@ function cellsOf({ sent, delivered, bounced, bounced_block, deferred, complained
     complained: complaints,
     blocked: part(bounced_block, sent),
     deferred: part(deferred, sent),
-    bouncedLevel: levelOf(bounces, limits.bounced),
-    complainedLevel: levelOf(complaints, limits.complained),
+    bouncedLevel: levelOf(bounces, limits.bounced, sent),
+    complainedLevel: levelOf(complaints, limits.complained, delivered),
   };
 }
 

@@ -2,6 +2,7 @@
 import { nullAt, get, view, type Page, type Shown, type Visit } from '../page.ts';
 import { linkTo } from '../links.ts';
 import { addressText } from '../words.ts';
+import { firstFound } from '../first-found.ts';
 import { isForIds, readSearch } from '../search-text.ts';
 import { pausingOf, placesOf } from '../places.ts';
 import { DAY_MS } from '../../base/time.ts';
@@ -73,10 +74,10 @@ async function callsOf(visit: Visit, q: string): Promise<Found[]> {
 async function messagesOf(visit: Visit, q: string): Promise<Found[]> {
   const search = readSearch(q);
   const since = isForIds(search) ? null : new Date(visit.now - DAYS_BACK_MS).toISOString();
-  const asked = { ...search.query, created_after: since, limit: String(MOST_MESSAGES) };
+  const more = { created_after: since, limit: String(MOST_MESSAGES) };
   // A text that the list does not take, such as a part of an id with a wrong letter, finds nothing.
-  const found = await nullAt('invalid_parameter', () => visit.ask('listMessages', { query: asked }));
-  return (found?.data ?? []).map(({ id, to, subject, status }) => ({
+  const found = await nullAt('invalid_parameter', () => firstFound(visit, search, more));
+  return (found?.list.data ?? []).map(({ id, to, subject, status }) => ({
     kind: status,
     text: `${addressText(to)}: ${subject}`,
     href: `/messages/${id}`,

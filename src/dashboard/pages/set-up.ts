@@ -1,5 +1,6 @@
 /** Set-up links for the first administrator, a new member, a forgotten password; and the first steps. */
 import { rmSync } from 'node:fs';
+import { escapeHtml } from '../../base/html.ts';
 import type { Problem } from '../../base/problem.ts';
 import { newMember } from '../../members/member-store.ts';
 import { SHORTEST_PASSWORD } from '../../members/password.ts';
@@ -92,13 +93,29 @@ async function setUp(deps: DashboardDeps, guest: Guest): Promise<Shown> {
 }
 
 /** Shows the four first steps, with those that are done marked. */
-async function welcome({ config }: DashboardDeps, visit: Visit): Promise<Shown> {
+async function welcome({ config, version }: DashboardDeps, visit: Visit): Promise<Shown> {
   const [domains, keys, messages] = await Promise.all([
     visit.ask('listDomains', { query: { status: 'any', limit: '5' } }),
     visit.ask('listKeys', { query: { limit: '100' } }),
     visit.ask('listMessages', { query: { limit: '1' } }),
   ]);
+  const { simulator, smtp } = config;
   const verified = domains.data.find(({ status }) => status === 'verified')?.name;
+  const { host, port } = smtp.submission;
+  const samples = sampleCommands({
+    url: config.http.publicUrl,
+    simulator: simulator.domain,
+    key: null,
+    version,
+    smtp: { host: host === '127.0.0.1' ? host : smtp.hostname, port },
+    ...(verified === undefined ? {} : { from: `hello@${verified}`, to: visit.member.email }),
+  });
+  const ways = [
+    ['curl', samples.curl],
+    ['TypeScript', samples.typescript],
+    ['Python', samples.python],
+    ['SMTP', samples.smtp],
+  ] as const;
   return view('welcome', 'First steps', {
     domains: domains.data,
     // The test key that the first start prints in the terminal is not counted.
@@ -106,27 +123,29 @@ async function welcome({ config }: DashboardDeps, visit: Visit): Promise<Shown> 
       ({ created_by: by, mode, revoked_at: end }) => end === null && (mode === 'live' || by !== 'operator'),
     ),
     hasSent: messages.data.length > 0,
-    simulator: config.simulator.domain,
-    samples: sampleCommands({
-      url: config.http.publicUrl,
-      simulator: config.simulator.domain,
-      key: null,
-      ...(verified === undefined ? {} : { from: `hello@${verified}` }),
-    }),
+    simulator: simulator.domain,
+    me: verified === undefined ? null : visit.member.email,
+    ways: ways.map(([label, text], place) => ({ label, text, on: place === 0 })),
   });
 }
 
-/** Sends a mail to the simulator, which needs no domain and sends nothing out. */
+/** Sends a first mail: to the member from a verified domain, or to the simulator, which needs none and sends nothing out. */
 async function sendFirst({ config }: DashboardDeps, visit: Visit): Promise<Shown> {
   const { domain } = config.simulator;
   const wanted = visit.form.get('outcome') ?? '';
+  const { data } = await visit.ask('listDomains', { query: { status: 'verified', limit: '1' } });
+  const own = wanted === 'me' ? data[0]?.name : undefined;
   const outcome = ['delivered', 'bounced', 'deferred', 'complained', 'opened', 'clicked'].find((one) => one === wanted);
   const { id } = await visit.ask('sendMessage', {
     body: {
-      from: `Posthorn <hello@${domain}>`,
-      to: `${outcome ?? 'delivered'}@${domain}`,
+      from: `Posthorn <hello@${own ?? domain}>`,
+      to: own === undefined ? `${outcome ?? 'delivered'}@${domain}` : visit.member.email,
       subject: 'First mail',
-      html: '<h1>It works</h1><p>This mail went to the simulator: it did everything that real mail does, but did not leave this server.</p>',
+      html: `<h1>It works</h1><p>${
+        own === undefined
+          ? 'This mail went to the simulator: it did everything that real mail does, but did not leave this server.'
+          : `This mail came from ${escapeHtml(own)}, by your own server.`
+      }</p>`,
     },
   });
   return move(`/messages/${id}`, 'Sent. Its outcome appears below by itself.');

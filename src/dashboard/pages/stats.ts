@@ -12,7 +12,8 @@ import { rangeOf, type Range } from '../range.ts';
 import { exportsOf } from './exports.ts';
 import { sortedBy, sortingOf } from '../sort.ts';
 import { providerText } from '../words.ts';
-import { part, stepsOf, volumeChart } from './overview.ts';
+import { changeOf, limits, part, type Change, type Counts } from '../comparison.ts';
+import { stepsOf, volumeChart } from './overview.ts';
 
 const WHERE = '/stats';
 const filters = ['stream', 'tag', 'domain', 'provider', 'template_id', 'test'] as const;
@@ -23,6 +24,7 @@ const LONGEST_BY_HOUR_MS = 3 * DAY_MS;
 const columns = [
   'key',
   'sent',
+  'before',
   'delivered',
   'bounced',
   'hard',
@@ -78,17 +80,23 @@ async function show(visit: Visit): Promise<Shown> {
   const by = keys.find((key) => key === query.get('by')) ?? 'provider';
   const { bucket, ...asked } = askedFor(range, now);
   const overTime = await visit.ask('getStats', { query: { ...only, ...asked, bucket } });
-  // The lines are of the very hours that the tiles and charts are of.
+  // The lines are of the very hours that the tiles and charts are of, and so are those of the time before.
   const span = { since: overTime.since, until: overTime.until };
-  const [apart, nameOf, streams, domains] = await Promise.all([
+  const earlier = range.since === null ? null : spanBefore(span, asked.time_zone, now);
+  const [apart, before, apartBefore, nameOf, streams, domains] = await Promise.all([
     visit.ask('getStats', { query: { ...only, ...span, by } }),
+    earlier === null ? null : visit.ask('getStats', { query: { ...only, ...earlier, bucket } }),
+    earlier === null
+      ? null
+      : visit.ask('getStats', { query: { ...only, since: earlier.since, until: earlier.until, by } }),
     by === 'template' ? templateNames(visit) : new Map<string, string>(),
     streamChoices(visit),
     domainChoices(visit),
   ]);
   const zone = bucket === 'hour' ? range.zone : (asked.time_zone ?? 'UTC');
   const order = sortingOf({ path: WHERE, query }, columns, { usual: '-sent', words: ['key'] });
-  const rows = apart.data.map((line) => rowOf(line, by, nameOf));
+  const countsBefore = new Map(apartBefore?.data.map(({ key, counts }) => [key, counts]));
+  const rows = apart.data.map((line) => rowOf(line, countsBefore.get(line.key) ?? null, by, nameOf));
   return view('stats', 'Stats', {
     range: {
       ...range,
@@ -109,12 +117,19 @@ async function show(visit: Visit): Promise<Shown> {
     isFiltered: filters.some((name) => (query.get(name) ?? '') !== ''),
     total: overTime.total,
     rates: overTime.rates,
-    volume: volumeChart(overTime, zone),
-    trouble: ratesChart('Share of mail that bounced or was deferred, over time', { ...overTime, zone }, [
-      ['bounced', 'sent'],
-      ['deferred', 'sent'],
-      ['complained', 'delivered'],
-    ]),
+    sentBefore: before?.total.sent ?? null,
+    changes: before === null ? null : changesOf(overTime, before),
+    volume: volumeChart(overTime, zone, before),
+    trouble: ratesChart(
+      'Share of mail that bounced or was deferred, over time',
+      { ...overTime, zone },
+      [
+        ['bounced', 'sent'],
+        ['deferred', 'sent'],
+        ['complained', 'delivered'],
+      ],
+      limits.bounced.map((limit) => limit * 100),
+    ),
     engagement: ratesChart('Share of delivered mail that was opened and clicked, over time', { ...overTime, zone }, [
       ['opened', 'delivered'],
       ['clicked', 'delivered'],
@@ -133,9 +148,39 @@ async function templateNames(visit: Visit): Promise<Map<string, string>> {
   return new Map(data.map(({ id, name }) => [id, name]));
 }
 
-function rowOf({ key, counts }: Stats['data'][number], by: string, nameOf: ReadonlyMap<string, string>) {
+/** Returns the span of the same length before a span; days of a zone are known for a month only. */
+function spanBefore(
+  { since, until }: { since: string; until: string },
+  zone: string | null,
+  now: number,
+): { since: string; until: string; time_zone: string | null } {
+  const begin = 2 * Date.parse(since) - Date.parse(until);
+  const isKnown = begin >= now - MOST_DAYS_OF_ZONE * DAY_MS;
+  return { since: rfc3339(begin), until: since, time_zone: isKnown ? zone : null };
+}
+
+const rateNames = ['delivered', 'bounced', 'complained', 'opened', 'clicked'] as const;
+
+/** Returns how each share differs from that of the time before. */
+const changesOf = (now: Stats, before: Stats): Record<string, Change | null> =>
+  Object.fromEntries(
+    rateNames.map((name) => [name, changeOf(now.rates[name], before.rates[name], [now.total.sent, before.total.sent])]),
+  );
+
+function rowOf(
+  { key, counts }: Stats['data'][number],
+  before: Counts | null,
+  by: string,
+  nameOf: ReadonlyMap<string, string>,
+) {
   const name = key ?? '';
+  const earlier = before?.sent ?? 0;
   return {
+    before: earlier,
+    change: changeOf(part(counts.delivered, counts.sent), part(before?.delivered ?? 0, earlier), [
+      counts.sent,
+      earlier,
+    ]),
     key: by === 'provider' ? providerText(name) : (nameOf.get(name) ?? name),
     sent: counts.sent,
     delivered: part(counts.delivered, counts.sent),
@@ -156,6 +201,7 @@ function ratesChart(
   about: string,
   { zone, ...stats }: Stats & { zone: string },
   pairs: readonly (readonly [StatType, StatType])[],
+  marked: readonly number[] = [],
 ): string {
   const percent = (some: number, of: number): number | null =>
     of === 0 ? null : Math.round((some / of) * 10_000) / 100;
@@ -164,6 +210,7 @@ function ratesChart(
     yAxis: 'Share in %',
     kind: 'lines',
     unit: '%',
+    limits: marked,
     zone,
     ...stepsOf(stats),
     series: pairs.map(([name, of]) => ({

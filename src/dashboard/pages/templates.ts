@@ -9,6 +9,8 @@ import { get, move, needs, post, view, withFault, type Page, type Shown, type Vi
 import { isStale, refuseStale, seenIn } from '../stale-forms.ts';
 import { PREVIEW_CSP } from './messages.ts';
 import { escapeHtml } from '../../base/html.ts';
+import { whoText } from '../audit-words.ts';
+import { sampleFor, starters } from '../template-starters.ts';
 import { withoutHints } from '../mail-html.ts';
 
 const WHERE = '/templates';
@@ -24,6 +26,10 @@ export function templatePages({ config }: Pick<DashboardDeps, 'config'>): Page[]
       `${WHERE}/new`,
       withFault(create, (visit, fault) => editor(visit, null, fault)),
     ),
+    needs(
+      'template',
+      post(`${WHERE}/new/fill`, (visit) => fill(visit, null)),
+    ),
     post(`${WHERE}/preview`, (visit) => framed(visit, previewPage)),
     post(`${WHERE}/check`, (visit) => framed(visit, checkPage)),
     get(`${WHERE}/:id`, async (visit) => editor(visit, await read(visit), null)),
@@ -31,7 +37,13 @@ export function templatePages({ config }: Pick<DashboardDeps, 'config'>): Page[]
       `${WHERE}/:id`,
       withFault(change, async (visit, fault) => editor(visit, await read(visit), fault)),
     ),
+    needs(
+      'template',
+      post(`${WHERE}/:id/fill`, async (visit) => fill(visit, await read(visit))),
+    ),
     get(`${WHERE}/:id/versions`, versions),
+    get(`${WHERE}/:id/versions/:version`, versionFrame),
+    post(`${WHERE}/:id/restore`, restore),
     post(`${WHERE}/:id/publish`, async (visit) => {
       refuseUnseen(visit, await read(visit), 'published');
       await visit.ask('publishTemplate', { params: visit.params });
@@ -59,22 +71,46 @@ async function list(visit: Visit): Promise<Shown> {
 const read = (visit: Visit, version: string | null = null): Promise<Template> =>
   visit.ask('getTemplate', { params: visit.params, query: { version } });
 
-async function editor(visit: Visit, template: Template | null, fault: Problem | null): Promise<Shown> {
-  const { form } = visit;
-  const sample = form.get('sample_variables') ?? (await sampleText(visit, template));
-  const entered = fault === null ? (template ?? {}) : filledIn(form);
+/** Shows the editor with the template, or with what was typed: a refused form, or one whose sample was filled in. */
+async function editor(
+  visit: Visit,
+  template: Template | null,
+  fault: Problem | null,
+  typed: URLSearchParams | null = fault === null ? null : visit.form,
+): Promise<Shown> {
+  const starter = template === null ? (starters.find(({ id }) => id === visit.query.get('start')) ?? null) : null;
+  const sample =
+    typed?.get('sample_variables') ??
+    (starter === null ? await sampleText(visit, template) : JSON.stringify(starter.sample, null, 2));
+  const opened = fault === null && typed === null ? visit.query.get('version') : null;
+  const shown = opened === null || template === null ? template : await read(visit, opened);
   const data = {
     template,
-    entered,
-    seen: template === null ? null : seenIn(form, fault, changeable(template)),
+    entered: typed === null ? (shown ?? starter ?? {}) : filledIn(typed),
+    seen: template === null ? null : seenIn(visit.form, fault, changeable(template)),
     sample,
     fault,
     hasEditor: true,
-    // A page that shows a refused text again does not show the one that these would publish or try.
-    isShown: fault === null,
-    isDraft: fault === null && template !== null && template.published_version !== template.version,
+    starters:
+      template === null && typed === null
+        ? starters.map(({ id, label }) => ({ id, label, on: id === starter?.id }))
+        : [],
+    opened: shown === template ? null : opened,
+    // A page that shows a typed text again does not show the one that these would publish or try.
+    isShown: typed === null && shown === template,
+    isDraft: typed === null && template !== null && template.published_version !== template.version,
+    draft: `${visit.account.id} ${template?.id ?? 'new'}`,
   };
   return view('template', template === null ? 'New template' : template.name, data);
+}
+
+/** Shows the editor again with a value in the sample for each name that the typed sources read. */
+async function fill(visit: Visit, template: Template | null): Promise<Shown> {
+  const { variables } = await rendered(visit);
+  const kept = sampleIn(visit.form) ?? {};
+  const typed = new URLSearchParams(visit.form);
+  typed.set('sample_variables', JSON.stringify(sampleFor(variables, kept as Record<string, unknown>), null, 2));
+  return editor(visit, template, null, typed);
 }
 
 /** Returns the values that the version keeps as JSON, or else the names that it reads, with empty texts to fill in. */
@@ -189,7 +225,14 @@ async function versions(visit: Visit): Promise<Shown> {
   const { compareLines } = await import('../compare-lines.ts');
   return view('template-versions', `Versions of ${template.name}`, {
     template,
-    rows: data.map((row) => ({ ...row, isFrom: String(row.version) === from, isTo: String(row.version) === to })),
+    rows: data.map((row) => ({
+      ...row,
+      by: row.created_by === null ? '' : whoText({ actor: row.created_by, user_agent: null }),
+      isFrom: String(row.version) === from,
+      isTo: String(row.version) === to,
+      isLatest: row.version === template.version,
+      isLive: row.version === template.published_version,
+    })),
     isOnly: data.length === 1,
     from,
     to,
@@ -199,11 +242,41 @@ async function versions(visit: Visit): Promise<Shown> {
   });
 }
 
+/** Shows one version as it would be sent with its sample, for the frame in the list of versions. */
+async function versionFrame(visit: Visit): Promise<Shown> {
+  const template = await read(visit, visit.params['version'] ?? '');
+  const { id, version, sample_variables: sample } = template;
+  const body = { template_id: id, template_version: version, variables: sample ?? {}, mark_missing: true };
+  const { html, text } = await visit.ask('renderTemplate', { body });
+  return frame(withoutHints(html?.rendered ?? `<pre>${escapeHtml(text?.rendered ?? '')}</pre>`));
+}
+
+/** Makes the content of an earlier version the newest, and publishes it: the versions in between stay. */
+async function restore(visit: Visit): Promise<Shown> {
+  const wanted = visit.form.get('version') ?? '';
+  const { subject, from, reply_to, html, text, variables, locale, timezone, strict_variables, sample_variables } =
+    await read(visit, wanted);
+  const content = {
+    subject,
+    from,
+    reply_to,
+    html,
+    text,
+    variables,
+    locale,
+    timezone,
+    strict_variables,
+    sample_variables,
+  };
+  const { version } = await visit.ask('updateTemplate', { params: visit.params, body: { ...content, publish: true } });
+  return move(placeOf(visit), `Version ${String(version)} has the content of version ${wanted}, and sends use it now.`);
+}
+
 async function sendTest(simulator: string, visit: Visit): Promise<Shown> {
   const template = await read(visit);
   refuseUnseen(visit, template, 'sent');
   const body = definedMembers({
-    from: template.from ?? fieldText(visit.form, 'from') ?? `Posthorn <hello@${simulator}>`,
+    from: template.from ?? fieldText(visit.form, 'from') ?? (await usualSender(simulator, visit)),
     to: visit.form.get('to') ?? '',
     // With sources of its own a send can have another subject than the template has.
     subject: `[Test] ${template.subject ?? template.name}`,
@@ -217,6 +290,12 @@ async function sendTest(simulator: string, visit: Visit): Promise<Shown> {
   });
   const { id } = await visit.ask('sendMessage', { body });
   return move(`/messages/${id}`, 'Sent. Its outcome appears below by itself.');
+}
+
+/** Returns an address of a verified domain, or of the simulator if there is none. */
+async function usualSender(simulator: string, visit: Visit): Promise<string> {
+  const { data } = await visit.ask('listDomains', { query: { status: 'verified', limit: '1' } });
+  return `Posthorn <hello@${data[0]?.name ?? simulator}>`;
 }
 
 /**

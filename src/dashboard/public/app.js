@@ -19,7 +19,10 @@ function localTimes(root = document) {
     : viewersZone;
   for (const time of all('time:not([data-ago])', root)) {
     const at = new Date(time.dateTime);
-    if (!Number.isNaN(at.getTime())) time.textContent = clockText(at, zone);
+    if (Number.isNaN(at.getTime())) continue;
+    const text = clockText(at, zone);
+    const isToday = text.slice(0, 10) === clockText(new Date(), zone).slice(0, 10);
+    time.textContent = !time.hasAttribute('data-clock') ? text : text.slice(isToday ? 11 : 5, 16);
   }
   const named = document.getElementById('zone');
   if (named !== null) named.textContent = zone === 'UTC' ? zone : `${zone}, UTC on hover`;
@@ -147,7 +150,7 @@ document.addEventListener('click', (event) => {
 document.addEventListener('click', async (event) => {
   const button = event.target.closest('[data-copy]');
   if (button === null) return;
-  button.label ??= button.textContent;
+  button.label ??= button.innerHTML;
   try {
     await navigator.clipboard.writeText(button.dataset.copy);
     button.textContent = 'Copied';
@@ -157,7 +160,7 @@ document.addEventListener('click', async (event) => {
     if (text !== null) getSelection().selectAllChildren(text);
     button.textContent = text === null ? 'Not possible without TLS' : 'Selected';
   }
-  setTimeout(() => (button.textContent = button.label), 1500);
+  setTimeout(() => (button.innerHTML = button.label), 1500);
 });
 
 // Marks and focuses the field that a refused form names.
@@ -181,7 +184,7 @@ markFault();
 document.addEventListener('change', ({ target }) => {
   const isCustom = target.name === 'range' && target.value === 'custom';
   if (isCustom) openRange(target.form);
-  else if (target.matches('.filters select')) target.form.requestSubmit();
+  else if (target.matches('.filters select, .top .switch select')) target.form.requestSubmit();
 });
 // A time range of one's own: its fields open, and typing in them chooses it.
 function openRange(form) {
@@ -220,19 +223,6 @@ for (const form of all('form:has([name=preset])')) {
     if (target.name === 'preset' && target.value === 'custom') form.querySelector('details').open = true;
     if (target.name === 'scopes') form.elements.preset.value = 'custom';
   });
-}
-
-// The preview next to an editor follows it.
-for (const editor of all('form[data-preview]')) {
-  const button = editor.querySelector('[formtarget=preview]');
-  let waiting = 0;
-  const show = () => {
-    clearTimeout(waiting);
-    waiting = setTimeout(() => editor.requestSubmit(button), 500);
-  };
-  editor.addEventListener('input', show);
-  editor.addEventListener('submit', () => clearTimeout(waiting));
-  if (editor.elements.html.value !== '') show();
 }
 
 // Live tail: adds a row at the top for each event. A browser connects again by itself after a cut connection, but not after an answer
@@ -294,7 +284,8 @@ function tail(table) {
     add(add(row, 'td'), 'time', { dateTime: event.timestamp, title });
     add(add(row, 'td'), 'span', { className: `badge b-${event.type}`, textContent: event.type });
     const to = add(row, 'td', { className: 'clip most' });
-    add(to, 'a', { href: `/messages/${id}`, title: recipient, textContent: recipient });
+    const href = id.startsWith('rcv_') ? `/messages/received/${id}` : `/messages/${id}`;
+    add(to, 'a', { href, title: recipient, textContent: recipient });
     add(row, 'td', { className: 'clip', title: subject, textContent: subject });
     add(row, 'td', { className: 'clip most', title: said, textContent: said });
     const copy = add(add(row, 'td'), 'button', { type: 'button', className: 'copy small', textContent: 'JSON' });

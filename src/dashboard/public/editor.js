@@ -80,3 +80,56 @@ if (editor !== null) {
     if (event.detail.target?.id === 'main' && isLost() && !confirm('Leave without saving?')) event.preventDefault();
   });
 }
+
+// The preview next to an editor follows it.
+for (const form of document.querySelectorAll('form[data-preview]')) {
+  const button = form.querySelector('[formtarget=preview]');
+  let waiting = 0;
+  const show = () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(() => form.requestSubmit(button), 500);
+  };
+  form.addEventListener('input', show);
+  form.addEventListener('submit', () => clearTimeout(waiting));
+  if (form.elements.html.value !== '') show();
+}
+
+// What is typed is kept in this browser until it is saved, discarded, or the member signs out (palette.js), so that a page that is closed
+// loses nothing.
+const drafted = document.querySelector('form[data-draft]');
+if (drafted !== null) {
+  const name = `draft ${document.body.dataset.member} ${drafted.dataset.draft}`;
+  const fields = ['name', 'alias', 'from', 'subject', 'html', 'text', 'sample_variables'];
+  const now = () => JSON.stringify(fields.map((field) => drafted.elements[field]?.value ?? ''));
+  const saved = now();
+  const store = (act) => {
+    try {
+      return act(localStorage);
+    } catch {
+      // The browser has no storage, or no room in it: nothing is kept then.
+      return null;
+    }
+  };
+  const kept = store((storage) => storage.getItem(name));
+  const notice = document.getElementById('draft-kept');
+  // A page that says what was done shows what was saved; one with a fault shows what was typed.
+  const isFresh = document.querySelector('.said, #fault') === null;
+  if (kept !== null && kept !== saved && isFresh) {
+    JSON.parse(kept).forEach((value, place) => {
+      const field = drafted.elements[fields[place]];
+      if (field) field.value = value;
+    });
+    for (const field of drafted.querySelectorAll('[data-code]'))
+      field.dispatchEvent(new Event('input', { bubbles: true }));
+    notice.hidden = false;
+  } else if (!isFresh) store((storage) => storage.removeItem(name));
+  let pause = 0;
+  drafted.addEventListener('input', () => {
+    clearTimeout(pause);
+    pause = setTimeout(() => store((storage) => storage.setItem(name, now())), 400);
+  });
+  notice.querySelector('[data-discard]').addEventListener('click', () => {
+    store((storage) => storage.removeItem(name));
+    location.reload();
+  });
+}

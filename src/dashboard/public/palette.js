@@ -132,13 +132,14 @@ if (dialog !== null) {
 document.addEventListener('submit', ({ target }) => {
   if (target.getAttribute('action') === '/logout') forget();
 });
-// Earlier versions kept it in the browser for good.
-function forget(areas = ['sessionStorage', 'localStorage']) {
+// Earlier versions kept it in the browser for good; drafts of templates (editor.js) are kept there until the member signs out.
+function forget(areas = ['sessionStorage', 'localStorage'], isEnd = true) {
   for (const area of areas)
     try {
-      for (const name of Object.keys(window[area])) if (name.startsWith('palette')) window[area].removeItem(name);
+      for (const name of Object.keys(window[area]))
+        if (name.startsWith('palette') || (name.startsWith('draft') && isEnd)) window[area].removeItem(name);
     } catch {
       // The browser has no storage, so nothing is kept.
     }
 }
-forget(dialog === null ? undefined : ['localStorage']);
+forget(dialog === null ? undefined : ['localStorage'], false);

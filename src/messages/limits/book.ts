@@ -34,7 +34,7 @@ export interface LimitBookDeps {
   log: Pick<Log, 'error'>;
   /** Tells other nodes that limits were written. */
   announce: () => void;
-  /** What is set by hand is other here. */
+  /** Is called when limits that are set by hand have changed here. */
   changed: () => void;
 }
 
@@ -109,7 +109,7 @@ export class LimitBook {
   private readonly node: string | null;
   private readonly places = new Map<string, Map<string, Map<string, Limit>>>();
   private readonly order: LRUCache<string, Limit>;
-  /** What is set by hand, by id, and the holds on mail by the narrowest thing that each names. */
+  /** Limits that are set by hand, by id, and the holds on mail by the narrowest thing that each names. */
   private readonly byHand = new Map<string, Limit>();
   private readonly mailHolds = new Map<string, Map<string, Limit>>();
   private readonly unwritten = new Map<string, Limit>();
@@ -322,7 +322,7 @@ export class LimitBook {
       const key = keyOf(limit);
       this.readAt = Math.max(this.readAt, limit.changedAt);
       const known = this.order.peek(key) ?? this.byHand.get(key);
-      // What has ended within the same millisecond has ended.
+      // An end within the same millisecond counts.
       const isOld = known !== undefined && known.changedAt - row.ended >= limit.changedAt;
       if (this.unwritten.has(key) || isOld) continue;
       if (row.ended === 0) this.take(key, limit);

@@ -28,7 +28,7 @@ export interface Evidence {
   readonly accounts: Readonly<Record<string, number>>;
 }
 
-/** What a person can name beside the site, the source, the domain and the account; null is all. */
+/** Things that a person can name beside the site, the source, the domain and the account; null is all. */
 export interface OfMail {
   /** The slug of a stream of the account. */
   readonly stream: string | null;
@@ -140,7 +140,7 @@ export function placeOfLane(lane: string): { site: string; source: string | null
   return slash < 0 ? { site: lane, source: null } : { site: lane.slice(0, slash), source: lane.slice(slash + 1) };
 }
 
-/** What a limit that is set by hand is about, in the words of commands: its narrowest member and, if several are named, all of them. */
+/** Returns the subject of a limit that is set by hand, in the words of commands: its narrowest member and, if several are named, all of them. */
 export function scopeOf(limit: Limit): { scope: LimitScope; target: string } {
   const named = namedIn(limit);
   const [first, ...others] = named;

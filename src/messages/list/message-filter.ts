@@ -15,6 +15,10 @@ export interface MessageFilter {
   from?: string | undefined;
   /** Beginning of the address of a recipient of any kind. */
   toStart?: string | undefined;
+  /** A part of the address of a recipient of any kind. */
+  toPart?: string | undefined;
+  /** Why the last attempt was refused. */
+  reason?: string | undefined;
   /** Domain of a recipient; a name without a dot stands for all its endings. */
   toDomain?: string | undefined;
   /** Beginning of a message's id. */
@@ -93,7 +97,7 @@ const APART = `m.status in (${[...apart].map((status) => `'${status}'`).join(', 
 /** Returns all criteria of a filter. Of equally large indexes the first is read, so those that are usually smaller come first. */
 export function criteriaOf(filter: MessageFilter): Criterion[] {
   const { accountId, to, subject = '', tags = [], metadata = {}, createdAfter, createdBefore } = filter;
-  const { rfcMessageId, eventId, requestId, requestStart, toStart, toDomain, idStart, text } = filter;
+  const { rfcMessageId, eventId, requestId, requestStart, toStart, toPart, reason, toDomain, idStart, text } = filter;
   return [
     ...(rfcMessageId === undefined ? [] : [rfcIdCriterion(rfcMessageId)]),
     ...(eventId === undefined ? [] : [rowCriterion('events', { id: eventId, account_id: accountId })]),
@@ -108,7 +112,9 @@ export function criteriaOf(filter: MessageFilter): Criterion[] {
     ...columnCriteria(filter),
     ...wordsOf(subject).map((word) => wordCriterion(accountId, word)),
     ...(text === undefined ? [] : [textCriterion(accountId, text)]),
+    ...(reason === undefined ? [] : [reasonCriterion(reason)]),
     ...(toDomain === undefined ? [] : [domainCriterion(toDomain)]),
+    ...(toPart === undefined ? [] : [partCriterion(toPart.toLowerCase())]),
     ...(requestStart === undefined ? [] : [{ condition: always(startsWith('m.request_id', requestStart)) }]),
     ...(requestId === undefined ? [] : [{ condition: always(['m.request_id = ?', requestId]) }]),
     ...(createdAfter === undefined ? [] : [{ condition: always(['m.created_at >= ?', createdAfter]) }]),
@@ -224,6 +230,22 @@ function domainCriterion(domain: string): Criterion {
     ? ["(x.domain = ? OR x.test = 1 AND x.address_key LIKE '%@' || ?)", domain, domain]
     : startsWith('x.domain', `${domain}.`);
   return { condition: recipientTest(isSo) };
+}
+
+/** Like the domains of recipients, the middles of their addresses have no index. */
+const partCriterion = (part: string): Criterion => ({
+  condition: recipientTest([`x.address_key LIKE ? ESCAPE '\\'`, `%${escapeLike(part)}%`]),
+});
+
+/** Tests the last attempt of a message that was refused. */
+function reasonCriterion(reason: string): Criterion {
+  return {
+    condition: (id) => [
+      `m.status IN ('deferred', 'bounced', 'failed') AND EXISTS (SELECT 1 FROM attempts x WHERE x.message_id = ${id} AND x.reason = ?
+         AND NOT EXISTS (SELECT 1 FROM attempts y WHERE y.message_id = x.message_id AND y.id > x.id))`,
+      reason,
+    ],
+  };
 }
 
 function idStartCriterion(accountId: string, start: string): Criterion {

@@ -90,9 +90,10 @@ function refuseLong(value: unknown, most: number, code: ProblemCode, field: stri
 /** Several addresses in one text, as in a header. */
 const SEVERAL = /@[^,;@]{1,255}[,;][^@]{0,255}@/;
 
-function mailboxOf(
+/** Reads a mailbox as a caller wrote it. Throws a Problem that names the field. */
+export function mailboxOf(
   text: string | null | undefined,
-  rules: SendRules,
+  rules: Pick<SendRules, 'smtputf8'>,
   field: string,
   code: ProblemCode,
 ): Mailbox | null {

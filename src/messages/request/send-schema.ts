@@ -30,7 +30,8 @@ function characters(most: number, note: FaultNote = {}): z.ZodString {
 }
 
 /** The address parser checks the format; 1,000 characters leave room for a display name. */
-const address = (description: string): z.ZodString => z.string().meta({ minLength: 3, maxLength: 1000, description });
+export const address = (description: string): z.ZodString =>
+  z.string().meta({ minLength: 3, maxLength: 1000, description });
 
 const addresses = (most: number): z.ZodUnion<[z.ZodString, z.ZodArray<z.ZodString>]> =>
   z.union([address('One mailbox.'), z.array(address('One mailbox.')).meta({ maxItems: most })]);

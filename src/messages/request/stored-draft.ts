@@ -10,6 +10,18 @@ import { attachmentsOf, contentOf } from '../store/message-store.ts';
 import type { MessageDraft } from './send-request.ts';
 import { storedUnsubscribe } from './unsubscribe.ts';
 
+/** Returns the draft to another recipient alone, in the place of all that it has. A submitted mail keeps its header. */
+export function addressedTo(draft: MessageDraft, to: Mailbox): MessageDraft {
+  const { source } = draft;
+  return {
+    ...draft,
+    to,
+    cc: [],
+    bcc: [],
+    ...(source === undefined ? {} : { source: { ...source, recipients: [{ type: 'to', mailbox: to }] } }),
+  };
+}
+
 /** Returns the whole message, to all its recipients but erased ones. Throws `invalid_state` if its content or its recipient is erased. */
 export async function storedDraft(db: Pick<Database, 'reader'>, row: MessageRow, now: number): Promise<MessageDraft> {
   const content = await contentOf(db.reader, row.content_id);

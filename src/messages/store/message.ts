@@ -10,10 +10,12 @@ export type StoredMailbox = readonly [name: string | null, address: string];
 export const messageMembers = recordOf('message', messages);
 export type MessageRecord = ReturnType<typeof messageRecord>;
 
-export function messageRecord(row: MessageRow) {
+/** `reason` is that of reasonsOf() (messages/list/message-reasons.ts). */
+export function messageRecord(row: MessageRow, reason: string | null = null) {
   // It was asked for, and there is no address for its links; simulated mail needs none.
   const isTracked = row.tracking_url !== null || row.test === 1;
   return messageMembers(row, {
+    reason,
     from: mailboxText([row.from_name, row.from_address]),
     to: mailboxText([row.to_name, row.to_address]),
     cc: mailboxes(row.cc_json),

@@ -440,7 +440,7 @@ export class LaneControl {
       hasOtherSource,
       asking,
       acceptedAt,
-      lastMinute: (domain) => (domain === null ? traffic : domains?.get(domain))?.lastMinute(clock.now()) ?? 0,
+      lastMinute: (domain, ms) => (domain === null ? traffic : domains?.get(domain))?.lastMinute(clock.now(), ms) ?? 0,
     };
   }
 

@@ -169,7 +169,7 @@ function wholeWait(state: LaneState, limit: Limit, around: Surroundings): LaneWa
 
 const messages = {
   sender: (whom: string) => `${whom} refuses mail from us again and again`,
-  block_list: (whom: string) => `${whom} refuses mail from this address as listed`,
+  block_list: (whom: string) => `${whom} refuses mail from this address, which is on a block list`,
   load: (whom: string) => `${whom} cannot take mail now`,
   tls: (whom: string) => `The mail hosts of ${whom} do not have the TLS that is asked for`,
 } as const;

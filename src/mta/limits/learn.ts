@@ -40,8 +40,8 @@ export interface LaneFacts extends Pick<About, 'site' | 'source'> {
   /** The recipient domains that asked for less since the last accepted mail. */
   readonly asking: readonly string[];
   readonly acceptedAt: number;
-  /** Counts the mails of the last minute, of one recipient domain or of all. */
-  lastMinute(domain: string | null): number;
+  /** Counts the mails accepted in the last minute, or within so many ms, of one recipient domain or of all. */
+  lastMinute(domain: string | null, ms?: number): number;
 }
 
 /** The limits of the lane, and those of its source at every site, by their keys. */
@@ -160,7 +160,7 @@ class Teaching {
       for (const domain of [null, mail.domain]) {
         const rate = this.find('rate', { domain });
         if (rate === undefined) continue;
-        const next = taken(rate, lane.lastMinute(domain), now);
+        const next = taken(rate, (ms) => lane.lastMinute(domain, ms), now);
         if (next === null) ended.push(rate);
         else if (next !== rate) this.changed.push(next);
       }

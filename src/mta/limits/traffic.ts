@@ -58,9 +58,9 @@ export class Traffic {
     else this.accepted = [...this.accepted.filter((one) => isRecent(one, now)), { second, mails: 1 }];
   }
 
-  /** Returns the mails that were accepted in the last minute. */
-  lastMinute(now: number): number {
-    return this.accepted.reduce((sum, one) => (isRecent(one, now) ? sum + one.mails : sum), 0);
+  /** Returns the mails that were accepted in the last minute, or within so many ms, in whole seconds. */
+  lastMinute(now: number, ms = SECONDS * 1000): number {
+    return this.accepted.reduce((sum, one) => (isRecent(one, now, ms) ? sum + one.mails : sum), 0);
   }
 
   /** Returns when the next mail may begin so that they are spread evenly: now or later. */
@@ -89,4 +89,5 @@ export class Traffic {
   }
 }
 
-const isRecent = ({ second }: AcceptedMails, now: number): boolean => second > Math.floor(now / 1000) - SECONDS;
+const isRecent = ({ second }: AcceptedMails, now: number, ms = SECONDS * 1000): boolean =>
+  second > Math.floor((now - ms) / 1000);

@@ -2,7 +2,7 @@
 import { pluralize } from '../../base/pluralize.ts';
 import { lostOf, lostText, stateOf } from '../../domains/lost-records.ts';
 import type { HeldMail } from '../held-mail.ts';
-import { need, SOON_MS, uri, waits, type AccountFacts, type Deferred, type Rule } from './need.ts';
+import { capital, need, SOON_MS, uri, waits, type AccountFacts, type Deferred, type Need, type Rule } from './need.ts';
 
 const sendingDomains: Rule<AccountFacts> = ({ id: account, domains }, { server }) =>
   domains.flatMap((domain) => {
@@ -91,7 +91,13 @@ const keys: Rule<AccountFacts> = ({ keys: all }, { now }) =>
     ];
   });
 
-/** Deferred mail, one line for a lane and cause. What keeps a whole lane back is an item of the server already. */
+/** From this many recipients on, deferred mail is more than a receiver's greylist or a full mailbox. */
+const MANY_DEFERRED = 10;
+
+/** Returns whether a large receiver refuses us for what we send, whatever the number: its own code, or a code of policy (RFC 3463, x.7). */
+const isAboutUs = ({ lane, code }: Deferred): boolean => !lane.includes('.') && /^(?:[45]\.7\.|[A-Z]+\d)/.test(code);
+
+/** Deferred mail: one line for a large receiver's cause, one for a host with much, and one for all the rest. What keeps a whole lane back is an item already. */
 const deferred: Rule<AccountFacts> = ({ deferred: all }, { server }) => {
   const listed = new Set(
     server?.held.filter(({ by }) => by === 'rest' || by === 'block_list').map(({ target }) => target),
@@ -99,29 +105,62 @@ const deferred: Rule<AccountFacts> = ({ deferred: all }, { server }) => {
   const groups = new Map<string, Deferred>();
   for (const one of all) {
     if (listed.has(one.lane)) continue;
-    const key = `${one.lane} ${one.code}`;
-    groups.set(key, { ...one, waiting: one.waiting + (groups.get(key)?.waiting ?? 0) });
+    const key = isAboutUs(one) ? `${one.lane} ${one.code}` : one.lane.startsWith('~') ? one.domain : one.lane;
+    const before = groups.get(key);
+    groups.set(key, { ...(before ?? one), waiting: one.waiting + (before?.waiting ?? 0) });
   }
   // Mail that was not tried yet waits behind what was deferred, and is most of it if a host is down.
-  const inAll = (lane: string, mails: number): string => {
+  const inAll = ({ lane, waiting }: Deferred): number => {
     const there = lane.startsWith('~') ? [] : (server?.domains ?? []).filter((one) => one.lane === lane);
-    const all = there.reduce((sum, one) => sum + one.waiting, 0);
-    return all > mails ? `; ${all.toLocaleString('en-US')} wait there in all` : '';
+    return Math.max(
+      waiting,
+      there.reduce((sum, one) => sum + one.waiting, 0),
+    );
   };
-  return [...groups.values()].map(({ lane, domain, code, waiting, reply }) =>
+  const isMuch = (one: Deferred): boolean => isAboutUs(one) || inAll(one) >= MANY_DEFERRED;
+  const found = [...groups.values()];
+  return [
+    ...found.filter(isMuch).map((one) => deferredNeed(one, inAll(one), server === null ? null : one.domain)),
+    ...littleDeferred(found.filter((one) => !isMuch(one))),
+  ];
+};
+
+function deferredNeed({ lane, domain, code, waiting, reply }: Deferred, total: number, tryDomain: string | null): Need {
+  const name = lane.startsWith('~') ? domain : lane;
+  const inAll = total > waiting ? `; ${total.toLocaleString('en-US')} wait there in all` : '';
+  return need({
+    kind: 'deferred',
+    title: `${capital(name)} defers mail: ${code}`,
+    level: 'amber',
+    message: `${name}: ${pluralize(waiting, 'recipient')} deferred, ${code}, and tried again by schedule${inAll}. The last answer: ${reply}`,
+    mails: waiting,
+    try_domain: tryDomain,
+    action: {
+      label: 'The mail',
+      href: `/messages?status=deferred&q=${uri(`@${domain}`)}`,
+      command: `posthorn queue list --domain ${domain} --status deferred`,
+    },
+  });
+}
+
+function littleDeferred(little: readonly Deferred[]): Need[] {
+  if (little.length === 0) return [];
+  const mails = little.reduce((sum, { waiting }) => sum + waiting, 0);
+  const hosts = new Set(little.map(({ lane, domain }) => (lane.startsWith('~') ? domain : lane))).size;
+  const title = `${pluralize(mails, 'mail')} at ${pluralize(hosts, 'host')} ${mails === 1 ? 'retries' : 'retry'} by ${mails === 1 ? 'itself' : 'themselves'}`;
+  return [
     need({
-      kind: 'deferred',
-      level: 'amber',
-      message: `${lane.startsWith('~') ? domain : lane}: ${pluralize(waiting, 'recipient')} deferred, ${code}, and tried again by schedule${inAll(lane, waiting)}. The last answer: ${reply}`,
-      mails: waiting,
-      try_domain: server === null ? null : domain,
+      kind: 'deferred_little',
+      level: 'grey',
+      message: `${title}.`,
+      mails,
       action: {
         label: 'The mail',
-        href: `/messages?status=deferred&q=${uri(`@${domain}`)}`,
-        command: `posthorn queue list --domain ${domain} --status deferred`,
+        href: '/messages?status=deferred',
+        command: 'posthorn queue list --status deferred',
       },
     }),
-  );
-};
+  ];
+}
 
 export const accountRules: readonly Rule<AccountFacts>[] = [sendingDomains, webhooks, keys, deferred];

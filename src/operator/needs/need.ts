@@ -7,8 +7,10 @@ import type { HeldMail } from '../held-mail.ts';
 export interface Need {
   object: 'need';
   kind: string;
-  /** `red`: mail is refused or stands still; `amber`: it is slow, or will stand still. */
-  level: 'red' | 'amber';
+  /** `red`: mail is refused or stands still; `amber`: it is slow, or will stand still; `grey`: it goes on by itself. */
+  level: 'red' | 'amber' | 'grey';
+  /** The cause in a few words, without a full stop; the message says it whole. */
+  title: string;
   /** Whole sentences: what is the case, and what it means. */
   message: string;
   /** Recipients whose mail is concerned now. */
@@ -118,9 +120,17 @@ type Given = Pick<Need, 'kind' | 'level' | 'message' | 'action'> & Partial<Need>
 /** Returns the words that name the node of an item, for the beginning of its message. */
 export const atNode = (node: string | null): string => (node === null ? '' : `On the node ${node}: `);
 
+/** Returns the first sentence without its end. A dot within a name or a number ends no sentence. */
+const firstSentence = (message: string): string => /^.*?(?=[.;](?:\s|$)|$)/s.exec(message)?.[0] ?? message;
+
+/** Returns a name as a sentence begins: `Outlook` for the lane `outlook`; the name of a host stays as it is. */
+export const capital = (name: string): string =>
+  name.includes('.') ? name : name.replace(/^./, (first) => first.toUpperCase());
+
 /** Makes an item; what is not given has its plainest value. */
 export const need = (given: Given): Need => ({
   object: 'need',
+  title: firstSentence(given.message),
   mails: 0,
   since: null,
   until: null,

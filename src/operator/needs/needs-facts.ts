@@ -52,7 +52,7 @@ interface MachineFacts {
   certificate: { file: string; until: number } | null;
 }
 
-/** What the machine of a node needs: room, backups, settings that are not in force, ports, the certificate. */
+/** The needs of a node's machine: room, backups, settings that are not in force, ports, the certificate. */
 export const machineFigures: Figures<
   Pick<OperatorDeps, 'config' | 'clock' | 'settings' | 'listeners'>,
   MachineFacts

@@ -6,7 +6,12 @@ import { accountRules } from './account-needs.ts';
 import type { AccountFacts, Need, NeedFacts } from './need.ts';
 import { serverRules } from './server-needs.ts';
 
-/** Returns the items: first what stands still, then what has the most mail. */
+/** What people did themselves, which they undo themselves. */
+const own: ReadonlySet<string> = new Set(['held_by_person', 'limited_by_person', 'stream_pause', 'account_pause']);
+const levels = { red: 1, amber: 2, grey: 3 } as const;
+const rankOf = ({ kind, level }: Need): number => (own.has(kind) ? 0 : levels[level]);
+
+/** Returns the items: first what people have paused, then what stands still, then what has the most mail. */
 export function needsOf(facts: NeedFacts): Need[] {
   const { server, accounts } = facts;
   const named = (one: Need, { name }: AccountFacts): Need =>
@@ -15,8 +20,5 @@ export function needsOf(facts: NeedFacts): Need[] {
     ...(server === null ? [] : serverRules.flatMap((rule) => rule(server, facts))),
     ...accounts.flatMap((of) => accountRules.flatMap((rule) => rule(of, facts).map((one) => named(one, of)))),
   ];
-  return found.sort(
-    (a, b) =>
-      Number(b.level === 'red') - Number(a.level === 'red') || b.mails - a.mails || a.message.localeCompare(b.message),
-  );
+  return found.sort((a, b) => rankOf(a) - rankOf(b) || b.mails - a.mails || a.message.localeCompare(b.message));
 }

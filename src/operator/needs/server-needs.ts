@@ -1,6 +1,6 @@
 /** The rules for what needs a person on the server: holds, blocks, ports, the certificate, disk and backups. Pure. */
 import { pluralize } from '../../base/pluralize.ts';
-import { atNode, need, SOON_MS, uri, waits, type Need, type Rule, type ServerFacts } from './need.ts';
+import { atNode, capital, need, SOON_MS, uri, waits, type Need, type Rule, type ServerFacts } from './need.ts';
 
 const person = (by: string | null): string =>
   by === null || by === 'operator' ? 'The operator' : by.replace(/^member:/, '');
@@ -23,13 +23,22 @@ const keptBack: Rule<ServerFacts> = ({ held, domains }) =>
         return [
           need({
             ...given,
+            title: by === 'block_list' ? `${capital(target)} blocks us` : `No address can send to ${target}`,
             level: 'red',
             try_domain: domain,
             action: { label: 'Addresses', href: '/settings/sources', command: 'posthorn queue sources' },
           }),
         ];
       case 'rest':
-        return [need({ ...given, level: 'amber', try_domain: domain, action: laneAction(target) })];
+        return [
+          need({
+            ...given,
+            title: `Mail to ${capital(target)} rests`,
+            level: 'amber',
+            try_domain: domain,
+            action: laneAction(target),
+          }),
+        ];
       case 'route':
         return [
           need({
@@ -54,6 +63,7 @@ const keptBack: Rule<ServerFacts> = ({ held, domains }) =>
         return [
           need({
             ...given,
+            title: `A warm-up holds mail to ${target}`,
             level: 'amber',
             action: { label: 'Addresses', href: '/settings/sources', command: 'posthorn queue sources' },
           }),
@@ -73,13 +83,17 @@ const keptBack: Rule<ServerFacts> = ({ held, domains }) =>
     }
   });
 
+/** Returns the name of a site without its domain: `outlook` for `outlook (outlook.com)`. */
+const siteName = (site: string): string => site.replace(/ \(.*\)$/, '');
+
 /** Blocks of an address by a receiver for which no mail waits now. */
 const blocks: Rule<ServerFacts> = ({ blocks: all, held }) =>
   all
-    .filter(({ site }) => !held.some(({ by, target }) => by === 'block_list' && target === site))
+    .filter(({ site }) => !held.some(({ by, target }) => by === 'block_list' && target === siteName(site)))
     .map(({ source, node, site, since, until, reply }) =>
       need({
         kind: 'block_list',
+        title: `${capital(siteName(site))} blocks us`,
         level: 'red',
         message: `${site} refuses mail from ${source ?? `the system's address${node === null ? '' : ` of the node ${node}`}`}: "${reply}". Nothing is sent there meanwhile.`,
         since,
@@ -145,6 +159,10 @@ const dns: Rule<ServerFacts> = ({ dnsTrouble: all }) => {
   return [
     need({
       kind: 'dns_trouble',
+      title:
+        all.length === 1
+          ? `DNS does not answer for ${first.domain}`
+          : `DNS does not answer for ${String(all.length)} domains`,
       level: all.length >= OUR_DNS ? 'red' : 'amber',
       message: `${among}${first.message}${waits(mails)}`,
       mails,

@@ -65,6 +65,12 @@ export const messages = table({
   /** That of the `to` recipient, which messages/delivery/record.ts keeps equal to that of its delivery. */
   status: deliveryStatus('queued'),
   status_at: time().says('Since when it has this status.', ACCEPTED),
+  reason: computed(
+    orNull(text()).says(
+      'Why it was bounced, deferred, failed or suppressed, in one word; null for other states, and where a message was just sent or changed.',
+      null,
+    ),
+  ),
   from_name: orNull(text()),
   from_address: text(),
   from_domain: text(),

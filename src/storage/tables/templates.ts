@@ -60,6 +60,10 @@ export const templateVersions = table(
     timezone: text(),
     strict: integer(),
     created_at: time().says('When it was made.', '2026-01-31T09:30:02.481Z'),
+    created_by: orNull(text()).says(
+      'Who made it: `key:` and a name, `member:` and an address, or `operator`; null for versions of earlier releases.',
+      'key:crm',
+    ),
     /** Values for the preview and the test mail, a JSON object; null if none were kept. Sends do not read it. */
     sample_json: orNull(text()),
   },

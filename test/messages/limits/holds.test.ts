@@ -1,4 +1,4 @@
-/** What people set by hand, over a real database: what it covers, what another node changes, and what has ended. */
+/** Limits that people set by hand, over a real database: what they cover, what another node changes, and what has ended. */
 import assert from 'node:assert/strict';
 import { LimitBook } from '../../../src/messages/limits/book.ts';
 import { scopeOf, type Limit, type MailFacts } from '../../../src/messages/limits/limit.ts';

@@ -55,6 +55,7 @@ const everyFilter = {
   clicked: fc.boolean(),
   test: fc.boolean(),
   toStart: fc.constantFrom('a', 'B@dest', 'none'),
+  toPart: fc.constantFrom('dest', 'B@', '_', 'none'),
   toDomain: fc.constantFrom('dest.test', 'dest', 'est.test', 'de'),
   text: fc.constantFrom('a', 'order', 'c@d', 'none'),
 };
@@ -82,6 +83,7 @@ function fits({ row, to, tags, order }: Stored, filter: Omit<MessageFilter, 'acc
     same(filter.from, row.from_address.toLowerCase()) &&
     sought.every((beginning) => words.some((word) => word.startsWith(beginning))) &&
     (filter.toStart === undefined || to.some((address) => address.startsWith(filter.toStart?.toLowerCase() ?? ''))) &&
+    (filter.toPart === undefined || to.some((address) => address.includes(filter.toPart?.toLowerCase() ?? ''))) &&
     (filter.toDomain === undefined || ['dest.test', 'dest'].includes(filter.toDomain)) &&
     (filter.text === undefined || [...words, ...to].some((one) => one.startsWith(filter.text ?? ''))) &&
     (filter.tags ?? []).every((tag) => tags.includes(tag)) &&

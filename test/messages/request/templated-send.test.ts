@@ -32,7 +32,10 @@ describe('messages/templated-send', () => {
       strict: false,
       sample: null,
     };
-    await createTemplate({ db: temp.db, clock }, { accountId, alias: 'a', name: 'a', body, publish: true });
+    await createTemplate(
+      { db: temp.db, clock },
+      { accountId, alias: 'a', name: 'a', body, publish: true, by: 'operator' },
+    );
   });
   after(async () => {
     await renderer.close();
@@ -147,7 +150,10 @@ describe('messages/templated-send', () => {
       ...{ subject: 'x', from: null, replyTo: ['{{ n }} <r@send.test>'], html: 'x', text: null, variables: [] },
       ...{ locale: 'en', timezone: 'UTC', strict: false, sample: null },
     };
-    await createTemplate({ db: temp.db, clock }, { accountId, alias: 'r', name: 'r', body, publish: true });
+    await createTemplate(
+      { db: temp.db, clock },
+      { accountId, alias: 'r', name: 'r', body, publish: true, by: 'operator' },
+    );
     const expanded = await expand({ template_id: 'r', variables: { n: 'Ann' } });
     assert.deepEqual(expanded.body['reply_to'], ['Ann <r@send.test>']);
   });

@@ -204,11 +204,11 @@ describe('mta/lanes/lane-control', () => {
   it('a rate makes a pace, with its cause', () => {
     many(30, () => accepted());
     learn(said('rate', 450, '4.7.1 too much mail'));
-    assert.deepEqual([control.report(LANE)?.perMinute, control.slots(LANE)], [29, 0]);
+    assert.deepEqual([control.report(LANE)?.perMinute, control.slots(LANE)], [31, 0]);
     assert.deepEqual(control.history(LANE).at(-1), {
       at: NOW,
       what: 'pace',
-      to: '29 mails a minute',
+      to: '31 mails a minute',
       cause: '4.7.1 too much mail',
     });
     clock.advance(62_000);
@@ -342,8 +342,8 @@ describe('mta/lanes/lane-control', () => {
       many(30, accepted, at('small.test'), 'farm');
       many(90, accepted, at('large.test'), 'farm');
       for (const domain of ['small.test', 'large.test']) learn(rate(), at(domain), 'farm');
-      assert.match(perMinuteOf('small.test').join(), /^small\.test \(farm\) takes about 29 mails a minute/);
-      assert.match(perMinuteOf('large.test').join(), /^large\.test \(farm\) takes about 87 mails a minute/);
+      assert.match(perMinuteOf('small.test').join(), /^small\.test \(farm\) takes about 31 mails a minute/);
+      assert.match(perMinuteOf('large.test').join(), /^large\.test \(farm\) takes about 91 mails a minute/);
       assert.deepEqual([perMinuteOf('other.test'), ...limits()], [[], null, 10]);
     });
 

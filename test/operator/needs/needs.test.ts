@@ -260,27 +260,31 @@ describe('operator/needs', () => {
     assert.equal(needs({}, { keys: [{ ...ends, created_at: rfc(NOW - 3 * DAY) }] }).length, 1);
   });
 
-  it('has one line for a lane and cause, and none for what keeps the whole lane back', () => {
-    const mail = (lane: string, domainName: string, code: string, waiting: number) => ({
-      lane,
-      domain: domainName,
-      code,
-      waiting,
-      reply: `421 ${code}`,
-    });
+  const mail = (lane: string, domainName: string, code: string, waiting: number) => ({
+    lane,
+    domain: domainName,
+    code,
+    waiting,
+    reply: `421 ${code}`,
+  });
+
+  it('has one line for the cause of a large receiver, and none for what keeps the whole lane back', () => {
     const deferred = [
       mail('yahoo', 'yahoo.com', 'TSS04', 12),
       mail('yahoo', 'ymail.com', 'TSS04', 7),
-      mail('yahoo', 'yahoo.com', '4.2.2', 1),
       mail('google', 'gmail.com', '4.7.28', 3),
     ];
     const found = needs({ held: [held('rest', 'google', 3)] }, { deferred });
     assert.deepEqual(
-      found.map(({ kind, mails, message }) => [kind, mails, message.split('.')[0]]),
+      found.map(({ kind, mails, title, message }) => [kind, mails, title, message.split('.')[0]]),
       [
-        ['deferred', 19, 'yahoo: 19 recipients deferred, TSS04, and tried again by schedule'],
-        ['rest', 3, 'google keeps mail back'],
-        ['deferred', 1, 'yahoo: 1 recipient deferred, 4'],
+        [
+          'deferred',
+          19,
+          'Yahoo defers mail: TSS04',
+          'yahoo: 19 recipients deferred, TSS04, and tried again by schedule',
+        ],
+        ['rest', 3, 'Mail to Google rests', 'google keeps mail back'],
       ],
     );
     const behind = [
@@ -289,12 +293,57 @@ describe('operator/needs', () => {
     ];
     assert.deepEqual(
       needs({ domains: behind }, { deferred }).map(({ message }) => / by schedule(.*?)\. The last/.exec(message)?.[1]),
-      ['; 20,000 wait there in all', '', '; 20,000 wait there in all'],
+      ['; 20,000 wait there in all', ''],
     );
     assert.deepEqual(
       needs(null, { deferred }).map(({ try_domain: domainName }) => domainName),
-      [null, null, null],
+      [null, null],
       'only an administrator tries',
+    );
+  });
+
+  it('has one grey line, the last, for greylists and full mailboxes, and a line for a host with much mail', () => {
+    const deferred = [
+      mail('mx.grey.test', 'grey.test', '4.7.1', 2),
+      mail('mx.full.test', 'full.test', '4.2.2', 1),
+      mail('google', 'gmail.com', '4.2.2', 1),
+      mail('mx.down.test', 'down.test', 'no answer', 6),
+      mail('mx.down.test', 'down.test', '4.3.2', 4),
+    ];
+    assert.deepEqual(
+      needs({}, { deferred, keys: [{ ...key, expires_at: rfc(NOW + DAY) }] }).map(({ level, title, mails }) => [
+        level,
+        title,
+        mails,
+      ]),
+      [
+        ['amber', 'mx.down.test defers mail: no answer', 10],
+        ['amber', 'The key "shop" ends soon', 0],
+        ['grey', '4 mails at 3 hosts retry by themselves', 4],
+      ],
+    );
+    assert.deepEqual(
+      needs(null, { deferred: deferred.slice(1, 2) }).map(({ title }) => title),
+      ['1 mail at 1 host retries by itself'],
+    );
+  });
+
+  it('has one line for a block that keeps mail back, and puts what people have paused first', () => {
+    const block = {
+      source: null,
+      node: null,
+      site: 'outlook (outlook.com)',
+      since: rfc(NOW),
+      until: rfc(NOW),
+      reply: 'S3150',
+    };
+    assert.deepEqual(
+      needs({ held: [held('block_list', 'outlook', 4)], blocks: [block], set: [hold] }).map(({ title }) => title),
+      ['ana@acme.test holds the domain dest.test (ticket 99)', 'Outlook blocks us'],
+    );
+    assert.deepEqual(
+      needs({ blocks: [block] }).map(({ title }) => title),
+      ['Outlook blocks us'],
     );
   });
 

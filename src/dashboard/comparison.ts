@@ -1,0 +1,65 @@
+/** Compares the mail of a span of time with that of the span before it, in numbers and in words. Pure. */
+import type { Stats } from '../client/types.ts';
+import { percentText } from './words.ts';
+
+export type Counts = Stats['total'];
+
+/** Fewer mails than this are too few to judge a share by, or to compare it. */
+export const ENOUGH = 100;
+
+/** Shares from which a number is amber and red: the limits of the large mailbox providers. */
+export const limits = { bounced: [0.02, 0.04], complained: [0.0004, 0.0008] } as const;
+
+export type Level = 'good' | 'amber' | 'red';
+
+/** Judges a share of `of` mails; of too few it is always good. */
+export function levelOf(rate: number | null, [amber, red]: readonly [number, number], of: number): Level {
+  if (rate === null || of < ENOUGH || rate < amber) return 'good';
+  return rate < red ? 'amber' : 'red';
+}
+
+export const part = (some: number, of: number): number | null => (of === 0 ? null : some / of);
+
+/** Returns the counts of the lines that begin before a time, added up. */
+export function sumUntil({ data }: Pick<Stats, 'data'>, end: number): Counts | null {
+  const own = data.filter(({ at }) => Date.parse(at) < end).map(({ counts }) => counts);
+  const [first] = own;
+  if (first === undefined) return null;
+  const names = Object.keys(first) as (keyof Counts)[];
+  return Object.fromEntries(
+    names.map((name) => [name, own.reduce((sum, counts) => sum + counts[name], 0)]),
+  ) as unknown as Counts;
+}
+
+/** A share against that of the time before: in percent points, or null if one of both is of too few mails. */
+export interface Change {
+  points: number;
+  sign: '▲' | '▼' | '=';
+}
+
+const LEAST_POINTS = 0.05;
+
+export function changeOf(now: number | null, before: number | null, counts: readonly [number, number]): Change | null {
+  if (now === null || before === null || Math.min(...counts) < ENOUGH) return null;
+  const points = (now - before) * 100;
+  if (Math.abs(points) < LEAST_POINTS) return { points: 0, sign: '=' };
+  return { points: Math.abs(points), sign: points > 0 ? '▲' : '▼' };
+}
+
+/** How a span and the one before it are called: `today`, `by this hour yesterday`. */
+export interface SpanWords {
+  now: string;
+  before: string;
+}
+
+/** Says in one sentence how much was delivered, and whether that is better than before. */
+export function deliveredText(now: Counts, before: Counts | null, words: SpanWords): string {
+  const earlier = before?.sent ?? 0;
+  if (now.sent === 0) return `Nothing was sent ${words.now}`;
+  const rate = part(now.delivered, now.sent);
+  const text = `${percentText(rate, 1)} delivered ${words.now}`;
+  const change = changeOf(rate, part(before?.delivered ?? 0, earlier), [now.sent, earlier]);
+  if (change === null) return text;
+  if (change.sign === '=') return `${text}, the same as ${words.before}`;
+  return `${text}, ${change.points.toFixed(1)} ${change.sign === '▲' ? 'more' : 'less'} than ${words.before}`;
+}

@@ -1,0 +1,126 @@
+/** Templates to begin with: five mails that most programs send, and values for a sample. Pure. */
+
+export interface Starter {
+  id: string;
+  label: string;
+  name: string;
+  subject: string;
+  html: string;
+  sample: Readonly<Record<string, unknown>>;
+}
+
+/** A mail for the light and the dark: one column, the fonts of the system, no pictures. */
+const mail = (body: string): string => `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<meta name="color-scheme" content="light dark">
+<style>
+:root { color-scheme: light dark }
+body { margin: 0; padding: 24px; font: 16px/1.5 system-ui, sans-serif }
+.mail { max-width: 560px; margin: 0 auto }
+.button { display: inline-block; padding: 10px 18px; border-radius: 8px; background: #4a51d4; color: #fff; text-decoration: none }
+table { width: 100%; border-collapse: collapse }
+td { padding: 6px 0; border-bottom: 1px solid #8886 }
+td + td { text-align: right }
+.small { font-size: 13px; opacity: .7 }
+</style>
+</head>
+<body>
+<div class="mail">
+${body}
+</div>
+</body>
+</html>
+`;
+
+export const starters: readonly Starter[] = [
+  {
+    id: 'welcome',
+    label: 'Welcome',
+    name: 'Welcome',
+    subject: 'Welcome, {{ name }}',
+    html: mail(`<h1>Welcome, {{ name }}</h1>
+<p>Your account is ready. Here is where it begins:</p>
+<p><a class="button" href="{{ url }}">Open your account</a></p>
+<p class="small">You get this mail because someone made an account with this address.</p>`),
+    sample: { name: 'Ana', url: 'https://acme.example/start' },
+  },
+  {
+    id: 'password',
+    label: 'Password reset',
+    name: 'Password reset',
+    subject: 'Set a new password',
+    html: mail(`<h1>Set a new password</h1>
+<p>Someone asked for a new password for {{ email }}. The link is good for {{ minutes }} minutes.</p>
+<p><a class="button" href="{{ url }}">Set a new password</a></p>
+<p class="small">If it was not you, leave it: nothing changes.</p>`),
+    sample: { email: 'ana@example.net', minutes: 30, url: 'https://acme.example/reset/1' },
+  },
+  {
+    id: 'code',
+    label: 'Sign-in code',
+    name: 'Sign-in code',
+    subject: '{{ code }} is your code',
+    html: mail(`<h1>{{ code }}</h1>
+<p>Enter this code to sign in. It is good for {{ minutes }} minutes.</p>
+<p class="small">Nobody of us asks you for it.</p>`),
+    sample: { code: '471 208', minutes: 10 },
+  },
+  {
+    id: 'receipt',
+    label: 'Receipt',
+    name: 'Receipt',
+    subject: 'Your order {{ order.number }}',
+    html: mail(`<h1>Thank you, {{ name }}</h1>
+<p>Order {{ order.number }} of {{ order.date }}</p>
+<table>
+{% for item in order.items %}<tr><td>{{ item.count }} × {{ item.title }}</td><td>{{ item.price }}</td></tr>
+{% endfor %}<tr><td><strong>Total</strong></td><td><strong>{{ order.total }}</strong></td></tr>
+</table>`),
+    sample: {
+      name: 'Ana',
+      order: {
+        number: '88777',
+        date: '31 January 2026',
+        total: '17.50 €',
+        items: [
+          { count: 2, title: 'Tea', price: '9.00 €' },
+          { count: 1, title: 'Cup', price: '8.50 €' },
+        ],
+      },
+    },
+  },
+  {
+    id: 'invitation',
+    label: 'Invitation',
+    name: 'Invitation',
+    subject: '{{ host }} invites you to {{ team }}',
+    html: mail(`<h1>Join {{ team }}</h1>
+<p>{{ host }} invites you to work in {{ team }}.</p>
+<p><a class="button" href="{{ url }}">Accept the invitation</a></p>
+<p class="small">The link is good for {{ days }} days.</p>`),
+    sample: { host: 'Bo', team: 'Acme', url: 'https://acme.example/join/1', days: 7 },
+  },
+];
+
+/** Values for names that say what they are; the first that fits counts. */
+const guesses: readonly (readonly [name: RegExp, value: unknown])[] = [
+  [/mail/i, 'ana@example.net'],
+  [/url|link|href/i, 'https://acme.example/'],
+  [/code|pin|otp/i, '471208'],
+  [/date|day$|time|_at$/i, '2026-01-31'],
+  [/price|total|amount|sum/i, '17.50'],
+  [/count|number|days|hours|minutes|quantity|id$/i, 7],
+  [/name|user|customer/i, 'Ana'],
+];
+
+/** Returns a sample with a value for each name that has none yet. */
+export function sampleFor(names: readonly string[], kept: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  const filled = Object.fromEntries(Object.entries(kept).filter(([, value]) => value !== ''));
+  const fresh = names
+    .filter((name) => !Object.hasOwn(filled, name))
+    .map((name) => [name, guesses.find(([pattern]) => pattern.test(name))?.[1] ?? name.replaceAll('_', ' ')]);
+  return { ...filled, ...(Object.fromEntries(fresh) as Record<string, unknown>) };
+}
