@@ -7,7 +7,7 @@ import { Problem } from '../base/problem.ts';
 import type { Caller } from '../keys/caller.ts';
 import { scopeNames, type Scope } from '../keys/scopes.ts';
 import type { ApiOperation } from '../operations/summaries.ts';
-import { isObject, textOf } from './compat/foreign.ts';
+import { isObject, textOf } from './compat/members.ts';
 import { contentOf, type Asking, type Inside } from './inside.ts';
 import type { JsonObject } from './json.ts';
 import { refuseScope } from './middleware/scope.ts';
@@ -99,6 +99,8 @@ const versions = ['2025-11-25', '2025-06-18'] as const;
 /** Faults of the protocol. */
 const fault = (code: -32600 | -32601 | -32602, message: string) => ({ error: { code, message } });
 
+// It is not in the description of the API.
+const NAME = 'mcp';
 // A larger body would have to be read and checked in a thread, as the API does.
 const MOST_BYTES = 256 * 1024;
 
@@ -113,11 +115,11 @@ export function mcpRoute(inside: Inside, all: readonly Route[], settings: Settin
   });
   return {
     method: 'POST',
-    path: '/mcp',
-    operationId: 'mcp',
-    summary: 'Model Context Protocol',
+    path: `/${NAME}`,
+    operationId: NAME,
+    summary: NAME,
     description: '-',
-    tag: 'mcp',
+    tag: NAME,
     scope: scopeNames as [Scope, ...Scope[]],
     touches: 'nothing',
     bodyByHandler: true,

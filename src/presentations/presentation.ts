@@ -90,6 +90,7 @@ export const selectors: readonly Input[] = [
   { flag: '--account <account>', says: 'of this account, name or id (default: all)' },
   { flag: '--stream <stream>', says: 'of this stream' },
   { flag: '--key <id>', says: 'sent with this API key', member: 'key_id' },
+  { flag: '--tag <tag>', says: 'with this tag' },
   { flag: '--batch <id>', says: 'of this bulk send', member: 'batch_id' },
   { flag: '--message <id>', says: 'of this message', member: 'message_id' },
 ];

@@ -79,7 +79,7 @@ describe('journey: an assistant by the Model Context Protocol', () => {
 
   it('sends, says why a mail waits, and shows what waits, with a row in the audit', async () => {
     const { told } = await call('sendMessage', {
-      ...{ from: `hi@${app.domain}`, to: 'ana@dest.test', subject: 'Order 17', text: 'x' },
+      ...{ from: 'hi@acme.test', to: 'ana@dest.test', subject: 'Order 17', text: 'x' },
       send_at: new Date(app.clock.now() + 3_600_000).toISOString(),
     });
     const id = String(told['id']);
