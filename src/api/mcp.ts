@@ -99,7 +99,6 @@ const versions = ['2025-11-25', '2025-06-18'] as const;
 /** Faults of the protocol. */
 const fault = (code: -32600 | -32601 | -32602, message: string) => ({ error: { code, message } });
 
-// It is not in the description of the API.
 const NAME = 'mcp';
 // A larger body would have to be read and checked in a thread, as the API does.
 const MOST_BYTES = 256 * 1024;
