@@ -2,6 +2,7 @@
  * The check of a send request as plain data: in a thread it is made, and a thread can hand over neither Problems nor Buffers.
  * Contents that entries share stay shared on the way.
  */
+import { withCrlf } from '../mail/re-encode.ts';
 import { Problem } from '../base/problem.ts';
 import type { ProblemCode } from '../base/problem.ts';
 import { ownMemory } from '../base/bytes.ts';
@@ -45,7 +46,8 @@ export function checkApart(given: JsonObject, rules: SendRules): Exclude<Checked
 
 /** Checks a complete mail, whose octets are in `message` in base64, and the members that come with it. */
 export function checkMail({ message = '', ...members }: JsonObject, rules: SendRules): CheckedSend {
-  const bytes = Buffer.from(typeof message === 'string' ? message : '', 'base64');
+  // By SMTP each line ends with CRLF as well.
+  const bytes = withCrlf(Buffer.from(typeof message === 'string' ? message : '', 'base64'));
   if (bytes.length > rules.limits.messageBytes)
     return refusedMail('message_too_large', `The mail is larger than ${String(rules.limits.messageBytes)} bytes.`);
   if (bytes.length === 0) return refusedMail('missing_field', '`message` is missing.');

@@ -477,10 +477,9 @@ describe('journey: programs of other services', () => {
         [['shop', 'welcome'], { order: '17', user: 'u1' }, [], ['cy@dest.test']],
       );
       assert.deepEqual(await auditedSends(), ['POST 1']);
-      const large = MAIL.replace('As it is: schön.', 'Long line\r\n'.repeat(50_000)).replace(
-        'Message: no',
-        'Message: yes',
-      );
+      const large = MAIL.replace('As it is: schön.', 'Long line\r\n'.repeat(50_000))
+        .replaceAll('\r\n', '\n')
+        .replace('Message: no', 'Message: yes');
       const { body: simulated } = await app.get<{ test: boolean }>(
         `/v1/messages/${/msg_\w+/.exec((await create(large)).id ?? '')?.[0] ?? ''}`,
       );
@@ -523,6 +522,7 @@ describe('journey: programs of other services', () => {
       await refused({ message: `From: a@acme.test\r\n${MAIL}` }, 400, /several from/i);
       await refused({ message: MAIL.replace('Drop-Message: no', 'Surprise: 1') }, 400, /o:surprise/);
       await refused({ to: 'nobody' }, 400, /address format/);
+      await assert.rejects(sdk().domains.list(), { status: 404, details: /no counterpart here/ });
       await refused({ subject: 'Another' }, 400, /`subject` has no counterpart/);
       await refused({ 'o:deliverytime': 'whenever' }, 400, /send_at/);
     });

@@ -5,6 +5,7 @@
  */
 import type { IncomingMessage } from 'node:http';
 import { Problem } from '../../base/problem.ts';
+import { serviceAt } from '../compat/services.ts';
 import type { Exchange } from '../exchange.ts';
 import { forbids } from '../negotiate.ts';
 import type { Route } from '../route.ts';
@@ -69,17 +70,23 @@ function isDecodable(path: string): boolean {
   }
 }
 
-const notFound = (): Problem => new Problem('not_found', 'There is no such path. Those of the API begin with /v1/.');
+const notFound = ({ path }: Exchange): Problem =>
+  new Problem(
+    'not_found',
+    serviceAt(path) === null
+      ? 'There is no such path. Those of the API begin with /v1/.'
+      : 'This request has no counterpart here: docs/migrating.md names those that have.',
+  );
 
 function allow(methods: readonly string[], exchange: Exchange): string {
   // `OPTIONS *` asks about the server as a whole (RFC 9110 section 9.3.7).
   if (exchange.path === '*') return 'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS';
-  if (methods.length === 0) throw notFound();
+  if (methods.length === 0) throw notFound(exchange);
   return [...methods, 'OPTIONS'].join(', ');
 }
 
 function refusePath(methods: readonly string[], exchange: Exchange): never {
-  if (methods.length === 0) throw notFound();
+  if (methods.length === 0) throw notFound(exchange);
   throw new Problem('method_not_allowed', `This path has no method ${exchange.method}.`, {
     headers: { Allow: allow(methods, exchange) },
   });
