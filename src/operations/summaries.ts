@@ -106,7 +106,8 @@ export const machineSummaries = {
   'events.after': 'Show the newest events, and then those that come, until Ctrl-C',
   'inbound.confirm': 'Believe an unverified report: the recipient is suppressed as if it had come with proof',
   'inbound.selfTest': 'Send a mail to ourselves that bounces, and see whether that is recognised; exit code 1 if not',
-  'inbound.simulate': 'Hand in a mail from a file as if it came from outside, and show what came of it; exit code 1 if not taken',
+  'inbound.simulate':
+    'Hand in a mail from a file as if it came from outside, and show what came of it; exit code 1 if not taken',
   'inbound.show': 'Show a mail that came back as a mail program would: addresses, subject, text and files',
   'inbound.unverified': 'List bounces and complaints that name a message and prove nothing, so that nothing was done',
   'messages.trace': 'Show what happened to a message, in the order of time, with the SMTP replies',
