@@ -83,6 +83,7 @@ function begin(
     ip,
     method: caller.isOperator === true ? 'CLI' : isOfServer ? 'DASHBOARD' : method,
     user_agent: userAgent,
+    key_id: caller.isOperator === true || caller.member !== undefined ? null : caller.keyId,
   };
   if (isOfServer) return beginAct(deps, { name: operationId, words: act ?? null }, acting);
   const asked = act?.named === null ? null : pathWith(path, params);

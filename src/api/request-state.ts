@@ -1,4 +1,5 @@
 /** The dependencies of the API's HTTP server, and the types of its middleware. */
+import type { Inside } from './inside.ts';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type Koa from 'koa';
 import type { Notifier } from '../scheduling/notifier.ts';
@@ -87,6 +88,8 @@ export interface ApiDeps {
   answered?(request: { operation: string | null; status: number; ms: number }): void;
   /** Answers requests that are not for the API, such as the operator's metrics; returns whether it did. */
   beside?(request: IncomingMessage, response: ServerResponse): boolean;
+  /** Calls operations for the tools of the Model Context Protocol, which is not served without it. */
+  inside?: Inside;
   /** Returns whether the service can work, with the single checks by name. */
   ready(): Promise<Readiness>;
   settings: ApiSettings;

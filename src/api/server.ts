@@ -31,6 +31,7 @@ import { healthRoutes } from './health.ts';
 import { BodyMemory } from './body-memory.ts';
 import { InFlight } from './idempotency.ts';
 import { createJsonReader } from './json-reader.ts';
+import { mcpRoute } from './mcp.ts';
 import { admit, type KnownPath } from './middleware/admit.ts';
 import { audit } from './middleware/audit.ts';
 import { body } from './middleware/body.ts';
@@ -146,7 +147,13 @@ function createApp(
   const bodyMemory = deps.bodyMemory ?? new BodyMemory(limits.heldBytes);
   const router = createRouter(
     door === undefined
-      ? [...routes, ...compatRoutes(routes, settings), openapiRoute(routes, settings), ...healthRoutes(deps)]
+      ? [
+          ...routes,
+          ...compatRoutes(routes, settings),
+          ...(deps.inside === undefined ? [] : [mcpRoute(deps.inside, routes, settings)]),
+          openapiRoute(routes, settings),
+          ...healthRoutes(deps),
+        ]
       : routes,
   );
   const known = (path: string): KnownPath => {

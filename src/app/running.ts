@@ -151,10 +151,10 @@ function buildDoors(
   const bodyMemory = new BodyMemory(bodyLimits.heldBytes, usedUp);
   const newcomers = new Newcomers(config.http.trustedProxies, { usedUp });
   const web = { ...parts, mta, holds, laneFacts, metrics, mailPorts, mailDraft, bodyMemory, newcomers };
-  const { api, deps } = buildApi(context, web);
+  const { api, deps, inside: ofAccounts } = buildApi(context, web);
   const operator = buildOperator(
     context,
-    { ...parts, delivery, inside: createInside({ clock, commit: db.commit }, api.routes), laneFacts },
+    { ...parts, delivery, inside: ofAccounts, laneFacts },
     { inbound, certificate: certificateWatch },
   );
   hearWatches(operator);

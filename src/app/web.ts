@@ -1,4 +1,5 @@
 /** Builds the HTTP side: the API with its routes, and the metrics for Prometheus. */
+import { createInside, type Inside } from '../api/inside.ts';
 import path from 'node:path';
 import { isPostgresUrl } from '../base/postgres-url.ts';
 import type { RateWindows } from '../scheduling/rate-windows.ts';
@@ -41,10 +42,13 @@ export interface WebParts {
 }
 
 /** Builds the API, with the dependencies of its server, which the control socket has as well. */
-export function buildApi(context: AppContext, parts: WebParts): { api: Api; deps: ApiDeps } {
+export function buildApi(context: AppContext, parts: WebParts): { api: Api; deps: ApiDeps; inside: Inside } {
   const { config, clock, log, db, notifiers, meters, callers, disk, planOf } = context;
   const { certificate, metrics } = parts;
+  const routes = buildRoutes(context, parts);
+  const inside = createInside({ clock, commit: db.commit }, routes);
   const deps: ApiDeps = {
+    inside,
     accountWindows: parts.accountWindows,
     bodyMemory: parts.bodyMemory,
     newcomers: parts.newcomers,
@@ -71,7 +75,7 @@ export function buildApi(context: AppContext, parts: WebParts): { api: Api; deps
       body: { bodyBytes: config.limits.bodyBytes, singleBodyBytes: config.limits.singleBodyBytes },
     },
   };
-  return { api: createApi(deps, buildRoutes(context, parts)), deps };
+  return { api: createApi(deps, routes), deps, inside };
 }
 
 function buildRoutes(

@@ -34,7 +34,6 @@ import { addSamples } from './samples.ts';
 import { addSend } from './send.ts';
 import { addServe, type StartApp } from './serve.ts';
 import { addStorage } from './storage.ts';
-import { addStats } from './stats.ts';
 import { addSuppressions } from './suppressions.ts';
 import { printError } from './print-error.ts';
 import { presentations } from '../presentations/index.ts';
@@ -237,8 +236,9 @@ function addCommands(
   present('resolve');
   addEvents(program, context);
   addExport(program, context);
-  addStats(program, context);
+  present('stats');
   addReputation(program, context);
+  present('recipients');
   present('suppressions');
   addSuppressions(program, context);
   present('webhooks');

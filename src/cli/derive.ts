@@ -8,7 +8,15 @@ import type { Given, Input, Presentation } from '../presentations/presentation.t
 import { json, tableOf } from '../presentations/table.ts';
 import type { Context } from './cli.ts';
 import { noteMore } from './note-more.ts';
-import { countOption, daysOption, durationOption, durationWithin, limitOption, listOption } from './options.ts';
+import {
+  countOption,
+  daysOption,
+  durationOption,
+  durationWithin,
+  hoursOption,
+  limitOption,
+  listOption,
+} from './options.ts';
 
 /** Descriptions of the groups of commands. */
 export const groups: Readonly<Record<string, string>> = {
@@ -20,6 +28,7 @@ export const groups: Readonly<Record<string, string>> = {
   'domains dkim': 'DKIM keys',
   messages: 'messages and their deliveries',
   queue: 'mail that waits for delivery, and why',
+  recipients: 'people that mail was sent to',
   suppressions: 'addresses that are not mailed',
   webhooks: 'endpoints that get events',
   nodes: 'the servers that use the same database',
@@ -54,6 +63,7 @@ const parsers = {
   limit: limitOption,
   count: countOption,
   days: daysOption,
+  hours: hoursOption,
 };
 
 export function addPresented(program: CommandUnknownOpts, context: Context, all: readonly Presentation[]): void {
@@ -73,6 +83,7 @@ function add(program: CommandUnknownOpts, context: Context, one: Presentation): 
     );
   for (const option of options) command.addOption(option);
   if (list !== undefined && 'limit' in list) command.option('--limit <n>', 'the most to show', limitOption, list.limit);
+  if (one.isTried === true) command.option('--dry-run', 'say what it would do, and change nothing');
   command.option('--json', one.isByLine === true ? 'one JSON object a line' : 'as one JSON object');
   command.action(async () => {
     const given: Record<string, unknown> = Object.fromEntries(
@@ -88,8 +99,16 @@ function add(program: CommandUnknownOpts, context: Context, one: Presentation): 
 
 const nameOf = (flag: string): string => (/^(?:--)?[<[]?([\w-]+)/.exec(flag)?.[1] ?? '').replaceAll('-', '_');
 
-function optionOf({ flag, says, kind = 'text', choices, default: usual, isRequired = false }: Input): Option {
-  const option = new Option(flag, says).makeOptionMandatory(isRequired);
+function optionOf({
+  flag,
+  says,
+  kind = 'text',
+  choices,
+  default: usual,
+  isRequired = false,
+  conflicts,
+}: Input): Option {
+  const option = new Option(flag, says).makeOptionMandatory(isRequired).conflicts(conflicts ?? []);
   const parse = parsers[kind];
   if (choices !== undefined) option.choices([...choices]);
   else if (parse !== undefined) option.argParser(parse as (text: string, before: unknown) => unknown);
@@ -100,10 +119,16 @@ function optionOf({ flag, says, kind = 'text', choices, default: usual, isRequir
   );
 }
 
-async function perform(context: Context, one: Presentation, given: Given): Promise<void> {
+async function perform(context: Context, usual: Presentation, given: Given): Promise<void> {
+  const { instead } = usual;
+  const one = instead === undefined || given[instead.given] === undefined ? usual : { ...usual, ...instead };
   const { list, beyond } = one;
   const asJson = given['json'] === true;
   const answer = await context.operate((operator) => ask(operator, one, given));
+  if (isTried(one, given)) {
+    context.print(asJson, answer, () => [`would ${String((answer as { would: string }).would)}`]);
+    return;
+  }
   const show = (): readonly string[] => one.lines?.(answer, given) ?? tableOf(one.columns ?? [], rowsOf(one, answer));
   const warning = one.warning?.(answer) ?? null;
   if (warning !== null) context.note(warning);
@@ -120,6 +145,9 @@ async function perform(context: Context, one: Presentation, given: Given): Promi
   if (code !== 0) context.end(code);
 }
 
+/** Returns whether it is only to tell what it would do. */
+const isTried = (one: Presentation, given: Given): boolean => one.isTried === true && given['dry_run'] === true;
+
 /** A list that is asked for in pages is printed without their cursors. */
 const listed = ({ list }: Presentation, answer: unknown): unknown =>
   list !== undefined && 'most' in list ? { data: (answer as { data: unknown }).data } : answer;
@@ -135,6 +163,7 @@ async function ask(operator: Operator, one: Presentation, given: Given): Promise
     if (member !== null && given[nameOf(flag)] !== undefined) sent[member] = given[nameOf(flag)];
   const { list } = one;
   if (list !== undefined && 'limit' in list) sent['limit'] = given['limit'];
+  if (isTried(one, given)) sent['dry_run'] = true;
   // Operations on the server have all in their body.
   if (endpoint.includes('/v1/server/')) return await operator.call(one.operation as OperationName, sent);
   const { account, ...others } = sent as { account?: string };

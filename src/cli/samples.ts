@@ -42,7 +42,6 @@ const samples: Samples = {
     'posthorn events tail',
     'posthorn events tail --types bounced,deferred --since 1h --no-follow --json',
   ],
-  stats: ['posthorn stats', 'posthorn stats --hours 24', 'posthorn stats --days 30 --by provider'],
   reputation: ['posthorn reputation', 'posthorn reputation --days 7 --json'],
   'suppressions add': ['posthorn suppressions add old@example.org --note "asked by phone"'],
   'suppressions import': [

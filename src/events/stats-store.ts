@@ -9,15 +9,20 @@ import { noCounts, statTypes, type StatType } from './stats.ts';
 /** The properties that numbers can be grouped by. */
 export const statKeys = ['stream', 'tag', 'domain', 'provider', 'template'] as const;
 export type StatKey = (typeof statKeys)[number];
+/** Properties that only operators group by: they see all accounts. */
+export const senderKeys = ['account', 'key'] as const;
+export type AnyStatKey = StatKey | (typeof senderKeys)[number];
+type AnyQuery = StatsQuery<AnyStatKey>;
 
-export interface StatsQuery {
-  accountId: string;
+export interface StatsQuery<By = StatKey> {
+  /** Null for all accounts. */
+  accountId: string | null;
   /** Half-open range in ms. */
   since: number;
   until: number;
   /** One line for each hour or day, or one for the whole range. */
   bucket: 'hour' | 'day' | 'total';
-  by: StatKey | null;
+  by: By | null;
   /** Counts only events with these values. Tags and templates are counted apart, so `by` and `only` together may name only one of them. */
   only: Partial<Record<StatKey, string>>;
   test: boolean;
@@ -26,7 +31,7 @@ export interface StatsQuery {
 export interface StatLine {
   /** Begin of the hour or day; of the range if the bucket is the total. */
   at: number;
-  /** The stream, tag, domain, provider or template's id; null without grouping. */
+  /** The stream, tag, domain, provider, or the id of the template, account or key; null without grouping. */
   key: string | null;
   counts: Record<StatType, number>;
 }
@@ -35,7 +40,7 @@ export interface StatLine {
 export const MOST_KEYS = 100;
 
 /** Returns the lines in the order of time, then of the key; of a total without keys always one. */
-export async function readStats(read: Knex, query: StatsQuery): Promise<StatLine[]> {
+export async function readStats(read: Knex, query: AnyQuery): Promise<StatLine[]> {
   const { bucket, by } = query;
   if (bucket === 'total') return readLines(read, query, rowsOf(read, query, null));
   // Days have far fewer rows than hours, and show as well which keys have the most mail.
@@ -47,8 +52,8 @@ export async function readStats(read: Knex, query: StatsQuery): Promise<StatLine
 }
 
 /** Names the keys with the most mail in the whole days of the range. */
-async function largestKeys(read: Knex, { since, until, ...query }: StatsQuery): Promise<string[]> {
-  const days: StatsQuery = {
+async function largestKeys(read: Knex, { since, until, ...query }: AnyQuery): Promise<string[]> {
+  const days: AnyQuery = {
     ...query,
     bucket: 'total',
     since: Math.floor(since / DAY_MS) * DAY_MS,
@@ -58,22 +63,24 @@ async function largestKeys(read: Knex, { since, until, ...query }: StatsQuery): 
 }
 
 /** Returns whether rows of days suffice: a range that begins or ends within a day needs hours. */
-const isByDay = ({ since, until, bucket }: StatsQuery): boolean =>
+const isByDay = ({ since, until, bucket }: AnyQuery): boolean =>
   bucket === 'total' ? since % DAY_MS === 0 && until % DAY_MS === 0 : bucket === 'day';
 
-function spanOf(query: StatsQuery): StatRow['span'] {
+function spanOf(query: AnyQuery): StatRow['span'] {
   const { by, only } = query;
   const span = isByDay(query) ? 'day' : 'hour';
   if (by === 'template' || only.template !== undefined) return `template_${span}`;
-  return by === null && statKeys.every((key) => only[key] === undefined) ? `whole_${span}` : span;
+  if (by === 'key') return `key_${span}`;
+  return (by === null || by === 'account') && statKeys.every((key) => only[key] === undefined) ? `whole_${span}` : span;
 }
 
-const columnOf = (key: StatKey): string => (key === 'template' ? 'tag' : key);
+const columnOf = (by: AnyStatKey): string =>
+  by === 'account' ? 'account_id' : by === 'template' || by === 'key' ? 'tag' : by;
 
 const SUM_OF_ALL = statTypes.join(' + ');
 
 /** Asks for lines: of a total without given keys those with the most mail. */
-function rowsOf(read: Knex, query: StatsQuery, keys: readonly string[] | null): Knex.QueryBuilder {
+function rowsOf(read: Knex, query: AnyQuery, keys: readonly string[] | null): Knex.QueryBuilder {
   const { bucket, by } = query;
   const asked = within(read, query).sum(Object.fromEntries(statTypes.map((type) => [type, type])));
   if (bucket !== 'total') asked.select('at').groupBy('at').orderBy('at');
@@ -86,7 +93,7 @@ function rowsOf(read: Knex, query: StatsQuery, keys: readonly string[] | null): 
 /** Reads the lines as lists: as objects of nineteen members they cost several times as much. */
 async function readLines(
   read: Knex,
-  { bucket, by, since }: Pick<StatsQuery, 'bucket' | 'by' | 'since'>,
+  { bucket, by, since }: Pick<AnyQuery, 'bucket' | 'by' | 'since'>,
   asked: Knex.QueryBuilder,
 ): Promise<StatLine[]> {
   const members = [bucket === 'total' ? String(since) : 'at', by === null ? 'NULL' : 'key', ...statTypes];
@@ -104,17 +111,20 @@ function countsOf(values: readonly (number | null)[]): Record<StatType, number> 
   return counts;
 }
 
-function within(read: Knex, query: StatsQuery): Knex.QueryBuilder {
+function within(read: Knex, query: AnyQuery): Knex.QueryBuilder {
   const { accountId, since, until, by, only, test } = query;
-  // Each message is counted once without a tag, once more for each tag, and once more for its template.
+  // Each message is counted once without a tag, and once more for each tag, its template and its key.
   const tag = only.tag ?? only.template;
-  const isAnyTag = tag === undefined && (by === 'tag' || by === 'template');
+  const isAnyTag = tag === undefined && (by === 'tag' || by === 'template' || by === 'key');
   const rows = read(
     isAnyTag
       ? (read.raw(`event_counts ${dialectOf(read).using('event_counts_of_tags')}`) as unknown as string)
       : 'event_counts',
   );
-  rows.where({ account_id: accountId, span: spanOf(query), test: test ? 1 : 0 });
+  rows.where({ span: spanOf(query), test: test ? 1 : 0 });
+  // The key of the table begins with the account.
+  if (accountId === null) rows.whereIn('account_id', read('accounts').select('id'));
+  else rows.where({ account_id: accountId });
   if (isAnyTag) rows.whereRaw("tag <> ''");
   else rows.where('tag', tag ?? '');
   rows.where('at', '>=', since).where('at', '<', until);
@@ -179,6 +189,6 @@ const KEY = 'account_id, span, test, tag, at, stream, domain, provider';
 /** Returns the rows to remove at this time; those of tags have their own index. */
 const tooOld = (now: number): readonly [spans: string, where: string, before: number][] => [
   ["'hour', 'whole_hour'", "tag = ''", now - HOURS_KEPT_MS],
-  ["'hour', 'template_hour'", "tag <> ''", now - HOURS_KEPT_MS],
+  ["'hour', 'template_hour', 'key_hour'", "tag <> ''", now - HOURS_KEPT_MS],
   ["'day'", "tag <> ''", now - TAGS_KEPT_MS],
 ];

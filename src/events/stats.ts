@@ -1,6 +1,6 @@
 /**
  * Counts events. Every event adds to a row for the hour of its mail and one for the day, by stream, sending domain and recipient provider;
- * to more rows for each tag, the template and the source; and to a row of all mail. Rows of a grouped commit are merged first, so a busy
+ * to more rows for each tag, the template, the key and the source; and to a row of all mail. Rows of a grouped commit are merged first, so a busy
  * server writes a handful of them for hundreds of events.
  */
 import { providerOf } from '../base/mailbox-providers.ts';
@@ -22,6 +22,8 @@ export interface StatFacts {
   tags: readonly string[];
   /** Id of the template it was made from, or null. */
   template: string | null;
+  /** Id of the key it was sent with, or null. */
+  key?: string | null;
   /** The source that it left from, if sources have names and it is known. */
   source?: string | null;
 }
@@ -56,9 +58,13 @@ export function addToStats(rows: Map<string, StatRow>, facts: StatFacts, types: 
     add('hour', hour, { tag, ...own });
     add('day', day, { tag, ...own });
   }
-  if (facts.template !== null) {
-    add('template_hour', hour, { tag: facts.template, ...own });
-    add('template_day', day, { tag: facts.template, ...own });
+  for (const [kind, name] of [
+    ['template', facts.template],
+    ['key', facts.key ?? null],
+  ] as const) {
+    if (name === null) continue;
+    add(`${kind}_hour`, hour, { tag: name, ...own });
+    add(`${kind}_day`, day, { tag: name, ...own });
   }
   if (facts.source != null) add('source_day', day, { tag: facts.source, ...own });
 }

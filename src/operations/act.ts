@@ -20,6 +20,8 @@ export interface Act {
   concerns(accountId: string): void;
   /** Says what the act is done to, and how that was before and is after. */
   on(deed: Deed): void;
+  /** Says that it only tells what it would do: it has no row. */
+  changesNothing(): void;
   /** The audit row, for the act to commit with its own rows; it then counts as written. */
   rows(): Rows;
 }
@@ -34,7 +36,7 @@ export interface RunningAct extends Act {
 }
 
 /** The actor, and the way in: `CLI`, `DASHBOARD`, `SYSTEM`, or the HTTP method. */
-export type Acting = Pick<AuditRow, 'actor' | 'ip' | 'method' | 'user_agent'>;
+export type Acting = Pick<AuditRow, 'actor' | 'ip' | 'method' | 'user_agent'> & Partial<Pick<AuditRow, 'key_id'>>;
 
 export const commandLine: Acting = { actor: 'operator', ip: null, method: 'CLI', user_agent: null };
 
@@ -58,12 +60,14 @@ export function beginAct(
   let accountId: string | null = null;
   let deed: Deed = {};
   let written: AuditRow | null = null;
+  let isDry = false;
 
   const row = (status: number, problem: Problem | null = null): AuditRow =>
     auditRow({
       at: clock.now(),
       accountId,
       actor: acting.actor,
+      keyId: acting.key_id ?? null,
       ip: acting.ip,
       userAgent: acting.user_agent,
       method: acting.method,
@@ -104,15 +108,19 @@ export function beginAct(
     on(more) {
       deed = { ...deed, ...more };
     },
+    changesNothing() {
+      isDry = true;
+    },
     row: taken,
     rows: () => ({ audit: [taken(200)] }),
     async done(status = 200) {
+      if (isDry) return;
       if (written?.status === status) await complete(written);
       else await commit.insert({ audit: [taken(status)] });
     },
     async failed(error) {
       // A database that could not write the act cannot write its row either, and a lost PostgreSQL is waited for with each write.
-      if (isStorageTrouble(error)) return;
+      if (isDry || isStorageTrouble(error)) return;
       const problem = error instanceof Problem ? error : null;
       await commit.insert({
         audit: [row(problem?.status ?? 500, problem)],

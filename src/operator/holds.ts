@@ -1,19 +1,20 @@
 /** Operations that hold mail, release it, and slow lanes down: they set and end limits by hand. */
 import { z } from 'zod';
 import { newId } from '../base/id.ts';
+import { pluralize } from '../base/pluralize.ts';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { DAY_MS } from '../base/time.ts';
 import { ANY_SOURCE, keyOf, newLimit, scopeOf, type Limit } from '../messages/limits/limit.ts';
 import type { Act } from '../operations/act.ts';
-import { cancelPages } from './cancel-waiting.ts';
 import { heldMail, type HeldMail } from './held-mail.ts';
 import { isLaneKnown } from './lane-records.ts';
-import { LOOK_UPS_MS, mailOfLane } from './mail-of-lane.ts';
-import { isLane, mailArguments, partArguments, partFor, partOfLane, pointedAt, type Part } from './parts.ts';
+import { isLane, partArguments, partFor, partOfLane, pointedAt, type NamedPart, type Part } from './parts.ts';
 import type { OperatorDeps } from './deps.ts';
 import { serverRoute } from './server-route.ts';
 import { refuseNoDomain } from './recipient-domain.ts';
+import { LOOK_UPS_MS, mailOf, selected, selectedText, selectorMembers } from './selector.ts';
+import { changeWaiting, countWaiting } from './waiting-pages.ts';
 
 const YEAR_MS = 366 * DAY_MS;
 const forArgument = z.int().min(1000).max(YEAR_MS).optional();
@@ -33,12 +34,22 @@ export const holdOperations = {
   'queue.hold': serverRoute({
     act: { says: 'held the {scope} {target}', type: 'hold', named: 'target', keeps: holdMembers },
     body: z.strictObject({ ...partArguments, for_ms: forArgument, new: z.boolean().optional(), note: noteArgument }),
+    async dryRun(deps, { for_ms: forMs, new: isNew = false, note: _, ...named }) {
+      const part = await partFor(deps, named, noAct);
+      const waiting = await waitingOf(deps, named);
+      const now = waiting === null ? 'what would go by it' : deliveriesOf(waiting);
+      const end = forMs === undefined ? 'until it is released' : `until ${rfc3339(deps.clock.now() + forMs)}`;
+      return {
+        would: `hold ${textOf(named)}: ${now}${catchesNew(isNew, part) ? ', and what is accepted later' : ''}, ${end}`,
+        waiting,
+      };
+    },
     async run(deps, { for_ms: forMs, new: isNew = false, note, ...named }, act) {
       act.on({ after: pointedAt(named) });
       const part = await partFor(deps, named, act);
       if (named.domain !== undefined) refuseNoDomain(named.domain);
-      const catchesNew = isNew || isLane(part) || part.source !== ANY_SOURCE;
-      const limit = limitByHand(deps, 'hold', part, { forMs, note, catchesNew }, act);
+      const given = { forMs, note, catchesNew: catchesNew(isNew, part) };
+      const limit = limitByHand(deps, 'hold', part, given, act);
       act.on({ after: holdRecord(limit) });
       const others = holdsOf(part, await holdsInForce(deps)).map(({ id }) => id);
       await deps.limits.add(limit, act.rows());
@@ -54,12 +65,18 @@ export const holdOperations = {
   'queue.release': serverRoute({
     act: { says: 'released the {scope} {target}', type: 'hold', named: 'target', keeps: holdMembers },
     body: z.strictObject({ ...partArguments, id: z.string().max(100).optional() }),
+    async dryRun(deps, { id, ...named }) {
+      const ended = await holdsNamed(deps, id ?? (await partFor(deps, named, noAct)));
+      const rows = await deps.db
+        .reader('deliveries')
+        .whereIn('held_by', ended.map(keyOf))
+        .count<{ n: number }[]>({ n: '*' });
+      const waiting = Number(rows[0]?.n ?? 0);
+      return { would: `end ${ended.map(keyOf).join(', ')}: ${deliveriesOf(waiting)} held`, waiting };
+    },
     async run(deps, { id, ...named }, act) {
       act.on({ before: id === undefined ? pointedAt(named) : { scope: 'hold', target: id } });
-      const all = await holdsInForce(deps);
-      const ended =
-        id === undefined ? holdsOf(await partFor(deps, named, act), all) : all.filter((one) => one.id === id);
-      if (ended.length === 0) throw new Problem('not_found', 'there is no such hold: see `posthorn queue holds`');
+      const ended = await holdsNamed(deps, id ?? (await partFor(deps, named, act)));
       await endHolds(deps, ended, act);
       return { data: ended.map(holdRecord) };
     },
@@ -110,22 +127,55 @@ export const holdOperations = {
   /** Cancels waiting mail. Mail that is being sent cannot be canceled. */
   'queue.cancel': serverRoute({
     act: { says: 'canceled waiting mail of the {scope} {target}', type: 'queue', named: 'target', keeps: ['canceled'] },
-    body: z.strictObject({ ...mailArguments, lane: partArguments.lane, all: partArguments.all }),
+    body: z.strictObject(selectorMembers),
+    async dryRun(deps, named) {
+      const { unknown, ...mail } = await mailOf(deps, named, LOOK_UPS_MS);
+      const waiting = await countWaiting(deps, mail);
+      return {
+        would: `cancel ${deliveriesOf(waiting)} of ${selectedText(named)}`,
+        waiting,
+        ...unknownDomains(unknown),
+      };
+    },
     async run(deps, named, act): Promise<Canceled> {
-      act.on({ after: pointedAt(named, { mayBeSource: false }) });
-      const part = await partFor(deps, named, act);
-      const mail = named.lane === undefined ? null : await mailOfLane(deps, named.lane, LOOK_UPS_MS);
-      const canceled = await cancelPages(deps, part, mail, act);
-      act.on({ after: { ...pointedAt(named, { mayBeSource: false }), canceled } });
-      return mail === null ? { canceled } : { canceled, domains_unknown: mail.unknown };
+      act.on({ after: selected(named) });
+      const { unknown, ...mail } = await mailOf(deps, named, LOOK_UPS_MS, act);
+      const canceled = await changeWaiting(deps, mail, { kind: 'canceled' }, act);
+      act.on({ after: { ...selected(named), canceled } });
+      return { canceled, ...unknownDomains(unknown) };
     },
   }),
 };
 
-interface Canceled {
+interface Canceled extends ReturnType<typeof unknownDomains> {
   canceled: number;
-  /** For a lane: domains with waiting mail that may be of it, as DNS has not told where their mail goes. */
-  domains_unknown?: number;
+}
+
+/** For a lane: domains with waiting mail that may be of it, as DNS has not told where their mail goes. */
+export const unknownDomains = (unknown: number | undefined): { domains_unknown?: number } =>
+  unknown === undefined ? {} : { domains_unknown: unknown };
+
+const noAct = { concerns: () => undefined };
+const deliveriesOf = (count: number): string => pluralize(count, 'waiting delivery', 'waiting deliveries');
+const textOf = (named: NamedPart): string => {
+  const { scope, target } = pointedAt(named);
+  return scope === 'all' ? 'all mail' : `the ${scope} ${target}`;
+};
+
+/** Counts the mail of a part; null for a source, by which the mail is sent that comes next. */
+async function waitingOf(deps: OperatorDeps, { source, ...named }: NamedPart): Promise<number | null> {
+  return source === undefined ? await countWaiting(deps, await mailOf(deps, named, LOOK_UPS_MS)) : null;
+}
+
+/** A lane and a source are held as a whole. */
+const catchesNew = (isNew: boolean, part: Part): boolean => isNew || isLane(part) || part.source !== ANY_SOURCE;
+
+/** Returns the holds with this id or of this part. Throws `not_found`. */
+async function holdsNamed(deps: OperatorDeps, named: string | Part): Promise<Limit[]> {
+  const all = await holdsInForce(deps);
+  const found = typeof named === 'string' ? all.filter(({ id }) => id === named) : holdsOf(named, all);
+  if (found.length === 0) throw new Problem('not_found', 'there is no such hold: see `posthorn queue holds`');
+  return found;
 }
 
 /** Adds the facts of the hold to mail that is marked with a hold's id. */

@@ -54,10 +54,7 @@ export async function partFor(
 }
 
 /** Returns the part as it was asked for, for the audit of an act that is refused. Throws `invalid_field` if it is none. */
-export function pointedAt(
-  { lane, source, all, ...mail }: NamedPart,
-  { mayBeSource = true }: { mayBeSource?: boolean } = {},
-): { scope: string; target: string } {
+export function pointedAt({ lane, source, all, ...mail }: NamedPart): { scope: string; target: string } {
   const ofMail = Object.entries(mail).flatMap(([name, value]) =>
     value === undefined ? [] : [[name.replace(/_id$/, ''), value] as const],
   );
@@ -68,7 +65,7 @@ export function pointedAt(
   if (first === undefined || alone.length > 1 || (alone.length === 1 && ofMail.length > 0))
     throw new Problem(
       'invalid_field',
-      `name a lane${mayBeSource ? ', a source' : ''} or all, or any of a domain, an account, a stream (of an account), a key, a bulk send and a message`,
+      'name a lane, a source or all, or any of a domain, an account, a stream, a key, a bulk send and a message',
     );
   return { scope: first[0], target: [first[1], ...others.map((one) => one.join(' '))].join(', ') };
 }
@@ -83,7 +80,7 @@ async function findPart({ db, config }: Pick<OperatorDeps, 'db' | 'config'>, nam
     return { ...anyPart, source };
   }
   const owners = await Promise.all([
-    account === undefined && stream === null ? null : accountNamed({ db }, account).then((found) => found.id),
+    account === undefined ? null : accountNamed({ db }, account).then((found) => found.id),
     key === null ? null : ownerOf(db, 'api_keys', 'key', key),
     batch === null ? null : ownerOf(db, 'batches', 'batch', batch),
     message === null ? null : accountOfMessage({ db }, message),
@@ -93,7 +90,10 @@ async function findPart({ db, config }: Pick<OperatorDeps, 'db' | 'config'>, nam
   const known =
     stream === null
       ? {}
-      : ((await db.reader('streams').where({ account_id: owner, slug: stream }).first()) as object | undefined);
+      : ((await db
+          .reader('streams')
+          .where({ slug: stream, ...(owner === null ? {} : { account_id: owner }) })
+          .first()) as object | undefined);
   if (known === undefined) throw none('stream', stream ?? '');
   return { ...anyPart, domain, account: owner, stream, key, batch, message };
 }

@@ -1,5 +1,6 @@
 /** Operations on the queue: lanes, waiting deliveries, and trying them now. */
 import { z } from 'zod';
+import { pluralize } from '../base/pluralize.ts';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { DAY_MS } from '../base/time.ts';
@@ -7,26 +8,49 @@ import type { Config } from '../config/schema.ts';
 import { SIMULATOR_DOMAIN } from '../messages/delivery/delivery.ts';
 import { nextTries } from '../messages/delivery/why.ts';
 import { nextAttemptAt } from '../messages/store/message-store.ts';
-import type { Value } from '../storage/connection.ts';
-import { dialectOf } from '../storage/sql.ts';
 import { deliveryStatuses, type DeliveryRow } from '../storage/tables.ts';
-import { accountNamed } from './team/accounts.ts';
 import { laneFigures, type LaneFigure } from './engines.ts';
-import { flushPages } from './flush.ts';
 import { historyOf } from './lane-history.ts';
-import { LOOK_UPS_MS, mailOfLane, type MailOfLane } from './mail-of-lane.ts';
 import { figuresOf, serverNames } from './node-figures.ts';
 import { agesOf } from './queue-ages.ts';
 import { domainsOf, laneAtNode, laneRecords, oneLane, readQueue } from './lane-records.ts';
-import { accountOfMessage } from './messages.ts';
 import type { OperatorDeps, StoreDeps } from './deps.ts';
 import { serverRoute, storeRoute } from './server-route.ts';
-import { recipientDomain } from './recipient-domain.ts';
+import { both, conditionOf, LOOK_UPS_MS, mailOf, ofMail, selected, selectedText, selectorMembers } from './selector.ts';
+import { unknownDomains } from './holds.ts';
+import { changeWaiting, countWaiting, type Condition, type WaitingMail } from './waiting-pages.ts';
 import { notRunning } from '../base/unavailable.ts';
 
 /** By the number that deliveries have. */
 const classes = ['transactional', 'broadcast'] as const;
 const TEN_YEARS_MS = 3650 * DAY_MS;
+
+const senderKeys = ['account', 'key', 'stream', 'domain', 'tag'] as const;
+
+/** The name that mail is counted by, the id that selects it, and the tables they are in. Domains are those of recipients. */
+const senders: Readonly<Record<(typeof senderKeys)[number], { name: string; id: string; from: string }>> = {
+  account: { name: 'a.name', id: 'a.id', from: '' },
+  key: {
+    name: 'k.name',
+    id: 'm.key_id',
+    from: 'JOIN messages m ON m.id = d.message_id LEFT JOIN api_keys k ON k.id = m.key_id',
+  },
+  stream: { name: 'm.stream', id: 'm.stream', from: 'JOIN messages m ON m.id = d.message_id' },
+  domain: { name: 'd.domain', id: 'd.domain', from: '' },
+  tag: {
+    name: 't.tag',
+    id: 't.tag',
+    from: 'JOIN message_tags t ON t.account_id = d.account_id AND t.message_id = d.message_id',
+  },
+};
+
+const listed = {
+  ...selectorMembers,
+  status: z.array(z.enum(deliveryStatuses)).min(1).max(deliveryStatuses.length).optional(),
+  /** In ms, since acceptance or `send_at`. */
+  older_than: z.int().min(1).max(TEN_YEARS_MS).optional(),
+  class: z.enum(classes).optional(),
+};
 
 export const queueOperations = {
   /** Returns the lanes of all nodes, each as one record with the sums over its nodes. */
@@ -63,27 +87,13 @@ export const queueOperations = {
   }),
   /** Returns waiting deliveries, the first due first. */
   'queue.list': storeRoute({
-    body: z.strictObject({
-      domain: recipientDomain.optional(),
-      /** Only the running server knows the lanes. */
-      lane: z.string().min(1).max(300).optional(),
-      account: z.string().min(1).max(200).optional(),
-      status: z.array(z.enum(deliveryStatuses)).max(deliveryStatuses.length).optional(),
-      /** In ms, since acceptance or `send_at`. */
-      older_than: z.int().min(1).max(TEN_YEARS_MS).optional(),
-      class: z.enum(classes).optional(),
-      limit: z.int().min(1).max(1000).optional(),
-    }),
-    async run(deps, { domain, lane, account, status, older_than: olderThan, class: order, limit = 100 }) {
+    body: z.strictObject({ ...listed, limit: z.int().min(1).max(1000).optional() }),
+    async run(deps, { limit = 100, ...asked }) {
       const { db, config, clock } = deps;
-      const query = db.reader<DeliveryRow>('deliveries as d').select('d.*').whereNotNull('d.due_at');
-      if (domain !== undefined) query.andWhere('d.domain', domain);
-      const mail = lane === undefined ? null : await knownMailOf(deps, lane);
-      if (mail !== null) query.andWhereRaw(...among(db, mail));
-      if (account !== undefined) query.andWhere('d.account_id', (await accountNamed({ db }, account)).id);
-      if (status !== undefined) query.whereIn('d.status', status);
-      if (olderThan !== undefined) query.andWhere('d.queued_at', '<=', clock.now() - olderThan);
-      if (order !== undefined) query.andWhere('d.class', classes.indexOf(order));
+      const mail = await listedMail(deps, asked);
+      const { sql, values } = ofMail(db, mail);
+      const query = db.reader<DeliveryRow>('deliveries as d').select('d.*');
+      query.whereRaw(`d.due_at IS NOT NULL ${sql}`, [...values]);
       const found = (await query.orderBy(['d.due_at', 'd.id']).limit(limit + 1)) as DeliveryRow[];
       const rows = found.slice(0, limit);
       // Only the running server knows what lanes wait for.
@@ -91,41 +101,67 @@ export const queueOperations = {
       return {
         data: rows.map((row, at) => queuedDelivery(row, next[at] ?? null, config.delivery.routes)),
         has_more: found.length > limit,
-        ...(mail === null ? {} : { domains_unknown: mail.unknown }),
+        ...unknownDomains(mail.unknown),
       };
     },
   }),
+  /** Counts what waits by its domain, account, key, stream or tag, the most first: who sends, and where to. */
+  'queue.senders': storeRoute({
+    body: z.strictObject({ ...listed, by: z.enum(senderKeys), limit: z.int().min(1).max(1000).optional() }),
+    run: async (deps, { by, limit = 100, ...asked }) => await sendersOf(deps, await listedMail(deps, asked), by, limit),
+  }),
   /** Tries waiting mail now, whatever its schedule says; scheduled mail keeps its time. */
   'queue.flush': serverRoute({
-    act: { says: 'had waiting mail of {object} tried now', type: 'queue', keeps: ['flushed'] },
-    body: z.strictObject({
-      domain: recipientDomain.optional(),
-      lane: z.string().min(1).max(300).optional(),
-      message_id: z.string().max(100).optional(),
-      all: z.literal(true).optional(),
-    }),
-    async run(deps, { domain, lane, message_id: messageId, all }, act): Promise<Flushed> {
-      if ([domain, lane, messageId, all].filter((one) => one !== undefined).length !== 1) {
-        throw new Problem('invalid_field', 'name exactly one to flush: a domain, a lane, a message, or everything');
-      }
-      act.on({
-        object: domain ?? (lane === undefined ? undefined : `the lane ${lane}`) ?? messageId ?? 'the whole queue',
+    act: {
+      says: 'had waiting mail of the {scope} {target} tried now',
+      type: 'queue',
+      named: 'target',
+      keeps: ['flushed'],
+    },
+    body: z.strictObject(selectorMembers),
+    async dryRun(deps, named) {
+      const { unknown, ...mail } = await mailOf(deps, named, LOOK_UPS_MS);
+      const waiting = await countWaiting(deps, {
+        ...mail,
+        condition: both(laterThan(deps.clock.now()), mail.condition),
       });
-      if (messageId !== undefined) act.concerns(await accountOfMessage(deps, messageId));
-      const mail = lane === undefined ? undefined : await mailOfLane(deps, lane, LOOK_UPS_MS);
-      const { flushed, domains } = await flushPages(deps, { domain, messageId, lane: mail }, act);
-      act.on({ after: { flushed } });
+      const would = `try ${pluralize(waiting, 'delivery', 'deliveries')} of ${selectedText(named)} now that would wait`;
+      return { would, waiting, ...unknownDomains(unknown) };
+    },
+    async run(deps, named, act): Promise<Flushed> {
+      act.on({ after: selected(named) });
+      const { unknown, ...mail } = await mailOf(deps, named, LOOK_UPS_MS, act);
+      const later = { ...mail, condition: both(laterThan(deps.clock.now()), mail.condition) };
+      const flushed = await changeWaiting(deps, later, { kind: 'flushed' }, act);
+      act.on({ after: { ...selected(named), flushed } });
       // Other waits (a rest, a pause between dials, DNS) would outlast the new due time.
-      deps.notifiers.tries.notify(domains ?? ['*']);
-      return { flushed, ...(mail === undefined ? {} : { domains_unknown: mail.unknown }) };
+      deps.notifiers.tries.notify((await recipientDomainsOf(deps, mail)) ?? ['*']);
+      return { flushed, ...unknownDomains(unknown) };
     },
   }),
 };
 
-interface Flushed {
+interface Flushed extends ReturnType<typeof unknownDomains> {
   flushed: number;
-  /** For a lane: domains with waiting mail that may be of it, as DNS has not told where their mail goes. */
-  domains_unknown?: number;
+}
+
+/** Mail that waits for a time after this one, and is not scheduled. */
+const laterThan = (at: number): Condition => ({
+  sql: `AND d.due_at > ? AND d.status IN ('queued', 'sent', 'deferred')`,
+  values: [at],
+});
+
+/** Returns the recipient domains of the mail; null means all. */
+async function recipientDomainsOf(
+  { db }: Pick<OperatorDeps, 'db'>,
+  { domains, condition }: WaitingMail,
+): Promise<readonly string[] | null> {
+  if (domains !== null || condition.sql === '') return domains;
+  const rows = await db.reader.raw<{ domain: string }[]>(
+    `SELECT DISTINCT d.domain FROM deliveries d WHERE d.due_at IS NOT NULL ${condition.sql}`,
+    [...condition.values],
+  );
+  return rows.map(({ domain }) => domain);
 }
 
 /** Returns a lane at each node; at this one also if it has no work and no limit, so that it is not shown to others. */
@@ -136,17 +172,63 @@ function shownHere({ mta, nodes }: OperatorDeps, name: string, shown: readonly L
   return own === null ? shown : [...shown, { node, epoch, key: name, value: { lane: own.now, changes: own.changes } }];
 }
 
-/** A list looks no domain up: it does not wait for DNS. */
-async function knownMailOf(deps: StoreDeps | OperatorDeps, lane: string): Promise<MailOfLane> {
-  if (!('mta' in deps)) throw notRunning();
-  return await mailOfLane(deps, lane, 0);
+/** A list looks no domain up: it does not wait for DNS. Only the running server knows the lanes. */
+async function listedMail(
+  deps: StoreDeps | OperatorDeps,
+  { status, older_than: olderThan, class: order, ...named }: z.output<z.ZodObject<typeof listed>>,
+): Promise<Pick<WaitingMail, 'domains' | 'condition'> & { unknown?: number }> {
+  const { domain, lane } = named;
+  if (!('mta' in deps) && lane !== undefined) throw notRunning();
+  const mail =
+    'mta' in deps
+      ? await mailOf(deps, named, 0)
+      : { domains: domain === undefined ? null : [domain], condition: await conditionOf(deps, named) };
+  const further: Condition[] = [
+    ...(status === undefined
+      ? []
+      : [{ sql: `AND d.status IN (${status.map(() => '?').join(', ')})`, values: [...status] }]),
+    ...(olderThan === undefined ? [] : [{ sql: 'AND d.queued_at <= ?', values: [deps.clock.now() - olderThan] }]),
+    ...(order === undefined ? [] : [{ sql: 'AND d.class = ?', values: [classes.indexOf(order)] }]),
+  ];
+  return { ...mail, condition: further.reduce(both, mail.condition) };
 }
 
-/** Returns the condition that a delivery is of the lane. */
-const among = ({ reader }: Pick<StoreDeps['db'], 'reader'>, { domains, condition }: MailOfLane): [string, Value[]] => [
-  `d.domain ${dialectOf(reader).among('text')} ${condition.sql}`,
-  [JSON.stringify(domains), ...condition.values],
-];
+async function sendersOf(
+  { db }: StoreDeps,
+  mail: Pick<WaitingMail, 'domains' | 'condition'>,
+  by: keyof typeof senders,
+  limit: number,
+) {
+  const { name, id, from } = senders[by];
+  const { sql, values } = ofMail(db, mail);
+  const account = by === 'domain' ? 'NULL' : 'a.name';
+  const rows = await db.maintenance.all<{
+    name: string | null;
+    id: string | null;
+    account: string | null;
+    waiting: number;
+    held: number;
+    deferred: number;
+    oldest: number;
+  }>(
+    `SELECT ${name} AS name, ${id} AS id, ${account} AS account, COUNT(*) AS waiting,
+       COUNT(d.held_by) AS held, SUM(CASE WHEN d.status = 'deferred' THEN 1 ELSE 0 END) AS deferred, MIN(d.queued_at) AS oldest
+     FROM deliveries d JOIN accounts a ON a.id = d.account_id ${from}
+     WHERE d.due_at IS NOT NULL ${sql}
+     GROUP BY ${[...new Set([name, id, ...(by === 'domain' ? [] : ['a.name'])])].join(', ')}
+     ORDER BY waiting DESC, 1 LIMIT ?`,
+    [...values, limit + 1],
+  );
+  return {
+    data: rows.slice(0, limit).map(({ oldest, ...row }) => ({
+      object: 'waiting_mail' as const,
+      by,
+      ...row,
+      oldest_at: rfc3339(oldest),
+    })),
+    has_more: rows.length > limit,
+  };
+}
 
 const isHeldByRoute = (routes: Config['delivery']['routes'], domain: string): boolean =>
   domain !== SIMULATOR_DOMAIN && (Object.hasOwn(routes, domain) ? routes[domain] : routes['*'])?.kind === 'hold';

@@ -10,6 +10,8 @@ import { bookOperations } from './books.ts';
 import { commandActOperations } from './door/command-acts.ts';
 import { doctorOperations } from './doctor/operation.ts';
 import { eventOperations } from './events.ts';
+import { eraseOperations } from './erase.ts';
+import { removalOperations } from './team/remove-account.ts';
 import { holdOperations } from './holds.ts';
 import { inboundOperations } from './reports/inbound.ts';
 import { messageOperations } from './messages.ts';
@@ -25,12 +27,15 @@ import { reputationOperations } from './reports/reputation.ts';
 import { resolveOperations } from './resolve.ts';
 import { serverStateOperations } from './server-state.ts';
 import { sourceOperations } from './sources.ts';
+import { statOperations } from './stats.ts';
 import { suppressionOperations } from './suppressions.ts';
 import { teamOperations } from './team/team.ts';
 import { watchOperations } from './watch.ts';
 
 const table = {
   ...accountOperations,
+  ...removalOperations,
+  ...eraseOperations,
   ...auditOperations,
   ...commandActOperations,
   ...messageOperations,
@@ -48,6 +53,7 @@ const table = {
   ...inboundOperations,
   ...reputationOperations,
   ...reputationMomentOperations,
+  ...statOperations,
   ...suppressionOperations,
   ...reclassifyOperations,
   ...adminOperations,
@@ -81,8 +87,14 @@ export const serverRoutes = (deps: StoreDeps | OperatorDeps): Route[] =>
     ...(declared.act === undefined ? {} : { act: declared.act }),
     ...(declared.scope === undefined ? {} : { members: { scope: declared.scope, body: declared.forMembers ?? {} } }),
     responses: { 200: { description: 'The result.', schema: declared.answer ?? z.json() } },
-    async run({ json, act }) {
+    async run({ json: { dry_run: isDry, ...json }, act }) {
       if (act === undefined) throw new Error(`${name} was reached from outside`);
-      return { status: 200, body: await declared.run(deps as OperatorDeps, check(declared.body, json), act) };
+      if (isDry !== true || declared.dryRun === undefined) {
+        const input = isDry === undefined ? json : { ...json, dry_run: isDry };
+        return { status: 200, body: await declared.run(deps as OperatorDeps, check(declared.body, input), act) };
+      }
+      act.changesNothing();
+      const found = await declared.dryRun(deps as OperatorDeps, check(declared.body, json));
+      return { status: 200, body: { object: 'dry_run', ...found } };
     },
   }));

@@ -20,6 +20,16 @@ interface Declaration<Deps, Body, Result> {
   /** Input that a member who is not an administrator cannot choose. It replaces what was given. */
   forMembers?: Partial<Body>;
   run(deps: Deps, body: Body, act: Act): Promise<Result>;
+  /** Tells what it would do, if the input has `dry_run`. */
+  dryRun?(deps: Deps, body: Body): Promise<DryRun>;
+}
+
+/** What an operation would do. */
+export interface DryRun {
+  /** Without its subject, such as `cancel 3 waiting deliveries of the domain example.net`. */
+  would: string;
+  /** Counts of what it would change. */
+  [count: string]: string | number | null;
 }
 
 export interface ServerRoute<Body = object, Result = unknown> extends Declaration<OperatorDeps, Body, Result> {

@@ -1,4 +1,5 @@
 /** Accounts, the team and administrators. */
+import { pluralize } from '../base/pluralize.ts';
 import type { ResultOf } from '../operator/routes.ts';
 import { columns, present, type Input, type Presentation } from './presentation.ts';
 
@@ -40,6 +41,16 @@ export const accounts: readonly Presentation[] = [
     columns: accountColumns,
     examples: ['posthorn accounts plan Acme pro'],
   },
+  present<ResultOf<'accounts.remove'>>({
+    command: 'accounts remove',
+    operation: 'accounts.remove',
+    input: [named, { flag: '--exported', says: 'its data has been handed over, or nobody needs it' }],
+    isTried: true,
+    lines: ({ name, canceled, messages }) => [
+      `removed ${name}: ${pluralize(canceled, 'delivery', 'deliveries')} canceled, ${pluralize(messages, 'message')} removed`,
+    ],
+    examples: ['posthorn accounts remove Leaving --dry-run', 'posthorn accounts remove Leaving --exported'],
+  }),
   pausing('pause', true),
   pausing('resume', false),
 ];

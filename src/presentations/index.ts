@@ -2,10 +2,10 @@
 import { accounts, admin, team } from './accounts.ts';
 import { domains } from './domains.ts';
 import { keys, webhooks } from './keys.ts';
-import { messages, suppressions } from './messages.ts';
+import { messages, recipients, suppressions } from './messages.ts';
 import { queue } from './queue.ts';
 import { received } from './received.ts';
-import { audit, books, inbound, nodes, reclassify, resolve, status } from './server.ts';
+import { audit, books, inbound, nodes, reclassify, resolve, stats, status } from './server.ts';
 
 export const presentations = {
   admin,
@@ -18,11 +18,13 @@ export const presentations = {
   received,
   queue,
   resolve,
+  recipients,
   suppressions,
   webhooks,
   books,
   nodes,
   status,
+  stats,
   inbound,
   reclassify,
 };

@@ -1,4 +1,5 @@
 /** Messages, and suppressions. */
+import { pluralize } from '../base/pluralize.ts';
 import type { EventRecord, Message, MessageDetails, Why } from '../client/types.ts';
 import type { ResultOf } from '../operator/routes.ts';
 import type { SuppressionRecord } from '../suppressions/suppression.ts';
@@ -122,6 +123,22 @@ export const messages: readonly Presentation[] = [
     input: [{ flag: '<id>', says: 'of a message, or of the API request that made it (req_...)' }],
     lines: ({ data }, { id }) => traceLines(data, String(id).startsWith('req_')),
     examples: ['posthorn messages trace msg_01jz...', 'posthorn messages trace req_01jz...'],
+  }),
+];
+
+export const recipients: readonly Presentation[] = [
+  present<ResultOf<'recipients.erase'>>({
+    command: 'recipients erase',
+    operation: 'recipients.erase',
+    input: [
+      { flag: '<email>' },
+      { flag: '--account <account>', says: 'only in this account, name or id (default: all)' },
+    ],
+    isTried: true,
+    lines: ({ accounts: names, recipients: n }) => [
+      `erased ${pluralize(n, 'recipient')} of mail of ${names.join(', ')}`,
+    ],
+    examples: ['posthorn recipients erase ana@example.net --dry-run', 'posthorn recipients erase ana@example.net'],
   }),
 ];
 

@@ -12,10 +12,12 @@ export interface Input {
   says?: string;
   /** The member of the operation's input; by default the flag's name with `_` for `-`. Null: it only changes what is shown. */
   member?: string | null;
-  kind?: 'text' | 'list' | 'names' | 'duration' | 'seconds' | 'hold_time' | 'limit' | 'count' | 'days';
+  kind?: 'text' | 'list' | 'names' | 'duration' | 'seconds' | 'hold_time' | 'limit' | 'count' | 'days' | 'hours';
   choices?: readonly string[];
   default?: string | number;
   isRequired?: boolean;
+  /** The option that it cannot be given with. */
+  conflicts?: string;
 }
 
 /** The values given to a command, by the name of the input with `_` for `-`. */
@@ -34,6 +36,10 @@ export interface Presentation<Answer = unknown> {
   /** The operation that it performs, whose summary is its help. */
   operation: Summarized;
   input?: readonly Input[];
+  /** What is performed in its place if this input is given. */
+  instead?: { given: string } & Pick<Presentation, 'operation' | 'columns'>;
+  /** It has `--dry-run`, which tells what it would do. */
+  isTried?: true;
   /** Input that the command stands for. */
   with?: object;
   /** The same, if it depends on what was given. */
@@ -76,5 +82,17 @@ export const columns = <Row>(...all: readonly ColumnOf<Row>[]): readonly Column[
 const headOf = (member: string): string => member.replace(/_at$/, '').replaceAll('_', ' ').toUpperCase();
 
 const cellOf = (value: unknown): Cell => (Array.isArray(value) ? value.join(',') : (value as Cell));
+
+/** The mail that a command on the queue is about. */
+export const selectors: readonly Input[] = [
+  { flag: '--domain <domain>', says: "of this recipient's domain; ~simulator for simulated mail" },
+  { flag: '--lane <lane>', says: 'of this lane, as `queue lanes` shows it' },
+  { flag: '--account <account>', says: 'of this account, name or id (default: all)' },
+  { flag: '--stream <stream>', says: 'of this stream' },
+  { flag: '--key <id>', says: 'sent with this API key', member: 'key_id' },
+  { flag: '--tag <tag>', says: 'with this tag' },
+  { flag: '--batch <id>', says: 'of this bulk send', member: 'batch_id' },
+  { flag: '--message <id>', says: 'of this message', member: 'message_id' },
+];
 
 export const ofAccount: Input = { flag: '--account <account>', says: 'name or id (default: default)' };

@@ -1,7 +1,7 @@
 /** The queue: what waits, what keeps it back, and where it leaves from. */
 import { deliveriesAre, pluralize } from '../base/pluralize.ts';
 import type { ResultOf } from '../operator/routes.ts';
-import { columns, present, type Input, type Presentation } from './presentation.ts';
+import { columns, present, selectors, type Input, type Presentation } from './presentation.ts';
 import { tableOf } from './table.ts';
 
 type Hold = ResultOf<'queue.holds'>['data'][number];
@@ -15,19 +15,13 @@ const unknownDomains = ({ domains_unknown: count = 0 }: { domains_unknown?: numb
     ? []
     : [`domains of which DNS has not told where their mail goes are left out: ${String(count)}; try again later`];
 
-const ofLane: Input = { flag: '--lane <lane>', says: 'of this lane, as `queue lanes` shows it' };
-const ofMessage: Input = { flag: '--message <id>', says: 'of this message', member: 'message_id' };
-const part: readonly Input[] = [
-  { flag: '--domain <domain>', says: "of this recipient's domain" },
-  ofLane,
-  { flag: '--account <account>', says: 'of this account, name or id' },
-  { flag: '--stream <stream>', says: 'of this stream of the account (default: default)' },
-  ofMessage,
-];
+const part: readonly Input[] = [...selectors, { flag: '--all', says: 'all of it, of all accounts' }];
+/** Mail is not held by its tags. */
+const heldPart = part.filter(({ flag }) => !flag.startsWith('--tag'));
 const source: Input = { flag: '--source <source>', says: 'of this source of `delivery.sources`' };
 const note: Input = { flag: '--note <text>', says: 'why, for others' };
 const holding: readonly Input[] = [
-  ...part,
+  ...heldPart,
   source,
   {
     flag: '--for <time>',
@@ -62,6 +56,16 @@ const holdLines = (holds: readonly Hold[], instead?: 'released'): string[] =>
         holds,
       );
 
+const senderColumns = columns<ResultOf<'queue.senders'>['data'][number]>(
+  ['NAME', ({ name }) => name ?? 'none'],
+  ['ID', ({ name, id }) => (id === name ? null : id)],
+  'account',
+  'waiting',
+  'held',
+  'deferred',
+  ['OLDEST', (one) => one.oldest_at],
+);
+
 const keptColumns = columns<Kept>(
   ['KEPT BACK BY', ({ by }) => by.replaceAll('_', ' ')],
   ['OF', ({ target }) => target],
@@ -95,7 +99,8 @@ const releasing = (word: 'release' | 'resume', example: string): Presentation =>
   present<ResultOf<'queue.release'>>({
     command: `queue ${word}`,
     operation: 'queue.release',
-    input: [{ flag: '[id]', says: 'of the hold; or say of what' }, ...part, source],
+    input: [{ flag: '[id]', says: 'of the hold; or say of what' }, ...heldPart, source],
+    isTried: true,
     lines: ({ data }) => holdLines(data, 'released'),
     examples: [example],
   });
@@ -155,6 +160,7 @@ export const queue: readonly Presentation[] = [
     command: 'queue hold',
     operation: 'queue.hold',
     input: [...holding, { flag: '--new', says: 'also mail that is accepted later' }],
+    isTried: true,
     lines: (row) => holdLines([row]),
     tip: held,
     examples: ['posthorn queue hold --stream broadcast', 'posthorn queue hold --domain example.net --new --for 2h'],
@@ -163,10 +169,15 @@ export const queue: readonly Presentation[] = [
     command: 'queue pause',
     operation: 'queue.hold',
     input: holding,
+    isTried: true,
     with: { new: true },
     lines: (row) => holdLines([row]),
     tip: held,
-    examples: ['posthorn queue pause --domain example.net --for 2h --note "they move their servers"'],
+    examples: [
+      'posthorn queue pause --domain example.net --for 2h --note "they move their servers"',
+      'posthorn queue pause --domain example.net --account Bulky --dry-run',
+      'posthorn queue pause --all',
+    ],
   }),
   releasing('release', 'posthorn queue release --stream broadcast'),
   releasing('resume', 'posthorn queue resume --domain example.net'),
@@ -206,6 +217,7 @@ export const queue: readonly Presentation[] = [
     command: 'queue cancel',
     operation: 'queue.cancel',
     input: part,
+    isTried: true,
     lines: (result) => [`${deliveriesAre(result.canceled)} canceled`, ...unknownDomains(result)],
     examples: [
       'posthorn queue cancel --message msg_01jz...',
@@ -232,9 +244,12 @@ export const queue: readonly Presentation[] = [
     command: 'queue list',
     operation: 'queue.list',
     input: [
-      { flag: '--domain <domain>', says: "only this recipient's domain; ~simulator for simulated mail" },
-      { flag: '--lane <lane>', says: 'only this lane, as `queue lanes` shows it' },
-      { flag: '--account <account>', says: 'only this account, name or id (default: all)' },
+      ...selectors,
+      {
+        flag: '--by <what>',
+        says: 'count what waits by this instead',
+        choices: ['account', 'key', 'stream', 'domain', 'tag'],
+      },
       { flag: '--status <statuses>', says: 'only these: queued,deferred,...', kind: 'list' },
       {
         flag: '--older-than <time>',
@@ -243,6 +258,7 @@ export const queue: readonly Presentation[] = [
       },
       { flag: '--class <class>', says: 'only this class', choices: ['transactional', 'broadcast'] },
     ],
+    instead: { given: 'by', operation: 'queue.senders', columns: senderColumns },
     list: { limit: 100 },
     beyond: 'the other options narrow the list',
     columns: columns<Queued>(
@@ -258,18 +274,15 @@ export const queue: readonly Presentation[] = [
     examples: [
       'posthorn queue list --domain example.net',
       'posthorn queue list --lane mx.example.net --older-than 6h',
+      'posthorn queue list --by key --domain example.net',
       'posthorn queue list --class broadcast --status deferred --json',
     ],
   }),
   present<ResultOf<'queue.flush'>>({
     command: 'queue flush',
     operation: 'queue.flush',
-    input: [
-      { flag: '--domain <domain>', says: "of this recipient's domain" },
-      ofLane,
-      ofMessage,
-      { flag: '--all', says: 'all waiting mail' },
-    ],
+    input: part,
+    isTried: true,
     lines: (result) => [
       `${pluralize(result.flushed, 'delivery', 'deliveries')} that waited for a later time ${result.flushed === 1 ? 'is' : 'are'} tried now; pauses between connections end`,
       ...unknownDomains(result),

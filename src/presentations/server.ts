@@ -104,7 +104,7 @@ export const status: readonly Presentation[] = [
   present<ResultOf<'needs'>>({
     command: 'status',
     operation: 'needs',
-    input: [{ flag: '--account <account>', says: 'name or id of the account (default: default)' }],
+    input: [{ flag: '--account <account>', says: 'name or id of the account (default: all)' }],
     lines: ({ data }) =>
       data.length === 0
         ? ['nothing needs you']
@@ -199,5 +199,67 @@ export const inbound: readonly Presentation[] = [
     input: [report],
     lines: ({ id }) => [`confirmed: ${id}`],
     examples: ['posthorn inbound confirm rep_01kg9p6je0ec0s7m42jmky5pp2'],
+  }),
+];
+
+type Stats = ResultOf<'stats'>;
+type StatLine = Stats['data'][number];
+
+const percent = (some: number, of: number): string | null => (of === 0 ? null : ((some / of) * 100).toFixed(1));
+
+/** The first column names what a line is for. */
+const statColumns = ({ by, bucket }: Stats) =>
+  columns<StatLine>(
+    [
+      (by ?? (bucket === 'hour' ? 'hour' : 'day')).toUpperCase(),
+      ({ at, key, name }) => name ?? key ?? at.slice(0, bucket === 'hour' ? 16 : 10),
+    ],
+    ...(by === 'key' ? [['ACCOUNT', (one: StatLine) => one.account] as const] : []),
+    ['SENT', ({ counts }) => counts.sent],
+    ['DELIVERED', ({ counts }) => counts.delivered],
+    ['%', ({ counts }) => percent(counts.delivered, counts.sent)],
+    ['BOUNCED', ({ counts }) => counts.bounced],
+    ['%', ({ counts }) => percent(counts.bounced, counts.sent)],
+    ['DEFERRED', ({ counts }) => counts.deferred],
+    ['COMPLAINED', ({ counts }) => counts.complained],
+    ['OPENED', ({ counts }) => counts.unique_opened],
+    ['CLICKED', ({ counts }) => counts.unique_clicked],
+    ['SUPPRESSED', ({ counts }) => counts.suppressed],
+    ['FAILED', ({ counts }) => counts.failed],
+    ...(by === 'key' ? [['ID', (one: StatLine) => one.key] as const] : []),
+  );
+
+/** Mentions simulated mail, so that a user who tries things out does not think that it was lost. */
+const noStats = ({ since, until, simulated }: Stats): string =>
+  `nothing between ${since} and ${until}${
+    simulated === 0 ? '' : `, leaving out simulated mail to ${pluralize(simulated, 'recipient')}: show it with --test`
+  }`;
+
+export const stats: readonly Presentation[] = [
+  present<Stats>({
+    command: 'stats',
+    operation: 'stats',
+    input: [
+      {
+        flag: '--days <n>',
+        says: 'the number of days (UTC) to show, today included, at most 400 (default: 7)',
+        kind: 'days',
+      },
+      {
+        flag: '--hours <n>',
+        says: 'the number of hours to show instead, at most 744',
+        kind: 'hours',
+        conflicts: 'days',
+      },
+      {
+        flag: '--by <what>',
+        says: 'tell apart by this',
+        choices: ['account', 'key', 'stream', 'tag', 'domain', 'provider', 'template'],
+      },
+      { flag: '--test', says: 'simulated mail instead of real mail' },
+      { flag: '--account <account>', says: 'name or id (default: all)' },
+    ],
+    lines: (found) => (found.data.length === 0 ? [noStats(found)] : tableOf(statColumns(found), found.data)),
+    examples: ['posthorn stats', 'posthorn stats --hours 24 --by account', 'posthorn stats --days 30 --by key --json'],
   }),
 ];

@@ -218,12 +218,12 @@ describe('journey: stats', () => {
     await events.of(id, 'delivered');
     const rows = async (): Promise<number> =>
       ((await app.app.db.reader('event_counts').count({ n: '*' }).first()) as { n: number }).n;
-    assert.equal(await rows(), 6);
+    assert.equal(await rows(), 8);
     const now = app.clock.now();
     assert.equal(await removeOldStats(app.app.db.commit, now + 30 * DAY, 100), 0);
     assert.equal(await removeOldStats(app.app.db.commit, now + 40 * DAY, 100), 2);
     assert.equal(await removeOldStats(app.app.db.commit, now + 410 * DAY, 100), 1);
-    assert.equal(await rows(), 2);
+    assert.equal(await rows(), 3);
   });
 
   it('shows them on the command line', async () => {

@@ -35,7 +35,9 @@ describe('operations/summaries', () => {
       ...byHand.map(([, operation = '', part]) => ({ operation, part })),
       ...Object.values(presentations)
         .flat()
-        .map(({ operation, command }) => ({ operation, part: command.split(' ').at(-1) })),
+        .flatMap(({ operation, instead = { operation }, command }) =>
+          [operation, instead.operation].map((one) => ({ operation: one, part: command.split(' ').at(-1) })),
+        ),
     ];
     assert.deepEqual(
       Object.keys(machineSummaries).filter((name) => !shown.some(({ operation }) => operation === name)),

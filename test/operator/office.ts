@@ -231,7 +231,10 @@ export class Office {
   }
 
   /** Sends a mail from a trusted domain; returns the message's id. */
-  async mail(to: string, fields: { subject?: string; send_at?: string } = {}): Promise<string> {
+  async mail(
+    to: string,
+    fields: { subject?: string; send_at?: string; stream?: string; tags?: string[] } = {},
+  ): Promise<string> {
     const domain = 'sender.test';
     const { data } = await this.ask<{ data: Domain[] }>('listDomains', { query: { status: 'any' } });
     if (!data.some(({ name }) => name === domain))

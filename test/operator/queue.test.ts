@@ -4,7 +4,7 @@ import { operatorCaller } from '../../src/api/inside.ts';
 import type { StoreDeps } from '../../src/operator/deps.ts';
 import type { ArgsOf, ResultOf } from '../../src/operator/routes.ts';
 import { insertRows } from '../../src/storage/rows.ts';
-import type { DeliveryRow } from '../../src/storage/tables.ts';
+import type { DeliveryRow, MessageRow } from '../../src/storage/tables.ts';
 import { Office } from './office.ts';
 
 const HOUR = 3_600_000;
@@ -305,7 +305,7 @@ describe('operator/queue', () => {
     const audit = (await office.audit()).filter(({ endpoint }) => endpoint === 'queue.flush');
     assert.deepEqual(
       audit.map(({ object_id: object, after_json: done }) => [object, done]),
-      [['the lane mx.big.test', '{"flushed":1100}']],
+      [['mx.big.test', '{"flushed":1100}']],
     );
   });
 
@@ -393,6 +393,123 @@ describe('operator/queue', () => {
       const left = rows.flatMap(({ status, message_id: id }) => (status === 'queued' ? ids.get(id) : []));
       assert.deepEqual(left.sort(), expected, named);
     }
+  });
+
+  /** Mails that differ by domain, stream, key and tag, by their names. */
+  const differing = async (): Promise<Map<string, string>> => {
+    const ids = new Map<string, string>();
+    for (const [name, to, stream, tag] of [
+      ['usual', 'a@dest.test', 'transactional', []],
+      ['other domain', 'a@other.test', 'transactional', []],
+      ['news', 'a@dest.test', 'broadcast', []],
+      ['tagged', 'a@dest.test', 'transactional', ['order', 'eu']],
+      ['news elsewhere', 'a@other.test', 'broadcast', ['eu']],
+    ] as const)
+      ids.set(await office.mail(to, { stream, tags: [...tag] }), name);
+    await office.ask('createKey', { body: { name: 'Shop', scopes: ['send'] } });
+    const [keyed] = [...ids].flatMap(([id, name]) => (name === 'tagged' ? [id] : []));
+    await office.deps.db.commit.transact(async (tx) => {
+      await tx.run('UPDATE messages SET key_id = ? WHERE id = ?', ['key_1', keyed ?? '']);
+      await tx.run("UPDATE api_keys SET id = 'key_1'");
+    });
+    return ids;
+  };
+
+  const combinations: readonly [named: ArgsOf<'queue.cancel'>, matched: readonly string[]][] = [
+    [{ domain: 'dest.test', stream: 'broadcast' }, ['news']],
+    [{ domain: 'dest.test', account: 'default', tag: 'eu' }, ['tagged']],
+    [{ tag: 'eu' }, ['news elsewhere', 'tagged']],
+    [{ stream: 'broadcast' }, ['news', 'news elsewhere']],
+    [{ key_id: 'key_1' }, ['tagged']],
+    [{ key_id: 'key_1', domain: 'other.test' }, []],
+    [{ lane: 'mx.other.test', stream: 'transactional' }, ['other domain']],
+    [{ account: 'default', stream: 'transactional' }, ['other domain', 'tagged', 'usual']],
+    [{ all: true }, ['news', 'news elsewhere', 'other domain', 'tagged', 'usual']],
+  ];
+  for (const [named, matched] of combinations)
+    it(`chooses by ${JSON.stringify(named)} the same mail to list, count, flush, hold and cancel`, async () => {
+      const ids = await differing();
+      const namesOf = (rows: readonly { message_id: string }[]) =>
+        rows.map(({ message_id: id }) => ids.get(id) ?? id).sort();
+      const { data } = await office.run('queue.list', named.all === true ? {} : named);
+      assert.deepEqual(namesOf(data), matched);
+      const dry = { body: { ...named, dry_run: true } };
+      const would = (await office.perform(operatorCaller(), 'queue.cancel', dry)) as {
+        object: string;
+        waiting: number;
+      };
+      assert.deepEqual([would.object, would.waiting], ['dry_run', matched.length]);
+      const { tag, lane, ...part } = named;
+      if (tag === undefined && lane === undefined) {
+        const { id } = await office.run('queue.hold', { ...part, new: true });
+        const facts = await office.deps.db
+          .reader<MessageRow & { domain: string }>('messages as m')
+          .join('deliveries as d', 'd.message_id', 'm.id')
+          .select('m.*', 'd.domain');
+        const held: { message_id: string }[] = [];
+        for (const row of facts) {
+          const hold = await office.deps.holds.of({
+            ...{ accountId: row.account_id, stream: row.stream, fromDomain: row.from_domain, domain: row.domain },
+            ...{ messageId: row.id, keyId: row.key_id, batchId: row.batch_id, createdAt: row.created_at },
+          });
+          if (hold?.by === id) held.push({ message_id: row.id });
+        }
+        assert.deepEqual(namesOf(held), matched);
+        assert.equal((await office.run('queue.release', part)).data.length, 1);
+      }
+      const later = office.clock.now() + HOUR;
+      for (const id of ids.keys()) await office.defer(id, later);
+      assert.equal((await office.run('queue.flush', named)).flushed, matched.length);
+      assert.equal((await office.run('queue.cancel', named)).canceled, matched.length);
+      const canceled = await office.deps.db.reader<DeliveryRow>('deliveries').where({ status: 'canceled' });
+      assert.deepEqual(namesOf(canceled), matched);
+    });
+
+  it('only tells what it would do, and writes nothing', async () => {
+    await office.mail('a@dest.test');
+    const before = await office.audit();
+    const tell = async (name: string, body: object): Promise<string> =>
+      ((await office.perform(operatorCaller(), name, { body: { ...body, dry_run: true } })) as { would: string }).would;
+    assert.equal(
+      await tell('queue.hold', { domain: 'dest.test', account: 'default', new: true, for_ms: HOUR }),
+      `hold the account default, domain dest.test: 1 waiting delivery, and what is accepted later, until 2026-01-31T10:30:00.000Z`,
+    );
+    assert.equal(await tell('queue.cancel', { all: true }), 'cancel 1 waiting delivery of the whole queue');
+    assert.deepEqual(await office.audit(), before);
+    assert.equal((await office.run('queue.list', {})).data.length, 1);
+    assert.deepEqual((await office.run('queue.holds', {})).data, []);
+    await assert.rejects(tell('queue.list', {}), { code: 'unknown_field' });
+  });
+
+  it('counts what waits by sender and destination', async () => {
+    await differing();
+    const counted = async (by: 'account' | 'key' | 'stream' | 'domain' | 'tag', more: object = {}) =>
+      (await office.run('queue.senders', { by, ...more })).data.map(({ name, account, waiting }) => [
+        name,
+        account,
+        waiting,
+      ]);
+    assert.deepEqual(await counted('account'), [['default', 'default', 5]]);
+    assert.deepEqual(await counted('domain'), [
+      ['dest.test', null, 3],
+      ['other.test', null, 2],
+    ]);
+    assert.deepEqual(await counted('tag'), [
+      ['eu', 'default', 2],
+      ['order', 'default', 1],
+    ]);
+    assert.deepEqual(await counted('stream', { domain: 'other.test' }), [
+      ['broadcast', 'default', 1],
+      ['transactional', 'default', 1],
+    ]);
+    assert.deepEqual(await counted('key', { status: ['queued'] }), [
+      [null, 'default', 4],
+      ['Shop', 'default', 1],
+    ]);
+    assert.deepEqual(
+      await office.run('queue.senders', { by: 'domain', limit: 1 }).then(({ has_more: more }) => more),
+      true,
+    );
   });
 
   it('cancels of a lane with a source the mail of its pool only', async () => {

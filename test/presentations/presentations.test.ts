@@ -23,7 +23,14 @@ describe('presentations', () => {
     assert.deepEqual([...new Set(names)], names);
   });
 
-  for (const { command, operation, input = [], list, with: fixed = {} } of all)
+  const performed = all.flatMap(({ instead, ...one }) => [
+    {
+      ...one,
+      input: one.input?.filter(({ flag }) => instead === undefined || !flag.startsWith(`--${instead.given} `)),
+    },
+    ...(instead === undefined ? [] : [{ ...one, ...instead }]),
+  ]);
+  for (const { command, operation, input = [], list, with: fixed = {} } of performed)
     it(`${command} sends what ${operation} takes`, () => {
       const route = routes.find(({ operationId }) => operationId === operation);
       assert.ok(route);

@@ -102,6 +102,7 @@ function accepted(
 
 const loadedOf = ({ stream, fromDomain, tags, template }: Letter, row: DeliveryRow): LoadedDelivery => ({
   ...row,
+  key_id: null,
   notice_to: null,
   full_since: null,
   opens: 0,

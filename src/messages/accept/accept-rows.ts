@@ -280,6 +280,7 @@ function addDelivery(plan: Plan, { draft, suppressed, now }: NewMessage, row: Me
       recipient: delivery.address,
       tags: draft.tags,
       template: row.template_id,
+      key: row.key_id,
     };
     addToStats(plan.stats, facts, ['suppressed']);
   }

@@ -44,6 +44,7 @@ const MESSAGE_COLUMNS = [
   'stream',
   'from_domain',
   'template_id',
+  'key_id',
   'tags_json',
   'expires_at',
   'notice_to',

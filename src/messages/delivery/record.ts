@@ -250,6 +250,7 @@ const statFacts = ({ row, state }: PendingUpdate, source: string | null): StatFa
   recipient: row.address,
   tags: row.tags_json === '[]' ? [] : (JSON.parse(row.tags_json) as string[]),
   template: row.template_id,
+  key: row.key_id,
   source,
 });
 

@@ -414,7 +414,7 @@ function bucketOf({ message, batch, key, stream, account, domain }: Limit): stri
   if (message !== null) return `message ${message}`;
   if (batch !== null) return `batch ${batch}`;
   if (key !== null) return `key ${key}`;
-  if (stream !== null) return `stream ${account ?? ''} ${stream}`;
+  if (stream !== null) return `stream ${stream}`;
   if (domain !== null) return `domain ${domain}`;
   return account === null ? 'all' : `account ${account}`;
 }
@@ -424,7 +424,7 @@ const bucketsOf = ({ messageId, batchId, keyId, accountId, stream, domain }: Mai
   `message ${messageId}`,
   ...(batchId === null ? [] : [`batch ${batchId}`]),
   ...(keyId === null ? [] : [`key ${keyId}`]),
-  `stream ${accountId} ${stream}`,
+  `stream ${stream}`,
   `domain ${domain}`,
   `account ${accountId}`,
   'all',

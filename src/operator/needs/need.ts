@@ -86,6 +86,7 @@ export interface ServerFacts {
 /** Facts about one account. */
 export interface AccountFacts {
   id: string;
+  name: string;
   domains: readonly DomainRecord[];
   webhooks: readonly {
     id: string;
@@ -110,7 +111,8 @@ export interface AccountFacts {
 export interface NeedFacts {
   now: number;
   server: ServerFacts | null;
-  account: AccountFacts;
+  /** Their names are told if there are several. */
+  accounts: readonly AccountFacts[];
 }
 
 type Given = Pick<Need, 'kind' | 'level' | 'message' | 'action'> & Partial<Need>;

@@ -35,9 +35,12 @@ export const needOperations = {
     forMembers: { server: false },
     body: z.strictObject({ account: accountArgument, server: z.boolean().optional() }),
     async run(deps, { account, server = true }) {
-      const row = await accountNamed(deps, account);
-      const [ofServer, ofAccount] = await Promise.all([server ? serverFacts(deps) : null, accountFacts(deps, row)]);
-      return { data: needsOf({ now: deps.clock.now(), server: ofServer, account: ofAccount }) };
+      const rows = account === undefined ? await listAccounts(deps) : [await accountNamed(deps, account)];
+      const ofServer = server ? await serverFacts(deps) : null;
+      const accounts: AccountFacts[] = [];
+      // One after the other: an account takes the time of a few reads.
+      for (const row of rows) accounts.push(await accountFacts(deps, row));
+      return { data: needsOf({ now: deps.clock.now(), server: ofServer, accounts }) };
     },
   }),
 };
@@ -187,7 +190,7 @@ async function accountFacts(deps: OperatorDeps, account: AccountRow): Promise<Ac
     list<AccountFacts['keys'][number]>('listKeys'),
     deferredMail(deps, account.id),
   ]);
-  return { id: account.id, domains, webhooks, keys, deferred };
+  return { id: account.id, name: account.name, domains, webhooks, keys, deferred };
 }
 
 /** The newest deferred messages that are grouped; older ones are in the queue's page. */

@@ -3,7 +3,7 @@
  * kind of item is a function in the rules of server-needs.ts or account-needs.ts, with its facts in need.ts (read by needs-facts.ts).
  */
 import { accountRules } from './account-needs.ts';
-import type { Need, NeedFacts } from './need.ts';
+import type { AccountFacts, Need, NeedFacts } from './need.ts';
 import { serverRules } from './server-needs.ts';
 
 /** Kinds of items that people made themselves, and undo themselves. */
@@ -13,10 +13,12 @@ const rankOf = ({ kind, level }: Need): number => (own.has(kind) ? 0 : levels[le
 
 /** Returns the items: first what people have paused, then what stands still, then what has the most mail. */
 export function needsOf(facts: NeedFacts): Need[] {
-  const { server } = facts;
+  const { server, accounts } = facts;
+  const named = (one: Need, { name }: AccountFacts): Need =>
+    accounts.length === 1 ? one : { ...one, message: `${name}: ${one.message}` };
   const found = [
     ...(server === null ? [] : serverRules.flatMap((rule) => rule(server, facts))),
-    ...accountRules.flatMap((rule) => rule(facts.account, facts)),
+    ...accounts.flatMap((of) => accountRules.flatMap((rule) => rule(of, facts).map((one) => named(one, of)))),
   ];
   return found.sort((a, b) => rankOf(a) - rankOf(b) || b.mails - a.mails || a.message.localeCompare(b.message));
 }

@@ -51,10 +51,20 @@ export type EventRow = RowOf<typeof events>;
 export const eventCounts = table(
   {
     account_id: text(),
-    /** `whole_`: all mail of the time; stream, domain, provider and tag are then empty. `template_`: by template. `source_`: by sending address. */
-    span: text<'hour' | 'day' | 'whole_hour' | 'whole_day' | 'template_hour' | 'template_day' | 'source_day'>(),
+    /** `whole_`: all mail of the time; stream, domain, provider and tag are then empty. `template_`: by template. `key_`: by API key. `source_`: by sending address. */
+    span: text<
+      | 'hour'
+      | 'day'
+      | 'whole_hour'
+      | 'whole_day'
+      | 'template_hour'
+      | 'template_day'
+      | 'key_hour'
+      | 'key_day'
+      | 'source_day'
+    >(),
     test: integer(),
-    /** One of the message's tags; empty in the row that counts every message. In rows by template it is the template's id, in rows by source the source's name. */
+    /** One of the message's tags; empty in the row that counts every message. In rows by template or key it is its id, in rows by source the source's name. */
     tag: text(),
     /** Begin of the hour or day in which the mail was accepted, or due if it was scheduled. */
     at: integer(),

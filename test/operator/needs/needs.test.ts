@@ -20,12 +20,12 @@ const noServer: ServerFacts = {
   findings: [],
   listed: [],
 };
-const noAccount: AccountFacts = { id: 'acc_1', domains: [], webhooks: [], keys: [], deferred: [] };
+const noAccount: AccountFacts = { id: 'acc_1', name: 'default', domains: [], webhooks: [], keys: [], deferred: [] };
 const needs = (server: Partial<ServerFacts> | null, account: Partial<AccountFacts> = {}) =>
   needsOf({
     now: NOW,
     server: server === null ? null : { ...noServer, ...server },
-    account: { ...noAccount, ...account },
+    accounts: [{ ...noAccount, ...account }],
   } satisfies NeedFacts);
 
 const held = (by: HeldMail['by'], target: string, waiting: number): HeldMail => ({
@@ -81,6 +81,16 @@ const key = {
 };
 
 describe('operator/needs', () => {
+  it('names the account if it is asked for several', () => {
+    const deferred = [
+      { lane: 'mx.dest.test', domain: 'dest.test', code: '4.2.2', waiting: 2, reply: '452 4.2.2 full' },
+    ];
+    const accounts = [noAccount, { ...noAccount, id: 'acc_2', name: 'Acme', deferred }];
+    const [only, ...others] = needsOf({ now: NOW, server: null, accounts });
+    assert.match(only?.message ?? '', /^Acme: /);
+    assert.deepEqual(others, []);
+  });
+
   it('is calm where there is nothing', () => {
     assert.deepEqual(needs({}), []);
     assert.deepEqual(needs(null), []);
