@@ -64,7 +64,6 @@ export function rightsOf(name: Role): RoleRights {
   return role;
 }
 
-
 /**
  * Returns the refusal of a member whose role lacks a right; it names the roles that have it. `needed`: any one of these scopes;
  * null for operations of the server.
