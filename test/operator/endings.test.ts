@@ -114,6 +114,11 @@ describe('operator: what ends for good', () => {
     await office.mail('gone@dest.test');
     await send('Gone@dest.test');
     await send('stays@dest.test');
+    const session = { ip: '192.0.2.1', helo: 'mx.dest.test', sender: 'only@dest.test', recipients: ['x@leaving.test'] };
+    const mail = newReceived(session, { account_id: leaving, name: 'leaving.test' }, 1, office.clock.now());
+    await office.deps.db.commit.insert({ received: [{ ...mail, from_key: 'only@dest.test', status: 'read' }] });
+    await office.run('recipients.erase', { email: 'only@dest.test' });
+    assert.deepEqual(await office.deps.db.reader('received'), []);
     const addresses = async (): Promise<string[]> =>
       (await office.deps.db.reader<DeliveryRow>('deliveries').orderBy('id')).map(({ address }) => address);
     const email = 'gone@DEST.test';
