@@ -209,7 +209,7 @@ function refuse(route: Route, caller: Caller, body: JsonObject): void {
   refuseInTestMode(route, caller);
 }
 
-/** Performs the operations of a tool. A problem is for the assistant, who can mend its input. */
+/** Performs the operations of a tool. A problem is for the assistant, who can correct its input. */
 async function called({ inside }: Parts, asking: Asking, tool: Tool, input: JsonObject): Promise<object> {
   const { parts, fixed = {} } = tool.words;
   try {

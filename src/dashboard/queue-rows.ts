@@ -54,7 +54,7 @@ export function rowsOf({ data, domains }: Lanes): LaneRow[] {
     .sort((a, b) => b.waiting - a.waiting);
 }
 
-/** Returns whether a reason has the words of an answer, which stand there without its code. */
+/** Returns whether a reason has the words of an answer, which are shown there without its code. */
 const isQuoted = (answer: string | null, reasons: readonly TimedReason[]): boolean =>
   answer !== null && reasons.some(({ message }) => message.includes(answer.replace(/^\d{3}[ -]/, '')));
 

@@ -64,7 +64,6 @@ export function rightsOf(name: Role): RoleRights {
   return role;
 }
 
-export const isRole = (text: string): text is Role => roles.some(({ name }) => name === text);
 
 /**
  * Returns the refusal of a member whose role lacks a right; it names the roles that have it. `needed`: any one of these scopes;

@@ -98,7 +98,9 @@ export async function readAttachment(bytes: Buffer, index: number): Promise<Uint
 
 /** A delivery status and a mail inside the mail are files, not text. */
 const parse = (bytes: Buffer): Promise<ParsedMail> =>
-  simpleParser(bytes, { ...options, keepDeliveryStatus: true, ignoreEmbedded: true } as Parameters<typeof simpleParser>[1]);
+  simpleParser(bytes, { ...options, keepDeliveryStatus: true, ignoreEmbedded: true } as Parameters<
+    typeof simpleParser
+  >[1]);
 
 /** A database may take no NUL in a text. */
 const clean = (text: string, longest: number): string => text.slice(0, longest).replaceAll('\u0000', '\ufffd');

@@ -24,7 +24,7 @@ interface Declaration<Deps, Body, Result> {
   dryRun?(deps: Deps, body: Body): Promise<DryRun>;
 }
 
-/** What an operation would do. */
+/** The effect that an operation would have. */
 export interface DryRun {
   /** Without its subject, such as `cancel 3 waiting deliveries of the domain example.net`. */
   would: string;

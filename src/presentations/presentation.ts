@@ -36,7 +36,7 @@ export interface Presentation<Answer = unknown> {
   /** The operation that it performs, whose summary is its help. */
   operation: Summarized;
   input?: readonly Input[];
-  /** What is performed in its place if this input is given. */
+  /** The operation that is performed in its place if this input is given. */
   instead?: { given: string } & Pick<Presentation, 'operation' | 'columns'>;
   /** It has `--dry-run`, which tells what it would do. */
   isTried?: true;

@@ -281,7 +281,7 @@ async function refuseTaken(tx: Connection, { id, account_id, alias }: TemplateRo
     });
 }
 
-/** What is known of a version beside its body. */
+/** A version without its body. */
 interface Making {
   at: number;
   /** The actor as the audit log names them. */

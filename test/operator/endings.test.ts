@@ -1,4 +1,4 @@
-/** What ends for good: a person erased from the mail of all accounts, and an account removed with all of its rows. */
+/** Removals for good: a person erased from the mail of all accounts, and an account removed with all of its rows. */
 import assert from 'node:assert/strict';
 import { operatorCaller } from '../../src/api/inside.ts';
 import { newReceived } from '../../src/inbound/received.ts';

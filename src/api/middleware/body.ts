@@ -54,8 +54,7 @@ async function read(deps: Deps, { req, state: { exchange } }: Context, share: Bo
   }
   if (exchange.body === null) {
     const isNeeded = exchange.route?.body !== undefined && exchange.route.isBodyOptional !== true;
-    if (isNeeded || foreign !== null)
-      throw new Problem('invalid_json', 'The body is empty: a JSON object is needed.');
+    if (isNeeded || foreign !== null) throw new Problem('invalid_json', 'The body is empty: a JSON object is needed.');
     return;
   }
   if (exchange.bodyBytes > deps.limits.singleBodyBytes && !Object.hasOwn(exchange.body.value, 'recipients')) {

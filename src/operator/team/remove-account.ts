@@ -22,7 +22,7 @@ import { changeWaiting, countWaiting } from '../waiting-pages.ts';
 const MESSAGES_AT_ONCE = 50;
 const ROWS_AT_ONCE = 500;
 
-/** What ends by an operation of its own, which tells the rest of the server. */
+/** Records that end by an operation of their own, which tells the rest of the server. */
 const ends = [
   { table: 'api_keys', live: { revoked_at: null }, operation: 'revokeKey', name: 'keys' },
   { table: 'webhooks', live: {}, operation: 'deleteWebhook', name: 'webhooks' },
@@ -37,7 +37,7 @@ export const removalOperations = {
       named: 'name',
       keeps: ['id', 'name', 'plan', 'canceled', 'messages', ...ends.map(({ name }) => name)],
     },
-    /** `exported`: its data has been handed over, or nobody needs it. */
+    /** `exported`: its data has been handed over, or is not needed. */
     body: z.strictObject({ account: z.string().min(1).max(200), exported: z.literal(true).optional() }),
     dryRun: async (deps, { account }) => await wouldRemove(deps, await accountNamed(deps, account)),
     async run(deps, { account, exported }, act) {
