@@ -46,7 +46,7 @@ export async function up(knex: Knex): Promise<void> {
     PRIMARY KEY (received_id)
   )`);
   await knex.raw('CREATE INDEX received_by_account ON received (account_id, id)');
-  await knex.raw("CREATE INDEX received_by_sender ON received (account_id, from_key, id) WHERE from_key <> ''");
+  await knex.raw('CREATE INDEX received_by_sender ON received (from_key, account_id, id)');
   await knex.raw('CREATE INDEX received_by_answered ON received (answers) WHERE answers IS NOT NULL');
   await knex.raw("CREATE INDEX received_to_read ON received (id) WHERE status = 'new'");
 }

@@ -15,7 +15,7 @@ interface Owner {
   recipients: number;
 }
 
-/** Returns the accounts that have mailed the person, with the number of recipients. Throws `not_found` if there is none. */
+/** Returns the accounts that have mailed the person or got mail from them, with the number of these mails. Throws `not_found` if there is none. */
 async function ownersOf({ db }: OperatorDeps, email: string, account: string | undefined): Promise<Owner[]> {
   const parsed = parseMailbox(email, { smtputf8: true });
   const only = account === undefined ? null : (await accountNamed({ db }, account)).id;
@@ -23,9 +23,11 @@ async function ownersOf({ db }: OperatorDeps, email: string, account: string | u
     parsed.kind === 'bad'
       ? []
       : await db.maintenance.all<Owner>(
-          `SELECT a.id, a.name, COUNT(*) AS recipients FROM deliveries d JOIN accounts a ON a.id = d.account_id
-           WHERE d.address_key = ? GROUP BY a.id, a.name ORDER BY a.id`,
-          [addressKey(parsed.mailbox.address)],
+          `SELECT a.id, a.name, COUNT(*) AS recipients FROM (
+             SELECT account_id FROM deliveries WHERE address_key = ?
+             UNION ALL SELECT account_id FROM received WHERE from_key = ?) d
+           JOIN accounts a ON a.id = d.account_id GROUP BY a.id, a.name ORDER BY a.id`,
+          [addressKey(parsed.mailbox.address), addressKey(parsed.mailbox.address)],
         );
   const found = rows.filter(({ id }) => only === null || id === only);
   if (found.length === 0) throw new Problem('not_found', 'Nothing was sent to this address.', { field: 'email' });

@@ -1,6 +1,7 @@
 /** Removals for good: a person erased from the mail of all accounts, and an account removed with all of its rows. */
 import assert from 'node:assert/strict';
 import { operatorCaller } from '../../src/api/inside.ts';
+import { newReceived } from '../../src/inbound/received.ts';
 import { tables, type DeliveryRow } from '../../src/storage/tables.ts';
 import { Office } from './office.ts';
 
@@ -56,6 +57,10 @@ describe('operator: what ends for good', () => {
     await office.happen(done, { kind: 'canceled' });
     await send('b@dest.test');
     await office.run('queue.hold', { account: 'Leaving' });
+    const session = { ip: '192.0.2.1', helo: 'mx.dest.test', sender: 'a@dest.test', recipients: ['x@leaving.test'] };
+    const mail = newReceived(session, { account_id: leaving, name: 'leaving.test' }, 1, office.clock.now());
+    const source = { received_id: mail.id, raw: Buffer.from('x') };
+    await office.deps.db.commit.insert({ received: [mail], received_sources: [source] });
     assert.ok((await left()).length > 10);
     await assert.rejects(office.run('accounts.remove', { account: 'Leaving' }), { code: 'invalid_state' });
     assert.deepEqual(await dry('accounts.remove', { account: 'Leaving' }), {
@@ -69,6 +74,7 @@ describe('operator: what ends for good', () => {
       ...{ canceled: 1, messages: 2, keys: 1, webhooks: 1, domains: 1 },
     });
     assert.deepEqual(await left(), []);
+    assert.deepEqual(await office.deps.db.reader('received_sources'), []);
     assert.deepEqual(
       (await office.run('accounts.list', {})).data.map(({ name }) => name),
       ['default'],
@@ -108,6 +114,11 @@ describe('operator: what ends for good', () => {
     await office.mail('gone@dest.test');
     await send('Gone@dest.test');
     await send('stays@dest.test');
+    const session = { ip: '192.0.2.1', helo: 'mx.dest.test', sender: 'only@dest.test', recipients: ['x@leaving.test'] };
+    const mail = newReceived(session, { account_id: leaving, name: 'leaving.test' }, 1, office.clock.now());
+    await office.deps.db.commit.insert({ received: [{ ...mail, from_key: 'only@dest.test', status: 'read' }] });
+    await office.run('recipients.erase', { email: 'only@dest.test' });
+    assert.deepEqual(await office.deps.db.reader('received'), []);
     const addresses = async (): Promise<string[]> =>
       (await office.deps.db.reader<DeliveryRow>('deliveries').orderBy('id')).map(({ address }) => address);
     const email = 'gone@DEST.test';

@@ -87,18 +87,17 @@ const withoutRows = statement(({ among }) => `DELETE FROM received WHERE id ${am
 /** Mails removed in one step: the source of each may have 25 MiB. */
 const ERASED_AT_ONCE = 10;
 
-/** Removes some of the mails that a person has written; returns how many. */
+/** Removes some of the mails that a person has written, or with null some of all that the account has; returns how many. */
 export async function eraseReceivedFrom(
   tx: Connection,
   { accountId, onlyTest }: MailReach,
-  key: string,
+  key: string | null,
 ): Promise<number> {
   if (onlyTest) return 0;
-  const rows = await tx.all<Leaving>('SELECT id, answers FROM received WHERE account_id = ? AND from_key = ? LIMIT ?', [
-    accountId,
-    key,
-    ERASED_AT_ONCE,
-  ]);
+  const rows = await tx.all<Leaving>(
+    `SELECT id, answers FROM received WHERE account_id = ?${key === null ? '' : ' AND from_key = ?'} LIMIT ?`,
+    [accountId, ...(key === null ? [] : [key]), ERASED_AT_ONCE],
+  );
   if (rows.length > 0) await removeReceived(tx, rows);
   return rows.length;
 }

@@ -5,6 +5,7 @@ import { Problem } from '../../base/problem.ts';
 import { pluralize } from '../../base/pluralize.ts';
 import { OWN_ACCOUNT } from '../../accounts/own-account.ts';
 import { setPaused } from '../../accounts/account-store.ts';
+import { eraseReceivedFrom } from '../../messages/received/received-store.ts';
 import { oldMessages } from '../../messages/store/purge-messages.ts';
 import { keyOf } from '../../messages/limits/limit.ts';
 import type { Act } from '../../operations/act.ts';
@@ -107,6 +108,7 @@ async function removeAccount(deps: OperatorDeps, account: AccountRow, act: Act) 
   for (const one of others) await end(one);
   await limits.endByHand(limits.listByHand().flatMap((one) => (one.account === id ? [keyOf(one)] : [])));
   const messages = await removeMessages(deps, id);
+  await removeReceived(deps, id);
   await removeRows(deps, id);
   return { canceled, messages, ...counts };
 }
@@ -131,6 +133,12 @@ async function removeMessages({ db, clock }: OperatorDeps, accountId: string): P
     await db.commit.transact((tx) => oldMessages.remove(tx, rows, clock.now()));
     removed += rows.length;
   }
+}
+
+/** Their sources do not name the account. */
+async function removeReceived({ db }: OperatorDeps, accountId: string): Promise<void> {
+  const reach = { accountId, onlyTest: false };
+  for (let removed = -1; removed !== 0;) removed = await db.commit.transact((tx) => eraseReceivedFrom(tx, reach, null));
 }
 
 /** Removes the rows of every table that has the account in its rows: tables that others refer to are the first of the list. */
