@@ -17,7 +17,7 @@ export async function stopAll(context: AppContext, running: Running): Promise<vo
   try {
     await stopWork(context, running);
   } finally {
-    // Until here other nodes are answered: what this one still has on the wire is part of their lists.
+    // Until here its figures are written: what it still has on the wire is part of the lists of other nodes.
     running.figures.stop();
     // Whatever failed before: a close leaves all that was committed in one file for the next start.
     await context.db.close();

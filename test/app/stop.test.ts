@@ -30,7 +30,7 @@ describe('app/stop', () => {
       certificateWatch: { stop: quiet },
       shared: { stop: quiet },
       dashboard: { stop: quiet },
-      questions: { stop: quiet },
+      figures: { stop: quiet },
       api: { close: end('api') },
       inbound: { stop: end('inbound') },
       housekeeping: { stop: end('housekeeping') },

@@ -93,6 +93,12 @@ const rows: readonly Row[] = [
   ['getMessageRaw', '/v1/messages/{id}/raw', (m) => m.messages.raw('{id}')],
   ['deleteMessageContent', '/v1/messages/{id}/content', (m) => m.messages.eraseContent('{id}')],
   ['deleteRecipient', '/v1/recipients/{email}', (m) => m.recipients.erase('{email}')],
+  ['listReceived', '/v1/received', (m) => m.received.list()],
+  ['listReceived', '/v1/received', (m) => m.received.each().next()],
+  ['getReceived', '/v1/received/{id}', (m) => m.received.get('{id}')],
+  ['deleteReceived', '/v1/received/{id}', (m) => m.received.delete('{id}')],
+  ['getReceivedRaw', '/v1/received/{id}/raw', (m) => m.received.raw('{id}')],
+  ['getReceivedAttachment', '/v1/received/{id}/attachments/{index}', (m) => m.received.attachment('{id}', '{index}')],
   ['getStats', '/v1/stats', (m) => m.stats.get()],
   ['getOpenapi', '/v1/openapi.json', (m) => m.openapi()],
 ];
