@@ -19,6 +19,10 @@ const preludeOf = (language: string): string =>
 const isThere = (command: string, ...words: string[]): boolean =>
   spawnSync(command, words, { stdio: 'ignore' }).status === 0;
 
+/** Returns what a program prints, or null if it is not installed, which the types of Node.js do not say. */
+const outputOf = (command: string, ...words: string[]): string | null =>
+  spawnSync(command, words, { encoding: 'utf8' }).stdout;
+
 interface Language {
   missing: string | null;
   command: (file: string) => [string, ...string[]];
@@ -65,10 +69,7 @@ const moreLanguages: Readonly<Record<string, Language>> = {
   },
   csharp: {
     // `dotnet run FILE` came with this version.
-    missing:
-      Number.parseInt(spawnSync('dotnet', ['--version']).stdout?.toString() ?? '', 10) >= 10
-        ? null
-        : '.NET 10 is not installed',
+    missing: Number.parseInt(outputOf('dotnet', '--version') ?? '', 10) >= 10 ? null : '.NET 10 is not installed',
     command: (file) => ['dotnet', 'run', file],
     extension: 'cs',
   },

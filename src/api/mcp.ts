@@ -127,7 +127,11 @@ export function mcpRoute(inside: Inside, all: readonly Route[], settings: Settin
   };
 }
 
-type Parts = { inside: Inside; tools: readonly Tool[]; settings: Settings };
+interface Parts {
+  inside: Inside;
+  tools: readonly Tool[];
+  settings: Settings;
+}
 
 async function answer(parts: Parts, incoming: Incoming): Promise<Reply> {
   refuseHeaders(parts.settings, incoming);

@@ -126,7 +126,7 @@ async function perform(context: Context, usual: Presentation, given: Given): Pro
   const asJson = given['json'] === true;
   const answer = await context.operate((operator) => ask(operator, one, given));
   if (isTried(one, given)) {
-    context.print(asJson, answer, () => [`would ${String((answer as { would: string }).would)}`]);
+    context.print(asJson, answer, () => [`would ${(answer as { would: string }).would}`]);
     return;
   }
   const show = (): readonly string[] => one.lines?.(answer, given) ?? tableOf(one.columns ?? [], rowsOf(one, answer));

@@ -1,7 +1,7 @@
 /** `posthorn received save` and `posthorn inbound simulate`: mail as files. */
 import { readFile, writeFile } from 'node:fs/promises';
-import { setTimeout as pause } from 'node:timers/promises';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
+import { systemClock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import type { ReceivedMessage } from '../client/types.ts';
 import type { Operator } from '../operator/door/operator.ts';
@@ -77,6 +77,6 @@ async function readMail(operator: Operator, id: string): Promise<ReceivedMessage
     const mail = await operator.ask<ReceivedMessage>('getReceived', { params: { id } });
     if (mail.status !== 'new') return mail;
     if (look === LOOKS) throw new Problem('invalid_state', `The mail ${id} was taken, and is not read yet.`);
-    await pause(LOOK_MS);
+    await systemClock.sleep(LOOK_MS);
   }
 }

@@ -18,7 +18,7 @@ const initialsOf = (email: string): string =>
   email
     .slice(0, email.lastIndexOf('@'))
     .split(/[^\p{L}\p{N}]+/u)
-    .map((part) => [...part][0] ?? '')
+    .map((part) => /^./u.exec(part)?.[0] ?? '')
     .slice(0, 2)
     .join('')
     .toUpperCase();

@@ -177,7 +177,7 @@ function read(name: string, words: Words, member: Member, { form }: Visit): obje
 function setIn({ words: { set = '' } }: ViewForm): object {
   const pairs = (wordIn(set) ?? '').split(' ').flatMap((one) => (one === '' ? [] : [one.split('=')]));
   return Object.fromEntries(
-    pairs.map(([name, value]) => [name, value === 'true' ? true : value === 'false' ? false : value]),
+    pairs.map(([name = '', value]) => [name, value === 'true' ? true : value === 'false' ? false : value] as const),
   );
 }
 

@@ -7,17 +7,18 @@ import { withCrlf } from '../mail/re-encode.ts';
 import type { ReadMail } from './mail-intake.ts';
 
 const CR = Buffer.from('\r');
+const NOTHING = Buffer.alloc(0);
 
 /** Reads the same mail, each line end as CRLF. */
 export const withCrlfLines =
   (read: ReadMail): ReadMail =>
   async (take) => {
     // A CR at the end of a piece waits for what follows it.
-    let isHeld = false;
+    let held = NOTHING;
     await read((piece) => {
-      const octets = isHeld ? Buffer.concat([CR, piece]) : piece;
-      isHeld = octets.at(-1) === CR[0];
-      take(withCrlf(isHeld ? octets.subarray(0, -1) : octets));
+      const octets = held.length === 0 ? piece : Buffer.concat([held, piece]);
+      held = octets.at(-1) === CR[0] ? CR : NOTHING;
+      take(withCrlf(octets.subarray(0, octets.length - held.length)));
     });
-    if (isHeld) take(withCrlf(CR));
+    if (held.length > 0) take(withCrlf(held));
   };

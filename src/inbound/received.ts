@@ -298,7 +298,7 @@ function columnsAfter(
   fromKey: string,
 ): Columns {
   if (mail === null) return { ...columnsOf(table, { spf }), status: 'unreadable', from_key: fromKey };
-  const { signatures, copy, date, ...members } = mail;
+  const { signatures: _signatures, copy: _copy, date, ...members } = mail;
   const answers = answered?.messageId ?? null;
   return {
     ...columnsOf(table, { ...members, date: rfc3339(date), spf, dkim, dmarc, answers }),

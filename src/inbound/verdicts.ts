@@ -36,7 +36,7 @@ export async function verdictsOn(
       spf: spf.result === 'pass' ? [spf.domain] : [],
       dkim: dkim.flatMap(({ result, domain }) => (result === 'pass' ? [domain] : [])),
     };
-    return { spf, dkim, dmarc: from === null ? null : await checkDmarc(dns.txt, from, passed) };
+    return { spf, dkim, dmarc: from === null ? null : await checkDmarc((name) => dns.txt(name), from, passed) };
   } finally {
     dns.close();
   }

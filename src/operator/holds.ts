@@ -71,7 +71,7 @@ export const holdOperations = {
         .reader('deliveries')
         .whereIn('held_by', ended.map(keyOf))
         .count<{ n: number }[]>({ n: '*' });
-      const waiting = Number(rows[0]?.n ?? 0);
+      const waiting = rows[0]?.n ?? 0;
       return { would: `end ${ended.map(keyOf).join(', ')}: ${deliveriesOf(waiting)} held`, waiting };
     },
     async run(deps, { id, ...named }, act) {

@@ -40,7 +40,7 @@ describe('base/confined', () => {
     const before = await run('pid');
     await assert.rejects(run(deed, what), (error: unknown) => {
       assert.ok(error instanceof ThreadRefusal && error.why === 'died' && error.begun);
-      assert.match(String((error.cause as Error).message), cause);
+      assert.match((error.cause as Error).message, cause);
       return true;
     });
     assert.notEqual(await run('pid'), before);

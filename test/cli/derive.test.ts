@@ -45,7 +45,9 @@ describe('cli/derive', () => {
     } as unknown as Context;
     const program = new Command().exitOverride().configureOutput({ writeOut: (text) => void out.push(text) });
     addPresented(program, context, [declared]);
-    await program.parseAsync(args, { from: 'user' }).catch((error: { code: string }) => out.push(error.code));
+    await program
+      .parseAsync(args, { from: 'user' })
+      .catch((error: unknown) => out.push((error as { code: string }).code));
     return { out, calls };
   }
 

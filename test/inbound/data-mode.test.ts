@@ -64,7 +64,7 @@ describe('inbound/data-mode', () => {
     ['no end in a dot that was stuffed', 'a\r\n..\r\nRSET\r\n.\r\n', 'a\r\n.\r\nRSET\r\n'],
   ] as const)
     it(`sees ${name}, also octet by octet`, async () => {
-      for (const cuts of [[], [...wire].map((_, at) => at)])
+      for (const cuts of [[], Array.from({ length: wire.length }, (_, at) => at)])
         assert.deepEqual(await read(true, `${wire}NOOP\r\n`, cuts), { mail, size: mail.length, commands: ['NOOP'] });
     });
 

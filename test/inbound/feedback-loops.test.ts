@@ -45,11 +45,15 @@ const report = (from: string, signing?: Signing): string =>
 /** The loop that the mail proves to come from, as port 25 takes it. */
 async function provenBy(mail: string, loops: readonly FeedbackLoop[] = readFeedbackLoops()): Promise<string | null> {
   const pieces: Buffer[] = [];
-  await withCrlfLines((take) => Promise.resolve(take(Buffer.from(mail))))((piece) => pieces.push(piece));
+  const read = withCrlfLines((take) => {
+    take(Buffer.from(mail));
+    return Promise.resolve();
+  });
+  await read((piece) => pieces.push(piece));
   // Unchanged, too: files are not taken at a door.
   const claims = [Buffer.concat(pieces).toString('latin1'), mail].map((octets) => loopClaim(loops, octets, NOW));
   const names = claims.map((claim) =>
-    claim !== null && claim.claims.some((one) => isSignedBy(one, record)) ? claim.name : null,
+    claim?.claims.some((one) => isSignedBy(one, record)) === true ? claim.name : null,
   );
   return names.find((name) => name !== null) ?? null;
 }

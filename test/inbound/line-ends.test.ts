@@ -24,7 +24,7 @@ describe('inbound/line-ends', () => {
   ] as const)
     it(`makes ${JSON.stringify(mail)} lines, however it is cut`, async () => {
       assert.equal(await taken(mail), expected);
-      assert.equal(await taken(...mail), expected, 'octet by octet');
+      assert.equal(await taken(...Array.from(mail)), expected, 'octet by octet');
       for (let at = 0; at <= mail.length; at++)
         assert.equal(await taken(mail.slice(0, at), '', mail.slice(at)), expected);
     });

@@ -98,9 +98,9 @@ describe('journey: received mail', () => {
     await hook.reached(1);
     const [call] = hook.calls;
     assert.equal(call?.event.type, 'received');
-    assert.equal(call?.event.data.message_id, sent.id);
-    assert.deepEqual(call?.event.data.metadata, { order: '17' });
-    const received = receivedOf(call?.event);
+    assert.equal(call.event.data.message_id, sent.id);
+    assert.deepEqual(call.event.data.metadata, { order: '17' });
+    const received = receivedOf(call.event);
     assert.equal(received.answers, sent.id);
     assert.equal(received.reply_text, 'Thank you!');
     assert.match(received.text ?? '', /> Good day/);
@@ -202,7 +202,7 @@ describe('journey: received mail', () => {
       await sendByHand(port(), 'ana@dest.test', 'support@acme.test', mail);
       const [seen] = await read(1);
       assert.equal(seen?.from?.name, name);
-      assert.equal(seen?.subject, name);
+      assert.equal(seen.subject, name);
     });
 
   it('takes 8-bit bodies and addresses of SMTPUTF8', async () => {
@@ -221,8 +221,8 @@ describe('journey: received mail', () => {
     client.end();
     const [seen] = await read(1);
     assert.deepEqual(seen?.envelope, { from: 'zoë@dest.test', to: ['grüße@acme.test'] });
-    assert.deepEqual(seen?.from, { email: 'zoë@dest.test', name: 'Zoë' });
-    assert.equal((await app.get<Received>(`/v1/received/${seen?.id ?? ''}`)).body.text?.trim(), 'Grüße');
+    assert.deepEqual(seen.from, { email: 'zoë@dest.test', name: 'Zoë' });
+    assert.equal((await app.get<Received>(`/v1/received/${seen.id}`)).body.text?.trim(), 'Grüße');
   });
 
   it('takes only the addresses of the domain, and none of another account', async () => {
@@ -306,7 +306,7 @@ describe('journey: received mail', () => {
     await sendByHand(port(), 'ana@dest.test', 'support@acme.test', hostile);
     const [mail] = await read(1);
     assert.equal(mail?.status, 'unreadable');
-    assert.match((await bytesOf(`/v1/received/${mail?.id ?? ''}/raw`)).toString(), /^From: ana/);
+    assert.match((await bytesOf(`/v1/received/${mail.id}/raw`)).toString(), /^From: ana/);
   });
 
   it('is read after a crash, once', async () => {

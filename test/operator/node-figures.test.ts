@@ -6,7 +6,10 @@ import type { NodeRecord } from '../../src/storage/nodes.ts';
 import { TestClock } from '../support/harness/app.ts';
 import { makeDatabase, postgresPrograms, startedCluster, urlOf } from '../support/harness/postgres.ts';
 
-type Needs = { lanes: Map<string, number> };
+interface Needs {
+  lanes: Map<string, number>;
+}
+
 const laneCounts: Figures<Needs, number> = {
   name: 'lanes',
   everyMs: 2_000,

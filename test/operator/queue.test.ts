@@ -443,9 +443,9 @@ describe('operator/queue', () => {
       if (tag === undefined && lane === undefined) {
         const { id } = await office.run('queue.hold', { ...part, new: true });
         const facts = await office.deps.db
-          .reader<MessageRow & { domain: string }>('messages as m')
+          .reader('messages as m')
           .join('deliveries as d', 'd.message_id', 'm.id')
-          .select('m.*', 'd.domain');
+          .select<(MessageRow & { domain: string })[]>('m.*', 'd.domain');
         const held: { message_id: string }[] = [];
         for (const row of facts) {
           const hold = await office.deps.holds.of({

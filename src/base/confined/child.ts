@@ -25,7 +25,7 @@ close(net.Server.prototype, ['listen']);
 close(net, ['_createServerHandle']);
 close(dgram.Socket.prototype);
 close(dgram);
-for (const resolver of [dns.Resolver, dns.promises.Resolver]) close(resolver.prototype as object);
+for (const resolver of [dns.Resolver, dns.promises.Resolver]) close(resolver.prototype);
 close(dns.promises);
 close(dns);
 close(process, ['kill', '_kill', '_debugProcess', '_linkedBinding', 'dlopen']);

@@ -12,7 +12,7 @@ import type { Socket } from 'node:net';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { READY, type Said } from '../answer-jobs.ts';
-import { systemClock } from '../clock.ts';
+import { systemClock, type Timer } from '../clock.ts';
 import { frameOf, HEAD_BYTES, sizeOf, valueIn } from './frames.ts';
 
 const isFromSource = import.meta.url.endsWith('.ts');
@@ -55,7 +55,7 @@ export class ConfinedProcess extends EventEmitter {
   private readonly incoming = new Incoming((said) => {
     this.heard(said);
   });
-  private readonly look: NodeJS.Timeout;
+  private look: Timer;
   /** Since when it has worked on what it has, on the monotonic clock; null if it has nothing. */
   private busySince: number | null = null;
 
@@ -88,7 +88,7 @@ export class ConfinedProcess extends EventEmitter {
     });
     // The system ends it before the server if memory runs out.
     void writeFile(`/proc/${String(child.pid)}/oom_score_adj`, '1000').catch(() => undefined);
-    this.look = setInterval(() => void this.lookAtMemory(limits.maxRssMb), LOOK_MS).unref();
+    this.look = this.nextLook(limits.maxRssMb);
   }
 
   postMessage(job: unknown): void {
@@ -100,7 +100,7 @@ export class ConfinedProcess extends EventEmitter {
   }
 
   async terminate(): Promise<void> {
-    clearInterval(this.look);
+    this.look.cancel();
     this.ref();
     this.child.kill('SIGKILL');
     await this.ended;
@@ -128,6 +128,14 @@ export class ConfinedProcess extends EventEmitter {
     if (said.kind === 'answer') this.busySince = null;
     if (said.kind === 'fault') this.emit('error', new Error(said.text));
     else this.emit('message', said.kind === READY ? READY : said.answer);
+  }
+
+  private nextLook(mostMb: number): Timer {
+    const look = (): void => {
+      this.look = this.nextLook(mostMb);
+      void this.lookAtMemory(mostMb);
+    };
+    return systemClock.after(LOOK_MS, look, { background: true });
   }
 
   private async lookAtMemory(mostMb: number): Promise<void> {
@@ -198,7 +206,7 @@ function programOf(entry: URL): string[] {
 }
 
 interface Bundler {
-  buildSync(options: object): { outputFiles: readonly { contents: Uint8Array }[] };
+  buildSync: (options: object) => { outputFiles: readonly { contents: Uint8Array }[] };
 }
 
 const bundles = new Map<string, string>();

@@ -157,9 +157,7 @@ export class Drafts {
 
 /** Returns the content if nothing is left to be composed. */
 const knownOf = (fresh: FreshContent | null): Composed | undefined =>
-  fresh === null || fresh.facts === null || fresh.content.raw === null
-    ? undefined
-    : composeKnown(fresh.content.raw, fresh.facts);
+  fresh?.facts == null || fresh.content.raw === null ? undefined : composeKnown(fresh.content.raw, fresh.facts);
 
 const textOfFresh = ({ content: { raw, ...content } }: FreshContent): StoredText => ({
   ...content,

@@ -67,10 +67,10 @@ function refuseOwn({ id, name }: AccountRow): void {
 }
 
 const idsOf = async ({ db }: OperatorDeps, { table, live }: (typeof ends)[number], accountId: string) =>
-  (await db
+  await db
     .reader(table)
     .where({ account_id: accountId, ...live })
-    .select('id')) as { id: string }[];
+    .select<{ id: string }[]>('id');
 
 async function wouldRemove(deps: OperatorDeps, account: AccountRow): Promise<DryRun> {
   refuseOwn(account);
