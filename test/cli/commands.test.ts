@@ -533,7 +533,7 @@ describe('the posthorn command beside a running server', () => {
     [['stats', '--days', '401'], 64, /from 1 to 400/, 'more days than there are figures of'],
     [['messages', 'list', '--status', 'lost'], 65, /--status must be one or more of/, 'no such status'],
     [['messages', 'list', '--limit', '1001'], 64, /1 to 1000/, 'too many'],
-    XX, 'nothing said'],
+    [['queue', 'flush'], 65, /name all mail, or any of a domain/, 'nothing said'],
     [['events', 'tail', '--no-follow', '--since', 'yesterday'], 64, /duration/, 'no time'],
     [['events', 'tail', '--no-follow', '--types', 'arrived'], 65, /--types must be one of/, 'no such type'],
     [['migrate'], 73, /the server is running/, 'not behind its back'],

@@ -3,6 +3,7 @@
  * the two would do the work a second time for a caller that asks again.
  */
 import assert from 'node:assert/strict';
+import { createTransport } from 'nodemailer';
 import type { Committer } from '../../src/storage/commit.ts';
 import { startTestApp, type Answer, type TestApp } from '../support/harness/app.ts';
 import { startReceiver, type WebhookReceiver } from '../support/fakes/webhook-receiver.ts';
@@ -67,6 +68,8 @@ describe('journey: idempotent writes', () => {
     yield ['rotateDomainDkim', 'POST', '/v1/domains/trusted.test/dkim/rotate'];
     yield ['deleteDomain', 'DELETE', `/v1/domains/${domain}`];
 
+    yield ['deleteReceived', 'DELETE', `/v1/received/${await received()}`];
+
     const { id: key } = yield ['createKey', 'POST', '/v1/keys', { name: 'Shop', scopes: ['send'] }];
     yield ['updateKey', 'PATCH', `/v1/keys/${key}`, { name: 'Old shop' }];
     yield ['revokeKey', 'DELETE', `/v1/keys/${key}`];
@@ -110,6 +113,20 @@ describe('journey: idempotent writes', () => {
     yield ['resendWebhookDelivery', 'POST', `/v1/webhooks/${hook}/deliveries/${await called(hook)}/resend`];
     yield ['rotateWebhookSecret', 'POST', `/v1/webhooks/${hook}/secret/rotate`, {}];
     yield ['deleteWebhook', 'DELETE', `/v1/webhooks/${hook}`];
+  }
+
+  /** A mail that came in. */
+  async function received(): Promise<string> {
+    const receiving = { receiving: true, receiving_addresses: ['*'] };
+    await app.operator.ask('updateDomain', { params: { id: 'acme.test' }, body: receiving });
+    const transport = createTransport({ host: '127.0.0.1', port: app.app.ports.mx ?? 0, ignoreTLS: true });
+    await transport.sendMail({ from: 'ana@dest.test', to: 'hi@acme.test', subject: 'Re: order', text: 'Thank you' });
+    for (;;) {
+      const { body } = await app.get<{ data: { id: string; subject: string | null }[] }>('/v1/received');
+      // It has a subject once it is read.
+      const found = body.data.find(({ subject }) => subject !== null);
+      if (found !== undefined) return found.id;
+    }
   }
 
   /** A call with a real event. */
