@@ -47,8 +47,8 @@ export const storeRoute = <Result, Body = object>(
 ): ServerRoute<Body, Result> => ({ body: nothing, ...declaration, needs: 'store' });
 
 /**
- * An operation that needs a running server. It is performed by the one that is asked; what other nodes have in memory, it asks of them
- * (ask-nodes.ts).
+ * An operation that needs a running server. It is performed by the one that is asked; what other nodes have in memory, it reads in the table
+ * `node_figures` (node-figures.ts).
  */
 export const serverRoute = <Result, Body = object>(
   declaration: Declaration<OperatorDeps, Body, Result>,
