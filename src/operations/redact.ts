@@ -23,7 +23,7 @@ const shown: ReadonlySet<string> = new Set(
     'alias name type required publish preview mark_missing events description streams domains include_machine_events',
     'include_engagement concurrency enabled since until only types email emails reason note return_path scopes',
     'mode allowed_ips ttl replaces revoke_after slug pool priority paused retention content_days messages_days',
-    'events_days',
+    'events_days receiving receiving_addresses addresses',
   ].flatMap((names) => names.split(' ')),
 );
 /** Names of members whose value is not kept, and its length neither. */

@@ -122,9 +122,8 @@ describe('journey: idempotent writes', () => {
     const transport = createTransport({ host: '127.0.0.1', port: app.app.ports.mx ?? 0, ignoreTLS: true });
     await transport.sendMail({ from: 'ana@dest.test', to: 'hi@acme.test', subject: 'Re: order', text: 'Thank you' });
     for (;;) {
-      const { body } = await app.get<{ data: { id: string; subject: string | null }[] }>('/v1/received');
-      // It has a subject once it is read.
-      const found = body.data.find(({ subject }) => subject !== null);
+      const { body } = await app.get<{ data: { id: string; status: string }[] }>('/v1/received');
+      const found = body.data.find(({ status }) => status === 'read');
       if (found !== undefined) return found.id;
     }
   }
