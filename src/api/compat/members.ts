@@ -184,3 +184,9 @@ function expressed(text: string, pattern: RegExp, words: readonly string[]): str
 }
 
 export const answer = (body: object, status = 200): Reply => ({ status, body });
+
+/** The address and the name of a mailbox. */
+export const mailbox = (text: unknown): object => {
+  const [, name = '', address = String(text)] = /^(.*?)\s*<([^<>]+)>$/.exec(String(text)) ?? [];
+  return { Email: address, Name: name.replaceAll(/^"|"$/g, '') };
+};

@@ -9,6 +9,7 @@ import {
   filesBy,
   ignored,
   listAt,
+  mailbox,
   never,
   pairsOf,
   readEach,
@@ -121,11 +122,6 @@ const ofBatch = {
     if (problem.code !== 'no_valid_recipients' || !Array.isArray(recipients) || recipients.length === 0) return null;
     return answer(recipients.map(() => faultOf('invalid_field', problem.message, 400)));
   },
-};
-
-const mailbox = (text: unknown): object => {
-  const [, name = '', address = String(text)] = /^(.*?)\s*<([^<>]+)>$/.exec(String(text)) ?? [];
-  return { Email: address, Name: name.replaceAll(/^"|"$/g, '') };
 };
 
 /** The members that records of a mail and of a bounce have. */

@@ -12,7 +12,7 @@ type Deps = Pick<DashboardDeps, 'db' | 'clock' | 'keyring' | 'config' | 'inside'
 
 export const sharedPages = (deps: Deps): Page[] => [
   needs(
-    'message:read',
+    'message:content',
     post('/messages/:id/share', (visit) => share(deps, visit)),
   ),
   get('/messages/:id/share', (visit) => showLink(deps, visit)),

@@ -169,10 +169,12 @@ function markFault(root = document) {
   const named = name === undefined ? [] : all(`main form [name="${CSS.escape(name)}"]:not([type=hidden])`, root);
   const fault = root.querySelector('.fault[data-field]');
   // Another form, or a closed row, may have a field of the same name.
-  const field = named.find((one) => one.form.contains(fault)) ?? named.find((one) => one.checkVisibility());
+  const field =
+    named.find((one) => one.form.contains(fault) || 'refused' in one.form.dataset) ??
+    named.find((one) => one.checkVisibility());
   if (field === undefined) return;
   // The message is moved next to its form, which may be far down.
-  if (field.form.parentElement.matches('.split')) field.form.prepend(fault);
+  if (field.form.parentElement.matches('.split, .editor')) field.form.prepend(fault);
   else field.form.before(fault);
   field.setAttribute('aria-invalid', 'true');
   field.setAttribute('aria-describedby', 'fault');
