@@ -190,7 +190,7 @@ describe('dashboard: forms beside other windows', () => {
     it('do not undo what another window changed in a stream, and keep what was typed in its row', async () => {
       const id = await made('/v1/streams', { slug: 'news', name: 'News', type: 'broadcast' });
       const seen = (): string =>
-        new RegExp(`action="/streams/${id}">.*?name="_seen" value="([^"]+)"`).exec(browser.last.html)?.[1] ?? '';
+        new RegExp(`action="/streams/${id}"[^>]*>.*?name="_seen" value="([^"]+)"`).exec(browser.last.html)?.[1] ?? '';
       const priorityOf = async (): Promise<unknown> => {
         const { body } = await app.get<{ data: { id: string; priority: number }[] }>('/v1/streams');
         return body.data.find((one) => one.id === id)?.priority;

@@ -14,11 +14,10 @@ const LOWEST: Readonly<Record<string, Role>> = {
   'GET /messages/:id/reports/:report_id': 'support',
   'GET /messages/:id/reports/:report_id/read': 'support',
   'GET /messages/:id/reports/:report_id/html': 'support',
-  'GET /messages/received/:id/html': 'support',
   'GET /messages/received/:id/source': 'support',
-  'GET /messages/received/:id/files/:index': 'support',
   'POST /messages/received/:id/erase': 'developer',
   'POST /messages/:id/share': 'support',
+  'POST /messages/chosen': 'support',
   'POST /messages/:id/cancel': 'developer',
   'POST /messages/:id/resend': 'support',
   'POST /messages/:id/erase': 'developer',
@@ -28,6 +27,7 @@ const LOWEST: Readonly<Record<string, Role>> = {
   'POST /templates/:id/publish': 'developer',
   'POST /templates/:id/send': 'developer',
   'POST /templates/:id/remove': 'developer',
+  'POST /templates/:id/restore': 'developer',
   'POST /suppressions': 'developer',
   'POST /suppressions/import': 'developer',
   'POST /suppressions/remove': 'support',
@@ -68,7 +68,7 @@ const isAtLeast = (role: Role, lowest: Role): boolean => RANK.indexOf(role) >= R
 const ownLogin = /^\/(?:profile|logout|account|theme|session|login|setup)/;
 
 /** Forms that change nothing. */
-const computing = /^\/templates\/(?:preview|check)$/;
+const computing = /^\/templates\/(?:preview|check|(?:new|:id)\/fill)$/;
 
 describe('dashboard: roles', () => {
   let app: TestApp;

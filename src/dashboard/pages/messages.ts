@@ -9,7 +9,7 @@ import { chipsOf, linkTo, pageOf, pagerOf, placeWithin } from '../links.ts';
 import { rangeOf } from '../range.ts';
 import { choicesOf, streamChoices } from '../choices.ts';
 import { exportsOf } from './exports.ts';
-import { adminPost, get, move, nullAt, post, view, type Page, type Shown, type Visit } from '../page.ts';
+import { adminPost, get, move, needs, nullAt, post, view, type Page, type Shown, type Visit } from '../page.ts';
 import { firstFound, type FirstFound } from '../first-found.ts';
 import { isForIds, readSearch, type Search } from '../search-text.ts';
 import { sortingOf } from '../sort.ts';
@@ -40,7 +40,7 @@ export function messagePages(): Page[] {
   return [
     get(WHERE, list),
     get(`${WHERE}/news`, news),
-    post(`${WHERE}/chosen`, actOnChosen),
+    needs('send', post(`${WHERE}/chosen`, actOnChosen)),
     get(`${WHERE}/:id`, details),
     get(`${WHERE}/:id/html`, html),
     get(`${WHERE}/:id/request`, request),

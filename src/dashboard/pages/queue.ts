@@ -76,6 +76,7 @@ async function show({ history }: Deps, visit: Visit, fault: Problem | null): Pro
             found.domains,
           )
         : [],
+    isKept: holds.others.length > 0,
     why: inside === null ? [] : await whyOf(visit, domain, inside.data),
     chips: chipsFor(WHERE, here),
     isNarrowed: Object.keys(narrowed).length > 0,

@@ -244,6 +244,7 @@ async function versions(visit: Visit): Promise<Shown> {
 
 /** Shows one version as it would be sent with its sample, for the frame in the list of versions. */
 async function versionFrame(visit: Visit): Promise<Shown> {
+  if (!/^\d+$/.test(visit.params['version'] ?? '')) throw new Problem('not_found', 'There is no such version.');
   const template = await read(visit, visit.params['version'] ?? '');
   const { id, version, sample_variables: sample } = template;
   const body = { template_id: id, template_version: version, variables: sample ?? {}, mark_missing: true };
