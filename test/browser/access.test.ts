@@ -38,7 +38,7 @@ describe('browser: every page', function () {
     await page.goto('/team');
     const colleague = await page.locator('main a[href^="/team/"]').first().getAttribute('href');
     assert.ok(colleague !== null);
-    pages.push(colleague);
+    pages.push(colleague, '/messages/received');
   });
   after(
     ifChromium(async () => {
@@ -188,7 +188,10 @@ const ELSEWHERE = [
     '/messages/id/source',
   ],
   ...['/messages/id/reports/id', '/messages/id/reports/id/html', '/domains/id/zone', '/exports/id'],
-  ...['/developer/log/export', '/developer/actions/export'],
+  ...['/developer/log/export', '/developer/actions/export', '/messages/news', '/templates/id/versions/1'],
+  // test/journeys/dashboard-received.test.ts and dashboard-message.test.ts look at these.
+  ...['', '/html', '/source', '/files/1'].map((part) => `/messages/received/id${part}`),
+  ...['/messages/id/share', '/shared/token'],
 ];
 
 /** Returns the findings of the menu where it is behind a button, open. */

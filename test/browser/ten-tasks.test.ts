@@ -282,8 +282,8 @@ describe('browser: ten tasks', () => {
     await click(button('Limit it'));
     await says('The lane is limited.', /Mail to google is limited to 2 mails a minute/);
     assert.deepEqual(await shown(), [
-      theirs,
       ['mails per minute', '2', 'ana@example.net', 'set by the operator: ticket 99'],
+      theirs,
     ]);
   });
 });

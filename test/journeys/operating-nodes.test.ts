@@ -254,7 +254,7 @@ describe('journey: operating several nodes', () => {
     assert.match(html, /<strong>two<\/strong> <span class="dim">this one<\/span>.*b-running/);
     const queue = (await browser.open('/queue')).html;
     assert.deepEqual(htmlFaults(queue), []);
-    assert.match(queue, /data-l="nodes">one, two</);
+    assert.match(queue, /<small>one, two</);
     const lane = (await browser.open(`/queue/lane?name=${LANE}`)).html;
     assert.deepEqual(htmlFaults(lane), []);
     assert.match(lane, /At each node.*class="lead">one.*class="lead">two/s);

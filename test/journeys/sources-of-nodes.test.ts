@@ -126,9 +126,14 @@ describe('journey: sources of two nodes', () => {
     await start([]);
     await two.operator.call('nodes.drain', { node: 'two' });
     await until(() => one.app.db.nodes?.list().some(({ isDraining }) => isDraining) === true);
-    const { data } = await one.operator.call('queue.sources', {});
+    const listed = async () => (await one.operator.call('queue.sources', {})).data;
+    // Nodes show each other their addresses every two seconds.
+    await until(async () => {
+      for (const { clock } of [one, two]) clock.advance(2000);
+      return (await listed()).length === 2;
+    });
     assert.deepEqual(
-      data.map(({ node, name, delivers }) => [node, name, delivers]),
+      (await listed()).map(({ node, name, delivers }) => [node, name, delivers]),
       [
         ['one', null, true],
         ['two', null, false],
