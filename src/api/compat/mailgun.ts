@@ -54,11 +54,6 @@ const files = (value: JsonValue, out: JsonObject, field: string): void => {
   addTo(out, 'attachments', given);
 };
 
-/** Keeps a variable of the service for events. The templates' are read apart. */
-const addMetadata = (out: JsonObject, values: JsonObject): void => {
-  out['metadata'] = { ...(out['metadata'] as JsonObject | undefined), ...values };
-};
-
 /** The members that go with a complete mail too. */
 const options: Members = {
   to: ignored,
@@ -76,7 +71,7 @@ const options: Members = {
   'o:secondary-dkim': ignored,
   'o:secondary-dkim-public': ignored,
   'v:*': (value, out, field) => {
-    addMetadata(out, { [field.slice(2)]: value });
+    out['metadata'] = { ...(out['metadata'] as JsonObject | undefined), [field.slice(2)]: value };
   },
 };
 
@@ -110,7 +105,7 @@ function header(value: JsonValue, out: JsonObject, field: string): void {
   const lower = name.toLowerCase();
   const own = text.replaceAll(LINKS, '').replace(/^\s*,\s*/, '');
   if (lower === 'reply-to') out['reply_to'] = addressesOf(text);
-  else if (lower === VARIABLES) addMetadata(out, textsOf(jsonIn(value, field), field));
+  else if (lower === VARIABLES) return;
   else if (lower === 'sender') {
     if (text !== out['from']) throw wrong(field, 'must be `from`, whose domain signs the mail');
   } else if (lower === 'list-unsubscribe' && own !== text && own.trim() === '') out['unsubscribe'] = true;
@@ -120,24 +115,17 @@ function header(value: JsonValue, out: JsonObject, field: string): void {
   }
 }
 
-/** Returns the variables that a template has from the fields of a form: `t:variables` win. */
-function variablesOf(form: JsonObject): JsonObject {
-  const own = Object.entries(form).filter(([name]) => /^v:/i.test(name));
-  const inHeader = Object.keys(form).find((name) => name.toLowerCase() === `h:${VARIABLES}`);
-  return {
-    ...(inHeader === undefined ? {} : jsonIn(form[inHeader] ?? null, inHeader)),
-    ...Object.fromEntries(own.map(([name, value]) => [name.slice(2), value])),
-    ...(form['t:variables'] === undefined ? {} : jsonIn(form['t:variables'], 't:variables')),
-  };
-}
-
 /** Members are read in the order of their names: `h:Sender` is compared with `from`, and `o:tracking-opens` goes before `o:tracking`. */
 function readMessage(form: JsonObject, known = members): JsonObject {
   const out = withLinks(readMembers(Object.fromEntries(Object.entries(form).sort()), known));
-  if (out['template_id'] !== undefined) {
-    const variables = variablesOf(form);
-    if (Object.keys(variables).length > 0) out['variables'] = variables;
-  }
+  const [inHeader] = Object.entries(form).filter(([name]) => name.toLowerCase() === `h:${VARIABLES}`);
+  const fromHeader = inHeader === undefined ? {} : jsonIn(inHeader[1], inHeader[0]);
+  // Those of a template may be larger than metadata.
+  const [target, values] =
+    out['template_id'] === undefined
+      ? ['metadata', textsOf(fromHeader, VARIABLES)]
+      : ['variables', { ...fromHeader, ...(out['metadata'] as JsonObject | undefined) }];
+  if (Object.keys(values).length > 0) out[target] = { ...values, ...(out[target] as JsonObject | undefined) };
   const to = addressesOf(form['to'] ?? []);
   if (form['recipient-variables'] !== undefined)
     return forEach(out, to, jsonIn(form['recipient-variables'], 'recipient-variables'));

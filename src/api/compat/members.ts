@@ -203,12 +203,12 @@ export const mailbox = (text: unknown): object => {
   return { Email: address, Name: name.replaceAll(/^"|"$/g, '') };
 };
 
-/** Returns what writes the members of ours that a text names in the words of a service. `entries`: its name for \`recipients\`. */
+/** Returns what writes the members of ours that a text names in the words of a service. `entries`: its name for `recipients`. */
 export const wordsOf =
   (entries: string, names: Readonly<Record<string, string>>) =>
   (text: string): string =>
     text.replaceAll(
-      /(^|`)(?:recipients(\[\d+\])(\.?))?([a-z_]*)(?=[`.[]|$)/g,
+      /(^(?!`)|`)(?:recipients(\[\d+\])(\.?))?([a-z_]*)(?=[`.[]|$)/g,
       (_, before: string, index: string | undefined, dot = '', name = '') =>
         `${before}${index === undefined ? '' : `${entries}${index}${String(dot)}`}${names[String(name)] ?? String(name)}`,
     );
