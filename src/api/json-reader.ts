@@ -118,11 +118,12 @@ function bodyOf(result: JsonResult | JsonJobResult): JsonBody {
   if (result.kind === 'bad') throw new Problem('invalid_json', result.why);
   if (result.kind === 'refused') throw new Problem(result.code, result.message, { field: result.field });
   if (result.kind === 'too_many_values') throw new Problem('payload_too_large', 'The body holds too many values.');
-  const { value } = result;
+  // What is made of "in 2 hours" differs from one time to the next.
+  const { value, given = value } = result;
   let hash = 'hash' in result ? result.hash : null;
   return {
     value,
-    hash: () => (hash ??= hashJson(value)),
+    hash: () => (hash ??= hashJson(given)),
     checked: 'checked' in result ? result.checked : null,
   };
 }

@@ -27,11 +27,11 @@ export type JsonJobResult =
 function work({ bytes, send, foreign }: JsonJob): JsonJobResult {
   const result = foreign === null ? readJson(bytes) : readForeign(bytes, foreign);
   if (result.kind !== 'ok') return result;
-  const hash = hashJson(result.value);
-  if (send === null) return { ...result, hash, checked: null };
-  const checked =
-    foreign?.form.endsWith(`.${MIME}`) === true ? checkMail(result.value, send) : checkApart(result.value, send);
-  return { ...result, value: formOf(result.value), hash, checked };
+  const { value, given = value } = result;
+  const hash = hashJson(given);
+  if (send === null) return { kind: 'ok', value, hash, checked: null };
+  const checked = foreign?.form.endsWith(`.${MIME}`) === true ? checkMail(value, send) : checkApart(value, send);
+  return { kind: 'ok', value: formOf(value), hash, checked };
 }
 
 function formOf(value: JsonObject): JsonObject {

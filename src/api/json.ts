@@ -23,7 +23,8 @@ export const MAX_VALUES = 250_000;
 export const MAX_MEMBERS = 5_000;
 
 export type JsonResult =
-  | { kind: 'ok'; value: JsonObject }
+  /** `given`: what the caller sent, if the value was made of it. */
+  | { kind: 'ok'; value: JsonObject; given?: JsonObject }
   | { kind: 'bad'; why: string }
   | { kind: 'too_many_values' }
   /** A body of another service that has no counterpart here. */

@@ -124,6 +124,7 @@ describe('journey: programs of other services', () => {
       ];
       const strict = await sdk().batch.send(batch);
       assert.equal(strict.error?.name, 'validation_error');
+      assert.match(strict.error.message, /`\[1\]\.to`/);
       const permissive = await sdk().batch.send(batch, { batchValidation: 'permissive' });
       assert.equal(permissive.data?.data.length, 1);
       assert.deepEqual(
@@ -144,6 +145,14 @@ describe('journey: programs of other services', () => {
       assert.deepEqual(await ids({ limit: 1 }), [third.data?.id]);
       assert.deepEqual(await ids({ limit: 1, after: third.data?.id }), [first.data?.id]);
       assert.deepEqual(await ids({ limit: 1, before: first.data?.id }), [third.data?.id]);
+      const reused = await sdk().emails.send({ ...mail, subject: 'Again' }, { idempotencyKey: 'order-17' });
+      assert.deepEqual([reused.error?.name, reused.error?.statusCode], ['invalid_idempotent_request', 409]);
+      const soon = { ...mail, scheduledAt: 'in 2 hours' };
+      const planned = await sdk().emails.send(soon, { idempotencyKey: 'order-18' });
+      app.clock.advance(60_000);
+      const again = await sdk().emails.send(soon, { idempotencyKey: 'order-18' });
+      assert.equal(again.data?.id, planned.data?.id);
+      await sdk().emails.cancel(planned.data?.id ?? '');
     });
 
     it('shows errors as its own kind', async () => {
@@ -201,7 +210,7 @@ describe('journey: programs of other services', () => {
       assert.equal(read.Tag, 'welcome');
       assert.equal(read.MessageStream, 'outbound');
       assert.deepEqual(read.To, [{ Email: 'ana@dest.test', Name: 'Ana' }]);
-      assert.deepEqual([...new Set(read.MessageEvents.map(({ Type }) => Type))], ['Transient', 'Delivered']);
+      assert.deepEqual([...new Set(read.MessageEvents.map(({ Type }) => Type))], ['Delivered']);
       const list = await sdk().getOutboundMessages({ count: 10, offset: 0, tag: 'welcome' });
       assert.equal(list.Messages[0]?.MessageID, sent.MessageID);
     });
@@ -361,6 +370,24 @@ describe('journey: programs of other services', () => {
       });
       assert.equal(statusCode, 201);
       assert.equal((await app.message(idOf(sent))).status, 'canceled');
+      for (const batch of [{}, { batch_id: 'group-2' }])
+        await assert.rejects(
+          sgClient.request({
+            method: 'POST',
+            url: '/v3/user/scheduled_sends',
+            body: { ...batch, status: 'cancel' },
+          }),
+          ({ code, response }: sgMail.ResponseError) => {
+            const { errors } = response.body as unknown as { errors: { field: string }[] };
+            assert.deepEqual([code, errors[0]?.field], [400, 'batch_id']);
+            return true;
+          },
+        );
+      const [made] = await sgClient.request({ method: 'POST', url: '/v3/mail/batch' });
+      const { batch_id: group } = made.body as { batch_id: string };
+      assert.deepEqual([made.statusCode, group.startsWith("bat_")], [201, true]);
+      const [read] = await sgClient.request({ method: 'GET', url: `/v3/mail/batch/${group}` });
+      assert.deepEqual(read.body, { batch_id: group });
       const personalizations = [{ to: 'ana@dest.test' }, { to: 'nobody' }];
       await assert.rejects(
         sgMail.send({ from: 'hi@acme.test', subject: 'Hi', text: 'Hi.', personalizations }),
@@ -435,6 +462,14 @@ describe('journey: programs of other services', () => {
       });
       const [event] = items;
       assert.deepEqual([event?.tags, event?.['user-variables']], [['welcome', 'shop'], { order: '17' }]);
+      const count = async (query: object) => (await sdk().events.get('acme.test', query)).items.length;
+      assert.equal(await count({ event: 'delivered OR opened', 'message-id': sent.id ?? '' }), 3);
+      assert.equal(await count({ 'message-id': '<none@acme.test>' }), 0);
+      assert.equal(await count({ event: 'failed', severity: 'permanent' }), 0);
+      const refused = (query: object, details: RegExp) => assert.rejects(count(query), { status: 400, details });
+      await refused({ event: 'delivered OR stored' }, /`event` has `stored`/);
+      await refused({ severity: 'mild' }, /`severity`/);
+      await refused({ event: 'opened', severity: 'temporary' }, /`severity`/);
     });
 
     const MAIL = [
@@ -522,9 +557,16 @@ describe('journey: programs of other services', () => {
       await refused({ message: `From: a@acme.test\r\n${MAIL}` }, 400, /several from/i);
       await refused({ message: MAIL.replace('Drop-Message: no', 'Surprise: 1') }, 400, /o:surprise/);
       await refused({ to: 'nobody' }, 400, /address format/);
-      await assert.rejects(sdk().domains.list(), { status: 404, details: /no counterpart here/ });
+      const getFrom = async (path: string): Promise<void> => {
+        const headers = { authorization: `Basic ${Buffer.from(`api:${app.key}`).toString('base64')}` };
+        const response = await fetch(`${baseOf('mailgun')}/v3/${path}`, { headers });
+        const { message } = (await response.json()) as { message: string };
+        assert.deepEqual([response.status, message.includes('no counterpart here')], [404, true], path);
+      };
+      for (const path of ['domains', 'acme.test/tags', 'acme.test/stats/total', 'acme.test/events/a/b'])
+        await getFrom(path);
       await refused({ subject: 'Another' }, 400, /`subject` has no counterpart/);
-      await refused({ 'o:deliverytime': 'whenever' }, 400, /send_at/);
+      await refused({ 'o:deliverytime': 'whenever' }, 400, /o:deliverytime/);
     });
 
     it('sends to each of several people with their values, as Ghost asks for it', async () => {
@@ -599,6 +641,7 @@ describe('journey: programs of other services', () => {
         't:variables': JSON.stringify({ name: 'Ana' }),
         'o:deliverytime': new Date(LATER).toUTCString(),
         inline: { filename: 'logo.png', data: Buffer.from('png') },
+        'h:X-Mailgun-Variables': '{"name":"No one"}',
       });
       const id = /msg_\w+/.exec(sent.id ?? '')?.[0] ?? '';
       const { body } = await app.get<{ status: string; subject: string; send_at: string }>(`/v1/messages/${id}`);

@@ -2,7 +2,15 @@
 import type { JsonObject, JsonValue } from '../json.ts';
 import type { Reply } from '../route.ts';
 import { readForm, takeFields } from './form.ts';
-import { MIME, type ForeignCall, type Members, type Params, type Query, type Service, type Told } from './foreign.ts';
+import {
+  MIME,
+  type ForeignCall,
+  type ForeignRequest,
+  type Members,
+  type Params,
+  type Service,
+  type Told,
+} from './foreign.ts';
 import {
   addressesOf,
   addressTo,
@@ -13,19 +21,20 @@ import {
   isObject,
   readEach,
   readMembers,
+  replaced,
   substitute,
   textOf,
-  timeOf,
+  textsOf,
   withLinks,
+  wordsOf,
   wrong,
 } from './members.ts';
-import { entryRequests, numberIn, pageOf, reasonOf, refuseOthers, refuseUnlisted, type SeenEvent } from './lists.ts';
+import { entryRequests, numberIn, pageOf, refuseOthers, refuseUnlisted } from './lists.ts';
+import { at, listEvents } from './mailgun-events.ts';
 
 /** The fields that may come several times; of others the last counts. */
 const SEVERAL = /^(?:to|cc|bcc|o:tag|attachment|inline)$/;
 const isYes = (value: JsonValue): boolean => /^(?:yes|true|1|htmlonly)$/i.test(textOf(value));
-/** Reads a time, or seconds since the epoch. */
-const at = (value: JsonValue): string => timeOf(/^[\d.]+$/.test(textOf(value)) ? Number(value) : value, 1000);
 
 function jsonIn(value: JsonValue, field: string): JsonObject {
   try {
@@ -87,12 +96,16 @@ const members: Members = {
 /** Their links in a header of the sender's own, which its own link goes without. */
 const LINKS = /,?\s*<?%(?:tag_|mailing_list_)?unsubscribe_(?:email|url)%>?/g;
 
+/** The header whose object has the same variables as the fields `v:*`. It is never sent. */
+const VARIABLES = 'x-mailgun-variables';
+
 function header(value: JsonValue, out: JsonObject, field: string): void {
   const text = textOf(value);
   const name = field.slice(2);
   const lower = name.toLowerCase();
   const own = text.replaceAll(LINKS, '').replace(/^\s*,\s*/, '');
   if (lower === 'reply-to') out['reply_to'] = addressesOf(text);
+  else if (lower === VARIABLES) return;
   else if (lower === 'sender') {
     if (text !== out['from']) throw wrong(field, 'must be `from`, whose domain signs the mail');
   } else if (lower === 'list-unsubscribe' && own !== text && own.trim() === '') out['unsubscribe'] = true;
@@ -105,6 +118,14 @@ function header(value: JsonValue, out: JsonObject, field: string): void {
 /** Members are read in the order of their names: `h:Sender` is compared with `from`, and `o:tracking-opens` goes before `o:tracking`. */
 function readMessage(form: JsonObject, known = members): JsonObject {
   const out = withLinks(readMembers(Object.fromEntries(Object.entries(form).sort()), known));
+  const [inHeader] = Object.entries(form).filter(([name]) => name.toLowerCase() === `h:${VARIABLES}`);
+  const fromHeader = inHeader === undefined ? {} : jsonIn(inHeader[1], inHeader[0]);
+  // Those of a template may be larger than metadata.
+  const [target, values] =
+    out['template_id'] === undefined
+      ? ['metadata', textsOf(fromHeader, VARIABLES)]
+      : ['variables', { ...fromHeader, ...(out['metadata'] as JsonObject | undefined) }];
+  if (Object.keys(values).length > 0) out[target] = { ...values, ...(out[target] as JsonObject | undefined) };
   const to = addressesOf(form['to'] ?? []);
   if (form['recipient-variables'] !== undefined)
     return forEach(out, to, jsonIn(form['recipient-variables'], 'recipient-variables'));
@@ -131,16 +152,24 @@ function readMime({ message = null, ...form }: JsonObject): JsonObject {
 
 const bare = (address: JsonValue): string => /<([^<>]+)>\s*$/.exec(textOf(address))?.[1] ?? textOf(address);
 
-/** Makes a mail of its own for each addressee, whose values replace `%recipient.name%`. */
+/** Makes a mail of its own for each addressee, whose values replace `%recipient.name%`, in variables and metadata too. */
 function forEach({ cc, bcc, ...rest }: JsonObject, to: readonly JsonValue[], values: JsonObject): JsonObject {
+  const shared = Object.fromEntries(
+    Object.entries(rest).filter(
+      ([name, value]) => /^(?:variables|metadata)$/.test(name) && JSON.stringify(value).includes('%recipient'),
+    ),
+  );
+  const copies = { ...(cc === undefined ? {} : { cc }), ...(bcc === undefined ? {} : { bcc }) };
   const entries = to.map((one) => {
     const own = values[bare(one)];
-    const words = Object.entries(isObject(own) ? own : {}).map(([name, value]): [string, string] => [
-      `%recipient.${name}%`,
-      textOf(value),
+    const words = new Map([
+      ...Object.entries(isObject(own) ? own : {}).map(
+        ([name, value]) => [`%recipient.${name}%`, textOf(value)] as const,
+      ),
+      ['%recipient%', textOf(one)],
+      ['%recipient_email%', bare(one)],
     ]);
-    const out: JsonObject = { to: one, ...(cc === undefined ? {} : { cc }), ...(bcc === undefined ? {} : { bcc }) };
-    return { out, words: new Map([...words, ['%recipient%', textOf(one)], ['%recipient_email%', bare(one)]]) };
+    return { out: { to: one, ...copies, ...(replaced(shared, words) as JsonObject) }, words };
   });
   substitute(rest, entries);
   return { ...rest, recipients: entries.map(({ out }) => out), on_error: 'abort', allow_duplicates: true };
@@ -155,13 +184,13 @@ const entryOf = (one: Told): object => ({
   created_at: new Date(String(one['created_at'])).toUTCString(),
 });
 
-async function list({ ask, query, params, base }: ForeignCall): Promise<Reply> {
+async function listEntries({ ask, query, params, base }: ForeignCall, name: string, reason: string): Promise<Reply> {
   refuseOthers(query, ['limit', 'page', 'address']);
   const limit = String(Math.min(100, numberIn(query, 'limit', 100, 1000)));
   const after = query['page'] === 'next' ? query['address'] : undefined;
-  const { data, next } = await pageOf(ask, 'listSuppressions', { reason: reasonOf(lists, params), limit, after });
+  const { data, next } = await pageOf(ask, 'listSuppressions', { reason, limit, after });
   const url = (page: string, address = ''): string =>
-    `${base}/v3/${params['domain'] ?? ''}/${params['list'] ?? ''}?page=${page}&address=${encodeURIComponent(address)}&limit=${limit}`;
+    `${base}/v3/${params['domain'] ?? ''}/${name}?page=${page}&address=${encodeURIComponent(address)}&limit=${limit}`;
   const first = url('first');
   const paging = { first, next: url('next', next ?? ''), previous: first, last: first };
   return answer({ items: data.map(entryOf), paging });
@@ -172,86 +201,13 @@ const all = (value: JsonValue, _: JsonObject, field: string): void => {
 };
 const entry: Members = { address: 'email', code: ignored, error: 'note', tag: all, tags: all, created_at: ignored };
 
-async function add({ ask, params, body }: ForeignCall): Promise<Reply> {
+async function addEntries({ ask, body }: ForeignCall, name: string, reason: string): Promise<Reply> {
   const entries = body['entries'] as JsonObject[];
-  for (const one of entries) await ask('createSuppression', { body: { ...one, reason: reasonOf(lists, params) } });
-  const message = `${String(entries.length)} addresses have been added to the ${params['list'] ?? ''} table`;
-  return answer({ message });
+  for (const one of entries) await ask('createSuppression', { body: { ...one, reason } });
+  return answer({ message: `${String(entries.length)} addresses have been added to the ${name} table` });
 }
 
-const events: Params = {
-  accepted: 'sent',
-  delivered: 'delivered',
-  failed: 'bounced,deferred,failed,suppressed',
-  opened: 'opened',
-  clicked: 'clicked',
-  complained: 'complained',
-  unsubscribed: 'unsubscribed',
-};
-const theirEvent = (type: string): string =>
-  Object.keys(events).find((one) => events[one]?.split(',').includes(type)) ?? type;
-
-/** A pair of angle brackets around the id of a bulk send, as around that of a mail. */
-const messageIdOf = ({ batch_id: batch, rfc_message_id: id }: Told): string => {
-  const text = String(id).replaceAll(/[<>]/g, '');
-  return typeof batch === 'string' ? `${batch}@${text.split('@')[1] ?? ''}` : text;
-};
-
-function eventOf(one: Told): object {
-  const { type, data } = one as unknown as SeenEvent;
-  const detail = (data[type] ?? {}) as Told;
-  const severity = type === 'deferred' ? 'temporary' : 'permanent';
-  return {
-    id: one['id'],
-    event: theirEvent(type),
-    timestamp: Date.parse(String(one['timestamp'])) / 1000,
-    recipient: data['recipient'],
-    'recipient-domain': String(data['recipient']).split('@')[1] ?? '',
-    tags: data['tags'],
-    'user-variables': data['metadata'],
-    ...(theirEvent(type) === 'failed' ? { severity, reason: detail['class'] ?? type } : {}),
-    ...(type === 'clicked' ? { url: detail['url'] } : {}),
-    'client-info': { 'user-agent': detail['user_agent'] ?? null },
-    'delivery-status': {
-      code: detail['smtp_code'] ?? 0,
-      'enhanced-code': detail['enhanced_code'] ?? '',
-      message: detail['smtp_reply'] ?? '',
-      description: detail['reason'] ?? '',
-    },
-    message: { headers: { 'message-id': messageIdOf(data), to: data['recipient'] } },
-    flags: { 'is-test-mode': one['test'] },
-  };
-}
-
-/** Reads the words of a filter such as `opened OR clicked`. */
-const wordsOf = (text = ''): string[] => text.split(/\s+(?:OR|AND)\s+|\s*,\s*/).filter((one) => one !== '');
-
-/** Newest first, unless a beginning is given. The page says in which direction it goes on. */
-async function listEvents({ ask, query, params, base }: ForeignCall): Promise<Reply> {
-  refuseOthers(query, ['event', 'begin', 'end', 'ascending', 'limit', 'recipient', 'tags']);
-  const { event = Object.keys(events).join(','), begin, end, recipient, tags } = query;
-  const { page = '', domain = '' } = params;
-  const isAscending =
-    page === '' ? (query['ascending'] ?? (begin === undefined ? 'no' : 'yes')) === 'yes' : page.startsWith('a');
-  const [tag, ...others] = wordsOf(tags);
-  const types = wordsOf(event).map((one) => events[one] ?? one);
-  const filter: Query = {
-    type: types.join(','),
-    recipient,
-    tag,
-    occurred_after: begin === undefined ? begin : at(begin),
-    occurred_before: end === undefined ? end : at(end),
-    limit: String(numberIn(query, 'limit', 100, 300)),
-    ...(isAscending ? { after: page.slice(1) || 'start' } : { before: page.slice(1) || 'end' }),
-  };
-  const { data, next, previous } = await pageOf(ask, 'listEvents', filter);
-  const found = data.filter(({ data: of }) => others.every((one) => ((of as Told)['tags'] as string[]).includes(one)));
-  const items = (isAscending ? found : found.reverse()).map(eventOf);
-  const url = (id: string): string => `${base}/v3/${domain}/events/${id}`;
-  const [later, earlier] = [url(`a${next ?? ''}`), url(`d${previous ?? ''}`)];
-  const ways = isAscending ? { next: later, previous: earlier } : { next: earlier, previous: later };
-  return answer({ items, paging: { ...ways, first: url('a'), last: url('d') } });
-}
+const inWords = wordsOf('to', { send_at: 'o:deliverytime', tags: 'o:tag', template_id: 'template' });
 
 const send = {
   method: 'POST',
@@ -263,7 +219,26 @@ const send = {
     }),
 } as const;
 
-const LIST = '/v3/{domain}/{list}';
+/** The requests of one list. Another name in its place is another request, which has no counterpart. */
+function requestsOf([name, reason]: [name: string, reason: string]): ForeignRequest[] {
+  const path = `/v3/{domain}/${name}`;
+  return [
+    { method: 'GET', path, operation: 'listSuppressions', run: (call) => listEntries(call, name, reason) },
+    {
+      method: 'POST',
+      path,
+      operation: 'createSuppression',
+      form: 'entries',
+      run: (call) => addEntries(call, name, reason),
+    },
+    ...entryRequests(
+      `${path}/{address}`,
+      { '': reason },
+      (one) => answer(entryOf(one ?? refuseUnlisted())),
+      (address) => answer({ message: 'The address has been removed', address }),
+    ),
+  ];
+}
 
 export const mailgun: Service = {
   name: 'mailgun',
@@ -286,14 +261,7 @@ export const mailgun: Service = {
     { ...send, path: '/v3/{domain}/messages.mime', form: MIME },
     { method: 'GET', path: '/v3/{domain}/events', operation: 'listEvents', run: listEvents },
     { method: 'GET', path: '/v3/{domain}/events/{page}', operation: 'listEvents', run: listEvents },
-    { method: 'GET', path: LIST, operation: 'listSuppressions', run: list },
-    { method: 'POST', path: LIST, operation: 'createSuppression', form: 'entries', run: add },
-    ...entryRequests(
-      `${LIST}/{address}`,
-      lists,
-      (one) => answer(entryOf(one ?? refuseUnlisted())),
-      (address) => answer({ message: 'The address has been removed', address }),
-    ),
+    ...Object.entries(lists).flatMap(requestsOf),
   ],
-  problem: ({ message, status }) => ({ status: status === 409 ? 400 : status, body: { message } }),
+  problem: ({ message, status }) => ({ status: status === 409 ? 400 : status, body: { message: inWords(message) } }),
 };

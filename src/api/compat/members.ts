@@ -169,7 +169,19 @@ export function substitute(
     if (typeof text === 'string') of[name] = expressed(text, pattern, words);
   }
   for (const { out, words: own } of entries)
-    out['variables'] = Object.fromEntries(words.map((word, n) => [`w${String(n)}`, own.get(word) ?? word]));
+    out['variables'] = {
+      ...(out['variables'] as JsonObject | undefined),
+      ...Object.fromEntries(words.map((word, n) => [`w${String(n)}`, own.get(word) ?? word])),
+    };
+}
+
+/** Returns a copy of a value in whose texts the words are replaced. */
+export function replaced(value: JsonValue, words: ReadonlyMap<string, string>): JsonValue {
+  if (typeof value === 'string')
+    return value.includes('%') ? value.replaceAll(/%[^%\s]+%/g, (word) => words.get(word) ?? word) : value;
+  if (Array.isArray(value)) return value.map((one) => replaced(one, words));
+  if (!isObject(value)) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, replaced(one, words)]));
 }
 
 function expressed(text: string, pattern: RegExp, words: readonly string[]): string {
@@ -190,3 +202,13 @@ export const mailbox = (text: unknown): object => {
   const [, name = '', address = String(text)] = /^(.*?)\s*<([^<>]+)>$/.exec(String(text)) ?? [];
   return { Email: address, Name: name.replaceAll(/^"|"$/g, '') };
 };
+
+/** Returns what writes the members of ours that a text names in the words of a service. `entries`: its name for `recipients`. */
+export const wordsOf =
+  (entries: string, names: Readonly<Record<string, string>>) =>
+  (text: string): string =>
+    text.replaceAll(
+      /(^(?!`)|`)(?:recipients(\[\d+\])(\.?))?([a-z_]*)(?=[`.[]|$)/g,
+      (_, before: string, index: string | undefined, dot = '', name = '') =>
+        `${before}${index === undefined ? '' : `${entries}${index}${String(dot)}`}${names[String(name)] ?? String(name)}`,
+    );

@@ -19,6 +19,7 @@ import {
   withLinks,
   wrong,
 } from './members.ts';
+import { faultOf } from './postmark-faults.ts';
 import { partOf, readAll, refuseOthers, wholeList, type SeenEvent } from './lists.ts';
 
 /** The stream that every account there has from the start. */
@@ -74,31 +75,6 @@ const addresses: Members = {
     (out['emails'] = readEach(value, { EmailAddress: 'email' }, field).map((one) => textOf(one['email']))),
 };
 
-/** Our codes by theirs. */
-const codes: Readonly<Record<number, readonly ProblemCode[]>> = {
-  10: ['missing_api_key', 'invalid_api_key', 'key_expired', 'key_revoked', 'insufficient_scope'],
-  400: ['domain_not_verified', 'domain_not_allowed'],
-  402: ['invalid_json'],
-  405: ['sending_paused', 'quota_exceeded'],
-  406: ['recipient_suppressed'],
-  1101: ['unknown_template'],
-  1109: ['template_render_failed', 'missing_variable'],
-  1226: ['unknown_stream'],
-};
-
-const INACTIVE =
-  'You tried to send to recipient(s) that have been marked as inactive. Found inactive addresses: %. Inactive recipients are ones that have generated a hard bounce, a spam complaint, or a manual suppression.';
-
-/** Their code and text of a fault. */
-function faultOf(code: ProblemCode, message: string, status: number): { ErrorCode: number; Message: string } {
-  const known = Object.keys(codes).find((theirs) => codes[Number(theirs)]?.includes(code));
-  const address = code === 'recipient_suppressed' ? /[^\s"`<>]+@[^\s"`<>]*[^\s"`<>.,:]/.exec(message)?.[0] : undefined;
-  return {
-    ErrorCode: Number(known ?? (status >= 429 ? status : status === 404 ? 701 : 300)),
-    Message: address === undefined ? message : INACTIVE.replace('%', address),
-  };
-}
-
 const submitted = (one: Told, at: string): object => ({
   To: one['to'],
   ...(Array.isArray(one['cc']) && one['cc'].length > 0 ? { Cc: one['cc'].join(', ') } : {}),
@@ -152,18 +128,28 @@ const shown = (one: Told): object => {
 };
 
 /** Their words for events, if they are others than ours. */
-const eventNames: Params = { sent: 'Transient', clicked: 'LinkClicked', complained: 'SpamComplaint' };
+const eventNames: Params = {
+  deferred: 'Transient',
+  clicked: 'LinkClicked',
+  complained: 'SpamComplaint',
+  unsubscribed: 'SubscriptionChanged',
+};
+
+/** That a mail is accepted is no event there. */
+const eventOf = ({ type, timestamp, data }: SeenEvent): object[] =>
+  type === 'sent'
+    ? []
+    : [
+        {
+          Recipient: data['recipient'],
+          Type: eventNames[type] ?? type.replace(/^./, (first) => first.toUpperCase()),
+          ReceivedAt: timestamp,
+          Details: data[type] ?? {},
+        },
+      ];
 
 const details = (one: Told): Reply =>
-  answer({
-    ...shown(one),
-    MessageEvents: (one['events'] as SeenEvent[]).map((event) => ({
-      Recipient: event.data['recipient'],
-      Type: eventNames[event.type] ?? event.type.replace(/^./, (first) => first.toUpperCase()),
-      ReceivedAt: event.timestamp,
-      Details: event.data[event.type] ?? {},
-    })),
-  });
+  answer({ ...shown(one), MessageEvents: (one['events'] as SeenEvent[]).flatMap(eventOf) });
 
 const page = { size: 'count', usual: 100, most: 500 };
 

@@ -17,6 +17,7 @@ import {
   textOf,
   timeOf,
   withLinks,
+  wordsOf,
   wrong,
 } from './members.ts';
 import { numberIn, readAll, refuseOthers } from './lists.ts';
@@ -56,8 +57,8 @@ const email = (now: number): Members => ({
   headers: 'headers',
   attachments: filesBy(attachment),
   tags: (value, out, field) => (out['metadata'] = pairsOf(value, 'name', 'value', field)),
-  scheduled_at: (value, out) => (out['send_at'] = scheduled(value, now)),
-  scheduledAt: (value, out) => (out['send_at'] = scheduled(value, now)),
+  scheduled_at: (value, out, field) => (out['send_at'] = scheduled(value, now, field)),
+  scheduledAt: (value, out, field) => (out['send_at'] = scheduled(value, now, field)),
   template: (value, out, field) => {
     Object.assign(out, readMembers(value, { id: 'template_id', variables: 'variables' }, field));
   },
@@ -66,10 +67,13 @@ const email = (now: number): Members => ({
 const UNITS = { m: MINUTE_MS, h: HOUR_MS, d: DAY_MS } as const;
 
 /** Reads a time, or the service's plain English for one: `in 1 min`. */
-function scheduled(value: JsonValue, now: number): JsonValue {
+function scheduled(value: JsonValue, now: number, field: string): JsonValue {
   const [, count = '', unit = ''] =
     /^in (\d{1,6}|an?|one) (m(?=in)|h(?=our|r)|d(?=ay))/i.exec(textOf(value).trim()) ?? [];
-  if (unit === '') return timeOf(value, 1);
+  if (unit === '') {
+    if (Number.isNaN(Date.parse(textOf(value)))) throw wrong(field, 'must be a date, or such as `in 2 hours`');
+    return timeOf(value, 1);
+  }
   const steps = /^\d/.test(count) ? Number(count) : 1;
   return new Date(now + steps * UNITS[unit.toLowerCase() as keyof typeof UNITS]).toISOString();
 }
@@ -164,6 +168,8 @@ const names: Partial<Record<ProblemCode, string>> = {
   service_unavailable: 'application_error',
 };
 
+const inWords = wordsOf('', { send_at: 'scheduled_at', template_id: 'template.id', variables: 'template.variables' });
+
 const ofEmail = { reply: ({ id }: Told) => answer({ object: 'email', id }) };
 
 export const resend: Service = {
@@ -172,7 +178,8 @@ export const resend: Service = {
   forms: {
     email: (value, { now }) => readEmail(value, now),
     batch: readBatch,
-    move: (value, { now }) => readMembers(value, { scheduled_at: (at, out) => (out['send_at'] = scheduled(at, now)) }),
+    move: (value, { now }) =>
+      readMembers(value, { scheduled_at: (at, out, field) => (out['send_at'] = scheduled(at, now, field)) }),
   },
   requests: [
     { method: 'POST', path: '/emails', operation: 'sendMessage', form: 'email', reply: ({ id }) => answer({ id }) },
@@ -184,7 +191,7 @@ export const resend: Service = {
       reply({ data }, { body }) {
         const entries = data as readonly { index: number; id: string | null; error: { message: string } | null }[];
         const errors = entries.flatMap(({ index, error }) =>
-          error === null ? [] : [{ index, message: error.message }],
+          error === null ? [] : [{ index, message: inWords(error.message) }],
         );
         const sent = { data: entries.flatMap(({ id }) => (id === null ? [] : [{ id }])) };
         return answer(body['on_error'] === 'abort' ? sent : { ...sent, errors });
@@ -195,9 +202,10 @@ export const resend: Service = {
     { method: 'PATCH', path: '/emails/{id}', operation: 'updateMessage', form: 'move', ...ofEmail },
     { method: 'POST', path: '/emails/{id}/cancel', operation: 'cancelMessage', ...ofEmail },
   ],
+  onMismatch: 'error',
   problem({ code, message, status }) {
     const name = names[code] ?? (status < 500 ? 'validation_error' : 'application_error');
     const theirs = status === 400 && !code.startsWith('invalid_idempotency') ? 422 : status;
-    return { status: theirs, body: { statusCode: theirs, message, name } };
+    return { status: theirs, body: { statusCode: theirs, message: inWords(message), name } };
   },
 };

@@ -1,4 +1,5 @@
 /** Requests of programs that were written for SendGrid. */
+import { newId } from '../../base/id.ts';
 import { Problem } from '../../base/problem.ts';
 import type { JsonObject, JsonValue } from '../json.ts';
 import type { Reply } from '../route.ts';
@@ -19,9 +20,10 @@ import {
   textOf,
   timeOf,
   withLinks,
+  wordsOf,
   wrong,
 } from './members.ts';
-import { entryRequests, partOf, readAll, reasonOf, refuseOthers, seconds } from './lists.ts';
+import { entryRequests, pageOf, partOf, readAll, reasonOf, refuseOthers, seconds } from './lists.ts';
 
 /** An address in an object, as one text. */
 function mailbox(value: JsonValue, field: string): string {
@@ -170,15 +172,24 @@ async function list(call: ForeignCall): Promise<Reply> {
   return answer(data.map(entryOf));
 }
 
-/** Cancels the mails of a scheduled group. */
+/** Cancels the mails of a scheduled group. One that no mail has is refused: its id is most likely a wrong one. */
 async function cancel({ ask, body }: ForeignCall): Promise<Reply> {
-  const filter = { status: 'scheduled', [`metadata[${BATCH}]`]: textOf(body[BATCH]) };
-  const { data, hasMore } = await readAll(ask, 'listMessages', filter, { most: 1000 });
+  const group = body[BATCH] ?? null;
+  if (group === null) throw new Problem('missing_field', '`batch_id` is missing.', { field: BATCH });
+  const filter = { [`metadata[${BATCH}]`]: textOf(group) };
+  const { data, hasMore } = await readAll(ask, 'listMessages', { ...filter, status: 'scheduled' }, { most: 1000 });
+  if (data.length === 0 && (await pageOf(ask, 'listMessages', { ...filter, limit: '1' })).data.length === 0)
+    throw new Problem('invalid_field', 'No mail has this `batch_id`.', { field: BATCH });
   for (const { id } of data) await ask('cancelMessage', { params: { id: String(id) } });
   if (hasMore)
     throw new Problem('invalid_state', 'The group has more than 1,000 mails. Cancel it again for the others.');
-  return answer({ batch_id: body[BATCH] ?? null, status: 'cancel' }, 201);
+  return answer({ batch_id: group, status: 'cancel' }, 201);
 }
+
+/** The id of a group is any text here, so that none is kept. Who sends may ask for one. */
+const group = (id: string, status: number): Promise<Reply> => Promise.resolve(answer({ batch_id: id }, status));
+
+const inWords = wordsOf('personalizations', { tags: 'categories', variables: 'dynamic_template_data' });
 
 const GLOBAL = '/v3/asm/suppressions/global';
 const gone = (): Reply => ({ status: 204, body: null });
@@ -213,6 +224,19 @@ export const sendgrid: Service = {
       status: 201,
       run: cancel,
     },
+    {
+      method: 'POST',
+      path: '/v3/mail/batch',
+      operation: 'getMessage',
+      status: 201,
+      run: ({ now }) => group(newId('bat', now), 201),
+    },
+    {
+      method: 'GET',
+      path: '/v3/mail/batch/{id}',
+      operation: 'getMessage',
+      run: ({ params }) => group(params['id'] ?? '', 200),
+    },
     { method: 'GET', path: '/v3/suppression/{list}', operation: 'listSuppressions', run: list },
     ...entryRequests(
       '/v3/suppression/{list}/{address}',
@@ -240,9 +264,7 @@ export const sendgrid: Service = {
   ],
   problem({ message, field, status }) {
     const theirs = status === 409 ? 400 : status;
-    return {
-      status: theirs,
-      body: { errors: [{ message, field: field?.replaceAll('recipients[', 'personalizations[') ?? null, help: null }] },
-    };
+    const fault = { message: inWords(message), field: field === null ? null : inWords(field), help: null };
+    return { status: theirs, body: { errors: [fault] } };
   },
 };

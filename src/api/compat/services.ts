@@ -42,7 +42,7 @@ export function readForeign(bytes: Uint8Array, body: ForeignBody): JsonResult {
             value: readForm(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), body.contentType),
           }
         : readJson(bytes, { lists: true });
-    return given.kind === 'ok' ? { ...given, value: read(given.value, body) } : given;
+    return given.kind === 'ok' ? { kind: 'ok', value: read(given.value, body), given: given.value } : given;
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
     return { kind: 'refused', code: error.code, message: error.message, field: error.field };

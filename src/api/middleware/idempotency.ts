@@ -1,5 +1,6 @@
 /** Gives a POST with a known Idempotency-Key the first answer again, and keeps the answer of one with a new key. */
 import { Readable } from 'node:stream';
+import { serviceAt } from '../compat/services.ts';
 import { hashJson } from '../json.ts';
 import { isKeyTaken } from '../../storage/idempotency-store.ts';
 import { checkRepeat, idempotencyKey, recordKey, replayOf, rowFor } from '../idempotency.ts';
@@ -67,8 +68,8 @@ function useOf(exchange: Exchange): IdempotencyUse | null {
 let emptyHash: string | undefined;
 
 async function replay(deps: Deps, exchange: Exchange, use: IdempotencyUse, row: IdempotencyRow): Promise<void> {
-  const { key, route } = exchange;
-  const answer = replayOf(use, row, deps.idempotency.onMismatch);
+  const { key, path, route } = exchange;
+  const answer = replayOf(use, row, serviceAt(path)?.onMismatch ?? deps.idempotency.onMismatch);
   if (key.kind === 'known' && row.status < 300) {
     // Without a body, and in the text of a preview, there is nothing to judge.
     const record = answer.body.startsWith('{') ? (JSON.parse(answer.body) as Repeat['record']) : {};

@@ -1,6 +1,6 @@
 /** The bodies of other services, read into those of our operations: what they mean here, and what is refused by its name. */
 import assert from 'node:assert/strict';
-import { splitAddresses } from '../../../src/api/compat/members.ts';
+import { splitAddresses, wordsOf } from '../../../src/api/compat/members.ts';
 import { readForeign, serviceAt, withAdapter } from '../../../src/api/compat/services.ts';
 
 const NOW = Date.parse('2026-01-31T09:30:00Z');
@@ -26,6 +26,8 @@ const refused: readonly (readonly [form: string, body: unknown, fault: string, c
   ['resend.email', { attachments: [{ filename: 'a', path: 'https://x.test/a' }] }, 'invalid_field attachments[0].path'],
   ['resend.batch', [{ to: 'b@x.test' }, { tpo: 1 }], 'unknown_field [1].tpo'],
   ['resend.batch', { to: 'b@x.test' }, 'ok'],
+  ['resend.email', { scheduled_at: 'whenever' }, 'invalid_field scheduled_at'],
+  ['resend.batch', [{ scheduledAt: 'soon' }], 'invalid_field [0].scheduledAt'],
   ['postmark.email', { ...mail, Surprise: 1 }, 'unknown_field Surprise'],
   ['postmark.email', { ...mail, InlineCss: true }, 'invalid_field InlineCss'],
   ['postmark.email', { ...mail, TrackLinks: 'TextOnly' }, 'invalid_field TrackLinks'],
@@ -121,6 +123,35 @@ describe('api/compat/services', () => {
     );
   });
 
+  it("gives a template Mailgun's variables, and never sends their header", () => {
+    const variables = { 'h:X-Mailgun-Variables': '{"name":"header","shop":{"city":"Graz"}}', 'v:order': '17' };
+    const of = (more: Record<string, string>): unknown =>
+      read('mailgun.message', formOf(Object.entries({ ...variables, ...more })), FORM);
+    assert.deepEqual(of({}), { metadata: { name: 'header', shop: '{"city":"Graz"}', order: '17' } });
+    assert.deepEqual(of({ template: 't', 't:variables': '{"name":"Ana"}' }), {
+      metadata: { order: '17' },
+      template_id: 't',
+      variables: { name: 'Ana', shop: { city: 'Graz' }, order: '17' },
+    });
+    const values = JSON.stringify({ 'b@x.test': { n: 'Bo' }, 'c@x.test': {} });
+    const each = { template: 't', to: 'b@x.test,c@x.test', 't:variables': '{"name":"Hi %recipient.n%"}' };
+    const { recipients } = of({ ...each, 'recipient-variables': values }) as { recipients: { variables: object }[] };
+    assert.deepEqual(
+      recipients.map((one) => one.variables),
+      ['Hi Bo', 'Hi %recipient.n%'].map((name) => ({ name, shop: { city: 'Graz' }, order: '17' })),
+    );
+  });
+
+  it('names members of ours in the words of the service', () => {
+    const inWords = wordsOf('Messages', { to: 'To' });
+    assert.equal(
+      inWords('`recipients[1].to` and `to` are bad; to `cc`.'),
+      '`Messages[1].To` and `To` are bad; to `cc`.',
+    );
+    assert.equal(inWords('recipients[1].to'), 'Messages[1].To');
+    assert.equal(inWords('recipients[2]'), 'Messages[2]');
+  });
+
   it('reads times in plain English', () => {
     for (const [text, at] of [
       ['in 1 min', '2026-01-31T09:31:00.000Z'],
@@ -128,7 +159,6 @@ describe('api/compat/services', () => {
       ['in an hour', '2026-01-31T10:30:00.000Z'],
       ['in 2 days', '2026-02-02T09:30:00.000Z'],
       ['2026-02-01T10:00:00+01:00', '2026-02-01T09:00:00.000Z'],
-      ['whenever', 'whenever'],
     ] as const)
       assert.deepEqual(read('resend.move', { scheduled_at: text }), { send_at: at });
   });
