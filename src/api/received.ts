@@ -19,7 +19,7 @@ import type { ReceivedRow } from '../storage/tables.ts';
 import { rowsOfAnswer } from './answer-change.ts';
 import type { Cursors } from './cursor.ts';
 import { answerPage, pageParameters, pageResponse } from './page.ts';
-import { addressParameter, timeParameter } from './query.ts';
+import { addressParameter, integerParameter, timeParameter } from './query.ts';
 import { receivedId, ReceivedMessage } from './received-schemas.ts';
 import { messageId } from './records.ts';
 import { type Call, exampleOf, jsonResponse, type Reply, route, type Route } from './route.ts';
@@ -182,10 +182,7 @@ export function receivedFileRoute(deps: ReceivedFileDeps): Route {
       scope: ['message:content'],
       params: z.object({
         id: receivedId(),
-        index: z
-          .string()
-          .regex(/^\d{1,2}$/)
-          .describe('Its `index` in `attachments`.'),
+        index: integerParameter(0, 99).describe('Its `index` in `attachments`.'),
       }),
       responses: {
         200: {
@@ -196,9 +193,9 @@ export function receivedFileRoute(deps: ReceivedFileDeps): Route {
         },
       },
     },
-    async ({ params: { id, index }, caller }: Call<{ id: string; index: string }, object, undefined>) => {
+    async ({ params: { id, index }, caller }: Call<{ id: string; index: number }, object, undefined>) => {
       const source = await requireSource(deps, caller, id);
-      const file = await deps.mailViewer.attachment(source, Number(index));
+      const file = await deps.mailViewer.attachment(source, index);
       if (file === null) throw new Problem('not_found', 'There is no such file in this mail.', { field: 'index' });
       return {
         status: 200,

@@ -187,8 +187,12 @@ function methodOf(group, operationId) {
 }
 function method(group, verb, at, { operationId, summary, parameters = [], requestBody, responses }) {
   const name = methodOf(group, operationId);
-  const ids = [...at.matchAll(/\{(\w+)\}/g)].map(([, id]) =>
-    id.replaceAll(/_(\w)/g, (_, letter) => letter.toUpperCase()),
+  const memberOf = (id) => id.replaceAll(/_(\w)/g, (_, letter) => letter.toUpperCase());
+  const ids = [...at.matchAll(/\{(\w+)\}/g)].map(([, id]) => memberOf(id));
+  const numbers = new Set(
+    parameters.flatMap((one) =>
+      one.in === 'path' && ['integer', 'number'].includes(one.schema?.type) ? [memberOf(one.name)] : [],
+    ),
   );
   const hasQuery = parameters.some((one) => one.in === 'query');
   const mustAsk = parameters.some((one) => one.in === 'query' && one.required);
@@ -200,7 +204,7 @@ function method(group, verb, at, { operationId, summary, parameters = [], reques
   const answer = isRaw ? 'Uint8Array' : `${of}['answer']`;
   const options = `options?: ${verb === 'post' ? 'PostOptions' : 'RequestOptions'}`;
   const takes = [
-    ...ids.map((id) => `${id}: string`),
+    ...ids.map((id) => `${id}: ${numbers.has(id) ? 'number | string' : 'string'}`),
     ...(requestBody ? [`body: ${of}['body']${requestBody.required ? '' : ' = {}'}`] : []),
     ...(hasQuery ? [`query${mustAsk ? '' : '?'}: ${of}['query']`] : []),
     options,

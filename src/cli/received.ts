@@ -30,14 +30,23 @@ export function addReceived(program: CommandUnknownOpts, context: Context): void
       const bytes = await context.operate((operator) =>
         attachment === undefined
           ? operator.bytes('getReceivedRaw', { params: { id } })
-          : operator.bytes('getReceivedAttachment', { params: { id, index: String(attachment) } }),
+          : operator
+              .bytes('getReceivedAttachment', { params: { id, index: String(attachment) } })
+              .catch((error: unknown) => {
+                if (!(error instanceof Problem) || error.field !== 'index') throw error;
+                throw new Problem('not_found', `${error.message} See its files: posthorn received show ${id}`);
+              }),
       );
       await writeFile(file, bytes, { flag: 'wx' }).then(
         () => {
           const saved = { object: 'saved_file', id, file, bytes: bytes.length };
           context.print(json, saved, () => [`saved: ${printable(file)}, ${String(bytes.length)} bytes`]);
         },
-        (error: unknown) => endBy(context, error, exitCodes.cannotCreate),
+        (error: unknown) => {
+          const isThere = (error as NodeJS.ErrnoException).code === 'EEXIST';
+          const said = isThere ? new Error(`${printable(file)}: it exists already: take another name`) : error;
+          endBy(context, said, exitCodes.cannotCreate);
+        },
       );
     });
   groupAt(program, ['inbound'])

@@ -3,12 +3,13 @@
 export type Query = Readonly<Record<string, unknown>>;
 
 /** Returns a path with its parts encoded. Throws a TypeError for a part that would change the path. */
-export function at(words: TemplateStringsArray, ...parts: readonly string[]): string {
+export function at(words: TemplateStringsArray, ...parts: readonly (string | number)[]): string {
   return words.reduce((path, word, index) => `${path}${segment(parts[index - 1])}${word}`);
 }
 
 /** Encodes one part. An empty part would name the list instead of an entry; dots would be removed from the URL. */
-function segment(part: string | undefined): string {
+function segment(part: string | number | undefined): string {
+  if (typeof part === 'number' && Number.isSafeInteger(part)) return String(part);
   if (typeof part !== 'string' || part === '' || part === '.' || part === '..')
     throw new TypeError(`An id is needed, not ${JSON.stringify(part)}`);
   return encodeURIComponent(part);

@@ -109,6 +109,8 @@ export function mxHandlers(deps: MxDeps, { budgets, kept, receiver, received }: 
     if (isOurs && ROLES.has(local.toLowerCase())) return 'ours';
     const receiving = await deps.receiverOf(local, domain);
     if (receiving !== null && receiving !== 'refused') return receiving;
+    // RFC 5321 section 4.5.1: every domain that takes mail has a postmaster.
+    if (receiving === 'refused' && /^(?:postmaster|abuse)$/i.test(local)) return 'ours';
     if (isOurs || receiving === 'refused') return refuse(550, '5.1.1 there is no such mailbox');
     return refuse(550, '5.7.1 we do not relay');
   }

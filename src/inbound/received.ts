@@ -88,6 +88,9 @@ interface Waiting {
   raw: Buffer | null;
 }
 
+/** What became of reading a mail; it is null if it cannot be taken apart. */
+type Read = { kind: 'read'; mail: ReceivedMail | null } | { kind: 'gone' } | { kind: 'later'; cause: unknown };
+
 /** Mails whose sources are in memory at once, in bytes; one larger mail is worked on alone. */
 const MOST_BYTES = 64 * 1024 * 1024;
 const MOST_AT_WORK = 8;
@@ -206,12 +209,12 @@ export class ReceivedMails {
         next.raw = null;
       });
       this.work();
-      if (read === 'later') {
-        this.rest(null);
+      if (read.kind === 'later') {
+        this.rest(read.cause);
         this.line.add(next.row.domain, next);
         return;
       }
-      if (read !== 'gone') await this.conclude(next.row, read);
+      if (read.kind === 'read') await this.conclude(next.row, read.mail);
       this.known.delete(next.row.id);
     } catch (error) {
       this.rest(error);
@@ -219,18 +222,16 @@ export class ReceivedMails {
     }
   }
 
-  /** Returns null for a mail that cannot be taken apart. */
-  private async read({ row, raw, stranger }: Waiting): Promise<ReceivedMail | null | 'gone' | 'later'> {
+  private async read({ row, raw, stranger }: Waiting): Promise<Read> {
     const { db, mailViewer, clock, log } = this.deps;
     const source = raw ?? (await sourceOf(db.prepared, row.id));
-    if (source === null) return 'gone';
+    if (source === null) return { kind: 'gone' };
     const from = clock.monotonic();
     const result = await mailViewer.received(source);
     this.deps.budgets.noteReading(stranger, clock.monotonic() - from);
-    if (result.kind === 'read') return result.mail;
-    if (result.kind === 'unreadable')
-      log.warn({ event: 'received_unreadable', received_id: row.id }, 'a received mail could not be taken apart');
-    return result.kind === 'later' ? 'later' : null;
+    if (result.kind !== 'unreadable') return result;
+    log.warn({ event: 'received_unreadable', received_id: row.id }, 'a received mail could not be taken apart');
+    return { kind: 'read', mail: null };
   }
 
   /** Pauses all reading; what waits stays in its line and in the database. */

@@ -31,24 +31,77 @@ const DASHED = /^(?:[-_]{5,}|-{2,12} ?\p{L}[\p{L}' ]{5,40} ?-{2,12})$/u;
 const ADDED =
   /^(?:Sent from (?:my |Outlook|Mail|Yahoo)|Get Outlook for|Von meinem .{1,40} gesendet|Gesendet (?:von|mit) |Outlook für .{1,20} (?:beziehen|herunterladen)|Envoyé (?:de mon|depuis|à partir)|Télécharger Outlook|Obtenez Outlook|Enviado (?:desde|do meu|via)|Obtener Outlook|Obter o Outlook|Inviato da|Ottieni Outlook|Verstuurd vanaf|Verzonden (?:vanaf|met)|Outlook voor .{1,20} downloaden|Wysłan[eo] z|Pobierz program Outlook|Skickat från|Отправлено (?:с|из)|iPhoneから送信|发自我的)/iu;
 
-/** Places in the html of mail programs from which on it is quoted. */
-const QUOTED_HTML = [
-  '<div class="gmail_quote',
-  '<div class="moz-cite-prefix',
-  '<blockquote type="cite"',
-  '<blockquote class="gmail_quote',
-  '<div id="divRplyFwdMsg"',
-  '<div id="appendonsend"',
-  '<div id="mail-editor-reference-message-container"',
-  '<div class="yahoo_quoted',
-];
+/** A tag of an element that may be taken out, or the beginning of a comment. Each search ends at the next `<`. */
+const TAG = /<(?:!--|(\/?)(blockquote|div|pre|span)(?=[\s>])([^<>]*)>)/gi;
+/** A quotation in plain text, which leaves its introduction to the rules for text. */
+const MARK = '<p>&gt;</p>';
+/** Begins what Outlook has above an unmarked quotation. */
+const HEADER_BLOCK = /\bid=["']?(?:divRplyFwdMsg|appendonsend|mail-editor-reference-message-container)\b/i;
+/** Introductions of Thunderbird, and signatures. */
+const UNSAID = /\bclass=["']?[^"'>]{0,100}\b(?:moz-cite-prefix|moz-signature|gmail_signature)/i;
+const YAHOO_QUOTED = /\bclass=["']?[^"'>]{0,100}\byahoo_quoted/i;
+const GMAIL_QUOTED = /\bclass=["']?gmail_quote/i;
+const BLOCKQUOTE = /<blockquote[\s>]/i;
+/** Editors indent with such a blockquote, which has words of the author. */
+const INDENTED = /border(?:-[a-z]{1,10})?\s{0,5}:\s{0,5}none/i;
+const CITED = /\btype=["']?cite|\bclass=["']?[^"'>]{0,100}quote/i;
+/** Characters of html that an introduction of Gmail may have. */
+const LONGEST_INTRODUCTION_HTML = 2000;
 
 /** Returns what the author wrote; null for a mail without text and html. */
 export function replyText(text: string | null, html: string | null): string | null {
   if (text !== null) return withoutQuotation(text);
-  if (html === null) return null;
-  const ends = QUOTED_HTML.map((mark) => html.indexOf(mark)).filter((at) => at >= 0);
-  return withoutQuotation(textFromHtml(html.slice(0, Math.min(html.length, ...ends))));
+  return html === null ? null : withoutQuotation(textFromHtml(withMarks(html)));
+}
+
+/** Returns the html with a mark in the place of each quotation, and without what mail programs add. */
+function withMarks(html: string): string {
+  let out = '';
+  let from = 0;
+  let inside: { name: string; depth: number } | null = null;
+  TAG.lastIndex = 0;
+  for (let match = TAG.exec(html); match !== null; match = TAG.exec(html)) {
+    const [tag, slash, written, attributes = ''] = match;
+    if (written === undefined) {
+      const end = html.indexOf('-->', match.index);
+      if (end < 0) break;
+      TAG.lastIndex = end;
+      continue;
+    }
+    const name = written.toLowerCase();
+    const after = match.index + tag.length;
+    if (inside !== null) {
+      if (inside.name === name) inside.depth += slash === '/' ? -1 : 1;
+      if (inside.depth > 0) continue;
+      inside = null;
+      from = after;
+    } else if (slash === '') {
+      const found = partOf(name, attributes, html.slice(after, after + LONGEST_INTRODUCTION_HTML));
+      if (found === null) continue;
+      out += html.slice(from, match.index);
+      if (found === 'rest') return out;
+      if (found === 'quotation') out += MARK;
+      if (typeof found === 'number') from = TAG.lastIndex = after + found;
+      else inside = { name, depth: 1 };
+    }
+  }
+  return inside === null ? out + html.slice(from) : out;
+}
+
+/**
+ * Returns what begins with this tag: a quotation, an element that is left out, the quoted rest of the mail, or an introduction of so
+ * many characters after the tag; null for all else.
+ */
+function partOf(name: string, attributes: string, next: string): 'quotation' | 'unsaid' | 'rest' | number | null {
+  if (name === 'blockquote') return INDENTED.test(attributes) && !CITED.test(attributes) ? null : 'quotation';
+  if (attributes === '') return null;
+  if (HEADER_BLOCK.test(attributes)) return 'rest';
+  if (YAHOO_QUOTED.test(attributes)) return 'quotation';
+  if (UNSAID.test(attributes)) return 'unsaid';
+  if (name !== 'div' || !GMAIL_QUOTED.test(attributes)) return null;
+  // Without a blockquote it is a mail that is passed on.
+  const introduction = next.search(BLOCKQUOTE);
+  return introduction < 0 || next.slice(0, introduction).includes('-----') ? 'rest' : introduction;
 }
 
 function withoutQuotation(text: string): string {

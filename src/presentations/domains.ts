@@ -145,8 +145,10 @@ export const domains: readonly Presentation[] = [
             ...recordLines(records.filter(({ purpose }) => purpose === 'mx')),
           ]
         : [`${name} takes no mail`],
-    tip: ({ name, receiving }) =>
-      receiving ? `Publish the MX record, then run: posthorn domains verify ${name}` : null,
+    tip({ name, receiving, trusted }) {
+      if (!receiving) return null;
+      return trusted ? 'Publish the MX record.' : `Publish the MX record, then run: posthorn domains verify ${name}`;
+    },
     examples: [
       'posthorn domains receive example.com',
       'posthorn domains receive example.com --addresses support,reply+*',

@@ -2,11 +2,12 @@
 import { callHeaders } from './call.ts';
 import type { WebhookDeliveryRow } from '../storage/tables.ts';
 
-/** Writes the command. Values of custom headers are secrets of the customer, and are shown as `<hidden>`. */
+/** Writes the command. A received mail stands in it without its text, which its signature is over, so it comes without one. Values of custom headers are secrets of the customer, and are shown as `<hidden>`. */
 export function curlOf(
   line: WebhookDeliveryRow,
   call: { url: string; headerNames: readonly string[]; body: string },
 ): string {
+  const isWithoutText = line.event_type === 'received' && line.sample === null;
   const own = callHeaders(
     {
       'webhook-id': line.event_id,
@@ -19,7 +20,7 @@ export function curlOf(
   const headers = [
     ...call.headerNames.map((name) => `${name}: <hidden>`),
     ...Object.entries(own)
-      .filter(([name]) => name !== 'Content-Length')
+      .filter(([name]) => name !== 'Content-Length' && !(isWithoutText && name === 'webhook-signature'))
       .map((pair) => pair.join(': ')),
   ];
   return [

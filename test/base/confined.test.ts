@@ -67,6 +67,20 @@ describe('base/confined', () => {
     assert.equal(await run('say', 'next'), 'next');
   });
 
+  it('says why it could not start', async () => {
+    const entry = new URL('../support/fakes/broken-worker.ts', import.meta.url);
+    const broken = createThreads<Job, unknown>(
+      { clock },
+      { entry, count: 1, mostWaiting: 3, idleMs: 1000, jobMs: 5000, maxHeapMb: 64, confined: { maxRssMb: 256 } },
+    );
+    await assert.rejects(broken.run({ deed: 'say' }), (error) => {
+      assert.ok(error instanceof ThreadRefusal && !error.begun);
+      assert.match((error.cause as Error).message, /^the process ended: 1: Error: there is no parser$/);
+      return true;
+    });
+    await broken.close();
+  });
+
   it('ends a parser that loops when its time is over', async () => {
     const [before, loop] = [await run('pid'), run('loop')];
     clock.advance(5000);
@@ -135,7 +149,7 @@ describe('base/confined', () => {
       const targets = readdirSync(`/proc/${pid}/fd`).map((fd) => readlinkSync(`/proc/${pid}/fd/${fd}`));
       const strange = targets.filter((one) => !/^(?:\/dev\/null|pipe:|anon_inode:|socket:)/.test(one));
       assert.deepEqual(strange, []);
-      assert.equal(targets.filter((one) => one.startsWith('socket:')).length, 1, 'its pipe');
+      assert.equal(targets.filter((one) => one.startsWith('socket:')).length, 2, 'its pipe, and that of its errors');
     } finally {
       closeSync(opened);
       delete process.env['POSTHORN_TEST_SECRET'];

@@ -11,9 +11,10 @@ describe('client/url', () => {
       '/v1/webhooks/whk_1/deliveries/dlv%202/resend',
     );
     assert.equal(at`/v1/events`, '/v1/events');
+    assert.equal(at`/v1/received/${'rcv_1'}/attachments/${0}`, '/v1/received/rcv_1/attachments/0');
   });
 
-  for (const part of ['', '.', '..', undefined, null, 7]) {
+  for (const part of ['', '.', '..', undefined, null, NaN, 1.5]) {
     it(`refuses ${part === undefined ? 'undefined' : JSON.stringify(part)} as an id: the path would lead somewhere else`, () => {
       assert.throws(() => at`/v1/messages/${part as string}`, TypeError);
     });

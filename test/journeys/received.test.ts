@@ -235,6 +235,9 @@ describe('journey: received mail', () => {
     assert.match(await rcpt('Support@ACME.test'), /^250/);
     assert.match(await rcpt('reply+17@acme.test'), /^250/);
     assert.match(await rcpt('sales@acme.test'), /^550 5\.1\.1/);
+    assert.match(await rcpt('Postmaster@acme.test'), /^250/);
+    assert.match(await rcpt('abuse@acme.test'), /^250/);
+    assert.match(await rcpt('postmaster@other.test'), /^550 5\.7\.1/);
     assert.match(await rcpt('support@other.test'), /^550 5\.7\.1/);
     assert.match(await rcpt('support@sub.acme.test'), /^550 5\.7\.1/);
     // Another account claims the name, and does not get its mail before it has proved it.

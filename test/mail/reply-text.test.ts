@@ -122,6 +122,73 @@ describe('replyText', () => {
       assert.deepEqual(replyText(null, html)?.split(/\n+/), said.split(/\n+/));
     });
 
+  const cite = '<div class="moz-cite-prefix">On 29.11.26 09:19, Shop wrote:<br></div>';
+  const dear =
+    '<blockquote type="cite"><p>Dear customer,</p><blockquote><p>older</p></blockquote><p>Shop</p></blockquote>';
+  for (const [what, html, expected] of [
+    ['Thunderbird below', `${cite}${dear}<p>VA below</p>`, 'VA below'],
+    [
+      'Thunderbird below with a signature',
+      `${cite}${dear}<p>VA below</p><pre class="moz-signature" cols="72">-- \nAna</pre>`,
+      'VA below',
+    ],
+    [
+      'Thunderbird between a signature above and below',
+      `<p>hello</p><div class="moz-signature">-- <br>Ana</div>${cite}${dear}<p>VA below</p>`,
+      'hello\n\nVA below',
+    ],
+    [
+      'a plain introduction',
+      '<p>On 29.11.26 09:19, Shop wrote:</p><blockquote><p>Dear customer,</p></blockquote><p>VA below</p>',
+      'VA below',
+    ],
+    [
+      'Gmail below',
+      '<div class="gmail_quote gmail_quote_container"><div dir="ltr" class="gmail_attr">Na 29.11. Shop:<br></div><blockquote class="gmail_quote" style="border-left:1px solid">Dear customer,</blockquote><div>VA below</div></div>',
+      'VA below',
+    ],
+    [
+      'Gmail, passed on',
+      '<div>See this</div><div class="gmail_quote"><div class="gmail_attr">---------- Forwarded message ---------<br>From: Shop</div>Dear <blockquote>customer</blockquote> Ana</div>',
+      'See this',
+    ],
+    [
+      'Apple Mail below',
+      '<div><blockquote type="cite"><div>On 29 Nov 2026, at 09:19, Shop wrote:</div><br><div>Dear customer,</div></blockquote></div><div>VA below</div>',
+      'VA below',
+    ],
+    ['words between', `<p>hello</p>${cite}${dear}<p>one</p>${dear}<p>two</p>`, 'hello\n\none\n\ntwo'],
+    [
+      'Yahoo',
+      '<div>VA</div><div id="y" class="yahoo_quoted"><div>On 1 x wrote:</div><div>Dear</div></div><p>VB</p>',
+      'VA\n\nVB',
+    ],
+    [
+      'indented words',
+      '<blockquote style="margin:0 0 0 40px;border:none">VA</blockquote><!-- <blockquote> --><p>VB</p>',
+      'VA\n\nVB',
+    ],
+    ['a quotation without an end', '<p>VA</p><blockquote><p>Dear customer,</p>', 'VA'],
+    ['Outlook, whatever is below', '<p>VA</p><div id="appendonsend"></div><hr><p>From: x</p><p>VB</p>', 'VA'],
+  ] as const)
+    it(`keeps the words of an html: ${what}`, () => {
+      assert.equal(replyText(null, html), expected);
+    });
+
+  it('takes a time that grows with the html, whatever is in it', () => {
+    for (const piece of [
+      '<div class="',
+      '<blockquote ',
+      '<blockquote>',
+      '<!-- ',
+      '<div class="gmail_quote"><blockquote>x</blockquote>',
+    ]) {
+      const began = performance.now();
+      replyText(null, piece.repeat(Math.floor(262_144 / piece.length)));
+      assert.ok(performance.now() - began < 3000, piece);
+    }
+  });
+
   it('has nothing for a mail without text', () => {
     assert.equal(replyText(null, null), null);
     assert.equal(replyText('> all of it is quoted\n', null), '');

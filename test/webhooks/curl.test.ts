@@ -51,4 +51,10 @@ describe('webhooks/curl', () => {
       '',
     ]);
   });
+
+  it('leaves the signature out for a received mail, whose text is not in the body', () => {
+    const call = { url: 'https://hooks.acme.test/', headerNames: [], body: '{}' };
+    assert.doesNotMatch(curlOf({ ...line, event_type: 'received' }, call), /webhook-signature/);
+    assert.match(curlOf({ ...line, event_type: 'received', sample: '{}' }, call), /webhook-signature/);
+  });
 });

@@ -26,6 +26,8 @@ const PERMISSION = ['--permission', '--experimental-permission'].find((flag) =>
 const YOUNG_MB = 12;
 /** How often the memory of a process is looked at while it works on something for longer than this, in ms. */
 const LOOK_MS = 100;
+/** Octets that are kept of what it writes as errors. */
+const MOST_STDERR = 500;
 
 /** Rights that this Node.js takes from a confined process, for the log of the start. */
 export const confinement = {
@@ -51,6 +53,9 @@ export class ConfinedProcess extends EventEmitter {
   private readonly child: ChildProcess;
   /** A socket; undefined if there was no descriptor for it. */
   private readonly pipe: Socket | undefined;
+  /** The end of what it has written as errors, for its own end before it is ready. */
+  private stderr = '';
+  private isReady = false;
   private readonly ended: Promise<void>;
   private readonly incoming = new Incoming((said) => {
     this.heard(said);
@@ -64,7 +69,7 @@ export class ConfinedProcess extends EventEmitter {
     this.child = spawn(process.execPath, argumentsOf(entry, limits), {
       env: { MALLOC_ARENA_MAX: '1' },
       cwd: '/',
-      stdio: ['ignore', 'ignore', 'ignore', 'pipe'],
+      stdio: ['ignore', 'ignore', 'pipe', 'pipe'],
       // A session of its own: the keys of a terminal are for the server, which ends it.
       detached: true,
     });
@@ -77,7 +82,8 @@ export class ConfinedProcess extends EventEmitter {
       };
       // After all that it has said; one that did not start has no end.
       child.once('close', (code, signal) => {
-        end(new Error(`the process ended: ${signal ?? String(code)}`));
+        const last = this.isReady ? undefined : lastLine(this.stderr);
+        end(new Error(`the process ended: ${signal ?? String(code)}${last === undefined ? '' : `: ${last}`}`));
       });
       child.once('error', end);
     });
@@ -85,6 +91,11 @@ export class ConfinedProcess extends EventEmitter {
     this.pipe?.on('error', () => undefined);
     this.pipe?.on('data', (bytes: Buffer) => {
       this.receive(bytes);
+    });
+    // Read to its end, so that the process never waits for it.
+    child.stderr?.on('error', () => undefined);
+    child.stderr?.on('data', (bytes: Buffer) => {
+      this.stderr = (this.stderr + bytes.toString('latin1')).slice(-MOST_STDERR);
     });
     // The system ends it before the server if memory runs out.
     void writeFile(`/proc/${String(child.pid)}/oom_score_adj`, '1000').catch(() => undefined);
@@ -109,11 +120,13 @@ export class ConfinedProcess extends EventEmitter {
   ref(): void {
     this.child.ref();
     this.pipe?.ref();
+    (this.child.stderr as Socket | null)?.ref();
   }
 
   unref(): void {
     this.child.unref();
     this.pipe?.unref();
+    (this.child.stderr as Socket | null)?.unref();
   }
 
   private receive(bytes: Buffer): void {
@@ -125,6 +138,7 @@ export class ConfinedProcess extends EventEmitter {
   }
 
   private heard(said: Said): void {
+    if (said.kind === READY) this.isReady = true;
     if (said.kind === 'answer') this.busySince = null;
     if (said.kind === 'fault') this.emit('error', new Error(said.text));
     else this.emit('message', said.kind === READY ? READY : said.answer);
@@ -144,6 +158,13 @@ export class ConfinedProcess extends EventEmitter {
     const kib = Number(/^VmRSS:\s*(\d+) kB$/m.exec(status)?.[1] ?? 0);
     if (kib > mostMb * 1024) this.emit('error', new Error(`the process took ${String(Math.round(kib / 1024))} MB`));
   }
+}
+
+/** Returns the last line that says something: Node.js ends an error that nobody has caught with the members of the error and its own version. */
+function lastLine(text: string): string | undefined {
+  const lines = text.split('\n').map((line) => line.replaceAll(/[^\x20-\x7e]/g, '').trim());
+  const said = lines.filter((line) => line.length > 1 && !/^Node\.js v\d|^at /.test(line));
+  return said.findLast((line) => /error|not|cannot/i.test(line)) ?? said.at(-1);
 }
 
 /** Puts the frames together that come in pieces. */
@@ -186,7 +207,9 @@ class Incoming {
 
 function argumentsOf(entry: URL, { maxHeapMb, reads = [] }: Limits): string[] {
   const files = ['package.json', ...reads].map((name) => path.join(ROOT, name));
-  const folders = [path.join(ROOT, 'dist/'), `${realpathSync(path.join(ROOT, 'node_modules'))}/`];
+  const packages = path.join(ROOT, 'node_modules');
+  // If it is a link, Node.js reads the link, and what is behind it.
+  const folders = [path.join(ROOT, 'dist/'), ...new Set([`${packages}/`, `${realpathSync(packages)}/`])];
   return [
     ...(PERMISSION === undefined ? [] : [PERMISSION, ...[...files, ...folders].map((one) => `--allow-fs-read=${one}`)]),
     '--no-warnings',

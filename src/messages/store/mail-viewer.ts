@@ -15,7 +15,8 @@ const HEAP_MB = 256;
 const MOST_RSS_MB = 512;
 
 /** A mail that was read, or the reason why not: `unreadable` if that is the mail's fault, `later` if it is ours. */
-export type ReadReceived = { kind: 'read'; mail: ReceivedMail } | { kind: 'unreadable' | 'later' };
+export type ReadReceived =
+  { kind: 'read'; mail: ReceivedMail } | { kind: 'unreadable' } | { kind: 'later'; cause: unknown };
 
 export function createMailViewer(deps: { clock: Clock }) {
   const threads = createThreads<MailJob, MailAnswer>(deps, {
@@ -49,7 +50,8 @@ export function createMailViewer(deps: { clock: Clock }) {
         return mail === null ? { kind: 'unreadable' } : { kind: 'read', mail };
       } catch (error) {
         if (!(error instanceof ThreadRefusal)) throw error;
-        return { kind: error.begun && (error.why === 'slow' || error.why === 'died') ? 'unreadable' : 'later' };
+        const isOfMail = error.begun && (error.why === 'slow' || error.why === 'died');
+        return isOfMail ? { kind: 'unreadable' } : { kind: 'later', cause: error.cause ?? error };
       }
     },
     /** Returns the octets of a file of a received mail; null if it has no such file or cannot be parsed. */

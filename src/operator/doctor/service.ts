@@ -23,5 +23,5 @@ function cureOf(why: string, hostname: string): string {
     return 'Too many others use port 25 at the moment: ask again later. The metric posthorn_budget_used_up_total says which budget.';
   if (why.includes('not delivered within'))
     return 'The delivery engine is busy or stands: see posthorn queue lanes, and the line of `disk`.';
-  return 'The log says more (event `reports_failed`, `report_unreadable` or `smtp_failed`); a restart also restarts the reader of reports.';
+  return 'The log says more (event `reports_failed`, `report_unreadable`, `received_failed` or `smtp_failed`); a restart also restarts the reader of reports.';
 }

@@ -97,7 +97,7 @@ export const webhookDeliveries = table({
   next_attempt_at: orNull(time()).says('When it is tried again; null if it is not.', '2026-01-31T09:30:07.702Z'),
   request: computed(
     orNull(text()).says(
-      'The signed request as a curl command. Null if the event is no longer stored, and if it holds what needs `event:engagement`.',
+      'The signed request as a curl command; that of a received mail has neither its text nor the signature. Null if the event is no longer stored, and if it holds what needs `event:engagement`.',
       "curl 'https://hooks.acme.example/posthorn' -H 'Content-Type: application/json' …",
     ),
   ),
