@@ -118,7 +118,7 @@ function bodyOf(result: JsonResult | JsonJobResult): JsonBody {
   if (result.kind === 'bad') throw new Problem('invalid_json', result.why);
   if (result.kind === 'refused') throw new Problem(result.code, result.message, { field: result.field });
   if (result.kind === 'too_many_values') throw new Problem('payload_too_large', 'The body holds too many values.');
-  // What is made of "in 2 hours" differs from one time to the next.
+  // "In 2 hours" means another time at each request.
   const { value, given = value } = result;
   let hash = 'hash' in result ? result.hash : null;
   return {

@@ -88,7 +88,7 @@ interface Waiting {
   raw: Buffer | null;
 }
 
-/** What became of reading a mail; it is null if it cannot be taken apart. */
+/** The result of reading a mail; null if it cannot be taken apart. */
 type Read = { kind: 'read'; mail: ReceivedMail | null } | { kind: 'gone' } | { kind: 'later'; cause: unknown };
 
 /** Mails whose sources are in memory at once, in bytes; one larger mail is worked on alone. */

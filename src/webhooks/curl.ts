@@ -2,7 +2,7 @@
 import { callHeaders } from './call.ts';
 import type { WebhookDeliveryRow } from '../storage/tables.ts';
 
-/** Writes the command. A received mail stands in it without its text, which its signature is over, so it comes without one. Values of custom headers are secrets of the customer, and are shown as `<hidden>`. */
+/** Writes the command. A received mail has no text in it, which the signature covers, so it comes without one. Values of custom headers are secrets of the customer, and are shown as `<hidden>`. */
 export function curlOf(
   line: WebhookDeliveryRow,
   call: { url: string; headerNames: readonly string[]; body: string },

@@ -385,7 +385,7 @@ describe('journey: programs of other services', () => {
         );
       const [made] = await sgClient.request({ method: 'POST', url: '/v3/mail/batch' });
       const { batch_id: group } = made.body as { batch_id: string };
-      assert.deepEqual([made.statusCode, group.startsWith("bat_")], [201, true]);
+      assert.deepEqual([made.statusCode, group.startsWith('bat_')], [201, true]);
       const [read] = await sgClient.request({ method: 'GET', url: `/v3/mail/batch/${group}` });
       assert.deepEqual(read.body, { batch_id: group });
       const personalizations = [{ to: 'ana@dest.test' }, { to: 'nobody' }];

@@ -30,7 +30,9 @@ describe('a port for mail that another program has', () => {
       assert.equal(lines.length, 1);
       assert.match(
         String(lines[0]?.['message']),
-        new RegExp(`^port ${String(other.port)} is in use by .*: bounces, complaints and mail to domains that receive cannot arrive here`),
+        new RegExp(
+          `^port ${String(other.port)} is in use by .*: bounces, complaints and mail to domains that receive cannot arrive here`,
+        ),
       );
       assert.equal(lines[0]?.['err'], undefined);
       assert.deepEqual(await ready(app), {

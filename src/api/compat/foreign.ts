@@ -71,7 +71,7 @@ export interface Service {
   forms: Readonly<Record<string, ReadBody>>;
   /** Reads bodies that are not JSON. */
   readForm?: (bytes: Buffer, contentType: string) => JsonObject;
-  /** What another body with the same Idempotency-Key gets there; by default what the settings say. */
+  /** The answer there to another body with the same Idempotency-Key; by default that of the settings. */
   onMismatch?: 'error';
   /** The status and the body of its errors. */
   problem: (problem: Problem) => { status: number; body: object };

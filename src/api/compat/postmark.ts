@@ -135,7 +135,7 @@ const eventNames: Params = {
   unsubscribed: 'SubscriptionChanged',
 };
 
-/** That a mail is accepted is no event there. */
+/** Acceptance of a mail is not an event there. */
 const eventOf = ({ type, timestamp, data }: SeenEvent): object[] =>
   type === 'sent'
     ? []

@@ -160,7 +160,7 @@ export class ConfinedProcess extends EventEmitter {
   }
 }
 
-/** Returns the last line that says something: Node.js ends an error that nobody has caught with the members of the error and its own version. */
+/** Returns the last line that says something: Node.js ends an uncaught error with its members and its own version. */
 function lastLine(text: string): string | undefined {
   const lines = text.split('\n').map((line) => line.replaceAll(/[^\x20-\x7e]/g, '').trim());
   const said = lines.filter((line) => line.length > 1 && !/^Node\.js v\d|^at /.test(line));
