@@ -24,10 +24,10 @@ const AT_ONCE_BYTES = 16 * 1024;
 
 const THREADS = 2;
 /**
- * Bodies of one account that wait for a thread; more answer 503. Accounts take turns, and what all of them may have waiting is limited
- * by the memory for bodies, of which none may have it all.
+ * Bodies of one account that wait for a thread; more answer 503. Accounts take turns. The memory for bodies is the limit before this one:
+ * an account alone may have half of it, which is 512 of the smallest bodies that go to a thread.
  */
-const MOST_WAITING = 16;
+const MOST_WAITING = 512;
 const IDLE_MS = 30_000;
 /** The largest honest body takes under 2 s; a thread that takes longer is ended. */
 const JOB_MS = 20_000;
