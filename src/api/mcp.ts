@@ -16,7 +16,7 @@ import { isReading, type Incoming, type Reply, type Route } from './route.ts';
 import { refuseInTestMode } from './test-mode.ts';
 
 /**
- * What a tool performs: one operation, whose name it has, or several with the same input, each with the name of its part of the answer.
+ * The operations of a tool: one, whose name it has, or several with the same input, each with the name of its part of the answer.
  * `says` comes before the description of the operation; `fixed` is input that the tool stands for.
  */
 interface ToolWords {

@@ -4,6 +4,8 @@
  * removes stuffed dots in place, and hands each block over as it is. The parser stays what decides on commands, sizes and the end of a mail.
  */
 import type { SMTPServerDataStream } from 'smtp-server';
+import { withCrlf } from '../mail/re-encode.ts';
+import type { ReadMail } from './mail-intake.ts';
 import type { SmtpConnection } from './smtp-connection.ts';
 
 type Parser = Exclude<SmtpConnection['_parser'], false>;
@@ -15,6 +17,8 @@ const END = Buffer.from('\r\n.\r\n');
 /** The end of a block may be the beginning of `END`, or of a line with a dot. */
 const BEGINNING = /(?:\r|\r?\n(?:\.\r?)?)$/;
 const OCTETS = 'octets';
+const LONE_CR = Buffer.from('\r');
+const NOTHING = Buffer.alloc(0);
 
 /** Has the mails of a connection read as this file says, and not through the stream. */
 export function feedDirectly(connection: SmtpConnection): void {
@@ -37,6 +41,24 @@ export function readData(stream: SMTPServerDataStream, take: (octets: Buffer) =>
     stream.once('error', reject);
   });
 }
+
+/**
+ * Reads the same mail, each line end as CRLF, before anything else reads it: a bare CR or LF ends a line for one reader and not for the next,
+ * and between them may be a field, a boundary or another mail. Such mail is not refused, since a bounce would be lost; a signature over the
+ * octets from before does not match any more, and so proves nothing.
+ */
+export const withCrlfLines =
+  (read: ReadMail): ReadMail =>
+  async (take) => {
+    // A CR at the end of a piece waits for what follows it.
+    let held = NOTHING;
+    await read((piece) => {
+      const octets = held.length === 0 ? piece : Buffer.concat([held, piece]);
+      held = octets.at(-1) === CR ? LONE_CR : NOTHING;
+      take(withCrlf(octets.subarray(0, octets.length - held.length)));
+    });
+    if (held.length > 0) take(withCrlf(held));
+  };
 
 function feed(parser: Parser, block: Buffer, done: Parameters<Parser['_feedDataStream']>[1]): void {
   const held = parser._lastBytes;

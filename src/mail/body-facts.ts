@@ -5,3 +5,41 @@ export interface BodyFacts {
   /** The mail has octets beyond ASCII (RFC 6152). */
   eightBit: boolean;
 }
+
+/** The result of one pass over the octets of a body: a pass for each kind would cost as much as this one. */
+export interface Survey {
+  /** A CR or a LF that is not part of a CRLF. */
+  hasBareEnd: boolean;
+  /** A line of more than 998 octets (RFC 5321 section 4.5.3.1.6). */
+  hasLongLine: boolean;
+  /** White space as relaxed bodies have it (RFC 6376 section 3.4.4); empty lines at the end are not looked at. */
+  isRelaxed: boolean;
+}
+
+const [TAB, LF, CR, SPACE] = [0x09, 0x0a, 0x0d, 0x20];
+const LONGEST_LINE = 998;
+
+export function survey(octets: Buffer): Survey {
+  const found = { hasBareEnd: false, hasLongLine: false, isRelaxed: true };
+  let [last, lineStart] = [0, 0];
+  for (let at = 0; at < octets.length; at++) {
+    const octet = octets[at] ?? 0;
+    if (octet > SPACE) {
+      last = octet;
+      continue;
+    }
+    if (octet === SPACE) {
+      if (last === SPACE) found.isRelaxed = false;
+    } else if (octet === LF) {
+      if (last !== CR) found.hasBareEnd = true;
+      if (at - 1 - lineStart > LONGEST_LINE) found.hasLongLine = true;
+      lineStart = at + 1;
+    } else if (octet === CR) {
+      if (last === SPACE) found.isRelaxed = false;
+      if (octets[at + 1] !== LF) found.hasBareEnd = true;
+    } else if (octet === TAB) found.isRelaxed = false;
+    last = octet;
+  }
+  if (octets.length - lineStart > LONGEST_LINE) found.hasLongLine = true;
+  return found;
+}

@@ -12,7 +12,7 @@ import { encode, wrap } from 'nodemailer/lib/qp';
 import { decodeTransfer } from './charset.ts';
 import { readContentType } from './content-type.ts';
 import { parseHeaders, type HeaderField } from './header.ts';
-import { survey } from './survey.ts';
+import { survey } from './body-facts.ts';
 
 const LONGEST_LINE = 998;
 /** Deepest nesting of parts. */

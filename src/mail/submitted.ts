@@ -10,14 +10,13 @@ import { isAscii, isUtf8 } from 'node:buffer';
 import addressparser from 'nodemailer/lib/addressparser';
 import { buildHeaderValue, parseHeaderValue } from 'nodemailer/lib/mime-funcs';
 import { addressKey, DOT_ATOM, parseMailbox, type Mailbox, type ParsedMailbox } from './address.ts';
-import type { BodyFacts } from './body-facts.ts';
+import { survey, type BodyFacts, type Survey } from './body-facts.ts';
 import { decodeCharset, decodeWords } from './charset.ts';
 import { readContentType } from './content-type.ts';
 import { addressHeader, fold, headerLine, parseHeaders, withoutControls, type HeaderField } from './header.ts';
 import { dateTime } from './message-head.ts';
 import { relaxedBodyHash } from './dkim/canonicalize.ts';
 import { changeParts, isSealed, repairLongLines, valueOf } from './re-encode.ts';
-import { survey, type Survey } from './survey.ts';
 
 /** A member of `X-Posthorn-<name>`, in lower case, with its values in their order, decoded: mail programs encode words in any field. */
 export type SubmissionOptions = ReadonlyMap<string, readonly string[]>;
@@ -70,7 +69,7 @@ const LISTS = /^(?:reply-to|to|cc)$/;
 const DATE =
   /^(?:[a-z]{3}\s*,\s*)?\d{1,2}\s+(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)\s+\d{2,4}\s+\d{1,2}:\d{2}(?::\d{2})?\s+(?:[+-]\d{4}|[a-z]{1,5})(?:\s*\(.*\))?$/i;
 
-/** Reads a submitted mail, whose lines end in CRLF (inbound/line-ends.ts). Takes time in proportion to its size. */
+/** Reads a submitted mail, whose lines end in CRLF (inbound/data-mode.ts). Takes time in proportion to its size. */
 export function readSubmitted(bytes: Buffer): SubmittedMail | RefusedMail {
   if (bytes.includes(0)) return refused('5.6.0 the mail has NUL octets');
   const { head: headBytes, body, found } = split(withLastCrlf(bytes));

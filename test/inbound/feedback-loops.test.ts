@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { generateKeyPairSync, hash, sign } from 'node:crypto';
 import { loopClaim, type FeedbackLoop } from '../../src/inbound/feedback-loops.ts';
-import { withCrlfLines } from '../../src/inbound/line-ends.ts';
+import { withCrlfLines } from '../../src/inbound/data-mode.ts';
 import { readFeedbackLoops } from '../../src/inbound/words-file.ts';
 import { relaxedBodyHash, relaxedHeader, simpleBody } from '../../src/mail/dkim/canonicalize.ts';
 import { dkimRecord } from '../../src/mail/dkim/key-record.ts';

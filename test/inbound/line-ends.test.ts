@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { withCrlfLines } from '../../src/inbound/line-ends.ts';
+import { withCrlfLines } from '../../src/inbound/data-mode.ts';
 
 async function taken(...pieces: string[]): Promise<string> {
   const parts: Buffer[] = [];

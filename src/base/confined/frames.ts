@@ -1,5 +1,5 @@
 /**
- * What goes through the pipe of a confined process: a value as V8 serializes it, and the bytes in it apart, so that a mail is neither
+ * The frames of a confined process's pipe: a value as V8 serializes it, and the bytes in it apart, so that a mail is neither
  * copied on its way out nor a second time on its way in.
  *
  *   8 octets: the sizes of both    the value, in which each Buffer is its length    the Buffers, one after the other

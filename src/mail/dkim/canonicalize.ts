@@ -1,6 +1,6 @@
 /** DKIM canonicalization: RFC 6376 section 3.4. We sign relaxed/relaxed; simple is there to check others. */
 import { hash } from 'node:crypto';
-import { survey, type Survey } from '../survey.ts';
+import { survey, type Survey } from '../body-facts.ts';
 
 const CRLF = '\r\n';
 

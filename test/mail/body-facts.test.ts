@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { survey } from '../../src/mail/survey.ts';
+import { survey } from '../../src/mail/body-facts.ts';
 
 const found = (text: string) => survey(Buffer.from(text, 'latin1'));
 
