@@ -1,4 +1,4 @@
-/** Faults of operations that another process asks for: a command, or another node. It may read the log as well, so it is told the error. */
+/** Faults of operations that another process asks for: a command. It may read the log as well, so it is told the error. */
 import type { Log } from '../../base/log.ts';
 import { catalogue, Problem, type ProblemCode } from '../../base/problem.ts';
 import { isDamage, isStorageTrouble } from '../../storage/commit.ts';
