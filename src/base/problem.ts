@@ -299,8 +299,7 @@ export const catalogue = {
   },
   service_unavailable: {
     status: 503,
-    cause:
-      'The service is starting, stopping, out of room or under maintenance, or its database does not answer.',
+    cause: 'The service is starting, stopping, out of room or under maintenance, or its database does not answer.',
     cure: 'Try again later; the header Retry-After of an HTTP answer says when.',
     retryAfter: 5,
   },

@@ -169,7 +169,7 @@ describe('journey: audit', () => {
       ['queue.release', { domain: 'dest.test' }, 'released the domain dest.test'],
       ['queue.limit', { lane: 'nowhere' }, 'set the limit of the lane nowhere'],
     ] as const) {
-      await assert.rejects(app.operator.call(operation, args as never), { code: 'not_found' });
+      await assert.rejects(app.operator.call(operation, args), { code: 'not_found' });
       const { data } = await app.operator.call('audit.list', { server: true, limit: 1 });
       assert.equal(data[0]?.summary, `${sentence} (refused: not_found)`);
     }

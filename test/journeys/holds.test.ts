@@ -242,7 +242,7 @@ describe('journey: holds', () => {
   ] as const) {
     it(`refuses ${reason}`, async () => {
       await assert.rejects(
-        app.operator.call(name, args as never),
+        app.operator.call(name, args),
         (error: unknown) => error instanceof Problem && error.code === code,
       );
     });
