@@ -13,9 +13,8 @@ import { z } from 'zod';
 import type { Route } from '../api/route.ts';
 import type { Problem } from '../base/problem.ts';
 import { scopeAllows, type Scope } from '../keys/scopes.ts';
-import { fieldItems, fieldNumber, fieldText } from './forms.ts';
+import { fieldItems, fieldNumber, fieldText, seenIn } from './forms.ts';
 import type { Visit } from './page.ts';
-import { seenIn } from './stale-forms.ts';
 import { titleOf } from './words.ts';
 
 type Word = string | number | boolean | null | undefined;
@@ -167,10 +166,12 @@ function read(name: string, words: Words, member: Member, { form }: Visit): obje
   if (kind === 'flag') return { [name]: form.has(name) };
   if (kind === 'boxes') return { [name]: form.getAll(name) };
   if (kind === 'items') return form.has(name) ? { [name]: fieldItems(form, name) } : {};
+  const text = fieldText(form, name);
+  // The field of a browser has neither seconds nor a zone: the time is UTC.
+  const moment =
+    text !== undefined && kind === 'datetime-local' ? text.replace(/^[\d-]{10}T\d\d:\d\d$/, '$&:00Z') : text;
   const value =
-    kindOf(member) === 'number'
-      ? fieldNumber(form, name)
-      : (fieldText(form, name) ?? (words['empty'] === true ? '' : undefined));
+    kindOf(member) === 'number' ? fieldNumber(form, name) : (moment ?? (words['empty'] === true ? '' : undefined));
   return value === undefined ? {} : { [name]: value };
 }
 

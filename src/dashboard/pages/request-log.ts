@@ -3,8 +3,7 @@ import { Readable } from 'node:stream';
 import { textOf } from '../../api/list-lines.ts';
 import { Problem } from '../../base/problem.ts';
 import type { AuditEntry, AuditEntryDetails } from '../../client/types.ts';
-import { changesOf, curlOf, doorText, isHold, objectLink, undoOf, whoText } from '../audit-words.ts';
-import type { DashboardDeps } from '../deps.ts';
+import { changesOf, curlOf, doorText, objectLink, whoText } from '../audit-words.ts';
 import { fieldNumber } from '../forms.ts';
 import { keyChoices } from '../choices.ts';
 import { exportsOf, formOf } from './exports.ts';
@@ -20,16 +19,14 @@ const filters = [
 type Kind = 'key' | 'person';
 type Listed = Cursors & { data: AuditEntry[]; not_kept?: number | undefined };
 
-export function requestLogPages({ config }: Pick<DashboardDeps, 'config'>): Page[] {
-  return [
-    get('/developer/log', (visit) => show(visit, 'key')),
-    get('/developer/actions', (visit) => show(visit, 'person')),
-    get('/developer/log/export', (visit) => exported(visit, 'key')),
-    get('/developer/actions/export', (visit) => exported(visit, 'person')),
-    get('/developer/log/:id', (visit) => details(visit, config)),
-    get('/developer/actions/:id', (visit) => details(visit, config)),
-  ];
-}
+export const requestLogPages: readonly Page[] = [
+  get('/developer/log', (visit) => show(visit, 'key')),
+  get('/developer/actions', (visit) => show(visit, 'person')),
+  get('/developer/log/export', (visit) => exported(visit, 'key')),
+  get('/developer/actions/export', (visit) => exported(visit, 'person')),
+  get('/developer/log/:id', details),
+  get('/developer/actions/:id', details),
+];
 
 const placeOf = (by: Kind): '/developer/log' | '/developer/actions' =>
   by === 'key' ? '/developer/log' : '/developer/actions';
@@ -89,7 +86,6 @@ async function show(visit: Visit, by: Kind): Promise<Shown> {
   const place = placeOf(by);
   const range = rangeFor(visit, by);
   const entries = await listOf(visit, by, pageOf(query));
-  const held = await holdsInForce(visit, entries.data);
   const choices =
     by === 'key'
       ? ([['unknown', 'of unknown keys']] as const)
@@ -103,7 +99,7 @@ async function show(visit: Visit, by: Kind): Promise<Shown> {
     isUnknown: by === 'key' && query.get('of') === 'unknown',
     notKept: entries.not_kept,
     place,
-    rows: entries.data.map((entry) => rowOf(visit, entry, { place, held })),
+    rows: entries.data.map((entry) => rowOf(visit, entry, place)),
     query: Object.fromEntries(query),
     results: ['ok', 'refused', 'failed', 'idempotency_mismatch'].map((name) => ({
       name,
@@ -122,13 +118,7 @@ async function show(visit: Visit, by: Kind): Promise<Shown> {
   });
 }
 
-/** Returns the ids of the holds and limits in force; none if no entry is of one. */
-async function holdsInForce(visit: Visit, entries: readonly AuditEntry[]): Promise<ReadonlySet<string>> {
-  if (!visit.isAdmin || !entries.some(({ operation }) => isHold(operation))) return new Set();
-  return new Set((await visit.ask('queue.holds')).data.map(({ id }) => id));
-}
-
-function rowOf(visit: Visit, entry: AuditEntry, { place, held }: { place: string; held: ReadonlySet<string> }): object {
+function rowOf(visit: Visit, entry: AuditEntry, place: string): object {
   const { query } = visit;
   return {
     ...entry,
@@ -138,7 +128,6 @@ function rowOf(visit: Visit, entry: AuditEntry, { place, held }: { place: string
     isRefused: entry.status >= 400,
     page: `${place}/${entry.id}`,
     link: objectLink(entry, visit.isAdmin),
-    undo: undoOf(entry, visit, held),
     byKey: entry.key_id === null ? null : linkTo(place, query, { key_id: entry.key_id }),
     byIp: entry.ip === null ? null : linkTo(place, query, { ip: entry.ip }),
   };
@@ -147,7 +136,8 @@ function rowOf(visit: Visit, entry: AuditEntry, { place, held }: { place: string
 /** The most messages of a request that its page lists. */
 const MOST_MESSAGES = 20;
 
-async function details(visit: Visit, config: DashboardDeps['config']): Promise<Shown> {
+async function details(visit: Visit): Promise<Shown> {
+  const { config } = visit.server;
   const entry = await entryOf(visit);
   const isOfAccount = entry.account_id === visit.account.id;
   // A repeated request sent nothing.
@@ -159,11 +149,10 @@ async function details(visit: Visit, config: DashboardDeps['config']): Promise<S
   const isLog = entry.key_id !== null || entry.actor === 'api';
   return view('request', isLog ? 'Request' : 'Action', {
     isLog,
-    ...rowOf(visit, entry, { place: placeOf(isLog ? 'key' : 'person'), held: await holdsInForce(visit, [entry]) }),
+    ...rowOf(visit, entry, placeOf(isLog ? 'key' : 'person')),
     entry,
     messages,
-    moreMessages:
-      messages.length === MOST_MESSAGES ? linkTo('/messages', new URLSearchParams({ q: entry.request_id })) : null,
+    moreMessages: messages.length === MOST_MESSAGES ? linkTo('/messages', { q: entry.request_id }) : null,
     changes: changesOf(entry),
     hasBefore: entry.before !== null,
     hasAfter: entry.after !== null,
