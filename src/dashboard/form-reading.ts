@@ -8,7 +8,7 @@ import { DAY_MS } from '../base/time.ts';
 import { boundTo, placeBack, type Context } from './context.ts';
 import { openedOf } from './forms.ts';
 import { placeWithin } from './links.ts';
-import type { Page, Shown } from './page.ts';
+import type { Move, Page, Shown } from './page.ts';
 import { guestOf, visitOf } from './visit.ts';
 
 /** Against requests forged by other sites. What is sealed differs from page to page, so that lengths of compressed pages do not tell it (BREACH). */
@@ -110,8 +110,6 @@ async function readBytes(ctx: Context): Promise<Buffer> {
 /** Returns whether it matters for the page which account is looked at. */
 const dependsOnAccount = ({ who, path }: Page): boolean =>
   who === 'member' && path !== '/account' && !path.startsWith('/profile');
-
-type Move = Extract<Shown, { kind: 'move' }>;
 
 export type FormRepeats = ReturnType<typeof createFormRepeats>;
 

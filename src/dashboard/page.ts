@@ -21,11 +21,18 @@ export interface View {
   again?: string;
 }
 
+/** A 303, so that a reload does not repeat the action. `say` is shown at the top of the next page. */
+export interface Move {
+  kind: 'move';
+  to: string;
+  say?: string;
+  cookies?: readonly Cookie[];
+}
+
 /** The answer of a handler. */
 export type Shown =
   | View
-  /** A 303, so that a reload does not repeat the action. `say` is shown at the top of the next page. */
-  | { kind: 'move'; to: string; say?: string; cookies?: readonly Cookie[] }
+  | Move
   | { kind: 'file'; body: string | Buffer | Readable; type: string; name?: string; csp?: string }
   | { kind: 'stream'; body: Readable; type: string };
 
@@ -143,4 +150,4 @@ export const once = (name: string, title: string, data: ViewData, again: string)
   again,
 });
 
-export const move = (to: string, say?: string): Shown => ({ kind: 'move', to, ...(say === undefined ? {} : { say }) });
+export const move = (to: string, say?: string): Move => ({ kind: 'move', to, ...(say === undefined ? {} : { say }) });

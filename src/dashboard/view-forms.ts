@@ -150,12 +150,13 @@ function kindOf({ type, enum: values, items }: Member): string {
   return { boolean: 'flag', integer: 'number', number: 'number' }[type ?? ''] ?? 'text';
 }
 
-/** Returns the members of the operation's input that were entered. `reads` reads fields in another way. */
+/** Returns the members of the operation's input that were entered. `reads` reads fields in another way, also those that are no members. */
 export function bodyOf(form: ViewForm, inputs: Inputs, visit: Visit, reads: Reads): object {
   const { members } = inputs(form.operation);
-  const entered = form.fields.map(
-    ({ name, words }) => reads[name]?.(visit) ?? read(name, words, members[name] ?? {}, visit),
-  );
+  const entered = form.fields.map(({ name, words }) => {
+    const member = members[name];
+    return reads[name]?.(visit) ?? (member === undefined ? {} : read(name, words, member, visit));
+  });
   return { ...(Object.assign({}, ...entered) as object), ...setIn(form) };
 }
 export type Reads = Readonly<Record<string, (visit: Visit) => object>>;

@@ -61,7 +61,6 @@ async function details(visit: Visit) {
     record: domain,
     ...recordsOnPage(domain),
     ...stateOnPage(domain),
-    helping: helpingOf(domain),
     graceText: grace === 0 ? null : spanText(grace),
     isAwaited: domain.verified_at === null && !domain.trusted,
     here: `${WHERE}/${visit.params['id'] ?? ''}`,
@@ -129,14 +128,6 @@ function recordOnPage(record: DomainRecord['records'][number], isTrusted: boolea
     isOptional: part === 'next' ? value.includes('k=ed25519') : !required,
     purposeText: purposes[purpose],
   };
-}
-
-/** Names the required records and DMARC that a check has not found, each kind once: a trusted domain needs none of them. */
-function helpingOf({ records }: DomainRecord): string {
-  const absent = records.filter(
-    ({ required, purpose, status }) => (required || purpose === 'dmarc') && status !== 'ok',
-  );
-  return [...new Set(absent.map(({ purpose }) => purposes[purpose]))].join(', ');
 }
 
 const purposes: Readonly<Record<DomainRecord['records'][number]['purpose'], string>> = {

@@ -15,12 +15,10 @@ import { agoText } from '../words.ts';
 const IDLE_MS = 30 * DAY_MS;
 const WHERE = '/developer/keys';
 
-/** Reads the fields that are not members of the API's input. */
+/** Reads fields that are several of the form. */
 const reads = {
   allowed_ips: addressesIn,
-  my_address: () => ({}),
   ttl: endIn,
-  expires_on: () => ({}),
 };
 
 export const keyPages: readonly Page[] = [

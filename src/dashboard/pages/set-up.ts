@@ -29,12 +29,10 @@ async function form(guest: Guest, fault: Problem | null): Promise<Shown> {
     member: null,
     email: link.member?.email ?? guest.form.get('email'),
     isFirst: link.member === null,
-    fault: fault?.message ?? null,
-    field: fault?.field ?? null,
+    fault,
     shortest: SHORTEST_PASSWORD,
   };
-  const title = link.member === null ? 'Set up Posthorn' : 'Set your password';
-  return view('setup', title, data, fault === null ? 200 : 400);
+  return view('setup', link.member === null ? 'Set up Posthorn' : 'Set your password', data);
 }
 
 async function setUp(guest: Guest): Promise<Shown> {

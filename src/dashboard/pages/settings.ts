@@ -24,7 +24,11 @@ const BUILT_IN = ['transactional', 'broadcast'];
 const [changes] = ['../../..', '../../../..']
   .map((up) => path.resolve(import.meta.dirname, up, 'CHANGELOG.md'))
   .filter((file) => existsSync(file))
-  .map((file) => readFileSync(file, 'utf8').replaceAll(/\[([^\]]+)\](?:\((?!https?:)[^)]*\)|(?!\())/g, '$1'))
+  .map((file) =>
+    readFileSync(file, 'utf8')
+      .replace(/^# .*\n/, '')
+      .replaceAll(/\[([^\]]+)\](?:\((?!https?:)[^)]*\)|(?!\())/g, '$1'),
+  )
   .map((text) => new MarkdownIt({ html: false }).render(text));
 
 export const settingsPages: readonly Page[] = [
@@ -37,8 +41,6 @@ export const settingsPages: readonly Page[] = [
       content_days: ({ form }) => ({
         retention: Object.fromEntries(DAYS.map((name) => [name, fieldNumber(form, name) ?? null])),
       }),
-      messages_days: () => ({}),
-      events_days: () => ({}),
     },
   }),
   get('/settings/changelog', ({ server: { version } }) => view('changelog', 'What is new', { version, changes })),

@@ -61,7 +61,7 @@ async function signOut(guest: Guest): Promise<Shown> {
   await closeSession(guest.server, member.id, row.id, () =>
     actRows(guest, member.email, 'sign-out', account?.id ?? null),
   );
-  return { kind: 'move', to: '/login', say: 'You are signed out.', cookies: [{ name: 'session', value: null }] };
+  return { ...move('/login', 'You are signed out.'), cookies: [{ name: 'session', value: null }] };
 }
 
 async function loginForm(guest: Guest, next: string | null, fault: string | null): Promise<Shown> {
@@ -71,13 +71,10 @@ async function loginForm(guest: Guest, next: string | null, fault: string | null
 }
 
 async function login(guest: Guest): Promise<Shown> {
-  const { form } = guest;
+  const { form, server } = guest;
   const entered = { email: form.get('email') ?? '', password: form.get('password') ?? '' };
-  const result = await signIn(guest.server, entered, guest);
-  const next = placeWithin(form.get('next'));
-  if (result.kind === 'refused') return loginForm(guest, next, 'Wrong e-mail address or password.');
-  if (result.kind === 'wait') return loginForm(guest, next, waitText(result.seconds));
-  return await completeSignIn(guest, result, next);
+  const result = await signIn(server, entered, guest);
+  return await goOn(guest, result, 'Wrong e-mail address or password.', loginForm);
 }
 
 function codeForm(guest: Guest, next: string | null, fault: string | null): Shown {
@@ -87,31 +84,27 @@ function codeForm(guest: Guest, next: string | null, fault: string | null): Show
 }
 
 async function checkCode(guest: Guest): Promise<Shown> {
-  const next = placeWithin(guest.form.get('next'));
-  if (guest.halfway === null) return move('/login', 'That took too long: sign in with your password again.');
-  const recovery = guest.form.get('recovery_code');
+  const { form, halfway, server } = guest;
+  if (halfway === null) return move('/login', 'That took too long: sign in with your password again.');
+  const recovery = form.get('recovery_code');
   const entered =
     recovery === null
-      ? ({ kind: 'app', text: guest.form.get('code') ?? '' } as const)
+      ? ({ kind: 'app', text: form.get('code') ?? '' } as const)
       : ({ kind: 'recovery', text: recovery } as const);
-  const result = await signInWithCode(guest.server, guest.halfway, entered, guest);
-  if (result.kind === 'refused') return codeForm(guest, next, 'This code is wrong or was already used.');
-  if (result.kind === 'wait') return codeForm(guest, next, waitText(result.seconds));
-  return await completeSignIn(guest, result, next);
+  const result = await signInWithCode(server, halfway, entered, guest);
+  return await goOn(guest, result, 'This code is wrong or was already used.', codeForm);
 }
 
-type CompletedSignIn = Exclude<SignIn, { kind: 'refused' | 'wait' }>;
-
 /** Signs in with a new cookie at each step, so that an earlier one, whatever its origin, is worth nothing (session fixation). */
-async function completeSignIn(guest: Guest, result: CompletedSignIn, next: string): Promise<Shown> {
-  const to = result.kind === 'code' ? `/login/code?next=${encodeURIComponent(next)}` : next;
-  const cookies: readonly Cookie[] = [
-    { name: 'session', value: result.token },
-    ...(result.kind === 'in' ? [{ name: 'device', value: result.device } as const] : []),
-  ];
-  if (result.kind === 'in') await auditSignIn(guest, result.member);
-  const say = result.kind === 'in' && result.codesLeft !== null ? codesLeftText(result.codesLeft) : undefined;
-  return { kind: 'move', to, cookies, ...(say === undefined ? {} : { say }) };
+async function goOn(guest: Guest, result: SignIn, refusal: string, again: typeof loginForm | typeof codeForm) {
+  const next = placeWithin(guest.form.get('next'));
+  if (result.kind === 'refused') return again(guest, next, refusal);
+  if (result.kind === 'wait') return again(guest, next, waitText(result.seconds));
+  const cookies: Cookie[] = [{ name: 'session', value: result.token }];
+  if (result.kind === 'code') return { ...move(`/login/code?next=${encodeURIComponent(next)}`), cookies };
+  cookies.push({ name: 'device', value: result.device });
+  await auditSignIn(guest, result.member);
+  return { ...move(next, result.codesLeft === null ? undefined : codesLeftText(result.codesLeft)), cookies };
 }
 
 const codesLeftText = (codes: number): string =>

@@ -20,7 +20,6 @@ const reads = {
     const headers = headersOf(form.get('headers') ?? '');
     return form.has('clear_headers') || Object.keys(headers).length > 0 ? { headers } : {};
   },
-  clear_headers: () => ({}),
   types: ({ form }: Visit) => (form.has('types') ? { types: form.getAll('types') } : {}),
 };
 
