@@ -110,7 +110,7 @@ export function ageBars(ages: ResultOf<'queue.lane'>['ages']): AgeBar[] {
 /** The last four hours, one point a minute. */
 const SHOWN_MOMENTS = 240;
 
-export function plotsOf(all: readonly Moment[]): object | null {
+export function plotsOf(all: readonly Moment[], zone: string): object | null {
   const moments = all.slice(-SHOWN_MOMENTS);
   if (moments.length < 2) return null;
   const times = moments.map(({ at }) => at);
@@ -121,6 +121,7 @@ export function plotsOf(all: readonly Moment[]): object | null {
       yAxis: 'Recipients waiting',
       kind: 'lines',
       step: 'minute',
+      zone,
       times,
       series: [{ name: 'waiting', values: moments.map(({ waiting }) => waiting) }],
     }),
@@ -131,6 +132,7 @@ export function plotsOf(all: readonly Moment[]): object | null {
           kind: 'lines',
           unit: 'ms',
           step: 'minute',
+          zone,
           times,
           series: (['p50', 'p95', 'p99'] as const).map((name) => ({
             name,

@@ -66,7 +66,7 @@ async function show({ history }: Deps, visit: Visit, fault: Problem | null): Pro
     inside:
       inside === null
         ? null
-        : { has_more: inside.has_more, groups: byAnswer(inside.data.map((row) => withAccount(visit, row))) },
+        : { has_more: inside.has_more, groups: byAnswer(withAccounts(visit, inside.data, found.domains)) },
     lane: hrefOf(laneName ?? '~'),
     // The row of a lane says why it rests.
     kept:
@@ -80,7 +80,7 @@ async function show({ history }: Deps, visit: Visit, fault: Problem | null): Pro
     why: inside === null ? [] : await whyOf(visit, domain, inside.data),
     chips: chipsFor(WHERE, here),
     isNarrowed: Object.keys(narrowed).length > 0,
-    plots: plotsOf(history.moments()),
+    plots: plotsOf(history.moments(), visit.zone),
     holds: holds.data
       .filter(({ scope, target }) => domain === '' || (scope === 'domain' && target === domain))
       .map((row) => withTarget(visit, row)),
@@ -152,12 +152,21 @@ async function whyOf(visit: Visit, domain: string, rows: readonly { message_id: 
 const laneColumns = ['name', 'waiting', 'due', 'oldest_at', 'next'] as const;
 const domainColumns = ['domain', 'waiting', 'due', 'held', 'oldest_at', 'next'] as const;
 
-/** Returns the account of a mail, which an administrator switches to in order to see it. */
 type Waiting = ResultOf<'queue.list'>['data'][number];
 
-function withAccount({ accounts, account }: Visit, row: Waiting) {
-  const owner = accounts.find(({ id }) => id === row.account_id);
-  return { ...row, account: owner?.name ?? row.account_id, isOwn: row.account_id === account.id };
+/** Adds the account of a mail, which an administrator switches to in order to see it. Mail of a paused domain is marked as held at its turn only. */
+function withAccounts(
+  { accounts, account }: Visit,
+  rows: readonly Waiting[],
+  domains: ResultOf<'queue.lanes'>['domains'],
+): Waiting[] {
+  const paused = new Set(domains.filter(({ held, waiting }) => held === waiting).map(({ domain }) => domain));
+  return rows.map((row) => ({
+    ...row,
+    held: row.held || paused.has(row.domain),
+    account: accounts.find(({ id }) => id === row.account_id)?.name ?? row.account_id,
+    isOwn: row.account_id === account.id,
+  }));
 }
 
 /** Waiting mail with the same last answer. */
@@ -224,7 +233,13 @@ async function lane(visit: Visit, fault: Problem | null): Promise<Shown> {
     ),
     changes: [...changes].reverse(),
     domains: destinationsOf({ ...found, domains: own }).slice(0, SHOWN_DOMAINS),
-    groups: byAnswer(lists.flatMap((list) => list.data).map((row) => withAccount(visit, row))),
+    groups: byAnswer(
+      withAccounts(
+        visit,
+        lists.flatMap((list) => list.data),
+        own,
+      ),
+    ),
     hasMore: lists.some((list) => list.has_more) || own.length > MOST_DESTINATIONS,
     holds: holds.data
       .filter(({ scope, target }) => scope === 'lane' && target === name)
