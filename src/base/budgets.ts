@@ -39,7 +39,7 @@ const GIB = 1024 * MIB;
 const LISTENER = 'test/inbound/listener.test.ts';
 const HOURLY = 'test/inbound/mx-budgets.test.ts';
 const UNREAD = 'test/inbound/unread.test.ts';
-const KEPT = 'test/inbound/kept-reports.test.ts';
+const KEPT = 'test/inbound/bounded-store.test.ts';
 const RECEIVED = 'test/journeys/received.test.ts';
 const SMTP_SECURITY = 'test/journeys/smtp-security.test.ts';
 const STRANGERS = 'test/journeys/strangers.test.ts';
@@ -253,13 +253,13 @@ export const budgets = {
   received_waiting: received('what waits for webhooks', 'account', 10_000, 'mails', null),
   received_waiting_bytes: received('what waits for webhooks', 'account', 2 * GIB, 'bytes', null),
   received_kept: received('what is kept: 20 % of the disk at most', 'all', 50 * GIB, 'bytes', null),
-  forwarded_bytes: {
+  forwarded_mail: {
     door: 'postmaster@ and abuse@',
-    bounds: 'mail that is sent on to the operator whole',
-    per: 'all',
-    most: 8 * MIB,
+    bounds: 'what is sent on to the operator of one of 20 mails an hour',
+    per: 'mail',
+    most: 128 * KIB,
     unit: 'bytes',
-    within: 'day',
+    within: null,
     answer: 'only the beginning is sent on',
     test: STRANGERS,
   },
