@@ -238,7 +238,7 @@ function checkDomain(name: string, at: number): string {
 
 /** Returns what checks a pattern of addresses, and gives it with its domain as A-labels: a domain that receives nothing is a mistake. */
 const addressCheck =
-  ({ db }: WebhooksDeps, { accountId }: Caller) =>
+  ({ db }: ApiContext, { accountId }: Caller) =>
   async (pattern: string, at: number): Promise<string> => {
     const field = `addresses[${String(at)}]`;
     const end = pattern.lastIndexOf('@');

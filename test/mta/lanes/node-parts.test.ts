@@ -46,23 +46,20 @@ describe('mta/lanes/node-parts', () => {
       db: {
         commit: {
           transact: (run: never) => (isAway ? Promise.reject(new Error('away')) : temp.db.commit.transact(run)),
-        } as never,
-      },
+        },
+      } as never,
       clock,
-      log: { error: () => logged++ },
+      log: { error: () => logged++ } as never,
       nodes: {
         epoch,
         get hasOthers() {
           return hasOthers;
         },
         onChange: () => () => undefined,
-      },
-      lanes: {
-        mails: () => mails.count,
-        open: () => 0,
-        withSeveral: () => several,
-        changed: (lane) => changes.push(lane),
-      },
+      } as never,
+      control: { mails: () => mails.count } as never,
+      pool: { openOf: () => 0, lanesWithSeveral: () => several, shrink: () => undefined } as never,
+      lanes: { pump: (lane: string) => changes.push(lane) } as never,
     });
     parts.start();
     started.push(parts);
