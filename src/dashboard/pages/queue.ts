@@ -9,6 +9,7 @@ import { chipsOf, linkTo, placeWithin, type Chip } from '../links.ts';
 import { adminGet, adminPost, move, view, type Page, type Shown, type Visit } from '../page.ts';
 import {
   ageBars,
+  destinationsOf,
   hrefOf,
   isOfLane,
   keptLines,
@@ -57,7 +58,7 @@ async function show(visit: Visit, fault: Problem | null): Promise<Shown> {
   });
   const domainOrder = sortingOf({ path: WHERE, query, name: 'domains' }, domainColumns, {
     usual: '-due',
-    words: ['domain', 'oldest_due_at', 'oldest_at'],
+    words: ['domain', 'next', 'oldest_at'],
   });
   const laneName = found.domains.find((one) => one.domain === domain)?.lane;
   const narrowed = narrowedOf(query);
@@ -67,13 +68,13 @@ async function show(visit: Visit, fault: Problem | null): Promise<Shown> {
     isFleet: isFleet(found),
     lanes: sortedBy(rowsOf(found), laneOrder, (row, column) => row[column]).slice(0, SHOWN_LANES),
     laneHeadings: laneOrder.headings,
-    domains: sortedBy(found.domains, domainOrder, (row, column) => row[column]).slice(0, SHOWN_DOMAINS),
+    domains: sortedBy(destinationsOf(found), domainOrder, (row, column) => row[column]).slice(0, SHOWN_DOMAINS),
     domainHeadings: domainOrder.headings,
     domain,
     inside:
       inside === null
         ? null
-        : { has_more: inside.has_more, groups: byAnswer(inside.data.map((row) => withAccount(visit, row))) },
+        : { has_more: inside.has_more, groups: byAnswer(withAccounts(visit, inside.data, found.domains)) },
     lane: hrefOf(laneName ?? '~'),
     // The row of a lane says why it rests.
     kept:
@@ -87,7 +88,7 @@ async function show(visit: Visit, fault: Problem | null): Promise<Shown> {
     why: inside === null ? [] : await whyOf(visit, domain, inside.data),
     chips: chipsFor(WHERE, here),
     isNarrowed: Object.keys(narrowed).length > 0,
-    plots: plotsOf(visit.server.history.moments()),
+    plots: plotsOf(visit.server.history.moments(), visit.zone),
     holds: holds.data
       .filter(({ scope, target }) => domain === '' || (scope === 'domain' && target === domain))
       .map((row) => withTarget(visit, row)),
@@ -157,14 +158,23 @@ async function whyOf(visit: Visit, domain: string, rows: readonly { message_id: 
 }
 
 const laneColumns = ['name', 'waiting', 'due', 'oldest_at', 'next'] as const;
-const domainColumns = ['domain', 'waiting', 'due', 'held', 'oldest_at', 'oldest_due_at'] as const;
+const domainColumns = ['domain', 'waiting', 'due', 'held', 'oldest_at', 'next'] as const;
 
-/** Returns the account of a mail, which an administrator switches to in order to see it. */
 type Waiting = ResultOf<'queue.list'>['data'][number];
 
-function withAccount({ accounts, account }: Visit, row: Waiting) {
-  const owner = accounts.find(({ id }) => id === row.account_id);
-  return { ...row, account: owner?.name ?? row.account_id, isOwn: row.account_id === account.id };
+/** Adds the account of a mail, which an administrator switches to in order to see it. Mail of a paused domain is marked as held at its turn only. */
+function withAccounts(
+  { accounts, account }: Visit,
+  rows: readonly Waiting[],
+  domains: ResultOf<'queue.lanes'>['domains'],
+): Waiting[] {
+  const paused = new Set(domains.filter(({ held, waiting }) => held === waiting).map(({ domain }) => domain));
+  return rows.map((row) => ({
+    ...row,
+    held: row.held || paused.has(row.domain),
+    account: accounts.find(({ id }) => id === row.account_id)?.name ?? row.account_id,
+    isOwn: row.account_id === account.id,
+  }));
 }
 
 /** Waiting mail with the same last answer. */
@@ -230,8 +240,14 @@ async function lane(visit: Visit, fault: Problem | null): Promise<Shown> {
       domains,
     ),
     changes: [...changes].reverse(),
-    domains: own.slice(0, SHOWN_DOMAINS),
-    groups: byAnswer(lists.flatMap((list) => list.data).map((row) => withAccount(visit, row))),
+    domains: destinationsOf({ ...found, domains: own }).slice(0, SHOWN_DOMAINS),
+    groups: byAnswer(
+      withAccounts(
+        visit,
+        lists.flatMap((list) => list.data),
+        own,
+      ),
+    ),
     hasMore: lists.some((list) => list.has_more) || own.length > MOST_DESTINATIONS,
     holds: holds.data
       .filter(({ scope, target }) => scope === 'lane' && target === name)
