@@ -220,7 +220,7 @@ const pure = [
   'members/totp.ts',
   'dashboard/chart.ts',
   'dashboard/words.ts',
-  'dashboard/stale-forms.ts',
+  'dashboard/forms.ts',
 ];
 const impureModules =
   /^(?:node:)?(?:net|tls|dns|dgram|fs|http|https|http2|timers|child_process|worker_threads|cluster)(?:\/|$)|^(?:knex|sqlite3)$/;
