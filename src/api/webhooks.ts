@@ -205,7 +205,7 @@ async function checkedSettings(deps: ApiContext, caller: Caller, given: GivenSet
     events: events && chosenTypes(events, allEventTypes),
     streams: streams && [...new Set(streams)],
     domains: domains && [...new Set(domains.map(checkDomain))],
-    addresses: addresses && [...new Set(addresses.map(checkAddress))],
+    addresses: addresses && [...new Set(await Promise.all(addresses.map(addressCheck(deps, caller))))],
     headers: headers && checkCustomHeaders(headers),
   };
 }
@@ -236,16 +236,27 @@ function checkDomain(name: string, at: number): string {
   throw new Problem('invalid_field', `Not a domain name: ${parsed.why}.`, { field: `domains[${String(at)}]` });
 }
 
-/** Returns a pattern of addresses with its domain as A-labels. */
-function checkAddress(pattern: string, at: number): string {
-  const end = pattern.lastIndexOf('@');
-  const parsed = parseMailbox(`x${pattern.slice(end)}`);
-  const local = pattern.slice(0, Math.max(0, end)).toLowerCase();
-  if (parsed.kind === 'ok' && LOCAL_PATTERN.test(local)) return `${local}@${parsed.mailbox.domain}`;
-  throw new Problem('invalid_field', 'Not an address such as `support@acme.example` or `reply+*@acme.example`.', {
-    field: `addresses[${String(at)}]`,
-  });
-}
+/** Returns what checks a pattern of addresses, and gives it with its domain as A-labels: a domain that receives nothing is a mistake. */
+const addressCheck =
+  ({ db }: ApiContext, { accountId }: Caller) =>
+  async (pattern: string, at: number): Promise<string> => {
+    const field = `addresses[${String(at)}]`;
+    const end = pattern.lastIndexOf('@');
+    const parsed = parseMailbox(`x${pattern.slice(end)}`);
+    const local = pattern.slice(0, Math.max(0, end)).toLowerCase();
+    if (parsed.kind === 'bad' || !LOCAL_PATTERN.test(local)) {
+      const forms = '`support@acme.example` or `reply+*@acme.example`';
+      throw new Problem('invalid_field', `Not an address such as ${forms}.`, { field });
+    }
+    const { domain } = parsed.mailbox;
+    const receiving = await db.prepared.all(
+      'SELECT 1 FROM domains WHERE account_id = ? AND name = ? AND receiving = 1',
+      [accountId, domain],
+    );
+    if (receiving.length > 0) return `${local}@${domain}`;
+    const cure = 'set its `receiving` to true first';
+    throw new Problem('invalid_field', `You have no domain ${domain} that receives mail: ${cure}.`, { field });
+  };
 
 /** Only a key that may see personal data may have it sent to an endpoint. */
 function needEngagement(caller: Caller, field: string): void {

@@ -108,12 +108,12 @@ export const budgets = {
   received_waiting: received('what waits for webhooks', 'account', 10_000, 'mails', null),
   received_waiting_bytes: received('what waits for webhooks', 'account', 2 * GIB, 'bytes', null),
   received_kept: received('what is kept: 20 % of the disk at most', 'all', 50 * GIB, 'bytes', null),
-  forwarded_bytes: door('postmaster@ and abuse@', 'only the beginning is sent on')(
-    'mail that is sent on to the operator whole',
-    'all',
-    8 * MIB,
+  forwarded_mail: door('postmaster@ and abuse@', 'only the beginning is sent on')(
+    'what is sent on to the operator of one of 20 mails an hour',
+    'mail',
+    128 * KIB,
     'bytes',
-    'day',
+    null,
   ),
   submission_keys_network: door('submission', '421; good keys still sign in')(
     'unknown keys',

@@ -1,7 +1,7 @@
 /** A lane that several nodes have, as one: sums of what adds up, and with its node what concerns one only. */
 import assert from 'node:assert/strict';
 import { laneFigures } from '../../src/operator/metrics/figures.ts';
-import { mergedLane } from '../../src/operator/merged-lane.ts';
+import { mergedLane, type FleetLane } from '../../src/operator/lanes.ts';
 import type { LaneLimit, LaneReport } from '../../src/messages/delivery/lane-report.ts';
 
 const limit = (to: number, by: LaneLimit['by'], more: Partial<LaneLimit> = {}): LaneLimit => ({
@@ -12,7 +12,6 @@ const limit = (to: number, by: LaneLimit['by'], more: Partial<LaneLimit> = {}): 
   since: null,
   ...more,
 });
-const rate = (to: number, by: LaneLimit['by']): LaneLimit => limit(to, by, { what: 'mails_per_minute' });
 const wait = (message: string): LaneReport['waits'][number] => ({
   reason: 'connections_in_use',
   message,
@@ -37,60 +36,31 @@ const state = (more: Partial<LaneReport> = {}): LaneReport => ({
   lastProgressAt: 0,
   ...more,
 });
-const merged = (one: Partial<LaneReport>, two: Partial<LaneReport>): ReturnType<typeof mergedLane> =>
-  mergedLane({ node: 'one', lane: state(one) }, [{ node: 'two', lane: state(two) }]);
+const merged = (one: Partial<LaneReport>, two: Partial<LaneReport>): FleetLane =>
+  mergedLane([
+    { node: 'one', lane: state(one) },
+    { node: 'two', lane: state(two) },
+  ]) ?? assert.fail('there are two');
 
-describe('operator/merged-lane', () => {
+describe('operator/lanes: one lane of several nodes', () => {
   it('is the lane itself where one node has it', () => {
     const own = state({ limits: [limit(10, 'start'), limit(4, 'nodes')], perMinute: 30, waits: [wait('It waits.')] });
-    assert.deepEqual(mergedLane({ node: 'one', lane: own }, []), {
+    assert.deepEqual(mergedLane([{ node: 'one', lane: own }]), {
       ...own,
       nodes: ['one'],
     });
   });
 
-  it('has no rate for one that is about a single recipient domain, which its limits name', () => {
-    const slow = { limits: [limit(10, 'start'), { ...rate(6, 'receiver'), domain: 'gmail.test' }] };
-    const { perMinute, limits } = merged(slow, slow);
-    assert.equal(perMinute, null);
-    assert.deepEqual(
-      limits.map(({ domain }) => domain),
-      [undefined, 'gmail.test'],
-    );
-  });
-
   it('adds mail and connections, and has the limit that the nodes share', () => {
-    const {
-      nodes,
-      waiting,
-      slots,
-      limit: most,
-    } = merged(
-      { limits: [limit(10, 'start'), limit(7, 'nodes')], limit: 7 },
-      { slots: 1, limits: [limit(9, 'receiver'), limit(2, 'nodes')], limit: 2 },
-    );
+    const { nodes, waiting, slots, limit: most } = merged({ limit: 9 }, { slots: 1, limit: 9 });
     assert.deepEqual([nodes, waiting, slots, most], [['one', 'two'], 4, 4, 9]);
-    assert.equal(merged({ limits: [], limit: 64 }, { limits: [], limit: 64 }).limit, 128, 'workers without a network');
   });
 
-  for (const [what, one, two, expected] of [
-    ['nothing', [], [], null],
-    ["the operator's limit for all nodes", [rate(60, 'operator')], [rate(60, 'operator')], 60],
-    ['a pace of the receiver at each node', [rate(60, 'receiver')], [rate(30, 'receiver')], 90],
-    ['a pace at one node only', [rate(60, 'receiver')], [], null],
-    [
-      'the lower of both',
-      [rate(60, 'operator'), rate(20, 'receiver')],
-      [rate(60, 'operator'), rate(15, 'receiver')],
-      35,
-    ],
-  ] as const)
-    it(`mails a minute: ${what}`, () => {
-      assert.equal(
-        merged({ limits: [limit(10, 'start'), ...one] }, { limits: [limit(10, 'start'), ...two] }).perMinute,
-        expected,
-      );
-    });
+  it('has the rate that limits it, at any of them', () => {
+    assert.equal(merged({}, {}).perMinute, null);
+    assert.equal(merged({ perMinute: 60 }, { perMinute: 30 }).perMinute, 30);
+    assert.equal(merged({ perMinute: 60 }, {}).perMinute, 60);
+  });
 
   it('is parked only while no node sends', () => {
     assert.equal(merged({ parkedUntil: 5000 }, {}).parkedUntil, null);

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import type { Job } from '../../src/mta/due-queue.ts';
-import { createRoom } from '../../src/mta/room.ts';
+import type { Engine } from '../../src/mta/engine.ts';
+import { Placing } from '../../src/mta/placing.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { NOW } from '../support/harness/mail-rows.ts';
 
@@ -24,38 +25,43 @@ async function restsIn(
 ) {
   const clock = new FakeClock(NOW);
   const rests: [id: string, afterMs: number][] = [];
-  const released: string[] = [];
+  let released = 0;
   const jobs = (name: string): Job[] =>
-    Array.from({ length: lanes[name]?.waiting ?? 0 }, (_, n) => ({ id: `${name} ${String(n)}` }) as Job);
-  const room = createRoom({
+    Array.from(
+      { length: lanes[name]?.waiting ?? 0 },
+      (_, n) => ({ id: `${name} ${String(n)}`, quotaSite: 'a site' }) as Job,
+    );
+  const placing = new Placing({
     clock,
     lanes: {
       views: () => Object.entries(lanes).map(([name, { waiting, slots }]) => ({ name, waiting, slots })),
-      withdraw: (name, most, unwanted) => jobs(name).slice(most).filter(unwanted),
+      withdraw: (name: string, most: number, unwanted: (job: Job) => boolean) =>
+        jobs(name).slice(most).filter(unwanted),
     },
     control: {
-      closedFor: (name, ms) => ((lanes[name]?.closedFor ?? 0) >= ms ? (lanes[name]?.closedFor ?? null) : null),
+      closedFor: (name: string, ms: number) =>
+        (lanes[name]?.closedFor ?? 0) >= ms ? (lanes[name]?.closedFor ?? null) : null,
     },
     pool: { waitingLong: () => new Map(Object.entries(lanes).map(([name, { late = 0 }]) => [name, late])) },
     aside: {
-      takeOut: (ms, unwanted) =>
+      takeOut: (ms: number, unwanted: (job: Job) => boolean) =>
         asideWait !== undefined && asideWait >= ms
-          ? [{ jobs: [{ id: 'aside' } as Job].filter(unwanted), wait: asideWait }]
+          ? [{ jobs: [{ id: 'aside', quotaSite: 'a site' } as Job].filter(unwanted), wait: asideWait }]
           : [],
     },
-    placing: { releaseQuota: ({ id }) => void released.push(id) },
-    dueQueue: { rest: ({ id }, until) => void rests.push([id, until - NOW]), needsPlaceOf: () => isNeeded },
-    isStopping: () => isStopping,
-  });
-  await room();
-  assert.deepEqual(
-    released,
-    rests.map(([id]) => id),
-  );
+    sources: { putBack: () => released++ },
+    dueQueue: {
+      rest: ({ id }: Job, until: number) => void rests.push([id, until - NOW]),
+      needsPlaceOf: () => isNeeded,
+    },
+    isStopping,
+  } as unknown as Engine);
+  await placing.makeRoom();
+  assert.equal(released, rests.length);
   return rests;
 }
 
-describe('mta/room', () => {
+describe('mta/placing: room in memory', () => {
   const cases: [what: string, lane: Given, resting: number, restMs?: number][] = [
     [
       'a lane whose hosts are closed for twenty seconds rests as long',

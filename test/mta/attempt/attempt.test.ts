@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import type { Log } from '../../../src/base/log.ts';
 import type { Outcome } from '../../../src/messages/delivery/delivery.ts';
-import { createSetUpWarnings } from '../../../src/mta/attempt/attempt-notes.ts';
+import { createSetUpWarnings } from '../../../src/mta/attempt/attempt.ts';
 import { FakeClock } from '../../support/fakes/fake-clock.ts';
 import { accepted, factsOf } from '../../support/harness/outcomes.ts';
 
@@ -14,7 +14,7 @@ const refused = (rule: string, infrastructure: boolean): Outcome => ({
   grounds: { rule, infrastructure, greylisting: false, about: 'sender' },
 });
 
-describe('mta/attempt/attempt-notes, warnings', () => {
+describe('mta/attempt/attempt, warnings', () => {
   let clock: FakeClock;
   let lines: Record<string, unknown>[];
   let note: (lane: string, outcome: Outcome) => void;
