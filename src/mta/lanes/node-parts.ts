@@ -38,7 +38,7 @@ const counts = statement(
 export class NodeParts {
   private readonly engine: Pick<Engine, 'db' | 'clock' | 'log' | 'nodes' | 'control' | 'pool' | 'lanes'>;
   /** The lanes that this node has rows for, or will have with the next look; null for those that are not written yet. */
-  private readonly own = new Map<string, { others: number; since: number } | null>();
+  private readonly own = new Map<string, { others: number; since: number; hadSeveral: boolean } | null>();
   private sharesSince: number | null = null;
   private timer: Timer | null = null;
   private timerAt = 0;
@@ -76,14 +76,17 @@ export class NodeParts {
     }
     if (known == null) return { nodes: 2, isNew: true };
     const now = this.engine.clock.monotonic();
-    const isKnown = now - known.since >= KNOWN_MS && now - (this.sharesSince ?? now) >= JOINED_MS;
-    return { nodes: 1 + known.others, isNew: known.others > 0 && !isKnown };
+    // A node that has sent here for long may write its row only after this one has joined: until then no row says nothing.
+    const haveSpoken = now - (this.sharesSince ?? now) >= JOINED_MS;
+    const isKnown = haveSpoken && now - known.since >= KNOWN_MS;
+    return { nodes: 1 + known.others, isNew: known.others > 0 ? !isKnown : !haveSpoken && !known.hadSeveral };
   }
 
   /** Another node is there: the lanes with several connections are announced before it takes any. */
   private begin(): void {
     this.sharesSince = this.engine.clock.monotonic();
-    for (const lane of this.engine.pool.lanesWithSeveral()) this.own.set(lane, { others: 0, since: -Infinity });
+    for (const lane of this.engine.pool.lanesWithSeveral())
+      this.own.set(lane, { others: 0, since: -Infinity, hadSeveral: true });
     this.plan(0);
   }
 
@@ -158,8 +161,8 @@ export class NodeParts {
   private note(lane: string, others: number, now: number): void {
     const before = this.own.get(lane);
     const isWritten = before != null && before.since !== -Infinity;
-    this.own.set(lane, { others, since: isWritten ? before.since : now });
-    if (before?.others !== others || (isWritten && now - before.since < KNOWN_MS + LOOK_MS)) this.changed(lane);
+    this.own.set(lane, { others, since: isWritten ? before.since : now, hadSeveral: before?.hadSeveral ?? false });
+    if (before?.others !== others || (isWritten && now - before.since < JOINED_MS + LOOK_MS)) this.changed(lane);
   }
 
   /** Idle connections beyond the part are closed, and mail that waits may go. */

@@ -115,6 +115,21 @@ describe('mta/lanes/node-parts', () => {
     assert.equal(one.of(LANE).nodes, 1);
   });
 
+  it('is one connection for a node that joins until one that sends there has had the time to say so', async () => {
+    const [before, joined] = [node(1, { count: 5 }, [LANE]), node(2, { count: 5 })];
+    joined.of('mx.b.test');
+    await pass(4_000);
+    assert.deepEqual(
+      [before.of(LANE), joined.of('mx.b.test')],
+      [
+        { nodes: 1, isNew: false },
+        { nodes: 1, isNew: true },
+      ],
+    );
+    await pass(2_000);
+    assert.equal(joined.of('mx.b.test').isNew, false);
+  });
+
   it('needs no row for one mail', async () => {
     const one = node(1, { count: 1 });
     assert.equal(one.of(LANE).isNew, true);

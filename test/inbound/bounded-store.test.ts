@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import type { BudgetName } from '../../src/base/budgets.ts';
 import { newId } from '../../src/base/id.ts';
 import { createLog } from '../../src/base/log.ts';
-import { createKeptReports } from '../../src/inbound/kept-reports.ts';
+import { keptReports } from '../../src/inbound/bounded-store.ts';
 import type { ReportRow } from '../../src/storage/tables.ts';
 import { NOW } from '../support/harness/mail-rows.ts';
 import { isOnPostgres } from '../support/harness/postgres.ts';
@@ -24,7 +24,7 @@ describe('mails that came to us', () => {
   });
   afterEach(() => temp.close());
 
-  const kept = () => createKeptReports({ db: temp.db, log, usedUp: (name) => used.push(name) }, DISK);
+  const kept = () => keptReports({ db: temp.db, log, usedUp: (name) => used.push(name) }, DISK);
   const add = (count: number, fields: Partial<ReportRow>): Promise<void> =>
     temp.db.commit.insert({
       reports: Array.from({ length: count }, (_, n): ReportRow => ({
@@ -76,19 +76,18 @@ describe('mails that came to us', () => {
   it('are refused where the oldest cannot go as quickly', async () => {
     const store = kept();
     await store.trim();
-    store.added(loose, (DISK / 100) * 1.3);
-    assert.equal(store.refusal(loose)?.code, 452);
-    assert.equal(store.refusal(matched), null);
-    await store.trimIfFull();
-    assert.equal(store.refusal(loose), null);
+    store.of(loose).add((DISK / 100) * 1.3);
+    assert.equal(store.of(loose).overfull, 'kept_loose');
+    assert.equal(store.of(matched).overfull, null);
+    await store.trim();
+    assert.equal(store.of(loose).overfull, null);
   });
 
   it('about deliveries have a store of their own', async () => {
     const store = kept();
-    store.added(matched, (DISK / 20) * 1.3);
-    assert.equal(store.refusal(matched)?.code, 452);
-    assert.deepEqual(used, ['kept_matched']);
-    assert.equal(store.refusal(loose), null);
+    store.of(matched).add((DISK / 20) * 1.3);
+    assert.equal(store.of(matched).overfull, 'kept_matched');
+    assert.equal(store.of(loose).overfull, null);
   });
 
   it('are summed along an index', async function () {
