@@ -26,8 +26,8 @@ const SECOND_CLASS_LEAVES = 0.1;
 const LEAVES_TO_FIRST = 0.02;
 /** How many shares that have a place are compared to find one whose place another should have. */
 const MOST_COMPARED = 20;
-const CLASSES: readonly PlaceClass[] = [0, 1];
-const SECOND_FIRST: readonly PlaceClass[] = [1, 0];
+export const CLASSES: readonly PlaceClass[] = [0, 1];
+export const SECOND_FIRST: readonly PlaceClass[] = [1, 0];
 
 export class Places<Item> {
   private readonly most: () => number;
