@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import type { Caller } from '../keys/caller.ts';
 import type { MailViewer } from '../messages/store/mail-viewer.ts';
-import { rawReport, reportMembers, reportsOf } from '../messages/store/message-reports.ts';
+import { rawReport, reportMembers, reportsOf } from '../messages/store/message-store.ts';
 import type { Database } from '../storage/database.ts';
 import { attachedFiles } from './message-content.ts';
 import { maybe, maybeTime, recordSchema, shows, text } from './record-schema.ts';

@@ -2,9 +2,9 @@
 import type { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import { parseMailbox } from '../mail/address.ts';
-import { declarableType, templateProblem } from '../messages/request/render-message.ts';
+import { declarableType, templateProblem } from '../messages/request/templated-send.ts';
 import { checkVariables } from '../messages/request/template-members.ts';
-import { refuseForeignLink } from '../messages/request/unsubscribe-link.ts';
+import { refuseForeignLink } from '../messages/request/unsubscribe.ts';
 import { hasLiteral, type Part } from '../templates/mixed/index.ts';
 import type { Renderer } from '../templates/renderer.ts';
 import type { DeclaredVariable, TemplateBody } from '../templates/template-store.ts';

@@ -11,7 +11,7 @@ import type { Database } from '../storage/database.ts';
 import { insertRows, type Rows } from '../storage/rows.ts';
 import type { WebhookDeliveryRow, WebhookReplayRow, WebhookRow } from '../storage/tables.ts';
 import { findDelivery, pageOfDeliveries, queueCalls } from '../webhooks/call-store.ts';
-import { curlOf } from '../webhooks/curl.ts';
+import { curlOf } from '../webhooks/call.ts';
 import type { SampleEvent } from '../webhooks/dispatcher.ts';
 import { findEndpoint } from '../webhooks/endpoint-store.ts';
 import { createReplay, pageOfReplays, replayRecord } from '../webhooks/replay.ts';

@@ -27,7 +27,7 @@ import { loadAssets } from './assets.ts';
 import { readCookie } from './cookies.ts';
 import type { DashboardDeps } from './deps.ts';
 import { readForm, refuseOtherAccount, SignInFirst, signInFirst } from './form-reading.ts';
-import { lacksSecondFactor } from '../members/second-factor.ts';
+import { lacksSecondFactor } from '../members/member-store.ts';
 import { createFormRepeats } from './form-repeats.ts';
 import { noSuchPage, type Context, type DashboardContext, type Layer, type State } from './context.ts';
 import type { Guest, Page, Shown } from './page.ts';

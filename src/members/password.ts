@@ -149,13 +149,18 @@ function longestAt(at: number, longest: number, is: (from: number, to: number) =
   return 0;
 }
 
+/** The rows of QWERTY, QWERTZ and AZERTY, also backwards, with the signs above the digits and the columns of QWERTY. */
+const ROWS =
+  '1234567890-= !@#$%^&*() qwertyuiop asdfghjkl; zxcvbnm,./ qwertzuiopü+ yxcvb azertyuiop^ qsdfghjklm wxcvbn 1qaz2wsx3edc4rfv';
+const KEYS = `${ROWS} ${[...ROWS].reverse().join('')}`;
+
 /** Returns whether the character is the obvious next one after those before. */
 function follows(text: string, at: number): boolean {
   if (at === 0) return false;
   const before = text.charAt(at - 1);
   const here = text.charAt(at);
   const step = here.charCodeAt(0) - before.charCodeAt(0);
-  if (Math.abs(step) <= 1 || isBeside(before, here)) return true;
+  if (Math.abs(step) <= 1 || KEYS.includes(before + here)) return true;
   // Three characters that occurred before: a repetition.
   return at >= 2 && text.slice(0, at).includes(text.slice(at - 2, at + 1));
 }
@@ -176,36 +181,6 @@ const letters: Readonly<Record<string, string>> = {
   '|': 'l',
 };
 const unspelled = (text: string): string => text.replaceAll(/[0134578@$!+|]/g, (one) => letters[one] ?? one);
-
-/** How far each row of keys is shifted to the right. */
-const OFFSETS = [0, 0.5, 0.75, 1.25];
-/** The rows of QWERTY, QWERTZ and AZERTY. */
-const keyboards = [
-  ['1234567890-=', 'qwertyuiop[]', "asdfghjkl;'", 'zxcvbnm,./'],
-  ['1234567890-=', 'qwertzuiopü+', 'asdfghjklöä#', 'yxcvbnm,.-'],
-  ['1234567890-=', 'azertyuiop^$', 'qsdfghjklmù*', 'wxcvbn,;:!'],
-].map(
-  (rows) =>
-    new Map(
-      rows.flatMap((keys, row) => Array.from(keys, (key, n) => [key, { row, x: n + (OFFSETS[row] ?? 0) }] as const)),
-    ),
-);
-const SHIFTED = '!@#$%^&*()';
-
-/** Returns whether two keys are neighbours on a keyboard; 0 also comes before 1. */
-function isBeside(one: string, other: string): boolean {
-  const [left, right] = [unshifted(one), unshifted(other)];
-  if (left === '0' && right === '1') return true;
-  return keyboards.some((places) => {
-    const [a, b] = [places.get(left), places.get(right)];
-    return a !== undefined && b !== undefined && Math.abs(a.row - b.row) <= 1 && Math.abs(a.x - b.x) <= 1;
-  });
-}
-
-function unshifted(key: string): string {
-  const place = SHIFTED.indexOf(key);
-  return place < 0 ? key : '1234567890'.charAt(place);
-}
 
 /**
  * Decides whose password is checked next: one at a time, the shares (addresses, devices) in turn, and within a share in order

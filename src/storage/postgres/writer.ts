@@ -12,12 +12,12 @@
  */
 import type { Clock } from '../../base/clock.ts';
 import { StorageClosed, StorageUnavailable } from '../commit.ts';
-import type { AfterError, GroupTransaction } from '../group-transaction.ts';
+import type { AfterError, GroupTransaction } from '../commit.ts';
 import type { Connection, SharedWriting } from '../connection.ts';
 import { allDone } from '../rows.ts';
 import { isConnectionLoss, type PostgresConnection } from './connection.ts';
 import type { Node } from './node.ts';
-import { partOf } from './parts.ts';
+import { partOf } from './own-tables.ts';
 
 /** Deadlocks, failed serialization and locks that could not be had: the group is right and runs again. */
 const CONTENTION = new Set(['40P01', '40001', '55P03']);
