@@ -23,7 +23,7 @@ const WARM_UPS_KEPT_MS = 60 * DAY_MS;
 const LIMITS_KEPT_MS = 30 * DAY_MS;
 
 export interface OldRowDeps {
-  db: Pick<Database, 'commit' | 'reader' | 'prepared' | 'foldSums'>;
+  db: Pick<Database, 'engine' | 'commit' | 'reader' | 'prepared'>;
   clock: Clock;
   trust: ClockTrust;
   retention: Pick<Config['retention'], 'audit' | 'events'>;
@@ -60,7 +60,8 @@ export function oldRowRules({ db, clock, trust, retention, usedUp }: OldRowDeps)
     // Until then a replay of what failed finds them.
     byAge('old webhook calls', HOUR_MS, (rows, commit) => purgeOldCalls(commit, before(retention.events), rows)),
     byAge('old webhook replays', HOUR_MS, (rows, commit) => purgeOldReplays(commit, before(WEBHOOK_LOG_KEPT_MS), rows)),
-    roomRule(db, clock),
+    // PostgreSQL cleans up by itself.
+    ...(db.engine === 'sqlite' ? [roomRule(db, clock)] : []),
   ];
 }
 
@@ -114,9 +115,8 @@ const LEAST_FREE_PAGES = 2048;
  */
 const PAGES_AT_ONCE = 2;
 
-/** Returns free pages of SQLite's file to the disk, a few at a time. PostgreSQL cleans up by itself, but its sums are written in parts. */
-export function roomRule({ prepared, foldSums }: Pick<Database, 'prepared' | 'foldSums'>, clock: Clock): Rule {
-  if (foldSums !== null) return { name: 'folded sums', everyMs: 5 * MINUTE_MS, step: () => foldSums().then(() => 0) };
+/** Returns free pages of SQLite's file to the disk, a few at a time. */
+export function roomRule({ prepared }: Pick<Database, 'prepared'>, clock: Clock): Rule {
   return {
     name: 'free pages',
     everyMs: HOUR_MS,

@@ -204,7 +204,7 @@ export function committerOf({ intake, engine, desk }: Writers) {
     insert: (rows: RowsToWrite, bytes?: number): Promise<void> => intake.submit(insertWork, rows, bytes),
     /** Runs rare work that is more than an insert, after the other units of its group. It may run a second time after a rollback. */
     transact: <Output>(run: (tx: Connection) => Promise<Output>): Promise<Output> =>
-      desk.submit(transactWork, run as (tx: Connection) => Promise<unknown>) as Promise<Output>,
+      desk.submit(transactWork, run) as Promise<Output>,
     /** The number of waiting units, by which the intake slows down. */
     get waiting() {
       return sum(({ waiting }) => waiting);

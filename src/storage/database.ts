@@ -59,8 +59,6 @@ export interface Database {
   readonly migrated: readonly string[];
   /** This process among the nodes of the database; null on SQLite, where there is one and `beginEpoch` has to number its run. */
   readonly nodes: Nodes | null;
-  /** Adds the parts of sums together; null on an engine if they have none. */
-  readonly foldSums: (() => Promise<void>) | null;
   close(): Promise<void>;
 }
 
@@ -99,7 +97,6 @@ async function openSqlite({ url, workOrder, beforeMigration, migrating }: Databa
     maintenance,
     migrated,
     nodes: null,
-    foldSums: null,
     async close(): Promise<void> {
       await commit.close();
       await prepared.close();

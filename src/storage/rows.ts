@@ -144,7 +144,7 @@ async function insertUnfolded<T extends TableName>(
     const values = `[${texts.join(',')}]`;
     texts = [];
     count = 0;
-    return connection.run(insertOf(table), isParted ? [connection.shared?.part() ?? 0, values] : [values]);
+    return connection.run(insertOf(table), isParted ? [connection.shared?.part ?? 0, values] : [values]);
   };
   for (const pack of packsOf(table, rows)) {
     if (count + pack.count > ROWS_UNFOLDED_AT_ONCE) await write();

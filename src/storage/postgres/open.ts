@@ -25,7 +25,7 @@ import { cleaned, jsonPlaces } from './values.ts';
 import { clearAway, clockInTheWay, joinNodes, type JoinedNode } from './node.ts';
 import { readMachine } from './node-life.ts';
 import { CHANNEL, NodeMessages } from './node-messages.ts';
-import { completeSchema, NODE_TABLES, foldParts, partsFloor } from './own-tables.ts';
+import { completeSchema, NODE_TABLES } from './own-tables.ts';
 import { createWriter } from './writer.ts';
 
 const READERS = 3;
@@ -268,7 +268,6 @@ async function openParts(
     maintenance,
     migrated,
     nodes: node,
-    foldSums: () => commit.transact((tx) => foldParts(tx, partsFloor(node))),
     async close(): Promise<void> {
       await commit.close();
       await closeAll();

@@ -4,7 +4,6 @@
  */
 import { type TableName, optionsOf, tables } from '../tables.ts';
 import type { Connection } from '../connection.ts';
-import type { Node } from './node.ts';
 
 /**
  * - `nodes`: the servers and commands that may write, each with the epoch of its run. Removing a row waits for that server's open
@@ -84,7 +83,7 @@ const EVENT_RUNS = 'CREATE INDEX events_by_account ON events (account_id, test, 
 
 /** Gives the tables of the migrations what they have on PostgreSQL only. */
 export async function completeSchema(connection: Connection): Promise<void> {
-  for (const name of partedTables) await addPart(connection, name);
+  for (const name of Object.keys(tables) as TableName[]) if (isParted(name)) await addPart(connection, name);
   await orderEventRuns(connection);
   const set = await connection.all<{ name: string }>(
     `SELECT relname AS name FROM pg_class
@@ -109,7 +108,6 @@ async function addPart(connection: Connection, name: TableName): Promise<void> {
     `ALTER TABLE ${name} ADD COLUMN ${PART} BIGINT NOT NULL DEFAULT 0, DROP CONSTRAINT ${key.name},
        ADD ${key.columns.replace(/\)$/, `, ${PART})`)}`,
   );
-  await connection.run(`CREATE INDEX ${name}_parts ON ${name} (${PART}) WHERE ${PART} <> 0`);
 }
 
 async function orderEventRuns(connection: Connection): Promise<void> {
@@ -124,39 +122,11 @@ async function orderEventRuns(connection: Connection): Promise<void> {
 /** The column of the part in the keys of these tables: their rows are sums, which readers add up. */
 export const PART = 'part';
 
-export const partedTables = (Object.keys(tables) as TableName[]).filter((name) => isParted(name));
+export const isParted = (name: TableName): boolean => optionsOf(name).isParted === true;
 
-export function isParted(name: TableName): boolean {
-  return optionsOf(name).isParted === true;
-}
-
-/** Groups after which a writer adds to further parts, so that at most this many dead versions of a row pile up under an old snapshot. */
-const GROUPS_A_PART = 1024;
+/** Nodes whose sums are apart, and the writers of each. */
+const MOST_NODES = 16;
 const MOST_WRITERS = 4;
-/** Parts of one epoch; together they fit the numbers of JavaScript. */
-const PARTS_AN_EPOCH = 2 ** 24;
 
-/** Returns the part that a writer adds to. Parts grow with time, over all writers. */
-export const partOf = (epoch: number, n: number, writer: number): number =>
-  epoch * PARTS_AN_EPOCH + ((Math.floor(n / GROUPS_A_PART) * MOST_WRITERS + writer) % PARTS_AN_EPOCH);
-
-/** Returns the part below which nothing is written any more. */
-export const partsFloor = ({ epoch, numbers }: Pick<Node, 'epoch' | 'numbers'>): number =>
-  partOf(epoch, numbers.floor, 0);
-
-/** Adds the parts of each sum that are smaller than `below` to its part 0, and deletes them. No writer uses them any more: parts only grow. */
-export async function foldParts(connection: Connection, below: number): Promise<void> {
-  for (const name of partedTables) {
-    const { onConflict } = optionsOf(name);
-    if (onConflict?.adds === undefined) throw new Error(`the rows of ${name} are not sums`);
-    const { key, adds } = onConflict;
-    await connection.run(
-      `WITH gone AS (DELETE FROM ${name} WHERE ${PART} <> 0 AND ${PART} < ? RETURNING *)
-       INSERT INTO ${name} (${[...key, ...adds, PART].join(', ')})
-       SELECT ${[...key, ...adds.map((column) => `SUM(${column})`), '0'].join(', ')} FROM gone GROUP BY ${key.join(', ')}
-       ON CONFLICT (${[...key, PART].join(', ')}) DO UPDATE
-         SET ${adds.map((column) => `${column} = ${name}.${column} + excluded.${column}`).join(', ')}`,
-      [below],
-    );
-  }
-}
+/** Returns the part that a writer of a node adds to, so that no two wait for the same row. */
+export const partOf = (epoch: number, writer: number): number => (epoch % MOST_NODES) * MOST_WRITERS + writer;

@@ -67,7 +67,7 @@ export function createWriter(
   let lostAt: number | null = null;
 
   const shared: SharedWriting = {
-    part: () => partOf(node.epoch, marker.number, place),
+    part: partOf(node.epoch, place),
     inTurn: (work) => void inTurn.push(work),
   };
   const writing: Connection = { ...connection, shared };
@@ -196,11 +196,6 @@ class GroupMarker {
 
   constructor(node: Pick<Node, 'epoch' | 'numbers'>) {
     this.node = node;
-  }
-
-  /** The number of the group; 0 while there is none. */
-  get number(): number {
-    return this.n ?? 0;
   }
 
   /** Sends the statements that write the marker, with the number of the run before if that is not settled. */
