@@ -152,7 +152,6 @@ const pure = [
   'config/endpoint.ts',
   'config/environment.ts',
   'config/kind.ts',
-  'config/manual.ts',
   'config/route.ts',
   'config/schema.ts',
   'config/setting.ts',

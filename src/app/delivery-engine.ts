@@ -1,7 +1,7 @@
 /** Builds the delivery engine with its holds, sources, sites, policies and signing keys. */
 import { createAccountPauses, OWN_ACCOUNT } from '../accounts/account-store.ts';
 import { readLimitRules, rulesWith } from '../config/limit-rules.ts';
-import { readOperators } from '../config/operators.ts';
+import { readOperators } from '../config/data-file.ts';
 import { LimitBook } from '../messages/limits/book.ts';
 import { createHolds, type Holds } from '../messages/delivery/holds.ts';
 import { withDane } from '../mta/dns/dane.ts';

@@ -3,7 +3,7 @@ import type { Inside } from '../api/inside.ts';
 import { watchSettings } from '../config/settings-state.ts';
 import type { CertificateWatch } from '../config/certificate-watch.ts';
 import type { Inbound } from '../inbound/inbound.ts';
-import { openReportParser } from '../inbound/offline.ts';
+import { openReportParser } from '../inbound/report-reader.ts';
 import { handIn, selfTest } from '../inbound/self-test.ts';
 import type { LaneFactsOf } from '../messages/delivery/why.ts';
 import type { OperatorDeps } from '../operator/deps.ts';

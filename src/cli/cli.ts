@@ -86,7 +86,7 @@ export type Output = Pick<Context, 'out' | 'note'> & {
 export interface Program {
   /** Builds and starts everything: app.ts. */
   startApp?: StartApp;
-  /** Reads reports as the listener does: inbound/offline.ts. */
+  /** Reads reports as the listener does: inbound/report-reader.ts. */
   openReportParser?: OpenReportParser;
   /** Says what replies teach the delivery engine: mta/limits/explain.ts. */
   openExplainer?: OpenExplainer;

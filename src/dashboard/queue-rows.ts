@@ -24,11 +24,15 @@ interface LaneRow {
   answer: string | null;
 }
 
-/** Returns the test whether a domain's mail goes by a lane. Lanes of one site that differ by their source share its domains. */
+/** Lanes of one site that differ by their source share its domains. */
+const siteOf = ({ name, source }: Pick<Lanes['data'][number], 'name' | 'source'>): string =>
+  source !== null && name.endsWith(`/${source}`) ? name.slice(0, -source.length - 1) : name;
+
+/** Returns the test whether a domain's mail goes by a lane. */
 export const isOfLane =
-  ({ name, source }: Pick<Lanes['data'][number], 'name' | 'source'>) =>
+  (state: Pick<Lanes['data'][number], 'name' | 'source'>) =>
   ({ lane }: Pick<Lanes['domains'][number], 'lane'>): boolean =>
-    lane === name || (source !== null && name === `${lane}/${source}`);
+    lane === state.name || lane === siteOf(state);
 
 /** Returns a row for each lane that has mail, connections, or a reason why mail waits; the fullest first. */
 export function rowsOf({ data, domains }: Lanes): LaneRow[] {
@@ -36,13 +40,14 @@ export function rowsOf({ data, domains }: Lanes): LaneRow[] {
     const { name, held } = state;
     const own = domains.filter(isOfLane(state));
     const reasons = reasonsOf(state);
+    const [first] = own.map(({ oldest_due_at: at }) => at).sort();
     return {
       name,
       href: hrefOf(name),
       waiting: Math.max(state.waiting, state.waiting_in_all),
       due: own.reduce((sum, { due }) => sum + due, 0),
       held,
-      next: nextOf(state, own.map(({ oldest_due_at: at }) => at).sort()[0] ?? null),
+      next: first === undefined ? null : nextOf(state, first),
       oldest_at: own.flatMap(({ oldest_at: at }) => at ?? []).sort()[0] ?? null,
       state,
       reasons,
@@ -59,8 +64,14 @@ const isQuoted = (answer: string | null, reasons: readonly TimedReason[]): boole
   answer !== null && reasons.some(({ message }) => message.includes(answer.replace(/^\d{3}[ -]/, '')));
 
 /** A lane that rests tries nothing before the rest ends, whatever falls due. */
-const nextOf = ({ waits }: Pick<Lanes['data'][number], 'waits'>, due: string | null): string | null =>
-  due === null ? null : waits.reduce((latest, { until }) => (until !== null && until > latest ? until : latest), due);
+const nextOf = ({ waits }: Pick<Lanes['data'][number], 'waits'>, due: string): string =>
+  waits.reduce((latest, { until }) => (until !== null && until > latest ? until : latest), due);
+
+/** Returns the destinations with the time of their next try, as their lanes tell it. */
+export function destinationsOf({ data, domains }: Lanes) {
+  const lanes = new Map(data.map((state) => [siteOf(state), state]));
+  return domains.map((one) => ({ ...one, next: nextOf(lanes.get(one.lane) ?? { waits: [] }, one.oldest_due_at) }));
+}
 
 /** Returns null for mail whose host is not known yet: it has no lane to show. */
 export const hrefOf = (name: string): string | null => (name.startsWith('~') ? null : laneLink(name));
@@ -73,10 +84,8 @@ export function sumOf({ data, domains, oldest_at: oldestAt }: Lanes): object {
     waiting: sum(({ waiting }) => waiting),
     due: sum(({ due }) => due),
     held: sum(({ held }) => held),
-    oldest: domains.map(({ oldest_due_at: at }) => at).sort()[0] ?? null,
     oldestAt,
     connections: data.reduce((total, { connections }) => total + connections, 0),
-    parked: data.filter(({ parked_until: parked }) => parked !== null).length,
   };
 }
 
@@ -84,8 +93,6 @@ export function sumOf({ data, domains, oldest_at: oldestAt }: Lanes): object {
 interface AgeBar {
   label: string;
   count: number;
-  /** Of what was counted, from 0 to 1. */
-  share: number;
 }
 
 export function ageBars(ages: ResultOf<'queue.lane'>['ages']): AgeBar[] {
@@ -97,13 +104,13 @@ export function ageBars(ages: ResultOf<'queue.lane'>['ages']): AgeBar[] {
     ['6 to 24 h', ages.under_24h],
     ['over 24 h', ages.older],
   ];
-  return bars.map(([label, count]) => ({ label, count, share: ages.waiting === 0 ? 0 : count / ages.waiting }));
+  return bars.map(([label, count]) => ({ label, count }));
 }
 
 /** The last four hours, one point a minute. */
 const SHOWN_MOMENTS = 240;
 
-export function plotsOf(all: readonly Moment[]): object | null {
+export function plotsOf(all: readonly Moment[], zone: string): object | null {
   const moments = all.slice(-SHOWN_MOMENTS);
   if (moments.length < 2) return null;
   const times = moments.map(({ at }) => at);
@@ -114,6 +121,7 @@ export function plotsOf(all: readonly Moment[]): object | null {
       yAxis: 'Recipients waiting',
       kind: 'lines',
       step: 'minute',
+      zone,
       times,
       series: [{ name: 'waiting', values: moments.map(({ waiting }) => waiting) }],
     }),
@@ -124,6 +132,7 @@ export function plotsOf(all: readonly Moment[]): object | null {
           kind: 'lines',
           unit: 'ms',
           step: 'minute',
+          zone,
           times,
           series: (['p50', 'p95', 'p99'] as const).map((name) => ({
             name,

@@ -6,7 +6,7 @@ import { gauge, type Family } from './metrics/exposition.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { isOfPool, readMark, type PoolMark } from '../messages/delivery/hold-mark.ts';
 import type { LaneFacts, LaneWait, SetBy } from '../messages/delivery/why.ts';
-import { MOST_DOMAINS, readLanes, siteOf, type EngineDeps, type NodeLane } from './engines.ts';
+import { fleetLanes, MOST_DOMAINS, siteOf, type FleetLane, type LanesDeps } from './lanes.ts';
 import type { OperatorDeps } from './deps.ts';
 import { dialectOf } from '../storage/sql.ts';
 
@@ -41,7 +41,7 @@ export interface HeldMail {
   message: string;
 }
 
-type Deps = EngineDeps & Pick<OperatorDeps, 'db' | 'clock' | 'laneFacts'>;
+type Deps = LanesDeps & Pick<OperatorDeps, 'db' | 'clock' | 'laneFacts'>;
 
 /** The most marks, domains and parts of resting lanes that are read, the largest first. */
 const MOST = MOST_DOMAINS;
@@ -58,11 +58,11 @@ export async function heldMail(deps: Deps): Promise<HeldMail[]> {
 }
 
 /** Returns the causes, and the lanes of all nodes. */
-async function readHeldMail(deps: Deps): Promise<{ held: HeldMail[]; lanes: readonly NodeLane[] }> {
+async function readHeldMail(deps: Deps): Promise<{ held: HeldMail[]; lanes: readonly FleetLane[] }> {
   const domains = await waitingMail(deps);
   const [marked, lanes] = await Promise.all([
     markedMail(deps),
-    readLanes(
+    fleetLanes(
       deps,
       domains.map(({ domain }) => domain),
     ),
@@ -170,11 +170,11 @@ async function routedMail(deps: Deps, domains: readonly Waiting[]): Promise<Held
 /** Counts the mail of each lane that rests. A rest may concern one domain or one account only. */
 async function restingMail(
   { db, laneFacts, mta }: Deps,
-  lanes: readonly NodeLane[],
+  lanes: readonly FleetLane[],
   waiting: readonly Waiting[],
 ): Promise<HeldMail[]> {
   const resting = new Set(
-    lanes.flatMap(({ lane: { name, source, waits } }) => (waits.some(isRest) ? [siteOf(name, source)] : [])),
+    lanes.flatMap(({ name, source, waits }) => (waits.some(isRest) ? [siteOf(name, source)] : [])),
   );
   if (resting.size === 0) return [];
   const domains = waiting.map(({ domain }) => domain).filter((domain) => resting.has(mta.laneOf(domain)));
@@ -210,11 +210,8 @@ async function restingMail(
 /** Returns the figures for Prometheus. Each label always has a sample, so that an alert ends when the mail is gone. */
 export async function heldFigures(deps: Deps): Promise<Family[]> {
   const { held, lanes } = await readHeldMail(deps);
-  // A lane that several nodes have counts once.
   const resting = new Set(
-    lanes.flatMap(({ lane: { name, waits } }) =>
-      waits.flatMap(({ kind }) => (kind === undefined ? [] : [`${kind} ${name}`])),
-    ),
+    lanes.flatMap(({ name, waits }) => waits.flatMap(({ kind }) => (kind === undefined ? [] : [`${kind} ${name}`]))),
   );
   return [
     gauge(

@@ -9,12 +9,9 @@
  * until it is given none (lane-queue.ts says which). Time, limits and work are handed in.
  */
 import { LaneQueue, type LaneJob } from './lane-queue.ts';
-import { LaneWorker, type Lane, type WorkerRules } from './lane-worker.ts';
-import { PlaceLine } from './place-line.ts';
 import { Places, turnOf } from './places.ts';
 
 export type { LaneJob } from './lane-queue.ts';
-export type { Lane } from './lane-worker.ts';
 
 export interface LaneView {
   name: string;
@@ -26,6 +23,25 @@ export interface LaneView {
 
 /** Why a lane with jobs has no further worker: all slots are taken, or all that the classes and shares of its jobs may have. */
 export type NoSlot = 'all taken' | 'share at its bound';
+
+/** A worker as its work sees it. */
+export interface Lane<Job extends LaneJob> {
+  readonly name: string;
+  /** Takes the next job. Returns null if the worker should end: no job may be taken, another lane needs the slot more, or a stop. */
+  take(): Job | null;
+  /** Returns the first of the jobs that go next which is not `isBegun`, to be made ready; any worker of the lane may take it. */
+  ahead(isBegun: (job: Job) => boolean): Job | null;
+  /** Puts a job back to the front of its share. */
+  giveBack(job: Job): void;
+}
+
+/** A worker. It has a place in the name of the class and share of the job that it has in hand. */
+interface Worker<Job extends LaneJob> {
+  readonly lane: LaneQueue<Job>;
+  turn: string;
+  /** The class and share whose turn it was among the lanes that had no worker; null once it has taken a job. */
+  first: string | null;
+}
 
 export interface LanesOptions<Job extends LaneJob> {
   /** Works through a lane until `take` returns null. Should not throw: the job in its hand is then its owner's to find again. */
@@ -55,12 +71,11 @@ const JOBS_WHILE_OTHERS_STARVE = 10;
 export class Lanes<Job extends LaneJob> {
   private readonly options: LanesOptions<Job>;
   private readonly lanes = new Map<string, LaneQueue<Job>>();
-  /** Lanes that have jobs and no slot, since none is free for them. The classes and shares of their jobs take turns. */
-  private readonly starved: PlaceLine<LaneQueue<Job>>;
   private countStarving = 0;
   /** Lanes that have a worker and could not start another. They are looked at in turns when a slot is free and no lane starves for it. */
   private readonly growing = new Set<LaneQueue<Job>>();
-  private readonly places: Places;
+  /** The slots, and the lanes that have jobs and no slot, since none is free for them. The classes and shares of their jobs take turns. */
+  private readonly places: Places<LaneQueue<Job>>;
   private countWorkers = 0;
   private isStopping = false;
   private stopped: (() => void) | null = null;
@@ -68,7 +83,6 @@ export class Lanes<Job extends LaneJob> {
   constructor(options: LanesOptions<Job>) {
     this.options = options;
     this.places = new Places(() => options.maxSlots(), options);
-    this.starved = new PlaceLine(this.places);
   }
 
   offer(name: string, job: Job): void {
@@ -79,7 +93,7 @@ export class Lanes<Job extends LaneJob> {
     }
     lane.add(job);
     // A new share goes behind the others of its class.
-    if (lane.isStarving && lane.isLookedAt(job)) this.starved.add(turnOf(job), lane);
+    if (lane.isStarving && lane.isLookedAt(job)) this.places.wait(turnOf(job), lane);
     this.startWorkers(lane);
   }
 
@@ -137,28 +151,37 @@ export class Lanes<Job extends LaneJob> {
     });
   }
 
-  private readonly rules: WorkerRules<Job> = {
-    mayGoOn: ({ queue: lane, turn }) => {
-      if (this.isStopping || lane.slots > this.options.slots(lane.name)) return false;
-      if (!lane.takesSlot || !this.starved.some(turn)) lane.takenWhileOthersStarve = 0;
-      else if (lane.slots > 1 || ++lane.takenWhileOthersStarve > JOBS_WHILE_OTHERS_STARVE) return false;
-      return true;
-    },
-    mayHave: ({ queue: lane, turn: own }, turn) => turn === own || !lane.takesSlot || this.places.mayHave(turn, own),
-    move: (worker, turn) => {
-      const { turn: before } = worker;
-      worker.turn = turn;
-      if (turn === before || !worker.queue.takesSlot) return;
-      this.places.remove(before);
-      this.places.add(turn);
+  private take(worker: Worker<Job>): Job | null {
+    const { lane, turn: own, first } = worker;
+    if (!this.mayGoOn(worker)) return null;
+    const job = lane.take((turn) => this.mayHave(worker, turn), first);
+    worker.first = null;
+    if (job === null) return null;
+    worker.turn = turnOf(job);
+    if (worker.turn !== own && lane.takesSlot) {
+      this.places.giveBack(own);
+      this.places.take(worker.turn);
       // The class and share that had the place may have another now.
       this.startStarved();
-    },
-  };
+    }
+    return job;
+  }
+
+  private mayGoOn({ lane, turn }: Worker<Job>): boolean {
+    if (this.isStopping || lane.slots > this.options.slots(lane.name)) return false;
+    if (!lane.takesSlot || !this.places.someWaits(turn)) lane.takenWhileOthersStarve = 0;
+    else if (lane.slots > 1 || ++lane.takenWhileOthersStarve > JOBS_WHILE_OTHERS_STARVE) return false;
+    return true;
+  }
+
+  /** Returns whether this class and share may have the worker's place. */
+  private mayHave({ lane, turn: own }: Worker<Job>, turn: string): boolean {
+    return turn === own || !lane.takesSlot || this.places.mayHave(turn, own);
+  }
 
   private afterRemoval(lane: LaneQueue<Job>, removed: Job[]): Job[] {
     if (lane.isStarving) {
-      for (const job of removed) if (!lane.hasLike(job)) this.starved.delete(turnOf(job), lane);
+      for (const job of removed) if (!lane.hasLike(job)) this.places.leave(turnOf(job), lane);
       this.standInLines(lane);
       if (lane.waiting === 0) this.leaveStarved(lane);
     }
@@ -178,7 +201,7 @@ export class Lanes<Job extends LaneJob> {
     let asked = first;
     while (!this.isStopping && lane.waiting > 0 && lane.slots < this.options.slots(lane.name)) {
       // A worker for which take() would return null at once must not be started.
-      const isLater = lane.takesSlot && lane.slots > 0 && this.starved.some();
+      const isLater = lane.takesSlot && lane.slots > 0 && this.places.someWaits();
       const turn = isLater ? null : (asked ?? this.nextTurn(lane));
       if (turn === null) {
         if (lane.slots === 0) this.starve(lane);
@@ -209,14 +232,14 @@ export class Lanes<Job extends LaneJob> {
   }
 
   private standInLines(lane: LaneQueue<Job>): void {
-    for (const turn of lane.turns()) this.starved.add(turn, lane);
+    for (const turn of lane.turns()) this.places.wait(turn, lane);
   }
 
   private leaveStarved(lane: LaneQueue<Job>): void {
     if (!lane.isStarving) return;
     lane.isStarving = false;
     this.countStarving--;
-    for (const turn of lane.turns()) this.starved.delete(turn, lane);
+    for (const turn of lane.turns()) this.places.leave(turn, lane);
   }
 
   private startWorker(lane: LaneQueue<Job>, turn: string, first: string | null): void {
@@ -224,9 +247,15 @@ export class Lanes<Job extends LaneJob> {
     if (lane.slots === 0) lane.takenWhileOthersStarve = 0;
     lane.slots++;
     this.countWorkers++;
-    if (lane.takesSlot) this.places.add(turn);
-    const worker = new LaneWorker(lane, { turn, first, rules: this.rules });
-    void this.options.work(worker).then(
+    if (lane.takesSlot) this.places.take(turn);
+    const worker: Worker<Job> = { lane, turn, first };
+    const work = this.options.work({
+      name: lane.name,
+      take: () => this.take(worker),
+      ahead: (isBegun) => lane.ahead((one) => this.mayHave(worker, one), isBegun),
+      giveBack: (job) => lane.add(job, true),
+    });
+    void work.then(
       () => this.workerEnded(worker),
       (error: unknown) => {
         this.options.failed(lane.name, error);
@@ -235,11 +264,10 @@ export class Lanes<Job extends LaneJob> {
     );
   }
 
-  private workerEnded({ queue: lane, turn }: LaneWorker<Job>): void {
+  private workerEnded({ lane, turn }: Worker<Job>): void {
     lane.slots--;
     this.countWorkers--;
-    if (lane.takesSlot) this.places.remove(turn);
-    if (lane.slots === 0) lane.giveBackPrefetched();
+    if (lane.takesSlot) this.places.giveBack(turn);
     this.startStarved();
     this.startWorkers(lane);
     this.forgetIfIdle(lane);
@@ -247,7 +275,7 @@ export class Lanes<Job extends LaneJob> {
   }
 
   private startStarved(): void {
-    for (let next = this.starved.next(); next !== undefined; next = this.starved.next())
+    for (let next = this.places.next(); next !== undefined; next = this.places.next())
       this.startWorkers(next.item, next.turn);
     let left = MOST_GROWN;
     let looks = Math.min(this.growing.size, MOST_LOOKED_AT);

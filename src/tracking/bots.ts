@@ -1,7 +1,7 @@
 /** Distinguishes people from machines, by the rules of a data file (config/scanners.yaml): networks and agents. Pure. */
-import { SocketAddress, isIPv4, isIPv6, type BlockList } from 'node:net';
+import { isIPv4, isIPv6, SocketAddress, type BlockList } from 'node:net';
 import { addressList } from '../net/ip.ts';
-import type { ScannerRule } from '../config/scanners.ts';
+import type { ScannerRule } from '../config/data-file.ts';
 import type { Hit } from '../messages/delivery/delivery.ts';
 
 export type Bot = NonNullable<Hit['bot']>;

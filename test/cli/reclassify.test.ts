@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { openReportParser } from '../../src/inbound/offline.ts';
+import { openReportParser } from '../../src/inbound/report-reader.ts';
 import { ran } from './ran.ts';
 
 describe('posthorn reclassify', () => {

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { findingRecord, nothingFound } from '../../src/inbound/finding.ts';
-import { openReportParser } from '../../src/inbound/offline.ts';
+import { openReportParser } from '../../src/inbound/report-reader.ts';
 import { reachOperator } from '../../src/operator/door/operator.ts';
 import type { ReportRow } from '../../src/storage/tables.ts';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';

@@ -7,6 +7,7 @@ import { rangeOf } from '../range.ts';
 import { exportsOf } from './exports.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
 import { detailOf } from '../timeline.ts';
+import { kindClass } from '../words.ts';
 
 const WHERE = '/events';
 const ROWS = 50;
@@ -48,7 +49,10 @@ async function list(visit: Visit): Promise<Shown> {
     tail: isNewest
       ? linkTo(`${WHERE}/tail`, query, { range: null, from: null, tz: null, after: events.next_cursor })
       : null,
-    tailTypes: (types === '' ? eventTypes : types.split(',')).join(' '),
+    // The live tail shows them with their colours.
+    tailTypes: JSON.stringify(
+      Object.fromEntries((types === '' ? eventTypes : types.split(',')).map((type) => [type, kindClass(type)])),
+    ),
   });
 }
 

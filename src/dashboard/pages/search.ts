@@ -30,9 +30,10 @@ async function show(visit: Visit): Promise<Shown> {
 
 async function findAll(visit: Visit, q: string): Promise<Found[]> {
   const word = q.toLowerCase();
-  const [messages, calls, domains, templates] = await Promise.all([
+  const [messages, calls, received, domains, templates] = await Promise.all([
     messagesOf(visit, q),
     callsOf(visit, q),
+    receivedOf(visit, q),
     visit.ask('listDomains', { query: { status: 'any', limit: MOST_READ } }),
     visit.ask('listTemplates', { query: { limit: MOST_READ } }),
   ]);
@@ -54,7 +55,7 @@ async function findAll(visit: Visit, q: string): Promise<Found[]> {
     text: `Search all messages for “${q}”`,
     href: linkTo('/messages', new URLSearchParams({ q })),
   };
-  return [...places.slice(0, MOST_OTHERS), ...calls, ...named, ...messages, ...pausing, all];
+  return [...places.slice(0, MOST_OTHERS), ...calls, ...received, ...named, ...messages, ...pausing, all];
 }
 
 /** Returns the call to the API with this request id; a refused one has no message that would lead to it. */
@@ -68,6 +69,13 @@ async function callsOf(visit: Visit, q: string): Promise<Found[]> {
     text: `${id}: ${method} ${path ?? endpoint}, ${String(status)}`,
     href: `/developer/log/${entry}`,
   }));
+}
+
+/** Returns the received mail with this id. */
+async function receivedOf(visit: Visit, id: string): Promise<Found[]> {
+  if (!/^rcv_[0-7][0-9a-hjkmnp-tv-z]{25}$/.test(id)) return [];
+  const mail = await nullAt('not_found', () => visit.ask('getReceived', { params: { id } }));
+  return mail === null ? [] : [{ kind: 'received', text: mail.subject || id, href: `/messages/received/${id}` }];
 }
 
 /** Returns the newest messages that the text finds, of the last 30 days if it is not an id. */

@@ -1,16 +1,10 @@
 /** Finds the way of a mail to its end: over a connection to a host of its site, or without one (simulator, discarded, no route). */
-import type { Clock } from '../../base/clock.ts';
-import type { Log } from '../../base/log.ts';
 import { AddressMemory } from '../connection/address-memory.ts';
-import type { PhaseTimeouts } from '../connection/phases.ts';
-import type { LeaseWait, Pool } from '../connection/pool.ts';
-import type { TlsClient } from '../connection/tls.ts';
-import type { LaneControl } from '../lanes/lane-control.ts';
-import type { Destination, Site, Sites } from '../sites/sites.ts';
+import type { LeaseWait } from '../connection/pool.ts';
+import type { Destination, Site } from '../sites/sites.ts';
 import { laneName } from '../names.ts';
-import type { Source, Sources } from '../sources/sources.ts';
-import type { HostTls } from '../tls/host-tls.ts';
 import type { Job } from '../due-queue.ts';
+import type { Engine } from '../engine.ts';
 import {
   connectToSite,
   takeIdleConnection,
@@ -20,29 +14,6 @@ import {
   type SourceContext,
   type Wanted,
 } from './reach.ts';
-import type { Transcripts } from './transcripts.ts';
-
-export interface PassageDeps {
-  clock: Clock;
-  log: Log;
-  sites: Pick<Sites, 'known'>;
-  sources: Pick<Sources, 'find'>;
-  control: Pick<LaneControl, 'noteRefusedConnection'>;
-  /** Returns whether a source of the job's pool, other than its own, may send it now. */
-  hasOpenSource: (site: Site, job: Job) => boolean;
-  pool: Pool;
-  tls: TlsClient;
-  /** See `OpenDeps.maySend`. */
-  maySend?: () => boolean;
-  hostTls: Pick<HostTls, 'memory'>;
-  transcripts: Pick<Transcripts, 'of'>;
-}
-
-export interface PassageOptions {
-  timeouts: PhaseTimeouts;
-  /** The addresses of this machine that a source's connections come from, and the families it may dial. */
-  localOf: (source: Source) => { addresses: readonly string[]; families: readonly number[] };
-}
 
 /** The way of a mail to its site. */
 export type SitePassage = { startedAt: number; destination: Site } & (
@@ -68,31 +39,29 @@ export type NoPassage =
 const EXHAUSTED_QUIET_MS = 60_000;
 
 export class Passages {
-  private readonly deps: PassageDeps;
-  private readonly options: PassageOptions;
+  private readonly engine: Engine;
   private readonly contexts = new Map<string | null, SourceContext>();
   private loggedExhaustedAt = -Infinity;
 
-  constructor(deps: PassageDeps, options: PassageOptions) {
-    this.deps = deps;
-    this.options = options;
+  constructor(engine: Engine) {
+    this.engine = engine;
   }
 
   /** Returns a passage that takes no time, or null. */
   findIdle(job: Job, wanted: Wanted): Passage | null {
-    const destination = this.deps.sites.known(job.domain);
+    const destination = this.engine.sites.known(job.domain);
     if (destination === null || destination.kind === 'hold' || destination.kind === 'unresolved') return null;
-    const startedAt = this.deps.clock.now();
+    const startedAt = this.engine.clock.now();
     if (destination.kind !== 'site') return { kind: 'inner', startedAt, destination };
     const connection = takeIdleConnection(this.contextOf(job.source ?? null), destination, wanted);
     return connection === null ? null : { kind: 'connected', startedAt, destination, connection };
   }
 
   async find(job: Job, wanted: Wanted): Promise<Passage | NoPassage> {
-    const destination = this.deps.sites.known(job.domain);
+    const destination = this.engine.sites.known(job.domain);
     if (destination === null || destination.kind === 'hold' || destination.kind === 'unresolved')
       return { kind: 'moved' };
-    const startedAt = this.deps.clock.now();
+    const startedAt = this.engine.clock.now();
     if (destination.kind !== 'site') return { kind: 'inner', startedAt, destination };
     const { source = null } = job;
     const reached = await connectToSite(withDeadline(this.contextOf(source)), destination, wanted);
@@ -101,14 +70,14 @@ export class Passages {
         return { kind: 'connected', startedAt, destination, connection: reached.connection };
       case 'unreached':
         // Nothing was offered: another source is tried, and no attempt is spent.
-        if (this.deps.hasOpenSource(destination, job)) return { kind: 'moved' };
+        if (this.engine.placing.hasOpenSource(destination, job)) return { kind: 'moved' };
         return { kind: 'unreached', startedAt, destination, outcome: reached.outcome };
       case 'exhausted':
         this.logExhausted(reached.text);
         return { kind: 'exhausted' };
       case 'wait':
         if (reached.refusal !== null)
-          this.deps.control.noteRefusedConnection(laneName(destination.name, source), reached.refusal);
+          this.engine.control.noteRefusedConnection(laneName(destination.name, source), reached.refusal);
         return { kind: 'wait', hosts: destination.hosts, waits: reached.waits };
     }
   }
@@ -122,7 +91,7 @@ export class Passages {
   contextOf(name: string | null): SourceContext {
     let context = this.contexts.get(name);
     if (context === undefined) {
-      const { clock, pool, tls, maySend, hostTls, transcripts, sources } = this.deps;
+      const { clock, pool, tls, maySend, hostTls, transcripts, sources, options } = this.engine;
       const source = sources.find(name);
       context = {
         clock,
@@ -132,10 +101,10 @@ export class Passages {
         memory: hostTls.memory,
         addresses: new AddressMemory(),
         transcripts,
-        timeouts: this.options.timeouts,
+        timeouts: options.timeouts,
         hostname: source.ehlo,
         source: name,
-        local: () => this.options.localOf(source),
+        local: () => options.localOf(source),
       };
       this.contexts.set(name, context);
     }
@@ -143,7 +112,7 @@ export class Passages {
   }
 
   private logExhausted(text: string): void {
-    const { clock, log } = this.deps;
+    const { clock, log } = this.engine;
     const now = clock.now();
     if (now - this.loggedExhaustedAt < EXHAUSTED_QUIET_MS && now >= this.loggedExhaustedAt) return;
     this.loggedExhaustedAt = now;

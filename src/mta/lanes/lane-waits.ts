@@ -50,7 +50,7 @@ export function reportOf(state: LaneState, around: Surroundings): LaneLimitsRepo
   const { source, lastReply, lastProgressAt } = state;
   const limits = limitsOf(state, around);
   const whole = limits.filter(({ domain }) => domain === undefined);
-  const counts = whole.filter(({ what }) => what === 'connections').sort((a, b) => a.to - b.to);
+  const counts = whole.filter(({ what, by }) => what === 'connections' && by !== 'nodes').sort((a, b) => a.to - b.to);
   const rates = whole.filter(({ what }) => what === 'mails_per_minute').sort((a, b) => a.to - b.to);
   const [least] = counts;
   const parts = around.limits.filter(

@@ -5,8 +5,7 @@
 import net from 'node:net';
 import tls from 'node:tls';
 import type { Clock } from '../../base/clock.ts';
-import { extensionsOf, noExtensions, type Extensions } from '../../mail/smtp-extensions.ts';
-import { NO_KNOWN_LOGIN, loginLines } from '../../mail/smtp-login.ts';
+import { extensionsOf, loginLines, NO_KNOWN_LOGIN, noExtensions, type Extensions } from '../../mail/smtp-extensions.ts';
 import { ReplyReader, type SmtpReply } from '../../mail/smtp-reply.ts';
 import { tlsFaultText } from '../../net/tls-fault.ts';
 import type { RelayAnswer, SignIn, SmarthostAccess, SmarthostPlace } from './probes.ts';

@@ -7,7 +7,7 @@ import { counter, gauge, summary, type Family } from './exposition.ts';
 import type { Resolver } from '../../net/resolver.ts';
 import { databaseFile, mailFolder, type Database } from '../../storage/database.ts';
 import type { DeliveryStatus } from '../../storage/tables.ts';
-import type { LaneFactsDeps } from '../lane-facts.ts';
+import type { LaneFactsDeps } from '../lanes.ts';
 import type { OperatorDeps } from '../deps.ts';
 
 export interface FigureDeps extends LaneFactsDeps {

@@ -1,7 +1,7 @@
 /** Classifies replies for the command line, by the operator's rules and the shipped ones, without a server. */
 import { readBounceRules } from '../../config/bounce-rules.ts';
 import { readLimitRules, rulesWith, type AnswerRules } from '../../config/limit-rules.ts';
-import { readOperators, type OperatorTable } from '../../config/operators.ts';
+import { readOperators, type OperatorTable } from '../../config/data-file.ts';
 import type { Config } from '../../config/schema.ts';
 import type { ShapingRule } from '../../config/shaping.ts';
 import { createJudge, type Judgement, type Refusal } from '../../messages/delivery/classify.ts';

@@ -1,4 +1,4 @@
-/** The reader of mails that came back, as commands and operations see it: inbound/offline.ts, which is handed in. */
+/** The reader of mails that came back, as commands and operations see it: inbound/report-reader.ts, which is handed in. */
 import type { Keyring } from '../../base/keyring.ts';
 import type { BounceRule } from '../../config/bounce-rule.ts';
 import type { FeedbackSource, Verdict } from '../../messages/delivery/delivery.ts';

@@ -4,7 +4,7 @@ import path from 'node:path';
 import { MINUTE_MS } from '../../../src/base/time.ts';
 import { readBounceRules } from '../../../src/config/bounce-rules.ts';
 import { readLimitRules, rulesWith } from '../../../src/config/limit-rules.ts';
-import { readOperators } from '../../../src/config/operators.ts';
+import { readOperators } from '../../../src/config/data-file.ts';
 import { readSettings } from '../../../src/config/validate.ts';
 import type { ShapingRule } from '../../../src/config/shaping.ts';
 import { createJudge } from '../../../src/messages/delivery/classify.ts';
