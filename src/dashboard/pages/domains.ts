@@ -74,13 +74,15 @@ async function details(visit: Visit) {
 export function stateOnPage(domain: DomainRecord) {
   const state = stateOf(domain);
   const lost = lostOf(domain.records);
+  const unanswered = unansweredOf(domain);
   return {
     state,
     badge: state === 'unverified' ? domain.status : state,
     lost: domain.taken || (lost.length === 0 && state === 'unverified') ? null : capital(lostText(lost)),
     because: lostText(lost),
     publish: lost,
-    unanswered: unansweredOf(domain).map(recordName).join(' and the '),
+    unanswered:
+      unanswered.length > 2 ? `${String(unanswered.length)} records` : unanswered.map(recordName).join(' and the '),
   };
 }
 

@@ -2,12 +2,11 @@
 import { randomBytes } from 'node:crypto';
 import { Problem } from '../../base/problem.ts';
 import { keysMadeBy, toKeyRecord } from '../../keys/key-store.ts';
-import { setPassword, setRecoveryCodes, setSecondFactor } from '../../members/member-store.ts';
+import { setPassword, setRecoveryCodes, setSecondFactor, needsSecondFactor } from '../../members/member-store.ts';
 import { SHORTEST_PASSWORD } from '../../members/password.ts';
 import { makeRecoveryCodes, recoveryCodesOf } from '../../members/recovery-codes.ts';
 import { closeSession, sessionsOf } from '../../members/session-store.ts';
 import { signInsOf, TOTP_PURPOSE } from '../../members/sign-in.ts';
-import { needsSecondFactor } from '../../members/second-factor.ts';
 import { base32, otpauthUrl, stepOfCode, TOTP_SECRET_BYTES } from '../../members/totp.ts';
 import type { Rows } from '../../storage/rows.ts';
 import { actRows } from '../act.ts';
