@@ -8,8 +8,19 @@ import { whoText } from '../audit-words.ts';
 import { filledIn, definedMembers, fieldHours, fieldNumber, fieldText } from '../forms.ts';
 import { chipsOf, linkTo, placeWithin, type Chip } from '../links.ts';
 import { adminGet, adminPost, move, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
-import { ageBars, destinationsOf, hrefOf, isOfLane, laneLink, plotsOf, rowsOf, sumOf } from '../queue-rows.ts';
-import { keptLines, reasonsOf, type TimedReason } from '../waiting.ts';
+import {
+  ageBars,
+  destinationsOf,
+  hrefOf,
+  isOfLane,
+  keptLines,
+  laneLink,
+  plotsOf,
+  reasonsOf,
+  rowsOf,
+  sumOf,
+  type TimedReason,
+} from '../queue-rows.ts';
 import { sortedBy, sortingOf } from '../sort.ts';
 import { HOUR_MS } from '../../base/time.ts';
 import { answerText } from '../words.ts';
