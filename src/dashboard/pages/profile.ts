@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { Problem } from '../../base/problem.ts';
 import { keysMadeBy, toKeyRecord } from '../../keys/key-store.ts';
-import { setPassword, setRecoveryCodes, setSecondFactor, needsSecondFactor } from '../../members/member-store.ts';
+import { changeLogin, needsSecondFactor } from '../../members/member-store.ts';
 import { SHORTEST_PASSWORD } from '../../members/password.ts';
 import { makeRecoveryCodes, recoveryCodesOf } from '../../members/recovery-codes.ts';
 import { closeSession, sessionsOf } from '../../members/session-store.ts';
@@ -81,7 +81,7 @@ async function newPassword(deps: DashboardDeps, visit: Visit): Promise<Shown> {
   const password = newPasswordIn(form, member.email, deps.config);
   await provenPassword(deps, visit);
   const hash = await deps.passwords.hash(password);
-  await setPassword(deps, member.id, { hash, keep: session.id }, acted(deps, visit, 'profile.password'));
+  await changeLogin(deps, member.id, { hash, keep: session.id }, acted(deps, visit, 'profile.password'));
   return move(
     WHERE,
     'Your password is changed, and all other sessions have ended. It ends no API key: those that you made lately are below.',
@@ -116,8 +116,9 @@ async function switchOn(deps: DashboardDeps, visit: Visit): Promise<Shown> {
   if (step === null)
     throw new Problem('invalid_field', 'This code is wrong. Check the clock of your device.', { field: 'code' });
   const recoveryCodes = makeRecoveryCodes();
-  const totp = { sealed: keyring.seal(TOTP_PURPOSE, secret), step, recoveryCodes };
-  await setSecondFactor(deps, member.id, { totp, keep: session.id }, acted(deps, visit, 'profile.second-factor.on'));
+  const totp = { sealed: keyring.seal(TOTP_PURPOSE, secret), step };
+  const changes = { totp, recoveryCodes, keep: session.id };
+  await changeLogin(deps, member.id, changes, acted(deps, visit, 'profile.second-factor.on'));
   return codesPage(deps, visit, recoveryCodes, { isNew: true });
 }
 
@@ -132,12 +133,8 @@ function offeredSecret({ keyring }: DashboardDeps, { id }: MemberRow, form: URLS
 async function switchOff(deps: DashboardDeps, visit: Visit): Promise<Shown> {
   const { member, session } = visit;
   await provenPassword(deps, visit);
-  await setSecondFactor(
-    deps,
-    member.id,
-    { totp: null, keep: session.id },
-    acted(deps, visit, 'profile.second-factor.off'),
-  );
+  const changes = { totp: null, recoveryCodes: [], keep: session.id };
+  await changeLogin(deps, member.id, changes, acted(deps, visit, 'profile.second-factor.off'));
   return move(WHERE, 'The second factor is off, and all other sessions have ended.');
 }
 
@@ -145,9 +142,10 @@ async function newRecoveryCodes(deps: DashboardDeps, visit: Visit): Promise<Show
   const { member, session } = visit;
   if (member.totp_sealed === null) return move(WHERE, 'Recovery codes belong to a second factor: switch it on first.');
   await provenPassword(deps, visit);
-  const codes = makeRecoveryCodes();
-  await setRecoveryCodes(deps, member.id, { codes, keep: session.id }, acted(deps, visit, 'profile.recovery-codes'));
-  return codesPage(deps, visit, codes, { isNew: false });
+  const recoveryCodes = makeRecoveryCodes();
+  const changes = { recoveryCodes, keep: session.id };
+  await changeLogin(deps, member.id, changes, acted(deps, visit, 'profile.recovery-codes'));
+  return codesPage(deps, visit, recoveryCodes, { isNew: false });
 }
 
 /** Shows the codes in the answer to the form itself, since only their hashes are stored. */

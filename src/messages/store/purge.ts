@@ -5,15 +5,7 @@
  * Old rows have to come from the disk. So they are chosen ahead on a reader while others write.
  */
 import { allEventTypes } from '../../events/event.ts';
-import {
-  type AuditRow,
-  type EventRow,
-  type MessageRow,
-  type ReportRow,
-  type RequestDetailsRow,
-  type CounterRow,
-  type DeliveryRow,
-} from '../../storage/tables.ts';
+import type { CounterRow, DeliveryRow, EventRow, MessageRow, ReportRow } from '../../storage/tables.ts';
 import { removeContents, type RetentionPlace } from './stored-content.ts';
 import { idFloor } from '../../base/id.ts';
 import type { Connection, Value } from '../../storage/connection.ts';
