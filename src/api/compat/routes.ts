@@ -4,7 +4,7 @@
  */
 import { Problem } from '../../base/problem.ts';
 import type { ApiOperation } from '../../operations/summaries.ts';
-import { refuseScope } from '../middleware/scope.ts';
+import { refuseScope } from '../middleware/admit.ts';
 import type { Incoming, Reply, Route } from '../route.ts';
 import { refuseInTestMode } from '../test-mode.ts';
 import { checkMail } from '../send-check.ts';
