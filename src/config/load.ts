@@ -207,7 +207,6 @@ function layered(tree: unknown, written: readonly Written[]): unknown {
   return written.reduce((grown, { path: name, value }) => withValue(grown, name.split('.'), value), tree);
 }
 
-/** Returns the tree with another value at this place. */
 export function withValue(tree: unknown, [step, ...rest]: readonly string[], value: unknown): unknown {
   if (step === undefined) return value;
   const from = tree ?? {};
@@ -274,7 +273,6 @@ export function variableOf(path: string): string {
   return PREFIX + words.toUpperCase();
 }
 
-/** Reads all `POSTHORN_*` variables. */
 export function readEnvironment(
   entries: readonly SettingEntry[],
   env: Readonly<Record<string, string | undefined>>,

@@ -197,7 +197,6 @@ function requiredOf(wanted: readonly DnsRecord[], looked: readonly Looked[], che
   return required.every((record) => checkOf(checks, record)?.status === 'ok') ? 'ok' : 'not_ok';
 }
 
-/** Returns the ids of the keys whose records DNS shows. */
 function seenKeys({ row, keys }: DomainWithKeys, checks: readonly RecordCheck[]): Set<string> {
   const hosts = new Set(
     checks.filter(({ purpose, status }) => purpose === 'dkim' && status === 'ok').map(({ host }) => host),

@@ -130,7 +130,6 @@ export function createRenderer(deps: { clock: Clock }) {
 const tooMany = (): Problem =>
   new Problem('service_unavailable', 'Too many slow templates are being rendered. Try again.', { retryAfter: 1 });
 
-/** Returns the results of a job that the thread did not do. */
 function refused(error: unknown, parts: readonly PartSource[]): PartResult[] {
   if (!(error instanceof ThreadRefusal)) throw error;
   switch (error.why) {
