@@ -9,6 +9,8 @@ import type { SimulatedOutcome } from './send-schema.ts';
 import type { Unsubscribe } from './unsubscribe.ts';
 
 /** The circumstances of a check. */
+export type Files = ReadonlyMap<string, Buffer | string>;
+
 export interface SendRules {
   /** Milliseconds since the epoch. */
   now: number;
@@ -17,6 +19,8 @@ export interface SendRules {
   limits: SendLimits;
   /** Entries of a bulk send that are already refused, by their index. */
   refused?: ReadonlyMap<number, Problem>;
+  /** Large files, decoded, or what is wrong with their base64, by the texts that stand for them in `content`. */
+  files?: Files;
 }
 
 /**

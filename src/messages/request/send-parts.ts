@@ -140,11 +140,7 @@ function bodyText(text: string | null | undefined, most: number, field: string):
 const attachmentsOf = (wire: WireMessage, rules: SendRules, prefix: string): Attachment[] | null =>
   wire.attachments == null
     ? null
-    : decodeAttachments(
-        wire.attachments,
-        rules.limits,
-        (index, member) => `${prefix}attachments[${String(index)}].${member}`,
-      );
+    : decodeAttachments(wire.attachments, rules, (index, member) => `${prefix}attachments[${String(index)}].${member}`);
 
 function checkTags(given: readonly string[], prefix: string): readonly string[] {
   const tags = given.map((tag) => tag.toWellFormed());
