@@ -11,7 +11,7 @@ import { MINUTE_MS } from '../base/time.ts';
 import type { BounceRule } from '../config/bounce-rule.ts';
 import { readBounceRules } from '../config/bounce-rules.ts';
 import { readScanners } from '../config/scanners.ts';
-import { environment } from '../config/load.ts';
+import { environment } from '../config/surroundings.ts';
 import type { Config } from '../config/schema.ts';
 import { digestsOf } from '../config/shared-settings.ts';
 import { createJudge, type Judge } from '../messages/delivery/classify.ts';

@@ -18,8 +18,7 @@ import {
 import { retentionRules } from '../housekeeping/retention.ts';
 import { spaceRules } from '../housekeeping/space.ts';
 import { listingRule } from '../operator/listings.ts';
-import type { AccountNotices } from './account-notice.ts';
-import { domainNotice } from './domain-notice.ts';
+import { domainNotice, type AccountNotices } from './notices.ts';
 import type { AppContext } from './context.ts';
 
 export async function buildHousekeeping(

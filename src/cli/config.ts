@@ -2,7 +2,8 @@
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { valueAt } from '../base/schema-path.ts';
 import { ConfigError, withValue, type Loaded } from '../config/load.ts';
-import { writeDuration, writeSize } from '../config/kind.ts';
+import { writeDuration } from '../base/duration.ts';
+import { writeSize } from '../config/kind.ts';
 import { checkNamedFiles } from '../config/named-files.ts';
 import { listSettings } from '../config/schema.ts';
 import type { Config, SettingEntry } from '../config/schema.ts';
@@ -12,8 +13,7 @@ import type { Context } from './cli.ts';
 import { exitCodes } from './exit-codes.ts';
 import { becomeOwnerOf } from './tls.ts';
 
-export function addConfig(program: CommandUnknownOpts, context: Context): void {
-  const config = program.command('config').description('check the settings, or show those in effect');
+export function addConfig(config: CommandUnknownOpts, context: Context): void {
   config
     .command('check')
     .description('read all settings and report every mistake; exit code 78 if there is one')

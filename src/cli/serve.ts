@@ -1,6 +1,6 @@
 /** `posthorn serve`: the whole program, until a signal ends it. */
 import { rmSync } from 'node:fs';
-import type { CommandUnknownOpts } from '@commander-js/extra-typings';
+import type { Command } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
 import { watchHeap } from '../base/heap-growth.ts';
 import { isJournal } from '../base/journal.ts';
@@ -19,7 +19,7 @@ import { Unavailable } from '../base/unavailable.ts';
 import type { Context } from './cli.ts';
 import { exitCodes } from './exit-codes.ts';
 import { greeting } from './greeting.ts';
-import { listenFault, ListenError } from './listen-fault.ts';
+import { listenFault } from './listen-fault.ts';
 import { isDiskFull } from './machine-fault.ts';
 import { whyForNow } from './print-error.ts';
 
@@ -49,10 +49,8 @@ const FIRST_KEY = {
   ttl: 7 * 86_400,
 } as const;
 
-export function addServe(program: CommandUnknownOpts, context: Context, startApp: StartApp | undefined): void {
-  program
-    .command('serve')
-    .description('run the server until SIGTERM or SIGINT')
+export function addServe(command: Command, context: Context, startApp: StartApp | undefined): void {
+  command
     .option('--greeting', 'print a test key at the first start, also if no terminal shows it, as `npm start` does')
     .action(async ({ greeting: always = false }) => {
       if (startApp === undefined) throw new Error('this program was built without a server');
@@ -76,8 +74,10 @@ async function serve(context: Context, startApp: StartApp, greets: boolean): Pro
     // Before a file is opened: two servers would take back each other's claims.
     if ((await lookAtSocket(socketPath(config.dataDir))) === 'live')
       throw new Unavailable('already_running', `a server is running on ${config.dataDir} already`);
-    const server = await startServer(config, () =>
-      startApp(config, { log, readSettings: () => context.load({ again: true }).config }),
+    const server = await startApp(config, { log, readSettings: () => context.load({ again: true }).config }).catch(
+      (error: unknown) => {
+        throw listenFault(config, error) ?? error;
+      },
     );
     void server.failed?.then(ending.fail);
     isStarted = true;
@@ -126,16 +126,6 @@ function reload(context: Context, log: Log, server: Server): void {
 
 function logWarnings(log: Log, warnings: readonly string[]): void {
   for (const text of warnings) log.warn({ event: 'settings_warning', text }, 'a setting may not be what is meant');
-}
-
-/** Throws `ListenError` if a port could not be opened. */
-async function startServer(config: Config, start: () => Promise<Server>): Promise<Server> {
-  try {
-    return await start();
-  } catch (error) {
-    const fault = listenFault(config, error);
-    throw fault === null ? error : new ListenError(fault);
-  }
 }
 
 /**

@@ -1,4 +1,4 @@
-/** Reads mails as the listener does, without a listener: for `posthorn inbound parse` and `posthorn reclassify`. */
+/** Reads mails as the listener does, without a listener: for `posthorn inbound parse`. */
 import { availableParallelism } from 'node:os';
 import { systemClock } from '../base/clock.ts';
 import type { Keyring } from '../base/keyring.ts';

@@ -3,7 +3,7 @@ import { rfc3339 } from '../base/rfc3339.ts';
 import { DAY_MS } from '../base/time.ts';
 import { certificateFacts } from '../config/certificate-facts.ts';
 import type { CertificateState } from '../config/certificate-watch.ts';
-import type { ListenerState } from './deps.ts';
+import type { MailPortState } from '../inbound/mail-port.ts';
 import { serverRoute } from './server-route.ts';
 
 export const serverStateOperations = {
@@ -26,7 +26,7 @@ export const serverStateOperations = {
 };
 
 /** `holder` names the program that has the port, if this machine tells. */
-const listenerRecord = ({ name, host, port, open, fault }: ListenerState) => ({
+const listenerRecord = ({ name, host, port, open, fault }: MailPortState) => ({
   name,
   host,
   port: open ?? port,

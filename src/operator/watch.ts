@@ -9,7 +9,8 @@ import { rfc3339 } from '../base/rfc3339.ts';
 import { figuresOf, serverNames, type Figures } from './node-figures.ts';
 import { isLaneKnown } from './lane-records.ts';
 import { accountOfMessage } from './messages.ts';
-import type { OperatorDeps, TranscriptPage } from './deps.ts';
+import type { Fetched } from '../mta/attempt/transcripts.ts';
+import type { OperatorDeps } from './deps.ts';
 import { serverRoute } from './server-route.ts';
 
 const LONGEST_WAIT_MS = 30_000;
@@ -36,7 +37,7 @@ export function hearWatches({ nodes, mta }: Pick<OperatorDeps, 'nodes' | 'mta'>)
 }
 
 /** The last lines of the watches at a node, by their numbers. */
-export const lineFigures: Figures<Pick<OperatorDeps, 'mta'>, TranscriptPage> = {
+export const lineFigures: Figures<Pick<OperatorDeps, 'mta'>, Fetched> = {
   name: 'lines',
   everyMs: LOOK_MS,
   read: ({ mta }) => Promise.resolve(mta.transcripts.list().map(([watch, page]) => [String(watch), page] as const)),
@@ -120,7 +121,7 @@ async function pageOf(deps: OperatorDeps, watch: number, after: Positions, waitM
 }
 
 /** Returns the lines of a page after a position, and how many between were not kept. */
-function linesAfter({ lines, position }: TranscriptPage, after: number): TranscriptPage {
+function linesAfter({ lines, position }: Fetched, after: number): Fetched {
   const from = position - lines.length;
   return { lines: lines.slice(Math.max(0, after - from)), position, lost: Math.max(0, from - after) };
 }

@@ -32,10 +32,9 @@ async function show(visit: Visit): Promise<Shown> {
   const lastDay = (range.until ?? new Date(now).toISOString()).slice(0, 10);
   const isWithin = ({ day }: { day: string }): boolean => day <= lastDay;
   const overTime = await visit.ask('getStats', { query: { ...asked, since, provider, time_zone: zone } });
-  const [apart, reports, moments] = await Promise.all([
+  const [apart, reports] = await Promise.all([
     visit.ask('getStats', { query: { since: overTime.since, until: overTime.until, by: 'provider' } }),
     visit.ask('reputation', { body: { account: visit.account.id, days } }),
-    visit.ask('reputation.moments', { body: { account: visit.account.id, days } }),
   ]);
   const order = sortingOf({ path: WHERE, query }, columns, { usual: '-sent', words: ['provider'] });
   const sourceOrder = sortingOf({ path: WHERE, query, name: 'sources' }, sourceColumns, {
@@ -45,7 +44,7 @@ async function show(visit: Visit): Promise<Shown> {
   const sources = sourceLines(query, reports.sources.filter(isWithin));
   const source = sources.find((one) => one.source === query.get('source'))?.source ?? null;
   const charted = { ...(source === null ? overTime : daysOf(source, reports.sources, overTime)), zone };
-  const marks = moments.data.map(({ at, kind, what }) => ({ at: Date.parse(at), text: `${kind}: ${what}` }));
+  const marks = reports.moments.map(({ at, kind, what }) => ({ at: Date.parse(at), text: `${kind}: ${what}` }));
   return view('reputation', 'Reputation', {
     range,
     query: Object.fromEntries(query),
@@ -79,11 +78,11 @@ async function show(visit: Visit): Promise<Shown> {
       .slice(-MOST_REPORTED)
       .reverse()
       .map((line) => ({ ...line, isWell: line.result === 'success' })),
-    moments: moments.data
+    moments: reports.moments
       .filter(({ at }) => range.until === null || at < range.until)
       .map((one) => ({ ...one, by: one.by?.replace(/^member:/, '') }))
       .reverse(),
-    checks: moments.checks.map((one) => ({ ...one, isListed: one.state === 'listed' })),
+    checks: reports.block_lists.map((one) => ({ ...one, isListed: one.state === 'listed' })),
     isEmpty: apart.total.sent === 0,
     trouble: countsChart(
       charted,
