@@ -5,10 +5,9 @@
 import { presentCertificate, type Certificate } from './config/certificate.ts';
 import { systemClock } from './base/clock.ts';
 import { confinement } from './base/confined/process.ts';
-import type { Changes } from './config/changes.ts';
+import type { Changes } from './config/settings-state.ts';
 import type { Config } from './config/schema.ts';
-import type { Database } from './storage/database.ts';
-import { databaseFile } from './storage/database.ts';
+import { databaseFile, type Database } from './storage/database.ts';
 import { lockFolder, type FolderLock } from './storage/folder-lock.ts';
 import type { InboundPorts } from './inbound/inbound.ts';
 import type { Mta } from './mta/mta.ts';

@@ -142,9 +142,6 @@ const pure = [
   'base/check.ts',
   'scheduling/gate.ts',
   'net/ip.ts',
-  'scheduling/lane-queue.ts',
-  'scheduling/lane-worker.ts',
-  'scheduling/place-line.ts',
   'scheduling/places.ts',
   'scheduling/lanes.ts',
   'base/phrase.ts',
@@ -156,7 +153,6 @@ const pure = [
   'config/endpoint.ts',
   'config/environment.ts',
   'config/kind.ts',
-  'config/manual.ts',
   'config/route.ts',
   'config/schema.ts',
   'config/setting.ts',
@@ -192,7 +188,6 @@ const pure = [
   'mta/attempt/host-policy.ts',
   'mta/attempt/outcome.ts',
   'mta/names.ts',
-  'mta/prepared-mails.ts',
   'mta/limits/allowance.ts',
   'mta/limits/connections.ts',
   'mta/limits/learn.ts',
@@ -225,7 +220,7 @@ const pure = [
   'members/totp.ts',
   'dashboard/chart.ts',
   'dashboard/words.ts',
-  'dashboard/stale-forms.ts',
+  'dashboard/forms.ts',
 ];
 const impureModules =
   /^(?:node:)?(?:net|tls|dns|dgram|fs|http|https|http2|timers|child_process|worker_threads|cluster)(?:\/|$)|^(?:knex|sqlite3)$/;

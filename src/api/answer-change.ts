@@ -28,9 +28,20 @@ export async function answerChange<Changed>(
   return made.reply;
 }
 
-/** The answer to the creation of an object below `path`. */
-export const createdReply = (path: string, body: { id: string } & Readonly<Record<string, unknown>>): Reply => ({
-  status: 201,
-  body,
-  headers: { Location: `${path}/${body.id}` },
-});
+/** Makes the answer to the creation of an object below `path`. */
+export const created =
+  <Made>(path: string, record: (made: Made) => { id: string }) =>
+  (made: Made): Reply => {
+    const body = record(made);
+    return { status: 201, body, headers: { Location: `${path}/${body.id}` } };
+  };
+
+/** Makes the answer to the change of an object. */
+export const updated =
+  <Changed>(record: (changed: Changed) => object, before?: object) =>
+  (changed: Changed): Reply => ({ status: 200, body: record(changed), ...(before === undefined ? {} : { before }) });
+
+/** Makes the answer to the removal of an object. */
+export const removed =
+  <Removed>(record: (row: Removed) => object) =>
+  (row: Removed): Reply => ({ status: 204, body: null, before: record(row) });

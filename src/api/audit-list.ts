@@ -2,24 +2,15 @@
 import { z } from 'zod';
 import { findAuditEntry, pageOfAudit } from '../accounts/audit-list.ts';
 import { Problem } from '../base/problem.ts';
-import type { Database } from '../storage/database.ts';
 import { recordOf } from '../storage/record.ts';
 import { audit, auditResults, type AuditRow, type RequestDetailsRow } from '../storage/tables.ts';
-import type { Cursors } from './cursor.ts';
-import { orWhole, type ListStreams } from './list-stream.ts';
-import { answerPage, pageParameters, pageResponse } from './page.ts';
+import { pageParameters } from './page.ts';
 import { integerParameter, timeParameter } from './query.ts';
 import { maybe, recordSchema, sampleOf, shows } from './record-schema.ts';
-import { type Call, jsonResponse, route, type Route } from './route.ts';
+import { resource } from './resource.ts';
+import { type Call, jsonResponse } from './route.ts';
 import { reachOf } from './test-mode.ts';
 
-export interface AuditListDeps {
-  db: Pick<Database, 'reader'>;
-  cursors: Cursors;
-  streams: ListStreams;
-}
-
-const PATH = '/v1/audit';
 const auditMembers = recordOf('audit_entry', audit);
 const AuditEntry = recordSchema(auditMembers, { id: 'AuditEntry', description: 'One use of a key.' });
 
@@ -75,52 +66,49 @@ const listQuery = z.strictObject({
   until: timeParameter().optional().describe('Before this time.'),
 });
 
-export function auditRoutes({ db, cursors, streams }: AuditListDeps): Route[] {
-  return [
-    route(
-      {
-        method: 'GET',
-        path: PATH,
-        operationId: 'listAuditEntries',
-        description:
-          'One entry for every use of a key, refused ones included, newest first. A call that changes something is written before it is answered, a read within 100 ms after it. A test key sees only the uses of test keys. `Accept: text/csv` or `application/x-ndjson` sends the whole list.',
-        scope: ['audit:read'],
-        query: listQuery,
-        responses: orWhole(pageResponse('A page of entries.', AuditEntry, 'One entry')),
-        problems: ['too_many_streams'],
-      },
-      streams.whole('audit', (call: Call<object, z.output<typeof listQuery>, undefined>) =>
-        answerPage(cursors, PATH, call, async (wanted) => {
-          const { limit: _, after: __, before: ___, method, ...filters } = call.query;
-          const filter = {
-            of: reachOf(call.caller),
-            ...filters,
-            ...(method === undefined ? {} : { method: method.toUpperCase() }),
-          };
-          const { rows, ...page } = await pageOfAudit({ db }, filter, wanted);
-          return { ...page, data: rows.map(auditRecord) };
-        }),
-      ),
-    ),
-    route(
-      {
-        method: 'GET',
-        path: `${PATH}/{id}`,
-        operationId: 'getAuditEntry',
-        description:
-          'With what is kept for a shorter time: the query, the text of the error, and the redacted body if the server keeps it.',
-        scope: ['audit:read'],
-        params: z.object({ id: z.string().max(64).describe('Id of the entry.') }),
-        responses: { 200: jsonResponse('The entry.', AuditEntryDetails, 'A refused request', refusedSample) },
-      },
-      async ({ params: { id }, caller }) => {
-        const found = await findAuditEntry({ db }, id, reachOf(caller));
-        if (found === null) throw new Problem('not_found', 'There is no such entry.');
-        return { status: 200, body: auditDetails(found) };
-      },
-    ),
-  ];
-}
+const kind = resource({
+  path: '/v1/audit',
+  params: z.object({ id: z.string().max(64).describe('Id of the entry.') }),
+  schema: AuditEntry,
+  reads: 'audit:read',
+  changes: 'audit:read',
+});
+
+const list = kind.list(
+  {
+    operationId: 'listAuditEntries',
+    description:
+      'One entry for every use of a key, refused ones included, newest first. A call that changes something is written before it is answered, a read within 100 ms after it. A test key sees only the uses of test keys. `Accept: text/csv` or `application/x-ndjson` sends the whole list.',
+    query: listQuery,
+    whole: 'audit',
+  },
+  async (wanted, { query, caller }: Call<object, z.output<typeof listQuery>, undefined>, { db }) => {
+    const { limit: _, after: __, before: ___, method, ...filters } = query;
+    const filter = {
+      of: reachOf(caller),
+      ...filters,
+      ...(method === undefined ? {} : { method: method.toUpperCase() }),
+    };
+    const { rows, ...page } = await pageOfAudit({ db }, filter, wanted);
+    return { ...page, data: rows.map(auditRecord) };
+  },
+);
+
+const get = kind.get(
+  {
+    operationId: 'getAuditEntry',
+    description:
+      'With what is kept for a shorter time: the query, the text of the error, and the redacted body if the server keeps it.',
+    responses: { 200: jsonResponse('The entry.', AuditEntryDetails, 'A refused request', refusedSample) },
+  },
+  async ({ params: { id }, caller }, { db }) => {
+    const found = await findAuditEntry({ db }, id, reachOf(caller));
+    if (found === null) throw new Problem('not_found', 'There is no such entry.');
+    return auditDetails(found);
+  },
+);
+
+export const auditOperations = [list, get];
 
 export function auditRecord(row: AuditRow) {
   const path = row.path ?? (row.endpoint.startsWith('/') && !row.endpoint.includes('{') ? row.endpoint : null);

@@ -2,16 +2,14 @@
  * Answers requests that never reach the router: those that Node cannot parse, heads that are too large or too slow,
  * CONNECT. They get the envelope and the headers of every other answer, written directly to the socket.
  */
-import { STATUS_CODES } from 'node:http';
-import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import { STATUS_CODES, type IncomingMessage, type RequestListener, type Server, type ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { Socket } from 'node:net';
-import type { UsedUp } from '../base/budgets.ts';
+import { budgets, type UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
 import { headerList, problemAnswer } from './answer.ts';
-import { HEAD_OVERFLOW, MOST_FIELDS } from './heads.ts';
 import type { Rate } from '../scheduling/rate-windows.ts';
 
 /** How long a peer may take to read its answer and close, before the socket is destroyed. */
@@ -110,4 +108,30 @@ function write(deps: Deps, socket: Duplex, problem: Problem): void {
   const late = clock.after(LINGER_MS, () => socket.destroy(), { background: true });
   socket.once('end', () => socket.destroy());
   socket.once('close', () => late.cancel());
+}
+
+export const headLimits = { maxHeaderSize: budgets.http_head_bytes.most } as const;
+/** Node's code of a head with too many bytes, and since version 24 of one with too many fields. */
+const HEAD_OVERFLOW = 'HPE_HEADER_OVERFLOW';
+const MOST_FIELDS = 100;
+
+/**
+ * Hands the requests of a server to its listener, except those with too many fields. Node before version 24 drops what comes after the limit
+ * without a word, which may be the key, or what a proxy says of the client: so such a request is refused whole. One of HTTP/0.9, which Node
+ * takes too, has no head at all.
+ */
+export function takeRequests(server: Server, listener: RequestListener): RequestListener {
+  server.maxHeadersCount = MOST_FIELDS;
+  const take: RequestListener = (req, res) => {
+    // Node leaves the surplus of the last fields that it read here.
+    const isOld = req.httpVersionMajor < 1;
+    if (!isOld && req.rawHeaders.length <= 2 * MOST_FIELDS) {
+      listener(req, res);
+      return;
+    }
+    const error = Object.assign(new Error('refused'), { code: isOld ? 'HPE_INVALID_VERSION' : HEAD_OVERFLOW });
+    if (!server.emit('clientError', error, req.socket)) res.writeHead(400, { Connection: 'close' }).end();
+  };
+  server.on('request', take);
+  return take;
 }

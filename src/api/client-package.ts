@@ -8,7 +8,7 @@ import path from 'node:path';
 import { z } from 'zod';
 import { isMissing } from '../base/error-code.ts';
 import { Problem } from '../base/problem.ts';
-import { isCurrent } from './etag.ts';
+import { isCurrent } from './negotiate.ts';
 import { exampleOf, openRoute, type Incoming, type Reply, type Route } from './route.ts';
 
 export interface ClientPackage {

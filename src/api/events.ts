@@ -5,9 +5,6 @@
 import { Readable } from 'node:stream';
 import { z } from 'zod';
 import { createGate, type Gate } from '../scheduling/gate.ts';
-import type { Notifier } from '../scheduling/notifier.ts';
-import type { Clock } from '../base/clock.ts';
-import type { Log } from '../base/log.ts';
 import { isId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
 import { mapInSlices } from '../base/slices.ts';
@@ -24,10 +21,9 @@ import { EventTail, type Follower } from '../events/tail.ts';
 import type { Caller } from '../keys/caller.ts';
 import { scopeAllows } from '../keys/scopes.ts';
 import { tagSchema } from '../messages/request/send-schema.ts';
-import type { Database } from '../storage/database.ts';
-import type { Cursors } from './cursor.ts';
+import type { ApiContext } from './context.ts';
 import { lineTypes, type LineType } from './list-lines.ts';
-import { noBefore, type ListStreams } from './list-stream.ts';
+import { noBefore } from './list-stream.ts';
 import { preferredType } from './negotiate.ts';
 import { DEFAULT_LIMIT, linkToNext, listOf, pageParameters, refuseBothCursors } from './page.ts';
 import { addressParameter, booleanParameter, integerParameter, listParameter, timeParameter } from './query.ts';
@@ -35,14 +31,7 @@ import { batchId, Event, messageId, sampleEvent } from './records.ts';
 import { type Call, exampleOf, type Reply, route, type Route } from './route.ts';
 import { reachOf, testFilter } from './test-mode.ts';
 
-export interface EventsDeps {
-  db: Pick<Database, 'reader' | 'prepared'>;
-  clock: Clock;
-  log: Pick<Log, 'warn'>;
-  notifiers: { events: Notifier };
-  cursors: Cursors;
-  streams: ListStreams;
-}
+type EventsContext = Pick<ApiContext, 'db' | 'clock' | 'log' | 'notifiers' | 'cursors' | 'streams'>;
 
 const PATH = '/v1/events';
 /** The position before the first event, and the one after the last. */
@@ -84,7 +73,7 @@ const EventsQuery = z.strictObject({
 
 type EventsCall = Call<object, z.output<typeof EventsQuery>, undefined>;
 
-export function eventRoutes(deps: EventsDeps): Route[] {
+export function eventRoutes(deps: EventsContext): Route[] {
   const tail = new EventTail(deps);
   const gate = createGate({ most: READS, waiting: Infinity });
   return [
@@ -121,9 +110,8 @@ export function eventRoutes(deps: EventsDeps): Route[] {
 
 /** The parts of one call that every form of answer needs. */
 interface Reading {
-  deps: EventsDeps;
+  deps: EventsContext;
   tail: EventTail;
-  streams: ListStreams;
   gate: Gate;
   call: EventsCall;
   filter: EventFilter;
@@ -132,12 +120,11 @@ interface Reading {
   list: string;
 }
 
-async function read(deps: EventsDeps, shared: Pick<Reading, 'tail' | 'gate'>, call: EventsCall): Promise<Reply> {
+async function read(deps: EventsContext, shared: Pick<Reading, 'tail' | 'gate'>, call: EventsCall): Promise<Reply> {
   const { query, caller } = call;
   refuseBothCursors(query);
   const reading: Reading = {
     deps,
-    streams: deps.streams,
     ...shared,
     call,
     filter: filterOf(caller, query),
@@ -211,14 +198,8 @@ async function pageBefore(reading: Reading, cursor: string, limit: number): Prom
 }
 
 /** Reads a page of the log when it is the account's turn. */
-async function inTurn({ gate, filter }: Reading, page: () => Promise<EventPage>): Promise<EventPage> {
-  const leave = await gate.enter(filter.accountId);
-  try {
-    return await page();
-  } finally {
-    leave?.();
-  }
-}
+const inTurn = ({ gate, filter }: Reading, page: () => Promise<EventPage>): Promise<EventPage> =>
+  gate.run(filter.accountId, page);
 
 /** Waits for an event if there is none yet and the caller wants to. */
 async function pageAfter(reading: Reading, limit: number): Promise<EventPage> {
@@ -250,8 +231,8 @@ function attend({ tail, call, filter }: Reading): Follower {
 
 /** Streams all events up to now. */
 async function whole(reading: Reading, type: LineType): Promise<Reply> {
-  const { deps, call, filter, streams } = reading;
-  return streams.answer(call, { list: 'events', type }, async () => {
+  const { deps, call, filter } = reading;
+  return deps.streams.answer(call, { list: 'events', type }, async () => {
     const start = call.query.after === undefined ? 0 : await positionOf(reading, call.query.after, 'after');
     return pagesUntil(await lastSequence(deps.db.reader), start);
   });
@@ -269,7 +250,7 @@ async function whole(reading: Reading, type: LineType): Promise<Reply> {
 
 async function serverSentEvents(reading: Reading): Promise<Reply> {
   const { deps, call } = reading;
-  reading.streams.take(call);
+  deps.streams.take(call);
   const last = call.header('last-event-id') ?? '';
   // An empty one is that of a client that has got no event so far.
   const from = last === '' ? call.query.after : last;

@@ -70,15 +70,8 @@ export function createJsonReader(deps: { clock: Clock }): JsonReader {
   });
   const gate = createGate({ most: THREADS, waiting: MOST_WAITING });
 
-  async function inThread(owner: string, job: JsonJob): Promise<JsonBody> {
-    const leave = await gate.enter(owner);
-    if (leave === null) throw tooMany();
-    try {
-      return await threads.run(job, ownMemory([job.bytes])).then(bodyOf, refuse);
-    } finally {
-      leave();
-    }
-  }
+  const inThread = (owner: string, job: JsonJob): Promise<JsonBody> =>
+    gate.run(owner, () => threads.run(job, ownMemory([job.bytes])).then(bodyOf, refuse), tooMany);
 
   async function inSlice(bytes: Buffer, foreign: ForeignBody | null): Promise<JsonBody> {
     await nextSlice();

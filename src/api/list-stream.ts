@@ -7,8 +7,7 @@ import { createGate } from '../scheduling/gate.ts';
 import { Problem } from '../base/problem.ts';
 import { lineTypes, textOf, type LineType, type ListName, type Records } from './list-lines.ts';
 import { preferredType } from './negotiate.ts';
-import type { Call, Reply, ResponseDeclaration } from './route.ts';
-import { StreamSlots } from './stream-slots.ts';
+import type { Call, Reply } from './route.ts';
 
 const PAGE = 100;
 /** Pages that are read at once: the other reads need the database too. */
@@ -61,14 +60,11 @@ export class ListStreams {
 
   /** Reads a page when it is the account's turn. */
   private async page(read: () => Promise<Reply>, { caller }: Pick<AnyCall, 'caller'>): Promise<Page> {
-    const leave = await this.gate.enter(caller.accountId);
-    try {
+    return this.gate.run(caller.accountId, async () => {
       const reply = await read();
       if (!('body' in reply)) throw new Error('a list is answered as JSON');
       return reply.body as Page;
-    } finally {
-      leave?.();
-    }
+    });
   }
 }
 
@@ -88,7 +84,35 @@ async function* pagesFrom(first: Page, pageAfter: (position: object) => Promise<
   }
 }
 
-/** Adds the forms of a whole list to the response of its pages. */
-export const orWhole = ({ 200: page }: { 200: ResponseDeclaration }): { 200: ResponseDeclaration } => ({
-  200: { ...page, types: lineTypes },
-});
+const MOST_OF_KEY = 20;
+const MOST_OF_ACCOUNT = 100;
+
+/** Counts the open streams of each key and each account: each holds a connection. */
+class StreamSlots {
+  private readonly open = new Map<string, number>();
+
+  /** Takes a slot; the returned function gives it back. Throws `too_many_streams`. */
+  take({ keyId, accountId }: { keyId: string; accountId: string }): () => void {
+    this.check(`key ${keyId}`, MOST_OF_KEY, 'this key');
+    this.check(`account ${accountId}`, MOST_OF_ACCOUNT, 'this account');
+    const names = [`key ${keyId}`, `account ${accountId}`];
+    for (const name of names) this.add(name, 1);
+    let isOpen = true;
+    return () => {
+      if (!isOpen) return;
+      isOpen = false;
+      for (const name of names) this.add(name, -1);
+    };
+  }
+
+  private check(name: string, most: number, whose: string): void {
+    if ((this.open.get(name) ?? 0) < most) return;
+    throw new Problem('too_many_streams', `There are ${String(most)} open streams of ${whose}. Close one first.`);
+  }
+
+  private add(name: string, more: number): void {
+    const count = (this.open.get(name) ?? 0) + more;
+    if (count > 0) this.open.set(name, count);
+    else this.open.delete(name);
+  }
+}

@@ -1,18 +1,12 @@
 /** `/v1/messages/{id}/content`: the stored body of a message. */
 import { z } from 'zod';
-import type { MailViewer } from '../messages/store/mail-viewer.ts';
 import { attachmentsOf, contentOf } from '../messages/store/message-store.ts';
-import type { Database } from '../storage/database.ts';
 import type { MessageRow } from '../storage/tables.ts';
+import type { ApiContext } from './context.ts';
+import { messages } from './messages.ts';
 import { maybe, text, whole } from './record-schema.ts';
-import { messageId } from './records.ts';
-import { jsonResponse, route, type Route } from './route.ts';
+import { jsonResponse } from './route.ts';
 import { requireMessage } from './test-mode.ts';
-
-export interface MessageContentDeps {
-  db: Pick<Database, 'reader'>;
-  mailViewer: MailViewer;
-}
 
 /** The list of attached files in an answer. */
 export const attachedFiles = () =>
@@ -43,30 +37,25 @@ const Content = z
   })
   .meta({ id: 'Content', description: 'The stored body of a message, without the bytes of its attachments.' });
 
-export function messageContentRoute(deps: MessageContentDeps): Route {
-  return route(
-    {
-      method: 'GET',
-      path: '/v1/messages/{id}/content',
-      operationId: 'getMessageContent',
-      description: 'The body as it was accepted or, with a template, rendered.',
-      scope: ['message:content'],
-      params: z.object({ id: messageId() }),
-      responses: {
-        200: jsonResponse('The body.', Content, 'A body with a file'),
-      },
-    },
-    async ({ params: { id }, caller }) => {
-      const row = await requireMessage(deps.db, caller, id);
-      return { status: 200, body: { object: 'content', message_id: row.id, ...(await contentRecord(deps, row)) } };
-    },
-  );
-}
+export const messageContent = messages.at(
+  'GET',
+  '/v1/messages/{id}/content',
+  {
+    operationId: 'getMessageContent',
+    description: 'The body as it was accepted or, with a template, rendered.',
+    scope: ['message:content'],
+    responses: { 200: jsonResponse('The body.', Content, 'A body with a file') },
+  },
+  async ({ params: { id }, caller }, context: ApiContext) => {
+    const row = await requireMessage(context.db, caller, id);
+    return { status: 200, body: { object: 'content', message_id: row.id, ...(await contentRecord(context, row)) } };
+  },
+);
 
 type ContentRecord = Omit<z.output<typeof Content>, 'object' | 'message_id'>;
 
 /** A mail submitted by SMTP is parsed for each answer: only people who look at a message ask for it. */
-async function contentRecord({ db, mailViewer }: MessageContentDeps, row: MessageRow): Promise<ContentRecord> {
+async function contentRecord({ db, mailViewer }: ApiContext, row: MessageRow): Promise<ContentRecord> {
   const content = await contentOf(db.reader, row.content_id);
   if (content?.raw != null) {
     const { html = null, text = null, attachments = [] } = (await mailViewer.view(content.raw)) ?? {};

@@ -1,20 +1,14 @@
 /** The reports of a message: mails that came back for it. */
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
-import type { Caller } from '../keys/caller.ts';
-import type { MailViewer } from '../messages/store/mail-viewer.ts';
 import { rawReport, reportMembers, reportsOf } from '../messages/store/message-reports.ts';
-import type { Database } from '../storage/database.ts';
+import type { ApiContext } from './context.ts';
 import { attachedFiles } from './message-content.ts';
+import { messages } from './messages.ts';
 import { maybe, maybeTime, recordSchema, shows, text } from './record-schema.ts';
 import { messageId } from './records.ts';
-import { exampleOf, jsonResponse, route, type Route } from './route.ts';
+import { exampleOf, jsonResponse, type Call } from './route.ts';
 import { requireMessage } from './test-mode.ts';
-
-export interface MessageReportsDeps {
-  db: Pick<Database, 'reader' | 'prepared'>;
-  mailViewer: MailViewer;
-}
 
 const PATH = '/v1/messages/{id}/reports';
 const reportId = () =>
@@ -57,84 +51,76 @@ const ReportContent = z
   })
   .meta({ id: 'ReportContent', description: 'A mail that came back, as a mail program shows it.' });
 
-export function messageReportRoutes(deps: MessageReportsDeps): Route[] {
-  return [listRoute(deps), rawRoute(deps), contentRoute(deps)];
-}
+type ReportCall = Call<{ id: string; report_id: string }, object, undefined>;
 
-function listRoute(deps: MessageReportsDeps): Route {
-  return route(
-    {
-      method: 'GET',
-      path: PATH,
-      operationId: 'listMessageReports',
-      description:
-        'Bounces, notices of delay, complaints and answers that came by mail and belong to this message, the first hundred. They are kept for `retention.reports`.',
-      scope: ['message:read'],
-      params: z.object({ id: messageId() }),
-      responses: {
-        200: jsonResponse('The reports.', ReportList, 'A bounce'),
+const list = messages.at(
+  'GET',
+  PATH,
+  {
+    operationId: 'listMessageReports',
+    description:
+      'Bounces, notices of delay, complaints and answers that came by mail and belong to this message, the first hundred. They are kept for `retention.reports`.',
+    responses: { 200: jsonResponse('The reports.', ReportList, 'A bounce') },
+  },
+  async ({ params: { id }, caller }, { db }: ApiContext) => {
+    await requireMessage(db, caller, id);
+    return { status: 200, body: { object: 'list', data: await reportsOf(db.reader, id) } };
+  },
+);
+
+const params = z.object({ id: messageId(), report_id: reportId() });
+
+const raw = messages.at(
+  'GET',
+  `${PATH}/{report_id}`,
+  {
+    operationId: 'getMessageReport',
+    description:
+      'The unchanged mail, as `message/rfc822`: of a bounce its first 512 KiB, of anything else its first 32 KiB. Anyone may have written it.',
+    scope: ['message:content'],
+    params,
+    responses: {
+      200: {
+        description: 'The mail.',
+        types: ['message/rfc822'],
+        examples: exampleOf(
+          'The beginning of a bounce',
+          'From: <mailer-daemon@mx1.example.net>\r\nSubject: Undelivered Mail\r\n\r\n...',
+        ),
       },
     },
-    async ({ params: { id }, caller }) => {
-      await requireMessage(deps.db, caller, id);
-      return { status: 200, body: { object: 'list', data: await reportsOf(deps.db.reader, id) } };
-    },
-  );
-}
+  },
+  async (call: ReportCall, context: ApiContext) => ({
+    status: 200,
+    bytes: await requireReport(context, call),
+    type: 'message/rfc822',
+  }),
+);
 
-function rawRoute(deps: MessageReportsDeps): Route {
-  return route(
-    {
-      method: 'GET',
-      path: `${PATH}/{report_id}`,
-      operationId: 'getMessageReport',
-      description:
-        'The unchanged mail, as `message/rfc822`: of a bounce its first 512 KiB, of anything else its first 32 KiB. Anyone may have written it.',
-      scope: ['message:content'],
-      params: z.object({ id: messageId(), report_id: reportId() }),
-      responses: {
-        200: {
-          description: 'The mail.',
-          types: ['message/rfc822'],
-          examples: exampleOf(
-            'The beginning of a bounce',
-            'From: <mailer-daemon@mx1.example.net>\r\nSubject: Undelivered Mail\r\n\r\n...',
-          ),
-        },
-      },
-    },
-    async ({ params: { id, report_id: report }, caller }) => {
-      return { status: 200, bytes: await requireReport(deps, caller, id, report), type: 'message/rfc822' };
-    },
-  );
-}
+const content = messages.at(
+  'GET',
+  `${PATH}/{report_id}/content`,
+  {
+    operationId: 'getMessageReportContent',
+    description:
+      'Subject, addresses, text, html and files, for people. `invalid_state` if the mail cannot be parsed in a few seconds: its source can be read nevertheless.',
+    scope: ['message:content'],
+    params,
+    responses: { 200: jsonResponse('The mail.', ReportContent, 'A bounce') },
+    problems: ['invalid_state'],
+  },
+  async (call: ReportCall, context: ApiContext) => {
+    const view = await context.mailViewer.view(await requireReport(context, call));
+    if (view === null) throw new Problem('invalid_state', 'This mail cannot be parsed: read its source.');
+    return { status: 200, body: { object: 'report_content', report_id: call.params.report_id, ...view } };
+  },
+);
 
-function contentRoute(deps: MessageReportsDeps): Route {
-  return route(
-    {
-      method: 'GET',
-      path: `${PATH}/{report_id}/content`,
-      operationId: 'getMessageReportContent',
-      description:
-        'Subject, addresses, text, html and files, for people. `invalid_state` if the mail cannot be parsed in a few seconds: its source can be read nevertheless.',
-      scope: ['message:content'],
-      params: z.object({ id: messageId(), report_id: reportId() }),
-      responses: {
-        200: jsonResponse('The mail.', ReportContent, 'A bounce'),
-      },
-      problems: ['invalid_state'],
-    },
-    async ({ params: { id, report_id: report }, caller }) => {
-      const view = await deps.mailViewer.view(await requireReport(deps, caller, id, report));
-      if (view === null) throw new Problem('invalid_state', 'This mail cannot be parsed: read its source.');
-      return { status: 200, body: { object: 'report_content', report_id: report, ...view } };
-    },
-  );
-}
-
-async function requireReport(deps: MessageReportsDeps, caller: Caller, id: string, report: string): Promise<Buffer> {
-  await requireMessage(deps.db, caller, id);
-  const bytes = await rawReport(deps.db.prepared, id, report);
+async function requireReport({ db }: ApiContext, { params: { id, report_id }, caller }: ReportCall): Promise<Buffer> {
+  await requireMessage(db, caller, id);
+  const bytes = await rawReport(db.prepared, id, report_id);
   if (bytes === null) throw new Problem('not_found', 'There is no such report.', { field: 'report_id' });
   return bytes;
 }
+
+export const messageReports = [list, raw, content];

@@ -4,10 +4,9 @@ import { idTime, MOST_AHEAD_MS } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
 import { DAY_MS } from '../base/time.ts';
 import { bounceReasons } from '../config/bounce-rule.ts';
-import type { Database } from '../storage/database.ts';
 import { messageRecord } from '../messages/store/message.ts';
 import { LONGEST_REQUEST_MS, type MessageFilter } from '../messages/list/message-filter.ts';
-import { nextTries, type LaneFactsOf } from '../messages/delivery/why.ts';
+import { nextTries } from '../messages/delivery/why.ts';
 import { reasonsOf } from '../messages/list/message-reasons.ts';
 import { countMessages, listMessages } from '../messages/list/message-list.ts';
 import { attemptsOf, contentOf, recipientsOf } from '../messages/store/message-store.ts';
@@ -19,29 +18,24 @@ import { scopeAllows, scopeChallenge } from '../keys/scopes.ts';
 import { soughtDomain } from '../mail/address.ts';
 import { deliveryStatuses } from '../storage/tables.ts';
 import { templateIdOf } from '../templates/template-store.ts';
-import type { Cursors } from './cursor.ts';
-import { orWhole, type ListStreams } from './list-stream.ts';
-import { answerPage, pageParameters, pageResponse } from './page.ts';
+import type { StoreContext } from './context.ts';
+import { pageParameters } from './page.ts';
 import { addressParameter, booleanParameter, listParameter, textsParameter, timeParameter } from './query.ts';
 import { batchId, Message, MessageDetails, messageId, samples } from './records.ts';
-import { type Call, jsonResponse, route, type Route } from './route.ts';
+import { resource } from './resource.ts';
+import { type Call, jsonResponse } from './route.ts';
 import { noMessage, requireMessage, testFilter } from './test-mode.ts';
 
 const PATH = '/v1/messages';
 
-export interface MessageReadDeps {
-  db: Pick<Database, 'reader' | 'prepared'>;
-  cursors: Cursors;
-  streams: ListStreams;
-  /** Returns what the lanes of recipients wait for; only a running server knows it. */
-  laneFacts?: LaneFactsOf;
-}
-
-export const messageReadRoutes = (deps: MessageReadDeps): Route[] => [
-  listRoute(deps),
-  countRoute(deps),
-  readRoute(deps),
-];
+export const messages = resource({
+  path: PATH,
+  params: z.object({ id: messageId() }),
+  schema: Message,
+  reads: 'message:read',
+  changes: 'message:cancel',
+  type: 'message',
+});
 
 const listQuery = z.strictObject({
   ...pageParameters(),
@@ -129,64 +123,53 @@ const MessageCount = z
 /** How far back a search in subjects and for parts of addresses goes by default, in milliseconds. */
 const SUBJECT_SPAN_MS = 30 * DAY_MS;
 
-function listRoute({ db, cursors, streams }: MessageReadDeps): Route {
-  return route(
-    {
-      method: 'GET',
-      path: PATH,
-      operationId: 'listMessages',
-      description:
-        'Newest first, without bodies. All filters must hold together. `Accept: text/csv` or `application/x-ndjson` sends the whole list.',
-      scope: ['message:read'],
-      query: listQuery,
-      responses: orWhole(pageResponse('A page of messages.', Message, 'One message', samples.delivered)),
-      problems: ['too_many_streams'],
-    },
-    streams.whole('messages', (call: Call<object, z.output<typeof listQuery>, undefined>) =>
-      answerPage(cursors, PATH, call, async (wanted) => {
-        const newestFirst = call.query.sort !== 'created_at';
-        const filter = await filterOf(db, call);
-        const { rows: messages, ...page } = await listMessages(db.reader, filter, { newestFirst, ...wanted });
-        const reasons = await reasonsOf(db.reader, messages);
-        return { ...page, data: messages.map((row) => messageRecord(row, reasons.get(row.id))) };
-      }),
-    ),
-  );
-}
+const list = messages.list(
+  {
+    operationId: 'listMessages',
+    description:
+      'Newest first, without bodies. All filters must hold together. `Accept: text/csv` or `application/x-ndjson` sends the whole list.',
+    query: listQuery,
+    whole: 'messages',
+  },
+  async (wanted, call: Call<object, z.output<typeof listQuery>, undefined>, { db }) => {
+    const newestFirst = call.query.sort !== 'created_at';
+    const filter = await filterOf(db, call);
+    const { rows, ...page } = await listMessages(db.reader, filter, { newestFirst, ...wanted });
+    const reasons = await reasonsOf(db.reader, rows);
+    return { ...page, data: rows.map((row) => messageRecord(row, reasons.get(row.id))) };
+  },
+);
 
 const countQuery = listQuery.omit({ limit: true, after: true, before: true, sort: true });
 
-function countRoute({ db }: MessageReadDeps): Route {
-  return route(
-    {
-      method: 'GET',
-      path: `${PATH}/count`,
-      operationId: 'getMessageCount',
-      description:
-        'How many messages the list has with these filters, in all and by status. It looks at 10,000 messages at most, the newest: `has_more` says whether there are more, which may fit as well.',
-      scope: ['message:read'],
-      query: countQuery,
-      responses: {
-        200: jsonResponse('The count.', MessageCount, 'All were counted', {
-          object: 'message_count',
-          count: 217,
-          by_status: { delivered: 210, bounced: 7 },
-          has_more: false,
-        }),
-      },
+const count = messages.at(
+  'GET',
+  `${PATH}/count`,
+  {
+    operationId: 'getMessageCount',
+    description:
+      'How many messages the list has with these filters, in all and by status. It looks at 10,000 messages at most, the newest: `has_more` says whether there are more, which may fit as well.',
+    query: countQuery,
+    responses: {
+      200: jsonResponse('The count.', MessageCount, 'All were counted', {
+        object: 'message_count',
+        count: 217,
+        by_status: { delivered: 210, bounced: 7 },
+        has_more: false,
+      }),
     },
-    async (call) => {
-      const { byStatus, isMore } = await countMessages(db.reader, await filterOf(db, call));
-      const body = {
-        object: 'message_count' as const,
-        count: byStatus.reduce((sum, one) => sum + one.count, 0),
-        by_status: Object.fromEntries(byStatus.map(({ status, count }) => [status, count])),
-        has_more: isMore,
-      };
-      return { status: 200, body };
-    },
-  );
-}
+  },
+  async (call: Call<object, z.output<typeof countQuery>, undefined>, { db }: StoreContext) => {
+    const { byStatus, isMore } = await countMessages(db.reader, await filterOf(db, call));
+    const body = {
+      object: 'message_count' as const,
+      count: byStatus.reduce((sum, one) => sum + one.count, 0),
+      by_status: Object.fromEntries(byStatus.map(({ status, count }) => [status, count])),
+      has_more: isMore,
+    };
+    return { status: 200, body };
+  },
+);
 
 /** Letters of an id after its prefix. */
 const ID_LETTERS = 26;
@@ -200,7 +183,7 @@ function requestTimes(start: string | undefined): { from: number; until: number 
 }
 
 async function filterOf(
-  db: MessageReadDeps['db'],
+  db: StoreContext['db'],
   { now, caller, query }: { now: number; caller: Caller; query: z.output<typeof countQuery> },
 ): Promise<MessageFilter> {
   const { accountId } = caller;
@@ -244,57 +227,48 @@ async function filterOf(
   };
 }
 
-function readRoute({ db, laneFacts }: MessageReadDeps): Route {
-  return route(
-    {
-      method: 'GET',
-      path: `${PATH}/{id}`,
-      operationId: 'getMessage',
-      description:
-        'With its recipients, last attempts and last events. A key with only `send` or `campaign` reads what it sent itself.',
-      scope: ['message:read', 'send', 'campaign'],
-      params: z.object({ id: messageId() }),
-      query: z.strictObject({
-        expand: z
-          .literal('content')
-          .optional()
-          .describe('`content` adds the stored body; needs the scope `message:content`.'),
+const get = messages.get(
+  {
+    operationId: 'getMessage',
+    description:
+      'With its recipients, last attempts and last events. A key with only `send` or `campaign` reads what it sent itself.',
+    scope: ['message:read', 'send', 'campaign'],
+    query: z.strictObject({
+      expand: z
+        .literal('content')
+        .optional()
+        .describe('`content` adds the stored body; needs the scope `message:content`.'),
+    }),
+    responses: { 200: jsonResponse('The message.', MessageDetails, 'A delivered message', samples.details) },
+  },
+  async ({ params, query, caller, now }, { db, laneFacts }) => {
+    const row = await requireMessage(db, caller, params.id);
+    // A message of another key or account is answered as if it did not exist.
+    if (!scopeAllows(caller.scopes, 'message:read') && row.key_id !== caller.keyId) throw noMessage();
+    const [recipients, attempts, events, reasons] = await Promise.all([
+      recipientsOf(db.reader, row.id, {
+        nextTries: laneFacts === undefined ? undefined : (rows) => nextTries(laneFacts, rows, now),
       }),
-      responses: {
-        200: jsonResponse('The message.', MessageDetails, 'A delivered message', samples.details),
-      },
-    },
-    async ({ params, query, caller, now }) => {
-      const row = await requireMessage(db, caller, params.id);
-      // A message of another key or account is answered as if it did not exist.
-      if (!scopeAllows(caller.scopes, 'message:read') && row.key_id !== caller.keyId) throw noMessage();
-      const [recipients, attempts, events, reasons] = await Promise.all([
-        recipientsOf(db.reader, row.id, {
-          nextTries: laneFacts === undefined ? undefined : (rows) => nextTries(laneFacts, rows, now),
-        }),
-        attemptsOf(db.reader, row.id),
-        lastEventsOf(db.reader, row.id),
-        reasonsOf(db.reader, [row]),
-      ]);
-      const engagement = scopeAllows(caller.scopes, 'event:engagement');
-      const body = {
-        ...messageRecord(row, reasons.get(row.id)),
-        request_id: row.request_id,
-        recipients,
-        attempts,
-        events: events.map((event) => eventRecord(event, { engagement })),
-      };
-      return {
-        status: 200,
-        body:
-          query.expand === undefined ? body : { ...body, content: await expanded(db, caller.scopes, row.content_id) },
-      };
-    },
-  );
-}
+      attemptsOf(db.reader, row.id),
+      lastEventsOf(db.reader, row.id),
+      reasonsOf(db.reader, [row]),
+    ]);
+    const engagement = scopeAllows(caller.scopes, 'event:engagement');
+    const body = {
+      ...messageRecord(row, reasons.get(row.id)),
+      request_id: row.request_id,
+      recipients,
+      attempts,
+      events: events.map((event) => eventRecord(event, { engagement })),
+    };
+    return query.expand === undefined ? body : { ...body, content: await expanded(db, caller.scopes, row.content_id) };
+  },
+);
+
+export const messageReads = [list, count, get];
 
 async function expanded(
-  { reader: read }: Pick<Database, 'reader'>,
+  { reader: read }: Pick<StoreContext['db'], 'reader'>,
   scopes: readonly string[],
   contentId: string,
 ): Promise<{ html: string | null; text: string | null }> {

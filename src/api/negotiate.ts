@@ -24,3 +24,10 @@ export function forbids(accept: string | undefined, types: readonly string[]): b
   if (accept === undefined || !/q=0/i.test(accept)) return false;
   return bestOf(accept.includes('*/*') ? accept : `${accept}, */*;q=0.001`, types) === undefined;
 }
+
+export function isCurrent(ifNoneMatch: string | undefined, etag: string): boolean {
+  if (ifNoneMatch === undefined) return false;
+  return ifNoneMatch.split(',').some((tag) => tag.trim() === '*' || opaque(tag.trim()) === opaque(etag));
+}
+
+const opaque = (tag: string): string => tag.replace(/^W\//, '');

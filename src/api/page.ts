@@ -50,13 +50,8 @@ export const listOf = (item: z.ZodType) =>
   });
 
 /** The 200 response of a list, with an example of one entry. */
-export const pageResponse = (
-  description: string,
-  item: z.ZodType,
-  summary: string,
-  entry: unknown = sampleOf(item),
-) => ({
-  200: jsonResponse(description, listOf(item), summary, {
+export const pageResponse = (item: z.ZodType, entry: unknown = sampleOf(item)) => ({
+  200: jsonResponse('A page of the list.', listOf(item), 'One entry', {
     object: 'list',
     data: [entry],
     has_more: false,

@@ -56,7 +56,7 @@ function listRoute({ db, cursors }: ReceivedReadDeps): Route {
         received_after: timeParameter().optional().describe('From this time on.'),
         received_before: timeParameter().optional().describe('Before this time.'),
       }),
-      responses: pageResponse('A page of mails.', ReceivedMessage, 'One mail'),
+      responses: pageResponse(ReceivedMessage),
     },
     (call) =>
       answerPage(cursors, PATH, call, async ({ limit, after, before }) => {

@@ -2,38 +2,24 @@
 import { z } from 'zod';
 import { asBuffer } from '../base/bytes.ts';
 import { nextSlice } from '../base/slices.ts';
-import { acceptBulk, acceptSingle, type AcceptDeps } from '../messages/accept/accept.ts';
+import { acceptBulk, acceptSingle } from '../messages/accept/accept.ts';
 import type { Sender } from '../messages/accept/may-send.ts';
 import type { SendDraft } from '../messages/request/send-draft.ts';
-import type { SendLimits } from '../messages/request/send-limits.ts';
 import { checkSendGently, type MessageDraft, type SendRules } from '../messages/request/send-request.ts';
 import { sendSchemas } from '../messages/request/send-schema.ts';
 import { isTemplated, withoutEmptyTexts } from '../messages/request/template-members.ts';
 import { expandSend, type ExpandedSend } from '../messages/request/templated-send.ts';
-import type { Database } from '../storage/database.ts';
-import type { Renderer } from '../templates/renderer.ts';
 import { answerChange } from './answer-change.ts';
-import { createBulkGate, type BulkTurn } from './bulk-gate.ts';
+import { createBulkGate } from './bulk-gate.ts';
+import type { ApiContext } from './context.ts';
 import { sampleOf } from './record-schema.ts';
 import { Batch, Message } from './records.ts';
 import { type Call, type Reply, route, type Route } from './route.ts';
 import { draftFrom, type CheckedSend } from './send-check.ts';
 
-export interface SendDeps {
-  db: Pick<Database, 'reader' | 'prepared'>;
-  renderer: Renderer;
-  accept: AcceptDeps;
-  limits: SendLimits;
-  smtputf8: boolean;
-  /** Makes the draft of a complete mail; `given` has its recipients and the options of the send. Throws a Problem. */
-  mailDraft: (bytes: Buffer, given: MessageDraft, by: Pick<SendCall, 'caller' | 'ip'>) => Promise<MessageDraft>;
-}
-
 type SendCall = Call<object, object, unknown>;
 
 const PATH = '/v1/messages';
-
-export const sendRoutes = (deps: SendDeps): Route[] => [sendRoute(deps)];
 
 const minimal = {
   from: 'Acme <hi@acme.example>',
@@ -42,7 +28,7 @@ const minimal = {
   html: '<p>Good to see you.</p>',
 };
 
-function sendRoute(deps: SendDeps): Route {
+export function sendRoute(deps: ApiContext): Route {
   const { SingleMessage, BulkMessage } = sendSchemas(deps.limits);
   const gate = createBulkGate(deps.accept);
   return route(
@@ -125,17 +111,15 @@ function sendRoute(deps: SendDeps): Route {
     },
     (call) =>
       call.json['recipients'] == null
-        ? send(deps, call, null)
-        : gate.run(call.caller.accountId, call.isStopping, (turn) => send(deps, call, turn)),
+        ? send(deps, call)
+        : gate.run(call.caller.accountId, call.isStopping, () => send(deps, call)),
   );
 }
 
-const rulesOf = ({ smtputf8, limits }: SendDeps, now: number): SendRules => ({ now, smtputf8, limits });
+const rulesOf = ({ smtputf8, limits }: ApiContext, now: number): SendRules => ({ now, smtputf8, limits });
 
-/** `turn` is that of a bulk send. */
-async function send(deps: SendDeps, call: SendCall, turn: BulkTurn | null): Promise<Reply> {
+async function send(deps: ApiContext, call: SendCall): Promise<Reply> {
   const rendered = await renderedOf(deps, call);
-  await turn?.prepare();
   const draft = await draftOf(deps, call, rendered);
   const sender = senderOf(call);
   const replyOf = (body: { id: string; object: string }): Reply => {
@@ -145,10 +129,7 @@ async function send(deps: SendDeps, call: SendCall, turn: BulkTurn | null): Prom
   return answerChange(call, replyOf, (rowsFor) =>
     draft.kind === 'single'
       ? acceptSingle(deps.accept, sender, draft.draft, rowsFor)
-      : acceptBulk(deps.accept, sender, draft, (record) => {
-          turn?.prepared();
-          return rowsFor(record);
-        }),
+      : acceptBulk(deps.accept, sender, draft, rowsFor),
   );
 }
 
@@ -156,7 +137,7 @@ async function send(deps: SendDeps, call: SendCall, turn: BulkTurn | null): Prom
 type Rendered =
   ({ kind: 'rendered' } & ExpandedSend) | { kind: 'checked'; send: Exclude<CheckedSend, { kind: 'templated' }> };
 
-async function renderedOf(deps: SendDeps, call: SendCall): Promise<Rendered> {
+async function renderedOf(deps: ApiContext, call: SendCall): Promise<Rendered> {
   const { checked } = call;
   if (checked !== null && checked.kind !== 'templated') return { kind: 'checked', send: checked };
   const json = checked === null ? withoutEmptyTexts(call.json) : checked.body;
@@ -171,7 +152,7 @@ async function renderedOf(deps: SendDeps, call: SendCall): Promise<Rendered> {
   return { kind: 'rendered', ...expanded };
 }
 
-async function draftOf(deps: SendDeps, call: SendCall, rendered: Rendered): Promise<SendDraft> {
+async function draftOf(deps: ApiContext, call: SendCall, rendered: Rendered): Promise<SendDraft> {
   if (rendered.kind === 'checked') {
     const { send: checked } = rendered;
     if (checked.kind !== 'mail') return draftFrom(checked);

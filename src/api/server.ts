@@ -16,17 +16,16 @@
  */
 import http from 'node:http';
 import https from 'node:https';
+import type { Socket } from 'node:net';
 import Koa from 'koa';
 import { Router } from '@koa/router';
-import { answerClientErrors } from './client-errors.ts';
+import { answerClientErrors, headLimits, takeRequests } from './client-errors.ts';
 import { bodyLimits, inviteLater } from './body.ts';
 import { addressBucket, addressList } from '../net/ip.ts';
 import { clientAddress, isNewProxy } from './client-address.ts';
 import { compatRoutes } from './compat/routes.ts';
 import { withAdapter } from './compat/services.ts';
-import { openExchange } from './exchange.ts';
-import type { Exchange } from './exchange.ts';
-import { headLimits, takeRequests } from './heads.ts';
+import { openExchange, type Exchange } from './exchange.ts';
 import { healthRoutes } from './health.ts';
 import { BodyMemory } from './body-memory.ts';
 import { InFlight } from './idempotency.ts';
@@ -36,9 +35,8 @@ import { admit, type KnownPath } from './middleware/admit.ts';
 import { audit } from './middleware/audit.ts';
 import { body } from './middleware/body.ts';
 import { idempotency } from './middleware/idempotency.ts';
-import { identify } from './middleware/identify.ts';
+import { identify, type Buckets } from './middleware/identify.ts';
 import { admitOperator, operate, type OperatorDoor } from './middleware/operate.ts';
-import type { Buckets } from './middleware/identify.ts';
 import { problem } from './middleware/problem.ts';
 import { respond } from './middleware/respond.ts';
 import { run } from './middleware/run.ts';
@@ -46,7 +44,6 @@ import { scope } from './middleware/scope.ts';
 import { Newcomers } from './newcomers.ts';
 import { openapiRoute } from './openapi.ts';
 import type { Route } from './route.ts';
-import { Running } from './running.ts';
 import { isSecure } from './secure.ts';
 import { StrangerLines } from './stranger-lines.ts';
 import type { ApiDeps, ShellState, Stop } from './request-state.ts';
@@ -96,7 +93,7 @@ export function createApi(deps: ApiDeps, routes: readonly Route[], door?: Operat
   let sharing: OtherPages | null = null;
   const server = createServer(settings, (req, res) => {
     endUnread(res, settings.unreadMs ?? UNREAD_MS);
-    req.url = withAdapter(originForm(req.url ?? '/'), req.headers.authorization);
+    req.url = withAdapter(originForm(req.url ?? '/'), req.headers);
     if (door === undefined && deps.beside?.(req, res) === true) return;
     if (sharing?.owns(req) === true) sharing.handle(req, res);
     else void handle(req, res);
@@ -264,19 +261,31 @@ function createServer(settings: ApiDeps['settings'], listener: http.RequestListe
   return server;
 }
 
+/** Closes the server: at once what is between two requests, the rest after its answer or when the time is over. */
 function closer(deps: ApiDeps, server: http.Server, stop: Stop, reader: Shared['reader']): () => Promise<void> {
-  const running = new Running(server);
+  // Also those in the TLS handshake, which Node does not close.
+  const open = new Set<Socket>();
+  server.on('connection', (socket: Socket) => {
+    open.add(socket);
+    socket.once('close', () => open.delete(socket));
+  });
+  server.prependListener('request', (_: http.IncomingMessage, res: http.ServerResponse) => {
+    res.once('close', () => {
+      if (stop.begun) setImmediate(() => server.closeIdleConnections());
+    });
+  });
   const close = async (): Promise<void> => {
     stop.begun = true;
     for (const listener of [...stop.listeners]) listener();
-    const closed = new Promise<void>((resolve) =>
-      server.close(() => {
-        resolve();
-      }),
-    );
-    await running.end(deps.clock, deps.settings.drainMs ?? DRAIN_MS);
-    running.cut();
+    const closed = new Promise<void>((resolve) => {
+      server.close(() => resolve());
+    });
+    server.closeIdleConnections();
+    const late = deps.clock.after(deps.settings.drainMs ?? DRAIN_MS, () => {
+      for (const socket of open) socket.destroy();
+    });
     await closed;
+    late.cancel();
     await reader.close();
   };
   let closing: Promise<void> | null = null;

@@ -1,34 +1,15 @@
 /** `/v1/settings`: the settings of an account, and its limits. */
 import { z } from 'zod';
-import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import { accountSettings, changeSettings, type SettingsChanges } from '../accounts/settings-store.ts';
-import type { Config } from '../config/schema.ts';
 import type { Caller } from '../keys/caller.ts';
-import type { Database } from '../storage/database.ts';
 import { columnsOf } from '../storage/record.ts';
 import { tables, type AccountSettingsRow } from '../storage/tables.ts';
-import type { ChangeNotices } from './change-notices.ts';
+import type { ApiContext } from './context.ts';
 import { flag, maybeWhole, text, texts, whole } from './record-schema.ts';
-import { jsonResponse, type Reply, route, type Route } from './route.ts';
-import { answerChange } from './answer-change.ts';
+import { jsonResponse, route, type Route } from './route.ts';
+import { answerChange, updated } from './answer-change.ts';
 import { DAY_MS } from '../base/time.ts';
-
-/** A plan's limits, null meaning none. */
-export type PlanLimits = Config['plans'][string];
-
-export interface SettingsRoutesDeps {
-  db: Pick<Database, 'commit' | 'reader'>;
-  clock: Clock;
-  /** How long the server keeps things, in milliseconds: the most an account can ask for. */
-  retention: Pick<Config['retention'], 'content' | 'messages' | 'events'>;
-  limits: Config['limits'];
-  /** The limits of a plan, or null for one that no longer exists. */
-  planOf: (name: string) => PlanLimits | null;
-  /** Mails accepted for the account today and this month. */
-  usedBy: (accountId: string) => Promise<{ today: number; thisMonth: number }>;
-  changes: Pick<ChangeNotices, 'settingsChanged'>;
-}
 
 const PATH = '/v1/settings';
 const MOST_DAYS = 36_500;
@@ -92,7 +73,7 @@ const Changes = z
   })
   .meta({ id: 'SettingsChanges', description: 'The members to change; all others stay the same.' });
 
-export function settingsRoutes(deps: SettingsRoutesDeps): Route[] {
+export function settingsRoutes(deps: ApiContext): Route[] {
   return [
     route(
       {
@@ -128,12 +109,8 @@ export function settingsRoutes(deps: SettingsRoutesDeps): Route[] {
         const { caller, body } = call;
         const changes = changesOf(deps, body);
         const before = await recordOf(deps, caller, await accountSettings(deps, caller.accountId));
-        const replyOf = (row: AccountSettingsRow): Reply => ({
-          status: 200,
-          body: toRecord(deps, caller, row, before.usage),
-          before,
-        });
-        const reply = await answerChange(call, replyOf, (rowsFor) =>
+        const record = (row: AccountSettingsRow) => toRecord(deps, caller, row, before.usage);
+        const reply = await answerChange(call, updated(record, before), (rowsFor) =>
           changeSettings(deps, caller.accountId, changes, rowsFor),
         );
         deps.changes.settingsChanged(caller.accountId);
@@ -143,7 +120,7 @@ export function settingsRoutes(deps: SettingsRoutesDeps): Route[] {
   ];
 }
 
-function changesOf({ retention: most }: SettingsRoutesDeps, body: z.output<typeof Changes>): SettingsChanges {
+function changesOf({ retention: most }: ApiContext, body: z.output<typeof Changes>): SettingsChanges {
   const { track_opens, track_clicks, retention = {} } = body;
   const { content_days, messages_days, events_days } = retention;
   checkDays('retention.content_days', content_days, most.content);
@@ -159,13 +136,13 @@ function checkDays(field: string, wanted: number | null | undefined, mostMs: num
 
 const daysOf = (ms: number): number => Math.max(1, Math.floor(ms / DAY_MS));
 
-async function recordOf(deps: SettingsRoutesDeps, caller: Caller, row: AccountSettingsRow): Promise<SettingsRecord> {
+async function recordOf(deps: ApiContext, caller: Caller, row: AccountSettingsRow): Promise<SettingsRecord> {
   const { today, thisMonth } = await deps.usedBy(caller.accountId);
   return toRecord(deps, caller, row, { mails_today: today, mails_this_month: thisMonth });
 }
 
 function toRecord(
-  { retention, limits, planOf }: SettingsRoutesDeps,
+  { retention, limits, planOf }: ApiContext,
   { plan }: Caller,
   row: AccountSettingsRow,
   usage: SettingsRecord['usage'],

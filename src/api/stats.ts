@@ -18,21 +18,16 @@ import {
 import type { Caller } from '../keys/caller.ts';
 import { soughtDomain } from '../mail/address.ts';
 import { tagSchema } from '../messages/request/send-schema.ts';
-import type { Database } from '../storage/database.ts';
 import { recordOf } from '../storage/record.ts';
 import { eventCounts } from '../storage/tables.ts';
 import { templateIdOf } from '../templates/template-store.ts';
-import { orWhole, type ListStreams } from './list-stream.ts';
+import type { StoreContext } from './context.ts';
+import { lineTypes } from './list-lines.ts';
 import { booleanParameter, timeParameter } from './query.ts';
 import { maybe, recordSchema, shows, time } from './record-schema.ts';
 import { type Call, jsonResponse, route, type Route } from './route.ts';
 import { testFilter } from './test-mode.ts';
 import { DAY_MS, HOUR_MS } from '../base/time.ts';
-
-export interface StatsDeps {
-  streams: ListStreams;
-  db: Pick<Database, 'reader' | 'prepared'>;
-}
 
 const PATH = '/v1/stats';
 const MOST_DAYS = 400;
@@ -115,7 +110,7 @@ const query = z.strictObject({
   test: booleanParameter().optional().describe('Numbers of simulated mail instead of real mail.'),
 });
 
-export function statsRoutes({ db, streams }: StatsDeps): Route[] {
+export function statsRoutes({ db, streams }: StoreContext): Route[] {
   return [
     route(
       {
@@ -126,7 +121,7 @@ export function statsRoutes({ db, streams }: StatsDeps): Route[] {
           'How many recipients were mailed, and with what result, by hour or day (UTC), optionally by stream, tag, sending domain, mailbox provider or template. Whatever happens to a recipient counts in the hour and day in which the mail was accepted, or due if it was scheduled for later: an open of today counts with the mail of last week. So shares are of the mail of the range, and those of the last hours still grow. Without `by` every hour or day of the range has its line, empty ones too. `total` and `rates` are of all mail asked for, each recipient once: with `by` also of what no line is for, and mail with two tags counts once. `Accept: text/csv` or `application/x-ndjson` sends the lines alone.',
         scope: ['stats:read'],
         query,
-        responses: orWhole({ 200: jsonResponse('The numbers.', Stats, 'One day') }),
+        responses: { 200: { ...jsonResponse('The numbers.', Stats, 'One day'), types: lineTypes } },
         problems: ['mutually_exclusive_fields', 'too_many_streams'],
       },
       streams.whole('stats', async ({ query: asked, caller, now }: Call<object, z.output<typeof query>, undefined>) => {

@@ -1,9 +1,7 @@
 /** `/v1/suppressions`: the addresses that are not mailed. */
 import { z } from 'zod';
-import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import { actorOf } from '../keys/caller.ts';
-import type { Database } from '../storage/database.ts';
 import { suppressionReasons, type SuppressionRow } from '../storage/tables.ts';
 import { manyAdded, suppressionRecord } from '../suppressions/suppression.ts';
 import {
@@ -18,24 +16,18 @@ import {
   type NewSuppression,
   type RefuseFullList,
 } from '../suppressions/suppression-store.ts';
-import type { Cursors } from './cursor.ts';
-import { orWhole, type ListStreams } from './list-stream.ts';
-import { answerPage, pageParameters, pageResponse } from './page.ts';
+import { answerChange } from './answer-change.ts';
+import type { StoreContext } from './context.ts';
+import { pageParameters } from './page.ts';
 import { addressParameter, timeMember, timeParameter } from './query.ts';
 import { recordSchema, sampleOf } from './record-schema.ts';
 import { entryError } from './records.ts';
-import { type Call, type Reply, jsonResponse, route, type Route } from './route.ts';
-import { answerChange } from './answer-change.ts';
-import { suppressionImportRoute } from './suppression-import.ts';
-
-export interface SuppressionsDeps {
-  db: Pick<Database, 'commit' | 'reader' | 'prepared'>;
-  clock: Clock;
-  cursors: Cursors;
-  streams: ListStreams;
-  /** Returns the stream with this slug, or null. */
-  findStream(accountId: string, slug: string): Promise<unknown>;
-}
+import { resource } from './resource.ts';
+import { jsonResponse, route, type Call, type Reply, type Route } from './route.ts';
+import { nextSlice } from '../base/slices.ts';
+import type { Deed } from '../operations/audit-row.ts';
+import type { Rows } from '../storage/rows.ts';
+import { addImported, importCsv } from '../suppressions/suppression-csv.ts';
 
 const PATH = '/v1/suppressions';
 const MOST_AT_ONCE = 1000;
@@ -76,75 +68,76 @@ const NewSuppressions = z
 
 type Body = z.output<typeof NewSuppressions>;
 
-export function suppressionRoutes(deps: SuppressionsDeps): Route[] {
-  const refuseFullList = createFullListCheck(deps);
+const kind = resource({
+  path: PATH,
+  one: `${PATH}/{email}`,
+  params: z.object({ email: z.string().max(LONGEST_ADDRESS).describe('The address, percent-encoded.') }),
+  schema: Suppression,
+  reads: 'suppression:read',
+  changes: 'suppression',
+  type: 'suppression',
+  named: 'email',
+  audited: [...suppressionRecord.audited, 'emails', 'created', 'existing', 'rejected'],
+});
+
+export function suppressionRoutes(context: StoreContext): Route[] {
+  const checked = { ...context, refuseFullList: createFullListCheck(context) };
   return [
-    addRoute(deps, refuseFullList),
-    suppressionImportRoute({ ...deps, refuseFullList }),
-    listRoute(deps),
-    readRoute(deps),
-    removeRoute(deps),
+    create(checked),
+    suppressionImportRoute(checked),
+    ...[list, get, remove].map((operation) => operation(context)),
   ];
 }
 
-function addRoute(deps: SuppressionsDeps, refuseFullList: RefuseFullList): Route {
-  return route(
-    {
-      method: 'POST',
-      path: PATH,
-      operationId: 'createSuppression',
-      description:
-        'With `email` the answer is the entry: 201 if it is new, 200 if the address was on the list already, with the old entry. With `emails` it is a list with the result for each. A key adds none to a list of 10,000,000.',
-      scope: ['suppression'],
-      act: {
-        says: 'put {email} on the suppression list',
-        type: 'suppression',
-        named: 'email',
-        keeps: [...suppressionRecord.audited, 'emails', 'created', 'existing', 'rejected'],
+type Checked = StoreContext & { refuseFullList: ReturnType<typeof createFullListCheck> };
+
+const create = kind.create(
+  {
+    operationId: 'createSuppression',
+    description:
+      'With `email` the answer is the entry: 201 if it is new, 200 if the address was on the list already, with the old entry. With `emails` it is a list with the result for each. A key adds none to a list of 10,000,000.',
+    says: 'put {email} on the suppression list',
+    body: NewSuppressions,
+    bodyExamples: {
+      one: { summary: 'One address', value: { email: 'ana@example.net', note: 'asked by phone' } },
+      many: {
+        summary: 'Many, for one stream',
+        value: { emails: ['ana@example.net', 'bo@example.net'], stream: 'broadcast' },
       },
-      body: NewSuppressions,
-      bodyExamples: {
-        one: { summary: 'One address', value: { email: 'ana@example.net', note: 'asked by phone' } },
-        many: {
-          summary: 'Many, for one stream',
-          value: { emails: ['ana@example.net', 'bo@example.net'], stream: 'broadcast' },
-        },
-      },
-      responses: {
-        200: {
-          description: 'The entry that was there already, or the results for many addresses.',
-          schema: z.union([Suppression, SuppressionResults]),
-          examples: { existing: { summary: 'It was there', value: sampleOf(Suppression) } },
-        },
-        201: {
-          description: 'The new entry.',
-          schema: Suppression,
-          headers: { Location: 'Path of the entry.' },
-          examples: { created: { summary: 'It is new', value: sampleOf(Suppression) } },
-        },
-      },
-      problems: ['missing_field', 'mutually_exclusive_fields', 'invalid_address', 'unknown_stream', 'invalid_state'],
     },
-    async (call: Call<object, object, Body>) => {
-      const { email, emails } = call.body;
-      if (email !== undefined && emails !== undefined)
-        throw new Problem('mutually_exclusive_fields', '`email` and `emails` exclude each other.', { field: 'emails' });
-      if (email === undefined && emails === undefined)
-        throw new Problem('missing_field', '`email` is required, or `emails` for several.', { field: 'email' });
-      const common = await commonOf(deps, call);
-      await refuseFullList(call.caller.accountId);
-      return emails === undefined
-        ? addOne(deps, call, { ...common, email: email ?? '' })
-        : addMany(deps, call, common, emails);
+    responses: {
+      200: jsonResponse(
+        'The entry that was there already, or the results for many addresses.',
+        z.union([Suppression, SuppressionResults]),
+        'It was there',
+        sampleOf(Suppression),
+      ),
+      201: {
+        ...jsonResponse('The new entry.', Suppression, 'It is new'),
+        headers: { Location: 'Path of the entry.' },
+      },
     },
-  );
-}
+    problems: ['missing_field', 'mutually_exclusive_fields', 'invalid_address', 'unknown_stream', 'invalid_state'],
+  },
+  async (call: Call<object, object, Body>, context: Checked) => {
+    const { email, emails } = call.body;
+    if (email !== undefined && emails !== undefined)
+      throw new Problem('mutually_exclusive_fields', '`email` and `emails` exclude each other.', { field: 'emails' });
+    if (email === undefined && emails === undefined)
+      throw new Problem('missing_field', '`email` is required, or `emails` for several.', { field: 'email' });
+    const common = await commonOf(context, call);
+    await context.refuseFullList(call.caller.accountId);
+    return emails === undefined
+      ? addOne(context, call, { ...common, email: email ?? '' })
+      : addMany(context, call, common, emails);
+  },
+);
 
 type Common = Omit<NewSuppression, 'email'>;
 
-async function commonOf(deps: SuppressionsDeps, { body, caller, now }: Call<object, object, Body>): Promise<Common> {
+async function commonOf(context: StoreContext, { body, caller, now }: Call<object, object, Body>): Promise<Common> {
   const { reason = 'manual', note = null, stream = null, expires_at } = body;
-  if (stream !== null && (await deps.findStream(caller.accountId, stream)) === null)
+  if (stream !== null && (await context.findStream(caller.accountId, stream)) === null)
     throw new Problem('unknown_stream', `There is no stream ${JSON.stringify(stream)}.`, { field: 'stream' });
   const expiresAt = expires_at === undefined ? null : Date.parse(expires_at);
   if (expiresAt !== null && expiresAt <= now)
@@ -152,14 +145,14 @@ async function commonOf(deps: SuppressionsDeps, { body, caller, now }: Call<obje
   return { accountId: caller.accountId, stream, reason, note, createdBy: actorOf(caller), expiresAt };
 }
 
-function addOne(deps: SuppressionsDeps, call: Call<object, object, Body>, entry: NewSuppression): Promise<Reply> {
+function addOne(context: StoreContext, call: Call<object, object, Body>, entry: NewSuppression): Promise<Reply> {
   const why = addressFault(entry.email);
   if (why !== null) throw new Problem('invalid_address', `This is not a mail address: ${why}.`, { field: 'email' });
   const replyToOne = ([added]: readonly Added[]): Reply => {
     if (added === undefined) throw new Error('one entry was added and none came back');
     return replyOf(added);
   };
-  return answerChange(call, replyToOne, (rowsFor) => addSuppressions(deps, [entry], rowsFor));
+  return answerChange(call, replyToOne, (rowsFor) => addSuppressions(context, [entry], rowsFor));
 }
 
 function replyOf({ row, created }: Added): Reply {
@@ -170,7 +163,7 @@ function replyOf({ row, created }: Added): Reply {
 
 /** Adds many. Each malformed address has its error in the answer; the others are added. */
 function addMany(
-  deps: SuppressionsDeps,
+  context: StoreContext,
   call: Call<object, object, Body>,
   common: Common,
   emails: readonly string[],
@@ -198,7 +191,7 @@ function addMany(
     });
     return { status: 200, body: { object: 'list', data }, deed: manyAdded(emails, added) };
   };
-  return answerChange(call, replyToMany, (rowsFor) => addSuppressions(deps, entries, rowsFor));
+  return answerChange(call, replyToMany, (rowsFor) => addSuppressions(context, entries, rowsFor));
 }
 
 const listQuery = z.strictObject({
@@ -211,105 +204,192 @@ const listQuery = z.strictObject({
   created_before: timeParameter().optional().describe('Before this time.'),
 });
 
-function listRoute({ db, clock, cursors, streams }: SuppressionsDeps): Route {
-  return route(
-    {
-      method: 'GET',
-      path: PATH,
-      operationId: 'listSuppressions',
-      description:
-        'Newest first, without those that have ended. `Accept: text/csv` or `application/x-ndjson` sends the whole list.',
-      scope: ['suppression:read'],
-      query: listQuery,
-      responses: orWhole(pageResponse('A page of suppressions.', Suppression, 'One entry')),
-      problems: ['too_many_streams'],
-    },
-    streams.whole('suppressions', async (call: Call<object, z.output<typeof listQuery>, undefined>) => {
-      const { email, reason, stream, scope, created_after: createdAfter, created_before: createdBefore } = call.query;
-      refuseBoth(stream, scope);
-      return answerPage(cursors, PATH, call, async (wanted) => {
-        const scoped = scope === undefined ? stream : null;
-        const filter = { accountId: wanted.accountId, email, reason, stream: scoped, createdAfter, createdBefore };
-        const { rows, ...page } = await pageOfSuppressions({ db, clock }, filter, wanted);
-        return { ...page, data: rows.map(suppressionRecord) };
-      });
-    }),
-  );
-}
+const list = kind.list(
+  {
+    operationId: 'listSuppressions',
+    description:
+      'Newest first, without those that have ended. `Accept: text/csv` or `application/x-ndjson` sends the whole list.',
+    query: listQuery,
+    whole: 'suppressions',
+  },
+  async (wanted, { query }: Call<object, z.output<typeof listQuery>, undefined>, { db, clock }) => {
+    const { email, reason, stream, scope, created_after: createdAfter, created_before: createdBefore } = query;
+    refuseBoth(stream, scope);
+    const scoped = scope === undefined ? stream : null;
+    const filter = { accountId: wanted.accountId, email, reason, stream: scoped, createdAfter, createdBefore };
+    const { rows, ...page } = await pageOfSuppressions({ db, clock }, filter, wanted);
+    return { ...page, data: rows.map(suppressionRecord) };
+  },
+);
 
 function refuseBoth(stream: string | undefined, scope: 'account' | undefined): void {
   if (stream !== undefined && scope !== undefined)
     throw new Problem('mutually_exclusive_fields', '`stream` and `scope` exclude each other.', { field: 'scope' });
 }
 
-const params = z.object({ email: z.string().max(LONGEST_ADDRESS).describe('The address, percent-encoded.') });
 const notListed = (): Problem => new Problem('not_found', 'This address is not on the list.', { field: 'email' });
 
-function readRoute({ db, clock }: SuppressionsDeps): Route {
+const get = kind.get(
+  {
+    operationId: 'getSuppression',
+    description: 'The entry for the whole account if there is one, else one of a stream. 404: the address is mailed.',
+    query: z.strictObject({ stream: z.string().max(32).optional().describe('Only the entry for this stream.') }),
+  },
+  async ({ params: { email }, query: { stream }, caller }, { db, clock }) => {
+    const rows = await suppressionsOf({ db, clock }, { accountId: caller.accountId, email });
+    const wanted = stream === undefined ? rows : rows.filter(({ scope }) => scope === `stream:${stream}`);
+    const [row] = wanted.sort((a, b) => (a.scope < b.scope ? -1 : 1));
+    if (row === undefined) throw notListed();
+    return suppressionRecord(row);
+  },
+);
+
+const remove = kind.remove(
+  {
+    operationId: 'deleteSuppression',
+    description:
+      'Removes the entries of the address, in all scopes, for one stream or for the whole account. An entry made by a complaint goes only with `force=true`: the recipient who complained must ask for mail again.',
+    scope: ['suppression:delete'],
+    says: 'removed {email} from suppressions',
+    keeps: ['email', 'entries', 'note'],
+    query: z.strictObject({
+      stream: z.string().max(32).optional().describe('Only the entry for this stream.'),
+      scope: z.literal('account').optional().describe('`account`: only the entry for the whole account.'),
+      force: z.enum(['true', 'false']).optional().describe('Also entries made by complaints.'),
+      note: z.string().max(LONGEST_NOTE).optional().describe('Why, for people who read the audit log.'),
+    }),
+    problems: ['mutually_exclusive_fields', 'invalid_state'],
+  },
+  (call, { db }) => {
+    const { email } = call.params;
+    const { stream, scope, force, note } = call.query;
+    refuseBoth(stream, scope);
+    const entry = {
+      accountId: call.caller.accountId,
+      email,
+      force: force === 'true',
+      ...(scope === 'account' ? { stream: null } : stream === undefined ? {} : { stream }),
+    };
+    const replyOf = (removed: readonly SuppressionRow[]): Reply => {
+      if (removed.length === 0) throw notListed();
+      const before = { email, entries: removed.map(suppressionRecord) };
+      return { status: 204, body: null, before, deed: { object: email, before, after: { email, note } } };
+    };
+    return answerChange(call, replyOf, (rowsFor) => removeSuppressions({ db }, entry, rowsFor));
+  },
+);
+
+type ImportDeps = Pick<StoreContext, 'db' | 'clock'> & { refuseFullList: RefuseFullList };
+
+/** Characters of a file; JSON is read as a whole, so its limit is lower. */
+const MOST_CHARACTERS = 5 * 1024 * 1024;
+const MOST_JSON = 256 * 1024;
+const PIECE = 8 * 1024;
+const MOST_SHOWN = 1000;
+
+const ImportRequest = z
+  .strictObject({
+    content: z.string().min(1).max(MOST_CHARACTERS).describe('The text of the file: CSV, JSON, or addresses alone.'),
+    reason: z.enum(suppressionReasons).nullish().describe('Where the file has none. Default: `manual`.'),
+    stream: z
+      .string()
+      .max(32)
+      .nullish()
+      .describe('Where the file has none: slug of a stream. Default: the whole account.'),
+    preview: z.boolean().nullish().describe('Only says what is read, and adds nothing. Default: false.'),
+  })
+  .meta({ id: 'SuppressionImport', description: 'A list of addresses as another service exports it.' });
+
+const count = (says: string) => z.int().describe(says);
+const ImportResult = z
+  .object({
+    object: z.literal('suppression_import'),
+    preview: z.boolean().describe('True if nothing was added.'),
+    created: count('Addresses that are new on the list; in a preview, those that can be read.'),
+    existing: count('Addresses that were on the list already.'),
+    by_reason: z.partialRecord(z.enum(suppressionReasons), z.int()).describe('The same by the reason that was read.'),
+    rejected_count: count('Lines that were not taken.'),
+    rejected: z
+      .array(
+        z.object({
+          line: count('Line of the file, or place in the list of JSON, from 1.'),
+          email: z.string().describe('What stands there.'),
+          why: z.string().describe('Why it was not taken.'),
+        }),
+      )
+      .describe('The first 1,000 of them.'),
+  })
+  .meta({ id: 'SuppressionImportResult', description: 'What was read of a list.' });
+
+type ImportBody = z.output<typeof ImportRequest>;
+
+export function suppressionImportRoute(deps: ImportDeps): Route {
   return route(
     {
-      method: 'GET',
-      path: `${PATH}/{email}`,
-      operationId: 'getSuppression',
-      description: 'The entry for the whole account if there is one, else one of a stream. 404: the address is mailed.',
-      scope: ['suppression:read'],
-      params,
-      query: z.strictObject({ stream: z.string().max(32).optional().describe('Only the entry for this stream.') }),
-      responses: {
-        200: jsonResponse('The entry.', Suppression, 'An entry'),
+      method: 'POST',
+      path: '/v1/suppressions/import',
+      operationId: 'importSuppressions',
+      description:
+        'Reads CSV and JSON of Resend, Postmark, SendGrid, Mailgun, SES, Brevo and Mailchimp Transactional, with their words for reasons. With `preview` it says what it reads, and adds nothing.',
+      scope: ['suppression'],
+      act: {
+        says: 'put {object} on the suppression list',
+        type: 'suppression',
+        named: 'email',
+        keeps: ['emails', 'created', 'existing', 'rejected'],
       },
+      body: ImportRequest,
+      bodyExamples: {
+        csv: {
+          summary: 'Bounces',
+          value: { content: 'email,reason\nana@example.net,550 no such user\n', preview: true },
+        },
+      },
+      responses: {
+        200: jsonResponse('What was read.', ImportResult, 'One address', {
+          object: 'suppression_import',
+          preview: true,
+          created: 1,
+          existing: 0,
+          by_reason: { hard_bounce: 1 },
+          rejected_count: 0,
+          rejected: [],
+        }),
+      },
+      problems: ['invalid_state'],
     },
-    async ({ params: { email }, query: { stream }, caller }) => {
-      const rows = await suppressionsOf({ db, clock }, { accountId: caller.accountId, email });
-      const wanted = stream === undefined ? rows : rows.filter(({ scope }) => scope === `stream:${stream}`);
-      const [row] = wanted.sort((a, b) => (a.scope < b.scope ? -1 : 1));
-      if (row === undefined) throw notListed();
-      return { status: 200, body: suppressionRecord(row) };
-    },
+    (call: Call<object, object, ImportBody>) => run(deps, call),
   );
 }
 
-function removeRoute({ db }: SuppressionsDeps): Route {
-  return route(
-    {
-      method: 'DELETE',
-      path: `${PATH}/{email}`,
-      operationId: 'deleteSuppression',
-      description:
-        'Removes the entries of the address, in all scopes, for one stream or for the whole account. An entry made by a complaint goes only with `force=true`: the recipient who complained must ask for mail again.',
-      scope: ['suppression:delete'],
-      act: {
-        says: 'removed {email} from suppressions',
-        type: 'suppression',
-        named: 'email',
-        keeps: ['email', 'entries', 'note'],
-      },
-      params,
-      query: z.strictObject({
-        stream: z.string().max(32).optional().describe('Only the entry for this stream.'),
-        scope: z.literal('account').optional().describe('`account`: only the entry for the whole account.'),
-        force: z.enum(['true', 'false']).optional().describe('Also entries made by complaints.'),
-        note: z.string().max(LONGEST_NOTE).optional().describe('Why, for people who read the audit log.'),
-      }),
-      responses: { 204: { description: 'Removed.' } },
-      problems: ['mutually_exclusive_fields', 'invalid_state'],
-    },
-    async (call) => {
-      const { email } = call.params;
-      const { stream, scope, force, note } = call.query;
-      refuseBoth(stream, scope);
-      const entry = {
-        accountId: call.caller.accountId,
-        email,
-        force: force === 'true',
-        ...(scope === 'account' ? { stream: null } : stream === undefined ? {} : { stream }),
-      };
-      const replyToRemoval = (removed: readonly SuppressionRow[]): Reply => {
-        if (removed.length === 0) throw notListed();
-        const before = { email, entries: removed.map(suppressionRecord) };
-        return { status: 204, body: null, before, deed: { object: email, before, after: { email, note } } };
-      };
-      return answerChange(call, replyToRemoval, (rowsFor) => removeSuppressions({ db }, entry, rowsFor));
-    },
-  );
+async function run(deps: ImportDeps, call: Call<object, object, ImportBody>): Promise<Reply> {
+  const { content, reason, stream, preview } = call.body;
+  const isPreview = preview === true;
+  const { accountId } = call.caller;
+  const createdBy = actorOf(call.caller);
+  if (!isPreview) await deps.refuseFullList(accountId);
+  // Each part has a row of the audit. The record of an Idempotency-Key comes with the answer to the whole.
+  const rowsOf = (deed: Deed): Rows => ({ audit: [call.auditRow({ status: 200, body: null, deed })] });
+  const { rejected, ...counts } = await importCsv(piecesOf(content), {
+    reason: reason ?? 'manual',
+    stream: stream ?? null,
+    mostJson: MOST_JSON,
+    add: isPreview ? null : (entries) => addImported(deps, { accountId, createdBy }, entries, rowsOf),
+  });
+  const body = {
+    object: 'suppression_import',
+    preview: isPreview,
+    ...counts,
+    rejected_count: rejected.length,
+    rejected: rejected.slice(0, MOST_SHOWN),
+  };
+  return { status: 200, body, deed: { object: null } };
+}
+
+/** Gives the text in pieces, between which other work runs. */
+async function* piecesOf(content: string): AsyncGenerator<string> {
+  for (let at = 0; at < content.length; at += PIECE) {
+    await nextSlice();
+    yield content.slice(at, at + PIECE);
+  }
 }

@@ -3,18 +3,12 @@ import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import { declarationFaults, withDefaults, type DeclarationFault } from '../messages/request/render-message.ts';
 import { checkVariables, requireTemplateOf, templateMembers } from '../messages/request/template-members.ts';
-import type { Database } from '../storage/database.ts';
-import type { PartResult, PartSource, Renderer } from '../templates/renderer.ts';
+import type { PartResult, PartSource } from '../templates/renderer.ts';
 import { findTemplate, type Template } from '../templates/template-store.ts';
+import type { ApiContext } from './context.ts';
 import { flag, maybe, maybeWhole, shows, text, texts } from './record-schema.ts';
-import { type Call, jsonResponse, route, type Route } from './route.ts';
-import { empty, sourcesOf } from './template-contents.ts';
-import { contents } from './template-schemas.ts';
-
-export interface TemplateRenderDeps {
-  db: Pick<Database, 'reader' | 'prepared'>;
-  renderer: Renderer;
-}
+import { jsonResponse, route, type Call, type Route } from './route.ts';
+import { contents, empty, sourcesOf } from './template-schemas.ts';
 
 const RenderRequest = z
   .strictObject({
@@ -59,8 +53,8 @@ const RenderRecord = z
   })
   .meta({ id: 'Render', description: 'What a template looks like with these variables, and what is wrong with it.' });
 
-export function renderRoute({ db, renderer }: TemplateRenderDeps): Route {
-  return route(
+export const renderTemplate = ({ db, renderer }: ApiContext): Route =>
+  route(
     {
       method: 'POST',
       path: '/v1/templates/render',
@@ -75,9 +69,7 @@ export function renderRoute({ db, renderer }: TemplateRenderDeps): Route {
           value: { html: '<p>Hello {{ name }}</p>', variables: { name: 'Ana' } },
         },
       },
-      responses: {
-        200: jsonResponse('The parts.', RenderRecord, 'Without a fault'),
-      },
+      responses: { 200: jsonResponse('The parts.', RenderRecord, 'Without a fault') },
       problems: ['mutually_exclusive_fields', 'missing_content', 'unknown_template'],
     },
     async ({ body, caller, now }: Call<object, object, z.output<typeof RenderRequest>>) => {
@@ -118,10 +110,9 @@ export function renderRoute({ db, renderer }: TemplateRenderDeps): Route {
       return { status: 200, body: renderRecord(results, faults) };
     },
   );
-}
 
 async function requireTemplate(
-  deps: Pick<TemplateRenderDeps, 'db'>,
+  deps: Pick<ApiContext, 'db'>,
   accountId: string,
   id: string,
   version?: number,

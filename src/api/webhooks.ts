@@ -1,18 +1,14 @@
 /** `/v1/webhooks`: endpoints that receive events, and their secrets. The log of calls is in webhook-deliveries.ts. */
 import { z } from 'zod';
 import { LOCAL_PATTERN } from '../base/address-pattern.ts';
-import type { Clock } from '../base/clock.ts';
-import type { Keyring } from '../base/keyring.ts';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { LONGEST_URL } from '../net/safe-url.ts';
-import type { SafeFetch } from '../net/safe-fetch.ts';
-import { allEventTypes } from '../events/event.ts';
+import { allEventTypes, type EventType } from '../events/event.ts';
 import { actorOf, type Caller } from '../keys/caller.ts';
 import { scopeAllows, scopeChallenge } from '../keys/scopes.ts';
 import { parseMailbox } from '../mail/address.ts';
-import type { Database } from '../storage/database.ts';
-import type { WebhookRow } from '../storage/tables.ts';
+import { webhookDeliveries, type WebhookRow } from '../storage/tables.ts';
 import { checkCustomHeaders } from '../webhooks/custom-header.ts';
 import { nextDueAt } from '../webhooks/call-store.ts';
 import { chosenTypes, webhookMembers, webhookRecord } from '../webhooks/endpoint.ts';
@@ -24,29 +20,77 @@ import {
   removeEndpoint,
   rotateSecret,
   updateEndpoint,
-  type EndpointDeps,
   type EndpointSettings,
   type WithSecrets,
 } from '../webhooks/endpoint-store.ts';
 import { writeSecret } from '../webhooks/signature.ts';
-import type { ChangeNotices } from './change-notices.ts';
-import type { Cursors } from './cursor.ts';
-import { answerPage, pageParameters, pageResponse } from './page.ts';
-import { sampleOf } from './record-schema.ts';
-import { jsonResponse, refOf, type Reply, route, type Route } from './route.ts';
-import { answerChange, createdReply, rowsOfAnswer } from './answer-change.ts';
-import { CreatedWebhook, eventTypeOrAll, Webhook, WebhookSecret } from './webhook-schemas.ts';
+import { answerChange, created, rowsOfAnswer, updated } from './answer-change.ts';
+import type { ApiContext, StoreContext } from './context.ts';
+import { resource } from './resource.ts';
+import { jsonResponse, refOf, type Call, type Reply } from './route.ts';
+import { faults } from '../base/check.ts';
+import { recordOf } from '../storage/record.ts';
+import { replayMembers } from '../webhooks/replay.ts';
+import { recordSchema, text, time } from './record-schema.ts';
 
-export interface WebhooksDeps {
-  db: Pick<Database, 'commit' | 'prepared' | 'reader'>;
-  clock: Clock;
-  keyring: Keyring;
-  /** Checks whether a URL may be called. */
-  vetUrl: SafeFetch['vet'];
-  changes: Pick<ChangeNotices, 'webhookChanged'>;
-  /** Returns the stream with this slug, or null. */
-  findStream: (accountId: string, slug: string) => Promise<unknown>;
-}
+const Webhook = recordSchema(
+  webhookMembers,
+  { id: 'Webhook', description: 'An endpoint that receives events.' },
+  { events: z.array(z.enum(allEventTypes)) },
+);
+const CreatedWebhook = Webhook.extend({
+  secret: text('Signs the calls. `GET /v1/webhooks/{id}/secret` shows it again.', 'whsec_…'),
+}).meta({ id: 'CreatedWebhook', description: 'A new endpoint with its secret.' });
+
+const endpointId = () => text('Id of the endpoint.', 'whk_01jz5w8q3hf2m9d4x6k7c1b0na');
+
+const WebhookSecret = z
+  .object({
+    object: z.literal('webhook_secret'),
+    webhook_id: endpointId(),
+    secret: text('Signs the calls from now on.', 'whsec_…'),
+    previous: z
+      .array(
+        z.object({
+          secret: text('A secret that was replaced.', 'whsec_…'),
+          expires_at: time('Until then it signs as well.', '2026-02-01T09:30:00.000Z'),
+        }),
+      )
+      .describe('Secrets that were replaced and still sign beside it.'),
+  })
+  .meta({ id: 'WebhookSecret', description: 'What the calls of an endpoint are signed with.' });
+
+export const deliveryMembers = recordOf('webhook_delivery', webhookDeliveries);
+export const WebhookDelivery = recordSchema(deliveryMembers, {
+  id: 'WebhookDelivery',
+  description: 'One attempt to tell an endpoint of an event.',
+});
+
+export const WebhookResend = z
+  .object({
+    object: z.literal('webhook_resend'),
+    webhook_id: endpointId(),
+    event_id: text('Id of the event.', 'evt_01m7xk7tfpfy8s5b2n6c9d1v3h'),
+    event_type: text('Kind of the event.', 'delivered'),
+    queued_at: time('When it was queued.', '2026-01-31T10:00:00.000Z'),
+  })
+  .meta({ id: 'WebhookResend', description: 'An event that is on its way to an endpoint once more.' });
+
+export const WebhookReplay = recordSchema(replayMembers, {
+  id: 'WebhookReplay',
+  description: 'Events of a time that are sent to an endpoint again.',
+});
+
+const isOne = { code: 'unknown_event_type', says: `must be one of ${allEventTypes.join(', ')}` } as const;
+
+/** A kind of event; `unknown_event_type` for others. */
+export const eventType = () => z.enum(allEventTypes).register(faults, isOne);
+
+/** A kind of event, or `*` for the six default kinds. */
+const eventTypeOrAll = () =>
+  z
+    .enum([...allEventTypes, '*'] as [EventType | '*', ...(EventType | '*')[]])
+    .register(faults, { ...isOne, says: `${isOne.says}, or *` });
 
 export const PATH = '/v1/webhooks';
 const MOST_FILTERS = 100;
@@ -90,11 +134,22 @@ const WebhookChanges = z
   .partial()
   .meta({ id: 'WebhookChanges', description: 'The members to change; all others stay the same.' });
 
-const params = z.object({ id: z.string().max(64).describe('Id of the endpoint.') });
+export const webhookParams = z.object({ id: z.string().max(64).describe('Id of the endpoint.') });
+type WebhookCall = Call<z.output<typeof webhookParams>, object, undefined>;
 type GivenSettings = z.output<typeof WebhookChanges>;
 
-const answer = (description: string) => jsonResponse(description, Webhook, 'An endpoint');
-const secretAnswer = (description: string) => jsonResponse(description, WebhookSecret, 'After a rotation');
+export const webhooks = resource({
+  path: PATH,
+  params: webhookParams,
+  schema: Webhook,
+  made: CreatedWebhook,
+  reads: 'webhook:read',
+  changes: 'webhook',
+  type: 'webhook',
+  audited: webhookMembers.audited,
+});
+
+const secretAnswer = { 200: jsonResponse('The secret, and those before it.', WebhookSecret, 'After a rotation') };
 const faultsOfBody = [
   'invalid_webhook_url',
   'webhook_url_forbidden',
@@ -105,72 +160,42 @@ const faultsOfBody = [
   'already_exists',
 ] as const;
 
-export function webhookRoutes(deps: WebhooksDeps): Route[] {
-  return [createRoute(deps), changeRoute(deps), removeRoute(deps), secretRoute(deps), rotateRoute(deps)];
-}
+const storeOf = (context: ApiContext) => ({ ...context, changed: context.changes.webhookChanged });
 
-export interface WebhookReadDeps {
-  db: Pick<Database, 'prepared' | 'reader'>;
-  cursors: Cursors;
-}
-
-export const webhookReadRoutes = (deps: WebhookReadDeps): Route[] => [listRoute(deps), readRoute(deps)];
-
-const storeOf = ({ db, clock, keyring, changes }: WebhooksDeps): EndpointDeps => ({
-  db,
-  clock,
-  keyring,
-  changed: changes.webhookChanged,
-});
-
-function createRoute(deps: WebhooksDeps): Route {
-  return route(
-    {
-      method: 'POST',
-      path: PATH,
-      operationId: 'createWebhook',
-      description:
-        'From now on it is called with each event, signed as Standard Webhooks 1.0 says. It is not called for the registration itself: `POST /v1/webhooks/{id}/test` tries it.',
-      scope: ['webhook'],
-      act: { says: 'added the webhook endpoint {url}', type: 'webhook', keeps: webhookMembers.audited },
-      body: NewWebhook,
-      bodyExamples: {
-        minimal: { summary: 'All six kinds', value: { url: 'https://hooks.acme.example/posthorn' } },
-        chosen: {
-          summary: 'Some kinds, with a header',
-          value: {
-            url: 'https://hooks.acme.example/bounces',
-            events: ['bounced', 'complained'],
-            headers: { 'X-Gateway-Token': 'one' },
-          },
+const create = webhooks.create(
+  {
+    operationId: 'createWebhook',
+    description:
+      'From now on it is called with each event, signed as Standard Webhooks 1.0 says. It is not called for the registration itself: `POST /v1/webhooks/{id}/test` tries it.',
+    says: 'added the webhook endpoint {url}',
+    body: NewWebhook,
+    bodyExamples: {
+      minimal: { summary: 'All six kinds', value: { url: 'https://hooks.acme.example/posthorn' } },
+      chosen: {
+        summary: 'Some kinds, with a header',
+        value: {
+          url: 'https://hooks.acme.example/bounces',
+          events: ['bounced', 'complained'],
+          headers: { 'X-Gateway-Token': 'one' },
         },
       },
-      responses: {
-        201: {
-          description: 'The new endpoint with its secret.',
-          schema: CreatedWebhook,
-          headers: { Location: 'Path of the endpoint.' },
-          examples: { webhook: { summary: 'A new endpoint', value: sampleOf(CreatedWebhook) } },
-        },
-      },
-      problems: ['invalid_state', ...faultsOfBody],
-      secretResponse: true,
     },
-    async (call) => {
-      const { caller, body } = call;
-      const replyOf = ({ row, secrets }: WithSecrets): Reply =>
-        createdReply(PATH, { ...webhookRecord(row, null), secret: newestOf(secrets) });
-      const given = await checkedSettings(deps, caller, body);
-      const whole = { ...given, url: given.url ?? '', accountId: caller.accountId, createdBy: actorOf(caller) };
-      return answerChange(call, replyOf, (rowsFor) => createEndpoint(storeOf(deps), whole, rowsFor));
-    },
-  );
-}
+    problems: ['invalid_state', ...faultsOfBody],
+    secretResponse: true,
+  },
+  async (call, context: ApiContext) => {
+    const { caller, body } = call;
+    const record = ({ row, secrets }: WithSecrets) => ({ ...webhookRecord(row, null), secret: newestOf(secrets) });
+    const given = await checkedSettings(context, caller, body);
+    const whole = { ...given, url: given.url ?? '', accountId: caller.accountId, createdBy: actorOf(caller) };
+    return answerChange(call, created(PATH, record), (rowsFor) => createEndpoint(storeOf(context), whole, rowsFor));
+  },
+);
 
 const newestOf = ([newest]: WithSecrets['secrets']): string => (newest === undefined ? '' : writeSecret(newest.secret));
 
 /** Checks the given settings and returns them in the form in which they are stored. Throws a Problem. */
-async function checkedSettings(deps: WebhooksDeps, caller: Caller, given: GivenSettings): Promise<EndpointSettings> {
+async function checkedSettings(deps: ApiContext, caller: Caller, given: GivenSettings): Promise<EndpointSettings> {
   const { url, events, streams, domains, addresses, headers } = given;
   if (given.include_engagement === true) needEngagement(caller, 'include_engagement');
   if (streams !== undefined) await checkStreams(deps, caller.accountId, streams);
@@ -180,12 +205,12 @@ async function checkedSettings(deps: WebhooksDeps, caller: Caller, given: GivenS
     events: events && chosenTypes(events, allEventTypes),
     streams: streams && [...new Set(streams)],
     domains: domains && [...new Set(domains.map(checkDomain))],
-    addresses: addresses && [...new Set(addresses.map(checkAddress))],
+    addresses: addresses && [...new Set(await Promise.all(addresses.map(addressCheck(deps, caller))))],
     headers: headers && checkCustomHeaders(headers),
   };
 }
 
-async function checkUrl({ vetUrl }: WebhooksDeps, text: string): Promise<string> {
+async function checkUrl({ vetUrl }: ApiContext, text: string): Promise<string> {
   const vetted = await vetUrl(text);
   switch (vetted.kind) {
     case 'ok':
@@ -197,7 +222,7 @@ async function checkUrl({ vetUrl }: WebhooksDeps, text: string): Promise<string>
   }
 }
 
-async function checkStreams({ findStream }: WebhooksDeps, accountId: string, slugs: readonly string[]): Promise<void> {
+async function checkStreams({ findStream }: ApiContext, accountId: string, slugs: readonly string[]): Promise<void> {
   for (const [at, slug] of slugs.entries())
     if ((await findStream(accountId, slug)) === null)
       throw new Problem('unknown_stream', `There is no stream ${JSON.stringify(slug)}.`, {
@@ -211,16 +236,27 @@ function checkDomain(name: string, at: number): string {
   throw new Problem('invalid_field', `Not a domain name: ${parsed.why}.`, { field: `domains[${String(at)}]` });
 }
 
-/** Returns a pattern of addresses with its domain as A-labels. */
-function checkAddress(pattern: string, at: number): string {
-  const end = pattern.lastIndexOf('@');
-  const parsed = parseMailbox(`x${pattern.slice(end)}`);
-  const local = pattern.slice(0, Math.max(0, end)).toLowerCase();
-  if (parsed.kind === 'ok' && LOCAL_PATTERN.test(local)) return `${local}@${parsed.mailbox.domain}`;
-  throw new Problem('invalid_field', 'Not an address such as `support@acme.example` or `reply+*@acme.example`.', {
-    field: `addresses[${String(at)}]`,
-  });
-}
+/** Returns what checks a pattern of addresses, and gives it with its domain as A-labels: a domain that receives nothing is a mistake. */
+const addressCheck =
+  ({ db }: ApiContext, { accountId }: Caller) =>
+  async (pattern: string, at: number): Promise<string> => {
+    const field = `addresses[${String(at)}]`;
+    const end = pattern.lastIndexOf('@');
+    const parsed = parseMailbox(`x${pattern.slice(end)}`);
+    const local = pattern.slice(0, Math.max(0, end)).toLowerCase();
+    if (parsed.kind === 'bad' || !LOCAL_PATTERN.test(local)) {
+      const forms = '`support@acme.example` or `reply+*@acme.example`';
+      throw new Problem('invalid_field', `Not an address such as ${forms}.`, { field });
+    }
+    const { domain } = parsed.mailbox;
+    const receiving = await db.prepared.all(
+      'SELECT 1 FROM domains WHERE account_id = ? AND name = ? AND receiving = 1',
+      [accountId, domain],
+    );
+    if (receiving.length > 0) return `${local}@${domain}`;
+    const cure = 'set its `receiving` to true first';
+    throw new Problem('invalid_field', `You have no domain ${domain} that receives mail: ${cure}.`, { field });
+  };
 
 /** Only a key that may see personal data may have it sent to an endpoint. */
 function needEngagement(caller: Caller, field: string): void {
@@ -235,106 +271,71 @@ function needEngagement(caller: Caller, field: string): void {
   );
 }
 
-function listRoute({ db, cursors }: WebhookReadDeps): Route {
-  return route(
-    {
-      method: 'GET',
-      path: PATH,
-      operationId: 'listWebhooks',
-      description: 'Newest first, without their secrets.',
-      scope: ['webhook:read'],
-      query: z.strictObject(pageParameters()),
-      responses: pageResponse('A page of endpoints.', Webhook, 'One endpoint'),
-    },
-    (call) =>
-      answerPage(cursors, PATH, call, async (wanted) => {
-        const { rows, hasMore } = await pageOfEndpoints({ db }, wanted);
-        const next = await nextDueAt(
-          { db },
-          rows.map(({ id }) => id),
-        );
-        return { data: rows.map((row) => webhookRecord(row, next.get(row.id) ?? null)), hasMore };
-      }),
-  );
-}
+const list = webhooks.list(
+  { operationId: 'listWebhooks', description: 'Newest first, without their secrets.' },
+  async (wanted, _, { db }) => {
+    const { rows, hasMore } = await pageOfEndpoints({ db }, wanted);
+    const next = await nextDueAt(
+      { db },
+      rows.map(({ id }) => id),
+    );
+    return { data: rows.map((row) => webhookRecord(row, next.get(row.id) ?? null)), hasMore };
+  },
+);
 
-const nextDueOf = async (deps: Pick<WebhookReadDeps, 'db'>, id: string): Promise<number | null> =>
-  (await nextDueAt(deps, [id])).get(id) ?? null;
+const nextDueOf = async (context: StoreContext, id: string): Promise<number | null> =>
+  (await nextDueAt(context, [id])).get(id) ?? null;
 
-function readRoute({ db }: WebhookReadDeps): Route {
-  return route(
-    {
-      method: 'GET',
-      path: `${PATH}/{id}`,
-      operationId: 'getWebhook',
-      description: 'Its settings, its status, and when a call last succeeded and failed.',
-      scope: ['webhook:read'],
-      params,
-      responses: { 200: answer('The endpoint.') },
-    },
-    async (call) => {
-      const row = await findEndpoint({ db }, refOf(call));
-      return { status: 200, body: webhookRecord(row, await nextDueOf({ db }, row.id)) };
-    },
-  );
-}
+const get = webhooks.get(
+  {
+    operationId: 'getWebhook',
+    description: 'Its settings, its status, and when a call last succeeded and failed.',
+  },
+  async (call, context) => {
+    const row = await findEndpoint(context, refOf(call));
+    return webhookRecord(row, await nextDueOf(context, row.id));
+  },
+);
 
-function changeRoute(deps: WebhooksDeps): Route {
-  return route(
-    {
-      method: 'PATCH',
-      path: `${PATH}/{id}`,
-      operationId: 'updateWebhook',
-      description:
-        'Only what is given changes; `headers` are replaced as a whole. `enabled: true` also brings back an endpoint that was disabled. Events of the time in which it was not called are sent then, oldest first.',
-      scope: ['webhook'],
-      act: { says: 'changed the webhook endpoint {url}', type: 'webhook', keeps: webhookMembers.audited },
-      params,
-      body: WebhookChanges,
-      bodyExamples: { pause: { summary: 'Pause it', value: { enabled: false } } },
-      responses: { 200: answer('The endpoint as it is now.') },
-      problems: faultsOfBody,
-    },
-    async (call) => {
-      const { caller, body } = call;
-      const before = await findEndpoint(deps, refOf(call));
-      const keepsEngagement = before.include_engagement === 1 && body.include_engagement !== false;
-      if (keepsEngagement && body.url !== undefined) needEngagement(caller, 'url');
-      const changes = await checkedSettings(deps, caller, body);
-      const nextDue = await nextDueOf(deps, before.id);
-      const replyOf = (row: WebhookRow): Reply => ({
-        status: 200,
-        body: webhookRecord(row, nextDue),
-        before: webhookRecord(before, nextDue),
-      });
-      return answerChange(call, replyOf, (rowsFor) => updateEndpoint(storeOf(deps), refOf(call), changes, rowsFor));
-    },
-  );
-}
+const update = webhooks.update(
+  {
+    operationId: 'updateWebhook',
+    description:
+      'Only what is given changes; `headers` are replaced as a whole. `enabled: true` also brings back an endpoint that was disabled. Events of the time in which it was not called are sent then, oldest first.',
+    says: 'changed the webhook endpoint {url}',
+    body: WebhookChanges,
+    bodyExamples: { pause: { summary: 'Pause it', value: { enabled: false } } },
+    problems: faultsOfBody,
+  },
+  async (call, context: ApiContext) => {
+    const { caller, body } = call;
+    const before = await findEndpoint(context, refOf(call));
+    const keepsEngagement = before.include_engagement === 1 && body.include_engagement !== false;
+    if (keepsEngagement && body.url !== undefined) needEngagement(caller, 'url');
+    const changes = await checkedSettings(context, caller, body);
+    const nextDue = await nextDueOf(context, before.id);
+    const record = (row: WebhookRow) => webhookRecord(row, nextDue);
+    return answerChange(call, updated(record, record(before)), (rowsFor) =>
+      updateEndpoint(storeOf(context), refOf(call), changes, rowsFor),
+    );
+  },
+);
 
-function removeRoute(deps: WebhooksDeps): Route {
-  return route(
-    {
-      method: 'DELETE',
-      path: `${PATH}/{id}`,
-      operationId: 'deleteWebhook',
-      description:
-        'Takes effect at once: its waiting calls are dropped. The events themselves stay in `GET /v1/events`.',
-      scope: ['webhook'],
-      act: { says: 'removed the webhook endpoint {url}', type: 'webhook', keeps: webhookMembers.audited },
-      params,
-      responses: { 204: { description: 'Removed.' } },
-    },
-    async (call) => {
-      const before = webhookRecord(await findEndpoint(deps, refOf(call)), null);
-      const reply: Reply = { status: 204, body: null, before };
-      await removeEndpoint(storeOf(deps), refOf(call), () => rowsOfAnswer(call, reply));
-      return reply;
-    },
-  );
-}
+const remove = webhooks.remove(
+  {
+    operationId: 'deleteWebhook',
+    description: 'Takes effect at once: its waiting calls are dropped. The events themselves stay in `GET /v1/events`.',
+    says: 'removed the webhook endpoint {url}',
+  },
+  async (call, context: ApiContext) => {
+    const before = webhookRecord(await findEndpoint(context, refOf(call)), null);
+    const reply: Reply = { status: 204, body: null, before };
+    await removeEndpoint(storeOf(context), refOf(call), () => rowsOfAnswer(call, reply));
+    return reply;
+  },
+);
 
-function secretRecord({ keyring }: WebhooksDeps, row: WebhookRow, now: number): z.output<typeof WebhookSecret> {
+function secretRecord({ keyring }: ApiContext, row: WebhookRow, now: number): z.output<typeof WebhookSecret> {
   const secrets = openSecrets(keyring, row);
   return {
     object: 'webhook_secret',
@@ -346,40 +347,42 @@ function secretRecord({ keyring }: WebhooksDeps, row: WebhookRow, now: number): 
   };
 }
 
-function secretRoute(deps: WebhooksDeps): Route {
-  return route(
-    {
-      method: 'GET',
-      path: `${PATH}/{id}/secret`,
-      operationId: 'getWebhookSecret',
-      description: 'With it the receiver verifies that a call comes from here.',
-      scope: ['webhook:secret'],
-      touches: 'secret',
-      params,
-      responses: { 200: secretAnswer('The secret.') },
-    },
-    async (call) => ({ status: 200, body: secretRecord(deps, await findEndpoint(deps, refOf(call)), call.now) }),
-  );
-}
+const secret = webhooks.at(
+  'GET',
+  `${PATH}/{id}/secret`,
+  {
+    operationId: 'getWebhookSecret',
+    description: 'With it the receiver verifies that a call comes from here.',
+    scope: ['webhook:secret'],
+    touches: 'secret',
+    responses: secretAnswer,
+  },
+  async (call: WebhookCall, context: ApiContext) => ({
+    status: 200,
+    body: secretRecord(context, await findEndpoint(context, refOf(call)), call.now),
+  }),
+);
 
-function rotateRoute(deps: WebhooksDeps): Route {
-  return route(
-    {
-      method: 'POST',
-      path: `${PATH}/{id}/secret/rotate`,
-      operationId: 'rotateWebhookSecret',
-      description:
-        'For 24 hours calls carry a signature of each secret, so that the receiver can change over at any time.',
-      scope: ['webhook:secret'],
-      act: { says: 'replaced the secret of the webhook endpoint {object}', type: 'webhook', named: 'webhook_id' },
-      params,
-      responses: { 200: secretAnswer('The new secret, and those before it.') },
-      problems: ['invalid_state'],
-      secretResponse: true,
-    },
-    async (call) => {
-      const replyOf = ({ row }: WithSecrets): Reply => ({ status: 200, body: secretRecord(deps, row, call.now) });
-      return answerChange(call, replyOf, (rowsFor) => rotateSecret(storeOf(deps), refOf(call), rowsFor));
-    },
-  );
-}
+const rotate = webhooks.at(
+  'POST',
+  `${PATH}/{id}/secret/rotate`,
+  {
+    operationId: 'rotateWebhookSecret',
+    description:
+      'For 24 hours calls carry a signature of each secret, so that the receiver can change over at any time.',
+    scope: ['webhook:secret'],
+    says: 'replaced the secret of the webhook endpoint {object}',
+    named: 'webhook_id',
+    keeps: [],
+    responses: secretAnswer,
+    problems: ['invalid_state'],
+    secretResponse: true,
+  },
+  (call: WebhookCall, context: ApiContext) => {
+    const record = ({ row }: WithSecrets) => secretRecord(context, row, call.now);
+    return answerChange(call, updated(record), (rowsFor) => rotateSecret(storeOf(context), refOf(call), rowsFor));
+  },
+);
+
+export const webhookOperations = [create, update, remove, secret, rotate];
+export const webhookReads = [list, get];

@@ -2,7 +2,7 @@
  * Keeps what nodes have of rows in memory in step: an operation that changes a row notifies all nodes, and each of them drops its copy,
  * which is read again when it is needed.
  */
-import type { ChangeNotices } from '../api/change-notices.ts';
+import type { ChangeNotices } from '../api/context.ts';
 import { KEY_FRESH_MS } from '../keys/callers.ts';
 import type { Core } from './core.ts';
 import type { Stores } from './stores.ts';

@@ -1,6 +1,6 @@
 /** The context of the program: what all its parts are built from. */
 import type { Keyring } from '../base/keyring.ts';
-import type { ChangeNotices } from '../api/change-notices.ts';
+import type { ChangeNotices } from '../api/context.ts';
 import type { Config } from '../config/schema.ts';
 import type { ReturnPathKey } from '../messages/delivery/return-path.ts';
 import { createChanges } from './changes.ts';

@@ -2,7 +2,7 @@
 import { createAccountPauses } from '../accounts/account-store.ts';
 import { OWN_ACCOUNT } from '../accounts/own-account.ts';
 import { readLimitRules, rulesWith } from '../config/limit-rules.ts';
-import { readOperators } from '../config/operators.ts';
+import { readOperators } from '../config/data-file.ts';
 import { LimitBook } from '../messages/limits/book.ts';
 import { createHolds, type Holds } from '../messages/delivery/holds.ts';
 import { withDane } from '../mta/dns/dane.ts';

@@ -18,7 +18,7 @@ import type { Housekeeping } from '../housekeeping/housekeeping.ts';
 import type { Inbound } from '../inbound/inbound.ts';
 import type { Mta } from '../mta/mta.ts';
 import type { Control, Served } from '../operator/door/control.ts';
-import { createLaneFacts } from '../operator/lane-facts.ts';
+import { createLaneFacts } from '../operator/lanes.ts';
 import type { MetricsHandler, MetricsServer } from '../operator/metrics/metrics.ts';
 import type { OperatorDeps } from '../operator/deps.ts';
 import { nodeFigures } from '../operator/all-figures.ts';
@@ -144,7 +144,7 @@ function buildDoors(
   const laneFacts = createLaneFacts({ db, clock, nodes, owners, mta });
   const metrics = buildMetrics(
     context,
-    { mta, laneFacts },
+    { mta, laneFacts, limits: delivery.limits },
     { listeners: mailPorts, certificate: () => certificateWatch.state() },
   );
   const bodyMemory = new BodyMemory(bodyLimits.heldBytes, usedUp);

@@ -9,8 +9,8 @@ import { trackingTargetOf } from '../tracking/host.ts';
 import type { LaneFactsOf } from '../messages/delivery/why.ts';
 import type { Mta } from '../mta/mta.ts';
 import type { Webhooks } from '../webhooks/dispatcher.ts';
-import type { WireBytes } from '../api/erase.ts';
-import { readiness } from '../api/readiness.ts';
+import type { WireBytes } from '../api/context.ts';
+import { readiness } from '../api/health.ts';
 import type { Inbound } from '../inbound/inbound.ts';
 import type { MailPortState } from '../inbound/mail-port.ts';
 import { clientPackageFiles } from '../api/client-package.ts';
@@ -127,7 +127,7 @@ function buildRoutes(
 /** Builds the metrics for Prometheus, or null if they are switched off. */
 export function buildMetrics(
   { config, db, clock, log, meters, resolver, nodes, owners }: AppContext,
-  engine: Pick<MetricsDeps, 'mta' | 'laneFacts'>,
+  engine: Pick<MetricsDeps, 'mta' | 'laneFacts' | 'limits'>,
   service: Pick<MetricsDeps, 'listeners' | 'certificate'>,
 ): MetricsHandler | null {
   if (meters === null) return null;

@@ -53,6 +53,11 @@ export class ThreadRefusal extends Error {
     this.why = why;
     this.begun = begun;
   }
+
+  /** True if the job took too long, or ended its thread: not if it never began. */
+  get isOfJob(): boolean {
+    return this.begun && (this.why === 'slow' || this.why === 'died');
+  }
 }
 
 export interface Threads<Input, Output> {

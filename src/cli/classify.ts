@@ -2,9 +2,6 @@
 import { Option, type Command } from '@commander-js/extra-typings';
 import { writeDuration } from '../base/duration.ts';
 import { refusalPhases } from '../config/bounce-rule.ts';
-import { readBounceRules } from '../config/bounce-rules.ts';
-import { readLimitRules, rulesWith } from '../config/limit-rules.ts';
-import { readOperators } from '../config/operators.ts';
 import type { Config } from '../config/schema.ts';
 import { createJudge, type Refusal } from '../messages/delivery/classify.ts';
 import { readRefusal } from '../messages/delivery/read-refusal.ts';
@@ -49,6 +46,8 @@ async function createClassifier(
   { mx, phase }: ClassifyOptions,
   openExplainer: OpenExplainer | undefined,
 ) {
+  const { readBounceRules, readOperators } = await import('../config/data-file.ts');
+  const { readLimitRules, rulesWith } = await import('../config/limit-rules.ts');
   const judge = createJudge(readBounceRules(delivery.bounceRules));
   const rules = readLimitRules();
   const explain = await openExplainer?.(

@@ -68,7 +68,7 @@ export type Output = Pick<Context, 'out' | 'note'> & {
 export interface Program {
   /** Builds and starts everything: app.ts. */
   startApp?: StartApp;
-  /** Reads reports as the listener does: inbound/offline.ts. */
+  /** Reads reports as the listener does: inbound/report-reader.ts. */
   openReportParser?: OpenReportParser;
   /** Says what replies teach the delivery engine: mta/limits/explain.ts. */
   openExplainer?: OpenExplainer;
@@ -200,18 +200,38 @@ export async function run(
 
 type Add = (command: Command, context: Context, given: Program) => void;
 
+const addServe: Add = (command, context, { startApp }) =>
+  void command
+    .option('--greeting', 'print a test key at the first start, also if no terminal shows it, as `npm start` does')
+    .action(async ({ greeting = false }: { greeting?: boolean }) => {
+      if (startApp === undefined) throw new Error('this program was built without a server');
+      await (await import('./serve.ts')).serve(context, startApp, greeting);
+    });
+
+const addConfig: Add = (command, context) => {
+  command
+    .command('check')
+    .description('read all settings and report every mistake; exit code 78 if there is one')
+    .option('--json', 'as one JSON object')
+    .action(async ({ json: asJson }) => (await import('./config.ts')).checkSettings(context, asJson));
+  command
+    .command('show')
+    .description('print the settings in effect and where each came from; secrets are hidden')
+    .option('--json', 'as one JSON object; durations in milliseconds, sizes in bytes')
+    .action(async ({ json: asJson }) => {
+      (await import('./config.ts')).showSettings(context, asJson);
+    });
+};
+
 /** Commands that are written by hand, by their first word: what the list of commands says of them, and the modules that add them. */
 const byHand: Readonly<Record<string, { says?: string; load: () => Promise<readonly Add[]> }>> = {
   serve: {
     says: 'run the server until SIGTERM or SIGINT',
-    async load() {
-      const { addServe } = await import('./serve.ts');
-      return [(command, context, { startApp }) => addServe(command, context, startApp)];
-    },
+    load: () => Promise.resolve([addServe]),
   },
   config: {
     says: 'check the settings, or show those in effect',
-    load: async () => [(await import('./config.ts')).addConfig],
+    load: () => Promise.resolve([addConfig]),
   },
   migrate: {
     says: 'bring the database up to date (serve does this too)',

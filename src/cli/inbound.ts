@@ -3,11 +3,9 @@ import { existsSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import path from 'node:path';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
-import { openKeyring, type Keyring } from '../base/keyring.ts';
-import { readBounceRules } from '../config/bounce-rules.ts';
+import type { Keyring } from '../base/keyring.ts';
 import type { FindingRecord } from '../inbound/finding.ts';
-import type { openReportParser, ReportParser } from '../inbound/offline.ts';
-import { textFromHtml } from '../mail/text-from-html.ts';
+import type { openReportParser, ReportParser } from '../inbound/report-reader.ts';
 import type { ShownReport } from '../operator/reports/inbound.ts';
 import type { Context } from './cli.ts';
 import { exitCodes } from './exit-codes.ts';
@@ -18,7 +16,7 @@ const MOST_BYTES = 512 * 1024;
 /** Files in memory at the same time. */
 const WINDOW = 16;
 
-/** Opens the reader of the listener (inbound/offline.ts), which is handed in. */
+/** Opens the reader of the listener (inbound/report-reader.ts), which is handed in. */
 export type OpenReportParser = (...given: Parameters<typeof openReportParser>) => Promise<ReportParser>;
 
 export function addInbound(
@@ -33,7 +31,8 @@ export function addInbound(
     .option('--json', 'as one JSON object')
     .action(async (id, { json: asJson }) => {
       const report = await context.operate((operator) => operator.call('inbound.show', { id }));
-      context.print(asJson, report, () => linesOfReport(report));
+      const { textFromHtml } = await import('../mail/text-from-html.ts');
+      context.print(asJson, report, () => linesOfReport(report, textFromHtml));
     });
   inbound
     .command('parse')
@@ -42,8 +41,9 @@ export function addInbound(
     .option('--json', 'one JSON object a line')
     .action(async (files, options) => {
       if (openParser === undefined) throw new Error('this program was built without a listener');
+      const { readBounceRules } = await import('../config/data-file.ts');
       const rules = readBounceRules(context.load().config.delivery.bounceRules);
-      const parser = await openParser(keyringIn(context), rules);
+      const parser = await openParser(await keyringIn(context), rules);
       try {
         await parseAll(context, parser, files, options.json === true);
       } finally {
@@ -53,9 +53,10 @@ export function addInbound(
 }
 
 /** Returns the keys of the installation, or null if they cannot be read: then only the form of tokens is checked. */
-function keyringIn(context: Context): Keyring | null {
+async function keyringIn(context: Context): Promise<Keyring | null> {
   const { dataDir } = context.load().config;
   if (!existsSync(path.join(dataDir, 'secret.key'))) return null;
+  const { openKeyring } = await import('../base/keyring.ts');
   try {
     return openKeyring(dataDir);
   } catch (error) {
@@ -114,7 +115,7 @@ async function beginOf(file: string): Promise<Uint8Array> {
 }
 
 /** Shows html as text, and a mail that cannot be parsed as its source. */
-function linesOfReport({ view, source }: ShownReport): string[] {
+function linesOfReport({ view, source }: ShownReport, textFromHtml: (html: string) => string): string[] {
   if (view === null) return ['This mail cannot be parsed. Its source:', '', ...printedLines(source ?? '')];
   const fields = [
     ['From', view.from],

@@ -1,6 +1,5 @@
 /** `posthorn serve`: the whole program, until a signal ends it. */
 import { rmSync } from 'node:fs';
-import type { Command } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
 import { watchHeap } from '../base/heap-growth.ts';
 import { isJournal } from '../base/journal.ts';
@@ -49,16 +48,8 @@ const FIRST_KEY = {
   ttl: 7 * 86_400,
 } as const;
 
-export function addServe(command: Command, context: Context, startApp: StartApp | undefined): void {
-  command
-    .option('--greeting', 'print a test key at the first start, also if no terminal shows it, as `npm start` does')
-    .action(async ({ greeting: always = false }) => {
-      if (startApp === undefined) throw new Error('this program was built without a server');
-      await serve(context, startApp, always);
-    });
-}
-
-async function serve(context: Context, startApp: StartApp, greets: boolean): Promise<void> {
+/** Runs the server. `greets`: prints a test key at the first start, also if no terminal shows it. */
+export async function serve(context: Context, startApp: StartApp, greets: boolean): Promise<void> {
   const { config, warnings } = context.load();
   const { createLog } = await import('../base/log.ts');
   const log = createLog({ ...config.log, journal: isJournal(context.env['JOURNAL_STREAM'], 1) });

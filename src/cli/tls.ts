@@ -5,8 +5,7 @@
 import { statSync } from 'node:fs';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { readPair, type PairReading } from '../config/certificate-pair.ts';
-import { certificateNames } from '../config/certificate.ts';
-import { installCertificate, installedFile } from '../config/installed-certificate.ts';
+import { certificateNames, installCertificate, installedFile } from '../config/certificate.ts';
 import { readText } from '../config/load.ts';
 import type { Config } from '../config/schema.ts';
 import { rfc3339 } from '../base/rfc3339.ts';

@@ -2,13 +2,13 @@
  * The certificate in use: that of `tls.certFile` and `tls.keyFile`, else the one that was installed, else one signed by itself. It is
  * read at the start and again whenever its files change.
  */
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { createSecureContext } from 'node:tls';
-import { installedFile } from './installed-certificate.ts';
 import { ConfigError, readText } from './load.ts';
 import { OWN_CERT_FILE, ownCertificate, type OwnCertificate } from './own-certificate.ts';
 import path from 'node:path';
 import type { Config } from './schema.ts';
+import { replaceFile } from './replace-file.ts';
 
 export interface Certificate {
   /** PEM, the chain. */
@@ -83,3 +83,21 @@ const cureOf = (why: string): string =>
   why === 'EACCES'
     ? ' (the service is not root; remove tls.certFile and tls.keyFile, and run as root: posthorn tls install --cert FILE --key FILE)'
     : '';
+
+export const installedFile = (dataDir: string): string => path.join(dataDir, 'tls.pem');
+
+/** Writes the file if its text differs; returns whether it did. Throws if the folder cannot be written. */
+export function installCertificate(dataDir: string, bundle: string): boolean {
+  const file = installedFile(dataDir);
+  if (textOf(file) === bundle) return false;
+  replaceFile(file, bundle, 0o600);
+  return true;
+}
+
+function textOf(file: string): string | null {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch {
+    return null; // it is written, and that reports what is wrong with the folder
+  }
+}

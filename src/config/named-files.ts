@@ -1,11 +1,10 @@
 /** Checks the files that settings name, such as the certificate, and the rules that come with the program, before a start. */
-import { readBounceRules } from './bounce-rules.ts';
+import { readBounceRules } from './data-file.ts';
 import { certificateFiles, readCertificate } from './certificate.ts';
 import { isPostgresUrl, readPostgresUrl } from '../base/postgres-url.ts';
 import { readLimitRules } from './limit-rules.ts';
 import { ConfigError, readText } from './load.ts';
-import { readOperators } from './operators.ts';
-import { readScanners } from './scanners.ts';
+import { readOperators, readScanners } from './data-file.ts';
 import type { Config } from './schema.ts';
 
 /** Reads all files. Throws ConfigError with the mistakes of all of them; the start itself would stop at the first. */

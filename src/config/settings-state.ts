@@ -1,8 +1,9 @@
 /** Compares the settings in force with those that the file and the environment have now. */
 import type { Clock } from '../base/clock.ts';
-import { changesBetween, type Changes } from './changes.ts';
 import { ConfigError } from './load.ts';
-import type { Config } from './schema.ts';
+import { listSettings, type Config } from './schema.ts';
+import { isDeepStrictEqual } from 'node:util';
+import { valueAt } from '../base/schema-path.ts';
 
 export type SettingsState =
   /** The settings in force are those that are written. */
@@ -38,4 +39,32 @@ function stateOf(inForce: Config, read: () => Config): SettingsState {
     if (error instanceof ConfigError) return { kind: 'bad', mistakes: error.mistakes };
     throw error;
   }
+}
+
+/** Settings that are applied on SIGHUP; the certificate is read again even if its file names are the same. */
+const RELOADABLE: ReadonlySet<string> = new Set([
+  'log.level',
+  'delivery.bounceRules',
+  'delivery.routes',
+  'delivery.shaping',
+  'plans',
+  'tls.certFile',
+  'tls.keyFile',
+]);
+
+export interface Changes {
+  /** Paths of settings that differ and are applied. */
+  applied: string[];
+  /** Paths of settings that differ and need a restart. */
+  needRestart: string[];
+}
+
+export function changesBetween(before: Config, after: Config): Changes {
+  const changed = listSettings()
+    .map(({ path }) => path)
+    .filter((path) => !isDeepStrictEqual(valueAt(before, path.split('.')), valueAt(after, path.split('.'))));
+  return {
+    applied: changed.filter((path) => RELOADABLE.has(path)),
+    needRestart: changed.filter((path) => !RELOADABLE.has(path)),
+  };
 }

@@ -28,7 +28,7 @@ export interface Chart {
 }
 
 export interface Series {
-  /** Shown in titles and the legend; also the colour, by the CSS class `c-<name>`. `before` is a dashed line over bars, too. */
+  /** Shown in titles and the legend; also gives the colour. `before` is a dashed line over bars, too. */
   name: string;
   /** One value for each step; null if nothing was measured. */
   values: readonly (number | null)[];
@@ -40,9 +40,21 @@ export interface Mark {
   text: string;
 }
 
+/** The classes of series that do not have the colour of the accent. */
+const inks: Readonly<Record<string, string>> = {
+  bounced: 'k-red',
+  complained: 'k-violet',
+  deferred: 'k-amber',
+  clicked: 'k-amber',
+  p95: 'k-amber',
+  p99: 'k-violet',
+  before: 'k-before',
+};
+const inkOf = (name: string): string => inks[name] ?? '';
+
 export function chartHtml(chart: Chart): string {
   const { label, yAxis, step, series, zone = 'UTC' } = chart;
-  const legend = series.map(({ name }) => `<span class="c-${name}">${name}</span>`).join('');
+  const legend = series.map(({ name }) => `<span class="${inkOf(name)}">${name}</span>`).join('');
   const caption = `${escapeHtml(yAxis)} per ${step}${step === 'day' ? ', days of' : ', times in'} ${escapeHtml(zone)}`;
   const drawing = `${svg(chart)}<p class="legend">${legend}</p>`;
   return `<figure class="plot" aria-label="${escapeHtml(label)}"><figcaption>${caption}</figcaption>${drawing}${table(chart)}</figure>`;
@@ -129,7 +141,7 @@ function bars({ times, series }: Chart, { x, y, columnWidth }: Scales): string[]
       const value = values[place] ?? 0;
       if (value === 0) return [];
       const [from, to] = [y(below), y((below += value))];
-      return `<rect class="bar c-${name}" x="${percent(x(place) + columnWidth * 0.1)}" y="${fixed(to)}" width="${percent(columnWidth * 0.8)}" height="${fixed(from - to)}"/>`;
+      return `<rect class="bar ${inkOf(name)}" x="${percent(x(place) + columnWidth * 0.1)}" y="${fixed(to)}" width="${percent(columnWidth * 0.8)}" height="${fixed(from - to)}"/>`;
     });
   });
 }
@@ -144,7 +156,7 @@ function lines({ times, series }: Chart, { height, x, y, columnWidth }: Scales):
       const command = (values[place - 1] ?? null) === null ? 'M' : 'L';
       return `${command}${fixed(x(place) + columnWidth / 2)} ${fixed(y(value))}`;
     });
-    return `<path class="line c-${name}" d="${points.join('')}"/>`;
+    return `<path class="line ${inkOf(name)}" d="${points.join('')}"/>`;
   });
   return [
     `<svg width="100%" height="${String(height)}" viewBox="0 0 100 ${String(height)}" preserveAspectRatio="none">${paths.join('')}</svg>`,
@@ -155,7 +167,10 @@ function limitLines({ limits = [], series }: Chart, { top, y }: Scales): string[
   const name = series[0]?.name ?? '';
   return limits
     .filter((limit) => limit <= top)
-    .map((limit) => `<line class="limit c-${name}" x1="0" x2="100%" y1="${fixed(y(limit))}" y2="${fixed(y(limit))}"/>`);
+    .map(
+      (limit) =>
+        `<line class="limit ${inkOf(name)}" x1="0" x2="100%" y1="${fixed(y(limit))}" y2="${fixed(y(limit))}"/>`,
+    );
 }
 
 /** The whole column of a step shows its numbers to the pointer, so that a small bar is as easy to hit as a tall one. */

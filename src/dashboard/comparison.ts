@@ -1,6 +1,6 @@
 /** Compares the mail of a span of time with that of the span before it, in numbers and in words. Pure. */
 import type { Stats } from '../client/types.ts';
-import { percentText } from './words.ts';
+import { numberText, percentText } from './words.ts';
 
 export type Counts = Stats['total'];
 
@@ -56,6 +56,7 @@ interface SpanWords {
 export function deliveredText(now: Counts, before: Counts | null, words: SpanWords): string {
   const earlier = before?.sent ?? 0;
   if (now.sent === 0) return `Nothing was sent ${words.now}`;
+  if (now.sent < ENOUGH) return `${numberText(now.delivered)} of ${numberText(now.sent)} delivered ${words.now}`;
   const rate = part(now.delivered, now.sent);
   const text = `${percentText(rate, 1)} delivered ${words.now}`;
   const change = changeOf(rate, part(before?.delivered ?? 0, earlier), [now.sent, earlier]);

@@ -1,7 +1,7 @@
 /** Serves the dashboard on its own port, if the setting `dashboard.port` differs from the API's. */
 import http from 'node:http';
 import https from 'node:https';
-import { headLimits, takeRequests } from '../api/heads.ts';
+import { headLimits, takeRequests } from '../api/client-errors.ts';
 import type { Newcomers } from '../api/newcomers.ts';
 import { logAcceptErrors } from '../net/accept-errors.ts';
 import { closeAtOnce, listenOn } from '../net/listening.ts';

@@ -1,11 +1,12 @@
-/** Rows, sums and charts of the queue's page. Pure. */
+/** Rows, sums and charts of the queue's page, and why its mail waits. Pure. */
 import type { Moment } from '../operator/metrics/history.ts';
 import type { ResultOf } from '../operator/routes.ts';
 import { chartHtml } from './chart.ts';
 import { linkTo } from './links.ts';
-import { reasonsOf, type TimedReason } from './waiting.ts';
 
 type Lanes = ResultOf<'queue.lanes'>;
+type Lane = Lanes['data'][number];
+type Kept = ResultOf<'queue.holds'>['others'][number];
 
 interface LaneRow {
   name: string;
@@ -18,17 +19,21 @@ interface LaneRow {
   next: string | null;
   /** When the oldest was accepted. */
   oldest_at: string | null;
-  state: Lanes['data'][number];
+  state: Lane;
   reasons: TimedReason[];
   /** The last answer, if no reason quotes it. */
   answer: string | null;
 }
 
-/** Returns the test whether a domain's mail goes by a lane. Lanes of one site that differ by their source share its domains. */
+/** Lanes of one site that differ by their source share its domains. */
+const siteOf = ({ name, source }: Pick<Lane, 'name' | 'source'>): string =>
+  source !== null && name.endsWith(`/${source}`) ? name.slice(0, -source.length - 1) : name;
+
+/** Returns the test whether a domain's mail goes by a lane. */
 export const isOfLane =
-  ({ name, source }: Pick<Lanes['data'][number], 'name' | 'source'>) =>
+  (state: Pick<Lane, 'name' | 'source'>) =>
   ({ lane }: Pick<Lanes['domains'][number], 'lane'>): boolean =>
-    lane === name || (source !== null && name === `${lane}/${source}`);
+    lane === state.name || lane === siteOf(state);
 
 /** Returns a row for each lane that has mail, connections, or a reason why mail waits; the fullest first. */
 export function rowsOf({ data, domains }: Lanes): LaneRow[] {
@@ -36,13 +41,14 @@ export function rowsOf({ data, domains }: Lanes): LaneRow[] {
     const { name, held } = state;
     const own = domains.filter(isOfLane(state));
     const reasons = reasonsOf(state);
+    const [first] = own.map(({ oldest_due_at: at }) => at).sort();
     return {
       name,
       href: hrefOf(name),
       waiting: Math.max(state.waiting, state.waiting_in_all),
       due: own.reduce((sum, { due }) => sum + due, 0),
       held,
-      next: nextOf(state, own.map(({ oldest_due_at: at }) => at).sort()[0] ?? null),
+      next: first === undefined ? null : nextOf(state, first),
       oldest_at: own.flatMap(({ oldest_at: at }) => at ?? []).sort()[0] ?? null,
       state,
       reasons,
@@ -59,13 +65,19 @@ const isQuoted = (answer: string | null, reasons: readonly TimedReason[]): boole
   answer !== null && reasons.some(({ message }) => message.includes(answer.replace(/^\d{3}[ -]/, '')));
 
 /** A lane that rests tries nothing before the rest ends, whatever falls due. */
-const nextOf = ({ waits }: Pick<Lanes['data'][number], 'waits'>, due: string | null): string | null =>
-  due === null ? null : waits.reduce((latest, { until }) => (until !== null && until > latest ? until : latest), due);
+const nextOf = ({ waits }: Pick<Lane, 'waits'>, due: string): string =>
+  waits.reduce((latest, { until }) => (until !== null && until > latest ? until : latest), due);
+
+/** Returns the destinations with the time of their next try, as their lanes tell it. */
+export function destinationsOf({ data, domains }: Lanes) {
+  const lanes = new Map(data.map((state) => [siteOf(state), state]));
+  return domains.map((one) => ({ ...one, next: nextOf(lanes.get(one.lane) ?? { waits: [] }, one.oldest_due_at) }));
+}
 
 /** Returns null for mail whose host is not known yet: it has no lane to show. */
 export const hrefOf = (name: string): string | null => (name.startsWith('~') ? null : laneLink(name));
 
-export const laneLink = (name: string): string => linkTo('/queue/lane', new URLSearchParams({ name }));
+export const laneLink = (name: string): string => linkTo('/queue/lane', { name });
 export function sumOf({ data, domains, oldest_at: oldestAt }: Lanes): object {
   const sum = (value: (one: Lanes['domains'][number]) => number): number =>
     domains.reduce((total, one) => total + value(one), 0);
@@ -73,10 +85,8 @@ export function sumOf({ data, domains, oldest_at: oldestAt }: Lanes): object {
     waiting: sum(({ waiting }) => waiting),
     due: sum(({ due }) => due),
     held: sum(({ held }) => held),
-    oldest: domains.map(({ oldest_due_at: at }) => at).sort()[0] ?? null,
     oldestAt,
     connections: data.reduce((total, { connections }) => total + connections, 0),
-    parked: data.filter(({ parked_until: parked }) => parked !== null).length,
   };
 }
 
@@ -84,8 +94,6 @@ export function sumOf({ data, domains, oldest_at: oldestAt }: Lanes): object {
 interface AgeBar {
   label: string;
   count: number;
-  /** Of what was counted, from 0 to 1. */
-  share: number;
 }
 
 export function ageBars(ages: ResultOf<'queue.lane'>['ages']): AgeBar[] {
@@ -97,13 +105,13 @@ export function ageBars(ages: ResultOf<'queue.lane'>['ages']): AgeBar[] {
     ['6 to 24 h', ages.under_24h],
     ['over 24 h', ages.older],
   ];
-  return bars.map(([label, count]) => ({ label, count, share: ages.waiting === 0 ? 0 : count / ages.waiting }));
+  return bars.map(([label, count]) => ({ label, count }));
 }
 
 /** The last four hours, one point a minute. */
 const SHOWN_MOMENTS = 240;
 
-export function plotsOf(all: readonly Moment[]): object | null {
+export function plotsOf(all: readonly Moment[], zone: string): object | null {
   const moments = all.slice(-SHOWN_MOMENTS);
   if (moments.length < 2) return null;
   const times = moments.map(({ at }) => at);
@@ -114,6 +122,7 @@ export function plotsOf(all: readonly Moment[]): object | null {
       yAxis: 'Recipients waiting',
       kind: 'lines',
       step: 'minute',
+      zone,
       times,
       series: [{ name: 'waiting', values: moments.map(({ waiting }) => waiting) }],
     }),
@@ -124,6 +133,7 @@ export function plotsOf(all: readonly Moment[]): object | null {
           kind: 'lines',
           unit: 'ms',
           step: 'minute',
+          zone,
           times,
           series: (['p50', 'p95', 'p99'] as const).map((name) => ({
             name,
@@ -132,4 +142,66 @@ export function plotsOf(all: readonly Moment[]): object | null {
         })
       : null,
   };
+}
+
+/** A reason with its times. */
+export interface TimedReason {
+  message: string;
+  since: string | null;
+  until: string | null;
+}
+
+/** Returns why mail of a lane waits, then each limit that was set, with its cause. */
+export function reasonsOf({ waits, limits }: Pick<Lane, 'waits' | 'limits'>): TimedReason[] {
+  const set = limits
+    // The connections that other nodes have are a reason only if mail waits for one: it is among the waits then.
+    .filter(({ by }) => by !== 'start' && by !== 'nodes')
+    // A rate limit that mail waits for is already among the reasons.
+    .filter(({ what }) => what === 'connections' || !waits.some(({ reason }) => reason === 'rate_limited'))
+    .map(({ what, to, cause, since }) => ({ message: `${limitText(what, to)}: ${cause}`, since, until: null }));
+  return [...waits.map(({ message, since, until }) => ({ message, since, until })), ...set];
+}
+
+const limitText = (what: 'connections' | 'mails_per_minute', to: number): string =>
+  what === 'mails_per_minute' ? `${String(to)} a minute` : to === 1 ? '1 connection' : `${String(to)} connections`;
+
+/** Mail that a hold or limit delays, and what can be done about it. */
+export interface KeptLine extends TimedReason {
+  waiting: number;
+  /** Link to more about it. */
+  href: string | null;
+  link: string | null;
+  /** Domain that `Try now` applies to, or null. */
+  domain: string | null;
+}
+
+export function keptLines(others: readonly Kept[], domains: readonly { domain: string; lane: string }[]): KeptLine[] {
+  return others.map((one) => {
+    const { by, target, message, since, until, waiting } = one;
+    const line = { message, since, until, waiting };
+    const lane = laneLink(target);
+    const domain = domains.find((each) => each.lane === target)?.domain ?? null;
+    switch (by) {
+      case 'rest':
+        return { ...line, href: lane, link: 'The lane', domain };
+      case 'block_list':
+      case 'warm_up':
+      case 'no_source':
+        return { ...line, href: '/settings/sources', link: 'Addresses', domain: by === 'block_list' ? domain : null };
+      case 'route':
+        return {
+          ...line,
+          href: linkTo('/queue', { domain: target }),
+          link: 'Its mail',
+          domain: null,
+        };
+      case 'domain_refused':
+        return { ...line, href: '/domains', link: 'Domains', domain: null };
+      case 'stream_pause':
+        return { ...line, href: '/streams', link: 'Streams', domain: null };
+      case 'operator':
+      case 'account_pause':
+        return { ...line, href: '/queue#holds', link: 'Holds', domain: null };
+    }
+  });
 }

@@ -5,8 +5,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import Handlebars from 'handlebars';
-import type { Route } from '../api/route.ts';
-import { formHelpers, inputsOf } from './view-forms.ts';
+import { formHelpers, type Inputs } from './view-forms.ts';
 import { helpers } from './words.ts';
 
 export type Views = ReturnType<typeof loadViews>;
@@ -20,7 +19,7 @@ export function viewSources(): Map<string, string> {
 }
 
 /** Loads all views. Throws if one cannot be read or parsed. */
-export function loadViews(routes: readonly Route[]) {
+export function loadViews(inputs: Inputs) {
   const handlebars = Handlebars.create();
   const views = new Map<string, HandlebarsTemplateDelegate<object>>();
   const sources = viewSources();
@@ -32,7 +31,7 @@ export function loadViews(routes: readonly Route[]) {
     new Handlebars.SafeString(
       (handlebars.partials as Record<string, HandlebarsTemplateDelegate>)[name]?.(context, options) ?? '',
     );
-  for (const [name, helper] of Object.entries({ ...helpers, ...formHelpers(inputsOf(routes), sources, part) }))
+  for (const [name, helper] of Object.entries({ ...helpers, ...formHelpers(inputs, sources, part) }))
     handlebars.registerHelper(name, helper);
   const render = (name: string, data: object): string => {
     const template = views.get(name);

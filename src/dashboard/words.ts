@@ -205,10 +205,27 @@ const setters: Readonly<Record<string, string>> = {
   sender: 'the sender',
 };
 
+/** The states and what they mean to a person: well, failed, to be looked at, an objection, under way. Others say nothing of that. */
+const kinds = {
+  good: 'delivered ok verified trusted accepted active leading published clear unlisted set_up done',
+  red: 'bounced disabled failed refused code_refused wrong revoked expired listed blocked hard_bounce',
+  amber:
+    'warning deferred pending failing missing uncertain ending paused held parked limited warming draining draft silent suppressed',
+  violet: 'complained complaint unsubscribe unsubscribed',
+  blue: 'sent queued scheduled opened clicked live waiting running',
+};
+const kindOf = new Map(
+  Object.entries(kinds).flatMap(([kind, states]) => states.split(' ').map((state) => [state, kind] as const)),
+);
+
+/** Returns the class of a state's kind, which gives it its colour and shape. */
+export const kindClass = (state: string): string => (kindOf.has(state) ? `k-${kindOf.get(state) ?? ''}` : '');
+
 /** Shows a state as a coloured word; its meaning does not depend on the colour. */
 function badge(value: unknown): unknown {
-  const text = escapeExpression(String(value));
-  return new SafeString(`<span class="badge b-${text.replaceAll(/[^a-z_]/g, '')}">${wordsOf(text)}</span>`);
+  const text = String(value);
+  const classes = `badge ${kindClass(text)}`.trim();
+  return new SafeString(`<span class="${classes}">${escapeExpression(wordsOf(text))}</span>`);
 }
 
 const list = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
@@ -220,6 +237,7 @@ export const helpers: Readonly<Record<string, Handlebars.HelperDelegate>> = {
   ago,
   due,
   badge,
+  kindOf: (value: unknown) => kindClass(String(value)),
   setBy: (value: unknown) => setters[String(value)] ?? String(value),
   /** `1 mail`, `2 mails`. */
   count: (value: unknown, noun: unknown) => pluralize(typeof value === 'number' ? value : 0, String(noun)),
@@ -242,7 +260,6 @@ export const helpers: Readonly<Record<string, Handlebars.HelperDelegate>> = {
     isScope(String(scope)) && scopeAllows(data.root.scopes ?? [], String(scope) as Scope),
   not: (value: unknown) => value === false || value == null || value === '' || value === 0,
   or: (a: unknown, b: unknown) => (a === undefined || a === null || a === '' || a === false ? b : a),
-  smtpReply: (code: unknown, reply: unknown) => answerText(code, reply),
   faultText: (message: unknown, field: unknown) =>
     faultText(typeof message === 'string' ? message : '', typeof field === 'string' ? field : null),
   linked: (value: unknown) => new SafeString(linkedHtml(typeof value === 'string' ? value : '')),

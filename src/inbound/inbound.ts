@@ -3,23 +3,21 @@ import type { Notifier } from '../scheduling/notifier.ts';
 import type { Clock } from '../base/clock.ts';
 import { budgets } from '../base/budgets.ts';
 import type { Log } from '../base/log.ts';
-import type { BounceRule } from '../config/bounce-rule.ts';
 import { MOST_BYTES } from '../mail/mime-read.ts';
-import type { Connection } from '../storage/connection.ts';
 import { MailPort, type MailPortListener, type MailPortOptions, type MailPortState, type Place } from './mail-port.ts';
-import { createKeptReports } from './kept-reports.ts';
-import { Listener, type Handlers } from './listener.ts';
+import type { InboundContext } from './context.ts';
+import { keptReports } from './bounded-store.ts';
+import { Listener } from './listener.ts';
 import type { ListenerLimits } from './listener-limits.ts';
 import { MailMemory } from './mail-intake.ts';
-import { mxHandlers, type MxDeps } from './mx.ts';
+import { mxHandlers } from './mx.ts';
 import { createMxBudgets } from './mx-budgets.ts';
-import { Receiver, type ReceiveDeps } from './receive.ts';
-import { ReceivedMails, type ReceivedDeps } from './received.ts';
+import { Receiver } from './receive.ts';
+import { ReceivedMails } from './received.ts';
 import { createReportReader } from './report-reader.ts';
 import { createMailDrafts, submissionHandlers } from './submission.ts';
 import type { SubmissionDeps, SubmissionSettings, Submitter } from './submission-session.ts';
 import { createSubmissionReader } from './submission-reader.ts';
-import type { SmtpRefusal } from './smtp-refusal.ts';
 
 export interface Certificate {
   /** PEM. */
@@ -27,22 +25,12 @@ export interface Certificate {
   key: string;
 }
 
-export interface InboundDeps
-  extends
-    Omit<SubmissionDeps, 'reader'>,
-    Omit<MxDeps, 'db'>,
-    Omit<ReceiveDeps, 'reader' | 'db' | 'budgets' | 'trim' | 'notifiers' | 'resolver'>,
-    Pick<ReceivedDeps, 'mailViewer' | 'resolver'> {
-  clock: Clock;
-  log: Log;
-  db: ReceiveDeps['db'] & { maintenance: Connection };
-  notifiers: ReceiveDeps['notifiers'] & ReceivedDeps['notifiers'];
-  bounceRules: () => readonly BounceRule[];
+export interface InboundDeps extends InboundContext, Omit<SubmissionDeps, 'reader'> {
   keyChanges: Notifier;
-  /** A submission has ended with this code of SMTP. */
-  submitted?: (code: number) => void;
+  /** A submission, or a step before it that was refused, has ended with this code of SMTP. */
+  submitted: (code: number) => void;
   /** Returns whether an operator takes this server out of service. */
-  isDraining?: () => boolean;
+  isDraining: () => boolean;
 }
 
 export interface InboundSettings {
@@ -79,10 +67,9 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
   const { clock, log } = deps;
   const reader = createSubmissionReader({ clock });
   const { submission, certificate } = settings;
-  const handlers = submissionHandlers({ ...deps, reader }, submission);
-  const submit = deps.submitted === undefined ? handlers : countEndings(handlers, deps.submitted);
+  const submit = { ...submissionHandlers({ ...deps, reader }, submission), ended: deps.submitted };
   const memory = new MailMemory();
-  const { isDraining = () => false } = deps;
+  const { isDraining } = deps;
   const common = { hostname: submission.hostname, certificate, isDraining };
   const submitters = ({ port }: Place, isSecure: boolean): Listener<Submitter> =>
     new Listener(
@@ -102,14 +89,13 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
       submit,
     );
   const mxBudgets = createMxBudgets(deps);
-  const kept = createKeptReports(deps, settings.diskBytes);
-  const receiver = new Receiver({
-    ...deps,
+  const kept = keptReports(deps, settings.diskBytes);
+  const receiver = new Receiver(deps, {
     budgets: mxBudgets,
-    trim: () => kept.trimIfFull(),
+    trim: () => kept.trim(),
     reader: createReportReader({ clock }, { keys: deps.keys, rules: deps.bounceRules, count: REPORT_THREADS }),
   });
-  const received = new ReceivedMails({ ...deps, budgets: mxBudgets }, settings.diskBytes);
+  const received = new ReceivedMails(deps, mxBudgets, settings.diskBytes);
   const mx = new Listener(
     { clock, log },
     {
@@ -196,37 +182,4 @@ function mailPortsOf(
     { name: 'submissions', listener: secure, host, place: submission.tls, takes, setting: 'smtp.submission.tlsPort' },
   ];
   return ports.map((options) => new MailPort(deps, options));
-}
-
-const TAKEN = 250;
-const FAULT = 451;
-
-/** Calls `ended` with 250 for each accepted mail, and the code of each refusal: of a sign-in, a sender, a recipient or a mail. */
-export function countEndings<User>(handlers: Handlers<User>, ended: (code: number) => void): Handlers<User> {
-  async function seen<Result>(answer: Promise<Result>, code: (result: Result) => number | null): Promise<Result> {
-    try {
-      const result = await answer;
-      const one = code(result);
-      if (one !== null) ended(one);
-      return result;
-    } catch (error) {
-      ended(FAULT); // so the listener answers then
-      throw error;
-    }
-  }
-  const signIn: NonNullable<Handlers<User>['authenticate']> = (session, name, password) =>
-    seen(
-      handlers.authenticate?.(session, name, password) ?? Promise.reject(new Error('there is nothing to sign in to')),
-      (result) => ('user' in result ? null : result.code),
-    );
-  const refusalOnly = (refusal: SmtpRefusal | null): number | null => refusal?.code ?? null;
-
-  return {
-    ...handlers,
-    ...(handlers.authenticate === undefined ? {} : { authenticate: signIn }),
-    sender: (session, address) => seen(handlers.sender(session, address), refusalOnly),
-    recipient: (session, address) => seen(handlers.recipient(session, address), refusalOnly),
-    data: (session, mail, size) =>
-      seen(handlers.data(session, mail, size), (result) => (typeof result === 'string' ? TAKEN : result.code)),
-  };
 }

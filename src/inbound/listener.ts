@@ -35,6 +35,8 @@ export interface Session<User> {
   readonly protocol: string;
   readonly user: User | null;
   readonly sender: string;
+  /** Octets of the mail, as MAIL announced them; 0 if it did not. */
+  readonly announced: number;
   readonly recipients: readonly string[];
   /** The mail must have TLS all the way (RFC 8689). */
   readonly requireTls: boolean;
@@ -60,6 +62,8 @@ export interface Handlers<User> {
   holdFor?(recipient: string): Promise<MailHold | null>;
   /** Called when a session was refused, or had to give way, because of this limit; `hold`: of `holdFor`. */
   overLimit?(limit: LimitName, hold: MailHold | null): void;
+  /** Called with 250 for each mail that was taken, and with the code of each refusal of a sign-in, a sender, a recipient or a mail. */
+  ended?(code: number): void;
 }
 
 export interface ListenerOptions {
@@ -83,6 +87,7 @@ export interface ListenerOptions {
   memory?: MailMemory;
 }
 
+const TAKEN = 250;
 /** RFC 4954 section 6. */
 const WRONG_KEY = 535;
 /** A refusal that ends the session (RFC 5321 section 3.8). */
@@ -260,6 +265,7 @@ export class Listener<User> {
         refuse(502, '5.5.1 there is nothing to sign in to'),
     );
     if ('user' in result) return sessions.signedIn(session.id, result.user) ?? result;
+    handlers.ended?.(result.code);
     // Any other refusal (TLS first, say) is not a guess.
     if (result.code !== WRONG_KEY && result.code !== CLOSING) return result;
     open.failedSignIns++;
@@ -287,6 +293,7 @@ export class Listener<User> {
   ): void {
     void this.guarded(ask).then((refusal) => {
       this.sessions.expectStep(session.id, this.limits.commandMs);
+      if (refusal !== null) this.handlers.ended?.(refusal.code);
       callback(refusal === null ? null : asError(refusal));
     });
   }
@@ -303,7 +310,11 @@ export class Listener<User> {
       return await takeMail(
         { clock, limits, memory: this.memory, keepBytes: options.keepBytes, ...hold },
         { read: withCrlfLines((take) => readData(stream, take)), network: open?.network ?? '', tooSlow },
-        (mail) => this.handleMail(session, mail, hold),
+        async (mail) => {
+          const result = await this.handleMail(session, mail, hold);
+          this.handlers.ended?.(typeof result === 'string' ? TAKEN : result.code);
+          return result;
+        },
       );
     } catch (error) {
       // The stream ends with an error if the client has gone in the middle of its mail, so no client reads the answer.
@@ -351,6 +362,7 @@ export class Listener<User> {
       protocol: session.transmissionType,
       user: this.sessions.get(session.id)?.user ?? null,
       sender: mailFrom === false ? '' : mailFrom.address,
+      announced: mailFrom === false ? 0 : Number(parametersOf(mailFrom.args)['SIZE'] ?? 0),
       recipients: rcptTo.map(({ address }) => address),
       requireTls: requireTLS === true,
     };

@@ -6,6 +6,7 @@ import { LRUCache } from 'lru-cache';
 import { Allowance, mostForOne, type Beyond } from '../scheduling/allowance.ts';
 import { budgets, type BudgetName, type UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
+import { siteOf } from '../net/ip.ts';
 import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
 
 /** The sender's network, and the delivery that the recipient's token names, or null. */
@@ -15,6 +16,9 @@ export interface Stranger {
   /** The receiving domain that it writes to; absent for mail to our own addresses. */
   domain?: string;
 }
+
+/** Returns the sender's network, as large as one customer of a provider usually has, and the receiving domain that it writes to. */
+export const strangerTo = (domain: string, ip: string): Stranger => ({ network: siteOf(ip), deliveryId: null, domain });
 
 type RuleName = Extract<
   BudgetName,

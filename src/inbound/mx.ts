@@ -4,40 +4,20 @@
  * afterwards.
  * Anyone may write here, so each mail must fit the budgets of its network (mx-budgets.ts) before it is stored.
  */
-import { budgets as limits, type BudgetName, type UsedUp } from '../base/budgets.ts';
-import type { Clock } from '../base/clock.ts';
+import { budgets as limits, type BudgetName } from '../base/budgets.ts';
 import { newId } from '../base/id.ts';
 import { siteOf } from '../net/ip.ts';
 import { parseMailbox } from '../mail/address.ts';
 import { deliveryOf, unsubscribedDelivery, type ReturnPathKey } from '../messages/delivery/return-path.ts';
-import type { Committer } from '../storage/commit.ts';
 import type { ReportRow } from '../storage/tables.ts';
-import type { KeptReports } from './kept-reports.ts';
+import type { InboundContext, ReceivingDomain } from './context.ts';
 import type { Handlers, Session } from './listener.ts';
 import { listenerLimits, type LimitName } from './listener-limits.ts';
 import { MailMemory, type MailHold } from './mail-intake.ts';
-import type { MxBudgets, Stranger } from './mx-budgets.ts';
+import { strangerTo, type MxBudgets, type Stranger } from './mx-budgets.ts';
 import { newReceived, type ReceivedMails } from './received.ts';
+import { ROW_BYTES, type keptReports } from './bounded-store.ts';
 import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
-
-export interface MxDeps {
-  clock: Clock;
-  db: { commit: Committer };
-  /** Those that sign return paths and unsubscribe addresses. */
-  keys: readonly ReturnPathKey[];
-  /** True for a host whose mail is ours: our own name, or a return-path domain. */
-  isOurHost(host: string): Promise<boolean>;
-  /** Returns the domain that receives mail to this address; `refused` if it receives and has no such address, else null. */
-  receiverOf(local: string, domain: string): Promise<ReceivingDomain | 'refused' | null>;
-  hasRoomForStrangers(): boolean;
-  usedUp: UsedUp;
-}
-
-/** A domain that takes mail, and whose it is. */
-export interface ReceivingDomain {
-  account_id: string;
-  name: string;
-}
 
 /** A mail that came to one of our addresses, before it is read. */
 export type NewReport = Pick<
@@ -48,13 +28,10 @@ export type NewReport = Pick<
 /** The parts that an accepted mail passes through. */
 export interface Intake {
   budgets: MxBudgets;
-  kept: Pick<KeptReports, 'refusal' | 'added'>;
+  kept: Pick<ReturnType<typeof keptReports>, 'of'>;
   receiver: { isFull(stranger: Stranger): BudgetName | null; take(row: NewReport): void };
   received: Pick<ReceivedMails, 'full' | 'take'>;
 }
-
-/** Bytes of a row without the mail. */
-export const ROW_BYTES = 1000;
 
 const LARGEST = limits.received_mail.most;
 
@@ -83,7 +60,7 @@ const isSignedByUs = (keys: readonly ReturnPathKey[], local: string): boolean =>
 /** Where a recipient's mail goes: to our own addresses, or to a domain that receives; or the reason why nowhere. */
 type Target = 'ours' | ReceivingDomain | SmtpRefusal;
 
-export function mxHandlers(deps: MxDeps, { budgets, kept, receiver, received }: Intake): Handlers<never> {
+export function mxHandlers(context: InboundContext, { budgets, kept, receiver, received }: Intake): Handlers<never> {
   /** Mail to domains that receive is kept whole, and takes no memory from reports. */
   const hold: MailHold = {
     memory: new MailMemory(),
@@ -104,10 +81,10 @@ export function mxHandlers(deps: MxDeps, { budgets, kept, receiver, received }: 
     if (address.lastIndexOf('@') <= 0 || parsed.kind === 'bad') return refuse(553, '5.1.3 this is not an address');
     const { local, domain } = parsed.mailbox;
     // A token of ours is proof at any host: reports still come to the former return path of a domain that was changed or removed.
-    if (isSignedByUs(deps.keys, local)) return 'ours';
-    const isOurs = await deps.isOurHost(domain);
+    if (isSignedByUs(context.keys, local)) return 'ours';
+    const isOurs = await context.isOurHost(domain);
     if (isOurs && ROLES.has(local.toLowerCase())) return 'ours';
-    const receiving = await deps.receiverOf(local, domain);
+    const receiving = await context.receiverOf(local, domain);
     if (receiving !== null && receiving !== 'refused') return receiving;
     // RFC 5321 section 4.5.1: every domain that takes mail has a postmaster.
     if (receiving === 'refused' && /^(?:postmaster|abuse)$/i.test(local)) return 'ours';
@@ -118,12 +95,12 @@ export function mxHandlers(deps: MxDeps, { budgets, kept, receiver, received }: 
   /** Returns why no mail of this size may come in for a domain now, or null. */
   async function refusalFor(
     stranger: Stranger,
-    { account_id, name }: ReceivingDomain,
+    { account_id }: ReceivingDomain,
     bytes?: number,
   ): Promise<SmtpRefusal | null> {
-    const full = await received.full(account_id, name);
-    if (full !== null) deps.usedUp(full);
-    if (full !== null || !deps.hasRoomForStrangers()) return noRoom;
+    const full = await received.full(account_id, stranger);
+    if (full !== null) context.usedUp(full);
+    if (full !== null || !context.hasRoomForStrangers()) return noRoom;
     return budgets.refusal(stranger, bytes);
   }
 
@@ -133,42 +110,41 @@ export function mxHandlers(deps: MxDeps, { budgets, kept, receiver, received }: 
     mail: Buffer,
     size: number,
   ): Promise<string | SmtpRefusal> {
-    if (size > LARGEST) return refuse(552, `5.3.4 the mail is larger than ${String(LARGEST)} octets`);
-    const stranger = strangerTo(session.ip, receiving);
-    const refusal = await refusalFor(stranger, receiving, size);
+    const stranger = strangerTo(receiving.name, session.ip);
+    const refusal = tooLarge(size, receiving) ?? (await refusalFor(stranger, receiving, size));
     if (refusal !== null) return refusal;
-    const row = newReceived(session, receiving, size, deps.clock.now());
+    const row = newReceived(session, receiving, size, context.clock.now());
     budgets.spend(stranger, size);
     try {
-      await deps.db.commit.insert({ received: [row], received_sources: [{ received_id: row.id, raw: mail }] }, size);
+      await context.db.commit.insert({ received: [row], received_sources: [{ received_id: row.id, raw: mail }] }, size);
     } catch (error) {
       budgets.takeBack(stranger, size, row.at);
       throw error;
     }
-    received.take(row, stranger, mail);
+    received.take(row, mail);
     return `2.0.0 taken as ${row.id}`;
   }
 
   /** Returns why no mail of this size may come in now, or null. */
   function refusalOf(stranger: Stranger, bytes?: number): SmtpRefusal | null {
-    const full = receiver.isFull(stranger);
-    if (full !== null) deps.usedUp(full);
-    if (full !== null || !deps.hasRoomForStrangers()) return noRoom;
-    return budgets.refusal(stranger, bytes) ?? kept.refusal(stranger);
+    const full = receiver.isFull(stranger) ?? kept.of(stranger).overfull;
+    if (full !== null) context.usedUp(full);
+    if (full !== null || !context.hasRoomForStrangers()) return noRoom;
+    return budgets.refusal(stranger, bytes);
   }
 
   return {
     sender: () => Promise.resolve(null),
-    async recipient({ ip, recipients }, address) {
+    async recipient({ ip, recipients, announced }, address) {
       const target = await targetOf(address);
       if (isRefusal(target)) return target;
       const [first] = recipients;
       const before = first === undefined ? target : await targetOf(first);
       if (nameOf(before) !== nameOf(target))
         return refuse(452, '4.5.3 one mail goes to one domain: send it again for this address');
-      if (target !== 'ours') return refusalFor(strangerTo(ip, target), target);
-      const stranger = strangerOf(deps.keys, ip, [...recipients, address]);
-      const named = strangerOf(deps.keys, ip, [address]).deliveryId;
+      if (target !== 'ours') return tooLarge(announced, target) ?? refusalFor(strangerTo(target.name, ip), target);
+      const stranger = strangerOf(context.keys, ip, [...recipients, address]);
+      const named = strangerOf(context.keys, ip, [address]).deliveryId;
       // RFC 5321 section 4.5.3.1.10: who gets this sends the mail again for the recipients that are left.
       if (named !== null && named !== stranger.deliveryId)
         return refuse(452, '4.5.3 one mail is about one of ours: send it again for this address');
@@ -178,12 +154,12 @@ export function mxHandlers(deps: MxDeps, { budgets, kept, receiver, received }: 
       const target = await targetOf(session.recipients[0] ?? '');
       if (isRefusal(target)) return target;
       if (target !== 'ours') return takeFor(session, target, mail, size);
-      const stranger = strangerOf(deps.keys, session.ip, session.recipients);
+      const stranger = strangerOf(context.keys, session.ip, session.recipients);
       const bytes = mail.length + ROW_BYTES;
       const refusal = refusalOf(stranger, bytes);
       if (refusal !== null) return refusal;
       budgets.spend(stranger, bytes);
-      const now = deps.clock.now();
+      const now = context.clock.now();
       const row = {
         id: newId('rep', now),
         received_at: now,
@@ -200,13 +176,13 @@ export function mxHandlers(deps: MxDeps, { budgets, kept, receiver, received }: 
         raw: mail,
       } as const;
       try {
-        await deps.db.commit.insert({ reports: [row] }, bytes);
+        await context.db.commit.insert({ reports: [row] }, bytes);
       } catch (error) {
         // The sender comes again with it.
         budgets.takeBack(stranger, bytes, now);
         throw error;
       }
-      kept.added(stranger, bytes);
+      kept.of(stranger).add(bytes);
       receiver.take(row);
       return `2.0.0 taken as ${row.id}`;
     },
@@ -214,22 +190,19 @@ export function mxHandlers(deps: MxDeps, { budgets, kept, receiver, received }: 
       const target = await targetOf(recipient);
       return target === 'ours' || isRefusal(target) ? null : hold;
     },
-    proofOf: (address) => strangerOf(deps.keys, '', [address]).deliveryId,
+    proofOf: (address) => strangerOf(context.keys, '', [address]).deliveryId,
     overLimit(limit, held) {
-      deps.usedUp((held === null ? BUDGET_OF : RECEIVED_BUDGET_OF)[limit]);
+      context.usedUp((held === null ? BUDGET_OF : RECEIVED_BUDGET_OF)[limit]);
     },
   };
 }
 
 const isRefusal = (target: Target): target is SmtpRefusal => target !== 'ours' && 'code' in target;
 const nameOf = (target: Target): string => (target === 'ours' || isRefusal(target) ? '' : target.name);
+/** EHLO announces more than a receiving domain takes: a bounce may bring back our largest mail. */
+const tooLarge = (size: number, { name }: ReceivingDomain): SmtpRefusal | null =>
+  size > LARGEST ? refuse(552, `5.3.4 a mail to ${name} may have ${String(LARGEST)} octets at most`) : null;
 const noRoom = refuse(452, '4.3.1 there is no room now: try again later');
-const strangerTo = (ip: string, { name }: ReceivingDomain): Stranger => ({
-  network: siteOf(ip),
-  deliveryId: null,
-  domain: name,
-});
-
 /** Returns the sender's network, as large as one customer of a provider usually has, and the delivery that a recipient names with a token of ours. */
 export function strangerOf(keys: readonly ReturnPathKey[], ip: string, recipients: readonly string[]): Stranger {
   for (const address of recipients) {

@@ -1,44 +1,27 @@
 /**
  * Takes mail to domains that receive, from the row that the listener wrote: reads it off the main loop, has its sender checked, finds the
- * message of ours that it answers, and writes all that in one transaction with its `received` event. A row is done when that is written:
- * after a crash it is read again, and the event exists once. Domains take turns, so that none waits behind another's flood.
+ * message of ours that it answers, and writes all that in one transaction with its `received` event, which therefore exists once.
  */
-import { budgets, type BudgetName, type UsedUp } from '../base/budgets.ts';
-import type { Clock } from '../base/clock.ts';
+import { budgets, type BudgetName } from '../base/budgets.ts';
 import { newId } from '../base/id.ts';
-import type { Log } from '../base/log.ts';
 import { createLookUpCache } from '../base/look-up-cache.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { addressKey } from '../mail/address.ts';
+import { isSignedBy, type Signature } from '../mail/dkim/verify.ts';
+import { checkDmarc, type DmarcVerdict } from '../mail/dmarc.ts';
 import type { ReceivedMail } from '../mail/received-mail.ts';
-import type { Recorder } from '../messages/delivery/record.ts';
-import type { ReturnPathKey } from '../messages/delivery/return-path.ts';
+import { checkSpf, type Look, type SpfQuestion, type SpfResult } from '../mail/spf.ts';
+import { deliveryOfCopy, type ReturnPathKey } from '../messages/delivery/return-path.ts';
 import { noBodies, receivedMembers, sourceOf } from '../messages/received/received-store.ts';
-import type { MailViewer } from '../messages/store/mail-viewer.ts';
-import { siteOf } from '../net/ip.ts';
-import type { Notifier } from '../scheduling/notifier.ts';
-import { WaitingLine } from '../scheduling/waiting-line.ts';
-import type { Committer } from '../storage/commit.ts';
 import type { Connection } from '../storage/connection.ts';
 import { columnsOf } from '../storage/record.ts';
 import { insertRows } from '../storage/rows.ts';
 import { received as table, type EventRow, type ReceivedRow } from '../storage/tables.ts';
-import { answeredBy, type Answered } from './answered.ts';
+import type { InboundContext } from './context.ts';
+import { Inbox } from './inbox.ts';
 import type { Session } from './listener.ts';
-import type { MxBudgets, Stranger } from './mx-budgets.ts';
-import { verdictsOn, type VerdictDeps, type Verdicts } from './verdicts.ts';
-
-export interface ReceivedDeps extends VerdictDeps {
-  clock: Clock;
-  log: Log;
-  db: { commit: Committer; prepared: Connection; maintenance: Connection };
-  keys: readonly ReturnPathKey[];
-  recorder: Pick<Recorder, 'record'>;
-  notifiers: { events: Notifier };
-  mailViewer: Pick<MailViewer, 'received'>;
-  budgets: Pick<MxBudgets, 'noteReading'>;
-  usedUp: UsedUp;
-}
+import { strangerTo, type MxBudgets, type Stranger } from './mx-budgets.ts';
+import { messageNamed } from './report-owner.ts';
 
 /** The row of a mail that has come and was not read. */
 export const newReceived = (
@@ -81,53 +64,54 @@ const unread = {
   answers: null,
 } as const;
 
-interface Waiting {
+interface NewMail {
   row: ReceivedRow;
-  stranger: Stranger;
-  /** Null if it has to be loaded. */
-  raw: Buffer | null;
+  raw: Buffer;
 }
 
-/** The result of reading a mail; null if it cannot be taken apart. */
-type Read = { kind: 'read'; mail: ReceivedMail | null } | { kind: 'gone' } | { kind: 'later'; cause: unknown };
-
-/** Mails whose sources are in memory at once, in bytes; one larger mail is worked on alone. */
-const MOST_BYTES = 64 * 1024 * 1024;
-const MOST_AT_WORK = 8;
-/** Pause of all reading after a failure of ours. */
-const REST_MS = 10_000;
+const BUFFERED_BYTES = 64 * 1024 * 1024;
+const AT_WORK = 8;
 /** Time after which the mails that wait for an account's webhooks are counted again. */
 const WAITING_FRESH_MS = 30_000;
 const KEPT_FRESH_MS = 60_000;
 const KEPT_SHARE = 0.2;
 
 export class ReceivedMails {
-  private readonly deps: ReceivedDeps;
+  private readonly context: InboundContext;
+  private readonly ofNetworks: Pick<MxBudgets, 'noteReading'>;
   private readonly mostKept: number;
-  private readonly line = new WaitingLine<Waiting>();
-  private readonly known = new Set<string>();
-  private readonly working = new Set<Promise<void>>();
+  private readonly inbox: Inbox<NewMail>;
   private readonly waits;
-  private bytes = 0;
-  private isReading = false;
-  private resting = false;
-  private stopping = false;
   /** Bytes of all sources at the last look, with those that came since. */
   private kept = 0;
   private keptAt = -Infinity;
 
   /** `diskBytes`: the size of the disk with the data folder. */
-  constructor(deps: ReceivedDeps, diskBytes: number) {
-    this.deps = deps;
+  constructor(context: InboundContext, ofNetworks: Pick<MxBudgets, 'noteReading'>, diskBytes: number) {
+    this.context = context;
+    this.ofNetworks = ofNetworks;
     this.mostKept = Math.min(budgets.received_kept.most, diskBytes * KEPT_SHARE);
-    const load = (accountId: string): Promise<Waits> => waitingFor(deps.db.prepared, accountId);
-    this.waits = createLookUpCache<Waits>(deps, { max: 1000, freshMs: WAITING_FRESH_MS }, load);
+    const count = (accountId: string): Promise<Waits> => waitingFor(context.db.prepared, accountId);
+    this.waits = createLookUpCache<Waits>(context, { max: 1000, freshMs: WAITING_FRESH_MS }, count);
+    this.inbox = new Inbox(context, {
+      bounds: { all: 'received_unread', each: 'received_unread_domain' },
+      mostBuffered: BUFFERED_BYTES,
+      mostAtWork: AT_WORK,
+      mostReading: 1,
+      left: async () =>
+        (await unreadIn(context.db.prepared)).map((row) => ({ id: row.id, ...strangerTo(row.domain, row.client_ip) })),
+      load: (id) => load(context.db.prepared, id),
+      read: ({ row, raw }) => this.read(row, raw),
+      failed(err) {
+        context.log.error({ event: 'received_failed', err }, 'received mail could not be read: tried again');
+      },
+    });
   }
 
   /** Returns the budget that one more mail to this domain would break, or null. */
-  async full(accountId: string, domain: string): Promise<BudgetName | null> {
-    if (this.line.all >= budgets.received_unread.most) return 'received_unread';
-    if (this.line.of(domain) >= budgets.received_unread_domain.most) return 'received_unread_domain';
+  async full(accountId: string, stranger: Stranger): Promise<BudgetName | null> {
+    const unread = this.inbox.full(stranger);
+    if (unread !== null) return unread;
     if (await this.isStoreFull()) return 'received_kept';
     const { mails, bytes } = await this.waits.get(accountId);
     if (mails >= budgets.received_waiting.most) return 'received_waiting';
@@ -136,10 +120,10 @@ export class ReceivedMails {
 
   /** Looks at all rows at the start, and once a minute while there seems to be too much. */
   private async isStoreFull(): Promise<boolean> {
-    const now = this.deps.clock.monotonic();
+    const now = this.context.clock.monotonic();
     if (this.keptAt === -Infinity || (this.kept > this.mostKept && now - this.keptAt > KEPT_FRESH_MS)) {
       this.keptAt = now;
-      const [row] = await this.deps.db.maintenance.all<{ bytes: number | null }>(
+      const [row] = await this.context.db.maintenance.all<{ bytes: number | null }>(
         'SELECT SUM(size) AS bytes FROM received',
       );
       this.kept = row?.bytes ?? 0;
@@ -148,122 +132,50 @@ export class ReceivedMails {
   }
 
   /** Takes a mail that was written. */
-  take(row: ReceivedRow, stranger: Stranger, raw: Buffer): void {
+  take(row: ReceivedRow, raw: Buffer): void {
     this.kept += row.size;
-    const isBuffered = this.bytes + raw.length <= MOST_BYTES;
-    if (isBuffered) this.bytes += raw.length;
-    this.add({ row, stranger, raw: isBuffered ? raw : null });
-    this.work();
+    this.inbox.take(row.id, strangerTo(row.domain, row.client_ip), { row, raw });
   }
 
-  /** Takes the mails that ended nodes, or an earlier run, have left. One that another node is about to read has its effect once. */
+  /** Takes the mails that ended nodes, or an earlier run, have left. */
   takeLeft(): void {
-    if (this.stopping) return;
-    const loaded = this.loadLeft().then(() => this.work());
-    this.working.add(loaded);
-    void loaded.finally(() => this.working.delete(loaded));
+    this.inbox.takeLeft();
   }
 
   /** Resolves when the mails at work are done. */
-  async stop(): Promise<void> {
-    this.stopping = true;
-    while (this.working.size > 0) await Promise.all(this.working);
+  stop(): Promise<void> {
+    return this.inbox.stop();
   }
 
-  private add(waiting: Waiting): void {
-    this.known.add(waiting.row.id);
-    this.line.add(waiting.row.domain, waiting);
-  }
-
-  private async loadLeft(): Promise<void> {
-    try {
-      const rows = await this.deps.db.prepared.all<ReceivedRow>(
-        "SELECT * FROM received WHERE status = 'new' ORDER BY id",
-      );
-      for (const row of rows)
-        if (!this.known.has(row.id)) this.add({ row, raw: null, stranger: strangerAt(row.client_ip, row.domain) });
-    } catch (error) {
-      this.rest(error);
-    }
-  }
-
-  /** One mail is read at a time; its sender is checked and it is written while the next is read. */
-  private work(): void {
-    while (!this.stopping && !this.resting && !this.isReading && this.working.size < MOST_AT_WORK) {
-      const next = this.line.next()?.item;
-      if (next === undefined) return;
-      this.isReading = true;
-      const done = this.receive(next).finally(() => {
-        this.working.delete(done);
-        this.work();
-      });
-      this.working.add(done);
-    }
-  }
-
-  private async receive(next: Waiting): Promise<void> {
-    try {
-      const read = await this.read(next).finally(() => {
-        this.isReading = false;
-        if (next.raw !== null) this.bytes -= next.raw.length;
-        next.raw = null;
-      });
-      this.work();
-      if (read.kind === 'later') {
-        this.rest(read.cause);
-        this.line.add(next.row.domain, next);
-        return;
-      }
-      if (read.kind === 'read') await this.conclude(next.row, read.mail);
-      this.known.delete(next.row.id);
-    } catch (error) {
-      this.rest(error);
-      this.line.add(next.row.domain, next);
-    }
-  }
-
-  private async read({ row, raw, stranger }: Waiting): Promise<Read> {
-    const { db, mailViewer, clock, log } = this.deps;
-    const source = raw ?? (await sourceOf(db.prepared, row.id));
-    if (source === null) return { kind: 'gone' };
+  /** Reads a mail. Resolves with the act that has its sender checked, and writes it. */
+  private async read(row: ReceivedRow, raw: Buffer): Promise<() => Promise<void>> {
+    const { mailViewer, clock, log } = this.context;
     const from = clock.monotonic();
-    const result = await mailViewer.received(source);
-    this.deps.budgets.noteReading(stranger, clock.monotonic() - from);
-    if (result.kind !== 'unreadable') return result;
-    log.warn({ event: 'received_unreadable', received_id: row.id }, 'a received mail could not be taken apart');
-    return { kind: 'read', mail: null };
-  }
-
-  /** Pauses all reading; what waits stays in its line and in the database. */
-  private rest(error: unknown): void {
-    if (this.resting || this.stopping) return;
-    this.resting = true;
-    this.deps.log.error({ event: 'received_failed', err: error }, 'received mail could not be read: tried again');
-    const end = (): void => {
-      this.resting = false;
-      this.work();
-    };
-    this.deps.clock.after(REST_MS, end, { background: true });
+    const mail = await mailViewer.received(raw);
+    this.ofNetworks.noteReading(strangerTo(row.domain, row.client_ip), clock.monotonic() - from);
+    if (mail === null)
+      log.warn({ event: 'received_unreadable', received_id: row.id }, 'a received mail could not be taken apart');
+    return () => this.conclude(row, mail);
   }
 
   private async conclude(row: ReceivedRow, mail: ReceivedMail | null): Promise<void> {
-    const { deps } = this;
-    const { db, log } = deps;
+    const { context } = this;
+    const { db, log } = context;
     const envelope = JSON.parse(row.envelope_json) as { from: string; to: string[] };
     const author = mail?.from?.email ?? null;
     const verdicts = await verdictsOn(
-      deps,
+      context,
       { ip: row.client_ip, sender: envelope.from, helo: row.helo },
       {
         signatures: mail?.signatures ?? [],
         from: author === null ? null : author.slice(author.lastIndexOf('@') + 1).toLowerCase(),
       },
     );
-    const answered = mail === null ? null : await answeredBy(deps, row.account_id, mail);
+    const answered = mail === null ? null : await answeredBy(context, row.account_id, mail);
     const columns = columnsAfter(mail, verdicts, answered, addressKey(author ?? envelope.from));
-    const isFirst = await db.commit.transact((tx) => write(tx, { ...row, ...columns }, columns, deps.clock.now()));
+    const isFirst = await db.commit.transact((tx) => write(tx, { ...row, ...columns }, columns, context.clock.now()));
     if (!isFirst) return;
-    deps.notifiers.events.notify();
+    context.notifiers.events.notify();
     const { id, account_id, domain, size } = row;
     const answers = answered?.messageId ?? null;
     const fields = {
@@ -281,13 +193,20 @@ export class ReceivedMails {
   /** An author of an answer has read the mail, even if only a machine has fetched its pixel. */
   private async noteReader(answered: Answered | null): Promise<void> {
     if (answered?.unseenDelivery == null) return;
-    const hit = { at: this.deps.clock.now(), ip: null, userAgent: null, bot: null };
+    const hit = { at: this.context.clock.now(), ip: null, userAgent: null, bot: null };
     const change = { kind: 'opened', hit, client: null, os: null, device: null } as const;
-    await this.deps.recorder.record([{ deliveryId: answered.unseenDelivery, change }]);
+    await this.context.recorder.record([{ deliveryId: answered.unseenDelivery, change }]);
   }
 }
 
-const strangerAt = (ip: string, domain: string): Stranger => ({ network: siteOf(ip), deliveryId: null, domain });
+const unreadIn = (db: Connection): Promise<Pick<ReceivedRow, 'id' | 'client_ip' | 'domain'>[]> =>
+  db.all("SELECT id, client_ip, domain FROM received WHERE status = 'new' ORDER BY id");
+
+async function load(db: Connection, id: string): Promise<NewMail | null> {
+  const [row] = await db.all<ReceivedRow>("SELECT * FROM received WHERE id = ? AND status = 'new'", [id]);
+  const raw = row === undefined ? null : await sourceOf(db, id);
+  return row === undefined || raw === null ? null : { row, raw };
+}
 
 type Columns = Partial<ReceivedRow> & { status: ReceivedRow['status'] };
 
@@ -361,4 +280,102 @@ async function waitingFor(db: Connection, accountId: string): Promise<Waits> {
     ),
   ]);
   return { mails: fresh.mails + again.mails, bytes: fresh.bytes + again.bytes };
+}
+
+interface Answered {
+  messageId: string;
+  /** The delivery to the author if it was opened by machines alone; null without one. */
+  unseenDelivery: string | null;
+}
+
+/**
+ * Finds the message of ours that a mail answers: by In-Reply-To and References, then by the mark of a copy that it brings. Only messages
+ * of the account whose domain received it count, since anyone can write a Message-ID.
+ */
+async function answeredBy(
+  { db, keys }: Pick<InboundContext, 'db' | 'keys'>,
+  accountId: string,
+  mail: Pick<ReceivedMail, 'in_reply_to' | 'references' | 'copy' | 'from'>,
+): Promise<Answered | null> {
+  const messageId = await messageOf(db.prepared, keys, accountId, mail);
+  if (messageId === null) return null;
+  const key = mail.from === null ? '' : addressKey(mail.from.email);
+  const [unseen] = await db.prepared.all<{ id: string }>(
+    `SELECT d.id FROM deliveries d JOIN messages m ON m.id = d.message_id
+     WHERE d.message_id = ? AND d.address_key = ? AND m.opens = 0 AND m.bot_opens > 0 LIMIT 1`,
+    [messageId, key],
+  );
+  return { messageId, unseenDelivery: unseen?.id ?? null };
+}
+
+async function messageOf(
+  db: Connection,
+  keys: readonly ReturnPathKey[],
+  accountId: string,
+  { in_reply_to: first, references, copy }: Pick<ReceivedMail, 'in_reply_to' | 'references' | 'copy'>,
+): Promise<string | null> {
+  const named = new Set([...(first === null ? [] : [first]), ...[...references].reverse()]);
+  for (const id of named) {
+    const { condition, value } = messageNamed(id);
+    const [row] = await db.all<{ id: string }>(
+      `SELECT m.id FROM messages m WHERE ${condition} AND m.account_id = ? LIMIT 1`,
+      [value, accountId],
+    );
+    if (row !== undefined) return row.id;
+  }
+  const delivery = copy === null ? null : deliveryOfCopy(keys, copy);
+  if (delivery === null) return null;
+  const [row] = await db.all<{ message_id: string }>(
+    'SELECT message_id FROM deliveries WHERE id = ? AND account_id = ?',
+    [delivery, accountId],
+  );
+  return row?.message_id ?? null;
+}
+
+interface Verdicts {
+  spf: { result: SpfResult; domain: string };
+  dkim: { result: 'pass' | 'fail' | 'temperror'; domain: string; selector: string }[];
+  /** Null for a mail without one author. */
+  dmarc: DmarcVerdict | null;
+}
+
+/** The limit of all look-ups about one mail; what has not come by then is trouble. */
+const LONGEST_MS = 20_000;
+
+/** Checks the sender of a mail by SPF, DKIM and DMARC. Nothing is refused because of it: the application decides. `signatures` and `from` (the domain of the author) are as the mail has them. */
+async function verdictsOn(
+  { clock, resolver }: Pick<InboundContext, 'clock' | 'resolver'>,
+  question: SpfQuestion,
+  { signatures, from }: { signatures: readonly Signature[]; from: string | null },
+): Promise<Verdicts> {
+  let timeUp: () => void = () => undefined;
+  const over = new Promise<{ kind: 'trouble' }>((resolve) => {
+    timeUp = () => resolve({ kind: 'trouble' });
+  });
+  const timer = clock.after(LONGEST_MS, timeUp, { background: true });
+  const look: Look = async (type, name) => {
+    const answer = await Promise.race([resolver[type](name), over]);
+    if (answer.kind === 'trouble') return null;
+    const records = answer.kind === 'found' ? answer.records : [];
+    return records.map((record) => (typeof record === 'string' ? record : record.exchange));
+  };
+  try {
+    const [spf, dkim] = await Promise.all([
+      checkSpf(look, question),
+      Promise.all(signatures.map((one) => checkDkim(look, one))),
+    ]);
+    const passed = {
+      spf: spf.result === 'pass' ? [spf.domain] : [],
+      dkim: dkim.flatMap(({ result, domain }) => (result === 'pass' ? [domain] : [])),
+    };
+    return { spf, dkim, dmarc: from === null ? null : await checkDmarc(look, from, passed) };
+  } finally {
+    timer.cancel();
+  }
+}
+
+async function checkDkim(look: Look, { domain, selector, claim }: Signature): Promise<Verdicts['dkim'][number]> {
+  const keys = claim === null ? [] : await look('txt', `${selector}._domainkey.${domain}`);
+  const isGood = claim !== null && keys?.some((key) => isSignedBy(claim, key)) === true;
+  return { result: keys === null ? 'temperror' : isGood ? 'pass' : 'fail', domain, selector };
 }

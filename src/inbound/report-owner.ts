@@ -3,8 +3,6 @@
  * that each copy carries in its head, or the signature of a feedback loop. A Message-ID finds the delivery as well, but every
  * reply and forward has it, so it proves nothing.
  */
-import type { Log } from '../base/log.ts';
-import type { Resolver } from '../net/resolver.ts';
 import { soughtAddress } from '../mail/address.ts';
 import { addressesIn } from '../mail/addresses-in.ts';
 import { readComplainant } from '../mail/feedback-report.ts';
@@ -17,6 +15,7 @@ import {
 } from '../messages/delivery/return-path.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { DeliveryRow } from '../storage/tables.ts';
+import type { InboundContext } from './context.ts';
 import type { FeedbackLoop, LoopClaim } from './feedback-loops.ts';
 import type { Finding } from './finding.ts';
 
@@ -36,24 +35,17 @@ export interface Match {
   loop: FeedbackLoop['name'] | null;
 }
 
-export interface MatchDeps {
-  db: { prepared: Connection };
-  log: Log;
-  keys: readonly ReturnPathKey[];
-  resolver: Pick<Resolver, 'txt'>;
-  /** True for our own name, and for the return path of a domain that has been verified: of no other is it known who gets its mail. */
-  isVerifiedHost(host: string): Promise<boolean>;
-}
+type MatchContext = Pick<InboundContext, 'db' | 'log' | 'keys' | 'resolver' | 'isVerifiedHost'>;
 
 const OWNER = `SELECT d.id, d.account_id, d.message_id, d.address, d.address_key, m.stream, m.from_domain, m.request_id FROM deliveries d JOIN messages m ON m.id = d.message_id`;
 /** Addresses in the To field of a report that are looked at. */
 const MOST_ADDRESSEES = 10;
 const LONGEST_TO = 1000;
-const OWN_ID = /^<?msg_[0-7][0-9a-hjkmnp-tv-z]{25}(?=@|$)/;
+const OWN_ID = /^<?(msg_[0-7][0-9a-hjkmnp-tv-z]{25})(?=@|$)/;
 
 /** Returns the delivery that the report is about, or null. */
-export async function findMatch(deps: MatchDeps, finding: Finding): Promise<Match | null> {
-  const { db, keys } = deps;
+export async function findMatch(context: MatchContext, finding: Finding): Promise<Match | null> {
+  const { db, keys } = context;
   const proven = provenDelivery(keys, finding);
   if (proven !== null) {
     const [owner] = await db.prepared.all<Owner>(`${OWNER} WHERE d.id = ?`, [proven.deliveryId]);
@@ -63,7 +55,7 @@ export async function findMatch(deps: MatchDeps, finding: Finding): Promise<Matc
   const owner = await byMessage(db.prepared, finding);
   if (owner === null) return null;
   const claim = finding.kind === 'complaint' && fits(finding, owner) ? (finding.loop ?? null) : null;
-  const loop = claim === null ? null : await signedBy(deps, claim);
+  const loop = claim === null ? null : await signedBy(context, claim);
   return { owner, proof: loop === null ? null : 'feedback_loop', loop };
 }
 
@@ -83,16 +75,18 @@ function provenDelivery(
   return null;
 }
 
+/** Returns the condition that finds the message `m` with this Message-ID, and the value in it: one of our own making has our id in it. */
+export function messageNamed(messageId: string): { condition: string; value: string } {
+  const [, own] = OWN_ID.exec(messageId) ?? [];
+  if (own !== undefined) return { condition: 'm.id = ?', value: own };
+  return { condition: "m.rfc_message_id = ? AND substr(m.rfc_message_id, 1, 5) <> '<msg_'", value: messageId };
+}
+
 /** Finds the delivery by its message: many reports leave out the recipient (RFC 5965). For a message with several the report must name one. */
 async function byMessage(db: Connection, { messageId, recipients }: Finding): Promise<Owner | null> {
   if (messageId === null) return null;
-  const [own] = OWN_ID.exec(messageId) ?? [];
-  const owners = await db.all<Owner>(
-    own === undefined
-      ? `${OWNER} WHERE m.rfc_message_id = ? AND substr(m.rfc_message_id, 1, 5) <> '<msg_' LIMIT 100`
-      : `${OWNER} WHERE m.id = ? LIMIT 100`,
-    [own === undefined ? messageId : own.replace('<', '')],
-  );
+  const { condition, value } = messageNamed(messageId);
+  const owners = await db.all<Owner>(`${OWNER} WHERE ${condition} LIMIT 100`, [value]);
   const named = new Set(recipients.map(({ address }) => soughtAddress(address)));
   const matching = owners.filter(({ address_key }) => named.has(address_key));
   const [only, ...others] = matching.length > 0 ? matching : owners;
@@ -114,10 +108,10 @@ function fits({ recipients, returned }: Finding, { address_key, from_domain }: O
 }
 
 /** Returns the name of the feedback loop if one of the signatures is good. */
-async function signedBy(deps: MatchDeps, { name, claims }: LoopClaim): Promise<string | null> {
-  const { resolver, log } = deps;
+async function signedBy(context: MatchContext, { name, claims }: LoopClaim): Promise<string | null> {
+  const { resolver, log } = context;
   for (const claim of claims) {
-    if (!(await isAddressedToUs(deps, claim))) continue;
+    if (!(await isAddressedToUs(context, claim))) continue;
     const answer = await resolver.txt(`${claim.selector}._domainkey.${claim.domain}`);
     if (answer.kind === 'trouble')
       log.warn(
@@ -133,9 +127,9 @@ async function signedBy(deps: MatchDeps, { name, claims }: LoopClaim): Promise<s
  * True if the signed To names one of our hosts. Anyone can join a feedback loop and complain there of their own mail, in which
  * they wrote a Message-ID of ours: such a report is genuine too, but the provider wrote it to them.
  */
-async function isAddressedToUs(deps: Pick<MatchDeps, 'isVerifiedHost'>, claim: SignatureClaim): Promise<boolean> {
+async function isAddressedToUs(context: MatchContext, claim: SignatureClaim): Promise<boolean> {
   const to = signedValues(claim, 'to').join(', ').slice(0, LONGEST_TO);
   for (const { address } of addressesIn(to).slice(0, MOST_ADDRESSEES))
-    if (await deps.isVerifiedHost(address.slice(address.lastIndexOf('@') + 1).toLowerCase())) return true;
+    if (await context.isVerifiedHost(address.slice(address.lastIndexOf('@') + 1).toLowerCase())) return true;
   return false;
 }

@@ -1,4 +1,4 @@
-/** Reads mail to our bounce and complaint addresses, one mail at a time, in a confined process. Started by `report-reader.ts`. */
+/** Reads mail to our bounce and complaint addresses, some at a time, in a confined process. Started by `report-reader.ts`. */
 import { answerJobs } from '../base/answer-jobs.ts';
 import { systemClock } from '../base/clock.ts';
 import type { BounceRule } from '../config/bounce-rule.ts';
@@ -10,8 +10,7 @@ import { loopClaim } from './feedback-loops.ts';
 import { readBounceWords, readFeedbackLoops } from './words-file.ts';
 
 export interface ReportJob {
-  bytes: Uint8Array;
-  arrival: Arrival;
+  mails: readonly { bytes: Uint8Array; arrival: Arrival }[];
   /** The operator's bounce rules, as JSON. */
   rules: string;
 }
@@ -34,15 +33,14 @@ function judgeBy(rules: string): Judge {
 }
 
 /** Reads a mail; looks for the feedback loop of a complaint only. */
-function read({ bytes, arrival, rules }: ReportJob): Finding {
-  const finding = readReport({ words, judge: judgeBy(rules) }, bytes, arrival);
-  if (finding.kind !== 'complaint') return finding;
-  const octets = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('latin1');
-  return { ...finding, loop: loopClaim(loops, octets, systemClock.now() / 1000) };
+function read({ bytes, arrival }: ReportJob['mails'][number], judge: Judge): ReportAnswer {
+  const from = systemClock.monotonic();
+  const finding = readReport({ words, judge }, bytes, arrival);
+  if (finding.kind === 'complaint') {
+    const octets = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('latin1');
+    finding.loop = loopClaim(loops, octets, systemClock.now() / 1000);
+  }
+  return { finding, ms: systemClock.monotonic() - from };
 }
 
-answerJobs((job: ReportJob): ReportAnswer => {
-  const from = systemClock.monotonic();
-  const finding = read(job);
-  return { finding, ms: systemClock.monotonic() - from };
-});
+answerJobs(({ mails, rules }: ReportJob): ReportAnswer[] => mails.map((mail) => read(mail, judgeBy(rules))));

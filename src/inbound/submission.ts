@@ -3,6 +3,7 @@
  * rules as over the API, and the mail leaves with its body unchanged. 250 means what 202 means: the mail is durable.
  */
 import { hash } from 'node:crypto';
+import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import type { Caller } from '../keys/caller.ts';
 import { parseMailbox, addressKey, type Mailbox } from '../mail/address.ts';
@@ -148,7 +149,7 @@ interface ReadSubmission extends AcceptableMail {
 type Envelope = Pick<SubmissionSession, 'recipients' | 'sender' | 'requireTls' | 'helo' | 'ip' | 'protocol'>;
 
 interface Keyed extends ReadSubmission {
-  options: ReturnType<typeof submissionOptions>;
+  options: SubmissionOptionFields;
   /** The record of its idempotency key, or null without one. */
   key: string | null;
 }
@@ -338,39 +339,75 @@ function receivedBy(
   return `from ${name} ([${literal}])\r\n by ${hostname} with ${protocol} id ${id};\r\n ${date}`;
 }
 
-interface SubmissionOptionFields {
-  stream: string | null;
-  tags: string[];
-  metadata: Record<string, string>;
-  sendAt: number | null;
-  idempotencyKey: string | null;
-  trackOpens: boolean;
-  trackClicks: boolean;
-}
-
-const fieldNames: ReadonlySet<string> = new Set([
-  'stream',
-  'tag',
-  'metadata',
-  'send-at',
-  'idempotency-key',
-  'track-opens',
-  'track-clicks',
-]);
 const MOST_METADATA_BYTES = 10 * 1024;
 
-/** Throws a Problem whose field is the header's name. Tags and metadata may be given several times, tags also with commas. */
-export function submissionOptions(options: SubmissionOptions, now: number): SubmissionOptionFields {
-  for (const name of options.keys()) if (!fieldNames.has(name)) throw wrong('unknown_field', name, 'is not known');
+const once = z
+  .array(z.string())
+  .max(1, 'occurs twice')
+  .transform(([value = '']) => value);
+const onceLike = (form: RegExp, says: string) => once.pipe(z.string().regex(form, says)).nullable().default(null);
+/** A mail is tracked only if it asks for that, since all else of it is sent unchanged. */
+const flag = once
+  .pipe(
+    z
+      .string()
+      .trim()
+      .regex(/^(?:true|yes|1|false|no|0)$/i, 'must be true or false'),
+  )
+  .transform((value) => /^[ty1]/i.test(value))
+  .default(false);
+const nameAndValue = (pair: string): [string, string] => [
+  pair.slice(0, pair.indexOf('=')),
+  pair.slice(pair.indexOf('=') + 1),
+];
+const someTags = z.array(tagSchema).max(MOST_TAGS);
+
+/** The fields of a mail that say how it is sent, by their names without `X-Posthorn-`. Tags and metadata may be given several times, tags also with commas. */
+const optionFields = z.strictObject({
+  stream: onceLike(/^[a-z][a-z0-9-]{0,31}$/, 'must be the slug of a stream'),
+  tag: z
+    .array(z.string())
+    .transform((values) => [...new Set(values.flatMap((value) => value.split(',').map((tag) => tag.trim())))])
+    .refine((tags) => someTags.safeParse(tags).success, 'may name 10 tags of 1 to 128 characters')
+    .default([]),
+  metadata: z
+    .array(z.string().regex(/^[A-Za-z0-9_.-]{1,64}=.{0,500}$/, 'must be name=value'))
+    .refine(
+      (pairs) => pairs.length <= MOST_METADATA_KEYS && Buffer.byteLength(pairs.join('')) <= MOST_METADATA_BYTES,
+      'may occur 50 times, with 10 KiB in all',
+    )
+    .transform((pairs) => Object.fromEntries(pairs.map(nameAndValue)))
+    .default({}),
+  'send-at': once.nullable().default(null),
+  'idempotency-key': onceLike(/^[!-~]{1,255}$/, 'must be 1 to 255 visible ASCII characters'),
+  'track-opens': flag,
+  'track-clicks': flag,
+});
+
+type SubmissionOptionFields = ReturnType<typeof submissionOptions>;
+
+/** Throws a Problem whose field is the header's name. */
+export function submissionOptions(options: SubmissionOptions, now: number) {
+  const read = optionFields.safeParse(Object.fromEntries(options));
+  if (!read.success) throw wrongOption(read.error.issues[0]);
+  const { stream, tag: tags, metadata, 'send-at': sendAt, 'idempotency-key': idempotencyKey } = read.data;
+  const at = sendAt === null ? null : checkSendAt(sendAt, now, header('send-at'));
   return {
-    stream: streamOf(single(options, 'stream')),
-    tags: tagsOf(options.get('tag') ?? []),
-    metadata: metadataOf(options.get('metadata') ?? []),
-    sendAt: sendAtOf(single(options, 'send-at'), now),
-    idempotencyKey: keyOf(single(options, 'idempotency-key')),
-    trackOpens: flagOf(options, 'track-opens'),
-    trackClicks: flagOf(options, 'track-clicks'),
+    stream,
+    tags,
+    metadata,
+    sendAt: at !== null && at > now ? at : null,
+    idempotencyKey,
+    trackOpens: read.data['track-opens'],
+    trackClicks: read.data['track-clicks'],
   };
+}
+
+function wrongOption(issue: z.core.$ZodIssue | undefined): Problem {
+  if (issue?.code === 'unrecognized_keys') return wrong('unknown_field', issue.keys[0] ?? '', 'is not known');
+  const name = String(issue?.path[0] ?? '');
+  const code = name === 'idempotency-key' ? 'invalid_idempotency_key' : 'invalid_field';
+  return wrong(code, name, issue?.message ?? 'is wrong');
 }
 
 const header = (name: string): string => `X-Posthorn-${name.replace(/(^|-)[a-z]/g, (letter) => letter.toUpperCase())}`;
@@ -380,51 +417,3 @@ const wrong = (
   name: string,
   why: string,
 ): Problem => new Problem(code, `${header(name)} ${why}`, { field: header(name) });
-
-function single(options: SubmissionOptions, name: string): string | null {
-  const [value, ...others] = options.get(name) ?? [];
-  if (others.length > 0) throw wrong('invalid_field', name, 'occurs twice');
-  return value ?? null;
-}
-
-function streamOf(text: string | null): string | null {
-  if (text === null || /^[a-z][a-z0-9-]{0,31}$/.test(text)) return text;
-  throw wrong('invalid_field', 'stream', 'must be the slug of a stream');
-}
-
-function tagsOf(values: readonly string[]): string[] {
-  const tags = values.flatMap((value) => value.split(',').map((tag) => tag.trim()));
-  const isGood = tags.length <= MOST_TAGS && tags.every((tag) => tagSchema.safeParse(tag).success);
-  if (!isGood) throw wrong('invalid_field', 'tag', 'may name 10 tags of 1 to 128 characters');
-  return [...new Set(tags)];
-}
-
-function metadataOf(values: readonly string[]): Record<string, string> {
-  const pairs = values.map((value): [string, string] => {
-    const [, name, text] = /^([A-Za-z0-9_.-]{1,64})=(.{0,500})$/.exec(value) ?? [];
-    if (name === undefined || text === undefined) throw wrong('invalid_field', 'metadata', 'must be name=value');
-    return [name, text];
-  });
-  const bytes = pairs.reduce((sum, [name, text]) => sum + name.length + Buffer.byteLength(text), 0);
-  if (pairs.length > MOST_METADATA_KEYS || bytes > MOST_METADATA_BYTES)
-    throw wrong('invalid_field', 'metadata', 'may occur 50 times, with 10 KiB in all');
-  return Object.fromEntries(pairs);
-}
-
-function sendAtOf(text: string | null, now: number): number | null {
-  const at = text === null ? null : checkSendAt(text, now, header('send-at'));
-  return at !== null && at > now ? at : null;
-}
-
-function keyOf(text: string | null): string | null {
-  if (text === null || /^[!-~]{1,255}$/.test(text)) return text;
-  throw wrong('invalid_idempotency_key', 'idempotency-key', 'must be 1 to 255 visible ASCII characters');
-}
-
-/** Returns whether the mail is tracked: only if it asks for that, since all else of it is sent unchanged. */
-function flagOf(options: SubmissionOptions, name: string): boolean {
-  const value = single(options, name)?.trim() ?? 'false';
-  if (/^(?:true|yes|1)$/i.test(value)) return true;
-  if (/^(?:false|no|0)$/i.test(value)) return false;
-  throw wrong('invalid_field', name, 'must be true or false');
-}

@@ -1,6 +1,6 @@
 /** Judges a mail by the policy of its author's domain (RFC 7489). DNS is handed in. Pure. */
 import { getDomain } from 'tldts';
-import type { Looked } from './spf.ts';
+import type { Look } from './spf.ts';
 
 export interface DmarcVerdict {
   result: 'pass' | 'fail' | 'none' | 'temperror' | 'permerror';
@@ -18,18 +18,12 @@ export interface Authenticated {
 const isRecord = (text: string): boolean => /^v\s*=\s*DMARC1\s*(?:;|$)/.test(text);
 
 /** `from`: the domain of the author. */
-export async function checkDmarc(
-  txt: (name: string) => Promise<Looked<string>>,
-  from: string,
-  authenticated: Authenticated,
-): Promise<DmarcVerdict> {
+export async function checkDmarc(look: Look, from: string, authenticated: Authenticated): Promise<DmarcVerdict> {
   const above = organizationOf(from);
-  const own = await policyAt(txt, from);
-  const found = own.kind === 'none' && above !== from ? await policyAt(txt, above) : own;
-  if (found.kind !== 'found')
-    return { result: found.kind === 'trouble' ? 'temperror' : 'none', domain: from, policy: null };
-  const { tags } = found;
-  const policy = (found === own ? undefined : tags.get('sp')) ?? tags.get('p') ?? 'none';
+  const own = await policyAt(look, from);
+  const tags = own === 'none' && above !== from ? await policyAt(look, above) : own;
+  if (typeof tags === 'string') return { result: tags, domain: from, policy: null };
+  const policy = (tags === own ? undefined : tags.get('sp')) ?? tags.get('p') ?? 'none';
   const isAligned = (domain: string, mode: string | undefined): boolean =>
     mode === 's' ? domain === from : organizationOf(domain) === above;
   const passes =
@@ -40,18 +34,16 @@ export async function checkDmarc(
 
 const organizationOf = (name: string): string => getDomain(name) ?? name;
 
-type Policy = { kind: 'found'; tags: ReadonlyMap<string, string> } | { kind: 'none' | 'trouble' };
-
 /** Section 6.6.3: several records are none, and so is one without a policy. */
-async function policyAt(txt: (name: string) => Promise<Looked<string>>, domain: string): Promise<Policy> {
-  const looked = await txt(`_dmarc.${domain}`);
-  if (looked.kind !== 'found') return looked;
-  const [record, ...others] = looked.records.filter(isRecord);
-  if (record === undefined || others.length > 0) return { kind: 'none' };
+async function policyAt(look: Look, domain: string): Promise<ReadonlyMap<string, string> | 'none' | 'temperror'> {
+  const texts = await look('txt', `_dmarc.${domain}`);
+  if (texts === null) return 'temperror';
+  const [record, ...others] = texts.filter(isRecord);
+  if (record === undefined || others.length > 0) return 'none';
   const parts = record
     .slice(0, 4096)
     .split(';')
     .map((part) => part.split('=', 2).map((one) => one.trim().toLowerCase()));
   const tags = new Map(parts.map(([name = '', value = '']) => [name, value]));
-  return /^(?:none|quarantine|reject)$/.test(tags.get('p') ?? '') ? { kind: 'found', tags } : { kind: 'none' };
+  return /^(?:none|quarantine|reject)$/.test(tags.get('p') ?? '') ? tags : 'none';
 }

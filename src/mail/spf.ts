@@ -6,17 +6,8 @@ import ipaddr from 'ipaddr.js';
 
 export type SpfResult = 'pass' | 'fail' | 'softfail' | 'neutral' | 'none' | 'permerror' | 'temperror';
 
-/** `none`: there is no such name, or it has no such records. */
-export type Looked<Value> = { kind: 'found'; records: readonly Value[] } | { kind: 'none' | 'trouble' };
-
-export interface SpfDns {
-  txt(name: string): Promise<Looked<string>>;
-  a(name: string): Promise<Looked<string>>;
-  aaaa(name: string): Promise<Looked<string>>;
-  mx(name: string): Promise<Looked<string>>;
-  /** The names of an address. */
-  ptr(ip: string): Promise<Looked<string>>;
-}
+/** Looks records up, as texts: of MX the hosts. Resolves with none if there is no such name or record, and with null if DNS does not say. */
+export type Look = (type: 'txt' | 'a' | 'aaaa' | 'mx' | 'ptr', name: string) => Promise<readonly string[] | null>;
 
 /** The sending host, and the sender of the envelope: with an empty one, `postmaster` at the name in EHLO. */
 export interface SpfQuestion {
@@ -29,9 +20,8 @@ const MOST_LOOK_UPS = 10;
 const MOST_VOID = 2;
 const MOST_HOSTS = 10;
 const LONGEST_RECORD = 4096;
-const MOST_TERMS = 200;
 
-const results: Readonly<Record<string, SpfResult>> = { '+': 'pass', '-': 'fail', '~': 'softfail', '?': 'neutral' };
+const results: Readonly<Record<string, SpfResult>> = { '-': 'fail', '~': 'softfail', '?': 'neutral' };
 
 /** Ends the check. */
 class Ended extends Error {
@@ -45,38 +35,16 @@ const permerror = (): never => {
   throw new Ended('permerror');
 };
 
-interface Term {
-  qualifier: SpfResult;
-  name: string;
-  /** Behind the `:`, undefined without one. */
-  target: string | undefined;
-  bits4: number;
-  bits6: number;
-}
-
-interface Parsed {
-  terms: Term[];
-  redirect: string | null;
-}
-
-type Address = ipaddr.IPv4 | ipaddr.IPv6;
-
-interface State extends SpfQuestion {
-  dns: SpfDns;
-  address: Address;
-  lookUps: number;
-  voids: number;
-}
-
 /** Returns the result, and the domain that it is about. */
-export async function checkSpf(dns: SpfDns, question: SpfQuestion): Promise<{ result: SpfResult; domain: string }> {
-  const { ip, sender, helo } = question;
-  const whole = sender === '' ? `postmaster@${helo}` : sender;
-  const domain = whole.slice(whole.lastIndexOf('@') + 1).toLowerCase();
-  if (!ipaddr.isValid(ip)) return { result: 'none', domain };
-  const state = { ...question, sender: whole, dns, address: ipaddr.process(ip), lookUps: 0, voids: 0 };
+export async function checkSpf(
+  look: Look,
+  { ip, sender, helo }: SpfQuestion,
+): Promise<{ result: SpfResult; domain: string }> {
+  const from = sender === '' ? `postmaster@${helo}` : sender;
+  const domain = from.slice(from.lastIndexOf('@') + 1).toLowerCase();
+  if (!ipaddr.isValid(ip) || !isName(domain)) return { result: 'none', domain };
   try {
-    return { result: isName(domain) ? await checkHost(state, domain) : 'none', domain };
+    return { result: await new SpfCheck(look, ipaddr.process(ip), from, helo).host(domain), domain };
   } catch (error) {
     if (error instanceof Ended) return { result: error.result, domain };
     throw error;
@@ -86,77 +54,157 @@ export async function checkSpf(dns: SpfDns, question: SpfQuestion): Promise<{ re
 const isName = (name: string): boolean =>
   name.length <= 253 && /^(?:[^\s.]{1,63}\.)+[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.?$/i.test(name);
 
-async function checkHost(state: State, domain: string): Promise<SpfResult> {
-  const found = await state.dns.txt(domain);
-  if (found.kind === 'trouble') return 'temperror';
-  const records = found.kind === 'found' ? found.records.filter((text) => /^v=spf1(?: |$)/i.test(text)) : [];
-  const [record] = records;
-  if (record === undefined) return 'none';
-  if (records.length > 1) return 'permerror';
-  const { terms, redirect } = parseRecord(record);
-  for (const term of terms) if (await matches(state, term, domain)) return term.qualifier;
-  if (redirect === null || terms.some(({ name }) => name === 'all')) return 'neutral';
-  countLookUp(state);
-  const target = expand(state, redirect, domain);
-  if (!isName(target)) return 'permerror';
-  const result = await checkHost(state, target);
-  return result === 'none' ? 'permerror' : result;
-}
-
-function parseRecord(record: string): Parsed {
-  if (record.length > LONGEST_RECORD || /[^\x20-\x7e]/.test(record)) permerror();
-  const parts = record.split(/ +/).slice(1).filter(Boolean);
-  if (parts.length > MOST_TERMS) permerror();
-  const modifiers = parts.filter((part) => /^[a-z][a-z0-9_.-]*=/i.test(part));
-  const redirects = modifiers.filter((part) => /^redirect=/i.test(part));
-  if (redirects.length > 1 || modifiers.filter((part) => /^exp=/i.test(part)).length > 1) permerror();
-  return {
-    terms: parts.filter((part) => !modifiers.includes(part)).map(parseTerm),
-    redirect: redirects[0]?.slice('redirect='.length) ?? null,
-  };
+/** A mechanism of a record; `target` is behind its `:`. */
+interface Term {
+  qualifier: SpfResult;
+  name: string;
+  target: string | undefined;
+  bits4: number;
+  bits6: number;
 }
 
 function parseTerm(part: string): Term {
   const [, qualifier = '', given = '', target, four, six] =
     /^([-+?~]?)(all|include|a|mx|ptr|ip4|ip6|exists)(?::(.+?))?(?:\/(\d{1,3}))?(?:\/\/(\d{1,3}))?$/i.exec(part) ?? [];
   const name = given.toLowerCase();
-  const hasCidr = four !== undefined || six !== undefined;
   const [bits4, bits6] = [Number(four ?? 32), Number((name === 'ip6' ? four : six) ?? 128)];
-  if (name === '' || bits6 > 128 || (name !== 'ip6' && bits4 > 32)) permerror();
-  if (target === undefined && ['include', 'exists', 'ip4', 'ip6'].includes(name)) permerror();
-  if ((name === 'all' && target !== undefined) || (hasCidr && ['all', 'include', 'ptr', 'exists'].includes(name)))
-    permerror();
-  if (
+  const hasLength = four !== undefined || six !== undefined;
+  const isWrong =
+    name === '' ||
+    bits6 > 128 ||
+    (name !== 'ip6' && bits4 > 32) ||
+    (target === undefined && ['include', 'exists', 'ip4', 'ip6'].includes(name)) ||
+    (target !== undefined && name === 'all') ||
+    (hasLength && ['all', 'include', 'ptr', 'exists'].includes(name)) ||
     (name === 'ip4' && !ipaddr.IPv4.isValidFourPartDecimal(target ?? '')) ||
-    (name === 'ip6' && !ipaddr.IPv6.isValid(target ?? ''))
-  )
-    permerror();
-  return { qualifier: results[qualifier || '+'] ?? 'neutral', name, target, bits4, bits6 };
+    (name === 'ip6' && !ipaddr.IPv6.isValid(target ?? ''));
+  return isWrong ? permerror() : { qualifier: results[qualifier] ?? 'pass', name, target, bits4, bits6 };
 }
 
-async function matches(state: State, term: Term, domain: string): Promise<boolean> {
-  const { dns, address } = state;
-  const { name, target } = term;
-  if (name === 'all') return true;
-  if (name === 'ip4' || name === 'ip6') return isWithin(address, target ?? '', term);
-  countLookUp(state);
-  const host = target === undefined ? domain : expand(state, target, domain);
-  if (!isName(host)) return name === 'include' ? permerror() : false;
-  switch (name) {
-    case 'include':
-      return isIncluded(await checkHost(state, host));
-    case 'exists':
-      return records(state, await dns.a(host)).length > 0;
-    case 'ptr':
-      return (await validatedNames(state)).some((one) => one === host || one.endsWith(`.${host}`));
-    case 'mx': {
-      const hosts = records(state, await dns.mx(host));
-      if (hosts.length > MOST_HOSTS) permerror();
-      for (const one of hosts) if (await hasAddress(state, one, term)) return true;
-      return false;
+const MACRO = /%(?:([%_-])|\{([slodiphv])(\d{0,3})(r?)([.\-+,/_=]*)\})/gi;
+const PLAIN: Readonly<Record<string, string>> = { '%': '%', _: ' ', '-': '%20' };
+
+class SpfCheck {
+  private readonly look: Look;
+  private readonly address: ipaddr.IPv4 | ipaddr.IPv6;
+  private readonly sender: string;
+  private readonly helo: string;
+  private lookUps = 0;
+  private voids = 0;
+
+  constructor(look: Look, address: ipaddr.IPv4 | ipaddr.IPv6, sender: string, helo: string) {
+    this.look = look;
+    this.address = address;
+    this.sender = sender;
+    this.helo = helo;
+  }
+
+  /** Section 4. */
+  async host(domain: string): Promise<SpfResult> {
+    const texts = await this.look('txt', domain);
+    if (texts === null) return 'temperror';
+    const [record, ...others] = texts.filter((text) => /^v=spf1(?: |$)/i.test(text));
+    if (record === undefined) return 'none';
+    if (others.length > 0 || record.length > LONGEST_RECORD || /[^\x20-\x7e]/.test(record)) return 'permerror';
+    const parts = record.split(/ +/).slice(1).filter(Boolean);
+    const isModifier = (part: string): boolean => /^[a-z][a-z0-9_.-]*=/i.test(part);
+    const terms = parts.filter((part) => !isModifier(part)).map(parseTerm);
+    const [redirect, second] = parts.filter((part) => /^redirect=/i.test(part));
+    if (second !== undefined) return 'permerror';
+    for (const term of terms) if (await this.matches(term, domain)) return term.qualifier;
+    if (redirect === undefined) return 'neutral';
+    this.countLookUp();
+    const target = this.expand(redirect.slice('redirect='.length), domain);
+    const result = isName(target) ? await this.host(target) : 'none';
+    return result === 'none' ? 'permerror' : result;
+  }
+
+  private countLookUp(): void {
+    if (++this.lookUps > MOST_LOOK_UPS) permerror();
+  }
+
+  private async matches(term: Term, domain: string): Promise<boolean> {
+    const { name, target } = term;
+    if (name === 'all') return true;
+    if (name === 'ip4' || name === 'ip6') return this.isWithin(target ?? '', term);
+    this.countLookUp();
+    const host = target === undefined ? domain : this.expand(target, domain);
+    if (!isName(host)) return name === 'include' ? permerror() : false;
+    if (name === 'include') return isIncluded(await this.host(host));
+    if (name === 'exists') return (await this.records('a', host)).length > 0;
+    if (name === 'ptr') return (await this.ownNames()).some((one) => one === host || one.endsWith(`.${host}`));
+    const hosts = name === 'mx' ? await this.records('mx', host) : [host];
+    if (hosts.length > MOST_HOSTS) permerror();
+    for (const one of hosts)
+      if ((await this.records(this.addressType, one)).some((found) => this.isWithin(found, term))) return true;
+    return false;
+  }
+
+  private get addressType(): 'a' | 'aaaa' {
+    return this.address.kind() === 'ipv4' ? 'a' : 'aaaa';
+  }
+
+  private async records(type: Parameters<Look>[0], name: string): Promise<readonly string[]> {
+    const found = await this.look(type, name);
+    if (found === null) throw new Ended('temperror');
+    if (found.length === 0 && ++this.voids > MOST_VOID) permerror();
+    return found;
+  }
+
+  private isWithin(network: string, { bits4, bits6 }: Term): boolean {
+    const [other, { address }] = [ipaddr.parse(network), this];
+    if (other.kind() !== address.kind()) return false;
+    return address.match([other, address.kind() === 'ipv4' ? bits4 : bits6] as never);
+  }
+
+  /** Returns the names of the sending host that lead back to it (section 5.5). Trouble does not match. */
+  private async ownNames(): Promise<string[]> {
+    const ip = this.address.toString();
+    const own: string[] = [];
+    for (const name of ((await this.look('ptr', ip)) ?? []).slice(0, MOST_HOSTS)) {
+      const found = (await this.look(this.addressType, name)) ?? [];
+      if (found.some((one) => ipaddr.process(one).toString() === ip)) own.push(name.toLowerCase().replace(/\.$/, ''));
     }
-    default:
-      return hasAddress(state, host, term);
+    return own;
+  }
+
+  /** Expands macros (section 7), and leaves out labels at the front of a name that is too long. */
+  private expand(text: string, domain: string): string {
+    if (text.replace(MACRO, '').includes('%')) permerror();
+    const expanded = text.replace(
+      MACRO,
+      (_, plain: string | undefined, letter = '', digits = '', back = '', marks = '') => {
+        if (plain !== undefined) return PLAIN[plain] ?? '';
+        const delimiters = new RegExp(`[${(String(marks) || '.').replace('-', String.raw`\-`)}]`);
+        const parts = this.valueOf(String(letter).toLowerCase(), domain).split(delimiters);
+        if (back !== '') parts.reverse();
+        if (digits !== '' && Number(digits) === 0) permerror();
+        const shown = (digits === '' ? parts : parts.slice(-Number(digits))).join('.');
+        return /[A-Z]/.test(String(letter)) ? encodeURIComponent(shown) : shown;
+      },
+    );
+    let name = expanded.replace(/\.$/, '').toLowerCase();
+    while (name.length > 253 && name.includes('.')) name = name.slice(name.indexOf('.') + 1);
+    return name;
+  }
+
+  /** The name of the sending host (`p`) is never looked up, as section 7.2 allows. */
+  private valueOf(letter: string, domain: string): string {
+    const { sender, address, helo } = this;
+    const at = sender.lastIndexOf('@');
+    const isV4 = address.kind() === 'ipv4';
+    const nibbles = (): string => Array.from(Buffer.from(address.toByteArray()).toString('hex')).join('.');
+    const values: Readonly<Record<string, string>> = {
+      s: sender,
+      l: sender.slice(0, at),
+      o: sender.slice(at + 1),
+      d: domain,
+      i: isV4 ? address.toString() : nibbles(),
+      p: 'unknown',
+      v: isV4 ? 'in-addr' : 'ip6',
+      h: helo,
+    };
+    return values[letter] ?? '';
   }
 }
 
@@ -164,81 +212,4 @@ async function matches(state: State, term: Term, domain: string): Promise<boolea
 function isIncluded(result: SpfResult): boolean {
   if (result === 'temperror') throw new Ended('temperror');
   return result === 'permerror' || result === 'none' ? permerror() : result === 'pass';
-}
-
-function countLookUp(state: State): void {
-  if (++state.lookUps > MOST_LOOK_UPS) permerror();
-}
-
-function records<Value>(state: State, looked: Looked<Value>): readonly Value[] {
-  if (looked.kind === 'trouble') throw new Ended('temperror');
-  if (looked.kind === 'found') return looked.records;
-  if (++state.voids > MOST_VOID) permerror();
-  return [];
-}
-
-async function hasAddress(state: State, host: string, term: Term): Promise<boolean> {
-  const { dns, address } = state;
-  const found = records(state, await (address.kind() === 'ipv4' ? dns.a(host) : dns.aaaa(host)));
-  return found.some((one) => isWithin(address, one, term));
-}
-
-function isWithin(address: Address, network: string, { bits4, bits6 }: Term): boolean {
-  const other = ipaddr.parse(network);
-  if (other.kind() !== address.kind()) return false;
-  return address.match([other, address.kind() === 'ipv4' ? bits4 : bits6] as never);
-}
-
-/** The names of the sending host that lead back to it (section 5.5). Trouble does not match. */
-async function validatedNames({ dns, ip, address }: State): Promise<string[]> {
-  const named = await dns.ptr(ip);
-  const names = named.kind === 'found' ? named.records.slice(0, MOST_HOSTS) : [];
-  const good: string[] = [];
-  for (const name of names) {
-    const found = await (address.kind() === 'ipv4' ? dns.a(name) : dns.aaaa(name));
-    const leadsBack = (one: string): boolean => ipaddr.process(one).toString() === address.toString();
-    if (found.kind === 'found' && found.records.some(leadsBack)) good.push(name.toLowerCase().replace(/\.$/, ''));
-  }
-  return good;
-}
-
-const MACRO = /%(?:([%_-])|\{([slodiphv])(\d{0,3})(r?)([.\-+,/_=]*)\})/gi;
-
-/** Expands macros (section 7), and leaves out labels at the front of a name that is too long. */
-function expand(state: State, text: string, domain: string): string {
-  if (text.replace(MACRO, '').includes('%')) permerror();
-  const expanded = text.replace(
-    MACRO,
-    (_, plain: string | undefined, letter = '', digits = '', back = '', marks = '') => {
-      if (plain !== undefined) return { '%': '%', _: ' ', '-': '%20' }[plain] ?? '';
-      const [name, delimiters] = [String(letter), String(marks).replace(/[-/]/g, String.raw`\$&`)];
-      const parts = valueOf(state, name.toLowerCase(), domain).split(
-        delimiters === '' ? '.' : new RegExp(`[${delimiters}]`),
-      );
-      if (back !== '') parts.reverse();
-      if (digits !== '' && Number(digits) === 0) permerror();
-      const shown = (digits === '' ? parts : parts.slice(-Number(digits))).join('.');
-      return name === name.toLowerCase() ? shown : encodeURIComponent(shown);
-    },
-  );
-  let name = expanded.replace(/\.$/, '').toLowerCase();
-  while (name.length > 253 && name.includes('.')) name = name.slice(name.indexOf('.') + 1);
-  return name;
-}
-
-/** The name of the sending host (`p`) is never looked up, as section 7.2 allows. */
-function valueOf({ sender, address, helo }: State, letter: string, domain: string): string {
-  const at = sender.lastIndexOf('@');
-  const isV4 = address.kind() === 'ipv4';
-  const values: Readonly<Record<string, () => string>> = {
-    s: () => sender,
-    l: () => sender.slice(0, at),
-    o: () => sender.slice(at + 1),
-    d: () => domain,
-    i: () => (isV4 ? address.toString() : Array.from(Buffer.from(address.toByteArray()).toString('hex')).join('.')),
-    p: () => 'unknown',
-    v: () => (isV4 ? 'in-addr' : 'ip6'),
-    h: () => helo,
-  };
-  return values[letter]?.() ?? '';
 }

@@ -2,11 +2,9 @@
  * A plain text part made from html, for messages that come without one. For reading, not for rendering: paragraphs,
  * lists, links with their address, tables row by row.
  *
- * One pass over the source, each character looked at a bounded number of times: `read` cuts it up, `TextWriter` keeps
- * track of white space and blocks. It runs for every mail that has only html, so what can be skipped is never cut out:
- * elements that mean nothing here, and attributes of all but three.
+ * The tokenizer reads html as browsers do, in one pass; `TextWriter` keeps track of white space and blocks.
  */
-import { decodeHTMLStrict } from 'entities/decode';
+import { Tokenizer } from 'htmlparser2';
 
 /** The effect of an element on the text. */
 interface Element {
@@ -15,10 +13,9 @@ interface Element {
   breaks: 0 | 1 | 2;
   /** Its content is not text. */
   isUnread: boolean;
-  hasAttributes: boolean;
 }
 
-/** Elements that mean something, by name; most source spells them in lower case. */
+/** Elements that mean something, by name. */
 const ELEMENTS = new Map<string, Element>();
 for (const [breaks, names] of [
   [2, 'p h1 h2 h3 h4 h5 h6 ul ol dl table blockquote pre figure fieldset address hr'],
@@ -26,12 +23,8 @@ for (const [breaks, names] of [
   [0, 'a br img td th span script style title template iframe object'],
 ] as const) {
   for (const name of names.split(' ')) {
-    ELEMENTS.set(name, {
-      name,
-      breaks,
-      isUnread: ['script', 'style', 'title', 'template', 'iframe', 'object'].includes(name),
-      hasAttributes: ['a', 'img', 'div', 'span'].includes(name),
-    });
+    const isUnread = ['script', 'style', 'title', 'template', 'iframe', 'object'].includes(name);
+    ELEMENTS.set(name, { name, breaks, isUnread });
   }
 }
 
@@ -39,40 +32,95 @@ const DEEPEST_LIST = 8;
 /** Characters of the text that are put aside at once. */
 const SLICE = 64 * 1024;
 const SPACE = 0x20;
-const EXCLAMATION = 0x21;
-const DOUBLE_QUOTE = 0x22;
-const SINGLE_QUOTE = 0x27;
-const SLASH = 0x2f;
-const EQUALS = 0x3d;
-const GREATER = 0x3e;
-const QUESTION = 0x3f;
 const RULE = '-'.repeat(40);
 
 /** Returns plain text with LF line ends. Never throws; time grows linearly with the length. */
 export function textFromHtml(html: string): string {
-  const reader = new Reader();
-  read(html, reader);
+  const reader = new Reader(html);
+  const tokenizer = new Tokenizer({ decodeEntities: true }, reader);
+  tokenizer.write(html);
+  tokenizer.end();
   return reader.writer.end();
 }
 
-/** Takes the pieces of the source and leaves out what is hidden: preview texts and their padding, which no reader of the html sees. */
+const noop = (): void => undefined;
+/** The attributes that mean something. */
+type Attributes = Partial<Record<'href' | 'alt' | 'style', string>>;
+
+/** Takes the tokenizer's calls, and leaves out what is hidden: preview texts and their padding, which no reader of the html sees. */
 class Reader {
   readonly writer = new TextWriter();
+  readonly oncdata = noop;
+  readonly oncomment = noop;
+  readonly ondeclaration = noop;
+  readonly onend = noop;
+  readonly onprocessinginstruction = noop;
+  private readonly html: string;
   private hidden: { element: Element; depth: number } | null = null;
+  /** The start tag that is being read. */
+  private element: Element | undefined;
+  private attributes: Attributes = {};
+  private attribute: keyof Attributes | null = null;
 
-  text(text: string): void {
-    if (this.hidden === null) this.writer.text(decodeEntities(text));
+  constructor(html: string) {
+    this.html = html;
   }
 
-  open(element: Element, attributes: string): void {
+  ontext(start: number, end: number): void {
+    if (this.hidden === null) this.writer.text(legible(this.html.slice(start, end)));
+  }
+
+  ontextentity(codePoint: number): void {
+    if (this.hidden === null) this.writer.text(legible(String.fromCodePoint(codePoint)));
+  }
+
+  onopentagname(start: number, end: number): void {
+    this.element = this.elementAt(start, end);
+    this.attributes = {};
+  }
+
+  onattribname(start: number, end: number): void {
+    const name = this.element === undefined ? '' : this.html.slice(start, end).toLowerCase();
+    const isWanted = (name === 'href' || name === 'alt' || name === 'style') && this.attributes[name] === undefined;
+    this.attribute = isWanted ? name : null;
+    if (isWanted) this.attributes[name] = '';
+  }
+
+  onattribdata(start: number, end: number): void {
+    if (this.attribute !== null) this.attributes[this.attribute] += this.html.slice(start, end);
+  }
+
+  onattribentity(codePoint: number): void {
+    if (this.attribute !== null) this.attributes[this.attribute] += String.fromCodePoint(codePoint);
+  }
+
+  onattribend(): void {
+    this.attribute = null;
+  }
+
+  onopentagend(): void {
+    const { element, attributes } = this;
+    if (element === undefined) return;
     if (this.hidden !== null) this.nest(element, 1);
-    else if (isHidden(element, attributes)) this.hidden = { element, depth: 1 };
+    else if (element.isUnread || isHidden(element, attributes)) this.hidden = { element, depth: 1 };
     else this.writer.open(element, attributes);
   }
 
-  close(element: Element): void {
+  /** In html the slash of `<div/>` means nothing. */
+  onselfclosingtag(): void {
+    this.onopentagend();
+  }
+
+  onclosetag(start: number, end: number): void {
+    const element = this.elementAt(start, end);
+    if (element === undefined) return;
     if (this.hidden !== null) this.nest(element, -1);
     else this.writer.close(element);
+  }
+
+  private elementAt(start: number, end: number): Element | undefined {
+    const name = this.html.slice(start, end);
+    return ELEMENTS.get(name) ?? ELEMENTS.get(name.toLowerCase());
   }
 
   private nest(element: Element, by: 1 | -1): void {
@@ -83,91 +131,8 @@ class Reader {
 }
 
 /** Returns whether the element is hidden, and of a kind whose end tag cannot be left out: otherwise the rest of the mail would be hidden with them. */
-function isHidden({ name }: Element, attributes: string): boolean {
-  if ((name !== 'div' && name !== 'span') || !/display/i.test(attributes)) return false;
-  return /display\s{0,9}:\s{0,9}none/i.test(attribute(attributes, 'style'));
-}
-
-/** Cuts the source as browsers do (WHATWG HTML 13.2.5) as far as text needs it. A missing end is the end of the source. */
-function read(html: string, reader: Reader): void {
-  let position = 0;
-  while (position < html.length) {
-    const open = html.indexOf('<', position);
-    if (open < 0) break;
-    if (open > position) reader.text(html.slice(position, open));
-    const next = html.charCodeAt(open + 1);
-    const isEnd = next === SLASH;
-    if (isLetter(isEnd ? html.charCodeAt(open + 2) : next)) position = readTag(html, open, isEnd, reader);
-    else if (next === EXCLAMATION || next === QUESTION) {
-      position = html.startsWith('<!--', open) ? after(html, '-->', open + 4) : after(html, '>', open);
-    } else {
-      reader.text('<');
-      position = open + 1;
-    }
-  }
-  if (position < html.length) reader.text(html.slice(position));
-}
-
-/** Hands on the tag at `open` and returns the place after it, or after the hidden content that follows it. */
-function readTag(html: string, open: number, isEnd: boolean, reader: Reader): number {
-  const nameStart = open + (isEnd ? 2 : 1);
-  let nameEnd = nameStart + 1;
-  while (isOfName(html.charCodeAt(nameEnd))) nameEnd++;
-  const end = endOfTag(html, nameEnd);
-  const name = html.slice(nameStart, nameEnd);
-  const element = ELEMENTS.get(name) ?? ELEMENTS.get(name.toLowerCase());
-  if (element === undefined) return end;
-  if (isEnd) {
-    reader.close(element);
-    return end;
-  }
-  const attributes = element.hasAttributes && end - nameEnd > 2 ? html.slice(nameEnd, end) : '';
-  reader.open(element, attributes.replace(/\/?>$/, ''));
-  return element.isUnread ? endOfUnread(html, element.name, end) : end;
-}
-
-const isLetter = (code: number): boolean => (code | 0x20) >= 0x61 && (code | 0x20) <= 0x7a;
-
-/** Returns whether it is a letter, a digit, `:` or `-`. */
-const isOfName = (code: number): boolean => isLetter(code) || (code >= 0x30 && code <= 0x3a) || code === 0x2d;
-
-function after(html: string, mark: string, from: number): number {
-  const found = html.indexOf(mark, from);
-  return found < 0 ? html.length : found + mark.length;
-}
-
-function endOfUnread(html: string, name: string, from: number): number {
-  const close = new RegExp(`</${name}[\\s/>]`, 'gi');
-  close.lastIndex = from;
-  return close.exec(html)?.index ?? html.length;
-}
-
-/** Returns the place after the `>` that ends the tag; one inside a quoted value does not. A quote counts only at the beginning of a value. */
-function endOfTag(html: string, from: number): number {
-  let valueBegins = false;
-  for (let index = from; index < html.length; index++) {
-    const code = html.charCodeAt(index);
-    if (code === GREATER) return index + 1;
-    if (valueBegins && (code === DOUBLE_QUOTE || code === SINGLE_QUOTE)) {
-      index = html.indexOf(code === DOUBLE_QUOTE ? '"' : "'", index + 1);
-      if (index < 0) return html.length;
-      valueBegins = false;
-    } else if (code > SPACE) valueBegins = code === EQUALS;
-  }
-  return html.length;
-}
-
-const ATTRIBUTE = /([^\s"'=/]+)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"']+)))?/g;
-
-/** Returns an attribute's value with its entities decoded, or the empty string. */
-function attribute(attributes: string, wanted: string): string {
-  if (attributes === '') return '';
-  ATTRIBUTE.lastIndex = 0;
-  for (let match = ATTRIBUTE.exec(attributes); match !== null; match = ATTRIBUTE.exec(attributes)) {
-    if (match[1]?.toLowerCase() === wanted) return decodeEntities(match[2] ?? match[3] ?? match[4] ?? '').trim();
-  }
-  return '';
-}
+const isHidden = ({ name }: Element, { style = '' }: Attributes): boolean =>
+  (name === 'div' || name === 'span') && /display\s{0,9}:\s{0,9}none/i.test(style);
 
 /** Returns whether it is white space of html: not the no-break space. */
 const isWhite = (code: number): boolean =>
@@ -200,7 +165,7 @@ class TextWriter {
     if (end < text.length) this.space = true;
   }
 
-  open(element: Element, attributes: string): void {
+  open(element: Element, { alt = '', href = '' }: Attributes): void {
     this.block(element);
     switch (element.name) {
       case 'br':
@@ -211,7 +176,7 @@ class TextWriter {
         this.block(element);
         break;
       case 'img':
-        this.text(attribute(attributes, 'alt'));
+        this.text(legible(alt.trim()));
         break;
       case 'td':
       case 'th':
@@ -228,7 +193,7 @@ class TextWriter {
         this.preformatted++;
         break;
       case 'a':
-        this.openLink(attribute(attributes, 'href'));
+        this.openLink(legible(href).trim());
         break;
     }
   }
@@ -322,12 +287,9 @@ class TextWriter {
  */
 const UNWANTED = /[\x00-\x08\x0b\x0e-\x1f\x7f-\xa0\u00ad\u034f\u200b\u2060\ufeff]/g;
 
-/** Decodes references, makes no-break spaces plain ones and drops what cannot be seen. */
-function decodeEntities(text: string): string {
-  if (!TO_DECODE.test(text)) return text;
-  const decoded = text.includes('&') ? decodeHTMLStrict(text) : text;
-  return decoded.replace(UNWANTED, (character) => (character === '\u00a0' ? ' ' : ''));
-}
+/** Makes no-break spaces plain ones and drops what cannot be seen. */
+const legible = (text: string): string =>
+  IS_UNWANTED.test(text) ? text.replace(UNWANTED, (character) => (character === '\u00a0' ? ' ' : '')) : text;
 
-/** `&` or an unwanted character: most text has neither. */
-const TO_DECODE = /[&\x00-\x08\x0b\x0e-\x1f\x7f-\xa0\u00ad\u034f\u200b\u2060\ufeff]/;
+/** Most text has none of them. */
+const IS_UNWANTED = new RegExp(UNWANTED.source);

@@ -1,17 +1,11 @@
 /**
  * The part of the queue that is in memory. A million waiting deliveries stay on disk; for each group (domain, class, account) that
  * has something waiting, memory holds when it falls due and the ids of the next few that are due. A group that runs low is read
- * again from the partial index `deliveries_due` (due-rows.ts). Groups are found by jumping from one to the next in that index,
- * and from the hints that come with the notifier.
+ * again from its first row on (due-rows.ts); rows whose ids are in memory are skipped. Groups are found by hints, which come with the notifier, and by
+ * a scan, which jumps from one group to the next in the partial index `deliveries_due`.
  *
- * A group is read in passes: from its beginning to the last row that is due. Rows whose ids are in memory are skipped.
- * Rows that were committed behind the cursor are found by the next pass, which a hint asks for, or the end of a pass that
- * began in the middle.
- *
- * While a transaction elsewhere holds an old snapshot (any pg_dump), PostgreSQL keeps the index entries of rows that changed since, and
- * reading walks over them: those of finished mail before the rows that are due, those of ended claims (whose due time was the end of
- * their lease) behind them. So a pass begins at the group's floor, and reads beyond the present only if it is not known what falls due
- * next. Both are kept right by hints; a scan, which gives the first row of each group, corrects them if a hint was lost.
+ * A read begins at the group's floor, before which it has no rows, and ends a little after the next scan. So it does not walk over entries that
+ * PostgreSQL keeps while a transaction elsewhere holds an old snapshot: those of finished mail, and those of ended claims.
  *
  * Groups that have jobs in memory are bounded in number, since a domain takes a few KB there with its lane, host and answers of DNS. While so
  * many have jobs, other groups wait for a place, accounts and classes in turns. A group whose jobs are done is read on a while before it
@@ -20,16 +14,38 @@
  * Of several nodes each reads only the domains that are its own. When domains have moved, the groups of those that went are forgotten, and a
  * scan finds those that came; a job that is in a lane already is forgotten there, before its claim.
  */
-import type { Clock, Timer } from '../base/clock.ts';
+import type { Timer } from '../base/clock.ts';
+import { DueHeap } from '../scheduling/due-heap.ts';
 import type { LaneJob } from '../scheduling/lanes.ts';
-import { PlaceLine } from '../scheduling/place-line.ts';
 import { Places, turnOf } from '../scheduling/places.ts';
 import type { DueHint } from '../messages/delivery/due-hint.ts';
-import type { Connection } from '../storage/connection.ts';
-import { beginRead, isIdle, keyOf, newGroup, type Group, type Read } from './due-group.ts';
+import type { Engine } from './engine.ts';
 import { readDueRows, readGroups, type DueRow, type GroupRow } from './due-rows.ts';
-import { DueTimer } from './due-timer.ts';
 import type { SourcePreference } from './sources/sources.ts';
+import { SWEEP_MS } from './sweeper.ts';
+
+/** What waits for one domain, in one class, of one account. */
+export interface Group {
+  readonly domain: string;
+  readonly class: number;
+  readonly account: string;
+  readonly turn: string;
+  /** Jobs in memory: waiting in a lane or with a worker. */
+  buffered: number;
+  /** True if there may be due rows that are not in memory. */
+  hasMore: boolean;
+  isBeingRead: boolean;
+  /** How often it was read on since it had its place. */
+  readsInPlace: number;
+  /** The group has no rows that fall due before this time. */
+  floor: number;
+  /** When the first row that is not due yet falls due; null if none is known. */
+  nextDueAt: number | null;
+  /** The group is not read before then: its destination keeps its mail back. */
+  restUntil: number;
+  /** True once its domain belongs to another node: the group is forgotten here. */
+  hasMoved: boolean;
+}
 
 /** A delivery in memory: what is needed to find its lane and its turn. */
 export interface Job extends LaneJob {
@@ -44,36 +60,22 @@ export interface Job extends LaneJob {
   quotaSite?: string;
   /** The lane that has counted it among the mails that it may begin in a minute. */
   pacedLane?: string;
-}
-
-export interface DueQueueDeps {
-  /** `maintenance` finds the groups: under an old snapshot that takes long, and the next rows of a group must not wait for it. */
-  db: { prepared: Connection; maintenance: Connection };
-  clock: Clock;
-  /** Groups that have jobs in memory at a time. */
-  mostGroups: number;
-  /** Returns whether this node delivers the mail of a domain. */
-  isOurs(domain: string): boolean;
-  /** Tells all nodes, this one included, when mail falls due whose domain has moved meanwhile. */
-  tell(hints: readonly DueHint[]): void;
-  /** Takes a job that is due. */
-  offer(job: Job): void;
-  /** Asks for `rest` of jobs that do not go soon: groups wait for a place. Is called again and again as long as that lasts. */
-  makeRoom(): Promise<void>;
-  /** Reports that reading failed; it is tried again after a while. */
-  failed(error: unknown): void;
+  /** Its mail, while it is made ready ahead of its turn; only the worker reads it. */
+  ahead?: object;
 }
 
 /** How much earlier than a hint says its rows may fall due, in ms: that of another server has the time of another clock. */
 const FLOOR_SLACK_MS = 2_000;
-/** Rows read for a group at a time. A lane of 10 connections works through this many in some tens of milliseconds. */
-const ROWS_AT_ONCE = 64;
+/** Rows that fall due later than this after a read, in ms, are found by the next scan. */
+const READ_AHEAD_MS = SWEEP_MS + 10_000;
+/** The jobs of a group in memory after a read. A lane of 10 connections works through this many in some tens of milliseconds. */
+const WINDOW = 96;
 /** A group with fewer jobs than this in memory is read again. */
 const LOW = 32;
 /** Jobs in memory altogether, about 250 bytes each. Beyond that only groups without any job are read, and only a little. */
 const MOST_JOBS = 20_000;
 /** Rows for a group while memory is full: mail for a slow destination, however much, never keeps out mail for another. */
-const ROWS_WHEN_FULL = 2;
+const WINDOW_WHEN_FULL = 2;
 /** How often a group is read on in its place while others wait for one. */
 const MOST_READS_IN_PLACE = 32;
 const MAKE_ROOM_MS = 1_000;
@@ -82,67 +84,84 @@ const GROUPS_AT_ONCE = 32;
 const SCAN_PAGE = 2_000;
 const RETRY_READING_MS = 1_000;
 
-/** Accounts take turns, and the classes of an account. */
-const turnOfGroup = (group: Group): string => turnOf({ class: group.class, share: group.account });
+/**
+ * Groups that have jobs in memory at a time, for each connection that may be open, and at least: a connection that becomes free finds its next
+ * mail there. With 1,000 or 2,000 two accounts with mail to hosts that never answer keep a third one waiting for a place.
+ */
+const GROUPS_A_CONNECTION = 2;
+const LEAST_GROUPS = 4_000;
+
+const keyOf = (domain: string, order: number, account: string): string => `${domain} ${String(order)} ${account}`;
+
+/** Returns a group of which nothing is in memory. */
+export const newGroup = (domain: string, order: number, account: string): Group => ({
+  domain,
+  class: order,
+  account,
+  turn: turnOf({ class: order, share: account }),
+  buffered: 0,
+  hasMore: false,
+  isBeingRead: false,
+  readsInPlace: 0,
+  floor: Infinity,
+  nextDueAt: null,
+  restUntil: -Infinity,
+  hasMoved: false,
+});
 
 export class DueQueue {
-  private readonly deps: DueQueueDeps;
+  /** `db.maintenance` finds the groups: under an old snapshot that takes long, and the next rows of a group must not wait for it. */
+  private readonly engine: Pick<Engine, 'db' | 'clock' | 'owners' | 'placing' | 'failed' | 'options'>;
   private readonly groups = new Map<string, Group>();
   private readonly bufferedIds = new Set<string>();
-  /** Groups to be read whose jobs have just been done. */
+  /** Groups to be read: those whose jobs have just been done, and those that have a few. */
   private readonly drained = new Set<Group>();
-  /** Groups to be read that have a few. */
   private readonly low = new Set<Group>();
-  private readonly timer: DueTimer<Group>;
+  /**
+   * Places of the groups that have jobs in memory, and the groups to be read that have none. A broadcast, however many domains it goes to, leaves
+   * places for other mail.
+   */
+  private readonly places: Places<Group>;
+  /** The groups by the time at which something falls due; an entry that is out of date reports its group once for nothing. */
+  private readonly later = new DueHeap<Group>();
+  private timer: Timer | null = null;
+  private timerAt = Infinity;
   private isReading = false;
-  /** Of the groups that have jobs in memory; a broadcast, however many domains it goes to, leaves places for other mail. */
-  private readonly places: Places;
-  /** Groups to be read that have no job in memory: they go first, since a lane may be idle for want of them. */
-  private readonly empty: PlaceLine<Group>;
   /** Set while room is made, and for a second afterwards. */
   private isMakingRoom = false;
   private roomTimer: Timer | null = null;
   /** Set while reading pauses after a failure. */
   private pause: Timer | null = null;
   private isStopped = false;
-  /** A scan has ended since domains moved: a group of ours that is not in memory has no rows, or a hint comes for each of them. */
-  private hasScanned = false;
-  /** Counts the times that domains have moved. */
-  private moves = 0;
 
-  constructor(deps: DueQueueDeps) {
-    this.deps = deps;
-    this.places = new Places(() => deps.mostGroups, { hasReserve: true });
-    this.empty = new PlaceLine(this.places);
-    this.timer = new DueTimer(deps.clock, this.groups, (group, now) => this.fellDue(group, now));
+  constructor(engine: DueQueue['engine']) {
+    this.engine = engine;
+    const most = Math.max(LEAST_GROUPS, GROUPS_A_CONNECTION * engine.options.maxConnections);
+    this.places = new Places(() => most, { hasReserve: true });
   }
 
   /** Finds every group that has something waiting. Costs a few microseconds a group. */
   async scan(): Promise<void> {
-    const { moves } = this;
     for (const group of this.groups.values()) group.restUntil = -Infinity;
     let after: GroupRow | null = null;
     do {
-      const page: GroupRow[] = await readGroups(this.deps.db.maintenance, after, SCAN_PAGE);
+      const page: GroupRow[] = await readGroups(this.engine.db.maintenance, after, SCAN_PAGE);
       for (const row of page)
-        if (this.deps.isOurs(row.domain))
-          this.noteDue(this.groupOf(row.domain, row.class, row.account_id, false), row.due_at);
+        if (this.engine.owners.isOurs(row.domain))
+          this.noteDue(this.groupOf(row.domain, row.class, row.account_id), row.due_at);
       after = page.length < SCAN_PAGE ? null : (page.at(-1) ?? null);
     } while (after !== null && !this.isStopped);
-    if (moves === this.moves) this.hasScanned = true;
   }
 
   /** Forgets the groups of domains that are not ours any more, and finds those that are now. */
   async domainsMoved(): Promise<void> {
-    this.moves++;
-    this.hasScanned = false;
     for (const [key, group] of this.groups) {
-      if (this.deps.isOurs(group.domain)) continue;
+      if (this.engine.owners.isOurs(group.domain)) continue;
       group.hasMoved = true;
       this.groups.delete(key);
       this.low.delete(group);
       this.drained.delete(group);
-      this.empty.delete(turnOfGroup(group), group);
+      this.places.leave(group.turn, group);
     }
     await this.scan();
   }
@@ -150,14 +169,14 @@ export class DueQueue {
   /** Notes that something has become due. */
   hint(hints: readonly DueHint[]): void {
     for (const { domain, class: order, accountId, dueAt } of hints)
-      if (this.deps.isOurs(domain)) this.noteDue(this.groupOf(domain, order, accountId, this.hasScanned), dueAt);
+      if (this.engine.owners.isOurs(domain)) this.noteDue(this.groupOf(domain, order, accountId), dueAt);
   }
 
   /** Forgets a job whose row was rewritten; `dueAt` is when it falls due again, or null. */
   done(job: Job, dueAt: number | null): void {
     const { group } = job;
     this.unbuffer(job);
-    if (dueAt !== null) this.noteOrTell(group, dueAt);
+    if (dueAt !== null) this.noteDue(group, dueAt);
     this.requestRead(group, true);
     this.forgetIfIdle(group);
     this.startReading();
@@ -168,31 +187,14 @@ export class DueQueue {
     const { group } = job;
     this.unbuffer(job);
     group.restUntil = Math.max(group.restUntil, until);
-    group.hasUnseen = true;
-    // It is behind the cursor, and mail that keeps coming would put off the end of the pass.
-    if (!group.isBeingRead) group.cursor = null;
-    this.noteOrTell(group, until);
+    group.hasMore = true;
+    this.noteDue(group, until);
     this.startReading();
   }
 
   /** Returns whether a waiting group could use the place of this job. */
   needsPlaceOf({ group }: Job): boolean {
-    return this.empty.some(turnOfGroup(group));
-  }
-
-  /** Returns whether all due mail of this domain and account waits for a place in memory. */
-  awaitsPlace(domain: string, account: string): boolean {
-    const groups = [0, 1].flatMap((order) => this.groups.get(keyOf(domain, order, account)) ?? []);
-    const due = groups.filter(({ holders, hasUnseen, cursor }) => holders > 0 || hasUnseen || cursor !== null);
-    const waits = (group: Group): boolean =>
-      group.holders === 0 && !this.isResting(group) && !this.places.mayHave(turnOfGroup(group));
-    return due.length > 0 && due.every(waits);
-  }
-
-  /** Forgets a job whose domain is not ours any more: its owner finds it in the database. */
-  leave(job: Job): void {
-    this.unbuffer(job);
-    this.startReading();
+    return this.places.someWaits(group.turn);
   }
 
   /** Ends all rests: the groups are read again. */
@@ -200,16 +202,14 @@ export class DueQueue {
     for (const group of this.groups.values()) {
       if (group.restUntil === -Infinity) continue;
       group.restUntil = -Infinity;
-      group.hasUnseen = true;
+      group.hasMore = true;
       this.requestRead(group);
     }
   }
 
   stop(): void {
     this.isStopped = true;
-    this.timer.stop();
-    this.pause?.cancel();
-    this.roomTimer?.cancel();
+    for (const timer of [this.timer, this.pause, this.roomTimer]) timer?.cancel();
   }
 
   /** Counts the groups and the jobs in memory, for metrics. */
@@ -217,11 +217,11 @@ export class DueQueue {
     return { groups: this.groups.size, jobs: this.bufferedIds.size };
   }
 
-  private groupOf(domain: string, order: number, account: string, isNextKnown: boolean): Group {
+  private groupOf(domain: string, order: number, account: string): Group {
     const key = keyOf(domain, order, account);
     let group = this.groups.get(key);
     if (group === undefined) {
-      group = newGroup(domain, order, account, isNextKnown);
+      group = newGroup(domain, order, account);
       this.groups.set(key, group);
     }
     return group;
@@ -229,70 +229,82 @@ export class DueQueue {
 
   /** Forgets a group with nothing in memory and nothing to come; a hint or a scan brings it back. */
   private forgetIfIdle(group: Group): void {
-    if (!group.hasMoved && isIdle(group)) this.groups.delete(keyOf(group.domain, group.class, group.account));
+    const { domain, class: order, account, hasMoved, hasMore, nextDueAt } = group;
+    if (!hasMoved && !hasPlace(group) && !hasMore && nextDueAt === null)
+      this.groups.delete(keyOf(domain, order, account));
   }
 
   private buffer(group: Group, id: string): void {
     this.bufferedIds.add(id);
-    group.buffered++;
-    this.hold(group);
-    this.deps.offer({ id, class: group.class, share: group.account, domain: group.domain, group });
+    this.hold(group, () => group.buffered++);
+    this.engine.placing.place({ id, class: group.class, share: group.account, domain: group.domain, group });
   }
 
   private unbuffer({ id, group }: Job): void {
-    if (!this.bufferedIds.delete(id)) return;
-    group.buffered--;
-    this.letGo(group);
+    if (this.bufferedIds.delete(id)) this.hold(group, () => group.buffered--);
   }
 
-  private hold(group: Group): void {
-    if (group.holders++ === 0) this.places.add(turnOfGroup(group));
-  }
-
-  private letGo(group: Group): void {
-    if (--group.holders === 0) this.places.remove(turnOfGroup(group));
-  }
-
-  /** The domain may have moved, also away and back, while the job was in hand. */
-  private noteOrTell(group: Group, dueAt: number): void {
-    if (!group.hasMoved) this.noteDue(group, dueAt);
-    else this.deps.tell([{ domain: group.domain, class: group.class, accountId: group.account, dueAt }]);
+  /** Changes what gives a group its place, and takes the place or gives it back. */
+  private hold(group: Group, change: () => void): void {
+    const had = hasPlace(group);
+    change();
+    if (hasPlace(group) === had) return;
+    if (had) this.places.giveBack(group.turn);
+    else this.places.take(group.turn);
   }
 
   private noteDue(group: Group, dueAt: number): void {
+    // The new owner of a domain that has moved finds this by its next scan.
+    if (group.hasMoved) return;
     group.floor = Math.min(group.floor, dueAt - FLOOR_SLACK_MS);
-    if (dueAt > this.deps.clock.now()) this.timer.note(group, dueAt);
-    else {
-      group.hasUnseen = true;
+    if (dueAt <= this.engine.clock.now()) {
+      group.hasMore = true;
       this.requestRead(group);
+    } else if (group.nextDueAt === null || dueAt < group.nextDueAt) {
+      group.nextDueAt = dueAt;
+      this.later.add(dueAt, group);
+      this.setTimer();
     }
+  }
+
+  private setTimer(): void {
+    const { clock } = this.engine;
+    const at = this.later.nextAt();
+    if (at === null || this.isStopped || this.timerAt <= at) return;
+    this.timer?.cancel();
+    this.timerAt = at;
+    this.timer = clock.after(at - clock.now(), () => {
+      this.timerAt = Infinity;
+      const now = clock.now();
+      for (let group = this.later.takeDue(now); group !== undefined; group = this.later.takeDue(now))
+        this.fellDue(group, now);
+      this.setTimer();
+    });
   }
 
   private fellDue(group: Group, now: number): void {
     if (group.nextDueAt !== null && group.nextDueAt <= now) {
       group.nextDueAt = null;
-      group.isNextKnown = false;
-      group.hasUnseen = true;
+      group.hasMore = true;
     }
-    if (group.hasMoved) return;
     // A row of a group that rests fell due: the group is read when its rest ends.
     if (this.isResting(group)) this.noteDue(group, group.restUntil);
     else this.requestRead(group);
   }
 
   private isResting({ restUntil }: Group): boolean {
-    return restUntil > this.deps.clock.now();
+    return restUntil > this.engine.clock.now();
   }
 
   /** `goesOn`: the group has or had a place until now. */
   private requestRead(group: Group, goesOn = false): void {
-    if (this.isStopped || group.hasMoved || group.isBeingRead || this.isResting(group) || group.buffered >= LOW) return;
-    if (!group.hasUnseen && group.cursor === null) return;
+    if (this.isStopped || group.hasMoved || group.isBeingRead || !group.hasMore) return;
+    if (this.isResting(group) || group.buffered >= LOW) return;
     if (group.buffered > 0) this.low.add(group);
     else {
       this.low.delete(group);
       if (goesOn && group.readsInPlace < MOST_READS_IN_PLACE) this.drained.add(group);
-      else if (!this.drained.has(group)) this.empty.add(turnOfGroup(group), group);
+      else if (!this.drained.has(group)) this.places.wait(group.turn, group);
     }
     this.startReading();
   }
@@ -303,7 +315,7 @@ export class DueQueue {
 
   private get mayRead(): boolean {
     if (this.isStopped || this.pause !== null) return false;
-    return this.drained.size > 0 || this.empty.all > 0 || (this.low.size > 0 && !this.isFull);
+    return this.drained.size > 0 || this.places.waiting > 0 || (this.low.size > 0 && !this.isFull);
   }
 
   private startReading(): void {
@@ -315,30 +327,25 @@ export class DueQueue {
     while (this.mayRead) {
       const some = this.takeGroups();
       if (some.length === 0) break;
-      const error = await this.readSome(some);
+      const hasFailed = await this.readSome(some);
       for (const group of some) {
-        group.isBeingRead = false;
-        this.letGo(group);
+        this.hold(group, () => (group.isBeingRead = false));
+        this.requestRead(group, !hasFailed);
+        this.forgetIfIdle(group);
       }
-      if (error !== null) this.pauseReading(some, error);
-      else
-        for (const group of some) {
-          this.requestRead(group, true);
-          this.forgetIfIdle(group);
-        }
     }
     this.isReading = false;
-    if (this.empty.all > 0) this.askForRoom();
+    if (this.places.waiting > 0) this.askForRoom();
   }
 
-  /** Takes groups that are to be read, and their places. One that rests is read when its rest ends. */
+  /** Takes groups that are to be read, and their places: those without a job go first, since a lane may be idle for want of them. */
   private takeGroups(): Group[] {
     const some: Group[] = [];
     const take = (group: Group): void => {
+      // One that rests is read when its rest ends.
       if (this.isResting(group)) return;
       some.push(group);
-      group.isBeingRead = true;
-      this.hold(group);
+      this.hold(group, () => (group.isBeingRead = true));
     };
     const takeFrom = (groups: Set<Group>): void => {
       for (const group of groups) {
@@ -350,94 +357,78 @@ export class DueQueue {
     takeFrom(this.drained);
     for (const group of some) group.readsInPlace++;
     while (some.length < GROUPS_AT_ONCE) {
-      const group = this.takeFromLine();
-      if (group === null) break;
-      take(group);
+      const next = this.places.next();
+      if (next === undefined) break;
+      next.item.readsInPlace = 0;
+      take(next.item);
     }
     if (!this.isFull) takeFrom(this.low);
     return some;
   }
 
-  /** Takes the next group for which there is a place beside those that are about to be read. */
-  private takeFromLine(): Group | null {
-    const next = this.empty.next();
-    if (next === undefined) return null;
-    next.item.readsInPlace = 0;
-    return next.item;
-  }
-
   private askForRoom(): void {
     if (this.isStopped || this.pause !== null || this.isMakingRoom) return;
     this.isMakingRoom = true;
-    void this.deps
+    void this.engine.placing
       .makeRoom()
-      .catch((error: unknown) => this.deps.failed(error))
+      .catch((error: unknown) => this.engine.failed(error))
       .finally(() => {
         if (this.isStopped) return;
-        this.roomTimer = this.deps.clock.after(MAKE_ROOM_MS, () => {
+        this.roomTimer = this.engine.clock.after(MAKE_ROOM_MS, () => {
           this.isMakingRoom = false;
           this.startReading();
         });
       });
   }
 
-  /** Reads the groups and offers their jobs; returns the error of a failure, or null. */
-  private async readSome(some: readonly Group[]): Promise<unknown> {
-    const now = this.deps.clock.now();
-    const limit = this.isFull ? ROWS_WHEN_FULL : ROWS_AT_ONCE;
-    const reads = some.map((group) => beginRead(group, now));
-    try {
-      const rows = await readDueRows(this.deps.db.prepared, reads, limit);
-      reads.forEach((read, i) => this.takeRows(read, rows[i] ?? [], limit));
-      return null;
-    } catch (error) {
-      for (const { group, after } of reads) group.floor = Math.min(group.floor, after.dueAt);
-      return error;
-    }
-  }
-
-  /** Reads the groups again from their beginnings when the storage has had time to recover. */
-  private pauseReading(some: readonly Group[], error: unknown): void {
-    this.deps.failed(error);
-    if (this.isStopped) return;
-    this.pause ??= this.deps.clock.after(RETRY_READING_MS, () => {
-      this.pause = null;
-      this.startReading();
+  /** Reads the groups and offers their jobs; returns whether that failed: then they are read when the storage has had time to recover. */
+  private async readSome(some: readonly Group[]): Promise<boolean> {
+    const { clock, db } = this.engine;
+    const most = this.isFull ? WINDOW_WHEN_FULL : WINDOW;
+    const now = clock.now();
+    const reads = some.map(({ domain, class: order, account, floor: from }) => {
+      return { domain, class: order, account, from, until: now + READ_AHEAD_MS };
     });
+    // What becomes due during the read lowers the floor and asks for another one.
     for (const group of some) {
-      group.cursor = null;
-      group.isNextKnown = false;
-      group.hasUnseen = true;
-      this.requestRead(group);
+      group.hasMore = false;
+      group.floor = Infinity;
+    }
+    try {
+      const rows = await readDueRows(db.prepared, reads, most);
+      some.forEach((group, at) => this.takeRows(group, rows[at] ?? [], { most, readAt: now }));
+      return false;
+    } catch (error) {
+      this.engine.failed(error);
+      some.forEach((group, at) => {
+        group.hasMore = true;
+        group.floor = Math.min(group.floor, reads[at]?.from ?? -Infinity);
+      });
+      if (!this.isStopped)
+        this.pause ??= clock.after(RETRY_READING_MS, () => {
+          this.pause = null;
+          this.startReading();
+        });
+      return true;
     }
   }
 
-  private takeRows({ group, begunAt, until }: Read, rows: readonly DueRow[], limit: number): void {
+  private takeRows(group: Group, rows: readonly DueRow[], { most, readAt }: { most: number; readAt: number }): void {
     if (group.hasMoved) return;
-    const now = this.deps.clock.now();
-    const beganAt = group.cursor;
-    // The hints of what was committed since the read began have lowered the floor meanwhile.
-    if (beganAt === null) group.floor = Math.min(group.floor, rows[0]?.due_at ?? begunAt, begunAt);
-    for (const row of rows) {
-      if (row.due_at > now) {
-        group.cursor = null;
-        if (beganAt !== null) group.hasUnseen = true;
-        this.noteDue(group, row.due_at);
+    group.floor = Math.min(group.floor, rows[0]?.due_at ?? readAt, readAt);
+    for (const { id, due_at: dueAt } of rows) {
+      if (dueAt > this.engine.clock.now()) {
+        this.noteDue(group, dueAt);
         return;
       }
-      group.cursor = { dueAt: row.due_at, id: row.id };
-      if (!this.bufferedIds.has(row.id)) this.buffer(group, row.id);
+      if (!this.bufferedIds.has(id)) this.buffer(group, id);
       if (this.isResting(group)) {
-        group.cursor = null;
-        group.isNextKnown &&= until === begunAt;
+        group.hasMore = true;
         return;
       }
     }
-    if (rows.length >= limit) {
-      group.isNextKnown &&= until === begunAt;
-      return;
-    }
-    group.cursor = null;
-    if (beganAt !== null) group.hasUnseen = true;
+    if (rows.length >= most) group.hasMore = true;
   }
 }
+
+const hasPlace = ({ buffered, isBeingRead }: Group): boolean => buffered > 0 || isBeingRead;

@@ -4,23 +4,14 @@ import { rowsParameter } from '../storage/rows-parameter.ts';
 import { statement } from '../storage/sql.ts';
 import { integer, text } from '../storage/table.ts';
 
-/** The position behind which a group's next rows begin. */
-export interface DuePosition {
-  dueAt: number;
-  id: string;
-}
-
-/** A group to read: the rows behind a position that fall due at a time or before. */
+/** A group to read: its rows that fall due between two times. */
 export interface GroupToRead {
   readonly domain: string;
   readonly class: number;
   readonly account: string;
-  readonly after: DuePosition;
+  readonly from: number;
   readonly until: number;
 }
-
-/** An `until` that leaves out no row. */
-export const WITHOUT_END = Number.MAX_SAFE_INTEGER;
 
 export interface DueRow {
   /** The index of the row's group among those that were read. */
@@ -42,8 +33,7 @@ const groupsToRead = rowsParameter({
   domain: text(),
   class: integer(),
   account: text(),
-  due_at: integer(),
-  id: text(),
+  from_at: integer(),
   until: integer(),
 });
 
@@ -54,20 +44,20 @@ const dueRows = statement((sql) =>
      WHERE d.id IN (
        SELECT x.id FROM deliveries x
        WHERE x.domain = g.domain AND x.class = g.class AND x.account_id = g.account AND x.due_at IS NOT NULL
-         AND (x.due_at, x.id) > (g.due_at, g.id) AND x.due_at <= g.until
+         AND x.due_at BETWEEN g.from_at AND g.until
        ORDER BY x.due_at, x.id LIMIT ?)
      ORDER BY g.place, d.due_at, d.id`
     : `SELECT g.place, d.id, d.due_at FROM ${groupsToRead.table(sql, 'g')} CROSS JOIN LATERAL (
        SELECT x.id, x.due_at FROM deliveries x
        WHERE x.domain = g.domain AND x.class = g.class AND x.account_id = g.account AND x.due_at IS NOT NULL
-         AND (x.due_at, x.id) > (g.due_at, g.id) AND x.due_at <= g.until
+         AND x.due_at BETWEEN g.from_at AND g.until
        ORDER BY x.due_at, x.id LIMIT ?) d
      ORDER BY g.place, d.due_at, d.id`,
 );
 
 /** Reads at most `limit` rows of each group in the order of their due times, with one statement. */
 export async function readDueRows(db: Connection, groups: readonly GroupToRead[], limit: number): Promise<DueRow[][]> {
-  const wanted = groups.map(({ after, ...group }, place) => ({ ...group, place, due_at: after.dueAt, id: after.id }));
+  const wanted = groups.map(({ from, ...group }, place) => ({ ...group, place, from_at: Math.max(0, from) }));
   const rows = await db.all<DueRow>(dueRows, [groupsToRead.json(wanted), limit]);
   const byGroup: DueRow[][] = groups.map(() => []);
   for (const row of rows) byGroup[row.place]?.push(row);

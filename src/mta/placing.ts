@@ -3,50 +3,22 @@
  * being tried there (a hold, a source that sends nothing more today) are checked again when its turn comes.
  */
 import { createBatchLoader, type BatchLoader } from '../base/batch-loader.ts';
-import type { Clock } from '../base/clock.ts';
-import type { Lanes } from '../scheduling/lanes.ts';
+import { mapInSlices } from '../base/slices.ts';
+import type { LaneView } from '../scheduling/lanes.ts';
 import { turnOf } from '../scheduling/places.ts';
 import { WaitingLine } from '../scheduling/waiting-line.ts';
-import type { Log } from '../base/log.ts';
-import type { Holds } from '../messages/delivery/holds.ts';
-import type { Database } from '../storage/database.ts';
-import type { Owners } from '../storage/owners.ts';
 import { statement } from '../storage/sql.ts';
 import { mailKeyOf, UNTRIED_MS } from './attempt/attempt.ts';
-import type { NoPassage } from './attempt/passages.ts';
-import type { Aside } from './lanes/aside.ts';
-import type { Pool } from './connection/pool.ts';
+import type { NoPassage } from './attempt/attempt.ts';
 import { hostKey, laneName } from './names.ts';
-import type { LaneControl } from './lanes/lane-control.ts';
-import type { Held } from './prepare/prepare.ts';
-import type { Destination, Site, Sites } from './sites/sites.ts';
-import type { Sources, SourcePreference } from './sources/sources.ts';
+import type { Held, Preparing } from './prepare/prepare.ts';
+import type { Destination, Site } from './sites/sites.ts';
+import type { SourcePreference } from './sources/sources.ts';
 import { DEFAULT_POOL } from '../storage/tables.ts';
 import { SWEEP_MS } from './sweeper.ts';
-import type { Job, DueQueue } from './due-queue.ts';
-import type { OtherSource } from './worker.ts';
-
-export interface PlacingDeps {
-  db: Pick<Database, 'prepared'>;
-  clock: Clock;
-  log: Log;
-  sites: Pick<Sites, 'known' | 'find'>;
-  sources: Sources;
-  /** Returns the pool of sources that a stream of an account names. */
-  poolOf: (accountId: string, stream: string) => Promise<string>;
-  holds: Pick<Holds, 'ofLane'>;
-  control: Pick<
-    LaneControl,
-    'register' | 'routeOf' | 'slots' | 'allowanceOf' | 'sourceState' | 'foundNone' | 'take' | 'putBack'
-  >;
-  pool: Pick<Pool, 'waitOf'>;
-  aside: Pick<Aside, 'add'>;
-  dueQueue: Pick<DueQueue, 'done' | 'rest' | 'leave'>;
-  owners: Pick<Owners, 'isOurs'>;
-  lanes: Pick<Lanes<Job>, 'offer' | 'view' | 'withdraw'>;
-  /** Returns whether jobs are placed no more. */
-  isStopping(): boolean;
-}
+import type { Job } from './due-queue.ts';
+import type { Engine } from './engine.ts';
+import type { Begun, OtherSource } from './worker.ts';
 
 /** Names of the lanes of mail that needs no connection. */
 const innerLanes = { simulator: '~simulator', discard: '~discard', nowhere: '~nowhere' } as const;
@@ -59,6 +31,13 @@ const MOST_BEFORE_REPORTS = 1_000;
 const OF_REPORTS = '~reports';
 /** A look-up that takes longer, in ms, does not keep others waiting: DNS tells silent names from the rest (net/resolver.ts). */
 const SLOW_LOOK_UP_MS = 2_000;
+
+/** Mail that may go sooner than this, in ms, keeps its place: to read it again costs more than its memory is worth. */
+const LEAST_REST_MS = 5_000;
+/** Afterwards it is looked at again: another source may take it, or the reason may be gone. */
+const MOST_REST_MS = 30_000;
+/** Jobs that a lane keeps for each of its workers. */
+const KEPT = 20;
 
 /** A domain whose destination is not known yet. */
 interface Unplaced {
@@ -75,7 +54,24 @@ function laneOf(destination: Destination, source: string | null): string | null 
 }
 
 export class Placing {
-  private readonly deps: PlacingDeps;
+  private readonly engine: Pick<
+    Engine,
+    | 'db'
+    | 'clock'
+    | 'log'
+    | 'sites'
+    | 'sources'
+    | 'poolOf'
+    | 'holds'
+    | 'control'
+    | 'pool'
+    | 'aside'
+    | 'dueQueue'
+    | 'owners'
+    | 'lanes'
+    | 'prepare'
+    | 'isStopping'
+  >;
   private readonly preferences: BatchLoader<SourcePreference>;
   /** By domain. */
   private readonly unplaced = new Map<string, Unplaced>();
@@ -83,14 +79,14 @@ export class Placing {
   private readonly line = new WaitingLine<string>();
   private lookUps = 0;
 
-  constructor(deps: PlacingDeps) {
-    this.deps = deps;
-    this.preferences = createBatchLoader<SourcePreference>((ids) => loadSourcePreferences(this.deps, ids));
+  constructor(engine: Placing['engine']) {
+    this.engine = engine;
+    this.preferences = createBatchLoader<SourcePreference>((ids) => loadSourcePreferences(engine, ids));
   }
 
   /** Brings a job into the lane of its destination, once that is known. */
   place(job: Job): void {
-    const known = this.deps.sites.known(job.domain);
+    const known = this.engine.sites.known(job.domain);
     if (known !== null) this.placeAt(job, known);
     else this.awaitLookUp(job.domain, turnOf(job)).jobs.push(job);
   }
@@ -114,13 +110,13 @@ export class Placing {
     const { name: site } = destination;
     const preference = job?.preference ?? { pool: DEFAULT_POOL, last: null };
     const mail = job === null ? null : mailKeyOf(job);
-    const { name: source } = this.deps.sources.choose(preference, site, (name) => {
-      const { waiting, slots } = this.deps.lanes.view(laneName(site, name));
-      return { ...this.deps.control.sourceState(destination, name, mail), load: waiting + slots };
+    const { name: source } = this.engine.sources.choose(preference, site, (name) => {
+      const { waiting, slots } = this.engine.lanes.view(laneName(site, name));
+      return { ...this.engine.control.sourceState(destination, name, mail), load: waiting + slots };
     });
     const lane = laneName(site, source);
     if (job !== null) job.source = source;
-    this.deps.control.register(lane, destination, source);
+    this.engine.control.register(lane, destination, source);
     return lane;
   }
 
@@ -130,37 +126,35 @@ export class Placing {
    * an operator's lane, the hosts of its own domain cannot be had, it is put aside.
    */
   mayGo(lane: string, job: Job): boolean {
-    if (!this.deps.owners.isOurs(job.domain)) {
-      this.releaseQuota(job);
-      this.deps.dueQueue.leave(job);
+    if (!this.engine.owners.isOurs(job.domain)) {
+      this.done(job, null);
       return false;
     }
-    const known = this.deps.sites.known(job.domain);
+    const known = this.engine.sites.known(job.domain);
     const source = job.source ?? null;
     if (known === null || laneOf(known, source) !== lane) {
-      this.releaseQuota(job);
-      this.place(job);
+      this.placeAgain(job);
       return false;
     }
     if (known.kind !== 'site') return true;
-    const allowed = this.deps.control.allowanceOf(lane, mailKeyOf(job));
+    const allowed = this.engine.control.allowanceOf(lane, mailKeyOf(job));
     if (allowed.kind === 'wait') {
       this.releaseQuota(job);
       if (this.hasOpenSource(known, job)) this.place(job);
       else if (allowed.limit.kind === 'rate')
-        this.deps.aside.add(lane, [`rate ${job.domain}`], job, this.monotonic(allowed.until));
-      else this.deps.dueQueue.rest(job, allowed.until);
+        this.engine.aside.add(lane, [`rate ${job.domain}`], job, this.monotonic(allowed.until));
+      else this.engine.dueQueue.rest(job, allowed.until);
       return false;
     }
     if (known.operator != null && !this.hasHost(lane, known, source, job)) return false;
-    this.deps.control.take(lane, mailKeyOf(job));
+    this.engine.control.take(lane, mailKeyOf(job));
     job.pacedLane = lane;
     return true;
   }
 
   /** Returns whether a source of the job's pool, other than the one that it waits for, may send it now. */
   hasOpenSource(site: Site, job: Job): boolean {
-    const { sources, control } = this.deps;
+    const { sources, control } = this.engine;
     if (!sources.named) return false;
     const others = sources
       .namesOf(job.preference?.pool ?? DEFAULT_POOL)
@@ -172,27 +166,51 @@ export class Placing {
 
   /** Places the mail that waits in a lane again: its source was closed, and another may send it. */
   moveOn(lane: string): void {
-    if (!this.deps.sources.named) return;
+    if (!this.engine.sources.named) return;
     const canMove = (job: Job): boolean => {
-      const known = this.deps.sites.known(job.domain);
+      const known = this.engine.sites.known(job.domain);
       return known?.kind === 'site' && this.hasOpenSource(known, job);
     };
-    for (const job of this.deps.lanes.withdraw(lane, 0, canMove)) {
-      this.releaseQuota(job);
-      this.place(job);
-    }
+    for (const job of this.engine.lanes.withdraw(lane, 0, canMove)) this.placeAgain(job);
   }
 
-  /** See `WorkerDeps.putAside`. */
+  /** Prepares a mail that a worker has taken, unless something keeps it back. */
+  async begin(job: Job): Promise<Begun> {
+    return this.reserveQuota(job) ?? (await this.engine.prepare.begin(job.id));
+  }
+
+  /** Returns what keeps back a mail that was made ready a while ago, such as a hold that was set since; null if it may be tried. */
+  async keptBack(job: Job, { heldNow }: Preparing): Promise<Held | OtherSource | null> {
+    const kept = this.reserveQuota(job);
+    const hold = kept === null ? await heldNow() : null;
+    return hold === null ? kept : { kind: 'held', hold };
+  }
+
+  /** Finds the job another lane. */
+  placeAgain(job: Job): void {
+    this.releaseQuota(job);
+    this.place(job);
+  }
+
+  /** Lets go of a job that a worker had in hand; `dueAt` is when it falls due again, or null. */
+  done(job: Job, dueAt: number | null): void {
+    this.releaseQuota(job);
+    this.engine.dueQueue.done(job, dueAt);
+  }
+
+  /**
+   * Takes care of a job that has no connection. Returns whether it is put aside, since other jobs of the lane may have one; false if it goes back
+   * to the lane and the worker ends, until the lane is woken.
+   */
   putAside(lane: string, job: Job, found: NoPassage): boolean {
     this.releaseQuota(job);
-    const known = this.deps.sites.known(job.domain);
+    const known = this.engine.sites.known(job.domain);
     if (found.kind === 'wait' && known?.kind === 'site' && known.operator != null) {
       this.setAside(lane, job, found.hosts, found.waits);
       return true;
     }
     if (found.kind === 'exhausted') {
-      this.deps.dueQueue.rest(job, this.deps.clock.now() + UNTRIED_MS);
+      this.engine.dueQueue.rest(job, this.engine.clock.now() + UNTRIED_MS);
       return true;
     }
     if (found.kind === 'wait' && known?.kind === 'site' && this.hasOpenSource(known, job)) {
@@ -200,46 +218,80 @@ export class Placing {
       this.moveOn(lane);
       return true;
     }
-    this.deps.control.foundNone(lane);
+    this.engine.control.foundNone(lane);
     return false;
   }
 
   /** Returns how many workers a lane may have. */
   slotsOf(lane: string): number {
-    const route = this.deps.control.routeOf(lane);
+    const route = this.engine.control.routeOf(lane);
     // A worker takes held mail out of the lane: it marks it or finds it another lane.
     if (
       route !== null &&
-      (this.deps.holds.ofLane(route.site) !== null || !this.deps.sources.isFree(route.source, route.site))
+      (this.engine.holds.ofLane(route.site) !== null || !this.engine.sources.isFree(route.source, route.site))
     )
       return 1;
-    return this.deps.control.slots(lane);
+    return this.engine.control.slots(lane);
   }
 
   /** Counts the job against what its source may send today. Returns what keeps it from being tried: a hold of its site, or its source. */
   reserveQuota(job: Job): Held | OtherSource | null {
     const { domain, source = null, preference } = job;
-    if (job.quotaSite !== undefined) this.deps.sources.putBack(source, job.quotaSite);
+    if (job.quotaSite !== undefined) this.engine.sources.putBack(source, job.quotaSite);
     delete job.quotaSite;
-    const known = this.deps.sites.known(domain);
+    const known = this.engine.sites.known(domain);
     if (known?.kind !== 'site') return null;
-    const hold = this.deps.holds.ofLane(known.name);
+    const hold = this.engine.holds.ofLane(known.name);
     if (hold !== null) return { kind: 'held', hold };
-    if (this.deps.sources.take(source, known.name)) {
+    if (this.engine.sources.take(source, known.name)) {
       if (source !== null) job.quotaSite = known.name;
       return null;
     }
-    const none = this.deps.sources.heldBy(preference?.pool ?? DEFAULT_POOL, known.name);
+    const none = this.engine.sources.heldBy(preference?.pool ?? DEFAULT_POOL, known.name);
     return none === null ? { kind: 'other_source' } : { kind: 'held', hold: none };
   }
 
   /** Takes back what a job that is not sent was counted against, the minute of its lane and the day of its source; another may try after a rest. */
   releaseQuota(job: Job): void {
-    if (job.pacedLane !== undefined) this.deps.control.putBack(job.pacedLane, mailKeyOf(job));
+    if (job.pacedLane !== undefined) this.engine.control.putBack(job.pacedLane, mailKeyOf(job));
     delete job.pacedLane;
+    // It is made again at its turn.
+    delete job.ahead;
     if (job.quotaSite === undefined) return;
-    this.deps.sources.putBack(job.source ?? null, job.quotaSite);
+    this.engine.sources.putBack(job.source ?? null, job.quotaSite);
     delete job.quotaSite;
+  }
+
+  /**
+   * Makes room in memory if mail for more domains is due than may have jobs there: jobs that do not go soon rest on disk for a while. So memory
+   * has a bound however many domains have due mail, and none of them has to wait for the hosts of others.
+   */
+  readonly makeRoom = async (): Promise<void> => {
+    const { aside, pool, lanes } = this.engine;
+    for (const { jobs, wait } of aside.takeOut(LEAST_REST_MS, this.isInTheWay)) this.restAll(jobs, wait);
+    const late = pool.waitingLong(LEAST_REST_MS);
+    const waiting = lanes.views().filter((view) => view.waiting > 0);
+    await mapInSlices(waiting, (view) => {
+      if (!this.engine.isStopping) this.restSome(view, late.get(view.name) ?? 0);
+    });
+  };
+
+  private readonly isInTheWay = (job: Job): boolean => this.engine.dueQueue.needsPlaceOf(job);
+
+  private restAll(jobs: readonly Job[], ms: number): void {
+    const until = this.engine.clock.now() + Math.min(Math.max(ms, LEAST_REST_MS), MOST_REST_MS);
+    for (const job of jobs) {
+      this.releaseQuota(job);
+      this.engine.dueQueue.rest(job, until);
+    }
+  }
+
+  /** Takes jobs of a lane out of memory: all of them if every worker waits for its host or none may start, otherwise those at the end. */
+  private restSome({ name, slots }: LaneView, late: number): void {
+    const closedMs = slots > 0 ? null : this.engine.control.closedFor(name, LEAST_REST_MS);
+    const isStuck = closedMs !== null || (slots > 0 && late >= slots);
+    const most = isStuck ? 0 : KEPT * Math.max(1, slots);
+    this.restAll(this.engine.lanes.withdraw(name, most, this.isInTheWay), closedMs ?? LEAST_REST_MS);
   }
 
   private awaitLookUp(domain: string, share: string): Unplaced {
@@ -253,7 +305,7 @@ export class Placing {
   }
 
   private lookUpNext(): void {
-    while (this.lookUps < MOST_LOOK_UPS && !this.deps.isStopping()) {
+    while (this.lookUps < MOST_LOOK_UPS && !this.engine.isStopping) {
       const next = this.line.next();
       if (next === undefined) return;
       // A domain may have waited in the lines of several shares.
@@ -271,8 +323,8 @@ export class Placing {
       isCounted = false;
       this.lookUpNext();
     };
-    const timer = this.deps.clock.after(SLOW_LOOK_UP_MS, leave);
-    const place = await this.deps.sites.find(domain).then(
+    const timer = this.engine.clock.after(SLOW_LOOK_UP_MS, leave);
+    const place = await this.engine.sites.find(domain).then(
       (found) => {
         if (unplaced.jobs.length === 0 && found.kind === 'site') this.laneFor(found, null);
         return (job: Job) => this.placeAt(job, found);
@@ -286,7 +338,7 @@ export class Placing {
   }
 
   private placeAt(job: Job, destination: Destination): void {
-    if (destination.kind !== 'site' || !this.deps.sources.named || job.preference !== undefined)
+    if (destination.kind !== 'site' || !this.engine.sources.named || job.preference !== undefined)
       this.offer(job, destination);
     else
       this.preferences.load(job.id).then(
@@ -299,23 +351,23 @@ export class Placing {
   }
 
   private notFound(job: Job, error: unknown): void {
-    this.deps.log.error({ event: 'route_failed', domain: job.domain, err: error }, 'looking for a route failed');
-    this.deps.dueQueue.done(job, this.deps.clock.now() + UNTRIED_MS);
+    this.engine.log.error({ event: 'route_failed', domain: job.domain, err: error }, 'looking for a route failed');
+    this.engine.dueQueue.done(job, this.engine.clock.now() + UNTRIED_MS);
   }
 
   private offer(job: Job, destination: Destination): void {
-    if (this.deps.isStopping()) return;
+    if (this.engine.isStopping) return;
     // Held mail stays in the queue and is looked at again by the sweeper.
-    if (destination.kind === 'hold') this.deps.dueQueue.rest(job, this.deps.clock.now() + SWEEP_MS);
+    if (destination.kind === 'hold') this.engine.dueQueue.rest(job, this.engine.clock.now() + SWEEP_MS);
     // DNS trouble is about the domain: its mail waits, and no attempt is spent.
     else if (destination.kind === 'unresolved')
-      this.deps.dueQueue.rest(job, Math.max(destination.until, this.deps.clock.now() + 1));
+      this.engine.dueQueue.rest(job, Math.max(destination.until, this.engine.clock.now() + 1));
     else this.offerTo(destination, this.laneFor(destination, job), job);
   }
 
   /** Mail of a pool of several sources, all of which are closed, waits on disk: the one that opens first may be another by then. */
   private offerTo(destination: Destination, lane: string, job: Job): void {
-    const { sources, control, dueQueue, lanes } = this.deps;
+    const { sources, control, dueQueue, lanes } = this.engine;
     const isOneOfSeveral = sources.named && sources.namesOf(job.preference?.pool ?? DEFAULT_POOL).length > 1;
     const until =
       destination.kind === 'site' && isOneOfSeveral
@@ -326,7 +378,7 @@ export class Placing {
   }
 
   private monotonic(at: number): number {
-    const { clock } = this.deps;
+    const { clock } = this.engine;
     return at - clock.now() + clock.monotonic();
   }
 
@@ -334,7 +386,7 @@ export class Placing {
   private hasHost(lane: string, { hosts, operator }: Site, source: string | null, job: Job): boolean {
     const waits = [];
     for (const host of hosts) {
-      const wait = this.deps.pool.waitOf(hostKey(host, source), operator?.maxConnections);
+      const wait = this.engine.pool.waitOf(hostKey(host, source), operator?.maxConnections);
       if (wait === null) return true;
       waits.push(wait);
     }
@@ -346,7 +398,7 @@ export class Placing {
   private setAside(lane: string, job: Job, hosts: Site['hosts'], waits: readonly { until: number | null }[]): void {
     const ends = waits.flatMap(({ until }) => until ?? []);
     const keys = hosts.map((host) => hostKey(host, job.source ?? null));
-    this.deps.aside.add(lane, keys, job, ends.length === 0 ? null : Math.min(...ends));
+    this.engine.aside.add(lane, keys, job, ends.length === 0 ? null : Math.min(...ends));
   }
 }
 
@@ -361,7 +413,7 @@ const sourcePreferences = statement(
  * expects again. Deliveries that are gone have none.
  */
 async function loadSourcePreferences(
-  { db, poolOf }: Pick<PlacingDeps, 'db' | 'poolOf'>,
+  { db, poolOf }: Pick<Engine, 'db' | 'poolOf'>,
   ids: readonly string[],
 ): Promise<Map<string, SourcePreference>> {
   const rows = await db.prepared.all<{ id: string; account_id: string; stream: string; last: string | null }>(

@@ -3,58 +3,17 @@
  * is too old, notices a clock that was set, and warns of lanes that make no progress. It takes back attempts that an earlier run, or a
  * node that ended, left unfinished.
  */
-import type { Clock, Timer } from '../base/clock.ts';
+import type { Timer } from '../base/clock.ts';
 import { createJumpMeter, JUMP_MS } from '../base/clock-jumps.ts';
-import type { Log } from '../base/log.ts';
 import { HOUR_MS } from '../base/time.ts';
-import type { LaneView } from '../scheduling/lanes.ts';
 import { HELD_WITHOUT_END } from '../messages/delivery/delivery.ts';
-import { hintsOfChanged, type DueHint } from '../messages/delivery/due-hint.ts';
-import type { Holds } from '../messages/delivery/holds.ts';
+import { hintsOfChanged } from '../messages/delivery/due-hint.ts';
 import type { MailFacts } from '../messages/limits/limit.ts';
 import { latestEventTime } from '../messages/delivery/latest-event-time.ts';
-import type { Occurrence, Recorder } from '../messages/delivery/record.ts';
-import { extendedGiveUpAt, nextTryAt, type ExtraTime, type RetryRule } from '../messages/delivery/retry.ts';
-import type { LaneFacts, MailOfLane } from '../messages/delivery/why.ts';
-import type { Notifier } from '../scheduling/notifier.ts';
-import type { Database } from '../storage/database.ts';
-import type { Nodes } from '../storage/nodes.ts';
-import type { Owners } from '../storage/owners.ts';
+import type { Occurrence } from '../messages/delivery/record.ts';
+import { extendedGiveUpAt, nextTryAt, type ExtraTime } from '../messages/delivery/retry.ts';
 import type { DeliveryRow } from '../storage/tables.ts';
-import type { LaneControl } from './lanes/lane-control.ts';
-
-export interface SweeperDeps {
-  db: Pick<Database, 'prepared' | 'maintenance'>;
-  nodes: Pick<Nodes, 'isLeader' | 'ended'>;
-  owners: Pick<Owners, 'isOurs'>;
-  notifiers: { deliveries: Notifier<readonly DueHint[]> };
-  clock: Clock;
-  log: Log;
-  recorder: Recorder;
-  holds: Holds;
-  control: Pick<LaneControl, 'report'>;
-  /** Returns the time for mail whose time ran out while the program did not run. */
-  extraTime(): ExtraTime;
-  random: () => number;
-  /** Looks for due mail. */
-  scan(): Promise<void>;
-  /** Frees mail whose hold has ended. */
-  freeHeldMail(): Promise<void>;
-  /** Returns whether mail may wait that no worker claims: held by a route, at rest, or without a host that can be reached. */
-  someWaits(): boolean;
-  lanes(): readonly LaneView[];
-  /** Returns what holds mail on the way to a domain, and what it waits for. */
-  factsOf: (mail: MailOfLane) => Promise<LaneFacts>;
-  /** Moves the times of limits and rests by `ms`, by which the clock was set. */
-  shift(ms: number): void;
-  failed(error: unknown): void;
-}
-
-export interface SweeperOptions {
-  retry: Pick<RetryRule, 'schedule'>;
-  /** A lane that makes no progress for so long is stalled, in ms; longer than the longest attempt. */
-  stalledMs: number;
-}
+import type { Engine } from './engine.ts';
 
 /** How often it sweeps, in ms; also how long mail waits that a route holds. */
 export const SWEEP_MS = 30_000;
@@ -75,8 +34,28 @@ type Timed = Aged & { giveUpAt: number; expiresAt: number | null };
 type Claimed = Pick<DeliveryRow, 'id' | 'domain' | 'class' | 'account_id' | 'attempt_count'>;
 
 export class Sweeper {
-  private readonly deps: SweeperDeps;
-  private readonly options: SweeperOptions;
+  private readonly engine: Pick<
+    Engine,
+    | 'db'
+    | 'nodes'
+    | 'owners'
+    | 'notifiers'
+    | 'clock'
+    | 'log'
+    | 'recorder'
+    | 'holds'
+    | 'random'
+    | 'options'
+    | 'leaseMs'
+    | 'sites'
+    | 'control'
+    | 'lanes'
+    | 'dueQueue'
+    | 'reports'
+    | 'extraTime'
+    | 'freeHeldMail'
+    | 'failed'
+  >;
   private timer: Timer | null = null;
   private stopping = false;
   /** Says how far the clock has jumped since the last sweep, in ms; null before the first. */
@@ -84,9 +63,8 @@ export class Sweeper {
   /** The last sweep found the clock set back: an outcome that was being written meanwhile may have a time of the old clock. */
   private wasSetBack = false;
 
-  constructor(deps: SweeperDeps, options: SweeperOptions) {
-    this.deps = deps;
-    this.options = options;
+  constructor(engine: Sweeper['engine']) {
+    this.engine = engine;
   }
 
   /**
@@ -94,7 +72,7 @@ export class Sweeper {
    * the schedule. Of several nodes the leader does that.
    */
   async takeBack(): Promise<void> {
-    const { db, nodes } = this.deps;
+    const { db, nodes } = this.engine;
     if (!nodes.isLeader) return;
     const claims = await db.prepared.all<{ epoch: number }>(
       'SELECT DISTINCT claim_epoch AS epoch FROM deliveries WHERE claim_epoch IS NOT NULL',
@@ -104,7 +82,7 @@ export class Sweeper {
   }
 
   private async takeBackOf(epoch: number): Promise<void> {
-    const { db, recorder, notifiers, log, clock, random } = this.deps;
+    const { db, recorder, notifiers, log, clock, random } = this.engine;
     for (;;) {
       const rows = await db.prepared.all<Claimed>(
         'SELECT id, domain, class, account_id, attempt_count FROM deliveries WHERE claim_epoch = ? LIMIT ?',
@@ -118,7 +96,7 @@ export class Sweeper {
           change: {
             kind: 'orphaned',
             epoch,
-            retryAt: nextTryAt(this.options.retry, attempt_count, now, random()),
+            retryAt: nextTryAt(this.engine.options.retry, attempt_count, now, random()),
           },
         })),
       );
@@ -135,14 +113,14 @@ export class Sweeper {
     try {
       await this.checkClock();
       await this.takeBack();
-      await this.deps.freeHeldMail();
-      await this.deps.scan();
+      await this.engine.freeHeldMail();
+      await this.engine.dueQueue.scan();
       await this.keepTimes();
       this.warnOfStalledLanes();
     } catch (error) {
-      this.deps.failed(error);
+      this.engine.failed(error);
     } finally {
-      if (!this.stopping) this.timer = this.deps.clock.after(SWEEP_MS, () => void this.start(), { background: true });
+      if (!this.stopping) this.timer = this.engine.clock.after(SWEEP_MS, () => void this.start(), { background: true });
     }
   }
 
@@ -158,12 +136,12 @@ export class Sweeper {
   private async checkClock(): Promise<void> {
     const isFirst = this.jumped === null;
     const jumpedMs = this.jumped === null ? await this.setBackBetweenRuns() : this.jumped();
-    this.jumped ??= createJumpMeter(this.deps.clock);
+    this.jumped ??= createJumpMeter(this.engine.clock);
     const hasJumped = jumpedMs !== 0;
     if (hasJumped) {
-      this.deps.log.warn({ event: 'clock_jumped', ms: Math.round(jumpedMs) }, 'the clock was set to another time');
+      this.engine.log.warn({ event: 'clock_jumped', ms: Math.round(jumpedMs) }, 'the clock was set to another time');
       // Times that were measured before the first sweep are of the new clock.
-      if (!isFirst) this.deps.shift(jumpedMs);
+      if (!isFirst) for (const part of [this.engine.sites, this.engine.control]) part.shift(jumpedMs);
     }
     const isSetBack = hasJumped && jumpedMs < 0;
     const isNeeded = isSetBack || this.wasSetBack;
@@ -173,22 +151,22 @@ export class Sweeper {
 
   /** Returns how far the clock is behind the newest event, as a negative number: it may have been set back between two runs. */
   private async setBackBetweenRuns(): Promise<number> {
-    const ms = this.deps.clock.now() - ((await latestEventTime(this.deps.db.prepared)) ?? 0);
+    const ms = this.engine.clock.now() - ((await latestEventTime(this.engine.db.prepared)) ?? 0);
     return ms <= -JUMP_MS ? ms : 0;
   }
 
   private async bringForward(): Promise<void> {
-    const longest = Math.max(...this.options.retry.schedule, LONGEST_ASKED_MS) * LONGEST_JITTER;
+    const longest = Math.max(...this.engine.options.retry.schedule, LONGEST_ASKED_MS) * LONGEST_JITTER;
     let after = '';
     for (;;) {
-      const rows = await this.deps.db.prepared.all<{ id: string }>(
+      const rows = await this.engine.db.prepared.all<{ id: string }>(
         `SELECT id FROM deliveries WHERE due_at > ? AND due_at < ? AND id > ? AND held_by IS NULL AND claim_epoch IS NULL
          AND status <> 'scheduled' ORDER BY id LIMIT ?`,
-        [this.deps.clock.now() + longest, HELD_WITHOUT_END, after, BATCH],
+        [this.engine.clock.now() + longest, HELD_WITHOUT_END, after, BATCH],
       );
       if (rows.length === 0) return;
       after = rows.at(-1)?.id ?? after;
-      await this.deps.recorder.record(rows.map(({ id }) => ({ deliveryId: id, change: { kind: 'flushed' } })));
+      await this.engine.recorder.record(rows.map(({ id }) => ({ deliveryId: id, change: { kind: 'flushed' } })));
     }
   }
 
@@ -197,14 +175,15 @@ export class Sweeper {
    * while its lane has no turn for it. Mail that has extra time is left to its lane until that is over.
    */
   private async keepTimes(): Promise<void> {
-    if (!this.deps.someWaits()) return;
+    // Mail may wait that no worker claims: held by a route, at rest, or without a host that can be reached.
+    if (this.engine.dueQueue.sizes().groups === 0) return;
     for (let round = 0; round < MOST_ROUNDS; round++) {
-      const now = this.deps.clock.now();
-      const extra = this.deps.extraTime();
+      const now = this.engine.clock.now();
+      const extra = this.engine.extraTime();
       // Mail whose time ran out before this has extra time.
       const before = now < extra.until ? extra.startedAt : 0;
       // It reads all mail that is due: 0.4 s if a million waits.
-      const rows = await this.deps.db.maintenance.all<Timed>(
+      const rows = await this.engine.db.maintenance.all<Timed>(
         `SELECT d.id, d.domain, d.message_id AS "messageId", d.account_id AS "accountId", d.give_up_at AS "giveUpAt",
            m.stream, m.from_domain AS "fromDomain", m.batch_id AS "batchId", m.key_id AS "keyId", m.created_at AS "createdAt", m.expires_at AS "expiresAt"
          FROM deliveries d JOIN messages m ON m.id = d.message_id
@@ -214,9 +193,9 @@ export class Sweeper {
         [now, now, before, now, now - TURN_MS, BATCH],
       );
       // The node that delivers a mail knows why it waits.
-      const own = rows.filter(({ domain }) => this.deps.owners.isOurs(domain));
+      const own = rows.filter(({ domain }) => this.engine.owners.isOurs(domain));
       const occurrences = await Promise.all(own.map((row) => this.timedOccurrence(row, extra, now)));
-      if (occurrences.length > 0) await this.deps.recorder.record(occurrences);
+      if (occurrences.length > 0) await this.engine.recorder.record(occurrences);
       if (rows.length < BATCH || own.length === 0) return;
     }
   }
@@ -230,8 +209,8 @@ export class Sweeper {
   /** Mail under an operator's hold that is not marked yet does not age: it is marked as held. */
   private async agedOrHeld({ id, ...mail }: Aged): Promise<Occurrence> {
     const { domain, accountId: account, stream } = mail;
-    const facts = await this.deps.factsOf({ domain, account, stream });
-    const hold = facts.held ?? (await this.deps.holds.of(mail));
+    const facts = await this.engine.reports.factsOf({ domain, account, stream });
+    const hold = facts.held ?? (await this.engine.holds.of(mail));
     const [wait] = facts.waits;
     if (hold === null)
       return {
@@ -243,11 +222,14 @@ export class Sweeper {
   }
 
   private warnOfStalledLanes(): void {
-    for (const { name, waiting } of this.deps.lanes()) {
-      const report = this.deps.control.report(name);
+    for (const { name, waiting } of this.engine.lanes.views()) {
+      const report = this.engine.control.report(name);
       if (report === null || waiting === 0 || report.parkedUntil !== null) continue;
-      if (this.deps.clock.now() - report.lastProgressAt > this.options.stalledMs) {
-        this.deps.log.warn({ event: 'lane_stalled', lane: name, waiting }, 'a lane has due mail and makes no progress');
+      if (this.engine.clock.now() - report.lastProgressAt > this.engine.leaseMs) {
+        this.engine.log.warn(
+          { event: 'lane_stalled', lane: name, waiting },
+          'a lane has due mail and makes no progress',
+        );
       }
     }
   }

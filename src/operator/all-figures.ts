@@ -1,6 +1,6 @@
 /** All figures that a node shows to the others. */
 import type { OperatorDeps } from './deps.ts';
-import { laneFigures } from './engines.ts';
+import { laneFigures } from './lanes.ts';
 import { addressFigures } from './listings.ts';
 import { machineFigures } from './needs/needs.ts';
 import type { Figures } from './node-figures.ts';

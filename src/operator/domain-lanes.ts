@@ -1,5 +1,5 @@
 /** The lanes of domains, which this node may not have looked up since it was started. */
-import { MOST_DOMAINS, siteOf } from './engines.ts';
+import { MOST_DOMAINS, siteOf } from './lanes.ts';
 import type { OperatorDeps } from './deps.ts';
 
 /** The lane of a domain that has not been looked up, or of which DNS does not tell. */

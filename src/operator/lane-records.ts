@@ -1,27 +1,37 @@
 /** Records of lanes for operators: their limits, why their mail waits, and how much mail waits, in memory and on disk. */
+import { idFloor, idTime } from '../base/id.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { groupBy } from '../base/sets.ts';
 import { mapInSlices } from '../base/slices.ts';
+import { DAY_MS, HOUR_MS, MINUTE_MS } from '../base/time.ts';
 import { EVERYWHERE, scopeOf, type Limit } from '../messages/limits/limit.ts';
 import { operatorsHold } from '../messages/delivery/holds.ts';
 import { limitsByHand } from '../messages/delivery/lane-report.ts';
-import type { LaneFacts, LaneWait } from '../messages/delivery/why.ts';
-import { laneFigures, MOST_DOMAINS, MOST_LANES, readLanes, siteOf, type EngineDeps, type NodeLane } from './engines.ts';
+import { laneWait, type LaneFacts, type LaneWait } from '../messages/delivery/why.ts';
+import {
+  fleetLanes,
+  laneFigures,
+  mergedLane,
+  MOST_DOMAINS,
+  MOST_LANES,
+  siteOf,
+  type FleetLane,
+  type LanesDeps,
+  type NodeLane,
+} from './lanes.ts';
 import { laneNamed } from './domain-lanes.ts';
-import { mergedLane, type FleetLane } from './merged-lane.ts';
 import { figuresOf } from './node-figures.ts';
 import type { OperatorDeps } from './deps.ts';
-import { acceptedAt } from './queue-ages.ts';
 import { dialectOf } from '../storage/sql.ts';
 
-type Deps = EngineDeps & Pick<OperatorDeps, 'db' | 'clock' | 'limits'>;
+type Deps = LanesDeps & Pick<OperatorDeps, 'db' | 'clock' | 'limits'>;
 
 /** The dependencies of records: what the lanes know of their mail, and what operators have set. */
 type RecordDeps = Pick<OperatorDeps, 'laneFacts' | 'limits' | 'config'>;
 
 /** The waiting mail by domain, and the lanes of all nodes. */
 export interface Queue {
-  lanes: readonly NodeLane[];
+  lanes: readonly FleetLane[];
   domains: readonly WaitingDomain[];
   /** When the oldest waiting mail was accepted, also of domains that are not listed. */
   oldestAt: string | null;
@@ -61,7 +71,7 @@ export async function readQueue(deps: Deps): Promise<Queue> {
      ORDER BY m.waiting DESC, m.domain`,
     [now, now, MOST_DOMAINS],
   );
-  const lanes = await readLanes(
+  const lanes = await fleetLanes(
     deps,
     rows.map(({ domain }) => domain),
   );
@@ -116,8 +126,7 @@ type LaneRecord = ReturnType<typeof laneRecord>;
  * Returns the lanes that have work, waiting mail, a limit or a hold, as far as they were read; those that an engine has in memory come first.
  */
 export async function laneRecords(deps: RecordDeps, queue: Queue): Promise<LaneRecord[]> {
-  const { domains } = queue;
-  const lanes = fleetLanes(queue.lanes);
+  const { domains, lanes } = queue;
   const served = new Set(lanes.flatMap(({ name, source }) => [name, siteOf(name, source)]));
   const set = deps.limits
     .listByHand()
@@ -132,11 +141,11 @@ export async function laneRecords(deps: RecordDeps, queue: Queue): Promise<LaneR
 export async function oneLane(
   deps: RecordDeps,
   name: string,
-  [first, ...others]: readonly NodeLane[],
+  nodes: readonly NodeLane[],
   { domains }: Pick<Queue, 'domains'>,
 ): Promise<LaneRecord | null> {
-  const lane = first === undefined ? unknownLane(deps, name) : mergedLane(first, others);
-  const isNone = first === undefined && domainsOf(lane, domains).length === 0 && !isSetByOperator(deps, name);
+  const lane = mergedLane(nodes) ?? unknownLane(deps, name);
+  const isNone = nodes.length === 0 && domainsOf(lane, domains).length === 0 && !isSetByOperator(deps, name);
   return isNone ? null : ((await recordsOf(deps, [lane], domains))[0] ?? null);
 }
 
@@ -152,12 +161,6 @@ export async function isLaneKnown(deps: Deps, name: string): Promise<boolean> {
     lanes.some(({ key, value: { lane } }) => key === name || siteOf(key, lane.source) === name) ||
     (await readQueue(deps)).domains.some(({ lane }) => lane === name)
   );
-}
-
-/** Returns the lanes of all nodes, each once. */
-function fleetLanes(lanes: readonly NodeLane[]): FleetLane[] {
-  const found = groupBy(lanes, ({ lane }) => lane.name);
-  return [...found.values()].flatMap(([first, ...others]) => (first === undefined ? [] : [mergedLane(first, others)]));
 }
 
 /** Returns the state of a lane whose mail the engine has not tried since the start: its only limits are those that an operator has set. */
@@ -259,24 +262,21 @@ function aroundLane({ name }: FleetLane, own: readonly WaitingDomain[], facts: L
     return own.length === 1 && facts.waits.length > 0 ? facts.waits : severalDomains(name, facts.waits);
   if (facts.held === null) return [];
   const { why, since, until, setBy = 'operator' } = facts.held;
-  return [{ reason: 'held', message: `It is held: ${why}.`, since, until, by: setBy, stops: true }];
+  return [laneWait('held', `It is held: ${why}.`, { since, until, by: setBy, stops: true })];
 }
 
 function severalDomains(name: string, waits: readonly LaneWait[]): LaneWait[] {
   const [first] = waits;
   if (name === '~hold')
     return [
-      {
-        reason: 'held',
-        message: 'Routes in delivery.routes hold this mail, whose time runs on. It goes when the routes are others.',
-        since: null,
-        until: null,
-        by: 'operator',
-        stops: true,
-      },
+      laneWait(
+        'held',
+        'Routes in delivery.routes hold this mail, whose time runs on. It goes when the routes are others.',
+        { by: 'operator', stops: true },
+      ),
     ];
   const message = `Where this mail goes is not known.${first === undefined ? '' : ` ${first.message}`}`;
-  return [{ reason: 'resolving', since: null, until: null, by: 'us', stops: true, ...first, message }];
+  return [{ ...laneWait('resolving', message, { stops: true }), ...first, message }];
 }
 
 const waitRecord = ({ reason, message, since, until, by }: LaneWait) => ({
@@ -298,3 +298,44 @@ export const laneAtNode = ({ node, lane }: NodeLane) => ({
   last_reply: lane.lastReply,
   last_progress_at: lane.lastProgressAt === 0 ? null : rfc3339(lane.lastProgressAt),
 });
+
+/** The members of the histogram, with the age below which mail is in each. */
+const steps = [
+  ['under_1m', MINUTE_MS],
+  ['under_10m', 10 * MINUTE_MS],
+  ['under_1h', HOUR_MS],
+  ['under_6h', 6 * HOUR_MS],
+  ['under_24h', DAY_MS],
+] as const;
+
+type Counts = Record<(typeof steps)[number][0] | 'waiting', number> & { first: string | null };
+
+/** Counts the waiting mail of these domains by its age: about 0.1 s for a million, on a reader. */
+export async function agesOf({ db, clock }: Pick<OperatorDeps, 'db' | 'clock'>, domains: readonly string[]) {
+  const now = clock.now();
+  const { among, using } = dialectOf(db.reader);
+  const [counts] = await db.reader.raw<Counts[]>(
+    `SELECT COUNT(*) AS waiting, MIN(id) AS first, ${steps.map(([name]) => `COUNT(*) FILTER (WHERE id >= ?) AS ${name}`).join(', ')}
+     FROM deliveries ${using('deliveries_due')} WHERE due_at IS NOT NULL AND domain ${among('text')}`,
+    [...steps.map(([, below]) => idFloor('dlv', now - below)), JSON.stringify(domains)],
+  );
+  const upTo = [0, ...steps.map(([name]) => counts?.[name] ?? 0), counts?.waiting ?? 0];
+  const [under1m = 0, under10m = 0, under1h = 0, under6h = 0, under24h = 0, older = 0] = upTo
+    .slice(1)
+    .map((count, at) => count - (upTo[at] ?? 0));
+  return {
+    /** Recipients that wait. */
+    waiting: counts?.waiting ?? 0,
+    /** Each has what is not in those before it. */
+    under_1m: under1m,
+    under_10m: under10m,
+    under_1h: under1h,
+    under_6h: under6h,
+    under_24h: under24h,
+    older,
+    oldest_at: acceptedAt(counts?.first ?? null),
+  };
+}
+
+/** Returns when the delivery with this id was accepted; null without one. */
+const acceptedAt = (id: string | null): string | null => rfc3339(id === null ? null : idTime(id));

@@ -45,7 +45,11 @@ const holdLines = (holds: readonly Hold[], instead?: 'released'): string[] =>
     : tableOf(
         columns<Hold>(
           'id',
-          ['WHAT', (one) => instead ?? (one.kind === 'hold' ? 'held' : `at most ${limitWords(one)}`)],
+          [
+            'WHAT',
+            (one) =>
+              instead ?? (one.kind === 'hold' ? (one.catches_new ? 'paused' : 'held') : `at most ${limitWords(one)}`),
+          ],
           ['OF', ({ scope, target }) => `${scope} ${target}`],
           ['NEW MAIL', (one) => one.catches_new],
           'until',

@@ -41,14 +41,26 @@ export function createGate({ most, mostOfShare = most, waiting: mostWaiting }: G
     };
   }
 
+  function enter(share = ''): Promise<(() => void) | null> | (() => void) {
+    if (inside < most && hasRoomFor(share)) return admit(share);
+    if (line.of(share) >= mostWaiting) return Promise.resolve(null);
+    return new Promise((resolve) => {
+      line.add(share, resolve);
+    });
+  }
+
   return {
     /** Resolves when the caller is inside, with the function to call when leaving; null if too many of its share wait already. */
-    enter(share = ''): Promise<(() => void) | null> | (() => void) {
-      if (inside < most && hasRoomFor(share)) return admit(share);
-      if (line.of(share) >= mostWaiting) return Promise.resolve(null);
-      return new Promise((resolve) => {
-        line.add(share, resolve);
-      });
+    enter,
+    /** Does the work inside. `tooMany` makes the error if too many of the share wait already. */
+    async run<T>(share: string, work: () => Promise<T> | T, tooMany = () => new Error('too many wait')): Promise<T> {
+      const leave = await enter(share);
+      if (leave === null) throw tooMany();
+      try {
+        return await work();
+      } finally {
+        leave();
+      }
     },
     /** Counts the callers that are inside, and those that wait. */
     sizes: () => ({ inside, waiting: line.all }),

@@ -1,8 +1,12 @@
 /**
- * Counts places (workers, groups in memory) by class and share, so that no account has all of them: class 1 of one share leaves a tenth, a
- * share a twentieth, and class 1 of all shares together a twentieth. The last few places are for turns (a class and a share) that have
- * none: however many others there are and whatever they hold, one more gets its first place at once. Pure.
+ * Places (workers, groups in memory) that are counted by class and share, and what waits for them, so that no account has all of them: class 1
+ * of one share leaves a tenth, a share a twentieth, and class 1 of all shares together a twentieth. The last few places are for turns (a class and
+ * a share) that have none: however many others there are and whatever they hold, one more gets its first place at once.
+ *
+ * Of what waits the classes take turns, and in a class the shares do, those that have no place first. Only few shares may be at a bound of their
+ * own, since each bound is nearly all places; so each call takes the same time however many shares wait. Pure.
  */
+import { WaitingLine } from './waiting-line.ts';
 
 /** A class (0 goes before 1) and a share (an account) as one text. */
 export const turnOf = ({ class: order, share }: { readonly class: number; readonly share: string }): string =>
@@ -11,9 +15,7 @@ export const turnOf = ({ class: order, share }: { readonly class: number; readon
 /** Class 0, or any that goes after it. */
 export type PlaceClass = 0 | 1;
 
-/** The class of a class and share. */
-export const classOf = (turn: string): PlaceClass => (turn.startsWith('0') ? 0 : 1);
-
+const classOf = (turn: string): PlaceClass => (turn.startsWith('0') ? 0 : 1);
 const shareOfTurn = (turn: string): string => turn.slice(2);
 
 /** The part of all places that a share, and class 1 of all shares together, leaves to others. */
@@ -22,14 +24,21 @@ const LEAVES = 0.05;
 const SECOND_CLASS_LEAVES = 0.1;
 /** The part that only turns without a place may have, of all places and of those of class 1; at least one of 20 places or more. */
 const LEAVES_TO_FIRST = 0.02;
+/** How many shares that have a place are compared to find one whose place another should have. */
+const MOST_COMPARED = 20;
+export const CLASSES: readonly PlaceClass[] = [0, 1];
+export const SECOND_FIRST: readonly PlaceClass[] = [1, 0];
 
-export class Places {
+export class Places<Item> {
   private readonly most: () => number;
   private readonly hasReserve: boolean;
   private readonly byTurn = new Map<string, number>();
   private readonly byShare = new Map<string, number>();
   private readonly byClass: [number, number] = [0, 0];
-  private changed: ((turn: string) => void) | null = null;
+  /** What waits, by class: that of turns without a place, and that of the others. */
+  private readonly first = [new WaitingLine<Item>(), new WaitingLine<Item>()] as const;
+  private readonly further = [new WaitingLine<Item>(), new WaitingLine<Item>()] as const;
+  private last: PlaceClass = 1;
 
   /** `most`: the number of places now. Without a reserve any share may have all. */
   constructor(most: () => number, { hasReserve }: { hasReserve: boolean }) {
@@ -45,25 +54,25 @@ export class Places {
     return this.taken >= this.most();
   }
 
-  /** Counts the places of a turn. */
-  of(turn: string): number {
-    return this.byTurn.get(turn) ?? 0;
+  /** Counts what waits; an item that waits in several turns counts in each. */
+  get waiting(): number {
+    return this.first[0].all + this.first[1].all + this.further[0].all + this.further[1].all;
   }
 
-  /** Tells `changed` of each turn that has its first place, or no place any more, from now on. */
-  listen(changed: (turn: string) => void): void {
-    this.changed = changed;
+  take(turn: string): void {
+    this.count(turn, 1);
   }
 
-  /** Returns whether this class may have one place more, whatever its share, or may have that of `instead`. */
-  mayClassHave(order: PlaceClass, instead?: string): boolean {
-    return this.isBelow(order, 0, instead);
+  giveBack(turn: string): void {
+    this.count(turn, -1);
   }
 
-  /** Returns whether a turn of this class that has a place may have another, or may have that of `instead` once it is given up. */
-  hasFurther(order: PlaceClass, instead?: string): boolean {
-    const left = Math.min(Math.ceil(this.most() * LEAVES_TO_FIRST), this.reserveOf(LEAVES));
-    return this.isBelow(order, left, instead);
+  wait(turn: string, item: Item): void {
+    this.lineOf(turn).add(turn, item);
+  }
+
+  leave(turn: string, item: Item): void {
+    this.lineOf(turn).delete(turn, item);
   }
 
   /** Returns whether this class and share may have one place more, or may go on with that of `instead`. */
@@ -80,12 +89,56 @@ export class Places {
     return count === 0 || instead !== undefined || this.hasFurther(order);
   }
 
-  add(turn: string): void {
-    this.count(turn, 1);
+  /** Returns whether this class may have one place more, whatever its share, or may have that of `instead`. */
+  mayClassHave(order: PlaceClass, instead?: string): boolean {
+    return this.isBelow(order, 0, instead);
   }
 
-  remove(turn: string): void {
-    this.count(turn, -1);
+  /**
+   * Returns whether something waits that may have a place, or for which that of `instead` should be given up. If the last places are kept, and
+   * some of them are taken, that is so for shares with fewer places, though the place is then kept first.
+   */
+  someWaits(instead?: string): boolean {
+    // The lines are nearly always empty, and this is asked several times for each mail.
+    if (this.waiting === 0) return false;
+    return CLASSES.some((order) => this.mayClassHave(order, instead) && this.someOf(order, instead));
+  }
+
+  /** Takes the next item that may have a place out of its line. Undefined if there is none. */
+  next(): { turn: string; item: Item } | undefined {
+    const mayHave = (turn: string): boolean => this.mayHave(turn);
+    for (const order of this.last === 0 ? SECOND_FIRST : CLASSES) {
+      if (!this.mayClassHave(order)) continue;
+      const next =
+        this.first[order].next(mayHave) ?? (this.hasFurther(order) ? this.further[order].next(mayHave) : undefined);
+      if (next === undefined) continue;
+      this.last = order;
+      return { turn: next.share, item: next.item };
+    }
+    return undefined;
+  }
+
+  private of(turn: string): number {
+    return this.byTurn.get(turn) ?? 0;
+  }
+
+  private lineOf(turn: string): WaitingLine<Item> {
+    return (this.of(turn) > 0 ? this.further : this.first)[classOf(turn)];
+  }
+
+  private someOf(order: PlaceClass, instead?: string): boolean {
+    const mayHave = (turn: string): boolean => this.mayHave(turn, instead);
+    if (this.first[order].some(mayHave)) return true;
+    if (this.hasFurther(order, instead)) return this.further[order].some(mayHave);
+    if (instead === undefined) return false;
+    const hasFewer = (turn: string): boolean => turn === instead || this.of(turn) + 1 < this.of(instead);
+    return this.further[order].some((turn) => hasFewer(turn) && mayHave(turn), MOST_COMPARED);
+  }
+
+  /** Returns whether a turn of this class that has a place may have another, or may have that of `instead` once it is given up. */
+  private hasFurther(order: PlaceClass, instead?: string): boolean {
+    const left = Math.min(Math.ceil(this.most() * LEAVES_TO_FIRST), this.reserveOf(LEAVES));
+    return this.isBelow(order, left, instead);
   }
 
   /** Returns whether more than `kept` places are free, for class 1 also within the bound of its class. */
@@ -102,7 +155,8 @@ export class Places {
   }
 
   private count(turn: string, by: 1 | -1): void {
-    this.byClass[classOf(turn)] += by;
+    const order = classOf(turn);
+    this.byClass[order] += by;
     for (const [counts, key] of [
       [this.byTurn, turn],
       [this.byShare, shareOfTurn(turn)],
@@ -111,6 +165,8 @@ export class Places {
       if (count > 0) counts.set(key, count);
       else counts.delete(key);
     }
-    if (this.of(turn) === (by === 1 ? 1 : 0)) this.changed?.(turn);
+    const { first, further } = this;
+    if (by === 1 && this.of(turn) === 1) first[order].moveTo(further[order], turn);
+    if (by === -1 && this.of(turn) === 0) further[order].moveTo(first[order], turn);
   }
 }

@@ -91,21 +91,16 @@ export function createRenderer(deps: { clock: Clock }) {
   /** Accounts take turns: slow templates of one do not hold up the others. */
   const gate = createGate({ most: THREADS, waiting: MOST_WAITING });
 
-  async function inThread(
+  const inThread = (
     accountId: string,
     parts: readonly PartSource[],
     variables: Variables | null,
-  ): Promise<PartResult[]> {
-    const leave = await gate.enter(accountId);
-    if (leave === null) throw tooMany();
-    try {
-      return await threads.run({ parts, variables });
-    } catch (error) {
-      return refused(error, parts);
-    } finally {
-      leave();
-    }
-  }
+  ): Promise<PartResult[]> =>
+    gate.run(
+      accountId,
+      () => threads.run({ parts, variables }).catch((error: unknown) => refused(error, parts)),
+      tooMany,
+    );
 
   return {
     /**

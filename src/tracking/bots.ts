@@ -1,6 +1,6 @@
 /** Distinguishes people from machines, by the rules of a data file (config/scanners.yaml): networks and agents. Pure. */
-import { BlockList, SocketAddress, isIPv4, isIPv6 } from 'node:net';
-import type { ScannerRule } from '../config/scanners.ts';
+import { BlockList, isIPv4, isIPv6, SocketAddress } from 'node:net';
+import type { ScannerRule } from '../config/data-file.ts';
 import type { Hit } from '../messages/delivery/delivery.ts';
 
 export type Bot = NonNullable<Hit['bot']>;

@@ -64,56 +64,6 @@ describe('api/bulk-gate', () => {
     assert.equal(await next, 'next');
   });
 
-  it('lets one of an account be prepared while another is written', async () => {
-    const { gate } = begin();
-    const seen: string[] = [];
-    const goOn = new Map<string, () => void>();
-    const until = (name: string): Promise<void> =>
-      new Promise((resolve) => {
-        goOn.set(name, resolve);
-      });
-    const send = (name: string): Promise<void> =>
-      gate.run(name.slice(0, 1), isStopping, async (turn) => {
-        await turn.prepare();
-        seen.push(`${name} is prepared`);
-        await until(name);
-        turn.prepared();
-        seen.push(`${name} is written`);
-        await until(name);
-      });
-    const step = async (name: string): Promise<string[]> => {
-      goOn.get(name)?.();
-      await settled();
-      return seen.splice(0);
-    };
-    const all = [send('a1'), send('a2'), send('b1')];
-    await settled();
-    assert.deepEqual(seen.splice(0), ['a1 is prepared', 'b1 is prepared']);
-    assert.deepEqual(await step('a1'), ['a1 is written', 'a2 is prepared']);
-    assert.deepEqual(await step('b1'), ['b1 is written']);
-    assert.deepEqual(await step('a2'), ['a2 is written']);
-    for (const name of ['a1', 'a2', 'b1']) await step(name);
-    await Promise.all(all);
-  });
-
-  it('lets the next be prepared where one was refused meanwhile', async () => {
-    const { gate, send, end } = begin();
-    const refused = gate.run('a', isStopping, async (turn) => {
-      await turn.prepare();
-      throw new Problem('invalid_sender', 'no');
-    });
-    await assert.rejects(refused, /no/);
-    const next = gate.run('a', isStopping, async (turn) => {
-      await turn.prepare();
-      return 'prepared';
-    });
-    assert.equal(await next, 'prepared');
-    const other = send('a', 'x');
-    await settled();
-    await end('x');
-    assert.equal(await other, 'x');
-  });
-
   const refusal = (sent: Promise<unknown>): Promise<unknown> =>
     sent.then(
       () => 'sent',

@@ -20,7 +20,7 @@ describe('api/events', () => {
         routes: eventRoutes({
           db,
           clock: new FakeClock(),
-          log: { warn: () => undefined },
+          log: { info: () => undefined, warn: () => undefined },
           notifiers: { events: createNotifier() },
           cursors: createCursors(Buffer.alloc(32)),
           streams: new ListStreams(),

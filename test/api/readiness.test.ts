@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { loneNode } from '../../src/storage/nodes.ts';
-import { readiness } from '../../src/api/readiness.ts';
+import { readiness } from '../../src/api/health.ts';
 
 type Deps = Parameters<typeof readiness>[0];
 

@@ -15,6 +15,7 @@ describe('api/webhooks', () => {
   let number = 0;
   before(async () => {
     app = await startTestApp({ zones: { 'inside.test A': ['10.0.0.1'], 'both.test A': ['10.0.0.1', '8.8.8.8'] } });
+    await app.operator.ask('updateDomain', { params: { id: 'acme.test' }, body: { receiving: true } });
   });
   after(() => app.stop());
 

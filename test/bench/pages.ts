@@ -30,6 +30,11 @@ const pages: readonly string[] = [
   '/messages?range=30d&status=bounced',
   '/messages?range=30d&subject=order',
   '/messages?range=30d&tag=newsletter',
+  '/messages?q=example',
+  '/messages?q=gmail.com',
+  '/messages?status=suppressed',
+  '/messages/received',
+  '/search?q=invoice',
   '/events',
   '/events?type=bounced',
   '/stats',
@@ -58,12 +63,13 @@ const pages: readonly string[] = [
 ];
 
 /** Pages of one thing: the first link of a list. */
-const linked: readonly (readonly [list: string, link: RegExp])[] = [
+const linked: readonly (readonly [list: string, link: RegExp, more?: string])[] = [
   ['/messages?range=30d&status=bounced', /href="(\/messages\/msg_[^"]+)"/],
   ['/templates', /href="(\/templates\/tpl_[^"]+)"/],
   ['/domains', /href="(\/domains\/[^"]+)"/],
   ['/webhooks', /href="(\/webhooks\/whk_[^"]+)"/],
   ['/queue', /href="(\/queue\?domain=[^"]+)"/],
+  ['/templates', /href="(\/templates\/tpl_[^"]+)"/, '/versions'],
 ];
 
 // A folder from before a migration may take minutes to bring up to date.
@@ -81,9 +87,9 @@ try {
   await browser.open(link);
   await browser.submit(link, { email: 'bench@example.net', password: PASSWORD, password_again: PASSWORD });
   const found: string[] = [];
-  for (const [list, pattern] of linked) {
+  for (const [list, pattern, more = ''] of linked) {
     const one = pattern.exec((await browser.open(list)).html)?.[1];
-    if (one !== undefined) found.push(one.replaceAll('&amp;', '&').replaceAll('&#x3D;', '='));
+    if (one !== undefined) found.push(one.replaceAll('&amp;', '&').replaceAll('&#x3D;', '=') + more);
   }
   let slow = 0;
   for (const where of [...pages, ...found]) {

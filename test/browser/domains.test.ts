@@ -67,7 +67,7 @@ describe('browser: domains', () => {
     assert.equal(await page.locator('.said').count(), 0);
     await isSound();
     await page.goto('/');
-    await page.locator('.incidents .l-amber', { hasText: 'the SPF record at rp.shop.test is missing' }).waitFor();
+    await page.locator('.incidents .k-amber', { hasText: 'the SPF record at rp.shop.test is missing' }).waitFor();
     await isSound();
   });
 
@@ -78,7 +78,7 @@ describe('browser: domains', () => {
     await page.locator('.fault', { hasText: 'Mail from shop.test is refused since' }).waitFor();
     await isSound();
     await page.goto('/domains');
-    await page.locator('.b-refused').waitFor();
+    await page.locator('.badge', { hasText: 'refused' }).waitFor();
     await isSound();
     await page.goto('/');
     await openIncident('shop.test');

@@ -133,7 +133,7 @@ describe('browser: journeys', () => {
     await page.getByLabel('Name', { exact: true }).fill('Receipt');
     await page.getByLabel('Subject').fill('Hello {{ name }}');
     await page.getByLabel('HTML', { exact: true }).pressSequentially('<p>Dear {{ name }}</p>');
-    await page.locator('.code .c-out', { hasText: '{{ name }}' }).waitFor();
+    await page.locator('.code .k-blue', { hasText: '{{ name }}' }).waitFor();
     const frame = page.frameLocator('iframe[name=preview]');
     await frame.getByText('Hello Ana').waitFor();
     await frame.frameLocator('iframe.light').getByText('Dear Ana').waitFor();
@@ -220,7 +220,7 @@ describe('browser: journeys', () => {
     await page.getByText('Nothing has been said yet').waitFor();
     await app.operator.call('queue.flush', { domain: 'dest.test' });
     await page.locator('#wire li', { hasText: 'RCPT TO:<ana@dest.test>' }).first().waitFor();
-    await page.locator('#wire .v-amber', { hasText: '450 4.2.0 busy' }).first().waitFor();
+    await page.locator('#wire .k-amber', { hasText: '450 4.2.0 busy' }).first().waitFor();
     assert.equal(await page.locator('#wire li.more').count(), 1, 'it goes on at the end');
     const lines = await page.locator('#wire li').count();
     await page.reload();

@@ -288,7 +288,7 @@ describe('the posthorn command beside a running server', () => {
     );
     assert.match(
       await good('queue', 'pause', '--stream', 'transactional', '--for', '2h'),
-      /held +stream transactional +yes +2026/,
+      /paused +stream transactional +yes +2026/,
     );
     assert.match(
       await good('queue', 'limit', '--lane', 'mx1', '--connections', '1', '--per-minute', '30'),

@@ -3,7 +3,7 @@ import { spawn, spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { openReportParser } from '../../src/inbound/offline.ts';
+import { openReportParser } from '../../src/inbound/report-reader.ts';
 import { ran, type Ran } from './ran.ts';
 
 const fixture = (name: string): string => path.resolve(import.meta.dirname, `../fixtures/reports/${name}.eml`);

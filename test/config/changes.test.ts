@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { changesBetween } from '../../src/config/changes.ts';
+import { changesBetween } from '../../src/config/settings-state.ts';
 import type { Config } from '../../src/config/schema.ts';
 import { readSettings } from '../../src/config/validate.ts';
 

@@ -6,7 +6,7 @@ import { parse } from 'yaml';
 import { variableOf } from '../../src/config/environment.ts';
 import { ConfigError, loadConfig } from '../../src/config/load.ts';
 import type { LoadOptions } from '../../src/config/load.ts';
-import { exampleSettings } from '../../src/config/manual.ts';
+import { exampleSettings } from '../support/tools/configuration-manual.ts';
 import { complete, listSettings } from '../../src/config/schema.ts';
 import { nameInHosts, readSurroundings } from '../../src/config/surroundings.ts';
 import { readSettings } from '../../src/config/validate.ts';

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { ConfigError } from '../../src/config/load.ts';
-import { readOperators } from '../../src/config/operators.ts';
+import { readOperators } from '../../src/config/data-file.ts';
 
 describe('config/operators', () => {
   let folder: string;

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { ConfigError } from '../../src/config/load.ts';
-import { readScanners } from '../../src/config/scanners.ts';
+import { readScanners } from '../../src/config/data-file.ts';
 
 describe('config/scanners', () => {
   let folder: string;

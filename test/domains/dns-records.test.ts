@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { generateKeyPairSync, type KeyObject } from 'node:crypto';
 import fc from 'fast-check';
 import type { PublishedKey } from '../../src/domains/dkim-key.ts';
-import { isSameOrganization } from '../../src/domains/dmarc-consent.ts';
 import {
   compareRecord,
+  isSameOrganization,
   wantedRecords,
   type Comparison,
   type DnsRecord,

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { budgets } from '../../src/base/budgets.ts';
 import { newId } from '../../src/base/id.ts';
+import { createLog } from '../../src/base/log.ts';
 import type { Aggregate } from '../../src/inbound/aggregate.ts';
 import { createAggregateStore } from '../../src/inbound/aggregate-store.ts';
 import { StorageUnavailable, type Committer } from '../../src/storage/commit.ts';
@@ -56,7 +57,8 @@ describe('inbound/aggregate-store', () => {
     };
     const store = createAggregateStore({
       clock: new FakeClock(NOW),
-      db: { commit, prepared: temp.db.prepared },
+      db: { commit, prepared: temp.db.prepared, maintenance: temp.db.maintenance },
+      log: createLog({ level: 'error', format: 'json' }),
       usedUp: () => undefined,
       isOurHost: () => Promise.resolve(true),
     });

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { generateKeyPairSync, hash, sign } from 'node:crypto';
 import type { Finding } from '../../src/inbound/finding.ts';
-import { findMatch, type MatchDeps, type Owner } from '../../src/inbound/report-owner.ts';
+import type { InboundContext } from '../../src/inbound/context.ts';
+import { findMatch, type Owner } from '../../src/inbound/report-owner.ts';
 
 const owner: Owner = {
   id: 'dlv_1',
@@ -37,7 +38,7 @@ async function proofFor(
     keys: [],
     resolver: { txt: () => Promise.resolve({ kind: 'found', records: [`v=DKIM1; k=ed25519; p=${key}`] }) },
     isVerifiedHost: (host: string) => Promise.resolve(host === 'mail.example.com'),
-  } as unknown as MatchDeps;
+  } as unknown as InboundContext;
   const claim = {
     domain: 'loop.example',
     selector: 's',

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { openReportParser, type ReportParser } from '../../src/inbound/offline.ts';
+import { openReportParser, type ReportParser } from '../../src/inbound/report-reader.ts';
 
 const notice = (subject: string, text: string): Buffer =>
   Buffer.from(

@@ -1,13 +1,12 @@
-/** Reports that are not read: for want of a process they wait; one that ends its process is kept unread, and the next is read. */
+/** A report that ends its process is kept unread, and the next is read. */
 import assert from 'node:assert/strict';
 import { setImmediate as turn } from 'node:timers/promises';
 import { createThreads, ThreadRefusal } from '../../src/base/threads.ts';
 import { nothingFound } from '../../src/inbound/finding.ts';
-import { Receiver, type ReceiveDeps } from '../../src/inbound/receive.ts';
+import type { InboundContext } from '../../src/inbound/context.ts';
+import { Receiver } from '../../src/inbound/receive.ts';
 import type { ReadResult } from '../../src/inbound/report-reader.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
-
-const unstarted: ReadResult = { kind: 'unreadable', why: 'unstarted', ms: 0 };
 
 const mail = (id: string, now: number) => ({
   id,
@@ -17,43 +16,6 @@ const mail = (id: string, now: number) => ({
   recipients_json: '[]',
   size: 5,
   raw: Buffer.from('To: x'),
-});
-
-describe('a report that no process reads', () => {
-  it('waits a minute for the next try, with one line in the log, and holds up no stop', async () => {
-    const clock = new FakeClock();
-    const errors: string[] = [];
-    let reads = 0;
-    const deps = {
-      clock,
-      keys: [],
-      log: { error: (_: object, text: string) => errors.push(text) },
-      db: { prepared: { all: () => Promise.resolve([mail('rep_1', clock.now())]) } },
-      reader: {
-        read: () => {
-          reads += 1;
-          return Promise.resolve(unstarted);
-        },
-        close: () => Promise.resolve(),
-      },
-    };
-    const receiver = new Receiver(deps as unknown as ReceiveDeps);
-    const settle = async (): Promise<void> => {
-      for (let turns = 0; turns < 20; turns++) await turn();
-    };
-    for (const id of ['rep_1', 'rep_2', 'rep_3']) receiver.take(mail(id, clock.now()));
-    await settle();
-    const first = reads;
-    assert.ok(first > 0 && first < 3, 'only those that were on their way');
-    assert.match(errors.join(), /^no thread could be started[^]*in a minute$/);
-    clock.advance(59_999);
-    await settle();
-    assert.equal(reads, first);
-    clock.advance(1);
-    await settle();
-    assert.ok(reads > first && errors.length === 2, `${String(reads)} reads, ${String(errors.length)} lines`);
-    await receiver.stop();
-  });
 });
 
 describe('a report that harms its reader', () => {
@@ -75,9 +37,11 @@ describe('a report that harms its reader', () => {
           work({ all: (_: string, [state]: unknown[]) => Promise.resolve([closed.push(state)]) }),
       },
     },
-    budgets: { noteReading: () => undefined, giveBack: () => undefined },
-    trim: () => Promise.resolve(),
     forward: { operatorAddress: null },
+  };
+  const parts = {
+    budgets: { noteReading: () => undefined, giveBack: () => undefined, noteGood: () => undefined },
+    trim: () => Promise.resolve(),
     reader: {
       async read(bytes: Uint8Array): Promise<ReadResult> {
         const [deed = '', what] = Buffer.from(bytes).toString().split(' ');
@@ -92,7 +56,7 @@ describe('a report that harms its reader', () => {
       close: () => workers.close(),
     },
   };
-  const receiver = new Receiver(deps as unknown as ReceiveDeps);
+  const receiver = new Receiver(deps as unknown as InboundContext, parts);
   after(() => receiver.stop());
 
   for (const deed of [

@@ -75,7 +75,7 @@ describe('journey: a command without its database', () => {
         const { code, notes, seconds } = await took(args);
         assert.equal(code, 69, notes);
         assert.match(notes, /the database does not answer, and nothing was done: \S/);
-        assert.match(notes, /cause: .*its database or another node does not answer.*\n +cure: {2}Try again later/);
+        assert.match(notes, /cause: .*its database does not answer.*\n +cure: {2}Try again later/);
         assert.ok(seconds >= 5 && seconds < 10, String(seconds));
       }
       await back();

@@ -192,7 +192,7 @@ describe('dashboard: pages', () => {
       const { html } = await browser.open('/reputation');
       assert.match(
         html,
-        /<td><span class="badge b-changed">changed<\/span><td class="value">changed the settings of the account<td class="clip" title="ana@example\.net">ana@example\.net/,
+        /<td><span class="badge">changed<\/span><td class="value">changed the settings of the account<td class="clip" title="ana@example\.net">ana@example\.net/,
       );
       assert.match(html, /No list was checked/);
       assert.deepEqual(htmlFaults(html), []);

@@ -183,7 +183,7 @@ describe('journey: held mail', () => {
     assert.deepEqual(await rows(), wanted);
     const browser = await signedIn(app.url, app.operator);
     for (const [page, said] of [
-      ['/', /on our block list.*Try now…/s],
+      ['/', /on our block list.*>Try now</s],
       ['/queue', /block list/],
       ['/queue?domain=hotmail.test', />Its lane</],
       [`/queue/lane?name=${site}`, /on our block list.*b@hotmail\.test/s],

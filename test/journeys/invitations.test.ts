@@ -57,7 +57,7 @@ describe('journey: invitations to the team', () => {
     assert.match(mail, /^From: Posthorn <postmaster@acme\.test>\r$/m);
     assert.match(mail, /ana@example\.net invites you/);
     const page = await admin.open(`/team/${await idOf('bo@people.test')}`);
-    assert.match(page.html, /mailed: <span class="badge b-delivered">delivered/);
+    assert.match(page.html, /mailed: <span class="badge k-good">delivered/);
     const { html: team } = await admin.open('/team');
     assert.doesNotMatch(team, /own mail|id="account"/, 'the account of such mails is no choice');
     assert.match((await admin.open('/accounts')).html, /own mail/);

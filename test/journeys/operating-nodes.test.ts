@@ -250,8 +250,8 @@ describe('journey: operating several nodes', () => {
   it('has a page that drains and resumes nodes, and pages of lanes that name theirs', async () => {
     const { html } = await browser.open('/settings/nodes');
     assert.deepEqual(htmlFaults(html), []);
-    assert.match(html, /<strong>one<\/strong>.*b-leading/);
-    assert.match(html, /<strong>two<\/strong> <span class="dim">this one<\/span>.*b-running/);
+    assert.match(html, /<strong>one<\/strong>.*leading</);
+    assert.match(html, /<strong>two<\/strong> <span class="dim">this one<\/span>.*running</);
     const queue = (await browser.open('/queue')).html;
     assert.deepEqual(htmlFaults(queue), []);
     assert.match(queue, /<small>one, two</);
@@ -265,7 +265,7 @@ describe('journey: operating several nodes', () => {
       drained.html,
       /one is drained: the other nodes deliver its mail.* It goes on doing the chores until it is stopped\./,
     );
-    assert.match(drained.html, /b-draining/);
+    assert.match(drained.html, /draining</);
     assert.match((await browser.submit('/settings/nodes/resume', { node: 'one' })).html, /one is in service again/);
     const lives = await browser.submit('/settings/nodes/remove', { node: 'one' });
     assert.equal(lives.status, 409);

@@ -1,7 +1,8 @@
 /** Mail to a domain that receives: from SMTP to the webhook, octet for octet, once; and what strangers cannot do with it. */
 import assert from 'node:assert/strict';
 import { createHash, generateKeyPairSync, randomBytes } from 'node:crypto';
-import { rmSync } from 'node:fs';
+import { readdirSync, readFileSync, rmSync } from 'node:fs';
+import path from 'node:path';
 import { createTransport, type SendMailOptions } from 'nodemailer';
 import { budgets } from '../../src/base/budgets.ts';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
@@ -78,8 +79,8 @@ describe('journey: received mail', () => {
       await new Promise((resolve) => setImmediate(resolve));
     }
   };
-  const bytesOf = async (path: string): Promise<Buffer> => {
-    const response = await fetch(`${app.url}${path}`, { headers: { authorization: `Bearer ${app.key}` } });
+  const bytesOf = async (place: string): Promise<Buffer> => {
+    const response = await fetch(`${app.url}${place}`, { headers: { authorization: `Bearer ${app.key}` } });
     assert.equal(response.status, 200);
     return Buffer.from(await response.arrayBuffer());
   };
@@ -120,6 +121,18 @@ describe('journey: received mail', () => {
     );
     assert.deepEqual((await list('?from=other%40dest.test')).length, 0);
   });
+
+  const answers = path.resolve(import.meta.dirname, '../fixtures/answers');
+  for (const file of readdirSync(answers))
+    it(`names the message that a mail program answers: ${file}`, async () => {
+      const sent = await app.send();
+      const mail = readFileSync(path.join(answers, file), 'utf8').replaceAll('MESSAGE_ID', sent.rfc_message_id);
+      await sendByHand(port(), 'ana@dest.test', 'support@acme.test', mail.replaceAll('\n', '\r\n'));
+      const [{ id, answers: named, subject } = assert.fail()] = await read(1);
+      assert.deepEqual([named, subject.slice(3)], [sent.id, ' Your order 17']);
+      const { body } = await app.get<Received>(`/v1/received/${id}`);
+      assert.equal(body.reply_text, 'Thank you!\n\nWhen does it come?');
+    });
 
   it('checks the sender by SPF, DKIM and DMARC, and refuses nothing for it', async () => {
     const { privateKey, publicKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
@@ -268,9 +281,9 @@ describe('journey: received mail', () => {
     await app.operator.ask('updateDomain', { params: { id: 'acme.test' }, body: { return_path: 'acme.test' } });
     const { id } = await app.send();
     await app.follow().of(id, 'delivered');
-    const path = server.sessions.flatMap(({ mails }) => mails).at(-1)?.from ?? '';
-    assert.match(path, /^b\+.*@acme\.test$/);
-    await sendByHand(port(), '', path, dsn('ana@dest.test'));
+    const returnPath = server.sessions.flatMap(({ mails }) => mails).at(-1)?.from ?? '';
+    assert.match(returnPath, /^b\+.*@acme\.test$/);
+    await sendByHand(port(), '', returnPath, dsn('ana@dest.test'));
     await app.follow().of(id, 'bounced');
     assert.deepEqual(await list(), []);
   });
@@ -281,8 +294,14 @@ describe('journey: received mail', () => {
     await deliver({ to: 'reply+17@acme.test', subject: 'this' });
     await hook.reached(1);
     assert.equal(receivedOf(hook.calls[0]?.event).subject, 'this');
-    const wrong = await app.request('POST', '/v1/webhooks', { url: `${hook.url}/2`, addresses: ['reply'] });
-    assert.equal(wrong.status, 400, wrong.text);
+    for (const [address, why] of [
+      ['reply', /Not an address/],
+      ['support@other.test', /no domain other\.test that receives mail: set its `receiving`/],
+    ] as const) {
+      const wrong = await app.request('POST', '/v1/webhooks', { url: `${hook.url}/2`, addresses: [address] });
+      assert.match(wrong.text, /"invalid_field"/);
+      assert.match(wrong.text, why);
+    }
   });
 
   it('cuts long texts at 256 KiB and says so', async () => {
@@ -302,6 +321,17 @@ describe('journey: received mail', () => {
       deliver({ attachments: [{ filename: 'larger', content: randomBytes(20 * 1024 * 1024) }] }),
       /552/,
     );
+    // Our own addresses take more, as EHLO says: a bounce may bring our largest mail back.
+    const client = smtpClient(port());
+    await client.reply();
+    await client.say('EHLO mx.dest.test');
+    assert.match(await client.say('MAIL FROM:<ana@dest.test> SIZE=30000000'), /^250/);
+    assert.match(
+      await client.say('RCPT TO:<support@acme.test>'),
+      /^552 5\.3\.4 a mail to acme\.test may have 26214400 octets at most/,
+    );
+    assert.match(await client.say('RCPT TO:<postmaster@mail.posthorn.test>'), /^250/);
+    client.end();
   });
 
   it('leaves a mail that cannot be taken apart readable as its source', async () => {
@@ -361,7 +391,7 @@ describe('journey: received mail', () => {
     await subscribe({ concurrency: 1 });
     const { id } = await app.send();
     await app.follow().of(id, 'delivered');
-    const path = server.sessions.flatMap(({ mails }) => mails).at(-1)?.from ?? '';
+    const returnPath = server.sessions.flatMap(({ mails }) => mails).at(-1)?.from ?? '';
     await deliver({ subject: 'first' });
     await read(1);
     await app.app.db.commit.transact((tx) =>
@@ -374,7 +404,7 @@ describe('journey: received mail', () => {
     );
     app.clock.advance(31_000);
     await assert.rejects(deliver({ subject: 'one more' }), /452 4\.3\.1/);
-    await sendByHand(port(), '', path, dsn('ana@dest.test'));
+    await sendByHand(port(), '', returnPath, dsn('ana@dest.test'));
     await app.follow().of(id, 'bounced');
   });
 

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { Owners } from '../../src/storage/owners.ts';
 import { startTestApp, type TestApp } from '../support/harness/app.ts';
 import { startReceiver, type ReceivedCall, type WebhookReceiver } from '../support/fakes/webhook-receiver.ts';
+import { sendByHand } from '../support/harness/mail-back.ts';
 import { isOnPostgres } from '../support/harness/postgres.ts';
 
 const ENDPOINTS = 12;
@@ -38,13 +39,13 @@ describe('journey: webhooks of two nodes', () => {
   }
 
   /** Registers the endpoints at both nodes in turn; each has a path of its own. */
-  async function register(): Promise<string[]> {
+  async function register(event = 'delivered'): Promise<string[]> {
     const ids: string[] = [];
     for (let n = 0; n < ENDPOINTS; n++) {
       const url = `${receiver.url}/${String(n)}`;
       const { status, body, text } = await (n % 2 === 0 ? one : two).request<{ id: string }>('POST', '/v1/webhooks', {
         url,
-        events: ['delivered'],
+        events: [event],
       });
       assert.equal(status, 201, text);
       ids.push(body.id);
@@ -83,6 +84,17 @@ describe('journey: webhooks of two nodes', () => {
     await send(4, [two]);
     await until(() => received() === 8 * ENDPOINTS);
     assert.equal(receiver.calls.length, 8 * ENDPOINTS, 'none twice');
+  });
+
+  it('tell each endpoint once of a mail that came to either', async () => {
+    await one.operator.ask('updateDomain', { params: { id: 'acme.test' }, body: { receiving: true } });
+    await register('received');
+    for (const { app } of [one, two, two, one])
+      await sendByHand(app.ports.mx ?? 0, 'ana@dest.test', 'support@acme.test', 'Subject: x\r\n\r\nHello');
+    await until(() => received() === 4 * ENDPOINTS);
+    for (const app of running) await app.settled();
+    assert.equal(receiver.calls.length, 4 * ENDPOINTS, 'none twice');
+    assert.equal(new Set(receiver.calls.map(({ event }) => event.id)).size, 4);
   });
 
   it('are paused, resumed, tested and asked for again at the node that does not call them', async () => {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import { LaneReports, type LaneReportsDeps } from '../../src/mta/lane-reports.ts';
+import type { Engine } from '../../src/mta/engine.ts';
+import { LaneReports } from '../../src/mta/lane-reports.ts';
 
 /** Lanes by name, with their workers and jobs, and the number of reports that were made. */
 function world(
@@ -9,7 +10,7 @@ function world(
 ) {
   let reports = 0;
   const view = (name: string) => ({ name, waiting: 0, slots: 0, ...lanes[name] });
-  const deps = {
+  const engine = {
     lanes: { view, views: () => Object.keys(lanes).map(view) },
     control: {
       names: () => [...limited],
@@ -21,7 +22,7 @@ function world(
     },
     aside: { count: () => 0 },
   };
-  return { reports: new LaneReports(deps as unknown as LaneReportsDeps), made: () => reports };
+  return { reports: new LaneReports(engine as unknown as Engine), made: () => reports };
 }
 
 describe('mta/lane-reports: the list of lanes', () => {
@@ -82,31 +83,4 @@ describe('mta/lane-reports: the list of lanes', () => {
     const halved = await world(thousands, [], many).reports.list(1_000, 'fullest');
     assert.deepEqual([halved[499]?.name, halved[500]?.name], ['rests499.test', 'mx0.test']);
   });
-});
-
-describe('mta/lane-reports: due mail that waits for a place in memory', () => {
-  const factsOf = async (kind: string | null, awaitsPlace: boolean, isAsking = false) => {
-    const deps = {
-      sites: {
-        lastKnown: () => (kind === null ? null : { kind, since: 0, until: 1, route: { text: 'SERVFAIL' } }),
-        isAsking: () => isAsking,
-      },
-      placing: { isLookingUp: () => false },
-      dueQueue: { awaitsPlace: () => awaitsPlace },
-    };
-    const reports = new LaneReports(deps as unknown as LaneReportsDeps);
-    const { waits } = await reports.factsOf({ domain: 'a.test', account: 'acc' });
-    return waits.map(({ reason, message }) => [reason, message.includes('the number of domains')]);
-  };
-
-  for (const [kind, awaitsPlace, isAsking, waits] of [
-    [null, true, false, [['queued', true]]],
-    [null, false, false, []],
-    [null, true, true, [['resolving', false]]],
-    ['unresolved', true, false, [['dns_trouble', false]]],
-    ['discard', true, false, [['queued', true]]],
-  ] as const)
-    it(`is told where nothing else keeps it: ${kind ?? 'never looked up'}, ${String(awaitsPlace)}, ${String(isAsking)}`, async () => {
-      assert.deepEqual(await factsOf(kind, awaitsPlace, isAsking), waits);
-    });
 });

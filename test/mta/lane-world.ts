@@ -5,7 +5,7 @@
 import { Lanes } from '../../src/scheduling/lanes.ts';
 import type { Log } from '../../src/base/log.ts';
 import { createAside, type Aside } from '../../src/mta/lanes/aside.ts';
-import type { NoPassage, Passage } from '../../src/mta/attempt/passages.ts';
+import type { NoPassage, Passage } from '../../src/mta/attempt/attempt.ts';
 import type { OpenResult } from '../../src/mta/connection/open-session.ts';
 import { defaultPoolLimits, type Lease, type LeaseRequest, Pool } from '../../src/mta/connection/pool.ts';
 import type { Session } from '../../src/mta/connection/session.ts';
@@ -19,9 +19,10 @@ import { mailKeyOf } from '../../src/mta/attempt/attempt.ts';
 import { Placing } from '../../src/mta/placing.ts';
 import type { MailOperator } from '../../src/mta/sites/operators.ts';
 import type { Site } from '../../src/mta/sites/sites.ts';
-import type { Job } from '../../src/mta/due-queue.ts';
-import { createWorker, type WorkerDeps } from '../../src/mta/worker.ts';
-import { newGroup } from '../../src/mta/due-group.ts';
+import { newGroup, type Job } from '../../src/mta/due-queue.ts';
+import { createWorker } from '../../src/mta/worker.ts';
+import type { Engine } from '../../src/mta/engine.ts';
+import type { Occurrence } from '../../src/messages/delivery/record.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { settleEventLoop } from '../support/harness/event-loop.ts';
 import { ACCOUNT, NOW, deliveryState } from '../support/harness/mail-rows.ts';
@@ -45,6 +46,23 @@ export const limitsInMemory = (clock: FakeClock): LimitBook =>
     },
     { node: null },
   );
+
+/** Lanes over parts of an engine that a test gives; the others do nothing. */
+export function controlIn(given: object): LaneControl {
+  const { clock = new FakeClock(NOW) } = given as { clock?: FakeClock };
+  return new LaneControl({
+    clock,
+    log: quietLog,
+    limits: limitsInMemory(clock),
+    parts: { of: () => wholeLane },
+    lanes: { view: (name: string) => ({ name, waiting: 0, slots: 0 }), whyNoSlot: () => null, pump: () => undefined },
+    aside: { has: () => false },
+    dueQueue: { wake: () => undefined },
+    placing: { moveOn: () => undefined },
+    options: { lane: { initial: 2, max: 10 }, answers, shaping: [] },
+    ...given,
+  } as unknown as Engine);
+}
 
 export interface HostPlan {
   /** Connections that it lets in. */
@@ -111,62 +129,60 @@ export class LaneWorld {
     this.aside = createAside({ clock }, (lane, jobs) => {
       for (const job of jobs) this.lanes.offer(lane, job);
     });
-    const work = createWorker(this.workerDeps());
+    let engine: Engine | null = null;
     this.lanes = new Lanes<Job>({
-      work,
+      work: (lane) => createWorker((engine ??= this.engineOfWorkers()))(lane),
       slots: (lane) => this.placing.slotsOf(lane),
       maxSlots: () => 1000,
       hasReserve: true,
       failed: (_, error) => this.errors.push(error),
     });
-    this.control = new LaneControl(
-      {
-        clock,
-        log: quietLog,
-        pool: this.pool,
-        limits: limitsInMemory(clock),
-        partOf: () => wholeLane,
-        viewOf: (lane) => this.lanes.view(lane),
-        whyNoSlot: (lane) => this.lanes.whyNoSlot(lane),
-        hasAside: () => false,
-        pump: (lane) => {
-          this.lanes.pump(lane);
-        },
-        wake: () => undefined,
-        closed: () => undefined,
-      },
-      { lane: { initial: 2, max: most }, answers, rules: [], innerSlots: 1 },
-    );
+    this.control = controlIn({
+      clock,
+      pool: this.pool,
+      lanes: this.lanes,
+      options: { lane: { initial: 2, max: most }, answers, shaping: [] },
+    });
     this.placing = new Placing({
-      db: { prepared: { all: () => Promise.resolve([]) } as never },
+      db: { prepared: { all: () => Promise.resolve([]) } },
       clock,
       log: quietLog,
-      sites: { known: (domain) => this.sites.get(domain) ?? null, find: () => Promise.reject(new Error('unknown')) },
+      sites: {
+        known: (domain: string) => this.sites.get(domain) ?? null,
+        find: () => Promise.reject(new Error('unknown')),
+      },
       sources: {
         named: false,
         choose: () => ({ name: null, pool: 'default', ehlo: '', ipv4: null, ipv6: null }),
         isFree: () => true,
         take: () => true,
         putBack: () => undefined,
-      } as never,
+      },
       poolOf: () => Promise.resolve('default'),
       holds: { ofLane: () => null },
       control: this.control,
       pool: this.pool,
       aside: this.aside,
       dueQueue: {
-        done: (job, dueAt) => {
+        done: (job: Job, dueAt: number | null) => {
           if (dueAt !== null) this.later(job, dueAt);
         },
-        rest: (job, until) => {
+        rest: (job: Job, until: number) => {
           this.later(job, until);
         },
-        leave: () => undefined,
       },
       owners: { isOurs: () => true },
       lanes: this.lanes,
-      isStopping: () => false,
-    });
+      isStopping: false,
+      prepare: {
+        begin: async () => {
+          this.prepared++;
+          await new Promise((resolve) => setImmediate(resolve));
+          const [wanted, mail] = [{ messageId: 'msg_1' }, Promise.resolve(ready)];
+          return { kind: 'preparing', wanted, mail, heldNow: () => Promise.resolve(null) };
+        },
+      },
+    } as unknown as Engine);
   }
 
   host(name: string): SimulatedHost {
@@ -188,7 +204,7 @@ export class LaneWorld {
     for (const name of hosts) this.host(name);
     for (let at = 0; at < count; at++) {
       const id = `d${String(this.count++)}`;
-      const group = { ...newGroup(domain, 0, ACCOUNT, true), buffered: 1 };
+      const group = { ...newGroup(domain, 0, ACCOUNT), buffered: 1 };
       this.placing.place({ id, class: 0, share: ACCOUNT, domain, group });
     }
   }
@@ -217,14 +233,14 @@ export class LaneWorld {
     });
   }
 
-  private workerDeps(): WorkerDeps {
-    return {
+  private engineOfWorkers(): Engine {
+    const engine = {
       clock: this.clock,
-      epoch: EPOCH,
+      options: { epoch: EPOCH },
       leaseMs: 3_600_000,
       extraTime: () => ({ startedAt: 0, until: 0 }),
       recorder: {
-        record: async (occurrences) => {
+        record: async (occurrences: readonly Occurrence[]) => {
           this.claims += occurrences.filter(({ change }) => change.kind === 'claimed').length;
           await Promise.resolve();
           return occurrences.map(({ change }) => ({
@@ -237,25 +253,9 @@ export class LaneWorld {
           }));
         },
       },
-      dueQueue: {
-        done: (job, dueAt) => {
-          if (dueAt !== null) this.later(job, dueAt);
-        },
-      },
-      mayGo: (lane, job) => this.placing.mayGo(lane, job),
-      prepare: async () => {
-        this.prepared++;
-        await new Promise((resolve) => setImmediate(resolve));
-        const [wanted, mail] = [{ messageId: 'msg_1' }, Promise.resolve(ready)];
-        return { kind: 'preparing', wanted, mail, heldNow: () => Promise.resolve(null) };
-      },
-      keptBack: () => Promise.resolve(null),
-      requeue: (job) => {
-        this.placing.place(job);
-      },
-      putAside: (lane, job, found) => this.placing.putAside(lane, job, found),
-      passages: {
-        findIdle: (job) => {
+      placing: this.placing,
+      attempts: {
+        findIdle: (job: Job) => {
           const site = this.siteOf(job);
           for (const { name } of site.hosts) {
             const taken = this.take(this.requestFor(site, name));
@@ -264,13 +264,11 @@ export class LaneWorld {
           }
           return null;
         },
-        find: (job) => this.findPassage(this.siteOf(job)),
-        release: (found) => {
+        find: (job: Job) => this.findPassage(this.siteOf(job)),
+        release: (found: Passage) => {
           if (found.kind === 'connected') found.connection.lease.giveBack();
         },
-      },
-      attempts: {
-        attempt: async (job, _, __, found) => {
+        attempt: async (job: Job, _: unknown, __: unknown, found: Passage) => {
           const site = this.siteOf(job);
           const part = mailKeyOf(job);
           this.attempts++;
@@ -299,9 +297,10 @@ export class LaneWorld {
           throw new Error('every mail can be made');
         },
       },
-      failed: (error) => this.errors.push(error),
+      failed: (error: unknown) => this.errors.push(error),
       unwritten: () => this.errors.push('an outcome was not written'),
     };
+    return engine as unknown as Engine;
   }
 
   private siteOf({ domain }: Job): Site {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import { Placing, type PlacingDeps } from '../../src/mta/placing.ts';
+import type { Engine } from '../../src/mta/engine.ts';
+import { Placing } from '../../src/mta/placing.ts';
 import type { Job } from '../../src/mta/due-queue.ts';
 import { laneName } from '../../src/mta/names.ts';
 import { NOW } from '../support/harness/mail-rows.ts';
@@ -17,7 +18,7 @@ function world({ restUntil = null, isFull = false }: { restUntil?: number | null
       void told.push([what, ...args.filter((one) => typeof one === 'string')].join(' '));
   const operator = { name: 'google', maxConnections: 1 };
   const site = { kind: 'site', name: 'mx.a.test', hosts: [{ name: 'mx.a.test' }], operator, relay: null };
-  const deps = {
+  const engine = {
     clock: new FakeClock(NOW),
     owners: { isOurs: () => true },
     sites: { known: () => site },
@@ -32,7 +33,7 @@ function world({ restUntil = null, isFull = false }: { restUntil?: number | null
     aside: { add: tell('aside') },
     dueQueue: { rest: tell('rest') },
   };
-  return { placing: new Placing(deps as unknown as PlacingDeps), told };
+  return { placing: new Placing(engine as unknown as Engine), told };
 }
 
 /** A mail that was prepared ahead, and counted against what its source may send today. */
@@ -76,7 +77,7 @@ describe('mta/placing: look-ups of destinations', () => {
     const registered: string[] = [];
     const answers = new Map<string, { resolve: (site: unknown) => void; reject: (error: Error) => void }>();
     let isStopping = false;
-    const deps = {
+    const engine = {
       clock,
       log: { error: () => undefined },
       sites: {
@@ -90,15 +91,16 @@ describe('mta/placing: look-ups of destinations', () => {
       control: { register: (lane: string) => registered.push(lane) },
       lanes: { offer: (_lane: string, { id }: Job) => offered.push(id), view: () => ({ waiting: 0, slots: 0 }) },
       dueQueue: { done: ({ id }: Job) => done.push(id) },
-      offered: () => undefined,
-      isStopping: () => isStopping,
+      get isStopping() {
+        return isStopping;
+      },
     };
     const settled = async (settle: () => void): Promise<void> => {
       settle();
       await new Promise((resolve) => setImmediate(resolve));
     };
     return {
-      placing: new Placing(deps as unknown as PlacingDeps),
+      placing: new Placing(engine as unknown as Engine),
       clock,
       asked,
       found: (domain) =>

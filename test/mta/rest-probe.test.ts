@@ -1,13 +1,12 @@
 import assert from 'node:assert/strict';
-import { LaneControl } from '../../src/mta/lanes/lane-control.ts';
-import { wholeLane } from '../../src/mta/lanes/node-parts.ts';
+import type { LaneControl } from '../../src/mta/lanes/lane-control.ts';
 import type { MailKey } from '../../src/messages/limits/limit.ts';
 import type { Subject } from '../../src/messages/delivery/delivery.ts';
 import type { Site } from '../../src/mta/sites/sites.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { NOW } from '../support/harness/mail-rows.ts';
 import { refused } from '../support/harness/outcomes.ts';
-import { answers, limitsInMemory, quietLog } from './lane-world.ts';
+import { controlIn } from './lane-world.ts';
 
 const MINUTE = 60_000;
 const tenant = (domain: string): MailKey => ({ account: 'acc', domain });
@@ -26,22 +25,7 @@ class Lane {
       capOf: () => null,
       tryNow: () => undefined,
     };
-    this.control = new LaneControl(
-      {
-        clock: this.clock,
-        log: quietLog,
-        pool,
-        limits: limitsInMemory(this.clock),
-        partOf: () => wholeLane,
-        viewOf: (name) => ({ name, waiting: 0, slots: 0 }),
-        whyNoSlot: () => null,
-        hasAside: () => false,
-        pump: () => undefined,
-        wake: () => undefined,
-        closed: () => undefined,
-      },
-      { lane: { initial: 2, max: 10 }, answers, rules: [], innerSlots: 1 },
-    );
+    this.control = controlIn({ clock: this.clock, pool });
     this.control.register('mx.a.test', { kind: 'site', name: 'mx.a.test', hosts: [], operator, relay: null }, null);
   }
 

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import type { Log } from '../../src/base/log.ts';
 import { HELD_WITHOUT_END } from '../../src/messages/delivery/delivery.ts';
 import { createRecorder } from '../../src/messages/delivery/record.ts';
+import type { Engine } from '../../src/mta/engine.ts';
 import { Sweeper } from '../../src/mta/sweeper.ts';
 import { createNotifier } from '../../src/scheduling/notifier.ts';
 import type { DeliveryRow } from '../../src/storage/tables.ts';
@@ -25,26 +26,27 @@ describe('mta/sweeper', () => {
     const nothing = (): void => undefined;
     const log: Log = { debug: nothing, info: nothing, warn: nothing, error: nothing, child: () => log };
     const { db } = temp;
-    sweeper = new Sweeper(
-      {
-        ...{ db, clock, log, recorder: createRecorder({ commit: db.commit, clock, written: nothing }) },
-        nodes: { isLeader: true, ended: (epochs) => Promise.resolve(epochs.filter((epoch) => epoch !== EPOCH)) },
-        owners: { isOurs: (domain) => domain !== 'other.test' },
-        notifiers: { deliveries: createNotifier() },
-        holds: { of: () => Promise.resolve(null) } as never,
-        control: { report: () => null },
-        extraTime: () => ({ startedAt: 0, until: 0 }),
-        random: () => 0.5,
-        scan: () => Promise.resolve(),
-        freeHeldMail: () => Promise.resolve(),
-        someWaits: () => true,
-        lanes: () => [],
-        factsOf: () => Promise.resolve({ waits: [], held: null }),
-        shift: nothing,
-        failed: (error) => void failures.push(error),
+    sweeper = new Sweeper({
+      ...{ db, clock, log, recorder: createRecorder({ commit: db.commit, clock, written: nothing }) },
+      nodes: {
+        isLeader: true,
+        ended: (epochs: readonly number[]) => Promise.resolve(epochs.filter((epoch) => epoch !== EPOCH)),
       },
-      { retry: { schedule: [HOUR, 8 * HOUR] }, stalledMs: HOUR },
-    );
+      owners: { isOurs: (domain: string) => domain !== 'other.test' },
+      notifiers: { deliveries: createNotifier() },
+      holds: { of: () => Promise.resolve(null) },
+      control: { report: () => null, shift: nothing },
+      sites: { shift: nothing },
+      extraTime: () => ({ startedAt: 0, until: 0 }),
+      random: () => 0.5,
+      dueQueue: { scan: () => Promise.resolve(), sizes: () => ({ groups: 1, jobs: 1 }) },
+      freeHeldMail: () => Promise.resolve(),
+      lanes: { views: () => [] },
+      reports: { factsOf: () => Promise.resolve({ waits: [], held: null }) },
+      failed: (error: unknown) => void failures.push(error),
+      options: { retry: { schedule: [HOUR, 8 * HOUR], maxAge: 72 * HOUR } },
+      leaseMs: HOUR,
+    } as unknown as Engine);
   });
   afterEach(async () => {
     sweeper.stop();

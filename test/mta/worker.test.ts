@@ -4,11 +4,11 @@ import type { DeliveryState, DeliveryChange } from '../../src/messages/delivery/
 import { decide } from '../../src/messages/delivery/decide.ts';
 import type { Occurrence, Recorded } from '../../src/messages/delivery/record.ts';
 import type { Failure, Held, Prepared } from '../../src/mta/prepare/prepare.ts';
-import type { NoPassage, Passage } from '../../src/mta/attempt/passages.ts';
-import type { Job, DueQueue } from '../../src/mta/due-queue.ts';
-import { createWorker, type Attempted, type WorkerDeps } from '../../src/mta/worker.ts';
+import type { NoPassage, Passage } from '../../src/mta/attempt/attempt.ts';
+import type { Engine } from '../../src/mta/engine.ts';
+import { newGroup, type Job } from '../../src/mta/due-queue.ts';
+import { createWorker, type Attempted } from '../../src/mta/worker.ts';
 import { StorageClosed } from '../../src/storage/commit.ts';
-import { newGroup } from '../../src/mta/due-group.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { settleEventLoop } from '../support/harness/event-loop.ts';
 import { ACCOUNT, HOUR, NOW, deliveryState } from '../support/harness/mail-rows.ts';
@@ -75,59 +75,46 @@ class Bench {
   readonly lanes: Lanes<Job>;
 
   constructor() {
-    const dueQueue: Pick<DueQueue, keyof DueQueue> = {
-      scan: () => Promise.resolve(),
-      hint: () => undefined,
-      done: (job, dueAt) => this.done.push([job.id, dueAt]),
-      rest: () => undefined,
-      leave: () => undefined,
-      needsPlaceOf: () => false,
-      awaitsPlace: () => false,
-      domainsMoved: () => Promise.resolve(),
-      wake: () => undefined,
-      stop: () => undefined,
-      sizes: () => ({ groups: 0, jobs: 0 }),
-    };
-    const deps: WorkerDeps = {
+    const engine = {
       clock: this.clock,
-      recorder: { record: (occurrences) => this.record(occurrences) },
-      dueQueue,
-      epoch: EPOCH,
+      recorder: { record: (occurrences: readonly Occurrence[]) => this.record(occurrences) },
+      options: { epoch: EPOCH },
       leaseMs: HOUR,
       extraTime: () => ({ startedAt: 0, until: 0 }),
-      prepare: async (job) => {
-        const prepared = await this.prepare(job.id);
-        const failure = this.failure(job.id);
-        if (failure !== null) return { kind: 'failed', failure };
-        const mail = this.sign(job.id, prepared);
-        return { kind: 'preparing', wanted: { messageId: 'msg_1' }, mail, heldNow: () => Promise.resolve(null) };
-      },
-      keptBack: (job) => this.keptBack(job.id),
-      requeue: (job) => this.moved.push(job.id),
-      mayGo: (_, job) => this.mayGo(job.id),
-      putAside: (_, job, found) => this.putAside(job.id, found),
-      passages: {
-        findIdle: (job) => this.passageNow(job.id),
-        find: (job) => this.passage(job.id),
-        release: () => this.left++,
+      placing: {
+        begin: async (job: Job) => {
+          const prepared = await this.prepare(job.id);
+          const failure = this.failure(job.id);
+          if (failure !== null) return { kind: 'failed', failure };
+          const mail = this.sign(job.id, prepared);
+          return { kind: 'preparing', wanted: { messageId: 'msg_1' }, mail, heldNow: () => Promise.resolve(null) };
+        },
+        keptBack: (job: Job) => this.keptBack(job.id),
+        placeAgain: (job: Job) => this.moved.push(job.id),
+        mayGo: (_: string, job: Job) => this.mayGo(job.id),
+        putAside: (_: string, job: Job, found: NoPassage) => this.putAside(job.id, found),
+        done: (job: Job, dueAt: number | null) => this.done.push([job.id, dueAt]),
       },
       attempts: {
-        attempt: (job, mail, number) => {
+        findIdle: (job: Job) => this.passageNow(job.id),
+        find: (job: Job) => this.passage(job.id),
+        release: () => this.left++,
+        attempt: (job: Job, mail: Prepared, number: number) => {
           this.kinds.push(mail.kind);
           this.attempts.push(`${job.id}#${number}`);
           return this.attempt(job.id, number);
         },
-        fail: (job, failure, number) => {
+        fail: (job: Job, failure: Failure, number: number) => {
           this.failed.push(failure);
           this.attempts.push(`${job.id}#${number}`);
           return { kind: 'done', outcome: deferred(NOW + 60_000), followUps: [] };
         },
       },
-      failed: (error) => this.failures.push(error),
-      unwritten: (occurrences) => this.unwritten.push(...occurrences),
-    };
+      failed: (error: unknown) => this.failures.push(error),
+      unwritten: (occurrences: readonly Occurrence[]) => this.unwritten.push(...occurrences),
+    } as unknown as Engine;
     this.lanes = new Lanes<Job>({
-      work: createWorker(deps),
+      work: createWorker(engine),
       slots: () => this.slots,
       maxSlots: () => 10,
       hasReserve: true,
@@ -138,7 +125,7 @@ class Bench {
   offer(...names: string[]): void {
     for (const id of names) {
       if (!this.states.has(id)) this.states.set(id, deliveryState());
-      const group = { ...newGroup('dest.test', 0, ACCOUNT, true), buffered: 1 };
+      const group = { ...newGroup('dest.test', 0, ACCOUNT), buffered: 1 };
       this.lanes.offer('dest.test', { id, class: 0, share: ACCOUNT, domain: 'dest.test', group });
     }
   }

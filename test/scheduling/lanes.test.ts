@@ -260,114 +260,51 @@ describe('scheduling/lanes', () => {
     function byHand(limit: number) {
       const workers: { lane: Lane<Job>; end: () => void; fail: (error: Error) => void }[] = [];
       const failures: unknown[] = [];
-      const limits = { slots: limit };
       const lanes = new Lanes<Job>({
         work: (lane) => new Promise((end, fail) => workers.push({ lane, end, fail })),
-        slots: () => limits.slots,
+        slots: () => limit,
         maxSlots: () => 100,
         hasReserve: true,
         failed: (_, error) => failures.push(error),
       });
-      return { lanes, workers, failures, limits };
+      return { lanes, workers, failures };
     }
 
-    it('keeps a job that it prefetched, if no other worker was free for it', async () => {
-      const { lanes, workers } = byHand(1);
-      lanes.offer('x', job('1'));
-      lanes.offer('x', job('2'));
-      const { lane, end } = workers[0]!;
-      assert.equal(lane.take()?.id, '1');
-      const ahead = lane.prefetch()!;
-      assert.equal(ahead.id, '2');
-      assert.deepEqual([lane.own(ahead), lane.own(ahead), lane.take()], [true, false, null]);
-      end();
-      await settleEventLoop();
-    });
-
-    it('loses a prefetched job to a free worker', async () => {
+    it('makes the job ready that goes next, which any worker may take', async () => {
       const { lanes, workers } = byHand(2);
-      for (const id of ['1', '2', '3']) lanes.offer('x', job(id));
+      for (const id of ['1', '2', '3', '4', '5']) lanes.offer('x', job(id));
       const [first, second] = workers;
-      assert.equal(first!.lane.take()?.id, '1');
-      const ahead = first!.lane.prefetch()!;
-      assert.equal(second!.lane.take()?.id, '3');
-      assert.equal(second!.lane.take(), ahead, 'stolen');
-      assert.equal(first!.lane.own(ahead), false);
+      first!.lane.take();
+      second!.lane.take();
+      const begun: string[] = [];
+      const begin = (lane: Lane<Job>): void => {
+        const next = lane.ahead(({ id }) => begun.includes(id));
+        if (next !== null) begun.push(next.id);
+      };
+      for (const { lane } of workers) begin(lane);
+      assert.deepEqual(begun, ['3', '4']);
+      begin(first!.lane);
+      assert.deepEqual(begun, ['3', '4'], 'one for each worker');
+      assert.equal(lanes.view('x').waiting, 3);
+      assert.deepEqual([second!.lane.take()?.id, first!.lane.take()?.id, first!.lane.take()?.id], ['3', '4', '5']);
       for (const { end } of workers) end();
       await settleEventLoop();
       assert.deepEqual(lanes.views(), []);
     });
 
-    it('gives a prefetched job back where the limit fell', async () => {
-      const { lanes, workers, limits } = byHand(2);
-      for (const id of ['1', '2', '3', '4']) lanes.offer('x', job(id));
-      const [first, second] = workers;
-      first!.lane.take();
-      second!.lane.take();
-      const ahead = first!.lane.prefetch()!;
-      limits.slots = 1;
-      assert.equal(first!.lane.own(ahead), false);
-      assert.equal(first!.lane.take(), null);
-      first!.end();
-      await settleEventLoop();
-      assert.equal(second!.lane.take(), ahead, 'and it is the next one');
-      second!.lane.take();
-      second!.end();
-      await settleEventLoop();
-    });
-
-    it('gives up a prefetched job of class 1 for one of class 0, but not where class 1 had the turn', async () => {
+    it('makes ready in the order of the turns: shares, and class 0 before class 1 except in the fifth', async () => {
       const { lanes, workers } = byHand(1);
-      for (const id of ['1', '2', '3', '4', '5', '6']) lanes.offer('x', job(id, 'a', 1));
+      for (const one of [job('1', 'a', 1), job('2', 'a', 1), job('3', 'b', 1), job('4', 'b', 1)]) lanes.offer('x', one);
       const { lane, end } = workers[0]!;
-      lane.take();
-      const ahead = lane.prefetch()!;
-      lanes.offer('x', job('urgent'));
-      assert.equal(lane.own(ahead), false);
-      assert.equal(lane.take()?.id, 'urgent');
-      assert.equal(lane.take(), ahead, 'it is the next one of its class');
-      const byRight = lane.prefetch()!;
-      lanes.offer('x', job('later'));
-      assert.equal(lane.own(byRight), true, 'the fifth turn is its own');
-      for (let left = 0; left < 5; left++) lane.take();
+      const ahead = (): string | undefined => lane.ahead(() => false)?.id;
+      assert.deepEqual([lane.take()?.id, ahead(), lane.take()?.id, ahead()], ['1', '3', '3', '2']);
+      for (const id of ['urgent', 'more', 'last']) lanes.offer('x', job(id));
+      assert.deepEqual(
+        [ahead(), lane.take()?.id, lane.take()?.id, ahead(), lane.take()?.id],
+        ['urgent', 'urgent', 'more', '2', '2'],
+      );
+      for (let left = 0; left < 2; left++) lane.take();
       end();
-      await settleEventLoop();
-    });
-
-    it('gives up a job of class 1 for one of class 0 that a busy worker has prefetched', async () => {
-      const { lanes, workers } = byHand(2);
-      for (const id of ['1', '2', '3', '4']) lanes.offer('x', job(id, 'a', 1));
-      const [first, second] = workers;
-      first!.lane.take();
-      second!.lane.take();
-      const ahead = first!.lane.prefetch()!;
-      lanes.offer('x', job('urgent'));
-      const held = second!.lane.prefetch()!;
-      assert.equal(held.id, 'urgent');
-      assert.equal(first!.lane.own(ahead), false, 'the second is still busy');
-      // The fifth turn would be that of class 1.
-      assert.equal(first!.lane.take(), ahead);
-      assert.equal(first!.lane.take(), held);
-      assert.equal(second!.lane.own(held), false);
-      assert.equal(second!.lane.take()?.id, '4');
-      for (const { end } of workers) end();
-      await settleEventLoop();
-      assert.deepEqual(lanes.views(), []);
-    });
-
-    it('leaves class 0 to the busy worker that prefetched it where it only prefetches itself', async () => {
-      const { lanes, workers } = byHand(2);
-      for (const id of ['1', '2']) lanes.offer('x', job(id, 'a', 1));
-      const [first, second] = workers;
-      first!.lane.take();
-      second!.lane.take();
-      lanes.offer('x', job('urgent'));
-      lanes.offer('x', job('3', 'a', 1));
-      const held = first!.lane.prefetch()!;
-      assert.equal(held.id, 'urgent');
-      assert.equal(second!.lane.prefetch()?.id, '3');
-      assert.equal(first!.lane.own(held), true);
-      for (const { end } of workers) end();
       await settleEventLoop();
     });
 
@@ -382,12 +319,11 @@ describe('scheduling/lanes', () => {
       await settleEventLoop();
     });
 
-    it('that ends with an exception is reported and replaced, and its prefetched job is not lost', async () => {
+    it('that ends with an exception is reported and replaced', async () => {
       const { lanes, workers, failures } = byHand(1);
       for (const id of ['1', '2']) lanes.offer('x', job(id));
       const { lane, fail } = workers[0]!;
       lane.take();
-      lane.prefetch();
       fail(new Error('a bug'));
       await settleEventLoop();
       assert.deepEqual(failures.map(String), ['Error: a bug']);
@@ -417,30 +353,6 @@ describe('scheduling/lanes', () => {
       bench.offer('x', [job('late')]);
       await settleEventLoop();
       assert.equal(bench.inHand.size, 0);
-    });
-
-    it('gives a prefetched job to no worker', async () => {
-      const ends: (() => void)[] = [];
-      const seen: (Lane<Job> | undefined)[] = [];
-      const lanes = new Lanes<Job>({
-        work: (lane) =>
-          new Promise((resolve) => {
-            seen.push(lane);
-            ends.push(resolve);
-          }),
-        slots: () => 1,
-        maxSlots: () => 1,
-        hasReserve: true,
-        failed: () => undefined,
-      });
-      for (const id of ['1', '2']) lanes.offer('x', job(id));
-      const [lane] = seen;
-      lane?.take();
-      const ahead = lane?.prefetch();
-      const stopped = lanes.stop();
-      assert.equal(ahead != null && lane?.own(ahead), false);
-      for (const end of ends) end();
-      await stopped;
     });
   });
 
@@ -479,13 +391,10 @@ describe('scheduling/lanes', () => {
           const done: string[] = [];
           const roll = (): number => dice.next().value as number;
           const work = async (lane: Lane<Job>): Promise<void> => {
-            let current = lane.take();
-            while (current !== null) {
-              const ahead = roll() < 5 ? lane.prefetch() : null;
+            for (let current = lane.take(); current !== null; current = lane.take()) {
               for (let turns = roll(); turns > 0; turns--) await Promise.resolve();
               if (roll() === 0) lane.giveBack(current);
               else done.push(current.id);
-              current = ahead !== null && lane.own(ahead) ? ahead : lane.take();
             }
           };
           const lanes = new Lanes<Job>({

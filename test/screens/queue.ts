@@ -83,7 +83,7 @@ try {
   await page.getByRole('button', { name: 'Watch the wire' }).click();
   await page.locator('#wire').waitFor();
   await app.operator.call('queue.flush', { domain: 'greylist.test' });
-  await page.locator('#wire .v-amber').first().waitFor();
+  await page.locator('#wire .k-amber').first().waitFor();
   await page.screenshot({ path: path.join(to, 'wire.png'), animations: 'disabled' });
 } finally {
   await browser.close();

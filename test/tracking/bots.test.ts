@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { readScanners } from '../../src/config/scanners.ts';
+import { readScanners } from '../../src/config/data-file.ts';
 import { createBotOf, type Bot } from '../../src/tracking/bots.ts';
 
 const CHROME =

@@ -1,17 +1,19 @@
 /** The innermost layer: checks the fields and calls the handler. */
 import { Readable } from 'node:stream';
 import { hasLongList, jsonInSlices } from '../../base/slices.ts';
-import { CLIENT_GONE, JSON_TYPE } from '../answer.ts';
-import type { Answer } from '../answer.ts';
+import { CLIENT_GONE, JSON_TYPE, type Answer } from '../answer.ts';
 import { exchangeAudit } from '../audit.ts';
 import type { BodyMemory } from '../body-memory.ts';
 import { ownerOf, type Exchange } from '../exchange.ts';
 import { overWatch } from '../over-watch.ts';
-import { createReadGate } from '../read-gate.ts';
-import { watchKey } from '../key-watch.ts';
+import { createGate } from '../../scheduling/gate.ts';
 import { rowFor } from '../idempotency.ts';
 import type { Incoming, Reply, Route } from '../route.ts';
 import type { ApiDeps, Context, Middleware, Stop } from '../request-state.ts';
+import type { Notifier } from '../../scheduling/notifier.ts';
+import type { Clock, Timer } from '../../base/clock.ts';
+import type { Authenticate, Caller } from '../../keys/caller.ts';
+import { bearerToken, standing } from './identify.ts';
 
 type Deps = Pick<ApiDeps, 'clock' | 'authenticate' | 'keyChanges'> & {
   stop: Stop;
@@ -19,15 +21,24 @@ type Deps = Pick<ApiDeps, 'clock' | 'authenticate' | 'keyChanges'> & {
   verifyAnswers: boolean;
 };
 
+/**
+ * Reads that run at once: the database has three readers, and some reads wait for other things between two questions to it. One account
+ * leaves places to others. More would only wait for the database, where they cannot be canceled.
+ */
+const READS = { most: 8, mostOfShare: 6, waiting: Infinity };
+
 export function run(deps: Deps): Middleware {
-  const gate = createReadGate();
+  const gate = createGate(READS);
   return async (ctx) => {
     const { exchange } = ctx.state;
     const { route } = exchange;
     if (route === null) throw new Error('a request without a route was let through');
     const answers = new Answers();
     const work = async (): Promise<Reply> => route.run(incoming(deps, ctx, route, answers));
-    const reply = await (isRead(route) ? gate.run(ownerOf(exchange) ?? '', () => isGone(ctx), work) : work());
+    // A read whose client has disconnected meanwhile never begins, so that people who reload a slow page leave no work behind.
+    const reply = await (isRead(route)
+      ? gate.run(ownerOf(exchange) ?? '', () => (isGone(ctx) ? null : work()))
+      : work());
     if (reply === null) {
       exchange.answer = clientGone;
       return;
@@ -189,4 +200,57 @@ function verify(route: Route, reply: Reply): void {
   const result = declared.schema.safeParse(JSON.parse(JSON.stringify(reply.body)));
   if (!result.success)
     throw new Error(`${route.operationId} answered what it does not declare`, { cause: result.error });
+}
+
+export interface KeyWatchDeps {
+  clock: Clock;
+  authenticate: Authenticate;
+  /** Notifies that a key has changed; `authenticate` must know of it by then. */
+  keyChanges: Notifier;
+}
+
+/** Calls `over` once when the key is no longer what it was. The returned function ends the watch. */
+export function watchKey(deps: KeyWatchDeps, { key, header }: Exchange, over: () => void): () => void {
+  if (key.kind !== 'known') return () => undefined;
+  const { caller } = key;
+  const token = bearerToken(header('authorization'));
+  let timer: Timer | null = null;
+
+  const look = (): void => {
+    void isAsBefore(deps, caller, token).then((isGood) => {
+      if (!isGood) over();
+    });
+  };
+  const unlisten = deps.keyChanges.listen(look);
+  const endsAt = Math.min(caller.expiresAt ?? Infinity, caller.revokedAt ?? Infinity);
+  if (endsAt !== Infinity) waitForEnd(endsAt);
+
+  /** Long timers may end early. */
+  function waitForEnd(at: number): void {
+    const end = (): void => {
+      if (deps.clock.now() >= at) over();
+      else waitForEnd(at);
+    };
+    timer = deps.clock.after(at - deps.clock.now(), end, { background: true });
+  }
+
+  return () => {
+    unlisten();
+    timer?.cancel();
+  };
+}
+
+/** The store keeps the caller as long as the key is unchanged. A key that cannot be looked up now is not trusted further. */
+async function isAsBefore(
+  { authenticate, clock }: KeyWatchDeps,
+  caller: Caller,
+  token: string | null,
+): Promise<boolean> {
+  if (token === null) return false;
+  try {
+    const found = await authenticate(token);
+    return found.kind === 'found' && found.caller === caller && standing(caller, clock.now()) === 'good';
+  } catch {
+    return false;
+  }
 }

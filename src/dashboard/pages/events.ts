@@ -7,6 +7,7 @@ import { rangeOf } from '../range.ts';
 import { exportsOf } from './exports.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
 import { detailOf } from '../timeline.ts';
+import { kindClass } from '../words.ts';
 
 const WHERE = '/events';
 const ROWS = 50;
@@ -14,7 +15,7 @@ const filters = ['type', 'recipient', 'message_id', 'batch_id', 'tag', 'test'] a
 
 type EventPage = Operations['listEvents']['answer'];
 
-export const eventPages = (): Page[] => [get(WHERE, list), get(`${WHERE}/tail`, tail)];
+export const eventPages: readonly Page[] = [get(WHERE, list), get(`${WHERE}/tail`, tail)];
 
 const filtersOf = (query: URLSearchParams): Record<string, string | null> =>
   Object.fromEntries(filters.map((name) => [name, query.get(name)]));
@@ -48,7 +49,10 @@ async function list(visit: Visit): Promise<Shown> {
     tail: isNewest
       ? linkTo(`${WHERE}/tail`, query, { range: null, from: null, tz: null, after: events.next_cursor })
       : null,
-    tailTypes: (types === '' ? eventTypes : types.split(',')).join(' '),
+    // The live tail shows them with their colours.
+    tailTypes: JSON.stringify(
+      Object.fromEntries((types === '' ? eventTypes : types.split(',')).map((type) => [type, kindClass(type)])),
+    ),
   });
 }
 

@@ -7,11 +7,12 @@ import { chartHtml, type Chart } from '../chart.ts';
 import { changeOf, deliveredText, ENOUGH, levelOf, limits, part, sumUntil, type Counts } from '../comparison.ts';
 import { linkTo } from '../links.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
+import { destinationsOf } from '../queue-rows.ts';
 import { numberText } from '../words.ts';
 
 const MOST_SHOWN = 8;
 
-export const overviewPages = (): Page[] => [get('/', overview)];
+export const overviewPages: readonly Page[] = [get('/', overview)];
 
 /** The spans to choose from, with their days and what they are called. */
 const spans = {
@@ -114,10 +115,13 @@ function sentChart(now: Stats, before: Stats, zone: string, at: number): string 
   });
 }
 
-function waitingIn({ domains }: ResultOf<'queue.lanes'>): object {
-  const waiting = domains.reduce((sum, one) => sum + one.waiting, 0);
-  const next = domains.map(({ oldest_due_at: due }) => due).sort()[0] ?? null;
-  return { waiting, next };
+function waitingIn(lanes: ResultOf<'queue.lanes'>): object {
+  const destinations = destinationsOf(lanes);
+  return {
+    waiting: destinations.reduce((sum, one) => sum + one.waiting, 0),
+    oldest: lanes.oldest_at,
+    next: destinations.map(({ next }) => next).sort()[0] ?? null,
+  };
 }
 
 /** Draws delivered, bounced and complained over time, with times or days of the zone; and what was sent in the time before. */

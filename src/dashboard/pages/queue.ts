@@ -3,13 +3,23 @@ import { Problem } from '../../base/problem.ts';
 import { soughtDomain } from '../../mail/address.ts';
 import { deliveriesAre } from '../../base/pluralize.ts';
 import type { ArgsOf, ResultOf } from '../../operator/routes.ts';
-import type { DashboardDeps } from '../deps.ts';
 import { whoText } from '../audit-words.ts';
 import { filledIn, definedMembers, fieldHours, fieldNumber, fieldText } from '../forms.ts';
 import { chipsOf, linkTo, placeWithin, type Chip } from '../links.ts';
-import { adminGet, adminPost, move, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
-import { ageBars, hrefOf, isOfLane, laneLink, plotsOf, rowsOf, sumOf } from '../queue-rows.ts';
-import { keptLines, reasonsOf, type TimedReason } from '../waiting.ts';
+import { adminGet, adminPost, move, view, type Page, type Shown, type Visit } from '../page.ts';
+import {
+  ageBars,
+  destinationsOf,
+  hrefOf,
+  isOfLane,
+  keptLines,
+  laneLink,
+  plotsOf,
+  reasonsOf,
+  rowsOf,
+  sumOf,
+  type TimedReason,
+} from '../queue-rows.ts';
 import { sortedBy, sortingOf } from '../sort.ts';
 import { HOUR_MS } from '../../base/time.ts';
 import { answerText } from '../words.ts';
@@ -22,24 +32,22 @@ const MOST_DESTINATIONS = 5;
 const SHOWN_DOMAINS = 200;
 const SHOWN_LANES = 200;
 
-type Deps = Pick<DashboardDeps, 'history'>;
+export const queuePages: readonly Page[] = [
+  adminGet(WHERE, (visit) => show(visit, null)),
+  adminGet(LANE, (visit) => lane(visit, null)),
+  adminPost(`${WHERE}/flush`, flush),
+  adminPost(`${WHERE}/hold`, hold, { again }),
+  adminPost(`${WHERE}/release`, release),
+  adminPost(`${WHERE}/limit`, limit, { again }),
+  adminPost(`${WHERE}/cancel`, cancel, { again }),
+];
 
-export function queuePages(deps: Deps): Page[] {
-  /** Shows the page of the form, of the queue or of a lane, again with the problem. */
-  const again = (visit: Visit, fault: Problem): Promise<Shown> =>
-    backOf(visit).startsWith(LANE) && visit.form.get('lane') !== null ? lane(visit, fault) : show(deps, visit, fault);
-  return [
-    adminGet(WHERE, (visit) => show(deps, visit, null)),
-    adminGet(LANE, (visit) => lane(visit, null)),
-    adminPost(`${WHERE}/flush`, flush),
-    adminPost(`${WHERE}/hold`, withFault(hold, again)),
-    adminPost(`${WHERE}/release`, release),
-    adminPost(`${WHERE}/limit`, withFault(limit, again)),
-    adminPost(`${WHERE}/cancel`, withFault(cancel, again)),
-  ];
+/** Shows the page of a refused form, of the queue or of a lane. */
+function again(visit: Visit, fault: Problem): Promise<Shown> {
+  return backOf(visit).startsWith(LANE) && visit.form.get('lane') !== null ? lane(visit, fault) : show(visit, fault);
 }
 
-async function show({ history }: Deps, visit: Visit, fault: Problem | null): Promise<Shown> {
+async function show(visit: Visit, fault: Problem | null): Promise<Shown> {
   const { query, form } = visit;
   const domain = soughtDomain((query.get('domain') ?? pausedOn(visit) ?? '').trim());
   const here = queryWith(query, { pause: null, ...(domain === '' ? {} : { domain }) });
@@ -50,7 +58,7 @@ async function show({ history }: Deps, visit: Visit, fault: Problem | null): Pro
   });
   const domainOrder = sortingOf({ path: WHERE, query, name: 'domains' }, domainColumns, {
     usual: '-due',
-    words: ['domain', 'oldest_due_at', 'oldest_at'],
+    words: ['domain', 'next', 'oldest_at'],
   });
   const laneName = found.domains.find((one) => one.domain === domain)?.lane;
   const narrowed = narrowedOf(query);
@@ -60,13 +68,13 @@ async function show({ history }: Deps, visit: Visit, fault: Problem | null): Pro
     isFleet: isFleet(found),
     lanes: sortedBy(rowsOf(found), laneOrder, (row, column) => row[column]).slice(0, SHOWN_LANES),
     laneHeadings: laneOrder.headings,
-    domains: sortedBy(found.domains, domainOrder, (row, column) => row[column]).slice(0, SHOWN_DOMAINS),
+    domains: sortedBy(destinationsOf(found), domainOrder, (row, column) => row[column]).slice(0, SHOWN_DOMAINS),
     domainHeadings: domainOrder.headings,
     domain,
     inside:
       inside === null
         ? null
-        : { has_more: inside.has_more, groups: byAnswer(inside.data.map((row) => withAccount(visit, row))) },
+        : { has_more: inside.has_more, groups: byAnswer(withAccounts(visit, inside.data, found.domains)) },
     lane: hrefOf(laneName ?? '~'),
     // The row of a lane says why it rests.
     kept:
@@ -80,7 +88,7 @@ async function show({ history }: Deps, visit: Visit, fault: Problem | null): Pro
     why: inside === null ? [] : await whyOf(visit, domain, inside.data),
     chips: chipsFor(WHERE, here),
     isNarrowed: Object.keys(narrowed).length > 0,
-    plots: plotsOf(history.moments()),
+    plots: plotsOf(visit.server.history.moments(), visit.zone),
     holds: holds.data
       .filter(({ scope, target }) => domain === '' || (scope === 'domain' && target === domain))
       .map((row) => withTarget(visit, row)),
@@ -150,14 +158,23 @@ async function whyOf(visit: Visit, domain: string, rows: readonly { message_id: 
 }
 
 const laneColumns = ['name', 'waiting', 'due', 'oldest_at', 'next'] as const;
-const domainColumns = ['domain', 'waiting', 'due', 'held', 'oldest_at', 'oldest_due_at'] as const;
+const domainColumns = ['domain', 'waiting', 'due', 'held', 'oldest_at', 'next'] as const;
 
-/** Returns the account of a mail, which an administrator switches to in order to see it. */
 type Waiting = ResultOf<'queue.list'>['data'][number];
 
-function withAccount({ accounts, account }: Visit, row: Waiting) {
-  const owner = accounts.find(({ id }) => id === row.account_id);
-  return { ...row, account: owner?.name ?? row.account_id, isOwn: row.account_id === account.id };
+/** Adds the account of a mail, which an administrator switches to in order to see it. Mail of a paused domain is marked as held at its turn only. */
+function withAccounts(
+  { accounts, account }: Visit,
+  rows: readonly Waiting[],
+  domains: ResultOf<'queue.lanes'>['domains'],
+): Waiting[] {
+  const paused = new Set(domains.filter(({ held, waiting }) => held === waiting).map(({ domain }) => domain));
+  return rows.map((row) => ({
+    ...row,
+    held: row.held || paused.has(row.domain),
+    account: accounts.find(({ id }) => id === row.account_id)?.name ?? row.account_id,
+    isOwn: row.account_id === account.id,
+  }));
 }
 
 /** Waiting mail with the same last answer. */
@@ -223,8 +240,14 @@ async function lane(visit: Visit, fault: Problem | null): Promise<Shown> {
       domains,
     ),
     changes: [...changes].reverse(),
-    domains: own.slice(0, SHOWN_DOMAINS),
-    groups: byAnswer(lists.flatMap((list) => list.data).map((row) => withAccount(visit, row))),
+    domains: destinationsOf({ ...found, domains: own }).slice(0, SHOWN_DOMAINS),
+    groups: byAnswer(
+      withAccounts(
+        visit,
+        lists.flatMap((list) => list.data),
+        own,
+      ),
+    ),
     hasMore: lists.some((list) => list.has_more) || own.length > MOST_DESTINATIONS,
     holds: holds.data
       .filter(({ scope, target }) => scope === 'lane' && target === name)

@@ -2,8 +2,7 @@
 import { nullAt, get, view, type Page, type Shown, type Visit } from '../page.ts';
 import { linkTo } from '../links.ts';
 import { addressText } from '../words.ts';
-import { firstFound } from '../first-found.ts';
-import { isForIds, readSearch } from '../search-text.ts';
+import { firstFound, isForIds, readSearch } from '../search-text.ts';
 import { pausingOf, placesOf } from '../places.ts';
 import { DAY_MS } from '../../base/time.ts';
 
@@ -20,7 +19,7 @@ const MOST_READ = '100';
 const LONGEST = 200;
 const DAYS_BACK_MS = 30 * DAY_MS;
 
-export const searchPages = (): Page[] => [get('/search', show)];
+export const searchPages: readonly Page[] = [get('/search', show)];
 
 async function show(visit: Visit): Promise<Shown> {
   const q = (visit.query.get('q') ?? '').trim().slice(0, LONGEST);
@@ -30,9 +29,10 @@ async function show(visit: Visit): Promise<Shown> {
 
 async function findAll(visit: Visit, q: string): Promise<Found[]> {
   const word = q.toLowerCase();
-  const [messages, calls, domains, templates] = await Promise.all([
+  const [messages, calls, received, domains, templates] = await Promise.all([
     messagesOf(visit, q),
     callsOf(visit, q),
+    receivedOf(visit, q),
     visit.ask('listDomains', { query: { status: 'any', limit: MOST_READ } }),
     visit.ask('listTemplates', { query: { limit: MOST_READ } }),
   ]);
@@ -52,9 +52,9 @@ async function findAll(visit: Visit, q: string): Promise<Found[]> {
   const all = {
     kind: 'search',
     text: `Search all messages for “${q}”`,
-    href: linkTo('/messages', new URLSearchParams({ q })),
+    href: linkTo('/messages', { q }),
   };
-  return [...places.slice(0, MOST_OTHERS), ...calls, ...named, ...messages, ...pausing, all];
+  return [...places.slice(0, MOST_OTHERS), ...calls, ...received, ...named, ...messages, ...pausing, all];
 }
 
 /** Returns the call to the API with this request id; a refused one has no message that would lead to it. */
@@ -68,6 +68,13 @@ async function callsOf(visit: Visit, q: string): Promise<Found[]> {
     text: `${id}: ${method} ${path ?? endpoint}, ${String(status)}`,
     href: `/developer/log/${entry}`,
   }));
+}
+
+/** Returns the received mail with this id. */
+async function receivedOf(visit: Visit, id: string): Promise<Found[]> {
+  if (!/^rcv_[0-7][0-9a-hjkmnp-tv-z]{25}$/.test(id)) return [];
+  const mail = await nullAt('not_found', () => visit.ask('getReceived', { params: { id } }));
+  return mail === null ? [] : [{ kind: 'received', text: mail.subject || id, href: `/messages/received/${id}` }];
 }
 
 /** Returns the newest messages that the text finds, of the last 30 days if it is not an id. */

@@ -263,6 +263,7 @@ function tail(table) {
   };
   const body = table.querySelector('tbody');
   const most = 500;
+  const kindOf = JSON.parse(table.dataset.types);
   source = new EventSource(table.dataset.tail);
   source.onopen = () => showState(true);
   source.onerror = ({ target }) => {
@@ -284,7 +285,7 @@ function tail(table) {
     const row = document.createElement('tr');
     const title = `${event.timestamp.slice(0, 19).replace('T', ' ')} UTC`;
     add(add(row, 'td'), 'time', { dateTime: event.timestamp, title });
-    add(add(row, 'td'), 'span', { className: `badge b-${event.type}`, textContent: event.type });
+    add(add(row, 'td'), 'span', { className: `badge ${kindOf[event.type]}`, textContent: event.type });
     const to = add(row, 'td', { className: 'clip most' });
     const href = id.startsWith('rcv_') ? `/messages/received/${id}` : `/messages/${id}`;
     add(to, 'a', { href, title: recipient, textContent: recipient });
@@ -298,7 +299,7 @@ function tail(table) {
     document.querySelector('[data-tail-empty]')?.remove();
     table.hidden = false;
   };
-  for (const type of table.dataset.types.split(' ')) source.addEventListener(type, show);
+  for (const type of Object.keys(kindOf)) source.addEventListener(type, show);
 }
 
 ready();

@@ -3,10 +3,11 @@
 const LONGEST = 60_000;
 const PIECES = /\{\{[^}]{0,2000}\}\}\}?|\{%[^%]{0,2000}%\}|<!--[^>]{0,2000}-->|<\/?[a-zA-Z][^<>{}]{0,500}>?/g;
 
-function kindOf(piece) {
-  if (/^(?:\{\{!|<!--|\{%-? *comment)/.test(piece)) return 'note';
-  if (/^(?:\{%|\{\{[#/^]|\{\{-? *else)/.test(piece)) return 'tag';
-  return piece.startsWith('{{') ? 'out' : 'html';
+// Comments are grey; tags, output and HTML have the colours of states, of which they say nothing here.
+function classOf(piece) {
+  if (/^(?:\{\{!|<!--|\{%-? *comment)/.test(piece)) return 'dim';
+  if (/^(?:\{%|\{\{[#/^]|\{\{-? *else)/.test(piece)) return 'k-violet';
+  return piece.startsWith('{{') ? 'k-blue' : 'k-good';
 }
 
 function colour(text, under) {
@@ -14,7 +15,7 @@ function colour(text, under) {
   let at = 0;
   for (const found of text.matchAll(PIECES)) {
     const span = document.createElement('span');
-    span.className = `c-${kindOf(found[0])}`;
+    span.className = classOf(found[0]);
     span.textContent = found[0];
     parts.push(text.slice(at, found.index), span);
     at = found.index + found[0].length;

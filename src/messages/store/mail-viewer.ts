@@ -14,10 +14,6 @@ const HEAP_MB = 256;
 /** With the mail, and its parts decoded. */
 const MOST_RSS_MB = 512;
 
-/** A mail that was read, or the reason why not: `unreadable` if that is the mail's fault, `later` if it is ours. */
-export type ReadReceived =
-  { kind: 'read'; mail: ReceivedMail } | { kind: 'unreadable' } | { kind: 'later'; cause: unknown };
-
 export function createMailViewer(deps: { clock: Clock }) {
   const threads = createThreads<MailJob, MailAnswer>(deps, {
     entry: new URL('./mail-viewer-worker.ts', import.meta.url),
@@ -43,15 +39,13 @@ export function createMailViewer(deps: { clock: Clock }) {
     async view(bytes: Uint8Array): Promise<MailView | null> {
       return bytes.byteLength > MOST_BYTES ? null : orNull(run<MailView | null>({ asks: 'view', bytes }));
     },
-    /** Reads a mail that came to a domain that receives. */
-    async received(bytes: Uint8Array): Promise<ReadReceived> {
+    /** Reads a mail that came to a domain that receives; null if it cannot be taken apart. Rejects with a ThreadRefusal that is not the mail's fault. */
+    async received(bytes: Uint8Array): Promise<ReceivedMail | null> {
       try {
-        const mail = await run<ReceivedMail | null>({ asks: 'received', bytes });
-        return mail === null ? { kind: 'unreadable' } : { kind: 'read', mail };
+        return await run<ReceivedMail | null>({ asks: 'received', bytes });
       } catch (error) {
-        if (!(error instanceof ThreadRefusal)) throw error;
-        const isOfMail = error.begun && (error.why === 'slow' || error.why === 'died');
-        return isOfMail ? { kind: 'unreadable' } : { kind: 'later', cause: error.cause ?? error };
+        if (error instanceof ThreadRefusal && error.isOfJob) return null;
+        throw error;
       }
     },
     /** Returns the octets of a file of a received mail; null if it has no such file or cannot be parsed. */

@@ -1,34 +1,59 @@
-/** One attempt of one mail: it meets a host, the simulator or none, and ends in an outcome. Nothing is written to the database. */
-import type { Judge } from '../../messages/delivery/classify.ts';
+/**
+ * One attempt of one mail: it finds its way over a connection to a host of its site, or without one (simulator, discarded, no route), and ends in an
+ * outcome. Nothing is written to the database.
+ */
+import { LRUCache } from 'lru-cache';
+import type { Clock } from '../../base/clock.ts';
+import type { Log } from '../../base/log.ts';
+import { MINUTE_MS } from '../../base/time.ts';
 import type { Outcome } from '../../messages/delivery/delivery.ts';
-import { nextTryAt, type RetryRule } from '../../messages/delivery/retry.ts';
-import type { LaneControl } from '../lanes/lane-control.ts';
+import { nextTryAt } from '../../messages/delivery/retry.ts';
 import type { MailKey } from '../../messages/limits/limit.ts';
 import type { Failure, Prepared, Ready } from '../prepare/prepare.ts';
+import { AddressMemory } from '../connection/address-memory.ts';
+import type { LeaseWait } from '../connection/pool.ts';
 import { laneName } from '../names.ts';
-import type { Site } from '../sites/sites.ts';
+import type { Destination, Site } from '../sites/sites.ts';
 import type { Job } from '../due-queue.ts';
+import type { Engine } from '../engine.ts';
 import type { Attempted } from '../worker.ts';
-import { AttemptNotes, type AttemptNotesDeps } from './attempt-notes.ts';
-import { deliver, type Tried } from './deliver.ts';
+import {
+  connectToSite,
+  deliver,
+  takeIdleConnection,
+  withDeadline,
+  type HostConnection,
+  type Reached,
+  type SourceContext,
+  type Tried,
+  type Wanted,
+} from './deliver.ts';
+import { policyAt } from './host-policy.ts';
 import { cannotBuild, discarded, outcomeOfRoute, waitForUs, type AttemptFrame } from './outcome.ts';
-import type { Passage, Passages, SitePassage } from './passages.ts';
 import { simulate, simulatedEnd } from './simulator.ts';
 
-export interface AttemptDeps extends AttemptNotesDeps {
-  random: () => number;
-  /** Reads refusals, by the operator's rules too. */
-  judge: Judge;
-  passages: Pick<Passages, 'release' | 'contextOf'>;
-  control: Pick<LaneControl, 'dropped' | 'learn'>;
-  /** Returns whether a source of the job's pool, other than its own, may send it now. */
-  hasOpenSource: (site: Site, job: Job) => boolean;
-}
+/** The way of a mail to its site. */
+export type SitePassage = { startedAt: number; destination: Site } & (
+  | { kind: 'connected'; connection: HostConnection }
+  /** Every host of the site was dialled, and none let us in. */
+  | { kind: 'unreached'; outcome: Extract<Reached, { kind: 'unreached' }>['outcome'] }
+);
 
-export interface AttemptOptions {
-  retry: Pick<RetryRule, 'schedule'>;
-  simulatorDomain: string;
-}
+export type Passage =
+  | SitePassage
+  /** The mail needs no connection. */
+  | {
+      kind: 'inner';
+      startedAt: number;
+      destination: Exclude<Destination, { kind: 'site' | 'hold' | 'unresolved' }>;
+    };
+
+/** There is no passage now: the mail waits for a connection, its destination is another by now, or this machine cannot dial. */
+export type NoPassage =
+  { kind: 'wait'; hosts: Site['hosts']; waits: readonly LeaseWait[] } | { kind: 'moved' } | { kind: 'exhausted' };
+
+/** At most one line in the log in this time, in ms: every mail that falls due meets the same. */
+const EXHAUSTED_QUIET_MS = 60_000;
 
 /** How long a mail waits that no host could be asked to take, in ms. */
 export const UNTRIED_MS = 2_000;
@@ -37,41 +62,84 @@ export const UNTRIED_MS = 2_000;
 type FrameAt = (endedAt: number) => AttemptFrame;
 type Done = Extract<Attempted, { kind: 'done' }>;
 
-export class Attempts {
-  private readonly deps: AttemptDeps;
-  private readonly options: AttemptOptions;
-  private readonly notes: AttemptNotes;
+const QUIET_MS = 10 * MINUTE_MS;
+const MOST_REMEMBERED = 1_000;
 
-  constructor(deps: AttemptDeps, options: AttemptOptions) {
-    this.deps = deps;
-    this.options = options;
-    this.notes = new AttemptNotes(deps);
+export class Attempts {
+  private readonly engine: Engine;
+  private readonly warnOfSetUp: ReturnType<typeof createSetUpWarnings>;
+  private readonly contexts = new Map<string | null, SourceContext>();
+  private loggedExhaustedAt = -Infinity;
+
+  constructor(engine: Engine) {
+    this.engine = engine;
+    this.warnOfSetUp = createSetUpWarnings(engine);
+  }
+
+  /** Returns a passage that takes no time, or null. */
+  findIdle(job: Job, wanted: Wanted): Passage | null {
+    const destination = this.engine.sites.known(job.domain);
+    if (destination === null || destination.kind === 'hold' || destination.kind === 'unresolved') return null;
+    const startedAt = this.engine.clock.now();
+    if (destination.kind !== 'site') return { kind: 'inner', startedAt, destination };
+    const connection = takeIdleConnection(this.contextOf(job.source ?? null), destination, wanted);
+    return connection === null ? null : { kind: 'connected', startedAt, destination, connection };
+  }
+
+  async find(job: Job, wanted: Wanted): Promise<Passage | NoPassage> {
+    const destination = this.engine.sites.known(job.domain);
+    if (destination === null || destination.kind === 'hold' || destination.kind === 'unresolved')
+      return { kind: 'moved' };
+    const startedAt = this.engine.clock.now();
+    if (destination.kind !== 'site') return { kind: 'inner', startedAt, destination };
+    const { source = null } = job;
+    const reached = await connectToSite(withDeadline(this.contextOf(source)), destination, wanted);
+    switch (reached.kind) {
+      case 'reached':
+        return { kind: 'connected', startedAt, destination, connection: reached.connection };
+      case 'unreached':
+        // Nothing was offered: another source is tried, and no attempt is spent.
+        if (this.engine.placing.hasOpenSource(destination, job)) return { kind: 'moved' };
+        return { kind: 'unreached', startedAt, destination, outcome: reached.outcome };
+      case 'exhausted':
+        this.logExhausted(reached.text);
+        return { kind: 'exhausted' };
+      case 'wait':
+        if (reached.refusal !== null)
+          this.engine.control.noteRefusedConnection(laneName(destination.name, source), reached.refusal);
+        return { kind: 'wait', hosts: destination.hosts, waits: reached.waits };
+    }
+  }
+
+  /** Gives back a passage that is not used. */
+  release(passage: Passage): void {
+    if (passage.kind === 'connected') passage.connection.lease.giveBack();
   }
 
   /** Tries the mail once. Throws only for a bug. */
   async attempt(job: Job, mail: Prepared, number: number, passage: Passage): Promise<Attempted> {
     if (mail.kind !== 'ready') {
-      this.deps.passages.release(passage);
+      this.release(passage);
       return this.fail(job, mail, number);
     }
     if (passage.kind !== 'inner') return this.attemptSite(job, mail, number, passage);
     const { startedAt, destination } = passage;
-    const now = this.deps.clock.now();
+    const now = this.engine.clock.now();
     let ended: Done;
     if (destination.kind === 'simulator') {
-      const end = simulatedEnd(mail.testOutcome, mail.recipient, this.options.simulatorDomain);
+      const end = simulatedEnd(mail.testOutcome, mail.recipient, this.engine.options.simulatorDomain);
       ended = { kind: 'done', ...simulate(end, number, now) };
     } else {
       const frame = this.frameOf(number, startedAt)(now);
       ended = done(destination.kind === 'discard' ? discarded(frame) : outcomeOfRoute(frame, destination.route));
     }
-    this.notes.note(job, mail, destination, number, ended.outcome);
+    this.note(job, mail, destination, number, ended.outcome);
     return ended;
   }
 
   /** Returns the end of an attempt whose mail cannot be sent: it waits if a later try may send it. */
   fail({ id }: Job, failure: Failure, number: number): Attempted {
-    const { log, clock } = this.deps;
+    const { log, clock } = this.engine;
     const now = clock.now();
     const frame = this.frameOf(number, now)(now);
     if (failure.kind === 'gone') return done(cannotBuild(frame, 'its rows are gone'));
@@ -83,22 +151,57 @@ export class Attempts {
     return done(waitForUs(frame, failure.why));
   }
 
+  /** Returns what a delivery by this source may use. */
+  private contextOf(name: string | null): SourceContext {
+    let context = this.contexts.get(name);
+    if (context === undefined) {
+      const { clock, pool, tls, maySend, hostTls, transcripts, sources, options } = this.engine;
+      const source = sources.find(name);
+      context = {
+        clock,
+        pool,
+        tls,
+        maySend,
+        memory: hostTls.memory,
+        addresses: new AddressMemory(),
+        transcripts,
+        timeouts: options.timeouts,
+        hostname: source.ehlo,
+        source: name,
+        local: () => options.localOf(source),
+      };
+      this.contexts.set(name, context);
+    }
+    return context;
+  }
+
+  private logExhausted(text: string): void {
+    const { clock, log } = this.engine;
+    const now = clock.now();
+    if (now - this.loggedExhaustedAt < EXHAUSTED_QUIET_MS && now >= this.loggedExhaustedAt) return;
+    this.loggedExhaustedAt = now;
+    log.error(
+      { event: 'no_descriptors', reason: text },
+      'no connection can be opened: mail waits without attempts (see LimitNOFILE and delivery.maxConnections)',
+    );
+  }
+
   /** The wait before the next try begins when the attempt has ended: a host that lets us wait is not asked again at once. */
   private frameOf(number: number, startedAt: number, viaRelay = false): FrameAt {
-    const { deps, options } = this;
-    const lot = deps.random();
+    const { options, judge, random } = this.engine;
+    const lot = random();
     return (endedAt) => ({
       startedAt,
       endedAt,
       retryAt: nextTryAt(options.retry, number, endedAt, lot),
       viaRelay,
-      judge: deps.judge,
+      judge,
       retryWith: (hint) => nextTryAt(options.retry, number, endedAt, lot, hint),
     });
   }
 
   private async attemptSite(job: Job, mail: Ready, number: number, passage: SitePassage): Promise<Attempted> {
-    const { control, clock } = this.deps;
+    const { control, clock } = this.engine;
     const { source = null } = job;
     const { destination: site } = passage;
     const lane = laneName(site.name, source);
@@ -113,8 +216,13 @@ export class Attempts {
       isLearnt = true;
       // The mail has used up its part of what its source may send today.
       delete job.quotaSite;
-      const learnt = control.learn(lane, key, aboutThisMail(mail, outcome), this.deps.hasOpenSource(site, job));
-      this.notes.note(job, mail, site, number, learnt);
+      const learnt = control.learn(
+        lane,
+        key,
+        aboutThisMail(mail, outcome),
+        this.engine.placing.hasOpenSource(site, job),
+      );
+      this.note(job, mail, site, number, learnt);
       return done(learnt);
     } finally {
       if (!isLearnt) control.dropped(lane, key);
@@ -122,12 +230,55 @@ export class Attempts {
   }
 
   private async sendToSite(source: string | null, mail: Ready, number: number, passage: SitePassage): Promise<Tried> {
-    const { passages, clock } = this.deps;
+    const { clock } = this.engine;
     const { startedAt, destination: site } = passage;
     const frameAt = this.frameOf(number, startedAt, site.relay !== null);
     if (passage.kind === 'unreached') return { kind: 'tried', outcome: passage.outcome(frameAt(clock.now())) };
-    const context = passages.contextOf(source);
+    const context = this.contextOf(source);
     return deliver(context, { site, mail, frameAt }, passage.connection);
+  }
+
+  /** Writes the line of an attempt in the log, and notes what it says about the source, the TLS of the host and our own set-up. */
+  private note(job: Job, mail: Ready, destination: Passage['destination'], number: number, outcome: Outcome): void {
+    const { engine } = this;
+    const { facts } = outcome;
+    const { source = null } = job;
+    const lane = destination.kind === 'site' ? laneName(destination.name, source) : destination.kind;
+    engine.attempted?.(outcome, destination.kind);
+    engine.log.info(
+      {
+        event: 'attempt',
+        message_id: mail.messageId,
+        request_id: mail.requestId,
+        // The name of the views. `delivery_id` is that of earlier versions, and stays.
+        recipient_id: job.id,
+        delivery_id: job.id,
+        domain: job.domain,
+        attempt: number,
+        outcome: outcome.kind,
+        host: facts.mx,
+        ip: facts.ip,
+        source: facts.source,
+        code: facts.smtpCode,
+        enhanced: facts.enhancedCode,
+        text: facts.smtpReply,
+        rule: 'grounds' in outcome ? outcome.grounds.rule : null,
+        about: 'grounds' in outcome ? outcome.grounds.about : null,
+        tls: facts.tls?.protocol ?? null,
+        tls_policy: facts.tls?.policy ?? policyOf(destination, facts.mx, mail),
+        tls_verified: facts.tls?.verified ?? null,
+        ms: facts.endedAt - facts.startedAt,
+        timings: facts.timings,
+        lane,
+      },
+      'delivery attempt',
+    );
+    if (destination.kind !== 'site') return;
+    this.warnOfSetUp(lane, outcome);
+    engine.sources.note(source, destination.name, outcome);
+    const port = destination.hosts.find(({ name }) => name === facts.mx)?.port;
+    if (outcome.kind === 'accepted' && port !== undefined && destination.relay === null && destination.tls !== 'none')
+      engine.hostTls.noteUse(`${facts.mx ?? ''}:${String(port)}`, facts.tls !== null);
   }
 }
 
@@ -143,3 +294,50 @@ const messageGrounds = { rule: 'tls', infrastructure: false, greylisting: false,
 
 /** Returns the account and the domain of a job's mail. */
 export const mailKeyOf = ({ share, domain }: Pick<Job, 'share' | 'domain'>): MailKey => ({ account: share, domain });
+
+/** Plaintext has a policy, too: one that allows it, or one that kept the mail from the host. */
+const policyOf = (
+  destination: Passage['destination'],
+  mx: string | null,
+  { tlsRequest = null }: Ready,
+): string | null => (destination.kind === 'site' ? policyAt(destination, mx, tlsRequest) : null);
+
+/**
+ * Refusals that are about our own set-up (a block list, a missing PTR record, a signature that does not verify) bounce mail
+ * of customers who can do nothing about it. Returns a function that warns the operator, once for each lane and rule in ten minutes.
+ */
+export function createSetUpWarnings({
+  clock,
+  log,
+}: {
+  clock: Clock;
+  log: Log;
+}): (lane: string, outcome: Outcome) => void {
+  const logged = new LRUCache<string, { at: number; since: number }>({ max: MOST_REMEMBERED });
+  return (lane, outcome) => {
+    if ((outcome.kind !== 'refused' && outcome.kind !== 'deferred') || outcome.grounds?.infrastructure !== true) return;
+    const { facts, verdict, grounds } = outcome;
+    const key = `${lane} ${grounds.rule}`;
+    const before = logged.get(key);
+    if (before !== undefined && clock.now() - before.at < QUIET_MS) {
+      before.since++;
+      return;
+    }
+    logged.set(key, { at: clock.now(), since: 0 });
+    log.warn(
+      {
+        event: 'infrastructure_bounce',
+        lane,
+        host: facts.mx,
+        source: facts.source,
+        code: facts.smtpCode,
+        enhanced: facts.enhancedCode,
+        text: facts.smtpReply,
+        reason: verdict.reason,
+        rule: grounds.rule,
+        unreported: before?.since ?? 0,
+      },
+      'mail is refused for reasons of our own set-up',
+    );
+  };
+}

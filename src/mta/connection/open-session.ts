@@ -4,20 +4,15 @@
  * and then the result names the phase. A failure here says nothing about the message: the next host is tried.
  */
 import type { Clock } from '../../base/clock.ts';
-import { NO_KNOWN_LOGIN, loginLines } from '../../mail/smtp-login.ts';
+import { extensionsOf, loginLines, NO_KNOWN_LOGIN, noExtensions, type Extensions } from '../../mail/smtp-extensions.ts';
 import type { SmtpReply } from '../../mail/smtp-reply.ts';
 import type { AddressMemory } from './address-memory.ts';
 import { connectFirst } from './connect.ts';
-import { extensionsOf, noExtensions } from '../../mail/smtp-extensions.ts';
-import type { Extensions } from '../../mail/smtp-extensions.ts';
-import { noTimings } from './phases.ts';
-import type { Phase, PhaseTimeouts, Timings } from './phases.ts';
+import { noTimings, type Phase, type PhaseTimeouts, type Timings } from './phases.ts';
 import { Session } from './session.ts';
-import { handshake } from './tls.ts';
-import type { Hello, TlsClient } from './tls.ts';
+import { handshake, type Hello, type TlsClient } from './tls.ts';
 import type { TlsNeed, TlsResult } from './tls-policy.ts';
-import { Wire, isBroken } from './wire.ts';
-import type { Broken, Trace } from './wire.ts';
+import { isBroken, Wire, type Broken, type Trace } from './wire.ts';
 
 /** The server does not take the mechanism (RFC 4954 section 4), although some offer it. */
 const UNKNOWN_MECHANISM = 504;

@@ -2,18 +2,14 @@
  * The lanes and their limits: how many workers a lane may have, which mail may go, and what answers teach. The limits are in limits/book.ts;
  * learn.ts and allowance.ts decide.
  */
-import type { Clock } from '../../base/clock.ts';
-import type { Log } from '../../base/log.ts';
 import { addTo, takeFrom } from '../../base/sets.ts';
-import type { AnswerRules } from '../../config/limit-rules.ts';
 import type { Outcome } from '../../messages/delivery/delivery.ts';
 import type { LaneChange, LaneLimitsReport } from '../../messages/delivery/lane-report.ts';
 import type { LaneWait } from '../../messages/delivery/why.ts';
-import type { LaneView, NoSlot } from '../../scheduling/lanes.ts';
 import { isDown } from '../connection/dial-gate.ts';
-import type { Pool } from '../connection/pool.ts';
+import type { Engine } from '../engine.ts';
 import { allowance, isProbed, shareOf, type Allowance, type LaneMoment } from '../limits/allowance.ts';
-import type { LimitBook, PlaceLimits } from '../../messages/limits/book.ts';
+import type { PlaceLimits } from '../../messages/limits/book.ts';
 import { firstConnections, type ConnectionLimits } from '../limits/connections.ts';
 import { isAboutOne, learn, ruled, subjectOfOutcome, type LaneFacts } from '../limits/learn.ts';
 import {
@@ -26,43 +22,13 @@ import {
   type Limit,
   type MailKey,
 } from '../../messages/limits/limit.ts';
-import { shape, type CompiledRule } from '../limits/shaping.ts';
+import { compileRules, shape, type CompiledRule } from '../limits/shaping.ts';
 import { hostKey, isInnerLane } from '../names.ts';
 import type { Site } from '../sites/sites.ts';
 import { changeOf, logOf } from './lane-changes.ts';
 import { hostKeysOf, isShared, newLaneState, shiftLaneState, trafficsOf, type LaneState } from './lane-state.ts';
 import { reportOf, waitsOf, type Surroundings } from './lane-waits.ts';
 import { LaneWorkers, LOOK_AGAIN_MS } from './lane-workers.ts';
-import type { LanePart } from './node-parts.ts';
-
-export interface LaneControlDeps {
-  clock: Clock;
-  log: Log;
-  limits: LimitBook;
-  pool: Pick<Pool, 'room' | 'usedBy' | 'waitingLong' | 'waitOf' | 'capOf' | 'tryNow'>;
-  /** Returns the part of a lane's limits that this node has. */
-  partOf: (lane: string) => LanePart;
-  /** Returns the jobs and workers of a lane. */
-  viewOf: (lane: string) => LaneView;
-  /** Returns why a lane has not as many workers as its limit and its jobs allow, if it waits for a slot; else null. */
-  whyNoSlot: (lane: string) => NoSlot | null;
-  /** Returns whether jobs of the lane are put aside. */
-  hasAside: (lane: string) => boolean;
-  /** Starts workers of the lane if it may have more. */
-  pump: (lane: string) => void;
-  /** Lets mail that rests be looked at again. */
-  wake: () => void;
-  /** The lane is closed or slower: mail that waits in it may go by another source. */
-  closed: (lane: string) => void;
-}
-
-export interface LaneControlOptions {
-  lane: ConnectionLimits;
-  answers: AnswerRules;
-  rules: readonly CompiledRule[];
-  /** Workers of lanes that need no network. */
-  innerSlots: number;
-}
 
 /**
  * States of lanes kept in memory, about 1 KB each. Those of lanes that have work are kept beyond this number. With a smaller one a broadcast to
@@ -76,6 +42,8 @@ const LOOKS = 3;
 /** How long no worker is started after one that found no connection, in ms. */
 const LULL_MS = 1_000;
 const MOST_CHANGES = 100;
+/** Workers for mail that needs no network: each waits for the grouped commit only, so that few of them would make small groups. */
+export const INNER_SLOTS = 64;
 /** Limits of single recipient domains that a report of a lane shows. */
 const MOST_SHOWN = 20;
 
@@ -88,8 +56,10 @@ export interface SourceState {
 }
 
 export class LaneControl {
-  private readonly deps: LaneControlDeps;
-  private readonly options: LaneControlOptions;
+  private readonly engine: Pick<
+    Engine,
+    'clock' | 'log' | 'limits' | 'pool' | 'parts' | 'lanes' | 'aside' | 'dueQueue' | 'placing' | 'options'
+  >;
   private rules: readonly CompiledRule[];
   /** Those that ran out of work longest ago first. */
   private readonly states = new Map<string, LaneState>();
@@ -99,11 +69,10 @@ export class LaneControl {
   private readonly probes = new Set<string>();
   private readonly workers: LaneWorkers;
 
-  constructor(deps: LaneControlDeps, options: LaneControlOptions) {
-    this.deps = deps;
-    this.options = options;
-    this.rules = options.rules;
-    this.workers = new LaneWorkers(deps, {
+  constructor(engine: LaneControl['engine']) {
+    this.engine = engine;
+    this.rules = compileRules(engine.options.shaping);
+    this.workers = new LaneWorkers(engine, {
       limitsOf: (state) => this.limitsAt(state),
       momentOf: (state) => this.momentOf(state),
     });
@@ -123,8 +92,8 @@ export class LaneControl {
   }
 
   /** Replaces the shaping rules; what was counted for the others is forgotten. */
-  reshape(rules: readonly CompiledRule[]): void {
-    this.rules = rules;
+  reshape(rules: Parameters<typeof compileRules>[0]): void {
+    this.rules = compileRules(rules);
     for (const state of this.states.values()) state.shaping = null;
   }
 
@@ -137,7 +106,7 @@ export class LaneControl {
   /** Returns how many workers the lane may have now. */
   slots(lane: string): number {
     const state = this.states.get(lane);
-    if (state?.site == null) return this.needsConnection(lane) ? 1 : this.options.innerSlots;
+    if (state?.site == null) return this.needsConnection(lane) ? 1 : INNER_SLOTS;
     return this.workers.of(lane, state);
   }
 
@@ -149,13 +118,13 @@ export class LaneControl {
   /** Returns whether this mail may go in the lane, as far as limits of parts of it say. */
   allowanceOf(lane: string, mail: MailKey): Allowance {
     const state = this.stateOf(lane);
-    return allowance(this.limitsAt(state).of(mail.domain), mail, this.momentOf(state), this.deps.clock.now());
+    return allowance(this.limitsAt(state).of(mail.domain), mail, this.momentOf(state), this.engine.clock.now());
   }
 
   /** Counts a mail that a worker takes among those of this minute; if a limit is over, it is the one that tries. */
   take(lane: string, mail: MailKey): void {
     const state = this.stateOf(lane);
-    const now = this.deps.clock.now();
+    const now = this.engine.clock.now();
     const found = this.allowanceOf(lane, mail);
     for (const traffic of trafficsOf(state, mail.domain, now))
       traffic.begin(this.perMinuteOf(lane, state, mail.domain, traffic), now);
@@ -165,7 +134,7 @@ export class LaneControl {
   /** Takes back `take` for a mail that was not begun after all. */
   putBack(lane: string, mail: MailKey): void {
     const state = this.stateOf(lane);
-    const now = this.deps.clock.now();
+    const now = this.engine.clock.now();
     for (const traffic of trafficsOf(state, mail.domain, now))
       traffic.putBack(this.perMinuteOf(lane, state, mail.domain, traffic));
     this.endProbes(state, mail);
@@ -174,7 +143,7 @@ export class LaneControl {
   /** Learns from the outcome of an attempt. A refusal that is the receiver's answer to us comes back as one to wait for. */
   learn(lane: string, mail: MailKey, outcome: Outcome, hasOtherSource = false): Outcome {
     const state = this.stateOf(lane);
-    const now = this.deps.clock.now();
+    const now = this.engine.clock.now();
     state.lastProgressAt = now;
     state.lastReply = replyOf(outcome);
     for (const traffic of trafficsOf(state, mail.domain, now))
@@ -187,7 +156,7 @@ export class LaneControl {
       this.factsOf(lane, state, hasOtherSource),
       mail,
       outcome,
-      this.options.answers,
+      this.engine.options.answers,
       now,
     );
     state.asking = lesson.asking;
@@ -201,21 +170,21 @@ export class LaneControl {
   /** Notes that an attempt ended without an outcome. */
   dropped(lane: string, mail: MailKey): void {
     const state = this.stateOf(lane);
-    const now = this.deps.clock.now();
+    const now = this.engine.clock.now();
     for (const traffic of trafficsOf(state, mail.domain, now)) traffic.end();
     this.endProbes(state, mail);
   }
 
   /** Notes that a worker found no connection and has ended: no other is started for a second, unless the pool wakes the lane. */
   foundNone(lane: string): void {
-    this.stateOf(lane).lullUntil = this.deps.clock.now() + LULL_MS;
+    this.stateOf(lane).lullUntil = this.engine.clock.now() + LULL_MS;
   }
 
   /** Wakes the lane: the pool has a connection for it. */
   wake(lane: string): void {
     const state = this.states.get(lane);
     if (state !== undefined) state.lullUntil = 0;
-    this.deps.pump(lane);
+    this.engine.lanes.pump(lane);
   }
 
   /** Notes that a host refused one connection more than those that are open: no mail was tried. */
@@ -223,7 +192,7 @@ export class LaneControl {
     const state = this.stateOf(lane);
     state.lastReply = reply;
     if (isShared(state)) return;
-    const [first] = hostKeysOf(state).flatMap((host) => this.deps.pool.capOf(host) ?? []);
+    const [first] = hostKeysOf(state).flatMap((host) => this.engine.pool.capOf(host) ?? []);
     if (first === undefined) return;
     const to = first.cap === 1 ? '1 connection' : `${String(first.cap)} connections`;
     if (state.changes.at(-1)?.to !== to)
@@ -245,7 +214,7 @@ export class LaneControl {
 
   /** Returns whether a source may send this mail to its site now. */
   sourceState(site: Site, source: string | null, mail: MailKey | null): SourceState {
-    const { limits, clock, pool } = this.deps;
+    const { limits, clock, pool } = this.engine;
     const now = clock.now();
     const stored = limits.storedName(source);
     const all = limits
@@ -277,20 +246,15 @@ export class LaneControl {
 
   /** Returns how many connections the lane may have here: its part, and those that wait for hosts of single organisations. */
   mostConnections(lane: string): number {
-    const part = this.deps.partOf(lane);
+    const part = this.engine.parts.of(lane);
     const state = this.states.get(lane);
     if (state === undefined || (part.nodes === 1 && !part.isNew)) return Infinity;
     return this.workers.connections(lane, state) + state.slowWorkers.count;
   }
 
-  /** Returns whether other nodes send to the lane's receiver. */
-  hasOthers(lane: string): boolean {
-    return this.deps.partOf(lane).nodes > 1;
-  }
-
   /** Counts the mails of the lane that wait or are being sent; none if all of it is closed. */
   mails(lane: string): number {
-    const { waiting, slots } = this.deps.viewOf(lane);
+    const { waiting, slots } = this.engine.lanes.view(lane);
     const state = this.states.get(lane);
     return state !== undefined && this.workers.allowance(state).kind === 'wait' ? slots : waiting + slots;
   }
@@ -301,17 +265,17 @@ export class LaneControl {
     if (users === undefined) return none;
     return [...users].filter((lane) => {
       const state = this.states.get(lane);
-      const { waiting, slots } = this.deps.viewOf(lane);
+      const { waiting, slots } = this.engine.lanes.view(lane);
       if (state === undefined) return false;
       // A worker without a connection is about to ask for one.
-      const used = hostKeysOf(state).reduce((sum, one) => sum + this.deps.pool.usedBy(one, lane), 0);
+      const used = hostKeysOf(state).reduce((sum, one) => sum + this.engine.pool.usedBy(one, lane), 0);
       return slots > used || (waiting > 0 && slots < this.workers.most(lane, state));
     });
   }
 
   /** Ends the lane's limits on an operator's request, as far as they touch the domain; one mail tries first. */
   tryNow(lane: string, domain: string | null): void {
-    const { clock, limits, pool, pump } = this.deps;
+    const { clock, limits, pool, lanes } = this.engine;
     const state = this.states.get(lane);
     if (state === undefined) return;
     const now = clock.now();
@@ -337,12 +301,12 @@ export class LaneControl {
     for (const traffic of [state.traffic, ...(state.domains?.values() ?? [])]) traffic.forgetSpread();
     state.lullUntil = 0;
     pool.tryNow(hostKeysOf(state));
-    pump(lane);
+    lanes.pump(lane);
   }
 
   /** Takes notice of limits that other nodes have changed, or that have ended otherwise. */
   limitsChanged(changed: readonly Limit[]): void {
-    const { limits, pump, wake } = this.deps;
+    const { limits, lanes, dueQueue } = this.engine;
     if (changed.length === 0) return;
     for (const [lane, { site, source }] of this.states)
       if (
@@ -350,13 +314,13 @@ export class LaneControl {
           (limit) => limit.source === limits.storedName(source) && (limit.site === '' || limit.site === site?.name),
         )
       )
-        pump(lane);
-    wake();
+        lanes.pump(lane);
+    dueQueue.wake();
   }
 
   /** Moves all times by `ms`, by which the clock was set: limits last as long as before. */
   shift(ms: number): void {
-    this.deps.limits.shift(ms);
+    this.engine.limits.shift(ms);
     for (const state of this.states.values()) shiftLaneState(state, ms);
   }
 
@@ -364,7 +328,7 @@ export class LaneControl {
   closedFor(lane: string, ms: number): number | null {
     const state = this.states.get(lane);
     if (state?.site == null || state.timer === null) return null;
-    const left = state.timerAt - this.deps.clock.now();
+    const left = state.timerAt - this.engine.clock.now();
     return left < ms || this.slots(lane) > 0 ? null : left;
   }
 
@@ -403,7 +367,7 @@ export class LaneControl {
 
   /** Returns the limits of the lane. One that is new has a limit of connections. */
   private limitsAt(state: LaneState): PlaceLimits {
-    const { limits, clock } = this.deps;
+    const { limits, clock } = this.engine;
     const about = this.aboutOf(state);
     const found = (state.limits ??= limits.at(about.site, about.source));
     if (state.site !== null && found.get(keyOf({ ...about, kind: 'connections' })) === undefined)
@@ -412,11 +376,11 @@ export class LaneControl {
   }
 
   private aboutOf({ site, source }: LaneState): About {
-    return { site: site?.name ?? '~', source: this.deps.limits.storedName(source), domain: null, account: null };
+    return { site: site?.name ?? '~', source: this.engine.limits.storedName(source), domain: null, account: null };
   }
 
   private connectionsOf({ site }: LaneState): ConnectionLimits {
-    const { lane } = this.options;
+    const { lane } = this.engine.options;
     const max = site?.operator?.maxConnections ?? lane.max;
     return { initial: Math.min(lane.initial, max), max };
   }
@@ -429,14 +393,14 @@ export class LaneControl {
   }
 
   private factsOf(lane: string, state: LaneState, hasOtherSource: boolean): LaneFacts {
-    const { viewOf, clock } = this.deps;
+    const { lanes, clock } = this.engine;
     const { site, traffic, domains, asking, acceptedAt } = state;
     return {
       ...this.aboutOf(state),
       isShared: isShared(state),
       isRelay: site?.relay != null,
       connections: this.connectionsOf(state),
-      isFull: viewOf(lane).slots >= this.workers.connections(lane, state),
+      isFull: lanes.view(lane).slots >= this.workers.connections(lane, state),
       hasOtherSource,
       asking,
       acceptedAt,
@@ -445,7 +409,7 @@ export class LaneControl {
   }
 
   private change(lane: string, state: LaneState, limit: Limit): void {
-    const { limits, log, pump, closed } = this.deps;
+    const { limits, log, lanes, placing } = this.engine;
     const before = limits.at(limit.site, limit.source).get(keyOf(limit));
     limits.put([limit]);
     if (!stands(limit)) return;
@@ -456,18 +420,18 @@ export class LaneControl {
     if (!isChanged) return;
     this.note(lane, state, changeOf(limit, 'set'));
     if (isClosing(limit)) logOf(log, lane, state.source, limit);
-    if (limit.kind === 'connections' && (limit.connections ?? 0) > (before?.connections ?? 0)) pump(lane);
-    else if (limit.until > this.deps.clock.now() && limit.kind !== 'connections') closed(lane);
+    if (limit.kind === 'connections' && (limit.connections ?? 0) > (before?.connections ?? 0)) lanes.pump(lane);
+    else if (limit.until > this.engine.clock.now() && limit.kind !== 'connections') placing.moveOn(lane);
   }
 
   private end(lane: string, state: LaneState, over: readonly Limit[]): void {
-    const { limits, wake, pump } = this.deps;
+    const { limits, dueQueue, lanes } = this.engine;
     limits.end(over);
     const stood = over.filter(stands);
     for (const limit of stood) this.note(lane, state, changeOf(limit, 'ended'));
     if (stood.length === 0) return;
-    wake();
-    pump(lane);
+    dueQueue.wake();
+    lanes.pump(lane);
   }
 
   /** Counts the answer for the shaping rules: of one recipient domain of an operator, or of the whole lane. */
@@ -475,12 +439,12 @@ export class LaneControl {
     const about = subjectOfOutcome(outcome);
     if (outcome.kind === 'accepted' || isAboutOne(about)) return;
     state.shaping ??= new Map();
-    const now = this.deps.clock.now();
+    const now = this.engine.clock.now();
     const answerer = { operator: state.site?.operator?.name ?? null, domain };
     for (const { rule, reply } of shape(this.rules, state.shaping, answerer, outcome, now)) {
       const { name, action, dryRun } = rule;
       const cause = `${name}: ${reply}`;
-      this.deps.log.warn(
+      this.engine.log.warn(
         { event: 'shaping_rule', lane, rule: name, action, dry_run: dryRun, reply },
         'a shaping rule applies',
       );
@@ -495,9 +459,9 @@ export class LaneControl {
   }
 
   private note(lane: string, state: LaneState, change: Omit<LaneChange, 'at'>): void {
-    state.changes.push({ at: this.deps.clock.now(), ...change });
+    state.changes.push({ at: this.engine.clock.now(), ...change });
     if (state.changes.length > MOST_CHANGES) state.changes.shift();
-    this.deps.log.info({ event: 'lane_changed', lane, ...change }, 'the limits of a lane have changed');
+    this.engine.log.info({ event: 'lane_changed', lane, ...change }, 'the limits of a lane have changed');
   }
 
   private endProbes(state: LaneState, mail: MailKey): void {
@@ -506,13 +470,15 @@ export class LaneControl {
   }
 
   private isInForce(limit: Limit): boolean {
-    return stands(limit) && isClosing(limit) && (limit.until > this.deps.clock.now() || this.probes.has(keyOf(limit)));
+    return (
+      stands(limit) && isClosing(limit) && (limit.until > this.engine.clock.now() || this.probes.has(keyOf(limit)))
+    );
   }
 
   /** Returns the mails a minute that this node spreads evenly: of the whole lane, or of a domain in an operator's lane. */
   private perMinuteOf(lane: string, state: LaneState, domain: string, traffic: unknown): number | null {
     const about = traffic === state.traffic ? null : domain;
-    const { nodes } = this.deps.partOf(lane);
+    const { nodes } = this.engine.parts.of(lane);
     let least = Infinity;
     for (const limit of this.limitsAt(state).of(about))
       if (limit.domain === about && limit.account === null && stands(limit))
@@ -528,32 +494,32 @@ export class LaneControl {
   }
 
   private surroundingsOf(lane: string, state: LaneState, limits: readonly Limit[]): Surroundings {
-    const { deps } = this;
+    const { parts, lanes, aside, pool, clock } = this.engine;
     return {
       limits: limits.filter(stands),
       probes: this.probes,
-      part: deps.partOf(lane),
+      part: parts.of(lane),
       connections: this.workers.connections(lane, state),
-      view: deps.viewOf(lane),
-      noSlot: deps.whyNoSlot(lane),
-      hasAside: deps.hasAside(lane),
-      pool: deps.pool,
-      clock: deps.clock,
+      view: lanes.view(lane),
+      noSlot: lanes.whyNoSlot(lane),
+      hasAside: aside.has(lane),
+      pool,
+      clock,
     };
   }
 
   private stateOf(lane: string): LaneState {
     const existing = this.states.get(lane);
     if (existing !== undefined) return existing;
-    const state = newLaneState(this.deps.clock.now());
+    const state = newLaneState(this.engine.clock.now());
     this.states.set(lane, state);
     return state;
   }
 
   /** Returns whether a lane's state is kept, however long ago it made progress: it has work, or there is room for what is noted of it. */
   private isNeeded(lane: string, state: LaneState): boolean {
-    const { waiting, slots } = this.deps.viewOf(lane);
-    if (waiting + slots > 0 || this.deps.hasAside(lane)) return true;
+    const { waiting, slots } = this.engine.lanes.view(lane);
+    if (waiting + slots > 0 || this.engine.aside.has(lane)) return true;
     return this.states.size <= MOST_LANE_STATES && (state.changes.length > 0 || state.shaping !== null);
   }
 
@@ -563,7 +529,7 @@ export class LaneControl {
   }
 
   private forget(lane: string, state: LaneState): void {
-    const { limits } = this.deps;
+    const { limits } = this.engine;
     state.timer?.cancel();
     this.leaveHosts(lane, state);
     this.states.delete(lane);

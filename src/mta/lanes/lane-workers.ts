@@ -1,12 +1,10 @@
 /** Decides how many workers a lane may have now, and when a lane that may have none is looked at again. */
 import { isDown } from '../connection/dial-gate.ts';
+import type { Engine } from '../engine.ts';
 import { allowance, connectionsOf, type Allowance, type LaneMoment } from '../limits/allowance.ts';
 import type { PlaceLimits } from '../../messages/limits/book.ts';
 import { hostKey } from '../names.ts';
-import type { LaneControlDeps } from './lane-control.ts';
 import { hostKeysOf, isShared, type LaneState } from './lane-state.ts';
-
-export type LaneWorkersDeps = Pick<LaneControlDeps, 'clock' | 'pool' | 'partOf' | 'pump'>;
 
 /** A lane that waits for the pool is looked at again after so long even if the pool does not wake it. */
 export const LOOK_AGAIN_MS = 2_000;
@@ -16,11 +14,11 @@ const SLOW_WORKERS_LOOK_MS = 1_000;
 const MOST_SLOW_WORKERS = 40;
 
 export class LaneWorkers {
-  private readonly deps: LaneWorkersDeps;
+  private readonly engine: Pick<Engine, 'clock' | 'pool' | 'parts' | 'lanes'>;
   private readonly lanes: { limitsOf(state: LaneState): PlaceLimits; momentOf(state: LaneState): LaneMoment };
 
-  constructor(deps: LaneWorkersDeps, lanes: LaneWorkers['lanes']) {
-    this.deps = deps;
+  constructor(engine: LaneWorkers['engine'], lanes: LaneWorkers['lanes']) {
+    this.engine = engine;
     this.lanes = lanes;
   }
 
@@ -32,7 +30,7 @@ export class LaneWorkers {
 
   /** Returns how many workers the limits allow, whether or not they would find a connection. */
   most(lane: string, state: LaneState): number {
-    const now = this.deps.clock.now();
+    const now = this.engine.clock.now();
     const whole = this.allowance(state);
     if (whole.kind === 'wait' && whole.until > now) {
       this.wakeAt(lane, state, whole.until);
@@ -44,13 +42,13 @@ export class LaneWorkers {
   /** Returns how many connections this node may use, by the receiver's limit and the operator's. */
   connections(lane: string, state: LaneState): number {
     const most = connectionsOf(this.lanes.limitsOf(state).of(null));
-    const { nodes, isNew } = this.deps.partOf(lane);
+    const { nodes, isNew } = this.engine.parts.of(lane);
     return isNew ? 1 : Math.ceil(most / nodes);
   }
 
   /** Returns whether the limits of the whole lane let a mail go. */
   allowance(state: LaneState): Allowance {
-    return allowance(this.lanes.limitsOf(state).of(null), null, this.lanes.momentOf(state), this.deps.clock.now());
+    return allowance(this.lanes.limitsOf(state).of(null), null, this.lanes.momentOf(state), this.engine.clock.now());
   }
 
   /** Returns how many workers find a connection: those that have one, and as many as the hosts let in. */
@@ -59,7 +57,7 @@ export class LaneWorkers {
     if (isShared(state)) return Infinity;
     const hosts = state.site?.hosts ?? [];
     if (hosts.length === 0) return 1;
-    const { pool, clock } = this.deps;
+    const { pool, clock } = this.engine;
     let sum = 0;
     let worst = Infinity;
     const isLull = clock.now() < state.lullUntil;
@@ -83,7 +81,7 @@ export class LaneWorkers {
    */
   private slowWorkers(lane: string, state: LaneState): number {
     if (!isShared(state)) return 0;
-    const { clock, pool } = this.deps;
+    const { clock, pool } = this.engine;
     const now = clock.monotonic();
     if (now - state.slowWorkers.at >= SLOW_WORKERS_LOOK_MS)
       state.slowWorkers = {
@@ -95,7 +93,7 @@ export class LaneWorkers {
   }
 
   private wakeWhenOpen(lane: string, state: LaneState): void {
-    const { clock, pool } = this.deps;
+    const { clock, pool } = this.engine;
     const ends = hostKeysOf(state).flatMap((host) => pool.waitOf(host)?.until ?? []);
     // If the end is not known (another lane's dial, say) the pool wakes the lane; but its reason may be gone by then.
     const wait = ends.length === 0 ? LOOK_AGAIN_MS : Math.max(1, Math.min(...ends) - clock.monotonic());
@@ -104,12 +102,12 @@ export class LaneWorkers {
 
   private wakeAt(lane: string, state: LaneState, at: number): void {
     if (state.timer !== null && state.timerAt <= at) return;
-    const { clock } = this.deps;
+    const { clock } = this.engine;
     state.timer?.cancel();
     state.timerAt = at;
     state.timer = clock.after(Math.max(0, at - clock.now()), () => {
       state.timer = null;
-      this.deps.pump(lane);
+      this.engine.lanes.pump(lane);
     });
   }
 }

@@ -3,28 +3,9 @@
  * says so by a row in `lane_nodes`, and every two seconds reads which others do. It begins with one connection if others send there, until
  * these have read its row. So all nodes together have at most the lane's limit of connections and one more for each node but the first.
  */
-import type { Clock, Timer } from '../../base/clock.ts';
-import type { Log } from '../../base/log.ts';
-import type { Database } from '../../storage/database.ts';
-import type { Nodes } from '../../storage/nodes.ts';
+import type { Timer } from '../../base/clock.ts';
 import { statement } from '../../storage/sql.ts';
-
-export interface NodePartsDeps {
-  db: Pick<Database, 'commit'>;
-  clock: Clock;
-  log: Pick<Log, 'error'>;
-  nodes: Pick<Nodes, 'epoch' | 'hasOthers' | 'onChange'>;
-  lanes: {
-    /** Counts the mails of a lane that wait or are being sent. */
-    mails(lane: string): number;
-    /** Counts its connections, idle ones included. */
-    open(lane: string): number;
-    /** Returns the lanes with more than one connection. */
-    withSeveral(): readonly string[];
-    /** The part is another: idle connections beyond it are closed, and mail that waits may go. */
-    changed(lane: string): void;
-  };
-}
+import type { Engine } from '../engine.ts';
 
 /** The part of a lane's limits that a node has. */
 export interface LanePart {
@@ -55,9 +36,9 @@ const counts = statement(
 );
 
 export class NodeParts {
-  private readonly deps: NodePartsDeps;
+  private readonly engine: Pick<Engine, 'db' | 'clock' | 'log' | 'nodes' | 'control' | 'pool' | 'lanes'>;
   /** The lanes that this node has rows for, or will have with the next look; null for those that are not written yet. */
-  private readonly own = new Map<string, { others: number; since: number } | null>();
+  private readonly own = new Map<string, { others: number; since: number; hadSeveral: boolean } | null>();
   private sharesSince: number | null = null;
   private timer: Timer | null = null;
   private timerAt = 0;
@@ -65,16 +46,16 @@ export class NodeParts {
   private isFailing = false;
   private isStopped = true;
 
-  constructor(deps: NodePartsDeps) {
-    this.deps = deps;
+  constructor(engine: NodeParts['engine']) {
+    this.engine = engine;
   }
 
   start(): void {
     this.isStopped = false;
     const begin = (): void => {
-      if (!this.isStopped && this.sharesSince === null && this.deps.nodes.hasOthers) this.begin();
+      if (!this.isStopped && this.sharesSince === null && this.engine.nodes.hasOthers) this.begin();
     };
-    this.deps.nodes.onChange(begin);
+    this.engine.nodes.onChange(begin);
     begin();
   }
 
@@ -85,30 +66,33 @@ export class NodeParts {
 
   of(lane: string): LanePart {
     if (this.sharesSince === null) {
-      if (!this.deps.nodes.hasOthers || this.isStopped) return wholeLane;
+      if (!this.engine.nodes.hasOthers || this.isStopped) return wholeLane;
       this.begin();
     }
     const known = this.own.get(lane);
-    if (known === undefined && this.deps.lanes.mails(lane) > 1) {
+    if (known === undefined && this.engine.control.mails(lane) > 1) {
       this.own.set(lane, null);
       this.plan(GATHERED_MS);
     }
     if (known == null) return { nodes: 2, isNew: true };
-    const now = this.deps.clock.monotonic();
-    const isKnown = now - known.since >= KNOWN_MS && now - (this.sharesSince ?? now) >= JOINED_MS;
-    return { nodes: 1 + known.others, isNew: known.others > 0 && !isKnown };
+    const now = this.engine.clock.monotonic();
+    // A node that has sent here for long may write its row only after this one has joined: until then no row says nothing.
+    const haveSpoken = now - (this.sharesSince ?? now) >= JOINED_MS;
+    const isKnown = haveSpoken && now - known.since >= KNOWN_MS;
+    return { nodes: 1 + known.others, isNew: known.others > 0 ? !isKnown : !haveSpoken && !known.hadSeveral };
   }
 
   /** Another node is there: the lanes with several connections are announced before it takes any. */
   private begin(): void {
-    this.sharesSince = this.deps.clock.monotonic();
-    for (const lane of this.deps.lanes.withSeveral()) this.own.set(lane, { others: 0, since: -Infinity });
+    this.sharesSince = this.engine.clock.monotonic();
+    for (const lane of this.engine.pool.lanesWithSeveral())
+      this.own.set(lane, { others: 0, since: -Infinity, hadSeveral: true });
     this.plan(0);
   }
 
   /** Looks after this time, or sooner if that was planned. */
   private plan(ms: number): void {
-    const { clock } = this.deps;
+    const { clock } = this.engine;
     const at = clock.monotonic() + ms;
     if (this.isStopped || (this.timer !== null && this.timerAt <= at)) return;
     this.timer?.cancel();
@@ -132,7 +116,7 @@ export class NodeParts {
         (err: unknown) => {
           // While the database is away every look fails: one line says so.
           if (!this.isFailing && !this.isStopped)
-            this.deps.log.error(
+            this.engine.log.error(
               { event: 'lane_parts_failed', err },
               'which nodes send where could not be read: limits stay divided as they are',
             );
@@ -146,10 +130,10 @@ export class NodeParts {
   }
 
   private async lookOnce(): Promise<void> {
-    const { db, nodes, lanes, clock } = this.deps;
+    const { db, nodes, control, pool, clock } = this.engine;
     const isAlone = !nodes.hasOthers;
     const all = [...this.own.keys()];
-    const over = isAlone ? all : all.filter((lane) => lanes.mails(lane) === 0 && lanes.open(lane) <= 1);
+    const over = isAlone ? all : all.filter((lane) => control.mails(lane) === 0 && pool.openOf(lane) <= 1);
     const kept = isAlone ? [] : all.filter((lane) => !over.includes(lane));
     for (let from = 0; from < Math.max(over.length, kept.length); from += MOST_AT_ONCE) {
       const some = kept.slice(from, from + MOST_AT_ONCE);
@@ -171,14 +155,19 @@ export class NodeParts {
     for (const lane of over) this.own.delete(lane);
     if (!isAlone) return;
     this.sharesSince = null;
-    for (const lane of all) lanes.changed(lane);
+    for (const lane of all) this.changed(lane);
   }
 
   private note(lane: string, others: number, now: number): void {
     const before = this.own.get(lane);
     const isWritten = before != null && before.since !== -Infinity;
-    this.own.set(lane, { others, since: isWritten ? before.since : now });
-    if (before?.others !== others || (isWritten && now - before.since < KNOWN_MS + LOOK_MS))
-      this.deps.lanes.changed(lane);
+    this.own.set(lane, { others, since: isWritten ? before.since : now, hadSeveral: before?.hadSeveral ?? false });
+    if (before?.others !== others || (isWritten && now - before.since < JOINED_MS + LOOK_MS)) this.changed(lane);
+  }
+
+  /** Idle connections beyond the part are closed, and mail that waits may go. */
+  private changed(lane: string): void {
+    this.engine.pool.shrink(lane);
+    this.engine.lanes.pump(lane);
   }
 }

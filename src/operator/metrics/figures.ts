@@ -10,11 +10,11 @@ import { balance } from '../../messages/store/books.ts';
 import type { Resolver } from '../../net/resolver.ts';
 import { databaseFile, mailFolder, type Database } from '../../storage/database.ts';
 import type { DeliveryStatus } from '../../storage/tables.ts';
-import type { LaneFactsDeps } from '../lane-facts.ts';
+import type { LaneFactsDeps } from '../lanes.ts';
 import type { Nodes } from '../../storage/nodes.ts';
 import type { OperatorDeps } from '../deps.ts';
 
-export interface FigureDeps extends LaneFactsDeps, Pick<OperatorDeps, 'listeners' | 'laneFacts'> {
+export interface FigureDeps extends LaneFactsDeps, Pick<OperatorDeps, 'listeners' | 'laneFacts' | 'limits'> {
   db: Database;
   clock: Clock;
   resolver: Pick<Resolver, 'load'>;

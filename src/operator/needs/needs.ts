@@ -24,7 +24,7 @@ import { readListings } from '../listings.ts';
 import { accountRules } from './account-needs.ts';
 import type { AccountFacts, Deferred, Need, NeedFacts, ServerFacts } from './need.ts';
 import { serverRules } from './server-needs.ts';
-import type { SourceReport } from '../../mta/sources/sources.ts';
+import type { SourceReport } from '../../messages/delivery/lane-report.ts';
 import type { OperatorDeps } from '../deps.ts';
 import { serverRoute } from '../server-route.ts';
 import { lostSecrets } from '../sealed-secrets.ts';

@@ -33,10 +33,15 @@ export function date(around: Surroundings, given: unknown, format: unknown, zone
   const when = value === 'now' || value === 'today' ? new Date(around.now) : dateOf(around, value);
   if (when === null) return given;
   const name = textOf(zone);
-  if (name !== '' && zoneNamed(name) === null)
-    throw failed(`'${name.slice(0, 60)}' is not a time zone such as 'Europe/Vienna'`);
+  if (name !== '' && zoneNamed(name) === null) throw noZone(name);
   return strftime(when.getTime(), pattern, name === '' ? around.timezone : name, around.locale);
 }
+
+/** The marks of `formatDate` as directives of strftime. */
+const marks: Readonly<Record<string, string>> = {
+  ...{ YYYY: '%Y', YY: '%y', MMMM: '%B', MMM: '%b', MM: '%m', M: '%-m', DD: '%d', D: '%-d', dddd: '%A', ddd: '%a' },
+  ...{ HH: '%H', H: '%-H', hh: '%I', h: '%-I', mm: '%M', m: '%-M', ss: '%S', s: '%-S', A: '%p', a: '%P' },
+};
 
 /** Writes a date in formats such as `YYYY-MM-DD HH:mm:ss`, in the zone or at the offset given (`-0800`), or in the zone of the template. */
 export function formatDate(around: Surroundings, value: unknown, format: string, zone: unknown): string {
@@ -44,47 +49,16 @@ export function formatDate(around: Surroundings, value: unknown, format: string,
   if (moment === null) return '';
   const given = typeof zone === 'string' && zone !== '' ? zone : around.timezone;
   const offset = offsetOf(given);
+  if (offset === null && zoneNamed(given) === null) throw noZone(given);
   // At an offset clocks show what those of UTC show so much earlier or later.
-  const when = offset === null ? moment : new Date(moment.getTime() + offset);
-  const timeZone = offset === null ? given : 'UTC';
-  const part = (options: Intl.DateTimeFormatOptions, type: string, locale = around.locale): string => {
-    let written: Intl.DateTimeFormat;
-    try {
-      written = dateFormat(locale, { timeZone, ...options });
-    } catch {
-      throw failed(`'${timeZone.slice(0, 60)}' is not a time zone such as 'Europe/Vienna'`);
-    }
-    return written.formatToParts(when).find((one) => one.type === type)?.value ?? '';
-  };
-  const number = (options: Intl.DateTimeFormatOptions, type: string, digits: number): string =>
-    String(Number(part({ hourCycle: 'h23', ...options }, type, 'en-US'))).padStart(digits, '0');
-  const marks: Readonly<Record<string, () => string>> = {
-    YYYY: () => number({ year: 'numeric' }, 'year', 4),
-    YY: () => number({ year: 'numeric' }, 'year', 4).slice(-2),
-    MMMM: () => part({ month: 'long', day: 'numeric' }, 'month'),
-    MMM: () => part({ month: 'short', day: 'numeric' }, 'month'),
-    MM: () => number({ month: 'numeric' }, 'month', 2),
-    M: () => number({ month: 'numeric' }, 'month', 1),
-    DD: () => number({ day: 'numeric' }, 'day', 2),
-    D: () => number({ day: 'numeric' }, 'day', 1),
-    dddd: () => part({ weekday: 'long' }, 'weekday'),
-    ddd: () => part({ weekday: 'short' }, 'weekday'),
-    HH: () => number({ hour: 'numeric' }, 'hour', 2),
-    H: () => number({ hour: 'numeric' }, 'hour', 1),
-    hh: () => part({ hour: 'numeric', hourCycle: 'h12' }, 'hour', 'en-US').padStart(2, '0'),
-    h: () => part({ hour: 'numeric', hourCycle: 'h12' }, 'hour', 'en-US'),
-    mm: () => number({ minute: 'numeric' }, 'minute', 2),
-    m: () => number({ minute: 'numeric' }, 'minute', 1),
-    ss: () => number({ second: 'numeric' }, 'second', 2),
-    s: () => number({ second: 'numeric' }, 'second', 1),
-    A: () => part({ hour: 'numeric', hourCycle: 'h12' }, 'dayPeriod', 'en-US').toUpperCase(),
-    a: () => part({ hour: 'numeric', hourCycle: 'h12' }, 'dayPeriod', 'en-US').toLowerCase(),
-  };
+  const fields = fieldsOf(moment.getTime() + (offset ?? 0), offset === null ? given : 'UTC', around.locale);
   return checkFormat(format).replace(
     /\[([^\]]*)\]|YYYY|YY|MMMM|MMM|MM|M|DD|D|dddd|ddd|HH|H|hh|h|mm|m|ss|s|A|a/g,
-    (mark, literal: string | undefined) => literal ?? marks[mark]?.() ?? mark,
+    (mark, literal: string | undefined) => literal ?? written(fields, marks[mark] ?? mark),
   );
 }
+
+const noZone = (name: string) => failed(`'${name.slice(0, 60)}' is not a time zone such as 'Europe/Vienna'`);
 
 /** Returns the milliseconds of an offset such as `-0800` or `+05:30`, as SendGrid's templates have it; null for a zone. */
 function offsetOf(zone: string): number | null {

@@ -79,8 +79,6 @@ class Evaluation {
   private readonly data: ReadonlyMap<string, unknown>[] = [new Map()];
   private out = new Output();
   private written = 0;
-  /** The last output of `ifchanged`. */
-  private unchanged: string | null = null;
   private turns = 0;
   private steps = 0;
   private readonly startedAt: number;
@@ -93,7 +91,7 @@ class Evaluation {
 
   text(nodes: readonly Node[]): string {
     this.all(nodes);
-    return this.out.text();
+    return this.oneLine(this.out.text());
   }
 
   private write(text: string): void {
@@ -184,15 +182,6 @@ class Evaluation {
         }
         return null;
       }
-      case 'ifchanged': {
-        const { flow, text } = this.captured(node.body);
-        if (text !== this.unchanged) {
-          this.note('{% ifchanged %}', node.at);
-          this.out.write(text);
-        }
-        this.unchanged = text;
-        return flow;
-      }
       case 'assign':
         this.locals[0]?.set(node.name, this.value(node.value));
         return null;
@@ -238,20 +227,19 @@ class Evaluation {
     const text = textOf(value);
     this.step(text.length);
     this.note(expression, at);
-    this.write(raw || value instanceof Safe ? this.oneLine(text) : this.fit(text));
+    this.write(raw || value instanceof Safe ? text : this.fit(text));
   }
 
   /** Notes a value that is about to be printed: in html it may begin the address of a link. */
-  private note(value: Expression | string, at: number): void {
-    if (this.options.part !== 'html') return;
-    this.out.noteValue(() => (typeof value === 'string' ? `'${value}'` : shownValue(value)), at);
+  private note(value: Expression, at: number): void {
+    if (this.options.part === 'html') this.out.noteValue(() => shownValue(value), at);
   }
 
   /** Makes a value fit the part: in an address, nothing of it ends a name or begins another mailbox. */
   private fit(text: string): string {
     const { part } = this.options;
     if (part === 'html') return escapeHtml(text);
-    return this.oneLine(part === 'address' ? text.replace(/[<>()[\]\\,;:"]/g, '') : text);
+    return part === 'address' ? text.replace(/[<>()[\]\\,;:"]/g, '') : text;
   }
 
   /** Replaces line breaks in a header: they would start another header. */

@@ -3,6 +3,7 @@
  * and calls in parentheses.
  */
 import { failed, syntax } from './fault.ts';
+import { arityOf, filters, helpers } from './library.ts';
 import { readLexemes, type Language, type Lexeme } from './lexemes.ts';
 import { Float } from './value.ts';
 
@@ -39,12 +40,24 @@ export interface FilterCall {
   at: number;
 }
 
-/** The names that exist: an unknown one is a fault when the template is saved, not a gap in a mail. */
-export interface Known {
-  helpers: { has(name: string): boolean };
-  filters: { has(name: string): boolean };
-  /** Returns how many values a filter takes, at least and at most. */
-  arityOf(filter: string): readonly [number, number];
+/** Returns the expressions within an expression, in the order in which they are written. */
+export function childrenOf(expression: Expression): readonly Expression[] {
+  switch (expression.kind) {
+    case 'path':
+      return expression.path.steps.filter((step) => typeof step !== 'string');
+    case 'range':
+      return [expression.from, expression.to];
+    case 'call':
+      return [...expression.args, ...expression.named.values()];
+    case 'filtered':
+      return [expression.value, ...expression.filters.flatMap(({ args, named }) => [...args, ...named.values()])];
+    case 'compare':
+    case 'logic':
+      return [expression.left, expression.right];
+    case 'literal':
+    case 'nothing':
+      return [];
+  }
 }
 
 const MOST_NESTED = 32;
@@ -62,12 +75,10 @@ export class Reader {
   private readonly lexemes: readonly Lexeme[];
   private place = 0;
   private depth = 0;
-  readonly known: Known;
   private readonly language: Language;
   private readonly end: number;
 
-  constructor(known: Known, body: string, bodyAt: number, language: Language, look: () => void) {
-    this.known = known;
+  constructor(body: string, bodyAt: number, language: Language, look: () => void) {
     this.language = language;
     this.lexemes = readLexemes(body, bodyAt, language, look);
     this.end = bodyAt + body.length;
@@ -165,7 +176,7 @@ export class Reader {
       // `items as |item|`: the words after `items` belong to the block.
       const isBlockParams = next?.kind === 'name' && next.text === 'as' && this.isMark('|', 2);
       // `{{#if count includeZero=true}}`: the option belongs to the block.
-      const isOption = next?.kind === 'name' && this.isMark('=', 2) && !this.known.helpers.has(first.text);
+      const isOption = next?.kind === 'name' && this.isMark('=', 2) && !helpers.has(first.text);
       if (isCall && !isBlockParams && !isOption) return this.call();
     }
     return this.term();
@@ -175,7 +186,7 @@ export class Reader {
   call(): Expression {
     const { at } = this;
     const helper = this.name('the name of a helper');
-    if (!this.known.helpers.has(helper)) throw syntax(`there is no helper '${helper}'`, at);
+    if (!helpers.has(helper)) throw syntax(`there is no helper '${helper}'`, at);
     const { args, named } = this.args();
     const [first, ...rest] = args;
     const dated = helper === 'formatDate' && first !== undefined ? [orNow(first), ...rest] : args;
@@ -199,17 +210,17 @@ export class Reader {
   }
 
   filtered(value: Expression): Expression {
-    const filters: FilterCall[] = [];
-    while (this.takeMark('|')) filters.push(this.filter());
-    const [first] = filters;
+    const calls: FilterCall[] = [];
+    while (this.takeMark('|')) calls.push(this.filter());
+    const [first] = calls;
     if (first === undefined) return value;
-    return { kind: 'filtered', value: first.name === 'date' ? orNow(value) : value, filters };
+    return { kind: 'filtered', value: first.name === 'date' ? orNow(value) : value, filters: calls };
   }
 
   private filter(): FilterCall {
     const { at } = this;
     const name = this.name('the name of a filter');
-    if (!this.known.filters.has(name)) throw syntax(`there is no filter '${name}'`, at);
+    if (!filters.has(name)) throw syntax(`there is no filter '${name}'`, at);
     const args: Expression[] = [];
     const named = new Map<string, Expression>();
     if (this.takeMark(':')) {
@@ -217,7 +228,7 @@ export class Reader {
         this.argument(':', args, named);
       } while (this.takeMark(','));
     }
-    const [least, most] = this.known.arityOf(name);
+    const [least, most] = arityOf(name);
     if (args.length < least || args.length > most)
       throw syntax(`the filter '${name}' takes ${argumentCount(least, most)}`, at);
     return { name, args, named, at };

@@ -3,12 +3,10 @@
  * `render` never throw: a fault of a template is a value with its place in the source.
  */
 import { evaluate, type EvaluateOptions } from './evaluate.ts';
-import { Faulty, failed, toTemplateFault, TooSlow, type TemplateFault } from './fault.ts';
-import { arityOf, filters, helpers } from './library.ts';
-import { refuseMergeTags } from './merge-tags.ts';
-import type { Node } from './node.ts';
+import { failed, Faulty, syntax, TooSlow, toTemplateFault, type TemplateFault } from './fault.ts';
+import { partsOf, type Node } from './node.ts';
 import { parse } from './tree.ts';
-import type { Expression, Path } from './expression.ts';
+import { childrenOf, type Expression, type Path } from './expression.ts';
 
 export type { TemplateFault } from './fault.ts';
 
@@ -52,17 +50,11 @@ export function compile(source: string, part: Part, limit?: TimeLimit): Compilat
     if (source.length > MOST_SOURCE || Buffer.byteLength(source) > MOST_SOURCE)
       throw failed(`the source is larger than ${String(MOST_SOURCE)} bytes`);
     refuseMergeTags(source);
-    const nodes = parse(source, { helpers, filters, arityOf }, timeLimiter(limit));
+    const nodes = parse(source, timeLimiter(limit));
     return { ok: true, template: { part, source, nodes, variables: variablesOf(nodes) } };
   } catch (error) {
     return { ok: false, faults: [faultOf(source, error)], slow: error instanceof TooSlow };
   }
-}
-
-/** Returns whether a template prints a text of its own that matches, in some of its branches; false if it cannot be compiled. */
-export function hasLiteral(source: string, part: Part, pattern: RegExp): boolean {
-  const compiled = compile(source, part);
-  return compiled.ok && printsLiteral(compiled.template.nodes, pattern);
 }
 
 /** Tags between two looks at the clock, which cost more than a tag. */
@@ -96,137 +88,61 @@ function faultOf(source: string, error: unknown): TemplateFault {
   throw error;
 }
 
-/**
- * Returns whether a text that the template prints itself matches. What `{% capture %}` takes is not printed there: it is a value,
- * which is made to fit its part like the others.
- */
-function printsLiteral(nodes: readonly Node[], pattern: RegExp): boolean {
-  const anyOf = (...bodies: readonly (readonly Node[])[]): boolean =>
-    bodies.some((body) => printsLiteral(body, pattern));
-  return nodes.some((node) => {
-    switch (node.kind) {
-      case 'text':
-        return pattern.test(node.text);
-      case 'if':
-        return anyOf(...node.branches.map(({ body }) => body), node.otherwise);
-      case 'each':
-      case 'for':
-      case 'with':
-      case 'section':
-        return anyOf(node.body, node.otherwise);
-      case 'tablerow':
-      case 'ifchanged':
-        return anyOf(node.body);
-      case 'case':
-        return anyOf(...node.whens.map(({ body }) => body));
-      case 'output':
-      case 'assign':
-      case 'capture':
-      case 'step':
-      case 'cycle':
-      case 'break':
-      case 'continue':
-        return false;
-    }
-  });
-}
-
 /** Returns the names of the data that a template reads, without names that it sets itself. */
 function variablesOf(nodes: readonly Node[]): string[] {
   const found = new Set<string>();
   const ownNames = new Set<string>(['forloop', 'tablerowloop']);
   const look = (expression: Expression): void => {
-    switch (expression.kind) {
-      case 'path':
-        if (expression.orNow !== true) path(expression.path);
-        return;
-      case 'range':
-        look(expression.from);
-        look(expression.to);
-        return;
-      case 'call':
-        [...expression.args, ...expression.named.values()].forEach(look);
-        return;
-      case 'filtered':
-        look(expression.value);
-        for (const { args, named } of expression.filters) [...args, ...named.values()].forEach(look);
-        return;
-      case 'compare':
-      case 'logic':
-        look(expression.left);
-        look(expression.right);
-        return;
-      case 'literal':
-      case 'nothing':
-        return;
-    }
+    if (expression.kind === 'path' && expression.orNow !== true) path(expression.path);
+    childrenOf(expression).forEach(look);
   };
   const path = ({ base, name, steps }: Path): void => {
     if (base === 'name' && !ownNames.has(name)) found.add(name);
     const [first] = steps;
     if (base === 'root' && typeof first === 'string') found.add(first);
-    for (const step of steps) if (typeof step !== 'string') look(step);
   };
   const walk = (list: readonly Node[]): void => {
-    for (const node of list) {
-      switch (node.kind) {
-        case 'output':
-          look(node.value);
-          break;
-        case 'if':
-          for (const { test, body } of node.branches) {
-            look(test);
-            walk(body);
-          }
-          walk(node.otherwise);
-          break;
-        case 'each':
-        case 'for':
-        case 'tablerow':
-          look(node.list);
-          if (node.kind === 'each') for (const name of node.params) ownNames.add(name);
-          else ownNames.add(node.name);
-          walk(node.body);
-          if (node.kind !== 'tablerow') walk(node.otherwise);
-          break;
-        case 'with':
-        case 'section':
-          look(node.value);
-          for (const name of node.params) ownNames.add(name);
-          walk(node.body);
-          walk(node.otherwise);
-          break;
-        case 'case':
-          look(node.value);
-          for (const { values, body } of node.whens) {
-            values?.forEach(look);
-            walk(body);
-          }
-          break;
-        case 'ifchanged':
-          walk(node.body);
-          break;
-        case 'assign':
-          look(node.value);
-          ownNames.add(node.name);
-          break;
-        case 'capture':
-          walk(node.body);
-          ownNames.add(node.name);
-          break;
-        case 'step':
-          ownNames.add(node.name);
-          break;
-        case 'cycle':
-          node.values.forEach(look);
-          break;
-        case 'text':
-        case 'break':
-        case 'continue':
-          break;
-      }
-    }
+    for (const part of list.flatMap(partsOf))
+      if (typeof part === 'string') ownNames.add(part);
+      else if ('kind' in part) look(part);
+      else walk(part);
   };
   walk(nodes);
   return [...found];
+}
+
+const MERGE_TAG = /\*\|([A-Za-z][A-Za-z0-9_]*)(?::([^|\r\n]{0,200}))?\|\*/;
+
+/** Returns, for a word of theirs and the text behind it, the tag to write here. */
+const words: Readonly<Record<string, (rest: string) => string>> = {
+  IF: (rest) => `{% if ${condition(rest)} %}`,
+  IFNOT: (rest) => `{% unless ${condition(rest)} %}`,
+  ELSEIF: (rest) => `{% elsif ${condition(rest)} %}`,
+  ELSE: () => '{% else %}',
+  END: () => '{% endif %}` or `{% endunless %}',
+  UPPER: (rest) => `{{{ ${rest} | upcase }}}`,
+  LOWER: (rest) => `{{{ ${rest} | downcase }}}`,
+  HTML: (rest) => `{{{ ${rest} }}}`,
+  DATE: () => '{{ now | date: "%Y-%m-%d" }}',
+  CURRENT_YEAR: () => '{{ now | date: "%Y" }}',
+  UNSUB: () => '{{unsubscribe_url}}',
+};
+
+/** Their conditions compare with `=` and without quotes. */
+const condition = (rest: string): string =>
+  rest.replace(
+    /^\s*(\w+)\s*(!=|[<>]=?|=)\s*(.*)$/,
+    (_, name: string, operator: string, value: string) =>
+      `${name} ${operator === '=' ? '==' : operator} ${/^-?\d+(?:\.\d+)?$/.test(value) ? value : JSON.stringify(value)}`,
+  );
+
+/** Throws the fault of the first merge tag. */
+export function refuseMergeTags(source: string): void {
+  if (!source.includes('*|')) return;
+  const found = MERGE_TAG.exec(source);
+  if (found === null) return;
+  const [tag, word = '', rest = ''] = found;
+  const ours = words[word.toUpperCase()]?.(rest) ?? (rest === '' ? `{{{ ${word} }}}` : null);
+  const cure = ours === null ? 'it has no counterpart here' : `write \`${ours}\``;
+  throw syntax(`\`${tag}\` is a merge tag of another service: ${cure}`, found.index);
 }

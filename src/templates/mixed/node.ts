@@ -39,7 +39,6 @@ export type Node =
   | { kind: 'case'; value: Expression; whens: When[] }
   | { kind: 'assign'; name: string; value: Expression; at: number }
   | { kind: 'capture'; name: string; body: Node[] }
-  | { kind: 'ifchanged'; body: Node[]; at: number }
   | { kind: 'step'; name: string; by: 1 | -1 }
   | { kind: 'cycle'; group: Expression | string; values: readonly Expression[]; at: number }
   | { kind: 'break' }
@@ -49,6 +48,39 @@ export type Node =
 export interface When {
   values: Expression[] | null;
   body: Node[];
+}
+
+/** Returns the parts of a node in the order of the source: expressions that it reads, bodies, and names that it sets. */
+export function partsOf(node: Node): (Expression | readonly Node[] | string)[] {
+  switch (node.kind) {
+    case 'output':
+      return [node.value];
+    case 'if':
+      return [...node.branches.flatMap(({ test, body }) => [test, body]), node.otherwise];
+    case 'each':
+      return [node.list, ...node.params, node.body, node.otherwise];
+    case 'with':
+    case 'section':
+      return [node.value, ...node.params, node.body, node.otherwise];
+    case 'for':
+      return [node.list, node.name, node.body, node.otherwise];
+    case 'tablerow':
+      return [node.list, node.name, node.body];
+    case 'case':
+      return [node.value, ...node.whens.flatMap(({ values, body }) => [...(values ?? []), body])];
+    case 'assign':
+      return [node.value, node.name];
+    case 'capture':
+      return [node.body, node.name];
+    case 'step':
+      return [node.name];
+    case 'cycle':
+      return [...node.values];
+    case 'text':
+    case 'break':
+    case 'continue':
+      return [];
+  }
 }
 
 /** Returns whether the node prints only white space whatever the data: Liquid's blank body. */

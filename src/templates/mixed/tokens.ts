@@ -2,7 +2,7 @@
  * Splits the source into tokens of both languages in one pass. White space that a tag removes with `~` or `-`, and the line of
  * a Handlebars block tag that is alone on it, are removed here.
  */
-import { syntax, type Faulty } from './fault.ts';
+import { syntax } from './fault.ts';
 
 export type Token =
   | { kind: 'text'; text: string }
@@ -30,7 +30,6 @@ export function tokenize(source: string, look: () => void): Token[] {
   const parts: (string | Found)[] = [];
   let from = 0;
   let next = 0;
-  let open = 0;
   for (;;) {
     const at = source.indexOf('{', next);
     if (at < 0 || at === source.length - 1) break;
@@ -44,19 +43,13 @@ export function tokenize(source: string, look: () => void): Token[] {
     // Two backslashes are one backslash of text, followed by a tag.
     const escaped = marked && !(source[at - 2] === '\\' && at - 1 > from);
     const found = escaped ? literalBraces(at) : second === '{' ? mustache(source, at) : liquidTag(source, at);
-    const text = source.slice(from, marked ? at - 1 : at);
-    open = openBraces(text, open);
-    if (open === 0 && isOutput(found) && source[found.end] === '}') throw thirdBrace(at);
-    if (found.literal !== null) open = openBraces(found.literal, open);
-    parts.push(text, found);
+    parts.push(source.slice(from, marked ? at - 1 : at), found);
     from = found.end;
     next = found.end;
   }
   parts.push(source.slice(from));
   return joined(parts);
 }
-
-const isOutput = ({ token }: Found): boolean => token?.kind === 'output' && !token.raw;
 
 const literalBraces = (at: number): Found => ({
   token: null,
@@ -162,7 +155,7 @@ function liquidTag(source: string, at: number): Found {
   const common = { literal: null, end, trimBefore, trimAfter, standalone: false };
   if (name === '#') return { ...common, token: null };
   if (name === 'raw') {
-    const last = closing(source, end, 'raw', at);
+    const last = rawEnd(source, end, at);
     return {
       ...common,
       token: null,
@@ -173,11 +166,6 @@ function liquidTag(source: string, at: number): Found {
   }
   if (name === 'comment') {
     const last = commentEnd(source, end, at);
-    return { ...common, token: null, end: last.end, trimAfter: last.trimAfter };
-  }
-  if (name === 'doc') {
-    if (source.slice(bodyAt, close).trim() !== '') throw syntax(`{% doc %} takes no values`, at);
-    const last = closing(source, end, 'doc', at);
     return { ...common, token: null, end: last.end, trimAfter: last.trimAfter };
   }
   return { ...common, token: { kind: 'tag', name, body: source.slice(bodyAt, close), bodyAt, at } };
@@ -242,13 +230,12 @@ export function headOf(text: string): { name: string; length: number } {
   return { name: head?.[1] ?? '', length: head?.[0].length ?? 0 };
 }
 
-/** Finds the end tag of a block whose inside is not read. */
-function closing(source: string, from: number, name: 'raw' | 'doc', openedAt: number): TagPlace & { from: number } {
-  const pattern = name === 'raw' ? /\{%[-~]?\s*endraw\b/g : /\{%[-~]?\s*(?:enddoc|doc)\b/g;
+/** Finds the end tag of `raw`, whose inside is not read. */
+function rawEnd(source: string, from: number, openedAt: number): TagPlace & { from: number } {
+  const pattern = /\{%[-~]?\s*endraw\b/g;
   pattern.lastIndex = from;
   const match = pattern.exec(source);
-  if (match === null) throw syntax(`{% ${name} %} is never closed`, openedAt);
-  if (!match[0].endsWith(`end${name}`)) throw syntax(`a {% ${name} %} cannot be inside another`, match.index);
+  if (match === null) throw syntax(`{% raw %} is never closed`, openedAt);
   return { ...tagAt(source, match.index), from: match.index };
 }
 
@@ -346,22 +333,3 @@ function isAlone(parts: readonly (string | Found)[], n: number): boolean {
 
 /** Blanks before a tag that still count as an indent. */
 const LONGEST_INDENT = 200;
-
-/**
- * Detects a tag that opens with two braces and closes with three: in JSON or CSS the third one is text, elsewhere it is a
- * mistake.
- */
-
-/** Returns how many single braces are open after the text. */
-function openBraces(text: string, before: number): number {
-  let open = before;
-  if (!text.includes('{') && !text.includes('}')) return open;
-  for (const char of text) {
-    if (char === '{') open++;
-    else if (char === '}' && open > 0) open--;
-  }
-  return open;
-}
-
-const thirdBrace = (at: number): Faulty =>
-  syntax("'{{' is closed by three braces: write '{{name}}', or '{{{name}}}' for a value that is not escaped", at);

@@ -2,9 +2,10 @@
  * Builds one tree from the tokens. Blocks of both languages share one stack, so that an end tag or an `else` belongs to the
  * innermost open block or to none.
  */
-import { Reader, type Expression, type Known } from './expression.ts';
+import { Reader, type Expression } from './expression.ts';
 import { failed, syntax } from './fault.ts';
 import type { Language } from './lexemes.ts';
+import { helpers } from './library.ts';
 import { dropText, isBlank, type Branch, type ForOptions, type Node, type When } from './node.ts';
 import { headOf, tokenize, type Token } from './tokens.ts';
 
@@ -30,16 +31,14 @@ interface Open {
 const DEEPEST = 32;
 
 /** Parses a template. `look` is called often and may throw if that takes too long. */
-export const parse = (source: string, known: Known, look: () => void): Node[] => new Builder(known, look).build(source);
+export const parse = (source: string, look: () => void): Node[] => new Builder(look).build(source);
 
 class Builder {
   private readonly root: Node[] = [];
   private readonly stack: Open[] = [];
-  private readonly known: Known;
   private readonly look: () => void;
 
-  constructor(known: Known, look: () => void) {
-    this.known = known;
+  constructor(look: () => void) {
     this.look = look;
   }
 
@@ -86,7 +85,7 @@ class Builder {
   }
 
   private reader({ body, bodyAt }: { body: string; bodyAt: number }, language: Language = 'handlebars'): Reader {
-    return new Reader(this.known, body, bodyAt, language, this.look);
+    return new Reader(body, bodyAt, language, this.look);
   }
 
   private output(token: Extract<Token, { kind: 'output' }>): void {
@@ -132,7 +131,7 @@ class Builder {
       );
       return;
     }
-    const isCall = this.known.helpers.has(name);
+    const isCall = helpers.has(name);
     if (isCall || negated) {
       const { test } = isCall ? { test: reader.call() } : this.only(reader);
       reader.finish();
@@ -289,13 +288,6 @@ class Builder {
         reader.finish();
         this.into.push({ kind: 'capture', name: variable, body });
         this.push({ shown, closer: 'endcapture', at, into: body });
-        return;
-      }
-      case 'ifchanged': {
-        const body: Node[] = [];
-        reader.finish();
-        this.into.push({ kind: 'ifchanged', body, at });
-        this.push({ shown, closer: 'endifchanged', at, into: body });
         return;
       }
       case 'assign': {

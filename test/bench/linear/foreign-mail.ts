@@ -20,7 +20,6 @@ const READERS = [
   'src/inbound/report-worker.ts',
   'src/inbound/submission-worker.ts',
   'src/inbound/report-owner.ts',
-  'src/inbound/report-meaning.ts',
   'src/inbound/forward.ts',
   'src/inbound/mx.ts',
   'src/inbound/listener.ts',

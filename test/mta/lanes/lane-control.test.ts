@@ -5,15 +5,14 @@ import { byHand } from '../../support/harness/limit-rows.ts';
 import type { LimitBook } from '../../../src/messages/limits/book.ts';
 import type { Grounds, Outcome, Subject, Verdict } from '../../../src/messages/delivery/delivery.ts';
 import type { GateWait } from '../../../src/mta/connection/dial-gate.ts';
-import { LaneControl } from '../../../src/mta/lanes/lane-control.ts';
+import type { LaneControl } from '../../../src/mta/lanes/lane-control.ts';
 import { wholeLane, type LanePart } from '../../../src/mta/lanes/node-parts.ts';
 import type { MailKey } from '../../../src/messages/limits/limit.ts';
-import { compileRules } from '../../../src/mta/limits/shaping.ts';
 import type { Site } from '../../../src/mta/sites/sites.ts';
 import { FakeClock } from '../../support/fakes/fake-clock.ts';
 import { NOW } from '../../support/harness/mail-rows.ts';
 import { accepted, factsOf } from '../../support/harness/outcomes.ts';
-import { answers, limitsInMemory } from '../lane-world.ts';
+import { answers, controlIn, limitsInMemory } from '../lane-world.ts';
 
 const MINUTE = 60_000;
 const LANE = 'mx.dest.test';
@@ -51,7 +50,7 @@ describe('mta/lanes/lane-control', () => {
     limits = limitsInMemory(clock);
     const note = (fields: Record<string, unknown>): unknown => logged.push(fields);
     const log: Log = { debug: note, info: note, warn: note, error: note, child: () => log };
-    const rules = compileRules([
+    const shaping = [
       {
         name: 'own',
         match: { text: 'so slow' },
@@ -61,30 +60,25 @@ describe('mta/lanes/lane-control', () => {
         for: 5 * MINUTE,
         dryRun: false,
       },
-    ]);
-    control = new LaneControl(
-      {
-        clock,
-        log,
-        pool: {
-          room: () => (wait === null ? 20 : 0),
-          usedBy: () => 0,
-          waitingLong: () => new Map(),
-          waitOf: () => wait,
-          capOf: () => cap,
-          tryNow: (hosts) => tried.push(...(hosts ?? ['all'])),
-        },
-        limits,
-        partOf: () => part,
-        viewOf: (name) => ({ name, ...view }),
-        whyNoSlot: () => noSlot,
-        hasAside: (lane) => asideOf === lane,
-        pump: () => pumped++,
-        wake: () => woken++,
-        closed: () => undefined,
+    ] as const;
+    control = controlIn({
+      clock,
+      log,
+      pool: {
+        room: () => (wait === null ? 20 : 0),
+        usedBy: () => 0,
+        waitingLong: () => new Map(),
+        waitOf: () => wait,
+        capOf: () => cap,
+        tryNow: (hosts: readonly string[] | null) => tried.push(...(hosts ?? ['all'])),
       },
-      { lane: { initial: 2, max: 10 }, answers, rules, innerSlots: 64 },
-    );
+      limits,
+      parts: { of: () => part },
+      lanes: { view: (name: string) => ({ name, ...view }), whyNoSlot: () => noSlot, pump: () => pumped++ },
+      aside: { has: (lane: string) => asideOf === lane },
+      dueQueue: { wake: () => woken++ },
+      options: { lane: { initial: 2, max: 10 }, answers, shaping },
+    });
     control.register(LANE, site, null);
   });
   afterEach(() => {

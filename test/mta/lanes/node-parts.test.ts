@@ -46,23 +46,20 @@ describe('mta/lanes/node-parts', () => {
       db: {
         commit: {
           transact: (run: never) => (isAway ? Promise.reject(new Error('away')) : temp.db.commit.transact(run)),
-        } as never,
-      },
+        },
+      } as never,
       clock,
-      log: { error: () => logged++ },
+      log: { error: () => logged++ } as never,
       nodes: {
         epoch,
         get hasOthers() {
           return hasOthers;
         },
         onChange: () => () => undefined,
-      },
-      lanes: {
-        mails: () => mails.count,
-        open: () => 0,
-        withSeveral: () => several,
-        changed: (lane) => changes.push(lane),
-      },
+      } as never,
+      control: { mails: () => mails.count } as never,
+      pool: { openOf: () => 0, lanesWithSeveral: () => several, shrink: () => undefined } as never,
+      lanes: { pump: (lane: string) => changes.push(lane) } as never,
     });
     parts.start();
     started.push(parts);
@@ -116,6 +113,21 @@ describe('mta/lanes/node-parts', () => {
     await pass(200);
     assert.deepEqual(await temp.db.prepared.all('SELECT lane, epoch FROM lane_nodes'), [{ lane: LANE, epoch: 1 }]);
     assert.equal(one.of(LANE).nodes, 1);
+  });
+
+  it('is one connection for a node that joins until one that sends there has had the time to say so', async () => {
+    const [before, joined] = [node(1, { count: 5 }, [LANE]), node(2, { count: 5 })];
+    joined.of('mx.b.test');
+    await pass(4_000);
+    assert.deepEqual(
+      [before.of(LANE), joined.of('mx.b.test')],
+      [
+        { nodes: 1, isNew: false },
+        { nodes: 1, isNew: true },
+      ],
+    );
+    await pass(2_000);
+    assert.equal(joined.of('mx.b.test').isNew, false);
   });
 
   it('needs no row for one mail', async () => {

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { readOperators } from '../../../src/config/operators.ts';
+import { readOperators } from '../../../src/config/data-file.ts';
 import { operatorOf } from '../../../src/mta/sites/operators.ts';
 
 describe('mta/sites/operators', () => {

@@ -10,7 +10,7 @@ import path from 'node:path';
 import { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { run } from '../../../src/cli/cli.ts';
-import { openReportParser } from '../../../src/inbound/offline.ts';
+import { openReportParser } from '../../../src/inbound/report-reader.ts';
 
 export interface CommandDesk {
   /** Folder with `posthorn`, for the search path. */

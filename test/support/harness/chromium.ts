@@ -134,8 +134,8 @@ export async function narrowTo(page: Page, width: number): Promise<void> {
 }
 
 /**
- * What is wrong with the page that is open: for axe at 1440 and 390 px, light and dark, and in width at 320 px. In the dark only
- * colours differ.
+ * What is wrong with the page that is open: for axe at 1440 and 390 px, light and dark, and in width at 1024 and 320 px. In the dark
+ * only colours differ.
  */
 export async function findingsHere(page: Page): Promise<string[]> {
   const findings: string[] = [];
@@ -151,8 +151,10 @@ export async function findingsHere(page: Page): Promise<string[]> {
     note(`dark ${String(width)}`, await axeFindings(page, ['color-contrast']));
   }
   await page.emulateMedia({ colorScheme: 'light' });
-  await narrowTo(page, 320);
-  note('too wide', await tooWide(page));
+  for (const width of [1024, 320]) {
+    await narrowTo(page, width);
+    note(`too wide at ${String(width)}`, await tooWide(page));
+  }
   await page.setViewportSize({ width: 1280, height: 900 });
   return findings;
 }

@@ -1,5 +1,5 @@
 /** Documents that are made from the code. `npm run docs` writes them; test/docs.test.ts holds that none is stale. */
-import { configurationManual, exampleSettings } from '../../../src/config/manual.ts';
+import { configurationManual, exampleSettings } from './configuration-manual.ts';
 import { conformancePage } from '../../templates/mixed/conformance.ts';
 import { securityPage } from './budget-table.ts';
 import { commandManual } from './command-manual.ts';

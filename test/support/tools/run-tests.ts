@@ -22,7 +22,7 @@ const LATER =
  * database, and every operation of the API with a key of another account. Coverage on PostgreSQL shows what they leave out.
  */
 const STORAGE =
-  /^test\/(?:accounts|domains|events|housekeeping|keys|members|messages|storage|suppressions|templates|webhooks)\/|^test\/inbound\/(?:aggregate-store|kept-reports)|^test\/operator\/(?!doctor\/)|^test\/mta\/(?:due-queue|lanes|prepare|sources|sweeper|tls)|^test\/api\/scopes/;
+  /^test\/(?:accounts|domains|events|housekeeping|keys|members|messages|storage|suppressions|templates|webhooks)\/|^test\/inbound\/(?:aggregate-store|bounded-store)|^test\/operator\/(?!doctor\/)|^test\/mta\/(?:due-queue|lanes|prepare|sources|sweeper|tls)|^test\/api\/scopes/;
 /** Journeys that run on PostgreSQL as well, and those of several nodes, which run on nothing else. */
 const BOTH_JOURNEYS = [
   ...['delivery', 'events', 'interruptions', 'postgres-plans', 'reports', 'retries', 'webhooks'],

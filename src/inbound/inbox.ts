@@ -1,0 +1,167 @@
+/**
+ * Mails that are stored and wait to be read: those to our own addresses (receive.ts), and those to domains that receive (received.ts). Those
+ * with a token of ours come first; among the others networks, or receiving domains, take turns, so that none waits behind another's flood.
+ * A mail is done when its meaning is written: after a crash, or a failure of ours, it is read again. The node that received a mail
+ * reads it; the node that leads also reads what ended nodes have left.
+ */
+import { budgets, type BudgetName } from '../base/budgets.ts';
+import type { Clock } from '../base/clock.ts';
+import { mostForOne } from '../scheduling/allowance.ts';
+import { WaitingLine } from '../scheduling/waiting-line.ts';
+import type { Stranger } from './mx-budgets.ts';
+
+/** A mail that waits; `mail` is null if it has to be loaded. */
+interface Waiting<Mail> extends Stranger {
+  id: string;
+  mail: Mail | null;
+}
+
+export interface InboxOptions<Mail> {
+  /** The budgets for all mails that wait, and for those of one network or domain. */
+  bounds: { all: BudgetName; each: BudgetName };
+  /** Bytes of mails that are kept in memory until they are read; others are loaded. */
+  mostBuffered: number;
+  /** Mails that are read or written at once: their writes share commits, and look-ups take time. */
+  mostAtWork: number;
+  /** Mails with a token that may be with the reader at once. One without a token is there alone. */
+  mostReading: number;
+  /** Returns the mails in the database that were not read. */
+  left(): Promise<readonly (Stranger & { id: string })[]>;
+  load(id: string): Promise<Mail | null>;
+  /** Reads a mail. Resolves with the act that writes what it means. Rejects, as that does, for a failure of ours. */
+  read(mail: Mail, stranger: Stranger): Promise<() => Promise<unknown>>;
+  /** Logs a failure of ours. */
+  failed(error: unknown): void;
+}
+
+/** Pause of all reading after a failure of ours. Each try to start a process costs a tenth of a second of CPU. */
+const REST_MS = 10_000;
+
+export class Inbox<Mail extends { raw: Uint8Array }> {
+  private readonly clock: Clock;
+  private readonly options: InboxOptions<Mail>;
+  private readonly withToken = new WaitingLine<Waiting<Mail>>();
+  private readonly loose = new WaitingLine<Waiting<Mail>>();
+  /** The ids of the mails that wait or are at work. */
+  private readonly known = new Set<string>();
+  private readonly working = new Set<Promise<void>>();
+  private reading = 0;
+  private bufferedBytes = 0;
+  /** True if the database may have mails that are not known here. */
+  private hasLeft = false;
+  private isResting = false;
+  private isStopping = false;
+
+  constructor({ clock }: { clock: Clock }, options: InboxOptions<Mail>) {
+    this.clock = clock;
+    this.options = options;
+  }
+
+  /** Returns the budget that one more mail of this sender would break, or null. */
+  full(stranger: Stranger): BudgetName | null {
+    const { all, each } = this.options.bounds;
+    const line = this.lineOf(stranger);
+    const [most, mostOfOne] = [budgets[all].most, budgets[each].most];
+    const wanted = line.of(shareOf(stranger)) + 1;
+    if (wanted > mostOfOne) return each;
+    return line.all >= most || wanted > mostForOne(mostOfOne, most, line.all) ? all : null;
+  }
+
+  /** Takes a mail that was written. */
+  take(id: string, stranger: Stranger, mail: Mail): void {
+    const isBuffered = this.bufferedBytes + mail.raw.length <= this.options.mostBuffered;
+    if (isBuffered) this.bufferedBytes += mail.raw.length;
+    this.add({ ...stranger, id, mail: isBuffered ? mail : null });
+    this.work();
+  }
+
+  /** Takes the mails that ended nodes, or an earlier run, have left. One that a living node is about to read is read twice then, and has its effect once. */
+  takeLeft(): void {
+    this.hasLeft = true;
+    this.work();
+  }
+
+  /** Resolves when the mails at work are done. */
+  async stop(): Promise<void> {
+    this.isStopping = true;
+    while (this.working.size > 0) await Promise.all(this.working);
+  }
+
+  private lineOf({ deliveryId }: Stranger): WaitingLine<Waiting<Mail>> {
+    return deliveryId === null ? this.loose : this.withToken;
+  }
+
+  private add(waiting: Waiting<Mail>): void {
+    this.known.add(waiting.id);
+    this.lineOf(waiting).add(shareOf(waiting), waiting);
+  }
+
+  private work(): void {
+    if (this.isStopping || this.isResting) return;
+    const { mostAtWork, mostReading } = this.options;
+    if (this.hasLeft) this.track(this.loadLeft());
+    while (this.reading < mostReading && this.working.size < mostAtWork) {
+      const next = this.withToken.next() ?? (this.reading > 0 ? undefined : this.loose.next());
+      if (next === undefined) return;
+      this.track(this.receive(next.item));
+    }
+  }
+
+  private async loadLeft(): Promise<void> {
+    this.hasLeft = false;
+    try {
+      for (const one of await this.options.left()) if (!this.known.has(one.id)) this.add({ ...one, mail: null });
+    } catch (error) {
+      this.hasLeft = true;
+      this.rest(error);
+    }
+  }
+
+  private track(act: Promise<void>): void {
+    this.working.add(act);
+    void act.finally(() => {
+      this.working.delete(act);
+      this.work();
+    });
+  }
+
+  private async receive(next: Waiting<Mail>): Promise<void> {
+    try {
+      const write = await this.read(next);
+      this.work();
+      await write?.();
+      this.known.delete(next.id);
+    } catch (error) {
+      this.lineOf(next).add(shareOf(next), next);
+      this.rest(error);
+    }
+  }
+
+  /** Returns null if the mail is gone. It is not kept in memory while its meaning is written. */
+  private async read(next: Waiting<Mail>): Promise<(() => Promise<unknown>) | null> {
+    const { options } = this;
+    const { mail } = next;
+    this.reading += 1;
+    try {
+      const loaded = mail ?? (await options.load(next.id));
+      return loaded === null ? null : await options.read(loaded, next);
+    } finally {
+      this.reading -= 1;
+      if (mail !== null) this.bufferedBytes -= mail.raw.length;
+      next.mail = null;
+    }
+  }
+
+  private rest(error: unknown): void {
+    if (this.isResting || this.isStopping) return;
+    this.isResting = true;
+    this.options.failed(error);
+    const end = (): void => {
+      this.isResting = false;
+      this.work();
+    };
+    this.clock.after(REST_MS, end, { background: true });
+  }
+}
+
+const shareOf = ({ network, domain }: Stranger): string => domain ?? network;
