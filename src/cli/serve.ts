@@ -161,19 +161,8 @@ async function firstKey(config: Config): Promise<{ key: string } | null> {
 /** npm passes on a Ctrl-C that the terminal has sent to us as well: within this time both count as one. */
 const SAME_SIGNAL_MS = 500;
 
-interface Ending {
-  /** Resolves when the server shall stop. */
-  readonly asked: Promise<void>;
-  /** Why the server cannot go on; null if a signal alone ends it. */
-  readonly failure: Error | null;
-  /** Asks for an orderly end, as a first signal does, because the server cannot go on. */
-  fail: (error: Error) => void;
-  onHangUp(reload: () => void): void;
-  close(): void;
-}
-
 /** The first signal asks for an orderly end; a second one ends the process at once with 1. */
-function awaitEnding(): Ending {
+function awaitEnding() {
   let askedAt: number | null = null;
   let failure: Error | null = null;
   let ask: () => void = () => undefined;
@@ -197,18 +186,21 @@ function awaitEnding(): Ending {
   };
   process.on('SIGHUP', onSighup);
   return {
+    /** Resolves when the server shall stop. */
     asked,
+    /** The reason why the server cannot go on; null if a signal alone ends it. */
     get failure() {
       return failure;
     },
-    fail(error) {
+    /** Asks for an orderly end, as a first signal does. */
+    fail: (error: Error): void => {
       failure = error;
       askNow();
     },
-    onHangUp(reload) {
+    onHangUp(reload: () => void): void {
       hangUp = reload;
     },
-    close() {
+    close(): void {
       process.off('SIGHUP', onSighup);
       process.off('SIGTERM', onSignal);
       process.off('SIGINT', onSignal);

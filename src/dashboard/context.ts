@@ -1,4 +1,4 @@
-/** What all requests to the dashboard share, the state of one of them, and its cookies. */
+/** The context of all requests to the dashboard, the state of one of them, and its cookies. */
 import type Koa from 'koa';
 import type { BodyMemory, BodyShare } from '../api/body-memory.ts';
 import type { Inside } from '../api/inside.ts';
@@ -46,7 +46,7 @@ export interface DashboardDeps {
   version: string;
 }
 
-/** What pages and layers share. */
+/** The things that pages and layers share. */
 export interface Server extends DashboardDeps {
   views: Views;
   assets: Assets;

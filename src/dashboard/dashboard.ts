@@ -23,7 +23,7 @@ import { refusedByRole, rightsOf } from '../keys/roles.ts';
 import { scopeAllows } from '../keys/scopes.ts';
 import { findSession } from '../members/session-store.ts';
 import type { MemberRow } from '../storage/tables.ts';
-import { lacksSecondFactor } from '../members/second-factor.ts';
+import { lacksSecondFactor } from '../members/member-store.ts';
 import { loadAssets } from './assets.ts';
 import {
   noSuchPage,

@@ -1,5 +1,5 @@
 /** The pages of the menu, in groups and with their tabs, and acts that have a page or a button: for the menu and for the search. */
-import { OWN_ACCOUNT } from '../accounts/own-account.ts';
+import { OWN_ACCOUNT } from '../accounts/account-store.ts';
 import type { Scope } from '../keys/scopes.ts';
 import type { Visit } from './page.ts';
 

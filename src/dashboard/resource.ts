@@ -63,7 +63,7 @@ export function resource<Data extends object>(one: Resource<Data>): Page[] {
 
   return [
     onGet(path, (visit) => show(visit), scope === undefined ? {} : { scope }),
-    ...formsOf(one.view, viewSources()).map((form) =>
+    ...formsOf(one.view, viewSources).map((form) =>
       onPost(form.to, (visit) => send(form, visit), { again: (visit, fault) => show(visit, {}, form, fault) }),
     ),
   ];

@@ -150,7 +150,7 @@ function kindOf({ type, enum: values, items }: Member): string {
   return { boolean: 'flag', integer: 'number', number: 'number' }[type ?? ''] ?? 'text';
 }
 
-/** Returns the members of the operation's input that were entered. `reads` reads fields in another way, also those that are no members. */
+/** Returns the members of the operation's input that were entered. `reads` reads fields in another way, also those that are not members. */
 export function bodyOf(form: ViewForm, inputs: Inputs, visit: Visit, reads: Reads): object {
   const { members } = inputs(form.operation);
   const entered = form.fields.map(({ name, words }) => {

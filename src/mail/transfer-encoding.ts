@@ -159,7 +159,7 @@ export const quotedOctets = (octets: Buffer): Buffer =>
     quotedPrintable(escape(slice.replace(/(?<!\r)\n/g, LONE_LF).replaceAll('\r\n', '\n'), false), 'part'),
   );
 
-/** Stands for a LF that is no line end: no octet, and escaped by its low eight bits. */
+/** Stands for a LF that does not end a line: not an octet, and escaped by its low eight bits. */
 const LONE_LF = '\u010a';
 
 function quotedPrintable(escaped: string, end: TextEnd): Buffer {
@@ -198,7 +198,6 @@ function lastOfLine(escaped: string, start: number, lineEnd: number): string {
   return escaped.slice(start, lineEnd - 1) + (last === ' ' ? '=20' : '=09');
 }
 
-/** Returns octets as base64 in lines. */
 export function base64Lines(octets: Buffer): Buffer {
   const characters = octets.toString('base64');
   let out = '';

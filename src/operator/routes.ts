@@ -5,8 +5,6 @@ import { check } from '../base/check.ts';
 import { accountOperations } from './team/accounts.ts';
 import { auditOperations } from './audit.ts';
 import { adminOperations } from './team/admin.ts';
-import { backupOperations } from './backups.ts';
-import { bookOperations } from './books.ts';
 import { commandActOperations } from './door/command-acts.ts';
 import { doctorOperations } from './doctor/doctor.ts';
 import { eventOperations } from './events.ts';
@@ -45,8 +43,6 @@ const table = {
   ...watchOperations,
   ...resolveOperations,
   ...eventOperations,
-  ...bookOperations,
-  ...backupOperations,
   ...serverStateOperations,
   ...inboundOperations,
   ...reputationOperations,

@@ -166,8 +166,8 @@ describe('dashboard: forms of views', () => {
     const known = [...office.routes, ...serverRoutes(office.deps)];
     await office.close();
     const inputs = inputsOf(known);
-    const sources = viewSources();
-    const forms = [...sources.keys()].filter((name) => !name.startsWith('_')).flatMap((name) => formsOf(name, sources));
+    const names = [...viewSources.keys()].filter((name) => !name.startsWith('_'));
+    const forms = names.flatMap((name) => formsOf(name, viewSources));
     assert.ok(forms.length >= 30, String(forms.length));
     assert.deepEqual(
       forms.filter(({ operation }) => !known.some(({ operationId }) => operationId === operation)),

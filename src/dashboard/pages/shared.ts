@@ -17,7 +17,7 @@ export const sharedPages: readonly Page[] = [
   openGet('/shared/:token', shared),
 ];
 
-/** What a link shows is sealed in it, so that nothing is stored. */
+/** A link carries what it shows, sealed, so that nothing is stored. */
 interface Sealed {
   message: string;
   account: string;

@@ -1,5 +1,5 @@
 /** The team, for administrators: who signs in, with which role, to which accounts. */
-import { OWN_ACCOUNT } from '../../accounts/own-account.ts';
+import { OWN_ACCOUNT } from '../../accounts/account-store.ts';
 import { Problem } from '../../base/problem.ts';
 import { rightsOf, roles } from '../../keys/roles.ts';
 import type { LinkRecord } from '../../operator/team/team.ts';

@@ -4,7 +4,7 @@ import { systemClock, type Clock } from '../../base/clock.ts';
 import type { Config } from '../../config/schema.ts';
 import { createResolver } from '../../net/resolver.ts';
 import { databaseFile, openReader } from '../../storage/database.ts';
-import { DatabaseRefusal } from '../../storage/database-refusal.ts';
+import { DatabaseRefusal } from '../../storage/mark.ts';
 import type { OperatorDeps } from '../deps.ts';
 import { callServer, jsonIn } from '../door/client.ts';
 import { checkFiles } from '../door/data-folder.ts';

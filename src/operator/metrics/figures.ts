@@ -1,6 +1,6 @@
 /** Figures that are read at a scrape. */
 import { stat, statfs } from 'node:fs/promises';
-import { backupState } from '../../backup/newest.ts';
+import { backupState } from '../../backup/folder.ts';
 import type { Clock } from '../../base/clock.ts';
 import { certificateFacts } from '../../config/certificate-facts.ts';
 import type { CertificateState } from '../../config/certificate-watch.ts';
