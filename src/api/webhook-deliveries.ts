@@ -9,7 +9,7 @@ import { scopeAllows } from '../keys/scopes.ts';
 import { insertRows } from '../storage/rows.ts';
 import type { WebhookDeliveryRow, WebhookRow } from '../storage/tables.ts';
 import { callsForEvents, findDelivery, pageOfDeliveries, queueCalls } from '../webhooks/call-store.ts';
-import { curlOf } from '../webhooks/curl.ts';
+import { curlOf } from '../webhooks/call.ts';
 import { endpointsNamed, findEndpoint } from '../webhooks/endpoint-store.ts';
 import { createReplay, pageOfReplays, replayRecord } from '../webhooks/replay.ts';
 import { answerChange, rowsOfAnswer, updated } from './answer-change.ts';
@@ -35,7 +35,6 @@ type WebhookCall<Query = object, Body = undefined> = Call<z.output<typeof webhoo
 
 type DeliveryRecord = ReturnType<typeof deliveryRecord>;
 
-/** Makes the records of calls to one endpoint. */
 async function deliveryRecords(
   { db }: Pick<StoreContext, 'db'>,
   caller: Caller,

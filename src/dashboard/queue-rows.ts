@@ -82,7 +82,7 @@ export function destinationsOf({ data, domains }: Lanes) {
 /** Returns null for mail whose host is not known yet: it has no lane to show. */
 export const hrefOf = (name: string): string | null => (name.startsWith('~') ? null : laneLink(name));
 
-export const laneLink = (name: string): string => linkTo('/queue/lane', new URLSearchParams({ name }));
+export const laneLink = (name: string): string => linkTo('/queue/lane', { name });
 export function sumOf({ data, domains, oldest_at: oldestAt }: Lanes): object {
   const sum = (value: (one: Lanes['domains'][number]) => number): number =>
     domains.reduce((total, one) => total + value(one), 0);
@@ -184,7 +184,7 @@ export function keptLines(others: readonly Kept[], domains: readonly { domain: s
   return others.map((one) => {
     const { by, target, message, since, until, waiting } = one;
     const line = { message, since, until, waiting };
-    const lane = linkTo('/queue/lane', new URLSearchParams({ name: target }));
+    const lane = laneLink(target);
     const domain = domains.find((each) => each.lane === target)?.domain ?? null;
     switch (by) {
       case 'rest':
@@ -196,7 +196,7 @@ export function keptLines(others: readonly Kept[], domains: readonly { domain: s
       case 'route':
         return {
           ...line,
-          href: linkTo('/queue', new URLSearchParams({ domain: target })),
+          href: linkTo('/queue', { domain: target }),
           link: 'Its mail',
           domain: null,
         };

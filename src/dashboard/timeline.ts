@@ -30,7 +30,7 @@ export interface Moment {
   facts: string[];
   links: { href: string; text: string }[];
   /** The times of the steps of the SMTP dialogue, shown on request. */
-  dialogue?: { id: string; steps: readonly Step[]; tls: string | null };
+  dialogue?: { id: string; steps: readonly { name: string; ms: number }[]; tls: string | null };
   /** Calls to webhook endpoints about it. */
   calls: Call[];
   /** Caused by a scanner or proxy, not by a person. */
@@ -350,7 +350,7 @@ function eventFacts(detail: Readonly<Record<string, unknown>>): string[] {
 function calledBy(call: WebhookDelivery, endpoints: ReadonlyMap<string, string>, now: number): Call {
   const { webhook_id: id, event_id: event, next_attempt_at: next } = call;
   return {
-    href: `${linkTo(`/webhooks/${id}`, new URLSearchParams({ event_id: event }))}#deliveries`,
+    href: `${linkTo(`/webhooks/${id}`, { event_id: event })}#deliveries`,
     endpoint: endpoints.get(id) ?? id,
     type: call.event_type,
     status: call.status,

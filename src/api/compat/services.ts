@@ -1,5 +1,7 @@
 /** The adapters, and what the layers of the API ask them: the key of a request, its body, and the form of its errors. */
+import type { IncomingHttpHeaders } from 'node:http';
 import { Problem } from '../../base/problem.ts';
+import type { LongTexts } from '../files-in-json.ts';
 import { readJson, type JsonResult } from '../json.ts';
 import type { ForeignBody, Service } from './foreign.ts';
 import { mailgun } from './mailgun.ts';
@@ -19,16 +21,26 @@ export function serviceAt(path: string): Service | null {
 }
 
 /**
- * Returns the path of an adapter for a program that keeps only the host of its base address, as Ghost does: of the services that have
- * `/v3/`, one has Basic authentication.
+ * Returns the path of a request of an adapter, for a program too that keeps only the host of its base address, as Ghost and Symfony do.
+ * Some services allow a slash at the end.
  */
-export function withAdapter(target: string, authorization: string | undefined): string {
-  if (!target.startsWith('/v3/') || authorization === undefined) return target;
-  return `${COMPAT}${/^basic /i.test(authorization) ? mailgun.name : sendgrid.name}${target}`;
+export function withAdapter(target: string, headers: IncomingHttpHeaders): string {
+  if (target.startsWith('/v1/')) return target;
+  const service = target.startsWith(COMPAT) ? null : serviceOf(target, headers);
+  const whole = service === null ? target : `${COMPAT}${service.name}${target}`;
+  return whole.startsWith(COMPAT) ? whole.replace(/\/(?=\?|$)/, '') : whole;
+}
+
+/** Of the services that have `/v3/`, one has Basic authentication. */
+function serviceOf(target: string, headers: IncomingHttpHeaders): Service | null {
+  const { authorization = '', 'x-postmark-server-token': token } = headers;
+  if (token !== undefined) return postmark;
+  if (target.startsWith('/v3/') && authorization !== '') return /^basic /i.test(authorization) ? mailgun : sendgrid;
+  return /^\/emails\b/.test(target) && authorization !== '' ? resend : null;
 }
 
 /** Reads a body of another service into that of our operation. Pure. */
-export function readForeign(bytes: Uint8Array, body: ForeignBody): JsonResult {
+export function readForeign(bytes: Uint8Array, body: ForeignBody, files: LongTexts | null = null): JsonResult {
   const [name = '', form = ''] = body.form.split('.');
   const service = services.find((one) => one.name === name);
   const read = service?.forms[form];
@@ -41,7 +53,7 @@ export function readForeign(bytes: Uint8Array, body: ForeignBody): JsonResult {
             kind: 'ok',
             value: readForm(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), body.contentType),
           }
-        : readJson(bytes, { lists: true });
+        : readJson(bytes, { lists: true, files });
     return given.kind === 'ok' ? { kind: 'ok', value: read(given.value, body), given: given.value } : given;
   } catch (error) {
     if (!(error instanceof Problem)) throw error;

@@ -35,7 +35,7 @@ const columns = [
   'clicked',
 ] as const;
 
-export const statsPages = (): Page[] => [get(WHERE, show)];
+export const statsPages: readonly Page[] = [get(WHERE, show)];
 
 interface Asked {
   since: string | null;

@@ -3,30 +3,41 @@
  *
  *   refuseLongLists   no list is longer than its limit
  *   check             the schema: names, types, patterns (send-schema.ts)
- *   partsOf           each member by itself: addresses, headers, attachments, times (send-parts.ts)
+ *   partsOf           each member by itself: addresses, headers, attachments, times (message-draft.ts)
  *   draftOf           rules over several members: required ones, counts, sizes (message-draft.ts)
  *
  * A bulk send takes these steps once for its shared members and once for each entry. Checks that need the
  * database (domains, streams, suppressions) are in accept.ts.
  */
 import { check } from '../../base/check.ts';
-import { contentOf, draftOf, mergeParts, type SizedContent } from './message-draft.ts';
-import type { SendDraft, SendRules, BulkDraft, BulkEntryDraft, MessageContent, MessageDraft } from './send-draft.ts';
-import { partsOf, refuseLongLists, type Parts } from './send-parts.ts';
+import {
+  contentOf,
+  draftOf,
+  mergeParts,
+  type SizedContent,
+  type SendDraft,
+  type SendRules,
+  type BulkDraft,
+  type BulkEntryDraft,
+  type MessageContent,
+  type MessageDraft,
+  partsOf,
+  refuseLongLists,
+  type Parts,
+} from './message-draft.ts';
 import { SingleMessage, BulkEntry, BulkShared } from './send-schema.ts';
 import { Problem } from '../../base/problem.ts';
 import { addressKey } from '../../mail/address.ts';
 
-export type { BulkDraft, MessageContent, MessageDraft, SendRules } from './send-draft.ts';
+export type { BulkDraft, MessageContent, MessageDraft, SendRules } from './message-draft.ts';
 
 /** Checks a send request. Throws a `Problem` for the first fault that concerns all of it. */
 export function checkSend(body: Readonly<Record<string, unknown>>, rules: SendRules): SendDraft {
   if (!isBulk(body)) return checkSingle(body, rules);
   const steps = bulkSteps(body, rules);
-  for (;;) {
-    const step = steps.next();
-    if (step.done === true) return step.value;
-  }
+  let step = steps.next();
+  while (step.done !== true) step = steps.next();
+  return step.value;
 }
 
 /**
@@ -39,11 +50,9 @@ export async function checkSendGently(
 ): Promise<SendDraft> {
   if (!isBulk(body)) return checkSingle(body, rules);
   const steps = bulkSteps(body, rules);
-  for (;;) {
-    const step = steps.next();
-    if (step.done === true) return step.value;
-    await nextSlice();
-  }
+  let step = steps.next();
+  for (; step.done !== true; step = steps.next()) await nextSlice();
+  return step.value;
 }
 
 /** Returns whether it is the bulk form, which has `recipients`; null counts as absent. */
