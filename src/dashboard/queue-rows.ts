@@ -41,7 +41,7 @@ export function rowsOf({ data, domains }: Lanes): LaneRow[] {
     const { name, held } = state;
     const own = domains.filter(isOfLane(state));
     const reasons = reasonsOf(state);
-    const [first] = own.map(({ oldest_due_at: at }) => at).sort();
+    const [first] = own.flatMap((one) => (isAllHeld(one) ? [] : one.oldest_due_at)).sort();
     return {
       name,
       href: hrefOf(name),
@@ -64,14 +64,19 @@ export function rowsOf({ data, domains }: Lanes): LaneRow[] {
 const isQuoted = (answer: string | null, reasons: readonly TimedReason[]): boolean =>
   answer !== null && reasons.some(({ message }) => message.includes(answer.replace(/^\d{3}[ -]/, '')));
 
+export const isAllHeld = ({ held, waiting }: Lanes['domains'][number]): boolean => held === waiting;
+
 /** A lane that rests tries nothing before the rest ends, whatever falls due. */
 const nextOf = ({ waits }: Pick<Lane, 'waits'>, due: string): string =>
   waits.reduce((latest, { until }) => (until !== null && until > latest ? until : latest), due);
 
-/** Returns the destinations with the time of their next try, as their lanes tell it. */
+/** Returns the destinations with the time of their next try, as their lanes tell it; null if all mail there is held. */
 export function destinationsOf({ data, domains }: Lanes) {
   const lanes = new Map(data.map((state) => [siteOf(state), state]));
-  return domains.map((one) => ({ ...one, next: nextOf(lanes.get(one.lane) ?? { waits: [] }, one.oldest_due_at) }));
+  return domains.map((one) => ({
+    ...one,
+    next: isAllHeld(one) ? null : nextOf(lanes.get(one.lane) ?? { waits: [] }, one.oldest_due_at),
+  }));
 }
 
 /** Returns null for mail whose host is not known yet: it has no lane to show. */

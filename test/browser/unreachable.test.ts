@@ -35,6 +35,9 @@ describe('browser: a server that does not answer', () => {
       await said.innerText(),
       /^You are offline\. This page is of \d\d:\d\d:\d\d\. Try again in a moment\.$/,
     );
+    await page.locator('#menu').getByRole('link', { name: 'Stats' }).click();
+    await said.waitFor();
+    assert.equal(new URL(page.url()).pathname, '/messages', 'the page stays');
     await context?.setOffline(false);
     await chip('queued').click();
     await page.waitForURL('**/messages?status=queued');

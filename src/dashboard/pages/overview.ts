@@ -102,7 +102,7 @@ function waitingIn(lanes: ResultOf<'queue.lanes'>): object {
   return {
     waiting: destinations.reduce((sum, one) => sum + one.waiting, 0),
     oldest: lanes.oldest_at,
-    next: destinations.map(({ next }) => next).sort()[0] ?? null,
+    next: destinations.flatMap(({ next }) => next ?? []).sort()[0] ?? null,
   };
 }
 

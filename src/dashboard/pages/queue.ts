@@ -11,6 +11,7 @@ import {
   ageBars,
   destinationsOf,
   hrefOf,
+  isAllHeld,
   isOfLane,
   keptLines,
   laneLink,
@@ -168,7 +169,7 @@ function withAccounts(
   rows: readonly Waiting[],
   domains: ResultOf<'queue.lanes'>['domains'],
 ): Waiting[] {
-  const paused = new Set(domains.filter(({ held, waiting }) => held === waiting).map(({ domain }) => domain));
+  const paused = new Set(domains.filter(isAllHeld).map(({ domain }) => domain));
   return rows.map((row) => ({
     ...row,
     held: row.held || paused.has(row.domain),
