@@ -138,9 +138,6 @@ const pure = [
   'base/check.ts',
   'scheduling/gate.ts',
   'net/ip.ts',
-  'scheduling/lane-queue.ts',
-  'scheduling/lane-worker.ts',
-  'scheduling/place-line.ts',
   'scheduling/places.ts',
   'scheduling/lanes.ts',
   'base/phrase.ts',
@@ -186,7 +183,6 @@ const pure = [
   'mta/attempt/host-policy.ts',
   'mta/attempt/outcome.ts',
   'mta/names.ts',
-  'mta/prepared-mails.ts',
   'mta/limits/allowance.ts',
   'mta/limits/connections.ts',
   'mta/limits/learn.ts',
@@ -218,7 +214,7 @@ const pure = [
   'members/totp.ts',
   'dashboard/chart.ts',
   'dashboard/words.ts',
-  'dashboard/stale-forms.ts',
+  'dashboard/forms.ts',
 ];
 const impureModules =
   /^(?:node:)?(?:net|tls|dns|dgram|fs|http|https|http2|timers|child_process|worker_threads|cluster)(?:\/|$)|^(?:knex|sqlite3)$/;

@@ -40,7 +40,7 @@ export interface PasswordCheck {
   readonly matches: (password: string, stored: string | null) => Promise<boolean>;
 }
 
-/** Whose turn it is. */
+/** Names the one that asks for a turn. */
 export interface Share {
   name: string;
   /** True for a device that has signed in before, and for a session. */

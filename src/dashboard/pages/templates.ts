@@ -2,11 +2,9 @@
 import { readJson } from '../../api/json.ts';
 import { Problem } from '../../base/problem.ts';
 import type { Render, Template } from '../../client/types.ts';
-import type { DashboardDeps } from '../deps.ts';
-import { filledIn, definedMembers, fieldText } from '../forms.ts';
+import { filledIn, definedMembers, fieldText, isStale, refuseStale, seenIn } from '../forms.ts';
 import { pageOf, pagerOf } from '../links.ts';
-import { get, move, needs, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
-import { isStale, refuseStale, seenIn } from '../stale-forms.ts';
+import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
 import { PREVIEW_CSP } from './messages.ts';
 import { escapeHtml } from '../../base/html.ts';
 import { whoText } from '../audit-words.ts';
@@ -15,50 +13,30 @@ import { withoutHints } from '../mail-html.ts';
 
 const WHERE = '/templates';
 
-export function templatePages({ config }: Pick<DashboardDeps, 'config'>): Page[] {
-  return [
-    get(WHERE, list),
-    needs(
-      'template',
-      get(`${WHERE}/new`, (visit) => editor(visit, null, null)),
-    ),
-    post(
-      `${WHERE}/new`,
-      withFault(create, (visit, fault) => editor(visit, null, fault)),
-    ),
-    needs(
-      'template',
-      post(`${WHERE}/new/fill`, (visit) => fill(visit, null)),
-    ),
-    post(`${WHERE}/preview`, (visit) => framed(visit, previewPage)),
-    post(`${WHERE}/check`, (visit) => framed(visit, checkPage)),
-    get(`${WHERE}/:id`, async (visit) => editor(visit, await read(visit), null)),
-    post(
-      `${WHERE}/:id`,
-      withFault(change, async (visit, fault) => editor(visit, await read(visit), fault)),
-    ),
-    needs(
-      'template',
-      post(`${WHERE}/:id/fill`, async (visit) => fill(visit, await read(visit))),
-    ),
-    get(`${WHERE}/:id/versions`, versions),
-    get(`${WHERE}/:id/versions/:version`, versionFrame),
-    post(`${WHERE}/:id/restore`, restore),
-    post(`${WHERE}/:id/publish`, async (visit) => {
-      refuseUnseen(visit, await read(visit), 'published');
-      await visit.ask('publishTemplate', { params: visit.params });
-      return move(placeOf(visit), 'Published: sends use this version now.');
-    }),
-    needs(
-      'template',
-      post(`${WHERE}/:id/send`, (visit) => sendTest(config.simulator.domain, visit)),
-    ),
-    post(`${WHERE}/:id/remove`, async (visit) => {
-      await visit.ask('deleteTemplate', { params: visit.params });
-      return move(WHERE, 'The template is deleted.');
-    }),
-  ];
-}
+export const templatePages: readonly Page[] = [
+  get(WHERE, list),
+  get(`${WHERE}/new`, (visit) => editor(visit, null, null), { scope: 'template' }),
+  post(`${WHERE}/new`, create, { again: (visit, fault) => editor(visit, null, fault) }),
+  post(`${WHERE}/new/fill`, (visit) => fill(visit, null), { scope: 'template' }),
+  post(`${WHERE}/preview`, (visit) => framed(visit, previewPage)),
+  post(`${WHERE}/check`, (visit) => framed(visit, checkPage)),
+  get(`${WHERE}/:id`, async (visit) => editor(visit, await read(visit), null)),
+  post(`${WHERE}/:id`, change, { again: async (visit, fault) => editor(visit, await read(visit), fault) }),
+  post(`${WHERE}/:id/fill`, async (visit) => fill(visit, await read(visit)), { scope: 'template' }),
+  get(`${WHERE}/:id/versions`, versions),
+  get(`${WHERE}/:id/versions/:version`, versionFrame),
+  post(`${WHERE}/:id/restore`, restore),
+  post(`${WHERE}/:id/publish`, async (visit) => {
+    refuseUnseen(visit, await read(visit), 'published');
+    await visit.ask('publishTemplate', { params: visit.params });
+    return move(placeOf(visit), 'Published: sends use this version now.');
+  }),
+  post(`${WHERE}/:id/send`, sendTest, { scope: 'template' }),
+  post(`${WHERE}/:id/remove`, async (visit) => {
+    await visit.ask('deleteTemplate', { params: visit.params });
+    return move(WHERE, 'The template is deleted.');
+  }),
+];
 
 const placeOf = ({ params }: Visit): string => `${WHERE}/${params['id'] ?? ''}`;
 
@@ -273,11 +251,11 @@ async function restore(visit: Visit): Promise<Shown> {
   return move(placeOf(visit), `Version ${String(version)} has the content of version ${wanted}, and sends use it now.`);
 }
 
-async function sendTest(simulator: string, visit: Visit): Promise<Shown> {
+async function sendTest(visit: Visit): Promise<Shown> {
   const template = await read(visit);
   refuseUnseen(visit, template, 'sent');
   const body = definedMembers({
-    from: template.from ?? fieldText(visit.form, 'from') ?? (await usualSender(simulator, visit)),
+    from: template.from ?? fieldText(visit.form, 'from') ?? (await usualSender(visit)),
     to: visit.form.get('to') ?? '',
     // With sources of its own a send can have another subject than the template has.
     subject: `[Test] ${template.subject ?? template.name}`,
@@ -294,9 +272,9 @@ async function sendTest(simulator: string, visit: Visit): Promise<Shown> {
 }
 
 /** Returns an address of a verified domain, or of the simulator if there is none. */
-async function usualSender(simulator: string, visit: Visit): Promise<string> {
+async function usualSender(visit: Visit): Promise<string> {
   const { data } = await visit.ask('listDomains', { query: { status: 'verified', limit: '1' } });
-  return `Posthorn <hello@${data[0]?.name ?? simulator}>`;
+  return `Posthorn <hello@${data[0]?.name ?? visit.server.config.simulator.domain}>`;
 }
 
 /**
@@ -331,7 +309,6 @@ iframe{display:block;width:100%;height:56vh;min-height:200px;border:1px solid #d
 .parts{display:grid;gap:0 14px}@media(min-width:760px){.parts{grid-template-columns:minmax(0,3fr) minmax(0,2fr)}}
 .source{padding-left:40px;margin:0}.source li::marker{color:#69747f;font-size:11px}.wrong{background:#fce4e4}.wrong em{display:block;color:#a61b1b;font-style:normal}
 .faults{background:#fce4e4;color:#a61b1b;border-radius:6px;padding:8px 10px 8px 26px;margin:0 0 8px}
-.out{color:#0b5cad;font-weight:600}.tag{color:#6a2c91;font-weight:600}.note{color:#586474;font-style:italic}.html{color:#146c43}
 mark{background:#ffe08a;color:#1b2430}.looks label{margin-right:10px}
 body:has(#phone:checked) .parts iframe{width:375px;max-width:100%}iframe.light{color-scheme:light}iframe.dark{display:none;color-scheme:dark;background:#1b1f24}
 body:has(#dark:checked) iframe.light{display:none}body:has(#dark:checked) iframe.dark{display:block}
@@ -424,47 +401,24 @@ export function checkPage({ variables, parts }: Preview): string {
     count === 0
       ? '<p class="good">No faults.</p>'
       : `<p><strong>${String(count)} ${count === 1 ? 'fault' : 'faults'}.</strong></p>`;
-  const blocks = parts.map(({ name, source, faults }) => `<h2>${name}</h2>${highlighted(source, faults)}`);
+  const blocks = parts.map(({ name, source, faults }) => `<h2>${name}</h2>${numbered(source, faults)}`);
   return page('Check', `${head}<h2>Variables found</h2><p>${chips(variables)}</p>${blocks.join('')}`);
 }
 
 const reportPage = (text: string): string => page('Preview', `<p>${escapeHtml(text)}</p>`);
 
-/** Matches Handlebars or Liquid output, a Liquid tag, an HTML tag or a comment. Its lengths are bounded, so its time is linear. */
-const PIECES = /\{\{[^}]{0,2000}\}\}\}?|\{%[^%]{0,2000}%\}|<!--[^>]{0,2000}-->|<\/?[a-zA-Z][^<>{}]{0,500}>?/g;
-
-const kindOf = (piece: string): string =>
-  piece.startsWith('{{!') || piece.startsWith('<!--') || /^\{%-? *comment/.test(piece)
-    ? 'note'
-    : piece.startsWith('{%') || /^\{\{[#/^]|^\{\{-? *else/.test(piece)
-      ? 'tag'
-      : piece.startsWith('{{')
-        ? 'out'
-        : 'html';
-
-function lineHtml(line: string): string {
-  let html = '';
-  let at = 0;
-  for (const found of line.matchAll(PIECES)) {
-    const [piece] = found;
-    html += `${escapeHtml(line.slice(at, found.index))}<span class="${kindOf(piece)}">${escapeHtml(piece)}</span>`;
-    at = found.index + piece.length;
-  }
-  return html + escapeHtml(line.slice(at));
-}
-
 const MOST_LINES = 2000;
 const LONGEST_LINE = 2000;
 
 /** Returns an `<ol>` with one item per line of source, and the faults of a line below it. */
-export function highlighted(source: string, faults: readonly SourceFault[]): string {
+export function numbered(source: string, faults: readonly SourceFault[]): string {
   const lines = source.split('\n').slice(0, MOST_LINES);
   const rows = lines.map((line, place) => {
     const wrong = faults.filter((fault) => fault.line === place + 1);
     const said = wrong.map(
       ({ column, message }) => `<em>${column === null ? '' : `column ${String(column)}: `}${escapeHtml(message)}</em>`,
     );
-    return `<li${wrong.length > 0 ? ' class="wrong"' : ''}><code>${lineHtml(line.slice(0, LONGEST_LINE))}</code>${said.join('')}</li>`;
+    return `<li${wrong.length > 0 ? ' class="wrong"' : ''}><code>${escapeHtml(line.slice(0, LONGEST_LINE))}</code>${said.join('')}</li>`;
   });
   const nowhere = faults.filter(({ line }) => line === null || line > lines.length);
   return `${nowhere.map(({ message }) => `<p class="wrong"><em>${escapeHtml(message)}</em></p>`).join('')}<ol class="source">${rows.join('')}</ol>`;

@@ -14,6 +14,7 @@ export interface FigureDeps extends LaneFactsDeps {
   db: Database;
   clock: Clock;
   laneFacts: OperatorDeps['laneFacts'];
+  limits: OperatorDeps['limits'];
   resolver: Pick<Resolver, 'load'>;
   /** `storage.url`. */
   url: string;
