@@ -118,8 +118,8 @@ function offeredSecret({ server, member, form }: Visit): Buffer {
 async function switchOff(visit: Visit): Promise<Shown> {
   const { server, member, session } = visit;
   await provenPassword(visit);
-  const off = { totp: null, recoveryCodes: [], keep: session.id };
-  await changeLogin(server, member.id, off, acted(visit, 'profile.second-factor.off'));
+  const changes = { totp: null, recoveryCodes: [], keep: session.id };
+  await changeLogin(server, member.id, changes, acted(visit, 'profile.second-factor.off'));
   return move(WHERE, 'The second factor is off, and all other sessions have ended.');
 }
 
