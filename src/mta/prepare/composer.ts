@@ -8,7 +8,7 @@ import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
 import { createThreads } from '../../base/threads.ts';
 import { createGate } from '../../scheduling/gate.ts';
-import { signerForLoop } from '../../mail/dkim/signers.ts';
+import { signerForLoop } from '../../mail/dkim/sign.ts';
 import { createCompose, type Composed, type StoredContent } from './compose.ts';
 import { MailBatches, type Order } from './mail-batches.ts';
 import {

@@ -1,7 +1,7 @@
 /** The threads that make mails: one composes large contents, one makes small mails in batches. `composer.ts` starts them. */
 import { answerJobs } from '../../base/answer-jobs.ts';
 import { asBuffer, ownMemory } from '../../base/bytes.ts';
-import { signerForThread } from '../../mail/dkim/signers.ts';
+import { signerForThread } from '../../mail/dkim/sign.ts';
 import { createCompose } from './compose.ts';
 import { createMailMaker, type MailAnswer, type MailJob } from './mail-job.ts';
 
