@@ -64,7 +64,7 @@ function typeOf(filename: string, content: Buffer): string {
   const extension = extensionOf(filename) ?? '';
   const known = Object.hasOwn(newerTypes, extension) ? newerTypes[extension] : undefined;
   const type = known ?? detectMimeType(`file.${extension}`);
-  // A file is no mail by the name of an archive.
+  // The library has such types for archives and saved pages, which are files here.
   if (/^(?:multipart|message)\//.test(type) && extension !== 'eml') return 'application/octet-stream';
   return type.startsWith('text/') && isUtf8(content) ? `${type}; charset=utf-8` : type;
 }
