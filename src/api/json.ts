@@ -58,9 +58,8 @@ export function readJson(
 
 const bad = (why: string): { kind: 'bad'; why: string } => ({ kind: 'bad', why });
 
-function isObject(value: JsonValue): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
+export const isObject = (value: unknown): value is JsonObject =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 function decode(buffer: Buffer): string | null {
   if (isAscii(buffer)) return buffer.toString('latin1');

@@ -4,7 +4,7 @@
  */
 import { withCrlf } from '../mail/re-encode.ts';
 import { Problem, type ProblemCode } from '../base/problem.ts';
-import { asBuffer, memoryOfFiles } from '../base/bytes.ts';
+import { asBuffer, ownMemory } from '../base/bytes.ts';
 import {
   checkSend,
   type BulkDraft,
@@ -71,7 +71,7 @@ const plainEntry = (entry: BulkEntryDraft): PlainEntry =>
   entry.kind === 'ok' ? entry : { ...entry, problem: plain(entry.problem) };
 
 /** Returns the memory of its files, to transfer it to another thread. */
-export const memoryOf = (checked: CheckedSend): ArrayBuffer[] => memoryOfFiles(filesOf(checked));
+export const memoryOf = (checked: CheckedSend): ArrayBuffer[] => ownMemory(filesOf(checked));
 
 function filesOf(checked: CheckedSend): readonly Uint8Array[] {
   if (checked.kind === 'refused') return [];

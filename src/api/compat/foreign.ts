@@ -13,7 +13,6 @@ export interface ForeignBody {
   form: string;
   contentType: string;
   headers: Readonly<Record<string, string>>;
-  params: Readonly<Record<string, string>>;
   now: number;
 }
 

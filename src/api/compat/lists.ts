@@ -111,6 +111,8 @@ interface ListAnswers {
   list?: (call: ForeignCall) => Promise<Reply>;
   /** Adds entries; their form is `entries`. */
   add?: (call: ForeignCall) => Promise<Reply>;
+  /** The status of its answer, if it is not 200. */
+  added?: number;
   /** An entry, which may be absent. */
   shown: (one: Told | null, address: string) => Reply;
   removed: (address: string) => Reply;
@@ -120,7 +122,7 @@ interface ListAnswers {
 export function listRequests(
   path: string,
   reason: string,
-  { list, add, shown, removed }: ListAnswers,
+  { list, add, added = 200, shown, removed }: ListAnswers,
 ): ForeignRequest[] {
   const ofAddress = `${path}/{address}`;
   const find = async ({ ask, params: { address: email } }: ForeignCall): Promise<Told | null> =>
@@ -128,7 +130,7 @@ export function listRequests(
   const whole: ForeignRequest[] = [];
   if (list !== undefined) whole.push({ method: 'GET', path, operation: 'listSuppressions', run: list });
   if (add !== undefined)
-    whole.push({ method: 'POST', path, operation: 'createSuppression', form: 'entries', run: add });
+    whole.push({ method: 'POST', path, operation: 'createSuppression', form: 'entries', status: added, run: add });
   return [
     ...whole,
     {

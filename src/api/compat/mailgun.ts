@@ -1,5 +1,5 @@
 /** Requests of programs that were written for Mailgun. */
-import type { JsonObject, JsonValue } from '../json.ts';
+import { isObject, type JsonObject, type JsonValue } from '../json.ts';
 import type { Reply } from '../route.ts';
 import { headFields, readForm } from './form.ts';
 import { MIME } from './foreign.ts';
@@ -14,7 +14,6 @@ import {
   check,
   finished,
   ignored,
-  isObject,
   mailboxesAs,
   mergeInto,
   objectIn,

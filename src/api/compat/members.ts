@@ -3,12 +3,9 @@ import addressparser from 'nodemailer/lib/addressparser';
 import { Problem } from '../../base/problem.ts';
 import { quote } from '../../mail/address.ts';
 import { decodeWords } from '../../mail/charset.ts';
-import { readJson, type JsonObject, type JsonValue } from '../json.ts';
+import { isObject, readJson, type JsonObject, type JsonValue } from '../json.ts';
 import type { Reply } from '../route.ts';
 import type { Members } from './foreign.ts';
-
-export const isObject = (value: unknown): value is JsonObject =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 /** A member that concerns only the other service: it is accepted and without effect. */
 export const ignored = (): void => undefined;

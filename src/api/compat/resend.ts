@@ -4,7 +4,7 @@ import { Problem } from '../../base/problem.ts';
 import type { ProblemCode } from '../../base/problem.ts';
 import { DAY_MS, HOUR_MS, MINUTE_MS } from '../../base/time.ts';
 import { decodeWords } from '../../mail/charset.ts';
-import type { JsonObject, JsonValue } from '../json.ts';
+import { isObject, type JsonObject, type JsonValue } from '../json.ts';
 import type { ForeignBody, ForeignCall, Members, Service, Told } from './foreign.ts';
 import {
   addressTo,
@@ -14,7 +14,6 @@ import {
   entriesIn,
   filesBy,
   finished,
-  isObject,
   mergeInto,
   objectIn,
   pairsOf,

@@ -2,7 +2,7 @@
 import { newId } from '../../base/id.ts';
 import { Problem } from '../../base/problem.ts';
 import { quote } from '../../mail/address.ts';
-import type { JsonObject, JsonValue } from '../json.ts';
+import { isObject, type JsonObject, type JsonValue } from '../json.ts';
 import type { Reply } from '../route.ts';
 import type { ForeignCall, ForeignRequest, Members, Service, Told } from './foreign.ts';
 import * as lists from './lists.ts';
@@ -15,7 +15,6 @@ import {
   filesBy,
   finished,
   ignored,
-  isObject,
   listAt,
   mergeInto,
   never,
@@ -138,13 +137,12 @@ function readMail(value: JsonObject): JsonObject {
   const all = bulk(shared, entries);
   const [first, ...others] = entries.map(({ out }) => out);
   if (others.length > 0 || first === undefined) return all;
-  return { ...shared, ...first, ...merged(shared, first, 'headers'), ...merged(shared, first, 'metadata') };
+  const whole = { ...shared, ...first };
+  for (const name of ['headers', 'metadata'])
+    if (shared[name] !== undefined)
+      whole[name] = { ...(shared[name] as JsonObject), ...(first[name] as JsonObject | undefined) };
+  return whole;
 }
-
-const merged = (shared: JsonObject, own: JsonObject, name: string): JsonObject =>
-  shared[name] === undefined || own[name] === undefined
-    ? {}
-    : { [name]: { ...(shared[name] as JsonObject), ...(own[name] as JsonObject) } };
 
 const entryOf = (one: Told): object => ({
   created: lists.seconds(one['created_at']),
@@ -200,7 +198,7 @@ export const sendgrid: Service = {
   authorization: (header) => header('authorization'),
   forms: {
     mail: readMail,
-    addresses: (value) => ({ ...readMembers(value, { recipient_emails: 'emails' }), reason: 'unsubscribe' }),
+    entries: (value) => ({ ...readMembers(value, { recipient_emails: 'emails' }), reason: 'unsubscribe' }),
     cancel: (value) =>
       readMembers(value, {
         batch_id: BATCH,
@@ -240,20 +238,14 @@ export const sendgrid: Service = {
     ...listRequests('spam_reports', 'complaint'),
     ...listRequests('unsubscribes', 'unsubscribe'),
     ...lists.listRequests(GLOBAL, 'unsubscribe', {
-      shown: (one, address) => answer(one === null ? {} : { recipient_email: address }),
-      removed: () => gone,
-    }),
-    {
-      method: 'POST',
-      path: GLOBAL,
-      operation: 'createSuppression',
-      form: 'addresses',
-      status: 201,
-      run: async ({ ask, body }) => {
+      added: 201,
+      async add({ ask, body }) {
         await ask('createSuppression', { body });
         return answer({ recipient_emails: body['emails'] ?? [] }, 201);
       },
-    },
+      shown: (one, address) => answer(one === null ? {} : { recipient_email: address }),
+      removed: () => gone,
+    }),
   ],
   problem({ message, field, status }) {
     const theirs = status === 409 ? 400 : status;

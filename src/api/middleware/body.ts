@@ -64,7 +64,7 @@ async function read(deps: Deps, { req, state: { exchange } }: Context, share: Bo
 
 /** Returns the body of another service that a request has, and its media types beside JSON; null for a request of ours. */
 function foreignOf(
-  { route, path, params, header, at }: Exchange,
+  { route, path, header, at }: Exchange,
   contentType = '',
 ): { body: ForeignBody; types: readonly string[] } | null {
   if (route?.foreignBody === undefined) return null;
@@ -73,7 +73,6 @@ function foreignOf(
     body: {
       form: route.foreignBody,
       contentType,
-      params,
       headers: validation === undefined ? {} : { 'x-batch-validation': validation },
       now: at,
     },

@@ -1,5 +1,6 @@
 /** Reads the attachments of a send request: from base64 and a file name to the bytes and type of the mail. */
 import { isUtf8 } from 'node:buffer';
+import { detectMimeType } from 'nodemailer/lib/mime-funcs/mime-types';
 import { Problem } from '../../base/problem.ts';
 import type { Attachment } from '../../mail/mime-write.ts';
 import type { SendRules, WireMessage } from './message-draft.ts';
@@ -9,54 +10,17 @@ type WireAttachment = NonNullable<WireMessage['attachments']>[number];
 /** Octets of a file name, the limit of file systems. */
 export const LONGEST_FILENAME = 255;
 
-/** Types by extension, for common files; anything else is application/octet-stream unless the caller gives a type. */
-const typeOfExtension: ReadonlyMap<string, string> = new Map(
-  Object.entries({
-    '7z': 'application/x-7z-compressed',
-    avif: 'image/avif',
-    bmp: 'image/bmp',
-    csv: 'text/csv',
-    doc: 'application/msword',
-    docx: 'application/vnd.openxmlformats-officedocument.wordprocessingml.document',
-    eml: 'message/rfc822',
-    gif: 'image/gif',
-    gz: 'application/gzip',
-    heic: 'image/heic',
-    htm: 'text/html',
-    html: 'text/html',
-    ics: 'text/calendar',
-    jpeg: 'image/jpeg',
-    jpg: 'image/jpeg',
-    json: 'application/json',
-    m4a: 'audio/mp4',
-    md: 'text/markdown',
-    mov: 'video/quicktime',
-    mp3: 'audio/mpeg',
-    mp4: 'video/mp4',
-    odp: 'application/vnd.oasis.opendocument.presentation',
-    ods: 'application/vnd.oasis.opendocument.spreadsheet',
-    odt: 'application/vnd.oasis.opendocument.text',
-    ogg: 'audio/ogg',
-    pdf: 'application/pdf',
-    pkpass: 'application/vnd.apple.pkpass',
-    png: 'image/png',
-    ppt: 'application/vnd.ms-powerpoint',
-    pptx: 'application/vnd.openxmlformats-officedocument.presentationml.presentation',
-    rtf: 'application/rtf',
-    svg: 'image/svg+xml',
-    tif: 'image/tiff',
-    tiff: 'image/tiff',
-    txt: 'text/plain',
-    vcf: 'text/vcard',
-    wav: 'audio/wav',
-    webm: 'video/webm',
-    webp: 'image/webp',
-    xls: 'application/vnd.ms-excel',
-    xlsx: 'application/vnd.openxmlformats-officedocument.spreadsheetml.sheet',
-    xml: 'application/xml',
-    zip: 'application/zip',
-  }),
-);
+/** Types by extension that the library does not know, or has by older names. It names others if the caller gives no type. */
+const newerTypes: Readonly<Record<string, string>> = {
+  avif: 'image/avif',
+  gz: 'application/gzip',
+  heic: 'image/heic',
+  m4a: 'audio/mp4',
+  md: 'text/markdown',
+  ogg: 'audio/ogg',
+  pkpass: 'application/vnd.apple.pkpass',
+  vcf: 'text/vcard',
+};
 
 /** Decodes a request's attachments. Throws the first fault; `at` returns the field name of a member of the n-th one. */
 export function decodeAttachments(
@@ -97,7 +61,11 @@ function checkFilename(filename: string, blocked: readonly string[], field: stri
 
 /** Returns the type by the extension. A text without a charset would be read as ASCII (RFC 2046 section 4.1.2), or by a guess. */
 function typeOf(filename: string, content: Buffer): string {
-  const type = typeOfExtension.get(extensionOf(filename) ?? '') ?? 'application/octet-stream';
+  const extension = extensionOf(filename) ?? '';
+  const known = Object.hasOwn(newerTypes, extension) ? newerTypes[extension] : undefined;
+  const type = known ?? detectMimeType(`file.${extension}`);
+  // The library has such types for archives and saved pages, which are files here.
+  if (/^(?:multipart|message)\//.test(type) && extension !== 'eml') return 'application/octet-stream';
   return type.startsWith('text/') && isUtf8(content) ? `${type}; charset=utf-8` : type;
 }
 

@@ -1,6 +1,6 @@
 /** The threads that make mails: one composes large contents, one makes small mails in batches. `composer.ts` starts them. */
 import { answerJobs } from '../../base/answer-jobs.ts';
-import { asBuffer, memoryOfFiles } from '../../base/bytes.ts';
+import { asBuffer, ownMemory } from '../../base/bytes.ts';
 import { signerForThread } from '../../mail/dkim/sign.ts';
 import { createCompose } from './compose.ts';
 import { createMailMaker, type MailAnswer, type MailJob } from './mail-job.ts';
@@ -38,4 +38,4 @@ async function answer(jobs: readonly MailJob[]): Promise<MailAnswer[]> {
 const bodiesOf = (answers: readonly MailAnswer[]): Uint8Array[] =>
   answers.flatMap((one) => (one.kind === 'composed' ? [one.composed.content.body] : []));
 
-answerJobs(answer, (answers) => memoryOfFiles(bodiesOf(answers)));
+answerJobs(answer, (answers) => ownMemory(bodiesOf(answers)));

@@ -8,7 +8,7 @@ const JSON_TYPE = 'application/json';
 
 function read(form: string, body: unknown, contentType = JSON_TYPE): unknown {
   const text = typeof body === 'string' ? body : JSON.stringify(body);
-  const result = readForeign(Buffer.from(text), { form, contentType, headers: {}, params: {}, now: NOW });
+  const result = readForeign(Buffer.from(text), { form, contentType, headers: {}, now: NOW });
   if (result.kind === 'ok') return result.value;
   return result.kind === 'refused' ? `${result.code} ${String(result.field)}` : result.kind;
 }
@@ -177,7 +177,6 @@ describe('api/compat/services', () => {
         form: 'mailgun.message',
         contentType: 'multipart/form-data; boundary="edge"',
         headers: {},
-        params: {},
         now: NOW,
       });
       assert.deepEqual(result.kind === 'ok' ? result.value : result, {
