@@ -30,12 +30,7 @@ export function addReceived(program: CommandUnknownOpts, context: Context): void
       const bytes = await context.operate((operator) =>
         attachment === undefined
           ? operator.bytes('getReceivedRaw', { params: { id } })
-          : operator
-              .bytes('getReceivedAttachment', { params: { id, index: String(attachment) } })
-              .catch((error: unknown) => {
-                if (!(error instanceof Problem) || error.field !== 'index') throw error;
-                throw new Problem('not_found', `${error.message} See its files: posthorn received show ${id}`);
-              }),
+          : operator.bytes('getReceivedAttachment', { params: { id, index: String(attachment) } }),
       );
       await writeFile(file, bytes, { flag: 'wx' }).then(
         () => {
