@@ -16,7 +16,8 @@ process.exitCode = await run(process.argv.slice(2), undefined, undefined, {
   // Imported late, so that small commands start quickly.
   startApp: async (config, overrides) => (await import('./app.ts')).startApp(config, overrides),
   openExplainer: async (...given) => (await import('./mta/limits/explain.ts')).createExplainer(...given),
-  openReportParser: async (keyring, rules) => (await import('./inbound/report-reader.ts')).openReportParser(keyring, rules),
+  openReportParser: async (keyring, rules) =>
+    (await import('./inbound/report-reader.ts')).openReportParser(keyring, rules),
 });
 // A failed start must end although it has opened sockets or files.
 if (process.exitCode !== 0) process.exit();

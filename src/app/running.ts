@@ -145,7 +145,7 @@ function buildDoors(
   const laneFacts = createLaneFacts({ db, clock, nodes, owners, mta });
   const metrics = buildMetrics(
     context,
-    { mta, laneFacts },
+    { mta, laneFacts, limits: delivery.limits },
     { listeners: mailPorts, certificate: () => certificateWatch.state() },
   );
   const bodyMemory = new BodyMemory(bodyLimits.heldBytes, usedUp);

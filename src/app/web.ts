@@ -127,7 +127,7 @@ function buildRoutes(
 /** Builds the metrics for Prometheus, or null if they are switched off. */
 export function buildMetrics(
   { config, db, clock, log, meters, resolver, nodes, owners }: AppContext,
-  engine: Pick<MetricsDeps, 'mta' | 'laneFacts'>,
+  engine: Pick<MetricsDeps, 'mta' | 'laneFacts' | 'limits'>,
   service: Pick<MetricsDeps, 'listeners' | 'certificate'>,
 ): MetricsHandler | null {
   if (meters === null) return null;

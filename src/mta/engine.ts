@@ -16,7 +16,6 @@ import type { Database } from '../storage/database.ts';
 import type { Nodes } from '../storage/nodes.ts';
 import type { Owners } from '../storage/owners.ts';
 import type { Attempts } from './attempt/attempt.ts';
-import type { Passages } from './attempt/passages.ts';
 import type { Transcripts } from './attempt/transcripts.ts';
 import type { PhaseTimeouts } from './connection/phases.ts';
 import type { Pool, PoolLimits } from './connection/pool.ts';
@@ -105,7 +104,6 @@ export interface Engine extends EngineDeps {
   parts: NodeParts;
   control: LaneControl;
   placing: Placing;
-  passages: Passages;
   attempts: Attempts;
   reports: LaneReports;
 }

@@ -1,7 +1,7 @@
 /** Reports on lanes and destinations for operators, commands and metrics: from memory; `resolve` waits for DNS. */
 import { mapInSlices } from '../base/slices.ts';
 import type { LaneChange, LaneLimitsReport, LaneReport } from '../messages/delivery/lane-report.ts';
-import { waitsOfSoonest, type LaneFacts, type LaneWait, type MailOfLane } from '../messages/delivery/why.ts';
+import { laneWait, waitsOfSoonest, type LaneFacts, type LaneWait, type MailOfLane } from '../messages/delivery/why.ts';
 import type { LaneView } from '../scheduling/lanes.ts';
 import { DEFAULT_POOL } from '../storage/tables.ts';
 import { needOf } from './attempt/host-policy.ts';
@@ -159,26 +159,17 @@ const noNetwork: LaneLimitsReport & Pick<LaneView, 'slots'> = {
 };
 
 function dnsWaits(domain: string, known: Unresolved | null, isAsking: boolean): LaneWait[] {
-  if (known !== null)
-    return [
-      {
-        reason: 'dns_trouble',
-        message: `DNS does not tell where mail for ${domain} goes: ${known.route.text}. It is asked again, and no attempt is spent.`,
-        since: known.since,
-        until: known.until,
-        by: 'dns',
-        stops: true,
-      },
-    ];
-  const message = `The mail hosts of ${domain} are being looked up.`;
-  return isAsking ? [{ reason: 'resolving', message, since: null, until: null, by: 'us', stops: true }] : [];
+  if (known !== null) {
+    const { route, since, until } = known;
+    const message = `DNS does not tell where mail for ${domain} goes: ${route.text}. It is asked again, and no attempt is spent.`;
+    return [laneWait('dns_trouble', message, { since, until, by: 'dns', stops: true })];
+  }
+  return isAsking ? [laneWait('resolving', `The mail hosts of ${domain} are being looked up.`, { stops: true })] : [];
 }
 
-const routeWait = (route: string): LaneWait => ({
-  reason: 'held',
-  message: `The route of ${route === '*' ? 'all other domains (*)' : route} in delivery.routes holds its mail, whose time runs on. It goes when the route is another.`,
-  since: null,
-  until: null,
-  by: 'operator',
-  stops: true,
-});
+const routeWait = (route: string): LaneWait =>
+  laneWait(
+    'held',
+    `The route of ${route === '*' ? 'all other domains (*)' : route} in delivery.routes holds its mail, whose time runs on. It goes when the route is another.`,
+    { by: 'operator', stops: true },
+  );

@@ -14,7 +14,6 @@ import type { LaneFacts, MailOfLane } from '../messages/delivery/why.ts';
 import { Lanes } from '../scheduling/lanes.ts';
 import { isSystemSource } from '../storage/tables.ts';
 import { Attempts } from './attempt/attempt.ts';
-import { Passages } from './attempt/passages.ts';
 import { createTranscripts, type Transcripts } from './attempt/transcripts.ts';
 import type { PhaseTimeouts } from './connection/phases.ts';
 import { Pool } from './connection/pool.ts';
@@ -119,7 +118,6 @@ export class Mta {
     engine.parts = new NodeParts(engine);
     engine.control = new LaneControl(engine);
     engine.placing = new Placing(engine);
-    engine.passages = new Passages(engine);
     engine.attempts = new Attempts(engine);
     engine.reports = new LaneReports(engine);
     this.sweeper = new Sweeper(engine);

@@ -9,7 +9,7 @@ import { turnOf } from '../scheduling/places.ts';
 import { WaitingLine } from '../scheduling/waiting-line.ts';
 import { statement } from '../storage/sql.ts';
 import { mailKeyOf, UNTRIED_MS } from './attempt/attempt.ts';
-import type { NoPassage } from './attempt/passages.ts';
+import type { NoPassage } from './attempt/attempt.ts';
 import { hostKey, laneName } from './names.ts';
 import type { Held, Preparing } from './prepare/prepare.ts';
 import type { Destination, Site } from './sites/sites.ts';

@@ -9,7 +9,7 @@ import type { DeliveryState, DeliveryChange, Outcome } from '../messages/deliver
 import type { Hold } from '../messages/delivery/holds.ts';
 import type { Occurrence } from '../messages/delivery/record.ts';
 import { StorageClosed } from '../storage/commit.ts';
-import type { NoPassage, Passage } from './attempt/passages.ts';
+import type { NoPassage, Passage } from './attempt/attempt.ts';
 import type { Failed, Failure, Held, Prepared, Preparing } from './prepare/prepare.ts';
 import type { Job } from './due-queue.ts';
 import type { Engine } from './engine.ts';
@@ -60,16 +60,7 @@ export const createWorker = (engine: WorkerEngine) => (lane: Lane<Job>) => new W
 
 type WorkerEngine = Pick<
   Engine,
-  | 'clock'
-  | 'recorder'
-  | 'placing'
-  | 'passages'
-  | 'attempts'
-  | 'options'
-  | 'leaseMs'
-  | 'extraTime'
-  | 'failed'
-  | 'unwritten'
+  'clock' | 'recorder' | 'placing' | 'attempts' | 'options' | 'leaseMs' | 'extraTime' | 'failed' | 'unwritten'
 >;
 
 class Worker {
@@ -96,14 +87,14 @@ class Worker {
 
   /** Finds a passage for a mail, or why it is not sent over one now. */
   private async findWay({ job, made, begunAt }: Mail): Promise<Sendable | Exclude<Begun, Preparing> | NoPassage> {
-    const { passages, clock } = this.engine;
+    const { attempts, clock } = this.engine;
     const begun = await made;
     if (begun.kind !== 'preparing') return begun;
-    const passage = passages.findIdle(job, begun.wanted) ?? (await this.findPassage(job, begun));
+    const passage = attempts.findIdle(job, begun.wanted) ?? (await this.findPassage(job, begun));
     if (isNone(passage)) return passage;
     const kept = clock.monotonic() - begunAt < FRESH_MS ? null : await this.keptBack(job, begun);
     if (kept === null) return { kind: 'sendable', passage, mail: begun.mail };
-    passages.release(passage);
+    attempts.release(passage);
     return kept;
   }
 
@@ -113,7 +104,7 @@ class Worker {
     if (ahead !== null) ahead.ahead = this.begin(ahead);
     const claim = await this.writeAndClaim(job);
     if (claim !== null) this.finished = await this.attempt(job, claim, found);
-    else if (found.kind === 'sendable') this.engine.passages.release(found.passage);
+    else if (found.kind === 'sendable') this.engine.attempts.release(found.passage);
     const next = this.beginNext();
     if (next?.isMade !== true) await this.writeFinished();
     return next;
@@ -171,7 +162,7 @@ class Worker {
 
   /** Finds a connection while the last outcome is written. A bug in it leaves the mail for its next time. */
   private async findPassage(job: Job, { wanted }: Preparing): Promise<Passage | NoPassage> {
-    const finding = this.engine.passages.find(job, wanted).catch((error: unknown): NoPassage => {
+    const finding = this.engine.attempts.find(job, wanted).catch((error: unknown): NoPassage => {
       this.engine.failed(error);
       return { kind: 'exhausted' };
     });

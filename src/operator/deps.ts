@@ -12,7 +12,7 @@ import type { DueHint } from '../messages/delivery/due-hint.ts';
 import type { Recorder } from '../messages/delivery/record.ts';
 import type { LimitBook } from '../messages/limits/book.ts';
 import type { Holds } from '../messages/delivery/holds.ts';
-import type { LaneChange, LaneReport } from '../messages/delivery/lane-report.ts';
+import type { LaneChange, LaneReport, SourceReport, TranscriptPage } from '../messages/delivery/lane-report.ts';
 import type { LaneFacts, LaneFactsOf, MailOfLane } from '../messages/delivery/why.ts';
 import type { Database } from '../storage/database.ts';
 import type { Nodes } from '../storage/nodes.ts';
@@ -71,14 +71,14 @@ export interface OperatorDeps extends StoreDeps {
     /** Returns the lane of mail to this domain. */
     laneOf(domain: string): string;
     laneFacts: (mail: MailOfLane) => Promise<LaneFacts>;
-    sources: { list(): readonly SourceState[] };
+    sources: { list(): readonly SourceReport[] };
     /** Ends the block lists of a source; null is the system's address of every node. */
     unblock(source: string | null): Promise<void>;
     transcripts: {
       watch(watch: number, what: { lane: string } | { messageId: string }): boolean;
       subjectOf(watch: number): { lane: string } | { messageId: string } | null;
       list(): readonly (readonly [watch: number, page: TranscriptPage])[];
-      read(watch: number, after: number, waitMs: number): Promise<TranscriptPage | null>;
+      read(watch: number, after: number): TranscriptPage | null;
     };
   };
   /** Tells which node delivers to a domain. */
@@ -118,35 +118,6 @@ export interface ListenerState {
   open: number | null;
   /** The reason; `since` in milliseconds since the epoch, `holder` names the program that has the port, if that is known. */
   fault: { code: string; since: number; holder: string | null } | null;
-}
-
-/** A source as the delivery engine shows it; times in milliseconds since the epoch. */
-export interface SourceState {
-  name: string | null;
-  pool: string;
-  ipv4: string | null;
-  ipv6: string | null;
-  ehlo: string;
-  paused: boolean;
-  /** Its addresses that the machine does not have; nodes of earlier versions do not tell. */
-  absent?: readonly string[];
-  blocks: readonly { site: string; since: number; until: number; reply: string }[];
-  warmUp: readonly { site: string; sent: number; cap: number | null }[];
-}
-
-/** Lines of SMTP dialogues as they were said. */
-export interface TranscriptPage {
-  lines: readonly {
-    at: number;
-    connection: number;
-    lane: string;
-    host: string;
-    messageId: string;
-    side: '<' | '>';
-    text: string;
-  }[];
-  position: number;
-  lost: number;
 }
 
 /** The destination of a domain's mail, as the delivery engine resolves it. */

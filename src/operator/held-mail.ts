@@ -6,7 +6,8 @@ import { gauge, type Family } from './metrics/exposition.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { isOfPool, readMark, type PoolMark } from '../messages/delivery/hold-mark.ts';
 import type { LaneFacts, LaneWait, SetBy } from '../messages/delivery/why.ts';
-import { fleetLanes, MOST_DOMAINS, siteOf, type FleetLane, type LanesDeps } from './lanes.ts';
+import { readQueue, type Queue } from './lane-records.ts';
+import { MOST_DOMAINS, siteOf, type LanesDeps } from './lanes.ts';
 import type { OperatorDeps } from './deps.ts';
 import { dialectOf } from '../storage/sql.ts';
 
@@ -41,7 +42,7 @@ export interface HeldMail {
   message: string;
 }
 
-type Deps = LanesDeps & Pick<OperatorDeps, 'db' | 'clock' | 'laneFacts'>;
+type Deps = LanesDeps & Pick<OperatorDeps, 'db' | 'clock' | 'laneFacts' | 'limits'>;
 
 /** The most marks, domains and parts of resting lanes that are read, the largest first. */
 const MOST = MOST_DOMAINS;
@@ -54,21 +55,12 @@ export const isRest = ({ kind }: Pick<LaneWait, 'kind'>): boolean => kind !== un
 
 /** Returns all causes, those with the most mail first. */
 export async function heldMail(deps: Deps): Promise<HeldMail[]> {
-  return (await readHeldMail(deps)).held;
+  return await heldIn(deps, await readQueue(deps));
 }
 
-/** Returns the causes, and the lanes of all nodes. */
-async function readHeldMail(deps: Deps): Promise<{ held: HeldMail[]; lanes: readonly FleetLane[] }> {
-  const domains = await waitingMail(deps);
-  const [marked, lanes] = await Promise.all([
-    markedMail(deps),
-    fleetLanes(
-      deps,
-      domains.map(({ domain }) => domain),
-    ),
-  ]);
-  const others = await Promise.all([routedMail(deps, domains), restingMail(deps, lanes, domains)]);
-  return { held: [...marked, ...others.flat()].sort((a, b) => b.waiting - a.waiting), lanes };
+async function heldIn(deps: Deps, queue: Queue): Promise<HeldMail[]> {
+  const all = await Promise.all([markedMail(deps), routedMail(deps, queue), restingMail(deps, queue)]);
+  return all.flat().sort((a, b) => b.waiting - a.waiting);
 }
 
 interface Mark {
@@ -137,30 +129,16 @@ function ofPool(
 
 const sentence = (words: string): string => `${words.slice(0, 1).toUpperCase()}${words.slice(1)}.`;
 
-interface Waiting {
-  domain: string;
-  waiting: number;
-  oldest: number;
-}
-
-async function waitingMail(deps: Pick<Deps, 'db'>): Promise<Waiting[]> {
-  return await deps.db.reader.raw<Waiting[]>(
-    `SELECT domain, COUNT(*) AS waiting, MIN(due_at) AS oldest FROM deliveries WHERE due_at IS NOT NULL
-     GROUP BY domain ORDER BY waiting DESC, domain LIMIT ?`,
-    [MOST],
-  );
-}
-
-async function routedMail(deps: Deps, domains: readonly Waiting[]): Promise<HeldMail[]> {
-  const rows = domains.filter(({ domain }) => deps.mta.laneOf(domain) === '~hold');
+async function routedMail(deps: Deps, { domains }: Queue): Promise<HeldMail[]> {
+  const rows = domains.filter(({ lane }) => lane === '~hold');
   const facts = await deps.laneFacts(rows.map(({ domain }) => ({ domain, account: '' })));
-  return rows.map(({ domain, waiting: count, oldest }, at) => ({
+  return rows.map(({ domain, waiting: count, oldest_due_at: oldest }, at) => ({
     object: 'held_mail',
     by: 'route',
     target: domain,
     account_id: null,
     waiting: count,
-    since: rfc3339(Math.min(oldest, deps.clock.now())),
+    since: rfc3339(Math.min(Date.parse(oldest), deps.clock.now())),
     until: null,
     set_by: 'operator',
     message: facts[at]?.waits[0]?.message ?? `The route of ${domain} in delivery.routes holds its mail.`,
@@ -168,16 +146,12 @@ async function routedMail(deps: Deps, domains: readonly Waiting[]): Promise<Held
 }
 
 /** Counts the mail of each lane that rests. A rest may concern one domain or one account only. */
-async function restingMail(
-  { db, laneFacts, mta }: Deps,
-  lanes: readonly FleetLane[],
-  waiting: readonly Waiting[],
-): Promise<HeldMail[]> {
+async function restingMail({ db, laneFacts, mta }: Deps, queue: Queue): Promise<HeldMail[]> {
   const resting = new Set(
-    lanes.flatMap(({ name, source, waits }) => (waits.some(isRest) ? [siteOf(name, source)] : [])),
+    queue.lanes.flatMap(({ name, source, waits }) => (waits.some(isRest) ? [siteOf(name, source)] : [])),
   );
   if (resting.size === 0) return [];
-  const domains = waiting.map(({ domain }) => domain).filter((domain) => resting.has(mta.laneOf(domain)));
+  const domains = queue.domains.filter(({ lane }) => resting.has(lane)).map(({ domain }) => domain);
   const parts = await db.reader.raw<{ domain: string; account: string; waiting: number }[]>(
     `SELECT domain, account_id AS account, COUNT(*) AS waiting FROM deliveries
      WHERE due_at IS NOT NULL AND held_by IS NULL AND domain ${dialectOf(db.reader).among('text')}
@@ -209,9 +183,12 @@ async function restingMail(
 
 /** Returns the figures for Prometheus. Each label always has a sample, so that an alert ends when the mail is gone. */
 export async function heldFigures(deps: Deps): Promise<Family[]> {
-  const { held, lanes } = await readHeldMail(deps);
+  const queue = await readQueue(deps);
+  const held = await heldIn(deps, queue);
   const resting = new Set(
-    lanes.flatMap(({ name, waits }) => waits.flatMap(({ kind }) => (kind === undefined ? [] : [`${kind} ${name}`]))),
+    queue.lanes.flatMap(({ name, waits }) =>
+      waits.flatMap(({ kind }) => (kind === undefined ? [] : [`${kind} ${name}`])),
+    ),
   );
   return [
     gauge(

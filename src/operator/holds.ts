@@ -9,11 +9,21 @@ import { ANY_SOURCE, keyOf, newLimit, scopeOf, type Limit } from '../messages/li
 import type { Act } from '../operations/act.ts';
 import { heldMail, type HeldMail } from './held-mail.ts';
 import { isLaneKnown } from './lane-records.ts';
-import { isLane, partArguments, partFor, partOfLane, pointedAt, type NamedPart, type Part } from './parts.ts';
+import {
+  isLane,
+  partArguments,
+  partFor,
+  partOfLane,
+  pointedAt,
+  selected,
+  selectedText,
+  type NamedPart,
+  type Part,
+} from './parts.ts';
 import type { OperatorDeps } from './deps.ts';
 import { serverRoute } from './server-route.ts';
 import { refuseNoDomain } from './recipient-domain.ts';
-import { LOOK_UPS_MS, mailOf, selected, selectedText, selectorMembers } from './selector.ts';
+import { LOOK_UPS_MS, mailOf, selectorMembers } from './selector.ts';
 import { changeWaiting, countWaiting } from './waiting-pages.ts';
 
 const YEAR_MS = 366 * DAY_MS;
@@ -40,7 +50,7 @@ export const holdOperations = {
       const now = waiting === null ? 'what would go by it' : deliveriesOf(waiting);
       const end = forMs === undefined ? 'until it is released' : `until ${rfc3339(deps.clock.now() + forMs)}`;
       return {
-        would: `hold ${textOf(named)}: ${now}${catchesNew(isNew, part) ? ', and what is accepted later' : ''}, ${end}`,
+        would: `hold ${selectedText(named)}: ${now}${catchesNew(isNew, part) ? ', and what is accepted later' : ''}, ${end}`,
         waiting,
       };
     },
@@ -157,11 +167,6 @@ export const unknownDomains = (unknown: number | undefined): { domains_unknown?:
 
 const noAct = { concerns: () => undefined };
 const deliveriesOf = (count: number): string => pluralize(count, 'waiting delivery', 'waiting deliveries');
-const textOf = (named: NamedPart): string => {
-  const { scope, target } = pointedAt(named);
-  return scope === 'all' ? 'all mail' : `the ${scope} ${target}`;
-};
-
 /** Counts the mail of a part; null for a source, by which the mail is sent that comes next. */
 async function waitingOf(deps: OperatorDeps, { source, ...named }: NamedPart): Promise<number | null> {
   return source === undefined ? await countWaiting(deps, await mailOf(deps, named, LOOK_UPS_MS)) : null;

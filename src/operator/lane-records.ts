@@ -7,7 +7,7 @@ import { DAY_MS, HOUR_MS, MINUTE_MS } from '../base/time.ts';
 import { EVERYWHERE, scopeOf, type Limit } from '../messages/limits/limit.ts';
 import { operatorsHold } from '../messages/delivery/holds.ts';
 import { limitsByHand } from '../messages/delivery/lane-report.ts';
-import type { LaneFacts, LaneWait } from '../messages/delivery/why.ts';
+import { laneWait, type LaneFacts, type LaneWait } from '../messages/delivery/why.ts';
 import {
   fleetLanes,
   laneFigures,
@@ -262,24 +262,21 @@ function aroundLane({ name }: FleetLane, own: readonly WaitingDomain[], facts: L
     return own.length === 1 && facts.waits.length > 0 ? facts.waits : severalDomains(name, facts.waits);
   if (facts.held === null) return [];
   const { why, since, until, setBy = 'operator' } = facts.held;
-  return [{ reason: 'held', message: `It is held: ${why}.`, since, until, by: setBy, stops: true }];
+  return [laneWait('held', `It is held: ${why}.`, { since, until, by: setBy, stops: true })];
 }
 
 function severalDomains(name: string, waits: readonly LaneWait[]): LaneWait[] {
   const [first] = waits;
   if (name === '~hold')
     return [
-      {
-        reason: 'held',
-        message: 'Routes in delivery.routes hold this mail, whose time runs on. It goes when the routes are others.',
-        since: null,
-        until: null,
-        by: 'operator',
-        stops: true,
-      },
+      laneWait(
+        'held',
+        'Routes in delivery.routes hold this mail, whose time runs on. It goes when the routes are others.',
+        { by: 'operator', stops: true },
+      ),
     ];
   const message = `Where this mail goes is not known.${first === undefined ? '' : ` ${first.message}`}`;
-  return [{ reason: 'resolving', since: null, until: null, by: 'us', stops: true, ...first, message }];
+  return [{ ...laneWait('resolving', message, { stops: true }), ...first, message }];
 }
 
 const waitRecord = ({ reason, message, since, until, by }: LaneWait) => ({

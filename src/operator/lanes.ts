@@ -6,6 +6,7 @@ import { isOfPool } from '../messages/delivery/hold-mark.ts';
 import type { Hold } from '../messages/delivery/holds.ts';
 import type { LaneChange, LaneReport } from '../messages/delivery/lane-report.ts';
 import {
+  laneWait,
   waitsOfSoonest,
   type LaneFacts,
   type LaneFactsOf,
@@ -79,6 +80,7 @@ export async function fleetLanes(deps: LanesDeps, domains: readonly string[]): P
 export function mergedLane(all: readonly NodeLane[]): FleetLane | null {
   const [first] = all;
   if (first === undefined) return null;
+  if (all.length === 1) return { ...first.lane, nodes: [first.node] };
   const states = all.map(({ lane }) => lane);
   const newest = states.reduce((a, b) => (b.lastProgressAt > a.lastProgressAt ? b : a));
   const parked = states.flatMap(({ parkedUntil }) => parkedUntil ?? []);
@@ -88,7 +90,7 @@ export function mergedLane(all: readonly NodeLane[]): FleetLane | null {
     nodes: all.map(({ node }) => node),
     waiting: states.reduce((sum, { waiting }) => sum + waiting, 0),
     slots: states.reduce((sum, { slots }) => sum + slots, 0),
-    limit: Math.max(...states.map(({ limit }) => limit)),
+    limit: limitOf(states),
     perMinute: rates.length === 0 ? null : Math.min(...rates),
     // If one node still sends, the lane is not parked.
     parkedUntil: parked.length < states.length ? null : Math.min(...parked),
@@ -103,6 +105,16 @@ export function mergedLane(all: readonly NodeLane[]): FleetLane | null {
     lastReply: newest.lastReply,
     lastProgressAt: newest.lastProgressAt,
   };
+}
+
+/** Returns how many connections all nodes may have together: lanes that need no network have this many workers at each node. */
+function limitOf(states: readonly LaneReport[]): number {
+  const shared = states.flatMap(({ limits }) =>
+    limits.filter(({ what, by, domain }) => what === 'connections' && by !== 'nodes' && domain === undefined),
+  );
+  return shared.length === 0
+    ? states.reduce((sum, { limit }) => sum + limit, 0)
+    : Math.min(...shared.map(({ to }) => to));
 }
 
 const once = <One>(all: readonly One[], keyOf: (one: One) => string): One[] => [
@@ -166,14 +178,5 @@ const coversMail = ({ domain, account }: LaneWait, mail: MailOfLane): boolean =>
 
 const nobody: LaneFacts = {
   held: null,
-  waits: [
-    {
-      reason: 'queued',
-      message: 'No node delivers mail now: none that runs has the role delivery (node.roles).',
-      since: null,
-      until: null,
-      by: 'us',
-      stops: false,
-    },
-  ],
+  waits: [laneWait('queued', 'No node delivers mail now: none that runs has the role delivery (node.roles).')],
 };

@@ -53,21 +53,42 @@ export async function partFor(
   return part;
 }
 
+/** The members by which mail is named, the narrowest first. */
+const names = ['message_id', 'batch_id', 'key_id', 'lane', 'source', 'tag', 'stream', 'domain', 'account'] as const;
+export type Named = { readonly [name in (typeof names)[number]]?: string | undefined } & { all?: true | undefined };
+
+/** Returns what was named, the narrowest first, whether it exists or not. Throws `invalid_field` if nothing was, or all mail and a part of it. */
+export function selected(named: Named): { scope: string; target: string } {
+  const given = names.flatMap((name) =>
+    named[name] === undefined ? [] : [[name.replace(/_id$/, ''), named[name]] as const],
+  );
+  const [first, ...others] = given;
+  if (named.all === true ? first !== undefined : first === undefined)
+    throw new Problem(
+      'invalid_field',
+      'name all mail, or any of a domain, an account, a stream, a key, a tag, a lane, a bulk send and a message',
+    );
+  if (first === undefined) return { scope: 'all', target: 'mail' };
+  const further = others.map((one) => one.join(' ')).join(', ');
+  return { scope: first[0], target: further === '' ? first[1] : `${first[1]} (${further})` };
+}
+
+/** Returns the words for what was named, such as `the domain example.net (account Acme)`. */
+export function selectedText(named: Named): string {
+  const { scope, target } = selected(named);
+  return scope === 'all' ? 'all mail' : `the ${scope} ${target}`;
+}
+
 /** Returns the part as it was asked for, for the audit of an act that is refused. Throws `invalid_field` if it is none. */
-export function pointedAt({ lane, source, all, ...mail }: NamedPart): { scope: string; target: string } {
-  const ofMail = Object.entries(mail).flatMap(([name, value]) =>
-    value === undefined ? [] : [[name.replace(/_id$/, ''), value] as const],
-  );
-  const alone = Object.entries({ lane, source, ...(all === undefined ? {} : { all: 'mail' }) }).flatMap(
-    ([name, value]) => (value === undefined ? [] : [[name, value] as const]),
-  );
-  const [first, ...others] = [...alone, ...ofMail.reverse()];
-  if (first === undefined || alone.length > 1 || (alone.length === 1 && ofMail.length > 0))
+export function pointedAt(named: NamedPart): { scope: string; target: string } {
+  const { lane, source } = named;
+  const given = Object.values(named).filter((value) => value !== undefined);
+  if (given.length === 0 || (given.length > 1 && (lane ?? source) !== undefined))
     throw new Problem(
       'invalid_field',
       'name a lane, a source or all, or any of a domain, an account, a stream, a key, a bulk send and a message',
     );
-  return { scope: first[0], target: [first[1], ...others.map((one) => one.join(' '))].join(', ') };
+  return selected(named);
 }
 
 async function findPart({ db, config }: Pick<OperatorDeps, 'db' | 'config'>, named: NamedPart): Promise<Part> {

@@ -17,29 +17,6 @@ export const selectorMembers = {
 };
 export type Selector = z.output<z.ZodObject<typeof selectorMembers>>;
 
-/** Returns what was named, the narrowest first, whether it exists or not. Throws `invalid_field` if nothing was, or all mail and a part of it. */
-export function selected({ all, ...named }: Selector): { scope: string; target: string } {
-  const { message_id, batch_id, key_id, lane, tag, stream, domain, account } = named;
-  const given = Object.entries({ message_id, batch_id, key_id, lane, tag, stream, domain, account }).flatMap(
-    ([name, value]) => (value === undefined ? [] : [[name.replace(/_id$/, ''), value] as const]),
-  );
-  const [first, ...others] = given;
-  if (all === true ? first !== undefined : first === undefined)
-    throw new Problem(
-      'invalid_field',
-      'name all mail, or any of a domain, an account, a stream, a key, a tag, a lane, a bulk send and a message',
-    );
-  if (first === undefined) return { scope: 'all', target: 'mail' };
-  const further = others.map((one) => one.join(' ')).join(', ');
-  return { scope: first[0], target: further === '' ? first[1] : `${first[1]} (${further})` };
-}
-
-/** Returns the words for what was named, such as `the domain example.net (account Acme)`. */
-export function selectedText(selector: Selector): string {
-  const { scope, target } = selected(selector);
-  return scope === 'all' ? 'the whole queue' : `the ${scope} ${target}`;
-}
-
 /** The longest that an act looks up domains whose lane is not known, in ms: a page waits for it. */
 export const LOOK_UPS_MS = 10_000;
 

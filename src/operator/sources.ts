@@ -4,11 +4,12 @@ import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { figuresOf, serverNames, type Figures } from './node-figures.ts';
 import { epochsThatDeliver } from './nodes.ts';
-import type { OperatorDeps, SourceState } from './deps.ts';
+import type { SourceReport } from '../messages/delivery/lane-report.ts';
+import type { OperatorDeps } from './deps.ts';
 import { serverRoute } from './server-route.ts';
 
 /** The sources of a node. */
-export const sourceFigures: Figures<Pick<OperatorDeps, 'mta'>, readonly SourceState[]> = {
+export const sourceFigures: Figures<Pick<OperatorDeps, 'mta'>, readonly SourceReport[]> = {
   name: 'sources',
   everyMs: 2_000,
   read: ({ mta }) => Promise.resolve([['', mta.sources.list()]]),
@@ -55,7 +56,7 @@ export const sourceOperations = {
 
 function sourceRecord(
   { node, delivers }: { node: string; delivers: boolean },
-  { name, pool, ipv4, ipv6, ehlo, paused, absent = [], blocks, warmUp }: SourceState,
+  { name, pool, ipv4, ipv6, ehlo, paused, absent, blocks, warmUp }: SourceReport,
 ) {
   return {
     object: 'source' as const,

@@ -9,12 +9,14 @@ import { rfc3339 } from '../base/rfc3339.ts';
 import { figuresOf, serverNames, type Figures } from './node-figures.ts';
 import { isLaneKnown } from './lane-records.ts';
 import { accountOfMessage } from './messages.ts';
-import type { OperatorDeps, TranscriptPage } from './deps.ts';
+import type { TranscriptPage } from '../messages/delivery/lane-report.ts';
+import type { OperatorDeps } from './deps.ts';
 import { serverRoute } from './server-route.ts';
 
 const LONGEST_WAIT_MS = 30_000;
-/** Time between two looks at the lines of other nodes. */
-const LOOK_MS = 2_000;
+/** Time between two looks at the lines, and how often those for other nodes are written. */
+const LOOK_MS = 250;
+const SHOWN_MS = 2_000;
 const MOST_NUMBER = 2 ** 47;
 
 const watchNumber = z.int().min(1).max(MOST_NUMBER);
@@ -38,7 +40,7 @@ export function hearWatches({ nodes, mta }: Pick<OperatorDeps, 'nodes' | 'mta'>)
 /** The last lines of the watches at a node, by their numbers. */
 export const lineFigures: Figures<Pick<OperatorDeps, 'mta'>, TranscriptPage> = {
   name: 'lines',
-  everyMs: LOOK_MS,
+  everyMs: SHOWN_MS,
   read: ({ mta }) => Promise.resolve(mta.transcripts.list().map(([watch, page]) => [String(watch), page] as const)),
 };
 
@@ -94,16 +96,18 @@ async function pageOf(deps: OperatorDeps, watch: number, after: Positions, waitM
   const { clock, nodes, mta } = deps;
   const end = clock.monotonic() + waitMs;
   for (;;) {
-    const left = Math.max(0, end - clock.monotonic());
-    const wait = Math.floor(nodes.hasOthers ? Math.min(left, LOOK_MS) : left);
-    const own = await mta.transcripts.read(watch, after.get(nodes.epoch) ?? 0, wait);
+    const own = mta.transcripts.read(watch, after.get(nodes.epoch) ?? 0);
     const shown = await figuresOf(deps, lineFigures, String(watch));
     const pages = shown.map(({ node, epoch, value }) => ({
       node,
       epoch,
       ...(epoch === nodes.epoch && own !== null ? own : linesAfter(value, after.get(epoch) ?? 0)),
     }));
-    if (pages.every(({ lines }) => lines.length === 0) && end > clock.monotonic()) continue;
+    const left = end - clock.monotonic();
+    if (own !== null && left > 0 && pages.every(({ lines }) => lines.length === 0)) {
+      await clock.sleep(Math.min(left, LOOK_MS));
+      continue;
+    }
     const data = pages
       .flatMap(({ node, lines }) => lines.map((line) => ({ ...line, node })))
       .sort((a, b) => a.at - b.at)

@@ -26,8 +26,8 @@ const SECOND_CLASS_LEAVES = 0.1;
 const LEAVES_TO_FIRST = 0.02;
 /** How many shares that have a place are compared to find one whose place another should have. */
 const MOST_COMPARED = 20;
-const CLASSES: readonly PlaceClass[] = [0, 1];
-const SECOND_FIRST: readonly PlaceClass[] = [1, 0];
+export const CLASSES: readonly PlaceClass[] = [0, 1];
+export const SECOND_FIRST: readonly PlaceClass[] = [1, 0];
 
 export class Places<Item> {
   private readonly most: () => number;
@@ -35,7 +35,7 @@ export class Places<Item> {
   private readonly byTurn = new Map<string, number>();
   private readonly byShare = new Map<string, number>();
   private readonly byClass: [number, number] = [0, 0];
-  /** What waits, by class: that of turns without a place, and that of the others. */
+  /** The waiting items by class: those of turns without a place, and the others. */
   private readonly first = [new WaitingLine<Item>(), new WaitingLine<Item>()] as const;
   private readonly further = [new WaitingLine<Item>(), new WaitingLine<Item>()] as const;
   private last: PlaceClass = 1;

@@ -2,7 +2,14 @@ import assert from 'node:assert/strict';
 import { generateKeyPairSync, type KeyObject } from 'node:crypto';
 import fc from 'fast-check';
 import type { PublishedKey } from '../../src/domains/dkim-key.ts';
-import { compareRecord, isSameOrganization, wantedRecords, type Comparison, type DnsRecord, type RecordPurpose } from '../../src/domains/dns-records.ts';
+import {
+  compareRecord,
+  isSameOrganization,
+  wantedRecords,
+  type Comparison,
+  type DnsRecord,
+  type RecordPurpose,
+} from '../../src/domains/dns-records.ts';
 
 const publicPem = ({ publicKey }: { publicKey: KeyObject }): string =>
   publicKey.export({ type: 'spki', format: 'pem' }).toString();

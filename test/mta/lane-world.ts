@@ -5,7 +5,7 @@
 import { Lanes } from '../../src/scheduling/lanes.ts';
 import type { Log } from '../../src/base/log.ts';
 import { createAside, type Aside } from '../../src/mta/lanes/aside.ts';
-import type { NoPassage, Passage } from '../../src/mta/attempt/passages.ts';
+import type { NoPassage, Passage } from '../../src/mta/attempt/attempt.ts';
 import type { OpenResult } from '../../src/mta/connection/open-session.ts';
 import { defaultPoolLimits, type Lease, type LeaseRequest, Pool } from '../../src/mta/connection/pool.ts';
 import type { Session } from '../../src/mta/connection/session.ts';
@@ -254,7 +254,7 @@ export class LaneWorld {
         },
       },
       placing: this.placing,
-      passages: {
+      attempts: {
         findIdle: (job: Job) => {
           const site = this.siteOf(job);
           for (const { name } of site.hosts) {
@@ -268,8 +268,6 @@ export class LaneWorld {
         release: (found: Passage) => {
           if (found.kind === 'connected') found.connection.lease.giveBack();
         },
-      },
-      attempts: {
         attempt: async (job: Job, _: unknown, __: unknown, found: Passage) => {
           const site = this.siteOf(job);
           const part = mailKeyOf(job);

@@ -4,7 +4,7 @@ import type { DeliveryState, DeliveryChange } from '../../src/messages/delivery/
 import { decide } from '../../src/messages/delivery/decide.ts';
 import type { Occurrence, Recorded } from '../../src/messages/delivery/record.ts';
 import type { Failure, Held, Prepared } from '../../src/mta/prepare/prepare.ts';
-import type { NoPassage, Passage } from '../../src/mta/attempt/passages.ts';
+import type { NoPassage, Passage } from '../../src/mta/attempt/attempt.ts';
 import type { Engine } from '../../src/mta/engine.ts';
 import { newGroup, type Job } from '../../src/mta/due-queue.ts';
 import { createWorker, type Attempted } from '../../src/mta/worker.ts';
@@ -95,12 +95,10 @@ class Bench {
         putAside: (_: string, job: Job, found: NoPassage) => this.putAside(job.id, found),
         done: (job: Job, dueAt: number | null) => this.done.push([job.id, dueAt]),
       },
-      passages: {
+      attempts: {
         findIdle: (job: Job) => this.passageNow(job.id),
         find: (job: Job) => this.passage(job.id),
         release: () => this.left++,
-      },
-      attempts: {
         attempt: (job: Job, mail: Prepared, number: number) => {
           this.kinds.push(mail.kind);
           this.attempts.push(`${job.id}#${number}`);

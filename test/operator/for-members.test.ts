@@ -28,6 +28,7 @@ describe('operator: what members who are no administrators are answered', () => 
         ipv4: null,
         ipv6: null,
         ehlo: 'mail.example.com',
+        absent: [],
         paused: false,
         blocks: [{ site: MARK, since, until: since + 60_000, reply: '550 blocked' }],
         warmUp: [],

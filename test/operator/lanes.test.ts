@@ -52,8 +52,17 @@ describe('operator/lanes: one lane of several nodes', () => {
   });
 
   it('adds mail and connections, and has the limit that the nodes share', () => {
-    const { nodes, waiting, slots, limit: most } = merged({ limit: 9 }, { slots: 1, limit: 9 });
+    const {
+      nodes,
+      waiting,
+      slots,
+      limit: most,
+    } = merged(
+      { limits: [limit(10, 'start'), limit(7, 'nodes')], limit: 7 },
+      { slots: 1, limits: [limit(9, 'receiver'), limit(2, 'nodes')], limit: 2 },
+    );
     assert.deepEqual([nodes, waiting, slots, most], [['one', 'two'], 4, 4, 9]);
+    assert.equal(merged({ limits: [], limit: 64 }, { limits: [], limit: 64 }).limit, 128, 'workers without a network');
   });
 
   it('has the rate that limits it, at any of them', () => {

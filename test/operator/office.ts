@@ -29,7 +29,8 @@ import { noReportParser } from '../../src/operator/reports/report-parser.ts';
 import { loneNode } from '../../src/storage/nodes.ts';
 import { createTranscripts } from '../../src/mta/attempt/transcripts.ts';
 import type { LaneChange, LaneReport } from '../../src/messages/delivery/lane-report.ts';
-import type { OperatorDeps, ResolvedDomain, SourceState, StoreDeps } from '../../src/operator/deps.ts';
+import type { SourceReport } from '../../src/messages/delivery/lane-report.ts';
+import type { OperatorDeps, ResolvedDomain, StoreDeps } from '../../src/operator/deps.ts';
 import type { AuditRow } from '../../src/storage/tables.ts';
 import { createSuppressionLookUp } from '../../src/suppressions/suppression-store.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
@@ -46,7 +47,7 @@ export class Office {
   lanes: LaneReport[] = [];
   /** The lane of a domain. */
   lane = (domain: string): string => `mx.${domain}`;
-  sources: SourceState[] = [];
+  sources: SourceReport[] = [];
   /** Domains whose mail was to be tried; `*`: all. */
   readonly tried: string[] = [];
   /** The records of the delivery engine about every lane. */

@@ -93,8 +93,7 @@ export function createHolds({ clock, book, pauses, streams, directory, poolHold 
         case 'stream':
           return isPausedStream(mark.accountId, mark.stream);
         case 'domain':
-          // A mark of an earlier version, without the account, counts as ended, and the mail is checked again.
-          return mark.accountId !== null && (await unverified(mark.accountId, mark.domain)) !== null;
+          return (await unverified(mark.accountId, mark.domain)) !== null;
         case 'pool':
         case 'paused':
           return poolHold !== undefined && poolHold(by) !== null;

@@ -49,6 +49,43 @@ export interface LaneChange {
   cause: string;
 }
 
+/** A source with the lists that it is on and its warm-up. */
+export interface SourceReport {
+  /** Null for the address that the system chooses. */
+  readonly name: string | null;
+  readonly pool: string;
+  readonly ehlo: string;
+  readonly ipv4: string | null;
+  readonly ipv6: string | null;
+  paused: boolean;
+  /** Its addresses that this machine does not have. */
+  absent: readonly string[];
+  /** The sites that have it on a list, or all of them, and until when nothing goes there. */
+  blocks: readonly { site: string; since: number; until: number; reply: string }[];
+  /** Today's counts; empty if the source is warm. */
+  warmUp: readonly { site: string; sent: number; cap: number | null }[];
+}
+
+/** Lines of SMTP dialogues as they were said. */
+export interface TranscriptPage {
+  lines: readonly TranscriptLine[];
+  /** The position after the last line, and how many lines before the first were not kept. */
+  position: number;
+  lost: number;
+}
+
+export interface TranscriptLine {
+  at: number;
+  /** Connections are numbered, since several may speak at once. */
+  connection: number;
+  lane: string;
+  host: string;
+  messageId: string;
+  /** `>` is us. */
+  side: '<' | '>';
+  text: string;
+}
+
 /** Returns the cause of a limit that the operator has set. */
 export const operatorCause = ({ cause: note }: { cause: string }): string =>
   `set by the operator${note === '' ? '' : `: ${note}`}`;

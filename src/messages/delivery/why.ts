@@ -52,6 +52,17 @@ export interface LaneWait {
   account?: string;
 }
 
+/** Returns a wait. If nothing else is said it is ours, its times are not known, and mail is sent meanwhile. */
+export const laneWait = (reason: WaitReason, message: string, more: Partial<LaneWait> = {}): LaneWait => ({
+  reason,
+  message,
+  since: null,
+  until: null,
+  by: 'us',
+  stops: false,
+  ...more,
+});
+
 /** Of the waits of several lanes by any of which a mail may go, returns those of the lane that opens first. */
 export function waitsOfSoonest(lanes: readonly (readonly LaneWait[])[]): readonly LaneWait[] {
   const opens = (waits: readonly LaneWait[]): number =>

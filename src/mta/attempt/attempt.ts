@@ -1,4 +1,7 @@
-/** One attempt of one mail: it meets a host, the simulator or none, and ends in an outcome. Nothing is written to the database. */
+/**
+ * One attempt of one mail: it finds its way over a connection to a host of its site, or without one (simulator, discarded, no route), and ends in an
+ * outcome. Nothing is written to the database.
+ */
 import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
@@ -7,15 +10,50 @@ import type { Outcome } from '../../messages/delivery/delivery.ts';
 import { nextTryAt } from '../../messages/delivery/retry.ts';
 import type { MailKey } from '../../messages/limits/limit.ts';
 import type { Failure, Prepared, Ready } from '../prepare/prepare.ts';
+import { AddressMemory } from '../connection/address-memory.ts';
+import type { LeaseWait } from '../connection/pool.ts';
 import { laneName } from '../names.ts';
+import type { Destination, Site } from '../sites/sites.ts';
 import type { Job } from '../due-queue.ts';
 import type { Engine } from '../engine.ts';
 import type { Attempted } from '../worker.ts';
-import { deliver, type Tried } from './deliver.ts';
+import {
+  connectToSite,
+  deliver,
+  takeIdleConnection,
+  withDeadline,
+  type HostConnection,
+  type Reached,
+  type SourceContext,
+  type Tried,
+  type Wanted,
+} from './deliver.ts';
 import { policyAt } from './host-policy.ts';
 import { cannotBuild, discarded, outcomeOfRoute, waitForUs, type AttemptFrame } from './outcome.ts';
-import type { Passage, SitePassage } from './passages.ts';
 import { simulate, simulatedEnd } from './simulator.ts';
+
+/** The way of a mail to its site. */
+export type SitePassage = { startedAt: number; destination: Site } & (
+  | { kind: 'connected'; connection: HostConnection }
+  /** Every host of the site was dialled, and none let us in. */
+  | { kind: 'unreached'; outcome: Extract<Reached, { kind: 'unreached' }>['outcome'] }
+);
+
+export type Passage =
+  | SitePassage
+  /** The mail needs no connection. */
+  | {
+      kind: 'inner';
+      startedAt: number;
+      destination: Exclude<Destination, { kind: 'site' | 'hold' | 'unresolved' }>;
+    };
+
+/** There is no passage now: the mail waits for a connection, its destination is another by now, or this machine cannot dial. */
+export type NoPassage =
+  { kind: 'wait'; hosts: Site['hosts']; waits: readonly LeaseWait[] } | { kind: 'moved' } | { kind: 'exhausted' };
+
+/** At most one line in the log in this time, in ms: every mail that falls due meets the same. */
+const EXHAUSTED_QUIET_MS = 60_000;
 
 /** How long a mail waits that no host could be asked to take, in ms. */
 export const UNTRIED_MS = 2_000;
@@ -30,16 +68,58 @@ const MOST_REMEMBERED = 1_000;
 export class Attempts {
   private readonly engine: Engine;
   private readonly warnOfSetUp: ReturnType<typeof createSetUpWarnings>;
+  private readonly contexts = new Map<string | null, SourceContext>();
+  private loggedExhaustedAt = -Infinity;
 
   constructor(engine: Engine) {
     this.engine = engine;
     this.warnOfSetUp = createSetUpWarnings(engine);
   }
 
+  /** Returns a passage that takes no time, or null. */
+  findIdle(job: Job, wanted: Wanted): Passage | null {
+    const destination = this.engine.sites.known(job.domain);
+    if (destination === null || destination.kind === 'hold' || destination.kind === 'unresolved') return null;
+    const startedAt = this.engine.clock.now();
+    if (destination.kind !== 'site') return { kind: 'inner', startedAt, destination };
+    const connection = takeIdleConnection(this.contextOf(job.source ?? null), destination, wanted);
+    return connection === null ? null : { kind: 'connected', startedAt, destination, connection };
+  }
+
+  async find(job: Job, wanted: Wanted): Promise<Passage | NoPassage> {
+    const destination = this.engine.sites.known(job.domain);
+    if (destination === null || destination.kind === 'hold' || destination.kind === 'unresolved')
+      return { kind: 'moved' };
+    const startedAt = this.engine.clock.now();
+    if (destination.kind !== 'site') return { kind: 'inner', startedAt, destination };
+    const { source = null } = job;
+    const reached = await connectToSite(withDeadline(this.contextOf(source)), destination, wanted);
+    switch (reached.kind) {
+      case 'reached':
+        return { kind: 'connected', startedAt, destination, connection: reached.connection };
+      case 'unreached':
+        // Nothing was offered: another source is tried, and no attempt is spent.
+        if (this.engine.placing.hasOpenSource(destination, job)) return { kind: 'moved' };
+        return { kind: 'unreached', startedAt, destination, outcome: reached.outcome };
+      case 'exhausted':
+        this.logExhausted(reached.text);
+        return { kind: 'exhausted' };
+      case 'wait':
+        if (reached.refusal !== null)
+          this.engine.control.noteRefusedConnection(laneName(destination.name, source), reached.refusal);
+        return { kind: 'wait', hosts: destination.hosts, waits: reached.waits };
+    }
+  }
+
+  /** Gives back a passage that is not used. */
+  release(passage: Passage): void {
+    if (passage.kind === 'connected') passage.connection.lease.giveBack();
+  }
+
   /** Tries the mail once. Throws only for a bug. */
   async attempt(job: Job, mail: Prepared, number: number, passage: Passage): Promise<Attempted> {
     if (mail.kind !== 'ready') {
-      this.engine.passages.release(passage);
+      this.release(passage);
       return this.fail(job, mail, number);
     }
     if (passage.kind !== 'inner') return this.attemptSite(job, mail, number, passage);
@@ -69,6 +149,41 @@ export class Attempts {
       log.error({ event: 'signing_unavailable', ...facts }, 'a mail waits because it cannot be signed');
     else log.error({ event: 'composing_failed', ...facts }, 'a mail waits because it could not be loaded or composed');
     return done(waitForUs(frame, failure.why));
+  }
+
+  /** Returns what a delivery by this source may use. */
+  private contextOf(name: string | null): SourceContext {
+    let context = this.contexts.get(name);
+    if (context === undefined) {
+      const { clock, pool, tls, maySend, hostTls, transcripts, sources, options } = this.engine;
+      const source = sources.find(name);
+      context = {
+        clock,
+        pool,
+        tls,
+        maySend,
+        memory: hostTls.memory,
+        addresses: new AddressMemory(),
+        transcripts,
+        timeouts: options.timeouts,
+        hostname: source.ehlo,
+        source: name,
+        local: () => options.localOf(source),
+      };
+      this.contexts.set(name, context);
+    }
+    return context;
+  }
+
+  private logExhausted(text: string): void {
+    const { clock, log } = this.engine;
+    const now = clock.now();
+    if (now - this.loggedExhaustedAt < EXHAUSTED_QUIET_MS && now >= this.loggedExhaustedAt) return;
+    this.loggedExhaustedAt = now;
+    log.error(
+      { event: 'no_descriptors', reason: text },
+      'no connection can be opened: mail waits without attempts (see LimitNOFILE and delivery.maxConnections)',
+    );
   }
 
   /** The wait before the next try begins when the attempt has ended: a host that lets us wait is not asked again at once. */
@@ -115,11 +230,11 @@ export class Attempts {
   }
 
   private async sendToSite(source: string | null, mail: Ready, number: number, passage: SitePassage): Promise<Tried> {
-    const { passages, clock } = this.engine;
+    const { clock } = this.engine;
     const { startedAt, destination: site } = passage;
     const frameAt = this.frameOf(number, startedAt, site.relay !== null);
     if (passage.kind === 'unreached') return { kind: 'tried', outcome: passage.outcome(frameAt(clock.now())) };
-    const context = passages.contextOf(source);
+    const context = this.contextOf(source);
     return deliver(context, { site, mail, frameAt }, passage.connection);
   }
 

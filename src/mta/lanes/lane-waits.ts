@@ -9,7 +9,7 @@ import {
   type LaneLimit,
   type LaneLimitsReport,
 } from '../../messages/delivery/lane-report.ts';
-import type { LaneWait } from '../../messages/delivery/why.ts';
+import { laneWait, type LaneWait } from '../../messages/delivery/why.ts';
 import type { LaneView, NoSlot } from '../../scheduling/lanes.ts';
 import type { GateWait } from '../connection/dial-gate.ts';
 import type { Pool } from '../connection/pool.ts';
@@ -50,7 +50,7 @@ export function reportOf(state: LaneState, around: Surroundings): LaneLimitsRepo
   const { source, lastReply, lastProgressAt } = state;
   const limits = limitsOf(state, around);
   const whole = limits.filter(({ domain }) => domain === undefined);
-  const counts = whole.filter(({ what, by }) => what === 'connections' && by !== 'nodes').sort((a, b) => a.to - b.to);
+  const counts = whole.filter(({ what }) => what === 'connections').sort((a, b) => a.to - b.to);
   const rates = whole.filter(({ what }) => what === 'mails_per_minute').sort((a, b) => a.to - b.to);
   const [least] = counts;
   const parts = around.limits.filter(
@@ -104,14 +104,11 @@ export function waitsOf(state: LaneState, mail: MailKey | null, site: Site | nul
 }
 
 /** A host that is dead or busy stops the mail of its own organisation, not the lane. */
-const asideWait: LaneWait = {
-  reason: 'destination_parked',
-  message: 'Mail for domains whose own hosts cannot be had waits for these; the other mail goes.',
-  since: null,
-  until: null,
-  by: 'receiver',
-  stops: false,
-};
+const asideWait = laneWait(
+  'destination_parked',
+  'Mail for domains whose own hosts cannot be had waits for these; the other mail goes.',
+  { by: 'receiver' },
+);
 
 const nameOf = ({ site, source }: LaneState): string =>
   `${site?.name ?? 'the receiver'}${source === null ? '' : ` from ${source}`}`;
@@ -137,34 +134,29 @@ function wholeWait(state: LaneState, limit: Limit, around: Surroundings): LaneWa
     const traffic = (domain === null ? state.traffic : trafficsOf(state, domain, now)[1]) ?? state.traffic;
     const at = Math.max(until, traffic.readyAt(limit.perMinute, now));
     const message = `${whom} takes about ${mails(limit.perMinute ?? 0)} a minute: "${cause}".`;
-    return { reason: 'rate_limited', message, since, until: at > now ? at : null, by: 'receiver', stops: false };
+    return laneWait('rate_limited', message, { since, until: at > now ? at : null, by: 'receiver' });
   }
   if (kind === 'rule')
-    return {
-      reason: 'receiver_resting',
-      message: `Mail to ${to} waits by a shaping rule of this server (${cause}).`,
+    return laneWait('receiver_resting', `Mail to ${to} waits by a shaping rule of this server (${cause}).`, {
       since: limit.changedAt,
       until,
       by: 'operator',
       kind,
       stops: true,
-    };
+    });
   const isProbing = now >= until && probes.has(keyOf(limit));
   const next = isProbing
     ? ' One mail is trying now.'
     : ' One mail tries when that is over, and ends it if it is accepted.';
   const closing = kind as Exclude<ClosingKind, 'rule'>;
   const message = `${messages[closing](whom)}: "${cause}".${next}`;
-  const stops = domain === null && account === null;
-  return {
-    reason: reasons[closing],
-    message,
+  return laneWait(reasons[closing], message, {
     since,
     until: isProbing ? null : until,
     by: 'receiver',
     kind: closing,
-    stops,
-  };
+    stops: domain === null && account === null,
+  });
 }
 
 const messages = {
@@ -198,39 +190,26 @@ function hostsWait(site: Site, source: string | null, pool: Surroundings['pool']
 function hostWait(name: string, wait: GateWait, count: number, clock: Clock): LaneWait {
   const ahead = clock.now() - clock.monotonic();
   const until = wait.until === null ? null : Math.round(wait.until + ahead);
-  if (wait.why === 'full')
-    return {
-      reason: 'connections_in_use',
-      message: `As many connections to ${name} are open as we open to one host; it goes over one of them.`,
-      since: null,
-      until,
-      by: 'us',
-      stops: false,
-    };
-  if (wait.why === 'opening')
-    return {
-      reason: 'connections_in_use',
-      message: `A connection to ${name} is being opened.`,
-      since: null,
-      until,
-      by: 'us',
-      stops: false,
-    };
+  if (wait.why === 'full' || wait.why === 'opening')
+    return laneWait(
+      'connections_in_use',
+      wait.why === 'full'
+        ? `As many connections to ${name} are open as we open to one host; it goes over one of them.`
+        : `A connection to ${name} is being opened.`,
+      { until },
+    );
   const since = wait.since === 0 ? null : Math.round(wait.since + ahead);
   const said = wait.cause === '' ? '' : `: "${wait.cause}"`;
   if (wait.why === 'cap')
-    return {
-      reason: 'connections_in_use',
-      message: `${name} takes no more connections than are open${said}.`,
+    return laneWait('connections_in_use', `${name} takes no more connections than are open${said}.`, {
       since,
       until,
       by: 'receiver',
-      stops: false,
-    };
+    });
   const others = count > 1 ? ` and ${String(count - 1)} more` : '';
   const tries = wait.why === 'probing' ? ' One connection is trying now.' : '';
   const message = `${name}${others} ${didWhat[wait.how]}${said}.${tries}`;
-  return { reason: 'destination_parked', message, since, until, by: 'receiver', stops: true };
+  return laneWait('destination_parked', message, { since, until, by: 'receiver', stops: true });
 }
 
 const didWhat = {
@@ -241,14 +220,7 @@ const didWhat = {
 } as const;
 
 /** Returns that the lane waits for one of this server's own connections. */
-const slotWait = (why: NoSlot): LaneWait => ({
-  reason: 'connections_in_use',
-  message: noSlotMessages[why],
-  since: null,
-  until: null,
-  by: 'us',
-  stops: false,
-});
+const slotWait = (why: NoSlot): LaneWait => laneWait('connections_in_use', noSlotMessages[why]);
 
 const noSlotMessages = {
   'all taken':
@@ -263,21 +235,15 @@ function shareWait({ part: { nodes, isNew }, connections, view }: Surroundings, 
   const message = isNew
     ? `Other nodes may send to ${name} as well: the one that has this mail keeps to one connection until they know of it.`
     : `${String(nodes)} nodes have mail for ${name} and share its limits: each has ${connections === 1 ? '1 connection' : `${String(connections)} connections`}.`;
-  return { reason: 'connections_in_use', message, since: null, until: null, by: 'us', stops: false };
+  return laneWait('connections_in_use', message);
 }
 
 function operatorsRateWait(state: LaneState, limit: Limit, { clock, part }: Surroundings): LaneWait {
   const { perMinute, since, cause } = limit;
   const now = clock.now();
   const at = state.traffic.spreadAt(now);
-  return {
-    reason: 'rate_limited',
-    message: `Mail to ${nameOf(state)} is limited to ${mails(perMinute ?? 0)} a minute${herePart(perMinute ?? 0, shareOf(limit, part.nodes) ?? 0)}${cause === '' ? '' : ` (${cause})`}.`,
-    since,
-    until: at > now ? at : null,
-    by: 'operator',
-    stops: false,
-  };
+  const message = `Mail to ${nameOf(state)} is limited to ${mails(perMinute ?? 0)} a minute${herePart(perMinute ?? 0, shareOf(limit, part.nodes) ?? 0)}${cause === '' ? '' : ` (${cause})`}.`;
+  return laneWait('rate_limited', message, { since, until: at > now ? at : null, by: 'operator' });
 }
 
 /** Says how much of an operator's limit this node has. */

@@ -4,9 +4,9 @@
  */
 import { createBatchLoader, type BatchLoader } from '../../base/batch-loader.ts';
 import type { FreshContent } from '../../messages/store/fresh-contents.ts';
-import { isSealedContent, openContent } from '../../messages/store/sealed-content.ts';
+import { isSealedContent, openContent } from '../../messages/store/stored-content.ts';
 import type { Attachment } from '../../mail/mime-write.ts';
-import type { Tracking } from '../../tracking/track.ts';
+import type { Tracking } from '../../tracking/rewrite.ts';
 import { createComposer, isLarge, isLongHead, Unencodable, type Composer, type Made } from './composer.ts';
 import { composeKnown, type Composed, type StoredContent } from './compose.ts';
 import { EncodedContents } from './encoded-contents.ts';

@@ -2,7 +2,7 @@
 import { ThreadRefusal } from '../../base/threads.ts';
 import type { SigningKey } from '../../mail/dkim/sign.ts';
 import { COPY_FIELD, marksFor } from '../../messages/delivery/return-path.ts';
-import type { Tracking } from '../../tracking/track.ts';
+import type { Tracking } from '../../tracking/rewrite.ts';
 import type { TlsRequest } from '../connection/tls-policy.ts';
 import type { Made } from './composer.ts';
 import { addressesIn, headOf } from './head.ts';

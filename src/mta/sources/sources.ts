@@ -13,6 +13,7 @@ import { groupBy } from '../../base/sets.ts';
 import type { Outcome } from '../../messages/delivery/delivery.ts';
 import { readMark, writeMark } from '../../messages/delivery/hold-mark.ts';
 import { operatorsHold, type Hold } from '../../messages/delivery/holds.ts';
+import type { SourceReport } from '../../messages/delivery/lane-report.ts';
 import { DEFAULT_POOL } from '../../storage/tables.ts';
 import type { SourceState } from '../lanes/lane-control.ts';
 import type { LimitBook } from '../../messages/limits/book.ts';
@@ -40,17 +41,6 @@ export interface ConfiguredSource extends Source {
 /** Returns whether the node may send from the source. */
 export const isUsable = ({ node }: Pick<ConfiguredSource, 'node'>, nodeName: string): boolean =>
   node === null || node === nodeName;
-
-/** A source with the lists that it is on and its warm-up, for the operator. */
-export interface SourceReport extends Source {
-  paused: boolean;
-  /** Its addresses that this machine does not have. */
-  absent: string[];
-  /** The sites that have it on a list, or all of them, and until when nothing goes there. */
-  blocks: { site: string; since: number; until: number; reply: string }[];
-  /** Today's counts; empty if the source is warm. */
-  warmUp: { site: string; sent: number; cap: number | null }[];
-}
 
 /** The sources that a mail prefers. */
 export interface SourcePreference {

@@ -20,7 +20,8 @@ import { readQueue, type WaitingDomain } from '../lane-records.ts';
 import { readListings } from '../listings.ts';
 import type { AccountFacts, Deferred, ServerFacts } from './need.ts';
 import { needsOf } from './needs.ts';
-import type { OperatorDeps, SourceState } from '../deps.ts';
+import type { SourceReport } from '../../messages/delivery/lane-report.ts';
+import type { OperatorDeps } from '../deps.ts';
 import { serverRoute } from '../server-route.ts';
 import { lostSecrets } from '../sealed-secrets.ts';
 import { sourceFigures } from '../sources.ts';
@@ -128,7 +129,7 @@ async function serverFacts(deps: OperatorDeps): Promise<ServerFacts> {
 }
 
 /** Lists the blocks of sources. A named source that several nodes use has each block once. */
-function blocksOf(nodes: readonly { node: string | null; sources: readonly SourceState[] }[]): ServerFacts['blocks'] {
+function blocksOf(nodes: readonly { node: string | null; sources: readonly SourceReport[] }[]): ServerFacts['blocks'] {
   const blocks = new Map<string, ServerFacts['blocks'][number]>();
   for (const { node, sources } of nodes)
     for (const { name, blocks: own } of sources)

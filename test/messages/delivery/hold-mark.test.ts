@@ -13,8 +13,6 @@ const rows: readonly Row[] = [
   { text: 'account:acc_1', mark: { kind: 'account', accountId: 'acc_1' }, stops: true },
   { text: 'stream:acc_1/news', mark: { kind: 'stream', accountId: 'acc_1', stream: 'news' } },
   { text: 'domain:acc_1/acme.test', mark: { kind: 'domain', accountId: 'acc_1', domain: 'acme.test' } },
-  // As earlier versions wrote it.
-  { text: 'domain:acme.test', mark: { kind: 'domain', accountId: null, domain: 'acme.test' } },
   { text: 'pool:bulk@mx.test', mark: { kind: 'pool', pool: 'bulk', site: 'mx.test' }, pool: true },
   {
     text: 'paused:bulk@mx.test',

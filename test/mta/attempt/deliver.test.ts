@@ -3,8 +3,13 @@ import { createTlsMemory } from '../../../src/mta/connection/dial.ts';
 import { type PoolLimits, Pool } from '../../../src/mta/connection/pool.ts';
 import { noTimings } from '../../../src/mta/connection/phases.ts';
 import { createTlsClient } from '../../../src/mta/connection/tls.ts';
-import { deliver, type Tried } from '../../../src/mta/attempt/deliver.ts';
-import { connectToSite, takeIdleConnection, type SourceContext } from '../../../src/mta/attempt/reach.ts';
+import {
+  connectToSite,
+  deliver,
+  takeIdleConnection,
+  type SourceContext,
+  type Tried,
+} from '../../../src/mta/attempt/deliver.ts';
 import { hostKey } from '../../../src/mta/names.ts';
 import type { AttemptFrame } from '../../../src/mta/attempt/outcome.ts';
 import type { Prepared, Ready } from '../../../src/mta/prepare/prepare.ts';

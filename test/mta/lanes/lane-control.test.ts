@@ -146,7 +146,7 @@ describe('mta/lanes/lane-control', () => {
       part = { nodes: 3, isNew: false };
       view = { waiting: 5, slots: 1 };
       assert.equal(control.slots(LANE), 1, 'of two');
-      assert.equal(control.report(LANE)?.limit, 2);
+      assert.equal(control.report(LANE)?.limit, 1);
       const message = '3 nodes have mail for mx.dest.test and share its limits: each has 1 connection.';
       assert.deepEqual(
         control.waits(LANE, mail, site).map((one) => [one.reason, one.message]),
