@@ -196,7 +196,8 @@ export function receivedFileRoute(deps: ReceivedFileDeps): Route {
     async ({ params: { id, index }, caller }: Call<{ id: string; index: number }, object, undefined>) => {
       const source = await requireSource(deps, caller, id);
       const file = await deps.mailViewer.attachment(source, index);
-      if (file === null) throw new Problem('not_found', 'There is no such file in this mail.', { field: 'index' });
+      if (file === null)
+        throw new Problem('not_found', 'The mail has no such file: see its `attachments`.', { field: 'index' });
       return {
         status: 200,
         bytes: Buffer.from(file.buffer, file.byteOffset, file.byteLength),

@@ -28,12 +28,7 @@ export function addSave(received: CommandUnknownOpts, context: Context): void {
       const bytes = await context.operate((operator) =>
         attachment === undefined
           ? operator.bytes('getReceivedRaw', { params: { id } })
-          : operator
-              .bytes('getReceivedAttachment', { params: { id, index: String(attachment) } })
-              .catch((error: unknown) => {
-                if (!(error instanceof Problem) || error.field !== 'index') throw error;
-                throw new Problem('not_found', `${error.message} See its files: posthorn received show ${id}`);
-              }),
+          : operator.bytes('getReceivedAttachment', { params: { id, index: String(attachment) } }),
       );
       await writeFile(file, bytes, { flag: 'wx' }).catch((error: unknown) => {
         const isThere = (error as NodeJS.ErrnoException).code === 'EEXIST';

@@ -111,22 +111,7 @@ export function aggregateRows(reportId: string, aggregate: Aggregate, domains: R
   const head = { report_id: reportId, org, report_key, domain, from_at, until_at };
   return {
     table: 'dmarc_rows',
-    rows: records.map((one, at) => ({
-      ...head,
-      id: idOf(at),
-      source_ip: one.sourceIp,
-      count: one.count,
-      disposition: one.disposition,
-      dkim: one.dkim,
-      spf: one.spf,
-      header_from: one.headerFrom,
-      envelope_from: one.envelopeFrom,
-      dkim_domain: one.dkimDomain,
-      dkim_selector: one.dkimSelector,
-      dkim_result: one.dkimResult,
-      spf_domain: one.spfDomain,
-      spf_result: one.spfResult,
-    })),
+    rows: records.map((one, at) => ({ ...head, ...one, id: idOf(at) })),
   };
 }
 
@@ -136,15 +121,7 @@ function tlsLines(report: TlsReport): Omit<TlsReportLineRow, 'id' | 'report_id'>
   const nothing = { result: '', mx: '', source_ip: '', ip: '', reason: '' };
   return report.policies.flatMap(({ type: policy, domain, successes, failures, details }) => {
     const head = { org, report_key, domain, from_at, until_at, policy };
-    const failed = details.map(({ result, mx, sourceIp, ip, reason, sessions }) => ({
-      ...head,
-      result,
-      mx,
-      source_ip: sourceIp,
-      ip,
-      reason,
-      sessions,
-    }));
+    const failed = details.map((detail) => ({ ...head, ...detail }));
     const untold = failures - failed.reduce((sum, { sessions }) => sum + sessions, 0);
     return [
       ...(successes > 0 ? [{ ...head, ...nothing, sessions: successes }] : []),

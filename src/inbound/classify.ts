@@ -16,11 +16,17 @@ import { addressesIn } from '../mail/addresses-in.ts';
 import { type ReportAction, readDeliveryReport } from '../mail/delivery-report.ts';
 import { fieldOf, ownPartsOf, readMail, type MailPart, readHead, textOf, fieldsOf } from '../mail/mime-read.ts';
 import { aggregateIn, isAggregatePart } from './aggregate.ts';
-import { unknownArrival, type Arrival } from './arrival.ts';
 import { namedRecipients, reportedRecipients, type ReadBy, printable, toRuled } from './bounce.ts';
 import { foldText, type BounceWords } from './bounce-words.ts';
 import { quotesPermanent, quotesServer, statusOfWords, withoutReplies } from './diagnostic.ts';
-import { nothingFound, type Finding, type FindingKind, type FoundRecipient } from './finding.ts';
+import {
+  nothingFound,
+  type Finding,
+  type FindingKind,
+  type FoundRecipient,
+  unknownArrival,
+  type Arrival,
+} from './finding.ts';
 import { openNotice, type Notice } from './notice.ts';
 import {
   findCopyToken,

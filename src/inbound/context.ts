@@ -37,6 +37,7 @@ export interface InboundContext {
   unsubscribe(wish: string, deliveryId: string): Promise<boolean>;
   /** Settings for mail of people. */
   forward: ForwardRule & { retry: Pick<RetryRule, 'maxAge'> };
+  /** The account of our own mail, which notices belong to. */
   ownAccount: { ensure(): Promise<void> };
 }
 

@@ -3,7 +3,21 @@ import type { Clock, Timer } from '../base/clock.ts';
 import { ROOM_FOR_HEAD } from '../mail/submitted.ts';
 import { LOOKS, Patience } from '../net/patience.ts';
 import type { LimitName, ListenerLimits } from './listener-limits.ts';
-import { Tally } from './tally.ts';
+
+/** Amounts by name; what falls to nothing is forgotten. */
+export class Tally {
+  private readonly amounts = new Map<string, number>();
+
+  of(name: string): number {
+    return this.amounts.get(name) ?? 0;
+  }
+
+  add(name: string, amount: number): void {
+    const sum = this.of(name) + amount;
+    if (sum > 0) this.amounts.set(name, sum);
+    else this.amounts.delete(name);
+  }
+}
 
 /** Octets of mails in memory that are being received, in all and by network. */
 export class MailMemory {

@@ -45,8 +45,7 @@ export interface MailPortOptions {
 const RETRY_MS = 60_000;
 
 export class MailPort {
-  private readonly clock: Clock;
-  private readonly log: Log;
+  private readonly deps: { clock: Clock; log: Log };
   private readonly options: MailPortOptions;
   private open: number | null = null;
   private fault: MailPortState['fault'] = null;
@@ -54,9 +53,8 @@ export class MailPort {
   private trying: Promise<void> | null = null;
   private isStopped = false;
 
-  constructor({ clock, log }: { clock: Clock; log: Log }, options: MailPortOptions) {
-    this.clock = clock;
-    this.log = log;
+  constructor(deps: { clock: Clock; log: Log }, options: MailPortOptions) {
+    this.deps = deps;
     this.options = options;
   }
 
@@ -67,63 +65,46 @@ export class MailPort {
 
   /** Rejects if the port cannot be had for another reason than a program that has it or a missing right, such as an address that this machine does not have. */
   async start(): Promise<void> {
-    const code = await this.tryOnce();
-    if (code === null) return;
-    const { takes, setting, place, host, name } = this.options;
-    const holder = code === 'EADDRINUSE' ? await portHolder(place.port) : null;
-    this.fault = { code, since: this.clock.now(), holder };
-    const cause =
-      code === 'EADDRINUSE'
-        ? `port ${String(place.port)} is in use by ${holder ?? 'another program'}`
-        : `this user may not listen on port ${String(place.port)}`;
-    this.log.warn(
-      { event: 'smtp_port_taken', listener: name, host, port: place.port, code, holder },
-      `${cause}: ${takes} cannot arrive here. End that program, or choose another port with ${setting} (docs/beside-postfix.md); it is tried again every minute`,
-    );
-    this.tryLater();
-  }
-
-  /** Resolves with the error's code if the port cannot be had now, null if it is open. */
-  private async tryOnce(): Promise<'EADDRINUSE' | 'EACCES' | null> {
+    const { clock, log } = this.deps;
+    const { listener, takes, setting, place, host, name } = this.options;
+    const { port } = place;
     try {
-      this.open = await this.options.listener.listen();
-      return null;
+      this.open = await listener.listen();
+      if (this.fault === null) return;
+      this.fault = null;
+      const text = 'a port for mail that another program had is open now';
+      log.info({ event: 'smtp_port_opened', listener: name, host, port: this.open }, text);
     } catch (error) {
       const code = codeOf(error);
-      if (code === 'EADDRINUSE' || (code === 'EACCES' && !this.options.place.isChosen)) return code;
-      throw error;
+      if (code !== 'EADDRINUSE' && (code !== 'EACCES' || place.isChosen)) throw error;
+      this.tryLater();
+      if (this.fault !== null) return;
+      const holder = code === 'EADDRINUSE' ? await portHolder(port) : null;
+      this.fault = { code, since: clock.now(), holder };
+      const cause =
+        code === 'EADDRINUSE'
+          ? `port ${String(port)} is in use by ${holder ?? 'another program'}`
+          : `this user may not listen on port ${String(port)}`;
+      log.warn(
+        { event: 'smtp_port_taken', listener: name, host, port, code, holder },
+        `${cause}: ${takes} cannot arrive here. End that program, or choose another port with ${setting} (docs/beside-postfix.md); it is tried again every minute`,
+      );
     }
   }
 
   private tryLater(): void {
     if (this.isStopped) return;
-    this.timer = this.clock.after(
-      RETRY_MS,
-      () => {
-        this.trying = this.tryAgain();
-      },
-      { background: true },
-    );
-  }
-
-  private async tryAgain(): Promise<void> {
-    const { name, host, place } = this.options;
-    try {
-      if ((await this.tryOnce()) === null) {
-        this.fault = null;
-        this.log.info(
-          { event: 'smtp_port_opened', listener: name, host, port: this.open },
-          'a port for mail that another program had is open now',
+    const tryAgain = (): void => {
+      this.trying = this.start().catch((err: unknown) => {
+        const { name, host, place } = this.options;
+        this.deps.log.error(
+          { event: 'smtp_port_failed', listener: name, host, port: place.port, err },
+          'a port for mail could not be opened',
         );
-        return;
-      }
-    } catch (err) {
-      this.log.error(
-        { event: 'smtp_port_failed', listener: name, host, port: place.port, err },
-        'a port for mail could not be opened',
-      );
-    }
-    this.tryLater();
+        this.tryLater();
+      });
+    };
+    this.timer = this.deps.clock.after(RETRY_MS, tryAgain, { background: true });
   }
 
   /** Ends the tries, and waits for one that runs. The listener is closed by its owner, afterwards. */

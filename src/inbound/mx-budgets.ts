@@ -3,7 +3,7 @@
  * with a token of ours, mail to domains that receive, and what else anyone can send are counted apart: no flood costs a bounce.
  */
 import { LRUCache } from 'lru-cache';
-import { Allowance, mostForOne, type Beyond } from '../scheduling/allowance.ts';
+import { Allowance, mostForOne } from '../scheduling/allowance.ts';
 import { budgets, type BudgetName, type UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import { siteOf } from '../net/ip.ts';
@@ -25,63 +25,75 @@ type RuleName = Extract<
   `loose_${string}` | `token_${string}` | `received_${'mails' | 'bytes' | 'reading'}_${string}`
 >;
 
-interface Rule {
-  /** Returns the budget that this would break, or null. */
-  broken(stranger: Stranger, bytes: number, now: number): RuleName | null;
-  spend(stranger: Stranger, bytes: number, now: number): void;
-  giveBack(stranger: Stranger, bytes: number, then: number, now: number): void;
-  /** True if it counts octets. */
-  isOfBytes: boolean;
+/** The budgets that a mail must fit: without a token, with one, and to a domain that receives. A token of ours has none for reading. */
+const loose: readonly RuleName[] = ['loose_mails_network', 'loose_bytes_network', 'loose_reading_network'];
+const withToken: readonly RuleName[] = ['token_mails_delivery', 'token_bytes_delivery', 'token_bytes_network'];
+const received: readonly RuleName[] = [
+  'received_mails_network',
+  'received_bytes_network',
+  'received_mails_domain',
+  'received_bytes_domain',
+  'received_reading_network',
+];
+/** Budgets of all networks together. */
+const together: Readonly<Partial<Record<RuleName, RuleName>>> = {
+  loose_mails_network: 'loose_mails',
+  loose_bytes_network: 'loose_bytes',
+};
+
+const rulesFor = ({ deliveryId, domain }: Stranger): readonly RuleName[] =>
+  domain !== undefined ? received : deliveryId === null ? loose : withToken;
+
+function keyOf({ network, deliveryId, domain }: Stranger, name: RuleName): string {
+  const { per } = budgets[name];
+  return (per === 'delivery' ? deliveryId : per === 'domain' ? domain : per === 'network' ? network : '') ?? '';
 }
 
-const byNetwork = ({ network }: Stranger): string => network;
-const byDelivery = ({ deliveryId }: Stranger): string => deliveryId ?? '';
-const byDomain = ({ domain }: Stranger): string => domain ?? '';
-const one = (): number => 1;
-const all = (bytes: number): number => bytes;
-type Amount = typeof one | typeof all;
+const amountOf = (name: RuleName, bytes: number): number =>
+  ({ bytes, mails: 1, ms: 0 })[budgets[name].unit as 'bytes' | 'mails' | 'ms'];
+
 /** Networks that are remembered for a good signature. */
 const MOST_GOOD = 1000;
 
 export type MxBudgets = ReturnType<typeof createMxBudgets>;
 
 export function createMxBudgets({ clock, usedUp }: { clock: Clock; usedUp: UsedUp }) {
-  /** Networks from which a feedback loop has sent what it signed. Only DNS and the provider's key lead here. */
+  /** Networks from which a feedback loop has sent what it signed: they have their own part whatever others send. Only DNS and the provider's key lead here. */
   const good = new LRUCache<string, true>({ max: MOST_GOOD });
-  const readings = {
-    loose_reading_network: new Allowance(budgets.loose_reading_network),
-    received_reading_network: new Allowance(budgets.received_reading_network),
-  };
-  /** The budget for the time of reading; null for mail with a token of ours, which has none. */
-  const readingOf = ({ deliveryId, domain }: Stranger): keyof typeof readings | null =>
-    domain !== undefined ? 'received_reading_network' : deliveryId === null ? 'loose_reading_network' : null;
-  const loose: readonly Rule[] = [
-    sharedRule('loose_mails_network', 'loose_mails', one, good),
-    sharedRule('loose_bytes_network', 'loose_bytes', all, good),
-  ];
-  // A broadcast has more deliveries with an answer in an hour than are counted one by one. Their tokens are ours, so none is made up.
-  const withToken: readonly Rule[] = [
-    simpleRule('token_mails_delivery', byDelivery, one, 'uncounted'),
-    simpleRule('token_bytes_delivery', byDelivery, all, 'uncounted'),
-    simpleRule('token_bytes_network', byNetwork, all),
-  ];
-  const received: readonly Rule[] = [
-    simpleRule('received_mails_network', byNetwork, one),
-    simpleRule('received_bytes_network', byNetwork, all),
-    simpleRule('received_mails_domain', byDomain, one, 'uncounted'),
-    simpleRule('received_bytes_domain', byDomain, all, 'uncounted'),
-  ];
-  const rulesFor = ({ deliveryId, domain }: Stranger): readonly Rule[] =>
-    domain !== undefined ? received : deliveryId === null ? loose : withToken;
+  const allowances = new Map<RuleName, Allowance>();
+  function allowanceOf(name: RuleName): Allowance {
+    // A broadcast has more deliveries with an answer in an hour than are counted one by one. Their tokens are ours, so none is made up.
+    const beyond = /_(?:delivery|domain)$/.test(name) ? 'uncounted' : 'shared';
+    const allowance = allowances.get(name) ?? new Allowance(budgets[name], { beyond });
+    allowances.set(name, allowance);
+    return allowance;
+  }
 
   function brokenBy(stranger: Stranger, bytes: number): RuleName | null {
     const now = clock.now();
-    for (const rule of rulesFor(stranger)) {
-      const broken = rule.broken(stranger, bytes, now);
-      if (broken !== null) return broken;
+    for (const name of rulesFor(stranger)) {
+      const wanted = allowanceOf(name).usedBy(keyOf(stranger, name), now) + amountOf(name, bytes);
+      if (wanted > budgets[name].most) return name;
+      const shared = together[name];
+      if (shared === undefined || good.has(stranger.network)) continue;
+      const most = mostForOne(budgets[name].most, budgets[shared].most, allowanceOf(shared).usedBy('', now));
+      if (wanted > most) return shared;
     }
-    const reading = readingOf(stranger);
-    return reading === null || readings[reading].has(stranger.network, 0, now) ? null : reading;
+    return null;
+  }
+
+  /** Calls `act` for each budget that the mail counts in. */
+  function eachOf(
+    stranger: Stranger,
+    bytes: number,
+    act: (one: Allowance, key: string, amount: number, unit: string) => void,
+  ): void {
+    for (const name of rulesFor(stranger)) {
+      const shared = together[name];
+      const [amount, { unit }] = [amountOf(name, bytes), budgets[name]];
+      act(allowanceOf(name), keyOf(stranger, name), amount, unit);
+      if (shared !== undefined) act(allowanceOf(shared), '', amount, unit);
+    }
   }
 
   return {
@@ -94,66 +106,28 @@ export function createMxBudgets({ clock, usedUp }: { clock: Clock; usedUp: UsedU
     },
     spend(stranger: Stranger, bytes: number): void {
       const now = clock.now();
-      for (const rule of rulesFor(stranger)) rule.spend(stranger, bytes, now);
+      eachOf(stranger, bytes, (one, key, amount) => one.spend(key, amount, now));
     },
     /** Takes back what a mail was counted for that could not be written; `then` is when it came. */
     takeBack(stranger: Stranger, bytes: number, then: number): void {
       const now = clock.now();
-      for (const rule of rulesFor(stranger)) rule.giveBack(stranger, bytes, then, now);
+      eachOf(stranger, bytes, (one, key, amount) => one.giveBack(key, amount, then, now));
     },
     /** Gives back the part of a mail that is not kept after reading; `then` is when the mail came. */
     giveBack(stranger: Stranger, bytes: number, then: number): void {
       const now = clock.now();
-      for (const rule of rulesFor(stranger)) if (rule.isOfBytes) rule.giveBack(stranger, bytes, then, now);
+      eachOf(stranger, bytes, (one, key, amount, unit) => {
+        if (unit === 'bytes') one.giveBack(key, amount, then, now);
+      });
     },
     /** Notes how long the reading process was busy with a mail. */
     noteReading(stranger: Stranger, ms: number): void {
-      const reading = readingOf(stranger);
-      if (reading !== null) readings[reading].spend(stranger.network, ms, clock.now());
+      for (const name of rulesFor(stranger))
+        if (budgets[name].unit === 'ms') allowanceOf(name).spend(stranger.network, ms, clock.now());
     },
     /** Notes that a feedback loop has sent this, by its signature. */
     noteGood({ network }: Stranger): void {
       good.set(network, true);
     },
-  };
-}
-
-function simpleRule(name: RuleName, keyOf: (stranger: Stranger) => string, amountOf: Amount, beyond?: Beyond): Rule {
-  const allowance = new Allowance(budgets[name], { beyond });
-  return {
-    broken: (stranger, bytes, now) => (allowance.has(keyOf(stranger), amountOf(bytes), now) ? null : name),
-    spend: (stranger, bytes, now) => allowance.spend(keyOf(stranger), amountOf(bytes), now),
-    giveBack: (stranger, bytes, then, now) => {
-      allowance.giveBack(keyOf(stranger), amountOf(bytes), then, now);
-    },
-    isOfBytes: amountOf === all,
-  };
-}
-
-/** Bounds each network, and all together. A network that is known for good signatures has its own part whatever others send. */
-function sharedRule(
-  each: RuleName,
-  together: RuleName,
-  amountOf: Amount,
-  good: { has(network: string): boolean },
-): Rule {
-  const [ofOne, ofAll] = [new Allowance(budgets[each]), new Allowance(budgets[together])];
-  const [most, mostOfAll] = [budgets[each].most, budgets[together].most];
-  return {
-    broken({ network }, bytes, now) {
-      const wanted = ofOne.usedBy(network, now) + amountOf(bytes);
-      if (wanted > most) return each;
-      if (good.has(network) || wanted <= mostForOne(most, mostOfAll, ofAll.usedBy('', now))) return null;
-      return together;
-    },
-    spend({ network }, bytes, now) {
-      ofOne.spend(network, amountOf(bytes), now);
-      ofAll.spend('', amountOf(bytes), now);
-    },
-    giveBack({ network }, bytes, then, now) {
-      ofOne.giveBack(network, amountOf(bytes), then, now);
-      ofAll.giveBack('', amountOf(bytes), then, now);
-    },
-    isOfBytes: amountOf === all,
   };
 }

@@ -2,6 +2,7 @@
  * Splits a mail about a mail into its parts: the fields for programs, the text for people, and the head of the mail it is about, which
  * comes as a separate part or in the text below a line that announces it.
  */
+import type { Arrival } from './finding.ts';
 import { isDeliveryStatus, readDeliveryReport, type DeliveryReport } from '../mail/delivery-report.ts';
 import { isFeedbackReport, readFeedbackReport, type FeedbackReport } from '../mail/feedback-report.ts';
 import type { HeaderField } from '../mail/header.ts';
@@ -17,7 +18,6 @@ import {
   type MailPart,
 } from '../mail/mime-read.ts';
 import { textFromHtml } from '../mail/text-from-html.ts';
-import type { Arrival } from './arrival.ts';
 import { foldText, type BounceWords } from './bounce-words.ts';
 import { hasNullSender, isAnswer, isFromDaemon, isFromPerson } from './writer.ts';
 

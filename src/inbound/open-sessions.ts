@@ -10,10 +10,9 @@ import { Crowds } from '../net/crowds.ts';
 import { addressBucket, networkOf, plainAddress, siteOf } from '../net/ip.ts';
 import { Allowance } from '../scheduling/allowance.ts';
 import type { LimitName, ListenerLimits } from './listener-limits.ts';
-import type { MailHold } from './mail-intake.ts';
+import { Tally, type MailHold } from './mail-intake.ts';
 import { cutConnection, endConnection, type SmtpConnection } from './smtp-connection.ts';
 import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
-import { Tally } from './tally.ts';
 
 /** One session, as the listener follows it. */
 export interface OpenSession<User> {

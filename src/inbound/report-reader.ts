@@ -9,8 +9,14 @@ import { ThreadRefusal } from '../base/threads.ts';
 import type { BounceRule } from '../config/bounce-rule.ts';
 import { MOST_BYTES } from '../mail/mime-read.ts';
 import { deliveryOf, returnPathKeys, type ReturnPathKey } from '../messages/delivery/return-path.ts';
-import { unknownArrival, type Arrival } from './arrival.ts';
-import { findingRecord, nothingFound, type Finding, type FindingRecord } from './finding.ts';
+import {
+  findingRecord,
+  nothingFound,
+  type Finding,
+  type FindingRecord,
+  unknownArrival,
+  type Arrival,
+} from './finding.ts';
 import { createMailReading } from './mail-reading.ts';
 import type { ReportAnswer, ReportJob } from './report-worker.ts';
 import { PROGRAM_FILES } from './words-file.ts';

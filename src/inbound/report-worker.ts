@@ -3,9 +3,8 @@ import { answerJobs } from '../base/answer-jobs.ts';
 import { systemClock } from '../base/clock.ts';
 import type { BounceRule } from '../config/bounce-rule.ts';
 import { createJudge, type Judge } from '../messages/delivery/classify.ts';
-import type { Arrival } from './arrival.ts';
 import { readReport } from './classify.ts';
-import type { Finding } from './finding.ts';
+import type { Finding, Arrival } from './finding.ts';
 import { loopClaim } from './feedback-loops.ts';
 import { readBounceWords, readFeedbackLoops } from './words-file.ts';
 

@@ -5,25 +5,19 @@
  */
 import { createTransport } from 'nodemailer';
 import { newId } from '../base/id.ts';
-import type { Notifier } from '../scheduling/notifier.ts';
-import type { Clock } from '../base/clock.ts';
 import type { Mailbox } from '../mail/address.ts';
 import { writeDeliveryReport } from '../mail/delivery-report-write.ts';
 import { writeHead } from '../mail/message-head.ts';
-import { hintsOf, type DueHint } from '../messages/delivery/due-hint.ts';
+import { hintsOf } from '../messages/delivery/due-hint.ts';
 import { ownMailRows } from '../messages/accept/own-mail.ts';
 import { returnPathFor, type ReturnPathKey } from '../messages/delivery/return-path.ts';
-import type { Committer } from '../storage/commit.ts';
-import type { Connection } from '../storage/connection.ts';
+import type { InboundContext } from './context.ts';
 
-export interface SelfTestDeps {
-  clock: Clock;
-  db: { commit: Committer; prepared: Connection };
-  notifiers: { deliveries: Notifier<readonly DueHint[]>; events: Notifier };
-  ownAccount: { ensure(): Promise<void> };
+export type SelfTestDeps = Pick<InboundContext, 'clock' | 'notifiers' | 'ownAccount'> & {
+  db: Pick<InboundContext['db'], 'commit' | 'prepared'>;
   /** The one that signs now. */
   returnPathKey: ReturnPathKey;
-}
+};
 
 export interface SelfTestPlace {
   /** Address of the MX listener; null without a port. */

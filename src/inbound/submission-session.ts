@@ -1,6 +1,5 @@
 /** A submission session: the parts of the program it uses, its settings, the caller its mails are sent for, and its audit log. */
-import { budgets, type UsedUp } from '../base/budgets.ts';
-import type { Clock } from '../base/clock.ts';
+import { budgets } from '../base/budgets.ts';
 import { newId } from '../base/id.ts';
 import { actorOf, type Authenticate, type Caller } from '../keys/caller.ts';
 import { isIpAllowed } from '../keys/ip-list.ts';
@@ -11,12 +10,12 @@ import { auditRow, type ActWords } from '../operations/audit-row.ts';
 import { Allowance } from '../scheduling/allowance.ts';
 import type { IdempotencyStore } from '../storage/idempotency-store.ts';
 import type { AuditRow } from '../storage/tables.ts';
+import type { InboundContext } from './context.ts';
 import type { Session } from './listener.ts';
 import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
 import type { SubmissionReader } from './submission-reader.ts';
 
-export interface SubmissionDeps {
-  clock: Clock;
+export interface SubmissionDeps extends Pick<InboundContext, 'clock' | 'usedUp' | 'ownAccount'> {
   accept: AcceptDeps;
   authenticate: Authenticate;
   /** Returns the caller whose key programs of trusted networks send with, or null. */
@@ -27,12 +26,9 @@ export interface SubmissionDeps {
   audit: { write(row: AuditRow): Promise<void> };
   idempotency: { store: IdempotencyStore; onMismatch: 'replay' | 'error' };
   reader: SubmissionReader;
-  usedUp: UsedUp;
   /** Called with the error of a write that no session waits for. */
   failed: (error: unknown) => void;
   isVerified(accountId: string, domain: string): Promise<boolean>;
-  /** The account of our own mail, which notices belong to. */
-  ownAccount: { ensure(): Promise<void> };
 }
 
 export interface SubmissionSettings {

@@ -1,9 +1,9 @@
 /** Tells who wrote a mail to us: a mail system, or the mailbox of a person that answers by itself. */
+import type { Arrival } from './finding.ts';
 import { isAutoReplied, isMarkedAutoReply } from '../mail/auto-reply.ts';
 import { soughtAddress } from '../mail/address.ts';
 import { addressesIn } from '../mail/addresses-in.ts';
 import { fieldsOf, wordsOf, type MailPart } from '../mail/mime-read.ts';
-import type { Arrival } from './arrival.ts';
 import { foldText, type BounceWords } from './bounce-words.ts';
 
 /** Judges by its From (local part or display name), its return path, or a form that only mail servers write (RFC 3464). */

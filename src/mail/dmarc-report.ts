@@ -23,21 +23,21 @@ export interface DmarcReport {
 }
 
 export interface DmarcRecord {
-  sourceIp: string;
+  source_ip: string;
   count: number;
   /** As `policy`. */
   disposition: string;
   /** The result with a domain that is aligned: `pass`, `fail` or `unknown`. */
   dkim: string;
   spf: string;
-  headerFrom: string;
-  envelopeFrom: string;
+  header_from: string;
+  envelope_from: string;
   /** Of the first signature and the first check, aligned or not. */
-  dkimDomain: string;
-  dkimSelector: string;
-  dkimResult: string;
-  spfDomain: string;
-  spfResult: string;
+  dkim_domain: string;
+  dkim_selector: string;
+  dkim_result: string;
+  spf_domain: string;
+  spf_result: string;
 }
 
 const MOST_RECORDS = 5000;
@@ -78,18 +78,18 @@ const ofReport = {
   'policy_published/p': 'policy',
 } as const;
 const ofRecord = {
-  'record/row/source_ip': 'sourceIp',
+  'record/row/source_ip': 'source_ip',
   'record/row/count': 'count',
   'record/row/policy_evaluated/disposition': 'disposition',
   'record/row/policy_evaluated/dkim': 'dkim',
   'record/row/policy_evaluated/spf': 'spf',
-  'record/identifiers/header_from': 'headerFrom',
-  'record/identifiers/envelope_from': 'envelopeFrom',
-  'record/auth_results/dkim/domain': 'dkimDomain',
-  'record/auth_results/dkim/selector': 'dkimSelector',
-  'record/auth_results/dkim/result': 'dkimResult',
-  'record/auth_results/spf/domain': 'spfDomain',
-  'record/auth_results/spf/result': 'spfResult',
+  'record/identifiers/header_from': 'header_from',
+  'record/identifiers/envelope_from': 'envelope_from',
+  'record/auth_results/dkim/domain': 'dkim_domain',
+  'record/auth_results/dkim/selector': 'dkim_selector',
+  'record/auth_results/dkim/result': 'dkim_result',
+  'record/auth_results/spf/domain': 'spf_domain',
+  'record/auth_results/spf/result': 'spf_result',
 } as const;
 
 type Texts = Partial<Record<string, string>>;
@@ -161,36 +161,36 @@ function dispositionOf(text: string | undefined): string | null {
 }
 
 function recordFrom(texts: Texts): { record: DmarcRecord; isSound: boolean }[] {
-  const { sourceIp = '', count = '' } = texts;
-  if (isIP(sourceIp) === 0 || !/^\d{1,12}$/.test(count)) return [];
+  const { source_ip = '', count = '' } = texts;
+  if (isIP(source_ip) === 0 || !/^\d{1,12}$/.test(count)) return [];
   const values = {
     disposition: dispositionOf(texts['disposition']),
     dkim: oneOf(ALIGNED, texts['dkim']),
     spf: oneOf(ALIGNED, texts['spf']),
-    dkimResult: oneOf(DKIM_RESULTS, texts['dkimResult']),
-    spfResult: oneOf(SPF_RESULTS, texts['spfResult']),
+    dkim_result: oneOf(DKIM_RESULTS, texts['dkim_result']),
+    spf_result: oneOf(SPF_RESULTS, texts['spf_result']),
   };
   const names = {
-    headerFrom: hostNameOr(texts['headerFrom']),
-    envelopeFrom: hostNameOr(texts['envelopeFrom']),
-    dkimDomain: hostNameOr(texts['dkimDomain']),
-    dkimSelector: hostNameOr(texts['dkimSelector']),
-    spfDomain: hostNameOr(texts['spfDomain']),
+    header_from: hostNameOr(texts['header_from']),
+    envelope_from: hostNameOr(texts['envelope_from']),
+    dkim_domain: hostNameOr(texts['dkim_domain']),
+    dkim_selector: hostNameOr(texts['dkim_selector']),
+    spf_domain: hostNameOr(texts['spf_domain']),
   };
   const of = (value: string | null): string => value ?? 'unknown';
   const record = {
-    sourceIp: sourceIp.toLowerCase(),
+    source_ip: source_ip.toLowerCase(),
     count: Number(count),
     disposition: of(values.disposition),
     dkim: of(values.dkim),
     spf: of(values.spf),
-    headerFrom: names.headerFrom ?? '',
-    envelopeFrom: names.envelopeFrom ?? '',
-    dkimDomain: names.dkimDomain ?? '',
-    dkimSelector: names.dkimSelector ?? '',
-    dkimResult: of(values.dkimResult),
-    spfDomain: names.spfDomain ?? '',
-    spfResult: of(values.spfResult),
+    header_from: names.header_from ?? '',
+    envelope_from: names.envelope_from ?? '',
+    dkim_domain: names.dkim_domain ?? '',
+    dkim_selector: names.dkim_selector ?? '',
+    dkim_result: of(values.dkim_result),
+    spf_domain: names.spf_domain ?? '',
+    spf_result: of(values.spf_result),
   };
   return [{ record, isSound: [...Object.values(values), ...Object.values(names)].every((value) => value !== null) }];
 }

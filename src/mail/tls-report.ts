@@ -39,7 +39,7 @@ export interface TlsReportPolicy {
 /** Texts that a report leaves out are empty. */
 export interface TlsFailureDetail {
   result: string;
-  sourceIp: string;
+  source_ip: string;
   mx: string;
   ip: string;
   reason: string;
@@ -108,7 +108,7 @@ function readDetail(detail: Record<string, unknown> | null): TlsFailureDetail[] 
   return [
     {
       result: oneOf(tlsFailures, textOf(detail['result-type'], 60)) ?? 'unknown',
-      sourceIp: addressOf(detail['sending-mta-ip']),
+      source_ip: addressOf(detail['sending-mta-ip']),
       mx: hostNameOr(textOf(detail['receiving-mx-hostname'], 253)) ?? '',
       ip: addressOf(detail['receiving-ip']),
       reason: textOf(detail['failure-reason-code'], 100),

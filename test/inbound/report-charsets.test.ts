@@ -30,7 +30,7 @@ describe('the encoding of an aggregate report', () => {
       const { aggregate } = finding;
       assert.ok(aggregate?.kind === 'dmarc');
       assert.deepEqual(
-        aggregate.report.records.map(({ sourceIp, count }) => [sourceIp, count]),
+        aggregate.report.records.map(({ source_ip, count }) => [source_ip, count]),
         [['192.0.2.1', 7]],
       );
     });

@@ -19,18 +19,18 @@ describe('mail/dmarc-report', () => {
     );
     assert.deepEqual([report?.from, report?.until], [1_769_817_600_000, 1_769_903_999_000]);
     assert.deepEqual(report?.records[1], {
-      sourceIp: '2001:db8::1',
+      source_ip: '2001:db8::1',
       count: 3,
       disposition: 'quarantine',
       dkim: 'fail',
       spf: 'fail',
-      headerFrom: 'acme.test',
-      envelopeFrom: 'rp.acme.test',
-      dkimDomain: 'acme.test',
-      dkimSelector: 'ph1',
-      dkimResult: 'fail',
-      spfDomain: 'rp.acme.test',
-      spfResult: 'fail',
+      header_from: 'acme.test',
+      envelope_from: 'rp.acme.test',
+      dkim_domain: 'acme.test',
+      dkim_selector: 'ph1',
+      dkim_result: 'fail',
+      spf_domain: 'rp.acme.test',
+      spf_result: 'fail',
     });
   });
 
@@ -100,7 +100,7 @@ describe('mail/dmarc-report', () => {
         );
       const report = readDmarcReport(said);
       const [record] = report?.records ?? [];
-      assert.deepEqual([place === 'spf' ? record?.spfResult : record?.disposition, report?.unsound], [kept, 0]);
+      assert.deepEqual([place === 'spf' ? record?.spf_result : record?.disposition, report?.unsound], [kept, 0]);
     });
 
   it('keeps enumerations as enumerations, and names as host names', () => {
@@ -114,7 +114,14 @@ describe('mail/dmarc-report', () => {
     const report = readDmarcReport(odd) ?? assert.fail();
     const [record] = report.records;
     assert.deepEqual(
-      [record?.disposition, record?.spf, record?.headerFrom, record?.envelopeFrom, record?.dkimSelector, report.policy],
+      [
+        record?.disposition,
+        record?.spf,
+        record?.header_from,
+        record?.envelope_from,
+        record?.dkim_selector,
+        report.policy,
+      ],
       ['unknown', 'pass', '', 'rp.acme.test', '', 'unknown'],
     );
     assert.equal(report.unsound, 1);

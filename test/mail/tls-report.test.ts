@@ -36,7 +36,7 @@ describe('mail/tls-report', () => {
           details: [
             {
               result: 'certificate-expired',
-              sourceIp: '192.0.2.1',
+              source_ip: '192.0.2.1',
               mx: 'mx.dest.test',
               ip: '192.0.2.2',
               reason: 'CERT_HAS_EXPIRED',
