@@ -3,7 +3,7 @@ import { Readable } from 'node:stream';
 import { textOf } from '../../api/list-lines.ts';
 import { Problem } from '../../base/problem.ts';
 import type { AuditEntry, AuditEntryDetails } from '../../client/types.ts';
-import { changesOf, curlOf, doorText, objectLink, whoText } from '../audit-words.ts';
+import { changesOf, curlOf, doorText, isHold, objectLink, undoOf, whoText } from '../audit-words.ts';
 import { keyChoices } from '../choices.ts';
 import { definedMembers } from '../forms.ts';
 import { exportsOf, formOf } from './exports.ts';
@@ -90,13 +90,14 @@ async function show(visit: Visit, list: List): Promise<Shown> {
   const isLog = list === requests;
   const range = rangeOf(visit, list.usual);
   const entries = await listOf(visit, list, pageOf(query));
+  const held = await holdsInForce(visit, entries.data);
   return view('request-log', list.title, {
     isLog,
     chips: visit.isAdmin ? chipsOf(place, query, 'of', list.of) : [],
     isUnknown: isLog && query.get('of') === 'unknown',
     notKept: entries.not_kept,
     place,
-    rows: entries.data.map((entry) => rowOf(visit, entry, place)),
+    rows: entries.data.map((entry) => rowOf(visit, entry, { place, held })),
     query: Object.fromEntries(query),
     results: ['ok', 'refused', 'failed', 'idempotency_mismatch'].map((name) => ({
       name,
@@ -115,7 +116,13 @@ async function show(visit: Visit, list: List): Promise<Shown> {
   });
 }
 
-function rowOf(visit: Visit, entry: AuditEntry, place: string): object {
+/** Returns the ids of the holds and limits in force; none if no entry is of one. */
+async function holdsInForce(visit: Visit, entries: readonly AuditEntry[]): Promise<ReadonlySet<string>> {
+  if (!visit.isAdmin || !entries.some(({ operation }) => isHold(operation))) return new Set();
+  return new Set((await visit.ask('queue.holds')).data.map(({ id }) => id));
+}
+
+function rowOf(visit: Visit, entry: AuditEntry, { place, held }: { place: string; held: ReadonlySet<string> }): object {
   const { query } = visit;
   return {
     ...entry,
@@ -125,6 +132,7 @@ function rowOf(visit: Visit, entry: AuditEntry, place: string): object {
     isRefused: entry.status >= 400,
     page: `${place}/${entry.id}`,
     link: objectLink(entry, visit.isAdmin),
+    undo: undoOf(entry, visit, held),
     byKey: entry.key_id === null ? null : linkTo(place, query, { key_id: entry.key_id }),
     byIp: entry.ip === null ? null : linkTo(place, query, { ip: entry.ip }),
   };
@@ -146,7 +154,7 @@ async function details(visit: Visit): Promise<Shown> {
   const isLog = entry.key_id !== null || entry.actor === 'api';
   return view('request', isLog ? 'Request' : 'Action', {
     isLog,
-    ...rowOf(visit, entry, (isLog ? requests : actions).place),
+    ...rowOf(visit, entry, { place: (isLog ? requests : actions).place, held: await holdsInForce(visit, [entry]) }),
     entry,
     messages,
     moreMessages: messages.length === MOST_MESSAGES ? linkTo('/messages', { q: entry.request_id }) : null,
