@@ -24,7 +24,7 @@ import { readDueRows, readGroups, type DueRow, type GroupRow } from './due-rows.
 import type { SourcePreference } from './sources/sources.ts';
 import { SWEEP_MS } from './sweeper.ts';
 
-/** What waits for one domain, in one class, of one account. */
+/** Mail that waits for one domain, in one class, of one account. */
 export interface Group {
   readonly domain: string;
   readonly class: number;
@@ -111,7 +111,7 @@ export const newGroup = (domain: string, order: number, account: string): Group 
 
 export class DueQueue {
   /** `db.maintenance` finds the groups: under an old snapshot that takes long, and the next rows of a group must not wait for it. */
-  private readonly engine: Pick<Engine, 'db' | 'clock' | 'owners' | 'placing' | 'failed' | 'options'>;
+  private readonly engine: Engine;
   private readonly groups = new Map<string, Group>();
   private readonly bufferedIds = new Set<string>();
   /** Groups to be read: those whose jobs have just been done, and those that have a few. */
@@ -134,7 +134,7 @@ export class DueQueue {
   private pause: Timer | null = null;
   private isStopped = false;
 
-  constructor(engine: DueQueue['engine']) {
+  constructor(engine: Engine) {
     this.engine = engine;
     const most = Math.max(LEAST_GROUPS, GROUPS_A_CONNECTION * engine.options.maxConnections);
     this.places = new Places(() => most, { hasReserve: true });
@@ -389,7 +389,7 @@ export class DueQueue {
     const reads = some.map(({ domain, class: order, account, floor: from }) => {
       return { domain, class: order, account, from, until: now + READ_AHEAD_MS };
     });
-    // What becomes due during the read lowers the floor and asks for another one.
+    // A row that becomes due during the read lowers the floor and asks for another one.
     for (const group of some) {
       group.hasMore = false;
       group.floor = Infinity;
