@@ -177,7 +177,6 @@ const pure = [
   'tracking/host.ts',
   'tracking/rewrite.ts',
   'tracking/token.ts',
-  'tracking/track.ts',
   'tracking/unsubscribe-link.ts',
   'mta/sites/sites.ts',
   'mta/attempt/host-policy.ts',
@@ -201,7 +200,6 @@ const pure = [
   'webhooks/signature.ts',
   'net/safe-url.ts',
   'webhooks/custom-header.ts',
-  'webhooks/curl.ts',
   'webhooks/endpoint.ts',
   'webhooks/feed.ts',
   'webhooks/retry.ts',
@@ -215,7 +213,7 @@ const pure = [
   'members/totp.ts',
   'dashboard/chart.ts',
   'dashboard/words.ts',
-  'dashboard/stale-forms.ts',
+  'dashboard/forms.ts',
 ];
 const impureModules =
   /^(?:node:)?(?:net|tls|dns|dgram|fs|http|https|http2|timers|child_process|worker_threads|cluster)(?:\/|$)|^(?:knex|sqlite3)$/;

@@ -1,13 +1,13 @@
 /** Accounts: the owners of keys, domains and mail, with the plan that sets their limits. */
-import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
 import { createLookUpCache } from '../base/look-up-cache.ts';
 import { Problem } from '../base/problem.ts';
 import type { Connection, Value } from '../storage/connection.ts';
-import type { Database } from '../storage/database.ts';
-import { insertRows } from '../storage/rows.ts';
 import type { AccountRow } from '../storage/tables.ts';
 import { checkName } from './name.ts';
+import type { Clock } from '../base/clock.ts';
+import type { Database } from '../storage/database.ts';
+import { insertRows } from '../storage/rows.ts';
 import { firstStreams } from './stream-store.ts';
 
 export interface AccountDeps {
@@ -109,9 +109,34 @@ async function insertAccount(
   tx: Connection,
   name: string,
   plan: string,
+  id = newId('acc', clock.now()),
 ): Promise<AccountRow> {
   const now = clock.now();
-  const row: AccountRow = { id: newId('acc', now), name, plan, created_at: now, paused: 0 };
+  const row: AccountRow = { id, name, plan, created_at: now, paused: 0 };
   await insertRows(tx, [{ accounts: [row], streams: firstStreams(row.id, now) }]);
   return row;
+}
+
+/**
+ * The account of mail that this server sends itself: failure notices, notices of disabled webhooks, mail forwarded to the operator, the
+ * self-test. It keeps them out of the customers' lists, numbers, quotas and webhooks. It is the last of all ids, so that it comes last in every
+ * list.
+ */
+export const OWN_ACCOUNT = 'acc_7zzzzzzzzzzzzzzzzzzzzzzzzz';
+const OWN_NAME = "(Posthorn's own mail)";
+
+/** Makes the account when it is first needed. */
+export function createOwnAccount(deps: { db: Pick<Database, 'commit'>; clock: Clock }) {
+  let isThere = false;
+  return {
+    /** Makes sure that the account exists; called before rows of it are written. */
+    async ensure(): Promise<void> {
+      if (isThere) return;
+      await deps.db.commit.transact(async (tx) => {
+        const found = await tx.all('SELECT 1 FROM accounts WHERE id = ?', [OWN_ACCOUNT]);
+        if (found.length === 0) await insertAccount(deps, tx, OWN_NAME, DEFAULT_PLAN, OWN_ACCOUNT);
+      });
+      isThere = true;
+    },
+  };
 }

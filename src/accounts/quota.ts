@@ -5,9 +5,8 @@
  * The books are read once for each account after a start; from then on accepted mail is counted in memory. Quota is taken before the
  * commit and returned if it fails, so that concurrent requests cannot exceed the limit. An account without a quota costs nothing here.
  *
- * If other nodes accept mail too, the books are read again: before a mail that comes two seconds after the last reading, and near the end
- * of the quota a tenth of a second after it. So an account exceeds its quota by at most what the other nodes accept for it in a tenth of a
- * second, or in two seconds if it uses up the last twentieth of its quota within them.
+ * If other nodes accept mail too, the books are read again before a mail that comes two seconds after the last reading. So an account exceeds
+ * its quota by at most what the other nodes accept for it in two seconds.
  */
 import { createLru } from '../base/lru.ts';
 import type { Clock } from '../base/clock.ts';
@@ -52,10 +51,6 @@ export const isCharged = ({ status, test }: { status: string; test: number }): b
 const MOST_ACCOUNTS = 10_000;
 /** The age at which the books are read again if other nodes accept mail, in milliseconds. */
 const FRESH_MS = 2000;
-const FRESH_NEAR_END_MS = 100;
-/** A quota is near its end if fewer mails than this are left, or a smaller part of it than the next constant. */
-const NEAR_END = 100;
-const NEAR_END_SHARE = 0.05;
 const noop = (): void => undefined;
 
 /** `hasOthers` returns whether other nodes accept mail too. */
@@ -88,10 +83,8 @@ export function createQuotas({
   }
 
   /** Resolves when the count is new enough for what other nodes accept. */
-  async function freshen(accountId: string, count: Count, limits: QuotaLimits): Promise<void> {
-    if (!hasOthers()) return;
-    const age = clock.monotonic() - count.readAt;
-    if (age < (isNearEnd(limits, count) ? FRESH_NEAR_END_MS : FRESH_MS)) return;
+  async function freshen(accountId: string, count: Count): Promise<void> {
+    if (!hasOthers() || clock.monotonic() - count.readAt < FRESH_MS) return;
     count.reading ??= renew(accountId, count).finally(() => {
       count.reading = null;
     });
@@ -127,7 +120,7 @@ export function createQuotas({
       const day = dayOf(now);
       const count = await countOf(accountId, day);
       startDay(count, day);
-      await freshen(accountId, count, limits);
+      await freshen(accountId, count);
       refuseExcess(limits, count, mails, now);
       count.today += mails;
       count.thisMonth += mails;
@@ -145,13 +138,6 @@ export function createQuotas({
     /** Returns the mails accepted today and this month. */
     used: (accountId: string): Promise<Books> => readBooks(db, accountId, dayOf(clock.now())),
   };
-}
-
-/** Returns whether the room of the day or of the month is nearly used up. */
-function isNearEnd({ mailsPerDay, mailsPerMonth }: QuotaLimits, { today, thisMonth }: Books): boolean {
-  const isNear = (limit: number | null, used: number): boolean =>
-    limit !== null && limit - used < Math.max(NEAR_END, limit * NEAR_END_SHARE);
-  return isNear(mailsPerDay, today) || isNear(mailsPerMonth, thisMonth);
 }
 
 async function readBooks(db: Pick<Database, 'prepared'>, accountId: string, day: string): Promise<Books> {

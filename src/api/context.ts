@@ -1,4 +1,4 @@
-/** What the operations of the API share. The types are here once: an operation names the context, and takes of it what it needs. */
+/** The context that the operations of the API share. Its types are here once: an operation names the context, and takes of it what it needs. */
 import type { Clock } from '../base/clock.ts';
 import type { Keyring } from '../base/keyring.ts';
 import type { Log } from '../base/log.ts';

@@ -1,12 +1,11 @@
 /** Further operations on one message: attempts, why, content, cancel, move, resend. */
 import { z } from 'zod';
-import { faults } from '../base/check.ts';
 import { scopeAllows } from '../keys/scopes.ts';
 import { acceptSingle } from '../messages/accept/accept.ts';
 import { cancelMessage, rescheduleMessage } from '../messages/delivery/change-message.ts';
 import { settersOfWaits, waitReasons, whyWaiting } from '../messages/delivery/why.ts';
 import { checkSendAt } from '../messages/request/send-time.ts';
-import { mailboxOf } from '../messages/request/send-parts.ts';
+import { mailboxOf } from '../messages/request/message-draft.ts';
 import { address } from '../messages/request/send-schema.ts';
 import { addressedTo, storedDraft } from '../messages/request/stored-draft.ts';
 import { messageRecord } from '../messages/store/message.ts';
@@ -122,7 +121,6 @@ const Move = z
       .meta({ format: 'date-time' })
       .describe('The new time, with offset, at most 30 days ahead.'),
   })
-  .register(faults, { hints: { scheduledat: 'did you mean `send_at`?' } })
   .meta({ id: 'MessageChange', description: 'Another time of sending.' });
 
 const move = messages.update(

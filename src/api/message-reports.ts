@@ -1,7 +1,7 @@
 /** The reports of a message: mails that came back for it. */
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
-import { rawReport, reportMembers, reportsOf } from '../messages/store/message-reports.ts';
+import { rawReport, reportMembers, reportsOf } from '../messages/store/message-store.ts';
 import type { ApiContext } from './context.ts';
 import { attachedFiles } from './message-content.ts';
 import { messages } from './messages.ts';

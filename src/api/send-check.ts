@@ -3,13 +3,17 @@
  * Contents that entries share stay shared on the way.
  */
 import { withCrlf } from '../mail/re-encode.ts';
-import { Problem } from '../base/problem.ts';
-import type { ProblemCode } from '../base/problem.ts';
+import { Problem, type ProblemCode } from '../base/problem.ts';
 import { ownMemory } from '../base/bytes.ts';
-import { checkSend } from '../messages/request/send-request.ts';
+import {
+  checkSend,
+  type BulkDraft,
+  type MessageContent,
+  type MessageDraft,
+  type SendRules,
+} from '../messages/request/send-request.ts';
 import { isTemplated, withoutEmptyTexts } from '../messages/request/template-members.ts';
-import type { BulkDraft, MessageContent, MessageDraft, SendRules } from '../messages/request/send-request.ts';
-import type { BulkEntryDraft, SendDraft } from '../messages/request/send-draft.ts';
+import type { BulkEntryDraft, SendDraft } from '../messages/request/message-draft.ts';
 import type { JsonObject } from './json.ts';
 
 interface PlainProblem {

@@ -4,7 +4,7 @@ import { asBuffer } from '../base/bytes.ts';
 import { nextSlice } from '../base/slices.ts';
 import { acceptBulk, acceptSingle } from '../messages/accept/accept.ts';
 import type { Sender } from '../messages/accept/may-send.ts';
-import type { SendDraft } from '../messages/request/send-draft.ts';
+import type { SendDraft } from '../messages/request/message-draft.ts';
 import { checkSendGently, type MessageDraft, type SendRules } from '../messages/request/send-request.ts';
 import { sendSchemas } from '../messages/request/send-schema.ts';
 import { isTemplated, withoutEmptyTexts } from '../messages/request/template-members.ts';

@@ -93,7 +93,7 @@ export function createApi(deps: ApiDeps, routes: readonly Route[], door?: Operat
   let sharing: OtherPages | null = null;
   const server = createServer(settings, (req, res) => {
     endUnread(res, settings.unreadMs ?? UNREAD_MS);
-    req.url = withAdapter(originForm(req.url ?? '/'), req.headers.authorization);
+    req.url = withAdapter(originForm(req.url ?? '/'), req.headers);
     if (door === undefined && deps.beside?.(req, res) === true) return;
     if (sharing?.owns(req) === true) sharing.handle(req, res);
     else void handle(req, res);

@@ -1,7 +1,7 @@
 /** `POST /v1/templates/render`: renders a template without sending it. */
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
-import { declarationFaults, withDefaults, type DeclarationFault } from '../messages/request/render-message.ts';
+import { declarationFaults, withDefaults, type DeclarationFault } from '../messages/request/templated-send.ts';
 import { checkVariables, requireTemplateOf, templateMembers } from '../messages/request/template-members.ts';
 import type { PartResult, PartSource } from '../templates/renderer.ts';
 import { findTemplate, type Template } from '../templates/template-store.ts';

@@ -15,8 +15,8 @@ import {
 import { flag, recordSchema, text } from './record-schema.ts';
 import { Problem } from '../base/problem.ts';
 import { parseMailbox } from '../mail/address.ts';
-import { declarableType, templateProblem } from '../messages/request/render-message.ts';
-import { refuseForeignLink } from '../messages/request/unsubscribe-link.ts';
+import { declarableType, templateProblem } from '../messages/request/templated-send.ts';
+import { refuseForeignLink } from '../messages/request/unsubscribe.ts';
 import type { Renderer } from '../templates/renderer.ts';
 
 const Declared = z.strictObject({

@@ -9,7 +9,7 @@ import { trackingHostOf } from '../domains/dns-records.ts';
 import type { Visitor } from '../tracking/bots.ts';
 import type { Hits } from '../tracking/hit.ts';
 import { readToken, type TrackingKey, type TrackingToken } from '../tracking/token.ts';
-import { trackPaths } from '../tracking/track.ts';
+import { trackPaths } from '../tracking/rewrite.ts';
 import { readUnsubscribeToken, type Unsubscription } from '../tracking/unsubscribe-link.ts';
 import { isUnsubscribed, isWithheld, resubscribe, unsubscribe, type UnsubscribeDeps } from '../tracking/unsubscribe.ts';
 import { openRoute, type Call, type Reply, type ResponseDeclaration, type Route } from './route.ts';

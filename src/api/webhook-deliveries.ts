@@ -9,7 +9,7 @@ import { scopeAllows } from '../keys/scopes.ts';
 import { insertRows } from '../storage/rows.ts';
 import type { WebhookDeliveryRow, WebhookRow } from '../storage/tables.ts';
 import { callsForEvents, findDelivery, pageOfDeliveries, queueCalls } from '../webhooks/call-store.ts';
-import { curlOf } from '../webhooks/curl.ts';
+import { curlOf } from '../webhooks/call.ts';
 import { endpointsNamed, findEndpoint } from '../webhooks/endpoint-store.ts';
 import { createReplay, pageOfReplays, replayRecord } from '../webhooks/replay.ts';
 import { answerChange, rowsOfAnswer, updated } from './answer-change.ts';

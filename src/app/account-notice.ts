@@ -9,7 +9,7 @@ import { parseMailbox, type Mailbox } from '../mail/address.ts';
 import { ownersOf } from '../members/member-store.ts';
 import { hintsOf } from '../messages/delivery/due-hint.ts';
 import { ownMailRows, type OwnMail } from '../messages/accept/own-mail.ts';
-import { sealContent } from '../messages/store/sealed-content.ts';
+import { sealContent } from '../messages/store/stored-content.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Rows } from '../storage/rows.ts';
 import type { AppContext } from './context.ts';

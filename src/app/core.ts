@@ -9,7 +9,7 @@ import { openKeyring, type Keyring } from '../base/keyring.ts';
 import { createLog, type Log, type RootLog } from '../base/log.ts';
 import { MINUTE_MS } from '../base/time.ts';
 import type { BounceRule } from '../config/bounce-rule.ts';
-import { readBounceRules } from '../config/bounce-rules.ts';
+import { readBounceRules } from '../config/data-file.ts';
 import { readScanners } from '../config/data-file.ts';
 import { environment } from '../config/load.ts';
 import type { Config } from '../config/schema.ts';

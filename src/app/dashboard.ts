@@ -8,7 +8,7 @@ import { version } from '../version.ts';
 import type { AppContext } from './context.ts';
 
 export function buildDashboard(
-  { db, clock, log, keyring, live, usedUp, meters, idempotency }: AppContext,
+  { db, clock, log, keyring, live, usedUp, meters }: AppContext,
   {
     mta,
     ...parts
@@ -27,7 +27,6 @@ export function buildDashboard(
     clock,
     log,
     keyring,
-    idempotency,
     // Those in force: a reload replaces some of them.
     get config() {
       return live.config;

@@ -1,6 +1,5 @@
 /** Builds the delivery engine with its holds, sources, sites, policies and signing keys. */
-import { createAccountPauses } from '../accounts/account-store.ts';
-import { OWN_ACCOUNT } from '../accounts/own-account.ts';
+import { createAccountPauses, OWN_ACCOUNT } from '../accounts/account-store.ts';
 import { readLimitRules, rulesWith } from '../config/limit-rules.ts';
 import { readOperators } from '../config/data-file.ts';
 import { LimitBook } from '../messages/limits/book.ts';

@@ -3,7 +3,7 @@ import { rfc3339 } from '../base/rfc3339.ts';
 import type { Config } from '../config/schema.ts';
 import { toDomainRecord, type DomainRecord, type DomainWithKeys } from '../domains/domain-record.ts';
 import { capital, lostOf, lostText } from '../domains/lost-records.ts';
-import type { DomainNotice } from '../housekeeping/domain-notices.ts';
+import type { DomainNotice } from '../housekeeping/domain-checks.ts';
 import { dashboardUrl } from '../operator/team/admin.ts';
 import { trackingTargetOf } from '../tracking/host.ts';
 import type { AccountNotices, NoticeText } from './account-notice.ts';

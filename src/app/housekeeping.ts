@@ -1,22 +1,10 @@
 /** Builds housekeeping: the rules of what is deleted when, and of what is checked again. */
 import { trackingTargetOf } from '../tracking/host.ts';
 import { createClockTrust, whenTrusted } from '../housekeeping/clock-trust.ts';
-import { domainChecks } from '../housekeeping/domain-checks.ts';
-import { domainNotices } from '../housekeeping/domain-notices.ts';
+import { domainChecks, domainNotices } from '../housekeeping/domain-checks.ts';
 import { createHousekeeping, type Housekeeping } from '../housekeeping/housekeeping.ts';
-import {
-  endedSuppressions,
-  expiredIdempotency,
-  oldAggregates,
-  oldSessions,
-  oldStats,
-  oldLimits,
-  oldWarmUps,
-  retiredKeys,
-  webhookLogRules,
-} from '../housekeeping/old-rows.ts';
+import { oldRowRules } from '../housekeeping/old-rows.ts';
 import { retentionRules } from '../housekeeping/retention.ts';
-import { spaceRules } from '../housekeeping/space.ts';
 import { listingRule } from '../operator/listings.ts';
 import type { AccountNotices } from './account-notice.ts';
 import { domainNotice } from './domain-notice.ts';
@@ -29,9 +17,9 @@ export async function buildHousekeeping(
   const { config, db, clock, log, resolver, nodes } = context;
   const trust = await createClockTrust({ db, clock, log });
   context.idempotency.expireWhile(() => trust.isTrusted());
-  return createHousekeeping({ clock, log, isBusy: () => db.commit.waiting > 0, leads: () => nodes.isLeader }, [
-    whenTrusted(trust, expiredIdempotency({ store: context.idempotency, clock })),
-    whenTrusted(trust, retiredKeys({ db, clock })),
+  const { commit } = db;
+  const leads = (): boolean => nodes.isLeader;
+  return createHousekeeping({ clock, log, commit, isBusy: () => commit.waiting > 0, leads }, [
     domainChecks({
       db,
       clock,
@@ -44,14 +32,7 @@ export async function buildHousekeeping(
     }),
     domainNotices({ db, clock, log, notice: domainNotice(notices, config) }),
     listingRule({ db, clock, log, resolver, config, nodes }),
-    whenTrusted(trust, endedSuppressions({ db, clock })),
-    whenTrusted(trust, oldStats({ db, clock })),
-    whenTrusted(trust, oldAggregates({ db, clock })),
-    whenTrusted(trust, oldLimits({ db, clock })),
-    whenTrusted(trust, oldWarmUps({ db, clock })),
-    oldSessions({ db, clock, trust, keptMs: config.retention.audit, usedUp: context.usedUp }),
+    ...oldRowRules({ db, clock, trust, retention: config.retention, usedUp: context.usedUp }),
     ...retentionRules({ db, clock, retention: config.retention }).map((rule) => whenTrusted(trust, rule)),
-    ...webhookLogRules({ db, clock, eventsKeptMs: config.retention.events }).map((rule) => whenTrusted(trust, rule)),
-    ...spaceRules({ db, clock }),
   ]);
 }

@@ -1,5 +1,5 @@
 /** Applies changed settings on SIGHUP, and returns those that need a restart. */
-import { readBounceRules } from '../config/bounce-rules.ts';
+import { readBounceRules } from '../config/data-file.ts';
 import { certificateFiles, readCertificate } from '../config/certificate.ts';
 import { readLimitRules, rulesWith } from '../config/limit-rules.ts';
 import type { CertificateWatch } from '../config/certificate-watch.ts';

@@ -1,6 +1,6 @@
 /** Opens the stores and the look-ups that intake and delivery share, with what they keep in memory. */
 import { createAuditLog } from '../accounts/audit-log.ts';
-import { createOwnAccount } from '../accounts/own-account.ts';
+import { createOwnAccount } from '../accounts/account-store.ts';
 import { createQuotas } from '../accounts/quota.ts';
 import { createAccountTracking } from '../accounts/settings-store.ts';
 import { createStreams } from '../accounts/stream-store.ts';

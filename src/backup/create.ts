@@ -13,7 +13,7 @@ import { connect, sqliteFile, type StoreAddress } from '../storage/database.ts';
 import { STRANGERS_LEAVE } from '../storage/disk-guard.ts';
 import { BACKUPS_LOCK, lockFolder } from '../storage/folder-lock.ts';
 import { refuseMarked } from '../storage/mark.ts';
-import { readFacts, type Facts } from './facts.ts';
+import { readFacts, type Facts, verifyBackup } from './verify.ts';
 import { readIfThere, renameSynced, sumOf, sync, writeNew } from './files.ts';
 import { sealKeys } from './key-part.ts';
 import {
@@ -28,8 +28,7 @@ import {
   type BackupKind,
   type Manifest,
 } from './manifest.ts';
-import { verifyBackup } from './verify.ts';
-import { whyNotMade, whyNotWritable } from './writable.ts';
+import { whyNotMade, whyNotWritable } from './folder.ts';
 
 export interface BackupDeps {
   clock: Clock;

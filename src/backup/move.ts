@@ -12,14 +12,12 @@ import { isDeepStrictEqual } from 'node:util';
 import type { Knex } from 'knex';
 import type { Clock } from '../base/clock.ts';
 import { balance, type Books } from '../messages/store/books.ts';
-import { UncopyableValue } from '../storage/copied-tables.ts';
-import { DatabaseRefusal } from '../storage/database-refusal.ts';
+import { UncopyableValue, fill, openFillTarget, type Filled, type FillTarget } from '../storage/postgres/fill.ts';
+import { DatabaseRefusal, MARK_TABLE, readMark, refusalOf, writeMark } from '../storage/mark.ts';
 import { connect, durable, readOnly, sqliteFile, type StoreAddress } from '../storage/database.ts';
 import { lockFolder } from '../storage/folder-lock.ts';
-import { MARK_TABLE, readMark, refusalOf, writeMark } from '../storage/mark.ts';
 import { migrationState, whyUnsupported } from '../storage/migrate.ts';
 import { isConnectionLoss } from '../storage/postgres/connection.ts';
-import { fill, openFillTarget, type Filled, type FillTarget } from '../storage/postgres/fill.ts';
 
 export interface MoveOptions {
   /** A SQLite file. */

@@ -20,8 +20,6 @@ export interface FaultNote {
   says?: string;
   /** The member is declared but cannot be used yet: any fault in it ranks as that of an unknown member. */
   unavailable?: boolean;
-  /** For an object: the text about a member that is not known, by its name in lower case without `-` and `_`. */
-  hints?: Readonly<Record<string, string>>;
   /** The cure, written behind the fault of a wrong type. */
   typeHint?: string;
 }
@@ -138,7 +136,7 @@ function faultOf(schema: z.ZodType, value: unknown, issue: Issue, above: readonl
 
   switch (issue.code) {
     case 'unrecognized_keys':
-      return unknownMember(path, issue.keys[0] ?? '', membersOf(met.schema), note.hints ?? {});
+      return unknownMember(path, issue.keys[0] ?? '', membersOf(met.schema));
     case 'invalid_type':
       return wrongType(issue.expected);
     case 'invalid_value': {
@@ -178,24 +176,10 @@ function faultOf(schema: z.ZodType, value: unknown, issue: Issue, above: readonl
   }
 }
 
-function unknownMember(
-  path: readonly PropertyKey[],
-  key: string,
-  known: readonly string[],
-  hints: NonNullable<FaultNote['hints']>,
-): Fault {
+function unknownMember(path: readonly PropertyKey[], key: string, known: readonly string[]): Fault {
   const guess = nearest(key, known);
-  const hint = hintFor(key, hints) ?? (guess === null ? null : `did you mean \`${guess}\`?`);
-  const says = hint === null ? 'is not known here' : `is not known here: ${hint}`;
+  const says = guess === null ? 'is not known here' : `is not known here: did you mean \`${guess}\`?`;
   return { rank: RANK.unknown, path: [...path, key], code: 'unknown_field', says };
-}
-
-/** Returns the hint for a member, or null. `h:X-Campaign` has the hint of all members that begin with `h:`. */
-function hintFor(key: string, hints: NonNullable<FaultNote['hints']>): string | null {
-  const plain = clip(key).toLowerCase().replaceAll(/[-_ ]/g, '');
-  const [prefix = '', ...rest] = plain.split(':');
-  const name = rest.length === 0 ? plain : `${prefix}:`;
-  return Object.hasOwn(hints, name) ? (hints[name] ?? null) : null;
 }
 
 type UnionIssue = z.core.$ZodIssueInvalidUnion;

@@ -4,7 +4,7 @@ import { open } from 'node:fs/promises';
 import path from 'node:path';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { openKeyring, type Keyring } from '../base/keyring.ts';
-import { readBounceRules } from '../config/bounce-rules.ts';
+import { readBounceRules } from '../config/data-file.ts';
 import { textFromHtml } from '../mail/text-from-html.ts';
 import type { ShownReport } from '../operator/reports/inbound.ts';
 import type { OpenReportParser, ReportParser, ReportRecord } from '../operator/reports/report-parser.ts';

@@ -1,7 +1,7 @@
 /** Writes the acts of commands that work without the server to the audit. */
 import type { Config } from '../config/schema.ts';
 import type { CommandNote } from '../operator/door/command-acts.ts';
-import { DatabaseRefusal } from '../storage/database-refusal.ts';
+import { DatabaseRefusal } from '../storage/mark.ts';
 import type { Context } from './cli.ts';
 
 /** Writes the row. The act is over, so a row that cannot be written is a line on standard error, and the exit code stays. */

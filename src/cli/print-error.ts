@@ -4,7 +4,7 @@ import { KeyFileError } from '../base/keyring.ts';
 import { catalogue, Problem, type ProblemCode } from '../base/problem.ts';
 import { ConfigError } from '../config/load.ts';
 import { Unavailable, type UnavailableWhy } from '../base/unavailable.ts';
-import { DatabaseRefusal, type RefusalWhy } from '../storage/database-refusal.ts';
+import { DatabaseRefusal, type RefusalWhy } from '../storage/mark.ts';
 import { UnsupportedSchema } from '../storage/migrate.ts';
 import { exitCodes } from './exit-codes.ts';
 import { ListenError } from './listen-fault.ts';

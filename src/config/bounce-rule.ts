@@ -4,6 +4,7 @@
  */
 import { z } from 'zod';
 import { faultOfPhrase } from '../base/phrase.ts';
+import { orUnknown } from './kind.ts';
 
 export const bounceClasses = ['hard', 'soft', 'block', 'undetermined'] as const;
 export const bounceReasons = [
@@ -105,7 +106,7 @@ export const bounceRule = z.strictObject(
     /** True if the next attempt will probably pass. */
     greylisting: z.boolean({ error: 'true or false' }).optional(),
   },
-  { error: 'a rule with name, class, reason and what it is about' },
+  { error: orUnknown('a rule with name, class, reason and what it is about') },
 );
 
 export type BounceRule = Readonly<z.output<typeof bounceRule>>;
@@ -122,5 +123,5 @@ export const bounceRuleFile = z.strictObject(
       )
       .max(1000, { error: 'at most 1000 rules' }),
   },
-  { error: 'a group with rules' },
+  { error: orUnknown('a group with rules') },
 );

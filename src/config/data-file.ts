@@ -1,6 +1,7 @@
 /** Reads a data file in YAML: one of the folder `config/` that comes with the program, or one that a setting names in its place. */
 import { parse } from 'yaml';
 import { z } from 'zod';
+import { bounceRuleFile, type BounceRule } from './bounce-rule.ts';
 import { ConfigError, readText, shippedFile } from './load.ts';
 import { isIp, isNetwork } from './endpoint.ts';
 
@@ -10,7 +11,7 @@ import { isIp, isNetwork } from './endpoint.ts';
  */
 export function readDataFile<T>(
   form: z.ZodType<T>,
-  { setting, named, shipped }: { setting: string | null; named: string | null; shipped: string },
+  { setting, named, shipped = '' }: { setting: string | null; named: string | null; shipped?: string },
 ): T {
   const file = named ?? shippedFile(shipped);
   const fault = (...mistakes: string[]): ConfigError =>
@@ -77,3 +78,19 @@ export const readScanners = (file: string | null): ScannerRule[] =>
     named: file,
     shipped: 'scanners.yaml',
   });
+
+/** Reads the operator's own classification rules in the order of the files, at the start and at a reload. Throws ConfigError with every mistake. */
+export function readBounceRules(files: readonly string[]): BounceRule[] {
+  const mistakes: string[] = [];
+  const rules = files.flatMap((named) => {
+    try {
+      return readDataFile(bounceRuleFile, { setting: 'delivery.bounceRules', named }).rules;
+    } catch (error) {
+      if (!(error instanceof ConfigError)) throw error;
+      mistakes.push(...error.mistakes);
+      return [];
+    }
+  });
+  if (mistakes.length > 0) throw new ConfigError(mistakes);
+  return rules;
+}

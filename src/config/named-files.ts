@@ -1,5 +1,5 @@
 /** Checks the files that settings name, such as the certificate, and the rules that come with the program, before a start. */
-import { readBounceRules } from './bounce-rules.ts';
+import { readBounceRules } from './data-file.ts';
 import { certificateFiles, readCertificate } from './certificate.ts';
 import { isPostgresUrl, readPostgresUrl } from '../base/postgres-url.ts';
 import { readLimitRules } from './limit-rules.ts';

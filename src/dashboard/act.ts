@@ -1,23 +1,9 @@
 /** Audit rows of what people do in the dashboard alone: signing in, their own login. */
-import { beginAct, type Acting } from '../operations/act.ts';
+import { beginAct } from '../operations/act.ts';
 import type { ActWords, Deed } from '../operations/audit-row.ts';
 import type { Rows } from '../storage/rows.ts';
-import type { DashboardDeps } from './deps.ts';
+import type { Guest } from './page.ts';
 
-export interface Actor {
-  email: string;
-  ip: string;
-  userAgent: string | null;
-}
-
-export const actingAs = ({ email, ip, userAgent }: Actor): Acting => ({
-  actor: `member:${email}`,
-  ip,
-  method: 'DASHBOARD',
-  user_agent: userAgent,
-});
-
-/** The acts that members do in the dashboard alone, with the words of their audit rows. */
 const acts = {
   'sign-in': { says: 'signed in', type: 'member' },
   'sign-out': { says: 'signed out', type: 'member' },
@@ -30,17 +16,16 @@ const acts = {
   'profile.recovery-codes': { says: 'made new recovery codes', type: 'member' },
 } as const satisfies Readonly<Record<string, ActWords>>;
 
-export type DashboardAct = keyof typeof acts;
-
 /** Returns the audit row, to be written with the act's own rows. `accountId`: the account in whose list of actions it is shown. */
 export function actRows(
-  { db, clock }: Pick<DashboardDeps, 'db' | 'clock'>,
-  actor: Actor,
-  name: DashboardAct,
+  { server: { db, clock }, ip, userAgent }: Pick<Guest, 'server' | 'ip' | 'userAgent'>,
+  email: string,
+  name: keyof typeof acts,
   accountId: string | null,
-  deed: Deed = { object: actor.email },
+  deed: Deed = { object: email },
 ): Rows {
-  const act = beginAct({ commit: db.commit, clock }, { name, words: acts[name] }, actingAs(actor));
+  const acting = { actor: `member:${email}`, ip, method: 'DASHBOARD', user_agent: userAgent };
+  const act = beginAct({ commit: db.commit, clock }, { name, words: acts[name] }, acting);
   if (accountId !== null) act.concerns(accountId);
   act.on(deed);
   return act.rows();

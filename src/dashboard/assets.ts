@@ -34,7 +34,7 @@ const files: readonly (readonly [name: string, file: () => string, type: string]
   ['icons.svg', () => own('icons.svg'), 'image/svg+xml'],
   ['htmx.js', () => require.resolve('htmx.org/dist/htmx.min.js'), JS],
   ['reference.js', () => own('reference.js'), JS],
-  ['swagger-ui.js', () => require.resolve('swagger-ui-dist/swagger-ui-bundle.js'), JS],
+  ['swagger.js', () => require.resolve('swagger-ui-dist/swagger-ui-bundle.js'), JS],
   ['swagger-ui.css', () => require.resolve('swagger-ui-dist/swagger-ui.css'), CSS],
 ];
 
@@ -57,8 +57,8 @@ export function loadAssets() {
     assets.set(url, { bytes, gzip: () => (made ??= gzipSync(bytes)), type });
   }
   return {
-    /** Returns the address of an asset by its name: `/assets/style.1a2b3c4d.css`. */
-    url: (name: string): string => urls.get(name) ?? '',
+    /** The addresses of assets by the names of their files up to the dot: `/assets/style.1a2b3c4d.css` for `style`. */
+    urls: Object.fromEntries([...urls].map(([name, url]) => [path.parse(name).name, url])),
     at: (path: string): Asset | null => assets.get(path) ?? null,
   };
 }

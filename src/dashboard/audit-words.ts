@@ -1,7 +1,6 @@
-/** Writes entries of the audit log for people: who, what changed, where the object is, how to undo it, how to ask again. Pure. */
+/** Writes entries of the audit log for people: who, what changed, where the object is, how to ask again. Pure. */
 import type { AuditEntry, AuditEntryDetails } from '../client/types.ts';
 import { linkTo } from './links.ts';
-import type { Visit } from './page.ts';
 import { laneLink } from './queue-rows.ts';
 import { wordsOf } from './words.ts';
 
@@ -23,11 +22,11 @@ export const doorText = ({ method, actor }: Pick<AuditEntry, 'method' | 'actor'>
 
 const places: Readonly<Record<string, (id: string) => string>> = {
   message: (id) => `/messages/${id}`,
-  batch: (id) => linkTo('/messages', new URLSearchParams({ q: id })),
+  batch: (id) => linkTo('/messages', { q: id }),
   key: (id) => `/developer/keys/${id}`,
   template: (id) => `/templates/${id}`,
   webhook: (id) => `/webhooks/${id}`,
-  suppression: (id) => linkTo('/suppressions', new URLSearchParams({ q: id })),
+  suppression: (id) => linkTo('/suppressions', { q: id }),
   domain: () => '/domains',
   stream: () => '/streams',
   hold: () => '/queue',
@@ -76,74 +75,6 @@ function valueText(value: unknown): string {
     .filter(([, one]) => one !== null && one !== '')
     .map(([name, one]) => `${wordsOf(name)}: ${valueText(one)}`)
     .join(', ');
-}
-
-export interface Undo {
-  label: string;
-  action: string;
-  fields: { name: string; value: string }[];
-}
-
-const textIn = (record: AuditEntry['before'], name: string): string => {
-  const value = record?.[name];
-  return typeof value === 'string' ? value : '';
-};
-
-/** Returns the field for the scope of the one entry that was removed; null if there were several, which one form cannot make. */
-function scopeOfOnly(before: AuditEntry['before']): { stream?: string } | null {
-  const entries = before?.['entries'];
-  if (!Array.isArray(entries) || entries.length !== 1) return null;
-  const only: unknown = entries[0];
-  if (typeof only !== 'object' || only === null || !('scope' in only)) return null;
-  const { scope } = only;
-  if (scope === 'account') return {};
-  return typeof scope === 'string' && scope.startsWith('stream:') ? { stream: scope.slice('stream:'.length) } : null;
-}
-
-/** Returns whether the operation sets a hold or a limit, which ends by itself, by hand, or not at all. */
-export const isHold = (operation: string | null): boolean => operation === 'queue.hold' || operation === 'queue.limit';
-
-/** Returns the form that does the inverse of an act, or null if there is no inverse operation, or nothing is left to undo. */
-export function undoOf(
-  { operation, status, object_id: object, path, before, after }: Omit<AuditEntry, 'object'>,
-  { isAdmin, may }: Pick<Visit, 'isAdmin' | 'may'>,
-  holdsInForce: ReadonlySet<string>,
-): Undo | null {
-  if (status >= 300 || object === null) return null;
-  const form = (label: string, action: string, fields: Readonly<Record<string, string>>): Undo => ({
-    label,
-    action,
-    fields: Object.entries(fields).map(([name, value]) => ({ name, value })),
-  });
-  const isAddress = object.includes('@');
-  if (operation === 'deleteSuppression' && isAddress && may('suppression')) {
-    const scope = scopeOfOnly(before);
-    return scope === null ? null : form('Suppress it again', '/suppressions', { email: object, ...scope });
-  }
-  if (operation === 'createSuppression' && isAddress && may('suppression:delete') && textIn(after, 'email') !== '')
-    return form('Remove it again', '/suppressions/remove', { email: object, scope: textIn(after, 'scope') });
-  const [, stream] = /^\/v1\/streams\/(str_\w+)$/.exec(path ?? '') ?? [];
-  if (
-    operation === 'updateStream' &&
-    stream !== undefined &&
-    may('stream') &&
-    before?.['paused'] !== after?.['paused']
-  ) {
-    const isPaused = after?.['paused'] === true;
-    return form(isPaused ? 'Resume it' : 'Pause it again', `/streams/${stream}/${isPaused ? 'resume' : 'pause'}`, {});
-  }
-  const hold = textIn(after, 'id');
-  if (isHold(operation) && isAdmin && holdsInForce.has(hold))
-    return form(operation === 'queue.hold' ? 'Release it' : 'End the limit', '/queue/release', { id: hold });
-  if (operation === 'accounts.pause' && isAdmin && before !== null) {
-    const isPaused = after?.['paused'] === true;
-    return form(
-      isPaused ? 'Resume it' : 'Pause it again',
-      `/accounts/${encodeURIComponent(object)}/${isPaused ? 'resume' : 'pause'}`,
-      {},
-    );
-  }
-  return null;
 }
 
 /** Returns the command that asks the same again; the key is a variable, and a body that is not kept is left out. */

@@ -1,4 +1,6 @@
-/** Converts fields of forms into members of API bodies. Pure. */
+/** Converts fields of forms into members of API bodies, and refuses forms that would undo a change unseen. Pure. */
+import { createHash } from 'node:crypto';
+import type { Keyring } from '../base/keyring.ts';
 import { Problem } from '../base/problem.ts';
 import { HOUR_MS } from '../base/time.ts';
 
@@ -22,17 +24,14 @@ export function fieldNumber(form: URLSearchParams, name: string): number | undef
 /** A year is the longest time that operations take. */
 const MOST_HOURS = 366 * 24;
 
-/** Returns the hours of a field in ms, a second at least. Throws Problem, also for an empty field. */
-function requireHours(form: URLSearchParams, name: string): number {
-  const hours = fieldNumber(form, name) ?? NaN;
+/** Returns the hours of a field in ms, a second at least, or undefined for an empty field. Throws Problem. */
+export function fieldHours(form: URLSearchParams, name: string): number | undefined {
+  const hours = fieldNumber(form, name);
+  if (hours === undefined) return undefined;
   if (!(hours > 0 && hours <= MOST_HOURS))
     throw new Problem('invalid_field', `${name} must be more than 0 and at most 8,784, a year`, { field: name });
   return Math.max(1000, Math.round(hours * HOUR_MS));
 }
-
-/** Returns the same, or undefined for an empty field. */
-export const fieldHours = (form: URLSearchParams, name: string): number | undefined =>
-  fieldText(form, name) === undefined ? undefined : requireHours(form, name);
 
 /** Returns the members that have a value. */
 export function definedMembers<T extends object>(members: T): Partial<T> {
@@ -42,4 +41,49 @@ export function definedMembers<T extends object>(members: T): Partial<T> {
 /** Returns what was typed, for showing the form again, without secrets. */
 export function filledIn(form: URLSearchParams): Record<string, string> {
   return Object.fromEntries([...form].filter(([name]) => !name.startsWith('_') && !name.startsWith('password')));
+}
+
+/** Thrown for a form whose page did not show the present values. */
+class StaleForm extends Problem {}
+
+/**
+ * Returns what a view hands to its forms as `seen`: a short hash of the values that a form changes. A form that is shown again
+ * for another fault keeps the hash that it was opened with, because its reader has not been told of a change. The values are JSON values whose
+ * members always come in the same order.
+ */
+export function seenIn(form: URLSearchParams, fault: Problem | null, values: unknown): string {
+  const own = form.get('_seen');
+  return own === null || fault === null || fault instanceof StaleForm ? hashOf(values) : own;
+}
+
+const hashOf = (values: unknown): string =>
+  createHash('sha256').update(JSON.stringify(values)).digest('base64url').slice(0, 22);
+
+/**
+ * Returns whether the values are others than the form's page showed: another window, member or program has changed them since. A form
+ * without the field, as a script sends it, counts as fresh. A change in the instant between this look and the write is not seen.
+ */
+export const isStale = (form: URLSearchParams, values: unknown): boolean =>
+  form.has('_seen') && form.get('_seen') !== hashOf(values);
+
+/** Throws a Problem for a stale form. Its page is shown with what was typed and the present hash, so that sending it again saves it. */
+export function refuseStale(form: URLSearchParams, values: unknown): void {
+  if (!isStale(form, values)) return;
+  throw new StaleForm(
+    'invalid_state',
+    'This was changed after you opened the page, so nothing was saved. What you entered is still below. Open this page in a new window to see the change: saving again replaces it.',
+  );
+}
+
+/** Longer texts are not ours. */
+const LONGEST_SEALED = 1000;
+
+/** Returns what we have sealed in a form or an address, or null if it is not that. */
+export function openedOf(keyring: Pick<Keyring, 'open'>, purpose: string, sealed: string): Buffer | null {
+  if (sealed.length > LONGEST_SEALED) return null;
+  try {
+    return keyring.open(purpose, sealed);
+  } catch {
+    return null;
+  }
 }

@@ -4,10 +4,12 @@ import type { Page } from '../client/types.ts';
 /** Returns the address with some parameters changed; null and '' remove one. Cursors are always dropped. */
 export function linkTo(
   path: string,
-  query: URLSearchParams,
+  query: URLSearchParams | Record<string, string>,
   changes: Readonly<Record<string, string | null>> = {},
 ): string {
-  const next = new URLSearchParams([...query].filter(([name, value]) => value !== '' && !isCursor(name)));
+  const next = new URLSearchParams(
+    [...new URLSearchParams(query)].filter(([name, value]) => value !== '' && !isCursor(name)),
+  );
   for (const [name, value] of Object.entries(changes)) {
     if (value === null || value === '') next.delete(name);
     else next.set(name, value);

@@ -9,6 +9,7 @@ import type { Scope } from '../keys/scopes.ts';
 import type { AccountRow, MemberRow, SessionRow } from '../storage/tables.ts';
 import type { ArgsOf, OperationName, ResultOf } from '../operator/routes.ts';
 import type { Asked } from '../api/inside.ts';
+import type { Server } from './context.ts';
 
 export interface View {
   kind: 'view';
@@ -20,11 +21,18 @@ export interface View {
   again?: string;
 }
 
+/** A 303, so that a reload does not repeat the action. `say` is shown at the top of the next page. */
+export interface Move {
+  kind: 'move';
+  to: string;
+  say?: string;
+  cookies?: readonly Cookie[];
+}
+
 /** The answer of a handler. */
 export type Shown =
   | View
-  /** A 303, so that a reload does not repeat the action. `say` is shown at the top of the next page. */
-  | { kind: 'move'; to: string; say?: string; cookies?: readonly Cookie[] }
+  | Move
   | { kind: 'file'; body: string | Buffer | Readable; type: string; name?: string; csp?: string }
   | { kind: 'stream'; body: Readable; type: string };
 
@@ -36,6 +44,7 @@ export interface Cookie {
 
 /** A request, signed in or not. */
 export interface Guest {
+  server: Server;
   params: Readonly<Record<string, string>>;
   query: URLSearchParams;
   /** The fields of the form that was sent; empty for a GET. */
@@ -80,66 +89,37 @@ interface Ask {
   <Name extends OperationName>(name: Name, asked?: { body: ArgsOf<Name> }): Promise<ResultOf<Name>>;
 }
 
-export type Who = 'anyone' | 'member' | 'admin';
-
 export interface Page {
   method: 'GET' | 'POST';
   /** With parameters as `:id`. */
   path: string;
-  who: Who;
-  /** For a page of members: the scope that it needs. Most have none, since the operations that they call refuse the member. */
+  /** Pages of members are about the account that is looked at; other members than administrators get 403 for theirs. */
+  who: 'anyone' | 'member' | 'admin';
+  /** The scope that a member needs: for a page that calls no operation, and for more than an operation asks. Otherwise those refuse. */
   scope?: Scope;
   /** For a form that needs no sign-in: returns false if the form can have no effect, so that its body is not read. */
-  knows?: Knows;
+  knows?: (guest: Guest) => Promise<boolean> | boolean;
   run(visit: Guest | Visit): Promise<Shown> | Shown;
+  /** Shows a form again, with the problem that `run` throws. */
+  again?: (visit: Guest | Visit, fault: Problem) => Promise<Shown> | Shown;
 }
 
-type Knows = (guest: Guest) => Promise<boolean> | boolean;
-
-type Path = `/${string}`;
-type Handler<V> = (visit: V) => Promise<Shown> | Shown;
-
-/** Declares a page for every signed-in member, about the account that is looked at. */
-export const get = (path: Path, run: Handler<Visit>): Page => declare('GET', path, 'member', run);
-export const post = (path: Path, run: Handler<Visit>): Page => declare('POST', path, 'member', run);
-/** Lets only members in whose role has the scope: for a form whose page calls no operation, and for more than an operation asks. */
-export const needs = (scope: Scope, page: Page): Page => ({ ...page, scope });
-/** Declares a page for administrators; other members get 403. */
-export const adminGet = (path: Path, run: Handler<Visit>): Page => declare('GET', path, 'admin', run);
-export const adminPost = (path: Path, run: Handler<Visit>): Page => declare('POST', path, 'admin', run);
-/** Declares a page that needs no sign-in. */
-export const openGet = (path: Path, run: Handler<Guest>): Page => ({ method: 'GET', path, who: 'anyone', run });
-export const openPost = (path: Path, run: Handler<Guest>, knows: Knows = () => true): Page => ({
-  method: 'POST',
-  path,
-  who: 'anyone',
-  knows,
-  run,
-});
-
-function declare(method: Page['method'], path: Path, who: 'member' | 'admin', run: Handler<Visit>): Page {
-  return {
-    method,
-    path,
-    who,
-    run(visit) {
-      if (!('member' in visit)) throw new Error(`${path} was reached without a sign-in`);
-      return run(visit);
-    },
-  };
+interface More<V> extends Pick<Page, 'scope' | 'knows'> {
+  again?: (visit: V, fault: Problem) => Promise<Shown> | Shown;
 }
 
-/** Runs a form's handler; `again` shows the form with the problem that the handler throws. */
-export const withFault =
-  <V>(act: Handler<V>, again: (visit: V, fault: Problem) => Promise<Shown> | Shown): Handler<V> =>
-  async (visit) => {
-    try {
-      return await act(visit);
-    } catch (error) {
-      if (error instanceof Problem) return again(visit, error);
-      throw error;
-    }
-  };
+/** A page of members is reached only with a sign-in. */
+const declare =
+  <V extends Guest>(method: Page['method'], who: Page['who']) =>
+  (path: `/${string}`, run: (visit: V) => Promise<Shown> | Shown, more: More<V> = {}): Page =>
+    ({ method, path, who, run, ...more }) as Page;
+
+export const get = declare<Visit>('GET', 'member');
+export const post = declare<Visit>('POST', 'member');
+export const adminGet = declare<Visit>('GET', 'admin');
+export const adminPost = declare<Visit>('POST', 'admin');
+export const openGet = declare<Guest>('GET', 'anyone');
+export const openPost = declare<Guest>('POST', 'anyone');
 
 /** Returns the result of `ask`; null if it throws a Problem with this code. */
 export async function nullAt<Result>(code: Problem['code'], ask: () => Promise<Result>): Promise<Result | null> {
@@ -170,4 +150,4 @@ export const once = (name: string, title: string, data: ViewData, again: string)
   again,
 });
 
-export const move = (to: string, say?: string): Shown => ({ kind: 'move', to, ...(say === undefined ? {} : { say }) });
+export const move = (to: string, say?: string): Move => ({ kind: 'move', to, ...(say === undefined ? {} : { say }) });

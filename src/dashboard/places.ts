@@ -1,5 +1,5 @@
 /** The pages of the menu, in groups and with their tabs, and acts that have a page or a button: for the menu and for the search. */
-import { OWN_ACCOUNT } from '../accounts/own-account.ts';
+import { OWN_ACCOUNT } from '../accounts/account-store.ts';
 import type { Scope } from '../keys/scopes.ts';
 import type { Visit } from './page.ts';
 
@@ -18,72 +18,61 @@ export interface Place {
 type Conditions = Pick<Place, 'scope' | 'isForAdmins' | 'isForSeveral'>;
 type Viewer = Pick<Visit, 'isAdmin' | 'may'> & Partial<Pick<Visit, 'accounts'>>;
 
-const page = (text: string, href: string, conditions: Conditions = {}): Place => ({
-  kind: 'page',
+const page = (text: string, href: string, conditions: Conditions = {}, kind: Place['kind'] = 'page'): Place => ({
+  kind,
   text,
   href,
   ...conditions,
 });
-const act = (text: string, href: string, conditions: Conditions = {}): Place => ({
-  ...page(text, href, conditions),
-  kind: 'act',
-});
+const act = (text: string, href: string, conditions?: Conditions): Place => page(text, href, conditions, 'act');
 const admins = { isForAdmins: true } as const;
 
-interface Entry {
-  text: string;
-  icon: string;
-  /** The pages below it. The first that the member may open is where the entry leads; several are shown as tabs. */
-  tabs: readonly Place[];
-}
-
-const entry = (text: string, icon: string, ...tabs: readonly Place[]): Entry => ({ text, icon, tabs });
-const single = (text: string, icon: string, href: string, conditions: Conditions = {}): Entry =>
-  entry(text, icon, page(text, href, conditions));
+/** An entry of the menu, and the pages below it. It leads to the first that the member may open; several are shown as tabs. */
+type Entry = readonly [text: string, icon: string, ...tabs: Place[]];
 
 /** The groups of the menu with their entries, in their order. */
-const groups: readonly (readonly [label: string, entries: readonly Entry[]])[] = [
+const groups: readonly (readonly [label: string, ...entries: Entry[]])[] = [
   [
     'Mail',
+    ['Overview', 'overview', page('Overview', '/')],
     [
-      single('Overview', 'overview', '/'),
-      entry(
-        'Messages',
-        'messages',
-        page('Messages', '/messages'),
-        page('Received', '/messages/received'),
-        page('Events', '/events'),
-      ),
-      single('Templates', 'templates', '/templates'),
-      single('Suppressions', 'suppressions', '/suppressions'),
-      entry('Stats', 'stats', page('Stats', '/stats'), page('Reputation', '/reputation')),
+      'Messages',
+      'messages',
+      page('Messages', '/messages'),
+      page('Received', '/messages/received'),
+      page('Events', '/events'),
     ],
+    ['Templates', 'templates', page('Templates', '/templates')],
+    ['Suppressions', 'suppressions', page('Suppressions', '/suppressions')],
+    ['Stats', 'stats', page('Stats', '/stats'), page('Reputation', '/reputation')],
   ],
   [
     'Set up',
+    ['Domains', 'domains', page('Domains', '/domains')],
+    ['Webhooks', 'webhooks', page('Webhooks', '/webhooks')],
     [
-      single('Domains', 'domains', '/domains'),
-      single('Webhooks', 'webhooks', '/webhooks'),
-      entry(
-        'Developer',
-        'developer',
-        page('API keys', '/developer/keys'),
-        page('Request log', '/developer/log'),
-        page('Actions', '/developer/actions'),
-        page('API', '/developer/api'),
-      ),
-      entry(
-        'Settings',
-        'settings',
-        page('Settings', '/settings', { scope: 'settings' }),
-        page('Streams', '/streams'),
-        page('Team', '/team', admins),
-        page('Accounts', '/accounts', { ...admins, isForSeveral: true }),
-        page('Addresses', '/settings/sources', admins),
-      ),
+      'Developer',
+      'developer',
+      page('API keys', '/developer/keys'),
+      page('Request log', '/developer/log'),
+      page('Actions', '/developer/actions'),
+      page('API', '/developer/api'),
+    ],
+    [
+      'Settings',
+      'settings',
+      page('Settings', '/settings', { scope: 'settings' }),
+      page('Streams', '/streams'),
+      page('Team', '/team', admins),
+      page('Accounts', '/accounts', { ...admins, isForSeveral: true }),
+      page('Addresses', '/settings/sources', admins),
     ],
   ],
-  ['Server', [single('Queue', 'queue', '/queue', admins), single('Doctor', 'doctor', '/doctor', admins)]],
+  [
+    'Server',
+    ['Queue', 'queue', page('Queue', '/queue', admins)],
+    ['Doctor', 'doctor', page('Doctor', '/doctor', admins)],
+  ],
 ];
 
 /** Signing out is a form, not a page. */
@@ -134,8 +123,8 @@ export interface Menu {
 export function menuFor(visit: Viewer & Pick<Visit, 'accounts' | 'account'>, path: string): Menu {
   const isSeveral = hasSeveralAccounts(visit);
   const menu: Menu = { groups: [], tabs: [] };
-  for (const [label, entries] of groups) {
-    const shown = entries.flatMap(({ text, icon, tabs }): MenuEntry[] => {
+  for (const [label, ...entries] of groups) {
+    const shown = entries.flatMap(([text, icon, ...tabs]): MenuEntry[] => {
       const open = openTo(visit, tabs).filter((tab) => isSeveral || tab.isForSeveral !== true);
       const [first] = open;
       if (first === undefined) return [];
@@ -153,4 +142,4 @@ const isWithin = (path: string, href: string): boolean =>
 
 /** Returns every place that the member may open, for the search. */
 export const placesOf = (visit: Viewer): Place[] =>
-  openTo(visit, [...groups.flatMap(([, entries]) => entries.flatMap(({ tabs }) => tabs)), ...acts]);
+  openTo(visit, [...groups.flatMap(([, ...entries]) => entries.flatMap(([, , ...tabs]) => tabs)), ...acts]);

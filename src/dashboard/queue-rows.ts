@@ -1,11 +1,12 @@
-/** Rows, sums and charts of the queue's page. Pure. */
+/** Rows, sums and charts of the queue's page, and why its mail waits. Pure. */
 import type { Moment } from '../operator/metrics/history.ts';
 import type { ResultOf } from '../operator/routes.ts';
 import { chartHtml } from './chart.ts';
 import { linkTo } from './links.ts';
-import { reasonsOf, type TimedReason } from './waiting.ts';
 
 type Lanes = ResultOf<'queue.lanes'>;
+type Lane = Lanes['data'][number];
+type Kept = ResultOf<'queue.holds'>['others'][number];
 
 interface LaneRow {
   name: string;
@@ -18,19 +19,19 @@ interface LaneRow {
   next: string | null;
   /** When the oldest was accepted. */
   oldest_at: string | null;
-  state: Lanes['data'][number];
+  state: Lane;
   reasons: TimedReason[];
   /** The last answer, if no reason quotes it. */
   answer: string | null;
 }
 
 /** Lanes of one site that differ by their source share its domains. */
-const siteOf = ({ name, source }: Pick<Lanes['data'][number], 'name' | 'source'>): string =>
+const siteOf = ({ name, source }: Pick<Lane, 'name' | 'source'>): string =>
   source !== null && name.endsWith(`/${source}`) ? name.slice(0, -source.length - 1) : name;
 
 /** Returns the test whether a domain's mail goes by a lane. */
 export const isOfLane =
-  (state: Pick<Lanes['data'][number], 'name' | 'source'>) =>
+  (state: Pick<Lane, 'name' | 'source'>) =>
   ({ lane }: Pick<Lanes['domains'][number], 'lane'>): boolean =>
     lane === state.name || lane === siteOf(state);
 
@@ -64,7 +65,7 @@ const isQuoted = (answer: string | null, reasons: readonly TimedReason[]): boole
   answer !== null && reasons.some(({ message }) => message.includes(answer.replace(/^\d{3}[ -]/, '')));
 
 /** A lane that rests tries nothing before the rest ends, whatever falls due. */
-const nextOf = ({ waits }: Pick<Lanes['data'][number], 'waits'>, due: string): string =>
+const nextOf = ({ waits }: Pick<Lane, 'waits'>, due: string): string =>
   waits.reduce((latest, { until }) => (until !== null && until > latest ? until : latest), due);
 
 /** Returns the destinations with the time of their next try, as their lanes tell it. */
@@ -76,7 +77,7 @@ export function destinationsOf({ data, domains }: Lanes) {
 /** Returns null for mail whose host is not known yet: it has no lane to show. */
 export const hrefOf = (name: string): string | null => (name.startsWith('~') ? null : laneLink(name));
 
-export const laneLink = (name: string): string => linkTo('/queue/lane', new URLSearchParams({ name }));
+export const laneLink = (name: string): string => linkTo('/queue/lane', { name });
 export function sumOf({ data, domains, oldest_at: oldestAt }: Lanes): object {
   const sum = (value: (one: Lanes['domains'][number]) => number): number =>
     domains.reduce((total, one) => total + value(one), 0);
@@ -141,4 +142,66 @@ export function plotsOf(all: readonly Moment[], zone: string): object | null {
         })
       : null,
   };
+}
+
+/** A reason with its times. */
+export interface TimedReason {
+  message: string;
+  since: string | null;
+  until: string | null;
+}
+
+/** Returns why mail of a lane waits, then each limit that was set, with its cause. */
+export function reasonsOf({ waits, limits }: Pick<Lane, 'waits' | 'limits'>): TimedReason[] {
+  const set = limits
+    // The connections that other nodes have are a reason only if mail waits for one: it is among the waits then.
+    .filter(({ by }) => by !== 'start' && by !== 'nodes')
+    // A rate limit that mail waits for is already among the reasons.
+    .filter(({ what }) => what === 'connections' || !waits.some(({ reason }) => reason === 'rate_limited'))
+    .map(({ what, to, cause, since }) => ({ message: `${limitText(what, to)}: ${cause}`, since, until: null }));
+  return [...waits.map(({ message, since, until }) => ({ message, since, until })), ...set];
+}
+
+const limitText = (what: 'connections' | 'mails_per_minute', to: number): string =>
+  what === 'mails_per_minute' ? `${String(to)} a minute` : to === 1 ? '1 connection' : `${String(to)} connections`;
+
+/** Mail that a hold or limit delays, and what can be done about it. */
+export interface KeptLine extends TimedReason {
+  waiting: number;
+  /** Link to more about it. */
+  href: string | null;
+  link: string | null;
+  /** Domain that `Try now` applies to, or null. */
+  domain: string | null;
+}
+
+export function keptLines(others: readonly Kept[], domains: readonly { domain: string; lane: string }[]): KeptLine[] {
+  return others.map((one) => {
+    const { by, target, message, since, until, waiting } = one;
+    const line = { message, since, until, waiting };
+    const lane = laneLink(target);
+    const domain = domains.find((each) => each.lane === target)?.domain ?? null;
+    switch (by) {
+      case 'rest':
+        return { ...line, href: lane, link: 'The lane', domain };
+      case 'block_list':
+      case 'warm_up':
+      case 'no_source':
+        return { ...line, href: '/settings/sources', link: 'Addresses', domain: by === 'block_list' ? domain : null };
+      case 'route':
+        return {
+          ...line,
+          href: linkTo('/queue', { domain: target }),
+          link: 'Its mail',
+          domain: null,
+        };
+      case 'domain_refused':
+        return { ...line, href: '/domains', link: 'Domains', domain: null };
+      case 'stream_pause':
+        return { ...line, href: '/streams', link: 'Streams', domain: null };
+      case 'operator':
+      case 'account_pause':
+        return { ...line, href: '/queue#holds', link: 'Holds', domain: null };
+    }
+  });
 }

@@ -1,6 +1,7 @@
 /** The time range of a page: a preset or from and to, in a time zone that is named; all of it is in the address. Pure. */
 import { DAY_MS, HOUR_MS } from '../base/time.ts';
 import { momentIn, wallClock, zoneNamed } from '../base/zones.ts';
+import type { Visit } from './page.ts';
 
 /** The presets and their lengths; null for all time. */
 const presets = {
@@ -33,18 +34,12 @@ export interface Range {
   fault: string | null;
 }
 
-export interface RangeAsked {
-  query: URLSearchParams;
-  now: number;
-  zone: string;
-}
-
 /**
  * Reads `?range=`, and for `custom` `?from=` and `?to=` in the zone of `?tz=`. A preset is as it was when its first page was shown:
  * `?since=` has its beginning while a list is paged. `offered` are the presets of the page.
  */
 export function rangeOf(
-  { query, now, zone: own }: RangeAsked,
+  { query, now, zone: own }: Pick<Visit, 'query' | 'now' | 'zone'>,
   usual: Preset,
   offered: readonly Preset[] = ['1h', '24h', '7d', '30d', 'all'],
 ): Range {
@@ -75,12 +70,8 @@ export function rangeOf(
   };
 }
 
-interface Times {
-  since: number | null;
-  until: number | null;
-  label: string;
-  fault: string | null;
-}
+/** The bounds in milliseconds. */
+type Times = Pick<Range, 'label' | 'fault'> & { since: number | null; until: number | null };
 
 const rfc3339 = (ms: number | null): string | null => (ms === null ? null : new Date(ms).toISOString());
 

@@ -1,9 +1,8 @@
 /** Turns the answer of a page's handler, or its error, into the HTTP answer: a view in its layout, a redirect, a file, a stream. */
 import { randomUUID } from 'node:crypto';
 import { catalogue, Problem } from '../base/problem.ts';
-import { readCookie, setCookie } from './cookies.ts';
-import { SignInFirst } from './form-reading.ts';
-import { boundTo, placeBack, type Context, type DashboardContext } from './context.ts';
+import { SignInFirst, tokenFor } from './form-reading.ts';
+import { boundTo, placeBack, readCookie, setCookie, type Context } from './context.ts';
 import { hasSeveralAccounts, menuFor } from './places.ts';
 import { isStorageTrouble } from '../storage/commit.ts';
 import { zoneNamed } from '../base/zones.ts';
@@ -15,37 +14,28 @@ const LONGEST_SAID = 500;
 
 /** Returns the first letters of the parts of an address: `AL` for `ana.lind@example.net`. */
 const initialsOf = (email: string): string =>
-  email
-    .slice(0, email.lastIndexOf('@'))
-    .split(/[^\p{L}\p{N}]+/u)
-    .map((part) => /^./u.exec(part)?.[0] ?? '')
+  (email.slice(0, email.lastIndexOf('@')).match(/(?<![\p{L}\p{N}])[\p{L}\p{N}]/gu) ?? [])
     .slice(0, 2)
     .join('')
     .toUpperCase();
 
 /** Returns the data of the layout around a page. */
-function frameOf({ deps, assets, tokens }: DashboardContext, ctx: Context, title: string): object {
+function frameOf(ctx: Context, title: string): object {
+  const { clock, assets, keyring, version } = ctx.server;
   const { visit } = ctx.state;
   const theme = readCookie(ctx, 'theme');
   const said = isPart(ctx) || isEventStream(ctx) ? '' : takeMessage(ctx);
   return {
     title,
-    now: deps.clock.now(),
+    now: clock.now(),
     zone: zoneNamed(new URLSearchParams(ctx.querystring).get('tz')) ?? zoneNamed(readCookie(ctx, 'zone')) ?? 'UTC',
     said,
     theme: theme === 'dark' || theme === 'light' ? theme : 'auto',
     themes: ['auto', 'light', 'dark'],
-    token: tokens.for(boundToOrNew(ctx)),
+    token: tokenFor(keyring, boundToOrNew(ctx)),
     formNumber: randomUUID(),
-    style: assets.url('style.css'),
-    script: assets.url('app.js'),
-    htmx: assets.url('htmx.js'),
-    forms: assets.url('forms.js'),
-    palette: assets.url('palette.js'),
-    editor: assets.url('editor.js'),
-    icon: assets.url('icon.svg'),
-    icons: assets.url('icons.svg'),
-    version: deps.version,
+    ...assets.urls,
+    version,
     // A form leads back to the page, not to where it was sent.
     here: ctx.method === 'GET' ? ctx.url : placeBack(ctx),
     ...(visit === undefined
@@ -72,12 +62,12 @@ function boundToOrNew(ctx: Context): string {
   return made;
 }
 
-export function render(dashboard: DashboardContext, ctx: Context, shown: Shown): void {
+export function render(ctx: Context, shown: Shown): void {
   switch (shown.kind) {
     case 'view':
       ctx.status = shown.status ?? 200;
       ctx.type = 'text/html; charset=utf-8';
-      ctx.body = viewHtml(dashboard, ctx, shown.view, shown.data, shown.title);
+      ctx.body = viewHtml(ctx, shown.view, shown.data, shown.title);
       return;
     case 'move':
       for (const { name, value } of shown.cookies ?? []) setCookie(ctx, name, value);
@@ -142,9 +132,9 @@ export function refuseOtherPage(ctx: Context, visit: Visit): boolean {
   return true;
 }
 
-function viewHtml(dashboard: DashboardContext, ctx: Context, name: string, data: object, title: string): string {
-  const { views } = dashboard;
-  const frame = frameOf(dashboard, ctx, title);
+function viewHtml(ctx: Context, name: string, data: object, title: string): string {
+  const frame = frameOf(ctx, title);
+  const { views } = ctx.server;
   return isPart(ctx) ? views.part(name, data, frame) : views.page(name, data, frame);
 }
 
@@ -160,13 +150,13 @@ function redirect(ctx: Context, to: string): void {
   ctx.body = '';
 }
 
-export function showProblem(dashboard: DashboardContext, ctx: Context, error: unknown): void {
+export function showProblem(ctx: Context, error: unknown): void {
   if (error instanceof SignInFirst) {
     if (error.say !== undefined) keepMessage(ctx, error.say);
     redirect(ctx, error.to);
     return;
   }
-  const problem = error instanceof Problem ? error : internalError(dashboard, ctx, error);
+  const problem = error instanceof Problem ? error : internalError(ctx, error);
   const { code, message, status, retryAfter } = problem;
   if (retryAfter !== null) ctx.set('Retry-After', String(retryAfter));
   const { cure } = catalogue[code];
@@ -184,20 +174,15 @@ export function showProblem(dashboard: DashboardContext, ctx: Context, error: un
   };
   ctx.status = status;
   ctx.type = 'text/html; charset=utf-8';
-  ctx.body = viewHtml(
-    dashboard,
-    ctx,
-    'problem',
-    data,
-    status === 404 ? 'Not found' : isRole ? 'Not allowed' : 'That did not work',
-  );
+  const title = status === 404 ? 'Not found' : isRole ? 'Not allowed' : 'That did not work';
+  ctx.body = viewHtml(ctx, 'problem', data, title);
 }
 
-function internalError({ deps }: DashboardContext, ctx: Context, error: unknown): Problem {
+function internalError(ctx: Context, error: unknown): Problem {
   const { page } = ctx.state;
   // The path of a set-up link is the link itself, which is still good after a failure.
   const path = page?.who === 'anyone' ? page.path : ctx.path;
-  deps.log.error({ event: 'page_failed', path, err: error }, 'a page of the dashboard failed');
+  ctx.server.log.error({ event: 'page_failed', path, err: error }, 'a page of the dashboard failed');
   if (isStorageTrouble(error))
     return new Problem('service_unavailable', 'The database cannot take this now.', { retryAfter: 10 });
   return new Problem('internal_error', 'Something went wrong on the server; its log has the details.');

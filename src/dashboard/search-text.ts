@@ -1,13 +1,15 @@
-/** Reads what is typed into a search for messages. Pure. */
+/** Reads what is typed into a search for messages, and asks with one meaning of it after the other until one finds some. */
 import { parse } from 'tldts';
+import type { Operations } from '../client/types.ts';
 import { deliveryStatuses } from '../storage/tables.ts';
+import type { Visit } from './page.ts';
 
 /** The filters of the API's list, and the same in words for a page that found nothing. */
 export interface Search {
   query: Readonly<Record<string, string>>;
   says: string;
   /** Further meanings of the text, to be tried in turn if nothing is found. */
-  others: readonly Omit<Search, 'others'>[];
+  others: readonly Meaning[];
 }
 
 type Reading = readonly [pattern: RegExp, query: (value: string) => Record<string, string>, says: string];
@@ -81,18 +83,49 @@ export function readSearch(text: string): Search {
   return { query: {}, says: 'all messages', others: [] };
 }
 
-const wordOf = (text: string): Omit<Search, 'others'> => ({
+const wordOf = (text: string): Meaning => ({
   query: { q: text },
   says: `addresses of recipients and words of subjects that begin with ${quoted(text)}`,
 });
-const partOf = (text: string): Omit<Search, 'others'> => ({
+const partOf = (text: string): Meaning => ({
   query: { to_part: text },
   says: `addresses of recipients with ${quoted(text)} in them`,
 });
 
 /** A word may be a number with its sign, as people write that of an order, or stand within an address. */
-function othersOf(word: string): Omit<Search, 'others'>[] {
+function othersOf(word: string): Meaning[] {
   const bare = word.replace(/^#/, '');
   if (bare.length < 2) return [];
   return [...(bare === word ? [wordOf(`#${word}`)] : [wordOf(bare)]), partOf(bare)];
+}
+
+type Meaning = Omit<Search, 'others'>;
+
+export interface FirstFound {
+  list: Operations['listMessages']['answer'];
+  meaning: Meaning;
+  /** The place of the meaning among all of the text. */
+  place: number;
+}
+
+/** Returns the first list that is not empty, or that of the first meaning. `from`: only this one, for a further page of its list. */
+export async function firstFound(
+  visit: Pick<Visit, 'ask'>,
+  { others, ...first }: Search,
+  more: Readonly<Record<string, string | null>>,
+  from: number | null = null,
+): Promise<FirstFound> {
+  const meanings: readonly Meaning[] = [first, ...others];
+  const ask = async (place: number): Promise<FirstFound> => {
+    const meaning = meanings[place] ?? first;
+    return { list: await visit.ask('listMessages', { query: { ...meaning.query, ...more } }), meaning, place };
+  };
+  if (from !== null) return await ask(from);
+  const usual = await ask(0);
+  for (const place of others.keys()) {
+    if (usual.list.data.length > 0 || usual.list.next_cursor !== null) break;
+    const other = await ask(place + 1);
+    if (other.list.data.length > 0) return other;
+  }
+  return usual;
 }

@@ -105,22 +105,9 @@ export const starters: readonly Starter[] = [
   },
 ];
 
-/** Values for names that say what they are; the first that fits counts. */
-const guesses: readonly (readonly [name: RegExp, value: unknown])[] = [
-  [/mail/i, 'ana@example.net'],
-  [/url|link|href/i, 'https://acme.example/'],
-  [/code|pin|otp/i, '471208'],
-  [/date|day$|time|_at$/i, '2026-01-31'],
-  [/price|total|amount|sum/i, '17.50'],
-  [/count|number|days|hours|minutes|quantity|id$/i, 7],
-  [/name|user|customer/i, 'Ana'],
-];
-
-/** Returns a sample with a value for each name that has none yet. */
+/** Returns a sample with a value, its own words, for each name that has none yet. */
 export function sampleFor(names: readonly string[], kept: Readonly<Record<string, unknown>>): Record<string, unknown> {
-  const filled = Object.fromEntries(Object.entries(kept).filter(([, value]) => value !== ''));
-  const fresh = names
-    .filter((name) => !Object.hasOwn(filled, name))
-    .map((name) => [name, guesses.find(([pattern]) => pattern.test(name))?.[1] ?? name.replaceAll('_', ' ')]);
-  return { ...filled, ...(Object.fromEntries(fresh) as Record<string, unknown>) };
+  const filled = Object.entries(kept).filter(([, value]) => value !== '');
+  const fresh = names.map((name) => [name, name.replaceAll('_', ' ')] as const);
+  return { ...Object.fromEntries(fresh), ...Object.fromEntries(filled) };
 }

@@ -13,9 +13,8 @@ import { z } from 'zod';
 import type { Route } from '../api/route.ts';
 import type { Problem } from '../base/problem.ts';
 import { scopeAllows, type Scope } from '../keys/scopes.ts';
-import { fieldItems, fieldNumber, fieldText } from './forms.ts';
+import { fieldItems, fieldNumber, fieldText, seenIn } from './forms.ts';
 import type { Visit } from './page.ts';
-import { seenIn } from './stale-forms.ts';
 import { titleOf } from './words.ts';
 
 type Word = string | number | boolean | null | undefined;
@@ -151,12 +150,13 @@ function kindOf({ type, enum: values, items }: Member): string {
   return { boolean: 'flag', integer: 'number', number: 'number' }[type ?? ''] ?? 'text';
 }
 
-/** Returns the members of the operation's input that were entered. `reads` reads fields in another way. */
+/** Returns the members of the operation's input that were entered. `reads` reads fields in another way, also those that are not members. */
 export function bodyOf(form: ViewForm, inputs: Inputs, visit: Visit, reads: Reads): object {
   const { members } = inputs(form.operation);
-  const entered = form.fields.map(
-    ({ name, words }) => reads[name]?.(visit) ?? read(name, words, members[name] ?? {}, visit),
-  );
+  const entered = form.fields.map(({ name, words }) => {
+    const member = members[name];
+    return reads[name]?.(visit) ?? (member === undefined ? {} : read(name, words, member, visit));
+  });
   return { ...(Object.assign({}, ...entered) as object), ...setIn(form) };
 }
 export type Reads = Readonly<Record<string, (visit: Visit) => object>>;
@@ -167,10 +167,12 @@ function read(name: string, words: Words, member: Member, { form }: Visit): obje
   if (kind === 'flag') return { [name]: form.has(name) };
   if (kind === 'boxes') return { [name]: form.getAll(name) };
   if (kind === 'items') return form.has(name) ? { [name]: fieldItems(form, name) } : {};
+  const text = fieldText(form, name);
+  // The field of a browser has neither seconds nor a zone: the time is UTC.
+  const moment =
+    text !== undefined && kind === 'datetime-local' ? text.replace(/^[\d-]{10}T\d\d:\d\d$/, '$&:00Z') : text;
   const value =
-    kindOf(member) === 'number'
-      ? fieldNumber(form, name)
-      : (fieldText(form, name) ?? (words['empty'] === true ? '' : undefined));
+    kindOf(member) === 'number' ? fieldNumber(form, name) : (moment ?? (words['empty'] === true ? '' : undefined));
   return value === undefined ? {} : { [name]: value };
 }
 

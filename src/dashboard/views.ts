@@ -5,26 +5,25 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import Handlebars from 'handlebars';
-import type { Route } from '../api/route.ts';
-import { formHelpers, inputsOf } from './view-forms.ts';
+import { formHelpers, type Inputs, type Sources } from './view-forms.ts';
 import { helpers } from './words.ts';
 
 export type Views = ReturnType<typeof loadViews>;
 
 const FOLDER = path.join(import.meta.dirname, 'views');
 
-/** Reads the sources of all views, by their names; those of parts begin with `_`. */
-export function viewSources(): Map<string, string> {
-  const files = readdirSync(FOLDER).sort();
-  return new Map(files.map((file) => [path.basename(file, '.hbs'), readFileSync(path.join(FOLDER, file), 'utf8')]));
-}
+/** The sources of all views, by their names; those of parts begin with `_`. */
+export const viewSources: Sources = new Map(
+  readdirSync(FOLDER)
+    .sort()
+    .map((file) => [path.basename(file, '.hbs'), readFileSync(path.join(FOLDER, file), 'utf8')]),
+);
 
 /** Loads all views. Throws if one cannot be read or parsed. */
-export function loadViews(routes: readonly Route[]) {
+export function loadViews(inputs: Inputs) {
   const handlebars = Handlebars.create();
   const views = new Map<string, HandlebarsTemplateDelegate<object>>();
-  const sources = viewSources();
-  for (const [name, source] of sources) {
+  for (const [name, source] of viewSources) {
     if (name.startsWith('_')) handlebars.registerPartial(name.slice(1), handlebars.compile(source));
     else views.set(name, handlebars.compile(source, { preventIndent: true }));
   }
@@ -32,7 +31,7 @@ export function loadViews(routes: readonly Route[]) {
     new Handlebars.SafeString(
       (handlebars.partials as Record<string, HandlebarsTemplateDelegate>)[name]?.(context, options) ?? '',
     );
-  for (const [name, helper] of Object.entries({ ...helpers, ...formHelpers(inputsOf(routes), sources, part) }))
+  for (const [name, helper] of Object.entries({ ...helpers, ...formHelpers(inputs, viewSources, part) }))
     handlebars.registerHelper(name, helper);
   const render = (name: string, data: object): string => {
     const template = views.get(name);

@@ -7,26 +7,26 @@ import { actorOf } from '../keys/caller.ts';
 import { renewSession, findSession } from '../members/session-store.ts';
 import { rightsOf } from '../keys/roles.ts';
 import { scopeAllows } from '../keys/scopes.ts';
-import { readCookie, setCookie } from './cookies.ts';
-import { noSuchPage, type Context, type DashboardContext } from './context.ts';
+import { noSuchPage, readCookie, setCookie, type Context, type Server } from './context.ts';
 import { contentOf, memberCaller, type Asking } from '../api/inside.ts';
 import type { Guest, Visit } from './page.ts';
 import { zoneNamed } from '../base/zones.ts';
 import type { Timer } from '../base/clock.ts';
 import type { AccountRow, MemberRow } from '../storage/tables.ts';
-import type { DashboardDeps } from './deps.ts';
 
-export function guestOf({ deps, trusted }: DashboardContext, ctx: Context): Guest {
+export function guestOf(ctx: Context): Guest {
+  const { server } = ctx;
   const { params, form: fields, session, sessionToken } = ctx.state;
   const forwarded = ctx.get('x-forwarded-for');
   return {
+    server,
     params,
     query: new URLSearchParams(ctx.querystring),
     form: fields,
-    ip: clientAddress(ctx.req.socket.remoteAddress, forwarded === '' ? undefined : forwarded, trusted),
+    ip: clientAddress(ctx.req.socket.remoteAddress, forwarded === '' ? undefined : forwarded, server.trusted),
     userAgent: ctx.get('user-agent').slice(0, 512) || null,
     header: (name) => ctx.get(name) || undefined,
-    now: deps.clock.now(),
+    now: server.clock.now(),
     zone: zoneNamed(readCookie(ctx, 'zone')) ?? 'UTC',
     sessionToken,
     device: readCookie(ctx, 'device'),
@@ -34,12 +34,13 @@ export function guestOf({ deps, trusted }: DashboardContext, ctx: Context): Gues
   };
 }
 
-export async function visitOf(dashboard: DashboardContext, ctx: Context, guest: Guest): Promise<Visit> {
-  const { deps, inside } = dashboard;
+export async function visitOf(ctx: Context): Promise<Visit> {
+  const guest = guestOf(ctx);
+  const { server } = guest;
   const { session } = ctx.state;
   if (session === null) throw noSuchPage();
   const { member, row } = session;
-  const accounts = await accountsOf(deps, member);
+  const accounts = await accountsOf(server, member);
   const account = accounts.find(({ id }) => id === row.account_id) ?? accounts[0];
   if (account === undefined)
     throw new Problem('not_found', 'You are not a member of any account yet. Ask an administrator.');
@@ -50,11 +51,11 @@ export async function visitOf(dashboard: DashboardContext, ctx: Context, guest: 
     whenOver: overWatch(
       () => ctx.res.destroyed,
       (end) => {
-        dashboard.endings.add(end);
+        server.endings.add(end);
         ctx.res.once('close', end);
-        const unwatch = watchSession(deps, { token: ctx.state.sessionToken, member, account }, end);
+        const unwatch = watchSession(server, { token: ctx.state.sessionToken, member, account }, end);
         return () => {
-          dashboard.endings.delete(end);
+          server.endings.delete(end);
           ctx.res.off('close', end);
           unwatch();
         };
@@ -68,24 +69,17 @@ export async function visitOf(dashboard: DashboardContext, ctx: Context, guest: 
     session: row,
     account,
     accounts,
-    renewSession: async () => setCookie(ctx, 'session', await renewSession(deps, row.id)),
+    renewSession: async () => setCookie(ctx, 'session', await renewSession(server, row.id)),
     actor: actorOf(asking.caller),
     isAdmin: hasServer,
     may: (scope) => scopeAllows(scopes, scope),
     // The type of the answer is made from the same declaration as its check.
-    ask: async (id: string, asked = {}) => contentOf(await inside.ask(asking, id, asked)) as never,
+    ask: async (id: string, asked = {}) => contentOf(await server.inside.ask(asking, id, asked)) as never,
   };
 }
 
-/**
- * Ends answers that stay open, such as live tails, when their member may not see them any more: the session has ended, or the member has
- * another role or has lost the account. The page reconnects by itself, so that a member who still may goes on at once.
- */
-
 /** The time between two looks, each of which is a few lookups by key. */
 const LOOK_MS = 10_000;
-
-type Deps = Pick<DashboardDeps, 'db' | 'clock'>;
 
 /** The member of an answer, and the account that it is about. */
 interface Watched {
@@ -94,31 +88,32 @@ interface Watched {
   account: Pick<AccountRow, 'id'>;
 }
 
-/** Calls `over` once when the member may not see the answer any more. The returned function ends the watch. */
-function watchSession(deps: Deps, watched: Watched, over: () => void): () => void {
-  let hasEnded = false;
-  let timer: Timer = wait();
-
-  function wait(): Timer {
-    return deps.clock.after(LOOK_MS, () => void look(), { background: true });
-  }
-
+/**
+ * Calls `over` once when the member may not see an answer that stays open, such as a live tail, any more: the session has ended, or the member
+ * has another role or has lost the account. The page reconnects by itself, so that a member who still may goes on at once. The returned
+ * function ends the watch.
+ */
+function watchSession(server: Server, watched: Watched, over: () => void): () => void {
+  let timer: Timer | null = null;
+  const wait = (): void => {
+    timer = server.clock.after(LOOK_MS, () => void look(), { background: true });
+  };
   async function look(): Promise<void> {
     // A session that cannot be looked up now is not trusted further.
-    const isGood = await isAsBefore(deps, watched).catch(() => false);
-    if (hasEnded) return;
-    if (isGood) timer = wait();
+    const isGood = await isAsBefore(server, watched).catch(() => false);
+    if (timer === null) return;
+    if (isGood) wait();
     else over();
   }
-
+  wait();
   return () => {
-    hasEnded = true;
-    timer.cancel();
+    timer?.cancel();
+    timer = null;
   };
 }
 
-async function isAsBefore(deps: Deps, { token, member, account }: Watched): Promise<boolean> {
-  const found = await findSession(deps, token, { isPoll: true });
+async function isAsBefore(server: Server, { token, member, account }: Watched): Promise<boolean> {
+  const found = await findSession(server, token, { isPoll: true });
   if (found?.row.stage !== 'open' || found.member.role !== member.role) return false;
-  return (await accountsOf(deps, found.member)).some(({ id }) => id === account.id);
+  return (await accountsOf(server, found.member)).some(({ id }) => id === account.id);
 }

@@ -260,7 +260,6 @@ export const helpers: Readonly<Record<string, Handlebars.HelperDelegate>> = {
     isScope(String(scope)) && scopeAllows(data.root.scopes ?? [], String(scope) as Scope),
   not: (value: unknown) => value === false || value == null || value === '' || value === 0,
   or: (a: unknown, b: unknown) => (a === undefined || a === null || a === '' || a === false ? b : a),
-  smtpReply: (code: unknown, reply: unknown) => answerText(code, reply),
   faultText: (message: unknown, field: unknown) =>
     faultText(typeof message === 'string' ? message : '', typeof field === 'string' ? field : null),
   linked: (value: unknown) => new SafeString(linkedHtml(typeof value === 'string' ? value : '')),

@@ -40,10 +40,12 @@ type Checked = Pick<DomainRecord['records'][number], 'purpose' | 'host' | 'requi
 export const lostOf = <R extends Checked>(records: readonly R[]): R[] =>
   records.filter(({ required, status, checked_at }) => required && checked_at !== null && status !== 'ok');
 
-/** Returns `the SPF record at rp.acme.example is missing and the DKIM key at ... is wrong`. */
+/** Returns `the SPF record at rp.acme.example is missing`; of several, how many there are. */
 export function lostText(lost: readonly Pick<Checked, 'purpose' | 'host' | 'status'>[]): string {
-  if (lost.length === 0) return 'a required DNS record is missing or wrong';
-  return lost.map((one) => `the ${recordName(one)} is ${one.status === 'missing' ? 'missing' : 'wrong'}`).join(' and ');
+  const [first] = lost;
+  if (first === undefined) return 'a required DNS record is missing or wrong';
+  if (lost.length > 1) return `${String(lost.length)} required DNS records are missing or wrong`;
+  return `the ${recordName(first)} is ${first.status === 'missing' ? 'missing' : 'wrong'}`;
 }
 
 type Shown = Pick<

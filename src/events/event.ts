@@ -4,7 +4,6 @@
 
 import { ERASED_ADDRESS } from '../mail/address.ts';
 import type { EventRow, MessageRow, ReceivedMailbox, ReceivedRow } from '../storage/tables.ts';
-import { erasedDetail } from './erased.ts';
 
 /** The types that are returned by default. */
 export const eventTypes = ['sent', 'delivered', 'opened', 'clicked', 'bounced', 'complained'] as const;
@@ -115,4 +114,23 @@ export function withBodies(
 /** Takes out the personal data of an open or click. */
 export function withoutPerson(detail: Readonly<Record<string, unknown>>): unknown {
   return 'is_bot' in detail ? { ...detail, ip: null, user_agent: null } : detail;
+}
+
+/** The target of an erased click. */
+const ERASED_URL = 'https://erased.invalid/';
+const ERASED_TEXT = 'erased';
+
+/** Facts that browsers and mail programs send about their users. */
+const ofUsers = { ip: null, user_agent: null, client: null, os: null, device: null, url: ERASED_URL } as const;
+/** Replies of mail servers and texts made of them often repeat the address. */
+const ofHosts = { smtp_reply: null, message: ERASED_TEXT } as const;
+/** Types whose facts come from a user. The `ip` of a delivery belongs to a mail host and is not personal. */
+const byUsers: ReadonlySet<string> = new Set(['opened', 'clicked', 'complained']);
+
+/** Returns the detail of an event of this type without its personal facts. */
+export function erasedDetail(type: string, detail: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  const erased: Readonly<Record<string, unknown>> = byUsers.has(type) ? { ...ofHosts, ...ofUsers } : ofHosts;
+  return Object.fromEntries(
+    Object.entries(detail).map(([name, value]) => [name, name in erased ? erased[name] : value]),
+  );
 }

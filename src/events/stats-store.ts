@@ -166,7 +166,7 @@ export const HOURS_KEPT_MS = 32 * DAY_MS;
 const TAGS_KEPT_MS = 400 * DAY_MS;
 
 /** Removes up to `most` rows of each kind that can no longer be asked for; returns how many. */
-export function removeOldStats(commit: Committer, now: number, most: number): Promise<number> {
+export function removeOldStats(commit: Pick<Committer, 'transact'>, now: number, most: number): Promise<number> {
   return commit.transact(async (tx) => {
     let removed = 0;
     for (const [spans, where, before] of tooOld(now)) {

@@ -7,7 +7,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import { latestEventTime } from '../messages/delivery/latest-event-time.ts';
 import type { Database } from '../storage/database.ts';
-import type { Rule, SizedRule } from './housekeeping.ts';
+import type { Rule } from './housekeeping.ts';
 import { DAY_MS, HOUR_MS } from '../base/time.ts';
 
 /** Time after a jump in which nothing is deleted for its age. */
@@ -96,12 +96,7 @@ export async function createClockTrust({
 }
 
 /** Returns the rule with its steps skipped while the clock is not trusted. */
-export function whenTrusted(trust: ClockTrust, rule: Rule): Rule;
-export function whenTrusted(trust: ClockTrust, rule: SizedRule): SizedRule;
-export function whenTrusted(trust: ClockTrust, rule: Rule | SizedRule): Rule | SizedRule {
-  if ('step' in rule) return { ...rule, step: async () => (trust.isTrusted() ? rule.step() : 0) };
-  return {
-    ...rule,
-    sizedStep: async (rows) => (trust.isTrusted() ? rule.sizedStep(rows) : { rows: 0, ms: 0 }),
-  };
-}
+export const whenTrusted = (trust: ClockTrust, rule: Rule): Rule => ({
+  ...rule,
+  step: async (rows, commit) => (trust.isTrusted() ? rule.step(rows, commit) : 0),
+});

@@ -4,9 +4,12 @@
  */
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
-import type { Timed } from './timed.ts';
+import type { Committer } from '../storage/commit.ts';
 
-interface Common {
+/** The writer of rules, which measures for how long they hold it. */
+export type Transactor = Pick<Committer, 'transact'>;
+
+export interface Rule {
   readonly name: string;
   /** Milliseconds from the end of one run to the start of the next. */
   readonly everyMs: number;
@@ -14,38 +17,29 @@ interface Common {
   readonly silent?: true;
   /** Set if each node has to run it, and not only the one that leads: it is about files of the node. */
   readonly onEveryNode?: true;
+  /** Deletes at most this many of what is due, through the given transactor; a number says how many, and as many as asked for that there may be more. */
+  step(rows: number, commit: Transactor): Promise<number | Step>;
 }
 
-/** A rule whose steps have a fixed size. */
-export interface Rule extends Common {
-  /** Deletes some of what is due; returns how many rows that were. */
-  step(): Promise<number>;
-  /** A step that deleted fewer was the last of its run. */
-  readonly stepRows: number;
+export interface Step {
+  /** Rows that were removed. */
+  rows: number;
+  more: boolean;
 }
 
-/** A rule whose steps are as large as the time they take allows. */
-export interface SizedRule extends Common {
-  /** Deletes this many of what is due. */
-  sizedStep(rows: number): Promise<SizedStep>;
+/** Runs a step of this size. */
+export async function takeStep(rule: Rule, size: number, commit: Transactor): Promise<Step> {
+  const done = await rule.step(size, commit);
+  return typeof done === 'number' ? { rows: done, more: done >= size } : done;
 }
-
-export interface SizedStep extends Timed {
-  /** True if more rows are left. If absent, a step that deleted fewer rows than asked was the last of its run. */
-  more?: boolean;
-}
-
-export const isMoreAfter = ({ rows, more }: SizedStep, size: number): boolean => more ?? rows >= size;
 
 /**
  * Delay of the first run at most: a program that is restarted often must reach its rules, but not while it loads the waiting mail. A node
  * that begins to lead runs its rules as soon.
  */
 const FIRST_MS = 60_000;
-/** Pause between two steps of a rule with a fixed step size. */
-const PAUSE_MS = 50;
-/** Pause between two sized steps, so that waiting writes run first: the next step begins only when the writer is idle. */
-const SHORT_PAUSE_MS = 1;
+/** Pause between two steps, so that waiting writes run first: the next step begins only when the writer is idle. */
+const PAUSE_MS = 1;
 /** The longest time for which a step should hold the writer, in milliseconds. */
 export const AIM_MS = 5;
 /** Rows of the first step. */
@@ -70,14 +64,20 @@ const RUN_MS = 10_000;
  * `leads` returns false another node has the chores.
  */
 export function createHousekeeping(
-  deps: { clock: Clock; log: Pick<Log, 'info' | 'error'>; isBusy?: () => boolean; leads?: () => boolean },
-  rules: readonly (Rule | SizedRule)[],
+  deps: {
+    clock: Clock;
+    log: Pick<Log, 'info' | 'error'>;
+    commit: Transactor;
+    isBusy?: () => boolean;
+    leads?: () => boolean;
+  },
+  rules: readonly Rule[],
 ) {
   const { clock, log, isBusy = () => false, leads = () => true } = deps;
-  const dueAt = new Map<Rule | SizedRule, number>();
-  const sizes = new Map<SizedRule, number>();
+  const dueAt = new Map<Rule, number>();
+  const sizes = new Map<Rule, number>();
   /** Rules whose last run failed. While the database is away each of them is logged once. */
-  const failing = new Set<Rule | SizedRule>();
+  const failing = new Set<Rule>();
   let timer: Timer | null = null;
   let runBegan = 0;
   let working: Promise<void> = Promise.resolve();
@@ -105,33 +105,33 @@ export function createHousekeeping(
     });
   }
 
-  function runLater(rule: Rule | SizedRule, ms: number): void {
+  function runLater(rule: Rule, ms: number): void {
     dueAt.set(rule, clock.monotonic() + ms);
     next();
   }
 
-  async function whenIdle(rule: Rule | SizedRule, before: number, since = clock.monotonic()): Promise<void> {
+  async function whenIdle(rule: Rule, before: number, since = clock.monotonic()): Promise<void> {
     if (isBusy() && clock.monotonic() - since < MAX_IDLE_WAIT_MS)
       wait(LOOK_AGAIN_MS, () => whenIdle(rule, before, since));
     else await step(rule, before);
   }
 
-  function isWaitedFor(rule: Rule | SizedRule): boolean {
+  function isWaitedFor(rule: Rule): boolean {
     const now = clock.monotonic();
     return now - runBegan >= RUN_MS && [...dueAt].some(([other, at]) => other !== rule && at <= now);
   }
 
-  async function step(rule: Rule | SizedRule, before: number): Promise<void> {
+  async function step(rule: Rule, before: number): Promise<void> {
     let everyMs = rule.everyMs;
     try {
-      const { deleted, more } = await take(rule);
+      const { rows: deleted, more } = await take(rule);
       failing.delete(rule);
       if (more && isWaitedFor(rule)) everyMs = 0;
       else if (more) {
-        wait('step' in rule ? PAUSE_MS : SHORT_PAUSE_MS, () => whenIdle(rule, before + deleted));
+        wait(PAUSE_MS, () => whenIdle(rule, before + deleted));
         return;
       }
-      if (before + deleted > 0 && !('silent' in rule))
+      if (before + deleted > 0 && rule.silent !== true)
         log.info({ event: 'housekeeping', rule: rule.name, deleted: before + deleted }, 'housekeeping');
     } catch (err) {
       if (!failing.has(rule))
@@ -144,16 +144,25 @@ export function createHousekeeping(
     runLater(rule, everyMs);
   }
 
-  async function take(rule: Rule | SizedRule): Promise<{ deleted: number; more: boolean }> {
-    if ('step' in rule) {
-      const deleted = await rule.step();
-      return { deleted, more: deleted >= rule.stepRows };
-    }
+  async function take(rule: Rule): Promise<Step> {
     const size = sizes.get(rule) ?? FIRST_ROWS;
-    const done = await rule.sizedStep(size);
+    // From the turn of the work inside the transaction to its end: without the fsync, which all share.
+    let ms = 0;
+    const timed: Transactor = {
+      transact: (run) =>
+        deps.commit.transact(async (tx) => {
+          const from = clock.monotonic();
+          try {
+            return await run(tx);
+          } finally {
+            ms += clock.monotonic() - from;
+          }
+        }),
+    };
+    const done = await takeStep(rule, size, timed);
     // The last step of a run has few rows, so its time is not representative.
-    if (done.rows >= size) sizes.set(rule, nextSize(size, done.ms));
-    return { deleted: done.rows, more: isMoreAfter(done, size) };
+    if (done.rows >= size) sizes.set(rule, nextSize(size, ms));
+    return done;
   }
 
   return {

@@ -9,25 +9,24 @@ import {
   oldReports,
   oldRequestDetails,
   type Purge,
+  oldMessages,
 } from '../messages/store/purge.ts';
 import { oldReceived } from '../messages/received/received-store.ts';
-import { oldMessages } from '../messages/store/purge-messages.ts';
 import type { Database } from '../storage/database.ts';
-import type { SizedRule } from './housekeeping.ts';
-import { timed } from './timed.ts';
+import type { Rule, Step, Transactor } from './housekeeping.ts';
 import { DAY_MS, HOUR_MS } from '../base/time.ts';
 
 export interface RetentionDeps {
-  db: Pick<Database, 'commit' | 'prepared' | 'maintenance'>;
+  db: Pick<Database, 'prepared' | 'maintenance'>;
   clock: Clock;
   retention: Config['retention'];
 }
 
-export function retentionRules({ db, clock, retention }: RetentionDeps): SizedRule[] {
-  const rule = <Row>(name: string, purge: Purge<Row>, ranges: () => Promise<Since[]>): SizedRule => ({
+export function retentionRules({ db, clock, retention }: RetentionDeps): Rule[] {
+  const rule = <Row>(name: string, purge: Purge<Row>, ranges: () => Promise<Since[]>): Rule => ({
     name,
     everyMs: HOUR_MS,
-    sizedStep: purging({ db, clock }, purge, ranges),
+    step: purging({ db, clock }, purge, ranges),
   });
   const ofAll = (keptMs: number) => () => Promise.resolve([{ accountId: '', before: clock.now() - keptMs }]);
   /** An account may keep things for a shorter time than the server. Null if another rule applies the server's own time. */
@@ -68,21 +67,19 @@ interface Chosen<Row> {
 const GOOD_MS = 5000;
 
 /**
- * Makes steps that remove some of what is old, account by account. While one step writes, the rows of the next are chosen and read
- * ahead: reading them from a disk takes as long as removing them, and the writer should not wait for it.
+ * Makes steps that remove some of what is old, account by account. While one step writes, the rows of the next are chosen, which may have to
+ * come from the disk.
  */
 function purging<Row>(
   { db, clock }: Pick<RetentionDeps, 'db' | 'clock'>,
   purge: Purge<Row>,
   ranges: () => Promise<Since[]>,
-): SizedRule['sizedStep'] {
+): (most: number, commit: Transactor) => Promise<Step> {
   let ahead: { chosen: Chosen<Row> | null; at: number } | null = null;
 
   async function chooseOf(of: Since, most: number, after: Row | null): Promise<Chosen<Row> | null> {
     const rows = await purge.choose(db.maintenance, { ...of, most, after });
-    if (rows.length === 0) return null;
-    await purge.lookAt?.(db.maintenance, rows);
-    return { of, rows };
+    return rows.length === 0 ? null : { of, rows };
   }
 
   /** Continues behind the rows that are being removed, then with the accounts after theirs. Earlier accounts were done in this run. */
@@ -100,22 +97,17 @@ function purging<Row>(
     return null;
   }
 
-  return async (most) => {
+  return async (most, commit) => {
     const known = ahead !== null && clock.monotonic() - ahead.at < GOOD_MS ? ahead : null;
     ahead = null;
     const chosen = known === null ? await choose(most, null) : known.chosen;
-    if (chosen === null) return { rows: 0, ms: 0 };
-    const removing = timed({ clock, commit: db.commit }, (commit) =>
-      commit.transact(async (tx) => {
-        await purge.remove(tx, chosen.rows, clock.now());
-        return chosen.rows.length;
-      }),
-    );
+    if (chosen === null) return { rows: 0, more: false };
+    const removing = commit.transact((tx) => purge.remove(tx, chosen.rows, clock.now()));
     // Waits for both even if one fails: the database is closed after housekeeping stops.
     const [removed, next] = await Promise.allSettled([removing, choose(most, chosen)]);
     if (removed.status === 'rejected') throw removed.reason;
     if (next.status === 'rejected') throw next.reason;
     ahead = { chosen: next.value, at: clock.monotonic() };
-    return { ...removed.value, more: next.value !== null };
+    return { rows: chosen.rows.length, more: next.value !== null };
   };
 }

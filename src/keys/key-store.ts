@@ -6,13 +6,12 @@ import { Problem } from '../base/problem.ts';
 import { sha256Hex } from '../base/secret.ts';
 import { DAY_MS } from '../base/time.ts';
 import type { Connection, Value } from '../storage/connection.ts';
-import { hasAtLeast } from '../storage/has-at-least.ts';
+import { hasAtLeast, readPage } from '../storage/page.ts';
 import type { Database } from '../storage/database.ts';
-import { readPage } from '../storage/page.ts';
 import { recordOf } from '../storage/record.ts';
 import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
 import { apiKeys, type ApiKeyRow } from '../storage/tables.ts';
-import { usesIn } from './key-uses.ts';
+import { usesIn } from './callers.ts';
 import { KEY_RANDOM_BYTES, keyPrefix, makeKey } from './key-format.ts';
 import { checkKeyChanges, checkNewKey, type KeyChanges, type KeyRequest, type NewKey } from './new-key.ts';
 

@@ -3,18 +3,17 @@
  * section 6), everything else stays octet for octet.
  *
  * - Lines over 998 octets (RFC 5321 section 4.5.3.1.6) in a mail that was submitted so.
- * - Octets outside ASCII in a mail that is attached to another: RFC 2046 section 5.2.1 forbids to encode a `message/rfc822` as a
+ * - Octets outside ASCII for a receiver that takes none. RFC 2046 section 5.2.1 forbids to encode a mail inside (`message/rfc822`) as a
  *   whole, so its inner parts are encoded instead.
  * - Other parts of types `message/...` may not be encoded either (RFC 2045 section 6.4): they become files.
  */
 import { isAscii } from 'node:buffer';
-import { encode, wrap } from 'nodemailer/lib/qp';
 import { decodeTransfer } from './charset.ts';
 import { readContentType } from './content-type.ts';
 import { parseHeaders, type HeaderField } from './header.ts';
 import { survey } from './body-facts.ts';
+import { base64Lines, quotedOctets } from './transfer-encoding.ts';
 
-const LONGEST_LINE = 998;
 /** Deepest nesting of parts. */
 const DEEPEST = 20;
 /** Each part that is encoded grows by a header line, which must not add up. */
@@ -22,17 +21,7 @@ const MOST_ENCODED = 200;
 /** Parts of one multipart; no mail for people has as many, and each takes memory. */
 const MOST_PARTS = 10_000;
 
-/** Returns whether some line is longer than transport allows. Line ends are CRLF. */
-export function hasLongLine(bytes: Buffer): boolean {
-  let from = 0;
-  while (bytes.length - from > LONGEST_LINE) {
-    // From the last octet that could end an allowed line backwards: most lines are short, so this looks at few octets.
-    const end = bytes.subarray(from, from + LONGEST_LINE + 2).lastIndexOf('\r\n');
-    if (end < 0) return true;
-    from += end + 2;
-  }
-  return false;
-}
+const hasLongLine = (bytes: Buffer): boolean => survey(bytes).hasLongLine;
 
 export interface Reencoded {
   fields: readonly HeaderField[];
@@ -55,18 +44,9 @@ export const repairLongLines = (fields: readonly HeaderField[], body: Buffer): R
   reencodeMail(fields, body, { isUnfit: hasLongLine, isUnfitHead: hasLongLine, label: null, left: Infinity }, 0);
 
 /**
- * A mail (header and body) in 7 bits, with CRLF line ends. Null if that would alter more than transfer encodings: header
- * fields outside ASCII or with lines over 998 octets, signed or encrypted parts outside ASCII, parts in `binary`.
- */
-export function sevenBitMail(mail: Buffer): Buffer | null {
-  const octets = withCrlf(mail);
-  if (!isUnfit(octets)) return octets;
-  return reencodePart(octets, { isUnfit, isUnfitHead: isUnfit, label: '7bit', left: MOST_ENCODED }, 0, reencodeMail);
-}
-
-/**
  * The body of a mail in 7 bits, with the header that says so. The other fields of the header stay as they are, and so do those of its parts
- * and of mails inside, also with octets beyond ASCII. Null as for `sevenBitMail`.
+ * and of mails inside, also with octets beyond ASCII. Null if that
+ * would alter more than transfer encodings: signed or encrypted parts outside ASCII, parts in `binary`.
  */
 export const sevenBitBody = (fields: readonly HeaderField[], body: Buffer): Reencoded | null =>
   reencodeMail(fields, body, { isUnfit, isUnfitHead: hasLongLine, label: '7bit', left: MOST_ENCODED }, 0);
@@ -77,12 +57,9 @@ const isUnfit = (bytes: Buffer): boolean => !isPlain(bytes) || hasLongLine(bytes
 export const isPlain = (bytes: Buffer): boolean =>
   isAscii(bytes) && !/[^\t\r\n\x20-\x7e]/.test(bytes.toString('latin1'));
 
-/** Returns whether there is a CR or a LF that is not part of a CRLF. */
-export const hasBareEnd = (bytes: Buffer): boolean => survey(bytes).hasBareEnd;
-
 /** Makes each CR, LF and CRLF a CRLF: a later reader may take a bare one for a line end (CVE-2023-51764). */
 export function withCrlf(mail: Buffer): Buffer {
-  if (!hasBareEnd(mail)) return mail;
+  if (!survey(mail).hasBareEnd) return mail;
   // Octet by octet: a regular expression takes memory for each line end, of which a large mail may have millions.
   const lines = Buffer.allocUnsafe(2 * mail.length);
   let to = 0;
@@ -248,12 +225,9 @@ export function encodedPart(
   { isText, like }: { isText: boolean; like: Buffer },
 ): Reencoded {
   const isLegible = isText && isMostlyAscii(octets);
-  const text = isLegible ? quotedPrintable(octets) : Buffer.from(inLines(octets.toString('base64')), 'latin1');
+  const text = isLegible ? quotedOctets(octets) : base64Lines(octets);
   return { fields: withEncoding(fields, isLegible ? 'quoted-printable' : 'base64'), body: endedLike(like, text) };
 }
-
-/** Escapes what is CR or LF alone, which stood as `=0D` or `=0A` in the mail: the encoder leaves them as they are. */
-const bareEncoded = (text: string): string => text.replace(/\r(?!\n)/g, '=0D').replace(/(?<!\r)\n/g, '=0A');
 
 /** Above a quarter of escapes base64 is the shorter one, and the other is not readable either. */
 function isMostlyAscii(octets: Buffer): boolean {
@@ -271,23 +245,6 @@ function endedLike(body: Buffer, text: Buffer): Buffer {
 }
 
 const endsLine = (octets: Buffer): boolean => octets.subarray(-2).toString('latin1') === '\r\n';
-
-const LINE = 76;
-/** As much is encoded at once: the encoder takes memory for each line, of which a large mail may have millions. */
-const SLICE = 64 * 1024;
-
-function quotedPrintable(octets: Buffer): Buffer {
-  const pieces: Buffer[] = [];
-  for (let from = 0; from < octets.length;) {
-    const lineEnd = octets.indexOf(LF, from + SLICE);
-    const end = lineEnd < 0 ? octets.length : lineEnd + 1;
-    pieces.push(Buffer.from(wrap(bareEncoded(encode(octets.subarray(from, end))), LINE), 'latin1'));
-    from = end;
-  }
-  return Buffer.concat(pieces);
-}
-
-const inLines = (base64: string): string => base64.replace(/.{1,76}/g, '$&\r\n');
 
 function withEncoding(fields: readonly HeaderField[], encoding: string): HeaderField[] {
   const others = fields.filter(({ name }) => name.toLowerCase() !== 'content-transfer-encoding');

@@ -60,7 +60,7 @@ const LONGEST_OPTION = 40;
 const MARK = 'delivery';
 /** Header fields that are not sent on: Bcc, the options that the mail has for us, and what a server says of a mail, as we would seem to. */
 const DROPPED =
-  /^(?:(?:resent-)?bcc|return-path|received-spf|(?:arc-|x-original-)?authentication-results|arc-(?:message-signature|seal)|feedback-id|x-message-id|x-posthorn-.*)$/;
+  /^(?:(?:resent-)?bcc|return-path|received-spf|(?:arc-|x-original-)?authentication-results|arc-(?:message-signature|seal)|feedback-id|x-message-id|x-(?:posthorn|mailgun)-.*)$/;
 /** Fields that occur once: RFC 5322 section 3.6, RFC 2045, RFC 2369. Of those in `LISTS` several are one list of addresses. */
 const ONCE =
   /^(?:from|sender|reply-to|to|cc|subject|date|message-id|in-reply-to|references|mime-version|content-(?:type|transfer-encoding|id|description|disposition)|list-[a-z-]+)$/;

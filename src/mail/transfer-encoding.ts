@@ -143,7 +143,7 @@ function quotedPrintableBound(octets: number, lineEnds: number): number {
 function escape(octets: string, plain: boolean): string {
   if (octets.length > 2 * SLICE) return escapeLong(octets, plain);
   if (plain) return octets.replaceAll('=', '=3D');
-  return octets.replace(TO_ESCAPE, (octet) => ESCAPES[octet.charCodeAt(0)] ?? '');
+  return octets.replace(TO_ESCAPE, (octet) => ESCAPES[octet.charCodeAt(0) & 0xff] ?? '');
 }
 
 function escapeLong(octets: string, plain: boolean): string {
@@ -152,6 +152,15 @@ function escapeLong(octets: string, plain: boolean): string {
     pieces.push(Buffer.from(escape(octets.slice(from, from + SLICE), plain), 'latin1'));
   return Buffer.concat(pieces).toString('latin1');
 }
+
+/** Returns octets as quoted-printable: a CRLF is a line end, any other CR or LF is escaped. */
+export const quotedOctets = (octets: Buffer): Buffer =>
+  inSlices(octets.toString('latin1'), (slice) =>
+    quotedPrintable(escape(slice.replace(/(?<!\r)\n/g, LONE_LF).replaceAll('\r\n', '\n'), false), 'part'),
+  );
+
+/** Stands for a LF that does not end a line: not an octet, and escaped by its low eight bits. */
+const LONE_LF = '\u010a';
 
 function quotedPrintable(escaped: string, end: TextEnd): Buffer {
   let out = '';
@@ -189,7 +198,8 @@ function lastOfLine(escaped: string, start: number, lineEnd: number): string {
   return escaped.slice(start, lineEnd - 1) + (last === ' ' ? '=20' : '=09');
 }
 
-function base64Lines(octets: Buffer): Buffer {
+/** Returns octets as base64 in lines. */
+export function base64Lines(octets: Buffer): Buffer {
   const characters = octets.toString('base64');
   let out = '';
   for (let start = 0; start < characters.length; start += LONGEST_LINE) {

@@ -228,3 +228,14 @@ export async function setRecoveryCodes(
     await insertRows(tx, [alsoInTransaction()]);
   });
 }
+
+export interface SecondFactorRule {
+  secondFactor: 'optional' | 'administrators' | 'everyone';
+}
+
+export const needsSecondFactor = ({ secondFactor }: SecondFactorRule, { role }: Pick<MemberRow, 'role'>): boolean =>
+  secondFactor === 'everyone' || (secondFactor === 'administrators' && role === 'administrator');
+
+/** Returns whether this member must have a second factor and does not. */
+export const lacksSecondFactor = (rule: SecondFactorRule, member: Pick<MemberRow, 'role' | 'totp_sealed'>): boolean =>
+  member.totp_sealed === null && needsSecondFactor(rule, member);

@@ -1,12 +1,12 @@
 /**
  * Checks and hashes passwords: at least 12 characters, stored as scrypt (RFC 7914) with its parameters, so that these can be
- * raised later. A hash needs 32 MiB and a thread of the pool that commits need too, so there is only one at a time (turns.ts).
+ * raised later. A hash needs 32 MiB and a thread of the pool that commits need too, so there is only one at a time.
  */
 import { randomBytes, scrypt, timingSafeEqual } from 'node:crypto';
-import { type UsedUp, budgets } from '../base/budgets.ts';
+import { budgets, type UsedUp } from '../base/budgets.ts';
 import { Problem } from '../base/problem.ts';
 import common from '../../config/common-passwords.json' with { type: 'json' };
-import { WaitingLine } from '../scheduling/waiting-line.ts';
+import { createGate } from '../scheduling/gate.ts';
 
 export const SHORTEST_PASSWORD = 12;
 /** Longer passwords add nothing and cost time. */
@@ -40,11 +40,39 @@ export interface PasswordCheck {
   readonly matches: (password: string, stored: string | null) => Promise<boolean>;
 }
 
+/** Names the one that asks for a turn. */
+export interface Share {
+  name: string;
+  /** True for a device that has signed in before, and for a session. */
+  isKnown: boolean;
+}
+
 /** The queue of new passwords: setting one needs a link or a session. */
 const SETTING: Share = { name: 'new passwords', isKnown: true };
 
-export function createPasswords(usedUp?: UsedUp) {
-  const turns = new Turns(usedUp);
+/**
+ * One password is checked at a time: the shares (addresses, devices) take turns, and within a share the order of coming holds, so no client can
+ * make others wait by asking often. All strangers together have one turn among the known devices.
+ */
+export function createPasswords(usedUp: UsedUp = () => undefined) {
+  const line = { most: 1, waiting: budgets.sign_in_waiting_network.most };
+  const [turns, strangers] = [createGate(line), createGate(line)];
+
+  async function inTurn<T>(share: Share, work: () => Promise<T>): Promise<T> {
+    const gate = share.isKnown ? turns : strangers;
+    const isFull = gate.sizes().waiting >= budgets.sign_in_waiting.most;
+    const leave = isFull ? null : await gate.enter(share.name);
+    if (leave === null) {
+      if (!share.isKnown) usedUp(isFull ? 'sign_in_waiting' : 'sign_in_waiting_network');
+      throw new Problem('service_unavailable', 'Many people are signing in at this moment. Try again soon.');
+    }
+    try {
+      return share.isKnown ? await work() : await inTurn({ name: 'strangers', isKnown: true }, work);
+    } finally {
+      leave();
+    }
+  }
+
   const check: PasswordCheck = {
     async matches(password, stored) {
       const [, N, r, p, salt, hash] = (stored === null ? null : form.exec(stored)) ?? [];
@@ -60,14 +88,14 @@ export function createPasswords(usedUp?: UsedUp) {
   return {
     /** Returns the hash to store. */
     hash: (password: string): Promise<string> =>
-      turns.take(SETTING, async () => {
+      inTurn(SETTING, async () => {
         const salt = randomBytes(SALT_BYTES);
         const hash = await derive(password, salt, COST);
         return ['scrypt', COST.N, COST.r, COST.p, salt.toString('base64url'), hash.toString('base64url')].join('$');
       }),
     /** Runs `work` when its turn has come; no other password is checked meanwhile. Throws `service_unavailable`. */
     inTurn: <T>(share: Share, work: (check: PasswordCheck) => Promise<T>): Promise<T> =>
-      turns.take(share, () => work(check)),
+      inTurn(share, () => work(check)),
   };
 }
 
@@ -149,13 +177,18 @@ function longestAt(at: number, longest: number, is: (from: number, to: number) =
   return 0;
 }
 
+/** The rows of QWERTY, QWERTZ and AZERTY, also backwards, with the signs above the digits and the columns of QWERTY. */
+const ROWS =
+  '1234567890-= !@#$%^&*() qwertyuiop asdfghjkl; zxcvbnm,./ qwertzuiopü+ yxcvb azertyuiop^ qsdfghjklm wxcvbn 1qaz2wsx3edc4rfv';
+const KEYS = `${ROWS} ${Array.from(ROWS).reverse().join('')}`;
+
 /** Returns whether the character is the obvious next one after those before. */
 function follows(text: string, at: number): boolean {
   if (at === 0) return false;
   const before = text.charAt(at - 1);
   const here = text.charAt(at);
   const step = here.charCodeAt(0) - before.charCodeAt(0);
-  if (Math.abs(step) <= 1 || isBeside(before, here)) return true;
+  if (Math.abs(step) <= 1 || KEYS.includes(before + here)) return true;
   // Three characters that occurred before: a repetition.
   return at >= 2 && text.slice(0, at).includes(text.slice(at - 2, at + 1));
 }
@@ -176,81 +209,3 @@ const letters: Readonly<Record<string, string>> = {
   '|': 'l',
 };
 const unspelled = (text: string): string => text.replaceAll(/[0134578@$!+|]/g, (one) => letters[one] ?? one);
-
-/** How far each row of keys is shifted to the right. */
-const OFFSETS = [0, 0.5, 0.75, 1.25];
-/** The rows of QWERTY, QWERTZ and AZERTY. */
-const keyboards = [
-  ['1234567890-=', 'qwertyuiop[]', "asdfghjkl;'", 'zxcvbnm,./'],
-  ['1234567890-=', 'qwertzuiopü+', 'asdfghjklöä#', 'yxcvbnm,.-'],
-  ['1234567890-=', 'azertyuiop^$', 'qsdfghjklmù*', 'wxcvbn,;:!'],
-].map(
-  (rows) =>
-    new Map(
-      rows.flatMap((keys, row) => Array.from(keys, (key, n) => [key, { row, x: n + (OFFSETS[row] ?? 0) }] as const)),
-    ),
-);
-const SHIFTED = '!@#$%^&*()';
-
-/** Returns whether two keys are neighbours on a keyboard; 0 also comes before 1. */
-function isBeside(one: string, other: string): boolean {
-  const [left, right] = [unshifted(one), unshifted(other)];
-  if (left === '0' && right === '1') return true;
-  return keyboards.some((places) => {
-    const [a, b] = [places.get(left), places.get(right)];
-    return a !== undefined && b !== undefined && Math.abs(a.row - b.row) <= 1 && Math.abs(a.x - b.x) <= 1;
-  });
-}
-
-function unshifted(key: string): string {
-  const place = SHIFTED.indexOf(key);
-  return place < 0 ? key : '1234567890'.charAt(place);
-}
-
-/**
- * Decides whose password is checked next: one at a time, the shares (addresses, devices) in turn, and within a share in order
- * of arrival. Known devices come before strangers. So no client can make others wait by asking often. Pure.
- */
-
-/** The share that a turn belongs to. */
-export interface Share {
-  name: string;
-  /** True for a device that has signed in before, and for a session. */
-  isKnown: boolean;
-}
-
-export class Turns {
-  private readonly usedUp: UsedUp;
-  private readonly known = new WaitingLine<() => void>();
-  private readonly strangers = new WaitingLine<() => void>();
-  private isBusy = false;
-
-  constructor(usedUp: UsedUp = () => undefined) {
-    this.usedUp = usedUp;
-  }
-
-  /** Runs the work when its turn has come. Throws `service_unavailable` if too many wait already. */
-  async take<T>(share: Share, work: () => Promise<T>): Promise<T> {
-    if (this.isBusy) await this.wait(share);
-    this.isBusy = true;
-    try {
-      return await work();
-    } finally {
-      const next = this.known.next() ?? this.strangers.next();
-      if (next === undefined) this.isBusy = false;
-      else next.item();
-    }
-  }
-
-  private wait({ name, isKnown }: Share): Promise<void> {
-    const line = isKnown ? this.known : this.strangers;
-    const isShareFull = line.of(name) >= budgets.sign_in_waiting_network.most;
-    if (isShareFull || line.all >= budgets.sign_in_waiting.most) {
-      if (!isKnown) this.usedUp(isShareFull ? 'sign_in_waiting_network' : 'sign_in_waiting');
-      throw new Problem('service_unavailable', 'Many people are signing in at this moment. Try again soon.');
-    }
-    return new Promise((resolve) => {
-      line.add(name, resolve);
-    });
-  }
-}

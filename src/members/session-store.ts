@@ -8,7 +8,7 @@ import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
 import { sha256Hex } from '../base/secret.ts';
 import { DAY_MS, HOUR_MS, MINUTE_MS } from '../base/time.ts';
-import { isStorageTrouble } from '../storage/commit.ts';
+import { isStorageTrouble, type Committer } from '../storage/commit.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
 import { insertRows, noRows, type Rows } from '../storage/rows.ts';
@@ -158,7 +158,11 @@ export async function endSessions(tx: Connection, memberId: string, keep: string
  * their limit; returns the number of rows.
  */
 export function purgeSessions(
-  { db, clock, usedUp = () => undefined }: SessionDeps & { usedUp?: UsedUp | undefined },
+  {
+    db,
+    clock,
+    usedUp = () => undefined,
+  }: { db: { commit: Pick<Committer, 'transact'> }; clock: Clock; usedUp?: UsedUp | undefined },
   before: number,
   most: number,
 ): Promise<number> {

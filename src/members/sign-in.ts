@@ -13,7 +13,7 @@ import type { KnownDevices } from './known-device.ts';
 import { findMemberByEmail } from './member-store.ts';
 import type { Passwords, Share } from './password.ts';
 import { spendRecoveryCode } from './recovery-codes.ts';
-import { closeSession, openSession, type Session, type Visitor, type SessionDeps } from './session-store.ts';
+import { closeSession, openSession, type Session, type Visitor } from './session-store.ts';
 import { stepOfCode } from './totp.ts';
 import { newId } from '../base/id.ts';
 import { MINUTE_MS } from '../base/time.ts';
@@ -125,7 +125,7 @@ export async function provePassword(
 async function proveAs(
   deps: SignInDeps,
   emailKey: string,
-  source: ReturnType<typeof sourceOf>,
+  source: Share,
   password: string,
   visitor: Visitor,
 ): Promise<Refused | { kind: 'right'; member: MemberRow }> {
@@ -202,13 +202,6 @@ export const signInsOf = async ({ db }: Pick<SignInDeps, 'db'>, emailKey: string
  * password is asked again. When very many addresses try one login, each unknown one has one try left.
  */
 
-interface TryDeps extends SessionDeps {
-  /** Is called for each limit that is reached. */
-  usedUp?: UsedUp;
-}
-
-type Source = Share;
-
 const SPAN_MS = 15 * MINUTE_MS;
 /** After this many failures the next try from the same source must wait: 1 s, 2 s, 4 s, ... */
 const SLOW_AFTER = 3;
@@ -218,18 +211,18 @@ const DEVICE = 'device:';
 const SESSION = 'session:';
 
 /** Returns the source of a try. `device`: the id of the device if it is known for this login. */
-const sourceOf = (ip: string, device: string | null): Source =>
+const sourceOf = (ip: string, device: string | null): Share =>
   device === null ? { name: addressBucket(ip), isKnown: false } : { name: DEVICE + device, isKnown: true };
 
-const sessionSource = (sessionId: string): Source => ({ name: SESSION + sessionId, isKnown: true });
+const sessionSource = (sessionId: string): Share => ({ name: SESSION + sessionId, isKnown: true });
 
 type Tried = Pick<SignInRow, 'at' | 'result'>;
 
 /** Returns the seconds until this login may be tried again from this source; 0 for now. */
 async function waitFor(
-  { db, clock, usedUp = () => undefined }: TryDeps,
+  { db, clock, usedUp = () => undefined }: SignInDeps,
   emailKey: string,
-  source: Source,
+  source: Share,
 ): Promise<number> {
   const now = clock.now();
   const span = [now - SPAN_MS, now] as const;
@@ -265,9 +258,9 @@ async function waitFor(
  * limit.
  */
 async function waitForCode(
-  { db, clock, usedUp = () => undefined }: TryDeps,
+  { db, clock, usedUp = () => undefined }: SignInDeps,
   emailKey: string,
-  source: Source,
+  source: Share,
 ): Promise<number> {
   if (source.isKnown) return 0;
   const now = clock.now();
@@ -282,7 +275,7 @@ const FAILED = "result IN ('refused', 'code_refused')";
 
 /** Returns the time of the `most`th last failure by strangers for this login; null if there are fewer. */
 async function failuresOfStrangers(
-  db: TryDeps['db'],
+  db: SignInDeps['db'],
   emailKey: string,
   span: readonly [number, number],
   condition: string,
@@ -319,9 +312,9 @@ function lockedUntil(failures: readonly Tried[], most: number): number {
 
 /** Writes a checked try to the log. */
 async function logTry(
-  { db, clock }: TryDeps,
+  { db, clock }: SignInDeps,
   emailKey: string,
-  source: Source,
+  source: Share,
   { ip, userAgent }: Visitor,
   result: SignInRow['result'],
 ): Promise<void> {

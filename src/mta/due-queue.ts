@@ -24,7 +24,7 @@ import { readDueRows, readGroups, type DueRow, type GroupRow } from './due-rows.
 import type { SourcePreference } from './sources/sources.ts';
 import { SWEEP_MS } from './sweeper.ts';
 
-/** Mail that waits for one domain, in one class, of one account. */
+/** The waiting mail of one account, in one class, for one domain. */
 export interface Group {
   readonly domain: string;
   readonly class: number;
@@ -389,7 +389,7 @@ export class DueQueue {
     const reads = some.map(({ domain, class: order, account, floor: from }) => {
       return { domain, class: order, account, from, until: now + READ_AHEAD_MS };
     });
-    // A row that becomes due during the read lowers the floor and asks for another one.
+    // Mail that becomes due during the read lowers the floor and asks for another one.
     for (const group of some) {
       group.hasMore = false;
       group.floor = Infinity;

@@ -1,5 +1,5 @@
 /** The operation that reports on the backups, for the dashboard; null on PostgreSQL, whose backups are its own. `posthorn backup create` makes them, in a separate process. */
-import { backupState } from '../backup/newest.ts';
+import { backupState } from '../backup/folder.ts';
 import { isPostgresUrl } from '../base/postgres-url.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { storeRoute } from './server-route.ts';

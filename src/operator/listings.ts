@@ -47,7 +47,6 @@ export function listingRule(deps: ListingDeps) {
   return {
     name: 'block lists',
     everyMs: EVERY_MS,
-    stepRows: Infinity,
     async step(): Promise<number> {
       const { addresses, isWhole } = await addressesOfNodes(deps);
       await keep(deps, await askLists(deps, addresses), isWhole);

@@ -35,7 +35,7 @@ export class Places<Item> {
   private readonly byTurn = new Map<string, number>();
   private readonly byShare = new Map<string, number>();
   private readonly byClass: [number, number] = [0, 0];
-  /** Items that wait, by class: those of turns without a place, and those of the others. */
+  /** The waiting items by class: those of turns without a place, and the others. */
   private readonly first = [new WaitingLine<Item>(), new WaitingLine<Item>()] as const;
   private readonly further = [new WaitingLine<Item>(), new WaitingLine<Item>()] as const;
   private last: PlaceClass = 1;

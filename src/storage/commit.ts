@@ -12,7 +12,6 @@ import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import { yieldToEventLoop } from '../base/slices.ts';
 import type { Connection } from './connection.ts';
-import type { GroupTransaction } from './group-transaction.ts';
 import { isKeyTaken } from './idempotency-store.ts';
 import { allDone, insertRows, type RowsToWrite } from './rows.ts';
 
@@ -28,6 +27,27 @@ export interface Work<Input, Output, Read = unknown> {
   readonly isIntake?: boolean;
   read?(connection: Connection, inputs: readonly Input[]): Promise<Read>;
   run(tx: Connection, inputs: readonly Input[], read: Read): Promise<readonly Output[]>;
+}
+
+/**
+ * What to do after an error. `split`: the units run one by one, so that only the faulty one fails. `committed`: it turned out that the last
+ * run was committed after all.
+ */
+export type AfterError = 'split' | 'fail' | 'again' | 'committed';
+
+export interface GroupTransaction {
+  readonly connection: Connection;
+  /** The reads of a group belong to its transaction, as others write at the same time; with one writer they start before it. */
+  readonly readsInside?: boolean;
+  /** Called before each run of a group: connects, if the engine may lose its connection. */
+  ready?(): Promise<void>;
+  begin(): Promise<void>;
+  /** Resolves when the transaction is durable. */
+  commit(): Promise<void>;
+  /** Never rejects. */
+  rollback(): Promise<void>;
+  /** Says what to do after an error; `tries` counts the runs of the group. Without it a group that had begun is split. */
+  afterError?(error: unknown, tries: number): Promise<AfterError>;
 }
 
 export interface CommitStats {
@@ -91,8 +111,6 @@ interface Unit {
   work: AnyWork;
   input: unknown;
   bytes: number;
-  /** Its caller has been told that it failed: it must not be written if it has not begun. */
-  isGivenUp: boolean;
   resolve(output: unknown): void;
   reject(error: unknown): void;
   /** Called when its result is known. */
@@ -140,15 +158,13 @@ const trialWork: Work<null, null> = {
   },
 };
 
-export type Committer = ReturnType<typeof createCommitter>;
-
 /** Callers wait at most `ms` for their units. */
 interface Patience {
   clock: Pick<Clock, 'after'>;
   ms: number;
 }
 
-export interface CommitterOptions {
+export interface WriterOptions {
   /** The kinds of work in the order they begin inside a group: inserts first, and when all are done `transact`. */
   order?: readonly string[] | undefined;
   /** The units of one group. */
@@ -160,136 +176,159 @@ export interface CommitterOptions {
   patience?: Patience;
 }
 
-export function createCommitter(
-  transaction: GroupTransaction,
-  { order = [], most = GROUP_UNITS, patience }: CommitterOptions = {},
-) {
-  const stats: CommitStats = { groups: 0, units: 0, largestGroup: 0, failedUnits: 0 };
-  const queue = new UnitQueue(most);
-  const groups = new GroupRunner(transaction, order, stats);
-  let running: Promise<void> | null = null;
-  let trial: Promise<void> | null = null;
-  let closed = false;
+/** The writers of a database by the kind of their work, which may be the same. */
+interface Writers {
+  /** The writer that requests wait for. */
+  intake: Writer;
+  engine: Writer;
+  /** Single pieces of work. */
+  desk: Writer;
+}
 
-  function submit<Input, Output, Read>(work: Work<Input, Output, Read>, input: Input, bytes = 512): Promise<Output> {
-    if (closed) return Promise.reject(new StorageClosed('the database is closed'));
-    if (queue.isFull) return Promise.reject(new StorageUnavailable('more writes wait than can be held'));
+export type Committer = ReturnType<typeof committerOf>;
+
+/** Makes a committer whose only writer has these transactions. */
+export function createCommitter(transaction: GroupTransaction, options: WriterOptions = {}): Committer {
+  const writer = new Writer(transaction, options);
+  return committerOf({ intake: writer, engine: writer, desk: writer });
+}
+
+export function committerOf({ intake, engine, desk }: Writers) {
+  const all = [...new Set([intake, engine, desk])];
+  const sum = (of: (one: Writer) => number): number => all.reduce((total, one) => total + of(one), 0);
+  return {
+    /** Runs the unit in the next group; resolves after its commit is durable. `bytes` is a rough size, for the group's cap. */
+    submit: <Input, Output, Read>(work: Work<Input, Output, Read>, input: Input, bytes?: number): Promise<Output> =>
+      (work.isIntake === true ? intake : engine).submit(work, input, bytes),
+    /** Adds rows, all or none. */
+    insert: (rows: RowsToWrite, bytes?: number): Promise<void> => intake.submit(insertWork, rows, bytes),
+    /** Runs rare work that is more than an insert, after the other units of its group. It may run a second time after a rollback. */
+    transact: <Output>(run: (tx: Connection) => Promise<Output>): Promise<Output> =>
+      desk.submit(transactWork, run) as Promise<Output>,
+    /** The number of waiting units, by which the intake slows down. */
+    get waiting() {
+      return sum(({ waiting }) => waiting);
+    },
+    /**
+     * Why the storage did not take the last write: it is full, gone, or too slow. Null after a write that succeeded. On a full disk one writer
+     * may still find room in pages that exist, and another may not.
+     */
+    get trouble(): string | null {
+      return all.find(({ trouble }) => trouble !== null)?.trouble ?? null;
+    },
+    /** Tries a write of its own if the storage did not take the last one, so that `trouble` ends without a caller's write. Never rejects. */
+    async retry(): Promise<void> {
+      await Promise.all(all.map((one) => one.retry()));
+    },
+    get stats(): CommitStats {
+      return {
+        groups: sum(({ stats }) => stats.groups),
+        units: sum(({ stats }) => stats.units),
+        largestGroup: Math.max(...all.map(({ stats }) => stats.largestGroup)),
+        failedUnits: sum(({ stats }) => stats.failedUnits),
+      };
+    },
+    /** Runs the waiting units and then refuses new ones. */
+    async close(): Promise<void> {
+      await Promise.all(all.map((one) => one.close()));
+    },
+  };
+}
+
+/** One connection that writes: the units that wait for its next group, bounded by number and by bytes, and the transactions of the groups. */
+export class Writer {
+  readonly stats: CommitStats = { groups: 0, units: 0, largestGroup: 0, failedUnits: 0 };
+  /** Why the storage did not take the last write, or null. */
+  trouble: string | null = null;
+  private readonly transaction: GroupTransaction;
+  private readonly most: number;
+  private readonly patience: Patience | undefined;
+  /** The place of each kind of work in a group, by its name. */
+  private readonly places: ReadonlyMap<string, number>;
+  private units: Unit[] = [];
+  private bytes = 0;
+  private running: Promise<void> | null = null;
+  private trial: Promise<void> | null = null;
+  private closed = false;
+
+  constructor(transaction: GroupTransaction, { order = [], most = GROUP_UNITS, patience }: WriterOptions) {
+    this.transaction = transaction;
+    this.most = most;
+    this.patience = patience;
+    this.places = new Map([insertWork.name, ...order, transactWork.name].map((name, place) => [name, place]));
+  }
+
+  get waiting(): number {
+    return this.units.length;
+  }
+
+  submit<Input, Output, Read>(work: Work<Input, Output, Read>, input: Input, bytes = 512): Promise<Output> {
+    if (this.closed) return Promise.reject(new StorageClosed('the database is closed'));
+    if (this.units.length >= MOST_WAITING || this.bytes > MOST_WAITING_BYTES)
+      return Promise.reject(new StorageUnavailable('more writes wait than can be held'));
     return new Promise<Output>((resolve, reject) => {
       const unit: Unit = {
         work: work as AnyWork,
         input,
         bytes,
-        isGivenUp: false,
         resolve: (output) => {
           resolve(output as Output);
         },
         reject,
-        settled: patience === undefined ? noop : giveUpAfter(patience, () => unit),
+        settled: noop,
       };
-      queue.add(unit);
-      running ??= runAll();
+      if (this.patience !== undefined) unit.settled = this.giveUpLater(unit, this.patience);
+      this.units.push(unit);
+      this.bytes += bytes;
+      this.running ??= this.runAll();
     });
   }
 
   /** Gives a unit up that has no result in time; the function that it returns ends that. */
-  function giveUpAfter({ clock, ms }: Patience, unitOf: () => Unit): () => void {
-    const timer = clock.after(
-      ms,
-      () => {
-        const unit = unitOf();
-        queue.giveUp(unit);
-        const late = new StorageUnavailable('the database did not confirm the write in time');
-        groups.trouble = late.message;
-        unit.reject(late);
-      },
-      { background: true },
-    );
+  private giveUpLater(unit: Unit, { clock, ms }: Patience): () => void {
+    const giveUp = (): void => {
+      const place = this.units.indexOf(unit);
+      if (place >= 0) this.bytes -= this.units.splice(place, 1)[0]?.bytes ?? 0;
+      const late = new StorageUnavailable('the database did not confirm the write in time');
+      this.trouble = late.message;
+      unit.reject(late);
+    };
+    const timer = clock.after(ms, giveUp, { background: true });
     return () => {
       timer.cancel();
     };
   }
 
-  async function runAll(): Promise<void> {
+  async retry(): Promise<void> {
+    if (this.trouble === null) return;
+    this.trial ??= this.submit(trialWork, null)
+      .then(noop, noop)
+      .finally(() => {
+        this.trial = null;
+      });
+    await this.trial;
+  }
+
+  async close(): Promise<void> {
+    this.closed = true;
+    while (this.running !== null) await this.running;
+  }
+
+  private async runAll(): Promise<void> {
     // One turn of the loop lets everything that arrived in the same burst of input into the same group.
     await yieldToEventLoop();
-    while (queue.length > 0) {
-      const group = queue.takeGroup();
-      if (group.length === 0) break;
-      stats.groups++;
-      stats.units += group.length;
-      stats.largestGroup = Math.max(stats.largestGroup, group.length);
-      await groups.run(group);
+    while (this.units.length > 0) {
+      const group = this.takeGroup();
+      this.stats.groups++;
+      this.stats.units += group.length;
+      this.stats.largestGroup = Math.max(this.stats.largestGroup, group.length);
+      await this.run(group);
     }
-    running = null;
+    this.running = null;
   }
 
-  return {
-    /** Runs the unit in the next group; resolves after its commit is durable. `bytes` is a rough size, for the group's cap. */
-    submit,
-    /** Adds rows, all or none. */
-    insert: (rows: RowsToWrite, bytes?: number): Promise<void> => submit(insertWork, rows, bytes),
-    /** Runs rare work that is more than an insert, after the other units of its group. It may run a second time after a rollback. */
-    transact: <Output>(run: (tx: Connection) => Promise<Output>): Promise<Output> =>
-      submit(transactWork, run as (tx: Connection) => Promise<unknown>) as Promise<Output>,
-    /** The number of waiting units, by which the intake slows down. */
-    get waiting() {
-      return queue.length;
-    },
-    /** Why the storage did not take the last write: it is full, gone, or too slow. Null after a write that succeeded. */
-    get trouble() {
-      return groups.trouble;
-    },
-    /** Tries a write of its own if the storage did not take the last one, so that `trouble` ends without a caller's write. Never rejects. */
-    async retry(): Promise<void> {
-      if (groups.trouble === null) return;
-      trial ??= submit(trialWork, null)
-        .then(noop, noop)
-        .finally(() => {
-          trial = null;
-        });
-      await trial;
-    },
-    stats,
-    /** Runs the waiting units and then refuses new ones. */
-    async close(): Promise<void> {
-      closed = true;
-      while (running !== null) await running;
-    },
-  };
-}
-
-/** The units that wait for the next group, bounded by number and by bytes. */
-class UnitQueue {
-  private units: Unit[] = [];
-  private bytes = 0;
-  private hasGivenUp = false;
-  private readonly most: number;
-
-  constructor(most: number) {
-    this.most = most;
-  }
-
-  get length(): number {
-    return this.units.length;
-  }
-
-  get isFull(): boolean {
-    return this.units.length >= MOST_WAITING || this.bytes > MOST_WAITING_BYTES;
-  }
-
-  add(unit: Unit): void {
-    this.units.push(unit);
-    this.bytes += unit.bytes;
-  }
-
-  giveUp(unit: Unit): void {
-    unit.isGivenUp = true;
-    this.hasGivenUp = true;
-  }
-
-  /** Takes as many units as one group may have: at least one, unless all were given up. */
-  takeGroup(): Unit[] {
-    if (this.hasGivenUp) this.removeGivenUp();
+  /** Takes as many units as one group may have: at least one. */
+  private takeGroup(): Unit[] {
     let bytes = 0;
     let count = 0;
     for (const unit of this.units) {
@@ -303,29 +342,7 @@ class UnitQueue {
     return group;
   }
 
-  private removeGivenUp(): void {
-    this.units = this.units.filter(({ isGivenUp }) => !isGivenUp);
-    this.bytes = this.units.reduce((sum, { bytes }) => sum + bytes, 0);
-    this.hasGivenUp = false;
-  }
-}
-
-/** Runs groups of units, each in one transaction. */
-class GroupRunner {
-  private readonly transaction: GroupTransaction;
-  private readonly stats: CommitStats;
-  /** The place of each kind of work in a group, by its name. */
-  private readonly places: ReadonlyMap<string, number>;
-  /** Why the storage did not take the last write, or null. */
-  trouble: string | null = null;
-
-  constructor(transaction: GroupTransaction, order: readonly string[], stats: CommitStats) {
-    this.transaction = transaction;
-    this.stats = stats;
-    this.places = new Map([insertWork.name, ...order, transactWork.name].map((name, place) => [name, place]));
-  }
-
-  async run(group: readonly Unit[]): Promise<void> {
+  private async run(group: readonly Unit[]): Promise<void> {
     const works = this.worksOf(group);
     const run: GroupRun = { begun: false, outputs: null };
     for (let tries = 1; ; tries++) {

@@ -24,7 +24,7 @@ export interface Connection {
 /** The rules of a transaction while others write at the same time. */
 export interface SharedWriting {
   /** The part of sums that this transaction adds to. */
-  part(): number;
+  readonly part: number;
   /** Has the work done at the end of the transaction, when it is its turn to number rows. */
   inTurn(work: () => Promise<void>): void;
 }

@@ -7,8 +7,7 @@ import { pathToFileURL } from 'node:url';
 import { makeFolder } from '../base/make-folder.ts';
 import { isPostgresUrl } from '../base/postgres-url.ts';
 import knexPackage, { type Knex } from 'knex';
-import { createCommitter, type Committer } from './commit.ts';
-import { sqliteTransaction } from './group-transaction.ts';
+import { createCommitter, type Committer, type GroupTransaction } from './commit.ts';
 import { takeConnection, type Connection } from './connection.ts';
 import { migrate, migrationState, type MigrationStep } from './migrate.ts';
 import { refuseMarked } from './mark.ts';
@@ -60,8 +59,6 @@ export interface Database {
   readonly migrated: readonly string[];
   /** This process among the nodes of the database; null on SQLite, where there is one and `beginEpoch` has to number its run. */
   readonly nodes: Nodes | null;
-  /** Adds the parts of sums together; null on an engine if they have none. */
-  readonly foldSums: (() => Promise<void>) | null;
   close(): Promise<void>;
 }
 
@@ -100,7 +97,6 @@ async function openSqlite({ url, workOrder, beforeMigration, migrating }: Databa
     maintenance,
     migrated,
     nodes: null,
-    foldSums: null,
     async close(): Promise<void> {
       await commit.close();
       await prepared.close();
@@ -231,4 +227,52 @@ export function connect(filename: string, size: number, pragmas: readonly string
       },
     },
   });
+}
+
+/**
+ * The transactions of SQLite's one writer. SQLite ends a transaction by itself after some errors, such as a full disk: a statement that ran
+ * after that, or after the ROLLBACK, would be committed alone, and once more when the units of the group run one by one. The driver runs
+ * statements in threads, so they are handed to it one at a time, and those that come after an error fail with it, as they do on PostgreSQL.
+ */
+export function sqliteTransaction(connection: Connection): GroupTransaction {
+  let failure: { cause: unknown } | null = null;
+  /** Resolves when no statement is under way. */
+  let last: Promise<unknown> = Promise.resolve();
+
+  function inTurn<Result>(perform: () => Promise<Result>): Promise<Result> {
+    const result = last.then(() => {
+      if (failure !== null) throw failure.cause;
+      return perform();
+    });
+    last = result.catch((cause: unknown) => {
+      failure ??= { cause };
+    });
+    return result;
+  }
+
+  async function rollback(): Promise<void> {
+    failure ??= { cause: new Error('the transaction was rolled back') };
+    await last;
+    // After some failures SQLite has rolled back by itself.
+    await connection.run('ROLLBACK').catch(() => undefined);
+  }
+
+  return {
+    connection: {
+      ...connection,
+      all: (sql, values) => inTurn(() => connection.all(sql, values)),
+      run: (sql, values) => inTurn(() => connection.run(sql, values)),
+    },
+    ready() {
+      failure = null;
+      return Promise.resolve();
+    },
+    begin: () => connection.run('BEGIN IMMEDIATE'),
+    async commit() {
+      await last;
+      if (failure !== null) throw failure.cause;
+      await connection.run('COMMIT');
+    },
+    rollback,
+  };
 }

@@ -1,11 +1,12 @@
 /**
  * Keeps the answers to requests that may be repeated. Most rows are inserted by the transaction that does the work
- * (messages/accept/accept.ts), so this file is mainly the look-up: one statement for all requests of one turn of the event loop.
+ * (messages/accept/accept.ts), so this file is mainly the look-up: one statement for all requests that come at once.
  */
 import { hash } from 'node:crypto';
+import { createBatchLoader } from '../base/batch-loader.ts';
 import type { Clock } from '../base/clock.ts';
 import { DAY_MS } from '../base/time.ts';
-import type { Work } from './commit.ts';
+import type { Committer, Work } from './commit.ts';
 import type { Database } from './database.ts';
 import { statement } from './sql.ts';
 import type { IdempotencyRow } from './tables.ts';
@@ -31,14 +32,6 @@ export function isKeyTaken(error: unknown): boolean {
   );
 }
 
-interface Asked {
-  resolve(row: IdempotencyRow | null): void;
-  reject(error: unknown): void;
-}
-
-/** Rows that one purge removes: some milliseconds of the writer's time. */
-export const PURGE_STEP = 200;
-
 const drop = statement(({ among }) => `DELETE FROM idempotency WHERE expires_at <= ? AND key ${among('text')}`);
 const find = statement(({ among }) => `SELECT * FROM idempotency WHERE key ${among('text')}`);
 
@@ -54,31 +47,11 @@ const dropExpired: Work<{ key: string; now: number }, undefined> = {
 };
 
 export function createIdempotencyStore({ db, clock }: { db: Pick<Database, 'commit' | 'prepared'>; clock: Clock }) {
-  let asked = new Map<string, Asked[]>();
+  const loader = createBatchLoader<IdempotencyRow>(async (keys) => {
+    const found = await db.prepared.all<IdempotencyRow>(find, [JSON.stringify(keys)]);
+    return new Map(found.map((row) => [row.key, row]));
+  });
   let isClockTrusted = (): boolean => true;
-
-  async function answer(): Promise<void> {
-    const batch = asked;
-    asked = new Map();
-    const keys = JSON.stringify([...batch.keys()]);
-    try {
-      const found = await db.prepared.all<IdempotencyRow>(find, [keys]);
-      const rows = new Map(found.map((row) => [row.key, row]));
-      for (const [key, askers] of batch) for (const one of askers) one.resolve(rows.get(key) ?? null);
-    } catch (error) {
-      for (const askers of batch.values()) for (const one of askers) one.reject(error);
-    }
-  }
-
-  function look(key: string): Promise<IdempotencyRow | null> {
-    return new Promise((resolve, reject) => {
-      // Waits one turn of the event loop, so that requests of the same burst are looked up together.
-      if (asked.size === 0) setImmediate(() => void answer());
-      const askers = asked.get(key);
-      if (askers === undefined) asked.set(key, [{ resolve, reject }]);
-      else askers.push({ resolve, reject });
-    });
-  }
 
   return {
     /** Has no key expire while this returns false: a clock that is set ahead would have a repeated request send a second mail. */
@@ -87,7 +60,7 @@ export function createIdempotencyStore({ db, clock }: { db: Pick<Database, 'comm
     },
     /** Returns the row of this key, or null. An expired one is removed first, so that the key can be inserted again. */
     async find(key: string): Promise<IdempotencyRow | null> {
-      const row = await look(key);
+      const row = (await loader.load(key)) ?? null;
       const now = clock.now();
       if (row === null || row.expires_at > now || !isClockTrusted()) return row;
       await db.commit.submit(dropExpired, { key, now });
@@ -103,17 +76,22 @@ export function createIdempotencyStore({ db, clock }: { db: Pick<Database, 'comm
     },
     /** Inserts an answer that no other transaction carries. Rejects if the key exists (`isKeyTaken`). */
     insert: (row: IdempotencyRow): Promise<void> => db.commit.insert({ idempotency: [row] }, 512 + row.body.length),
-    /** Removes some of what has expired by `now`, at most PURGE_STEP rows; returns how many. */
-    async purge(now: number): Promise<number> {
-      const rows = await db.commit.transact((tx) =>
-        tx.all(
-          'DELETE FROM idempotency WHERE key IN (SELECT key FROM idempotency WHERE expires_at <= ? LIMIT ?) RETURNING 1',
-          [now, PURGE_STEP],
-        ),
-      );
-      return rows.length;
-    },
   };
 }
 
 export type IdempotencyStore = ReturnType<typeof createIdempotencyStore>;
+
+/** Removes at most `most` answers that have expired; returns how many. */
+export async function purgeIdempotency(
+  commit: Pick<Committer, 'transact'>,
+  now: number,
+  most: number,
+): Promise<number> {
+  const gone = await commit.transact((tx) =>
+    tx.all(
+      'DELETE FROM idempotency WHERE key IN (SELECT key FROM idempotency WHERE expires_at <= ? LIMIT ?) RETURNING 1',
+      [now, most],
+    ),
+  );
+  return gone.length;
+}

@@ -3,7 +3,6 @@
  * that only such a database has.
  */
 import type { Knex } from 'knex';
-import { DatabaseRefusal } from './database-refusal.ts';
 
 export const MARK_TABLE = 'storage_move';
 
@@ -44,4 +43,26 @@ export async function writeMark(knex: Knex, { role, url, id, at }: Mark): Promis
     `CREATE TABLE ${MARK_TABLE} (role TEXT NOT NULL, url TEXT NOT NULL, id TEXT NOT NULL, at BIGINT NOT NULL)`,
   );
   await knex<Mark>(MARK_TABLE).insert({ role, url, id, at });
+}
+
+export type RefusalWhy =
+  /** Its version, encoding or settings do not keep what is promised. */
+  | 'unsuitable'
+  /** Another server or command uses it. */
+  | 'in_use'
+  | 'unreachable'
+  | 'wrong_clock'
+  /** Its rows were moved to another database. */
+  | 'moved'
+  /** A copy into it was broken off. */
+  | 'unfinished';
+
+export class DatabaseRefusal extends Error {
+  readonly why: RefusalWhy;
+
+  constructor(why: RefusalWhy, message: string, cause?: unknown) {
+    super(message, { cause });
+    this.name = 'DatabaseRefusal';
+    this.why = why;
+  }
 }

@@ -22,7 +22,6 @@ import { up as limits } from '../../migrations/012-limits.ts';
 import { up as oneTableOfLimits } from '../../migrations/013-one-table-of-limits.ts';
 import { up as received } from '../../migrations/014-received.ts';
 import { up as templateAuthors } from '../../migrations/015-template-authors.ts';
-import { up as from036 } from '../../migrations/from-036.ts';
 import { dialectOf } from './sql.ts';
 import { renewViews, withoutViews } from './views.ts';
 
@@ -52,25 +51,7 @@ export const migrations: readonly Migration[] = [
   { name: '015-template-authors', up: templateAuthors },
 ];
 
-/**
- * Builds before 001-schema made the schema in many steps, the first of which is `first`. A database that has taken `needed`, and no others
- * after it than `further`, becomes 001-schema in one step, in this version only.
- */
-const OLD_STEPS = {
-  first: '001-ground',
-  needed: '036-resends',
-  further: ['037-plain-lists', '038-audit-objects'],
-} as const;
-
 export const migrationNames: readonly string[] = migrations.map(({ name }) => name);
-
-/** Migrations are forward only: going back means restoring the backup that was made before. */
-const source: Knex.MigrationSource<Migration> = {
-  getMigrations: () => Promise.resolve([...migrations]),
-  getMigrationName: ({ name }) => name,
-  getMigration: ({ up }) =>
-    Promise.resolve({ up, down: () => Promise.reject(new Error('migrations only go forward')) }),
-};
 
 /** Called before each step with the number done and the number of all. */
 export type MigrationStep = (done: number, of: number) => void;
@@ -90,18 +71,10 @@ export class UnsupportedSchema extends Error {}
 
 /** Returns why this version cannot open a database that has taken these steps, as the end of a sentence about it, or null if it can. */
 export function whyUnsupported(taken: readonly string[], list = migrations): string | null {
-  if (isOld(taken)) return null;
-  if (taken.includes(OLD_STEPS.first))
-    return `lacks ${OLD_STEPS.needed}, the oldest step of the schema that this version can take over: start the last build before that change once (docs/install.md, Upgrading)`;
   const unknown = taken.filter((name) => list.every((one) => one.name !== name));
   return unknown.length === 0
     ? null
     : `was changed by a later version (${unknown.join(', ')}): start that version, or restore the backup that was made before`;
-}
-
-function isOld(taken: readonly string[]): boolean {
-  const at = taken.indexOf(OLD_STEPS.needed);
-  return at >= 0 && taken.slice(at + 1).every((name) => OLD_STEPS.further.some((one) => one === name));
 }
 
 /** Brings the database up to date and returns the names of the steps. Throws `UnsupportedSchema`. */
@@ -118,17 +91,12 @@ export async function migrate(
     await renewViews(knex);
     return [];
   }
-  const contracting = isOld(taken) ? waiting[0] : waiting.find(({ contracts }) => contracts === true);
+  const contracting = waiting.find(({ contracts }) => contracts === true);
   // A database that has taken none has no servers.
   if (contracting !== undefined && taken.length > 0) refuseBeside(contracting.name, (await others?.()) ?? []);
   if (taken.length > 0) await before?.();
   await freeLeftLock(knex);
-  return await withoutViews(knex, async () => {
-    if (!isOld(taken)) return await takeSteps(knex, list, steps, step);
-    step(0, steps.length);
-    await replaceOldSchema(knex, taken);
-    return [migrationNames[0] ?? '', ...(await takeSteps(knex, list, steps, step))];
-  });
+  return await withoutViews(knex, () => takeSteps(knex, list, steps, step));
 }
 
 /** Throws `UnsupportedSchema` if servers run that could not work after the step. */
@@ -146,35 +114,24 @@ async function takeSteps(
   steps: readonly string[],
   step: MigrationStep,
 ): Promise<string[]> {
-  const last = list.findIndex(({ name }) => name === steps.at(-1));
-  const announcing: Knex.MigrationSource<Migration> = {
-    ...source,
-    getMigrations: () => Promise.resolve(list.slice(0, last + 1)),
-    getMigration: async (migration) => {
-      const { up, down } = await source.getMigration(migration);
-      return {
+  const source: Knex.MigrationSource<Migration> = {
+    getMigrations: () => Promise.resolve([...list]),
+    getMigrationName: ({ name }) => name,
+    getMigration: ({ name, up }) =>
+      Promise.resolve({
         up: (tx) => {
-          step(steps.indexOf(migration.name), steps.length);
+          step(steps.indexOf(name), steps.length);
           return up(dialectOf(tx).engine === 'postgres' ? translating(tx) : tx);
         },
-        ...(down === undefined ? {} : { down }),
-      };
-    },
+        // Going back means restoring the backup that was made before.
+        down: () => Promise.reject(new Error('migrations only go forward')),
+      }),
   };
-  const [, names] = (await knex.migrate.latest({ migrationSource: announcing, tableName: 'migrations' })) as [
+  const [, names] = (await knex.migrate.latest({ migrationSource: source, tableName: 'migrations' })) as [
     number,
     string[],
   ];
   return names;
-}
-
-/** One transaction: a program that is killed here leaves the old schema. */
-async function replaceOldSchema(knex: Knex, taken: readonly string[]): Promise<void> {
-  await knex.transaction(async (tx) => {
-    await from036(tx, taken);
-    await tx('migrations').delete();
-    await tx('migrations').insert({ name: migrationNames[0], batch: 1, migration_time: tx.fn.now() });
-  });
 }
 
 /**

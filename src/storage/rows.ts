@@ -6,7 +6,7 @@ import { yieldToEventLoop } from '../base/slices.ts';
 import type { Connection, Value } from './connection.ts';
 import { statement, type Statement } from './sql.ts';
 import type { Conflict } from './table.ts';
-import { insertedRows, PackedRows, packsOf, ROWS_OF_A_PACK, type RowOrPack } from './packed-rows.ts';
+import { insertedRows, PackedRows, packsOf, ROWS_OF_A_PACK, type RowOrPack } from './rows-parameter.ts';
 import { optionsOf, tables, type TableName, type Tables } from './tables.ts';
 
 /** Rows for any number of tables: what one unit of work adds. */
@@ -144,7 +144,7 @@ async function insertUnfolded<T extends TableName>(
     const values = `[${texts.join(',')}]`;
     texts = [];
     count = 0;
-    return connection.run(insertOf(table), isParted ? [connection.shared?.part() ?? 0, values] : [values]);
+    return connection.run(insertOf(table), isParted ? [connection.shared?.part ?? 0, values] : [values]);
   };
   for (const pack of packsOf(table, rows)) {
     if (count + pack.count > ROWS_UNFOLDED_AT_ONCE) await write();

@@ -37,7 +37,7 @@ export interface Dialect {
   readonly viewTexts: string;
   /** The end of a query of rows that its transaction will change, which keeps others from changing them; SQLite has one writer. */
   readonly locked: (order: string, tables: string) => string;
-  /** The column for the part of a sum (postgres/parts.ts); null if sums have no parts. */
+  /** The column for the part of a sum (postgres/own-tables.ts); null if sums have no parts. */
   readonly part: string | null;
   /** One JSON text of all rows, a list of lists of these values, in the order of the rows. */
   readonly listOfLists: (values: readonly string[]) => string;

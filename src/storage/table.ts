@@ -94,7 +94,7 @@ export interface TableOptions {
   hasLargeValues?: boolean;
   /** The database numbers its rows, and readers that follow them must see the numbers in their order. */
   isNumbered?: boolean;
-  /** Its rows are sums that many transactions add to. PostgreSQL keeps each in parts (postgres/parts.ts), so readers add them up. */
+  /** Its rows are sums that many transactions add to. PostgreSQL keeps each in parts (postgres/own-tables.ts), so readers add them up. */
   isParted?: boolean;
   /** The fate of a row that exists already; without it such a row is an error. */
   onConflict?: Conflict;

@@ -6,6 +6,7 @@ import { createLookUpCache } from '../base/look-up-cache.ts';
 import { Problem } from '../base/problem.ts';
 import { addressKey, parseMailbox, soughtAddress } from '../mail/address.ts';
 import { readTestedPage, SLICES, type BoundedRowPage } from '../storage/bounded-read.ts';
+import type { Committer } from '../storage/commit.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
 import type { PagePart } from '../storage/page.ts';
@@ -268,7 +269,7 @@ export async function suppressionsOf(
 
 /** Deletes at most `most` entries that have ended; returns their number. They had no effect any more. */
 export async function removeEnded(
-  { db, clock }: Pick<SuppressionDeps, 'clock'> & { db: Pick<Database, 'commit'> },
+  { db, clock }: { db: { commit: Pick<Committer, 'transact'> }; clock: Clock },
   most: number,
 ): Promise<number> {
   const removed = await db.commit.transact((tx) =>

@@ -5,8 +5,7 @@ import { isId, newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
-import { hasAtLeast } from '../storage/has-at-least.ts';
-import { readPage, type PagePart } from '../storage/page.ts';
+import { hasAtLeast, readPage, type PagePart } from '../storage/page.ts';
 import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
 import { tables, type TemplateRow, type TemplateVersionRow } from '../storage/tables.ts';
 

@@ -1,5 +1,6 @@
 /** Distinguishes people from machines, by the rules of a data file (config/scanners.yaml): networks and agents. Pure. */
-import { BlockList, isIPv4, isIPv6, SocketAddress } from 'node:net';
+import { isIPv4, isIPv6, SocketAddress, type BlockList } from 'node:net';
+import { addressList } from '../net/ip.ts';
 import type { ScannerRule } from '../config/data-file.ts';
 import type { Hit } from '../messages/delivery/delivery.ts';
 
@@ -42,12 +43,7 @@ const matches = ({ agents, exactly }: Matcher, agent: string): boolean =>
   exactly.has(agent) || agents.some((part) => agent.includes(part));
 
 function matcherOf(rule: ScannerRule): Matcher {
-  const networks = rule.networks.length === 0 ? null : new BlockList();
-  for (const entry of rule.networks) {
-    const [address = '', bits] = entry.split('/');
-    const family = isIPv4(address) ? 'ipv4' : 'ipv6';
-    networks?.addSubnet(address, bits === undefined ? (family === 'ipv4' ? 32 : 128) : Number(bits), family);
-  }
+  const networks = rule.networks.length === 0 ? null : addressList(rule.networks);
   const lower = (texts: readonly string[]): string[] => texts.map((text) => text.toLowerCase());
   return { rule, networks, agents: lower(rule.agents), exactly: new Set(lower(rule.exactly)) };
 }

@@ -231,62 +231,18 @@ export async function dropCalls(commit: Committer, webhookId: string, sequences:
   );
 }
 
-/** An endpoint with the event up to which its log is settled. */
-export interface Cursor {
-  readonly id: string;
-  readonly settled: number;
-}
 const newCursors = rowsParameter({ id: text(), settled: integer() });
-
-/** Moves cursors over events that their endpoints did not ask for. */
-export async function moveCursors(commit: Committer, cursors: readonly Cursor[]): Promise<void> {
-  if (cursors.length > 0) await commit.transact((tx) => writeCursors(tx, cursors));
-}
-
-const writeCursors = (tx: Connection, cursors: readonly Cursor[]): Promise<unknown> =>
-  tx.run(
-    statement(
-      (sql) =>
-        `UPDATE webhooks SET cursor = ${LATER_CURSOR} FROM ${newCursors.table(sql, 'j')}
-         WHERE webhooks.id = j.id`,
-    ),
-    [newCursors.json(cursors)],
-  );
-
-/** A call on the wire whose endpoint is handed over. */
-export type OpenCall = Pick<WebhookCallRow, 'webhook_id' | 'sequence' | 'cause' | 'attempts'>;
-
-/**
- * Moves cursors over calls that are still on the wire. Each gets a row with a time at which it is made again unless its end is written
- * before, so that what was delivered after it is not sent once more. Returns the rows as they are then: one that was asked for again
- * meanwhile stays due, with its own cause.
- */
-export async function leaveCalls(
-  commit: Committer,
-  {
-    calls: open,
-    cursors,
-    dueAt,
-    now,
-  }: { calls: readonly OpenCall[]; cursors: readonly Cursor[]; dueAt: number; now: number },
-): Promise<OpenCall[]> {
-  const rows = open.map((call) => ({ ...call, due_at: dueAt, created_at: now }));
-  return commit.transact(async (tx) => {
-    const left = rows.length === 0 ? [] : await tx.all<OpenCall>(keepOpen, [calls.json(rows)]);
-    if (cursors.length > 0) await writeCursors(tx, cursors);
-    return left;
-  });
-}
-
-const keepOpen = statement(
-  (sql) => `INSERT INTO webhook_calls (${callColumns})
-     SELECT ${callColumns} FROM ${calls.table(sql, 'j')}
-     WHERE EXISTS (SELECT 1 FROM webhooks WHERE webhooks.id = j.webhook_id)
-     ON CONFLICT (webhook_id, sequence) DO UPDATE SET due_at =
-       CASE WHEN webhook_calls.cause = excluded.cause AND webhook_calls.attempts = excluded.attempts
-         THEN excluded.due_at ELSE webhook_calls.due_at END
-     RETURNING webhook_id, sequence, cause, attempts`,
+const writeCursors = statement(
+  (sql) => `UPDATE webhooks SET cursor = ${LATER_CURSOR} FROM ${newCursors.table(sql, 'j')} WHERE webhooks.id = j.id`,
 );
+
+/** Moves cursors to the events up to which the logs of their endpoints are settled. */
+export async function moveCursors(
+  commit: Committer,
+  cursors: readonly { readonly id: string; readonly settled: number }[],
+): Promise<void> {
+  if (cursors.length > 0) await commit.transact((tx) => tx.run(writeCursors, [newCursors.json(cursors)]));
+}
 
 /** True for the first call that is about to warn of these failures. */
 export async function noteWarned(commit: Committer, webhookId: string, now: number): Promise<boolean> {

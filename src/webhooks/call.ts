@@ -5,6 +5,7 @@ import type { Fetched, SafeFetch } from '../net/safe-fetch.ts';
 import { validSecrets, type Endpoint } from './endpoint.ts';
 import { retryAfterMs } from './retry.ts';
 import { sign, type SignatureHeaders } from './signature.ts';
+import type { WebhookDeliveryRow } from '../storage/tables.ts';
 
 export interface CallRequest {
   eventId: string;
@@ -90,3 +91,33 @@ function judged({ status, headers, body }: Extract<Fetched, { kind: 'answered' }
 /** Returns the answer as text. Bytes that are not UTF-8, a character cut in two and NUL (which SQLite's own tools end a text at) become U+FFFD. */
 const printable = (body: Buffer): string =>
   body.subarray(0, KEPT_ANSWER_BYTES).toString('utf8').replaceAll('\u0000', '\ufffd');
+
+/** Writes the command. A received mail has no text in it, which the signature covers, so it comes without one. Values of custom headers are secrets of the customer, and are shown as `<hidden>`. */
+export function curlOf(
+  line: WebhookDeliveryRow,
+  call: { url: string; headerNames: readonly string[]; body: string },
+): string {
+  const isWithoutText = line.event_type === 'received' && line.sample === null;
+  const own = callHeaders(
+    {
+      'webhook-id': line.event_id,
+      'webhook-timestamp': String(Math.floor(line.at / 1000)),
+      'webhook-signature': line.signature,
+    },
+    line.attempt,
+    call.body,
+  );
+  const headers = [
+    ...call.headerNames.map((name) => `${name}: <hidden>`),
+    ...Object.entries(own)
+      .filter(([name]) => name !== 'Content-Length' && !(isWithoutText && name === 'webhook-signature'))
+      .map((pair) => pair.join(': ')),
+  ];
+  return [
+    `curl ${quoted(call.url)}`,
+    ...headers.map((header) => `-H ${quoted(header)}`),
+    `--data-raw ${quoted(call.body)}`,
+  ].join(' \\\n  ');
+}
+
+const quoted = (text: string): string => `'${text.replaceAll("'", String.raw`'\''`)}'`;

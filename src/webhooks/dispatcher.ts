@@ -92,15 +92,7 @@ export class Webhooks {
         deps.log.error({ event: 'webhook_failed', webhook_id: id, err }, 'a webhook call could not be carried through');
       },
     });
-    this.fanOut = new FanOut({
-      ...deps,
-      offer: (job) => {
-        this.lanes.offer(job.feed.id, job);
-      },
-      pump: ({ id }) => {
-        this.lanes.pump(id);
-      },
-    });
+    this.fanOut = new FanOut(deps, this.lanes);
   }
 
   start(): Promise<void> {
@@ -162,10 +154,8 @@ export class Webhooks {
     const result = await callEndpoint(this.deps, endpoint, { eventId: event.id, body, attempt: job.attempts + 1 });
     if (result.kind === 'closed') return;
     const restsUntil = this.rest(feed, result);
-    if (feed.gate !== null) await feed.gate;
-    const ending = this.end(job, result, restsUntil);
-    feed.endings.add(ending);
-    await ending.finally(() => feed.endings.delete(ending));
+    feed.endings++;
+    await this.end(job, result, restsUntil).finally(() => feed.endings--);
   }
 
   /** An endpoint that asks for fewer calls gets none for a time: what is not on the wire waits, and uses up no attempt. */

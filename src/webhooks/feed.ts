@@ -13,10 +13,6 @@ import { LONGEST_WAIT_MS, PROBE_EVERY_MS, STRUGGLING_FAILURES, type Health } fro
 
 /** Events in memory for one endpoint at most, new ones and retries each. */
 export const MOST_IN_HAND = 50;
-/** Events that one read of the log returns at most. */
-export const EVENTS_AT_ONCE = 200;
-/** Wait after a read that failed. */
-export const FAULT_DELAY_MS = 1000;
 
 /** A call to be made. */
 export interface CallJob extends LaneJob {
@@ -26,7 +22,7 @@ export interface CallJob extends LaneJob {
   /** Attempts made so far. */
   readonly attempts: number;
   /** It has a row in webhook_calls. */
-  hasRow: boolean;
+  readonly hasRow: boolean;
   /** On the wire. */
   begun: boolean;
   /** No longer to be made: it will be read again when its time has come. */
@@ -58,12 +54,8 @@ export class Feed {
   tried: ReadonlySet<number> | null = null;
   /** Raised by each rewind: what was read before it is void. */
   generation = 0;
-  /** Another node calls the endpoint from now on, or this one stops: only calls on the wire end here. */
-  isHandedOver = false;
-  /** Calls that end wait for this before their end is written; null if nothing is handed over. */
-  gate: Promise<unknown> | null = null;
   /** Ends of calls that are being written. */
-  readonly endings = new Set<Promise<void>>();
+  endings = 0;
   /** Calls whose end was written since the waiting ones were last asked for: what was read meanwhile is out of date for them. */
   private readonly ended = new Set<number>();
   private readonly fresh = new Map<number, CallJob>();
@@ -103,7 +95,7 @@ export class Feed {
 
   /** True while it rests and its row says so, too: no end of a call is being written. */
   get hasWrittenRest(): boolean {
-    return this.restsUntil !== null && this.endings.size === 0;
+    return this.restsUntil !== null && this.endings === 0;
   }
 
   /** It has another URL, or a person has stopped it: what it asked for is over. */
@@ -213,16 +205,10 @@ export class Feed {
     return this.position;
   }
 
-  onTheWire(): CallJob[] {
-    return [...this.fresh.values(), ...this.again.values()].filter(({ begun }) => begun);
-  }
-
-  /** The call has a row now, so it no longer keeps the cursor back; `isOwn` is false if the row asks for another call of the event. */
-  noteRow(job: CallJob, isOwn: boolean): void {
-    this.letGo(job);
-    if (!isOwn) return;
-    job.hasRow = true;
-    this.again.set(job.event.sequence, job);
+  /** Nothing more is called by this feed; what is on the wire ends. */
+  end(): void {
+    this.active = false;
+    this.rewind();
   }
 
   /** Gives back what is not on the wire: it is read again, from the log or from the calls that wait, when its time comes. */

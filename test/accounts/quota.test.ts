@@ -65,19 +65,6 @@ describe('accounts/quota of several nodes', () => {
     assert.deepEqual(await a.used(ACCOUNT), { today: 1000, thisMonth: 1000 });
   });
 
-  it('reads again after a tenth of a second near the end', async () => {
-    const [a, b] = [node(), node()];
-    assert.ok(await accept(a, 450));
-    assert.ok(await accept(b, 451));
-    clock.advance(99);
-    assert.ok(await accept(b, 1));
-    clock.advance(1);
-    assert.ok(await accept(a, 90), 'it does not know that the end is near');
-    clock.advance(100);
-    assert.equal(await accept(b, 9), false);
-    assert.ok(await accept(b, 8));
-  });
-
   for (const span of ['mailsPerDay', 'mailsPerMonth'] as const)
     it(`counts what was accepted before the clock was ahead for a while (${span})`, async () => {
       const one = node({ hasOthers: false });

@@ -1,6 +1,6 @@
 /** Fills every table of a SQLite database with values that are hard to copy. */
 import type { Knex } from 'knex';
-import { tablesIn } from '../../src/storage/copied-tables.ts';
+import { tablesIn } from '../../src/storage/postgres/fill.ts';
 import type { ColumnKind } from '../../src/storage/table.ts';
 import { tables } from '../../src/storage/tables.ts';
 

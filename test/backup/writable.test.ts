@@ -4,7 +4,7 @@ import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:f
 import os from 'node:os';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { whyNotMade, whyNotWritable } from '../../src/backup/writable.ts';
+import { whyNotMade, whyNotWritable } from '../../src/backup/folder.ts';
 
 /** Debian's user without rights. */
 const NOBODY = 65_534;
@@ -38,7 +38,7 @@ describe('backup/writable', () => {
   it('names the folder that another user has', function () {
     if (process.getuid?.() !== 0) this.skip('only root may become another user');
     mkdirSync(path.join(folder, 'theirs'), { mode: 0o700 });
-    const module = pathToFileURL(path.resolve(import.meta.dirname, '../../src/backup/writable.ts')).href;
+    const module = pathToFileURL(path.resolve(import.meta.dirname, '../../src/backup/folder.ts')).href;
     const program = `import { whyNotWritable } from ${JSON.stringify(module)};
       for (const folder of process.argv.slice(1)) console.log(await whyNotWritable(folder));`;
     const { stdout } = spawnSync(

@@ -5,10 +5,9 @@
 import path from 'node:path';
 import { systemClock, type Clock } from '../../src/base/clock.ts';
 import { openKeyring } from '../../src/base/keyring.ts';
-import { isMoreAfter, type Rule, type SizedRule } from '../../src/housekeeping/housekeeping.ts';
-import { oldStats } from '../../src/housekeeping/old-rows.ts';
+import { takeStep } from '../../src/housekeeping/housekeeping.ts';
+import { oldRowRules } from '../../src/housekeeping/old-rows.ts';
 import { retentionRules } from '../../src/housekeeping/retention.ts';
-import { spaceRules } from '../../src/housekeeping/space.ts';
 import { openDatabase, type Database } from '../../src/storage/database.ts';
 import { seedData } from '../seed/seed-data.ts';
 
@@ -68,13 +67,11 @@ async function keepHouse(db: Database, clock: Clock, keep: Life['keep']): Promis
   const messages = keep.messages * DAY_MS;
   const own = { content: keep.content * DAY_MS, requestDetails: keep.content * DAY_MS };
   const retention = { ...own, messages, events: messages, audit: messages, reports: messages };
-  const rules = [...retentionRules({ db, clock, retention }), oldStats({ db, clock }), ...spaceRules({ db, clock })];
-  for (const rule of rules) await runToItsEnd(rule);
-}
-
-async function runToItsEnd(rule: Rule | SizedRule): Promise<void> {
-  if ('step' in rule) while ((await rule.step()) >= rule.stepRows);
-  else while (isMoreAfter(await rule.sizedStep(AT_ONCE), AT_ONCE));
+  const rules = [
+    ...retentionRules({ db, clock, retention }),
+    ...oldRowRules({ db, clock, trust: { isTrusted: () => true }, retention, usedUp: () => undefined }),
+  ];
+  for (const rule of rules) while ((await takeStep(rule, AT_ONCE, db.commit)).more);
 }
 
 async function look(db: Database, day: number): Promise<Day> {

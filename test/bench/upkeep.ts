@@ -13,9 +13,9 @@ import os from 'node:os';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
 import { systemClock } from '../../src/base/clock.ts';
-import { createHousekeeping, isMoreAfter } from '../../src/housekeeping/housekeeping.ts';
+import { createHousekeeping, takeStep, type Rule } from '../../src/housekeeping/housekeeping.ts';
 import { retentionRules } from '../../src/housekeeping/retention.ts';
-import { spaceRules } from '../../src/housekeeping/space.ts';
+import { roomRule } from '../../src/housekeeping/old-rows.ts';
 import { balance } from '../../src/messages/store/books.ts';
 import { openDatabase } from '../../src/storage/database.ts';
 import { keepAwake } from './awake.ts';
@@ -91,33 +91,18 @@ const long = { messages: 90 * DAY, events: 90 * DAY, audit: 90 * DAY, reports: 9
 const kept = { ...long, content: 30 * DAY, requestDetails: 30 * DAY };
 const watch = new Watch(db.commit, file);
 const watched = { ...db, commit: watch.commit };
-const all = [...retentionRules({ db: watched, clock, retention: kept }), ...spaceRules({ db: watched, clock })];
+const all = [...retentionRules({ db: watched, clock, retention: kept }), roomRule(watched, clock)];
 /** Each rule runs once, at once: its time is told when it gives way to the next. */
-const rules = all.map((rule) => {
-  const ended = (rows: number, isMore: boolean): void => {
-    taken.set(rule.name, (taken.get(rule.name) ?? 0) + rows);
-    if (!isMore) done.add(rule.name);
-  };
-  if ('step' in rule)
-    return {
-      ...rule,
-      everyMs: 0,
-      step: async () => {
-        const rows = await rule.step();
-        ended(0, false);
-        return rows;
-      },
-    };
-  return {
-    ...rule,
-    everyMs: done.has(rule.name) ? DAY : 0,
-    sizedStep: async (rows: number) => {
-      const step = await rule.sizedStep(rows);
-      ended(step.rows, isMoreAfter(step, rows));
-      return step;
-    },
-  };
-});
+const rules = all.map((rule): Rule => ({
+  ...rule,
+  everyMs: 0,
+  async step(rows, commit) {
+    const step = await takeStep(rule, rows, commit);
+    taken.set(rule.name, (taken.get(rule.name) ?? 0) + step.rows);
+    if (!step.more) done.add(rule.name);
+    return step;
+  },
+}));
 const waits = (times: readonly number[]): string => {
   const sorted = [...times].sort((a, b) => a - b);
   const at = (share: number): string =>
@@ -139,7 +124,9 @@ const alone = watch.writes.splice(0);
 const from = performance.now();
 for (const rule of rules) {
   watch.rule = rule.name;
-  const housekeeping = createHousekeeping({ clock, log, isBusy: () => db.commit.waiting > 0 }, [rule]);
+  const housekeeping = createHousekeeping({ clock, log, commit: watch.commit, isBusy: () => db.commit.waiting > 0 }, [
+    rule,
+  ]);
   const began = performance.now();
   housekeeping.start();
   const cpu = process.cpuUsage();

@@ -15,9 +15,7 @@ import {
 } from '../support/harness/chromium.ts';
 import { startFilledApp } from '../support/harness/filled.ts';
 import type { FakeMailServer } from '../support/fakes/fake-mail-server.ts';
-import type { DashboardDeps } from '../../src/dashboard/deps.ts';
-import { loadAssets } from '../../src/dashboard/assets.ts';
-import { pagesOf } from '../../src/dashboard/pages.ts';
+import { pages as declared } from '../../src/dashboard/pages.ts';
 
 describe('browser: every page', function () {
   this.timeout(600_000);
@@ -49,8 +47,6 @@ describe('browser: every page', function () {
   );
 
   it('walks every page that is declared', () => {
-    const deps = { routes: [], config: {}, version: '', history: { moments: () => [] } } as unknown as DashboardDeps;
-    const declared = pagesOf(deps, loadAssets());
     const walked = [...pages, ...ELSEWHERE].map((where) => where.replace(/\?.*/, ''));
     const missed = declared
       .filter(({ method }) => method === 'GET')

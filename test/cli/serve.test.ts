@@ -8,7 +8,7 @@ import { KeyFileError, openKeyring } from '../../src/base/keyring.ts';
 import { exitCodes } from '../../src/cli/exit-codes.ts';
 import type { StartApp } from '../../src/cli/serve.ts';
 import { Unavailable } from '../../src/base/unavailable.ts';
-import { DatabaseRefusal } from '../../src/storage/database-refusal.ts';
+import { DatabaseRefusal } from '../../src/storage/mark.ts';
 import { openDatabase } from '../../src/storage/database.ts';
 import { Office } from '../operator/office.ts';
 import { ran } from './ran.ts';

@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { bounceRule } from '../../src/config/bounce-rule.ts';
-import { readBounceRules } from '../../src/config/bounce-rules.ts';
+import { readBounceRules } from '../../src/config/data-file.ts';
 import { ConfigError } from '../../src/config/load.ts';
 import { mailOperators, shippedRules } from '../../src/messages/delivery/classify.ts';
 
@@ -53,47 +53,31 @@ describe('config/bounce-rules', () => {
 
   const rule = (rest: string): string => `rules:\n  - { name: x, class: soft, reason: other, ${rest} }\n`;
   for (const [text, mistake, why] of [
-    ['rules: 5', /^expected a list of rules$/, 'no list'],
-    ['[]', /^expected a group with rules$/, 'no group'],
-    ['', /^expected a group with rules$/, 'nothing'],
+    ['rules: 5', /^rules: a list of rules$/, 'no list'],
+    ['[]', /^: a group with rules$/, 'no group'],
+    ['', /^: a group with rules$/, 'nothing'],
     ['rules: [', /^Flow/, 'no YAML'],
-    ['other: 1\nrules: []', /^unknown other$/, 'an unknown member'],
-    [rule('text: [a], colour: red'), /^rules\[0\] \(x\): unknown colour$/, 'an unknown member of a rule'],
-    [
-      'rules:\n  - { name: X Y, class: soft, reason: other, text: [a] }',
-      /^rules\[0\] \(X Y\) name: expected a name/,
-      'a bad name',
-    ],
+    ['other: 1\nrules: []', /Unrecognized key: "other"$/, 'an unknown member'],
+    [rule('text: [a], colour: red'), /^rules\.0: Unrecognized key: "colour"$/, 'an unknown member of a rule'],
+    ['rules:\n  - { name: X Y, class: soft, reason: other, text: [a] }', /^rules\.0\.name: a name/, 'a bad name'],
     [
       'rules:\n  - { name: x, class: firm, reason: other, text: [a] }',
-      /class: expected hard, soft, block, undetermined$/,
+      /class: hard, soft, block, undetermined$/,
       'an unknown class',
     ],
     [
       'rules:\n  - { name: x, class: soft, reason: because, text: [a] }',
-      /reason: expected mailbox_not_found, /,
+      /reason: mailbox_not_found, /,
       'an unknown reason',
     ],
-    [rule('text: []'), /text: expected a list of phrases$/, 'no phrase'],
-    [
-      rule("text: ['a ( b']"),
-      /^rules\[0\] \(x\) text\[0\]: expected a phrase \(this one has a bracket/,
-      'a phrase that cannot be read',
-    ],
-    [
-      rule(`text: ['${'a '.repeat(200)}']`),
-      /text\[0\]: expected a phrase of at most 300 characters$/,
-      'a phrase without end',
-    ],
-    [rule('codes: [200]'), /codes\[0\]: expected a reply code such as 550, 4xx, or none$/, 'a code of success'],
-    [rule('enhanced: [5.1]'), /enhanced\[0\]: expected an enhanced code/, 'half an enhanced code'],
-    [rule('names: [ab]'), /names\[0\]: expected/, 'a name that is everywhere'],
-    [
-      rule('phases: [rcpt]'),
-      /^rules\[0\] \(x\): expected a rule with text, names, enhanced or codes$/,
-      'a rule for everything',
-    ],
-    [rule('text: [a], infrastructure: perhaps'), /infrastructure: expected true or false$/, 'no truth value'],
+    [rule('text: []'), /text: a list of phrases$/, 'no phrase'],
+    [rule("text: ['a ( b']"), /^rules\.0\.text\.0: a phrase \(this one has a bracket/, 'a phrase that cannot be read'],
+    [rule(`text: ['${'a '.repeat(200)}']`), /text\.0: a phrase of at most 300 characters$/, 'a phrase without end'],
+    [rule('codes: [200]'), /codes\.0: a reply code such as 550, 4xx, or none$/, 'a code of success'],
+    [rule('enhanced: [5.1]'), /enhanced\.0: an enhanced code/, 'half an enhanced code'],
+    [rule('names: [ab]'), /names\.0: a lower/, 'a name that is everywhere'],
+    [rule('phases: [rcpt]'), /^rules\.0: a rule with text, names, enhanced or codes$/, 'a rule for everything'],
+    [rule('text: [a], infrastructure: perhaps'), /infrastructure: true or false$/, 'no truth value'],
   ] as const) {
     it(`tells of ${why}`, () => {
       const mistakes = mistakesIn(text);
@@ -109,8 +93,8 @@ describe('config/bounce-rules', () => {
       (error) => {
         assert.ok(error instanceof ConfigError);
         assert.equal(error.mistakes.length, 4, error.message);
-        assert.match(error.mistakes[0] ?? '', /none\.yaml: expected a readable file of rules: found none$/);
-        assert.match(error.mistakes[3] ?? '', /expected a readable file of rules: EISDIR$/);
+        assert.match(error.mistakes[0] ?? '', /none\.yaml: no such file$/);
+        assert.match(error.mistakes[3] ?? '', /EISDIR$/);
         return true;
       },
     );
@@ -118,7 +102,7 @@ describe('config/bounce-rules', () => {
 
   it('refuses a file that grows when it is read', () => {
     const doubled = Array.from({ length: 30 }, (_, i) => `l${i + 1}: &l${i + 1} [*l${i}, *l${i}]`).join('\n');
-    assert.deepEqual(mistakesIn(`l0: &l0 [x]\n${doubled}\n`), ['expected a group with rules']);
+    assert.match(mistakesIn(`l0: &l0 [x]\n${doubled}\n`).join(), /alias/);
   });
 });
 

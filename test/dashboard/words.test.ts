@@ -5,7 +5,6 @@ import { chartHtml, roundUp } from '../../src/dashboard/chart.ts';
 import { chipsOf, linkTo, pagerOf, placeWithin } from '../../src/dashboard/links.ts';
 import { readSearch } from '../../src/dashboard/search-text.ts';
 import { compareLines } from '../../src/dashboard/compare-lines.ts';
-import { createFormTokens } from '../../src/dashboard/tokens.ts';
 import {
   agoText,
   browserText,
@@ -252,30 +251,6 @@ describe('dashboard/words: refused forms', () => {
   ] as const)
     it(text, () => {
       assert.equal(faultText(message, field), text);
-    });
-});
-
-describe('dashboard/tokens', () => {
-  const tokens = createFormTokens(Buffer.alloc(32, 1));
-
-  it('are those of one cookie', () => {
-    assert.ok(tokens.isRight('a', tokens.for('a')));
-    assert.ok(!tokens.isRight('b', tokens.for('a')));
-    assert.ok(!tokens.isRight('', tokens.for('')), 'no cookie, no form');
-    assert.ok(!createFormTokens(Buffer.alloc(32, 2)).isRight('a', tokens.for('a')));
-  });
-
-  it('have nothing in common from page to page, so that lengths of compressed pages tell nothing of the next', () => {
-    const made = Array.from({ length: 50 }, () => tokens.for('a'));
-    assert.equal(new Set(made).size, made.length);
-    assert.equal(new Set(made.map((one) => one.slice(0, 8))).size, made.length);
-    assert.equal(new Set(made.map((one) => one.slice(-8))).size, made.length);
-    assert.ok(made.every((one) => tokens.isRight('a', one)));
-  });
-
-  for (const bad of ['', 'x', 'A'.repeat(86), 'A'.repeat(100_000), '\u0000', '%', tokens.for('a').slice(1)])
-    it(`refuses ${JSON.stringify(bad.slice(0, 20))} of ${String(bad.length)} characters`, () => {
-      assert.equal(tokens.isRight('a', bad), false);
     });
 });
 

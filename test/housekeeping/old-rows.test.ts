@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { newId } from '../../src/base/id.ts';
-import { webhookLogRules } from '../../src/housekeeping/old-rows.ts';
+import { oldRule } from '../support/harness/old-rule.ts';
 import type { WebhookDeliveryRow, WebhookReplayRow } from '../../src/storage/tables.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { openTempDatabase } from '../support/harness/temp-database.ts';
@@ -51,8 +51,8 @@ describe('housekeeping/old-rows', () => {
       webhook_replays: [31, 29].map((day) => replay(day, clock.now() - day * DAY)),
       webhook_calls: [91, 89].map((day) => ({ ...call, sequence: day, created_at: clock.now() - day * DAY })),
     });
-    for (const rule of webhookLogRules({ db: temp.db, clock, eventsKeptMs: 90 * DAY }))
-      assert.equal((await rule.sizedStep(20)).rows, 1, rule.name);
+    for (const name of ['old webhook deliveries', 'old webhook calls', 'old webhook replays'])
+      assert.equal(await oldRule(temp.db, clock, name).step(20, temp.db.commit), 1, name);
     assert.deepEqual(await temp.db.prepared.all('SELECT id FROM webhook_deliveries ORDER BY position'), [
       { id: 'whd_30' },
       { id: 'whd_29' },

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { isOnPostgres } from '../support/harness/postgres.ts';
-import { spaceRules } from '../../src/housekeeping/space.ts';
+import { takeStep } from '../../src/housekeeping/housekeeping.ts';
+import { roomRule } from '../../src/housekeeping/old-rows.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { contentRow } from '../support/harness/mail-rows.ts';
 import { openTempDatabase } from '../support/harness/temp-database.ts';
@@ -25,15 +26,14 @@ describe('housekeeping/space', function () {
     };
     const before = await size();
     assert.ok(before > 40_000_000, String(before));
-    const [rule] = spaceRules({ db, clock: new FakeClock() });
-    assert.ok(rule !== undefined && 'sizedStep' in rule);
+    const rule = roomRule(db, new FakeClock());
     let steps = 0;
-    while ((await rule.sizedStep(1000)).rows > 0) steps++;
+    while ((await takeStep(rule, 1000, db.commit)).rows > 0) steps++;
     assert.ok(steps >= 5, String(steps));
     const after = await size();
     assert.ok(after < 14_000_000, `${String(after)} bytes are left of ${String(before)}`);
     assert.ok(after > 4_000_000, 'a stock for the next mail is kept');
-    assert.deepEqual(await rule.sizedStep(1000), { rows: 0, ms: 0 });
+    assert.deepEqual(await takeStep(rule, 1000, db.commit), { rows: 0, more: false });
     await temp.close();
   });
 
@@ -45,15 +45,14 @@ describe('housekeeping/space', function () {
     const clock = new FakeClock();
     let now = 0;
     clock.monotonic = () => (now += 2);
-    const [rule] = spaceRules({ db: temp.db, clock });
-    assert.ok(rule !== undefined && 'sizedStep' in rule);
+    const rule = roomRule(temp.db, clock);
     const free = async (): Promise<number> => {
       const [row] = await temp.db.prepared.all<{ freelist_count: number }>('PRAGMA freelist_count');
       return row?.freelist_count ?? 0;
     };
     const before = await free();
     // The clock says 2 ms at each look: it is looked at before the first pages and after each two of them.
-    const { rows, more } = await rule.sizedStep(100);
+    const { rows, more } = await takeStep(rule, 100, temp.db.commit);
     assert.deepEqual({ rows, more, went: before - (await free()) }, { rows: 4, more: true, went: 4 });
     await temp.close();
   });

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { gzipSync } from 'node:zlib';
 import { createTransport } from 'nodemailer';
 import { addToStats } from '../../src/events/stats.ts';
-import { oldAggregates } from '../../src/housekeeping/old-rows.ts';
+import { oldRule } from '../support/harness/old-rule.ts';
 import type { StatRow } from '../../src/storage/tables.ts';
 import { databaseBytes } from '../support/harness/temp-database.ts';
 import { startTestApp, type TestApp } from '../support/harness/app.ts';
@@ -326,10 +326,11 @@ describe('journey: aggregate reports', () => {
     it('are removed 400 days after they came, whatever they say', async () => {
       await report('dmarc@rp.acme.test', 'isp.test!acme.test!1!2.xml', Buffer.from(xml), 'text/xml');
       await read(1);
-      const rule = oldAggregates({ db: app.app.db, clock: app.clock });
-      assert.equal(await rule.step(), 0);
+      const { db } = app.app;
+      const rule = oldRule(db, app.clock, 'old aggregate reports');
+      assert.equal(await rule.step(100, db.commit), 0);
       app.clock.advance(401 * DAY * 1000);
-      assert.equal(await rule.step(), 2);
+      assert.equal(await rule.step(100, db.commit), 2);
       assert.deepEqual(await rows('SELECT domain FROM dmarc_rows UNION SELECT domain FROM aggregate_reports'), []);
     });
   });

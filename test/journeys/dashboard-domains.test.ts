@@ -202,7 +202,7 @@ describe('dashboard: domains', () => {
     await looks();
     assert.match(
       await open('/domains/acme.test'),
-      /acme\.test trusted .* Trusted: mail from acme\.test is sent whatever DNS says.* Receivers on the Internet look for .*DKIM.*SPF.*: publish these if mail goes there/,
+      /acme\.test trusted .* Trusted: mail from acme\.test is sent whatever DNS says.* Receivers on the Internet look for those below and DMARC: publish them if mail goes there/,
     );
     assert.match(await open('/domains'), /acme\.test trusted DNS is not checked/);
     await app.request('POST', '/v1/domains/acme.test/verify');

@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict';
 import { startTestApp, type TestApp } from '../support/harness/app.ts';
 import { Browser, PASSWORD, signedIn } from '../support/harness/browser.ts';
-import { addressOf, allPages, fillAccount, localWebhooks } from '../support/harness/filled-account.ts';
+import { addressOf, fillAccount, localWebhooks } from '../support/harness/filled-account.ts';
+import { pages as allPages } from '../../src/dashboard/pages.ts';
 
 /** A text that everything of the first account has. */
 const MARK = 'zebrafinch';

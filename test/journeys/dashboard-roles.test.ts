@@ -3,7 +3,8 @@ import assert from 'node:assert/strict';
 import { roleNames, roles, type Role } from '../../src/keys/roles.ts';
 import { startTestApp, type TestApp } from '../support/harness/app.ts';
 import { Browser, PASSWORD, signedIn } from '../support/harness/browser.ts';
-import { addressOf, allPages, fillAccount, localWebhooks } from '../support/harness/filled-account.ts';
+import { addressOf, fillAccount, localWebhooks } from '../support/harness/filled-account.ts';
+import { pages as allPages } from '../../src/dashboard/pages.ts';
 
 /** The lowest role that each page is for; each role has all that those below it have. Pages that only an administrator has say so themselves. */
 const LOWEST: Readonly<Record<string, Role>> = {

@@ -62,7 +62,7 @@ describe('dashboard: set-up and sign-in', () => {
     await browser.open(where);
     const password = { password: PASSWORD, password_again: PASSWORD };
     const refused = await browser.submit(where, { email: EMAIL, ...password });
-    assert.equal(refused.status, 400);
+    assert.equal(refused.status, 409);
     assert.match(refused.html, /ana@example\.net is in the team already/);
     assert.equal((await browser.submit(where, { email: 'bo@example.net', ...password })).at, '/welcome');
   });

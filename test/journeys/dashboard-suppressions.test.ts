@@ -99,10 +99,7 @@ describe('journey: many suppressions in the dashboard', () => {
     );
     assert.equal((await app.request('DELETE', `/v1/suppressions/a@x.test?note=${'x'.repeat(501)}`)).status, 400);
     const { html: actions } = await browser.open('/developer/actions');
-    assert.match(
-      actions,
-      /name="email" value="a@x\.test"><input type="hidden" name="stream" value="broadcast"><button[^>]*>Suppress it again/,
-    );
+    assert.match(actions, /removed a@x\.test from suppressions<\/a> <a href="\/suppressions\?q&#x3D;a%40x\.test"/);
     await added({ stream: 'broadcast' });
     const both = await app.request('DELETE', '/v1/suppressions/a@x.test?scope=account&stream=broadcast');
     assert.equal(both.status, 400);

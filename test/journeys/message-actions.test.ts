@@ -68,15 +68,6 @@ describe('journey: message actions', () => {
     await app.balanced();
   });
 
-  it('says what the time of sending is called here', async () => {
-    const { id } = await app.send({ send_at: later(HOUR) });
-    for (const name of ['scheduled_at', 'scheduledAt']) {
-      const body = { [name]: later(2 * HOUR) };
-      const { body: refused } = await app.request<{ error: { message: string } }>('PATCH', `/v1/messages/${id}`, body);
-      assert.match(refused.error.message, /did you mean `send_at`\?$/, name);
-    }
-  });
-
   it('moves the time of sending, forwards, backwards and to now', async () => {
     const message = await app.send({ send_at: later(HOUR) });
     const moved = await move(message.id, later(5 * HOUR));

@@ -117,7 +117,7 @@ describe('journey: request log', () => {
     assert.deepEqual(entries.body.data, [], 'no account sees them');
   });
 
-  it('tells what people and the server did in sentences, with what changed and how to undo it', async () => {
+  it('tells what people and the server did in sentences, with what changed', async () => {
     await browser.open('/suppressions');
     await browser.submit('/suppressions', { email: 'lea@customer.test' });
     await browser.open('/suppressions');
@@ -135,9 +135,6 @@ describe('journey: request log', () => {
     assert.doesNotMatch(ofAna, /, on the command line/);
     const ofAccount = (await browser.open('/developer/actions?of=account')).html;
     assert.doesNotMatch(ofAccount, /held the domain/);
-    await browser.open('/developer/actions');
-    const undone = await browser.submit('/suppressions', { email: 'lea@customer.test' });
-    assert.match(undone.html, /lea@customer\.test/);
     const csv = await (await browser.ask('GET', '/developer/actions/export')).text();
     assert.match(csv, /^at,actor,[^\n]*object_id,summary,/);
     assert.match(csv, /deleteSuppression,suppression,lea@customer\.test,/);

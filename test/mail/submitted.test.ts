@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { simpleParser, type ParsedMail } from 'mailparser';
-import { hasLongLine } from '../../src/mail/re-encode.ts';
+import { survey } from '../../src/mail/body-facts.ts';
 import { relaxedBodyHash } from '../../src/mail/dkim/canonicalize.ts';
 import {
   finishSubmitted,
@@ -368,7 +368,7 @@ describe('mail/submitted', () => {
     it(`mends lines that are too long: ${reason}`, async () => {
       const mail = good(`${FROM}${head}\r\n${body}`);
       const whole = finishSubmitted(mail, stamp);
-      assert.ok(!hasLongLine(whole));
+      assert.ok(!survey(whole).hasLongLine);
       assert.doesNotMatch(whole.toString('latin1'), BARE);
       const [before, after] = await Promise.all([simpleParser(`${FROM}${head}\r\n${body}`), simpleParser(whole)]);
       assert.deepEqual(await saidBy(after), await saidBy(before));
@@ -455,7 +455,7 @@ describe('mail/submitted', () => {
         const mail = good(`${FROM}${head}\r\n${body}`);
         const encoded = mail.body.toString('latin1');
         assert.doesNotMatch(encoded, BARE);
-        assert.ok(!hasLongLine(mail.body));
+        assert.ok(!survey(mail.body).hasLongLine);
         const isBase64 = /^Content-Transfer-Encoding: base64/m.test(mail.head);
         const after = isBase64 ? Buffer.from(encoded, 'base64').toString('latin1') : decoded(encoded);
         assert.equal(after.trimEnd(), decoded(body).trimEnd());

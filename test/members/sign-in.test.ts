@@ -7,7 +7,7 @@ import type { Problem } from '../../src/base/problem.ts';
 import { newId } from '../../src/base/id.ts';
 import { createKnownDevices } from '../../src/members/known-device.ts';
 import { addMember, setPassword, setSecondFactor } from '../../src/members/member-store.ts';
-import { type Passwords, Turns } from '../../src/members/password.ts';
+import { createPasswords, type Passwords } from '../../src/members/password.ts';
 import { makeRecoveryCodes, recoveryCodesOf } from '../../src/members/recovery-codes.ts';
 import { findSession, openSession, purgeSessions, sessionsOf } from '../../src/members/session-store.ts';
 import {
@@ -20,6 +20,7 @@ import {
 } from '../../src/members/sign-in.ts';
 import { codeAt, stepOf } from '../../src/members/totp.ts';
 import type { MemberRow, SignInRow } from '../../src/storage/tables.ts';
+import { settleEventLoop } from '../support/harness/event-loop.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
@@ -29,11 +30,11 @@ const MINUTE = 60_000;
 
 /** Turns as they are, without the time that a hash takes. */
 function quickPasswords(usedUp: (budget: BudgetName) => void): Passwords {
-  const turns = new Turns(usedUp);
+  const turns = createPasswords(usedUp);
   const matches = (password: string, stored: string | null): Promise<boolean> => Promise.resolve(password === stored);
   return {
     hash: (password) => Promise.resolve(password),
-    inTurn: (share, work) => turns.take(share, () => work({ matches })),
+    inTurn: (share, work) => turns.inTurn(share, () => work({ matches })),
   };
 }
 
@@ -338,11 +339,12 @@ describe('members/sign-in', () => {
 describe('members/turns', () => {
   it('lets shares take turns, known ones first, and holds so many of one share', async () => {
     const refused: BudgetName[] = [];
-    const turns = new Turns((budget) => refused.push(budget));
+    const turns = createPasswords((budget) => refused.push(budget));
     const done: string[] = [];
     let start: () => void = () => undefined;
-    const first = turns.take({ name: 'x', isKnown: false }, () => new Promise<void>((resolve) => (start = resolve)));
-    const wait = (name: string, isKnown = false) => turns.take({ name, isKnown }, async () => void done.push(name));
+    const first = turns.inTurn({ name: 'x', isKnown: false }, () => new Promise<void>((resolve) => (start = resolve)));
+    await settleEventLoop();
+    const wait = (name: string, isKnown = false) => turns.inTurn({ name, isKnown }, async () => void done.push(name));
     const many = Array.from({ length: 7 }, () =>
       wait('loud').catch((error: unknown) => void done.push((error as Problem).code)),
     );
@@ -363,8 +365,9 @@ describe('members/turns', () => {
     assert.deepEqual(refused, ['sign_in_waiting_network', 'sign_in_waiting_network']);
     const names = Array.from({ length: budgets.sign_in_waiting.most + 1 }, (_, n) => String(n));
     let again: () => void = () => undefined;
-    const busy = turns.take({ name: 'x', isKnown: false }, () => new Promise<void>((resolve) => (again = resolve)));
+    const busy = turns.inTurn({ name: 'x', isKnown: false }, () => new Promise<void>((resolve) => (again = resolve)));
     const results = Promise.allSettled(names.map((name) => wait(name)));
+    await settleEventLoop();
     again();
     await busy;
     assert.equal((await results).filter(({ status }) => status === 'rejected').length, 1);
@@ -372,10 +375,10 @@ describe('members/turns', () => {
   });
 
   it('goes on after work that failed', async () => {
-    const turns = new Turns();
+    const turns = createPasswords();
     const share = { name: 'x', isKnown: false };
-    const failing = turns.take(share, () => Promise.reject(new Error('no')));
-    const next = turns.take(share, () => Promise.resolve('yes'));
+    const failing = turns.inTurn(share, () => Promise.reject(new Error('no')));
+    const next = turns.inTurn(share, () => Promise.resolve('yes'));
     await assert.rejects(failing, /no/);
     assert.equal(await next, 'yes');
   });

@@ -4,7 +4,7 @@ import { addToStats } from '../../src/events/stats.ts';
 import { decide } from '../../src/messages/delivery/decide.ts';
 import { applyDecision, type RowsToWrite } from '../../src/messages/delivery/record.ts';
 import { beginUpdate, type LoadedDelivery, type PendingUpdate } from '../../src/messages/delivery/pending-update.ts';
-import { addToCounters } from '../../src/messages/store/counters.ts';
+import { addToCounters } from '../../src/messages/store/books.ts';
 import type { ContentRow, DeliveryRow, DeliveryStatus, EventRow, MessageRow } from '../../src/storage/tables.ts';
 import type { Person } from './people.ts';
 import { GIVE_UP_MS, type Turn } from './story.ts';

@@ -5,7 +5,7 @@
 import { newId } from '../../src/base/id.ts';
 import { auditRow } from '../../src/operations/audit-row.ts';
 import type { RowsToWrite } from '../../src/messages/delivery/record.ts';
-import { wordRows } from '../../src/messages/list/subject-words.ts';
+import { wordRows } from '../../src/messages/list/message-filter.ts';
 import type { Rows } from '../../src/storage/rows.ts';
 import type { AuditRow, EventRow } from '../../src/storage/tables.ts';
 import { chanceOf, type Chance } from './chance.ts';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { limitRow } from '../support/harness/limit-rows.ts';
 import fc from 'fast-check';
 import { noCounts } from '../../src/events/stats.ts';
-import { PackedRows, packsOf } from '../../src/storage/packed-rows.ts';
+import { PackedRows, packsOf } from '../../src/storage/rows-parameter.ts';
 import { insertRows, type Rows, type RowsToWrite } from '../../src/storage/rows.ts';
 import { tables, type TableName, type Tables } from '../../src/storage/tables.ts';
 import { ACCOUNT, NOW, acceptedCounter, contentRow, deliveryRow, messageRow } from '../support/harness/mail-rows.ts';

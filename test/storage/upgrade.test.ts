@@ -1,17 +1,14 @@
 /** Every version's database can be brought up to date in one step, with every row of it as it was; and no newer one is touched. */
 import assert from 'node:assert/strict';
 import { generateKeyPairSync } from 'node:crypto';
-import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, readdirSync, rmSync } from 'node:fs';
 import path from 'node:path';
-import knexPackage, { type Knex } from 'knex';
-import sqlite3 from 'sqlite3';
-import { up as takeOver } from '../../migrations/from-036.ts';
+import type { Knex } from 'knex';
 import { openKeyring } from '../../src/base/keyring.ts';
 import { sealPurpose } from '../../src/domains/dkim-key.ts';
-import { openStill } from '../../src/storage/database.ts';
-import { openDatabase } from '../../src/storage/database.ts';
+import { connect, openDatabase, openStill } from '../../src/storage/database.ts';
 import { lockFolder } from '../../src/storage/folder-lock.ts';
-import { migrationNames, UnsupportedSchema } from '../../src/storage/migrate.ts';
+import { migrate, migrationNames, migrations, UnsupportedSchema } from '../../src/storage/migrate.ts';
 import { ran } from '../cli/ran.ts';
 import { newFolder, startTestApp, zonesFor } from '../support/harness/app.ts';
 import { startMailServer } from '../support/fakes/fake-mail-server.ts';
@@ -27,7 +24,6 @@ type Row = Record<string, unknown>;
 const inOrder = ['accounts', 'domains'];
 const ROWS = 3;
 
-const schema036 = readFileSync(path.resolve(import.meta.dirname, '../fixtures/schema-036.sql'), 'utf8');
 /** The tables that the upgrade drops: those of features that are gone, and what bodies have in common. */
 const dropped = [
   ...['content_bases', 'message_blocks', 'message_sets', 'message_changes', 'event_sums'],
@@ -37,29 +33,16 @@ const dropped = [
 /** Columns that another one took over. */
 const replaced = new Set(['is_admin', 'base_id']);
 
-/** Makes a database as the last build with many steps left it. */
+/** The steps of the first version. */
+const [first] = migrations;
+const FIRST = '001-schema';
+
+/** Makes a database as the first version left it. */
 async function openOld(file: string): Promise<Knex> {
-  const plain = new sqlite3.Database(file);
-  const run = (sql: string): Promise<void> =>
-    new Promise((resolve, reject) => {
-      plain.exec(sql, (error) => {
-        if (error === null) resolve();
-        else reject(error);
-      });
-    });
-  await run('PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL;');
-  await run(schema036);
-  await new Promise<void>((resolve) => {
-    plain.close(() => {
-      resolve();
-    });
-  });
-  return knexPackage({
-    client: 'sqlite3',
-    connection: { filename: file },
-    useNullAsDefault: true,
-    pool: { min: 1, max: 1 },
-  });
+  const old = connect(file, 1, ['PRAGMA auto_vacuum = INCREMENTAL', 'PRAGMA journal_mode = WAL']);
+  assert.equal(first?.name, FIRST);
+  await migrate(old, { list: [first] });
+  return old;
 }
 
 const tablesOf = async (knex: Knex): Promise<string[]> => {
@@ -139,7 +122,7 @@ describe('upgrades', () => {
     rmSync(folder, { recursive: true });
   });
 
-  it('from 036 keep every value of every table that stays', async () => {
+  it('from the first version keep every value of every table that stays', async () => {
     const old = await openOld(file);
     await fill(old);
     const before = await everyRow(old);
@@ -153,7 +136,7 @@ describe('upgrades', () => {
       },
     });
     assert.equal(copied, 1, 'the database was not copied first');
-    assert.deepEqual(db.migrated, migrationNames);
+    assert.deepEqual(db.migrated, migrationNames.slice(1));
     const after = await everyRow(db.reader);
     assert.deepEqual(
       dropped.filter((table) => after.has(table)),
@@ -193,39 +176,12 @@ describe('upgrades', () => {
     await again.close();
   });
 
-  for (const further of [['037-plain-lists'], ['037-plain-lists', '038-audit-objects']])
-    it(`take over a database that has taken ${further.join(' and ')} as well`, async () => {
-      const old = await openOld(file);
-      const [plainLists, auditObjects] = ['037-plain-lists', '038-audit-objects'].map((name) => further.includes(name));
-      // Those steps made a part each of what the takeover makes.
-      if (plainLists === true) await takeOver(old, ['038-audit-objects']);
-      if (auditObjects === true) await takeOver(old, ['037-plain-lists']);
-      for (const name of further) await old('migrations').insert({ name, batch: 2, migration_time: new Date(0) });
-      await old.destroy();
-      const db = await openDatabase({ url: `sqlite:${file}` });
-      assert.deepEqual(db.migrated, migrationNames);
-      await db.close();
-    });
-
-  it('refuse a database that lacks the last of the old steps, and change nothing', async () => {
-    const old = await openOld(file);
-    await old('migrations').where({ name: '036-resends' }).delete();
-    await old.destroy();
-    await assert.rejects(
-      openDatabase({ url: `sqlite:${file}` }),
-      (error) => error instanceof UnsupportedSchema && error.message.includes('lacks 036-resends'),
-    );
-    const still = openStill(file);
-    assert.equal((await still('migrations').select<Row[]>('name')).length, 28);
-    await still.destroy();
-  });
-
   it('go on where one was killed: the lock that it left holds nobody up', async () => {
     const old = await openOld(file);
     await old('migrations_lock').update({ is_locked: 1 });
     await old.destroy();
     const db = await openDatabase({ url: `sqlite:${file}` });
-    assert.deepEqual(db.migrated, migrationNames);
+    assert.deepEqual(db.migrated, migrationNames.slice(1));
     await db.close();
   });
 
@@ -350,7 +306,7 @@ describe('upgrades', () => {
       zones: zonesFor('dest.test'),
       settings: { storage: { url: `sqlite:${path.join(folder, 'posthorn.db')}` } },
     });
-    assert.deepEqual(test.app.migrated, migrationNames);
+    assert.deepEqual(test.app.migrated, migrationNames.slice(1));
     await test.settled();
     const [row] = await test.app.db.prepared.all<Row>('SELECT status FROM deliveries');
     assert.equal(row?.['status'], 'delivered');
@@ -376,7 +332,7 @@ describe('upgrades', () => {
     });
     await assert.rejects(opening, /no room/);
     const still = openStill(file);
-    assert.equal((await still('migrations').select<Row[]>('name')).length, 29);
+    assert.equal((await still('migrations').select<Row[]>('name')).length, 1);
     await still.destroy();
   });
 
@@ -413,7 +369,7 @@ describe('upgrades', () => {
     await refused('accounts', 'add', 'Acme');
     await refused('migrate');
     const still = openStill(file);
-    assert.equal((await still('migrations').select<Row[]>('name')).at(-1)?.['name'], '036-resends');
+    assert.equal((await still('migrations').select<Row[]>('name')).at(-1)?.['name'], FIRST);
     await still.destroy();
     assert.equal(existsSync(path.join(folder, 'backups')), false);
 
@@ -438,7 +394,7 @@ describe('upgrades', () => {
     assert.equal(restored.code, 0, restored.notes);
     for (const one of [file, path.join(there, 'posthorn.db')]) {
       const still = openStill(one);
-      assert.equal((await still('migrations').select<Row[]>('name')).at(-1)?.['name'], '036-resends');
+      assert.equal((await still('migrations').select<Row[]>('name')).at(-1)?.['name'], FIRST);
       assert.equal((await still('audit')).length, 0);
       await still.destroy();
     }

@@ -1,7 +1,6 @@
 /** Lists of addresses as services export them, with their headings, their words for reasons and their encodings. */
 import assert from 'node:assert/strict';
-import { decodedText, readExport } from '../../src/suppressions/suppression-export.ts';
-import { importCsv } from '../../src/suppressions/suppression-csv.ts';
+import { decodedText, readExport, importCsv } from '../../src/suppressions/suppression-csv.ts';
 
 async function read(text: string | Buffer, reason: 'manual' | 'complaint' = 'manual', size = 7): Promise<string[]> {
   const bytes = Buffer.from(text);

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
-import { planHtml } from '../../src/tracking/rewrite.ts';
+import { planHtml, trackedHtml, trackPaths } from '../../src/tracking/rewrite.ts';
 import { readToken, type TrackingKey } from '../../src/tracking/token.ts';
-import { trackedHtml, trackPaths } from '../../src/tracking/track.ts';
 
 const key: TrackingKey = { tag: Buffer.from('abc'), sign: Buffer.alloc(32, 1), seal: Buffer.alloc(32, 2) };
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { curlOf } from '../../src/webhooks/curl.ts';
+import { curlOf } from '../../src/webhooks/call.ts';
 import type { WebhookDeliveryRow } from '../../src/storage/tables.ts';
 
 const line: WebhookDeliveryRow = {

@@ -457,13 +457,11 @@ describe('webhooks/dispatcher', () => {
     const gone = (): Promise<never> => Promise.reject(new StorageClosed('the database is closed'));
     webhooks = engine({ ...asked(), commit: { ...temp.db.commit, transact: gone } });
     await webhooks.start();
-    script = () => new Promise(() => undefined);
-    await register();
+    // It passes an event that is not for it.
+    await register({ events: ['complained'] });
     await happen(1);
-    await until(() => told.length === 1);
-    const stopping = webhooks.stop();
-    clock.advance(5000);
-    await stopping;
+    await rests();
+    await webhooks.stop();
     assert.deepEqual(
       errors.map((one) => (one as { event: string }).event),
       ['webhook_handover_failed'],
@@ -636,7 +634,7 @@ describe('webhooks/dispatcher', () => {
     clock.advance(5000);
     await stopping;
     assert.equal(await lines(), 0);
-    assert.deepEqual([await cursorOf(id), await count('webhook_calls')], [1, 1]);
+    assert.deepEqual([await cursorOf(id), await count('webhook_calls')], [0, 0]);
     script = () => 200;
     webhooks = engine();
     await webhooks.start();

@@ -58,8 +58,6 @@ export interface ForeignRequest {
   run?: (call: ForeignCall) => Promise<Reply>;
   /** Returns the answer that the service gives if ours is this record. */
   reply?: (record: Told, call: Pick<ForeignCall, 'params' | 'body' | 'now'>) => Reply;
-  /** Returns the answer to a refused request, if it has another form than the errors of the service. */
-  refused?: (problem: Problem, call: Pick<ForeignCall, 'body'>) => Reply | null;
 }
 
 export interface Service {

@@ -12,8 +12,8 @@ type Field = string | JsonObject;
 type Fields = Map<string, Field[]>;
 
 /**
- * Returns the fields of a form by their names: those that may come several times in lists, of others the last. A file is an object with `filename`, `content` in base64 and, if it says so,
- * `content_type`. Throws `unsupported_media_type` and `invalid_request`.
+ * Returns the fields of a form by their names: those that may come several times in lists, of others the last. `name[0]`, as PHP writes
+ * it, is `name`. A file is an object with `filename`, `content` in base64 and, if it says so, `content_type`. Throws `unsupported_media_type` and `invalid_request`.
  */
 export function readForm(bytes: Buffer, contentType: string, several: RegExp): JsonObject {
   const { type, params } = readContentType(contentType);
@@ -33,12 +33,15 @@ function readPairs(text: string): Fields {
   const fields: Fields = new Map();
   const pairs = [...new URLSearchParams(text)];
   if (pairs.length > MOST_PARTS) throw tooMany();
-  for (const [name, value] of pairs) {
-    const list = fields.get(name) ?? [];
-    list.push(value);
-    fields.set(name, list);
-  }
+  for (const [name, value] of pairs) add(fields, name, value);
   return fields;
+}
+
+function add(fields: Fields, name: string, value: Field): void {
+  const bare = name.replace(/\[\d*\]$/, '');
+  const list = fields.get(bare) ?? [];
+  list.push(value);
+  fields.set(bare, list);
 }
 
 const tooMany = (): Problem => new Problem('too_many_items', `A form may have at most ${String(MOST_PARTS)} fields.`);
@@ -58,9 +61,7 @@ function readParts(bytes: Buffer, boundary: string): Fields {
     const body = bytes.indexOf('\r\n\r\n', at);
     if (end < 0 || body < 0 || body > end) throw broken();
     const { name, value } = readPart(bytes.toString('utf8', at + 2, body + 2), bytes.subarray(body + 4, end));
-    const list = fields.get(name) ?? [];
-    list.push(value);
-    fields.set(name, list);
+    add(fields, name, value);
     at = end + line.length;
   }
   return fields;
@@ -83,15 +84,13 @@ function readPart(head: string, content: Buffer): { name: string; value: Field }
 
 const MOST_HEAD = 512 * 1024;
 
-/** Takes the fields with such a name out of the header of a mail. Their values are decoded. */
-export function takeFields(mail: Buffer, wanted: RegExp): { taken: [name: string, value: string][]; rest: Buffer } {
-  const text = mail.toString('latin1', 0, MOST_HEAD);
-  const blank = /\r?\n(?=\r?\n)/.exec(text);
-  const end = blank === null ? 0 : blank.index + blank[0].length;
-  const fields = parseHeaders(text.slice(0, end)).filter(({ name }) => wanted.test(name));
-  const head = fields.reduce((left, { raw }) => left.replace(raw, ''), text.slice(0, end));
-  return {
-    taken: fields.map(({ name, value }) => [name, decodeWords(value)]),
-    rest: fields.length === 0 ? mail : Buffer.concat([Buffer.from(head, 'latin1'), mail.subarray(end)]),
-  };
+/** Returns the values of the fields of a mail whose names begin so, decoded, by the rest of the name in lower case. */
+export function headFields(mail: Buffer, prefix: string): Record<string, string[]> {
+  const [head = ''] = mail.toString('latin1', 0, MOST_HEAD).split(/\r?\n\r?\n/, 1);
+  const found = Object.create(null) as Record<string, string[]>;
+  for (const { name, value } of parseHeaders(`${head}\r\n`)) {
+    const lower = name.toLowerCase();
+    if (lower.startsWith(prefix)) (found[lower.slice(prefix.length)] ??= []).push(decodeWords(value));
+  }
+  return found;
 }

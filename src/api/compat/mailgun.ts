@@ -1,50 +1,35 @@
 /** Requests of programs that were written for Mailgun. */
 import type { JsonObject, JsonValue } from '../json.ts';
 import type { Reply } from '../route.ts';
-import { readForm, takeFields } from './form.ts';
-import {
-  MIME,
-  type ForeignCall,
-  type ForeignRequest,
-  type Members,
-  type Params,
-  type Service,
-  type Told,
-} from './foreign.ts';
+import { headFields, readForm } from './form.ts';
+import { MIME } from './foreign.ts';
+import type { ForeignCall, ForeignRequest, Members, Params, Query, Service, Told } from './foreign.ts';
+import * as lists from './lists.ts';
 import {
   addressesOf,
   addressTo,
   addTo,
   answer,
-  mailboxesAs,
+  bulk,
+  check,
+  finished,
   ignored,
   isObject,
+  mailboxesAs,
+  mergeInto,
+  objectIn,
   readEach,
   readMembers,
-  replaced,
-  substitute,
   textOf,
   textsOf,
-  withLinks,
+  timeOf,
   wordsOf,
   wrong,
 } from './members.ts';
-import { entryRequests, numberIn, pageOf, refuseOthers, refuseUnlisted } from './lists.ts';
-import { at, listEvents } from './mailgun-events.ts';
 
 /** The fields that may come several times; of others the last counts. */
 const SEVERAL = /^(?:to|cc|bcc|o:tag|attachment|inline)$/;
 const isYes = (value: JsonValue): boolean => /^(?:yes|true|1|htmlonly)$/i.test(textOf(value));
-
-function jsonIn(value: JsonValue, field: string): JsonObject {
-  try {
-    const read = typeof value === 'string' ? (JSON.parse(value) as JsonValue) : value;
-    if (isObject(read)) return read;
-  } catch {
-    // The fault that follows says what is wrong.
-  }
-  throw wrong(field, 'must be an object in JSON');
-}
 
 const files = (value: JsonValue, out: JsonObject, field: string): void => {
   const given = [value].flat().map((one) => {
@@ -58,10 +43,8 @@ const files = (value: JsonValue, out: JsonObject, field: string): void => {
 const options: Members = {
   to: ignored,
   'o:tag': (value, out) => (out['tags'] = [value].flat()),
-  'o:dkim': (value, _, field) => {
-    if (!isYes(value)) throw wrong(field, 'is always on here');
-  },
-  'o:deliverytime': (value, out) => (out['send_at'] = at(value)),
+  'o:dkim': (value, _, field) => check(isYes(value), field, 'is always on here'),
+  'o:deliverytime': (value, out) => (out['send_at'] = timeOf(value)),
   'o:testmode': (value, out) => (out['test'] = isYes(value)),
   'o:tracking': (value, out) => (out['track_opens'] = out['track_clicks'] = isYes(value)),
   'o:tracking-clicks': (value, out) => (out['track_clicks'] = isYes(value)),
@@ -70,9 +53,7 @@ const options: Members = {
   'o:sending-ip-pool': ignored,
   'o:secondary-dkim': ignored,
   'o:secondary-dkim-public': ignored,
-  'v:*': (value, out, field) => {
-    out['metadata'] = { ...(out['metadata'] as JsonObject | undefined), [field.slice(2)]: value };
-  },
+  'v:*': (value, out, field) => mergeInto(out, 'metadata', { [field.slice(2)]: value }),
 };
 
 const members: Members = {
@@ -87,7 +68,7 @@ const members: Members = {
   inline: files,
   template: 'template_id',
   't:version': (value, out) => (out['template_version'] = /^\d+$/.test(textOf(value)) ? Number(value) : value),
-  't:variables': (value, out, field) => (out['variables'] = jsonIn(value, field)),
+  't:variables': (value, out, field) => (out['variables'] = objectIn(value, field)),
   't:text': (value, out) => (out['auto_text'] = isYes(value)),
   'recipient-variables': ignored,
   'h:*': header,
@@ -105,77 +86,145 @@ function header(value: JsonValue, out: JsonObject, field: string): void {
   const lower = name.toLowerCase();
   const own = text.replaceAll(LINKS, '').replace(/^\s*,\s*/, '');
   if (lower === 'reply-to') out['reply_to'] = addressesOf(text);
-  else if (lower === VARIABLES) return;
-  else if (lower === 'sender') {
-    if (text !== out['from']) throw wrong(field, 'must be `from`, whose domain signs the mail');
-  } else if (lower === 'list-unsubscribe' && own !== text && own.trim() === '') out['unsubscribe'] = true;
+  else if (lower === VARIABLES) out[VARIABLES] = objectIn(value, field);
+  else if (lower === 'sender') check(text === out['from'], field, 'must be `from`, whose domain signs the mail');
+  else if (lower === 'list-unsubscribe' && own !== text && own.trim() === '') out['unsubscribe'] = true;
   else {
     if (lower === 'list-unsubscribe') out['unsubscribe'] = false;
-    out['headers'] = { ...(out['headers'] as JsonObject | undefined), [name]: own };
+    mergeInto(out, 'headers', { [name]: own });
   }
 }
 
 /** Members are read in the order of their names: `h:Sender` is compared with `from`, and `o:tracking-opens` goes before `o:tracking`. */
 function readMessage(form: JsonObject, known = members): JsonObject {
-  const out = withLinks(readMembers(Object.fromEntries(Object.entries(form).sort()), known));
-  const [inHeader] = Object.entries(form).filter(([name]) => name.toLowerCase() === `h:${VARIABLES}`);
-  const fromHeader = inHeader === undefined ? {} : jsonIn(inHeader[1], inHeader[0]);
+  const mail = readMembers(Object.fromEntries(Object.entries(form).sort()), known);
+  const { [VARIABLES]: inHeader = {}, ...out } = finished(mail) as Record<string, JsonObject>;
   // Those of a template may be larger than metadata.
-  const [target, values] =
-    out['template_id'] === undefined
-      ? ['metadata', textsOf(fromHeader, VARIABLES)]
-      : ['variables', { ...fromHeader, ...(out['metadata'] as JsonObject | undefined) }];
-  if (Object.keys(values).length > 0) out[target] = { ...values, ...(out[target] as JsonObject | undefined) };
+  if (out['template_id'] !== undefined) out['variables'] = { ...inHeader, ...out['metadata'], ...out['variables'] };
+  else if (mail[VARIABLES] !== undefined) out['metadata'] = { ...textsOf(inHeader, VARIABLES), ...out['metadata'] };
   const to = addressesOf(form['to'] ?? []);
   if (form['recipient-variables'] !== undefined)
-    return forEach(out, to, jsonIn(form['recipient-variables'], 'recipient-variables'));
+    return forEach(out, to, objectIn(form['recipient-variables'], 'recipient-variables'));
   addressTo(out, to);
   return out;
 }
 
-const optionNames: Params = { 'deliver-by': 'deliverytime', 'drop-message': 'testmode', track: 'tracking' };
+const optionNames: Params = { 'deliver-by': 'deliverytime', 'drop-message': 'testmode' };
+const optionOf = (name: string): string => `o:${optionNames[name] ?? name.replace(/^track/, 'tracking')}`;
 
 /** Reads a complete mail. The options of the form go before those in its header. */
 function readMime({ message = null, ...form }: JsonObject): JsonObject {
   const bytes = isObject(message) ? Buffer.from(textOf(message['content']), 'base64') : Buffer.from(textOf(message));
-  const { taken, rest } = takeFields(bytes, /^x-mailgun-/i);
-  for (const [name, value] of taken) {
-    const option = name.slice('x-mailgun-'.length).toLowerCase();
-    const member = `o:${optionNames[option] ?? option.replace(/^track-/, 'tracking-')}`;
-    if (option === 'variables')
-      for (const [key, one] of Object.entries(jsonIn(value, name))) form[`v:${key}`] ??= textOf(one);
-    else if (member === 'o:tag') form[member] = [form[member] ?? [], value].flat();
-    else form[member] ??= value;
-  }
-  return { ...readMessage(form, options), message: rest.toString('base64') };
+  const { tag = [], variables = ['{}'], ...others } = headFields(bytes, 'x-mailgun-');
+  const values = Object.entries(objectIn(variables.join(), 'X-Mailgun-Variables'));
+  const inHeader = [
+    ...values.map(([name, value]) => [`v:${name}`, textOf(value)]),
+    ...Object.entries(others).map(([name, [value]]) => [optionOf(name), value]),
+  ];
+  const all = { ...(Object.fromEntries(inHeader) as JsonObject), ...form, 'o:tag': [form['o:tag'] ?? [], tag].flat() };
+  return { ...readMessage(all, options), message: bytes.toString('base64') };
 }
 
 const bare = (address: JsonValue): string => /<([^<>]+)>\s*$/.exec(textOf(address))?.[1] ?? textOf(address);
 
-/** Makes a mail of its own for each addressee, whose values replace `%recipient.name%`, in variables and metadata too. */
-function forEach({ cc, bcc, ...rest }: JsonObject, to: readonly JsonValue[], values: JsonObject): JsonObject {
-  const shared = Object.fromEntries(
-    Object.entries(rest).filter(
-      ([name, value]) => /^(?:variables|metadata)$/.test(name) && JSON.stringify(value).includes('%recipient'),
-    ),
-  );
-  const copies = { ...(cc === undefined ? {} : { cc }), ...(bcc === undefined ? {} : { bcc }) };
+/** Makes a mail of its own for each addressee, whose values replace `%recipient.name%`. */
+function forEach({ cc = [], bcc = [], ...rest }: JsonObject, to: readonly JsonValue[], values: JsonObject): JsonObject {
   const entries = to.map((one) => {
-    const own = values[bare(one)];
-    const words = new Map([
-      ...Object.entries(isObject(own) ? own : {}).map(
-        ([name, value]) => [`%recipient.${name}%`, textOf(value)] as const,
-      ),
-      ['%recipient%', textOf(one)],
-      ['%recipient_email%', bare(one)],
-    ]);
-    return { out: { to: one, ...copies, ...(replaced(shared, words) as JsonObject) }, words };
+    const own = values[bare(one)] ?? null;
+    const words = Object.entries(isObject(own) ? own : {}).map(([name, value]) => [`recipient.${name}`, textOf(value)]);
+    const all = [...words, ['recipient', textOf(one)], ['recipient_email', bare(one)]];
+    return { out: { to: one, cc, bcc }, words: new Map(all.map(([name = '', value = '']) => [`%${name}%`, value])) };
   });
-  substitute(rest, entries);
-  return { ...rest, recipients: entries.map(({ out }) => out), on_error: 'abort', allow_duplicates: true };
+  return bulk(rest, entries);
 }
 
-const lists: Params = { bounces: 'hard_bounce', complaints: 'complaint', unsubscribes: 'unsubscribe' };
+const events = ['accepted', 'delivered', 'failed', 'opened', 'clicked', 'complained', 'unsubscribed'];
+const failures = ['deferred', 'bounced', 'failed', 'suppressed'];
+const severityOf = (type: string): string => (type === 'deferred' ? 'temporary' : 'permanent');
+
+/** A pair of angle brackets around the id of a bulk send, as around that of a mail. */
+const messageIdOf = ({ batch_id: batch, rfc_message_id: id }: Told): string =>
+  String(id)
+    .replaceAll(/[<>]/g, '')
+    .replace(/^[^@]*/, (own) => (typeof batch === 'string' ? batch : own));
+
+function eventOf(one: Told): object {
+  const { type, data } = one as unknown as lists.SeenEvent;
+  const detail = (data[type] ?? {}) as Told;
+  const isFailure = failures.includes(type);
+  return {
+    id: one['id'],
+    event: isFailure ? 'failed' : type === 'sent' ? 'accepted' : type,
+    timestamp: Date.parse(String(one['timestamp'])) / 1000,
+    recipient: data['recipient'],
+    'recipient-domain': String(data['recipient']).split('@')[1] ?? '',
+    tags: data['tags'],
+    'user-variables': data['metadata'],
+    ...(isFailure ? { severity: severityOf(type), reason: detail['class'] ?? type } : {}),
+    ...(type === 'clicked' ? { url: detail['url'] } : {}),
+    'client-info': { 'user-agent': detail['user_agent'] ?? null },
+    'delivery-status': {
+      code: detail['smtp_code'] ?? 0,
+      'enhanced-code': detail['enhanced_code'] ?? '',
+      message: detail['smtp_reply'] ?? '',
+      description: detail['reason'] ?? '',
+    },
+    message: { headers: { 'message-id': messageIdOf(data), to: data['recipient'] } },
+    flags: { 'is-test-mode': one['test'] },
+  };
+}
+
+/** Returns the types of ours that are asked for. Throws `invalid_parameter`. */
+function typesOf({ event = events.join(), severity }: Query): string {
+  const words = event.split(/\s+OR\s+|\s*,\s*/);
+  const unknown = words.find((one) => !events.includes(one));
+  if (unknown !== undefined)
+    lists.refuseParameter('event', `has \`${unknown}\`, which is none of ${events.join(', ')}`);
+  const isWanted = (one: string): boolean => failures.includes(one) && severityOf(one) === severity;
+  const types = words.flatMap((one) => (one === 'failed' ? failures : [one === 'accepted' ? 'sent' : one]));
+  const found = severity === undefined ? types : types.filter(isWanted);
+  if (found.length > 0) return found.join();
+  return lists.refuseParameter('severity', 'must be `temporary` or `permanent`, with the event `failed`');
+}
+
+/** Returns the filter for the Message-ID of a mail, or of a bulk send, as `messageIdOf` shows it. */
+async function mailOf({ ask }: ForeignCall, id: string): Promise<Query> {
+  const text = id.replaceAll(/[<>]/g, '');
+  const own = /^(bat|msg)_\w+(?=@)/.exec(text)?.[0];
+  if (own !== undefined) return own.startsWith('bat_') ? { batch_id: own } : { message_id: own };
+  const [found] = (await lists.pageOf(ask, 'listMessages', { rfc_message_id: text, limit: '1' })).data;
+  return { message_id: textOf(found?.['id'] ?? `msg_${'0'.repeat(26)}`) };
+}
+
+/** Newest first, unless a beginning is given. The name of a page that follows has the query with which it goes on. */
+async function listEvents(call: ForeignCall): Promise<Reply> {
+  const { page = '', domain = '' } = call.params;
+  const goesOn = Object.fromEntries(new URLSearchParams(Buffer.from(page, 'base64url').toString()));
+  const { after = 'start', before = 'end', ...asked } = { ...call.query, ...goesOn };
+  const { begin, end, ascending, limit, recipient, tags = '', event, severity, 'message-id': id, ...others } = asked;
+  lists.refuseOthers(others);
+  if (/\sOR\s/.test(tags)) lists.refuseParameter('tags', 'cannot have `OR`: ask for each of them');
+  const isAscending = (ascending ?? (begin === undefined ? 'no' : 'yes')) === 'yes';
+  const [tag = '', ...more] = tags.split(/\s+AND\s+|\s*,\s*/);
+  const found = await lists.pageOf(call.ask, 'listEvents', {
+    type: typesOf({ event, severity }),
+    recipient,
+    tag: tag === '' ? undefined : tag,
+    ...(id === undefined ? {} : await mailOf(call, id)),
+    occurred_after: begin === undefined ? begin : timeOf(begin),
+    occurred_before: end === undefined ? end : timeOf(end),
+    limit: String(lists.numberIn({ limit }, 'limit', 100, 300)),
+    ...(isAscending ? { after } : { before }),
+  });
+  const seen = found.data.filter(({ data }) => more.every((one) => ((data as Told)['tags'] as string[]).includes(one)));
+  const url = (place: Record<string, string>): string =>
+    `${call.base}/v3/${domain}/events/${Buffer.from(new URLSearchParams({ ...asked, ...place }).toString()).toString('base64url')}`;
+  const later = url({ ascending: 'yes', after: found.next_cursor ?? after });
+  const earlier = url({ ascending: 'no', before: found.previous_cursor ?? before });
+  const [next, previous] = isAscending ? [later, earlier] : [earlier, later];
+  const paging = { next, previous, first: url({ ascending: 'yes' }), last: url({ ascending: 'no' }) };
+  return answer({ items: (isAscending ? seen : seen.reverse()).map(eventOf), paging });
+}
 
 const entryOf = (one: Told): object => ({
   address: one['email'],
@@ -184,22 +233,31 @@ const entryOf = (one: Told): object => ({
   created_at: new Date(String(one['created_at'])).toUTCString(),
 });
 
-async function listEntries({ ask, query, params, base }: ForeignCall, name: string, reason: string): Promise<Reply> {
-  refuseOthers(query, ['limit', 'page', 'address']);
-  const limit = String(Math.min(100, numberIn(query, 'limit', 100, 1000)));
-  const after = query['page'] === 'next' ? query['address'] : undefined;
-  const { data, next } = await pageOf(ask, 'listSuppressions', { reason, limit, after });
-  const url = (page: string, address = ''): string =>
-    `${base}/v3/${params['domain'] ?? ''}/${name}?page=${page}&address=${encodeURIComponent(address)}&limit=${limit}`;
-  const first = url('first');
-  const paging = { first, next: url('next', next ?? ''), previous: first, last: first };
-  return answer({ items: data.map(entryOf), paging });
-}
-
-const all = (value: JsonValue, _: JsonObject, field: string): void => {
-  if (![value].flat().every((one) => one === '*')) throw wrong(field, 'must be `*`: an entry is for all tags');
-};
+const all = (value: JsonValue, _: JsonObject, field: string): void =>
+  check(textOf([value].flat()[0] ?? '*') === '*', field, 'must be `*`: an entry is for all tags');
 const entry: Members = { address: 'email', code: ignored, error: 'note', tag: all, tags: all, created_at: ignored };
+
+const inWords = wordsOf('to', { send_at: 'o:deliverytime', tags: 'o:tag', template_id: 'template' });
+
+const send = {
+  method: 'POST',
+  operation: 'sendMessage',
+  reply: ({ object, id, rfc_message_id: own }: Told, { params: { domain = '' } }: Pick<ForeignCall, 'params'>) =>
+    answer({ id: object === 'batch' ? `<${String(id)}@${domain}>` : own, message: 'Queued. Thank you.' }),
+} as const;
+
+async function listEntries(call: ForeignCall, name: string, reason: string): Promise<Reply> {
+  const { page, address, limit: most, ...others } = call.query;
+  lists.refuseOthers(others);
+  const limit = String(Math.min(100, lists.numberIn({ limit: most }, 'limit', 100, 1000)));
+  const after = page === 'next' ? address : undefined;
+  const { data, next_cursor: last } = await lists.pageOf(call.ask, 'listSuppressions', { reason, limit, after });
+  const url = (place: Params): string =>
+    `${call.base}/v3/${call.params['domain'] ?? ''}/${name}?${new URLSearchParams({ ...place, limit }).toString()}`;
+  const first = url({ page: 'first' });
+  const next = url({ page: 'next', address: last ?? '' });
+  return answer({ items: data.map(entryOf), paging: { first, next, previous: first, last: first } });
+}
 
 async function addEntries({ ask, body }: ForeignCall, name: string, reason: string): Promise<Reply> {
   const entries = body['entries'] as JsonObject[];
@@ -207,53 +265,26 @@ async function addEntries({ ask, body }: ForeignCall, name: string, reason: stri
   return answer({ message: `${String(entries.length)} addresses have been added to the ${name} table` });
 }
 
-const inWords = wordsOf('to', { send_at: 'o:deliverytime', tags: 'o:tag', template_id: 'template' });
-
-const send = {
-  method: 'POST',
-  operation: 'sendMessage',
-  reply: ({ object, id, rfc_message_id: messageId }: Told, { params }: { params: Params }) =>
-    answer({
-      id: object === 'batch' ? `<${String(id)}@${params['domain'] ?? ''}>` : messageId,
-      message: 'Queued. Thank you.',
-    }),
-} as const;
-
 /** The requests of one list. Another name in its place is another request, which has no counterpart. */
-function requestsOf([name, reason]: [name: string, reason: string]): ForeignRequest[] {
-  const path = `/v3/{domain}/${name}`;
-  return [
-    { method: 'GET', path, operation: 'listSuppressions', run: (call) => listEntries(call, name, reason) },
-    {
-      method: 'POST',
-      path,
-      operation: 'createSuppression',
-      form: 'entries',
-      run: (call) => addEntries(call, name, reason),
-    },
-    ...entryRequests(
-      `${path}/{address}`,
-      { '': reason },
-      (one) => answer(entryOf(one ?? refuseUnlisted())),
-      (address) => answer({ message: 'The address has been removed', address }),
-    ),
-  ];
-}
+const listRequests = (name: string, reason: string): ForeignRequest[] =>
+  lists.listRequests(`/v3/{domain}/${name}`, reason, {
+    list: (call) => listEntries(call, name, reason),
+    add: (call) => addEntries(call, name, reason),
+    shown: (one) => answer(entryOf(one ?? lists.refuseUnlisted())),
+    removed: (address) => answer({ message: 'The address has been removed', address }),
+  });
 
 export const mailgun: Service = {
   name: 'mailgun',
   authorization: (of) =>
-    of('authorization')?.replace(/^basic +([\w+/=-]+)$/i, (_, basic: string) =>
-      Buffer.from(basic, 'base64')
-        .toString()
-        .replace(/^(?:[^:]*:)?/, 'Bearer '),
+    of('authorization')?.replace(
+      /^basic +([\w+/=-]+)$/i,
+      (_, basic: string) => `Bearer ${String(Buffer.from(basic, 'base64')).replace(/^[^:]*:/, '')}`,
     ),
   forms: {
     message: (form) => readMessage(form),
     [MIME]: readMime,
-    entries: (form) => ({
-      entries: Array.isArray(form['list']) ? readEach(form['list'], entry, 'list') : [readMembers(form, entry)],
-    }),
+    entries: (form) => ({ entries: readEach([form['list'] ?? form].flat(), entry, 'list') }),
   },
   readForm: (bytes, type) => readForm(bytes, type, SEVERAL),
   requests: [
@@ -261,7 +292,9 @@ export const mailgun: Service = {
     { ...send, path: '/v3/{domain}/messages.mime', form: MIME },
     { method: 'GET', path: '/v3/{domain}/events', operation: 'listEvents', run: listEvents },
     { method: 'GET', path: '/v3/{domain}/events/{page}', operation: 'listEvents', run: listEvents },
-    ...Object.entries(lists).flatMap(requestsOf),
+    ...listRequests('bounces', 'hard_bounce'),
+    ...listRequests('complaints', 'complaint'),
+    ...listRequests('unsubscribes', 'unsubscribe'),
   ],
   problem: ({ message, status }) => ({ status: status === 409 ? 400 : status, body: { message: inWords(message) } }),
 };

@@ -1,6 +1,9 @@
 /** Reads the bodies of other services: members by their tables, and the forms that several of them have. Pure. */
+import addressparser from 'nodemailer/lib/addressparser';
 import { Problem } from '../../base/problem.ts';
-import type { JsonObject, JsonValue } from '../json.ts';
+import { quote } from '../../mail/address.ts';
+import { decodeWords } from '../../mail/charset.ts';
+import { readJson, type JsonObject, type JsonValue } from '../json.ts';
 import type { Reply } from '../route.ts';
 import type { Members } from './foreign.ts';
 
@@ -35,6 +38,16 @@ export const textOf = (value: unknown): string => (typeof value === 'string' ? v
 export const wrong = (field: string, why: string): Problem =>
   new Problem('invalid_field', `\`${field}\` ${why}.`, { field });
 
+/** Throws `invalid_field` if something does not hold. */
+export function check(holds: boolean, field: string, why: string): void {
+  if (!holds) throw wrong(field, why);
+}
+
+/** Adds members to an object that may be there. */
+export function mergeInto(out: JsonObject, name: string, values: JsonObject): void {
+  out[name] = { ...(out[name] as JsonObject | undefined), ...values };
+}
+
 export function listAt(value: JsonValue, field: string): JsonValue[] {
   if (Array.isArray(value)) return value;
   throw wrong(field, 'must be a list');
@@ -52,26 +65,11 @@ export const never =
     if (isOn) throw wrong(field, `is not done here: ${why}`);
   };
 
-/** Splits addresses at the commas that are not in quotes, brackets or comments. */
-export function splitAddresses(text: string): string[] {
-  const found: string[] = [];
-  let from = 0;
-  let isQuoted = false;
-  let depth = 0;
-  for (let at = 0; at < text.length; at++) {
-    const char = text[at];
-    if (char === '\\') at++;
-    else if (char === '"') isQuoted = !isQuoted;
-    else if (isQuoted) continue;
-    else if (char === '<' || char === '(') depth++;
-    else if (char === '>' || char === ')') depth--;
-    else if (char === ',' && depth <= 0) {
-      found.push(text.slice(from, at));
-      from = at + 1;
-    }
-  }
-  return [...found, text.slice(from)].map((one) => one.trim()).filter((one) => one !== '');
-}
+/** Splits a list of addresses. Programs encode a name as in a header (RFC 2047), although JSON does not need it. */
+export const splitAddresses = (text: string): string[] =>
+  addressparser(text, { flatten: true }).map(({ address, name }) =>
+    address === '' || name === '' ? address || name : `${quote(decodeWords(name))} <${address}>`,
+  );
 
 /** Returns addresses that are one text or several. */
 export const addressesOf = (value: JsonValue): JsonValue[] =>
@@ -104,11 +102,16 @@ export function addTo(out: JsonObject, name: string, values: readonly JsonValue[
   if (values.length > 0) out[name] = [...((out[name] as JsonValue[] | undefined) ?? []), ...values];
 }
 
+/** Returns an object, which a form has as JSON in a text. */
+export function objectIn(value: JsonValue, field: string): JsonObject {
+  const read = readJson(Buffer.from(textOf(value)));
+  if (read.kind !== 'ok') throw wrong(field, 'must be an object in JSON');
+  return read.value;
+}
+
 /** Returns an object whose values are texts: metadata is. */
-export const textsOf = (value: JsonValue, field: string): JsonObject => {
-  if (!isObject(value)) throw wrong(field, 'must be an object');
-  return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, textOf(one)]));
-};
+export const textsOf = (value: JsonValue, field: string): JsonObject =>
+  Object.fromEntries(Object.entries(objectIn(value, field)).map(([name, one]) => [name, textOf(one)]));
 
 /** Names and values in a list, as one object. */
 export const pairsOf = (value: JsonValue, name: string, content: string, field: string): JsonObject =>
@@ -119,76 +122,96 @@ export const pairsOf = (value: JsonValue, name: string, content: string, field: 
     ]),
   );
 
-/** Returns a time in the form that ours have. Another text is left for the checks of ours. */
-export const timeOf = (value: JsonValue, unit: 1 | 1000): string => {
-  const at = typeof value === 'number' ? new Date(value * unit) : new Date(textOf(value));
-  return Number.isNaN(at.getTime()) ? textOf(value) : at.toISOString();
+/** Returns a time, or seconds since the epoch, in the form that ours have. Another text is left for the checks of ours. */
+export const timeOf = (value: JsonValue): string => {
+  const text = textOf(value);
+  const at = new Date(/^[\d.]+$/.test(text) ? Number(text) * 1000 : text);
+  return Number.isNaN(at.getTime()) ? text : at.toISOString();
 };
 
 const FOREIGN_LINKS =
   /\{\{\{\s*RESEND_UNSUBSCRIBE_URL\s*\}\}\}|%(?:tag_|mailing_list_)?unsubscribe_url%|<%asm_(?:group_unsubscribe|global_unsubscribe|preferences)_raw_url%>|\{\{\{\s*pm:unsubscribe(?:_url)?\s*\}\}\}/gi;
 
-/** Puts our placeholder of the unsubscribe link in the place of theirs. */
-export function withLinks(out: JsonObject): JsonObject {
+/** Puts our placeholder of the unsubscribe link in the place of theirs, and decodes the name of the sender. */
+export function finished(out: JsonObject): JsonObject {
   for (const name of ['html', 'text']) {
     const text = out[name];
-    if (typeof text === 'string' && FOREIGN_LINKS.test(text))
-      out[name] = text.replaceAll(FOREIGN_LINKS, '{{unsubscribe_url}}');
-    FOREIGN_LINKS.lastIndex = 0;
+    if (typeof text === 'string') out[name] = text.replaceAll(FOREIGN_LINKS, '{{unsubscribe_url}}');
   }
+  if (typeof out['from'] === 'string') out['from'] = decodeWords(out['from']);
   return out;
 }
 
 /** Each is looked for in all texts. */
 const MOST_WORDS = 200;
 
+/** An entry of a bulk send, with the words that are replaced in the texts of all. */
+export interface Entry {
+  out: JsonObject;
+  words?: ReadonlyMap<string, string>;
+}
+
+/** Reads the entries of a list. `read` is told the place of each, such as `[0]`. */
+export const entriesIn = (list: JsonValue, field: string, read: (one: JsonValue, at: string) => JsonObject): Entry[] =>
+  listAt(list, field).map((one, index) => ({ out: read(one, `[${String(index)}]`) }));
+
+/** Makes a bulk send. A faulty entry is left out, or all are refused. */
+export function bulk(shared: JsonObject, entries: readonly Entry[], onError: 'skip' | 'abort' = 'abort'): JsonObject {
+  substitute(shared, entries);
+  return { ...shared, recipients: entries.map(({ out }) => out), on_error: onError, allow_duplicates: true };
+}
+
 /**
  * Makes words that are replaced literally into variables: the texts of `shared` get an expression for each word, and each entry gets
- * the values. A word that an entry has no value for stays as it is.
+ * the values, in variables and metadata of all too. A word that an entry has no value for stays as it is.
  */
-export function substitute(
-  shared: JsonObject,
-  entries: readonly { out: JsonObject; words: ReadonlyMap<string, string> }[],
-): void {
+function substitute(shared: JsonObject, entries: readonly Entry[]): void {
   const headers = isObject(shared['headers'] ?? null) ? (shared['headers'] as JsonObject) : {};
   const places = [
     ...['subject', 'html', 'text'].map((name) => [shared, name] as const),
     ...Object.keys(headers).map((name) => [headers, name] as const),
   ];
-  const texts = places.map(([of, name]) => textOf(of[name])).join('\0');
-  const all = [...new Set(entries.flatMap((entry) => [...entry.words.keys()]))];
+  const values = ['variables', 'metadata'].map((name) => [name, textOf(shared[name])] as const);
+  const all = [...new Set(entries.flatMap((entry) => [...(entry.words?.keys() ?? [])]))].filter((word) => word !== '');
   if (all.length > MOST_WORDS)
     throw new Problem('too_many_items', `More than ${String(MOST_WORDS)} different words are to be replaced.`);
-  const words = all.filter((word) => word !== '' && texts.includes(word));
-  if (words.length === 0) return;
   // The longest first: one word may begin another.
-  words.sort((a, b) => b.length - a.length);
-  const pattern = new RegExp(words.map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')).join('|'), 'g');
-  for (const [of, name] of places) {
+  all.sort((a, b) => b.length - a.length);
+  const inside = (text: string): string[] => all.filter((word) => text.includes(word));
+  const words = inside(places.map(([of, name]) => textOf(of[name])).join('\0'));
+  for (const [of, name] of words.length === 0 ? [] : places) {
     const text = of[name];
-    if (typeof text === 'string') of[name] = expressed(text, pattern, words);
+    if (typeof text === 'string') of[name] = expressed(text, words);
   }
-  for (const { out, words: own } of entries)
-    out['variables'] = {
-      ...(out['variables'] as JsonObject | undefined),
-      ...Object.fromEntries(words.map((word, n) => [`w${String(n)}`, own.get(word) ?? word])),
-    };
+  const changed = values.filter(([, text]) => inside(text).length > 0);
+  const pattern = patternOf(all);
+  for (const { out, words: own } of entries) {
+    const valueOf = (word: string): string => own?.get(word) ?? word;
+    for (const [name] of changed) {
+      const ofAll = replaced(shared[name] ?? null, (text) => text.replaceAll(pattern, valueOf));
+      out[name] = { ...(ofAll as JsonObject), ...(out[name] as JsonObject | undefined) };
+    }
+    const numbered = words.map((word, n): [string, string] => [`w${String(n)}`, valueOf(word)]);
+    if (numbered.length > 0) mergeInto(out, 'variables', Object.fromEntries(numbered));
+  }
 }
 
-/** Returns a copy of a value in whose texts the words are replaced. */
-export function replaced(value: JsonValue, words: ReadonlyMap<string, string>): JsonValue {
-  if (typeof value === 'string')
-    return value.includes('%') ? value.replaceAll(/%[^%\s]+%/g, (word) => words.get(word) ?? word) : value;
-  if (Array.isArray(value)) return value.map((one) => replaced(one, words));
+/** Returns a copy of a value with its texts changed. */
+function replaced(value: JsonValue, change: (text: string) => string): JsonValue {
+  if (typeof value === 'string') return change(value);
+  if (Array.isArray(value)) return value.map((one) => replaced(one, change));
   if (!isObject(value)) return value;
-  return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, replaced(one, words)]));
+  return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, replaced(one, change)]));
 }
 
-function expressed(text: string, pattern: RegExp, words: readonly string[]): string {
+const patternOf = (words: readonly string[]): RegExp =>
+  new RegExp(words.map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')).join('|'), 'g');
+
+function expressed(text: string, words: readonly string[]): string {
   const asItIs = (piece: string): string => (/[{\\]/.test(piece) ? `{% raw %}${piece}{% endraw %}` : piece);
   let from = 0;
   let out = '';
-  for (const found of text.matchAll(pattern)) {
+  for (const found of text.matchAll(patternOf(words))) {
     out += `${asItIs(text.slice(from, found.index))}{{{ w${String(words.indexOf(found[0]))} }}}`;
     from = found.index + found[0].length;
   }
@@ -197,18 +220,15 @@ function expressed(text: string, pattern: RegExp, words: readonly string[]): str
 
 export const answer = (body: object, status = 200): Reply => ({ status, body });
 
-/** The address and the name of a mailbox. */
-export const mailbox = (text: unknown): object => {
-  const [, name = '', address = String(text)] = /^(.*?)\s*<([^<>]+)>$/.exec(String(text)) ?? [];
-  return { Email: address, Name: name.replaceAll(/^"|"$/g, '') };
-};
-
-/** Returns what writes the members of ours that a text names in the words of a service. `entries`: its name for `recipients`. */
+/**
+ * Returns what writes the members of ours that a text names in the words of a service. `entries`: its name for `recipients`; `otherwise`
+ * makes those that `names` has not.
+ */
 export const wordsOf =
-  (entries: string, names: Readonly<Record<string, string>>) =>
+  (entries: string, names: Readonly<Record<string, string>>, otherwise = (ours: string): string => ours) =>
   (text: string): string =>
     text.replaceAll(
       /(^(?!`)|`)(?:recipients(\[\d+\])(\.?))?([a-z_]*)(?=[`.[]|$)/g,
       (_, before: string, index: string | undefined, dot = '', name = '') =>
-        `${before}${index === undefined ? '' : `${entries}${index}${String(dot)}`}${names[String(name)] ?? String(name)}`,
+        `${before}${index === undefined ? '' : `${entries}${index}${String(dot)}`}${names[String(name)] ?? otherwise(String(name))}`,
     );

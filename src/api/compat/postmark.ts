@@ -1,26 +1,57 @@
 /** Requests of programs that were written for Postmark. */
+import addressparser from 'nodemailer/lib/addressparser';
 import { Problem, type ProblemCode } from '../../base/problem.ts';
 import type { JsonObject, JsonValue } from '../json.ts';
 import type { Reply } from '../route.ts';
 import type { ForeignCall, Members, Params, Service, Told } from './foreign.ts';
+import * as lists from './lists.ts';
 import {
   answer,
-  mailboxesAs,
+  bulk,
+  check,
+  entriesIn,
   filesBy,
+  finished,
   ignored,
-  listAt,
-  mailbox,
+  mailboxesAs,
   never,
   pairsOf,
   readEach,
   readMembers,
   textOf,
   textsOf,
-  withLinks,
-  wrong,
+  wordsOf,
 } from './members.ts';
-import { faultOf } from './postmark-faults.ts';
-import { partOf, readAll, refuseOthers, wholeList, type SeenEvent } from './lists.ts';
+
+/** Our codes by theirs. */
+const codes: Readonly<Record<number, readonly ProblemCode[]>> = {
+  10: ['missing_api_key', 'invalid_api_key', 'key_expired', 'key_revoked', 'insufficient_scope'],
+  400: ['domain_not_verified', 'domain_not_allowed'],
+  402: ['invalid_json'],
+  405: ['sending_paused', 'quota_exceeded'],
+  406: ['recipient_suppressed'],
+  1101: ['unknown_template'],
+  1109: ['template_render_failed', 'missing_variable'],
+  1226: ['unknown_stream'],
+};
+
+const INACTIVE =
+  'You tried to send to recipient(s) that have been marked as inactive. Found inactive addresses: %. Inactive recipients are ones that have generated a hard bounce, a spam complaint, or a manual suppression.';
+
+const capitals = (text: string): string =>
+  text.replaceAll(/(?:^|_)([a-z])/g, (_, first: string) => first.toUpperCase());
+const names = { html: 'HtmlBody', text: 'TextBody', tags: 'Tag', stream: 'MessageStream', variables: 'TemplateModel' };
+const inWords = wordsOf('Messages', names, capitals);
+
+/** Their code and text of a fault. */
+function faultOf(code: ProblemCode, message: string, status: number): { ErrorCode: number; Message: string } {
+  const known = Object.keys(codes).find((theirs) => codes[Number(theirs)]?.includes(code));
+  const address = code === 'recipient_suppressed' ? /[^\s"`<>]+@[^\s"`<>]*[^\s"`<>.,:]/.exec(message)?.[0] : undefined;
+  return {
+    ErrorCode: Number(known ?? (status >= 429 ? status : status === 404 ? 701 : 300)),
+    Message: address === undefined ? inWords(message) : INACTIVE.replace('%', address),
+  };
+}
 
 /** The stream that every account there has from the start. */
 const streamOf = (theirs: string): string => (theirs === 'outbound' ? 'transactional' : theirs);
@@ -31,7 +62,6 @@ const attachment: Members = {
   ContentType: 'content_type',
   ContentID: (value, out) => (out['content_id'] = textOf(value).replace(/^cid:/i, '')),
   ContentLength: ignored,
-  Disposition: 'disposition',
 };
 
 const email: Members = {
@@ -48,7 +78,7 @@ const email: Members = {
   Headers: (value, out, field) => (out['headers'] = pairsOf(value, 'Name', 'Value', field)),
   TrackOpens: 'track_opens',
   TrackLinks: (value, out, field) => {
-    if (value === 'TextOnly') throw wrong(field, 'is not done here: only links of html are counted');
+    check(value !== 'TextOnly', field, 'is not done here: only links of html are counted');
     out['track_clicks'] = value !== 'None';
   },
   MessageStream: (value, out) => (out['stream'] = streamOf(textOf(value))),
@@ -62,23 +92,18 @@ const email: Members = {
 /** Mail to an address on the list is refused there. */
 const readEmail = (value: JsonValue, where = ''): JsonObject => ({
   on_suppressed: 'reject',
-  ...withLinks(readMembers(value, email, where)),
+  ...finished(readMembers(value, email, where)),
 });
 
-const readBatch = (list: JsonValue): JsonObject => ({
-  recipients: listAt(list, 'Messages').map((one, index) => readEmail(one, `Messages[${String(index)}]`)),
-  allow_duplicates: true,
-});
-
-const addresses: Members = {
-  Suppressions: (value, out, field) =>
-    (out['emails'] = readEach(value, { EmailAddress: 'email' }, field).map((one) => textOf(one['email']))),
-};
+const readBatch = (list: JsonValue): JsonObject =>
+  bulk(
+    {},
+    entriesIn(list, 'Messages', (one, at) => readEmail(one, `Messages${at}`)),
+    'skip',
+  );
 
 const submitted = (one: Told, at: string): object => ({
   To: one['to'],
-  ...(Array.isArray(one['cc']) && one['cc'].length > 0 ? { Cc: one['cc'].join(', ') } : {}),
-  ...(Array.isArray(one['bcc']) && one['bcc'].length > 0 ? { Bcc: one['bcc'].join(', ') } : {}),
   SubmittedAt: at,
   MessageID: one['id'],
   ErrorCode: 0,
@@ -88,16 +113,11 @@ const submitted = (one: Told, at: string): object => ({
 const ofBatch = {
   reply: ({ data, created_at: at }: Told) =>
     answer(
-      (data as { to: string | null; id: string; error: { code: ProblemCode; message: string } | null }[]).map((one) =>
-        one.error === null
-          ? submitted(one, String(at))
-          : { ...(one.to === null ? {} : { To: one.to }), ...faultOf(one.error.code, one.error.message, 400) },
-      ),
+      (data as lists.BatchEntry[]).map(({ error, ...one }) => ({
+        ...submitted(one, String(at)),
+        ...(error === null ? {} : faultOf(error.code, error.message, 400)),
+      })),
     ),
-  refused(problem: Problem, { body: { recipients } }: { body: JsonObject }): Reply | null {
-    if (problem.code !== 'no_valid_recipients' || !Array.isArray(recipients) || recipients.length === 0) return null;
-    return answer(recipients.map(() => faultOf('invalid_field', problem.message, 400)));
-  },
 };
 
 /** The members that records of a mail and of a bounce have. */
@@ -109,57 +129,23 @@ const common = (one: Told): object => ({
   MessageStream: one['stream'] === 'transactional' ? 'outbound' : one['stream'],
 });
 
-const shown = (one: Told): object => {
-  const [to, cc, bcc] = [[one['to']], one['cc'], one['bcc']] as unknown[][];
-  return {
-    ...common(one),
-    To: to?.map(mailbox),
-    Cc: cc?.map(mailbox),
-    Bcc: bcc?.map(mailbox),
-    Recipients: [...(to ?? []), ...(cc ?? []), ...(bcc ?? [])],
-    ReceivedAt: one['created_at'],
-    Attachments: [],
-    Status: one['status'] === 'queued' || one['status'] === 'scheduled' ? 'Queued' : 'Sent',
-    TrackOpens: one['track_opens'],
-    TrackLinks: one['track_clicks'] === true ? 'HtmlOnly' : 'None',
-    Metadata: one['metadata'],
-    Sandboxed: one['test'],
-  };
-};
+const mailboxes = (texts: unknown): object[] =>
+  addressparser(String(texts), { flatten: true }).map(({ address, name }) => ({ Email: address, Name: name }));
 
-/** Their words for events, if they are others than ours. */
-const eventNames: Params = {
-  deferred: 'Transient',
-  clicked: 'LinkClicked',
-  complained: 'SpamComplaint',
-  unsubscribed: 'SubscriptionChanged',
-};
-
-/** Acceptance of a mail is not an event there. */
-const eventOf = ({ type, timestamp, data }: SeenEvent): object[] =>
-  type === 'sent'
-    ? []
-    : [
-        {
-          Recipient: data['recipient'],
-          Type: eventNames[type] ?? type.replace(/^./, (first) => first.toUpperCase()),
-          ReceivedAt: timestamp,
-          Details: data[type] ?? {},
-        },
-      ];
-
-const details = (one: Told): Reply =>
-  answer({ ...shown(one), MessageEvents: (one['events'] as SeenEvent[]).flatMap(eventOf) });
-
-const page = { size: 'count', usual: 100, most: 500 };
-
-async function listMessages(call: ForeignCall): Promise<Reply> {
-  refuseOthers(call.query, ['count', 'offset', 'recipient', 'fromEmail', 'tag', 'subject', 'messageStream']);
-  const { recipient: to, fromEmail: from, tag, subject, messageStream: theirs } = call.query;
-  const filter = { to, from, tag, subject, stream: theirs === undefined ? theirs : streamOf(theirs) };
-  const { data, total } = await partOf(call, 'listMessages', filter, page);
-  return answer({ TotalCount: total, Messages: data.map(shown) });
-}
+const shown = (one: Told): object => ({
+  ...common(one),
+  To: mailboxes(one['to']),
+  Cc: mailboxes(one['cc']),
+  Bcc: mailboxes(one['bcc']),
+  Recipients: [one['to'], one['cc'], one['bcc']].flat(),
+  ReceivedAt: one['created_at'],
+  Attachments: [],
+  Status: one['status'] === 'queued' || one['status'] === 'scheduled' ? 'Queued' : 'Sent',
+  TrackOpens: one['track_opens'],
+  TrackLinks: one['track_clicks'] === true ? 'HtmlOnly' : 'None',
+  Metadata: one['metadata'],
+  Sandboxed: one['test'],
+});
 
 const bounceTypes: Readonly<Record<string, readonly [type: string, code: number, words: string]>> = {
   hard: ['HardBounce', 1, 'Hard bounce'],
@@ -168,13 +154,43 @@ const bounceTypes: Readonly<Record<string, readonly [type: string, code: number,
   complained: ['SpamComplaint', 100001, 'Spam complaint'],
 };
 
-const BOUNCE = { type: 'bounced', data: {} };
+/** Their words for other events, if they are others than ours. */
+const eventNames: Params = { deferred: 'Transient', clicked: 'LinkClicked', unsubscribed: 'SubscriptionChanged' };
+
+const eventOf = ({ type, timestamp, data }: lists.SeenEvent): object => ({
+  Recipient: data['recipient'],
+  Type: bounceTypes[type]?.[0] ?? eventNames[type] ?? capitals(type),
+  ReceivedAt: timestamp,
+  Details: data[type] ?? {},
+});
+
+/** Acceptance of a mail is not an event there. */
+const details = (one: Told): Reply => {
+  const events = (one['events'] as lists.SeenEvent[]).filter(({ type }) => type !== 'sent');
+  return answer({ ...shown(one), MessageEvents: events.map(eventOf) });
+};
+
+async function listMessages(call: ForeignCall): Promise<Reply> {
+  const { data, total } = await lists.partOf(call, 'listMessages', {
+    size: 'count',
+    filters: {
+      recipient: 'to',
+      fromEmail: 'from',
+      tag: 'tag',
+      subject: 'subject',
+      messageStream: ['stream', streamOf],
+    },
+  });
+  return answer({ TotalCount: total, Messages: data.map(shown) });
+}
+
+const nothing: Told = {};
 
 /** A mail that bounced has one bounce, which goes by the mail's id. */
 async function bounceOf({ ask }: ForeignCall, one: Told): Promise<object> {
   const filter = { message_id: String(one['id']), type: 'bounced,complained', after: 'start' };
-  const [event] = (await readAll(ask, 'listEvents', filter, { most: 1 })).data as unknown as SeenEvent[];
-  const { type, timestamp, data }: SeenEvent = event ?? { ...BOUNCE, timestamp: String(one['status_at']) };
+  const [event] = (await lists.readAll(ask, 'listEvents', filter, { most: 1 })).data as unknown as lists.SeenEvent[];
+  const { type, timestamp, data } = event ?? { type: 'bounced', timestamp: one['status_at'], data: nothing };
   const detail = (data[type] ?? {}) as Told;
   const [name, code, words] = bounceTypes[textOf(detail['class'] ?? type)] ?? ['Unknown', 2048, 'Undetermined'];
   return {
@@ -195,9 +211,11 @@ async function bounceOf({ ask }: ForeignCall, one: Told): Promise<object> {
 }
 
 async function listBounces(call: ForeignCall): Promise<Reply> {
-  refuseOthers(call.query, ['count', 'offset', 'emailFilter', 'tag']);
-  const filter = { status: 'bounced,complained', to: call.query['emailFilter'], tag: call.query['tag'] };
-  const { data, total } = await partOf(call, 'listMessages', filter, page);
+  const { data, total } = await lists.partOf(call, 'listMessages', {
+    size: 'count',
+    filters: { emailFilter: 'to', tag: 'tag' },
+    filter: { status: 'bounced,complained' },
+  });
   const found: object[] = [];
   for (const one of data) found.push(await bounceOf(call, one));
   return answer({ TotalCount: total, Bounces: found });
@@ -208,12 +226,14 @@ const getBounce = async (call: ForeignCall): Promise<Reply> =>
 
 const reasons: Params = { hard_bounce: 'HardBounce', complaint: 'SpamComplaint' };
 
-async function dump({ ask, query, params: { stream = '' } }: ForeignCall): Promise<Reply> {
-  refuseOthers(query, ['count', 'offset', 'emailAddress']);
-  const wanted = ({ scope }: Told): boolean => scope === 'account' || scope === `stream:${streamOf(stream)}`;
-  const data = await wholeList(ask, 'listSuppressions', { email: query['emailAddress'] }, wanted);
+async function dump(call: ForeignCall): Promise<Reply> {
+  const scopes = ['account', `stream:${streamOf(call.params['stream'] ?? '')}`];
+  const part = { size: 'count', most: 10_000, filters: { emailAddress: 'email' } } as const;
+  const { data, total } = await lists.partOf(call, 'listSuppressions', part);
+  if (total > data.length) throw new Problem('invalid_state', 'The list is too long: read it with the API, in pages.');
+  const wanted = data.filter(({ scope }) => scopes.includes(String(scope)));
   return answer({
-    Suppressions: data.map((one) => ({
+    Suppressions: wanted.map((one) => ({
       EmailAddress: one['email'],
       SuppressionReason: reasons[String(one['reason'])] ?? 'ManualSuppression',
       Origin: one['created_by'] === 'recipient' || one['reason'] === 'complaint' ? 'Recipient' : 'Customer',
@@ -222,34 +242,28 @@ async function dump({ ask, query, params: { stream = '' } }: ForeignCall): Promi
   });
 }
 
-/** The result for one address. */
-const changed = (email: string, done: string, why: string | null): object => ({
-  EmailAddress: email,
-  Status: why === null ? done : 'Failed',
-  Message: why,
-});
-
-async function suppress({ ask, body, params: { stream = '' } }: ForeignCall): Promise<Reply> {
-  const { data } = await ask('createSuppression', { body: { ...body, stream: streamOf(stream) } });
-  return answer({
-    Suppressions: (data as { email: string; error: { message: string } | null }[]).map((one) =>
-      changed(one.email, 'Suppressed', one.error?.message ?? null),
-    ),
-  });
-}
-
-/** Reactivates addresses: entries of the whole account are removed as well, since a bounce makes one. */
-async function reactivate({ ask, body }: ForeignCall): Promise<Reply> {
-  const done: object[] = [];
+/** Changes the entries of addresses one by one, and says what became of each. */
+async function changed({ body }: ForeignCall, done: string, change: (email: string) => Promise<Told>): Promise<Reply> {
+  const results: object[] = [];
   for (const email of (body['emails'] ?? []) as string[]) {
-    const why = await ask('deleteSuppression', { params: { email } }).catch((error: unknown) => {
+    const fault = await change(email).catch((error: unknown) => {
       if (error instanceof Problem && error.status < 500) return error;
       throw error;
     });
-    done.push(changed(email, 'Deleted', why instanceof Problem && why.code !== 'not_found' ? why.message : null));
+    const why = fault instanceof Problem && fault.code !== 'not_found' ? fault.message : null;
+    results.push({ EmailAddress: email, Status: why === null ? done : 'Failed', Message: why });
   }
-  return answer({ Suppressions: done });
+  return answer({ Suppressions: results });
 }
+
+const suppress = (call: ForeignCall): Promise<Reply> => {
+  const stream = streamOf(call.params['stream'] ?? '');
+  return changed(call, 'Suppressed', (email) => call.ask('createSuppression', { body: { email, stream } }));
+};
+
+/** Entries of the whole account are removed as well, since a bounce makes one. */
+const reactivate = (call: ForeignCall): Promise<Reply> =>
+  changed(call, 'Deleted', (email) => call.ask('deleteSuppression', { params: { email } }));
 
 const LIST = '/message-streams/{stream}/suppressions';
 const ofEmail = { reply: (one: Told) => answer(submitted(one, String(one['created_at']))) };
@@ -262,7 +276,9 @@ export const postmark: Service = {
     email: (value) => readEmail(value),
     batch: ({ list = [] }) => readBatch(list),
     templates: ({ Messages = [] }) => readBatch(Messages),
-    addresses: (value) => readMembers(value, addresses),
+    addresses: ({ Suppressions = [] }) => ({
+      emails: readEach(Suppressions, { EmailAddress: 'email' }, 'Suppressions').map(({ email: one }) => textOf(one)),
+    }),
   },
   requests: [
     { ...send, path: '/email', form: 'email', ...ofEmail },

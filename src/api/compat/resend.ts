@@ -3,24 +3,28 @@ import { idTime } from '../../base/id.ts';
 import { Problem } from '../../base/problem.ts';
 import type { ProblemCode } from '../../base/problem.ts';
 import { DAY_MS, HOUR_MS, MINUTE_MS } from '../../base/time.ts';
+import { decodeWords } from '../../mail/charset.ts';
 import type { JsonObject, JsonValue } from '../json.ts';
 import type { ForeignBody, ForeignCall, Members, Service, Told } from './foreign.ts';
 import {
   addressTo,
   addTo,
   answer,
+  bulk,
+  entriesIn,
   filesBy,
+  finished,
   isObject,
-  listAt,
+  mergeInto,
+  objectIn,
   pairsOf,
   readMembers,
   textOf,
   timeOf,
-  withLinks,
   wordsOf,
   wrong,
 } from './members.ts';
-import { numberIn, readAll, refuseOthers } from './lists.ts';
+import { numberIn, readAll, refuseOthers, type BatchEntry } from './lists.ts';
 
 const attachment: Members = {
   filename: 'filename',
@@ -40,21 +44,28 @@ const attachment: Members = {
 const bytesOf = ({ data }: JsonObject): JsonValue =>
   Array.isArray(data) ? Buffer.from(data as number[]).toString('base64') : '';
 
+/** Some programs encode names as in a header. */
+const namesDecoded = (value: JsonValue): JsonValue[] =>
+  [value].flat().map((one) => (typeof one === 'string' ? decodeWords(one) : one));
+
+/** Some programs give a header several values, or Reply-To as a header too. */
+function headers(value: JsonValue, out: JsonObject, field: string): void {
+  for (const [name, one] of Object.entries(objectIn(value, field)))
+    if (name.toLowerCase() === 'reply-to') out['reply_to'] ??= one;
+    else mergeInto(out, 'headers', { [name]: Array.isArray(one) ? one.map(textOf).join(', ') : one });
+}
+
 const email = (now: number): Members => ({
   from: 'from',
-  to: (value, out) => {
-    addressTo(out, Array.isArray(value) ? value : [value]);
-  },
-  cc: (value, out) => {
-    addTo(out, 'cc', [value].flat());
-  },
-  bcc: 'bcc',
+  to: (value, out) => addressTo(out, namesDecoded(value)),
+  cc: (value, out) => addTo(out, 'cc', namesDecoded(value)),
+  bcc: (value, out) => (out['bcc'] = namesDecoded(value)),
   reply_to: 'reply_to',
   replyTo: 'reply_to',
   subject: 'subject',
   html: 'html',
   text: 'text',
-  headers: 'headers',
+  headers,
   attachments: filesBy(attachment),
   tags: (value, out, field) => (out['metadata'] = pairsOf(value, 'name', 'value', field)),
   scheduled_at: (value, out, field) => (out['send_at'] = scheduled(value, now, field)),
@@ -72,21 +83,18 @@ function scheduled(value: JsonValue, now: number, field: string): JsonValue {
     /^in (\d{1,6}|an?|one) (m(?=in)|h(?=our|r)|d(?=ay))/i.exec(textOf(value).trim()) ?? [];
   if (unit === '') {
     if (Number.isNaN(Date.parse(textOf(value)))) throw wrong(field, 'must be a date, or such as `in 2 hours`');
-    return timeOf(value, 1);
+    return timeOf(value);
   }
   const steps = /^\d/.test(count) ? Number(count) : 1;
   return new Date(now + steps * UNITS[unit.toLowerCase() as keyof typeof UNITS]).toISOString();
 }
 
 const readEmail = (value: JsonValue, now: number, where = ''): JsonObject =>
-  withLinks(readMembers(value, email(now), where));
+  finished(readMembers(value, email(now), where));
 
 function readBatch({ list = [] }: JsonObject, { headers, now }: ForeignBody): JsonObject {
-  return {
-    recipients: listAt(list, 'body').map((one, index) => readEmail(one, now, `[${String(index)}]`)),
-    on_error: headers['x-batch-validation'] === 'permissive' ? 'skip' : 'abort',
-    allow_duplicates: true,
-  };
+  const entries = entriesIn(list, 'body', (one, at) => readEmail(one, now, at));
+  return bulk({}, entries, headers['x-batch-validation'] === 'permissive' ? 'skip' : 'abort');
 }
 
 /** Their words for our statuses. */
@@ -122,9 +130,9 @@ const whole = (one: Told): object => ({
 
 /** Lists mails, newest first. Ids say where a page begins; those of one millisecond are passed over one by one. */
 async function list({ query, ask }: ForeignCall) {
-  refuseOthers(query, ['limit', 'after', 'before']);
-  const { after, before } = query;
-  const most = numberIn(query, 'limit', 20, 100);
+  const { after, before, limit, ...others } = query;
+  refuseOthers(others);
+  const most = numberIn({ limit }, 'limit', 20, 100);
   const from = before ?? after;
   const at = from === undefined ? null : idTime(from);
   if (from !== undefined && at === null)
@@ -189,7 +197,7 @@ export const resend: Service = {
       operation: 'sendMessage',
       form: 'batch',
       reply({ data }, { body }) {
-        const entries = data as readonly { index: number; id: string | null; error: { message: string } | null }[];
+        const entries = data as BatchEntry[];
         const errors = entries.flatMap(({ index, error }) =>
           error === null ? [] : [{ index, message: inWords(error.message) }],
         );

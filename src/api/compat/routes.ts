@@ -2,7 +2,6 @@
  * Makes routes of the requests of other services. Each runs an operation of ours within the same request: with its key, its scope,
  * its budgets, its idempotency record and its row in the audit. Only the form of the body and of the answer differs.
  */
-import { Problem } from '../../base/problem.ts';
 import type { ApiOperation } from '../../operations/summaries.ts';
 import { refuseScope } from '../middleware/scope.ts';
 import type { Incoming, Reply, Route } from '../route.ts';
@@ -67,21 +66,15 @@ async function perform(request: ForeignRequest, { operation, base }: Parts, inco
   const ours = operation(request.operation);
   // A small one was not checked in a thread.
   const checked = request.form === MIME && ours.sendRules !== undefined ? checkMail(body, ours.sendRules(now)) : null;
-  try {
-    return tell(
-      await ours.run({
-        ...incoming,
-        checked: incoming.checked ?? checked,
-        search: '',
-        idempotencyRow: (reply) => incoming.idempotencyRow(tell(reply)),
-        auditRow: (reply) => incoming.auditRow({ ...reply, status: tell(reply).status }),
-      }),
-    );
-  } catch (error) {
-    const answer = error instanceof Problem ? request.refused?.(error, { body }) : null;
-    if (answer != null) return answer;
-    throw error;
-  }
+  return tell(
+    await ours.run({
+      ...incoming,
+      checked: incoming.checked ?? checked,
+      search: '',
+      idempotencyRow: (reply) => incoming.idempotencyRow(tell(reply)),
+      auditRow: (reply) => incoming.auditRow({ ...reply, status: tell(reply).status }),
+    }),
+  );
 }
 
 /** Returns what performs further operations within a request. Each has to be allowed; `status` is that of the answer to the request. */

@@ -1,35 +1,37 @@
 /** Requests of programs that were written for SendGrid. */
 import { newId } from '../../base/id.ts';
 import { Problem } from '../../base/problem.ts';
+import { quote } from '../../mail/address.ts';
 import type { JsonObject, JsonValue } from '../json.ts';
 import type { Reply } from '../route.ts';
-import type { ForeignCall, Members, Service, Told } from './foreign.ts';
+import type { ForeignCall, ForeignRequest, Members, Service, Told } from './foreign.ts';
+import * as lists from './lists.ts';
 import {
   addressTo,
   addTo,
   answer,
+  bulk,
+  check,
   filesBy,
+  finished,
   ignored,
   isObject,
   listAt,
+  mergeInto,
   never,
   readEach,
   readMembers,
-  substitute,
   textsOf,
   textOf,
   timeOf,
-  withLinks,
   wordsOf,
   wrong,
 } from './members.ts';
-import { entryRequests, pageOf, partOf, readAll, reasonOf, refuseOthers, seconds } from './lists.ts';
 
-/** An address in an object, as one text. */
+/** An address in an object, as one text. Some programs put the name in quotes, as in a header. */
 function mailbox(value: JsonValue, field: string): string {
   const { email = '', name } = readMembers(value, { email: 'email', name: 'name' }, field);
-  if (typeof name !== 'string') return textOf(email);
-  return `"${name.replaceAll(/["\\]/g, '\\$&')}" <${textOf(email)}>`;
+  return typeof name === 'string' ? `${quote(name.replace(/^"(.*)"$/, '$1'))} <${textOf(email)}>` : textOf(email);
 }
 
 const mailboxes = (value: JsonValue, field: string): string[] =>
@@ -49,9 +51,8 @@ const both: Members = {
   from: (value, out, field) => (out['from'] = mailbox(value, field)),
   subject: 'subject',
   headers: 'headers',
-  custom_args: (value, out, field) =>
-    (out['metadata'] = { ...(out['metadata'] as JsonObject | undefined), ...textsOf(value, field) }),
-  send_at: (value, out) => (out['send_at'] = timeOf(value, 1000)),
+  custom_args: (value, out, field) => mergeInto(out, 'metadata', textsOf(value, field)),
+  send_at: (value, out) => (out['send_at'] = timeOf(value)),
 };
 
 /** `substitutions` are read apart, since they change the texts of the mail. */
@@ -109,8 +110,7 @@ const mail: Members = {
   attachments: filesBy(attachment),
   template_id: 'template_id',
   categories: 'tags',
-  batch_id: (value, out) =>
-    (out['metadata'] = { ...(out['metadata'] as JsonObject | undefined), [BATCH]: textOf(value) }),
+  batch_id: (value, out) => mergeInto(out, 'metadata', { [BATCH]: textOf(value) }),
   asm: (_, out) => (out['unsubscribe'] = true),
   tracking_settings: (value, out, field) => Object.assign(out, readMembers(value, tracking, field)),
   mail_settings: (value, out, field) => Object.assign(out, readMembers(value, settings, field)),
@@ -122,7 +122,7 @@ const BATCH = 'batch_id';
 
 /** One personalization is a mail; several are a bulk send, of which a faulty entry refuses all, as there. */
 function readMail(value: JsonObject): JsonObject {
-  const shared = withLinks(readMembers(value, mail));
+  const shared = finished(readMembers(value, mail));
   const given = listAt(value['personalizations'] ?? [], 'personalizations');
   if (given.length === 0)
     throw new Problem('missing_field', '`personalizations` is missing.', { field: 'personalizations' });
@@ -135,10 +135,9 @@ function readMail(value: JsonObject): JsonObject {
       words: new Map(Object.entries(words) as [string, string][]),
     };
   });
-  substitute(shared, entries);
+  const all = bulk(shared, entries);
   const [first, ...others] = entries.map(({ out }) => out);
-  if (others.length > 0 || first === undefined)
-    return { ...shared, recipients: entries.map(({ out }) => out), on_error: 'abort', allow_duplicates: true };
+  if (others.length > 0 || first === undefined) return all;
   return { ...shared, ...first, ...merged(shared, first, 'headers'), ...merged(shared, first, 'metadata') };
 }
 
@@ -147,38 +146,40 @@ const merged = (shared: JsonObject, own: JsonObject, name: string): JsonObject =
     ? {}
     : { [name]: { ...(shared[name] as JsonObject), ...(own[name] as JsonObject) } };
 
-/** The lists there, and the reason of an entry here. */
-const lists: Readonly<Record<string, string>> = {
-  bounces: 'hard_bounce',
-  spam_reports: 'complaint',
-  unsubscribes: 'unsubscribe',
-};
-
 const entryOf = (one: Told): object => ({
-  created: seconds(one['created_at']),
+  created: lists.seconds(one['created_at']),
   email: one['email'],
   reason: one['note'] ?? '',
   status: '',
 });
 
-async function list(call: ForeignCall): Promise<Reply> {
-  const { query, params } = call;
-  refuseOthers(query, ['limit', 'offset', 'email', 'start_time', 'end_time']);
-  const at = (name: string): string | undefined =>
-    query[name] === undefined ? undefined : timeOf(Number(query[name]), 1000);
-  const times = { created_after: at('start_time'), created_before: at('end_time') };
-  const filter = { reason: reasonOf(lists, params), email: query['email'], ...times };
-  const { data } = await partOf(call, 'listSuppressions', filter, { size: 'limit', usual: 500, most: 500 });
-  return answer(data.map(entryOf));
-}
+/** The requests of a list whose entries have this reason here. */
+const listRequests = (name: string, reason: string): ForeignRequest[] =>
+  lists.listRequests(`/v3/suppression/${name}`, reason, {
+    async list(call) {
+      const { data } = await lists.partOf(call, 'listSuppressions', {
+        size: 'limit',
+        filters: { email: 'email', start_time: ['created_after', timeOf], end_time: ['created_before', timeOf] },
+        filter: { reason },
+      });
+      return answer(data.map(entryOf));
+    },
+    shown: (one) => answer(one === null ? [] : [entryOf(one)]),
+    removed: () => gone,
+  });
 
 /** Cancels the mails of a scheduled group. One that no mail has is refused: its id is most likely a wrong one. */
 async function cancel({ ask, body }: ForeignCall): Promise<Reply> {
   const group = body[BATCH] ?? null;
   if (group === null) throw new Problem('missing_field', '`batch_id` is missing.', { field: BATCH });
   const filter = { [`metadata[${BATCH}]`]: textOf(group) };
-  const { data, hasMore } = await readAll(ask, 'listMessages', { ...filter, status: 'scheduled' }, { most: 1000 });
-  if (data.length === 0 && (await pageOf(ask, 'listMessages', { ...filter, limit: '1' })).data.length === 0)
+  const { data, hasMore } = await lists.readAll(
+    ask,
+    'listMessages',
+    { ...filter, status: 'scheduled' },
+    { most: 1000 },
+  );
+  if (data.length === 0 && (await lists.pageOf(ask, 'listMessages', { ...filter, limit: '1' })).data.length === 0)
     throw new Problem('invalid_field', 'No mail has this `batch_id`.', { field: BATCH });
   for (const { id } of data) await ask('cancelMessage', { params: { id: String(id) } });
   if (hasMore)
@@ -192,7 +193,7 @@ const group = (id: string, status: number): Promise<Reply> => Promise.resolve(an
 const inWords = wordsOf('personalizations', { tags: 'categories', variables: 'dynamic_template_data' });
 
 const GLOBAL = '/v3/asm/suppressions/global';
-const gone = (): Reply => ({ status: 204, body: null });
+const gone: Reply = { status: 204, body: null };
 
 export const sendgrid: Service = {
   name: 'sendgrid',
@@ -203,9 +204,7 @@ export const sendgrid: Service = {
     cancel: (value) =>
       readMembers(value, {
         batch_id: BATCH,
-        status: (status, _, field) => {
-          if (status !== 'cancel') throw wrong(field, 'must be `cancel`: a group is not paused here');
-        },
+        status: (status, _, field) => check(status === 'cancel', field, 'must be `cancel`: a group is not paused here'),
       }),
   },
   requests: [
@@ -237,19 +236,13 @@ export const sendgrid: Service = {
       operation: 'getMessage',
       run: ({ params }) => group(params['id'] ?? '', 200),
     },
-    { method: 'GET', path: '/v3/suppression/{list}', operation: 'listSuppressions', run: list },
-    ...entryRequests(
-      '/v3/suppression/{list}/{address}',
-      lists,
-      (one) => answer(one === null ? [] : [entryOf(one)]),
-      gone,
-    ),
-    ...entryRequests(
-      `${GLOBAL}/{address}`,
-      { '': 'unsubscribe' },
-      (one, address) => answer(one === null ? {} : { recipient_email: address }),
-      gone,
-    ),
+    ...listRequests('bounces', 'hard_bounce'),
+    ...listRequests('spam_reports', 'complaint'),
+    ...listRequests('unsubscribes', 'unsubscribe'),
+    ...lists.listRequests(GLOBAL, 'unsubscribe', {
+      shown: (one, address) => answer(one === null ? {} : { recipient_email: address }),
+      removed: () => gone,
+    }),
     {
       method: 'POST',
       path: GLOBAL,

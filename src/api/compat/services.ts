@@ -1,4 +1,5 @@
 /** The adapters, and what the layers of the API ask them: the key of a request, its body, and the form of its errors. */
+import type { IncomingHttpHeaders } from 'node:http';
 import { Problem } from '../../base/problem.ts';
 import { readJson, type JsonResult } from '../json.ts';
 import type { ForeignBody, Service } from './foreign.ts';
@@ -19,12 +20,22 @@ export function serviceAt(path: string): Service | null {
 }
 
 /**
- * Returns the path of an adapter for a program that keeps only the host of its base address, as Ghost does: of the services that have
- * `/v3/`, one has Basic authentication.
+ * Returns the path of a request of an adapter, for a program too that keeps only the host of its base address, as Ghost and Symfony do.
+ * Some services allow a slash at the end.
  */
-export function withAdapter(target: string, authorization: string | undefined): string {
-  if (!target.startsWith('/v3/') || authorization === undefined) return target;
-  return `${COMPAT}${/^basic /i.test(authorization) ? mailgun.name : sendgrid.name}${target}`;
+export function withAdapter(target: string, headers: IncomingHttpHeaders): string {
+  if (target.startsWith('/v1/')) return target;
+  const service = target.startsWith(COMPAT) ? null : serviceOf(target, headers);
+  const whole = service === null ? target : `${COMPAT}${service.name}${target}`;
+  return whole.startsWith(COMPAT) ? whole.replace(/\/(?=\?|$)/, '') : whole;
+}
+
+/** Of the services that have `/v3/`, one has Basic authentication. */
+function serviceOf(target: string, headers: IncomingHttpHeaders): Service | null {
+  const { authorization = '', 'x-postmark-server-token': token } = headers;
+  if (token !== undefined) return postmark;
+  if (target.startsWith('/v3/') && authorization !== '') return /^basic /i.test(authorization) ? mailgun : sendgrid;
+  return /^\/emails\b/.test(target) && authorization !== '' ? resend : null;
 }
 
 /** Reads a body of another service into that of our operation. Pure. */

@@ -7,7 +7,7 @@ import type { Route } from '../../api/route.ts';
 import { catalogue } from '../../base/problem.ts';
 import { DAY_MS, MINUTE_MS } from '../../base/time.ts';
 import type { Assets } from '../assets.ts';
-import type { DashboardDeps } from '../deps.ts';
+import type { Server } from '../context.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
 
 const WHERE = '/developer/api';
@@ -17,15 +17,14 @@ const DEPRECATED_DAYS = 30;
 const REFERENCE_CSP =
   "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-type Deps = Pick<DashboardDeps, 'routes' | 'config' | 'version'>;
+export const apiPages: readonly Page[] = [
+  get(WHERE, index),
+  get(`${WHERE}/reference`, ({ server }) => reference(server.assets)),
+  get(`${WHERE}/openapi.json`, ({ server }) => document(server)),
+];
 
-export function apiPages(deps: Deps, assets: Assets): Page[] {
-  return [
-    get(WHERE, (visit) => index(deps, visit)),
-    get(`${WHERE}/reference`, () => reference(assets)),
-    get(`${WHERE}/openapi.json`, () => document(deps)),
-  ];
-}
+/** The operations of the server are for no key. */
+const openRoutes = ({ routes }: Server): readonly Route[] => routes.filter(({ scope }) => scope !== 'server');
 
 /** Returns the page of the viewer. Its colours are those of the system. */
 function reference(assets: Assets): Shown {
@@ -36,10 +35,10 @@ function reference(assets: Assets): Shown {
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>API reference · Posthorn</title>
-<link rel="icon" href="${assets.url('icon.svg')}" type="image/svg+xml">
-<link rel="stylesheet" href="${assets.url('swagger-ui.css')}">
-<script src="${assets.url('swagger-ui.js')}" defer></script>
-<script src="${assets.url('reference.js')}" defer></script>
+<link rel="icon" href="${assets.urls['icon']}" type="image/svg+xml">
+<link rel="stylesheet" href="${assets.urls['swagger-ui']}">
+<script src="${assets.urls['swagger']}" defer></script>
+<script src="${assets.urls['reference']}" defer></script>
 </head>
 <body>
 <p><a href="${WHERE}">Back to Posthorn</a></p>
@@ -52,17 +51,19 @@ function reference(assets: Assets): Shown {
 }
 
 /** The document of `/v1/openapi.json`, which the dashboard's port does not have if it is another one. */
-function document({ routes, config, version }: Deps): Shown {
-  const settings = { publicUrl: config.http.publicUrl, version };
+function document(server: Server): Shown {
+  const routes = openRoutes(server);
+  const settings = { publicUrl: server.config.http.publicUrl, version: server.version };
   const body = JSON.stringify(openapiDocument([...routes, openapiRoute(routes, settings)], settings));
   return { kind: 'file', body, type: 'application/json' };
 }
 
-async function index({ routes, config, version }: Deps, visit: Visit): Promise<Shown> {
+async function index(visit: Visit): Promise<Shown> {
+  const { config, version } = visit.server;
   const [settings, used, deprecated] = await Promise.all([
     visit.may('settings') ? visit.ask('getSettings') : null,
     usedNow(visit),
-    deprecatedInUse(visit, routes),
+    deprecatedInUse(visit, openRoutes(visit.server)),
   ]);
   const limit = settings?.limits.requests_per_minute ?? null;
   return view('api', 'API', {

@@ -4,7 +4,7 @@ import { adminGet, view, type Page, type Shown, type Visit } from '../page.ts';
 
 const WHERE = '/doctor';
 
-export const doctorPages = (): Page[] => [adminGet(WHERE, show)];
+export const doctorPages: readonly Page[] = [adminGet(WHERE, show)];
 
 /** The checks take some seconds, since they use DNS and the network: the page comes first, and `?run` waits for them. */
 async function show(visit: Visit): Promise<Shown> {

@@ -2,7 +2,6 @@
 import type { Operations } from '../../client/types.ts';
 import type { DomainRecord } from '../../domains/domain-record.ts';
 import { capital, lostOf, lostText, recordName, stateOf, unansweredOf } from '../../domains/lost-records.ts';
-import type { DashboardDeps } from '../deps.ts';
 import { pageOf, pagerOf } from '../links.ts';
 import { get, move, post, type Page, type Shown, type Visit } from '../page.ts';
 import { resource } from '../resource.ts';
@@ -10,13 +9,13 @@ import { spanText } from '../words.ts';
 
 const WHERE = '/domains';
 
-export const domainPages = (deps: DashboardDeps): Page[] => [
-  ...resource(deps, { path: WHERE, view: 'domains', title: 'Domains', load: list }),
-  ...resource(deps, {
+export const domainPages: readonly Page[] = [
+  ...resource({ path: WHERE, view: 'domains', title: 'Domains', load: list }),
+  ...resource({
     path: `${WHERE}/:id`,
     view: 'domain',
     title: ({ domain }) => domain.name,
-    load: (visit: Visit) => details(deps, visit),
+    load: details,
     reads: {
       track_opens: ({ form }) => ({ track_opens: flags[form.get('track_opens') ?? ''] ?? null }),
       track_clicks: ({ form }) => ({ track_clicks: flags[form.get('track_clicks') ?? ''] ?? null }),
@@ -54,15 +53,15 @@ function countsOf({ records }: DomainRecord): { wrong: number; all: number } {
   return { wrong: counted.filter(({ status }) => status !== 'ok').length, all: counted.length };
 }
 
-async function details({ config: { domains } }: DashboardDeps, visit: Visit) {
+async function details(visit: Visit) {
+  const { grace } = visit.server.config.domains;
   const domain = own(await visit.ask('getDomain', { params: visit.params }));
   return {
     domain,
     record: domain,
     ...recordsOnPage(domain),
     ...stateOnPage(domain),
-    helping: helpingOf(domain),
-    graceText: domains.grace === 0 ? null : spanText(domains.grace),
+    graceText: grace === 0 ? null : spanText(grace),
     isAwaited: domain.verified_at === null && !domain.trusted,
     here: `${WHERE}/${visit.params['id'] ?? ''}`,
     isOverdue: domain.refused_at !== null && Date.parse(domain.refused_at) <= visit.now,
@@ -75,13 +74,15 @@ async function details({ config: { domains } }: DashboardDeps, visit: Visit) {
 export function stateOnPage(domain: DomainRecord) {
   const state = stateOf(domain);
   const lost = lostOf(domain.records);
+  const unanswered = unansweredOf(domain);
   return {
     state,
     badge: state === 'unverified' ? domain.status : state,
     lost: domain.taken || (lost.length === 0 && state === 'unverified') ? null : capital(lostText(lost)),
     because: lostText(lost),
     publish: lost,
-    unanswered: unansweredOf(domain).map(recordName).join(' and the '),
+    unanswered:
+      unanswered.length > 2 ? `${String(unanswered.length)} records` : unanswered.map(recordName).join(' and the '),
   };
 }
 
@@ -129,14 +130,6 @@ function recordOnPage(record: DomainRecord['records'][number], isTrusted: boolea
     isOptional: part === 'next' ? value.includes('k=ed25519') : !required,
     purposeText: purposes[purpose],
   };
-}
-
-/** Names the required records and DMARC that a check has not found, each kind once: a trusted domain needs none of them. */
-function helpingOf({ records }: DomainRecord): string {
-  const absent = records.filter(
-    ({ required, purpose, status }) => (required || purpose === 'dmarc') && status !== 'ok',
-  );
-  return [...new Set(absent.map(({ purpose }) => purposes[purpose]))].join(', ');
 }
 
 const purposes: Readonly<Record<DomainRecord['records'][number]['purpose'], string>> = {

@@ -15,7 +15,7 @@ const filters = ['type', 'recipient', 'message_id', 'batch_id', 'tag', 'test'] a
 
 type EventPage = Operations['listEvents']['answer'];
 
-export const eventPages = (): Page[] => [get(WHERE, list), get(`${WHERE}/tail`, tail)];
+export const eventPages: readonly Page[] = [get(WHERE, list), get(`${WHERE}/tail`, tail)];
 
 const filtersOf = (query: URLSearchParams): Record<string, string | null> =>
   Object.fromEntries(filters.map((name) => [name, query.get(name)]));

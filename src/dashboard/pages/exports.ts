@@ -5,7 +5,7 @@ import { get, type Page, type Shown, type Visit } from '../page.ts';
 
 const types: Readonly<Record<string, LineType>> = { csv: 'text/csv', ndjson: 'application/x-ndjson' };
 
-export const exportPages = (): Page[] => [get('/exports/:list', file)];
+export const exportPages: readonly Page[] = [get('/exports/:list', file)];
 
 /** The addresses of a list's file, in both forms. */
 export interface Exports {

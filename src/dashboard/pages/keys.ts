@@ -3,11 +3,10 @@ import { Problem } from '../../base/problem.ts';
 import { DAY_MS } from '../../base/time.ts';
 import { presets, scopeGroups } from '../../keys/presets.ts';
 import type { CreatedKey, Key } from '../../client/types.ts';
-import type { DashboardDeps } from '../deps.ts';
 import { fieldItems, fieldText } from '../forms.ts';
 import { linkTo, pageOf, pagerOf } from '../links.ts';
 import { get, move, once, view, type Page, type Shown, type Visit } from '../page.ts';
-import { sampleCommands } from '../samples.ts';
+import { samplesOf } from '../samples.ts';
 import { provenPassword } from './proof.ts';
 import { resource } from '../resource.ts';
 import { agoText } from '../words.ts';
@@ -16,10 +15,16 @@ import { agoText } from '../words.ts';
 const IDLE_MS = 30 * DAY_MS;
 const WHERE = '/developer/keys';
 
-export const keyPages = (deps: DashboardDeps): Page[] => [
+/** Reads fields that are several of the form. */
+const reads = {
+  allowed_ips: addressesIn,
+  ttl: endIn,
+};
+
+export const keyPages: readonly Page[] = [
   get('/developer', () => move(WHERE)),
   get(WHERE, list),
-  ...resource(deps, {
+  ...resource({
     path: `${WHERE}/new`,
     view: 'key-new',
     title: 'New API key',
@@ -29,32 +34,22 @@ export const keyPages = (deps: DashboardDeps): Page[] => [
     acts: {
       async [`${WHERE}/new`](visit, body) {
         // A live key outlives the session.
-        if (visit.form.get('mode') !== 'test') await provenPassword(deps, visit);
+        if (visit.form.get('mode') !== 'test') await provenPassword(visit);
         const { expires_at: end, ...others } = body as { expires_at?: string | null };
-        return shownOnce(
-          deps,
-          await visit.ask('createKey', { body: { ...others, ...(end == null ? {} : { expires_at: end }) } }),
-        );
+        const made = { ...others, ...(end == null ? {} : { expires_at: end }) };
+        return shownOnce(visit, await visit.ask('createKey', { body: made }));
       },
     },
   }),
-  ...resource(deps, {
+  ...resource({
     path: `${WHERE}/:id`,
     view: 'key',
     title: ({ key }) => key.name,
     load: details,
     reads,
-    acts: { [`${WHERE}/:id/replace`]: (visit) => replace(deps, visit) },
+    acts: { [`${WHERE}/:id/replace`]: replace },
   }),
 ];
-
-/** Reads the fields that are not members of the API's input. */
-const reads = {
-  allowed_ips: addressesIn,
-  my_address: () => ({}),
-  ttl: endIn,
-  expires_on: () => ({}),
-};
 
 async function list(visit: Visit): Promise<Shown> {
   const { query, now } = visit;
@@ -118,18 +113,12 @@ function endIn({ form, now }: Visit): { expires_at?: string | null } {
   return { expires_at: new Date(end).toISOString() };
 }
 
-function shownOnce({ config }: DashboardDeps, made: CreatedKey): Shown {
+function shownOnce({ server: { config } }: Visit, made: CreatedKey): Shown {
   const url = config.http.publicUrl;
   const env = `POSTHORN_API_KEY=${made.key}\nPOSTHORN_BASE_URL=${url}\n`;
   const canSend = made.scopes.includes('send');
-  const samples = sampleCommands({ url, simulator: config.simulator.domain, key: made.key });
-  const data = {
-    made,
-    canSend,
-    samples,
-    env: `data:text/plain;charset=utf-8,${encodeURIComponent(env)}`,
-    url,
-  };
+  const samples = samplesOf({ url, simulator: config.simulator.domain, key: made.key });
+  const data = { made, canSend, samples, env: `data:text/plain;charset=utf-8,${encodeURIComponent(env)}` };
   return once('key-made', 'Your new API key', data, WHERE);
 }
 
@@ -140,24 +129,24 @@ async function details(visit: Visit) {
     ...{ key, record: key, groups: scopeGroups(), ownAddress: addressLabel(visit) },
     ...stateOf(key, visit.now),
     lastUse: `${used === null ? 'It was never used.' : `It was last used ${agoText(Date.parse(used), visit.now)}, from ${ip ?? ''}. Whatever uses it stops working at once.`} This cannot be undone.`,
-    requests: linkTo('/developer/log', new URLSearchParams(), { key_id: key.id }),
+    requests: linkTo('/developer/log', { key_id: key.id }),
   };
 }
 
 /** Creates a key with the same settings; the old one ends after the chosen hours. */
-async function replace(deps: DashboardDeps, visit: Visit): Promise<Shown> {
+async function replace(visit: Visit): Promise<Shown> {
   const old = await visit.ask('getKey', { params: visit.params });
   if (stateOf(old, visit.now).isOver)
     throw new Problem(
       'invalid_state',
       'This key has ended since its page was opened, so it is not replaced. Create a new key, and choose when it ends.',
     );
-  if (old.mode === 'live') await provenPassword(deps, visit);
+  if (old.mode === 'live') await provenPassword(visit);
   const { name, mode, scopes, domains, allowed_ips, expires_at } = old;
   const revokeAfter = Math.round(Number(visit.form.get('hours') ?? '0') * 3600);
   const body = {
     ...{ name, mode, scopes, domains, allowed_ips, replaces: old.id, revoke_after: revokeAfter },
     ...(expires_at === null ? {} : { expires_at }),
   };
-  return shownOnce(deps, await visit.ask('createKey', { body }));
+  return shownOnce(visit, await visit.ask('createKey', { body }));
 }

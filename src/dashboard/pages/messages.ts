@@ -9,9 +9,8 @@ import { chipsOf, linkTo, pageOf, pagerOf, placeWithin } from '../links.ts';
 import { rangeOf } from '../range.ts';
 import { choicesOf, streamChoices } from '../choices.ts';
 import { exportsOf } from './exports.ts';
-import { adminPost, get, move, needs, nullAt, post, view, type Page, type Shown, type Visit } from '../page.ts';
-import { firstFound, type FirstFound } from '../first-found.ts';
-import { isForIds, readSearch, type Search } from '../search-text.ts';
+import { adminPost, get, move, nullAt, post, view, type Page, type Shown, type Visit } from '../page.ts';
+import { firstFound, isForIds, readSearch, type FirstFound, type Search } from '../search-text.ts';
 import { sortingOf } from '../sort.ts';
 import { timelineOf, type History } from '../timeline.ts';
 import { reasonChoices, reasonText, verdictOf, type Verdict } from '../verdict.ts';
@@ -36,35 +35,33 @@ const SHOWN_ATTEMPTS = 20;
 export const PREVIEW_CSP =
   "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox; base-uri 'none'; form-action 'none'; frame-ancestors 'self'";
 
-export function messagePages(): Page[] {
-  return [
-    get(WHERE, list),
-    get(`${WHERE}/news`, news),
-    needs('send', post(`${WHERE}/chosen`, actOnChosen)),
-    get(`${WHERE}/:id`, details),
-    get(`${WHERE}/:id/html`, html),
-    get(`${WHERE}/:id/request`, request),
-    get(`${WHERE}/:id/source`, async (visit) => mailFile(await bytesOf(visit, 'getMessageRaw'), idOf(visit))),
-    get(`${WHERE}/:id/reports/:report_id`, async (visit) =>
-      mailFile(await bytesOf(visit, 'getMessageReport'), visit.params['report_id'] ?? 'report'),
-    ),
-    get(`${WHERE}/:id/reports/:report_id/read`, readReport),
-    get(`${WHERE}/:id/reports/:report_id/html`, reportHtml),
-    adminPost(`${WHERE}/:id/reports/:report_id/confirm`, async (visit) => {
-      await visit.ask('inbound.confirm', { body: { id: visit.params['report_id'] ?? '' } });
-      return move(`${WHERE}/${idOf(visit)}`, 'The report is confirmed.');
-    }),
-    post(`${WHERE}/:id/cancel`, async (visit) => {
-      await visit.ask('cancelMessage', { params: visit.params });
-      return move(`${WHERE}/${idOf(visit)}`, 'Canceled for all recipients that it had not been sent to.');
-    }),
-    post(`${WHERE}/:id/resend`, resend),
-    post(`${WHERE}/:id/erase`, async (visit) => {
-      await visit.ask('deleteMessageContent', { params: visit.params });
-      return move(`${WHERE}/${idOf(visit)}`, 'The content is erased.');
-    }),
-  ];
-}
+export const messagePages: readonly Page[] = [
+  get(WHERE, list),
+  get(`${WHERE}/news`, news),
+  post(`${WHERE}/chosen`, actOnChosen, { scope: 'send' }),
+  get(`${WHERE}/:id`, details),
+  get(`${WHERE}/:id/html`, html),
+  get(`${WHERE}/:id/request`, request),
+  get(`${WHERE}/:id/source`, async (visit) => mailFile(await bytesOf(visit, 'getMessageRaw'), idOf(visit))),
+  get(`${WHERE}/:id/reports/:report_id`, async (visit) =>
+    mailFile(await bytesOf(visit, 'getMessageReport'), visit.params['report_id'] ?? 'report'),
+  ),
+  get(`${WHERE}/:id/reports/:report_id/read`, readReport),
+  get(`${WHERE}/:id/reports/:report_id/html`, reportHtml),
+  adminPost(`${WHERE}/:id/reports/:report_id/confirm`, async (visit) => {
+    await visit.ask('inbound.confirm', { body: { id: visit.params['report_id'] ?? '' } });
+    return move(`${WHERE}/${idOf(visit)}`, 'The report is confirmed.');
+  }),
+  post(`${WHERE}/:id/cancel`, async (visit) => {
+    await visit.ask('cancelMessage', { params: visit.params });
+    return move(`${WHERE}/${idOf(visit)}`, 'Canceled for all recipients that it had not been sent to.');
+  }),
+  post(`${WHERE}/:id/resend`, resend),
+  post(`${WHERE}/:id/erase`, async (visit) => {
+    await visit.ask('deleteMessageContent', { params: visit.params });
+    return move(`${WHERE}/${idOf(visit)}`, 'The content is erased.');
+  }),
+];
 
 const idOf = ({ params }: Pick<Visit, 'params'>): string => params['id'] ?? '';
 

@@ -12,7 +12,7 @@ import { numberText } from '../words.ts';
 
 const MOST_SHOWN = 8;
 
-export const overviewPages = (): Page[] => [get('/', overview)];
+export const overviewPages: readonly Page[] = [get('/', overview)];
 
 /** The spans to choose from, with their days and what they are called. */
 const spans = {

@@ -3,13 +3,23 @@ import { Problem } from '../../base/problem.ts';
 import { soughtDomain } from '../../mail/address.ts';
 import { deliveriesAre } from '../../base/pluralize.ts';
 import type { ArgsOf, ResultOf } from '../../operator/routes.ts';
-import type { DashboardDeps } from '../deps.ts';
 import { whoText } from '../audit-words.ts';
 import { filledIn, definedMembers, fieldHours, fieldNumber, fieldText } from '../forms.ts';
 import { chipsOf, linkTo, placeWithin, type Chip } from '../links.ts';
-import { adminGet, adminPost, move, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
-import { ageBars, destinationsOf, hrefOf, isOfLane, laneLink, plotsOf, rowsOf, sumOf } from '../queue-rows.ts';
-import { keptLines, reasonsOf, type TimedReason } from '../waiting.ts';
+import { adminGet, adminPost, move, view, type Page, type Shown, type Visit } from '../page.ts';
+import {
+  ageBars,
+  destinationsOf,
+  hrefOf,
+  isOfLane,
+  keptLines,
+  laneLink,
+  plotsOf,
+  reasonsOf,
+  rowsOf,
+  sumOf,
+  type TimedReason,
+} from '../queue-rows.ts';
 import { sortedBy, sortingOf } from '../sort.ts';
 import { HOUR_MS } from '../../base/time.ts';
 import { answerText } from '../words.ts';
@@ -22,24 +32,22 @@ const MOST_DESTINATIONS = 5;
 const SHOWN_DOMAINS = 200;
 const SHOWN_LANES = 200;
 
-type Deps = Pick<DashboardDeps, 'history'>;
+export const queuePages: readonly Page[] = [
+  adminGet(WHERE, (visit) => show(visit, null)),
+  adminGet(LANE, (visit) => lane(visit, null)),
+  adminPost(`${WHERE}/flush`, flush),
+  adminPost(`${WHERE}/hold`, hold, { again }),
+  adminPost(`${WHERE}/release`, release),
+  adminPost(`${WHERE}/limit`, limit, { again }),
+  adminPost(`${WHERE}/cancel`, cancel, { again }),
+];
 
-export function queuePages(deps: Deps): Page[] {
-  /** Shows the page of the form, of the queue or of a lane, again with the problem. */
-  const again = (visit: Visit, fault: Problem): Promise<Shown> =>
-    backOf(visit).startsWith(LANE) && visit.form.get('lane') !== null ? lane(visit, fault) : show(deps, visit, fault);
-  return [
-    adminGet(WHERE, (visit) => show(deps, visit, null)),
-    adminGet(LANE, (visit) => lane(visit, null)),
-    adminPost(`${WHERE}/flush`, flush),
-    adminPost(`${WHERE}/hold`, withFault(hold, again)),
-    adminPost(`${WHERE}/release`, release),
-    adminPost(`${WHERE}/limit`, withFault(limit, again)),
-    adminPost(`${WHERE}/cancel`, withFault(cancel, again)),
-  ];
+/** Shows the page of a refused form, of the queue or of a lane. */
+function again(visit: Visit, fault: Problem): Promise<Shown> {
+  return backOf(visit).startsWith(LANE) && visit.form.get('lane') !== null ? lane(visit, fault) : show(visit, fault);
 }
 
-async function show({ history }: Deps, visit: Visit, fault: Problem | null): Promise<Shown> {
+async function show(visit: Visit, fault: Problem | null): Promise<Shown> {
   const { query, form } = visit;
   const domain = soughtDomain((query.get('domain') ?? pausedOn(visit) ?? '').trim());
   const here = queryWith(query, { pause: null, ...(domain === '' ? {} : { domain }) });
@@ -80,7 +88,7 @@ async function show({ history }: Deps, visit: Visit, fault: Problem | null): Pro
     why: inside === null ? [] : await whyOf(visit, domain, inside.data),
     chips: chipsFor(WHERE, here),
     isNarrowed: Object.keys(narrowed).length > 0,
-    plots: plotsOf(history.moments(), visit.zone),
+    plots: plotsOf(visit.server.history.moments(), visit.zone),
     holds: holds.data
       .filter(({ scope, target }) => domain === '' || (scope === 'domain' && target === domain))
       .map((row) => withTarget(visit, row)),

@@ -6,21 +6,19 @@ import { htmlFile, mailFile, SHOWN_CHARACTERS } from './messages.ts';
 
 const WHERE = '/messages/received';
 
-export function receivedPages(): Page[] {
-  return [
-    get(WHERE, list),
-    get(`${WHERE}/:id`, details),
-    get(`${WHERE}/:id/html`, async (visit) =>
-      htmlFile((await visit.ask('getReceived', { params: visit.params })).html ?? ''),
-    ),
-    get(`${WHERE}/:id/source`, async (visit) => mailFile(await source(visit), idOf(visit))),
-    get(`${WHERE}/:id/files/:index`, file),
-    post(`${WHERE}/:id/erase`, async (visit) => {
-      await visit.ask('deleteReceived', { params: visit.params });
-      return move(WHERE, 'The mail is erased.');
-    }),
-  ];
-}
+export const receivedPages: readonly Page[] = [
+  get(WHERE, list),
+  get(`${WHERE}/:id`, details),
+  get(`${WHERE}/:id/html`, async (visit) =>
+    htmlFile((await visit.ask('getReceived', { params: visit.params })).html ?? ''),
+  ),
+  get(`${WHERE}/:id/source`, async (visit) => mailFile(await source(visit), idOf(visit))),
+  get(`${WHERE}/:id/files/:index`, file),
+  post(`${WHERE}/:id/erase`, async (visit) => {
+    await visit.ask('deleteReceived', { params: visit.params });
+    return move(WHERE, 'The mail is erased.');
+  }),
+];
 
 const idOf = ({ params }: Visit): string => params['id'] ?? '';
 

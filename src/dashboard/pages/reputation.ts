@@ -2,7 +2,7 @@
 import { providerNames } from '../../base/mailbox-providers.ts';
 import type { ResultOf } from '../../operator/routes.ts';
 import type { Stats } from '../../client/types.ts';
-import { chartHtml, type Mark } from '../chart.ts';
+import { chartHtml } from '../chart.ts';
 import { linkTo } from '../links.ts';
 import { rangeOf } from '../range.ts';
 import { providerText } from '../words.ts';
@@ -19,7 +19,7 @@ const MOST_REPORTED = 100;
 /** The longest time that is looked at. */
 const MOST_DAYS = 365;
 
-export const reputationPages = (): Page[] => [get(WHERE, show)];
+export const reputationPages: readonly Page[] = [get(WHERE, show)];
 
 async function show(visit: Visit): Promise<Shown> {
   const { query, now } = visit;
@@ -37,15 +37,33 @@ async function show(visit: Visit): Promise<Shown> {
     visit.ask('reputation', { body: { account: visit.account.id, days } }),
     visit.ask('reputation.moments', { body: { account: visit.account.id, days } }),
   ]);
-  const order = sortingOf({ path: WHERE, query }, columns, { usual: '-sent', words: ['provider'] });
-  const sourceOrder = sortingOf({ path: WHERE, query, name: 'sources' }, sourceColumns, {
+  const order = sortingOf({ path: WHERE, query }, ['provider', ...shares], {
+    usual: '-sent',
+    words: ['provider'],
+  });
+  const sourceOrder = sortingOf({ path: WHERE, query, name: 'sources' }, ['source', ...shares], {
     usual: 'source',
     words: ['source'],
   });
+  const providers = apart.data.map(({ key, counts }) => {
+    const provider = key ?? 'other';
+    const href = linkTo(WHERE, query, { provider, source: null });
+    return { provider, name: providerText(provider), href, ...cellsOf(counts) };
+  });
   const sources = sourceLines(query, reports.sources.filter(isWithin));
   const source = sources.find((one) => one.source === query.get('source'))?.source ?? null;
-  const charted = { ...(source === null ? overTime : daysOf(source, reports.sources, overTime)), zone };
+  const charted: Charted = source === null ? overTime : daysOf(source, reports.sources, overTime);
   const marks = moments.data.map(({ at, kind, what }) => ({ at: Date.parse(at), text: `${kind}: ${what}` }));
+  const chartOf = (label: string, types: readonly ChartedType[]): string =>
+    chartHtml({
+      label,
+      zone,
+      yAxis: 'Recipients',
+      kind: 'bars',
+      ...stepsOf(charted),
+      series: types.map((name) => ({ name, values: charted.data.map(({ counts }) => counts[name]) })),
+      marks,
+    });
   return view('reputation', 'Reputation', {
     range,
     query: Object.fromEntries(query),
@@ -55,48 +73,22 @@ async function show(visit: Visit): Promise<Shown> {
     all: linkTo(WHERE, query, { provider: null, source: null }),
     sources: sortedBy(sources, sourceOrder, (line, column) => line[column]),
     sourceHeadings: sourceOrder.headings,
-    rows: sortedBy(
-      apart.data.map(({ key, counts }) => {
-        const name = key ?? 'other';
-        return {
-          provider: name,
-          name: providerText(name),
-          href: linkTo(WHERE, query, { provider: name, source: null }),
-          ...cellsOf(counts),
-        };
-      }),
-      order,
-      (line, column) => line[column],
-    ),
+    rows: sortedBy(providers, order, (line, column) => line[column]),
     headings: order.headings,
-    dmarc: reports.dmarc
-      .filter(isWithin)
-      .slice(-MOST_REPORTED)
-      .reverse()
-      .map((line) => ({ ...line, isAligned: line.dkim === 'pass' || line.spf === 'pass' })),
-    tls: reports.tls
-      .filter(isWithin)
-      .slice(-MOST_REPORTED)
-      .reverse()
-      .map((line) => ({ ...line, isWell: line.result === 'success' })),
+    dmarc: reports.dmarc.filter(isWithin).slice(-MOST_REPORTED).reverse(),
+    tls: reports.tls.filter(isWithin).slice(-MOST_REPORTED).reverse(),
     moments: moments.data
       .filter(({ at }) => range.until === null || at < range.until)
       .map((one) => ({ ...one, by: one.by?.replace(/^member:/, '') }))
       .reverse(),
-    checks: moments.checks.map((one) => ({ ...one, isListed: one.state === 'listed' })),
+    checks: moments.checks,
     isEmpty: apart.total.sent === 0,
-    trouble: countsChart(
-      charted,
-      'Recipients that bounced and that were deferred, by day',
-      ['bounced', 'deferred'],
-      marks,
-    ),
-    complaints: countsChart(charted, 'Complaints, by day', ['complained'], marks),
+    trouble: chartOf('Recipients that bounced and that were deferred, by day', ['bounced', 'deferred']),
+    complaints: chartOf('Complaints, by day', ['complained']),
   });
 }
 
-const columns = ['provider', 'sent', 'delivered', 'bounced', 'blocked', 'deferred', 'complained'] as const;
-
+const shares = ['sent', 'delivered', 'bounced', 'blocked', 'deferred', 'complained'] as const;
 const counted = ['sent', 'delivered', 'bounced', 'bounced_block', 'deferred', 'complained'] as const;
 type Counted = (typeof counted)[number];
 
@@ -114,8 +106,6 @@ function cellsOf({ sent, delivered, bounced, bounced_block, deferred, complained
   };
 }
 
-const sourceColumns = ['source', 'sent', 'delivered', 'bounced', 'blocked', 'deferred', 'complained'] as const;
-
 type SourceDays = readonly ResultOf<'reputation'>['sources'][number][];
 
 /** Returns a line for each source, with the sums of its days. */
@@ -129,7 +119,7 @@ function sourceLines(query: URLSearchParams, days: SourceDays) {
 }
 
 /** Returns the days of all mail, with the numbers of one source. */
-function daysOf(source: string, days: SourceDays, { bucket, data }: Stats): Omit<Charted, 'zone'> {
+function daysOf(source: string, days: SourceDays, { bucket, data }: Stats): Charted {
   const own = new Map(days.filter((one) => one.source === source).map(({ day, counts }) => [day, counts]));
   const none = { bounced: 0, deferred: 0, complained: 0 };
   return { bucket, data: data.map(({ at, key }) => ({ at, key, counts: own.get(at.slice(0, 10)) ?? none })) };
@@ -137,17 +127,5 @@ function daysOf(source: string, days: SourceDays, { bucket, data }: Stats): Omit
 
 type ChartedType = 'bounced' | 'deferred' | 'complained';
 interface Charted extends Pick<Stats, 'bucket'> {
-  zone: string;
   data: { at: string; key: string | null; counts: Record<ChartedType, number> }[];
 }
-
-const countsChart = (stats: Charted, about: string, types: readonly ChartedType[], marks: readonly Mark[]): string =>
-  chartHtml({
-    label: about,
-    zone: stats.zone,
-    yAxis: 'Recipients',
-    kind: 'bars',
-    ...stepsOf(stats),
-    series: types.map((name) => ({ name, values: stats.data.map(({ counts }) => counts[name]) })),
-    marks,
-  });

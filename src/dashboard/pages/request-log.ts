@@ -3,13 +3,12 @@ import { Readable } from 'node:stream';
 import { textOf } from '../../api/list-lines.ts';
 import { Problem } from '../../base/problem.ts';
 import type { AuditEntry, AuditEntryDetails } from '../../client/types.ts';
-import { changesOf, curlOf, doorText, isHold, objectLink, undoOf, whoText } from '../audit-words.ts';
-import type { DashboardDeps } from '../deps.ts';
-import { fieldNumber } from '../forms.ts';
+import { changesOf, curlOf, doorText, objectLink, whoText } from '../audit-words.ts';
 import { keyChoices } from '../choices.ts';
+import { definedMembers } from '../forms.ts';
 import { exportsOf, formOf } from './exports.ts';
 import { chipsOf, linkTo, pageOf, pagerOf, type Cursors } from '../links.ts';
-import { rangeOf, type Range } from '../range.ts';
+import { rangeOf } from '../range.ts';
 import { get, nullAt, view, type Page, type Shown, type Visit } from '../page.ts';
 
 const filters = [
@@ -17,28 +16,35 @@ const filters = [
   ...['operation', 'object_type', 'object_id'],
 ];
 
-type Kind = 'key' | 'person';
+/** The two lists. A day of requests is the usual range; a longer one of actions, which are fewer. */
+const requests = {
+  by: 'key',
+  place: '/developer/log',
+  title: 'Request log',
+  usual: '24h',
+  of: [['unknown', 'of unknown keys']],
+} as const;
+const actions = {
+  by: 'person',
+  place: '/developer/actions',
+  title: 'Actions',
+  usual: '30d',
+  of: [
+    ['account', 'of this account'],
+    ['server', 'of the server'],
+  ],
+} as const;
+type List = typeof requests | typeof actions;
 type Listed = Cursors & { data: AuditEntry[]; not_kept?: number | undefined };
 
-export function requestLogPages({ config }: Pick<DashboardDeps, 'config'>): Page[] {
-  return [
-    get('/developer/log', (visit) => show(visit, 'key')),
-    get('/developer/actions', (visit) => show(visit, 'person')),
-    get('/developer/log/export', (visit) => exported(visit, 'key')),
-    get('/developer/actions/export', (visit) => exported(visit, 'person')),
-    get('/developer/log/:id', (visit) => details(visit, config)),
-    get('/developer/actions/:id', (visit) => details(visit, config)),
-  ];
-}
-
-const placeOf = (by: Kind): '/developer/log' | '/developer/actions' =>
-  by === 'key' ? '/developer/log' : '/developer/actions';
-
-/** The usual range: a day of requests; a longer one of actions, which are fewer. */
-const rangeFor = (visit: Visit, by: Kind): Range => rangeOf(visit, by === 'key' ? '24h' : '30d');
+export const requestLogPages: readonly Page[] = [requests, actions].flatMap((list) => [
+  get(list.place, (visit) => show(visit, list)),
+  get(`${list.place}/export`, (visit) => exported(visit, list)),
+  get(`${list.place}/:id`, details),
+]);
 
 /** Returns whether the page also has what concerns no account. */
-const asksServer = ({ query, isAdmin }: Visit, by: Kind): boolean =>
+const asksServer = ({ query, isAdmin }: Visit, { by }: List): boolean =>
   isAdmin && query.get('of') !== 'account' && (by === 'person' || query.get('of') === 'unknown');
 
 /** Returns the filters as the API has them: people are looked for by their addresses, which the log has with a prefix. */
@@ -49,30 +55,24 @@ function filtersOf(query: URLSearchParams): Record<string, string> {
 }
 
 /** Returns the parameters of the API's list for what the page shows of the account. */
-function askedFor(visit: Visit, by: Kind): Record<string, string | null> {
-  const { since, until } = rangeFor(visit, by);
+function askedFor(visit: Visit, { by, usual }: List): Record<string, string | null> {
+  const { since, until } = rangeOf(visit, usual);
   return { ...filtersOf(visit.query), by, since, until };
 }
 
 /** Reads a page: of the account from the API; what concerns no account from the operator's operation, for administrators alone. */
-async function listOf(visit: Visit, by: Kind, part: Readonly<Record<string, string | null>>): Promise<Listed> {
-  const { query } = visit;
-  const { since, until } = rangeFor(visit, by);
-  const named = filtersOf(query);
-  const of = query.get('of') ?? '';
-  if (!asksServer(visit, by))
-    return await visit.ask('listAuditEntries', { query: { ...askedFor(visit, by), ...part } });
-  const given = Object.entries({ ...named, ...part }).filter(([, value]) => value !== null && value !== '');
-  const args = {
-    ...Object.fromEntries(given),
-    ...(named['status'] === '' ? {} : { status: fieldNumber(query, 'status') }),
-    ...(since === null ? {} : { since: Date.parse(since) }),
-    ...(until === null ? {} : { until: Date.parse(until) }),
-    limit: Number(part['limit']),
-    ...(by === 'key'
-      ? { strangers: true }
-      : { server: true, ...(of === 'server' ? {} : { account: visit.account.id }) }),
-  };
+async function listOf(visit: Visit, list: List, part: Readonly<Record<string, string | null>>): Promise<Listed> {
+  const asked = { ...askedFor(visit, list), ...part };
+  if (!asksServer(visit, list)) return await visit.ask('listAuditEntries', { query: asked });
+  const given = Object.entries(asked).filter(([name, value]) => name !== 'by' && (value ?? '') !== '');
+  const { status, limit, since, until, ...texts } = Object.fromEntries(given);
+  const numberOf = (text: string | null | undefined, read: (text: string) => number = Number): number | undefined =>
+    text == null ? undefined : read(text);
+  const numbers = { status: numberOf(status), limit: numberOf(limit) };
+  const times = { since: numberOf(since, Date.parse), until: numberOf(until, Date.parse) };
+  const ofAccount = visit.query.get('of') === 'server' ? {} : { account: visit.account.id };
+  const parts = list === requests ? { strangers: true } : { server: true, ...ofAccount };
+  const args = { ...texts, ...definedMembers({ ...numbers, ...times }), ...parts };
   const { data, has_more: hasMore, not_kept } = await visit.ask('audit.list', { body: args });
   const [first, last] = [data[0]?.id ?? null, data.at(-1)?.id ?? null];
   const [isBack, isOn] = [part['before'] != null, part['after'] != null];
@@ -84,51 +84,38 @@ async function listOf(visit: Visit, by: Kind, part: Readonly<Record<string, stri
   };
 }
 
-async function show(visit: Visit, by: Kind): Promise<Shown> {
+async function show(visit: Visit, list: List): Promise<Shown> {
   const { query } = visit;
-  const place = placeOf(by);
-  const range = rangeFor(visit, by);
-  const entries = await listOf(visit, by, pageOf(query));
-  const held = await holdsInForce(visit, entries.data);
-  const choices =
-    by === 'key'
-      ? ([['unknown', 'of unknown keys']] as const)
-      : ([
-          ['account', 'of this account'],
-          ['server', 'of the server'],
-        ] as const);
-  return view('request-log', by === 'key' ? 'Request log' : 'Actions', {
-    isLog: by === 'key',
-    chips: visit.isAdmin ? chipsOf(place, query, 'of', choices) : [],
-    isUnknown: by === 'key' && query.get('of') === 'unknown',
+  const { place } = list;
+  const isLog = list === requests;
+  const range = rangeOf(visit, list.usual);
+  const entries = await listOf(visit, list, pageOf(query));
+  return view('request-log', list.title, {
+    isLog,
+    chips: visit.isAdmin ? chipsOf(place, query, 'of', list.of) : [],
+    isUnknown: isLog && query.get('of') === 'unknown',
     notKept: entries.not_kept,
     place,
-    rows: entries.data.map((entry) => rowOf(visit, entry, { place, held })),
+    rows: entries.data.map((entry) => rowOf(visit, entry, place)),
     query: Object.fromEntries(query),
     results: ['ok', 'refused', 'failed', 'idempotency_mismatch'].map((name) => ({
       name,
       on: query.get('result') === name,
     })),
     range,
-    keys: by === 'key' ? await keyChoices(visit) : [],
+    keys: isLog ? await keyChoices(visit) : [],
     pager: pagerOf(place, query, entries, range.since),
-    export: asksServer(visit, by)
+    export: asksServer(visit, list)
       ? {
           csv: linkTo(`${place}/export`, query, { format: 'csv' }),
           ndjson: linkTo(`${place}/export`, query, { format: 'ndjson' }),
         }
-      : exportsOf('audit', askedFor(visit, by)),
+      : exportsOf('audit', askedFor(visit, list)),
     isFiltered: filters.some((name) => (query.get(name) ?? '') !== ''),
   });
 }
 
-/** Returns the ids of the holds and limits in force; none if no entry is of one. */
-async function holdsInForce(visit: Visit, entries: readonly AuditEntry[]): Promise<ReadonlySet<string>> {
-  if (!visit.isAdmin || !entries.some(({ operation }) => isHold(operation))) return new Set();
-  return new Set((await visit.ask('queue.holds')).data.map(({ id }) => id));
-}
-
-function rowOf(visit: Visit, entry: AuditEntry, { place, held }: { place: string; held: ReadonlySet<string> }): object {
+function rowOf(visit: Visit, entry: AuditEntry, place: string): object {
   const { query } = visit;
   return {
     ...entry,
@@ -138,7 +125,6 @@ function rowOf(visit: Visit, entry: AuditEntry, { place, held }: { place: string
     isRefused: entry.status >= 400,
     page: `${place}/${entry.id}`,
     link: objectLink(entry, visit.isAdmin),
-    undo: undoOf(entry, visit, held),
     byKey: entry.key_id === null ? null : linkTo(place, query, { key_id: entry.key_id }),
     byIp: entry.ip === null ? null : linkTo(place, query, { ip: entry.ip }),
   };
@@ -147,7 +133,8 @@ function rowOf(visit: Visit, entry: AuditEntry, { place, held }: { place: string
 /** The most messages of a request that its page lists. */
 const MOST_MESSAGES = 20;
 
-async function details(visit: Visit, config: DashboardDeps['config']): Promise<Shown> {
+async function details(visit: Visit): Promise<Shown> {
+  const { config } = visit.server;
   const entry = await entryOf(visit);
   const isOfAccount = entry.account_id === visit.account.id;
   // A repeated request sent nothing.
@@ -159,11 +146,10 @@ async function details(visit: Visit, config: DashboardDeps['config']): Promise<S
   const isLog = entry.key_id !== null || entry.actor === 'api';
   return view('request', isLog ? 'Request' : 'Action', {
     isLog,
-    ...rowOf(visit, entry, { place: placeOf(isLog ? 'key' : 'person'), held: await holdsInForce(visit, [entry]) }),
+    ...rowOf(visit, entry, (isLog ? requests : actions).place),
     entry,
     messages,
-    moreMessages:
-      messages.length === MOST_MESSAGES ? linkTo('/messages', new URLSearchParams({ q: entry.request_id })) : null,
+    moreMessages: messages.length === MOST_MESSAGES ? linkTo('/messages', { q: entry.request_id }) : null,
     changes: changesOf(entry),
     hasBefore: entry.before !== null,
     hasAfter: entry.after !== null,
@@ -188,10 +174,10 @@ async function entryOf(visit: Visit): Promise<AuditEntryDetails & { account_id: 
 const noEntry = (): Problem => new Problem('not_found', 'There is no such entry.');
 
 /** Sends all entries of a list that has what concerns the server, however many: they are read while they are sent. */
-async function exported(visit: Visit, by: Kind): Promise<Shown> {
-  if (!asksServer(visit, by)) throw new Problem('not_found', 'Export this list from its page.');
+async function exported(visit: Visit, list: List): Promise<Shown> {
+  if (!asksServer(visit, list)) throw new Problem('not_found', 'Export this list from its page.');
   const { format, type } = formOf(visit);
-  const pageAfter = (after: string | null) => listOf(visit, by, { limit: '100', after });
+  const pageAfter = (after: string | null) => listOf(visit, list, { limit: '100', after });
   // Read before the answer begins: afterwards a refused filter could not be reported.
   const first = await pageAfter(null);
   async function* pages(): AsyncGenerator<AuditEntry[]> {
@@ -205,6 +191,6 @@ async function exported(visit: Visit, by: Kind): Promise<Shown> {
     kind: 'file',
     body,
     type: `${type}; charset=utf-8`,
-    name: `${by === 'key' ? 'requests' : 'actions'}.${format}`,
+    name: `${list === requests ? 'requests' : 'actions'}.${format}`,
   };
 }

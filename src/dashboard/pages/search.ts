@@ -2,8 +2,7 @@
 import { nullAt, get, view, type Page, type Shown, type Visit } from '../page.ts';
 import { linkTo } from '../links.ts';
 import { addressText } from '../words.ts';
-import { firstFound } from '../first-found.ts';
-import { isForIds, readSearch } from '../search-text.ts';
+import { firstFound, isForIds, readSearch } from '../search-text.ts';
 import { pausingOf, placesOf } from '../places.ts';
 import { DAY_MS } from '../../base/time.ts';
 
@@ -20,7 +19,7 @@ const MOST_READ = '100';
 const LONGEST = 200;
 const DAYS_BACK_MS = 30 * DAY_MS;
 
-export const searchPages = (): Page[] => [get('/search', show)];
+export const searchPages: readonly Page[] = [get('/search', show)];
 
 async function show(visit: Visit): Promise<Shown> {
   const q = (visit.query.get('q') ?? '').trim().slice(0, LONGEST);
@@ -53,7 +52,7 @@ async function findAll(visit: Visit, q: string): Promise<Found[]> {
   const all = {
     kind: 'search',
     text: `Search all messages for “${q}”`,
-    href: linkTo('/messages', new URLSearchParams({ q })),
+    href: linkTo('/messages', { q }),
   };
   return [...places.slice(0, MOST_OTHERS), ...calls, ...received, ...named, ...messages, ...pausing, all];
 }

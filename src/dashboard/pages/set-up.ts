@@ -7,82 +7,49 @@ import { SHORTEST_PASSWORD } from '../../members/password.ts';
 import { findSetUpLink, spendSetUpLink } from '../../members/setup-link.ts';
 import { letIn } from '../../members/sign-in.ts';
 import { setUpFile } from '../../operator/team/admin.ts';
-import type { DashboardDeps } from '../deps.ts';
-import {
-  get,
-  move,
-  needs,
-  openGet,
-  openPost,
-  post,
-  view,
-  withFault,
-  type Guest,
-  type Page,
-  type Shown,
-  type Visit,
-} from '../page.ts';
+import { get, move, openGet, openPost, post, view, type Guest, type Page, type Shown, type Visit } from '../page.ts';
 import { newPasswordIn } from './proof.ts';
-import { sampleCommands } from '../samples.ts';
+import { samplesOf } from '../samples.ts';
 
-export function setUpPages(deps: DashboardDeps): Page[] {
-  return [
-    openGet('/setup/:token', (guest) => form(deps, guest, null)),
-    openPost(
-      '/setup/:token',
-      withFault(
-        (guest) => setUp(deps, guest),
-        (guest, fault) => form(deps, guest, fault),
-      ),
-      async ({ params }) => (await findSetUpLink(deps, params['token'] ?? '')) !== null,
-    ),
-    needs(
-      'key',
-      get('/welcome', (visit) => welcome(deps, visit)),
-    ),
-    needs(
-      'key',
-      post('/welcome/send', (visit) => sendFirst(deps, visit)),
-    ),
-  ];
-}
+export const setUpPages: readonly Page[] = [
+  openGet('/setup/:token', (guest) => form(guest, null)),
+  openPost('/setup/:token', setUp, { again: form, knows: async (guest) => (await linkOf(guest)) !== null }),
+  get('/welcome', welcome, { scope: 'key' }),
+  post('/welcome/send', sendFirst, { scope: 'key' }),
+];
+
+const linkOf = ({ server, params }: Guest) => findSetUpLink(server, params['token'] ?? '');
 
 const expired = (): Shown => view('setup-over', 'This link has expired', {}, 404);
 
-async function form(deps: DashboardDeps, { params, form: entered }: Guest, fault: Problem | null): Promise<Shown> {
-  const link = await findSetUpLink(deps, params['token'] ?? '');
+async function form(guest: Guest, fault: Problem | null): Promise<Shown> {
+  const link = await linkOf(guest);
   if (link === null) return expired();
   const data = {
     member: null,
-    email: link.member?.email ?? entered.get('email'),
+    email: link.member?.email ?? guest.form.get('email'),
     isFirst: link.member === null,
-    fault: fault?.message ?? null,
-    field: fault?.field ?? null,
+    fault,
     shortest: SHORTEST_PASSWORD,
   };
-  return view(
-    'setup',
-    link.member === null ? 'Set up Posthorn' : 'Set your password',
-    data,
-    fault === null ? 200 : 400,
-  );
+  return view('setup', link.member === null ? 'Set up Posthorn' : 'Set your password', data);
 }
 
-async function setUp(deps: DashboardDeps, guest: Guest): Promise<Shown> {
-  const token = guest.params['token'] ?? '';
-  const link = await findSetUpLink(deps, token);
+async function setUp(guest: Guest): Promise<Shown> {
+  const { server, params } = guest;
+  const link = await linkOf(guest);
   if (link === null) return expired();
   const { member: existing } = link;
   const email = existing?.email ?? guest.form.get('email') ?? '';
-  const password = newPasswordIn(guest.form, email, deps.config);
+  const password = newPasswordIn(guest, email);
   const make =
     existing === null
-      ? newMember(deps, { email, role: 'administrator', passwordHash: null, createdBy: 'operator' })
+      ? newMember(server, { email, role: 'administrator', passwordHash: null, createdBy: 'operator' })
       : null;
-  const passwordHash = await deps.passwords.hash(password);
-  const member = await spendSetUpLink(deps, token, { passwordHash, make });
-  if (make !== null) rmSync(setUpFile(deps.config.dataDir), { force: true });
-  const session = await letIn(deps, member, guest, { result: 'set_up' });
+  const passwordHash = await server.passwords.hash(password);
+  const member = await spendSetUpLink(server, params['token'] ?? '', { passwordHash, make });
+  if (make !== null) rmSync(setUpFile(server.config.dataDir), { force: true });
+  const session = await letIn(server, member, guest, { result: 'set_up' });
   if (session.kind === 'refused') return move('/login', 'Your password was changed again since: sign in with it.');
   const to = make === null ? '/' : '/welcome';
   const cookies = [
@@ -93,7 +60,8 @@ async function setUp(deps: DashboardDeps, guest: Guest): Promise<Shown> {
 }
 
 /** Shows the four first steps, with those that are done marked. */
-async function welcome({ config, version }: DashboardDeps, visit: Visit): Promise<Shown> {
+async function welcome(visit: Visit): Promise<Shown> {
+  const { config, version } = visit.server;
   const [domains, keys, messages] = await Promise.all([
     visit.ask('listDomains', { query: { status: 'any', limit: '5' } }),
     visit.ask('listKeys', { query: { limit: '100' } }),
@@ -102,20 +70,14 @@ async function welcome({ config, version }: DashboardDeps, visit: Visit): Promis
   const { simulator, smtp } = config;
   const verified = domains.data.find(({ status }) => status === 'verified')?.name;
   const { host, port } = smtp.submission;
-  const samples = sampleCommands({
+  const samples = samplesOf({
     url: config.http.publicUrl,
     simulator: simulator.domain,
     key: null,
     version,
-    smtp: { host: host === '127.0.0.1' ? host : smtp.hostname, port },
+    smtp: `${host === '127.0.0.1' ? host : smtp.hostname}:${String(port)}`,
     ...(verified === undefined ? {} : { from: `hello@${verified}`, to: visit.member.email }),
   });
-  const ways = [
-    ['curl', samples.curl],
-    ['TypeScript', samples.typescript],
-    ['Python', samples.python],
-    ['SMTP', samples.smtp],
-  ] as const;
   return view('welcome', 'First steps', {
     domains: domains.data,
     // The test key that the first start prints in the terminal is not counted.
@@ -125,13 +87,17 @@ async function welcome({ config, version }: DashboardDeps, visit: Visit): Promis
     hasSent: messages.data.length > 0,
     simulator: simulator.domain,
     me: verified === undefined ? null : visit.member.email,
-    ways: ways.map(([label, text], place) => ({ label, text, on: place === 0 })),
+    ways: (['curl', 'TypeScript', 'Python', 'SMTP'] as const).map((label, place) => ({
+      label,
+      text: samples[label],
+      on: place === 0,
+    })),
   });
 }
 
 /** Sends a first mail: to the member from a verified domain, or to the simulator, which needs none and sends nothing out. */
-async function sendFirst({ config }: DashboardDeps, visit: Visit): Promise<Shown> {
-  const { domain } = config.simulator;
+async function sendFirst(visit: Visit): Promise<Shown> {
+  const { domain } = visit.server.config.simulator;
   const wanted = visit.form.get('outcome') ?? '';
   const { data } = await visit.ask('listDomains', { query: { status: 'verified', limit: '1' } });
   const own = wanted === 'me' ? data[0]?.name : undefined;

@@ -1,15 +1,12 @@
-/** Settings of the account, the limits of its plan with their use, how to send by SMTP, the list of changes. */
-import { readFileSync } from 'node:fs';
+/** Settings of the account, with the limits of its plan and how to send by SMTP; and the pages beside it: streams, accounts, sending addresses, nodes. */
+import { existsSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import MarkdownIt from 'markdown-it';
-import { isMissing } from '../../base/error-code.ts';
-import type { DashboardDeps } from '../deps.ts';
+import { capital } from '../../domains/lost-records.ts';
 import { fieldNumber } from '../forms.ts';
 import { get, view, type Page, type Visit } from '../page.ts';
 import { DAY_MS } from '../../base/time.ts';
 import { resource } from '../resource.ts';
-
-const WHERE = '/settings';
 
 /** Names of the server's limits that are not their words. */
 const retentionWords: Readonly<Record<string, string>> = {
@@ -19,85 +16,124 @@ const retentionWords: Readonly<Record<string, string>> = {
 
 /** The fields of the form that are one member of the settings. */
 const DAYS = ['content_days', 'messages_days', 'events_days'] as const;
-
-export function settingsPages(deps: DashboardDeps): Page[] {
-  const versions = readVersions();
-  return [
-    ...resource(deps, {
-      path: WHERE,
-      view: 'settings',
-      title: 'Settings',
-      load: (visit) => load(deps, visit),
-      reads: {
-        content_days: ({ form }) => ({
-          retention: Object.fromEntries(DAYS.map((name) => [name, fieldNumber(form, name) ?? null])),
-        }),
-        messages_days: () => ({}),
-        events_days: () => ({}),
-      },
-    }),
-    get(`${WHERE}/changelog`, ({ query }) => {
-      const shown = versions.find(({ name }) => name === query.get('version')) ?? versions[0];
-      const chips = versions.map(({ name }) => ({
-        label: name,
-        href: `${WHERE}/changelog?version=${encodeURIComponent(name)}`,
-        on: name === shown?.name,
-      }));
-      return view('changelog', 'What is new', { version: deps.version, changes: shown?.changes, chips });
-    }),
-  ];
-}
-
-/** Returns the changes of each version as HTML, the newest first. Their links into the documents, which are not served here, become plain words. */
-function readVersions(): { name: string; changes: string }[] {
-  const text = changelog();
-  if (text === null) return [];
-  const markdown = new MarkdownIt({ html: false });
-  const [, ...sections] = text.split(/^## \[/m);
-  return sections.map((section) => {
-    const [name = ''] = section.split(']', 1);
-    const shown = `## ${section.replace(']', '')}`.replaceAll(/\[([^\]]+)\]\((?!https?:)[^)]*\)/g, '$1');
-    return { name, changes: markdown.render(shown) };
-  });
-}
-
-/** Reads the file from `src/dashboard/pages` and from `dist/src/dashboard/pages` alike; null if it is not installed. */
-function changelog(): string | null {
-  for (const up of ['../../..', '../../../..']) {
-    try {
-      return readFileSync(path.resolve(import.meta.dirname, up, 'CHANGELOG.md'), 'utf8');
-    } catch (error) {
-      if (!isMissing(error)) throw error;
-    }
-  }
-  return null;
-}
-
 /** Age from which the newest backup is marked as old: one is made every night. */
 const OLD_BACKUP_MS = 1.5 * DAY_MS;
+const BUILT_IN = ['transactional', 'broadcast'];
 
-async function load({ version, config }: DashboardDeps, visit: Visit) {
+/** The list of changes as HTML, if it is installed. Its links into the documents, which are not served here, become plain words. */
+const [changes] = ['../../..', '../../../..']
+  .map((up) => path.resolve(import.meta.dirname, up, 'CHANGELOG.md'))
+  .filter((file) => existsSync(file))
+  .map((file) =>
+    readFileSync(file, 'utf8')
+      .replace(/^# .*\n/, '')
+      .replaceAll(/\[([^\]]+)\](?:\((?!https?:)[^)]*\)|(?!\())/g, '$1'),
+  )
+  .map((text) => new MarkdownIt({ html: false }).render(text));
+
+export const settingsPages: readonly Page[] = [
+  ...resource({
+    path: '/settings',
+    view: 'settings',
+    title: 'Settings',
+    load: settings,
+    reads: {
+      content_days: ({ form }) => ({
+        retention: Object.fromEntries(DAYS.map((name) => [name, fieldNumber(form, name) ?? null])),
+      }),
+    },
+  }),
+  get('/settings/changelog', ({ server: { version } }) => view('changelog', 'What is new', { version, changes })),
+  ...resource({
+    path: '/streams',
+    view: 'streams',
+    title: 'Streams',
+    async load(visit) {
+      const { data } = await visit.ask('listStreams', { query: { limit: '100' } });
+      return { rows: data.map((stream) => ({ ...stream, isBuiltIn: BUILT_IN.includes(stream.slug) })) };
+    },
+  }),
+  ...resource({
+    path: '/accounts',
+    view: 'accounts',
+    title: 'Accounts',
+    who: 'admin',
+    async load(visit) {
+      const { data } = await visit.ask('accounts.list');
+      const rows = data.map((row) => ({ ...row, isThis: row.id === visit.account.id }));
+      return { rows, plans: Object.keys(visit.server.config.plans) };
+    },
+  }),
+  ...resource({
+    path: '/settings/sources',
+    view: 'sources',
+    title: 'Addresses',
+    who: 'admin',
+    load: sources,
+    acts: {
+      async '/settings/sources/unblock'(visit, body) {
+        const { unblocked } = await visit.ask('queue.unblock', { body });
+        return unblocked === 0 ? 'No site has refused it.' : 'Mail is sent from it again to the sites that refused it.';
+      },
+    },
+  }),
+  ...resource({ path: '/settings/nodes', view: 'nodes', title: 'Nodes', who: 'admin', load: nodes }),
+];
+
+async function settings(visit: Visit) {
+  const { version, config } = visit.server;
   const [settings, backup] = await Promise.all([
     visit.ask('getSettings'),
     visit.isAdmin ? visit.ask('backup.state') : null,
   ]);
-  const { smtp, retention } = config;
+  const newest = backup?.newest ?? null;
   return {
     settings,
     record: { ...settings, ...settings.retention },
     version,
     backup,
-    isBackupOld:
-      backup !== null && (backup.newest === null || Date.parse(backup.newest.created_at) + OLD_BACKUP_MS < visit.now),
-    smtp: {
-      host: smtp.hostname,
-      listens: smtp.submission.host,
-      port: smtp.submission.port,
-      tlsPort: smtp.submission.tlsPort,
-    },
-    server: Object.entries(retention).map(([what, ms]) => ({
+    isBackupOld: newest === null || Date.parse(newest.created_at) + OLD_BACKUP_MS < visit.now,
+    smtp: { name: config.smtp.hostname, ...config.smtp.submission },
+    server: Object.entries(config.retention).map(([what, ms]) => ({
       what: retentionWords[what] ?? what,
       days: Math.floor(ms / DAY_MS),
     })),
+  };
+}
+
+/** Most sites that are shown for a source, the most used first. */
+const SHOWN_SITES = 50;
+
+async function sources(visit: Visit) {
+  const [{ data, nodes }, holds] = await Promise.all([visit.ask('queue.sources'), visit.ask('queue.holds')]);
+  const rows = data.map((source) => ({
+    ...source,
+    hold: holds.data.find(({ scope, target }) => scope === 'source' && target === source.name) ?? null,
+    sites: source.warm_up
+      .map((site) => ({ ...site, isFull: site.cap !== null && site.sent >= site.cap }))
+      .sort((a, b) => b.sent - a.sent)
+      .slice(0, SHOWN_SITES),
+  }));
+  return {
+    rows,
+    isFleet: nodes.length > 1,
+    isNobody: rows.every(({ delivers }) => !delivers),
+    isSystem: rows.length > 0 && rows.every(({ name }) => name === null),
+    warming: rows.filter(({ sites }) => sites.length > 0),
+    blocks: rows.flatMap(({ name, node, blocks }) => blocks.map((block) => ({ ...block, name, node }))),
+  };
+}
+
+async function nodes(visit: Visit) {
+  const [{ data }, { data: findings }] = await Promise.all([
+    visit.ask('nodes.list'),
+    visit.ask('doctor', { body: { checks: ['nodes'] } }),
+  ]);
+  const rows = data.flatMap((one) => (one.state === 'command' ? [] : [{ ...one, isThis: one.this }]));
+  return {
+    rows,
+    isOne: rows.length < 2,
+    commands: data.filter(({ state }) => state === 'command'),
+    faults: findings.flatMap(({ status, why, cure }) => (status === 'ok' ? [] : [{ why: capital(why), cure }])),
   };
 }

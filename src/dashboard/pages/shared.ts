@@ -2,45 +2,60 @@
 import { findAccount } from '../../accounts/account-store.ts';
 import { contentOf, memberCaller, type Asking } from '../../api/inside.ts';
 import { Problem } from '../../base/problem.ts';
+import { HOUR_MS } from '../../base/time.ts';
 import { actRows } from '../act.ts';
-import type { DashboardDeps } from '../deps.ts';
-import { get, move, needs, openGet, post, view, type Guest, type Page, type Shown, type Visit } from '../page.ts';
-import { readShareToken, SHARED_HOURS, shareToken } from '../share-link.ts';
+import { openedOf } from '../forms.ts';
+import { get, move, openGet, post, view, type Guest, type Page, type Shown, type Visit } from '../page.ts';
 import { messageData, type Reader } from './messages.ts';
 
-type Deps = Pick<DashboardDeps, 'db' | 'clock' | 'keyring' | 'config' | 'inside'>;
+const SHARED_HOURS = 48;
+const PURPOSE = 'shared message';
 
-export const sharedPages = (deps: Deps): Page[] => [
-  needs(
-    'message:content',
-    post('/messages/:id/share', (visit) => share(deps, visit)),
-  ),
-  get('/messages/:id/share', (visit) => showLink(deps, visit)),
-  openGet('/shared/:token', (guest) => shared(deps, guest)),
+export const sharedPages: readonly Page[] = [
+  post('/messages/:id/share', share, { scope: 'message:content' }),
+  get('/messages/:id/share', showLink),
+  openGet('/shared/:token', shared),
 ];
 
-async function share(deps: Deps, visit: Visit): Promise<Shown> {
+/** A link carries what it shows, sealed, so that nothing is stored. */
+interface Sealed {
+  message: string;
+  account: string;
+  /** Milliseconds since the epoch. */
+  until: number;
+}
+
+/** Returns what a token shows; null if we did not make it, or it has ended. */
+function sealedIn({ server: { keyring }, now }: Guest, token: string): Sealed | null {
+  const text = openedOf(keyring, PURPOSE, token);
+  if (text === null) return null;
+  const sealed = JSON.parse(text.toString()) as Sealed;
+  return sealed.until > now ? sealed : null;
+}
+
+async function share(visit: Visit): Promise<Shown> {
   const { id } = await visit.ask('getMessage', { params: visit.params });
-  const { account, member, ip, userAgent, now } = visit;
-  const token = shareToken(deps.keyring, { messageId: id, accountId: account.id }, now);
-  const actor = { email: member.email, ip, userAgent };
-  await deps.db.commit.insert(actRows(deps, actor, 'message.share', account.id, { object: id }));
+  const { server, account, member, now } = visit;
+  const sealed: Sealed = { message: id, account: account.id, until: now + SHARED_HOURS * HOUR_MS };
+  const token = server.keyring.seal(PURPOSE, JSON.stringify(sealed));
+  await server.db.commit.insert(actRows(visit, member.email, 'message.share', account.id, { object: id }));
   return move(`/messages/${id}/share?token=${token}`);
 }
 
 /** Shows a link that was just made; a reload makes no other one. */
-function showLink({ config, keyring }: Deps, { params, query, now }: Visit): Shown {
-  const token = query.get('token') ?? '';
-  const message = `/messages/${params['id'] ?? ''}`;
-  if (readShareToken(keyring, token, now) === null) return move(message);
-  const link = `${config.http.publicUrl}/shared/${token}`;
+function showLink(visit: Visit): Shown {
+  const token = visit.query.get('token') ?? '';
+  const message = `/messages/${visit.params['id'] ?? ''}`;
+  if (sealedIn(visit, token) === null) return move(message);
+  const link = `${visit.server.config.http.publicUrl}/shared/${token}`;
   return view('share', 'Link to a message', { link, hours: SHARED_HOURS, message });
 }
 
 /** Shows the message as a member who only reads sees it: without its content, and without buttons. */
-async function shared({ db, keyring, inside }: Deps, guest: Guest): Promise<Shown> {
-  const found = readShareToken(keyring, guest.params['token'] ?? '', guest.now);
-  const account = found === null ? null : await findAccount({ db }, found.accountId);
+async function shared(guest: Guest): Promise<Shown> {
+  const { db, inside } = guest.server;
+  const found = sealedIn(guest, guest.params['token'] ?? '');
+  const account = found === null ? null : await findAccount({ db }, found.account);
   if (found === null || account === null)
     throw new Problem(
       'not_found',
@@ -53,9 +68,9 @@ async function shared({ db, keyring, inside }: Deps, guest: Guest): Promise<Show
     whenOver: () => undefined,
   };
   const reader: Reader = {
-    params: { id: found.messageId },
+    ...guest,
+    params: { id: found.message },
     query: new URLSearchParams(),
-    now: guest.now,
     isAdmin: false,
     may: () => false,
     // The type of the answer is made from the same declaration as its check.

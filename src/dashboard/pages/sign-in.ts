@@ -4,84 +4,77 @@ import { accountsOf, listAdmins } from '../../members/member-store.ts';
 import { chooseAccount, closeSession, findSession, type Session } from '../../members/session-store.ts';
 import type { MemberRow } from '../../storage/tables.ts';
 import { actRows } from '../act.ts';
-import type { DashboardDeps } from '../deps.ts';
 import { placeWithin } from '../links.ts';
-import { get, move, openGet, openPost, post, view, type Cookie, type Guest, type Page, type Shown } from '../page.ts';
+import {
+  get,
+  move,
+  openGet,
+  openPost,
+  post,
+  view,
+  type Cookie,
+  type Guest,
+  type Page,
+  type Shown,
+  type Visit,
+} from '../page.ts';
 
-export function signInPages(deps: DashboardDeps): Page[] {
-  return [
-    openGet('/login', async (guest) => loginForm(deps, guest, guest.query.get('next'), null)),
-    openPost('/login', (guest) => login(deps, guest)),
-    openGet('/login/code', (guest) => codeForm(guest, guest.query.get('next'), null)),
-    openPost(
-      '/login/code',
-      (guest) => checkCode(deps, guest),
-      (guest) => guest.halfway !== null,
-    ),
-    // For public/forms.js, which asks for it before it sends a form.
-    get('/session', () => view('session', 'Session')),
-    // Open, since a member without an account has to sign out too.
-    openPost(
-      '/logout',
-      (guest) => signOut(deps, guest),
-      async (guest) => (await openSessionOf(deps, guest)) !== null,
-    ),
-    post('/account', async (visit) => {
-      const { form, accounts, session, member } = visit;
-      const chosen = accounts.find(({ id }) => id === form.get('account'));
-      if (chosen !== undefined)
-        await chooseAccount(deps, session.id, chosen.id, () =>
-          actRows(deps, { ...visit, email: member.email }, 'account.choose', chosen.id, { object: chosen.name }),
-        );
-      return move(
-        placeWithin(form.get('back')),
-        chosen === undefined ? 'There is no such account.' : `You now look at ${chosen.name}.`,
-      );
-    }),
-    openPost('/theme', ({ form }) => {
-      const theme = form.get('theme');
-      const value = theme === 'dark' || theme === 'light' ? theme : null;
-      return { kind: 'move', to: placeWithin(form.get('back')), cookies: [{ name: 'theme', value }] };
-    }),
-  ];
+export const signInPages: readonly Page[] = [
+  openGet('/login', (guest) => loginForm(guest, guest.query.get('next'), null)),
+  openPost('/login', login),
+  openGet('/login/code', (guest) => codeForm(guest, guest.query.get('next'), null)),
+  openPost('/login/code', checkCode, { knows: ({ halfway }) => halfway !== null }),
+  // For public/forms.js, which asks for it before it sends a form.
+  get('/session', () => view('session', 'Session')),
+  // Open, since a member without an account has to sign out too.
+  openPost('/logout', signOut, { knows: async (guest) => (await openSessionOf(guest)) !== null }),
+  post('/account', choose),
+  openPost('/theme', ({ form }) => {
+    const theme = form.get('theme');
+    const value = theme === 'dark' || theme === 'light' ? theme : null;
+    return { kind: 'move', to: placeWithin(form.get('back')), cookies: [{ name: 'theme', value }] };
+  }),
+];
+
+async function choose(visit: Visit): Promise<Shown> {
+  const { server, form, accounts, session, member } = visit;
+  const chosen = accounts.find(({ id }) => id === form.get('account'));
+  const back = placeWithin(form.get('back'));
+  if (chosen === undefined) return move(back, 'There is no such account.');
+  await chooseAccount(server, session.id, chosen.id, () =>
+    actRows(visit, member.email, 'account.choose', chosen.id, { object: chosen.name }),
+  );
+  return move(back, `You now look at ${chosen.name}.`);
 }
 
-async function openSessionOf(deps: DashboardDeps, { sessionToken }: Guest): Promise<Session | null> {
-  const session = await findSession(deps, sessionToken, { isPoll: true });
+async function openSessionOf({ server, sessionToken }: Guest): Promise<Session | null> {
+  const session = await findSession(server, sessionToken, { isPoll: true });
   return session?.row.stage === 'open' ? session : null;
 }
 
-async function signOut(deps: DashboardDeps, guest: Guest): Promise<Shown> {
-  const session = await openSessionOf(deps, guest);
+async function signOut(guest: Guest): Promise<Shown> {
+  const session = await openSessionOf(guest);
   if (session === null) return move('/login');
   const { member, row } = session;
-  const accounts = await accountsOf(deps, member);
+  const accounts = await accountsOf(guest.server, member);
   const account = accounts.find(({ id }) => id === row.account_id) ?? accounts[0];
-  await closeSession(deps, member.id, row.id, () =>
-    actRows(deps, { ...guest, email: member.email }, 'sign-out', account?.id ?? null),
+  await closeSession(guest.server, member.id, row.id, () =>
+    actRows(guest, member.email, 'sign-out', account?.id ?? null),
   );
-  return { kind: 'move', to: '/login', say: 'You are signed out.', cookies: [{ name: 'session', value: null }] };
+  return { ...move('/login', 'You are signed out.'), cookies: [{ name: 'session', value: null }] };
 }
 
-async function loginForm(deps: DashboardDeps, guest: Guest, next: string | null, fault: string | null): Promise<Shown> {
-  const admins = await listAdmins(deps);
-  const data = {
-    next: placeWithin(next),
-    fault,
-    email: guest.form.get('email'),
-    isEmpty: admins.length === 0,
-  };
+async function loginForm(guest: Guest, next: string | null, fault: string | null): Promise<Shown> {
+  const isEmpty = (await listAdmins(guest.server)).length === 0;
+  const data = { next: placeWithin(next), fault, email: guest.form.get('email'), isEmpty };
   return view('login', 'Sign in', data, fault === null ? 200 : 401);
 }
 
-async function login(deps: DashboardDeps, guest: Guest): Promise<Shown> {
-  const { form } = guest;
+async function login(guest: Guest): Promise<Shown> {
+  const { form, server } = guest;
   const entered = { email: form.get('email') ?? '', password: form.get('password') ?? '' };
-  const result = await signIn(deps, entered, guest);
-  const next = placeWithin(form.get('next'));
-  if (result.kind === 'refused') return loginForm(deps, guest, next, 'Wrong e-mail address or password.');
-  if (result.kind === 'wait') return loginForm(deps, guest, next, waitText(result.seconds));
-  return await completeSignIn(deps, guest, result, next);
+  const result = await signIn(server, entered, guest);
+  return await goOn(guest, result, 'Wrong e-mail address or password.', loginForm);
 }
 
 function codeForm(guest: Guest, next: string | null, fault: string | null): Shown {
@@ -90,37 +83,28 @@ function codeForm(guest: Guest, next: string | null, fault: string | null): Show
   return view('login-code', 'Second factor', data, fault === null ? 200 : 401);
 }
 
-async function checkCode(deps: DashboardDeps, guest: Guest): Promise<Shown> {
-  const next = placeWithin(guest.form.get('next'));
-  if (guest.halfway === null) return move('/login', 'That took too long: sign in with your password again.');
-  const recovery = guest.form.get('recovery_code');
+async function checkCode(guest: Guest): Promise<Shown> {
+  const { form, halfway, server } = guest;
+  if (halfway === null) return move('/login', 'That took too long: sign in with your password again.');
+  const recovery = form.get('recovery_code');
   const entered =
     recovery === null
-      ? ({ kind: 'app', text: guest.form.get('code') ?? '' } as const)
+      ? ({ kind: 'app', text: form.get('code') ?? '' } as const)
       : ({ kind: 'recovery', text: recovery } as const);
-  const result = await signInWithCode(deps, guest.halfway, entered, guest);
-  if (result.kind === 'refused') return codeForm(guest, next, 'This code is wrong or was already used.');
-  if (result.kind === 'wait') return codeForm(guest, next, waitText(result.seconds));
-  return await completeSignIn(deps, guest, result, next);
+  const result = await signInWithCode(server, halfway, entered, guest);
+  return await goOn(guest, result, 'This code is wrong or was already used.', codeForm);
 }
 
-type CompletedSignIn = Exclude<SignIn, { kind: 'refused' | 'wait' }>;
-
 /** Signs in with a new cookie at each step, so that an earlier one, whatever its origin, is worth nothing (session fixation). */
-async function completeSignIn(
-  deps: DashboardDeps,
-  guest: Guest,
-  result: CompletedSignIn,
-  next: string,
-): Promise<Shown> {
-  const to = result.kind === 'code' ? `/login/code?next=${encodeURIComponent(next)}` : next;
-  const cookies: readonly Cookie[] = [
-    { name: 'session', value: result.token },
-    ...(result.kind === 'in' ? [{ name: 'device', value: result.device } as const] : []),
-  ];
-  if (result.kind === 'in') await auditSignIn(deps, guest, result.member);
-  const say = result.kind === 'in' && result.codesLeft !== null ? codesLeftText(result.codesLeft) : undefined;
-  return { kind: 'move', to, cookies, ...(say === undefined ? {} : { say }) };
+async function goOn(guest: Guest, result: SignIn, refusal: string, again: typeof loginForm | typeof codeForm) {
+  const next = placeWithin(guest.form.get('next'));
+  if (result.kind === 'refused') return again(guest, next, refusal);
+  if (result.kind === 'wait') return again(guest, next, waitText(result.seconds));
+  const cookies: Cookie[] = [{ name: 'session', value: result.token }];
+  if (result.kind === 'code') return { ...move(`/login/code?next=${encodeURIComponent(next)}`), cookies };
+  cookies.push({ name: 'device', value: result.device });
+  await auditSignIn(guest, result.member);
+  return { ...move(next, result.codesLeft === null ? undefined : codesLeftText(result.codesLeft)), cookies };
 }
 
 const codesLeftText = (codes: number): string =>
@@ -129,10 +113,10 @@ const codesLeftText = (codes: number): string =>
     : `You are signed in. ${codes === 1 ? 'One recovery code is' : `${String(codes)} recovery codes are`} left; if your app is lost, set up another on the page of your login.`;
 
 /** Writes the sign-in into the audit log of the member's account; failed ones are in the sign-in log only. */
-async function auditSignIn(deps: DashboardDeps, { ip, userAgent }: Guest, member: MemberRow): Promise<void> {
-  const [account] = await accountsOf(deps, member);
+async function auditSignIn(guest: Guest, member: MemberRow): Promise<void> {
+  const [account] = await accountsOf(guest.server, member);
   if (account === undefined) return;
-  await deps.db.commit.insert(actRows(deps, { email: member.email, ip, userAgent }, 'sign-in', account.id));
+  await guest.server.db.commit.insert(actRows(guest, member.email, 'sign-in', account.id));
 }
 
 export const waitText = (seconds: number): string =>

@@ -35,7 +35,7 @@ const columns = [
   'clicked',
 ] as const;
 
-export const statsPages = (): Page[] => [get(WHERE, show)];
+export const statsPages: readonly Page[] = [get(WHERE, show)];
 
 interface Asked {
   since: string | null;
@@ -194,6 +194,9 @@ function rowOf(
   };
 }
 
+/** One mail of a few would be a peak that leaves the rest of the chart flat. */
+const LEAST_OF_SHARE = 10;
+
 /** A recipient counts once, however often they open or click. */
 const counted: Readonly<Partial<Record<StatType, StatType>>> = { opened: 'unique_opened', clicked: 'unique_clicked' };
 
@@ -204,7 +207,7 @@ function ratesChart(
   marked: readonly number[] = [],
 ): string {
   const percent = (some: number, of: number): number | null =>
-    of === 0 ? null : Math.round((some / of) * 10_000) / 100;
+    of < LEAST_OF_SHARE ? null : Math.round((some / of) * 10_000) / 100;
   return chartHtml({
     label: about,
     yAxis: 'Share in %',

@@ -5,34 +5,32 @@ import type { Suppression } from '../../client/types.ts';
 import { parseMailbox } from '../../mail/address.ts';
 import { suppressionReasons } from '../../storage/tables.ts';
 import { importCsv, type Imported } from '../../suppressions/suppression-csv.ts';
-import type { DashboardDeps } from '../deps.ts';
 import { fieldNumber, fieldText } from '../forms.ts';
 import { exportsOf } from './exports.ts';
 import { chipsOf, linkTo, pageOf, pagerOf, type Cursors } from '../links.ts';
-import { move, nullAt, type Page, type Shown, type Visit } from '../page.ts';
+import { move, nullAt, type Shown, type Visit } from '../page.ts';
 import { resource } from '../resource.ts';
 import { wordsOf } from '../words.ts';
 
 const WHERE = '/suppressions';
 const MOST_DAYS = 3650;
 
-export const suppressionPages = (deps: DashboardDeps): Page[] =>
-  resource(deps, {
-    path: WHERE,
-    view: 'suppressions',
-    title: 'Suppressions',
-    load,
-    reads: { days: endIn },
-    acts: {
-      async [WHERE](visit, body) {
-        await visit.ask('createSuppression', { body });
-        const email = visit.form.get('email')?.trim() ?? '';
-        return move(linkTo(WHERE, new URLSearchParams({ q: email })), `${email} is not mailed.`);
-      },
-      [`${WHERE}/import`]: addMany,
-      [`${WHERE}/remove`]: remove,
+export const suppressionPages = resource({
+  path: WHERE,
+  view: 'suppressions',
+  title: 'Suppressions',
+  load,
+  reads: { days: endIn },
+  acts: {
+    async [WHERE](visit, body) {
+      await visit.ask('createSuppression', { body });
+      const email = visit.form.get('email')?.trim() ?? '';
+      return move(linkTo(WHERE, { q: email }), `${email} is not mailed.`);
     },
-  });
+    [`${WHERE}/import`]: addMany,
+    [`${WHERE}/remove`]: remove,
+  },
+});
 
 async function load(visit: Visit) {
   const { query } = visit;
@@ -45,7 +43,7 @@ async function load(visit: Visit) {
     isLookUp: q !== '',
     // Mail goes to no domain without a point: `ana@example` is the beginning of an address.
     isWhole: parsed.kind === 'ok' && /@.*\./.test(parsed.mailbox.address),
-    rows: entries.data.map((entry) => ({ ...entry, isComplaint: entry.reason === 'complaint' })),
+    rows: entries.data,
     chips: chipsOf(
       WHERE,
       query,

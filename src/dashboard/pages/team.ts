@@ -1,9 +1,8 @@
 /** The team, for administrators: who signs in, with which role, to which accounts. */
-import { OWN_ACCOUNT } from '../../accounts/own-account.ts';
+import { OWN_ACCOUNT } from '../../accounts/account-store.ts';
 import { Problem } from '../../base/problem.ts';
 import { rightsOf, roles } from '../../keys/roles.ts';
 import type { LinkRecord } from '../../operator/team/team.ts';
-import type { DashboardDeps } from '../deps.ts';
 import { move, once, type Page, type Shown, type Visit } from '../page.ts';
 import { resource } from '../resource.ts';
 
@@ -16,8 +15,8 @@ const reads = {
   }),
 };
 
-export function teamPages(deps: DashboardDeps): Page[] {
-  const list = resource(deps, {
+export const teamPages: readonly Page[] = [
+  ...resource({
     path: TEAM,
     view: 'team',
     title: 'Team',
@@ -31,11 +30,11 @@ export function teamPages(deps: DashboardDeps): Page[] {
     acts: {
       async [TEAM](visit, body) {
         const mail = visit.form.get('by') !== 'hand';
-        return linkShown(deps, await visit.ask('team.add', { body: { ...body, mail } as never }));
+        return linkShown(visit, await visit.ask('team.add', { body: { ...body, mail } as never }));
       },
     },
-  });
-  const member = resource(deps, {
+  }),
+  ...resource({
     path: `${TEAM}/:id`,
     view: 'team-member',
     title: ({ record }) => record.email,
@@ -45,12 +44,11 @@ export function teamPages(deps: DashboardDeps): Page[] {
     acts: {
       async [`${TEAM}/:id/link`](visit, body) {
         const mail = visit.form.get('by') === 'mail';
-        return linkShown(deps, await visit.ask('team.link', { body: { ...body, mail } as never }));
+        return linkShown(visit, await visit.ask('team.link', { body: { ...body, mail } as never }));
       },
     },
-  });
-  return [...list, ...member];
-}
+  }),
+];
 
 async function memberOf(visit: Visit) {
   const { data, cannot_mail: cannotMail } = await visit.ask('team.list');
@@ -58,7 +56,7 @@ async function memberOf(visit: Visit) {
   if (member === undefined) throw new Problem('not_found', 'There is no such member.');
   const chosen = visit.accounts.filter(({ name }) => member.accounts.includes(name)).map(({ id }) => id);
   return {
-    ...{ record: member, member, roles, chosen, cannotMail },
+    ...{ record: member, roles, chosen, cannotMail },
     isInvited: member.state !== 'active',
     removal: `Remove ${member.id === visit.member.id ? 'yourself' : 'this member'}…`,
     choices: visit.accounts.filter(({ id }) => id !== OWN_ACCOUNT || chosen.includes(id)),
@@ -66,9 +64,9 @@ async function memberOf(visit: Visit) {
 }
 
 /** Goes to the member if a mail has the link; otherwise shows it once, since only its hash is stored. */
-function linkShown({ config }: DashboardDeps, { email, member, url, expires_at, not_mailed }: LinkRecord): Shown {
+function linkShown({ server }: Visit, { email, member, url, expires_at, not_mailed }: LinkRecord): Shown {
   if (url === null) return move(`${TEAM}/${member}`, `The invitation is on its way to ${email}.`);
-  const isPlain = new URL(config.http.publicUrl).protocol === 'http:';
+  const isPlain = new URL(server.config.http.publicUrl).protocol === 'http:';
   const data = { email, url, expiresAt: expires_at, why: not_mailed, isPlain };
   return once('team-link', 'Set-up link', data, `${TEAM}/${member}`);
 }

@@ -2,11 +2,9 @@
 import { readJson } from '../../api/json.ts';
 import { Problem } from '../../base/problem.ts';
 import type { Render, Template } from '../../client/types.ts';
-import type { DashboardDeps } from '../deps.ts';
-import { filledIn, definedMembers, fieldText } from '../forms.ts';
+import { filledIn, definedMembers, fieldText, isStale, refuseStale, seenIn } from '../forms.ts';
 import { pageOf, pagerOf } from '../links.ts';
-import { get, move, needs, post, view, withFault, type Page, type Shown, type Visit } from '../page.ts';
-import { isStale, refuseStale, seenIn } from '../stale-forms.ts';
+import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
 import { PREVIEW_CSP } from './messages.ts';
 import { escapeHtml } from '../../base/html.ts';
 import { whoText } from '../audit-words.ts';
@@ -15,50 +13,30 @@ import { withoutHints } from '../mail-html.ts';
 
 const WHERE = '/templates';
 
-export function templatePages({ config }: Pick<DashboardDeps, 'config'>): Page[] {
-  return [
-    get(WHERE, list),
-    needs(
-      'template',
-      get(`${WHERE}/new`, (visit) => editor(visit, null, null)),
-    ),
-    post(
-      `${WHERE}/new`,
-      withFault(create, (visit, fault) => editor(visit, null, fault)),
-    ),
-    needs(
-      'template',
-      post(`${WHERE}/new/fill`, (visit) => fill(visit, null)),
-    ),
-    post(`${WHERE}/preview`, (visit) => framed(visit, previewPage)),
-    post(`${WHERE}/check`, (visit) => framed(visit, checkPage)),
-    get(`${WHERE}/:id`, async (visit) => editor(visit, await read(visit), null)),
-    post(
-      `${WHERE}/:id`,
-      withFault(change, async (visit, fault) => editor(visit, await read(visit), fault)),
-    ),
-    needs(
-      'template',
-      post(`${WHERE}/:id/fill`, async (visit) => fill(visit, await read(visit))),
-    ),
-    get(`${WHERE}/:id/versions`, versions),
-    get(`${WHERE}/:id/versions/:version`, versionFrame),
-    post(`${WHERE}/:id/restore`, restore),
-    post(`${WHERE}/:id/publish`, async (visit) => {
-      refuseUnseen(visit, await read(visit), 'published');
-      await visit.ask('publishTemplate', { params: visit.params });
-      return move(placeOf(visit), 'Published: sends use this version now.');
-    }),
-    needs(
-      'template',
-      post(`${WHERE}/:id/send`, (visit) => sendTest(config.simulator.domain, visit)),
-    ),
-    post(`${WHERE}/:id/remove`, async (visit) => {
-      await visit.ask('deleteTemplate', { params: visit.params });
-      return move(WHERE, 'The template is deleted.');
-    }),
-  ];
-}
+export const templatePages: readonly Page[] = [
+  get(WHERE, list),
+  get(`${WHERE}/new`, (visit) => editor(visit, null, null), { scope: 'template' }),
+  post(`${WHERE}/new`, create, { again: (visit, fault) => editor(visit, null, fault) }),
+  post(`${WHERE}/new/fill`, (visit) => fill(visit, null), { scope: 'template' }),
+  post(`${WHERE}/preview`, (visit) => framed(visit, previewPage)),
+  post(`${WHERE}/check`, (visit) => framed(visit, checkPage)),
+  get(`${WHERE}/:id`, async (visit) => editor(visit, await read(visit), null)),
+  post(`${WHERE}/:id`, change, { again: async (visit, fault) => editor(visit, await read(visit), fault) }),
+  post(`${WHERE}/:id/fill`, async (visit) => fill(visit, await read(visit)), { scope: 'template' }),
+  get(`${WHERE}/:id/versions`, versions),
+  get(`${WHERE}/:id/versions/:version`, versionFrame),
+  post(`${WHERE}/:id/restore`, restore),
+  post(`${WHERE}/:id/publish`, async (visit) => {
+    refuseUnseen(visit, await read(visit), 'published');
+    await visit.ask('publishTemplate', { params: visit.params });
+    return move(placeOf(visit), 'Published: sends use this version now.');
+  }),
+  post(`${WHERE}/:id/send`, sendTest, { scope: 'template' }),
+  post(`${WHERE}/:id/remove`, async (visit) => {
+    await visit.ask('deleteTemplate', { params: visit.params });
+    return move(WHERE, 'The template is deleted.');
+  }),
+];
 
 const placeOf = ({ params }: Visit): string => `${WHERE}/${params['id'] ?? ''}`;
 
@@ -273,11 +251,11 @@ async function restore(visit: Visit): Promise<Shown> {
   return move(placeOf(visit), `Version ${String(version)} has the content of version ${wanted}, and sends use it now.`);
 }
 
-async function sendTest(simulator: string, visit: Visit): Promise<Shown> {
+async function sendTest(visit: Visit): Promise<Shown> {
   const template = await read(visit);
   refuseUnseen(visit, template, 'sent');
   const body = definedMembers({
-    from: template.from ?? fieldText(visit.form, 'from') ?? (await usualSender(simulator, visit)),
+    from: template.from ?? fieldText(visit.form, 'from') ?? (await usualSender(visit)),
     to: visit.form.get('to') ?? '',
     // With sources of its own a send can have another subject than the template has.
     subject: `[Test] ${template.subject ?? template.name}`,
@@ -294,9 +272,9 @@ async function sendTest(simulator: string, visit: Visit): Promise<Shown> {
 }
 
 /** Returns an address of a verified domain, or of the simulator if there is none. */
-async function usualSender(simulator: string, visit: Visit): Promise<string> {
+async function usualSender(visit: Visit): Promise<string> {
   const { data } = await visit.ask('listDomains', { query: { status: 'verified', limit: '1' } });
-  return `Posthorn <hello@${data[0]?.name ?? simulator}>`;
+  return `Posthorn <hello@${data[0]?.name ?? visit.server.config.simulator.domain}>`;
 }
 
 /**

@@ -9,14 +9,14 @@ import { adminGet, adminPost, move, nullAt, view, type Page, type Shown, type Vi
 
 const WHERE = '/queue/watch';
 
-export const watchPages = (): Page[] => [adminGet(WHERE, show), adminPost(WHERE, begin)];
+export const watchPages: readonly Page[] = [adminGet(WHERE, show), adminPost(WHERE, begin)];
 
 /** A form begins a watch, which then has its own address, so that a reload shows its lines and begins no other. */
 async function begin(visit: Visit): Promise<Shown> {
   const [lane, messageId] = [fieldText(visit.form, 'lane'), fieldText(visit.form, 'message_id')];
   const { watch } = await visit.ask('queue.watch', { body: definedMembers({ lane, message_id: messageId }) });
   const changes = { lane: lane ?? null, message_id: messageId ?? null, watch: String(watch) };
-  return move(linkTo(WHERE, new URLSearchParams(), changes));
+  return move(linkTo(WHERE, {}, changes));
 }
 
 async function show(visit: Visit): Promise<Shown> {
@@ -31,7 +31,7 @@ async function show(visit: Visit): Promise<Shown> {
     lane,
     messageId,
     what: lane === '' ? messageId : lane,
-    lines: (page?.data ?? []).map((line) => ({ ...line, isOurs: line.side === '>', level: levelOf(line) })),
+    lines: (page?.data ?? []).map((line) => ({ ...line, level: levelOf(line) })),
     lost: page?.lost ?? 0,
     nodes: page === null || page.nodes.length < 2 ? [] : page.nodes,
     isOn: page !== null,

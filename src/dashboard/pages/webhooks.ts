@@ -2,11 +2,9 @@
 import { Problem } from '../../base/problem.ts';
 import type { Webhook, WebhookDelivery } from '../../client/types.ts';
 import { allEventTypes, eventTypes } from '../../events/event.ts';
-import { definedMembers, fieldText } from '../forms.ts';
 import { chipsOf, pageOf, pagerOf } from '../links.ts';
 import { get, move, once, post, view, type Page, type Shown, type Visit } from '../page.ts';
 import { HOUR_MS } from '../../base/time.ts';
-import type { DashboardDeps } from '../deps.ts';
 import { resource } from '../resource.ts';
 
 const WHERE = '/webhooks';
@@ -16,9 +14,18 @@ const SAMPLED_ATTEMPTS = 100;
 /** Each has its rate. */
 const ENDPOINTS_A_PAGE = 20;
 
-export const webhookPages = (deps: DashboardDeps): Page[] => [
+const reads = {
+  /** One a line, `Name: value`. */
+  headers({ form }: Visit) {
+    const headers = headersOf(form.get('headers') ?? '');
+    return form.has('clear_headers') || Object.keys(headers).length > 0 ? { headers } : {};
+  },
+  types: ({ form }: Visit) => (form.has('types') ? { types: form.getAll('types') } : {}),
+};
+
+export const webhookPages: readonly Page[] = [
   get(WHERE, list),
-  ...resource(deps, {
+  ...resource({
     path: `${WHERE}/new`,
     view: 'webhook-new',
     title: 'New webhook',
@@ -32,7 +39,7 @@ export const webhookPages = (deps: DashboardDeps): Page[] => [
       },
     },
   }),
-  ...resource(deps, {
+  ...resource({
     path: `${WHERE}/:id`,
     view: 'webhook',
     title: ({ endpoint }) => endpoint.description || endpoint.url,
@@ -55,19 +62,6 @@ export const webhookPages = (deps: DashboardDeps): Page[] => [
 ];
 
 const placeOf = ({ id = '' }: { id?: string }): string => `${WHERE}/${id}`;
-
-const reads = {
-  /** One a line, `Name: value`. */
-  headers({ form }: Visit) {
-    const headers = headersOf(form.get('headers') ?? '');
-    return form.has('clear_headers') || Object.keys(headers).length > 0 ? { headers } : {};
-  },
-  clear_headers: () => ({}),
-  // The times are UTC.
-  since: ({ form }: Visit) => ({ since: momentOf(form, 'since') ?? '' }),
-  until: ({ form }: Visit) => definedMembers({ until: momentOf(form, 'until') }),
-  types: ({ form }: Visit) => (form.has('types') ? { types: form.getAll('types') } : {}),
-};
 
 async function list(visit: Visit): Promise<Shown> {
   const { query } = visit;
@@ -156,10 +150,4 @@ async function secretShown({ ask, params }: Visit, isRotated: boolean): Promise<
   const { secret, previous } = await ask(isRotated ? 'rotateWebhookSecret' : 'getWebhookSecret', { params });
   const data = { endpoint, secret, previous, isRotated };
   return once(SECRET, isRotated ? 'New secret' : 'Secret', data, placeOf(params));
-}
-
-/** Converts the value of a date field, `2026-01-31T09:30`, into a time of the API. */
-function momentOf(fields: URLSearchParams, name: string): string | undefined {
-  const text = fieldText(fields, name);
-  return text !== undefined && /^\d{4}-\d\d-\d\dT\d\d:\d\d$/.test(text) ? `${text}:00Z` : text;
 }

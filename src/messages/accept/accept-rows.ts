@@ -3,7 +3,7 @@ import { newId } from '../../base/id.ts';
 import { isCharged } from '../../accounts/quota.ts';
 import { addToStats } from '../../events/stats.ts';
 import { addressKey, type Mailbox } from '../../mail/address.ts';
-import { packsOf, type PackedRows } from '../../storage/packed-rows.ts';
+import { packsOf, type PackedRows } from '../../storage/rows-parameter.ts';
 import type {
   AttachmentRow,
   BatchRow,
@@ -30,9 +30,8 @@ import {
 import { giveUpAt, type RetryRule } from '../delivery/retry.ts';
 import type { MessageContent, MessageDraft } from '../request/send-request.ts';
 import { packedBody } from '../store/stored-content.ts';
-import { wordRows } from '../list/subject-words.ts';
-import { addAccepted } from '../store/counters.ts';
-import { attachmentRow, unseen, untried } from './own-mail.ts';
+import { wordRows } from '../list/message-filter.ts';
+import { addAccepted } from '../store/books.ts';
 import type { TrackingRule } from '../request/tracking-rule.ts';
 import { hostedUnsubscribe, refuseListHeaders, unsubscribeJson, type Unsubscribe } from '../request/unsubscribe.ts';
 
@@ -97,7 +96,37 @@ interface NewMessage {
   suppressed: Suppressed;
   now: number;
   batchId: string | null;
+  /** The ids that a mail of ours has already. */
+  ids?: { message: string; content: string | undefined };
 }
+
+/** The columns of a message that its events fill in. */
+const unseen = {
+  last_event_type: null,
+  last_event_at: null,
+  opens: 0,
+  clicks: 0,
+  first_opened_at: null,
+  last_opened_at: null,
+  first_clicked_at: null,
+  bot_opens: 0,
+  bot_clicks: 0,
+} as const;
+
+/** The columns of a delivery that its attempts and holds fill in. */
+const untried = {
+  attempt_count: 0,
+  claim_epoch: null,
+  no_domain_count: 0,
+  no_domain_since: null,
+  smtp_code: null,
+  enhanced_code: null,
+  smtp_reply: null,
+  mx: null,
+  tls: null,
+  held_by: null,
+  held_at: null,
+} as const;
 
 export function addMessage(deps: AcceptRowsDeps, plan: Plan, message: NewMessage): MessageRow {
   const { draft, now, sender } = message;
@@ -126,7 +155,7 @@ export function addMessage(deps: AcceptRowsDeps, plan: Plan, message: NewMessage
 
 function messageRow(deps: AcceptRowsDeps, plan: Plan, message: NewMessage): MessageRow {
   const { sender, draft, stream, tracking, now, batchId } = message;
-  const id = draft.source?.id ?? newId('msg', now);
+  const id = message.ids?.message ?? draft.source?.id ?? newId('msg', now);
   const unsubscribe = unsubscribeOf(draft, stream);
   const opens = draft.trackOpens ?? tracking.opens;
   const clicks = draft.trackClicks ?? tracking.clicks;
@@ -137,7 +166,7 @@ function messageRow(deps: AcceptRowsDeps, plan: Plan, message: NewMessage): Mess
     account_id: sender.accountId,
     key_id: sender.keyId,
     batch_id: batchId,
-    content_id: addContent(plan, draft, sender.accountId, now),
+    content_id: addContent(plan, message),
     from_name: draft.from.name,
     from_address: draft.from.address,
     from_domain: draft.from.domain,
@@ -193,17 +222,18 @@ function tlsRequestOf({ requireTls, headers }: Pick<MessageDraft, 'requireTls' |
 const isWaiver = (value: string): boolean => value.trim().toLowerCase() === 'no';
 
 /** Adds the content once for all entries that share it; returns its id. */
-function addContent(plan: Plan, { content, source: submitted }: MessageDraft, accountId: string, now: number): string {
+function addContent(plan: Plan, { draft, sender, now, ids }: NewMessage): string {
+  const { content, source: submitted } = draft;
   const raw = submitted?.bytes ?? null;
   const added = plan.contentIds.get(content);
   if (added !== undefined) return added;
-  const id = newId('cnt', now);
+  const id = ids?.content ?? newId('cnt', now);
   const { html, text, autoText, attachments } = content;
   const body = plan.packs ? packedBody({ html, text }) : { html, text, packed: null };
   plan.contentIds.set(content, id);
   plan.rows.contents.push({
     id,
-    account_id: accountId,
+    account_id: sender.accountId,
     ...body,
     auto_text: autoText ? 1 : 0,
     attachment_count: attachments.length,
@@ -211,8 +241,18 @@ function addContent(plan: Plan, { content, source: submitted }: MessageDraft, ac
     raw,
   });
   plan.bytes += (body.html?.length ?? 0) + (body.text?.length ?? 0) + (body.packed?.length ?? 0) + (raw?.length ?? 0);
-  plan.rows.attachments.push(...attachments.map((one, position) => attachmentRow(id, one, position)));
-  plan.bytes += attachments.reduce((sum, one) => sum + one.content.length, 0);
+  attachments.forEach((one, position) => {
+    plan.rows.attachments.push({
+      content_id: id,
+      position,
+      filename: one.filename,
+      content_type: one.contentType,
+      cid: one.contentId,
+      disposition: one.disposition,
+      bytes: one.content,
+    });
+    plan.bytes += one.content.length;
+  });
   return id;
 }
 

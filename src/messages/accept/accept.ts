@@ -41,7 +41,7 @@ import {
 import type { FreshContents } from '../store/fresh-contents.ts';
 import { messageRecord, type MessageRecord } from '../store/message.ts';
 import { ownMailRows, type OwnMailRows } from './own-mail.ts';
-import type { BulkDraft, BulkEntryDraft, MessageDraft } from '../request/send-draft.ts';
+import type { BulkDraft, BulkEntryDraft, MessageDraft } from '../request/message-draft.ts';
 import type { SettleQuota } from '../../accounts/quota.ts';
 import type { Notifier } from '../../scheduling/notifier.ts';
 import type { Gate } from '../../scheduling/gate.ts';

@@ -7,12 +7,12 @@ import type { Connection } from '../../storage/connection.ts';
 import type { Committer, Work } from '../../storage/commit.ts';
 import { allDone, insertRows, type Rows } from '../../storage/rows.ts';
 import type { Clock } from '../../base/clock.ts';
-import { OWN_ACCOUNT } from '../../accounts/own-account.ts';
+import { OWN_ACCOUNT } from '../../accounts/account-store.ts';
 import { decide } from './decide.ts';
 import { type Decision, capped, type DecidedAttempt } from './decision.ts';
 import type { DeliveryState, DeliveryChange } from './delivery.ts';
 import type { DueHint } from './due-hint.ts';
-import { removeSealedContents } from '../store/sealed-content.ts';
+import { removeSealedContents } from '../store/stored-content.ts';
 import { isFailure, noticeRows, type NoticeRule, type Failure } from './failure-notice.ts';
 import {
   loadUpdates,
@@ -32,9 +32,9 @@ import type {
   SuppressionReason,
   SuppressionRow,
 } from '../../storage/tables.ts';
-import { addToCounters } from '../store/counters.ts';
+import { addToCounters } from '../store/books.ts';
 import { addressKey } from '../../mail/address.ts';
-import { erasedDetail } from '../../events/erased.ts';
+import { erasedDetail } from '../../events/event.ts';
 
 /** A change of one delivery. */
 export interface Occurrence {

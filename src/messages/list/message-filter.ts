@@ -1,8 +1,7 @@
 /** The filters of a list of messages: for each the condition in SQL that tests it, and the index that finds its messages. */
 import { addressKey } from '../../mail/address.ts';
-import type { DeliveryStatus } from '../../storage/tables.ts';
+import type { DeliveryStatus, MessageWordRow } from '../../storage/tables.ts';
 import { type Dialect } from '../../storage/sql.ts';
-import { indexedWord } from './subject-words.ts';
 
 /** A message is dated at most this long after its request arrived. */
 export const LONGEST_REQUEST_MS = 60_000;
@@ -338,4 +337,20 @@ function likeWord(word: string): Sql {
   return [`(${like})`, ...folded.map((spelling) => `% ${escapeLike(spelling)}%`)];
 }
 
-const escapeLike = (word: string): string => word.replace(/[\\%_]/g, '\\$&');
+/** Returns the text for a pattern of LIKE with the escape sign `\`. */
+export const escapeLike = (word: string): string => word.replace(/[\\%_]/g, '\\$&');
+
+/** Characters of a word that are indexed; the rest is cut off. */
+const LONGEST_WORD = 64;
+
+/** Returns the word as it is indexed. A character that is cut in two is replaced: SQLite would give back another text than it was given. */
+export const indexedWord = (word: string): string => word.toLowerCase().slice(0, LONGEST_WORD).toWellFormed();
+
+/** Returns each word once. */
+export function subjectWords(subject: string): string[] {
+  const words = subject.toLowerCase().split(/\s+/);
+  return [...new Set(words.map(indexedWord))].filter((word) => word !== '');
+}
+
+export const wordRows = (accountId: string, messageId: string, subject: string): MessageWordRow[] =>
+  subjectWords(subject).map((word) => ({ account_id: accountId, word, message_id: messageId }));

@@ -3,7 +3,7 @@ import { isUtf8 } from 'node:buffer';
 import { Problem } from '../../base/problem.ts';
 import type { Attachment } from '../../mail/mime-write.ts';
 import type { SendLimits } from './send-limits.ts';
-import type { WireMessage } from './send-parts.ts';
+import type { WireMessage } from './message-draft.ts';
 
 type WireAttachment = NonNullable<WireMessage['attachments']>[number];
 

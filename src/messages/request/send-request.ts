@@ -10,14 +10,26 @@
  * database (domains, streams, suppressions) are in accept.ts.
  */
 import { check } from '../../base/check.ts';
-import { contentOf, draftOf, mergeParts, type SizedContent } from './message-draft.ts';
-import type { SendDraft, SendRules, BulkDraft, BulkEntryDraft, MessageContent, MessageDraft } from './send-draft.ts';
-import { partsOf, refuseLongLists, type Parts } from './send-parts.ts';
+import {
+  contentOf,
+  draftOf,
+  mergeParts,
+  type SizedContent,
+  type SendDraft,
+  type SendRules,
+  type BulkDraft,
+  type BulkEntryDraft,
+  type MessageContent,
+  type MessageDraft,
+  partsOf,
+  refuseLongLists,
+  type Parts,
+} from './message-draft.ts';
 import { SingleMessage, BulkEntry, BulkShared } from './send-schema.ts';
 import { Problem } from '../../base/problem.ts';
 import { addressKey } from '../../mail/address.ts';
 
-export type { BulkDraft, MessageContent, MessageDraft, SendRules } from './send-draft.ts';
+export type { BulkDraft, MessageContent, MessageDraft, SendRules } from './message-draft.ts';
 
 /** Checks a send request. Throws a `Problem` for the first fault that concerns all of it. */
 export function checkSend(body: Readonly<Record<string, unknown>>, rules: SendRules): SendDraft {

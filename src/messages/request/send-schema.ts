@@ -9,10 +9,12 @@ import { z } from 'zod';
 
 import { faults, type FaultNote } from '../../base/check.ts';
 import { LONGEST_FILENAME } from './attachment.ts';
-import { attachmentHints, messageHints, ONE_RECIPIENT } from './foreign-names.ts';
 import { HEADER_LENGTH, LONGEST_REFERENCES, MOST_HEADERS } from './header-rule.ts';
 import { MOST_METADATA_KEYS, MOST_REPLY_TO, MOST_TAGS, defaultLimits, type SendLimits } from './send-limits.ts';
 import { templateMembers } from './template-members.ts';
+
+/** The hint for a `to` of the wrong type or with several addresses. */
+export const ONE_RECIPIENT = 'Several people go into `cc` and `bcc`, or into `recipients` for a mail each';
 
 export const simulatedOutcomes = ['delivered', 'bounced', 'deferred', 'complained', 'opened', 'clicked'] as const;
 export type SimulatedOutcome = (typeof simulatedOutcomes)[number];
@@ -65,50 +67,48 @@ const CONTENT_TYPE =
 
 const badAttachment = (says: string): FaultNote => ({ code: 'invalid_attachment', says });
 
-const Attachment = z
-  .strictObject({
-    filename: z
-      .string()
-      .regex(FILENAME)
-      .register(
-        faults,
-        badAttachment(`must have 1 to ${String(LONGEST_FILENAME)} bytes without / \\ and control characters`),
-      )
-      .meta({
-        minLength: 1,
-        maxLength: LONGEST_FILENAME,
-        description: 'Name the recipient sees; decides about refused types.',
-      }),
-    content: z.string().meta({
-      contentEncoding: 'base64',
-      description: 'The file in base64 (standard alphabet, with padding; white space is ignored).',
+const Attachment = z.strictObject({
+  filename: z
+    .string()
+    .regex(FILENAME)
+    .register(
+      faults,
+      badAttachment(`must have 1 to ${String(LONGEST_FILENAME)} bytes without / \\ and control characters`),
+    )
+    .meta({
+      minLength: 1,
+      maxLength: LONGEST_FILENAME,
+      description: 'Name the recipient sees; decides about refused types.',
     }),
-    content_type: z
-      .string()
-      .max(200)
-      .regex(CONTENT_TYPE)
-      .refine((type) => !/^multipart\//i.test(type))
-      .register(
-        faults,
-        badAttachment('must be a type such as `application/pdf` or `text/calendar; method=REQUEST`, and not multipart'),
-      )
-      .nullish()
-      .describe(
-        '`type/subtype`, parameters allowed. Default: by the extension, a text with `charset=utf-8` if it is UTF-8; else application/octet-stream.',
-      ),
-    content_id: z
-      .string()
-      .regex(/^[A-Za-z0-9._@+-]{1,78}$/)
-      .register(faults, badAttachment('must be 1 to 78 of the characters A-Z a-z 0-9 . _ @ + -, without brackets'))
-      .nullish()
-      .describe('Makes the part inline, for `cid:` in the html; unique in the message, without brackets.'),
-    disposition: z
-      .enum(['attachment', 'inline'])
-      .register(faults, { code: 'invalid_attachment' })
-      .nullish()
-      .describe('Default: inline with a content_id, else attachment.'),
-  })
-  .register(faults, { hints: attachmentHints });
+  content: z.string().meta({
+    contentEncoding: 'base64',
+    description: 'The file in base64 (standard alphabet, with padding; white space is ignored).',
+  }),
+  content_type: z
+    .string()
+    .max(200)
+    .regex(CONTENT_TYPE)
+    .refine((type) => !/^multipart\//i.test(type))
+    .register(
+      faults,
+      badAttachment('must be a type such as `application/pdf` or `text/calendar; method=REQUEST`, and not multipart'),
+    )
+    .nullish()
+    .describe(
+      '`type/subtype`, parameters allowed. Default: by the extension, a text with `charset=utf-8` if it is UTF-8; else application/octet-stream.',
+    ),
+  content_id: z
+    .string()
+    .regex(/^[A-Za-z0-9._@+-]{1,78}$/)
+    .register(faults, badAttachment('must be 1 to 78 of the characters A-Z a-z 0-9 . _ @ + -, without brackets'))
+    .nullish()
+    .describe('Makes the part inline, for `cid:` in the html; unique in the message, without brackets.'),
+  disposition: z
+    .enum(['attachment', 'inline'])
+    .register(faults, { code: 'invalid_attachment' })
+    .nullish()
+    .describe('Default: inline with a content_id, else attachment.'),
+});
 
 const headers = z
   .record(
@@ -268,14 +268,11 @@ function schemasWith<T extends typeof templateMembers | typeof renderedMembers>(
   };
   const SingleMessage = z
     .strictObject({ from, to, ...copies, reply_to: replyTo, subject, ...members })
-    .register(faults, { hints: messageHints })
     .describe('One message to one recipient.');
-  const BulkEntry = SingleMessage.extend(overridable)
-    .register(faults, { hints: messageHints })
-    .describe('One message of a bulk send; its members override the shared ones.');
-  const BulkShared = z
-    .strictObject({ ...defaults, ...bulk, recipients: z.array(z.unknown()) })
-    .register(faults, { hints: messageHints });
+  const BulkEntry = SingleMessage.extend(overridable).describe(
+    'One message of a bulk send; its members override the shared ones.',
+  );
+  const BulkShared = z.strictObject({ ...defaults, ...bulk, recipients: z.array(z.unknown()) });
   const BulkMessage = z
     .strictObject({
       ...defaults,

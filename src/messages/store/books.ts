@@ -3,9 +3,14 @@
  * counters with the rows, and both with accepted attempts and the due index.
  */
 import type { Knex } from 'knex';
-import { deliveryStatuses, type DeliveryStatus } from '../../storage/tables.ts';
+import { deliveryStatuses, type DeliveryStatus, type CounterRow, type DeliveryRow } from '../../storage/tables.ts';
 import { waitingStatuses } from '../delivery/delivery.ts';
-import { PURGED_ATTEMPTS } from './purge-messages.ts';
+import { dayOf } from '../../base/time.ts';
+import { SIMULATED } from '../../accounts/quota.ts';
+
+/** Names in the books for recipients and accepted attempts that were removed. */
+export const PURGED = 'purged';
+export const PURGED_ATTEMPTS = 'accepted_attempt';
 
 export interface BookLine {
   status: DeliveryStatus;
@@ -84,4 +89,29 @@ async function againstDueIndex(snapshot: Knex, lines: readonly BookLine[]): Prom
   const waiting = lines.filter(({ status }) => waitingStatuses.some((one) => one === status));
   const expected = waiting.reduce((total, { found }) => total + found, 0);
   return due === expected ? [] : [`${String(expected)} recipients wait, but ${String(due)} are due at some time`];
+}
+
+/** Counts a recipient whose mail was accepted. Simulated mail is in the books like all mail, and once more in the row that the quota is spared by. */
+export function addAccepted(
+  counters: Map<string, CounterRow>,
+  { account_id: accountId, status, test }: Pick<DeliveryRow, 'account_id' | 'status' | 'test'>,
+  now: number,
+): void {
+  addToCounters(counters, accountId, now, 'none', status);
+  if (test === 1 && status !== 'suppressed') addToCounters(counters, accountId, now, SIMULATED, 'none');
+}
+
+/** Counts one recipient that went from one status to another. */
+export function addToCounters(
+  counters: Map<string, CounterRow>,
+  accountId: string,
+  now: number,
+  from: string,
+  to: string,
+): void {
+  const day = dayOf(now);
+  const key = `${accountId} ${day} ${from} ${to}`;
+  const row = counters.get(key);
+  if (row === undefined) counters.set(key, { account_id: accountId, day, from_status: from, to_status: to, n: 1 });
+  else row.n++;
 }

@@ -12,18 +12,17 @@ import type { Committer } from '../../storage/commit.ts';
 import { insertRows, type Rows } from '../../storage/rows.ts';
 import { rowsParameter } from '../../storage/rows-parameter.ts';
 import { text } from '../../storage/table.ts';
-import type { DeliveryRow, EventRow, MessageRow, RequestDetailsRow } from '../../storage/tables.ts';
+import type { DeliveryRow, EventRow, MessageRow } from '../../storage/tables.ts';
 import { statement } from '../../storage/sql.ts';
 import type { ChangeDeps } from '../delivery/change-message.ts';
-import { erasedDetail } from '../../events/erased.ts';
+import { erasedDetail } from '../../events/event.ts';
 import { eraseReceivedFrom } from '../received/received-store.ts';
 import type { MailReach } from './message-store.ts';
 import { storedMailboxes } from './message.ts';
 import { retentionPlaceOf } from './purge.ts';
 import { removeContents } from './stored-content.ts';
-import { subjectWords } from '../list/subject-words.ts';
+import { escapeLike, subjectWords } from '../list/message-filter.ts';
 import { idFloor, idTime, MOST_AHEAD_MS } from '../../base/id.ts';
-import { mapInSlices } from '../../base/slices.ts';
 
 export interface EraseDeps extends Pick<ChangeDeps, 'recorder'> {
   db: { commit: Committer; prepared: Connection; maintenance: Connection };
@@ -258,41 +257,43 @@ function without(mailboxesJson: string, key: string): string {
   return JSON.stringify(all.map((one) => (addressKey(one[1]) === key ? [null, ERASED_ADDRESS] : one)));
 }
 
-/** Rows of one reading, at most 6 KB each. */
+/** Rows that one statement looks at, at most 6 KB each. */
 const AT_A_TIME = 500;
-const columns = ['query', 'error_message', 'body'] as const;
-
-type Slice = Pick<RequestDetailsRow, 'request_id' | 'query' | 'error_message' | 'body'>;
 
 /**
- * Removes the details of requests that name one of these addresses, in whatever case and encoding. The table may be large, so it is read in
- * slices, by the reader that mail does not wait for; texts of other accounts stay where they are.
+ * Removes the details of requests that have one of these addresses in them, also as a part of a longer one. The table may be large, so it is
+ * looked through in slices, by the reader that mail does not wait for.
  */
 async function eraseRequestDetails(
   { db }: { db: { commit: Committer; maintenance: Connection } },
   reach: MailReach,
   addresses: readonly string[],
 ): Promise<void> {
-  const isNamed = namesOneOf(addresses);
-  const own = columns.map((column) => `CASE WHEN account_id = ? THEN ${column} END AS ${column}`);
-  let after = '';
-  for (;;) {
-    const slice = await db.maintenance.all<Slice>(
-      `SELECT request_id, ${own.join(', ')} FROM request_details WHERE request_id > ? ORDER BY request_id LIMIT ?`,
-      [...columns.map(() => reach.accountId), after, AT_A_TIME],
-    );
-    const found = await mapInSlices(slice, (row) => columns.some((column) => isNamed(row[column])));
-    const named = slice.filter((_, at) => found[at] === true).map((row) => row.request_id);
-    const within = reach.onlyTest ? await ofTestKeys(db.maintenance, reach.accountId, named) : named;
-    if (within.length > 0)
+  const spellings = addresses.flatMap((one) => [one, one.replace('@', '%40'), encodeURIComponent(one).toLowerCase()]);
+  const patterns = [...new Set(spellings)].map((one) => `%${escapeLike(one)}%`);
+  const columns = ['query', 'error_message', 'body'];
+  const has = columns.flatMap((column) => patterns.map(() => `lower(${column}) LIKE ? ESCAPE '\\'`)).join(' OR ');
+  const look = statement(
+    ({ flag }) => `SELECT request_id, ${flag(`account_id = ? AND (${has})`)} AS is_named
+      FROM request_details WHERE request_id > ? ORDER BY request_id LIMIT ?`,
+  );
+  const values = [reach.accountId, ...columns.flatMap(() => patterns)];
+  for (let after: string | undefined = ''; after !== undefined;) {
+    const slice: { request_id: string; is_named: number | null }[] = await db.maintenance.all(look, [
+      ...values,
+      after,
+      AT_A_TIME,
+    ]);
+    const named = slice.filter((row) => row.is_named === 1).map((row) => row.request_id);
+    const gone = reach.onlyTest ? await ofTestKeys(db.maintenance, reach.accountId, named) : named;
+    if (gone.length > 0)
       await db.commit.transact((tx) =>
         tx.run(
           statement(({ among }) => `DELETE FROM request_details WHERE request_id ${among('text')}`),
-          [JSON.stringify(within)],
+          [JSON.stringify(gone)],
         ),
       );
-    if (slice.length < AT_A_TIME) return;
-    after = slice.at(-1)?.request_id ?? '';
+    after = slice.length < AT_A_TIME ? undefined : slice.at(-1)?.request_id;
   }
 }
 
@@ -315,39 +316,4 @@ async function ofTestKeys(db: Connection, accountId: string, requests: readonly 
     ],
   );
   return rows.map(({ request_id: id }) => id);
-}
-
-/**
- * Returns whether a text has one of the addresses, and not only as a part of a longer one: neither `joan@acme.test` nor `ann@acme.test.example`
- * has `ann@acme.test`.
- */
-function namesOneOf(addresses: readonly string[]): (text: string | null) => boolean {
-  const sought = [...new Set(addresses.map((one) => one.toLowerCase()))];
-  const escaped = sought.map((one) => one.replace(/[.*+?^${}()|[\]\\/]/g, '\\$&'));
-  const whole = new RegExp(
-    `(?<![\\p{L}\\p{N}._+-])(?:${escaped.join('|')})(?![\\p{L}\\p{N}_-]|\\.[\\p{L}\\p{N}])`,
-    'u',
-  );
-  // The expression costs ten times as much as the plain search, which nearly always finds nothing.
-  const has = (text: string): boolean => sought.some((one) => text.includes(one)) && whole.test(text);
-  return (text) => text !== null && spellingsOf(text).some((one) => has(one.toLowerCase()));
-}
-
-/** Returns a text as it was written, and what is meant if it is JSON or percent-encoded. */
-function spellingsOf(text: string): string[] {
-  const plain = text.replace(/\\(?:u([0-9a-f]{4})|(.))/gi, (_, code: string | undefined, sign: string | undefined) =>
-    code === undefined ? ('nrtbf'.includes(sign ?? '') ? ' ' : (sign ?? '')) : String.fromCharCode(parseInt(code, 16)),
-  );
-  return [...new Set([text, plain, decoded(text), decoded(plain)])];
-}
-
-/** Decodes each run of encoded bytes that is UTF-8; others stay. */
-function decoded(text: string): string {
-  return text.replace(/(?:%[0-9a-f]{2})+/gi, (run) => {
-    try {
-      return decodeURIComponent(run);
-    } catch {
-      return run;
-    }
-  });
 }

@@ -1,7 +1,5 @@
 /** Reads a message with its recipients, attempts and content; lists of messages are in messages/list/. */
-import type { Knex } from 'knex';
 import { rfc3339 } from '../../base/rfc3339.ts';
-import { recordOf } from '../../storage/record.ts';
 import {
   attempts,
   deliveries,
@@ -10,9 +8,13 @@ import {
   type ContentRow,
   type DeliveryRow,
   type MessageRow,
+  reports,
+  type ReportRow,
 } from '../../storage/tables.ts';
-import { isSealedContent } from './sealed-content.ts';
-import { bodyOf } from './stored-content.ts';
+import { isSealedContent, bodyOf } from './stored-content.ts';
+import type { Knex } from 'knex';
+import type { Connection } from '../../storage/connection.ts';
+import { recordOf } from '../../storage/record.ts';
 
 /** The mail that a caller may see and change: of an account, or only its simulated mail (for test keys). */
 export interface MailReach {
@@ -102,4 +104,44 @@ export async function contentOf(read: Knex, contentId: string): Promise<ContentR
 /** Returns the files of a content, in their order. */
 export function attachmentsOf(read: Knex, contentId: string): Promise<AttachmentRow[]> {
   return read('attachments').where({ content_id: contentId }).orderBy('position') as Promise<AttachmentRow[]>;
+}
+
+const MOST_REPORTS = 100;
+
+type ReportOfRecipient = Pick<ReportRow, 'id' | 'kind' | 'received_at' | 'sender' | 'size' | 'state'> & {
+  recipient: DeliveryRow['address'];
+};
+
+/** Returns the first hundred reports, oldest first: a mail host that answers could send any number. */
+export async function reportsOf(read: Knex, messageId: string): Promise<ReportRecord[]> {
+  const rows = await read('reports as r')
+    .join('deliveries as d', 'd.id', 'r.delivery_id')
+    .where('r.message_id', messageId)
+    .orderBy('r.id')
+    .limit(MOST_REPORTS)
+    .select<ReportOfRecipient[]>({
+      id: 'r.id',
+      kind: 'r.kind',
+      received_at: 'r.received_at',
+      recipient: 'd.address',
+      sender: 'r.sender',
+      size: 'r.size',
+      state: 'r.state',
+    });
+  return rows.map(reportRecord);
+}
+
+export const reportMembers = recordOf('report', reports);
+export type ReportRecord = ReturnType<typeof reportRecord>;
+
+const reportRecord = (row: ReportOfRecipient) =>
+  reportMembers(row, { recipient: row.recipient, verified: row.state !== 'unverified' });
+
+/** Returns the raw mail, or null if the message has no such report. */
+export async function rawReport(db: Connection, messageId: string, id: string): Promise<Buffer | null> {
+  const [row] = await db.all<Pick<ReportRow, 'raw'>>('SELECT raw FROM reports WHERE id = ? AND message_id = ?', [
+    id,
+    messageId,
+  ]);
+  return row?.raw ?? null;
 }

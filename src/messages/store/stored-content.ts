@@ -3,9 +3,10 @@
  * many recipients share is stored once (messages/accept/accept-rows.ts).
  */
 import { brotliCompressSync, brotliDecompressSync, constants } from 'node:zlib';
-import type { Connection } from '../../storage/connection.ts';
 import { rowsParameter } from '../../storage/rows-parameter.ts';
 import { messages as messageTable, type ContentRow, type MessageRow } from '../../storage/tables.ts';
+import type { Keyring } from '../../base/keyring.ts';
+import type { Connection } from '../../storage/connection.ts';
 import { statement } from '../../storage/sql.ts';
 
 type Body = Pick<ContentRow, 'html' | 'text'>;
@@ -40,19 +41,6 @@ export interface RetentionPlace {
 type Owner = Pick<MessageRow, 'content_id' | 'batch_id'>;
 const owners = rowsParameter(messageTable.columns, ['content_id', 'batch_id']);
 
-/** Reads what removing the bodies of these messages will touch. */
-export async function lookAtContents(reader: Pick<Connection, 'all'>, messages: readonly Owner[]): Promise<void> {
-  const ids = JSON.stringify(messages.map(({ content_id }) => content_id));
-  await reader.all(
-    statement(({ among }) => `SELECT COUNT(packed) FROM contents WHERE id ${among('text')}`),
-    [ids],
-  );
-  await reader.all(
-    statement(({ among }) => `SELECT COUNT(*) FROM attachments WHERE content_id ${among('text')}`),
-    [ids],
-  );
-}
-
 /**
  * Removes the bodies of messages that were removed or cut off from them, with their files.
  * Entries of a bulk send share theirs: a body that another message needs stays. Up to the mark of `place` only messages that wait need theirs,
@@ -80,6 +68,34 @@ export async function removeContents(
     statement(({ among }) => `DELETE FROM attachments WHERE content_id ${among('text')}`),
     [ids],
   );
+  await tx.run(
+    statement(({ among }) => `DELETE FROM contents WHERE id ${among('text')}`),
+    [ids],
+  );
+}
+
+/**
+ * Bodies of our own mails that carry a link to a login, such as invitations. They are stored under `secret.key`, so that a copy of the
+ * database opens no login, and removed with the outcome that ends the delivery. The content's id says that it is sealed.
+ */
+
+const PREFIX = 'sec_';
+const idFor = (messageId: string): string => PREFIX + messageId.slice(PREFIX.length);
+const purposeOf = (id: string): string => `content ${id}`;
+
+export function sealContent(keyring: Pick<Keyring, 'seal'>, messageId: string, text: string) {
+  const id = idFor(messageId);
+  return { id, text: keyring.seal(purposeOf(id), text) };
+}
+
+export const isSealedContent = (id: string): boolean => id.startsWith(PREFIX);
+
+/** Throws if its key is lost. */
+export const openContent = (keyring: Pick<Keyring, 'open'>, id: string, sealed: string): string =>
+  keyring.open(purposeOf(id), sealed).toString();
+
+export async function removeSealedContents(tx: Connection, messageIds: readonly string[]): Promise<void> {
+  const ids = JSON.stringify(messageIds.map(idFor));
   await tx.run(
     statement(({ among }) => `DELETE FROM contents WHERE id ${among('text')}`),
     [ids],

@@ -11,9 +11,8 @@ import { parseHeaders } from '../../mail/header.ts';
 import { unsubscribeUrlsIn } from '../../mail/list-unsubscribe.ts';
 import { encodeContent, textFromHtml, type EncodedContent, type MimeContent } from '../../mail/mime-write.ts';
 import { sevenBitBody, valueOf } from '../../mail/re-encode.ts';
-import { withUnsubscribeUrl } from '../../messages/request/unsubscribe-link.ts';
-import { planHtml, type HtmlPlan } from '../../tracking/rewrite.ts';
-import { trackedHtml, type Tracking } from '../../tracking/track.ts';
+import { withUnsubscribeUrl } from '../../messages/request/unsubscribe.ts';
+import { planHtml, type HtmlPlan, trackedHtml, type Tracking } from '../../tracking/rewrite.ts';
 
 export interface StoredContent extends MimeContent {
   id: string;

@@ -5,9 +5,10 @@
 import { LRUCache } from 'lru-cache';
 import { createBatchLoader, type BatchLoader } from '../../base/batch-loader.ts';
 import { createLru } from '../../base/lru.ts';
-import type { Attachment } from '../../mail/mime-write.ts';
 import type { FreshContent } from '../../messages/store/fresh-contents.ts';
-import { isSealedContent, openContent } from '../../messages/store/sealed-content.ts';
+import { isSealedContent, openContent } from '../../messages/store/stored-content.ts';
+import type { Attachment } from '../../mail/mime-write.ts';
+import type { Tracking } from '../../tracking/rewrite.ts';
 import { composeKnown, type Composed, type StoredContent } from './compose.ts';
 import { createComposer, isLarge, isLongHead, Unencodable, type Composer, type Made, type Order } from './composer.ts';
 import type { Signed } from './mail-job.ts';
@@ -22,7 +23,6 @@ import {
   type StoredMail,
   type StoredText,
 } from './stored-mail.ts';
-import type { Tracking } from '../../tracking/track.ts';
 
 /** Encoded contents of several recipients that are kept, in bytes. */
 const CACHE_BYTES = 32 * 1024 * 1024;

@@ -9,7 +9,7 @@ import type { Keyring } from '../../base/keyring.ts';
 import type { Log } from '../../base/log.ts';
 import type { ReturnPathKey } from '../../messages/delivery/return-path.ts';
 import type { FreshContents } from '../../messages/store/fresh-contents.ts';
-import { isSealedContent } from '../../messages/store/sealed-content.ts';
+import { isSealedContent } from '../../messages/store/stored-content.ts';
 import type { Connection } from '../../storage/connection.ts';
 import { Drafts } from './drafts.ts';
 import type { Hold, HoldOf } from '../../messages/delivery/holds.ts';

@@ -5,7 +5,7 @@ import { writeHead } from '../../mail/mime-write.ts';
 import { storedMailboxes, type StoredMailbox } from '../../messages/store/message.ts';
 import type { SigningKey } from '../../mail/dkim/sign.ts';
 import { COPY_FIELD, marksFor } from '../../messages/delivery/return-path.ts';
-import type { Tracking } from '../../tracking/track.ts';
+import type { Tracking } from '../../tracking/rewrite.ts';
 import type { TlsRequest } from '../connection/tls-policy.ts';
 import type { Made } from './composer.ts';
 import type { Signed } from './mail-job.ts';

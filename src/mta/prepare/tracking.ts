@@ -5,7 +5,7 @@ import { unsubscribeAddressFor, type ReturnPathKey } from '../../messages/delive
 import { storedUnsubscribe } from '../../messages/request/unsubscribe.ts';
 import type { DeliveryRow, MessageRow } from '../../storage/tables.ts';
 import type { TrackingKey } from '../../tracking/token.ts';
-import { trackPaths, type Tracking } from '../../tracking/track.ts';
+import { trackPaths, type Tracking } from '../../tracking/rewrite.ts';
 import { unsubscribeToken } from '../../tracking/unsubscribe-link.ts';
 
 type Row = Pick<DeliveryRow, 'id' | 'address'> &

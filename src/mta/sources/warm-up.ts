@@ -116,7 +116,7 @@ export class WarmUp {
       `SELECT * FROM warm_up WHERE day >= ? AND day <= ? ORDER BY day DESC, sent DESC ${most < 0 ? '' : `LIMIT ${String(most)}`}`,
       [dayOf(clock.now() - days * DAY_MS), dayOf(clock.now() + DAY_MS)],
     );
-    // Rows that were read while this node wrote may lack that.
+    // Rows that were read while this node wrote may lack what it wrote.
     if (this.writing !== null || this.added.size > 0 || this.writes !== writes) return;
     for (const row of rows.reverse()) {
       const known = this.days.get(keyOf(row));

@@ -3,7 +3,7 @@ import { systemClock, type Clock } from '../../base/clock.ts';
 import { createResolver } from '../../net/resolver.ts';
 import type { Config } from '../../config/schema.ts';
 import { databaseFile, openReader } from '../../storage/database.ts';
-import { DatabaseRefusal } from '../../storage/database-refusal.ts';
+import { DatabaseRefusal } from '../../storage/mark.ts';
 import { checkFiles } from '../door/data-folder.ts';
 import type { OperatorDeps } from '../deps.ts';
 import { createMachine } from './machine.ts';

@@ -1,6 +1,6 @@
 /** Figures that are read at a scrape: books, queue by lane, commits, files, process. */
 import { stat, statfs } from 'node:fs/promises';
-import { backupState } from '../../backup/newest.ts';
+import { backupState } from '../../backup/folder.ts';
 import type { Clock } from '../../base/clock.ts';
 import { readBounceTotals } from '../../events/stats-store.ts';
 import { counter, gauge, summary, type Family } from './exposition.ts';

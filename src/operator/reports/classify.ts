@@ -1,5 +1,5 @@
 /** Classifies replies for the command line, by the operator's rules and the shipped ones, without a server. */
-import { readBounceRules } from '../../config/bounce-rules.ts';
+import { readBounceRules } from '../../config/data-file.ts';
 import { readLimitRules, rulesWith, type AnswerRules } from '../../config/limit-rules.ts';
 import { readOperators, type OperatorTable } from '../../config/data-file.ts';
 import type { Config } from '../../config/schema.ts';

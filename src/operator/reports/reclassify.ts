@@ -7,7 +7,7 @@ import { z } from 'zod';
 import { Problem } from '../../base/problem.ts';
 import { idFloor } from '../../base/id.ts';
 import type { BounceRule } from '../../config/bounce-rule.ts';
-import { readBounceRules } from '../../config/bounce-rules.ts';
+import { readBounceRules } from '../../config/data-file.ts';
 import { ConfigError } from '../../config/load.ts';
 import type { Act } from '../../operations/act.ts';
 import type { Connection } from '../../storage/connection.ts';

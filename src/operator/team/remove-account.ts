@@ -1,13 +1,12 @@
 /** Ends a customer: mail that waits is canceled, keys end, and all rows of the account are removed. What is interrupted goes on when it is asked again. */
 import { z } from 'zod';
-import { setPaused } from '../../accounts/account-store.ts';
-import { OWN_ACCOUNT } from '../../accounts/own-account.ts';
 import { operatorCaller } from '../../api/inside.ts';
-import { pluralize } from '../../base/pluralize.ts';
 import { Problem } from '../../base/problem.ts';
-import { keyOf } from '../../messages/limits/limit.ts';
+import { pluralize } from '../../base/pluralize.ts';
+import { OWN_ACCOUNT, setPaused } from '../../accounts/account-store.ts';
 import { eraseReceivedFrom } from '../../messages/received/received-store.ts';
-import { oldMessages } from '../../messages/store/purge-messages.ts';
+import { oldMessages } from '../../messages/store/purge.ts';
+import { keyOf } from '../../messages/limits/limit.ts';
 import type { Act } from '../../operations/act.ts';
 import type { OperatorDeps } from '../deps.ts';
 import { mailOf, changeWaiting, countWaiting } from '../selector.ts';

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import type { ConnectionOptions as TlsOptions } from 'node:tls';
 import { readPostgresUrl, type PostgresUrl } from '../../base/postgres-url.ts';
 import type { StoreAddress } from '../database.ts';
-import { DatabaseRefusal } from '../database-refusal.ts';
+import { DatabaseRefusal } from '../mark.ts';
 
 export interface PostgresAddress extends PostgresUrl {
   /** Returns the password; null if there is none. Its file is read for each connection, since the password may have been changed. */

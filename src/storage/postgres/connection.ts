@@ -6,7 +6,7 @@ import pg from 'pg';
 import { systemClock } from '../../base/clock.ts';
 import { LOST_CONNECTION, StorageUnavailable } from '../commit.ts';
 import type { Connection, Value } from '../connection.ts';
-import { DatabaseRefusal } from '../database-refusal.ts';
+import { DatabaseRefusal } from '../mark.ts';
 import { textFor, type Statement } from '../sql.ts';
 import { tlsOf, type PostgresAddress } from './address.ts';
 import { cleaned, postgresText, types } from './values.ts';

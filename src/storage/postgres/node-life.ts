@@ -1,5 +1,6 @@
 /** Which of the other nodes live. Of a node on this machine the process is looked at, of others their signs of life. */
 import { randomUUID } from 'node:crypto';
+import { readFileSync, readlinkSync } from 'node:fs';
 
 /** Tells the runs of a process number apart. */
 export const PROCESS = randomUUID();
@@ -34,7 +35,7 @@ export const readNodes = `SELECT n.epoch, n.name, n.version, n.facts, n.machine,
   FROM nodes n JOIN node_beats b ON b.epoch = n.epoch ORDER BY n.epoch`;
 
 /**
- * Returns whether a node lives, if its process can be looked at; null elsewhere. `machine` is that of this process (machine.ts): if it is
+ * Returns whether a node lives, if its process can be looked at; null elsewhere. `machine` is that of this process (`readMachine`): if it is
  * null, nothing is known of the process of another node.
  */
 export function livesHere(
@@ -87,5 +88,47 @@ export class Silences {
   /** Returns in how many ms the first of the others is dead if it stays silent; Infinity if there are none. */
   untilDead(now: number): number {
     return Math.min(...[...this.seen.values()].map(({ since }) => since + DEAD_AFTER_MS - now));
+  }
+}
+
+const BOOT_ID = '/proc/sys/kernel/random/boot_id';
+const PID_NAMESPACE = '/proc/self/ns/pid';
+const HEX_UUID = /^([0-9a-f]{8})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{12})$/;
+
+/**
+ * Returns the name of the namespace of process numbers that has this process, in this run of its kernel: of such a process alone it can be said
+ * whether it is there. Null if it is not known. `toldBootId` is what the service manager says if a sandbox hides the kernel's own.
+ */
+export const readMachine = (toldBootId: string | null = null): string | null =>
+  machineOf({
+    bootId: textOrNull(() => readFileSync(BOOT_ID, 'utf8')) ?? toldBootId,
+    pidNamespace: textOrNull(() => readlinkSync(PID_NAMESPACE)),
+  });
+
+/**
+ * Both parts are needed. A namespace has the same number on machines that have nothing to do with each other: the first one always, those of
+ * containers often. No name of a machine is a part, since clones have it, too, and it stays when the machine starts again.
+ */
+export function machineOf({
+  bootId,
+  pidNamespace,
+}: {
+  bootId: string | null;
+  pidNamespace: string | null;
+}): string | null {
+  // The kernel writes it with hyphens, systemd without.
+  const digits = bootId?.trim().replaceAll('-', '').toLowerCase() ?? '';
+  const parts = HEX_UUID.exec(digits)?.slice(1);
+  if (parts === undefined || /^0+$/.test(digits)) return null;
+  if (pidNamespace === null || !/^pid:\[\d+\]$/.test(pidNamespace)) return null;
+  return `${parts.join('-')} ${pidNamespace}`;
+}
+
+function textOrNull(read: () => string): string | null {
+  try {
+    return read();
+  } catch {
+    // Not Linux, or hidden.
+    return null;
   }
 }

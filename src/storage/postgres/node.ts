@@ -5,7 +5,7 @@
 import { hostname } from 'node:os';
 import type { Clock, Timer } from '../../base/clock.ts';
 import { isStorageTrouble } from '../commit.ts';
-import { DatabaseRefusal } from '../database-refusal.ts';
+import { DatabaseRefusal } from '../mark.ts';
 import {
   MOST_CLOCK_OFF_MS,
   rolesIn,
@@ -19,22 +19,9 @@ import { isConnectionLoss, type PostgresConnection } from './connection.ts';
 import { DEAD_AFTER_MS, livesHere, openHere, PROCESS, readNodes, Silences, type NodeRow } from './node-life.ts';
 import type { NodeMessages } from './node-messages.ts';
 
-/**
- * Compares the clock of this machine with that of the database, which all nodes have in common, since rows carry the time of the node that
- * wrote them. A node whose clock is wrong leaves while another node's is right. If none is right, the database's clock may be the wrong
- * one, and all nodes stay: otherwise no mail would be sent at all.
- */
-
-/** Looks in a row that must agree: a single one may be taken while the clock is being set or the process does not run. */
-const LOOKS = 3;
-const LOOK_AGAIN_MS = 250;
-
-/** The clock was read before and after a statement that read that of the database. */
+/** A comparison of the clocks: how far that of this machine was ahead of the database's, in ms, give or take `withinMs`. */
 interface ClockLook {
-  /** The time of this machine in the middle between the question and the answer. */
-  readonly ownMs: number;
-  readonly databaseMs: number;
-  /** The database's clock was read at most this many ms earlier or later than that. */
+  readonly aheadMs: number;
   readonly withinMs: number;
 }
 
@@ -48,52 +35,28 @@ export async function lookAtClocks<Row extends { now_ms: number }>(
   const [row] = await run();
   const withinMs = (clock.monotonic() - sentAt) / 2;
   // Without a row nothing is known.
-  return { row, look: { ownMs: sentAtWall + withinMs, databaseMs: row?.now_ms ?? NaN, withinMs } };
+  return { row, look: { aheadMs: sentAtWall + withinMs - (row?.now_ms ?? NaN), withinMs } };
 }
 
 /** Returns how far the own clock is ahead of the database's, in ms (less than 0: behind); 0 if that is not sure to be more than `most`. */
-export function offBeyond(most: number, { ownMs, databaseMs, withinMs }: ClockLook): number {
-  const off = ownMs - databaseMs;
-  return Math.abs(off) - withinMs > most ? Math.round(off) : 0;
+export const offBeyond = (most: number, { aheadMs, withinMs }: ClockLook): number =>
+  Math.abs(aheadMs) - withinMs > most ? Math.round(aheadMs) : 0;
+
+type Other = Pick<NodeRecord, 'facts' | 'isCommand' | 'quietMs'>;
+
+/**
+ * Returns how far the own clock is ahead if it is wrong and that of another living server is right, as far as that one says; else 0. Rows carry
+ * the time of the node that wrote them, so a node whose clock is wrong leaves. If none is right, the database's clock may be the wrong one, and
+ * all nodes stay: otherwise no mail would be sent at all.
+ */
+export function wrongBeside(look: ClockLook, others: readonly Other[]): number {
+  const isRight = ({ facts, isCommand, quietMs }: Other): boolean =>
+    !isCommand && quietMs < DEAD_AFTER_MS && Math.abs(clockOffIn(facts)) <= WRONG_CLOCK_MS;
+  return others.some(isRight) ? offBeyond(WRONG_CLOCK_MS, look) : 0;
 }
 
-/** Returns whether the clock of a living server is known to be right, as far as it says itself. */
-const isRight = ({ facts, isCommand, quietMs }: Pick<NodeRecord, 'facts' | 'isCommand' | 'quietMs'>): boolean =>
-  !isCommand && quietMs < DEAD_AFTER_MS && Math.abs(clockOffIn(facts)) <= WRONG_CLOCK_MS;
-
-/** Counts looks in a row that show a wrong clock beside another one that is right. */
-export class ClockWatch {
-  private looks = 0;
-  private side = 0;
-
-  /** Notes a look; returns how far the clock is ahead if this node has to leave for it, else null. */
-  note(look: ClockLook, others: readonly Pick<NodeRecord, 'facts' | 'isCommand' | 'quietMs'>[]): number | null {
-    const off = offBeyond(WRONG_CLOCK_MS, look);
-    const side = others.some(isRight) ? Math.sign(off) : 0;
-    this.looks = side === 0 ? 0 : side === this.side ? this.looks + 1 : 1;
-    this.side = side;
-    return this.looks >= LOOKS ? off : null;
-  }
-
-  /** True after a look that showed a wrong clock. */
-  get suspects(): boolean {
-    return this.looks > 0;
-  }
-}
-
-/** Looks until the clock is known to be right or wrong; returns how far a wrong one is ahead, else null. */
-async function wrongBy(
-  clock: Pick<Clock, 'sleep'>,
-  look: () => Promise<ClockLook>,
-  others: () => Promise<readonly Pick<NodeRecord, 'facts' | 'isCommand' | 'quietMs'>[]>,
-): Promise<number | null> {
-  const watch = new ClockWatch();
-  for (;;) {
-    const off = watch.note(await look(), await others());
-    if (off !== null || !watch.suspects) return off;
-    await clock.sleep(LOOK_AGAIN_MS);
-  }
-}
+/** Signs of life in a row that must agree before a node leaves: a single one may be given while the clock is being set. */
+const WRONG_LOOKS = 3;
 
 const BEAT_MS = 2000;
 const LOOK_MS = 250;
@@ -130,7 +93,7 @@ const removeNode = (connection: PostgresConnection, epoch: number): Promise<void
 interface Waiting {
   connection: PostgresConnection;
   clock: Pick<Clock, 'after' | 'monotonic'>;
-  /** The machine of this process (machine.ts). */
+  /** The machine of this process (node-life.ts). */
   machine: string | null;
 }
 
@@ -202,7 +165,7 @@ export interface Node {
 export interface NodeDeps {
   connection: PostgresConnection;
   clock: Clock;
-  /** The machine of this process (machine.ts). */
+  /** The machine of this process (node-life.ts). */
   machine: string | null;
   messages: NodeMessages;
   /** Called once when the row was removed by another node. */
@@ -213,19 +176,19 @@ export interface NodeDeps {
   clockWrong?(aheadMs: number): void;
 }
 
-/** Returns how far the clock of this machine is ahead if it is wrong and that of another node is right; null if it may join. */
-export const clockInTheWay = (
+/** Returns how far the clock of this machine is ahead if it is wrong and that of another node is right; 0 if it may join. */
+export async function clockInTheWay(
   connection: PostgresConnection,
-  clock: Pick<Clock, 'now' | 'monotonic' | 'sleep'>,
-): Promise<number | null> =>
-  wrongBy(
-    clock,
-    async () => {
-      const read = (): Promise<{ now_ms: number }[]> => connection.all(`SELECT ${NOW_MS} AS now_ms`);
-      return (await lookAtClocks(clock, read)).look;
-    },
-    async () => (await connection.all<NodeRow>(readNodes)).map((row) => recordOf(row, false)),
+  clock: Pick<Clock, 'now' | 'monotonic'>,
+): Promise<number> {
+  const read = (): Promise<{ now_ms: number }[]> => connection.all(`SELECT ${NOW_MS} AS now_ms`);
+  const { look } = await lookAtClocks(clock, read);
+  const others = await connection.all<NodeRow>(readNodes);
+  return wrongBeside(
+    look,
+    others.map((row) => recordOf(row, false)),
   );
+}
 
 /** Begins an epoch, adds the row of this node and keeps it alive. `self` is null for a command. */
 export async function joinNodes(deps: NodeDeps, self: NodeSelf | null): Promise<JoinedNode> {
@@ -275,8 +238,8 @@ export class JoinedNode implements Node, Nodes {
   private written: string;
   /** How far the clock of this node is ahead of that of the database, as its facts say, in ms. */
   private clockOffMs = 0;
-  private readonly clockWatch = new ClockWatch();
-  private hasWrongClock = false;
+  /** Signs of life in a row for which the clock was wrong. */
+  private wrongLooks = 0;
   private isLeaving = false;
   private hasEnded = false;
 
@@ -468,14 +431,13 @@ export class JoinedNode implements Node, Nodes {
   }
 
   /** Tells the program once if the clock is wrong and that of another node is right. */
-  private watchClock(clocks: ClockLook): void {
-    const off = this.clockWatch.note(
-      clocks,
+  private watchClock(look: ClockLook): void {
+    const off = wrongBeside(
+      look,
       this.records.filter(({ epoch }) => epoch !== this.epoch),
     );
-    if (off === null || this.hasWrongClock || this.isLeaving || this.hasEnded) return;
-    this.hasWrongClock = true;
-    this.deps.clockWrong?.(off);
+    this.wrongLooks = off === 0 ? 0 : this.wrongLooks + 1;
+    if (this.wrongLooks === WRONG_LOOKS && !this.isLeaving && !this.hasEnded) this.deps.clockWrong?.(off);
   }
 
   /** Reads the nodes, and removes the dead. */

@@ -5,12 +5,11 @@
 import knexPackage, { type Knex } from 'knex';
 import type pg from 'pg';
 import { systemClock } from '../../base/clock.ts';
-import { createCommitter, type Committer, type CommitStats, type Work } from '../commit.ts';
-import { DatabaseRefusal } from '../database-refusal.ts';
+import { committerOf, Writer, type WriterOptions } from '../commit.ts';
+import { DatabaseRefusal, refuseMarked } from '../mark.ts';
 import type { Database, DatabaseOptions, StoreAddress } from '../database.ts';
 import { migrate, migrationState, type MigrationOptions } from '../migrate.ts';
 import { wrongClock } from '../nodes.ts';
-import { refuseMarked } from '../mark.ts';
 import { addressOf, type PostgresAddress } from './address.ts';
 import type { Value } from '../connection.ts';
 import {
@@ -23,11 +22,10 @@ import {
   type PostgresConnection,
 } from './connection.ts';
 import { cleaned, jsonPlaces } from './values.ts';
-import { readMachine } from './machine.ts';
 import { clearAway, clockInTheWay, joinNodes, type JoinedNode } from './node.ts';
+import { readMachine } from './node-life.ts';
 import { CHANNEL, NodeMessages } from './node-messages.ts';
 import { completeSchema, NODE_TABLES } from './own-tables.ts';
-import { foldParts, partsFloor } from './parts.ts';
 import { createWriter } from './writer.ts';
 
 const READERS = 3;
@@ -100,8 +98,8 @@ export async function openPostgres(options: DatabaseOptions): Promise<Database> 
         other.name === name && other.is_command === 0 ? sameName(name) : null,
       );
       // A command may write with any clock, as it always could: it is soon over.
-      const aheadMs = options.node === undefined ? null : await clockInTheWay(control, systemClock);
-      if (aheadMs !== null) throw new DatabaseRefusal('wrong_clock', `${wrongClock(aheadMs)}: ${SET_CLOCK}`);
+      const aheadMs = options.node === undefined ? 0 : await clockInTheWay(control, systemClock);
+      if (aheadMs !== 0) throw new DatabaseRefusal('wrong_clock', `${wrongClock(aheadMs)}: ${SET_CLOCK}`);
       const migrated = await prepareSchema(address, control, options);
       const deps = { connection: control, clock: systemClock, machine, messages, takenOver, clockDiffers, clockWrong };
       return { migrated, node: await joinNodes(deps, options.node ?? null) };
@@ -238,19 +236,19 @@ async function openParts(
   const [intake, engine, desk] = writers;
   const deps = { clock: systemClock, random: Math.random, node };
   const patience = { clock: systemClock, ms: REQUEST_PATIENCE_MS };
-  const commit = joinCommitters({
-    intake: createCommitter(createWriter({ ...deps, connection: intake }, { place: 0, isSerializable: false }), {
-      order: workOrder,
-      patience,
-    }),
-    engine: createCommitter(createWriter({ ...deps, connection: engine }, { place: 1, isSerializable: false }), {
-      order: workOrder,
-    }),
-    // Its units may be those of a request; a chore that is given up begins again at its next turn.
-    desk: createCommitter(createWriter({ ...deps, connection: desk }, { place: 2, isSerializable: true }), {
-      most: 1,
-      patience,
-    }),
+  const writer = (
+    connection: PostgresConnection,
+    place: number,
+    options: WriterOptions,
+    isSerializable = false,
+  ): Writer => new Writer(createWriter({ ...deps, connection }, { place, isSerializable }), options);
+  // So an answer never waits until it is the engine's turn to number events, and neither waits for a long piece of work.
+  const commit = committerOf({
+    intake: writer(intake, 0, { order: workOrder, patience }),
+    engine: writer(engine, 1, { order: workOrder }),
+    // Each unit runs alone in a serializable transaction: it was written for a database with one writer. It may be that of a request; a chore
+    // that is given up begins again at its next turn.
+    desk: writer(desk, 2, { most: 1, patience }, true),
   });
   const closeAll = async (): Promise<void> => {
     await Promise.all([...connections.map((one) => one.close()), reader.destroy()]);
@@ -270,7 +268,6 @@ async function openParts(
     maintenance,
     migrated,
     nodes: node,
-    foldSums: () => commit.transact((tx) => foldParts(tx, partsFloor(node))),
     async close(): Promise<void> {
       await commit.close();
       await closeAll();
@@ -394,48 +391,3 @@ export function createPool(
 
 const isResult = (result: unknown): result is { rows: unknown[] } =>
   typeof result === 'object' && result !== null && 'rows' in result && 'fields' in result;
-
-/**
- * The committers of a server on PostgreSQL, each with a connection: what requests wait for, what the engine writes, and a desk for single
- * pieces of work. So an answer never waits until it is the engine's turn to number events, and neither waits for a long piece of work.
- */
-
-interface Committers {
-  intake: Committer;
-  engine: Committer;
-  /** Each piece of work runs alone in its transaction, which is serializable: it was written for a database with one writer. */
-  desk: Committer;
-}
-
-/** Returns a committer that routes each piece of work to the committer of its kind. */
-function joinCommitters({ intake, engine, desk }: Committers): Committer {
-  const all = [intake, engine, desk];
-  const sum = (of: (one: Committer) => number): number => all.reduce((total, one) => total + of(one), 0);
-  return {
-    submit: <Input, Output, Read>(work: Work<Input, Output, Read>, input: Input, bytes?: number): Promise<Output> =>
-      (work.isIntake === true ? intake : engine).submit(work, input, bytes),
-    insert: (rows, bytes) => intake.insert(rows, bytes),
-    transact: (run) => desk.transact(run),
-    get waiting() {
-      return sum(({ waiting }) => waiting);
-    },
-    /** The trouble of any committer: on a full disk one may still find room in pages that exist, and another may not. */
-    get trouble() {
-      return intake.trouble ?? desk.trouble ?? engine.trouble;
-    },
-    async retry(): Promise<void> {
-      await Promise.all(all.map((one) => one.retry()));
-    },
-    get stats(): CommitStats {
-      return {
-        groups: sum(({ stats }) => stats.groups),
-        units: sum(({ stats }) => stats.units),
-        largestGroup: Math.max(...all.map(({ stats }) => stats.largestGroup)),
-        failedUnits: sum(({ stats }) => stats.failedUnits),
-      };
-    },
-    async close(): Promise<void> {
-      await Promise.all(all.map((one) => one.close()));
-    },
-  };
-}

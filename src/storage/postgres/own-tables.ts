@@ -2,9 +2,8 @@
  * What only PostgreSQL has beside the schema of the migrations: the tables of the servers that use the database, the turn of events, and a
  * part in the key of rows that many transactions add to.
  */
+import { type TableName, optionsOf, tables } from '../tables.ts';
 import type { Connection } from '../connection.ts';
-import type { TableName } from '../tables.ts';
-import { PART, partedTables } from './parts.ts';
 
 /**
  * - `nodes`: the servers and commands that may write, each with the epoch of its run. Removing a row waits for that server's open
@@ -84,7 +83,7 @@ const EVENT_RUNS = 'CREATE INDEX events_by_account ON events (account_id, test, 
 
 /** Gives the tables of the migrations what they have on PostgreSQL only. */
 export async function completeSchema(connection: Connection): Promise<void> {
-  for (const name of partedTables) await addPart(connection, name);
+  for (const name of Object.keys(tables) as TableName[]) if (isParted(name)) await addPart(connection, name);
   await orderEventRuns(connection);
   const set = await connection.all<{ name: string }>(
     `SELECT relname AS name FROM pg_class
@@ -109,7 +108,6 @@ async function addPart(connection: Connection, name: TableName): Promise<void> {
     `ALTER TABLE ${name} ADD COLUMN ${PART} BIGINT NOT NULL DEFAULT 0, DROP CONSTRAINT ${key.name},
        ADD ${key.columns.replace(/\)$/, `, ${PART})`)}`,
   );
-  await connection.run(`CREATE INDEX ${name}_parts ON ${name} (${PART}) WHERE ${PART} <> 0`);
 }
 
 async function orderEventRuns(connection: Connection): Promise<void> {
@@ -120,3 +118,15 @@ async function orderEventRuns(connection: Connection): Promise<void> {
   await connection.run('DROP INDEX IF EXISTS events_by_account');
   await connection.run(EVENT_RUNS);
 }
+
+/** The column of the part in the keys of these tables: their rows are sums, which readers add up. */
+export const PART = 'part';
+
+export const isParted = (name: TableName): boolean => optionsOf(name).isParted === true;
+
+/** Nodes whose sums are apart, and the writers of each. */
+const MOST_NODES = 16;
+const MOST_WRITERS = 4;
+
+/** Returns the part that a writer of a node adds to, so that no two wait for the same row. */
+export const partOf = (epoch: number, writer: number): number => (epoch % MOST_NODES) * MOST_WRITERS + writer;

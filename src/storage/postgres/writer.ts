@@ -12,12 +12,12 @@
  */
 import type { Clock } from '../../base/clock.ts';
 import { StorageClosed, StorageUnavailable } from '../commit.ts';
-import type { AfterError, GroupTransaction } from '../group-transaction.ts';
+import type { AfterError, GroupTransaction } from '../commit.ts';
 import type { Connection, SharedWriting } from '../connection.ts';
 import { allDone } from '../rows.ts';
 import { isConnectionLoss, type PostgresConnection } from './connection.ts';
 import type { Node } from './node.ts';
-import { partOf } from './parts.ts';
+import { partOf } from './own-tables.ts';
 
 /** Deadlocks, failed serialization and locks that could not be had: the group is right and runs again. */
 const CONTENTION = new Set(['40P01', '40001', '55P03']);
@@ -67,7 +67,7 @@ export function createWriter(
   let lostAt: number | null = null;
 
   const shared: SharedWriting = {
-    part: () => partOf(node.epoch, marker.number, place),
+    part: partOf(node.epoch, place),
     inTurn: (work) => void inTurn.push(work),
   };
   const writing: Connection = { ...connection, shared };
@@ -196,11 +196,6 @@ class GroupMarker {
 
   constructor(node: Pick<Node, 'epoch' | 'numbers'>) {
     this.node = node;
-  }
-
-  /** The number of the group; 0 while there is none. */
-  get number(): number {
-    return this.n ?? 0;
   }
 
   /** Sends the statements that write the marker, with the number of the run before if that is not settled. */

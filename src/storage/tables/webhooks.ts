@@ -59,10 +59,7 @@ export const webhooks = table(
 );
 export type WebhookRow = RowOf<typeof webhooks>;
 
-/**
- * An event that must still be sent to an endpoint: its call failed, it is to be sent again, or it was on the wire when another node began to
- * call the endpoint.
- */
+/** An event that must still be sent to an endpoint: its call failed, or it is to be sent again. */
 export const webhookCalls = table({
   webhook_id: text(),
   sequence: integer(),

@@ -187,19 +187,21 @@ describe('api/compat/services', () => {
   });
 
   it('splits addresses at commas that are not part of one', () => {
-    assert.deepEqual(splitAddresses('"A, B" <a@x.test>, b@x.test (c, d),, E <e@x.test>'), [
-      '"A, B" <a@x.test>',
-      'b@x.test (c, d)',
-      'E <e@x.test>',
-    ]);
+    assert.deepEqual(
+      splitAddresses('"A, B" <a@x.test>, b@x.test (c, d),, E <e@x.test>, =?utf-8?q?J=C3=B6=2C_K?= <j@x.test>, no one'),
+      ['"A, B" <a@x.test>', '"c, d" <b@x.test>', '"E" <e@x.test>', '"Jö, K" <j@x.test>', 'no one'],
+    );
   });
 
   it('finds the service of a path, also of a program that keeps only the host', () => {
     assert.equal(serviceAt('/compat/resend/emails')?.name, 'resend');
     assert.equal(serviceAt('/compat/other/emails'), null);
     assert.equal(serviceAt('/v1/messages'), null);
-    assert.equal(withAdapter('/v3/x.test/messages', 'Basic YTpi'), '/compat/mailgun/v3/x.test/messages');
-    assert.equal(withAdapter('/v3/mail/send', 'Bearer k'), '/compat/sendgrid/v3/mail/send');
-    assert.equal(withAdapter('/v3/mail/send', undefined), '/v3/mail/send');
+    assert.equal(
+      withAdapter('/v3/x.test/messages', { authorization: 'Basic YTpi' }),
+      '/compat/mailgun/v3/x.test/messages',
+    );
+    assert.equal(withAdapter('/v3/mail/send', { authorization: 'Bearer k' }), '/compat/sendgrid/v3/mail/send');
+    assert.equal(withAdapter('/v3/mail/send', {}), '/v3/mail/send');
   });
 });

@@ -9,7 +9,7 @@ import { acceptBulk, acceptSingle, type AcceptDeps } from '../../../src/messages
 import type { DueHint } from '../../../src/messages/delivery/due-hint.ts';
 import type { Sender } from '../../../src/messages/accept/may-send.ts';
 import { balance } from '../../../src/messages/store/books.ts';
-import type { BulkDraft, MessageContent, MessageDraft } from '../../../src/messages/request/send-draft.ts';
+import type { BulkDraft, MessageContent, MessageDraft } from '../../../src/messages/request/message-draft.ts';
 import type { Rows } from '../../../src/storage/rows.ts';
 import type {
   AuditRow,

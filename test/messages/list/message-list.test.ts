@@ -2,9 +2,8 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { newId } from '../../../src/base/id.ts';
-import { subjectWords, wordRows } from '../../../src/messages/list/subject-words.ts';
+import { subjectWords, wordRows, type MessageFilter } from '../../../src/messages/list/message-filter.ts';
 import { countMessages, listMessages } from '../../../src/messages/list/message-list.ts';
-import type { MessageFilter } from '../../../src/messages/list/message-filter.ts';
 import type { DeliveryStatus, MessageRow } from '../../../src/storage/tables.ts';
 import { ACCOUNT, deliveryRow, messageRow } from '../../support/harness/mail-rows.ts';
 import { isOnPostgres } from '../../support/harness/postgres.ts';

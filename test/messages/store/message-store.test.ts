@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { newId } from '../../../src/base/id.ts';
-import type { MessageFilter } from '../../../src/messages/list/message-filter.ts';
+import { type MessageFilter, wordRows } from '../../../src/messages/list/message-filter.ts';
 import { listMessages, type PageRequest } from '../../../src/messages/list/message-list.ts';
 import {
   attemptsOf,
@@ -9,7 +9,6 @@ import {
   findMessage,
   recipientsOf,
 } from '../../../src/messages/store/message-store.ts';
-import { wordRows } from '../../../src/messages/list/subject-words.ts';
 import type { AttemptRow, MessageRow } from '../../../src/storage/tables.ts';
 import { ACCOUNT, NOW, contentRow, deliveryRow, messageRow } from '../../support/harness/mail-rows.ts';
 import { openTempDatabase, type TempDatabase } from '../../support/harness/temp-database.ts';

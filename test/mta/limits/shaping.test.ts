@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { MINUTE_MS } from '../../../src/base/time.ts';
-import { readBounceRules } from '../../../src/config/bounce-rules.ts';
+import { readBounceRules } from '../../../src/config/data-file.ts';
 import { readLimitRules, rulesWith } from '../../../src/config/limit-rules.ts';
 import { readOperators } from '../../../src/config/data-file.ts';
 import { readSettings } from '../../../src/config/validate.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { dayOf } from '../../../src/base/time.ts';
-import { oldWarmUps } from '../../../src/housekeeping/old-rows.ts';
+import { oldRule } from '../../support/harness/old-rule.ts';
 import { capOf, DAILY_CAPS, stageAfter, WarmUp } from '../../../src/mta/sources/warm-up.ts';
 import type { Outcome } from '../../../src/messages/delivery/delivery.ts';
 import { FakeClock } from '../../support/fakes/fake-clock.ts';
@@ -168,10 +168,10 @@ describe('mta/sources/warm-up', () => {
     later.take('out1', 'google');
     await later.close();
     assert.deepEqual(later.today('out1', 'google'), { sent: 1, cap: 50, stage: 0 });
-    const rule = oldWarmUps({ db: temp.db, clock });
-    assert.equal(await rule.step(), 0);
+    const rule = oldRule(temp.db, clock, 'old warm-ups');
+    assert.equal(await rule.step(100, temp.db.commit), 0);
     clock.advance(21 * DAY);
-    assert.equal(await rule.step(), 1);
+    assert.equal(await rule.step(100, temp.db.commit), 1);
     const days = await temp.db.prepared.all<{ day: string }>('SELECT day FROM warm_up');
     assert.deepEqual(days, [{ day: dayOf(NOW + 40 * DAY) }]);
   });

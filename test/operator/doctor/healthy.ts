@@ -10,7 +10,7 @@ import { addDomain, findDomain } from '../../../src/domains/domain-store.ts';
 import { examine, checkNames } from '../../../src/operator/doctor/examine.ts';
 import type { ListenerState } from '../../../src/operator/deps.ts';
 import type { Finding } from '../../../src/operator/doctor/finding.ts';
-import type { BackupState } from '../../../src/backup/newest.ts';
+import type { BackupState } from '../../../src/backup/folder.ts';
 import { createMachine } from '../../../src/operator/doctor/machine.ts';
 import type { Greeting, Probes, RelayAnswer, SignIn } from '../../../src/operator/doctor/probes.ts';
 import { storeProbes } from '../../../src/operator/doctor/store.ts';

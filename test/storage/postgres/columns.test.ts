@@ -1,8 +1,7 @@
 /** Both engines have the same tables with the same columns, and the indexes that queries name. */
 import assert from 'node:assert/strict';
 import { openDatabase, type Database } from '../../../src/storage/database.ts';
-import { OWN_TABLES } from '../../../src/storage/postgres/own-tables.ts';
-import { PART } from '../../../src/storage/postgres/parts.ts';
+import { OWN_TABLES, PART } from '../../../src/storage/postgres/own-tables.ts';
 import { makeDatabase, postgresPrograms, startedCluster, urlOf } from '../../support/harness/postgres.ts';
 import { openTempDatabase, type TempDatabase } from '../../support/harness/temp-database.ts';
 

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { livesHere } from '../../../src/storage/postgres/node-life.ts';
-import { machineOf, readMachine } from '../../../src/storage/postgres/machine.ts';
+import { machineOf, readMachine } from '../../../src/storage/postgres/node-life.ts';
 
 const BOOT = '0f5b6c1e-9d3a-4c58-8f57-2a1b3c4d5e6f';
 const FIRST = 'pid:[4026531836]';

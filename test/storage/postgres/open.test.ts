@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import pg from 'pg';
 import { openDatabase, openReader, type Database } from '../../../src/storage/database.ts';
-import { DatabaseRefusal } from '../../../src/storage/database-refusal.ts';
+import { DatabaseRefusal } from '../../../src/storage/mark.ts';
 import type { Declared } from '../../../src/storage/table.ts';
 import { tables } from '../../../src/storage/tables.ts';
 import { views } from '../../../src/storage/views.ts';

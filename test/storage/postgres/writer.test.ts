@@ -7,7 +7,7 @@ import path from 'node:path';
 import { systemClock } from '../../../src/base/clock.ts';
 import { isStorageTrouble, StorageClosed } from '../../../src/storage/commit.ts';
 import { openDatabase, type Database } from '../../../src/storage/database.ts';
-import { readMachine } from '../../../src/storage/postgres/machine.ts';
+import { readMachine } from '../../../src/storage/postgres/node-life.ts';
 import { makeDatabase, postgresPrograms, startedCluster, urlOf, type Cluster } from '../../support/harness/postgres.ts';
 
 describe('storage/postgres/writer', () => {

@@ -1,15 +1,6 @@
 /** An account with one of everything, for tests that ask every page of the dashboard. */
 import assert from 'node:assert/strict';
-import { loadAssets } from '../../../src/dashboard/assets.ts';
-import type { DashboardDeps } from '../../../src/dashboard/deps.ts';
-import { pagesOf } from '../../../src/dashboard/pages.ts';
 import type { TestApp } from './app.ts';
-
-/** Every page there is; they are only listed, and do no work. */
-export const allPages = pagesOf(
-  { routes: [], config: {}, version: '', history: { moments: () => [] } } as unknown as DashboardDeps,
-  loadAssets(),
-);
 
 /** Settings that let endpoints of webhooks be on this machine. */
 export const localWebhooks = { webhooks: { allowHttp: true, allowCidrs: ['127.0.0.0/8'] } };

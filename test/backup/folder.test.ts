@@ -3,11 +3,11 @@ import assert from 'node:assert/strict';
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { backupState } from '../../src/backup/newest.ts';
+import { backupState } from '../../src/backup/folder.ts';
 
 const NOW = Date.parse('2026-01-31T12:00:00Z');
 
-describe('backup/newest', () => {
+describe('backup/folder', () => {
   let dir: string;
   beforeEach(() => {
     dir = mkdtempSync(path.join(os.tmpdir(), 'ph-newest-'));
