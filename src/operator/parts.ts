@@ -84,7 +84,7 @@ export function selected(named: Named): { scope: string; target: string } {
 /** Returns the words for what was named, such as `the domain example.net (account Acme)`. */
 export function selectedText(named: Named): string {
   const { scope, target } = selected(named);
-  return scope === 'all' ? 'all mail' : `the ${scope} ${target}`;
+  return scope === 'all' ? 'the whole queue' : `the ${scope} ${target}`;
 }
 
 /** Returns the part as it was asked for, for the audit of an act that is refused. Throws `invalid_field` if it is none. */
