@@ -147,7 +147,6 @@ const pure = [
   'base/spelling.ts',
   'config/bounce-rule.ts',
   'config/endpoint.ts',
-  'config/environment.ts',
   'config/kind.ts',
   'config/route.ts',
   'config/schema.ts',

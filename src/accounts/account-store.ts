@@ -2,7 +2,7 @@
 import { newId } from '../base/id.ts';
 import { createLookUpCache } from '../base/look-up-cache.ts';
 import { Problem } from '../base/problem.ts';
-import type { Connection, Value } from '../storage/connection.ts';
+import type { Connection } from '../storage/connection.ts';
 import type { AccountRow } from '../storage/tables.ts';
 import { checkName } from './name.ts';
 import type { Clock } from '../base/clock.ts';
@@ -59,26 +59,17 @@ export async function findAccount({ db }: Pick<AccountDeps, 'db'>, nameOrId: str
   return rows.find(({ id }) => id === nameOrId) ?? rows[0] ?? null;
 }
 
-/** Changes the plan, within a second. Throws `not_found`. */
-export const setPlan = (
-  deps: AccountDeps,
-  { accountId, plan }: { accountId: string; plan: string },
-): Promise<AccountRow> => setColumn(deps, accountId, 'plan', plan);
-
-/** Pauses or resumes all sending of an account, within a second. Throws `not_found`. */
-export const setPaused = (
-  deps: AccountDeps,
-  { accountId, paused }: { accountId: string; paused: boolean },
-): Promise<AccountRow> => setColumn(deps, accountId, 'paused', Number(paused));
-
-async function setColumn(
+/** Changes the plan, or pauses or resumes all sending of an account, within a second. Throws `not_found`. */
+export async function changeAccount(
   { db }: AccountDeps,
   accountId: string,
-  column: 'plan' | 'paused',
-  value: Value,
+  { plan = null, paused }: { plan?: string | null; paused?: boolean },
 ): Promise<AccountRow> {
   const [row] = await db.commit.transact((tx) =>
-    tx.all<AccountRow>(`UPDATE accounts SET ${column} = ? WHERE id = ? RETURNING *`, [value, accountId]),
+    tx.all<AccountRow>(
+      'UPDATE accounts SET plan = COALESCE(?, plan), paused = COALESCE(?, paused) WHERE id = ? RETURNING *',
+      [plan, paused === undefined ? null : Number(paused), accountId],
+    ),
   );
   if (row === undefined) throw new Problem('not_found', 'There is no such account.');
   return row;

@@ -6,19 +6,6 @@ import type { Clock, Timer } from '../base/clock.ts';
 import type { Database } from '../storage/database.ts';
 import type { AuditRow, RequestDetailsRow } from '../storage/tables.ts';
 
-export interface AuditLog {
-  /** Resolves when the line is durable. Lines of one moment share a commit. */
-  write(row: AuditRow, details?: RequestDetailsRow | null): Promise<void>;
-  /** Takes a line that is written within LATER_MS, or sooner when many wait. */
-  later(row: AuditRow, details?: RequestDetailsRow | null): void;
-  /** Takes details whose line was written elsewhere. Unlike lines, details are given up while the database fails. */
-  note(details: RequestDetailsRow): void;
-  /** Writes what was taken so far, and resolves when that is done or has failed: then lines wait on, and details are given up. */
-  settled(): Promise<void>;
-  /** Writes what waits. Rejects if that fails. */
-  close(): Promise<void>;
-}
-
 const LATER_MS = 100;
 const MOST_WAITING = 1000;
 /** While the database cannot be written, lines are kept up to this many: about 25 MB. */
@@ -31,7 +18,7 @@ export function createAuditLog(deps: {
   db: Pick<Database, 'commit'>;
   clock: Clock;
   report: (error: unknown, lost: number) => void;
-}): AuditLog {
+}) {
   const { db, clock, report } = deps;
   let waiting: AuditRow[] = [];
   let details: RequestDetailsRow[] = [];
@@ -94,23 +81,29 @@ export function createAuditLog(deps: {
   }
 
   return {
-    write: (row, more = null) => insert([row], more === null ? [] : [more]),
-    note(more) {
+    /** Resolves when the line is durable. Lines of one moment share a commit. */
+    write: (row: AuditRow, more: RequestDetailsRow | null = null): Promise<void> =>
+      insert([row], more === null ? [] : [more]),
+    /** Takes details whose line was written elsewhere. Unlike lines, details are given up while the database fails. */
+    note(more: RequestDetailsRow): void {
       note(more);
       arm();
     },
-    later(row, more = null) {
+    /** Takes a line that is written within LATER_MS, or sooner when many wait. */
+    later(row: AuditRow, more: RequestDetailsRow | null = null): void {
       waiting.push(row);
       note(more);
       arm();
       const lost = dropOverflow();
       if (lost > 0) report(new Error('more audit lines wait for the database than memory should hold'), lost);
     },
-    async settled() {
+    /** Writes what was taken so far, and resolves when that is done or has failed: then lines wait on, and details are given up. */
+    async settled(): Promise<void> {
       flush();
       await Promise.all(writing);
     },
-    async close() {
+    /** Writes what waits. */
+    async close(): Promise<void> {
       disarm();
       await Promise.all(writing);
       // Set again by what failed meanwhile.
@@ -123,3 +116,5 @@ export function createAuditLog(deps: {
     },
   };
 }
+
+export type AuditLog = ReturnType<typeof createAuditLog>;

@@ -36,12 +36,10 @@ export const created =
     return { status: 201, body, headers: { Location: `${path}/${body.id}` } };
   };
 
-/** Makes the answer to the change of an object. */
 export const updated =
   <Changed>(record: (changed: Changed) => object, before?: object) =>
   (changed: Changed): Reply => ({ status: 200, body: record(changed), ...(before === undefined ? {} : { before }) });
 
-/** Makes the answer to the removal of an object. */
 export const removed =
   <Removed>(record: (row: Removed) => object) =>
   (row: Removed): Reply => ({ status: 204, body: null, before: record(row) });

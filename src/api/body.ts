@@ -83,7 +83,7 @@ export function inviteLater(request: IncomingMessage, response: ServerResponse):
   waiting.set(request, response);
 }
 
-/** Is called for each piece that is kept; it may throw to refuse it. */
+/** Is called for the memory that a body takes, as a whole or by its pieces; it may throw to refuse it. */
 type Keep = (bytes: number) => void;
 
 /** Reads the whole body. Throws `payload_too_large`, `invalid_json` (damaged gzip), `request_timeout`, and what `keep` throws. */
@@ -93,13 +93,15 @@ export async function readBody(
   encoding: 'gzip' | 'identity',
   keep: Keep,
 ): Promise<Buffer> {
+  const length = encoding === 'identity' ? declaredLength(request) : 0;
   if (declaredLength(request) > limits.bodyBytes) throw tooLarge(limits.bodyBytes);
+  keep(length);
   waiting.get(request)?.writeContinue();
-  if (encoding === 'identity' && isWhole(request)) return takeWhole(request, keep);
+  if (encoding === 'identity' && isWhole(request)) return takeWhole(request);
   const watch = watchPace(clock, request, limits);
   try {
     if (encoding === 'gzip') return await unpack(request, limits, keep, watch.stalled);
-    return await collect(request, limits, keep, watch.stalled);
+    return await collect(request, limits, keep, watch.stalled, { length });
   } finally {
     watch.end();
   }
@@ -126,22 +128,23 @@ function isWhole(request: IncomingMessage): boolean {
   return request.complete && request.readableLength > 0 && request.readableLength === declaredLength(request);
 }
 
-function takeWhole(request: IncomingMessage, keep: Keep): Buffer {
+function takeWhole(request: IncomingMessage): Buffer {
   const bytes = request.read() as Buffer;
-  keep(bytes.length);
   // Ends the stream, which is empty now: only then does Node read the next request on the connection.
   request.resume();
   return bytes;
 }
 
-/** Collects a stream to its end. After a fault the stream stays paused, to be drained. */
+/** Collects a stream to its end. Memory for one of known `length` is kept already. After a fault the stream stays paused, to be drained. */
 function collect(
   source: Readable,
   limits: BodyLimits,
   keep: Keep,
   stalled: Promise<never>,
-  faultOf: (error: Error) => Problem = cutOff,
+  { length = 0, faultOf = cutOff }: { length?: number; faultOf?: (error: Error) => Problem } = {},
 ): Promise<Buffer> {
+  // The system gives it its memory as it is written to.
+  const whole = length > 0 ? Buffer.allocUnsafeSlow(length) : null;
   const pieces: Buffer[] = [];
   let size = 0;
   return new Promise((resolve, reject) => {
@@ -150,11 +153,12 @@ function collect(
       reject(error instanceof Error ? error : new Error('a body could not be read', { cause: error }));
     };
     const take = (piece: Buffer): void => {
+      if (whole === null) pieces.push(piece);
+      else piece.copy(whole, size);
       size += piece.length;
-      pieces.push(piece);
       try {
         if (size > limits.bodyBytes) throw tooLarge(limits.bodyBytes);
-        keep(piece.length);
+        if (whole === null) keep(piece.length);
       } catch (error) {
         fail(error);
       }
@@ -168,7 +172,7 @@ function collect(
     });
     source.once('end', () => {
       source.off('close', cut);
-      resolve(Buffer.concat(pieces, size));
+      resolve(whole?.subarray(0, size) ?? Buffer.concat(pieces, size));
     });
     stalled.catch(fail);
   });
@@ -195,7 +199,7 @@ async function unpack(
   request.on('data', count).once('error', cut).once('aborted', cut);
   request.pipe(gunzip);
   try {
-    return await collect(gunzip, limits, keep, stalled, damaged);
+    return await collect(gunzip, limits, keep, stalled, { faultOf: damaged });
   } finally {
     request.off('data', count).off('error', cut).off('aborted', cut);
     request.unpipe(gunzip);

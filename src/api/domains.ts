@@ -12,7 +12,7 @@ import {
   updateDomain,
 } from '../domains/domain-store.ts';
 import { notesOn } from '../domains/lost-records.ts';
-import { formsOf } from '../domains/record-forms.ts';
+import { formsOf } from '../domains/dns-records.ts';
 import { mistakes } from '../domains/record-mistakes.ts';
 import { verifyDomain } from '../domains/verify.ts';
 import type { RowsFor } from '../storage/rows.ts';

@@ -197,7 +197,6 @@ async function pageBefore(reading: Reading, cursor: string, limit: number): Prom
   return inTurn(reading, () => eventsBefore(reading.deps.db.reader, reading.filter, before, limit));
 }
 
-/** Reads a page of the log when it is the account's turn. */
 const inTurn = ({ gate, filter }: Reading, page: () => Promise<EventPage>): Promise<EventPage> =>
   gate.run(filter.accountId, page);
 

@@ -26,7 +26,6 @@ export interface Exchange {
   /** The query string after the `?`, undecoded. */
   readonly search: string;
   readonly ip: string;
-  /** True for a request over TLS. */
   readonly isSecure: boolean;
   /** The value of a header by its lower-case name. */
   readonly header: (name: string) => string | undefined;

@@ -13,8 +13,8 @@ import type { AccountRow, MemberRow } from '../storage/tables.ts';
 import { deedOf } from './audit.ts';
 import type { JsonObject } from './json.ts';
 import type { JsonBody } from './json-reader.ts';
-import { refuseScope } from './middleware/scope.ts';
-import type { Reply, Route, Incoming } from './route.ts';
+import { refuseScope } from './middleware/admit.ts';
+import type { Incoming, Reply, Route } from './route.ts';
 
 /** The input of an operation. */
 export interface Asked {

@@ -5,10 +5,12 @@
 import { answerJobs } from '../base/answer-jobs.ts';
 import { MIME, type ForeignBody } from './compat/foreign.ts';
 import { readForeign } from './compat/services.ts';
+import type { LongTexts } from './files-in-json.ts';
 import { hashJson, readJson } from './json.ts';
 import type { JsonObject, JsonResult } from './json.ts';
 import { checkApart, checkMail, memoryOf } from './send-check.ts';
 import type { CheckedSend } from './send-check.ts';
+import { decodeBase64 } from '../messages/request/attachment.ts';
 import type { SendRules } from '../messages/request/send-request.ts';
 
 export interface JsonJob {
@@ -25,12 +27,14 @@ export type JsonJobResult =
   | Exclude<JsonResult, { kind: 'ok' }>;
 
 function work({ bytes, send, foreign }: JsonJob): JsonJobResult {
-  const result = foreign === null ? readJson(bytes) : readForeign(bytes, foreign);
+  const files: LongTexts | null = send === null ? null : new Map();
+  const result = foreign === null ? readJson(bytes, { files }) : readForeign(bytes, foreign, files);
   if (result.kind !== 'ok') return result;
   const { value, given = value } = result;
   const hash = hashJson(given);
   if (send === null) return { kind: 'ok', value, hash, checked: null };
-  const checked = foreign?.form.endsWith(`.${MIME}`) === true ? checkMail(value, send) : checkApart(value, send);
+  const rules = { ...send, files: new Map([...(files ?? [])].map(([name, text]) => [name, decodeBase64(text)])) };
+  const checked = foreign?.form.endsWith(`.${MIME}`) === true ? checkMail(value, rules) : checkApart(value, rules);
   return { kind: 'ok', value: formOf(value), hash, checked };
 }
 

@@ -8,6 +8,7 @@
  */
 import { isAscii, isUtf8 } from 'node:buffer';
 import { hash } from 'node:crypto';
+import { putBack, takeLongTexts, type LongTexts } from './files-in-json.ts';
 import type { ProblemCode } from '../base/problem.ts';
 
 export type JsonValue = string | number | boolean | null | JsonValue[] | JsonObject;
@@ -30,9 +31,16 @@ export type JsonResult =
   /** A body of another service that has no counterpart here. */
   | { kind: 'refused'; code: ProblemCode; message: string; field: string | null };
 
-/** Reads a whole body. Linear in its length; about 10 us for 5 KiB. With `lists`, a list becomes an object with the member `list`. */
-export function readJson(bytes: Uint8Array, { lists = false }: { lists?: boolean } = {}): JsonResult {
-  const text = decode(bytes);
+/**
+ * Reads a whole body. Linear in its length; about 10 us for 5 KiB. With `lists`, a list becomes an object with the member `list`. With
+ * `files`, the base64 of large files is put there, and stays in the bytes.
+ */
+export function readJson(
+  bytes: Uint8Array,
+  { lists = false, files = null }: { lists?: boolean; files?: LongTexts | null } = {},
+): JsonResult {
+  const given = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const text = decode(files === null ? given : takeLongTexts(given, files));
   if (text === null) return bad('The body is not valid UTF-8.');
   const written = survey(text);
   if (written.tooDeep) return bad(`The body is nested deeper than ${MAX_DEPTH} levels.`);
@@ -44,6 +52,7 @@ export function readJson(bytes: Uint8Array, { lists = false }: { lists?: boolean
   const members = membersOf(parsed.value);
   if (members < 0) return bad('The body holds half of a surrogate pair, which is not a character.');
   if (members !== written.members) return bad('The body names a member twice.');
+  if (files !== null) putBack(value, files);
   return { kind: 'ok', value };
 }
 
@@ -53,8 +62,7 @@ function isObject(value: JsonValue): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-function decode(bytes: Uint8Array): string | null {
-  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+function decode(buffer: Buffer): string | null {
   if (isAscii(buffer)) return buffer.toString('latin1');
   if (!isUtf8(buffer)) return null;
   const text = buffer.toString('utf8');

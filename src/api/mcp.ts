@@ -10,7 +10,7 @@ import type { ApiOperation } from '../operations/summaries.ts';
 import { isObject, textOf } from './compat/members.ts';
 import { contentOf, type Asking, type Inside } from './inside.ts';
 import type { JsonObject } from './json.ts';
-import { refuseScope } from './middleware/scope.ts';
+import { refuseScope } from './middleware/admit.ts';
 import type { ApiSettings } from './request-state.ts';
 import { isReading, type Incoming, type Reply, type Route } from './route.ts';
 import { refuseInTestMode } from './test-mode.ts';

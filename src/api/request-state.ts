@@ -44,8 +44,6 @@ export interface ApiSettings {
   unreadMs?: number;
   /** How long running requests may take to end when the service stops. Default 10 s. */
   drainMs?: number;
-  /** For tests: an answer with an undeclared status or member is a fault (500) instead of going out. */
-  verifyAnswers?: boolean;
 }
 
 /** The answer of `/readyz`. */

@@ -4,7 +4,7 @@
  */
 import { withCrlf } from '../mail/re-encode.ts';
 import { Problem, type ProblemCode } from '../base/problem.ts';
-import { ownMemory } from '../base/bytes.ts';
+import { asBuffer, memoryOfFiles } from '../base/bytes.ts';
 import {
   checkSend,
   type BulkDraft,
@@ -33,12 +33,12 @@ export type CheckedSend =
   | { kind: 'mail'; bytes: Uint8Array; draft: MessageDraft }
   | { kind: 'refused'; problem: PlainProblem }
   /** The request has a template: it must be rendered first, which needs the database. */
-  | { kind: 'templated'; body: JsonObject };
+  | { kind: 'templated'; body: JsonObject; files: ReadonlyMap<string, Uint8Array | string> };
 
 /** Checks a body; its faults are part of the result. */
 export function checkApart(given: JsonObject, rules: SendRules): Exclude<CheckedSend, { kind: 'mail' }> {
   const body = withoutEmptyTexts(given);
-  if (isTemplated(body)) return { kind: 'templated', body };
+  if (isTemplated(body)) return { kind: 'templated', body, files: rules.files ?? new Map<string, Buffer>() };
   try {
     const checked = checkSend(body, rules);
     return checked.kind === 'single' ? checked : { ...checked, entries: checked.entries.map(plainEntry) };
@@ -70,16 +70,27 @@ const plain = ({ code, message, field }: Problem): PlainProblem => ({ code, mess
 const plainEntry = (entry: BulkEntryDraft): PlainEntry =>
   entry.kind === 'ok' ? entry : { ...entry, problem: plain(entry.problem) };
 
-/** Returns the memory of its attachments, to transfer it to another thread. */
-export function memoryOf(checked: CheckedSend): ArrayBuffer[] {
-  if (checked.kind === 'refused' || checked.kind === 'templated') return [];
-  if (checked.kind === 'mail') return ownMemory([checked.bytes]);
+/** Returns the memory of its files, to transfer it to another thread. */
+export const memoryOf = (checked: CheckedSend): ArrayBuffer[] => memoryOfFiles(filesOf(checked));
+
+function filesOf(checked: CheckedSend): readonly Uint8Array[] {
+  if (checked.kind === 'refused') return [];
+  if (checked.kind === 'templated') return [...checked.files.values()].filter((file) => typeof file !== 'string');
+  if (checked.kind === 'mail') return [checked.bytes];
   const drafts =
     checked.kind === 'single'
       ? [checked.draft]
       : checked.entries.flatMap((entry) => (entry.kind === 'ok' ? [entry.draft] : []));
-  return ownMemory(drafts.flatMap(({ content }) => content.attachments.map((attachment) => attachment.content)));
+  return drafts.flatMap(({ content }) => content.attachments.map((attachment) => attachment.content));
 }
+
+/** Returns the files of a check on the receiving side, where they are plain arrays of bytes. */
+export const filesFrom = (checked: CheckedSend | null): Map<string, Buffer | string> =>
+  new Map(
+    checked?.kind === 'templated'
+      ? [...checked.files].map(([name, file]) => [name, typeof file === 'string' ? file : asBuffer(file)])
+      : [],
+  );
 
 /** Returns the draft of a check on the receiving side. Throws the Problem that refuses the request. */
 export function draftFrom(checked: Exclude<CheckedSend, { kind: 'templated' | 'mail' }>): SendDraft {
@@ -104,8 +115,5 @@ const problem = ({ code, message, field }: PlainProblem): Problem => new Problem
 /** A thread hands over a plain byte array, whatever the type says. */
 const withBuffers = (content: MessageContent): MessageContent => ({
   ...content,
-  attachments: content.attachments.map((attachment) => {
-    const { buffer, byteOffset, byteLength } = attachment.content;
-    return { ...attachment, content: Buffer.from(buffer, byteOffset, byteLength) };
-  }),
+  attachments: content.attachments.map((attachment) => ({ ...attachment, content: asBuffer(attachment.content) })),
 });

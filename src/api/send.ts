@@ -15,7 +15,7 @@ import type { ApiContext } from './context.ts';
 import { sampleOf } from './record-schema.ts';
 import { Batch, Message } from './records.ts';
 import { type Call, type Reply, route, type Route } from './route.ts';
-import { draftFrom, type CheckedSend } from './send-check.ts';
+import { draftFrom, filesFrom, type CheckedSend } from './send-check.ts';
 
 type SendCall = Call<object, object, unknown>;
 
@@ -159,7 +159,8 @@ async function draftOf(deps: ApiContext, call: SendCall, rendered: Rendered): Pr
     return { kind: 'single', draft: await deps.mailDraft(asBuffer(checked.bytes), checked.draft, call) };
   }
   const { body, refused, templates } = rendered;
-  const draft = await checkSendGently(body, { ...rulesOf(deps, call.now), refused }, nextSlice);
+  const rules = { ...rulesOf(deps, call.now), refused, files: filesFrom(call.checked) };
+  const draft = await checkSendGently(body, rules, nextSlice);
   if (templates.size === 0) return draft;
   const name = (index: number, one: MessageDraft): void => {
     const template = templates.get(index);

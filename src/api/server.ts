@@ -31,16 +31,13 @@ import { BodyMemory } from './body-memory.ts';
 import { InFlight } from './idempotency.ts';
 import { createJsonReader } from './json-reader.ts';
 import { mcpRoute } from './mcp.ts';
-import { admit, type KnownPath } from './middleware/admit.ts';
-import { audit } from './middleware/audit.ts';
+import { admit, identify, scope, type Buckets, type KnownPath } from './middleware/admit.ts';
+import { audit } from './audit.ts';
 import { body } from './middleware/body.ts';
 import { idempotency } from './middleware/idempotency.ts';
-import { identify, type Buckets } from './middleware/identify.ts';
 import { admitOperator, operate, type OperatorDoor } from './middleware/operate.ts';
-import { problem } from './middleware/problem.ts';
-import { respond } from './middleware/respond.ts';
+import { problem, respond } from './middleware/respond.ts';
 import { run } from './middleware/run.ts';
-import { scope } from './middleware/scope.ts';
 import { Newcomers } from './newcomers.ts';
 import { openapiRoute } from './openapi.ts';
 import type { Route } from './route.ts';
@@ -178,7 +175,7 @@ function createApp(
   app.use(
     idempotency({ ...deps, bodyMemory, inFlight: new InFlight({ clock: deps.clock, store: deps.idempotency.store }) }),
   );
-  app.use(run({ ...deps, stop, bodyMemory, verifyAnswers: settings.verifyAnswers ?? false }));
+  app.use(run({ ...deps, stop, bodyMemory }));
   return app;
 }
 

@@ -146,34 +146,25 @@ type Contents = Omit<z.output<typeof TemplateChange>, 'alias' | 'name' | 'publis
 
 /** Returns the body with the given members replaced; null removes a member, or makes it what it is in a template without it. */
 export function applied(body: TemplateBody, given: Contents): TemplateBody {
-  const or = <T>(value: T | undefined, before: T): T => (value === undefined ? before : value);
-  const orDefault = <T>(value: T | null | undefined, before: T, without: T): T => or(value, before) ?? without;
+  const or = <T>(value: T | null | undefined, before: T, without: T): T =>
+    value === undefined ? before : (value ?? without);
+  const declared = ({ name, type, required, default: fallback }: NonNullable<Contents['variables']>[number]) => ({
+    name,
+    type: type ?? declarableType(fallback) ?? 'string',
+    required: required ?? false,
+    default: fallback ?? null,
+  });
   return {
-    subject: or(given.subject, body.subject),
-    from: or(given.from, body.from),
-    replyTo:
-      given.reply_to === undefined
-        ? body.replyTo
-        : given.reply_to === null
-          ? []
-          : typeof given.reply_to === 'string'
-            ? [given.reply_to]
-            : given.reply_to,
-    html: or(given.html, body.html),
-    text: or(given.text, body.text),
-    variables:
-      given.variables === undefined
-        ? body.variables
-        : (given.variables ?? []).map(({ name, type, required, default: fallback }) => ({
-            name,
-            type: type ?? declarableType(fallback) ?? 'string',
-            required: required ?? false,
-            default: fallback ?? null,
-          })),
-    locale: orDefault(given.locale, body.locale, empty.locale),
-    timezone: orDefault(given.timezone, body.timezone, empty.timezone),
-    strict: orDefault(given.strict_variables, body.strict, empty.strict),
-    sample: or(given.sample_variables, body.sample),
+    subject: or(given.subject, body.subject, null),
+    from: or(given.from, body.from, null),
+    replyTo: or(given.reply_to == null ? given.reply_to : [given.reply_to].flat(), body.replyTo, []),
+    html: or(given.html, body.html, null),
+    text: or(given.text, body.text, null),
+    variables: or(given.variables == null ? given.variables : given.variables.map(declared), body.variables, []),
+    locale: or(given.locale, body.locale, empty.locale),
+    timezone: or(given.timezone, body.timezone, empty.timezone),
+    strict: or(given.strict_variables, body.strict, empty.strict),
+    sample: or(given.sample_variables, body.sample, null),
   };
 }
 

@@ -1,6 +1,6 @@
 /**
  * Test keys are a sandbox. Two rules, each in one place: what a route writes is declared with it (`touches` in route.ts,
- * enforced in middleware/scope.ts), and mail is looked up only through a `MailReach`, which for a test key has simulated mail alone.
+ * enforced in middleware/admit.ts), and mail is looked up only through a `MailReach`, which for a test key has simulated mail alone.
  */
 import { Problem } from '../base/problem.ts';
 import type { Caller } from '../keys/caller.ts';

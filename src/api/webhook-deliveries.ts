@@ -35,7 +35,6 @@ type WebhookCall<Query = object, Body = undefined> = Call<z.output<typeof webhoo
 
 type DeliveryRecord = ReturnType<typeof deliveryRecord>;
 
-/** Makes the records of calls to one endpoint. */
 async function deliveryRecords(
   { db }: Pick<StoreContext, 'db'>,
   caller: Caller,

@@ -1,5 +1,7 @@
 /** The other side of `threads.ts`, in a thread or a confined process: one job after the other, each with one answer. */
 import { readSync, writeSync } from 'node:fs';
+import v8 from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { parentPort, type MessagePort } from 'node:worker_threads';
 import { frameOf, HEAD_BYTES, sizeOf, valueIn } from './confined/frames.ts';
 
@@ -23,14 +25,27 @@ export function answerJobs<Input, Output>(
   else answerByPort(parentPort, work, memoryOf);
 }
 
+/** After an answer with so many bytes the thread gives back the memory of the job: while it waits for the next one, V8 would not. */
+const LARGE_BYTES = 1024 * 1024;
+
+/** Returns V8's collection of garbage. */
+function garbageCollector(): () => void {
+  v8.setFlagsFromString('--expose-gc');
+  return runInNewContext('gc') as () => void;
+}
+
 function answerByPort<Input, Output>(
   port: MessagePort,
   work: Work<Input, Output>,
   memoryOf: (output: Output) => readonly ArrayBuffer[],
 ): void {
+  const collect = garbageCollector();
   const answer = async (job: Input): Promise<void> => {
     const output = await work(job);
-    port.postMessage(output, memoryOf(output));
+    const memory = memoryOf(output);
+    const bytes = memory.reduce((sum, { byteLength }) => sum + byteLength, 0);
+    port.postMessage(output, memory);
+    if (bytes > LARGE_BYTES) collect();
   };
   port.on('message', (job: Input) => void answer(job));
   port.postMessage(READY);

@@ -10,3 +10,9 @@ export function ownMemory(buffers: readonly Uint8Array[]): ArrayBuffer[] {
   }
   return [...owned];
 }
+
+/** Returns the memory of the files of one mail, for handing over: several may be in one body, and nothing else is. Small ones are in a pool, and copied. */
+export const memoryOfFiles = (files: readonly Uint8Array[]): ArrayBuffer[] =>
+  [...new Set(files.flatMap(({ buffer }) => (buffer instanceof ArrayBuffer ? [buffer] : [])))].filter(
+    ({ byteLength }) => byteLength > Buffer.poolSize,
+  );

@@ -101,21 +101,6 @@ export function idTime(id: string): number | null {
   return time;
 }
 
-/** The place of the last four characters of an id, from 1. They are random: 20 bits. */
-export const TAIL_FROM = 27;
-const TAILS = 32 ** 4;
-
-/** Returns the text below which the last four characters of so large a share of all ids sort, for samples. */
-export function tailOf(share: number): string {
-  let rest = Math.max(1, Math.min(TAILS - 1, Math.round(share * TAILS)));
-  let text = '';
-  for (let at = 0; at < 4; at++) {
-    text = ALPHABET.charAt(rest % 32) + text;
-    rest = Math.floor(rest / 32);
-  }
-  return text;
-}
-
 /** Returns the smallest id that can have been made at `ms`: turns a time into a bound of an id range. */
 export function idFloor(prefix: IdPrefix, ms: number): string {
   const floor = Buffer.alloc(16);

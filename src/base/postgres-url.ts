@@ -62,7 +62,6 @@ function sslModeOf(written: string | null): SslMode {
   return mode;
 }
 
-/** Returns what is wrong with the URL, or null. */
 export function postgresUrlFault(url: string): string | null {
   try {
     readPostgresUrl(url);

@@ -4,7 +4,6 @@ import os from 'node:os';
 import { isatty } from 'node:tty';
 import type { Surroundings } from './schema.ts';
 
-/** Reads the facts of this process and machine. */
 export function readSurroundings(): Surroundings {
   return { cwd: process.cwd(), privileged: isPrivileged(), terminal: isatty(1), hostname: fullHostName() };
 }

@@ -1,4 +1,4 @@
-/** Rows, sums and charts of the queue's page, and why its mail waits. Pure. */
+/** Rows, sums, charts and reasons of the queue's page. Pure. */
 import type { Moment } from '../operator/metrics/history.ts';
 import type { ResultOf } from '../operator/routes.ts';
 import { chartHtml } from './chart.ts';

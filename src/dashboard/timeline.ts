@@ -15,6 +15,11 @@ import type {
 import { linkTo } from './links.ts';
 import { answerText } from './words.ts';
 
+interface Step {
+  name: string;
+  ms: number;
+}
+
 export interface Moment {
   /** Null for what holds now. */
   at: string | null;
@@ -292,7 +297,7 @@ const steps = {
 
 /** Returns the steps that took place; a mail over an open connection has no connection of its own. */
 function dialogueOf({ timings_ms: timings, tls }: Pick<Attempt, 'timings_ms' | 'tls'>): {
-  steps: { name: string; ms: number }[];
+  steps: Step[];
   tls: string | null;
 } {
   const names = Object.keys(steps) as (keyof typeof steps)[];

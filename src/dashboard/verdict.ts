@@ -10,103 +10,43 @@ import type { bounceReasons } from '../config/bounce-rule.ts';
 
 type BounceReason = (typeof bounceReasons)[number];
 
-/** Why a receiver did not take a mail: a few words for a list; a clause about the domain, for a sentence; what the sender can do. */
-interface ReasonWords {
-  short: string;
-  clause: (domain: string) => string;
-  advice: string;
-}
+/** Why a receiver did not take a mail: a few words for a list; a clause with the domain at `%`, for a sentence; what the sender can do. */
+type ReasonWords = readonly [short: string, clause: string, advice: string];
 
 const OURS = 'Sending it again helps once the receiver has lifted that; its answer says how.';
 const CONTENT = 'Change the content before you send it again.';
 
 const reasonWords: Readonly<Record<BounceReason, ReasonWords>> = {
-  mailbox_not_found: {
-    short: 'no such mailbox',
-    clause: (domain) => `the mailbox does not exist at ${domain}`,
-    advice: 'Ask for the right address.',
-  },
-  mailbox_disabled: {
-    short: 'mailbox disabled',
-    clause: (domain) => `the mailbox is disabled at ${domain}`,
-    advice: 'Ask for another address.',
-  },
-  mailbox_full: {
-    short: 'mailbox full',
-    clause: (domain) => `the mailbox is full at ${domain}`,
-    advice: 'Send it again later, or ask for another address.',
-  },
-  domain_not_found: {
-    short: 'no such domain',
-    clause: (domain) => `the domain ${domain} does not exist`,
-    advice: 'Look for a typing error in the address.',
-  },
-  null_mx: {
-    short: 'domain takes no mail',
-    clause: (domain) => `${domain} takes no mail at all`,
-    advice: 'Ask for another address.',
-  },
-  message_too_large: {
-    short: 'too large',
-    clause: (domain) => `it is too large for ${domain}`,
-    advice: 'Send a smaller one, such as with a link in the place of an attachment.',
-  },
-  content_rejected: {
-    short: 'content refused',
-    clause: (domain) => `${domain} does not take its content`,
-    advice: CONTENT,
-  },
-  spam: { short: 'taken for spam', clause: (domain) => `${domain} takes it for spam`, advice: CONTENT },
-  policy: {
-    short: 'refused by policy',
-    clause: (domain) => `a rule of ${domain} refuses it`,
-    advice: OURS,
-  },
-  reputation: {
-    short: 'our address is blocked',
-    clause: (domain) => `${domain} does not take mail from our address`,
-    advice: OURS,
-  },
-  rate_limited: {
-    short: 'too fast for the receiver',
-    clause: (domain) => `${domain} takes mail from us only slowly`,
-    advice: 'Send it again later.',
-  },
-  dmarc: {
-    short: 'DMARC failed',
-    clause: (domain) => `${domain} could not verify the sending domain (DMARC)`,
-    advice: 'Look at the DNS records of the sending domain.',
-  },
-  auth_required: {
-    short: 'sender not verified',
-    clause: (domain) => `${domain} asks for a verified sender`,
-    advice: 'Look at the DNS records of the sending domain.',
-  },
-  tls_required: {
-    short: 'TLS needed',
-    clause: (domain) => `no encrypted connection to ${domain} was possible`,
-    advice: 'Its operator has to mend that.',
-  },
-  routing_loop: {
-    short: 'mail loop',
-    clause: (domain) => `the hosts of ${domain} send it in a circle`,
-    advice: 'Their operator has to mend that.',
-  },
-  network: {
-    short: 'host not reached',
-    clause: (domain) => `the mail host of ${domain} was not reached`,
-    advice: 'Send it again later.',
-  },
-  expired: {
-    short: 'gave up in time',
-    clause: (domain) => `${domain} did not take it in time`,
-    advice: 'Send it again later, or ask for another address.',
-  },
-  other: {
-    short: 'refused',
-    clause: (domain) => `${domain} refused it`,
-    advice: 'The answer below says why.',
-  },
+  mailbox_not_found: ['no such mailbox', 'the mailbox does not exist at %', 'Ask for the right address.'],
+  mailbox_disabled: ['mailbox disabled', 'the mailbox is disabled at %', 'Ask for another address.'],
+  mailbox_full: ['mailbox full', 'the mailbox is full at %', 'Send it again later, or ask for another address.'],
+  domain_not_found: ['no such domain', 'the domain % does not exist', 'Look for a typing error in the address.'],
+  null_mx: ['domain takes no mail', '% takes no mail at all', 'Ask for another address.'],
+  message_too_large: [
+    'too large',
+    'it is too large for %',
+    'Send a smaller one, such as with a link in the place of an attachment.',
+  ],
+  content_rejected: ['content refused', '% does not take its content', CONTENT],
+  spam: ['taken for spam', '% takes it for spam', CONTENT],
+  policy: ['refused by policy', 'a rule of % refuses it', OURS],
+  reputation: ['our address is blocked', '% does not take mail from our address', OURS],
+  rate_limited: ['too fast for the receiver', '% takes mail from us only slowly', 'Send it again later.'],
+  dmarc: [
+    'DMARC failed',
+    '% could not verify the sending domain (DMARC)',
+    'Look at the DNS records of the sending domain.',
+  ],
+  auth_required: [
+    'sender not verified',
+    '% asks for a verified sender',
+    'Look at the DNS records of the sending domain.',
+  ],
+  tls_required: ['TLS needed', 'no encrypted connection to % was possible', 'Its operator has to mend that.'],
+  routing_loop: ['mail loop', 'the hosts of % send it in a circle', 'Their operator has to mend that.'],
+  network: ['host not reached', 'the mail host of % was not reached', 'Send it again later.'],
+  expired: ['gave up in time', '% did not take it in time', 'Send it again later, or ask for another address.'],
+  other: ['refused', '% refused it', 'The answer below says why.'],
 };
 
 const suppressedWords: Readonly<Record<SuppressionReason, string>> = {
@@ -116,20 +56,24 @@ const suppressedWords: Readonly<Record<SuppressionReason, string>> = {
   manual: 'someone has put it there by hand',
 };
 
-const wordsFor = (reason: string | null): ReasonWords =>
-  reason !== null && Object.hasOwn(reasonWords, reason) ? reasonWords[reason as BounceReason] : reasonWords.other;
+/** Returns the clause about the domain, and the advice. */
+function wordsFor(reason: string | null, domain: string): readonly [clause: string, advice: string] {
+  const isKnown = reason !== null && Object.hasOwn(reasonWords, reason);
+  const [, clause, advice] = isKnown ? reasonWords[reason as BounceReason] : reasonWords.other;
+  return [clause.replace('%', () => domain), advice];
+}
 
 /** Returns the reason of a refusal, a failure or a suppression in a few words, for a list; '' for none. */
 export function reasonText(reason: string | null): string {
   if (reason === null) return '';
-  if (Object.hasOwn(reasonWords, reason)) return reasonWords[reason as BounceReason].short;
+  if (Object.hasOwn(reasonWords, reason)) return reasonWords[reason as BounceReason][0];
   return wordsOf(reason);
 }
 
 /** The reasons that a list can be filtered by, with their words. */
 export const reasonChoices: readonly (readonly [reason: string, text: string])[] = (
   Object.keys(reasonWords) as BounceReason[]
-).map((reason) => [reason, reasonWords[reason].short] as const);
+).map((reason) => [reason, reasonWords[reason][0]] as const);
 
 export interface Verdict {
   tone: 'good' | 'amber' | 'red' | 'blue';
@@ -185,10 +129,10 @@ function ofOne(facts: VerdictFacts, recipient: Recipient): Verdict {
     case 'delivered':
       return ofDelivered(facts, recipient);
     case 'bounced': {
-      const { clause, advice } = wordsFor(reasonOf(facts, recipient));
+      const [clause, advice] = wordsFor(reasonOf(facts, recipient), domain);
       return {
         tone: 'red',
-        text: `Not delivered: ${clause(domain)}. ${noMore(facts, recipient) || advice}`,
+        text: `Not delivered: ${clause}. ${noMore(facts, recipient) || advice}`,
         next: null,
       };
     }
@@ -209,8 +153,8 @@ function ofOne(facts: VerdictFacts, recipient: Recipient): Verdict {
       return { tone: 'amber', text: `Not sent: ${why}. ${then}`, next: null };
     }
     case 'failed': {
-      const { clause, advice } = wordsFor(reasonOf(facts, recipient));
-      return { tone: 'red', text: `Given up: ${clause(domain)}. ${advice}`, next: null };
+      const [clause, advice] = wordsFor(reasonOf(facts, recipient), domain);
+      return { tone: 'red', text: `Given up: ${clause}. ${advice}`, next: null };
     }
     case 'canceled':
       return { tone: 'blue', text: 'Canceled before it was sent.', next: null };
@@ -253,7 +197,7 @@ function ofWaiting(facts: VerdictFacts, recipient: Recipient): Verdict {
     return { tone: 'blue', text: firstSentence(`Waiting: ${lower(wait.summary)}`), next };
   return {
     tone: 'amber',
-    text: `Not delivered yet: ${wordsFor(reasonOf(facts, recipient)).clause(domainOf(email))}.`,
+    text: `Not delivered yet: ${wordsFor(reasonOf(facts, recipient), domainOf(email))[0]}.`,
     next,
   };
 }

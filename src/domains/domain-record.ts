@@ -3,8 +3,7 @@ import { rfc3339 } from '../base/rfc3339.ts';
 import { recordOf } from '../storage/record.ts';
 import { dkimKeys, domains, type DkimKeyRow, type DomainRow } from '../storage/tables.ts';
 import { RETIRING_MS } from './dkim-key.ts';
-import { wantedRecords, type DnsRecord } from './dns-records.ts';
-import { formsOf } from './record-forms.ts';
+import { formsOf, wantedRecords, type DnsRecord } from './dns-records.ts';
 import { cureOf, type Checked } from './record-mistakes.ts';
 
 /** A domain with its DKIM keys, oldest first. */

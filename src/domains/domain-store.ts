@@ -224,7 +224,6 @@ function uniquePatterns(patterns: readonly string[]): string[] {
 const flagOf = (value: boolean | null): number | null => (value === null ? null : Number(value));
 export const noSuchDomain = (): Problem => new Problem('not_found', 'There is no such domain.');
 
-/** Returns the domains of these rows, with their keys. */
 export async function withKeys(
   db: Pick<DomainDeps['db'], 'reader'>,
   rows: readonly DomainRow[],

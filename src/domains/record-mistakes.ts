@@ -4,8 +4,15 @@
  * marks. Pure.
  */
 import { isIP } from 'node:net';
-import { compareRecord, relevantAnswers, type Comparison, type DnsRecord } from './dns-records.ts';
-import { formsOf, shortName, zonesOf } from './record-forms.ts';
+import {
+  compareRecord,
+  formsOf,
+  relevantAnswers,
+  shortName,
+  zonesOf,
+  type Comparison,
+  type DnsRecord,
+} from './dns-records.ts';
 
 export const mistakes = [
   /** The record is at its name with the domain once more: `x.acme.test.acme.test`. */

@@ -8,7 +8,7 @@ import { rfc3339 } from '../base/rfc3339.ts';
 import type { Connection } from '../storage/connection.ts';
 import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
 import type { DkimKeyRow, DomainRow } from '../storage/tables.ts';
-import { compareRecord, type DnsRecord } from './dns-records.ts';
+import { compareRecord, zonesOf, type DnsRecord } from './dns-records.ts';
 import {
   checkOf,
   lostChecks,
@@ -21,7 +21,6 @@ import { promoted } from './dkim-key.ts';
 import { activateKeys } from './dkim-rotation.ts';
 import { endClaims, findDomain, noSuchDomain, type DomainDeps, type DomainRef } from './domain-store.ts';
 import { lostText } from './lost-records.ts';
-import { zonesOf } from './record-forms.ts';
 import { checkRecord, type Checked, type Seen } from './record-mistakes.ts';
 import { DAY_MS, HOUR_MS } from '../base/time.ts';
 
@@ -198,7 +197,6 @@ function requiredOf(wanted: readonly DnsRecord[], looked: readonly Looked[], che
   return required.every((record) => checkOf(checks, record)?.status === 'ok') ? 'ok' : 'not_ok';
 }
 
-/** Returns the ids of the keys whose records DNS shows. */
 function seenKeys({ row, keys }: DomainWithKeys, checks: readonly RecordCheck[]): Set<string> {
   const hosts = new Set(
     checks.filter(({ purpose, status }) => purpose === 'dkim' && status === 'ok').map(({ host }) => host),

@@ -29,20 +29,6 @@ export interface TailDeps {
   notifiers: { events: Notifier };
 }
 
-export interface Follower {
-  /** Up to `limit` events after position `after`, from the log. */
-  look(filter: EventFilter, after: number, limit: number): Promise<EventPage>;
-  /** Returns the same, from memory if possible. Memory is only as new as the last notification. */
-  hear(filter: EventFilter, after: number, limit: number): Promise<EventPage>;
-  /** Resolves when there may be something new, after `ms`, or when the follower ends; true if there may be something new. */
-  next(ms: number): Promise<boolean>;
-  /** Wakes the waiting caller; nothing is read from now on. */
-  end(): void;
-  over(): boolean;
-  /** Removes the follower. */
-  leave(): void;
-}
-
 /** Events of one read, and events kept in memory. */
 const PAGE = 500;
 const BUFFERED = 1000;
@@ -54,7 +40,7 @@ export class EventTail {
   private readonly clock: Clock;
   private readonly log: TailDeps['log'];
   private readonly events: Notifier;
-  private readonly followers = new Set<TailFollower>();
+  private readonly followers = new Set<Follower>();
   private readonly gate = createGate({ most: LOOKS, waiting: Infinity });
   /** For each account, `buffered` has everything in (its floor, head] that is after `dropped`. */
   private readonly floors = new Map<string, number>();
@@ -77,7 +63,7 @@ export class EventTail {
 
   /** Adds a follower of what becomes visible for this account from now on. */
   follow(accountId: string): Follower {
-    const follower = new TailFollower(this, this.clock, accountId);
+    const follower = new Follower(this, this.clock, accountId);
     this.followers.add(follower);
     this.unlisten ??= this.events.listen(() => this.notify());
     // Wakes the new follower soon, with memory as new as its arrival.
@@ -86,7 +72,7 @@ export class EventTail {
   }
 
   /** Removes a follower. */
-  remove(follower: TailFollower): void {
+  remove(follower: Follower): void {
     this.followers.delete(follower);
     if (this.followers.size > 0) return;
     this.unlisten?.();
@@ -95,7 +81,7 @@ export class EventTail {
   }
 
   /** Returns the events of a follower from the log. */
-  async look(follower: TailFollower, filter: EventFilter, after: number, limit: number): Promise<EventPage> {
+  async look(follower: Follower, filter: EventFilter, after: number, limit: number): Promise<EventPage> {
     const leave = await this.gate.enter(follower.accountId);
     try {
       // A follower that has left meanwhile needs no answer.
@@ -172,7 +158,8 @@ export class EventTail {
   }
 }
 
-class TailFollower implements Follower {
+/** A follower of the events of one account. */
+export class Follower {
   readonly accountId: string;
   private readonly tail: EventTail;
   private readonly clock: Clock;
@@ -192,14 +179,17 @@ class TailFollower implements Follower {
     this.endWait();
   }
 
+  /** Returns up to `limit` events after position `after`, from the log. */
   look(filter: EventFilter, after: number, limit: number): Promise<EventPage> {
     return this.tail.look(this, filter, after, limit);
   }
 
+  /** Returns the same, from memory if possible. Memory is only as new as the last notification. */
   async hear(filter: EventFilter, after: number, limit: number): Promise<EventPage> {
     return this.tail.inMemory(filter, after, limit) ?? (await this.look(filter, after, limit));
   }
 
+  /** Resolves when there may be something new, after `ms`, or when the follower ends; true if there may be something new. */
   async next(ms: number): Promise<boolean> {
     if (!this.isWoken && !this.isOver) await this.wait(ms);
     const wasWoken = this.isWoken;
@@ -217,6 +207,7 @@ class TailFollower implements Follower {
     });
   }
 
+  /** Wakes the waiting caller; nothing is read from now on. */
   end(): void {
     this.isOver = true;
     this.endWait();
@@ -226,6 +217,7 @@ class TailFollower implements Follower {
     return this.isOver;
   }
 
+  /** Removes the follower. */
   leave(): void {
     this.tail.remove(this);
   }

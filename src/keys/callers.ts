@@ -1,6 +1,6 @@
 /**
  * Finds the caller of an API key. Every request asks, so answers are kept in memory for one second, since a command may revoke
- * a key in the database, and less if this process changes the key. Uses are recorded by key-uses.ts.
+ * a key in the database, and less if this process changes the key.
  */
 import { createLookUpCache } from '../base/look-up-cache.ts';
 import { equalInConstantTime, sha256Hex } from '../base/secret.ts';

@@ -8,7 +8,7 @@ import { DAY_MS } from '../base/time.ts';
 import type { Connection, Value } from '../storage/connection.ts';
 import { hasAtLeast, readPage } from '../storage/page.ts';
 import type { Database } from '../storage/database.ts';
-import { recordOf } from '../storage/record.ts';
+import { columnsOf, recordOf } from '../storage/record.ts';
 import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
 import { apiKeys, type ApiKeyRow } from '../storage/tables.ts';
 import { usesIn } from './callers.ts';
@@ -113,20 +113,13 @@ export async function updateKey(
   changes: KeyChanges,
   alsoInTransaction: RowsFor<ApiKeyRow> = noRows,
 ): Promise<ApiKeyRow> {
-  const { name, scopes, domains, allowedIps, expiresAt } = checkKeyChanges(changes, deps.clock.now());
-  const columns: [string, string | number | null][] = [];
-  if (name !== undefined) columns.push(['name', name]);
-  if (scopes !== undefined) columns.push(['scopes_json', JSON.stringify(scopes)]);
-  if (domains !== undefined) columns.push(['domains_json', JSON.stringify(domains)]);
-  if (allowedIps !== undefined) columns.push(['allowed_ips_json', JSON.stringify(allowedIps)]);
-  if (expiresAt !== undefined) columns.push(['expires_at', expiresAt]);
-  return change(
-    deps,
-    ref,
-    ['id = id', ...columns.map(([column]) => `${column} = ?`)].join(', '),
-    columns.map(([, value]) => value),
-    alsoInTransaction,
-  );
+  const { name, scopes, domains, allowedIps: allowed_ips, expiresAt } = checkKeyChanges(changes, deps.clock.now());
+  const columns = {
+    ...columnsOf(apiKeys, { name, scopes, domains, allowed_ips }),
+    ...(expiresAt === undefined ? {} : { expires_at: expiresAt }),
+  };
+  const set = ['id = id', ...Object.keys(columns).map((column) => `${column} = ?`)].join(', ');
+  return change(deps, ref, set, Object.values(columns), alsoInTransaction);
 }
 
 /** Returns a key. Throws `not_found`. */

@@ -22,9 +22,9 @@ export interface KeyRequest {
 export interface NewKey {
   name: string;
   mode: KeyMode;
-  scopes: readonly Scope[];
-  domains: readonly string[];
-  allowedIps: readonly string[];
+  scopes: Scope[];
+  domains: string[];
+  allowedIps: string[];
   expiresAt: number | null;
 }
 

@@ -100,10 +100,8 @@ function typedAddress(address: string): string {
   return `utf-8; ${escaped.join('')}`;
 }
 
-/** Returns one line of printable ASCII. */
 const ascii = (text: string): string => text.replace(/[^\x20-\x7e]+/g, (run) => (/^\s+$/.test(run) ? ' ' : '?')).trim();
 
-/** Writes a field, folded at spaces. */
 const field = (name: string, value: string): string =>
   fold(
     name,

@@ -7,6 +7,7 @@
  */
 import { hash } from 'node:crypto';
 import { isUtf8 } from 'node:buffer';
+import { Readable } from 'node:stream';
 import MailComposer from 'nodemailer/lib/mail-composer';
 import { base64Length, BOUNDARY_MARK, encodeText, measureText, type TextEnd } from './transfer-encoding.ts';
 import { survey } from './body-facts.ts';
@@ -116,13 +117,36 @@ async function composeTree(content: MimeContent, base: string): Promise<EncodedC
       contentTransferEncoding: 'base64',
     })),
   });
-  return splitRoot(await composer.compile().build());
+  return splitRoot(await collected(composer.compile().createReadStream(), encodedSize(content)));
 }
 
 function readyPart(type: string, text: string): Buffer {
   const part = encodePart(type, text, 'part');
   return Buffer.concat([Buffer.from(`${part.headers}\r\n`), part.body]);
 }
+
+/** Collects a stream of about that size. Its pieces are let go one by one, since all of them would take as much memory again. */
+async function collected(stream: AsyncIterable<Buffer>, bound: number): Promise<Buffer> {
+  let whole = Buffer.allocUnsafeSlow(bound);
+  let size = 0;
+  for await (const piece of stream) {
+    if (size + piece.length > whole.length) whole = Buffer.concat([whole], 2 * (size + piece.length));
+    size += piece.copy(whole, size);
+  }
+  return whole.subarray(0, size);
+}
+
+const PIECE = 256 * 1024;
+
+/** A large file is encoded piece by piece: at once its base64 would be in memory four times. */
+const inPieces = (content: Buffer): Buffer | Readable =>
+  content.length <= PIECE
+    ? content
+    : Readable.from(
+        Array.from({ length: Math.ceil(content.length / PIECE) }, (_, n) =>
+          content.subarray(n * PIECE, (n + 1) * PIECE),
+        ),
+      );
 
 /** Only an inline part belongs to the html (`multipart/related`); another keeps its Content-ID among the attachments. */
 function forComposer({ filename, contentType, contentId, disposition, content }: Attachment, base: string) {
@@ -132,7 +156,7 @@ function forComposer({ filename, contentType, contentId, disposition, content }:
     filename,
     ...(isMessageType(contentType)
       ? attachedMail(contentType, content, base)
-      : { contentType, content, contentTransferEncoding: 'base64' as const }),
+      : { contentType, content: inPieces(content), contentTransferEncoding: 'base64' as const }),
     contentDisposition: disposition,
     ...(contentId !== null && disposition === 'inline' ? { cid: contentId } : {}),
     ...(contentId !== null && disposition === 'attachment' ? { headers: { 'Content-ID': `<${contentId}>` } } : {}),

@@ -365,7 +365,6 @@ function endOfHead(bytes: Buffer): number {
   return at < 0 ? bytes.length : at + 2;
 }
 
-/** Returns the mail with a line end at its end. */
 const withLastCrlf = (bytes: Buffer): Buffer =>
   bytes.length === 0 || bytes.at(-1) === LF ? bytes : Buffer.concat([bytes, Buffer.from('\r\n')]);
 

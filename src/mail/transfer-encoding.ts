@@ -198,7 +198,6 @@ function lastOfLine(escaped: string, start: number, lineEnd: number): string {
   return escaped.slice(start, lineEnd - 1) + (last === ' ' ? '=20' : '=09');
 }
 
-/** Returns octets as base64 in lines. */
 export function base64Lines(octets: Buffer): Buffer {
   const characters = octets.toString('base64');
   let out = '';

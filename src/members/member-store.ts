@@ -180,50 +180,29 @@ async function refuseLastAdmin(tx: Connection, id: string): Promise<void> {
     );
 }
 
-/** Sets a new password and ends every session of the member except `keep`. */
-export async function setPassword(
-  deps: MemberDeps,
-  id: string,
-  { hash, keep = '' }: { hash: string; keep?: string },
-  alsoInTransaction: () => Rows = noRows,
-): Promise<void> {
-  await deps.db.commit.transact(async (tx) => {
-    await tx.run('UPDATE members SET password_hash = ? WHERE id = ?', [hash, id]);
-    await endSessions(tx, id, keep);
-    await insertRows(tx, [alsoInTransaction()]);
-  });
+/** The proofs of a login that change. `step`: the last time step whose code was used; null removes the second factor. */
+export interface LoginChanges {
+  hash?: string;
+  totp?: { sealed: string; step: number } | null;
+  recoveryCodes?: readonly string[];
 }
 
-/**
- * Replaces the second factor and its recovery codes; null removes both. `step`: the last time step whose code was used. Every
- * session of the member except `keep` ends.
- */
-export async function setSecondFactor(
+/** Changes a login, and ends every session of the member except `keep`. */
+export async function changeLogin(
   deps: MemberDeps,
   id: string,
-  { totp, keep }: { totp: { sealed: string; step: number; recoveryCodes: readonly string[] } | null; keep: string },
+  { hash, totp, recoveryCodes, keep = '' }: LoginChanges & { keep?: string },
   alsoInTransaction: () => Rows = noRows,
 ): Promise<void> {
   await deps.db.commit.transact(async (tx) => {
-    await tx.run('UPDATE members SET totp_sealed = ?, totp_step = ? WHERE id = ?', [
-      totp?.sealed ?? null,
-      totp?.step ?? null,
-      id,
-    ]);
-    await replaceRecoveryCodes(tx, id, totp?.recoveryCodes ?? [], deps.clock.now());
-    await endSessions(tx, id, keep);
-    await insertRows(tx, [alsoInTransaction()]);
-  });
-}
-
-export async function setRecoveryCodes(
-  deps: MemberDeps,
-  id: string,
-  { codes, keep }: { codes: readonly string[]; keep: string },
-  alsoInTransaction: () => Rows = noRows,
-): Promise<void> {
-  await deps.db.commit.transact(async (tx) => {
-    await replaceRecoveryCodes(tx, id, codes, deps.clock.now());
+    if (hash !== undefined) await tx.run('UPDATE members SET password_hash = ? WHERE id = ?', [hash, id]);
+    if (totp !== undefined)
+      await tx.run('UPDATE members SET totp_sealed = ?, totp_step = ? WHERE id = ?', [
+        totp?.sealed ?? null,
+        totp?.step ?? null,
+        id,
+      ]);
+    if (recoveryCodes !== undefined) await replaceRecoveryCodes(tx, id, recoveryCodes, deps.clock.now());
     await endSessions(tx, id, keep);
     await insertRows(tx, [alsoInTransaction()]);
   });

@@ -9,9 +9,8 @@ import type { Log } from '../base/log.ts';
 import { createLru } from '../base/lru.ts';
 import type { Clock } from '../base/clock.ts';
 import { createGate, type Gate } from '../scheduling/gate.ts';
-import { parseServerAddress } from './dns-exchange.ts';
+import { parseServerAddress, Search, type Found, type Server, type Trouble } from './dns-search.ts';
 import { isAskable, type RecordOf, type RecordType } from './dns-message.ts';
-import { Search, type Found, type Server, type Trouble } from './dns-search.ts';
 
 export type { MxRecord, TlsaRecord } from './dns-message.ts';
 

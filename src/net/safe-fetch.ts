@@ -4,14 +4,13 @@
  * not followed, there is no proxy, and TLS is verified for the name. Connections are kept, each for its scheme, name and port.
  */
 import type { IncomingHttpHeaders } from 'node:http';
-import { isIPv4, type LookupFunction } from 'node:net';
+import { isIPv4, type LookupFunction, type Socket } from 'node:net';
 import { LRUCache } from 'lru-cache';
 import type { buildConnector, Pool } from 'undici';
 import { codeOf } from '../base/error-code.ts';
 import type { Clock } from '../base/clock.ts';
 import { yieldToEventLoop } from '../base/slices.ts';
-import { limitAnswers } from './answer-limit.ts';
-import { plainAddress, addressList, isListed, isPublicAddress } from './ip.ts';
+import { addressList, isListed, isPublicAddress, plainAddress } from './ip.ts';
 import type { Resolver } from './resolver.ts';
 import { readSafeUrl, type SafeUrl } from './safe-url.ts';
 import { tlsFaultText } from './tls-fault.ts';
@@ -321,4 +320,32 @@ export function createAddressRule({ allowCidrs, ownAddresses }: AddressRuleOptio
     if (isListed(allowed, ip)) return true;
     return isPublicAddress(ip) && !isListed(translated, ip) && !ownAddresses().some((own) => plainAddress(own) === ip);
   };
+}
+
+/** An answer's body, of which callers take up to 64 KiB, and 16 KiB for its head and what frames both. */
+export const MOST_ANSWER_BYTES = 80 * 1024;
+
+/**
+ * Breaks the connection with an error once more has come since the last request. Call it when the connection is open and its reader
+ * listens. `raw` is what carries the bytes: another socket than `socket` if that one is of TLS.
+ */
+export function limitAnswers(socket: Socket, raw: Socket): void {
+  let written = 0;
+  let before = raw.bytesRead;
+  let seen = before;
+  const look = (): void => {
+    if (socket.bytesWritten !== written) {
+      written = socket.bytesWritten;
+      // Bytes that came between two answers belong to the first of them.
+      before = seen;
+    }
+    seen = raw.bytesRead;
+    if (seen - before <= MOST_ANSWER_BYTES) return;
+    // In the next turn: who has enough of a body ends the connection until then, and nothing failed.
+    setImmediate(() =>
+      socket.destroy(new Error(`more than ${String(MOST_ANSWER_BYTES / 1024)} KiB came without an end`)),
+    );
+  };
+  // TLS can also bring tickets and handshakes without end, which are not data.
+  for (const event of ['data', 'session', 'secure']) socket.on(event, look);
 }

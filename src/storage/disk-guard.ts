@@ -28,33 +28,27 @@ export function createDiskGuard(
     void commit.retry();
     try {
       const bytes = await free(dir);
-      const enough = bytes >= minFreeBytes;
-      if (enough !== room) tell(enough, bytes);
-      room = enough;
-      const spare = bytes >= minFreeBytes * STRANGERS_LEAVE;
-      if (spare !== roomForStrangers) tellOfStrangers(spare, bytes);
-      roomForStrangers = spare;
+      const [before, beforeForStrangers] = [room, roomForStrangers];
+      room = bytes >= minFreeBytes;
+      roomForStrangers = bytes >= minFreeBytes * STRANGERS_LEAVE;
+      const fields = { free_bytes: bytes, min_free_bytes: minFreeBytes };
+      if (room && !before)
+        log.info({ event: 'disk_room', ...fields }, 'there is room on the disk again: new mail is taken');
+      if (!room && before)
+        log.error({ event: 'disk_low', ...fields }, 'too little room on the disk: new mail is refused');
+      const ofStrangers = { free_bytes: bytes, min_free_bytes: minFreeBytes * STRANGERS_LEAVE };
+      if (roomForStrangers && !beforeForStrangers)
+        log.info({ event: 'disk_room_for_strangers', ...ofStrangers }, 'port 25 takes mail again');
+      if (!roomForStrangers && beforeForStrangers)
+        log.warn(
+          { event: 'disk_low_for_strangers', ...ofStrangers },
+          'little room on the disk: port 25 refuses mail with 452 until there is more',
+        );
     } catch (error) {
       // A disk that cannot be asked may be full or gone; the writes will fail then.
       log.warn({ event: 'disk_unknown', err: error }, 'the free disk space could not be read');
     }
     if (!stopped) timer = clock.after(LOOK_MS, () => void look(), { background: true });
-  }
-
-  function tell(enough: boolean, bytes: number): void {
-    const fields = { free_bytes: bytes, min_free_bytes: minFreeBytes };
-    if (enough) log.info({ event: 'disk_room', ...fields }, 'there is room on the disk again: new mail is taken');
-    else log.error({ event: 'disk_low', ...fields }, 'too little room on the disk: new mail is refused');
-  }
-
-  function tellOfStrangers(spare: boolean, bytes: number): void {
-    const fields = { free_bytes: bytes, min_free_bytes: minFreeBytes * STRANGERS_LEAVE };
-    if (spare) log.info({ event: 'disk_room_for_strangers', ...fields }, 'port 25 takes mail again');
-    else
-      log.warn(
-        { event: 'disk_low_for_strangers', ...fields },
-        'little room on the disk: port 25 refuses mail with 452 until there is more',
-      );
   }
 
   return {

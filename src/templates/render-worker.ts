@@ -1,9 +1,16 @@
 /** The thread that compiles and renders slow templates; started by `renderer.ts`. */
 import { answerJobs } from '../base/answer-jobs.ts';
 import { createThreadClock } from '../base/thread-time.ts';
-import { createCompiledCache } from './compiled-cache.ts';
+import {
+  createCompiledCache,
+  READ_LIMIT_MS,
+  readParts,
+  renderParts,
+  tooSlow,
+  type PartResult,
+  type RenderJob,
+} from './renderer.ts';
 import { compile, RENDER_LIMIT_MS } from './mixed/index.ts';
-import { READ_LIMIT_MS, readParts, renderParts, tooSlow, type PartResult, type RenderJob } from './renderer.ts';
 
 const monotonic = createThreadClock();
 const cache = createCompiledCache((source, part) => compile(source, part, { monotonic, limitMs: READ_LIMIT_MS }));

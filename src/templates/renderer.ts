@@ -8,12 +8,12 @@ import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import { createThreads, ThreadRefusal } from '../base/threads.ts';
 import { createGate } from '../scheduling/gate.ts';
-import { createCompiledCache, type Compile } from './compiled-cache.ts';
 import {
   compile,
   MOST_SOURCE,
   render,
   RENDER_LIMIT_MS,
+  type Compilation,
   type Part,
   type RenderOptions,
   type TemplateFault,
@@ -130,7 +130,6 @@ export function createRenderer(deps: { clock: Clock }) {
 const tooMany = (): Problem =>
   new Problem('service_unavailable', 'Too many slow templates are being rendered. Try again.', { retryAfter: 1 });
 
-/** Returns the results of a job that the thread did not do. */
 function refused(error: unknown, parts: readonly PartSource[]): PartResult[] {
   if (!(error instanceof ThreadRefusal)) throw error;
   switch (error.why) {
@@ -188,4 +187,40 @@ export function renderParts(parts: readonly PartSource[], options: RenderOptions
     results.push({ name, ...rendering, variables: template.variables });
   }
   return results;
+}
+
+export type Compile = (source: string, part: Part) => Compilation;
+
+type Compilations = Partial<Record<Part, Compilation>>;
+
+/** Characters of all sources; a tree takes about ten times the memory of its source. */
+const MOST_CHARACTERS = 2 * 1024 * 1024;
+const MOST_TEMPLATES = 500;
+
+/** Returns a `compile` that remembers the sources used last. */
+export function createCompiledCache(compile: Compile) {
+  // The source itself is the key: the engine keeps its hash.
+  const cache = new LRUCache<string, Compilations>({
+    max: MOST_TEMPLATES,
+    maxSize: MOST_CHARACTERS,
+    sizeCalculation: (parts, source) => Math.max(1, source.length * Object.keys(parts).length),
+  });
+  return {
+    compile: (source: string, part: Part): Compilation => {
+      const parts = cache.get(source);
+      const before = parts?.[part];
+      if (before !== undefined) return before;
+      const compilation = compile(source, part);
+      // A source that was only too slow may be compiled elsewhere, or later.
+      if (compilation.ok || !compilation.slow) cache.set(source, { ...parts, [part]: compilation });
+      return compilation;
+    },
+    get size(): number {
+      return cache.size;
+    },
+    /** Characters of these sources; one that is used for two parts counts twice. */
+    get characters(): number {
+      return cache.calculatedSize;
+    },
+  };
 }

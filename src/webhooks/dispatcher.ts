@@ -207,7 +207,6 @@ export class Webhooks {
     const before = feed.slots;
     const wasStruggling = feed.struggling;
     feed.health = health;
-    if (result.kind === 'delivered') feed.noteSuccess(now);
     if (feed.struggling && !wasStruggling) {
       feed.nextProbeAt = now + PROBE_EVERY_MS;
       this.fanOut.rewind(feed);

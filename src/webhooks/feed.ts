@@ -45,8 +45,6 @@ export class Feed {
   nextProbeAt = 0;
   /** Until when the endpoint asked not to be called. */
   private restsUntil: number | null = null;
-  /** Calls at once since a rest: one, and one more for each success; null if as many as it allows. */
-  private pace: number | null = null;
   /** There may be a replay to go on with. */
   mayReplay = true;
   timer: Timer | null = null;
@@ -77,13 +75,12 @@ export class Feed {
 
   /** Calls at once. */
   get slots(): number {
-    return this.struggling ? 1 : Math.min(this.endpoint?.concurrency ?? 1, this.pace ?? Infinity);
+    return this.struggling ? 1 : (this.endpoint?.concurrency ?? 1);
   }
 
   /** The endpoint asked not to be called until then. Calls on the wire may each ask: the latest time counts. */
   rest(until: number): void {
     this.restsUntil = Math.max(this.restsUntil ?? 0, until);
-    this.pace = 1;
   }
 
   /** True while the endpoint is not to be called. A rest that is longer than any was noted by a clock that has been set back. */
@@ -101,14 +98,6 @@ export class Feed {
   /** It has another URL, or a person has stopped it: what it asked for is over. */
   forgetRest(): void {
     this.restsUntil = null;
-    this.pace = null;
-  }
-
-  /** After a rest each success allows one more call at once. */
-  noteSuccess(now: number): void {
-    if (this.pace === null || this.rests(now)) return;
-    this.pace++;
-    if (this.pace >= (this.endpoint?.concurrency ?? 1)) this.pace = null;
   }
 
   get freshInHand(): number {

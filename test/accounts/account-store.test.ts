@@ -4,7 +4,7 @@ import {
   ensureDefaultAccount,
   findAccount,
   listAccounts,
-  setPlan,
+  changeAccount,
 } from '../../src/accounts/account-store.ts';
 import { createStreams } from '../../src/accounts/stream-store.ts';
 import { Problem, type ProblemCode } from '../../src/base/problem.ts';
@@ -37,7 +37,7 @@ describe('accounts/account-store', () => {
 
   it('keeps the plan that the default account was given', async () => {
     const { id } = await ensureDefaultAccount(deps());
-    await setPlan(deps(), { accountId: id, plan: 'pro' });
+    await changeAccount(deps(), id, { plan: 'pro' });
     assert.equal((await ensureDefaultAccount(deps())).plan, 'pro');
   });
 
@@ -69,6 +69,6 @@ describe('accounts/account-store', () => {
   });
 
   it('cannot set the plan of nobody', async () => {
-    await assert.rejects(setPlan(deps(), { accountId: 'acc_none', plan: 'pro' }), has('not_found'));
+    await assert.rejects(changeAccount(deps(), 'acc_none', { plan: 'pro' }), has('not_found'));
   });
 });

@@ -118,7 +118,6 @@ export async function startHarness(options: HarnessOptions = {}): Promise<Harnes
         version: '1.2.3',
         trustedProxies: [],
         anonymousPerMinute: 1000,
-        verifyAnswers: true,
         ...options.settings,
       },
     },

@@ -38,7 +38,7 @@ describe('answers that are not read', () => {
   let h: Harness;
   const sockets: net.Socket[] = [];
   const start = async (unreadMs: number, more: object = {}): Promise<void> => {
-    const settings = { verifyAnswers: false, unreadMs, body: { heldBytes: 60 * MIB }, ...more };
+    const settings = { unreadMs, body: { heldBytes: 60 * MIB }, ...more };
     h = await startHarness({ routes, settings });
   };
   afterEach(async () => {

@@ -286,4 +286,10 @@ describe('browser: ten tasks', () => {
       theirs,
     ]);
   });
+
+  it('13: tries the mail of a destination now', async () => {
+    await menu('Queue');
+    await click(page.locator('tr', { hasText: 'gmail.com' }).getByRole('button', { name: 'Try now' }));
+    await says(/Pauses between connections end\./);
+  });
 });

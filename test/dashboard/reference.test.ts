@@ -3,21 +3,17 @@ import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { chartHtml } from '../../src/dashboard/chart.ts';
 import { headersOf, healthOf } from '../../src/dashboard/pages/webhooks.ts';
-import { checkPage, highlighted, previewPage } from '../../src/dashboard/pages/templates.ts';
+import { checkPage, numbered, previewPage } from '../../src/dashboard/pages/templates.ts';
 import { proseHtml } from '../../src/dashboard/words.ts';
 import { Problem } from '../../src/base/problem.ts';
 
-describe('dashboard/highlight', () => {
-  it('colours both languages, marks lines with faults, and numbers them', () => {
-    const html = highlighted('<p>{{ name }}\n{% if x %}\n{{#each y}}', [{ line: 2, column: 4, message: 'no <end>' }]);
-    assert.match(html, /<span class="html">&lt;p&gt;<\/span><span class="out">\{\{ name \}\}<\/span>/);
+describe('dashboard: the source of a template', () => {
+  it('has its lines numbered, and the faults of each below it', () => {
+    const html = numbered('<p>{{ name }}\n{% if x %}', [{ line: 2, column: 4, message: 'no <end>' }]);
+    assert.match(html, /<ol class="source"><li><code>&lt;p&gt;\{\{ name \}\}<\/code><\/li>/);
+    assert.match(html, /<li class="wrong"><code>\{% if x %\}<\/code><em>column 4: no &lt;end&gt;<\/em>/);
     assert.match(
-      html,
-      /<li class="wrong"><code><span class="tag">\{% if x %\}<\/span><\/code><em>column 4: no &lt;end&gt;<\/em>/,
-    );
-    assert.match(html, /<span class="tag">\{\{#each y\}\}/);
-    assert.match(
-      highlighted('x', [{ line: null, column: null, message: 'all of it' }]),
+      numbered('x', [{ line: null, column: null, message: 'all of it' }]),
       /^<p class="wrong"><em>all of it/,
     );
   });

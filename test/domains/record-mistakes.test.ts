@@ -1,8 +1,13 @@
 import assert from 'node:assert/strict';
 import { generateKeyPairSync } from 'node:crypto';
 import fc from 'fast-check';
-import { wantedRecords, type DnsRecord, type RecordPurpose } from '../../src/domains/dns-records.ts';
-import { formsOf, shortName } from '../../src/domains/record-forms.ts';
+import {
+  formsOf,
+  shortName,
+  wantedRecords,
+  type DnsRecord,
+  type RecordPurpose,
+} from '../../src/domains/dns-records.ts';
 import { checkRecord, cureOf, type Mistake, type Seen } from '../../src/domains/record-mistakes.ts';
 
 const { publicKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });

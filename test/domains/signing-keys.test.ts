@@ -7,8 +7,7 @@ import { toDomainRecord, type DomainWithKeys } from '../../src/domains/domain-re
 import { rotateDkim } from '../../src/domains/dkim-rotation.ts';
 import { addDomain } from '../../src/domains/domain-store.ts';
 import { relaxedBodyHash } from '../../src/mail/dkim/canonicalize.ts';
-import { signHeaders, type SigningKey } from '../../src/mail/dkim/sign.ts';
-import { signerForLoop, signerForThread } from '../../src/mail/dkim/signers.ts';
+import { signerForLoop, signerForThread, signHeaders, type SigningKey } from '../../src/mail/dkim/sign.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 

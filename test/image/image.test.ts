@@ -5,7 +5,7 @@ import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs'
 import os from 'node:os';
 import path from 'node:path';
 import { parse } from 'yaml';
-import { variableOf } from '../../src/config/environment.ts';
+import { variableOf } from '../../src/config/load.ts';
 import { listSettings } from '../../src/config/schema.ts';
 import { assertRuns, whyNotBuilt } from '../support/harness/installed.ts';
 

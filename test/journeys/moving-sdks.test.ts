@@ -746,6 +746,17 @@ describe('journey: programs of other services', () => {
       );
       const { address } = (await suppressions.get('acme.test', 'complaints', 'cross@dest.test')) as { address: string };
       assert.equal(address, 'cross@dest.test');
+      const pages: number[] = [];
+      let page: string | undefined;
+      for (let count = 1; count > 0 && pages.length < 5; pages.push(count)) {
+        const list = await suppressions.list('acme.test', 'complaints', {
+          limit: 1,
+          ...(page === undefined ? {} : { page }),
+        });
+        count = list.items.length;
+        page = list.pages.next.page;
+      }
+      assert.deepEqual(pages, [1, 1, 0], 'programs read until a page is empty');
       await suppressions.destroy('acme.test', 'bounces', 'gone@dest.test');
       await assert.rejects(suppressions.get('acme.test', 'bounces', 'gone@dest.test'), { status: 404 });
     });

@@ -6,7 +6,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { parse } from 'yaml';
 import { keyIdsOf } from '../../src/base/keyring.ts';
-import { variableOf } from '../../src/config/environment.ts';
+import { variableOf } from '../../src/config/load.ts';
 import { listSettings } from '../../src/config/schema.ts';
 import { newFolder, startTestApp, type TestApp } from '../support/harness/app.ts';
 import { missing, until } from '../support/harness/peer.ts';

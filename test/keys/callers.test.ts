@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { ensureDefaultAccount, setPlan } from '../../src/accounts/account-store.ts';
+import { changeAccount, ensureDefaultAccount } from '../../src/accounts/account-store.ts';
 import type { Authentication, Caller } from '../../src/keys/caller.ts';
 import { createCallers, type Callers } from '../../src/keys/callers.ts';
 import { createKey, findKey, revokeKey, updateKey, toKeyRecord } from '../../src/keys/key-store.ts';
@@ -112,7 +112,7 @@ describe('keys/callers', () => {
     callers.recordUse(row.id, '192.0.2.1', 'GET /v1/keys');
     clock.advance(5000);
     assert.equal(callerOf(await callers.authenticate(key)), before);
-    await setPlan(deps(), { accountId: row.account_id, plan: 'starter' });
+    await changeAccount(deps(), row.account_id, { plan: 'starter' });
     await updateKey({ ...deps(), callers: forgetting }, { accountId: null, id: row.id }, { allowedIps: [] });
     const after = callerOf(await callers.authenticate(key));
     assert.deepEqual([after.plan, after.allowedIps], ['starter', []]);

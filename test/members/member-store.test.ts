@@ -7,7 +7,7 @@ import {
   findMemberByEmail,
   listMembers,
   removeMember,
-  setPassword,
+  changeLogin,
 } from '../../src/members/member-store.ts';
 import { closeSession, findSession, openSession, purgeSessions, sessionsOf } from '../../src/members/session-store.ts';
 import { findSetUpLink, makeSetUpLink, spendSetUpLink } from '../../src/members/setup-link.ts';
@@ -78,7 +78,7 @@ describe('members', () => {
     ];
     await assert.rejects(removeMember(deps, ana.id), { code: 'invalid_state' }, 'the other has no password yet');
     await assert.rejects(changeMember(deps, ana.id, { role: 'developer', accountIds: [] }), { code: 'invalid_state' });
-    await setPassword(deps, bo.id, { hash: 'hash' });
+    await changeLogin(deps, bo.id, { hash: 'hash' });
     await removeMember(deps, ana.id);
     await assert.rejects(removeMember(deps, bo.id), { code: 'invalid_state' });
   });

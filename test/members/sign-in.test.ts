@@ -6,7 +6,7 @@ import { budgets, type BudgetName } from '../../src/base/budgets.ts';
 import type { Problem } from '../../src/base/problem.ts';
 import { newId } from '../../src/base/id.ts';
 import { createKnownDevices } from '../../src/members/known-device.ts';
-import { addMember, setPassword, setSecondFactor } from '../../src/members/member-store.ts';
+import { addMember, changeLogin } from '../../src/members/member-store.ts';
 import { createPasswords, type Passwords } from '../../src/members/password.ts';
 import { makeRecoveryCodes, recoveryCodesOf } from '../../src/members/recovery-codes.ts';
 import { findSession, openSession, purgeSessions, sessionsOf } from '../../src/members/session-store.ts';
@@ -176,8 +176,8 @@ describe('members/sign-in', () => {
   async function withFactor(): Promise<{ code: () => string; recoveryCodes: string[] }> {
     const secret = randomBytes(20);
     const recoveryCodes = makeRecoveryCodes();
-    const totp = { sealed: deps.keyring.seal(TOTP_PURPOSE, secret), step: 0, recoveryCodes };
-    await setSecondFactor(deps, ana.id, { totp, keep: '' });
+    const totp = { sealed: deps.keyring.seal(TOTP_PURPOSE, secret), step: 0 };
+    await changeLogin(deps, ana.id, { totp, recoveryCodes });
     return { code: () => codeAt(secret, stepOf(deps.clock.now())), recoveryCodes };
   }
 
@@ -276,7 +276,7 @@ describe('members/sign-in', () => {
   }
 
   it('opens no session with a password that was replaced while it was compared', async () => {
-    meanwhile(() => setPassword(deps, ana.id, { hash: 'a better one' }));
+    meanwhile(() => changeLogin(deps, ana.id, { hash: 'a better one' }));
     assert.equal(await tried(RIGHT, '192.0.2.66'), 'refused');
     assert.deepEqual(await sessionsOf(deps, ana.id), []);
     assert.deepEqual(
@@ -296,7 +296,7 @@ describe('members/sign-in', () => {
   it('opens no session by a code where the password was replaced after the first step', async () => {
     const { code } = await withFactor();
     const session = await halfway('192.0.2.1');
-    await setPassword(deps, ana.id, { hash: 'a better one' });
+    await changeLogin(deps, ana.id, { hash: 'a better one' });
     const second = await signInWithCode(deps, session, { kind: 'app', text: code() }, from('192.0.2.1'));
     assert.equal(second.kind, 'refused');
     assert.deepEqual(await sessionsOf(deps, ana.id), []);
@@ -321,7 +321,7 @@ describe('members/sign-in', () => {
       (await openSession(deps, { member: ana, stage: 'open', ip: '192.0.2.1', userAgent: null })) ??
       assert.fail('none');
     const [mine, other] = [await open(), await open()];
-    await setSecondFactor(deps, ana.id, { totp: null, keep: mine.row.id });
+    await changeLogin(deps, ana.id, { totp: null, recoveryCodes: [], keep: mine.row.id });
     assert.deepEqual(
       [(await findSession(deps, mine.token)) !== null, await findSession(deps, other.token)],
       [true, null],

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { createCompiledCache } from '../../src/templates/compiled-cache.ts';
+import { createCompiledCache } from '../../src/templates/renderer.ts';
 import { compile, type Compilation } from '../../src/templates/mixed/index.ts';
 
 describe('templates/compiled-cache', () => {

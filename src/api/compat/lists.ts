@@ -7,9 +7,11 @@ import type { Ask, ForeignCall, ForeignRequest, Query, Told } from './foreign.ts
 /** Returns a time of ours in seconds since the epoch. */
 export const seconds = (iso: unknown): number => Math.floor(Date.parse(String(iso)) / 1000);
 
-/** Reads a page of a list of ours. */
+/** Reads a page of a list of ours. The one behind the last page, with an empty `after`, is empty. */
 export const pageOf = async (ask: Ask, operation: ApiOperation, query: Query): Promise<Page> =>
-  (await ask(operation, { query })) as unknown as Page;
+  query['after'] === ''
+    ? { data: [], has_more: false, next_cursor: null, previous_cursor: null }
+    : ((await ask(operation, { query })) as unknown as Page);
 
 /** Reads a list of ours to its end or to `most` entries. `wanted` says which entries count. */
 export async function readAll(

@@ -3,7 +3,7 @@
  * its budgets, its idempotency record and its row in the audit. Only the form of the body and of the answer differs.
  */
 import type { ApiOperation } from '../../operations/summaries.ts';
-import { refuseScope } from '../middleware/scope.ts';
+import { refuseScope } from '../middleware/admit.ts';
 import type { Incoming, Reply, Route } from '../route.ts';
 import { refuseInTestMode } from '../test-mode.ts';
 import { checkMail } from '../send-check.ts';

@@ -1,6 +1,7 @@
 /** The adapters, and what the layers of the API ask them: the key of a request, its body, and the form of its errors. */
 import type { IncomingHttpHeaders } from 'node:http';
 import { Problem } from '../../base/problem.ts';
+import type { LongTexts } from '../files-in-json.ts';
 import { readJson, type JsonResult } from '../json.ts';
 import type { ForeignBody, Service } from './foreign.ts';
 import { mailgun } from './mailgun.ts';
@@ -39,7 +40,7 @@ function serviceOf(target: string, headers: IncomingHttpHeaders): Service | null
 }
 
 /** Reads a body of another service into that of our operation. Pure. */
-export function readForeign(bytes: Uint8Array, body: ForeignBody): JsonResult {
+export function readForeign(bytes: Uint8Array, body: ForeignBody, files: LongTexts | null = null): JsonResult {
   const [name = '', form = ''] = body.form.split('.');
   const service = services.find((one) => one.name === name);
   const read = service?.forms[form];
@@ -52,7 +53,7 @@ export function readForeign(bytes: Uint8Array, body: ForeignBody): JsonResult {
             kind: 'ok',
             value: readForm(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), body.contentType),
           }
-        : readJson(bytes, { lists: true });
+        : readJson(bytes, { lists: true, files });
     return given.kind === 'ok' ? { kind: 'ok', value: read(given.value, body), given: given.value } : given;
   } catch (error) {
     if (!(error instanceof Problem)) throw error;

@@ -6,11 +6,19 @@
 import type { IncomingMessage } from 'node:http';
 import { Problem } from '../../base/problem.ts';
 import { serviceAt } from '../compat/services.ts';
-import type { Exchange } from '../exchange.ts';
+import { ownerOf, type Exchange, type KeyUse } from '../exchange.ts';
 import { forbids } from '../negotiate.ts';
 import type { Route } from '../route.ts';
-import type { Middleware, Stop } from '../request-state.ts';
-import { secondsLeft } from '../../scheduling/rate-windows.ts';
+import type { ApiDeps, Middleware, Stop } from '../request-state.ts';
+import { secondsLeft, type Rate, type RateWindows } from '../../scheduling/rate-windows.ts';
+import { scopeAllows, scopeChallenge, type Scope } from '../../keys/scopes.ts';
+import type { Caller } from '../../keys/caller.ts';
+import { refusedByRole } from '../../keys/roles.ts';
+import type { JsonObject } from '../json.ts';
+import { refuseInTestMode } from '../test-mode.ts';
+import { isIpAllowed } from '../../keys/ip-list.ts';
+import { addressBucket } from '../../net/ip.ts';
+import type { Newcomers } from '../newcomers.ts';
 
 /** `known` returns what is known of a path: its methods, none if it does not exist, and its pattern. */
 export function admit(deps: { stop: Stop; known(path: string): KnownPath }): Middleware {
@@ -130,4 +138,104 @@ function refuseType(route: Route, accept: string | undefined): void {
   if (forbids(accept, ['application/json', ...others])) {
     throw new Problem('not_acceptable', 'The Accept header forbids every type this endpoint has.', { field: 'Accept' });
   }
+}
+
+export const scope: Middleware = async (ctx, next) => {
+  const { exchange } = ctx.state;
+  const { route, key } = exchange;
+  if (route?.scope && key.kind === 'known') {
+    refuseScope(route, key.caller, exchange.body?.value ?? {});
+    refuseInTestMode(route, key.caller);
+  }
+  await next();
+};
+
+/** Returns the scopes that open a route to those who have one of them; null if it is for those who have the server. */
+function neededScopes({ scope: declared, scopeFor, members }: Route, body: JsonObject): readonly Scope[] | null {
+  if (declared === 'server') return members === undefined ? null : [members.scope];
+  return scopeFor === undefined ? (declared ?? []) : [scopeFor(body)];
+}
+
+/** Throws `insufficient_scope` if the caller has none of the scopes that the operation needs. */
+export function refuseScope(
+  route: Route,
+  { scopes, member, hasServer = false }: Pick<Caller, 'scopes' | 'member' | 'hasServer'>,
+  body: JsonObject,
+): void {
+  if (route.scope === null || (route.scope === 'server' && hasServer)) return;
+  const needed = neededScopes(route, body);
+  const isOpen = needed?.some((one) => scopeAllows(scopes, one)) === true;
+  // A key never opens an operation of the server.
+  if (isOpen && (route.scope !== 'server' || member !== undefined)) return;
+  if (member !== undefined || needed === null) throw refusedByRole(needed);
+  throw new Problem(
+    'insufficient_scope',
+    `This needs a key with the scope ${needed.map((one) => `\`${one}\``).join(' or ')}.`,
+    {
+      headers: scopeChallenge(...needed),
+    },
+  );
+}
+
+export interface Buckets {
+  accounts: RateWindows;
+  addresses: RateWindows;
+  /** Requests a minute for an address without a valid key. */
+  anonymous: number;
+}
+
+type Deps = Pick<ApiDeps, 'authenticate' | 'noteUse' | 'planLimit'> & { buckets: Buckets; newcomers: Newcomers };
+
+export function identify(deps: Deps): Middleware {
+  return async (ctx, next) => {
+    const { exchange } = ctx.state;
+    const token = bearerToken(authorizationOf(exchange));
+    if (token !== null) exchange.key = await lookUp(deps, exchange, token);
+    if (ownerOf(exchange) === null) deps.newcomers.request(ctx.req, ctx.res);
+    else deps.newcomers.stopCounting(ctx.req);
+    if (exchange.route?.counted !== false) exchange.rate = count(deps, exchange);
+    await next();
+  };
+}
+
+const authorizationOf = ({ path, header }: Exchange): string | undefined =>
+  serviceAt(path)?.authorization(header) ?? header('authorization');
+
+/** Longer than any key, so that it need not be looked up. */
+const LONGEST_TOKEN = 256;
+
+/** Returns the bearer token (RFC 6750 section 2.1; the scheme is case-insensitive), or null for another scheme or form. */
+export function bearerToken(header: string | undefined): string | null {
+  if (header === undefined) return null;
+  return /^bearer +([A-Za-z0-9._~+/-]+=*) *$/i.exec(header.length > 1024 ? '' : header)?.[1] ?? null;
+}
+
+async function lookUp(deps: Deps, exchange: Exchange, token: string): Promise<KeyUse> {
+  if (token.length > LONGEST_TOKEN) return { kind: 'unknown' };
+  const found = await deps.authenticate(token);
+  if (found.kind === 'unknown') return found;
+  const { caller } = found;
+  const use: KeyUse = {
+    kind: 'known',
+    caller,
+    standing: standing(caller, exchange.at),
+    isAddressAllowed: isIpAllowed(caller.allowedIps, exchange.ip),
+  };
+  if (use.standing === 'good' && use.isAddressAllowed)
+    deps.noteUse(caller.keyId, exchange.ip, `${exchange.method} ${exchange.route?.path ?? ''}`.trim());
+  return use;
+}
+
+/** Returns whether a key may be used at this time. */
+export function standing(caller: Caller, now: number): 'good' | 'expired' | 'revoked' {
+  if (caller.revokedAt !== null && caller.revokedAt <= now) return 'revoked';
+  return caller.expiresAt !== null && caller.expiresAt <= now ? 'expired' : 'good';
+}
+
+/** A key used from a forbidden address counts for the address, so that a stolen key cannot use up the account's rate. */
+function count({ buckets, planLimit }: Deps, { key, ip, at }: Exchange): Rate {
+  if (key.kind === 'known' && key.standing === 'good' && key.isAddressAllowed) {
+    return buckets.accounts.take(key.caller.accountId, planLimit(key.caller.plan), at);
+  }
+  return buckets.addresses.take(addressBucket(ip), buckets.anonymous, at);
 }

@@ -3,12 +3,21 @@ import { Readable } from 'node:stream';
 import { serviceAt } from '../compat/services.ts';
 import { hashJson } from '../json.ts';
 import { isKeyTaken } from '../../storage/idempotency-store.ts';
-import { checkRepeat, idempotencyKey, recordKey, replayOf, rowFor } from '../idempotency.ts';
-import type { IdempotencyRow, IdempotencyUse, InFlight, Repeat } from '../idempotency.ts';
+import {
+  checkRepeat,
+  idempotencyKey,
+  recordKey,
+  replayOf,
+  rowFor,
+  type IdempotencyRow,
+  type IdempotencyUse,
+  type InFlight,
+  type Repeat,
+} from '../idempotency.ts';
 import type { Exchange } from '../exchange.ts';
 import type { ApiDeps, Middleware } from '../request-state.ts';
 import type { BodyMemory } from '../body-memory.ts';
-import { answerTo } from './problem.ts';
+import { answerTo } from './respond.ts';
 import { reserveMemory } from './run.ts';
 
 type Deps = Pick<ApiDeps, 'clock' | 'log' | 'idempotency'> & {

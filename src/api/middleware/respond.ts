@@ -3,15 +3,17 @@
  * the socket itself, since Koa's own response costs 6 us more and cannot wait for the rest of a refused body.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { Readable, pipeline } from 'node:stream';
-import { deprecationHeaders, headerList } from '../answer.ts';
-import type { Answer } from '../answer.ts';
-import { bodyLimits, drain, strangerLimits } from '../body.ts';
-import type { BodyLimits } from '../body.ts';
+import { pipeline, Readable } from 'node:stream';
+import { deprecationHeaders, headerList, problemAnswer, type Answer } from '../answer.ts';
+import { bodyLimits, drain, strangerLimits, type BodyLimits } from '../body.ts';
 import { compress, WORTH_BYTES } from '../compress.ts';
 import { ownerOf, type Exchange } from '../exchange.ts';
 import { HSTS } from '../secure.ts';
 import type { ApiDeps, ApiLog, Context, Middleware, Stop } from '../request-state.ts';
+import { Problem } from '../../base/problem.ts';
+import { isStorageTrouble } from '../../storage/commit.ts';
+import { serviceAt } from '../compat/services.ts';
+import type { OperatorDoor } from './operate.ts';
 
 type Deps = Pick<ApiDeps, 'clock' | 'log' | 'answered'> & {
   open(request: IncomingMessage): Exchange;
@@ -99,4 +101,48 @@ function stream(log: ApiLog, exchange: Exchange, body: Readable, req: IncomingMe
   pipeline(body, res, (error) => {
     if (error && !req.destroyed) log.warn({ request_id: exchange.requestId, err: error }, 'an answer broke off');
   });
+}
+
+/** `problemOf` finds the problem of an error for callers who may read the log as well. */
+export function problem(deps: { log: ApiLog }, problemOf?: OperatorDoor['problemOf']): Middleware {
+  return async (ctx, next) => {
+    const { exchange } = ctx.state;
+    try {
+      await next();
+    } catch (error) {
+      exchange.answer =
+        problemOf === undefined
+          ? answerTo(deps, exchange, error)
+          : problemAnswer(problemOf(exchange.route?.operationId ?? null, error), exchange.requestId);
+    }
+  };
+}
+
+/** Returns the answer to an error. Of an internal one the caller gets the request id; its text goes to the log only. */
+export function answerTo(deps: { log: ApiLog }, exchange: Exchange, error: unknown): Answer {
+  if (error instanceof Problem) {
+    if (error.cause !== undefined && error.status >= 500) logFault(deps.log, exchange, error);
+    return inForm(exchange, error);
+  }
+  logFault(deps.log, exchange, error);
+  if (isStorageTrouble(error))
+    return inForm(
+      exchange,
+      new Problem('service_unavailable', 'The database cannot take this now.', { retryAfter: 10 }),
+    );
+  return inForm(exchange, new Problem('internal_error', 'Something failed on our side.'));
+}
+
+/** A program that was written for another service gets its errors in the form that it knows. */
+function inForm({ path, requestId }: Exchange, problem: Problem): Answer {
+  const answer = problemAnswer(problem, requestId);
+  const service = serviceAt(path);
+  if (service === null) return answer;
+  const { status, body } = service.problem(problem);
+  const fault = { field: problem.field, message: problem.message };
+  return { ...answer, status, body: JSON.stringify(body), fault };
+}
+
+function logFault(log: ApiLog, exchange: Exchange, err: unknown): void {
+  log.error({ err, request_id: exchange.requestId, endpoint: exchange.route?.path ?? null }, 'a request failed');
 }

@@ -13,12 +13,11 @@ import type { ApiDeps, Context, Middleware, Stop } from '../request-state.ts';
 import type { Notifier } from '../../scheduling/notifier.ts';
 import type { Clock, Timer } from '../../base/clock.ts';
 import type { Authenticate, Caller } from '../../keys/caller.ts';
-import { bearerToken, standing } from './identify.ts';
+import { bearerToken, standing } from './admit.ts';
 
 type Deps = Pick<ApiDeps, 'clock' | 'authenticate' | 'keyChanges'> & {
   stop: Stop;
   bodyMemory: BodyMemory;
-  verifyAnswers: boolean;
 };
 
 /**
@@ -43,7 +42,6 @@ export function run(deps: Deps): Middleware {
       exchange.answer = clientGone;
       return;
     }
-    if (deps.verifyAnswers) verify(route, reply);
     const answer = await answers.gently(reply);
     // The client has to know of work that was done, so that answer is sent in any case.
     if (route.act === undefined) reserveMemory(deps.bodyMemory, ctx, answer);
@@ -191,18 +189,7 @@ function untilClosed({ res, req: { socket } }: Context, end: () => void): () => 
   return unlisten;
 }
 
-/** For tests: throws if the reply is not what the OpenAPI document declares. */
-function verify(route: Route, reply: Reply): void {
-  const declared = route.responses[reply.status];
-  if (declared === undefined)
-    throw new Error(`${route.operationId} answered ${reply.status}, which it does not declare`);
-  if (!('body' in reply) || declared.schema === undefined) return;
-  const result = declared.schema.safeParse(JSON.parse(JSON.stringify(reply.body)));
-  if (!result.success)
-    throw new Error(`${route.operationId} answered what it does not declare`, { cause: result.error });
-}
-
-export interface KeyWatchDeps {
+interface KeyWatchDeps {
   clock: Clock;
   authenticate: Authenticate;
   /** Notifies that a key has changed; `authenticate` must know of it by then. */
@@ -210,7 +197,7 @@ export interface KeyWatchDeps {
 }
 
 /** Calls `over` once when the key is no longer what it was. The returned function ends the watch. */
-export function watchKey(deps: KeyWatchDeps, { key, header }: Exchange, over: () => void): () => void {
+function watchKey(deps: KeyWatchDeps, { key, header }: Exchange, over: () => void): () => void {
   if (key.kind !== 'known') return () => undefined;
   const { caller } = key;
   const token = bearerToken(header('authorization'));

@@ -93,26 +93,8 @@ async function numbersOf(visit: Visit, span: Span): Promise<{ now: Counts; befor
     });
   const [now, before] = await Promise.all([ask(begin, begin + days * DAY_MS), ask(begin - days * DAY_MS, begin)]);
   const end = isDay ? visit.now - DAY_MS : begin;
-  return { now: now.total, before: sumUntil(before, end), chart: sentChart(now, before, zone, visit.now) };
-}
-
-/** Draws what was sent, step by step, with what was sent in the step of the time before. */
-function sentChart(now: Stats, before: Stats, zone: string, at: number): string {
-  return chartHtml({
-    label: 'Recipients by outcome, over time, with all that were sent in the time before',
-    zone,
-    yAxis: 'Recipients',
-    kind: 'bars',
-    height: 150,
-    ...stepsOf(now),
-    series: [
-      ...(['delivered', 'bounced'] as const).map((name) => ({
-        name,
-        values: now.data.map((line) => (Date.parse(line.at) > at ? null : line.counts[name])),
-      })),
-      { name: 'before', values: now.data.map((_, place) => before.data[place]?.counts.sent ?? null) },
-    ],
-  });
+  const chart = volumeChart(now, before, { outcomes: ['delivered', 'bounced'], zone, height: 150 });
+  return { now: now.total, before: sumUntil(before, end), chart };
 }
 
 function waitingIn(lanes: ResultOf<'queue.lanes'>): object {
@@ -124,19 +106,20 @@ function waitingIn(lanes: ResultOf<'queue.lanes'>): object {
   };
 }
 
-/** Draws delivered, bounced and complained over time, with times or days of the zone; and what was sent in the time before. */
-export const volumeChart = (stats: Stats, zone: string, before: Stats | null): string =>
+/** Draws the outcomes over time, with times or days of the zone; and what was sent in the time before. */
+export const volumeChart = (
+  stats: Stats,
+  before: Stats | null,
+  { outcomes, ...more }: Pick<Chart, 'zone' | 'height'> & { outcomes: readonly (keyof Counts)[] },
+): string =>
   chartHtml({
-    label: 'Recipients by outcome, over time',
-    zone,
+    label: 'Recipients by outcome, over time, with all that were sent in the time before',
     yAxis: 'Recipients',
     kind: 'bars',
+    ...more,
     ...stepsOf(stats),
     series: [
-      ...(['delivered', 'bounced', 'complained'] as const).map((name) => ({
-        name,
-        values: stats.data.map(({ counts }) => counts[name]),
-      })),
+      ...outcomes.map((name) => ({ name, values: stats.data.map(({ counts }) => counts[name]) })),
       ...(before === null
         ? []
         : [{ name: 'before', values: stats.data.map((_, place) => before.data[place]?.counts.sent ?? null) }]),

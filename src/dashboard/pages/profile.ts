@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { Problem } from '../../base/problem.ts';
 import { keysMadeBy, toKeyRecord } from '../../keys/key-store.ts';
-import { setPassword, setRecoveryCodes, setSecondFactor, needsSecondFactor } from '../../members/member-store.ts';
+import { changeLogin, needsSecondFactor } from '../../members/member-store.ts';
 import { SHORTEST_PASSWORD } from '../../members/password.ts';
 import { makeRecoveryCodes, recoveryCodesOf } from '../../members/recovery-codes.ts';
 import { closeSession, sessionsOf } from '../../members/session-store.ts';
@@ -68,7 +68,7 @@ async function newPassword(visit: Visit): Promise<Shown> {
   const password = newPasswordIn(visit, member.email);
   await provenPassword(visit);
   const hash = await server.passwords.hash(password);
-  await setPassword(server, member.id, { hash, keep: session.id }, acted(visit, 'profile.password'));
+  await changeLogin(server, member.id, { hash, keep: session.id }, acted(visit, 'profile.password'));
   return move(
     WHERE,
     'Your password is changed, and all other sessions have ended. It ends no API key: those that you made lately are below.',
@@ -102,8 +102,9 @@ async function switchOn(visit: Visit): Promise<Shown> {
   if (step === null)
     throw new Problem('invalid_field', 'This code is wrong. Check the clock of your device.', { field: 'code' });
   const recoveryCodes = makeRecoveryCodes();
-  const totp = { sealed: server.keyring.seal(TOTP_PURPOSE, secret), step, recoveryCodes };
-  await setSecondFactor(server, member.id, { totp, keep: session.id }, acted(visit, 'profile.second-factor.on'));
+  const totp = { sealed: server.keyring.seal(TOTP_PURPOSE, secret), step };
+  const changes = { totp, recoveryCodes, keep: session.id };
+  await changeLogin(server, member.id, changes, acted(visit, 'profile.second-factor.on'));
   return codesPage(visit, recoveryCodes, { isNew: true });
 }
 
@@ -117,8 +118,8 @@ function offeredSecret({ server, member, form }: Visit): Buffer {
 async function switchOff(visit: Visit): Promise<Shown> {
   const { server, member, session } = visit;
   await provenPassword(visit);
-  const off = { totp: null, keep: session.id };
-  await setSecondFactor(server, member.id, off, acted(visit, 'profile.second-factor.off'));
+  const changes = { totp: null, recoveryCodes: [], keep: session.id };
+  await changeLogin(server, member.id, changes, acted(visit, 'profile.second-factor.off'));
   return move(WHERE, 'The second factor is off, and all other sessions have ended.');
 }
 
@@ -126,9 +127,10 @@ async function newRecoveryCodes(visit: Visit): Promise<Shown> {
   const { server, member, session } = visit;
   if (member.totp_sealed === null) return move(WHERE, 'Recovery codes belong to a second factor: switch it on first.');
   await provenPassword(visit);
-  const codes = makeRecoveryCodes();
-  await setRecoveryCodes(server, member.id, { codes, keep: session.id }, acted(visit, 'profile.recovery-codes'));
-  return codesPage(visit, codes, { isNew: false });
+  const recoveryCodes = makeRecoveryCodes();
+  const changes = { recoveryCodes, keep: session.id };
+  await changeLogin(server, member.id, changes, acted(visit, 'profile.recovery-codes'));
+  return codesPage(visit, recoveryCodes, { isNew: false });
 }
 
 /** Shows the codes in the answer to the form itself, since only their hashes are stored. */

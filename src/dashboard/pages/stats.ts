@@ -119,7 +119,7 @@ async function show(visit: Visit): Promise<Shown> {
     rates: overTime.rates,
     sentBefore: before?.total.sent ?? null,
     changes: before === null ? null : changesOf(overTime, before),
-    volume: volumeChart(overTime, zone, before),
+    volume: volumeChart(overTime, before, { outcomes: ['delivered', 'bounced', 'complained'], zone }),
     trouble: ratesChart(
       'Share of mail that bounced or was deferred, over time',
       { ...overTime, zone },

@@ -309,7 +309,6 @@ iframe{display:block;width:100%;height:56vh;min-height:200px;border:1px solid #d
 .parts{display:grid;gap:0 14px}@media(min-width:760px){.parts{grid-template-columns:minmax(0,3fr) minmax(0,2fr)}}
 .source{padding-left:40px;margin:0}.source li::marker{color:#69747f;font-size:11px}.wrong{background:#fce4e4}.wrong em{display:block;color:#a61b1b;font-style:normal}
 .faults{background:#fce4e4;color:#a61b1b;border-radius:6px;padding:8px 10px 8px 26px;margin:0 0 8px}
-.out{color:#0b5cad;font-weight:600}.tag{color:#6a2c91;font-weight:600}.note{color:#586474;font-style:italic}.html{color:#146c43}
 mark{background:#ffe08a;color:#1b2430}.looks label{margin-right:10px}
 body:has(#phone:checked) .parts iframe{width:375px;max-width:100%}iframe.light{color-scheme:light}iframe.dark{display:none;color-scheme:dark;background:#1b1f24}
 body:has(#dark:checked) iframe.light{display:none}body:has(#dark:checked) iframe.dark{display:block}
@@ -402,47 +401,24 @@ export function checkPage({ variables, parts }: Preview): string {
     count === 0
       ? '<p class="good">No faults.</p>'
       : `<p><strong>${String(count)} ${count === 1 ? 'fault' : 'faults'}.</strong></p>`;
-  const blocks = parts.map(({ name, source, faults }) => `<h2>${name}</h2>${highlighted(source, faults)}`);
+  const blocks = parts.map(({ name, source, faults }) => `<h2>${name}</h2>${numbered(source, faults)}`);
   return page('Check', `${head}<h2>Variables found</h2><p>${chips(variables)}</p>${blocks.join('')}`);
 }
 
 const reportPage = (text: string): string => page('Preview', `<p>${escapeHtml(text)}</p>`);
 
-/** Matches Handlebars or Liquid output, a Liquid tag, an HTML tag or a comment. Its lengths are bounded, so its time is linear. */
-const PIECES = /\{\{[^}]{0,2000}\}\}\}?|\{%[^%]{0,2000}%\}|<!--[^>]{0,2000}-->|<\/?[a-zA-Z][^<>{}]{0,500}>?/g;
-
-const kindOf = (piece: string): string =>
-  piece.startsWith('{{!') || piece.startsWith('<!--') || /^\{%-? *comment/.test(piece)
-    ? 'note'
-    : piece.startsWith('{%') || /^\{\{[#/^]|^\{\{-? *else/.test(piece)
-      ? 'tag'
-      : piece.startsWith('{{')
-        ? 'out'
-        : 'html';
-
-function lineHtml(line: string): string {
-  let html = '';
-  let at = 0;
-  for (const found of line.matchAll(PIECES)) {
-    const [piece] = found;
-    html += `${escapeHtml(line.slice(at, found.index))}<span class="${kindOf(piece)}">${escapeHtml(piece)}</span>`;
-    at = found.index + piece.length;
-  }
-  return html + escapeHtml(line.slice(at));
-}
-
 const MOST_LINES = 2000;
 const LONGEST_LINE = 2000;
 
 /** Returns an `<ol>` with one item per line of source, and the faults of a line below it. */
-export function highlighted(source: string, faults: readonly SourceFault[]): string {
+export function numbered(source: string, faults: readonly SourceFault[]): string {
   const lines = source.split('\n').slice(0, MOST_LINES);
   const rows = lines.map((line, place) => {
     const wrong = faults.filter((fault) => fault.line === place + 1);
     const said = wrong.map(
       ({ column, message }) => `<em>${column === null ? '' : `column ${String(column)}: `}${escapeHtml(message)}</em>`,
     );
-    return `<li${wrong.length > 0 ? ' class="wrong"' : ''}><code>${lineHtml(line.slice(0, LONGEST_LINE))}</code>${said.join('')}</li>`;
+    return `<li${wrong.length > 0 ? ' class="wrong"' : ''}><code>${escapeHtml(line.slice(0, LONGEST_LINE))}</code>${said.join('')}</li>`;
   });
   const nowhere = faults.filter(({ line }) => line === null || line > lines.length);
   return `${nowhere.map(({ message }) => `<p class="wrong"><em>${escapeHtml(message)}</em></p>`).join('')}<ol class="source">${rows.join('')}</ol>`;

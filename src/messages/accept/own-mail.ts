@@ -22,7 +22,7 @@ export interface OwnMail {
     | {
         kind: 'text';
         text: string;
-        /** The id of a text that is sealed (messages/store/sealed-content.ts). */
+        /** The id of a text that is sealed (messages/store/stored-content.ts). */
         id?: string;
         headers: readonly (readonly [string, string])[];
         attachments: readonly Attachment[];

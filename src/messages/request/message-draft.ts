@@ -185,6 +185,8 @@ export interface SendRules {
   limits: SendLimits;
   /** Entries of a bulk send that are already refused, by their index. */
   refused?: ReadonlyMap<number, Problem>;
+  /** Large files, decoded, or what is wrong with their base64, by the texts that stand for them in `content`. */
+  files?: ReadonlyMap<string, Buffer | string>;
 }
 
 /**
@@ -385,11 +387,7 @@ function bodyText(text: string | null | undefined, most: number, field: string):
 const attachmentsOf = (wire: WireMessage, rules: SendRules, prefix: string): Attachment[] | null =>
   wire.attachments == null
     ? null
-    : decodeAttachments(
-        wire.attachments,
-        rules.limits,
-        (index, member) => `${prefix}attachments[${String(index)}].${member}`,
-      );
+    : decodeAttachments(wire.attachments, rules, (index, member) => `${prefix}attachments[${String(index)}].${member}`);
 
 function checkTags(given: readonly string[], prefix: string): readonly string[] {
   const tags = given.map((tag) => tag.toWellFormed());

@@ -3,7 +3,7 @@
  *
  *   refuseLongLists   no list is longer than its limit
  *   check             the schema: names, types, patterns (send-schema.ts)
- *   partsOf           each member by itself: addresses, headers, attachments, times (send-parts.ts)
+ *   partsOf           each member by itself: addresses, headers, attachments, times (message-draft.ts)
  *   draftOf           rules over several members: required ones, counts, sizes (message-draft.ts)
  *
  * A bulk send takes these steps once for its shared members and once for each entry. Checks that need the
@@ -35,10 +35,9 @@ export type { BulkDraft, MessageContent, MessageDraft, SendRules } from './messa
 export function checkSend(body: Readonly<Record<string, unknown>>, rules: SendRules): SendDraft {
   if (!isBulk(body)) return checkSingle(body, rules);
   const steps = bulkSteps(body, rules);
-  for (;;) {
-    const step = steps.next();
-    if (step.done === true) return step.value;
-  }
+  let step = steps.next();
+  while (step.done !== true) step = steps.next();
+  return step.value;
 }
 
 /**
@@ -51,11 +50,9 @@ export async function checkSendGently(
 ): Promise<SendDraft> {
   if (!isBulk(body)) return checkSingle(body, rules);
   const steps = bulkSteps(body, rules);
-  for (;;) {
-    const step = steps.next();
-    if (step.done === true) return step.value;
-    await nextSlice();
-  }
+  let step = steps.next();
+  for (; step.done !== true; step = steps.next()) await nextSlice();
+  return step.value;
 }
 
 /** Returns whether it is the bulk form, which has `recipients`; null counts as absent. */

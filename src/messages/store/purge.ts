@@ -5,15 +5,7 @@
  * Old rows have to come from the disk. So they are chosen ahead on a reader while others write.
  */
 import { allEventTypes } from '../../events/event.ts';
-import {
-  type AuditRow,
-  type EventRow,
-  type MessageRow,
-  type ReportRow,
-  type RequestDetailsRow,
-  type CounterRow,
-  type DeliveryRow,
-} from '../../storage/tables.ts';
+import type { CounterRow, DeliveryRow, EventRow, MessageRow, ReportRow } from '../../storage/tables.ts';
 import { removeContents, type RetentionPlace } from './stored-content.ts';
 import { idFloor } from '../../base/id.ts';
 import type { Connection, Value } from '../../storage/connection.ts';
@@ -174,34 +166,23 @@ export const oldReports: Purge<Pick<ReportRow, 'id' | 'received_at'>> = {
   },
 };
 
-export const oldAuditLines: Purge<Pick<AuditRow, 'id'>> = {
-  choose: (reader, { before, after, most }) =>
-    reader.all('SELECT id FROM audit WHERE id > ? AND id < ? ORDER BY id LIMIT ?', [
-      after?.id ?? '',
-      idFloor('aud', before),
-      most,
-    ]),
-  async remove(tx, rows) {
-    await tx.run(
-      statement(({ among }) => `DELETE FROM audit WHERE id ${among('text')}`),
-      [idsOf(rows)],
-    );
-  },
-};
-
-export const oldRequestDetails: Purge<Pick<RequestDetailsRow, 'request_id'>> = {
+/** Removes rows whose ids, which sort by time, are those of an earlier time. */
+const oldIds = (table: 'audit' | 'request_details', column: string, prefix: 'aud' | 'req'): Purge<{ id: string }> => ({
   choose: (reader, { before, after, most }) =>
     reader.all(
-      'SELECT request_id FROM request_details WHERE request_id > ? AND request_id < ? ORDER BY request_id LIMIT ?',
-      [after?.request_id ?? '', idFloor('req', before), most],
+      `SELECT ${column} AS id FROM ${table} WHERE ${column} > ? AND ${column} < ? ORDER BY ${column} LIMIT ?`,
+      [after?.id ?? '', idFloor(prefix, before), most],
     ),
   async remove(tx, rows) {
     await tx.run(
-      statement(({ among }) => `DELETE FROM request_details WHERE request_id ${among('text')}`),
-      [JSON.stringify(rows.map(({ request_id: id }) => id))],
+      statement(({ among }) => `DELETE FROM ${table} WHERE ${column} ${among('text')}`),
+      [idsOf(rows)],
     );
   },
-};
+});
+
+export const oldAuditLines = oldIds('audit', 'id', 'aud');
+export const oldRequestDetails = oldIds('request_details', 'request_id', 'req');
 
 const idsOf = (rows: readonly { id: string }[]): string => JSON.stringify(rows.map(({ id }) => id));
 

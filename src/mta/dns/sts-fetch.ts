@@ -7,7 +7,7 @@ import https from 'node:https';
 import type { Socket } from 'node:net';
 import { connect, rootCertificates } from 'node:tls';
 import type { Clock } from '../../base/clock.ts';
-import { limitAnswers } from '../../net/answer-limit.ts';
+import { limitAnswers } from '../../net/safe-fetch.ts';
 import { isPublicAddress } from '../../net/ip.ts';
 import type { Resolver } from '../../net/resolver.ts';
 import { connectFirst } from '../connection/connect.ts';

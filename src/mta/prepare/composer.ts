@@ -3,11 +3,11 @@
  * 20 MB would hold up all other mail for a third of a second. How many large ones are in memory for it at once is bounded, not how
  * many wait.
  */
-import { asBuffer, ownMemory } from '../../base/bytes.ts';
+import { asBuffer, memoryOfFiles, ownMemory } from '../../base/bytes.ts';
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
 import { createThreads, type Threads } from '../../base/threads.ts';
-import { signerForLoop } from '../../mail/dkim/signers.ts';
+import { signerForLoop } from '../../mail/dkim/sign.ts';
 import { createCompose, type Composed, type StoredContent } from './compose.ts';
 import {
   createMailMaker,
@@ -62,8 +62,11 @@ export function createComposer(deps: { clock: Clock; log: Log }) {
   /** Does the job in the thread of large contents. */
   async function makeAlone(job: MailJob): Promise<MailAnswer> {
     const { attachments = [], raw } = job.kind === 'compose' ? job.stored : {};
-    const bytes = [...attachments.map(({ content }) => content), ...(raw === undefined ? [] : [raw])];
-    const [answer] = await threads.run([job], ownMemory(bytes));
+    const memory = [
+      ...memoryOfFiles(attachments.map(({ content }) => content)),
+      ...ownMemory(raw === undefined ? [] : [raw]),
+    ];
+    const [answer] = await threads.run([job], memory);
     if (answer === undefined) throw new Error('the thread gave no answer');
     return answer;
   }

@@ -1,7 +1,7 @@
 /** The threads that make mails: one composes large contents, one makes small mails in batches. `composer.ts` starts them. */
 import { answerJobs } from '../../base/answer-jobs.ts';
-import { asBuffer, ownMemory } from '../../base/bytes.ts';
-import { signerForThread } from '../../mail/dkim/signers.ts';
+import { asBuffer, memoryOfFiles } from '../../base/bytes.ts';
+import { signerForThread } from '../../mail/dkim/sign.ts';
 import { createCompose } from './compose.ts';
 import { createMailMaker, type MailAnswer, type MailJob } from './mail-job.ts';
 
@@ -23,7 +23,7 @@ function withOwnBody(answer: MailAnswer): MailAnswer {
   if (answer.kind !== 'composed') return answer;
   const { composed } = answer;
   const { content } = composed;
-  if (content.body.buffer.byteLength === content.body.length) return answer;
+  if (content.body.buffer.byteLength > Buffer.poolSize) return answer;
   const body = Buffer.from(new Uint8Array(content.body).buffer);
   return { ...answer, composed: { ...composed, content: { ...content, body } } };
 }
@@ -38,4 +38,4 @@ async function answer(jobs: readonly MailJob[]): Promise<MailAnswer[]> {
 const bodiesOf = (answers: readonly MailAnswer[]): Uint8Array[] =>
   answers.flatMap((one) => (one.kind === 'composed' ? [one.composed.content.body] : []));
 
-answerJobs(answer, (answers) => ownMemory(bodiesOf(answers)));
+answerJobs(answer, (answers) => memoryOfFiles(bodiesOf(answers)));

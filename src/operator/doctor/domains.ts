@@ -1,10 +1,9 @@
 /** Checks the DNS records of the sending domains: DKIM, SPF, return path, DMARC, and the consent to foreign DMARC reports. */
 import { pluralize } from '../../base/pluralize.ts';
 import { rfc3339 } from '../../base/rfc3339.ts';
-import { consentHost, isSameOrganization, reportHosts, type DnsRecord } from '../../domains/dns-records.ts';
+import { consentHost, formsOf, isSameOrganization, reportHosts, type DnsRecord } from '../../domains/dns-records.ts';
 import { recordsOf, type DomainWithKeys } from '../../domains/domain-record.ts';
 import { recordName } from '../../domains/lost-records.ts';
-import { formsOf } from '../../domains/record-forms.ts';
 import { cureOf, type Mistake } from '../../domains/record-mistakes.ts';
 import { lookUpRecords, type Found } from '../../domains/verify.ts';
 import type { DomainRow } from '../../storage/tables.ts';

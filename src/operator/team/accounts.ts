@@ -1,6 +1,6 @@
 /** Operations on accounts. */
 import { z } from 'zod';
-import { addAccount, findAccount, listAccounts, setPaused, setPlan } from '../../accounts/account-store.ts';
+import { addAccount, changeAccount, findAccount, listAccounts } from '../../accounts/account-store.ts';
 import { Problem } from '../../base/problem.ts';
 import { rfc3339 } from '../../base/rfc3339.ts';
 import type { Config } from '../../config/schema.ts';
@@ -40,7 +40,7 @@ export const accountOperations = {
       checkPlan(deps.config, plan);
       const row = await accountNamed(deps, account);
       act.concerns(row.id);
-      return changed(act, row, await setPlan(deps, { accountId: row.id, plan }));
+      return changed(act, row, await changeAccount(deps, row.id, { plan }));
     },
   }),
   /** Refuses new mail of a paused account, and holds its waiting mail. */
@@ -50,7 +50,7 @@ export const accountOperations = {
     async run(deps, { account, paused }, act) {
       const row = await accountNamed(deps, account);
       act.concerns(row.id);
-      return changed(act, row, await setPaused(deps, { accountId: row.id, paused }));
+      return changed(act, row, await changeAccount(deps, row.id, { paused }));
     },
   }),
 };

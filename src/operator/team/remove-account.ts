@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { operatorCaller } from '../../api/inside.ts';
 import { Problem } from '../../base/problem.ts';
 import { pluralize } from '../../base/pluralize.ts';
-import { OWN_ACCOUNT, setPaused } from '../../accounts/account-store.ts';
+import { OWN_ACCOUNT, changeAccount } from '../../accounts/account-store.ts';
 import { eraseReceivedFrom } from '../../messages/received/received-store.ts';
 import { oldMessages } from '../../messages/store/purge.ts';
 import { keyOf } from '../../messages/limits/limit.ts';
@@ -90,7 +90,7 @@ async function removeAccount(deps: OperatorDeps, account: AccountRow, act: Act) 
   refuseOwn(account);
   const { id } = account;
   const { limits, inside } = deps;
-  await setPaused(deps, { accountId: id, paused: true });
+  await changeAccount(deps, id, { paused: true });
   const counts: Record<string, number> = {};
   const asking = { caller: operatorCaller(account), ip: null, userAgent: null, whenOver: () => undefined };
   const end = async (one: (typeof ends)[number]): Promise<void> => {

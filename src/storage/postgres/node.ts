@@ -65,7 +65,6 @@ const LOOK_MS = 250;
  * hour, or for two hours if nothing is on the way to it. No lock is waited for as long (`lock_timeout`).
  */
 const SILENT_MS = 6000;
-const SILENT_STEPS = 6;
 /** Records that are older than this are so because the database is away: no node has given a sign of life since. */
 const STALE_MS = 3000;
 /** A node trusts itself for this long after it sent its last good sign of life. Others take over only later (`DEAD_AFTER_MS`). */
@@ -389,23 +388,26 @@ export class JoinedNode implements Node, Nodes {
     }
   }
 
-  /**
-   * Gives the connection up, and the one after it, for as long as no answer comes. The time is counted in steps: if this process itself
-   * stood still, the answer may have come and only has to be read.
-   */
+  /** Gives the connection up, and the one after it, for as long as no answer comes. */
   private watchSilence(): { heard(): void; cancel(): void } {
     const { clock, connection } = this.deps;
-    let steps = 0;
-    const step = (): void => {
-      timer = plan();
-      steps++;
-      if (steps % SILENT_STEPS === 0) connection.drop(Infinity);
-    };
-    const plan = (): Timer => clock.after(SILENT_MS / SILENT_STEPS, step, { background: true });
+    const plan = (): Timer =>
+      clock.after(
+        SILENT_MS,
+        () => {
+          timer = plan();
+          connection.drop(Infinity);
+        },
+        { background: true },
+      );
     let timer = plan();
+    const cancel = (): void => timer.cancel();
     return {
-      heard: () => (steps = 0),
-      cancel: () => timer.cancel(),
+      heard() {
+        cancel();
+        timer = plan();
+      },
+      cancel,
     };
   }
 

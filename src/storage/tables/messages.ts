@@ -24,7 +24,7 @@ export type BatchRow = RowOf<typeof batches>;
 /** The content of a mail, stored once however many recipients it has. */
 export const contents = table(
   {
-    /** `sec_…` if the text is sealed under `secret.key`: a mail of ours with a link to a login (messages/store/sealed-content.ts). */
+    /** `sec_…` if the text is sealed under `secret.key`: a mail of ours with a link to a login (messages/store/stored-content.ts). */
     id: text(),
     account_id: text(),
     html: orNull(text()),
@@ -145,7 +145,7 @@ export const messageMetadata = table({
 });
 export type MessageMetadataRow = RowOf<typeof messageMetadata>;
 
-/** A word of a message's subject, without case (messages/list/subject-words.ts). */
+/** A word of a message's subject, without case (messages/list/message-filter.ts). */
 export const messageWords = table({
   account_id: text(),
   word: text(),

@@ -1,8 +1,8 @@
 /** Writes dates and money in the template's locale and time zone. */
-import { HOUR_MS, MINUTE_MS, DAY_MS } from '../../base/time.ts';
+import { DAY_MS, HOUR_MS, MINUTE_MS } from '../../base/time.ts';
 import { momentIn, zoneNamed } from '../../base/zones.ts';
 import { failed } from './fault.ts';
-import type { Surroundings } from './filter.ts';
+import type { Surroundings } from './library.ts';
 import { dateFormat, numberFormat } from '../../base/formats.ts';
 import { plain, textOf } from './value.ts';
 

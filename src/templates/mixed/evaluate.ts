@@ -4,9 +4,8 @@
  */
 import { escapeHtml } from '../../base/html.ts';
 import type { Expression, FilterCall, Path } from './expression.ts';
-import { Faulty, failed, TooSlow } from './fault.ts';
-import type { Surroundings } from './filter.ts';
-import { filters, helpers } from './library.ts';
+import { failed, Faulty, TooSlow } from './fault.ts';
+import { filters, helpers, type Surroundings } from './library.ts';
 import type { ForOptions, Node } from './node.ts';
 import { Output } from './output.ts';
 import {

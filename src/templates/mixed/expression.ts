@@ -70,7 +70,6 @@ const unknownData = (name: string): string =>
     ? "there are no layouts: write this template's text in place of '@content'"
     : `there is no '@${name}': known are @index, @key, @first, @last, @root`;
 
-/** Reads the inside of one tag. */
 export class Reader {
   private readonly lexemes: readonly Lexeme[];
   private place = 0;
@@ -161,7 +160,6 @@ export class Reader {
     return this.filtered(this.callOrTerm());
   }
 
-  /** Reads a value of a Liquid tag: a term, then filters. */
   value(): Expression {
     return this.filtered(this.term());
   }

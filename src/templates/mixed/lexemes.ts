@@ -76,7 +76,6 @@ export function readLexemes(body: string, bodyAt: number, language: Language, lo
 /** Lexemes between two looks at the clock. */
 const LEXEMES_A_LOOK = 32;
 
-/** Reads the lexeme at `at`, with its length. */
 function lexemeAt(
   body: string,
   at: number,

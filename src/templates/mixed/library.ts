@@ -6,7 +6,6 @@ import { escapeHtml } from '../../base/html.ts';
 import { Context, Liquid, toValueSync } from 'liquidjs';
 import { date, formatDate, money } from './dates.ts';
 import { failed } from './fault.ts';
-import type { Filter, Helper, Named, Surroundings } from './filter.ts';
 import {
   compare,
   escapedOnce,
@@ -24,6 +23,29 @@ import {
   Safe,
   textOf,
 } from './value.ts';
+
+/** The render that a filter or helper is part of. */
+export interface Surroundings {
+  part: 'html' | 'text' | 'subject' | 'header' | 'address';
+  /** BCP 47, for dates and numbers. */
+  locale: string;
+  /** An IANA name, such as `Europe/Vienna`. */
+  timezone: string;
+  /** The time of `now`, in ms since the epoch: the same for all renders of a message. */
+  now: number;
+}
+
+export type Filter = (
+  around: Surroundings,
+  value: unknown,
+  args: readonly unknown[],
+  named: ReadonlyMap<string, unknown>,
+) => unknown;
+
+export type Helper = (around: Surroundings, args: readonly unknown[], named: ReadonlyMap<string, unknown>) => unknown;
+
+/** A filter or helper with its name. */
+export type Named<Kind> = readonly [name: string, run: Kind];
 
 /** Arithmetic: whole numbers stay whole, and a result with a fraction in it is a fraction. */
 
@@ -364,7 +386,6 @@ function ofLiquid(name: string, value: unknown, args: readonly unknown[]): unkno
   }
 }
 
-/** Returns an object as text, and any other value unchanged. */
 const asText = (value: unknown): unknown => (typeof plain(value) === 'object' ? textOf(value) : plain(value));
 
 const standardFilters = standard.map((name): [string, Filter] => [

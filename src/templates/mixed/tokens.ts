@@ -320,7 +320,6 @@ function withoutLastBlanks(text: string): string {
   return text.slice(0, end);
 }
 
-/** Returns whether only blanks are on the line of the tag. */
 function isAlone(parts: readonly (string | Found)[], n: number): boolean {
   const [before, after] = [parts[n - 1], parts[n + 1]];
   if (typeof before !== 'string' || typeof after !== 'string') return false;
