@@ -176,7 +176,6 @@ const pure = [
   'messages/delivery/return-path.ts',
   'messages/request/send-request.ts',
   'messages/delivery/classify.ts',
-  'messages/delivery/retry-hint.ts',
   'tracking/bots.ts',
   'tracking/host.ts',
   'tracking/rewrite.ts',

@@ -111,7 +111,7 @@ export const newGroup = (domain: string, order: number, account: string): Group 
 
 export class DueQueue {
   /** `db.maintenance` finds the groups: under an old snapshot that takes long, and the next rows of a group must not wait for it. */
-  private readonly engine: Pick<Engine, 'db' | 'clock' | 'owners' | 'placing' | 'failed' | 'options'>;
+  private readonly engine: Engine;
   private readonly groups = new Map<string, Group>();
   private readonly bufferedIds = new Set<string>();
   /** Groups to be read: those whose jobs have just been done, and those that have a few. */
@@ -134,7 +134,7 @@ export class DueQueue {
   private pause: Timer | null = null;
   private isStopped = false;
 
-  constructor(engine: DueQueue['engine']) {
+  constructor(engine: Engine) {
     this.engine = engine;
     const most = Math.max(LEAST_GROUPS, GROUPS_A_CONNECTION * engine.options.maxConnections);
     this.places = new Places(() => most, { hasReserve: true });

@@ -58,8 +58,8 @@ export interface EngineDeps extends Omit<PrepareDeps, 'db' | 'holdOf' | 'ownName
   poolOf(accountId: string, stream: string): Promise<string>;
   /** See `OpenDeps.maySend`. */
   maySend?: () => boolean;
-  /** Is called with the outcome of every attempt, and the kind of what it was made at. */
-  attempted?(outcome: Outcome, destination: Destination['kind']): void;
+  /** Is called with the outcome of every attempt, and what it was made at. */
+  attempted?(outcome: Outcome, destination: Destination): void;
 }
 
 export interface EngineOptions {

@@ -26,12 +26,9 @@ const orders = {
 };
 
 export class LaneReports {
-  private readonly engine: Pick<
-    Engine,
-    'sites' | 'sources' | 'holds' | 'control' | 'lanes' | 'aside' | 'placing' | 'poolOf'
-  >;
+  private readonly engine: Engine;
 
-  constructor(engine: LaneReports['engine']) {
+  constructor(engine: Engine) {
     this.engine = engine;
   }
 

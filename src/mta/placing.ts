@@ -54,24 +54,7 @@ function laneOf(destination: Destination, source: string | null): string | null 
 }
 
 export class Placing {
-  private readonly engine: Pick<
-    Engine,
-    | 'db'
-    | 'clock'
-    | 'log'
-    | 'sites'
-    | 'sources'
-    | 'poolOf'
-    | 'holds'
-    | 'control'
-    | 'pool'
-    | 'aside'
-    | 'dueQueue'
-    | 'owners'
-    | 'lanes'
-    | 'prepare'
-    | 'isStopping'
-  >;
+  private readonly engine: Engine;
   private readonly preferences: BatchLoader<SourcePreference>;
   /** By domain. */
   private readonly unplaced = new Map<string, Unplaced>();
@@ -79,7 +62,7 @@ export class Placing {
   private readonly line = new WaitingLine<string>();
   private lookUps = 0;
 
-  constructor(engine: Placing['engine']) {
+  constructor(engine: Engine) {
     this.engine = engine;
     this.preferences = createBatchLoader<SourcePreference>((ids) => loadSourcePreferences(engine, ids));
   }

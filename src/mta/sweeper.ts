@@ -34,28 +34,7 @@ type Timed = Aged & { giveUpAt: number; expiresAt: number | null };
 type Claimed = Pick<DeliveryRow, 'id' | 'domain' | 'class' | 'account_id' | 'attempt_count'>;
 
 export class Sweeper {
-  private readonly engine: Pick<
-    Engine,
-    | 'db'
-    | 'nodes'
-    | 'owners'
-    | 'notifiers'
-    | 'clock'
-    | 'log'
-    | 'recorder'
-    | 'holds'
-    | 'random'
-    | 'options'
-    | 'leaseMs'
-    | 'sites'
-    | 'control'
-    | 'lanes'
-    | 'dueQueue'
-    | 'reports'
-    | 'extraTime'
-    | 'freeHeldMail'
-    | 'failed'
-  >;
+  private readonly engine: Engine;
   private timer: Timer | null = null;
   private stopping = false;
   /** Says how far the clock has jumped since the last sweep, in ms; null before the first. */
@@ -63,7 +42,7 @@ export class Sweeper {
   /** The last sweep found the clock set back: an outcome that was being written meanwhile may have a time of the old clock. */
   private wasSetBack = false;
 
-  constructor(engine: Sweeper['engine']) {
+  constructor(engine: Engine) {
     this.engine = engine;
   }
 

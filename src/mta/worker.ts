@@ -56,20 +56,15 @@ const RETRY_WRITE_MS = 1_000;
 const FRESH_MS = 1_000;
 
 /** Returns the function that works through a lane as one of its workers. */
-export const createWorker = (engine: WorkerEngine) => (lane: Lane<Job>) => new Worker(engine, lane).run();
-
-type WorkerEngine = Pick<
-  Engine,
-  'clock' | 'recorder' | 'placing' | 'attempts' | 'options' | 'leaseMs' | 'extraTime' | 'failed' | 'unwritten'
->;
+export const createWorker = (engine: Engine) => (lane: Lane<Job>) => new Worker(engine, lane).run();
 
 class Worker {
-  private readonly engine: WorkerEngine;
+  private readonly engine: Engine;
   private readonly lane: Lane<Job>;
   /** The last attempt, until its outcome is written. */
   private finished: Finished | null = null;
 
-  constructor(engine: WorkerEngine, lane: Lane<Job>) {
+  constructor(engine: Engine, lane: Lane<Job>) {
     this.engine = engine;
     this.lane = lane;
   }
@@ -249,7 +244,7 @@ const holdNow = ({ id }: Job, { by, since, until }: Hold): Occurrence => ({
 });
 
 /** Begins to prepare a mail. If storage fails, now or before the mail is made, it cannot be sent: it waits. Never rejects. */
-async function begin(engine: WorkerEngine, job: Job): Promise<Begun> {
+async function begin(engine: Engine, job: Job): Promise<Begun> {
   const notLoaded = (error: unknown): Failure => {
     engine.failed(error);
     return { kind: 'unready', why: 'it could not be loaded' };

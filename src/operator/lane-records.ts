@@ -4,10 +4,11 @@ import { rfc3339 } from '../base/rfc3339.ts';
 import { groupBy } from '../base/sets.ts';
 import { mapInSlices } from '../base/slices.ts';
 import { DAY_MS, HOUR_MS, MINUTE_MS } from '../base/time.ts';
-import { EVERYWHERE, scopeOf, type Limit } from '../messages/limits/limit.ts';
 import { operatorsHold } from '../messages/delivery/holds.ts';
 import { limitsByHand } from '../messages/delivery/lane-report.ts';
 import { laneWait, type LaneFacts, type LaneWait } from '../messages/delivery/why.ts';
+import { EVERYWHERE, scopeOf, type Limit } from '../messages/limits/limit.ts';
+import type { OperatorDeps } from './deps.ts';
 import {
   fleetLanes,
   laneFigures,
@@ -18,10 +19,9 @@ import {
   type FleetLane,
   type LanesDeps,
   type NodeLane,
+  laneNamed,
 } from './lanes.ts';
-import { laneNamed } from './domain-lanes.ts';
 import { figuresOf } from './node-figures.ts';
-import type { OperatorDeps } from './deps.ts';
 import { dialectOf } from '../storage/sql.ts';
 
 type Deps = LanesDeps & Pick<OperatorDeps, 'db' | 'clock' | 'limits'>;

@@ -1,12 +1,20 @@
 /** The parts of the queue that operations name: any of recipient domain, account, stream, key, bulk send and message together, or a lane, or a source, or all. */
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
+import { parseMailbox, soughtDomain } from '../mail/address.ts';
+import { SIMULATOR_DOMAIN } from '../messages/delivery/delivery.ts';
 import { ANY_SOURCE, EVERYWHERE, ofAnyMail, placeOfLane, type About, type OfMail } from '../messages/limits/limit.ts';
 import type { Act } from '../operations/act.ts';
 import type { OperatorDeps } from './deps.ts';
 import { accountOfMessage } from './messages.ts';
-import { recipientDomain } from './recipient-domain.ts';
 import { accountNamed } from './team/accounts.ts';
+
+/** A domain in any spelling, such as `bücher.example` or `Example.NET.`; the result is the one that deliveries have. */
+export const recipientDomain = z
+  .string()
+  .min(1)
+  .max(253)
+  .transform((text) => soughtDomain(text.trim().replace(/\.$/, '')));
 
 const id = z.string().min(1).max(100).optional();
 
@@ -55,7 +63,7 @@ export async function partFor(
 
 /** The members by which mail is named, the narrowest first. */
 const names = ['message_id', 'batch_id', 'key_id', 'lane', 'source', 'tag', 'stream', 'domain', 'account'] as const;
-export type Named = { readonly [name in (typeof names)[number]]?: string | undefined } & { all?: true | undefined };
+export type Named = Readonly<Partial<Record<(typeof names)[number], string | undefined>>> & { all?: true | undefined };
 
 /** Returns what was named, the narrowest first, whether it exists or not. Throws `invalid_field` if nothing was, or all mail and a part of it. */
 export function selected(named: Named): { scope: string; target: string } {
@@ -76,7 +84,7 @@ export function selected(named: Named): { scope: string; target: string } {
 /** Returns the words for what was named, such as `the domain example.net (account Acme)`. */
 export function selectedText(named: Named): string {
   const { scope, target } = selected(named);
-  return scope === 'all' ? 'all mail' : `the ${scope} ${target}`;
+  return scope === 'all' ? 'the whole queue' : `the ${scope} ${target}`;
 }
 
 /** Returns the part as it was asked for, for the audit of an act that is refused. Throws `invalid_field` if it is none. */
@@ -137,3 +145,10 @@ const none = (what: 'source' | 'stream' | 'key' | 'batch', name: string): Proble
   new Problem('not_found', `there is no ${what} ${JSON.stringify(name)}${seeing[what] ?? ''}`, {
     field: what === 'key' || what === 'batch' ? `${what}_id` : what,
   });
+
+/** Throws a Problem for a text that no delivery can have as its domain, such as `@example.net`. */
+export function refuseNoDomain(domain: string): void {
+  if (domain === SIMULATOR_DOMAIN) return;
+  const parsed = parseMailbox(`x@${domain}`);
+  if (parsed.kind === 'bad') throw new Problem('invalid_field', `not a domain: ${parsed.why}`, { field: 'domain' });
+}

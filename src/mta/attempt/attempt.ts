@@ -10,7 +10,7 @@ import type { Outcome } from '../../messages/delivery/delivery.ts';
 import { nextTryAt } from '../../messages/delivery/retry.ts';
 import type { MailKey } from '../../messages/limits/limit.ts';
 import type { Failure, Prepared, Ready } from '../prepare/prepare.ts';
-import { AddressMemory } from '../connection/address-memory.ts';
+import { AddressMemory } from '../connection/connect.ts';
 import type { LeaseWait } from '../connection/pool.ts';
 import { laneName } from '../names.ts';
 import type { Destination, Site } from '../sites/sites.ts';
@@ -244,7 +244,7 @@ export class Attempts {
     const { facts } = outcome;
     const { source = null } = job;
     const lane = destination.kind === 'site' ? laneName(destination.name, source) : destination.kind;
-    engine.attempted?.(outcome, destination.kind);
+    engine.attempted?.(outcome, destination);
     engine.log.info(
       {
         event: 'attempt',

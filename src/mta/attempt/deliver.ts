@@ -5,7 +5,7 @@
 import { isIP } from 'node:net';
 import type { Clock } from '../../base/clock.ts';
 import type { Outcome } from '../../messages/delivery/delivery.ts';
-import type { AddressMemory } from '../connection/address-memory.ts';
+import type { AddressMemory } from '../connection/connect.ts';
 import { isDown, SILENT_MS } from '../connection/dial-gate.ts';
 import { connectionKey, dial, type DialTarget, type TlsMemory } from '../connection/dial.ts';
 import type { OpenResult } from '../connection/open-session.ts';

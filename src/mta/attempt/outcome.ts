@@ -1,4 +1,5 @@
 /** Turns the answers of mail hosts and DNS into outcomes of a delivery. Pure. */
+import type { SmtpReply } from '../../mail/smtp-reply.ts';
 import { judge, type Judge, type Judgement, type Refusal } from '../../messages/delivery/classify.ts';
 import {
   HELD_BY_US,
@@ -8,14 +9,12 @@ import {
   type Outcome,
   type Verdict,
 } from '../../messages/delivery/delivery.ts';
-import type { RetryHint } from '../../messages/delivery/retry.ts';
-import { askedPause } from '../../messages/delivery/retry-hint.ts';
-import type { SmtpReply } from '../../mail/smtp-reply.ts';
+import { type RetryHint, askedPause } from '../../messages/delivery/retry.ts';
+import { subjectOf } from './subject.ts';
 import type { OpenResult } from '../connection/open-session.ts';
 import type { Transfer } from '../connection/session.ts';
 import type { TlsResult } from '../connection/tls-policy.ts';
 import type { MailRoute } from '../dns/mx.ts';
-import { subjectOf } from './subject.ts';
 
 /** The facts that every outcome of an attempt contains. */
 export interface AttemptFrame {

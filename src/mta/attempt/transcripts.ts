@@ -31,10 +31,14 @@ export function createTranscripts({ clock }: { clock: Clock }) {
   const watches = new Map<number, Watch>();
   let connectionNumber = 0;
 
+  function forget(): void {
+    for (const [id, { askedAt }] of watches) if (clock.monotonic() - askedAt >= FORGOTTEN_MS) watches.delete(id);
+  }
+
   function hand(line: TranscriptLine): void {
-    for (const [id, watch] of watches) {
-      const { what, askedAt } = watch;
-      if (clock.monotonic() - askedAt >= FORGOTTEN_MS) watches.delete(id);
+    forget();
+    for (const watch of watches.values()) {
+      const { what } = watch;
       if ('lane' in what ? what.lane !== line.lane : what.messageId !== line.messageId) continue;
       watch.lines.push(line);
       watch.end++;
@@ -63,19 +67,19 @@ export function createTranscripts({ clock }: { clock: Clock }) {
     },
     /** Begins a watch under this number, or prolongs the one that there is; returns false if there are too many. */
     watch(id: number, what: Watched): boolean {
+      forget();
       const known = watches.get(id);
       if (known !== undefined) {
         known.askedAt = clock.monotonic();
         return true;
       }
-      for (const [other, { askedAt }] of watches)
-        if (clock.monotonic() - askedAt >= FORGOTTEN_MS) watches.delete(other);
       if (watches.size >= MOST_WATCHES) return false;
       watches.set(id, { what, lines: [], end: 0, askedAt: clock.monotonic() });
       return true;
     },
     /** Returns the lines after position `after`; null for a watch that has ended. `lost` lines were dropped before they were fetched. */
     read(id: number, after: number): TranscriptPage | null {
+      forget();
       const watch = watches.get(id);
       if (watch === undefined) return null;
       watch.askedAt = clock.monotonic();
@@ -84,7 +88,10 @@ export function createTranscripts({ clock }: { clock: Clock }) {
       return { lines, position: watch.end, lost: Math.max(0, from - after) };
     },
     /** Returns what a watch is about; null if it has ended. */
-    subjectOf: (id: number): Watched | null => watches.get(id)?.what ?? null,
+    subjectOf(id: number): Watched | null {
+      forget();
+      return watches.get(id)?.what ?? null;
+    },
     /** Returns the last lines of each watch, for other nodes. */
     list: (): (readonly [id: number, page: TranscriptPage])[] =>
       [...watches].map(([id, { lines, end: position }]) => [

@@ -6,8 +6,7 @@
 import type { Clock } from '../../base/clock.ts';
 import { extensionsOf, loginLines, NO_KNOWN_LOGIN, noExtensions, type Extensions } from '../../mail/smtp-extensions.ts';
 import type { SmtpReply } from '../../mail/smtp-reply.ts';
-import type { AddressMemory } from './address-memory.ts';
-import { connectFirst } from './connect.ts';
+import { connectFirst, type AddressMemory } from './connect.ts';
 import { noTimings, type Phase, type PhaseTimeouts, type Timings } from './phases.ts';
 import { Session } from './session.ts';
 import { handshake, type Hello, type TlsClient } from './tls.ts';

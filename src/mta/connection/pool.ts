@@ -8,11 +8,9 @@
  */
 import type { Clock } from '../../base/clock.ts';
 import { isAboutConnections } from '../attempt/subject.ts';
-import { BusyConnections } from './busy-connections.ts';
 import { carried, dialFailed, dialled, sessionBroke, tryNow, type DialFailure, type GateWait } from './dial-gate.ts';
-import { LaneConnections } from './lane-connections.ts';
 import type { OpenResult } from './open-session.ts';
-import { PooledHost, type Connection } from './pooled-host.ts';
+import { LaneConnections, BusyConnections, PooledHost, type Connection } from './pooled-host.ts';
 import type { Session } from './session.ts';
 
 export interface PoolLimits {

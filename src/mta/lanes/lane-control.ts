@@ -6,12 +6,7 @@ import { addTo, takeFrom } from '../../base/sets.ts';
 import type { Outcome } from '../../messages/delivery/delivery.ts';
 import type { LaneChange, LaneLimitsReport } from '../../messages/delivery/lane-report.ts';
 import type { LaneWait } from '../../messages/delivery/why.ts';
-import { isDown } from '../connection/dial-gate.ts';
-import type { Engine } from '../engine.ts';
-import { allowance, isProbed, shareOf, type Allowance, type LaneMoment } from '../limits/allowance.ts';
 import type { PlaceLimits } from '../../messages/limits/book.ts';
-import { firstConnections, type ConnectionLimits } from '../limits/connections.ts';
-import { isAboutOne, learn, ruled, subjectOfOutcome, type LaneFacts } from '../limits/learn.ts';
 import {
   covers,
   isClosing,
@@ -22,13 +17,25 @@ import {
   type Limit,
   type MailKey,
 } from '../../messages/limits/limit.ts';
+import { isDown } from '../connection/dial-gate.ts';
+import type { Engine } from '../engine.ts';
+import {
+  hostKeysOf,
+  isShared,
+  newLaneState,
+  shiftLaneState,
+  trafficsOf,
+  type LaneState,
+  LaneWorkers,
+  LOOK_AGAIN_MS,
+} from './lane-state.ts';
+import { changeOf, logOf, reportOf, waitsOf, type Surroundings } from './lane-waits.ts';
+import { allowance, isProbed, shareOf, type Allowance, type LaneMoment } from '../limits/allowance.ts';
+import { firstConnections, type ConnectionLimits } from '../limits/connections.ts';
+import { isAboutOne, learn, ruled, subjectOfOutcome, type LaneFacts } from '../limits/learn.ts';
 import { compileRules, shape, type CompiledRule } from '../limits/shaping.ts';
 import { hostKey, isInnerLane } from '../names.ts';
 import type { Site } from '../sites/sites.ts';
-import { changeOf, logOf } from './lane-changes.ts';
-import { hostKeysOf, isShared, newLaneState, shiftLaneState, trafficsOf, type LaneState } from './lane-state.ts';
-import { reportOf, waitsOf, type Surroundings } from './lane-waits.ts';
-import { LaneWorkers, LOOK_AGAIN_MS } from './lane-workers.ts';
 
 /**
  * States of lanes kept in memory, about 1 KB each. Those of lanes that have work are kept beyond this number. With a smaller one a broadcast to
@@ -56,10 +63,7 @@ export interface SourceState {
 }
 
 export class LaneControl {
-  private readonly engine: Pick<
-    Engine,
-    'clock' | 'log' | 'limits' | 'pool' | 'parts' | 'lanes' | 'aside' | 'dueQueue' | 'placing' | 'options'
-  >;
+  private readonly engine: Engine;
   private rules: readonly CompiledRule[];
   /** Those that ran out of work longest ago first. */
   private readonly states = new Map<string, LaneState>();
@@ -69,7 +73,7 @@ export class LaneControl {
   private readonly probes = new Set<string>();
   private readonly workers: LaneWorkers;
 
-  constructor(engine: LaneControl['engine']) {
+  constructor(engine: Engine) {
     this.engine = engine;
     this.rules = compileRules(engine.options.shaping);
     this.workers = new LaneWorkers(engine, {

@@ -2,6 +2,9 @@
 import type { Timer } from '../../base/clock.ts';
 import type { LaneChange } from '../../messages/delivery/lane-report.ts';
 import type { PlaceLimits } from '../../messages/limits/book.ts';
+import { isDown } from '../connection/dial-gate.ts';
+import type { Engine } from '../engine.ts';
+import { allowance, connectionsOf, type Allowance, type LaneMoment } from '../limits/allowance.ts';
 import type { ShapingMemory } from '../limits/shaping.ts';
 import { Traffic } from '../limits/traffic.ts';
 import { hostKey } from '../names.ts';
@@ -85,4 +88,111 @@ export function shiftLaneState(state: LaneState, ms: number): void {
   state.acceptedAt += ms;
   if (state.lullUntil > 0) state.lullUntil += ms;
   state.lastProgressAt += ms;
+}
+
+/** A lane that waits for the pool is looked at again after so long even if the pool does not wake it. */
+export const LOOK_AGAIN_MS = 2_000;
+/** A host of an operator's lane that lets a worker wait longer than this keeps only that worker, not its place in the lane. */
+const SLOW_HOST_MS = 2_000;
+const SLOW_WORKERS_LOOK_MS = 1_000;
+const MOST_SLOW_WORKERS = 40;
+
+/** Decides how many workers a lane may have now, and when a lane that may have none is looked at again. */
+export class LaneWorkers {
+  private readonly engine: Engine;
+  private readonly lanes: { limitsOf(state: LaneState): PlaceLimits; momentOf(state: LaneState): LaneMoment };
+
+  constructor(engine: Engine, lanes: LaneWorkers['lanes']) {
+    this.engine = engine;
+    this.lanes = lanes;
+  }
+
+  /** Returns how many workers would find a connection. */
+  of(lane: string, state: LaneState): number {
+    const most = this.most(lane, state);
+    return most === 0 ? 0 : Math.min(most + this.slowWorkers(lane, state), this.reachable(lane, state));
+  }
+
+  /** Returns how many workers the limits allow, whether or not they would find a connection. */
+  most(lane: string, state: LaneState): number {
+    const now = this.engine.clock.now();
+    const whole = this.allowance(state);
+    if (whole.kind === 'wait' && whole.until > now) {
+      this.wakeAt(lane, state, whole.until);
+      return 0;
+    }
+    return this.connections(lane, state);
+  }
+
+  /** Returns how many connections this node may use, by the receiver's limit and the operator's. */
+  connections(lane: string, state: LaneState): number {
+    const most = connectionsOf(this.lanes.limitsOf(state).of(null));
+    const { nodes, isNew } = this.engine.parts.of(lane);
+    return isNew ? 1 : Math.ceil(most / nodes);
+  }
+
+  /** Returns whether the limits of the whole lane let a mail go. */
+  allowance(state: LaneState): Allowance {
+    return allowance(this.lanes.limitsOf(state).of(null), null, this.lanes.momentOf(state), this.engine.clock.now());
+  }
+
+  /** Returns how many workers find a connection: those that have one, and as many as the hosts let in. */
+  private reachable(lane: string, state: LaneState): number {
+    // The hosts of an operator's lane differ from mail to mail: mail whose hosts cannot be had is put aside by itself.
+    if (isShared(state)) return Infinity;
+    const hosts = state.site?.hosts ?? [];
+    if (hosts.length === 0) return 1;
+    const { pool, clock } = this.engine;
+    let sum = 0;
+    let worst = Infinity;
+    const isLull = clock.now() < state.lullUntil;
+    for (const host of hosts) {
+      const key = hostKey(host, state.source);
+      const preference = host.preference ?? 0;
+      sum += pool.usedBy(key, lane);
+      if (preference > worst || isLull) continue;
+      sum += pool.room(key, lane);
+      const wait = pool.waitOf(key);
+      if (wait === null || !isDown(wait)) worst = preference;
+    }
+    if (isLull) this.wakeAt(lane, state, state.lullUntil);
+    else if (sum === 0) this.wakeWhenOpen(lane, state);
+    return sum;
+  }
+
+  /**
+   * Counts the workers of an operator's lane that wait for hosts of single organisations (a dial without an answer, a banner that
+   * does not come). They do not count against the lane's limit: a few such hosts would stop the mail for all the others.
+   */
+  private slowWorkers(lane: string, state: LaneState): number {
+    if (!isShared(state)) return 0;
+    const { clock, pool } = this.engine;
+    const now = clock.monotonic();
+    if (now - state.slowWorkers.at >= SLOW_WORKERS_LOOK_MS)
+      state.slowWorkers = {
+        count: Math.min(MOST_SLOW_WORKERS, pool.waitingLong(SLOW_HOST_MS).get(lane) ?? 0),
+        at: now,
+      };
+    if (state.timer === null) this.wakeAt(lane, state, clock.now() + LOOK_AGAIN_MS);
+    return state.slowWorkers.count;
+  }
+
+  private wakeWhenOpen(lane: string, state: LaneState): void {
+    const { clock, pool } = this.engine;
+    const ends = hostKeysOf(state).flatMap((host) => pool.waitOf(host)?.until ?? []);
+    // If the end is not known (another lane's dial, say) the pool wakes the lane; but its reason may be gone by then.
+    const wait = ends.length === 0 ? LOOK_AGAIN_MS : Math.max(1, Math.min(...ends) - clock.monotonic());
+    this.wakeAt(lane, state, clock.now() + wait);
+  }
+
+  private wakeAt(lane: string, state: LaneState, at: number): void {
+    if (state.timer !== null && state.timerAt <= at) return;
+    const { clock } = this.engine;
+    state.timer?.cancel();
+    state.timerAt = at;
+    state.timer = clock.after(Math.max(0, at - clock.now()), () => {
+      state.timer = null;
+      this.engine.lanes.pump(lane);
+    });
+  }
 }

@@ -3,17 +3,15 @@
  * command and metric shows this list (messages/delivery/why.ts adds the reasons of the delivery itself). Pure but for the pool.
  */
 import type { Clock } from '../../base/clock.ts';
+import type { Log } from '../../base/log.ts';
 import {
   limitsByHand,
   operatorCause,
   type LaneLimit,
   type LaneLimitsReport,
+  type LaneChange,
 } from '../../messages/delivery/lane-report.ts';
 import { laneWait, type LaneWait } from '../../messages/delivery/why.ts';
-import type { LaneView, NoSlot } from '../../scheduling/lanes.ts';
-import type { GateWait } from '../connection/dial-gate.ts';
-import type { Pool } from '../connection/pool.ts';
-import { isProbed, shareOf } from '../limits/allowance.ts';
 import {
   covers,
   isClosing,
@@ -22,11 +20,16 @@ import {
   type ClosingKind,
   type Limit,
   type MailKey,
+  type LimitKind,
 } from '../../messages/limits/limit.ts';
-import { hostKey } from '../names.ts';
-import type { Site } from '../sites/sites.ts';
+import type { GateWait } from '../connection/dial-gate.ts';
+import type { Pool } from '../connection/pool.ts';
 import { isShared, trafficsOf, type LaneState } from './lane-state.ts';
 import type { LanePart } from './node-parts.ts';
+import { isProbed, shareOf } from '../limits/allowance.ts';
+import { hostKey } from '../names.ts';
+import type { Site } from '../sites/sites.ts';
+import type { LaneView, NoSlot } from '../../scheduling/lanes.ts';
 
 /** The limits and counts that decide how fast a lane goes. */
 export interface Surroundings {
@@ -284,3 +287,52 @@ function limitsOf(state: LaneState, { limits: standing, pool, clock, part, conne
 }
 
 const mails = (count: number): string => (count === 1 ? '1 mail' : `${String(count)} mails`);
+
+/** Returns what has changed, in words. */
+export function changeOf(limit: Limit, how: 'set' | 'ended'): Omit<LaneChange, 'at'> {
+  const { kind, connections, perMinute, until, cause, account, domain, site } = limit;
+  const scope = [
+    ...(account === null ? [] : [`account ${account}`]),
+    ...(domain === null ? [] : [`domain ${domain}`]),
+    ...(site === '' ? ['every site'] : []),
+  ].join(', ');
+  const part = scope === '' ? '' : ` for ${scope}`;
+  if (kind === 'connections') return { what: 'connections', to: countConnections(connections ?? 0), cause };
+  if (kind === 'rate')
+    return {
+      what: 'pace',
+      to: `${how === 'ended' ? 'no limit of mails' : `${String(perMinute)} mails a minute`}${part}`,
+      cause,
+    };
+  return {
+    what: 'pause',
+    to: how === 'ended' ? `the rest is over${part}` : `rests until ${new Date(until).toISOString()}${part}`,
+    cause,
+  };
+}
+
+/** Writes the log line of a limit that closes a lane or a part of it. `source` is null for the system's address. */
+export function logOf(log: Log, lane: string, source: string | null, limit: Limit): void {
+  const { kind, account, domain, site, cause: reply } = limit;
+  const until = new Date(limit.until).toISOString();
+  if (kind === 'rule' || kind === 'hold' || kind === 'limit') return;
+  if (kind === 'block_list')
+    log.error(
+      { event: 'source_blocklisted', source, site: site === '' ? null : site, domain, until, reply },
+      logMessages.block_list,
+    );
+  else log.error({ event: 'lane_rests', lane, kind, account, domain, until, reply }, logMessages[kind]);
+}
+
+export const countConnections = (count: number): string =>
+  count === 1 ? '1 connection' : `${String(count)} connections`;
+
+const logMessages: Readonly<Record<Exclude<LimitKind, 'rule' | 'hold' | 'limit'>, string>> = {
+  sender: 'a receiver refuses mail from us again and again: mail for it waits, and one mail tries from time to time',
+  block_list:
+    'a block list keeps a source out: its mail waits or goes by another source, and one mail tries from time to time',
+  load: 'a receiver cannot take mail now: mail for it waits, and one mail tries from time to time',
+  tls: 'mail hosts do not have the TLS that is asked for: mail for them waits, and one mail tries from time to time',
+  rate: 'a receiver takes only so much mail in a time',
+  connections: 'a receiver takes only so many connections',
+};

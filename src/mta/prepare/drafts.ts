@@ -2,15 +2,15 @@
  * Makes mails from drafts: composes the content, or takes it as it was composed for another recipient, and signs the header. Contents
  * that are loaded in the same turn of the event loop share one query.
  */
+import { LRUCache } from 'lru-cache';
 import { createBatchLoader, type BatchLoader } from '../../base/batch-loader.ts';
+import { createLru } from '../../base/lru.ts';
 import type { FreshContent } from '../../messages/store/fresh-contents.ts';
 import { isSealedContent, openContent } from '../../messages/store/stored-content.ts';
 import type { Attachment } from '../../mail/mime-write.ts';
 import type { Tracking } from '../../tracking/rewrite.ts';
-import { createComposer, isLarge, isLongHead, Unencodable, type Composer, type Made } from './composer.ts';
 import { composeKnown, type Composed, type StoredContent } from './compose.ts';
-import { EncodedContents } from './encoded-contents.ts';
-import type { Order } from './mail-batches.ts';
+import { createComposer, isLarge, isLongHead, Unencodable, type Composer, type Made, type Order } from './composer.ts';
 import type { Signed } from './mail-job.ts';
 import type { PrepareDeps } from './prepare.ts';
 import { failureOf, readyMail, Unbuildable, type Draft, type Prepared } from './ready-mail.ts';
@@ -184,3 +184,68 @@ const orderOf = (row: StoredMail): Order => (row.class === 0 ? 0 : 1);
 
 /** The signature has the time of acceptance, in seconds, so that every try sends the same bytes. */
 const signedAt = (row: StoredMail): number => Math.floor(writtenAt(row) / 1000);
+
+/** Bytes of one entry beside its body: the header lines, the hash and the entry itself. */
+const ENTRY_BYTES = 500;
+/** The contents that were asked for once, whose ids are remembered: some seconds of mail at the highest rate, in half a megabyte. */
+const MOST_SEEN = 5000;
+
+const SEEN = {};
+
+interface Encoding {
+  composed: Promise<Composed>;
+  /** It was asked for again, now or before. */
+  isShared: boolean;
+}
+
+/**
+ * Encoded contents in memory. A content that goes to many recipients is encoded and hashed once while it is in use; one that is asked for
+ * only once is not kept, since most transactional mail has a content of its own.
+ */
+export class EncodedContents {
+  private readonly encoding = new Map<string, Encoding>();
+  private readonly kept: LRUCache<string, Composed>;
+  private readonly seen = createLru<string, object>(MOST_SEEN);
+
+  /** Keeps at most `mostBytes`; the contents not used for longest go first. */
+  constructor(mostBytes: number) {
+    this.kept = new LRUCache({
+      maxSize: mostBytes,
+      sizeCalculation: ({ content }) => content.body.length + ENTRY_BYTES,
+    });
+  }
+
+  /** Returns the content if it is kept or being encoded, in which case callers share the work; null if neither is true. */
+  find(contentId: string): Promise<Composed> | null {
+    const kept = this.kept.get(contentId);
+    if (kept !== undefined) return Promise.resolve(kept);
+    const encoding = this.encoding.get(contentId);
+    if (encoding === undefined) return null;
+    encoding.isShared = true;
+    return encoding.composed;
+  }
+
+  /** Adds a content that is being encoded and was not found; a failure is not kept. */
+  add(contentId: string, made: Promise<Pick<Made, 'composed'>>): void {
+    const encoding = { composed: made.then(({ composed }) => composed), isShared: this.seen.has(contentId) };
+    this.encoding.set(contentId, encoding);
+    encoding.composed.then(
+      (composed) => {
+        this.encoding.delete(contentId);
+        if (encoding.isShared) this.kept.set(contentId, composed);
+        this.seen.set(contentId, SEEN);
+      },
+      () => this.encoding.delete(contentId),
+    );
+  }
+
+  /** Returns the content if it is kept. */
+  made(contentId: string): Composed | undefined {
+    return this.kept.get(contentId);
+  }
+
+  /** The bytes in memory of the contents that are kept. */
+  get bytes(): number {
+    return this.kept.calculatedSize;
+  }
+}

@@ -34,6 +34,8 @@ export type Meters = ReturnType<typeof createMeters>;
 export function createMeters({ clock }: { clock: Clock }) {
   const requests = new Counts();
   const attempts = new Counts(OUTCOMES.map((outcome) => ({ outcome })));
+  /** Providers are those of the table of operators, sources those of the settings. */
+  const refusals = new Counts();
   const submissions = new Counts([{ code: '250' }]);
   const usedUp = new Counts(budgetNames.map((budget) => ({ budget })));
   const accept = new Histogram(ACCEPT_SECONDS);
@@ -54,9 +56,17 @@ export function createMeters({ clock }: { clock: Clock }) {
   }
 
   return {
-    /** Counts an attempt by its outcome; `destination` is the kind of what the mail went to. */
-    attempted({ kind, facts }: Pick<Outcome, 'kind' | 'facts'>, destination: string): void {
-      attempts.add({ outcome: WITHOUT_HOST[destination] ?? kind });
+    /** Counts an attempt by its outcome and what the mail went to. */
+    attempted(outcome: Outcome, { kind, operator }: { kind: string; operator?: { name: string } | null }): void {
+      const { facts } = outcome;
+      attempts.add({ outcome: WITHOUT_HOST[kind] ?? outcome.kind });
+      if (outcome.kind === 'deferred' || outcome.kind === 'refused')
+        refusals.add({
+          provider: operator?.name ?? 'other',
+          source: facts.source ?? 'system',
+          outcome: outcome.kind,
+          reason: outcome.verdict.reason,
+        });
       for (const [phase, ms] of Object.entries(facts.timings)) {
         // 0 means that the phase was not needed or not reached.
         if (ms > 0) phases.get(phase)?.observe(ms / 1000);
@@ -89,6 +99,11 @@ export function createMeters({ clock }: { clock: Clock }) {
         'posthorn_attempts_total',
         'Delivery attempts by outcome; those of simulated mail, and of mail that a route discards, are apart.',
         attempts.samples(),
+      ),
+      counter(
+        'posthorn_refusals_total',
+        'Attempts that were deferred or refused, by provider, source and reason.',
+        refusals.samples(),
       ),
       histogram(
         'posthorn_attempt_phase_seconds',

@@ -8,14 +8,13 @@ import { eraseReceivedFrom } from '../../messages/received/received-store.ts';
 import { oldMessages } from '../../messages/store/purge.ts';
 import { keyOf } from '../../messages/limits/limit.ts';
 import type { Act } from '../../operations/act.ts';
+import type { OperatorDeps } from '../deps.ts';
+import { mailOf, changeWaiting, countWaiting } from '../selector.ts';
+import { serverRoute, type DryRun } from '../server-route.ts';
+import { accountNamed } from './accounts.ts';
 import type { Committer } from '../../storage/commit.ts';
 import { dialectOf } from '../../storage/sql.ts';
 import { tables, type AccountRow } from '../../storage/tables.ts';
-import type { OperatorDeps } from '../deps.ts';
-import { mailOf } from '../selector.ts';
-import { serverRoute, type DryRun } from '../server-route.ts';
-import { accountNamed } from './accounts.ts';
-import { changeWaiting, countWaiting } from '../waiting-pages.ts';
 
 /** Messages, and other rows, that are removed in one commit: other writers get their turn between. */
 const MESSAGES_AT_ONCE = 50;

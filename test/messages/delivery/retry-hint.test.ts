@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { askedPause } from '../../../src/messages/delivery/retry-hint.ts';
+import { askedPause } from '../../../src/messages/delivery/retry.ts';
 
 const SECOND = 1000;
 const MINUTE = 60_000;

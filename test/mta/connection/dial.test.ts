@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { AddressMemory } from '../../../src/mta/connection/address-memory.ts';
+import { AddressMemory } from '../../../src/mta/connection/connect.ts';
 import { connectionKey, createTlsMemory, dial } from '../../../src/mta/connection/dial.ts';
 import { openSession, type OpenResult } from '../../../src/mta/connection/open-session.ts';
 import type { DialTarget } from '../../../src/mta/connection/dial.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { X509Certificate, createHash } from 'node:crypto';
 import { DAY_MS } from '../../../src/base/time.ts';
-import { AddressMemory } from '../../../src/mta/connection/address-memory.ts';
+import { AddressMemory } from '../../../src/mta/connection/connect.ts';
 import type { OpenDeps, SessionTarget } from '../../../src/mta/connection/open-session.ts';
 import { expired, server as certificate } from '../../support/harness/certificate.ts';
 import type { FakeClock } from '../../support/fakes/fake-clock.ts';

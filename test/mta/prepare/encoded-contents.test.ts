@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { EncodedContents } from '../../../src/mta/prepare/encoded-contents.ts';
+import { EncodedContents } from '../../../src/mta/prepare/drafts.ts';
 import type { Composed } from '../../../src/mta/prepare/compose.ts';
 
 const composed = (bytes: number): Composed => ({
