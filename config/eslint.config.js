@@ -1,6 +1,6 @@
 /**
  * What no reader should have to look for by eye. Style is prettier's; here are the mistakes, and the doors of the house:
- * time, the environment and timers come in through src/base/clock.ts, src/config/load.ts and src/bin only; for the client,
+ * time, the environment and timers come in through src/base/clock.ts, src/config/surroundings.ts and src/bin only; for the client,
  * which is a program of its own, through src/client/surroundings.ts.
  */
 import path from 'node:path';
@@ -87,7 +87,7 @@ export default defineConfig(
     rules: { ...tuned, ...doors },
   },
   {
-    files: ['src/base/clock.ts', 'src/config/load.ts', 'src/client/surroundings.ts'],
+    files: ['src/base/clock.ts', 'src/config/surroundings.ts', 'src/client/surroundings.ts'],
     rules: { 'no-restricted-globals': 'off', 'no-restricted-syntax': 'off' },
   },
   { files: ['test/**/*.ts'], rules: inTests },

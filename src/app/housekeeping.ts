@@ -6,8 +6,7 @@ import { createHousekeeping, type Housekeeping } from '../housekeeping/housekeep
 import { oldRowRules } from '../housekeeping/old-rows.ts';
 import { retentionRules } from '../housekeeping/retention.ts';
 import { listingRule } from '../operator/listings.ts';
-import type { AccountNotices } from './account-notice.ts';
-import { domainNotice } from './domain-notice.ts';
+import { domainNotice, type AccountNotices } from './notices.ts';
 import type { AppContext } from './context.ts';
 
 export async function buildHousekeeping(

@@ -3,14 +3,12 @@ import type { Inside } from '../api/inside.ts';
 import { watchSettings } from '../config/settings-state.ts';
 import type { CertificateWatch } from '../config/certificate-watch.ts';
 import type { Inbound } from '../inbound/inbound.ts';
-import { openReportParser } from '../inbound/report-reader.ts';
 import { handIn, selfTest } from '../inbound/self-test.ts';
 import type { LaneFactsOf } from '../messages/delivery/why.ts';
 import type { OperatorDeps } from '../operator/deps.ts';
 import type { DeliveryEngine } from './delivery-engine.ts';
-import type { AccountNotices } from './account-notice.ts';
 import { signingKey, type AppContext } from './context.ts';
-import { invitationMail } from './invitation-mail.ts';
+import { invitationMail, type AccountNotices } from './notices.ts';
 
 export interface OperatorParts {
   delivery: DeliveryEngine;
@@ -53,7 +51,6 @@ export function buildOperator(
     invitations: invitationMail(notices, context),
     strangerLines: context.strangerLines,
     inside,
-    openReportParser: (keys, rules) => Promise.resolve(openReportParser(keys, rules)),
     listeners: () => inbound.mailPorts(),
     unknownProxies: () => [...context.unknownProxies],
     settings: watchSettings(

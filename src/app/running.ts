@@ -27,7 +27,7 @@ import { hearWatches } from '../operator/watch.ts';
 import { serverRoutes } from '../operator/routes.ts';
 import { Webhooks } from '../webhooks/dispatcher.ts';
 import { buildAccept } from './accepting.ts';
-import { accountNotices, type AccountNotices } from './account-notice.ts';
+import { accountNotices, disabledNotice, type AccountNotices } from './notices.ts';
 import type { AppContext } from './context.ts';
 import { buildDashboard } from './dashboard.ts';
 import { buildDeliveryEngine, type DeliveryEngine } from './delivery-engine.ts';
@@ -36,7 +36,6 @@ import { buildInbound } from './inbound.ts';
 import { buildOperator } from './operator.ts';
 import { shareState, type SharedState } from './shared-state.ts';
 import { buildApi, buildMetrics } from './web.ts';
-import { disabledNotice } from './webhook-notice.ts';
 
 /** The parts that run. */
 export interface Running extends Doors {

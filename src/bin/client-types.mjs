@@ -248,6 +248,7 @@ function clientMethods({ paths }) {
 
 const pretty = (text) => format(text, { parser: 'typescript', printWidth: 120, singleQuote: true });
 const root = path.resolve(import.meta.dirname, '../..');
-const document = JSON.parse(readFileSync(path.join(root, 'docs/openapi.json'), 'utf8'));
-writeFileSync(path.join(root, 'src/client/types.ts'), await clientTypes(document));
-writeFileSync(path.join(root, 'src/client/operations.ts'), await clientMethods(document));
+const [source = path.join(root, 'docs/openapi.json'), folder = path.join(root, 'src/client')] = process.argv.slice(2);
+const document = JSON.parse(readFileSync(source, 'utf8'));
+writeFileSync(path.join(folder, 'types.ts'), await clientTypes(document));
+writeFileSync(path.join(folder, 'operations.ts'), await clientMethods(document));

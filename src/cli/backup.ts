@@ -31,8 +31,7 @@ const SHORTEST_PASSPHRASE = 12;
 const ON_POSTGRES =
   'storage.url is a PostgreSQL database: pg_dump and pg_restore are its backup, with secret.key kept beside it (docs/backup.md#postgresql)';
 
-export function addBackup(program: CommandUnknownOpts, context: Context): void {
-  const backup = program.command('backup').description('copies of a SQLite database and the keys');
+export function addBackup(backup: CommandUnknownOpts, context: Context): void {
   const passphrase = [
     '--passphrase-file <file>',
     'file with the passphrase of the keys (default: the setting backup.passphrase)',

@@ -1,10 +1,18 @@
-/** `posthorn classify`. */
-import { Option, type CommandUnknownOpts } from '@commander-js/extra-typings';
+/** `posthorn classify`: explains replies by the operator's rules and the shipped ones, without a server. */
+import { Option, type Command } from '@commander-js/extra-typings';
+import { writeDuration } from '../base/duration.ts';
 import { refusalPhases } from '../config/bounce-rule.ts';
-import { writeDuration } from '../config/kind.ts';
-import { createLineClassifier, type Classified, type OpenExplainer } from '../operator/reports/classify.ts';
+import type { Config } from '../config/schema.ts';
+import { createJudge, type Refusal } from '../messages/delivery/classify.ts';
+import { readRefusal } from '../messages/delivery/read-refusal.ts';
+import type { createExplainer, Teaches } from '../mta/limits/explain.ts';
+import { facts, json, table } from '../presentations/table.ts';
 import type { Context } from './cli.ts';
-import { json, table } from '../presentations/table.ts';
+
+/** Opens the explainer of the delivery engine (mta/limits/explain.ts), which is handed in. */
+export type OpenExplainer = (
+  ...given: Parameters<typeof createExplainer>
+) => Promise<ReturnType<typeof createExplainer>>;
 
 interface ClassifyOptions {
   mx?: string;
@@ -15,12 +23,8 @@ interface ClassifyOptions {
 /** Enough for a day's replies of a busy server; the user has to split a larger input. */
 const MOST_INPUT = 16 * 2 ** 20;
 
-export function addClassify(program: CommandUnknownOpts, context: Context, openExplainer: OpenExplainer): void {
-  program
-    .command('classify')
-    .description(
-      'explain what an SMTP reply, or the diagnostic of a bounce mail, would mean here, by which rule, and which limit would follow',
-    )
+export function addClassify(command: Command, context: Context, openExplainer: OpenExplainer | undefined): void {
+  command
     .argument('<reply>', 'the reply with its code, or - for one a line from standard input')
     .option('--mx <host>', 'the mail host that said it')
     .addOption(
@@ -28,11 +32,52 @@ export function addClassify(program: CommandUnknownOpts, context: Context, openE
     )
     .option('--json', 'as JSON: one object, or one a line with -')
     .action(async (reply, options) => {
-      const { mx = null, phase = null } = options;
-      const classify = await createLineClassifier(context.load().config, mx, phase, openExplainer);
+      const classify = await createClassifier(context.load().config, options, openExplainer);
       if (reply === '-') await classifyInput(context, classify, options);
-      else context.print(options.json, classify(reply), () => factsOf(classify(reply)));
+      else context.print(options.json, classify(reply), () => linesOf(classify(reply)));
     });
+}
+
+type Classified = ReturnType<Awaited<ReturnType<typeof createClassifier>>>;
+
+/** Reads the rule files once. Throws ConfigError if one of them has a mistake. */
+async function createClassifier(
+  { delivery }: Pick<Config, 'delivery'>,
+  { mx, phase }: ClassifyOptions,
+  openExplainer: OpenExplainer | undefined,
+) {
+  const { readBounceRules, readOperators } = await import('../config/data-file.ts');
+  const { readLimitRules, rulesWith } = await import('../config/limit-rules.ts');
+  const judge = createJudge(readBounceRules(delivery.bounceRules));
+  const rules = readLimitRules();
+  const explain = await openExplainer?.(
+    rules.answers,
+    rulesWith(rules, delivery.shaping),
+    readOperators(delivery.operatorsFile),
+  );
+  return (reply: string) => {
+    const refusal: Refusal = { ...readRefusal(reply, phase ?? null), mx: mx ?? null };
+    const judged = judge(refusal);
+    // A diagnostic of a bounce mail teaches nothing.
+    const taught: Teaches | null = explain?.(refusal, judged) ?? null;
+    return {
+      reply,
+      class: judged.class,
+      reason: judged.reason,
+      rule: judged.rule,
+      suppress: judged.suppress,
+      about: taught?.about ?? null,
+      limit: taught?.closes ?? null,
+      /** The rules that count it; times are in ms, and `for` is null for one that makes no pause. */
+      shaping: (taught?.rules ?? []).map(({ name, action, count, within, for: ms }) => ({
+        name,
+        action,
+        count,
+        within,
+        for: action === 'pause' ? ms : null,
+      })),
+    };
+  };
 }
 
 async function classifyInput(
@@ -50,19 +95,16 @@ async function classifyInput(
   }
 }
 
-const factsOf = (one: Classified): string[] =>
-  table(
-    ['', ''],
-    [
-      ['class', one.class],
-      ['reason', one.reason],
-      ['suppress', one.suppress],
-      ['rule', one.rule],
-      ...(one.about === null ? [] : [['about', one.about]]),
-      ...(one.limit === null ? [] : [['limit', limitLine(one.limit)]]),
-      ...one.shaping.map((rule) => ['shaping', shapingLine(rule)]),
-    ],
-  ).slice(1);
+const linesOf = (one: Classified): string[] =>
+  facts([
+    ['class', one.class],
+    ['reason', one.reason],
+    ['suppress', one.suppress],
+    ['rule', one.rule],
+    ['about', one.about],
+    ['limit', one.limit === null ? null : limitLine(one.limit)],
+    ...one.shaping.map((rule) => ['shaping', shapingLine(rule)] as const),
+  ]);
 
 const limitLine = (limit: NonNullable<Classified['limit']>): string =>
   `closed after ${String(limit.after)} in a row, for ${limit.for.map(writeDuration).join(', ')}`;

@@ -3,42 +3,24 @@
  * other files of this folder add a command each.
  * Modules that take time to load are loaded by the command that needs them.
  */
-import { Command, type CommandUnknownOpts } from '@commander-js/extra-typings';
+import { Command, CommanderError, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
 import { isJournal, PRIORITY } from '../base/journal.ts';
 import { Problem } from '../base/problem.ts';
-import { environment, loadConfig } from '../config/load.ts';
-import type { Loaded } from '../config/load.ts';
-import { readSurroundings } from '../config/surroundings.ts';
-import { reachOperator, type Operator } from '../operator/door/operator.ts';
-import { noExplainer, type OpenExplainer } from '../operator/reports/classify.ts';
-import { noReportParser, type OpenReportParser } from '../operator/reports/report-parser.ts';
+import type { Loaded, loadConfig } from '../config/load.ts';
+import { environment, readSurroundings } from '../config/surroundings.ts';
+import type { Operator } from '../operator/door/operator.ts';
 import { version } from '../version.ts';
-import { addBackup } from './backup.ts';
-import { addClassify } from './classify.ts';
-import { addCompletion } from './completion.ts';
-import { addConfig } from './config.ts';
-import { addDoctor } from './doctor.ts';
-import { addExport } from './export.ts';
-import { addEvents } from './events.ts';
-import { addInbound } from './inbound.ts';
-import { addReceived } from './received.ts';
-import { addMigrate } from './migrate.ts';
-import { addReputation } from './reputation.ts';
-import { addLanes } from './queue-lanes.ts';
-import { addWatch } from './queue-watch.ts';
+import type { OpenExplainer } from './classify.ts';
 import { addPresented } from './derive.ts';
 import { exitCodes } from './exit-codes.ts';
+import type { OpenReportParser } from './inbound.ts';
 import { refuseEmptyArguments, refuseUnclear } from './options.ts';
 import { addSamples } from './samples.ts';
-import { addSend } from './send.ts';
-import { addServe, type StartApp } from './serve.ts';
-import { addStorage } from './storage.ts';
-import { addSuppressions } from './suppressions.ts';
-import { printError } from './print-error.ts';
+import type { StartApp } from './serve.ts';
 import { presentations } from '../presentations/index.ts';
+import type { Presentation } from '../presentations/presentation.ts';
 import { json, printable } from '../presentations/table.ts';
-import { addTls } from './tls.ts';
 
 /** The dependencies of a command. */
 export interface Context {
@@ -145,10 +127,12 @@ export async function run(
   });
   let exitCode: number = exitCodes.ok;
   let loaded: Loaded | null = null;
+  let settings: { loadConfig: typeof loadConfig } | null = null;
   const load = ({ again = false } = {}): Loaded => {
     if (loaded !== null && !again) return loaded;
+    if (settings === null) throw new Error('the settings are asked for before there is a command');
     const { config: file } = program.opts();
-    loaded = loadConfig({ ...readSurroundings(), env, file });
+    loaded = settings.loadConfig({ ...readSurroundings(), env, file });
     return loaded;
   };
   const loadAloud = (): Loaded => {
@@ -178,7 +162,8 @@ export async function run(
       if (shown.length === 0) output.note('nothing to show');
     },
     async operate(use) {
-      const operator = reachOperator(load().config, given.openReportParser);
+      const { reachOperator } = await import('../operator/door/operator.ts');
+      const operator = reachOperator(load().config);
       try {
         return await use(operator);
       } finally {
@@ -193,66 +178,125 @@ export async function run(
     env,
     isTerminal: output.isTerminal ?? false,
   };
-  addCommands(program, context, given);
+  await addCommands(program, context, given, args);
   refuseUnclear(program);
   refuseEmptyArguments(program);
   let running: CommandUnknownOpts | null = null;
-  program.hook('preAction', (_, command) => {
+  program.hook('preAction', async (_, command) => {
     running = command;
+    settings = await import('../config/load.ts');
   });
   try {
     await program.parseAsync(args, { from: 'user' });
     return exitCode;
   } catch (error) {
+    // Commander has printed the help.
+    if (error instanceof CommanderError && error.exitCode === 0) return exitCodes.ok;
+    const { printError } = await import('./print-error.ts');
     const { dataDir = null } = (loaded as Loaded | null)?.config ?? {};
     return printError(error, output.fail ?? output.note, dataDir, running);
   }
 }
 
-/** Adds all commands, in the order of the help. */
-function addCommands(
-  program: Command,
-  context: Context,
-  { startApp, openReportParser = noReportParser, openExplainer = noExplainer }: Program,
-): void {
-  const present = (part: keyof typeof presentations): void => addPresented(program, context, presentations[part]);
-  addServe(program, context, startApp);
-  addConfig(program, context);
-  addMigrate(program, context);
-  addBackup(program, context);
-  addStorage(program, context);
-  present('admin');
-  present('team');
-  present('accounts');
-  present('audit');
-  present('keys');
-  present('domains');
-  addSend(program, context);
-  present('messages');
-  present('received');
-  present('queue');
-  addLanes(program, context);
-  addWatch(program, context);
-  present('resolve');
-  addEvents(program, context);
-  addExport(program, context);
-  present('stats');
-  addReputation(program, context);
-  present('recipients');
-  present('suppressions');
-  addSuppressions(program, context);
-  present('webhooks');
-  present('books');
-  present('nodes');
-  addDoctor(program, context);
-  present('status');
-  addTls(program, context);
-  present('inbound');
-  addInbound(program, context, openReportParser);
-  addReceived(program, context);
-  present('reclassify');
-  addClassify(program, context, openExplainer);
-  addCompletion(program, context);
+type Add = (command: Command, context: Context, given: Program) => void;
+
+const addServe: Add = (command, context, { startApp }) =>
+  void command
+    .option('--greeting', 'print a test key at the first start, also if no terminal shows it, as `npm start` does')
+    .action(async ({ greeting = false }: { greeting?: boolean }) => {
+      if (startApp === undefined) throw new Error('this program was built without a server');
+      await (await import('./serve.ts')).serve(context, startApp, greeting);
+    });
+
+const addConfig: Add = (command, context) => {
+  command
+    .command('check')
+    .description('read all settings and report every mistake; exit code 78 if there is one')
+    .option('--json', 'as one JSON object')
+    .action(async ({ json: asJson }) => (await import('./config.ts')).checkSettings(context, asJson));
+  command
+    .command('show')
+    .description('print the settings in effect and where each came from; secrets are hidden')
+    .option('--json', 'as one JSON object; durations in milliseconds, sizes in bytes')
+    .action(async ({ json: asJson }) => {
+      (await import('./config.ts')).showSettings(context, asJson);
+    });
+};
+
+/** Commands that are written by hand, by their first word: what the list of commands says of them, and the modules that add them. */
+const byHand: Readonly<Record<string, { says?: string; load: () => Promise<readonly Add[]> }>> = {
+  serve: {
+    says: 'run the server until SIGTERM or SIGINT',
+    load: () => Promise.resolve([addServe]),
+  },
+  config: {
+    says: 'check the settings, or show those in effect',
+    load: () => Promise.resolve([addConfig]),
+  },
+  migrate: {
+    says: 'bring the database up to date (serve does this too)',
+    load: async () => [(await import('./migrate.ts')).addMigrate],
+  },
+  backup: {
+    says: 'copies of a SQLite database and the keys',
+    load: async () => [(await import('./backup.ts')).addBackup],
+  },
+  storage: { says: 'where the database is', load: async () => [(await import('./storage.ts')).addStorage] },
+  send: { says: 'send one mail', load: async () => [(await import('./send.ts')).addSend] },
+  received: { load: async () => [(await import('./received.ts')).addSave] },
+  queue: {
+    load: async () => [(await import('./queue-lanes.ts')).addLanes, (await import('./queue-watch.ts')).addWatch],
+  },
+  events: { says: 'what happened to mail', load: async () => [(await import('./events.ts')).addEvents] },
+  export: {
+    says: 'write a whole list as CSV to standard output; filters are the parameters of the list in the API',
+    load: async () => [(await import('./export.ts')).addExport],
+  },
+  suppressions: { load: async () => [(await import('./suppressions.ts')).addSuppressions] },
+  doctor: {
+    says: 'check everything that mail depends on; exit code 1 if a check failed',
+    load: async () => [(await import('./doctor.ts')).addDoctor],
+  },
+  tls: {
+    says: 'the certificate of the SMTP listeners, and of HTTPS',
+    load: async () => [(await import('./tls.ts')).addTls],
+  },
+  inbound: {
+    async load() {
+      const { addInbound } = await import('./inbound.ts');
+      const { addSimulate } = await import('./received.ts');
+      return [(command, context, { openReportParser }) => addInbound(command, context, openReportParser), addSimulate];
+    },
+  },
+  classify: {
+    says: 'explain what an SMTP reply, or the diagnostic of a bounce mail, would mean here, by which rule, and which limit would follow',
+    async load() {
+      const { addClassify } = await import('./classify.ts');
+      return [(command, context, { openExplainer }) => addClassify(command, context, openExplainer)];
+    },
+  },
+  completion: {
+    says: 'print a script that completes commands and options in your shell',
+    load: async () => [(await import('./completion.ts')).addCompletion],
+  },
+};
+
+/** First words of commands, in the order of the help. */
+const order =
+  'serve config migrate backup storage admin team accounts audit keys domains send messages received queue resolve events export stats reputation recipients suppressions webhooks books nodes doctor status tls inbound classify completion';
+
+/** Adds the commands. Of those that are written by hand, others than the arguments name are in the list of commands only, so that help is quick. */
+async function addCommands(program: Command, context: Context, given: Program, args: readonly string[]): Promise<void> {
+  const presented: Readonly<Record<string, readonly Presentation[]>> = presentations;
+  for (const word of order.split(' ')) {
+    addPresented(program, context, presented[word] ?? []);
+    const { says, load } = byHand[word] ?? {};
+    if (load === undefined) continue;
+    const command = (program.commands.find((one) => one.name() === word) ?? program.command(word)) as Command;
+    if (says !== undefined) command.description(says);
+    if (args.includes(word) || (word === 'completion' && args.includes('complete')))
+      for (const add of await load()) add(command, context, given);
+  }
   addSamples(program, Object.values(presentations).flat());
 }
 

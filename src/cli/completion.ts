@@ -1,39 +1,60 @@
-/** `posthorn completion bash|zsh|fish`: prints a script for the shell, made from the table of commands. */
-import { Argument, type CommandUnknownOpts, type Option } from '@commander-js/extra-typings';
+/** `posthorn completion bash|zsh|fish`: prints a script for the shell, which asks this program for the words that can follow. */
+import { Argument, type Command, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { Context } from './cli.ts';
-import { bash, fish, zsh, type Place } from './completion-scripts.ts';
 
-const shells = ['bash', 'zsh', 'fish'] as const;
-const scripts = { bash, zsh, fish };
+/** Each hands over the words before the cursor, the last of which may be empty. If no word fits, the shell offers files. */
+const scripts = {
+  bash: `# bash completion for posthorn
+_posthorn() {
+  local IFS=$'\\n'
+  COMPREPLY=($(compgen -W "$(posthorn complete -- "\${COMP_WORDS[@]:1:COMP_CWORD}" | cut -f 1)" -- "\${COMP_WORDS[COMP_CWORD]}"))
+}
+complete -o default -F _posthorn posthorn`,
+  zsh: `#compdef posthorn
+# zsh completion for posthorn
+_posthorn() {
+  local -a offers=("\${(@f)$(posthorn complete -- "\${(@)words[2,CURRENT]}" | tr '\\t' ':')}")
+  [[ -n $offers ]] && _describe posthorn offers || _files
+}
+if [ "\${funcstack[1]}" = _posthorn ]; then _posthorn "$@"; else compdef _posthorn posthorn; fi`,
+  fish: `# fish completion for posthorn
+complete -c posthorn -a '(posthorn complete -- (commandline -opc)[2..-1] (commandline -ct))'`,
+};
 
-export function addCompletion(program: CommandUnknownOpts, context: Context): void {
-  program
-    .command('completion')
-    .description('print a script that completes commands and options in your shell')
-    .addArgument(new Argument('<shell>').choices(shells))
+export function addCompletion(command: Command, context: Context): void {
+  const program: CommandUnknownOpts = command.parent ?? command;
+  command
+    .addArgument(new Argument('<shell>').choices(Object.keys(scripts) as (keyof typeof scripts)[]))
     .action((shell) => {
-      context.out(scripts[shell](placesOf(program)));
+      context.out(scripts[shell]);
+    });
+  program
+    .command('complete', { hidden: true })
+    .argument('[words...]')
+    .action((words) => {
+      for (const line of offersAfter(program, words)) context.out(line);
     });
 }
 
-/** Returns every command with the words that can follow it; the program itself has the empty path. */
-export function placesOf(command: CommandUnknownOpts, path: readonly string[] = []): Place[] {
-  const place: Place = {
-    path,
-    commands: command.commands.map((one) => ({ word: one.name(), says: firstLine(one.description()) })),
-    options: [...command.options.map(optionOf), { word: '--help', says: 'show help', takes: 'nothing' }],
-    choices: command.registeredArguments.flatMap(({ argChoices }) => argChoices ?? []),
-    takesFiles: command.registeredArguments.some((argument) => isFile(argument.name())),
-  };
-  return [place, ...command.commands.flatMap((one) => placesOf(one, [...path, one.name()]))];
+/** Returns the words that can follow these, the last of which is being written, each with a tab and what it does. */
+function offersAfter(program: CommandUnknownOpts, words: readonly string[]): string[] {
+  let at = program;
+  for (const [place, word] of words.slice(0, -1).entries()) {
+    if (takesValue(program, at, words[place - 1])) continue;
+    at = at.commands.find((one) => one.name() === word) ?? at;
+  }
+  if (takesValue(program, at, words.at(-2))) return [];
+  const help = at.createHelp();
+  const offers = [
+    ...at.commands.filter((one) => one.name() !== 'complete').map((one) => [one.name(), one.description()]),
+    ...at.registeredArguments.flatMap(({ argChoices = [] }) => argChoices.map((one) => [one, ''])),
+    ...help.visibleOptions(at).map((one) => [one.long ?? one.flags, one.description]),
+  ];
+  return offers
+    .filter(([word = '']) => word.startsWith(words.at(-1) ?? ''))
+    .map(([word = '', says = '']) => `${word}\t${says.split('\n', 1)[0]?.replaceAll(/[\t:]/g, ' ') ?? ''}`);
 }
 
-function optionOf({ long, flags, description, required }: Option): Place['options'][number] {
-  const takes = !required ? 'nothing' : isFile(/<([^>]+)>/.exec(flags)?.[1] ?? '') ? 'file' : 'value';
-  return { word: long ?? flags, says: firstLine(description), takes };
-}
-
-const isFile = (name: string): boolean => /^files?$/.test(name);
-
-/** Removes quotes and colons: scripts put the text in single quotes, and zsh splits it at colons. */
-const firstLine = (text: string): string => text.split('\n', 1)[0]?.replaceAll(/['`\\[\]:]/g, '') ?? '';
+/** Returns whether the word is an option of the command, or of the program, that has a value behind it. */
+const takesValue = (program: CommandUnknownOpts, at: CommandUnknownOpts, word: string | undefined): boolean =>
+  [...at.options, ...program.options].some(({ long, required }) => required && long === word);

@@ -1,8 +1,8 @@
 /** `posthorn config check` and `posthorn config show`. */
-import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { valueAt } from '../base/schema-path.ts';
 import { ConfigError, withValue, type Loaded } from '../config/load.ts';
-import { writeDuration, writeSize } from '../config/kind.ts';
+import { writeDuration } from '../base/duration.ts';
+import { writeSize } from '../config/kind.ts';
 import { checkNamedFiles } from '../config/named-files.ts';
 import { listSettings } from '../config/schema.ts';
 import type { Config, SettingEntry } from '../config/schema.ts';
@@ -12,34 +12,24 @@ import type { Context } from './cli.ts';
 import { exitCodes } from './exit-codes.ts';
 import { becomeOwnerOf } from './tls.ts';
 
-export function addConfig(program: CommandUnknownOpts, context: Context): void {
-  const config = program.command('config').description('check the settings, or show those in effect');
-  config
-    .command('check')
-    .description('read all settings and report every mistake; exit code 78 if there is one')
-    .option('--json', 'as one JSON object')
-    .action(async ({ json }) => {
-      if (json === true) {
-        const { exitCode, ...checked } = await check(context);
-        context.print(json, checked, () => []);
-        context.end(exitCode);
-        return;
-      }
-      const { file, config } = context.loadAloud();
-      for (const warning of await checkPlaces(config)) context.note(`posthorn: ${warning}`);
-      context.out(`the settings are good (${file ?? 'no settings file'})`);
-    });
-  config
-    .command('show')
-    .description('print the settings in effect and where each came from; secrets are hidden')
-    .option('--json', 'as one JSON object; durations in milliseconds, sizes in bytes')
-    .action(({ json }) => {
-      const loaded = context.loadAloud();
-      for (const line of json === true
-        ? [JSON.stringify(withoutSecrets(loaded.config), hidePasswords, 2)]
-        : table(loaded))
-        context.out(line);
-    });
+/** Reads all settings and reports every mistake. */
+export async function checkSettings(context: Context, asJson: boolean | undefined): Promise<void> {
+  if (asJson === true) {
+    const { exitCode, ...checked } = await check(context);
+    context.print(asJson, checked, () => []);
+    context.end(exitCode);
+    return;
+  }
+  const { file, config } = context.loadAloud();
+  for (const warning of await checkPlaces(config)) context.note(`posthorn: ${warning}`);
+  context.out(`the settings are good (${file ?? 'no settings file'})`);
+}
+
+/** Prints the settings in effect, without secrets. */
+export function showSettings(context: Context, asJson: boolean | undefined): void {
+  const loaded = context.loadAloud();
+  const shown = (): string => JSON.stringify(withoutSecrets(loaded.config), hidePasswords, 2);
+  for (const line of asJson === true ? [shown()] : table(loaded)) context.out(line);
 }
 
 /** Checks what the settings name, as the user of the service. Returns warnings; throws ConfigError with the mistakes, as the start would. */

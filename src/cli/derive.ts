@@ -1,25 +1,25 @@
 /** Makes commands of presentations: arguments and options, help, tables, `--json`, exit codes. */
 import { Argument, Option, type CommandUnknownOpts } from '@commander-js/extra-typings';
-import { endpointOf } from '../operator/door/client.ts';
-import { askList, type Operator } from '../operator/door/operator.ts';
+import { systemClock } from '../base/clock.ts';
+import type { Operator } from '../operator/door/operator.ts';
 import type { OperationName } from '../operator/routes.ts';
-import { helpOf } from '../operations/summaries.ts';
+import { apiSummaries } from '../operations/summaries.ts';
 import type { Given, Input, Presentation } from '../presentations/presentation.ts';
 import { json, tableOf } from '../presentations/table.ts';
 import type { Context } from './cli.ts';
-import { noteMore } from './note-more.ts';
 import {
   countOption,
   daysOption,
   durationOption,
   durationWithin,
   hoursOption,
+  LARGEST_LIMIT,
   limitOption,
   listOption,
 } from './options.ts';
 
 /** Descriptions of the groups of commands. */
-export const groups: Readonly<Record<string, string>> = {
+const groups: Readonly<Record<string, string>> = {
   admin: 'administrators, who see all accounts in the dashboard',
   team: 'who signs in to the dashboard, and with which role',
   accounts: 'accounts: whose keys, domains and mail these are',
@@ -37,7 +37,7 @@ export const groups: Readonly<Record<string, string>> = {
 };
 
 /** Returns the group of commands with this path, which is added if it is missing. */
-export function groupAt(program: CommandUnknownOpts, path: readonly string[]): CommandUnknownOpts {
+function groupAt(program: CommandUnknownOpts, path: readonly string[]): CommandUnknownOpts {
   let group = program;
   for (const [at, word] of path.entries())
     group =
@@ -59,6 +59,8 @@ const parsers = {
       .filter((name) => name !== ''),
   duration: durationOption,
   seconds: (text: string) => Math.ceil(durationOption(text) / 1000),
+  /** The time at which the duration is over. */
+  until: (text: string) => new Date(systemClock.now() + durationOption(text)).toISOString(),
   hold_time: holdTime,
   limit: limitOption,
   count: countOption,
@@ -73,7 +75,9 @@ export function addPresented(program: CommandUnknownOpts, context: Context, all:
 function add(program: CommandUnknownOpts, context: Context, one: Presentation): void {
   const path = one.command.split(' ');
   const name = path.pop() ?? '';
-  const command = groupAt(program, path).command(name).description(helpOf(one.operation, name));
+  const command = groupAt(program, path)
+    .command(name)
+    .description(one.says ?? summaryOf(one.operation));
   const { input = [], list } = one;
   const options = input.filter(({ flag }) => flag.startsWith('--')).map(optionOf);
   const args = input.filter(({ flag }) => !flag.startsWith('--'));
@@ -95,6 +99,13 @@ function add(program: CommandUnknownOpts, context: Context, one: Presentation): 
     for (const [at, { flag }] of args.entries()) given[nameOf(flag)] = command.processedArgs[at];
     await perform(context, one, given);
   });
+}
+
+/** Returns the summary as commands are described, in lower case. */
+function summaryOf(operation: string): string {
+  const summaries: Readonly<Record<string, string>> = apiSummaries;
+  const text = summaries[operation] ?? '';
+  return `${text.slice(0, 1).toLowerCase()}${text.slice(1)}`;
 }
 
 const nameOf = (flag: string): string => (/^(?:--)?[<[]?([\w-]+)/.exec(flag)?.[1] ?? '').replaceAll('-', '_');
@@ -122,7 +133,7 @@ function optionOf({
 async function perform(context: Context, usual: Presentation, given: Given): Promise<void> {
   const { instead } = usual;
   const one = instead === undefined || given[instead.given] === undefined ? usual : { ...usual, ...instead };
-  const { list, beyond } = one;
+  const { list } = one;
   const asJson = given['json'] === true;
   const answer = await context.operate((operator) => ask(operator, one, given));
   if (isTried(one, given)) {
@@ -136,13 +147,26 @@ async function perform(context: Context, usual: Presentation, given: Given): Pro
   else context.print(asJson, one.record?.(answer) ?? listed(one, answer), show);
   const tip = asJson ? null : (one.tip?.(answer, given) ?? null);
   if (tip !== null) context.note(tip);
-  if (list !== undefined)
-    noteMore(context, asJson, answer as { data: object[]; has_more: boolean }, {
-      ...('limit' in list ? { limit: Number(given['limit']) } : {}),
-      ...(beyond === undefined ? {} : { beyond: typeof beyond === 'string' ? beyond : beyond(given) }),
-    });
+  if (list !== undefined && !asJson) noteMore(context, one, answer as { data: object[]; has_more: boolean }, given);
   const code = one.exit?.(answer) ?? 0;
   if (code !== 0) context.end(code);
+}
+
+/** Says that a list goes on behind the rows that are printed, on standard error. */
+function noteMore(
+  context: Context,
+  { list, beyond }: Presentation,
+  { data, has_more: hasMore }: { data: readonly unknown[]; has_more: boolean },
+  given: Given,
+): void {
+  if (!hasMore) return;
+  const isLimited = list !== undefined && 'limit' in list && Number(given['limit']) < LARGEST_LIMIT;
+  const ways = [
+    ...(isLimited ? [`--limit shows up to ${String(LARGEST_LIMIT)}`] : []),
+    ...(beyond === undefined ? [] : [typeof beyond === 'string' ? beyond : beyond(given)]),
+  ];
+  const how = ways.length === 0 ? '' : `: ${ways.join('; ')}`;
+  context.note(`these are the first ${String(data.length)}, and there are more${how}`);
 }
 
 /** Returns whether it is only to tell what it would do. */
@@ -157,6 +181,8 @@ const rowsOf = (one: Presentation, answer: unknown): readonly object[] =>
 
 /** Sends each input to where the operation has it: in the path, the query or the body. */
 async function ask(operator: Operator, one: Presentation, given: Given): Promise<unknown> {
+  // Help is shown without these modules, which take time to load.
+  const { endpointOf } = await import('../operator/door/client.ts');
   const endpoint = endpointOf(one.operation);
   const sent: Record<string, unknown> = { ...one.with, ...one.sends?.(given) };
   for (const { flag, member = nameOf(flag) } of one.input ?? [])
@@ -174,6 +200,7 @@ async function ask(operator: Operator, one: Presentation, given: Given): Promise
     );
   const asked = { account, params: texts(true) };
   if (list !== undefined) {
+    const { askList } = await import('../operator/door/operator.ts');
     const most = 'limit' in list ? Number(given['limit']) : list.most;
     return await askList(operator, one.operation, { ...asked, query: texts(false), limit: most });
   }

@@ -3,7 +3,6 @@ import { InvalidArgumentError, type CommandUnknownOpts } from '@commander-js/ext
 import { systemClock } from '../base/clock.ts';
 import type { Operator } from '../operator/door/operator.ts';
 import type { ArgsOf, ResultOf } from '../operator/routes.ts';
-import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { durationOption, limitOption, listOption } from './options.ts';
 import { json, printable } from '../presentations/table.ts';
@@ -23,11 +22,10 @@ type EventRecord = ResultOf<'events.after'>['data'][number];
 
 const POLL_MS = 500;
 
-export function addEvents(program: CommandUnknownOpts, context: Context): void {
-  const events = program.command('events').description('what happened to mail');
+export function addEvents(events: CommandUnknownOpts, context: Context): void {
   events
     .command('tail')
-    .description(helpOf('events.after'))
+    .description('show the newest events, and then those that come, until Ctrl-C')
     .option(
       '--types <types>',
       'only these; deferred, suppressed, failed and unsubscribed are shown only when named',
@@ -58,7 +56,7 @@ async function tail(context: Context, operator: Operator, options: TailOptions):
 const PAGE = 500;
 
 function line({ timestamp, type, test, data }: EventRecord): string {
-  const detail = data[type];
+  const detail = (data as Readonly<Record<string, unknown>>)[type];
   const reply = typeof detail === 'object' && detail !== null && 'smtp_reply' in detail ? detail.smtp_reply : null;
   const said = typeof reply === 'string' ? [printable(reply)] : [];
   return [

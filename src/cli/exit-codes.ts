@@ -11,3 +11,16 @@ export const exitCodes = {
   noPermission: 77,
   config: 78,
 } as const;
+
+/** Ends a command with this exit code. The message is the line for people. */
+export class Refusal extends Error {
+  readonly exitCode: number;
+  readonly cure: string | null;
+
+  constructor(exitCode: number, message: string, cure: string | null = null) {
+    super(message);
+    this.name = 'Refusal';
+    this.exitCode = exitCode;
+    this.cure = cure;
+  }
+}

@@ -1,6 +1,6 @@
 /** `posthorn export`: a whole list of the API on standard output. */
-import { Argument, InvalidArgumentError, type CommandUnknownOpts } from '@commander-js/extra-typings';
-import { helpOf } from '../operations/summaries.ts';
+import { Argument, InvalidArgumentError, type Command } from '@commander-js/extra-typings';
+import type { AskedOf } from '../operator/door/operator.ts';
 import type { Context } from './cli.ts';
 
 /** The operations that list them. */
@@ -12,20 +12,13 @@ const lists = {
   suppressions: 'listSuppressions',
 } as const;
 
-export function addExport(program: CommandUnknownOpts, context: Context): void {
-  program
-    .command('export')
-    .description(helpOf('listMessages', 'export'))
+export function addExport(command: Command, context: Context): void {
+  command
     .addArgument(new Argument('<list>').choices(Object.keys(lists) as (keyof typeof lists)[]))
     .argument('[filters...]', 'such as status=bounced created_after=2026-01-01T00:00:00Z', filterOption)
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'one JSON object a line instead')
-    .action((list, query, { account, json }) =>
-      context.operate((operator) => {
-        const accept = json === true ? 'application/x-ndjson' : 'text/csv';
-        return printText(context, operator.text(lists[list], { account, query, accept }), json);
-      }),
-    );
+    .action((list, query, { account, json }) => printList(context, lists[list], { account, query, json }));
 }
 
 function filterOption(text: string, before?: Record<string, string>): Record<string, string> {
@@ -38,17 +31,20 @@ function filterOption(text: string, before?: Record<string, string>): Record<str
   return { ...before, [name]: text.slice(at + 1) };
 }
 
-/** Prints the lines of an answer that comes in pieces. */
-export async function printText(
-  context: Pick<Context, 'outFile'>,
-  pieces: AsyncIterable<string>,
-  isJson: boolean | undefined,
+/** Prints a list whose text comes in pieces: CSV, or one JSON object a line. */
+export async function printList(
+  context: Context,
+  operation: string,
+  { json, ...asked }: Pick<AskedOf, 'account' | 'query'> & { json: true | undefined },
 ): Promise<void> {
-  let rest = '';
-  for await (const piece of pieces) {
-    const text = rest + piece;
-    const end = text.lastIndexOf('\n');
-    if (end >= 0) context.outFile(text.slice(0, end), isJson);
-    rest = text.slice(end + 1);
-  }
+  await context.operate(async (operator) => {
+    let rest = '';
+    const accept = json === true ? 'application/x-ndjson' : 'text/csv';
+    for await (const piece of operator.text(operation, { ...asked, accept })) {
+      const text = rest + piece;
+      const end = text.lastIndexOf('\n');
+      if (end >= 0) context.outFile(text.slice(0, end), json);
+      rest = text.slice(end + 1);
+    }
+  });
 }

@@ -1,15 +1,6 @@
 /** The text of a server that has started: its address, and a first mail to paste. Pure. */
 
-export interface Greeting {
-  /** A command that sends a mail to the simulator. */
-  send: string;
-  /** A command that shows its events. */
-  events: string;
-  /** The whole text, for people. */
-  text: string[];
-}
-
-export interface Greeted {
+interface Greeted {
   url: string;
   simulator: string;
   /** A key of the first start, shown only here; with null the text names a variable instead. */
@@ -18,7 +9,8 @@ export interface Greeted {
   setUpLink?: string | null;
 }
 
-export function greeting({ url, simulator, key, setUpLink = null }: Greeted): Greeting {
+/** Returns commands that send a mail to the simulator and show its events, and the whole text for people. */
+export function greeting({ url, simulator, key, setUpLink = null }: Greeted) {
   const base = reachable(url);
   // Single quotes would keep the shell from putting the variable in.
   const authorization = `-H "Authorization: Bearer ${key ?? '$POSTHORN_API_KEY'}"`;

@@ -3,15 +3,12 @@ import { existsSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import path from 'node:path';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
-import { openKeyring, type Keyring } from '../base/keyring.ts';
-import { readBounceRules } from '../config/data-file.ts';
-import { textFromHtml } from '../mail/text-from-html.ts';
+import type { Keyring } from '../base/keyring.ts';
+import type { FindingRecord } from '../inbound/finding.ts';
+import type { openReportParser, ReportParser } from '../inbound/report-reader.ts';
 import type { ShownReport } from '../operator/reports/inbound.ts';
-import type { OpenReportParser, ReportParser, ReportRecord } from '../operator/reports/report-parser.ts';
-import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
 import { exitCodes } from './exit-codes.ts';
-import { groupAt } from './derive.ts';
 import { json, printable, table, type Cell } from '../presentations/table.ts';
 
 /** The listener reads as much; the rest is ignored. */
@@ -19,16 +16,23 @@ const MOST_BYTES = 512 * 1024;
 /** Files in memory at the same time. */
 const WINDOW = 16;
 
-export function addInbound(program: CommandUnknownOpts, context: Context, openParser: OpenReportParser): void {
-  const inbound = groupAt(program, ['inbound']);
+/** Opens the reader of the listener (inbound/report-reader.ts), which is handed in. */
+export type OpenReportParser = (...given: Parameters<typeof openReportParser>) => Promise<ReportParser>;
+
+export function addInbound(
+  inbound: CommandUnknownOpts,
+  context: Context,
+  openParser: OpenReportParser | undefined,
+): void {
   inbound
     .command('show')
-    .description(helpOf('inbound.show'))
+    .description('show a mail that came back as a mail program would: addresses, subject, text and files')
     .argument('<report>', 'its id')
     .option('--json', 'as one JSON object')
     .action(async (id, { json: asJson }) => {
       const report = await context.operate((operator) => operator.call('inbound.show', { id }));
-      context.print(asJson, report, () => linesOfReport(report));
+      const { textFromHtml } = await import('../mail/text-from-html.ts');
+      context.print(asJson, report, () => linesOfReport(report, textFromHtml));
     });
   inbound
     .command('parse')
@@ -36,8 +40,10 @@ export function addInbound(program: CommandUnknownOpts, context: Context, openPa
     .argument('<file...>')
     .option('--json', 'one JSON object a line')
     .action(async (files, options) => {
+      if (openParser === undefined) throw new Error('this program was built without a listener');
+      const { readBounceRules } = await import('../config/data-file.ts');
       const rules = readBounceRules(context.load().config.delivery.bounceRules);
-      const parser = await openParser(keyringIn(context), rules);
+      const parser = await openParser(await keyringIn(context), rules);
       try {
         await parseAll(context, parser, files, options.json === true);
       } finally {
@@ -47,9 +53,10 @@ export function addInbound(program: CommandUnknownOpts, context: Context, openPa
 }
 
 /** Returns the keys of the installation, or null if they cannot be read: then only the form of tokens is checked. */
-function keyringIn(context: Context): Keyring | null {
+async function keyringIn(context: Context): Promise<Keyring | null> {
   const { dataDir } = context.load().config;
   if (!existsSync(path.join(dataDir, 'secret.key'))) return null;
+  const { openKeyring } = await import('../base/keyring.ts');
   try {
     return openKeyring(dataDir);
   } catch (error) {
@@ -81,7 +88,7 @@ async function parseAll(
     context.out(line);
 }
 
-async function parseFile(context: Context, parser: ReportParser, file: string): Promise<ReportRecord | null> {
+async function parseFile(context: Context, parser: ReportParser, file: string): Promise<FindingRecord | null> {
   const bytes = await beginOf(file).catch((error: unknown) => {
     context.note(`posthorn: ${printable(file)}: ${error instanceof Error ? error.message : String(error)}`);
     context.end(exitCodes.noInput);
@@ -108,7 +115,7 @@ async function beginOf(file: string): Promise<Uint8Array> {
 }
 
 /** Shows html as text, and a mail that cannot be parsed as its source. */
-function linesOfReport({ view, source }: ShownReport): string[] {
+function linesOfReport({ view, source }: ShownReport, textFromHtml: (html: string) => string): string[] {
   if (view === null) return ['This mail cannot be parsed. Its source:', '', ...printedLines(source ?? '')];
   const fields = [
     ['From', view.from],
@@ -126,7 +133,7 @@ function linesOfReport({ view, source }: ShownReport): string[] {
 
 const printedLines = (text: string): string[] => text.replaceAll('\t', '  ').split(/\r?\n/).map(printable);
 
-function rowsOf(file: string, { kind, recipients, feedback_type: type }: ReportRecord): Cell[][] {
+function rowsOf(file: string, { kind, recipients, feedback_type: type }: FindingRecord): Cell[][] {
   const what = type === null ? kind : `${kind} (${type})`;
   if (recipients.length === 0) return [[file, what, null, null, null, null, null]];
   return recipients.map((one) => [file, what, one.address, one.action, one.status, one.class, one.reason]);

@@ -1,22 +1,6 @@
 /** Explains why a port could not be opened: which setting names it, and what to do. */
 import type { Config } from '../config/schema.ts';
-import { exitCodes } from './exit-codes.ts';
-
-export interface ListenFault {
-  line: string;
-  exitCode: number;
-}
-
-/** A port could not be opened; the message is the line for people. */
-export class ListenError extends Error {
-  readonly exitCode: number;
-
-  constructor({ line, exitCode }: ListenFault) {
-    super(line);
-    this.name = 'ListenError';
-    this.exitCode = exitCode;
-  }
-}
+import { exitCodes, Refusal } from './exit-codes.ts';
 
 interface Port {
   host: string;
@@ -50,7 +34,7 @@ function portsOf({ http, metrics, dashboard, smtp }: Listening): Port[] {
 }
 
 /** Returns null if the error is not about listening. */
-export function listenFault(config: Listening, error: unknown): ListenFault | null {
+export function listenFault(config: Listening, error: unknown): Refusal | null {
   if (!(error instanceof Error) || !('code' in error)) return null;
   const port = 'port' in error ? Number(error.port) : config.http.port;
   const asked = portsOf(config).filter((one) => one.port === port);
@@ -66,22 +50,22 @@ export function listenFault(config: Listening, error: unknown): ListenFault | nu
         other === undefined
           ? `something listens on ${host}:${String(port)} already: change ${portSetting}, or end it (as root, \`ss -ltnp 'sport = :${String(port)}'\` shows what it is)`
           : `${portSetting} and ${other.portSetting} are both ${String(port)}, or something else listens there already`;
-      return { line, exitCode: exitCodes.unavailable };
+      return new Refusal(exitCodes.unavailable, line);
     }
     case 'EACCES':
     case 'EPERM':
-      return {
-        line: `${portSetting}: this user may not listen on port ${String(port)}: run it as the systemd service, give it the capability CAP_NET_BIND_SERVICE, or take a port from 1024 up`,
-        exitCode: exitCodes.noPermission,
-      };
+      return new Refusal(
+        exitCodes.noPermission,
+        `${portSetting}: this user may not listen on port ${String(port)}: run it as the systemd service, give it the capability CAP_NET_BIND_SERVICE, or take a port from 1024 up`,
+      );
     // At boot an address may be there later than the server: a floating one, or that of a link that is slow.
     case 'EADDRNOTAVAIL':
-      return {
-        line: `${hostSetting}: this machine has no address ${host}; if it comes up later, a later start works`,
-        exitCode: exitCodes.unavailable,
-      };
+      return new Refusal(
+        exitCodes.unavailable,
+        `${hostSetting}: this machine has no address ${host}; if it comes up later, a later start works`,
+      );
     case 'EAFNOSUPPORT':
-      return { line: `${hostSetting}: this machine has no address ${host}`, exitCode: exitCodes.config };
+      return new Refusal(exitCodes.config, `${hostSetting}: this machine has no address ${host}`);
     default:
       return null;
   }

@@ -6,7 +6,7 @@ import type { Context } from './cli.ts';
 
 /** Writes the row. The act is over, so a row that cannot be written is a line on standard error, and the exit code stays. */
 export async function noteAct(context: Pick<Context, 'note'>, config: Config, noted: CommandNote): Promise<void> {
-  const { noteCommand } = await import('../operator/door/note-command.ts');
+  const { noteCommand } = await import('../operator/door/command-acts.ts');
   try {
     await noteCommand(config, noted);
   } catch (error) {

@@ -1,6 +1,6 @@
 /** Parsers of option values that several commands use. */
 import { InvalidArgumentError, type CommandUnknownOpts } from '@commander-js/extra-typings';
-import { duration } from '../config/kind.ts';
+import { readDuration } from '../base/duration.ts';
 
 /**
  * Reads `a,b` or `a, b`; if the option is given several times, the lists are joined. The operation checks the items. A list without items is
@@ -43,21 +43,21 @@ export function refuseUnclear(command: CommandUnknownOpts): void {
 export function refuseEmptyArguments(program: CommandUnknownOpts): void {
   program.hook('preAction', (_, command) => {
     const at = command.args.indexOf('');
-    if (at === -1) return;
+    // The word that is being completed may be empty.
+    if (at === -1 || command.name() === 'complete') return;
     const name = (command.registeredArguments[at] ?? command.registeredArguments.at(-1))?.name() ?? '';
     command.error(`error: argument '${name}' is empty`);
   });
 }
 
 /** Returns a parser that reads a duration such as `30d` within these limits and returns milliseconds. */
-export function durationWithin(least: string, most: string): (text: string) => number {
-  const span = duration(least, most);
-  return (text) => {
-    const read = span.schema.safeParse(text);
-    if (read.success) return read.data;
-    throw new InvalidArgumentError(`Expected ${span.expected}.`);
+export const durationWithin =
+  (least: string, most: string) =>
+  (text: string): number => {
+    const ms = readDuration(text);
+    if (ms !== null && ms >= (readDuration(least) ?? 0) && ms <= (readDuration(most) ?? 0)) return ms;
+    throw new InvalidArgumentError(`Expected a duration from ${least} to ${most} (units ms, s, m, h, d).`);
   };
-}
 
 export const durationOption = durationWithin('1ms', '3650d');
 

@@ -6,8 +6,7 @@ import { ConfigError } from '../config/load.ts';
 import { Unavailable, type UnavailableWhy } from '../base/unavailable.ts';
 import { DatabaseRefusal, type RefusalWhy } from '../storage/mark.ts';
 import { UnsupportedSchema } from '../storage/migrate.ts';
-import { exitCodes } from './exit-codes.ts';
-import { ListenError } from './listen-fault.ts';
+import { exitCodes, Refusal } from './exit-codes.ts';
 import { isDiskFull, machineFault } from './machine-fault.ts';
 import { printable } from '../presentations/table.ts';
 
@@ -36,21 +35,11 @@ export function printError(
     note('  cure:  Run it as the user of the service: `sudo posthorn ...` becomes that user by itself.');
     return exitCodes.noPermission;
   }
-  if (error instanceof Unavailable) {
-    note(`posthorn: ${error.message}`);
-    return unavailable[error.why];
-  }
-  if (error instanceof DatabaseRefusal) {
-    note(`posthorn: ${error.message}`);
-    return refused[error.why];
-  }
-  if (error instanceof ListenError) {
-    note(`posthorn: ${error.message}`);
-    return error.exitCode;
-  }
-  if (error instanceof UnsupportedSchema || error instanceof KeyFileError) {
-    note(`posthorn: ${error.message}`);
-    return exitCodes.config;
+  const code = codeOf(error);
+  if (code !== null) {
+    note(`posthorn: ${(error as Error).message}`);
+    if (error instanceof Refusal && error.cure !== null) note(`  cure:  ${error.cure}`);
+    return code;
   }
   if (error instanceof Problem) return printProblem(error, note, command);
   const fault = machineFault(error, dataDir);
@@ -66,6 +55,14 @@ export function printError(
   }
   note(error instanceof Error ? (error.stack ?? error.message) : String(error));
   return exitCodes.software;
+}
+
+/** Returns the exit code of an error that says all by its message, or null. */
+function codeOf(error: unknown): number | null {
+  if (error instanceof Refusal) return error.exitCode;
+  if (error instanceof Unavailable) return unavailable[error.why];
+  if (error instanceof DatabaseRefusal) return refused[error.why];
+  return error instanceof UnsupportedSchema || error instanceof KeyFileError ? exitCodes.config : null;
 }
 
 /**

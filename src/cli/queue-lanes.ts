@@ -1,15 +1,13 @@
 /** `posthorn queue lanes`. */
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { ResultOf } from '../operator/routes.ts';
-import { helpOf } from '../operations/summaries.ts';
 import { table } from '../presentations/table.ts';
 import type { Context } from './cli.ts';
-import { groupAt } from './derive.ts';
 
-export function addLanes(program: CommandUnknownOpts, context: Context): void {
-  groupAt(program, ['queue'])
+export function addLanes(queue: CommandUnknownOpts, context: Context): void {
+  queue
     .command('lanes')
-    .description(helpOf('queue.lanes'))
+    .description('show each lane with its limits and why its mail waits, and what waits by domain')
     .option('--lane <lane>', 'only this one, with each limit, why its mail waits, and what was changed by whom')
     .option('--json', 'as one JSON object')
     .action(async ({ lane, json }) => {

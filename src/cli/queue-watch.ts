@@ -3,9 +3,7 @@ import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
 import type { Operator } from '../operator/door/operator.ts';
 import type { ResultOf } from '../operator/routes.ts';
-import { helpOf } from '../operations/summaries.ts';
 import type { Context } from './cli.ts';
-import { groupAt } from './derive.ts';
 import { durationOption } from './options.ts';
 import { json, printable } from '../presentations/table.ts';
 
@@ -20,10 +18,10 @@ type Line = ResultOf<'queue.watch'>['data'][number];
 
 const WAIT_MS = 20_000;
 
-export function addWatch(program: CommandUnknownOpts, context: Context): void {
-  groupAt(program, ['queue'])
+export function addWatch(queue: CommandUnknownOpts, context: Context): void {
+  queue
     .command('watch')
-    .description(helpOf('queue.watch'))
+    .description('show SMTP dialogues live, until Ctrl-C; never the contents of mails')
     .option('--lane <lane>', 'on the connections of this lane, as `queue lanes` shows it')
     .option('--message <id>', 'about this message')
     .option('--for <time>', 'end after so long, such as 1m', durationOption)

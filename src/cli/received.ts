@@ -5,12 +5,10 @@ import { systemClock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
 import type { ReceivedMessage } from '../client/types.ts';
 import type { Operator } from '../operator/door/operator.ts';
-import { helpOf } from '../operations/summaries.ts';
 import { receivedLines } from '../presentations/received.ts';
 import { printable } from '../presentations/table.ts';
 import type { Context } from './cli.ts';
-import { exitCodes } from './exit-codes.ts';
-import { groupAt } from './derive.ts';
+import { exitCodes, Refusal } from './exit-codes.ts';
 import { wholeOption } from './options.ts';
 
 const indexOption = wholeOption(0, 99);
@@ -18,10 +16,10 @@ const indexOption = wholeOption(0, 99);
 const LOOK_MS = 200;
 const LOOKS = 150;
 
-export function addReceived(program: CommandUnknownOpts, context: Context): void {
-  groupAt(program, ['received'])
+export function addSave(received: CommandUnknownOpts, context: Context): void {
+  received
     .command('save')
-    .description(helpOf('getReceivedRaw', 'save'))
+    .description('save a received mail, or a file of it, octet for octet')
     .argument('<id>')
     .argument('<file>', 'what it is saved as; it must not exist')
     .option('--attachment <index>', 'a file of the mail instead of its source', indexOption)
@@ -37,28 +35,30 @@ export function addReceived(program: CommandUnknownOpts, context: Context): void
                 throw new Problem('not_found', `${error.message} See its files: posthorn received show ${id}`);
               }),
       );
-      await writeFile(file, bytes, { flag: 'wx' }).then(
-        () => {
-          const saved = { object: 'saved_file', id, file, bytes: bytes.length };
-          context.print(json, saved, () => [`saved: ${printable(file)}, ${String(bytes.length)} bytes`]);
-        },
-        (error: unknown) => {
-          const isThere = (error as NodeJS.ErrnoException).code === 'EEXIST';
-          const said = isThere ? new Error(`${printable(file)}: it exists already: take another name`) : error;
-          endBy(context, said, exitCodes.cannotCreate);
-        },
-      );
+      await writeFile(file, bytes, { flag: 'wx' }).catch((error: unknown) => {
+        const isThere = (error as NodeJS.ErrnoException).code === 'EEXIST';
+        const why = isThere ? `${printable(file)}: it exists already: take another name` : String(error);
+        throw new Refusal(exitCodes.cannotCreate, why);
+      });
+      const saved = { object: 'saved_file', id, file, bytes: bytes.length };
+      context.print(json, saved, () => [`saved: ${printable(file)}, ${String(bytes.length)} bytes`]);
     });
-  groupAt(program, ['inbound'])
+}
+
+export function addSimulate(inbound: CommandUnknownOpts, context: Context): void {
+  inbound
     .command('simulate')
-    .description(helpOf('inbound.simulate'))
+    .description(
+      'hand in a mail from a file as if it came from outside, and show what came of it; exit code 1 if not taken',
+    )
     .argument('<file>', 'a mail, with its header')
     .requiredOption('--to <address>', 'the recipient')
     .option('--from <address>', 'the sender of the envelope', '')
     .option('--json', 'as one JSON object')
     .action(async (file, { to, from, json }) => {
-      const bytes = await readFile(file).catch((error: unknown) => endBy(context, error, exitCodes.noInput));
-      if (bytes === null) return;
+      const bytes = await readFile(file).catch((error: unknown) => {
+        throw new Refusal(exitCodes.noInput, error instanceof Error ? error.message : String(error));
+      });
       const mail = bytes.toString('base64');
       const mailOf = await context.operate(async (operator) => {
         const handed = await operator.call('inbound.simulate', { to, from, mail });
@@ -71,13 +71,6 @@ export function addReceived(program: CommandUnknownOpts, context: Context): void
       });
       if (mailOf !== null) context.print(json, mailOf, () => receivedLines(mailOf));
     });
-}
-
-/** Says why a file could not be used, which is the first line of the error. */
-function endBy(context: Context, error: unknown, code: number): null {
-  context.note(`posthorn: ${error instanceof Error ? error.message : String(error)}`);
-  context.end(code);
-  return null;
 }
 
 /** Waits until the mail has been read. */

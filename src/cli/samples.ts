@@ -42,8 +42,6 @@ const samples: Samples = {
     'posthorn events tail',
     'posthorn events tail --types bounced,deferred --since 1h --no-follow --json',
   ],
-  reputation: ['posthorn reputation', 'posthorn reputation --days 7 --json'],
-  'suppressions add': ['posthorn suppressions add old@example.org --note "asked by phone"'],
   'suppressions import': [
     'posthorn suppressions import bounces.csv --reason hard_bounce',
     'posthorn suppressions import list.csv',

@@ -1,15 +1,12 @@
 /** `posthorn send`: one mail from the shell. */
-import type { CommandUnknownOpts } from '@commander-js/extra-typings';
+import type { Command } from '@commander-js/extra-typings';
 import type { Message } from '../client/types.ts';
-import { helpOf } from '../operations/summaries.ts';
 import { lookAtSocket, socketPath } from '../operator/door/socket.ts';
 import { notRunning } from '../base/unavailable.ts';
 import type { Context } from './cli.ts';
 
-export function addSend(program: CommandUnknownOpts, context: Context): void {
-  program
-    .command('send')
-    .description(helpOf('sendMessage', 'send'))
+export function addSend(command: Command, context: Context): void {
+  command
     .requiredOption('--from <mailbox>', 'of a verified domain: `a@example.com` or `Name <a@example.com>`')
     .requiredOption('--to <mailbox>')
     .requiredOption('--subject <subject>')

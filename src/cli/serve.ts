@@ -1,6 +1,5 @@
 /** `posthorn serve`: the whole program, until a signal ends it. */
 import { rmSync } from 'node:fs';
-import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
 import { watchHeap } from '../base/heap-growth.ts';
 import { isJournal } from '../base/journal.ts';
@@ -19,7 +18,7 @@ import { Unavailable } from '../base/unavailable.ts';
 import type { Context } from './cli.ts';
 import { exitCodes } from './exit-codes.ts';
 import { greeting } from './greeting.ts';
-import { listenFault, ListenError } from './listen-fault.ts';
+import { listenFault } from './listen-fault.ts';
 import { isDiskFull } from './machine-fault.ts';
 import { whyForNow } from './print-error.ts';
 
@@ -49,18 +48,8 @@ const FIRST_KEY = {
   ttl: 7 * 86_400,
 } as const;
 
-export function addServe(program: CommandUnknownOpts, context: Context, startApp: StartApp | undefined): void {
-  program
-    .command('serve')
-    .description('run the server until SIGTERM or SIGINT')
-    .option('--greeting', 'print a test key at the first start, also if no terminal shows it, as `npm start` does')
-    .action(async ({ greeting: always = false }) => {
-      if (startApp === undefined) throw new Error('this program was built without a server');
-      await serve(context, startApp, always);
-    });
-}
-
-async function serve(context: Context, startApp: StartApp, greets: boolean): Promise<void> {
+/** Runs the server. `greets`: prints a test key at the first start, also if no terminal shows it. */
+export async function serve(context: Context, startApp: StartApp, greets: boolean): Promise<void> {
   const { config, warnings } = context.load();
   const { createLog } = await import('../base/log.ts');
   const log = createLog({ ...config.log, journal: isJournal(context.env['JOURNAL_STREAM'], 1) });
@@ -76,8 +65,10 @@ async function serve(context: Context, startApp: StartApp, greets: boolean): Pro
     // Before a file is opened: two servers would take back each other's claims.
     if ((await lookAtSocket(socketPath(config.dataDir))) === 'live')
       throw new Unavailable('already_running', `a server is running on ${config.dataDir} already`);
-    const server = await startServer(config, () =>
-      startApp(config, { log, readSettings: () => context.load({ again: true }).config }),
+    const server = await startApp(config, { log, readSettings: () => context.load({ again: true }).config }).catch(
+      (error: unknown) => {
+        throw listenFault(config, error) ?? error;
+      },
     );
     void server.failed?.then(ending.fail);
     isStarted = true;
@@ -128,16 +119,6 @@ function logWarnings(log: Log, warnings: readonly string[]): void {
   for (const text of warnings) log.warn({ event: 'settings_warning', text }, 'a setting may not be what is meant');
 }
 
-/** Throws `ListenError` if a port could not be opened. */
-async function startServer(config: Config, start: () => Promise<Server>): Promise<Server> {
-  try {
-    return await start();
-  } catch (error) {
-    const fault = listenFault(config, error);
-    throw fault === null ? error : new ListenError(fault);
-  }
-}
-
 /**
  * Prints the greeting to a terminal; with `always` (`npm start`) also elsewhere, but not to the journal, while there is no key yet. That a
  * database exists does not mean that a greeting was printed: a start that failed, for example on a port that is taken, has created it.
@@ -180,19 +161,8 @@ async function firstKey(config: Config): Promise<{ key: string } | null> {
 /** npm passes on a Ctrl-C that the terminal has sent to us as well: within this time both count as one. */
 const SAME_SIGNAL_MS = 500;
 
-interface Ending {
-  /** Resolves when the server shall stop. */
-  readonly asked: Promise<void>;
-  /** Why the server cannot go on; null if a signal alone ends it. */
-  readonly failure: Error | null;
-  /** Asks for an orderly end, as a first signal does, because the server cannot go on. */
-  fail: (error: Error) => void;
-  onHangUp(reload: () => void): void;
-  close(): void;
-}
-
 /** The first signal asks for an orderly end; a second one ends the process at once with 1. */
-function awaitEnding(): Ending {
+function awaitEnding() {
   let askedAt: number | null = null;
   let failure: Error | null = null;
   let ask: () => void = () => undefined;
@@ -216,18 +186,21 @@ function awaitEnding(): Ending {
   };
   process.on('SIGHUP', onSighup);
   return {
+    /** Resolves when the server shall stop. */
     asked,
+    /** The reason why the server cannot go on; null if a signal alone ends it. */
     get failure() {
       return failure;
     },
-    fail(error) {
+    /** Asks for an orderly end, as a first signal does. */
+    fail: (error: Error): void => {
       failure = error;
       askNow();
     },
-    onHangUp(reload) {
+    onHangUp(reload: () => void): void {
       hangUp = reload;
     },
-    close() {
+    close(): void {
       process.off('SIGHUP', onSighup);
       process.off('SIGTERM', onSignal);
       process.off('SIGINT', onSignal);

@@ -91,16 +91,11 @@ export function openServiceManager(
   };
 }
 
-interface Relay {
-  say(word: string): void;
-  close(): void;
-}
-
 /** Enough for one line of complaint. */
 const MOST_COMPLAINT = 500;
 
 /** Starts the shell again if it has died. Errors of it and of `systemd-notify` are logged. */
-function openRelay({ log }: { log: Log }, env: Record<string, string | undefined>): Relay {
+function openRelay({ log }: { log: Log }, env: Record<string, string | undefined>) {
   let shell: ChildProcess | null = null;
 
   const failed = (why: string): void => {
@@ -126,11 +121,11 @@ function openRelay({ log }: { log: Log }, env: Record<string, string | undefined
   }
 
   return {
-    say(word) {
+    say(word: string): void {
       shell ??= start();
       shell.stdin?.write(`${word.replaceAll('\n', ' ')}\n`);
     },
-    close() {
+    close(): void {
       shell?.stdin?.end();
       shell = null;
     },

@@ -10,7 +10,7 @@ import type { Config } from '../config/schema.ts';
 import { pluralize } from '../base/pluralize.ts';
 import type { StoreAddress } from '../storage/database.ts';
 import type { Context } from './cli.ts';
-import { exitCodes } from './exit-codes.ts';
+import { exitCodes, Refusal } from './exit-codes.ts';
 import { noteAct, orNoteFailure, refused } from './note-act.ts';
 import { showProgress } from './progress.ts';
 import { refuseRoot } from './refuse-root.ts';
@@ -24,10 +24,8 @@ interface Options {
 /** Exit code if the books that were moved do not balance. */
 const FAULTY = 1;
 
-export function addStorage(program: CommandUnknownOpts, context: Context): void {
-  program
-    .command('storage')
-    .description('where the database is')
+export function addStorage(storage: CommandUnknownOpts, context: Context): void {
+  storage
     .command('move')
     .description('move everything from SQLite to PostgreSQL, while no server runs; afterwards set storage.url to it')
     .requiredOption('--to <url>', 'postgres://<user>@<host>/<empty database>')
@@ -40,11 +38,11 @@ async function move(context: Context, options: Options): Promise<void> {
   const { config } = context.load();
   const to = addressFrom(config, options);
   const { url: from } = config.storage;
-  if (isPostgresUrl(from)) {
-    context.fail('posthorn: storage.url is a PostgreSQL database already; use pg_dump and pg_restore to move that');
-    context.end(exitCodes.usage);
-    return;
-  }
+  if (isPostgresUrl(from))
+    throw new Refusal(
+      exitCodes.usage,
+      'storage.url is a PostgreSQL database already; use pg_dump and pg_restore to move that',
+    );
   await refuseRoot(config);
   const { moveStorage } = await import('../backup/move.ts');
   const shown = showProgress(context, 'copying');

@@ -1,18 +1,14 @@
-/** `posthorn suppressions add|import|export`. */
+/** `posthorn suppressions import|export`. */
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { Problem } from '../base/problem.ts';
 import type { Operator } from '../operator/door/operator.ts';
-import { addressFault } from '../suppressions/suppression-store.ts';
 import type { SuppressionRecord } from '../suppressions/suppression.ts';
-import { importCsv, type AddedRecord, type Imported, decodedText } from '../suppressions/suppression-csv.ts';
-import { helpOf } from '../operations/summaries.ts';
+import { decodedText, importCsv, type Imported } from '../suppressions/suppression-csv.ts';
 import type { Context } from './cli.ts';
 import { exitCodes } from './exit-codes.ts';
-import { printText } from './export.ts';
-import { groupAt } from './derive.ts';
-import { durationOption } from './options.ts';
+import { printList } from './export.ts';
 import { showProgress } from './progress.ts';
 
 type Reason = SuppressionRecord['reason'];
@@ -20,58 +16,9 @@ type Reason = SuppressionRecord['reason'];
 /** The operation checks it, and its error names the reasons. */
 const reasonOption = (text: string): Reason => text as Reason;
 
-export function addSuppressions(program: CommandUnknownOpts, context: Context): void {
-  const suppressions = groupAt(program, ['suppressions']);
-  addAdd(suppressions, context);
+export function addSuppressions(suppressions: CommandUnknownOpts, context: Context): void {
   addImport(suppressions, context);
   addExport(suppressions, context);
-}
-
-function addAdd(suppressions: CommandUnknownOpts, context: Context): void {
-  suppressions
-    .command('add')
-    .description(helpOf('suppressions.import', 'add'))
-    .argument('<email>')
-    .option('--reason <reason>', 'hard_bounce, complaint, unsubscribe or manual', reasonOption, 'manual')
-    .option('--stream <slug>', 'only for this stream')
-    .option('--note <text>', 'a note for others')
-    .option('--for <duration>', 'ends after this, such as 90d (default: never)', durationOption)
-    .option('--account <account>', 'name or id (default: default)')
-    .option('--json', 'as one JSON object')
-    .action(async (email, options) => {
-      const { reason, stream, note, account, json } = options;
-      const expires_at = options.for === undefined ? null : new Date(context.now() + options.for).toISOString();
-      const entry = await context.operate(async (operator) => {
-        const { data } = await operator.call('suppressions.import', {
-          account,
-          entries: [{ email, reason, stream, note, expires_at }],
-        });
-        return data[0];
-      });
-      if (entry === undefined) throw new Error('one entry was added and none came back');
-      if (entry.result === 'rejected') throw new Problem(codeOf(email), entry.why);
-      context.print(json, entry.entry, () => {
-        if (entry.result === 'existing' && entry.entry.expires_at !== expires_at)
-          context.note(
-            'the entry keeps its end: `posthorn suppressions remove` takes it off the list, and it can be added with another end',
-          );
-        return [addedLine(entry)];
-      });
-    });
-}
-
-/** It is not always the address that is wrong: there may be no such stream, or the end is over. */
-const codeOf = (email: string): 'invalid_address' | 'invalid_field' =>
-  addressFault(email) === null ? 'invalid_field' : 'invalid_address';
-
-function addedLine({ result, entry }: Exclude<AddedRecord, { result: 'rejected' }>): string {
-  const { email, reason, scope, expires_at: end } = entry;
-  const until = end === null ? '' : `until ${end}`;
-  const how =
-    result === 'created'
-      ? `is not mailed ${until || 'any more'}`
-      : `was on the list already${until === '' ? '' : `, ${until}`}`;
-  return `${email} ${how} (${reason}, ${scope})`;
 }
 
 interface ImportOptions {
@@ -87,7 +34,7 @@ const MOST_TOLD = 50;
 function addImport(suppressions: CommandUnknownOpts, context: Context): void {
   suppressions
     .command('import')
-    .description(helpOf('suppressions.import'))
+    .description('add the addresses of a CSV file to the suppressions; the others stay')
     .argument('<file>', 'an export of this or another service (CSV or JSON), or addresses alone; - for standard input')
     .option('--reason <reason>', 'if the file has none', reasonOption, 'manual')
     .option('--stream <slug>', 'if the file has none: only for this stream')
@@ -159,16 +106,12 @@ async function sizeOf(file: string): Promise<number> {
 function addExport(suppressions: CommandUnknownOpts, context: Context): void {
   suppressions
     .command('export')
-    .description(helpOf('listSuppressions', 'export'))
+    .description('write all suppressions as CSV to standard output, newest first')
     .option('--reason <reason>', 'only this', reasonOption)
     .option('--stream <slug>', 'only those for this stream')
     .option('--account <account>', 'name or id (default: default)')
     .option('--json', 'one JSON object a line instead')
-    .action(async ({ reason, stream, account, json: asJson }) => {
-      await context.operate(async (operator) => {
-        const accept = asJson === true ? 'application/x-ndjson' : 'text/csv';
-        const asked = { account, query: { reason, stream }, accept };
-        await printText(context, operator.text('listSuppressions', asked), asJson);
-      });
-    });
+    .action(({ reason, stream, account, json }) =>
+      printList(context, 'listSuppressions', { account, query: { reason, stream }, json }),
+    );
 }

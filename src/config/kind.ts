@@ -3,7 +3,7 @@
  * value, and the text of what it expects.
  */
 import { z } from 'zod';
-import { DAY_MS, HOUR_MS, MINUTE_MS } from '../base/time.ts';
+import { readDuration } from '../base/duration.ts';
 import { isHostName, isIp, isNetwork, parseEndpoint } from './endpoint.ts';
 import { isRouteKey, parseRoute, ROUTE_FORMS, type Route } from './route.ts';
 
@@ -57,24 +57,15 @@ function whole(min: number, max: number, error: string): z.ZodType<number> {
   return z.int({ error }).min(min, { error }).max(max, { error });
 }
 
-const DURATION = /^(\d{1,9}(?:\.\d{1,3})?)(ms|s|m|h|d)$/;
-const DURATION_MS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: MINUTE_MS, h: HOUR_MS, d: DAY_MS };
-
 /** A duration such as `90s`, kept in milliseconds. A bare number is refused: its unit would be a guess. */
 export function duration(min: string, max: string): Kind<number> {
-  const [least, most] = [toMs(min), toMs(max)];
+  const [least, most] = [readDuration(min), readDuration(max)];
   const expected = `a duration from ${min} to ${max} (units ms, s, m, h, d)`;
   const schema = read(expected, (written) => {
-    const ms = typeof written === 'string' ? toMs(written) : null;
+    const ms = typeof written === 'string' ? readDuration(written) : null;
     return ms !== null && least !== null && most !== null && ms >= least && ms <= most ? ms : null;
   });
   return { form: 'text', expected, unit: 'ms', schema };
-}
-
-function toMs(text: string): number | null {
-  const [, digits, unit] = DURATION.exec(text) ?? [];
-  const factor = DURATION_MS[unit ?? ''];
-  return digits === undefined || factor === undefined ? null : Math.round(Number(digits) * factor);
 }
 
 const SIZE = /^(\d{1,15})(B|KiB|MiB|GiB|TiB)?$/;
@@ -202,15 +193,6 @@ function read<T>(expected: string, parse: (written: unknown) => T | null): z.Zod
     context.addIssue({ code: 'custom', message: expected });
     return z.NEVER;
   });
-}
-
-/** Writes a duration: 5400000 is `90m`. */
-export function writeDuration(ms: number): string {
-  const [unit, factor] = Object.entries(DURATION_MS).findLast(([, length]) => ms >= length && ms % length === 0) ?? [
-    'ms',
-    1,
-  ];
-  return `${ms / factor}${unit}`;
 }
 
 /** Writes a size: 1536 is `1536B`, 2048 is `2KiB`. */

@@ -1,14 +1,13 @@
 /**
  * Loads the settings from file, credentials and environment into one frozen `Config`, or reports all mistakes at once. Later
  * sources win: default, file, systemd credential (named like the setting, such as `delivery.routes`), environment variable.
- *
- * This is also the only file that reads the environment.
  */
 import { closeSync, existsSync, openSync, readdirSync, readSync } from 'node:fs';
 import path from 'node:path';
 import { isScalar, Lexer, parseDocument, type Document } from 'yaml';
 import { valueAt } from '../base/schema-path.ts';
-import { writeDuration, type Form } from './kind.ts';
+import { writeDuration } from '../base/duration.ts';
+import type { Form } from './kind.ts';
 import { plaintextPasswords } from './route.ts';
 import { listSettings, type Config, type SettingEntry, type Surroundings } from './schema.ts';
 import { readSettings } from './validate.ts';
@@ -239,8 +238,6 @@ export function shippedFile(name: string): string {
   const places = ['../..', '../../..'].map((up) => path.resolve(import.meta.dirname, up, 'config', name));
   return places.find((place) => existsSync(place)) ?? path.join('config', name);
 }
-
-export const environment = (): Readonly<Record<string, string | undefined>> => process.env;
 
 const PREFIX = 'POSTHORN_';
 

@@ -41,3 +41,6 @@ function contentOf(file: string): string {
     return '';
   }
 }
+
+/** Returns the environment of this process, which nothing else reads. */
+export const environment = (): Readonly<Record<string, string | undefined>> => process.env;

@@ -3,7 +3,7 @@
  * counted. A password is checked when its turn has come, and the limits are checked in that turn: concurrent tries
  * count each other, and an unchecked try does not count.
  */
-import { type UsedUp, budgets } from '../base/budgets.ts';
+import { budgets, type BudgetName, type UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Keyring } from '../base/keyring.ts';
 import { addressKey } from '../mail/address.ts';
@@ -85,15 +85,11 @@ export async function signInWithCode(
 ): Promise<SignIn> {
   const { member } = session;
   const source = sourceOf(visitor.ip, deps.devices.idFor(visitor.device, member.email_key));
-  const wait = async (): Promise<number> =>
-    Math.max(
-      await waitFor(deps, member.email_key, source),
-      code.kind === 'app' ? await waitForCode(deps, member.email_key, source) : 0,
-    );
   const looked = await deps.passwords.inTurn(
     source,
     async (): Promise<Refused | { kind: 'right'; left: number | null }> => {
-      const seconds = await wait();
+      // A recovery code cannot be guessed.
+      const seconds = await waitFor(deps, member.email_key, source, code.kind === 'app');
       if (seconds > 0) return { kind: 'wait', seconds };
       if (code.kind === 'recovery') {
         const left = await spendRecoveryCode(deps, member.id, code.text);
@@ -218,11 +214,12 @@ const sessionSource = (sessionId: string): Share => ({ name: SESSION + sessionId
 
 type Tried = Pick<SignInRow, 'at' | 'result'>;
 
-/** Returns the seconds until this login may be tried again from this source; 0 for now. */
+/** Returns the seconds until this login may be tried again from this source, with a code of the second factor if `isCode`; 0 for now. */
 async function waitFor(
   { db, clock, usedUp = () => undefined }: SignInDeps,
   emailKey: string,
   source: Share,
+  isCode = false,
 ): Promise<number> {
   const now = clock.now();
   const span = [now - SPAN_MS, now] as const;
@@ -232,43 +229,26 @@ async function waitFor(
     [emailKey, ...span, source.name, budgets.sign_in_login_network.most],
   );
   const failures = sinceSuccess(mine);
-  const paced = pacedUntil(failures);
-  const untils = [paced, lockedUntil(failures, budgets.sign_in_login_network.most)];
-  if ((untils[1] ?? 0) > now) usedUp('sign_in_login_network');
+  const untils = [pacedUntil(failures)];
+  const limit = (budget: BudgetName, until: number): void => {
+    if (until > now) usedUp(budget);
+    untils.push(until);
+  };
+  limit('sign_in_login_network', lockedUntil(failures, budgets.sign_in_login_network.most));
   if (!source.isKnown) {
     const fromHere = await db.prepared.all<Tried>(
       `SELECT at, result FROM sign_ins WHERE source = ? AND at > ? AND at <= ? AND ${FAILED} ORDER BY at DESC LIMIT ?`,
       [source.name, ...span, budgets.sign_in_network.most],
     );
-    const locked = lockedUntil(fromHere, budgets.sign_in_network.most);
-    if (locked > now) usedUp('sign_in_network');
-    untils.push(locked);
+    limit('sign_in_network', lockedUntil(fromHere, budgets.sign_in_network.most));
     const isTriedByMany = (await failuresOfStrangers(db, emailKey, span, FAILED, budgets.sign_in_login.most)) !== null;
-    if (failures.length > 0 && isTriedByMany) {
-      usedUp('sign_in_login');
-      untils.push(lockedUntil(failures, 1));
-    }
+    if (isTriedByMany) limit('sign_in_login', lockedUntil(failures, 1));
+    // Six digits can be guessed, and the password was right: all strangers have ten tries in total.
+    const { most } = budgets.sign_in_codes;
+    const oldest = isCode ? await failuresOfStrangers(db, emailKey, span, "result = 'code_refused'", most) : null;
+    if (oldest !== null) limit('sign_in_codes', oldest + SPAN_MS);
   }
-  return secondsUntil(untils, now);
-}
-
-/**
- * Returns the seconds until a code of the second factor may be tried; 0 for now. Six digits can be guessed, and the password
- * was right: all strangers have ten tries in total. Known devices and recovery codes, which cannot be guessed, have no such
- * limit.
- */
-async function waitForCode(
-  { db, clock, usedUp = () => undefined }: SignInDeps,
-  emailKey: string,
-  source: Share,
-): Promise<number> {
-  if (source.isKnown) return 0;
-  const now = clock.now();
-  const { most } = budgets.sign_in_codes;
-  const oldest = await failuresOfStrangers(db, emailKey, [now - SPAN_MS, now], "result = 'code_refused'", most);
-  if (oldest === null) return 0;
-  usedUp('sign_in_codes');
-  return secondsUntil([oldest + SPAN_MS], now);
+  return Math.max(0, Math.ceil((Math.max(...untils) - now) / 1000));
 }
 
 const FAILED = "result IN ('refused', 'code_refused')";
@@ -288,9 +268,6 @@ async function failuresOfStrangers(
   );
   return rows[0]?.at ?? null;
 }
-
-const secondsUntil = (untils: readonly number[], now: number): number =>
-  Math.max(0, Math.ceil((Math.max(...untils) - now) / 1000));
 
 /** Returns the failures since the last successful sign-in, newest first. */
 function sinceSuccess(tries: readonly Tried[]): Tried[] {

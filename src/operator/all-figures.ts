@@ -2,7 +2,7 @@
 import type { OperatorDeps } from './deps.ts';
 import { laneFigures } from './lanes.ts';
 import { addressFigures } from './listings.ts';
-import { machineFigures } from './needs/needs-facts.ts';
+import { machineFigures } from './needs/needs.ts';
 import type { Figures } from './node-figures.ts';
 import { sourceFigures } from './sources.ts';
 import { lineFigures } from './watch.ts';

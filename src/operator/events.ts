@@ -1,33 +1,16 @@
 /** The operation behind `events tail`: pages of the event log by position. */
 import { z } from 'zod';
 import { idFloor } from '../base/id.ts';
+import type { EventRecord } from '../client/types.ts';
 import { allEventTypes, eventRecord, type EventSource } from '../events/event.ts';
 import { eventsAfter, eventsBefore, lastSequence } from '../events/event-log.ts';
 import { accountArgument, accountNamed } from './team/accounts.ts';
 import type { StoreDeps } from './deps.ts';
 import { storeRoute } from './server-route.ts';
 
-/** The members of the API's event record that all types have. */
-export interface EventRecord {
-  object: 'event';
-  id: string;
-  type: string;
-  timestamp: string;
-  sequence: number;
-  test: boolean;
-  data: { message_id: string; recipient: string; status: string } & Readonly<Record<string, unknown>>;
-}
-
-export interface EventsRecord {
-  data: EventRecord[];
-  /** The `after` of the next page. */
-  position: number;
-  has_more: boolean;
-}
-
 export const eventOperations = {
   /**
-   * Returns the events after a position. Without a position: the newest `limit` events, or with `since` (milliseconds since the
+   * Returns the events after a position, and in `position` the `after` of the next page. Without a position: the newest `limit` events, or with `since` (milliseconds since the
    * epoch) those from then on. Without types: the six types that are on by default.
    */
   'events.after': storeRoute({
@@ -38,7 +21,7 @@ export const eventOperations = {
       limit: z.int().min(1).max(1000).optional(),
       account: accountArgument,
     }),
-    async run({ db }, { after, since, types: wanted = [], limit = 100, account }): Promise<EventsRecord> {
+    async run({ db }, { after, since, types: wanted = [], limit = 100, account }) {
       const { id: accountId } = await accountNamed({ db }, account);
       const filter = { accountId, types: wanted, ...(since === undefined ? {} : { occurredAfter: since }) };
       if (after === undefined && since === undefined) return await newest(db, filter, limit);
@@ -50,15 +33,10 @@ export const eventOperations = {
 };
 
 /** Returns the whole record: the operator sees opens and clicks as well. */
-export function toEventRecord(source: EventSource): EventRecord {
-  return eventRecord(source, { engagement: true }) as unknown as EventRecord;
-}
+export const toEventRecord = (source: EventSource): EventRecord =>
+  eventRecord(source, { engagement: true }) as unknown as EventRecord;
 
-async function newest(
-  db: StoreDeps['db'],
-  filter: Parameters<typeof eventsBefore>[1],
-  limit: number,
-): Promise<EventsRecord> {
+async function newest(db: StoreDeps['db'], filter: Parameters<typeof eventsBefore>[1], limit: number) {
   // The position is read first: the next page then shows the events that come in between.
   const position = await lastSequence(db.reader);
   const { events } = await eventsBefore(db.reader, filter, position + 1, limit);

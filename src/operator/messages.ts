@@ -14,7 +14,8 @@ import {
   type AttemptRecord,
   type RecipientRecord,
 } from '../messages/store/message-store.ts';
-import { toEventRecord, type EventRecord } from './events.ts';
+import type { EventRecord } from '../client/types.ts';
+import { toEventRecord } from './events.ts';
 import { whyWaiting, type Waiting } from '../messages/delivery/why.ts';
 import type { OperatorDeps, StoreDeps } from './deps.ts';
 import { serverRoute, storeRoute } from './server-route.ts';

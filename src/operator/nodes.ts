@@ -10,7 +10,7 @@ import { storeRoute } from './server-route.ts';
 /** Three signs of life are missing. */
 const SILENT_AFTER_MS = 6000;
 
-export type NodeState = 'leading' | 'running' | 'draining' | 'silent' | 'command';
+type NodeState = 'leading' | 'running' | 'draining' | 'silent' | 'command';
 
 const nodeArgument = z.string().min(1).max(100);
 const kept = ['epoch', 'name', 'state', 'version'];

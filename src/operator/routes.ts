@@ -5,10 +5,8 @@ import { check } from '../base/check.ts';
 import { accountOperations } from './team/accounts.ts';
 import { auditOperations } from './audit.ts';
 import { adminOperations } from './team/admin.ts';
-import { backupOperations } from './backups.ts';
-import { bookOperations } from './books.ts';
 import { commandActOperations } from './door/command-acts.ts';
-import { doctorOperations } from './doctor/operation.ts';
+import { doctorOperations } from './doctor/doctor.ts';
 import { eventOperations } from './events.ts';
 import { eraseOperations } from './erase.ts';
 import { removalOperations } from './team/remove-account.ts';
@@ -19,10 +17,8 @@ import type { OperatorDeps, StoreDeps } from './deps.ts';
 import { serverPath } from './door/socket.ts';
 import type { ServerRoute } from './server-route.ts';
 import { nodeOperations } from './nodes.ts';
-import { needOperations } from './needs/needs-facts.ts';
+import { needOperations } from './needs/needs.ts';
 import { queueOperations } from './queue.ts';
-import { reclassifyOperations } from './reports/reclassify.ts';
-import { reputationMomentOperations } from './reports/reputation-moments.ts';
 import { reputationOperations } from './reports/reputation.ts';
 import { resolveOperations } from './resolve.ts';
 import { serverStateOperations } from './server-state.ts';
@@ -47,15 +43,11 @@ const table = {
   ...watchOperations,
   ...resolveOperations,
   ...eventOperations,
-  ...bookOperations,
-  ...backupOperations,
   ...serverStateOperations,
   ...inboundOperations,
   ...reputationOperations,
-  ...reputationMomentOperations,
   ...statOperations,
   ...suppressionOperations,
-  ...reclassifyOperations,
   ...adminOperations,
   ...teamOperations,
   ...doctorOperations,

@@ -1,20 +1,39 @@
-/** Operations about the running server itself: its ports for mail and its certificate. */
+/** Operations about the installation: its certificate, its backups and its books. */
+import { balance } from '../messages/store/books.ts';
+import { backupState } from '../backup/folder.ts';
+import { isPostgresUrl } from '../base/postgres-url.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { DAY_MS } from '../base/time.ts';
 import { certificateFacts } from '../config/certificate-facts.ts';
 import type { CertificateState } from '../config/certificate-watch.ts';
-import type { ListenerState } from './deps.ts';
-import { serverRoute } from './server-route.ts';
+import { serverRoute, storeRoute } from './server-route.ts';
 
 export const serverStateOperations = {
-  /** Shows which ports are shut and when the certificate ends, so that the dashboard can name what needs an operator. */
-  'server.state': serverRoute({
-    run: ({ clock, certificate, ...deps }) =>
-      Promise.resolve({
-        object: 'server_state' as const,
-        listeners: deps.listeners().map(listenerRecord),
-        certificate: certificateRecord(certificate.state(), clock.now()),
-      }),
+  /** Balances the books. */
+  books: storeRoute({
+    async run({ db }) {
+      return await balance(db.reader);
+    },
+  }),
+  /** Reports on the backups, for the dashboard; null on PostgreSQL, whose backups are its own. `posthorn backup create` makes them, in a separate process. */
+  'backup.state': storeRoute({
+    async run({ config, clock }) {
+      if (isPostgresUrl(config.storage.url)) return null;
+      const state = await backupState(config.backup.dir, clock.now());
+      const head = { object: 'backup_state' as const, dir: state.dir };
+      if (state.kind === 'unreadable') return { ...head, count: 0, newest: null, error: state.text };
+      const { count, newest } = state;
+      const record =
+        newest === null
+          ? null
+          : {
+              name: newest.name,
+              created_at: rfc3339(newest.at),
+              bytes: newest.bytes,
+              keys: newest.hasKeys,
+            };
+      return { ...head, count, newest: record, error: null };
+    },
   }),
   /** Reads the files of the certificate now. The server itself notes a change in the audit. */
   'tls.reload': serverRoute({
@@ -24,17 +43,6 @@ export const serverStateOperations = {
     },
   }),
 };
-
-/** `holder` names the program that has the port, if this machine tells. */
-const listenerRecord = ({ name, host, port, open, fault }: ListenerState) => ({
-  name,
-  host,
-  port: open ?? port,
-  open: open !== null,
-  error: fault?.code ?? null,
-  holder: fault?.holder ?? null,
-  since: fault === null ? null : rfc3339(fault.since),
-});
 
 /** `error`: the present files cannot be used, and this certificate is an older one. */
 function certificateRecord({ file, cert, fault }: CertificateState, now: number) {

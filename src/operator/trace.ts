@@ -1,7 +1,7 @@
 /** Writes a message's history as lines in the order of time: acceptance, attempts with replies, events, and the next step. Pure. */
 import type { AttemptRecord } from '../messages/store/message-store.ts';
 import type { Waiting } from '../messages/delivery/why.ts';
-import type { EventRecord } from './events.ts';
+import type { EventRecord } from '../client/types.ts';
 import type { WholeMessage } from './messages.ts';
 
 export interface TraceLine {

@@ -11,6 +11,7 @@ const named: Input = { flag: '<account>', says: 'name or id' };
 const pausing = (word: 'pause' | 'resume', paused: boolean): Presentation => ({
   command: `accounts ${word}`,
   operation: 'accounts.pause',
+  says: paused ? 'refuse new mail of an account, and hold what waits' : 'let the mail of a paused account go',
   input: [named],
   with: { paused },
   columns: accountColumns,
@@ -21,6 +22,7 @@ export const accounts: readonly Presentation[] = [
   {
     command: 'accounts add',
     operation: 'accounts.add',
+    says: 'add an account',
     input: [
       { flag: '<name>' },
       { flag: '--plan <plan>', says: 'what it may ask of the API (setting `plans`)', default: 'standard' },
@@ -31,12 +33,14 @@ export const accounts: readonly Presentation[] = [
   {
     command: 'accounts list',
     operation: 'accounts.list',
+    says: 'list all accounts',
     columns: accountColumns,
     examples: ['posthorn accounts list', 'posthorn accounts list --json'],
   },
   {
     command: 'accounts plan',
     operation: 'accounts.plan',
+    says: 'give an account another plan',
     input: [named, { flag: '<plan>' }],
     columns: accountColumns,
     examples: ['posthorn accounts plan Acme pro'],
@@ -44,6 +48,7 @@ export const accounts: readonly Presentation[] = [
   present<ResultOf<'accounts.remove'>>({
     command: 'accounts remove',
     operation: 'accounts.remove',
+    says: 'end a customer: cancel what waits, end keys, domains and webhooks, and remove all data',
     input: [named, { flag: '--exported', says: 'its data has been handed over, or nobody needs it' }],
     isTried: true,
     lines: ({ name, canceled, messages }) => [
@@ -67,6 +72,7 @@ export const admin: readonly Presentation[] = [
   present<ResultOf<'admin.create'>>({
     command: 'admin create',
     operation: 'admin.create',
+    says: 'add an administrator, who sets a password through a link',
     input: [{ flag: '<email>' }],
     lines: setUpLines,
     examples: ['posthorn admin create ana@example.net'],
@@ -74,6 +80,7 @@ export const admin: readonly Presentation[] = [
   present<ResultOf<'admin.reset'>>({
     command: 'admin reset',
     operation: 'admin.reset',
+    says: 'make a link that sets a new password and takes the second factor away',
     input: [{ flag: '[email]', says: 'of the administrator; not needed while there is one or none' }],
     lines: setUpLines,
     examples: ['posthorn admin reset ana@example.net', 'posthorn admin reset'],
@@ -107,12 +114,14 @@ export const team: readonly Presentation[] = [
   {
     command: 'team list',
     operation: 'team.list',
+    says: 'list all members and invitations',
     columns: memberColumns,
     examples: ['posthorn team list', 'posthorn team list --json'],
   },
   present<ResultOf<'team.add'>>({
     command: 'team add',
     operation: 'team.add',
+    says: 'invite someone; prints a link to hand over, or mails it with --mail',
     input: [
       { flag: '<email>' },
       { flag: '--role <role>', says: 'what they may do', choices: roles, default: 'developer' },
@@ -133,6 +142,7 @@ export const team: readonly Presentation[] = [
   present<ResultOf<'team.link'>>({
     command: 'team link',
     operation: 'team.link',
+    says: 'invite someone again, or make a link that sets a new password and takes the second factor away',
     input: [member, { flag: '--mail', says: 'mail it: only for people who have no password yet' }],
     lines: linkLines,
     examples: ['posthorn team link ana@example.net', 'posthorn team link ana@example.net --mail --json'],
@@ -140,6 +150,7 @@ export const team: readonly Presentation[] = [
   {
     command: 'team role',
     operation: 'team.change',
+    says: 'give a member another role',
     input: [
       member,
       { flag: '<role>', choices: roles },
@@ -158,6 +169,7 @@ export const team: readonly Presentation[] = [
   present<Member>({
     command: 'team remove',
     operation: 'team.remove',
+    says: 'remove a member, or withdraw an invitation',
     input: [member],
     lines: ({ email }) => [`${email} is removed.`],
     examples: ['posthorn team remove ana@example.net'],

@@ -93,6 +93,7 @@ export const domains: readonly Presentation[] = [
   present<Domain>({
     command: 'domains records',
     operation: 'getDomain',
+    says: 'show the DNS records to publish',
     input: [
       named,
       {
@@ -126,6 +127,7 @@ export const domains: readonly Presentation[] = [
   present<Domain>({
     command: 'domains receive',
     operation: 'updateDomain',
+    says: 'take mail to a domain, which becomes `received` events, or no more',
     input: [
       named,
       {

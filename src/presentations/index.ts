@@ -5,7 +5,7 @@ import { keys, webhooks } from './keys.ts';
 import { messages, recipients, suppressions } from './messages.ts';
 import { queue } from './queue.ts';
 import { received } from './received.ts';
-import { audit, books, inbound, nodes, reclassify, resolve, stats, status } from './server.ts';
+import { audit, books, inbound, nodes, reputation, resolve, stats, status } from './server.ts';
 
 export const presentations = {
   admin,
@@ -25,6 +25,6 @@ export const presentations = {
   nodes,
   status,
   stats,
+  reputation,
   inbound,
-  reclassify,
 };

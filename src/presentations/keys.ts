@@ -66,6 +66,9 @@ const webhookColumns = columns<Webhook>(
 const switching = (word: 'pause' | 'enable', enabled: boolean): Presentation => ({
   command: `webhooks ${word}`,
   operation: 'updateWebhook',
+  says: enabled
+    ? 'call a paused or disabled webhook endpoint again'
+    : 'stop calling a webhook endpoint; its events wait',
   input: [{ flag: '<id>' }],
   with: { enabled },
   columns: webhookColumns,

@@ -120,6 +120,7 @@ export const messages: readonly Presentation[] = [
   present<ResultOf<'messages.trace'>>({
     command: 'messages trace',
     operation: 'messages.trace',
+    says: 'show what happened to a message, in the order of time, with the SMTP replies',
     input: [{ flag: '<id>', says: 'of a message, or of the API request that made it (req_...)' }],
     lines: ({ data }, { id }) => traceLines(data, String(id).startsWith('req_')),
     examples: ['posthorn messages trace msg_01jz...', 'posthorn messages trace req_01jz...'],
@@ -130,6 +131,7 @@ export const recipients: readonly Presentation[] = [
   present<ResultOf<'recipients.erase'>>({
     command: 'recipients erase',
     operation: 'recipients.erase',
+    says: 'erase a person from the mail of all accounts',
     input: [
       { flag: '<email>' },
       { flag: '--account <account>', says: 'only in this account, name or id (default: all)' },
@@ -143,6 +145,36 @@ export const recipients: readonly Presentation[] = [
 ];
 
 export const suppressions: readonly Presentation[] = [
+  present<SuppressionRecord>({
+    command: 'suppressions add',
+    operation: 'createSuppression',
+    says: 'do not mail an address any more',
+    input: [
+      { flag: '<email>' },
+      {
+        flag: '--reason <reason>',
+        says: 'hard_bounce, complaint, unsubscribe or manual',
+        default: 'manual',
+      },
+      { flag: '--stream <slug>', says: 'only for this stream' },
+      { flag: '--note <text>', says: 'a note for others' },
+      {
+        flag: '--for <duration>',
+        says: 'ends after this, such as 90d (default: never)',
+        kind: 'until',
+        member: 'expires_at',
+      },
+      ofAccount,
+    ],
+    lines: ({ email, reason, scope, expires_at: end }) => [
+      `${email} is not mailed ${end === null ? 'any more' : `until ${end}`} (${reason}, ${scope})`,
+    ],
+    tip: ({ expires_at: end }, { for: asked = end }) =>
+      asked === end
+        ? null
+        : 'it was on the list already, and the entry keeps its end: `posthorn suppressions remove` takes it off the list, and it can be added with another end',
+    examples: ['posthorn suppressions add old@example.org --note "asked by phone"'],
+  }),
   present<{ data: SuppressionRecord[] }>({
     command: 'suppressions list',
     operation: 'listSuppressions',

@@ -2,7 +2,8 @@
  * The side of an operation that a person sees: the command and its options, the columns of its table, what is said besides, and examples. Commands,
  * their help, tables and completion are made from it (cli/derive.ts). It loads no operation, so that `posthorn --help` is quick.
  */
-import type { Summarized } from '../operations/summaries.ts';
+import type { OperationName } from '../operator/routes.ts';
+import type { ApiOperation } from '../operations/summaries.ts';
 import type { Cell } from './table.ts';
 
 /** An argument or an option of a command. */
@@ -12,7 +13,8 @@ export interface Input {
   says?: string;
   /** The member of the operation's input; by default the flag's name with `_` for `-`. Null: it only changes what is shown. */
   member?: string | null;
-  kind?: 'text' | 'list' | 'names' | 'duration' | 'seconds' | 'hold_time' | 'limit' | 'count' | 'days' | 'hours';
+  kind?:
+    'text' | 'list' | 'names' | 'duration' | 'seconds' | 'until' | 'hold_time' | 'limit' | 'count' | 'days' | 'hours';
   choices?: readonly string[];
   default?: string | number;
   isRequired?: boolean;
@@ -33,8 +35,9 @@ export interface Column {
 export interface Presentation<Answer = unknown> {
   /** Its words: `keys create`. */
   command: string;
-  /** The operation that it performs, whose summary is its help. */
-  operation: Summarized;
+  operation: ApiOperation | OperationName;
+  /** Its help, if that is not the summary of an operation of the API. */
+  says?: string;
   input?: readonly Input[];
   /** The operation that is performed in its place if this input is given. */
   instead?: { given: string } & Pick<Presentation, 'operation' | 'columns'>;

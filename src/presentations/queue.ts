@@ -103,6 +103,7 @@ const releasing = (word: 'release' | 'resume', example: string): Presentation =>
   present<ResultOf<'queue.release'>>({
     command: `queue ${word}`,
     operation: 'queue.release',
+    says: word === 'release' ? 'let held mail go' : 'end a pause: the same as release',
     input: [{ flag: '[id]', says: 'of the hold; or say of what' }, ...heldPart, source],
     isTried: true,
     lines: ({ data }) => holdLines(data, 'released'),
@@ -163,6 +164,7 @@ export const queue: readonly Presentation[] = [
   present<ResultOf<'queue.hold'>>({
     command: 'queue hold',
     operation: 'queue.hold',
+    says: 'keep back mail that waits now, until it is released',
     input: [...holding, { flag: '--new', says: 'also mail that is accepted later' }],
     isTried: true,
     lines: (row) => holdLines([row]),
@@ -172,6 +174,7 @@ export const queue: readonly Presentation[] = [
   present<ResultOf<'queue.hold'>>({
     command: 'queue pause',
     operation: 'queue.hold',
+    says: 'keep back waiting mail and mail that is accepted later',
     input: holding,
     isTried: true,
     with: { new: true },
@@ -188,6 +191,7 @@ export const queue: readonly Presentation[] = [
   present<ResultOf<'queue.holds'>>({
     command: 'queue holds',
     operation: 'queue.holds',
+    says: 'list what is held, paused and limited, and all that keeps mail back',
     lines({ data, others }) {
       const kept = tableOf(keptColumns, others);
       if (kept.length === 0) return holdLines(data);
@@ -198,6 +202,7 @@ export const queue: readonly Presentation[] = [
   present<ResultOf<'queue.limit'>>({
     command: 'queue limit',
     operation: 'queue.limit',
+    says: 'slow a lane down; without --connections and --per-minute the limit ends',
     input: [
       { flag: '--lane <lane>', says: 'its name, as `queue lanes` shows it', isRequired: true },
       { flag: '--connections <n>', says: 'connections at most', kind: 'limit' },
@@ -220,6 +225,7 @@ export const queue: readonly Presentation[] = [
   present<ResultOf<'queue.cancel'>>({
     command: 'queue cancel',
     operation: 'queue.cancel',
+    says: 'cancel waiting mail; mail that is being sent cannot be canceled',
     input: part,
     isTried: true,
     lines: (result) => [`${deliveriesAre(result.canceled)} canceled`, ...unknownDomains(result)],
@@ -232,12 +238,14 @@ export const queue: readonly Presentation[] = [
   present<ResultOf<'queue.sources'>>({
     command: 'queue sources',
     operation: 'queue.sources',
+    says: 'show the addresses that mail leaves from: pauses, block lists, warm-up',
     lines: sourceLines,
     examples: ['posthorn queue sources', 'posthorn queue sources --json'],
   }),
   present<ResultOf<'queue.unblock'>>({
     command: 'queue unblock',
     operation: 'queue.unblock',
+    says: 'use a source again at sites that refused it by a block list',
     input: [{ flag: '[source]', says: "its name (default: the system's address)" }],
     lines: (result) => [
       `${pluralize(result.unblocked, 'site')} ${result.unblocked === 1 ? 'gets' : 'get'} mail from it again`,
@@ -247,6 +255,7 @@ export const queue: readonly Presentation[] = [
   present<ResultOf<'queue.list'>>({
     command: 'queue list',
     operation: 'queue.list',
+    says: 'list what waits, soonest due first',
     input: [
       ...selectors,
       {
@@ -285,6 +294,7 @@ export const queue: readonly Presentation[] = [
   present<ResultOf<'queue.flush'>>({
     command: 'queue flush',
     operation: 'queue.flush',
+    says: 'try waiting mail now, whatever its schedule says',
     input: part,
     isTried: true,
     lines: (result) => [

@@ -1,9 +1,8 @@
 /** The server: nodes, what needs a person, books, audit, where mail goes, and mail that comes back. */
 import type { ResultOf } from '../operator/routes.ts';
 import { pluralize } from '../base/pluralize.ts';
-import { DAY_MS } from '../base/time.ts';
 import { columns, ofAccount, present, type Input, type Presentation } from './presentation.ts';
-import { facts, tableOf } from './table.ts';
+import { facts, table, tableOf, type Cell } from './table.ts';
 
 type Node = ResultOf<'nodes.list'>['data'][number];
 
@@ -24,12 +23,14 @@ export const nodes: readonly Presentation[] = [
   {
     command: 'nodes list',
     operation: 'nodes.list',
+    says: 'list the servers that use the database: which of them deliver, their versions and signs of life',
     columns: nodeColumns,
     examples: ['posthorn nodes list', 'posthorn nodes list --json'],
   },
   present<Node>({
     command: 'nodes drain',
     operation: 'nodes.drain',
+    says: 'take a node out of service: its mail and webhooks go to the others, no new SMTP sessions, and 503 at /readyz',
     input: [node],
     lines: ({ name, leads, delivers }) => [
       `${name} takes no new SMTP sessions, and answers 503 at /readyz. It still answers requests.`,
@@ -44,6 +45,7 @@ export const nodes: readonly Presentation[] = [
   {
     command: 'nodes resume',
     operation: 'nodes.resume',
+    says: 'put a drained node into service again',
     input: [node],
     columns: nodeColumns,
     examples: ['posthorn nodes resume node-b'],
@@ -51,6 +53,7 @@ export const nodes: readonly Presentation[] = [
   present<Node>({
     command: 'nodes remove',
     operation: 'nodes.remove',
+    says: 'end a node that is silent: what it still writes fails',
     input: [node, { flag: '--force', says: 'also one that lives: what it is doing ends' }],
     lines: ({ name }) => [`${name} is removed: what it writes fails from now on, and it stops when it notices.`],
     examples: ['posthorn nodes remove node-b', 'posthorn nodes remove node-b --force'],
@@ -63,6 +66,7 @@ export const audit: readonly Presentation[] = [
   {
     command: 'audit',
     operation: 'audit.list',
+    says: 'show what people did to an account, or to the server itself, newest first',
     input: [
       { flag: '--server', says: 'acts that concern no account: on the queue, the settings and the server itself' },
       ofAccount,
@@ -87,6 +91,7 @@ export const books: readonly Presentation[] = [
   present<Books>({
     command: 'books',
     operation: 'books',
+    says: 'balance the books: counters against rows; exit code 1 if something is missing',
     lines: ({ lines, balanced, accepted, faults }) => [
       ...tableOf(columns<Books['lines'][number]>('status', 'counted', 'found'), lines),
       '',
@@ -104,6 +109,7 @@ export const status: readonly Presentation[] = [
   present<ResultOf<'needs'>>({
     command: 'status',
     operation: 'needs',
+    says: 'show what needs a person: blocks, holds, refused domains, webhooks, certificates, disk, deferred mail',
     input: [{ flag: '--account <account>', says: 'name or id of the account (default: all)' }],
     lines: ({ data }) =>
       data.length === 0
@@ -131,6 +137,7 @@ export const resolve: readonly Presentation[] = [
   present<Resolved>({
     command: 'resolve',
     operation: 'resolve',
+    says: 'show where mail for a domain goes: hosts, lane, TLS policy, source and limits',
     input: [{ flag: '<domain>' }],
     lines: ({ sts, limits, hosts, ...resolved }) => [
       ...facts([
@@ -152,25 +159,6 @@ export const resolve: readonly Presentation[] = [
   }),
 ];
 
-export const reclassify: readonly Presentation[] = [
-  present<ResultOf<'bounces.reclassify'>>({
-    command: 'reclassify',
-    operation: 'bounces.reclassify',
-    input: [
-      { flag: '--past <duration>', says: 'how far back', kind: 'duration', default: DAY_MS },
-      { flag: '--dry-run', says: 'only count' },
-    ],
-    with: { dry_run: false },
-    lines: (done) => [
-      `${pluralize(done.attempts, 'attempt')} ${done.dry_run ? 'would be' : done.attempts === 1 ? 'is' : 'are'} reclassified`,
-      `${String(done.reports)} bounce mails ${done.dry_run ? 'would be' : 'are'} reclassified`,
-      ...(done.reports_unread === 0 ? [] : [`${String(done.reports_unread)} bounce mails could not be read again`]),
-      ...(done.dry_run ? [] : [`${pluralize(done.unsuppressed, 'address', 'addresses')} left the suppression list`]),
-    ],
-    examples: ['posthorn reclassify --past 2d --dry-run', 'posthorn reclassify --past 2d'],
-  }),
-];
-
 type Unverified = ResultOf<'inbound.unverified'>['data'][number];
 const report: Input = { flag: '<report>', says: 'its id', member: 'id' };
 
@@ -178,6 +166,7 @@ export const inbound: readonly Presentation[] = [
   present<ResultOf<'inbound.selfTest'>>({
     command: 'inbound self-test',
     operation: 'inbound.selfTest',
+    says: 'send a mail to ourselves that bounces, and see whether that is recognised; exit code 1 if not',
     lines: ({ ok, ms, why }) => [ok ? `a bounce was recognised (${String(ms)} ms)` : `failed: ${why ?? ''}`],
     exit: ({ ok }) => (ok ? 0 : 1),
     examples: ['posthorn inbound self-test'],
@@ -185,6 +174,7 @@ export const inbound: readonly Presentation[] = [
   present<ResultOf<'inbound.unverified'>>({
     command: 'inbound unverified',
     operation: 'inbound.unverified',
+    says: 'list bounces and complaints that name a message and prove nothing, so that nothing was done',
     list: { limit: 100 },
     isByLine: true,
     columns: columns<Unverified>('id', 'kind', 'received_at', ['FROM', ({ ip }) => ip], 'sender', 'recipient', [
@@ -196,6 +186,7 @@ export const inbound: readonly Presentation[] = [
   present<ResultOf<'inbound.confirm'>>({
     command: 'inbound confirm',
     operation: 'inbound.confirm',
+    says: 'believe an unverified report: the recipient is suppressed as if it had come with proof',
     input: [report],
     lines: ({ id }) => [`confirmed: ${id}`],
     examples: ['posthorn inbound confirm rep_01kg9p6je0ec0s7m42jmky5pp2'],
@@ -239,6 +230,7 @@ export const stats: readonly Presentation[] = [
   present<Stats>({
     command: 'stats',
     operation: 'stats',
+    says: 'show how much was sent, and with which outcomes',
     input: [
       {
         flag: '--days <n>',
@@ -261,5 +253,69 @@ export const stats: readonly Presentation[] = [
     ],
     lines: (found) => (found.data.length === 0 ? [noStats(found)] : tableOf(statColumns(found), found.data)),
     examples: ['posthorn stats', 'posthorn stats --hours 24 --by account', 'posthorn stats --days 30 --by key --json'],
+  }),
+];
+
+type Reputation = ResultOf<'reputation'>;
+
+const COUNTS = ['SENT', 'DELIVERED', 'DEFERRED', 'BOUNCED', 'HARD', 'BLOCKED', 'COMPLAINED'];
+
+const section = (title: string, head: readonly string[], rows: readonly Cell[][]): string[] =>
+  rows.length === 0 ? [] : ['', title, ...table(head, rows)];
+
+function reputationLines({ days, providers, sources, dmarc, tls, moments, ...others }: Reputation): string[] {
+  const reported = [
+    ...section(
+      'Mail by day',
+      ['DAY', ...COUNTS],
+      days.map(({ day, counts }) => [day, ...Object.values(counts)]),
+    ),
+    ...section(
+      'Mail by day and mailbox provider',
+      ['DAY', 'PROVIDER', ...COUNTS],
+      providers.map(({ day, provider, counts }) => [day, provider, ...Object.values(counts)]),
+    ),
+    ...section(
+      'Mail by day and source',
+      ['DAY', 'SOURCE', 'TRIES', ...COUNTS.slice(1)],
+      sources.map(({ day, source, counts }) => [day, source, ...Object.values(counts)]),
+    ),
+    ...section(
+      'DMARC reports: mail in the name of our domains',
+      ['DAY', 'DOMAIN', 'SOURCE', 'REPORTER', 'MAILS', 'DKIM', 'SPF', 'DISPOSITION'],
+      dmarc.map((one) => [one.day, one.domain, one.source_ip, one.org, one.count, one.dkim, one.spf, one.disposition]),
+    ),
+    ...section(
+      'TLS reports: connections to us',
+      ['DAY', 'DOMAIN', 'REPORTER', 'POLICY', 'RESULT', 'SESSIONS'],
+      tls.map((one) => [one.day, one.domain, one.org, one.policy, one.result, one.sessions]),
+    ),
+  ];
+  return [
+    ...(reported.length === 0 ? ['', `nothing between ${others.since} and ${others.until}`] : reported),
+    ...section(
+      'What may have changed it',
+      ['TIME', 'WHAT', 'WHICH', 'BY'],
+      moments.map(({ at, kind, what, by }) => [at, kind, what, by]),
+    ),
+    ...section(
+      'Block lists',
+      ['STATE', 'LIST', 'OUR ADDRESS', 'ASKED'],
+      others.block_lists.map(({ state, list, ip, at }) => [state, list, ip, at]),
+    ),
+  ].slice(1);
+}
+
+export const reputation: readonly Presentation[] = [
+  present<Reputation>({
+    command: 'reputation',
+    operation: 'reputation',
+    says: 'show how receivers treat our mail: outcomes by day and mailbox provider, their DMARC and TLS reports, and what changed',
+    input: [
+      { flag: '--days <n>', says: 'the number of days to show, at most 400 (default: 30)', kind: 'days' },
+      ofAccount,
+    ],
+    lines: reputationLines,
+    examples: ['posthorn reputation', 'posthorn reputation --days 7 --json'],
   }),
 ];

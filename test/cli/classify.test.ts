@@ -5,8 +5,13 @@ import path from 'node:path';
 import { Readable } from 'node:stream';
 import type { Program } from '../../src/cli/cli.ts';
 import { createExplainer } from '../../src/mta/limits/explain.ts';
-import type { Classified } from '../../src/operator/reports/classify.ts';
 import { ran } from './ran.ts';
+
+interface Classified {
+  about: string | null;
+  limit: object | null;
+  shaping: { name: string }[];
+}
 
 const ownRule = { name: 'ours', match: { text: 'too fast' }, count: 1, within: '1m', action: 'alarm' };
 const input = (text: string) => ({ input: Readable.from([Buffer.from(text)]) });

@@ -288,7 +288,7 @@ describe('the posthorn command beside a running server', () => {
     );
     assert.match(
       await good('queue', 'pause', '--stream', 'transactional', '--for', '2h'),
-      /held +stream transactional +yes +2026/,
+      /paused +stream transactional +yes +2026/,
     );
     assert.match(
       await good('queue', 'limit', '--lane', 'mx1', '--connections', '1', '--per-minute', '30'),
@@ -369,16 +369,16 @@ describe('the posthorn command beside a running server', () => {
         kind: 'site',
         name: 'google',
         relay: null,
-        operator: { name: 'google', messagesPerConnection: 50 },
+        operator: { name: 'google', mx: [], messagesPerConnection: 50 },
         sts: { mode: 'enforce', mx: ['*.google.com'], maxAge: 86_400 },
         hosts: [
-          { name: 'mx.google.com', port: 25, preference: 5, addresses: [{ ip: '192.0.2.1' }] },
+          { name: 'mx.google.com', port: 25, preference: 5, addresses: [{ ip: '192.0.2.1', family: 4 }] },
           { name: 'mx.evil.test', port: 25, preference: 9, addresses: [] },
         ],
       },
       needs: [
         { kind: 'need', need: { mode: 'required', verify: 'name', policy: 'mta-sts', tlsa: [] } },
-        { kind: 'refused', text: 'not named' },
+        { kind: 'refused', text: 'not named', policy: 'mta-sts' },
       ],
       lane: null,
     };
@@ -402,7 +402,10 @@ describe('the posthorn command beside a running server', () => {
       'node',
     ]);
     office.resolved = {
-      destination: { kind: 'nowhere', route: { kind: 'refused', enhanced: '5.1.10', text: 'null MX' } },
+      destination: {
+        kind: 'nowhere',
+        route: { kind: 'refused', enhanced: '5.1.10', reason: 'null_mx', text: 'null MX' },
+      },
       needs: [],
       lane: null,
     };

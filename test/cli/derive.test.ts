@@ -13,6 +13,7 @@ interface Row {
 const declared = present<{ data: Row[] }>({
   command: 'queue ring',
   operation: 'queue.cancel',
+  says: 'cancel waiting mail',
   input: [
     { flag: '<bell>', says: 'which one' },
     ...selectors,

@@ -37,14 +37,14 @@ describe('cli/listen-fault', () => {
     it(`says of ${code} on ${String(port)} which setting it is`, () => {
       const fault = listenFault(config, failed(code, port));
       assert.equal(fault?.exitCode, exitCode);
-      assert.match(fault.line, says);
+      assert.match(fault.message, says);
     });
   }
 
   it('says where two settings name the same port', () => {
     const same = { ...config, http: { ...config.http, port: 587 } };
     assert.match(
-      listenFault(same, failed('EADDRINUSE', 587))?.line ?? '',
+      listenFault(same, failed('EADDRINUSE', 587))?.message ?? '',
       /^http\.port and smtp\.submission\.port are both 587/,
     );
   });

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
+import { writeDuration } from '../../src/base/duration.ts';
 import * as kinds from '../../src/config/kind.ts';
 import type { Kind } from '../../src/config/kind.ts';
 
@@ -104,12 +105,12 @@ describe('kinds of settings', () => {
     fc.assert(
       fc.property(fc.integer({ min: 0, max: 10 ** 9 }), (n) => {
         // Nine digits are what a duration may have in front of its unit.
-        assert.equal(anyWait.schema.parse(kinds.writeDuration(n)), n);
+        assert.equal(anyWait.schema.parse(writeDuration(n)), n);
         assert.equal(anyRoom.schema.parse(kinds.writeSize(n)), n);
       }),
       { examples: [[0], [1000], [86_400_000], [2 ** 20]] },
     );
-    assert.equal(kinds.writeDuration(5_400_000), '90m');
+    assert.equal(writeDuration(5_400_000), '90m');
     assert.equal(kinds.writeSize(2 ** 29), '512MiB');
   });
 

@@ -307,8 +307,8 @@ describe('housekeeping/retention', () => {
     });
     clock.advance(11 * DAY);
     let removed = 0;
-    let more: boolean | undefined = true;
-    for (let steps = 0; more === true && steps < 20; steps++) {
+    let more = true;
+    for (let steps = 0; more && steps < 20; steps++) {
       const done = await step('old events of accounts', 2);
       removed += done.rows;
       more = done.more;

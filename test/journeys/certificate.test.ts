@@ -71,15 +71,12 @@ describe('journey: posthorn tls install', () => {
       const file = path.join(app.folder, 'tls.pem');
       assert.equal(statSync(file).mode & 0o777, 0o600);
 
-      const state = await app.operator.call('server.state', {});
-      assert.deepEqual(
-        [state.certificate.file, state.certificate.self_signed, state.certificate.error],
-        [file, false, null],
-      );
+      const certificate = await app.operator.call('tls.reload', {});
+      assert.deepEqual([certificate.file, certificate.self_signed, certificate.error], [file, false, null]);
       const url = String(app.logged.find(({ event }) => event === 'metrics')?.['url']);
       const [, seconds = ''] =
         /^posthorn_certificate_not_after_seconds (.*)$/m.exec(await (await fetch(url)).text()) ?? [];
-      assert.equal(Number(seconds) * 1000, Date.parse(state.certificate.not_after));
+      assert.equal(Number(seconds) * 1000, Date.parse(certificate.not_after));
 
       const again = await install(app.folder);
       assert.equal(again.code, 0);
@@ -97,11 +94,8 @@ describe('journey: posthorn tls install', () => {
       app.clock.advance(120_000);
       assert.match(await subjectAt(port), /mail\.example\.com/);
       assert.equal(app.logged.filter(({ event }) => event === 'certificate_unusable').length, 1);
-      const { certificate } = await app.operator.call('server.state', {});
-      assert.match(
-        certificate.error ?? '',
-        /tls\.pem: expected a certificate and its key, as `posthorn tls install` writes them/,
-      );
+      const { error } = await app.operator.call('tls.reload', {});
+      assert.match(error ?? '', /tls\.pem: expected a certificate and its key, as `posthorn tls install` writes them/);
     });
   });
 

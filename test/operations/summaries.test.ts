@@ -1,12 +1,11 @@
-/** The table of summaries: each belongs to an operation, and each is shown by the API's description or by a command that performs it. */
+/** Summaries: one for each operation of the API, and one for each command. */
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { serverRouteNamed } from '../../src/operator/routes.ts';
 import { presentations } from '../../src/presentations/index.ts';
-import { apiSummaries, machineSummaries, partSummaries } from '../../src/operations/summaries.ts';
+import { apiSummaries } from '../../src/operations/summaries.ts';
 
-const cli = path.resolve(import.meta.dirname, '../../src/cli');
 const api = path.resolve(import.meta.dirname, '../../src/api');
 const textsOf = (folder: string): { file: string; text: string }[] =>
   readdirSync(folder)
@@ -22,38 +21,16 @@ describe('operations/summaries', () => {
     assert.deepEqual(sorted(declared), sorted(Object.keys(apiSummaries)));
   });
 
-  it('has none for the machine without an operation', () => {
-    assert.deepEqual(
-      Object.keys(machineSummaries).filter((name) => serverRouteNamed(name) === null),
-      [],
-    );
+  it('is one short line for each, and for each command', () => {
+    const lines = Object.values(presentations).flatMap((all) => all.flatMap(({ says }) => says ?? []));
+    for (const text of Object.values(apiSummaries)) assert.match(text, /^[A-Z][^\n]{5,118}[^.]$/);
+    for (const text of lines) assert.match(text, /^[a-z][^\n]{5,118}[^.]$/);
   });
 
-  it('has none for a command that nobody added', () => {
-    const byHand = textsOf(cli).flatMap(({ text }) => [...text.matchAll(/\bhelpOf\('([\w.]+)'(?:, '(\w+)')?\)/g)]);
-    const shown = [
-      ...byHand.map(([, operation = '', part]) => ({ operation, part })),
-      ...Object.values(presentations)
-        .flat()
-        .flatMap(({ operation, instead = { operation }, command }) =>
-          [operation, instead.operation].map((one) => ({ operation: one, part: command.split(' ').at(-1) })),
-        ),
-    ];
-    assert.deepEqual(
-      Object.keys(machineSummaries).filter((name) => !shown.some(({ operation }) => operation === name)),
-      [],
-    );
-    for (const [name, parts] of Object.entries(partSummaries))
-      for (const word of Object.keys(parts))
-        assert.ok(
-          shown.some(({ operation, part }) => operation === name && part === word),
-          `${name}: ${word}`,
-        );
-  });
-
-  it('is one short line for each', () => {
-    const parts = Object.values(partSummaries).flatMap((one) => Object.values(one) as string[]);
-    for (const text of [...Object.values(apiSummaries), ...Object.values(machineSummaries), ...parts])
-      assert.match(text, /^[A-Z][^\n]{5,118}[^.]$/);
+  it('or one of its own has each command, whose operation there is', () => {
+    for (const { command, operation, says } of Object.values(presentations).flat()) {
+      assert.ok(says !== undefined || Object.hasOwn(apiSummaries, operation), command);
+      assert.ok(serverRouteNamed(operation) !== null || Object.hasOwn(apiSummaries, operation), command);
+    }
   });
 });

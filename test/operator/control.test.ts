@@ -285,7 +285,7 @@ describe('operator/control: without a control socket', () => {
       }).length;
     const before = isOpen();
     const operator = reachOperator(configOf(folder));
-    await Promise.all([operator.call('reputation', {}), operator.call('reputation.moments', {})]);
+    await Promise.all([operator.call('reputation', {}), operator.call('stats', {})]);
     assert.ok(isOpen() > before);
     await operator.close();
     assert.equal(isOpen(), before);

@@ -48,8 +48,8 @@ describe('operator: what members who are no administrators are answered', () => 
   for (const [name, args] of [
     ['needs', { server: true }],
     ['needs', {}],
-    ['reputation.moments', { server: true }],
-    ['reputation.moments', {}],
+    ['reputation', { server: true }],
+    ['reputation', {}],
   ] as const)
     it(`answers ${name} ${JSON.stringify(args)} with the server's items to administrators alone`, async () => {
       assert.match(await textOf(name, args, administrator), new RegExp(MARK));

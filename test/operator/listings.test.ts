@@ -21,18 +21,18 @@ describe('operator/listings', () => {
   });
   afterEach(() => office.close());
 
-  const moments = (args: ArgsOf<'reputation.moments'> = {}): Promise<ResultOf<'reputation.moments'>> =>
-    office.run('reputation.moments', args);
+  const reputation = (args: ArgsOf<'reputation'> = {}): Promise<ResultOf<'reputation'>> =>
+    office.run('reputation', args);
   const say = (list: string, answer: string[] | 'SERVFAIL'): void => {
     office.resolver.zones = { ...office.resolver.zones, [ASKED(list)]: answer };
   };
-  const kinds = async (): Promise<string[]> => (await moments()).data.map(({ kind, what }) => `${kind} ${what}`);
+  const kinds = async (): Promise<string[]> => (await reputation()).moments.map(({ kind, what }) => `${kind} ${what}`);
 
   it('tells of the begin and the end of a listing, once each', async () => {
     await look();
     assert.deepEqual(await kinds(), []);
     assert.deepEqual(
-      (await moments()).checks.map(({ ip, list, state }) => [ip, list, state]),
+      (await reputation()).block_lists.map(({ ip, list, state }) => [ip, list, state]),
       [
         [IP, 'a.example', 'clear'],
         [IP, 'b.example', 'clear'],
@@ -68,7 +68,7 @@ describe('operator/listings', () => {
       await look();
       assert.deepEqual(await kinds(), [`listed ${IP} by a.example (127.0.0.2)`]);
       assert.deepEqual(
-        (await moments()).checks.map((one) => one.state),
+        (await reputation()).block_lists.map((one) => one.state),
         [state, state],
       );
     });
@@ -84,7 +84,7 @@ describe('operator/listings', () => {
     office.resolver.zones = { ...office.resolver.zones, [name]: 'SERVFAIL' };
     await rule.step();
     assert.deepEqual(await kinds(), [`listed ${IP} by a.example (127.0.0.2)`]);
-    assert.equal((await moments()).checks.length, 1);
+    assert.equal((await reputation()).block_lists.length, 1);
   });
 
   it('ends a listing of an address that is ours no more', async () => {
@@ -117,7 +117,7 @@ describe('operator/listings', () => {
       },
       nodes: { ...office.deps.nodes, hasOthers: true, list: () => nodes },
     });
-    const asked = async (): Promise<string[]> => (await moments()).checks.map(({ ip }) => ip);
+    const asked = async (): Promise<string[]> => (await reputation()).block_lists.map(({ ip }) => ip);
     await rule.step();
     assert.deepEqual([await asked(), await kinds()], [[IP, two], [`listed ${two} by a.example (127.0.0.2)`]]);
     // The node with the address is being restarted, and then it is gone for good.
@@ -137,16 +137,16 @@ describe('operator/listings', () => {
     await office.deps.db.commit.insert({
       limits: [limitRow({ since: office.clock.now(), until: office.clock.now() + HOUR_MS, cause: '554 <b>no</b>' })],
     });
-    const what = ({ data }: ResultOf<'reputation.moments'>): string[] => data.map((one) => one.what).sort();
-    assert.deepEqual(what(await moments({ server: false })), ['added the domain shop.example']);
-    assert.deepEqual(what(await moments({ account: other.id, server: false })), ['added the domain other.example']);
-    assert.deepEqual(what(await moments()), [
+    const what = ({ moments }: ResultOf<'reputation'>): string[] => moments.map((one) => one.what).sort();
+    assert.deepEqual(what(await reputation({ server: false })), ['added the domain shop.example']);
+    assert.deepEqual(what(await reputation({ account: other.id, server: false })), ['added the domain other.example']);
+    assert.deepEqual(what(await reputation()), [
       'added the domain shop.example',
       'held the domain dest.test',
       "the system's address by mx.dest.test: 554 <b>no</b>",
     ]);
     office.clock.advance(31 * 24 * HOUR_MS);
-    assert.deepEqual(what(await moments()), []);
-    await assert.rejects(moments({ days: 0 }), /days/);
+    assert.deepEqual(what(await reputation()), []);
+    await assert.rejects(reputation({ days: 0 }), /days/);
   });
 });

@@ -25,12 +25,12 @@ import { serverRoutes, type ArgsOf, type OperationName, type ResultOf } from '..
 import type { LaneWait } from '../../src/messages/delivery/why.ts';
 import type { Hold } from '../../src/messages/delivery/holds.ts';
 import type { AskedOf } from '../../src/operator/door/operator.ts';
-import { noReportParser } from '../../src/operator/reports/report-parser.ts';
 import { loneNode } from '../../src/storage/nodes.ts';
 import { createTranscripts } from '../../src/mta/attempt/transcripts.ts';
 import type { LaneChange, LaneReport } from '../../src/messages/delivery/lane-report.ts';
 import type { SourceReport } from '../../src/messages/delivery/lane-report.ts';
-import type { OperatorDeps, ResolvedDomain, StoreDeps } from '../../src/operator/deps.ts';
+import type { Resolved } from '../../src/mta/mta.ts';
+import type { OperatorDeps, StoreDeps } from '../../src/operator/deps.ts';
 import type { AuditRow } from '../../src/storage/tables.ts';
 import { createSuppressionLookUp } from '../../src/suppressions/suppression-store.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
@@ -54,7 +54,7 @@ export class Office {
   waits: LaneWait[] = [];
   held: Hold | null = null;
   changes: LaneChange[] = [];
-  resolved: ResolvedDomain = { destination: { kind: 'discard' }, needs: [], lane: null };
+  resolved: Resolved = { destination: { kind: 'discard' }, needs: [], lane: null };
   readonly config: Config;
   readonly deps: OperatorDeps;
   /** The routes of the API. */
@@ -113,7 +113,7 @@ export class Office {
       handIn: () => Promise.resolve({ taken: false, reply: '550 5.7.1 we do not relay' }),
       mta: {
         resolve: () => Promise.resolve(this.resolved),
-        lanes: (most) => Promise.resolve(this.lanes.slice(0, most)),
+        lanes: (most: number) => Promise.resolve(this.lanes.slice(0, most)),
         lanesOfSite: (site) => this.lanes.filter(({ name }) => name === site || name.startsWith(`${site}/`)),
         lane: (name) => {
           const now = this.lanes.find((one) => one.name === name);
@@ -130,7 +130,6 @@ export class Office {
       laneFacts: (mails) => Promise.resolve(mails.map(() => ({ waits: this.waits, held: this.held }))),
       limits: limitBook,
       strangerLines: { notKept: 0 },
-      openReportParser: noReportParser,
       holds: createHolds({ clock, book: limitBook, pauses: createAccountPauses({ db, clock }), streams, directory }),
     };
     const { keyring, recorder, holds } = deps;

@@ -472,7 +472,7 @@ describe('operator/queue', () => {
       ((await office.perform(operatorCaller(), name, { body: { ...body, dry_run: true } })) as { would: string }).would;
     assert.equal(
       await tell('queue.hold', { domain: 'dest.test', account: 'default', new: true, for_ms: HOUR }),
-      `hold the account default, domain dest.test: 1 waiting delivery, and what is accepted later, until 2026-01-31T10:30:00.000Z`,
+      `hold the domain dest.test (account default): 1 waiting delivery, and what is accepted later, until 2026-01-31T10:30:00.000Z`,
     );
     assert.equal(await tell('queue.cancel', { all: true }), 'cancel 1 waiting delivery of the whole queue');
     assert.deepEqual(await office.audit(), before);

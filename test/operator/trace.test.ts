@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import type { EventRecord } from '../../src/client/types.ts';
 import type { WholeMessage } from '../../src/operator/messages.ts';
 import { trace } from '../../src/operator/trace.ts';
 
@@ -163,7 +164,12 @@ describe('operator/trace', () => {
       smtp: null,
     } as const;
     const done = { ...recipient, email: 'c@dest.test', next_attempt_at: null };
-    const lines = trace({ ...message, attempts: [attempt], events: [event], recipients: [recipient, done] });
+    const lines = trace({
+      ...message,
+      attempts: [attempt],
+      events: [event as EventRecord],
+      recipients: [recipient, done],
+    });
     assert.deepEqual(
       lines.map(({ what, at: time, recipient: who }) => [what, time, who]),
       [

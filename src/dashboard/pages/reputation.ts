@@ -32,10 +32,9 @@ async function show(visit: Visit): Promise<Shown> {
   const lastDay = (range.until ?? new Date(now).toISOString()).slice(0, 10);
   const isWithin = ({ day }: { day: string }): boolean => day <= lastDay;
   const overTime = await visit.ask('getStats', { query: { ...asked, since, provider, time_zone: zone } });
-  const [apart, reports, moments] = await Promise.all([
+  const [apart, reports] = await Promise.all([
     visit.ask('getStats', { query: { since: overTime.since, until: overTime.until, by: 'provider' } }),
     visit.ask('reputation', { body: { account: visit.account.id, days } }),
-    visit.ask('reputation.moments', { body: { account: visit.account.id, days } }),
   ]);
   const order = sortingOf({ path: WHERE, query }, ['provider', ...shares], {
     usual: '-sent',
@@ -53,7 +52,7 @@ async function show(visit: Visit): Promise<Shown> {
   const sources = sourceLines(query, reports.sources.filter(isWithin));
   const source = sources.find((one) => one.source === query.get('source'))?.source ?? null;
   const charted: Charted = source === null ? overTime : daysOf(source, reports.sources, overTime);
-  const marks = moments.data.map(({ at, kind, what }) => ({ at: Date.parse(at), text: `${kind}: ${what}` }));
+  const marks = reports.moments.map(({ at, kind, what }) => ({ at: Date.parse(at), text: `${kind}: ${what}` }));
   const chartOf = (label: string, types: readonly ChartedType[]): string =>
     chartHtml({
       label,
@@ -77,11 +76,11 @@ async function show(visit: Visit): Promise<Shown> {
     headings: order.headings,
     dmarc: reports.dmarc.filter(isWithin).slice(-MOST_REPORTED).reverse(),
     tls: reports.tls.filter(isWithin).slice(-MOST_REPORTED).reverse(),
-    moments: moments.data
+    moments: reports.moments
       .filter(({ at }) => range.until === null || at < range.until)
       .map((one) => ({ ...one, by: one.by?.replace(/^member:/, '') }))
       .reverse(),
-    checks: moments.checks,
+    checks: reports.block_lists,
     isEmpty: apart.total.sent === 0,
     trouble: chartOf('Recipients that bounced and that were deferred, by day', ['bounced', 'deferred']),
     complaints: chartOf('Complaints, by day', ['complained']),

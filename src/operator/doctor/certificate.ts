@@ -6,11 +6,7 @@ import { DAY_MS } from '../../base/time.ts';
 
 const SOON_MS = 14 * DAY_MS;
 
-export function certificate({
-  config,
-  clock,
-  machine,
-}: Pick<Probes, 'config' | 'clock' | 'machine'>): Promise<readonly Verdict[]> {
+export function certificate({ config, clock, machine }: Probes): Promise<readonly Verdict[]> {
   const facts = machine.certificate();
   if (facts.kind === 'none') return Promise.resolve([ok('a self-signed one is made at the first start')]);
   if (facts.kind === 'bad')

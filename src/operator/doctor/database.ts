@@ -7,11 +7,7 @@ import type { Probes } from './probes.ts';
 /** Beyond this age an open transaction keeps dead rows from being cleared, and the queue becomes slow. */
 const OLD_SNAPSHOT_MS = HOUR_MS;
 
-export async function database({
-  config,
-  store,
-  server,
-}: Pick<Probes, 'config' | 'store' | 'server'>): Promise<readonly Verdict[]> {
+export async function database({ config, store, server }: Probes): Promise<readonly Verdict[]> {
   const { url } = config.storage;
   if (store.kind === 'missing' && store.refusal !== undefined) return [failed(store.why, store.cure)];
   const trouble = server.kind === 'server' ? server.writeTrouble() : null;

@@ -11,17 +11,16 @@ import { trackingTargetOf } from '../../tracking/host.ts';
 import { failed, ok, orWell, unseen, warning, type Verdict } from './finding.ts';
 import type { Probes } from './probes.ts';
 
-type Needs = Pick<Probes, 'config' | 'resolver' | 'store'>;
-
 const MOST_DOMAINS = 200;
 const AT_ONCE = 8;
 
-export async function domains({ config, resolver, store }: Needs): Promise<readonly Verdict[]> {
+export async function domains(probes: Probes): Promise<readonly Verdict[]> {
+  const { store } = probes;
   if (store.kind === 'missing') return [unseen(store)];
   const all = await store.domains(MOST_DOMAINS + 1);
   const looked = all.filter(({ row }) => row.trusted === 0).slice(0, MOST_DOMAINS);
   if (all.length === 0) return [ok('there is no sending domain yet; `posthorn domains add` adds one')];
-  const faults = (await inTurn(looked, (domain) => faultsOf({ config, resolver }, domain))).flat();
+  const faults = (await inTurn(looked, (domain) => faultsOf(probes, domain))).flat();
   if (all.length > MOST_DOMAINS)
     faults.push(
       warning(
@@ -34,7 +33,7 @@ export async function domains({ config, resolver, store }: Needs): Promise<reado
   return orWell(faults, `${pluralize(looked.length, 'domain')} with all records in DNS${rest}`);
 }
 
-async function faultsOf({ config, resolver }: Omit<Needs, 'store'>, domain: DomainWithKeys): Promise<Verdict[]> {
+async function faultsOf({ config, resolver }: Probes, domain: DomainWithKeys): Promise<Verdict[]> {
   const wanted = recordsOf(domain, config.smtp.hostname, trackingTargetOf(config));
   const found = await lookUpRecords({ resolver }, wanted);
   const { row } = domain;
@@ -93,7 +92,7 @@ function meaningOf({ status, refused_at: at }: DomainRow): string {
 const short = (text: string | null): string => (text ?? '').replaceAll('\n', ' | ').slice(0, 120);
 
 /** Reports about a domain go to an address of another organization only if that one consents with a record. */
-export async function dmarcReports({ config, resolver, store }: Needs): Promise<readonly Verdict[]> {
+export async function dmarcReports({ config, resolver, store }: Probes): Promise<readonly Verdict[]> {
   if (store.kind === 'missing') return [unseen(store)];
   const all = (await store.domains(MOST_DOMAINS)).filter(({ row }) => row.trusted === 0);
   const faults = await inTurn(all, async ({ row }) => {

@@ -4,23 +4,18 @@ import { backups } from './backups.ts';
 import { blocklists } from './blocklists.ts';
 import { certificate } from './certificate.ts';
 import { database } from './database.ts';
-import { descriptors } from './descriptors.ts';
 import { dmarcReports, domains } from './domains.ts';
 import { failed, warning, type Finding, type Verdict } from './finding.ts';
-import { holds } from './holds.ts';
 import { books, oneClick, webhooks } from './ledger.ts';
 import { clock, disk, files, secretKey, versions } from './machine-checks.ts';
 import { listeners } from './listeners.ts';
-import { ipv6OfName } from './ipv6.ts';
 import { nodes } from './nodes.ts';
-import { mx } from './mx.ts';
+import { bounce, mx } from './mx.ts';
 import { name } from './name.ts';
 import { outbound } from './outbound.ts';
 import type { Probes } from './probes.ts';
 import { settings } from './settings.ts';
-import { smarthosts } from './smarthosts.ts';
 import { dnssec, resolver } from './resolver.ts';
-import { bounce } from './service.ts';
 import { storageTrouble } from './storage-trouble.ts';
 
 type Check = (probes: Probes) => Promise<Verdict | readonly Verdict[]>;
@@ -32,7 +27,6 @@ const checks = {
   files,
   secret_key: secretKey,
   disk,
-  descriptors,
   database,
   nodes,
   clock,
@@ -40,11 +34,10 @@ const checks = {
   certificate,
   resolver,
   dnssec,
-  outbound: async (probes) => [...(await outbound(probes)), ...(await smarthosts(probes))],
-  name: async (probes) => [...(await name(probes)), ...(await ipv6OfName(probes))],
+  outbound,
+  name,
   mx,
   bounce,
-  holds,
   blocklists,
   domains,
   dmarc_reports: dmarcReports,

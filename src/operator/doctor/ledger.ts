@@ -4,7 +4,7 @@ import { failed, ok, orWell, unseen, warning, type Verdict } from './finding.ts'
 import type { Probes } from './probes.ts';
 import { DAY_MS, HOUR_MS } from '../../base/time.ts';
 
-export async function books({ store }: Pick<Probes, 'store'>): Promise<readonly Verdict[]> {
+export async function books({ store }: Probes): Promise<readonly Verdict[]> {
   if (store.kind === 'missing') return [unseen(store)];
   const { balanced, accepted, faults } = await store.books();
   if (balanced) return [ok(`balanced: ${pluralize(accepted, 'recipient')} accepted`)];
@@ -16,7 +16,7 @@ export async function books({ store }: Pick<Probes, 'store'>): Promise<readonly 
   );
 }
 
-export async function webhooks({ store, clock }: Pick<Probes, 'store' | 'clock'>): Promise<readonly Verdict[]> {
+export async function webhooks({ store, clock }: Probes): Promise<readonly Verdict[]> {
   if (store.kind === 'missing') return [unseen(store)];
   const [count, sick] = await Promise.all([store.endpointCount(), store.sickEndpoints()]);
   const faults = sick.map(({ id, account_id, url, status, disabled_reason: reason, failing_since: since }) => {
@@ -40,11 +40,7 @@ export async function webhooks({ store, clock }: Pick<Probes, 'store' | 'clock'>
 const MONTH_MS = 30 * DAY_MS;
 
 /** Mail readers unsubscribe with one click only over https (RFC 8058 section 3.2), and large providers ask it of broadcasts. */
-export async function oneClick({
-  store,
-  config,
-  clock,
-}: Pick<Probes, 'store' | 'config' | 'clock'>): Promise<readonly Verdict[]> {
+export async function oneClick({ store, config, clock }: Probes): Promise<readonly Verdict[]> {
   const { publicUrl } = config.http;
   if (publicUrl.startsWith('https:')) return [ok(`${publicUrl} is https`)];
   if (store.kind === 'missing') return [unseen(store)];

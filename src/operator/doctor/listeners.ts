@@ -1,15 +1,15 @@
 /** Checks that the ports for mail are open. */
 import { failed, orWell, warning, type Verdict } from './finding.ts';
-import type { ListenerState } from '../deps.ts';
+import type { MailPortState } from '../../inbound/mail-port.ts';
 import type { Probes } from './probes.ts';
 
-const WORDS: Readonly<Record<ListenerState['name'], { takes: string; setting: string }>> = {
+const WORDS: Readonly<Record<MailPortState['name'], { takes: string; setting: string }>> = {
   mx: { takes: 'bounces', setting: 'smtp.mx.port' },
   submission: { takes: 'submission', setting: 'smtp.submission.port' },
   submissions: { takes: 'submission by TLS', setting: 'smtp.submission.tlsPort' },
 };
 
-export function listeners({ server }: Pick<Probes, 'server'>): Promise<readonly Verdict[]> {
+export function listeners({ server }: Probes): Promise<readonly Verdict[]> {
   if (server.kind === 'missing') return Promise.resolve([warning(`not looked at: ${server.why}`, server.cure)]);
   const all = server.listeners();
   const open = all
@@ -21,7 +21,7 @@ export function listeners({ server }: Pick<Probes, 'server'>): Promise<readonly 
   return Promise.resolve(orWell(all.flatMap(faultOf), open));
 }
 
-function faultOf({ name, open, port, fault }: ListenerState): Verdict[] {
+function faultOf({ name, open, port, fault }: MailPortState): Verdict[] {
   if (open !== null) return [];
   const { takes, setting } = WORDS[name];
   const place = `the port for ${takes}, ${String(port)},`;

@@ -12,7 +12,7 @@ const OLDEST_NODE = '20.19.0';
 /** In older versions a reset of the write-ahead log at the wrong moment could lose a commit. */
 const OLDEST_SQLITE = '3.51.3';
 
-export async function versions({ machine, config }: Pick<Probes, 'machine' | 'config'>): Promise<readonly Verdict[]> {
+export async function versions({ machine, config }: Probes): Promise<readonly Verdict[]> {
   const node = machine.nodeVersion.replace(/^v/, '');
   // On PostgreSQL nothing is written to a SQLite file; the check of the database names that server's version.
   const sqlite = isPostgresUrl(config.storage.url) ? null : await machine.sqliteVersion();
@@ -45,9 +45,7 @@ const FAR_MS = 60_000;
 const OFF_MS = 5_000;
 const CLOCK_CURE = 'Let a time service keep the clock: systemctl enable --now systemd-timesyncd (or chrony).';
 
-export async function clock(
-  probes: Pick<Probes, 'clock' | 'config' | 'resolver' | 'network' | 'store'>,
-): Promise<readonly Verdict[]> {
+export async function clock(probes: Probes): Promise<readonly Verdict[]> {
   const { store, clock: ours } = probes;
   const newest = store.kind === 'store' ? await store.newestAt() : null;
   const ahead = newest === null ? 0 : newest - ours.now();
@@ -75,11 +73,7 @@ export async function clock(
 const seconds = (ms: number): string => `${(Math.ceil(ms / 10) / 100).toString()} s`;
 
 /** Returns how far the time server is ahead of us in milliseconds, or why that is unknown. */
-async function timeOf({
-  config,
-  resolver,
-  network,
-}: Pick<Probes, 'config' | 'resolver' | 'network'>): Promise<number | string> {
+async function timeOf({ config, resolver, network }: Probes): Promise<number | string> {
   const host = config.doctor.timeServer;
   const answer = isIP(host) > 0 ? null : await resolver.a(host);
   if (answer?.kind === 'trouble') return answer.text;
@@ -130,7 +124,7 @@ export async function disk({ config, machine }: Pick<Probes, 'config' | 'machine
 const megabytes = (bytes: number): string => `${String(Math.floor(bytes / 2 ** 20))} MiB`;
 
 /** The database contains all mail, so only the service may read it. */
-export async function files({ config, machine }: Pick<Probes, 'config' | 'machine'>): Promise<readonly Verdict[]> {
+export async function files({ config, machine }: Probes): Promise<readonly Verdict[]> {
   const { dataDir, storage } = config;
   const folder = await machine.file(dataDir);
   if (folder === null)
@@ -163,11 +157,7 @@ const LOST_CURE =
   'Put the old file back from the backup: a new one does not open them. Where it is lost for good, say so in the file with a line "lost" and the id of the key, and make new secrets (docs/operating.md#the-data-folder).';
 
 /** Without the right key file no mail and no webhook can be signed: the secrets in the database cannot be opened. */
-export async function secretKey({
-  config,
-  machine,
-  store,
-}: Pick<Probes, 'config' | 'machine' | 'store'>): Promise<Verdict> {
+export async function secretKey({ config, machine, store }: Probes): Promise<Verdict> {
   const file = path.join(config.dataDir, KEY_FILE);
   const facts = await machine.file(file);
   if (facts !== null && (facts.mode & 0o077) !== 0)

@@ -30,7 +30,6 @@ export function createMachine({
         found.map(({ address }) => address).filter((ip) => ip !== '::1' && !ip.startsWith('127.')),
       ),
     freeBytes,
-    mostOpenFiles,
     /** Returns the nine bits of the mode, the owner and the size of a file; null if there is none. */
     async file(file: string): Promise<{ mode: number; uid: number; bytes: number } | null> {
       try {
@@ -62,20 +61,6 @@ async function freeBytes(dir: string): Promise<number> {
     if (!isMissing(error) || above === dir) throw error;
     return freeBytes(above);
   }
-}
-
-/** Returns the soft limit of this process on open files; null if there is none, or the system does not tell it. */
-function mostOpenFiles(): number | null {
-  if (!existsSync(LIMITS_FILE)) return null;
-  return softLimitIn(readFileSync(LIMITS_FILE, 'utf8'));
-}
-
-const LIMITS_FILE = '/proc/self/limits';
-
-/** Returns the soft limit on open files in the text of /proc/self/limits, or null. */
-export function softLimitIn(limits: string): number | null {
-  const found = /^Max open files +(\d+) /m.exec(limits)?.[1];
-  return found === undefined ? null : Number(found);
 }
 
 function certificateOf(files: CertificateFiles | null, ownFile: string): CertificateFacts {

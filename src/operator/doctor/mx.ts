@@ -4,11 +4,9 @@ import { isPublicAddress } from '../../net/ip.ts';
 import { failed, ok, warning, type Verdict } from './finding.ts';
 import type { Greeting, Probes } from './probes.ts';
 
-type Needs = Pick<Probes, 'config' | 'resolver' | 'machine' | 'network' | 'server' | 'store'>;
-
 const SMTP_PORT = 25;
 
-export async function mx(probes: Needs): Promise<Verdict> {
+export async function mx(probes: Probes): Promise<Verdict> {
   const { config, resolver, network, machine } = probes;
   const host = config.smtp.hostname;
   const answer = await resolver.a(host, { fresh: true });
@@ -66,14 +64,14 @@ function judged(greeting: Greeting, config: Probes['config'], ip: string, isHere
 }
 
 /** Returns whether the greeting is our listener's: another program on this machine often greets with the same name. */
-export const isOurs = (line: string, hostname: string): boolean =>
+const isOurs = (line: string, hostname: string): boolean =>
   /^220[ -](\S+)/.exec(line)?.[1]?.toLowerCase() === hostname && /\bPosthorn\b/.test(line);
 
 const HAND_OVER =
   'Let it hand mail to the return-path domains over, as docs/beside-postfix.md says: bounces go astray meanwhile.';
 
 /** Another program has port 25, and our listener another port: a bounce through that program shows whether it hands them over. */
-async function handedOver({ config, server, store }: Needs, ip: string, line: string): Promise<Verdict> {
+async function handedOver({ config, server, store }: Probes, ip: string, line: string): Promise<Verdict> {
   const { hostname, mx: listener } = config.smtp;
   const what = `port 25 of ${hostname} (${ip}) is answered by another program (${line})`;
   const ours = `we listen on port ${String(listener.port)}`;
@@ -86,4 +84,27 @@ async function handedOver({ config, server, store }: Needs, ip: string, line: st
   if (test.ok)
     return ok(`${what}, which hands bounces to ${returnPath} over to us: one took ${String(Math.round(test.ms))} ms`);
   return failed(`${what}, which does not hand bounces over: ${test.why ?? 'no reason is given'}`, HAND_OVER);
+}
+
+/** Checks whether the running server recognises a bounce. */
+export async function bounce({ server, config }: Probes): Promise<Verdict> {
+  if (server.kind === 'missing') return warning(`not tried: ${server.why}`, server.cure);
+  if (server.listeners().every(({ name, open }) => name !== 'mx' || open === null))
+    return failed('there is no listener that could hear a bounce', 'See the line of `listeners`.');
+  const test = await server.selfTest();
+  if (test.ok) return ok(`a bounce sent to ourselves was recognised after ${String(Math.round(test.ms))} ms`);
+  const why = test.why ?? 'no reason is given';
+  return failed(`a bounce sent to ourselves was not recognised: ${why}`, cureOfBounce(why, config.smtp.hostname));
+}
+
+/** Our own listener gave the reply in `why`, and its codes have one meaning each. */
+function cureOfBounce(why: string, hostname: string): string {
+  if (!hostname.includes('.'))
+    return `No mail can have an address at ${hostname}, which has no dot. Set \`smtp.hostname\`; see the line of \`name\`.`;
+  if (/\b452\b/.test(why)) return 'There is no room for mail that comes back: see the line of `disk`.';
+  if (/\b(?:421|4\.7\.\d)\b/.test(why))
+    return 'Too many others use port 25 at the moment: ask again later. The metric posthorn_budget_used_up_total says which budget.';
+  if (why.includes('not delivered within'))
+    return 'The delivery engine is busy or stands: see posthorn queue lanes, and the line of `disk`.';
+  return 'The log says more (event `reports_failed`, `report_unreadable`, `received_failed` or `smtp_failed`); a restart also restarts the reader of reports.';
 }

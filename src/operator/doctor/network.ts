@@ -1,9 +1,10 @@
-/** The doctor's questions to the network: the greeting of a mail host, what a smarthost says to us, and the time of a time server. */
+/** The doctor's questions to the network: the greeting of a mail host, the login at a smarthost, and the time of a time server. */
 import dgram from 'node:dgram';
 import net from 'node:net';
+import { createTransport } from 'nodemailer';
 import type { Clock } from '../../base/clock.ts';
-import type { Greeting, SmarthostAccess, SmarthostPlace } from './probes.ts';
-import { offerMail, signIn } from './relay-probe.ts';
+import { tlsFaultText } from '../../net/tls-fault.ts';
+import type { Greeting, Relay, RelayAnswer } from './probes.ts';
 
 const GREET_MS = 8_000;
 const TIME_MS = 3_000;
@@ -21,10 +22,7 @@ export function createNetwork({ clock }: { clock: Clock }, { ntpPort = NTP_PORT 
   return {
     /** Connects and reads the greeting of a mail host. */
     greet: (place: { ip: string; port: number }) => greet(clock, place),
-    /** Signs in at a smarthost as the delivery does, and sends nothing. */
-    signIn: (access: SmarthostAccess) => signIn({ clock }, access),
-    /** Offers a smarthost a mail without a login, and ends before its content. */
-    offerMail: (place: SmarthostPlace) => offerMail({ clock }, place),
+    tryRelay,
     /** Asks a time server (RFC 4330). */
     askTime: (ip: string) => askTime(clock, { ip, port: ntpPort }),
   };
@@ -60,6 +58,39 @@ function greet(clock: Clock, { ip, port }: { ip: string; port: number }): Promis
       end({ kind: 'unreachable', why: 'it closes the connection without a greeting' });
     });
   });
+}
+
+/** Greets a smarthost as the delivery does, signs in if the route has a login, and sends nothing. A password goes without TLS only if the route says so. */
+async function tryRelay({ ip, host, port, tls, auth, hostname }: Relay): Promise<RelayAnswer> {
+  const transport = createTransport({
+    host: ip,
+    port,
+    name: hostname,
+    secure: tls === 'implicit',
+    ignoreTLS: tls === 'none',
+    requireTLS: tls === 'required' || (tls === 'opportunistic' && auth !== null),
+    opportunisticTLS: tls === 'opportunistic' && auth === null,
+    // The delivery checks the certificate only if TLS is there from the start.
+    tls: { rejectUnauthorized: tls === 'implicit', ...(net.isIP(host) === 0 ? { servername: host } : {}) },
+    ...(auth === null ? {} : { auth: { user: auth.user, pass: auth.password }, forceAuth: true }),
+    connectionTimeout: GREET_MS,
+    greetingTimeout: GREET_MS,
+    socketTimeout: GREET_MS,
+  });
+  try {
+    await transport.verify();
+    return { kind: 'ready' };
+  } catch (error) {
+    return relayFault(error as Error & { code?: string; originalCode?: string; response?: string });
+  }
+}
+
+function relayFault(error: Error & { code?: string; originalCode?: string; response?: string }): RelayAnswer {
+  const { code, originalCode, response } = error;
+  const why = printableLine(response ?? tlsFaultText(error));
+  if (code === 'EAUTH' && response?.startsWith('5') === true) return { kind: 'refused', why };
+  const isUnreachable = /^E(?:CONNREFUSED|HOSTUNREACH|NETUNREACH|TIMEDOUT)$/.test(originalCode ?? '');
+  return isUnreachable ? { kind: 'unreachable', why: originalCode ?? '' } : { kind: 'failed', why };
 }
 
 /** Removes control characters, since the line is shown on terminals. */

@@ -9,7 +9,7 @@ import { clockOffIn, type NodeRecord } from '../../storage/nodes.ts';
 import { ok, orWell, warning, type Verdict } from './finding.ts';
 import type { Probes } from './probes.ts';
 
-export function nodes({ config, server }: Pick<Probes, 'config' | 'server'>): Promise<readonly Verdict[]> {
+export function nodes({ config, server }: Probes): Promise<readonly Verdict[]> {
   return Promise.resolve(verdicts(config, server));
 }
 

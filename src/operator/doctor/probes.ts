@@ -50,46 +50,27 @@ export type Greeting =
   /** `silent`: no answer in time, as of a firewall that drops. */
   | { kind: 'refused' | 'silent' | 'unreachable'; why: string };
 
-export interface SmarthostPlace {
-  /** In the order to try; at least one. */
-  ips: readonly string[];
+export interface Relay {
+  ip: string;
   /** For TLS. */
   host: string;
   port: number;
   tls: 'opportunistic' | 'required' | 'none' | 'implicit';
-  /** The name of ours for EHLO and for the addresses of the mail that is offered. */
+  auth: { user: string; password: string } | null;
+  /** The name of ours for EHLO. */
   hostname: string;
 }
 
 export type RelayAnswer =
-  /** It accepts our sender and recipient. */
-  | { kind: 'taken' }
-  /** It does not relay for us, now or ever; `refused` is for another reason. */
-  | { kind: 'login_wanted' | 'refused'; why: string }
-  | { kind: 'unreachable' | 'failed'; why: string };
-
-export interface SmarthostAccess extends SmarthostPlace {
-  auth: { user: string; password: string };
-}
-
-export type SignIn =
-  | { kind: 'signed_in' }
-  /** It refuses the password. */
-  | { kind: 'refused'; why: string }
-  /** `unreachable`: it takes no connection. */
-  | { kind: 'unreachable' | 'failed'; why: string };
+  /** It answers, and takes the login if there is one. */
+  | { kind: 'ready' }
+  /** `refused`: the login. `unreachable`: it takes no connection. */
+  | { kind: 'refused' | 'unreachable' | 'failed'; why: string };
 
 /** Facts that only the running server has. */
-interface Server {
+interface Server extends Pick<OperatorDeps, 'listeners' | 'selfTest' | 'settings' | 'unknownProxies'> {
   kind: 'server';
-  /** The state of the ports for mail. */
-  listeners: OperatorDeps['listeners'];
-  /** Sends a bounce to itself through the listener, and tells whether it was recognised. */
-  selfTest: OperatorDeps['selfTest'];
-  /** Compares the settings in force with the written ones. */
-  settings: OperatorDeps['settings'];
   nodes: Pick<OperatorDeps['nodes'], 'list'>;
-  unknownProxies: OperatorDeps['unknownProxies'];
   /** Why the database did not take the last write, or null. */
   writeTrouble: () => string | null;
 }

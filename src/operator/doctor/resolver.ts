@@ -6,8 +6,6 @@ import { failed, ok, orWell, warning, type Verdict } from './finding.ts';
 import { mailHostOf } from './outbound.ts';
 import type { Probes } from './probes.ts';
 
-type Needs = Pick<Probes, 'config' | 'resolver' | 'clock'>;
-
 /** RFC 6761 section 6.4: no name can exist there. */
 const NO_NAME = 'posthorn-doctor.invalid';
 const SLOW_MS = 1000;
@@ -23,7 +21,7 @@ function needsDns(all: Config['delivery']['routes'][string] | undefined): boolea
   return all === undefined || all.kind === 'mx' || (all.kind === 'smarthost' && isIP(all.host) === 0);
 }
 
-export async function resolver({ config, resolver: dns, clock }: Needs): Promise<readonly Verdict[]> {
+export async function resolver({ config, resolver: dns, clock }: Probes): Promise<readonly Verdict[]> {
   const begun = clock.monotonic();
   const [invented, host] = await Promise.all([
     dns.a(NO_NAME, { fresh: true }),
@@ -53,11 +51,7 @@ const VALIDATOR_CURE =
   'Run a validating resolver on this machine (unbound with its root key) and name it in `delivery.dnsServers`, or set `delivery.dnssecResolver: false`.';
 
 /** DANE rests on a resolver that validates: it marks signed answers, and gives none from a zone whose signatures are wrong. */
-export async function dnssec({
-  config,
-  resolver: dns,
-  wantsDnssec,
-}: Pick<Probes, 'config' | 'resolver' | 'wantsDnssec'>): Promise<readonly Verdict[]> {
+export async function dnssec({ config, resolver: dns, wantsDnssec }: Probes): Promise<readonly Verdict[]> {
   if (!config.delivery.dnssecResolver && !wantsDnssec) return [ok('not counted on: `delivery.dnssecResolver` is off')];
   const { signedZone, brokenZone } = config.doctor;
   const [signed, broken] = await Promise.all([anyOf(dns, signedZone), anyOf(dns, brokenZone)]);

@@ -4,7 +4,7 @@ import { absentSources, linksFaults } from '../setup-warnings.ts';
 import { failed, ok, orWell, warning, type Verdict } from './finding.ts';
 import type { Probes } from './probes.ts';
 
-export async function settings({ server, config }: Pick<Probes, 'server' | 'config'>): Promise<readonly Verdict[]> {
+export async function settings({ server, config }: Probes): Promise<readonly Verdict[]> {
   const links = linksFaults(config).map((why) =>
     warning(why, 'Set it to the address under which recipients reach this server, such as https://mail.example.com.'),
   );

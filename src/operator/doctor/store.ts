@@ -1,22 +1,15 @@
 /** The doctor's facts from the database; it only reads. */
-import { limitOf } from '../../messages/limits/book.ts';
-import type { Limit } from '../../messages/limits/limit.ts';
 import type { DomainWithKeys } from '../../domains/domain-record.ts';
 import { listDomains } from '../../domains/domain-store.ts';
 import { balance, type Books } from '../../messages/store/books.ts';
 import type { Database } from '../../storage/database.ts';
-import type { LimitRow, WebhookRow } from '../../storage/tables.ts';
+import type { WebhookRow } from '../../storage/tables.ts';
 import { sealedSecrets, type SealedUnder } from '../sealed-secrets.ts';
 
 const MOST_ENDPOINTS = 100;
 const MOST_STREAMS = 20;
 /** Fewer failures in a row are normal and are tried again. */
 const FAILURES_THAT_COUNT = 3;
-
-export interface WaitingIn {
-  domain: string;
-  waiting: number;
-}
 
 export interface PostgresFacts {
   version: string;
@@ -80,18 +73,6 @@ export function storeProbes(db: Pick<Database, 'reader'>) {
         .andWhere('c.at', '>=', at)
         .limit(MOST_STREAMS)) as { slug: string }[];
       return rows.map(({ slug }) => slug);
-    },
-    /** Returns recipient domains with mail that waits, those with the most first. */
-    waiting: (most: number): Promise<readonly WaitingIn[]> =>
-      read.raw<WaitingIn[]>(
-        `SELECT domain, COUNT(*) AS waiting FROM deliveries WHERE due_at IS NOT NULL
-         GROUP BY domain ORDER BY waiting DESC, domain LIMIT ?`,
-        [most],
-      ),
-    /** Returns holds that end only when an operator releases them, oldest first. */
-    async endlessHolds(most: number): Promise<readonly Limit[]> {
-      const rows = await read<LimitRow>('limits').where({ kind: 'hold', until: 0, ended: 0 }).orderBy('id').limit(most);
-      return rows.map(limitOf);
     },
     /** Counts the secrets in the database by the key under which they are sealed. */
     sealedSecrets: (): Promise<readonly SealedUnder[]> => sealedSecrets(read),

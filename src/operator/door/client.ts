@@ -1,8 +1,8 @@
 /** The client of the control socket, for the command line. */
 import http from 'node:http';
 import { endpoints } from '../../client/types.ts';
-import { environment } from '../../config/load.ts';
-import { problemIn, unknownForm } from './fault.ts';
+import { catalogue, Problem, type ProblemCode } from '../../base/problem.ts';
+import { environment } from '../../config/surroundings.ts';
 import { absenceOf, refusal, serverPath } from './socket.ts';
 import { systemUser } from './system-user.ts';
 import { Unavailable } from '../../base/unavailable.ts';
@@ -112,3 +112,15 @@ const cutOff = (): Unavailable =>
     'not_running',
     'the server ended before it had answered: what was asked may be done in part, so look before you ask again',
   );
+
+/** Returns the problem that another process answered, or null if its form is unknown: the process may have another version. */
+function problemIn(value: unknown): Problem | null {
+  if (typeof value !== 'object' || value === null) return null;
+  const { code, message, field } = value as Record<string, unknown>;
+  if (typeof code !== 'string' || typeof message !== 'string') return null;
+  if (!Object.hasOwn(catalogue, code) || (field !== null && typeof field !== 'string')) return null;
+  return new Problem(code as ProblemCode, message, { field });
+}
+
+const unknownForm = (): Error =>
+  new Error('the server answered in a form that is not known here: is it of another version?');

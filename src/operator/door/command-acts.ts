@@ -1,14 +1,21 @@
 /**
- * Acts of commands that do their work themselves, beside the server: backups, restores, migrations and moves. `audit.note` writes their
- * rows for the audit; `note-command.ts` finds out who writes them.
+ * Acts of commands that do their work themselves, beside the server: backups, restores, migrations and moves. Their rows for the audit are
+ * written through the running server, else directly.
  */
+import { existsSync } from 'node:fs';
 import { z } from 'zod';
+import { systemClock, type Clock } from '../../base/clock.ts';
 import { Problem } from '../../base/problem.ts';
-import type { Clock } from '../../base/clock.ts';
-import { beginAct, type Acting } from '../../operations/act.ts';
+import { environment } from '../../config/surroundings.ts';
+import type { Config } from '../../config/schema.ts';
+import { beginAct, commandLine, type Acting } from '../../operations/act.ts';
 import type { ActWords } from '../../operations/audit-row.ts';
 import type { Committer } from '../../storage/commit.ts';
+import { databaseFile, openDatabase, openReader, type StoreAddress } from '../../storage/database.ts';
 import { storeRoute } from '../server-route.ts';
+import { callServer, jsonIn } from './client.ts';
+import { socketPath } from './socket.ts';
+import { agentOf, systemUser } from './system-user.ts';
 
 export const commandActs = {
   'backup.create': {
@@ -27,17 +34,10 @@ export const commandActs = {
   'server.migrate': { says: 'brought the database up to date', type: 'database', keeps: ['migrations'] },
 } as const satisfies Readonly<Record<string, ActWords>>;
 
-const names = [
-  'backup.create',
-  'backup.restore',
-  'storage.move',
-  'server.migrate',
-] as const satisfies (keyof typeof commandActs)[];
-
 const text = z.string().max(4096);
 
 const note = z.strictObject({
-  operation: z.enum(names),
+  operation: z.enum(Object.keys(commandActs) as (keyof typeof commandActs)[]),
   /** The object, if `after` does not name it. */
   object: text.optional(),
   after: z.record(z.string().max(100), z.union([text, z.number(), z.array(text).max(1000)])).optional(),
@@ -68,3 +68,35 @@ export async function writeNote(
   if (fault === undefined) await act.done();
   else await act.failed(new Problem(fault.code, fault.message));
 }
+
+/**
+ * Writes the row. Without a server it is not written if there is no database, or one that would have to be migrated first, such
+ * as one restored from the backup of an older version: the backup must stay as it is until a server or `migrate` takes it over.
+ */
+export async function noteCommand(config: Pick<Config, 'dataDir' | 'storage'>, noted: CommandNote): Promise<void> {
+  const answer = await callServer(socketPath(config.dataDir), 'audit.note', { body: noted });
+  if (answer !== null) {
+    await jsonIn(answer);
+    return;
+  }
+  const { storage } = config;
+  if (!(await isCurrent(storage))) return;
+  const db = await openDatabase(storage);
+  try {
+    await writeNote({ commit: db.commit, clock: systemClock }, noted, atCommandLine());
+  } finally {
+    await db.close();
+  }
+}
+
+/** Returns whether there is a database and this version does not have to migrate it. */
+export async function isCurrent(storage: StoreAddress): Promise<boolean> {
+  const file = databaseFile(storage.url);
+  if (file !== null && !existsSync(file)) return false;
+  const { waiting, close } = await openReader(storage);
+  await close();
+  return waiting.length === 0;
+}
+
+/** Returns the person who runs this command, for the audit. */
+export const atCommandLine = (): Acting => ({ ...commandLine, user_agent: agentOf(systemUser(environment())) });

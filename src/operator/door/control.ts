@@ -6,11 +6,13 @@ import type { Inside } from '../../api/inside.ts';
 import type { Route } from '../../api/route.ts';
 import { awaitDatabase } from './await-database.ts';
 import type { OperatorDeps } from '../deps.ts';
-import { problemOf } from './fault.ts';
 import { callerOf } from './operator-caller.ts';
 import { lookAtSocket, socketPath } from './socket.ts';
 import { agentOf } from './system-user.ts';
+import type { Log } from '../../base/log.ts';
+import { Problem } from '../../base/problem.ts';
 import { Unavailable } from '../../base/unavailable.ts';
+import { isDamage, isStorageTrouble } from '../../storage/commit.ts';
 
 const MOST_CONNECTIONS = 64;
 const CLOSE_TIMEOUT_MS = 5_000;
@@ -72,4 +74,19 @@ async function listen(server: http.Server, file: string): Promise<void> {
     process.umask(before);
   }
   chmodSync(file, 0o600);
+}
+
+/** Returns the problem that an error is answered as. An error that is not the caller's mistake is logged, and is an `internal_error`. */
+function problemOf({ log }: { log: Pick<Log, 'error'> }, operation: string | null, error: unknown): Problem {
+  if (error instanceof Problem) return error;
+  log.error({ event: 'operation_failed', operation, err: error }, 'an operation of the operator failed');
+  const message = error instanceof Error ? error.message : String(error);
+  if (isDamage(error))
+    return new Problem(
+      'internal_error',
+      `the database is damaged (${String(Reflect.get(error, 'code'))}): stop the server, keep a copy of the database as it is, and restore the last backup with \`posthorn backup restore\` (docs/backup.md)`,
+    );
+  if (isStorageTrouble(error))
+    return new Problem('service_unavailable', `the database cannot take this now: ${message}`);
+  return new Problem('internal_error', message);
 }

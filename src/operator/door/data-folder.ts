@@ -1,6 +1,5 @@
 /** Makes the data folder (`dataDir`) if it is missing, and checks its rights before a file in it is opened. */
 import { accessSync, chmodSync, constants, existsSync, statSync } from 'node:fs';
-import path from 'node:path';
 import { codeOf } from '../../base/error-code.ts';
 import { makeFolder } from '../../base/make-folder.ts';
 import { ConfigError } from '../../config/load.ts';
@@ -46,49 +45,18 @@ function isOwn(folder: string): boolean {
   }
 }
 
-/**
- * Takes the rights of all other users to the database away, since it contains all mail. An earlier version made it under the
- * umask of the process, so the mode is corrected if possible; the rights of its group stay. Returns the files that were changed.
- * Throws `Unavailable` if others can read it and the mode cannot be changed.
- */
-export function closeToOthers(database: string, chmod: (file: string, mode: number) => void = chmodSync): string[] {
-  const changed: string[] = [];
-  for (const file of [database, `${database}-wal`, `${database}-shm`]) {
-    const before = modeOf(file);
-    if (before === null || (before & OTHERS) === 0) continue;
-    const fault = errorCodeOf(() => {
-      chmod(file, before & ~OTHERS);
-    });
-    const after = modeOf(file) ?? 0;
-    if ((after & OTHERS) === 0) changed.push(file);
-    // Other users cannot reach a file in a folder that is closed to them.
-    else if (((modeOf(path.dirname(file)) ?? 0) & OTHERS) !== 0)
-      throw new Unavailable('no_access', readableText(file, after, fault));
-  }
-  return changed;
-}
-
 /** The rights of users who are neither the owner nor in the group. */
 const OTHERS = 0o007;
 
-const modeOf = (file: string): number | null => {
-  const found = statSync(file, { throwIfNoEntry: false });
-  return found === undefined ? null : found.mode & 0o777;
-};
-
-/** Returns the code of the error, or null; some file systems report success and change nothing. */
-function errorCodeOf(act: () => void): string | null {
-  try {
-    act();
-    return null;
-  } catch (error) {
-    return codeOf(error);
-  }
+/** Takes the rights of all other users to the database away, since it contains all mail. Returns the files that were changed. */
+export function closeToOthers(database: string): string[] {
+  return [database, `${database}-wal`, `${database}-shm`].filter((file) => {
+    const mode = statSync(file, { throwIfNoEntry: false })?.mode ?? 0;
+    if ((mode & OTHERS) === 0) return false;
+    chmodSync(file, mode & ~OTHERS);
+    return true;
+  });
 }
-
-const readableText = (file: string, mode: number, fault: string | null): string =>
-  `${file} may be read by every user of this machine (mode ${mode.toString(8)}), and its mode cannot be changed here (${fault ?? 'the file system ignores it'}). ` +
-  `Run as its owner or as root: chmod o-rwx ${path.dirname(file)} ${file}. On a file system without modes (CIFS, FAT, some shares of a virtual machine) mount it for this user alone (uid=, umask=077), or use a volume of the container engine.`;
 
 /** Throws `Unavailable`. Files that root makes beside those of a service user would keep the service from starting. */
 export function checkFiles(file: string, mayMake: boolean): void {

@@ -19,9 +19,7 @@ import { endpointOf, searchOf, type AskedOf } from './client.ts';
 import type { StoreDeps } from '../deps.ts';
 import { callerOf } from './operator-caller.ts';
 import { serverRouteNamed, serverRoutes } from '../routes.ts';
-import { writeNote } from './command-acts.ts';
-import { atCommandLine, isCurrent } from './note-command.ts';
-import type { OpenReportParser } from '../reports/report-parser.ts';
+import { atCommandLine, isCurrent, writeNote } from './command-acts.ts';
 import { requireSharedKey } from '../sealed-secrets.ts';
 import { notRunning, Unavailable } from '../../base/unavailable.ts';
 
@@ -43,7 +41,7 @@ function natureOf(operation: string): { changes: boolean; needsServer: boolean }
  * Opens the database and the keys for an operation. One that only reads does not make a missing database.
  * Throws `Unavailable`.
  */
-export async function openOffline(config: Config, first: string, openReportParser: OpenReportParser): Promise<Offline> {
+export async function openOffline(config: Config, first: string): Promise<Offline> {
   const { changes, needsServer } = natureOf(first);
   if (needsServer) throw notRunning();
   const database = databaseFile(config.storage.url);
@@ -76,7 +74,7 @@ export async function openOffline(config: Config, first: string, openReportParse
   );
   await ensureDefaultAccount({ db, clock });
   const streams = createStreams({ db, clock });
-  const deps: StoreDeps = { nodes: db.nodes, db, clock, keyring, resolver, config, openReportParser };
+  const deps: StoreDeps = { nodes: db.nodes, db, clock, keyring, resolver, config };
   const ofAccounts = storeRoutes({
     db,
     clock,

@@ -3,7 +3,6 @@ import { contentOf } from '../../api/inside.ts';
 import type { Config } from '../../config/schema.ts';
 import { bytesIn, callServer, jsonIn, textIn, type AskedOf } from './client.ts';
 import type { Offline } from './offline.ts';
-import { noReportParser, type OpenReportParser } from '../reports/report-parser.ts';
 import type { ArgsOf, OperationName, ResultOf } from '../routes.ts';
 import { socketPath } from './socket.ts';
 import { Unavailable } from '../../base/unavailable.ts';
@@ -54,11 +53,8 @@ interface Answered {
   bytes(): Promise<Buffer>;
 }
 
-/**
- * The first call finds out whether a server runs; all later and concurrent calls go the same way. `openReportParser` is for
- * operations that read mails while no server runs.
- */
-export function reachOperator(config: Config, openReportParser: OpenReportParser = noReportParser): Operator {
+/** The first call finds out whether a server runs; all later and concurrent calls go the same way. */
+export function reachOperator(config: Config): Operator {
   const file = socketPath(config.dataDir);
   let isServed = false;
   /** Opened once: a second database would keep the program from ending. */
@@ -89,7 +85,7 @@ export function reachOperator(config: Config, openReportParser: OpenReportParser
   async function openStore(first: string): Promise<Offline> {
     // The store and its packages take longer to load than a whole call to the server.
     const { openOffline } = await import('./offline.ts');
-    return openOffline(config, first, openReportParser);
+    return openOffline(config, first);
   }
 
   return {

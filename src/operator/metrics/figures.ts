@@ -1,20 +1,22 @@
-/** Figures that are read at a scrape: books, queue by lane, commits, files, process. */
+/** Figures that are read at a scrape. */
 import { stat, statfs } from 'node:fs/promises';
 import { backupState } from '../../backup/folder.ts';
 import type { Clock } from '../../base/clock.ts';
+import { certificateFacts } from '../../config/certificate-facts.ts';
+import type { CertificateState } from '../../config/certificate-watch.ts';
 import { readBounceTotals } from '../../events/stats-store.ts';
 import { counter, gauge, summary, type Family } from './exposition.ts';
+import { balance } from '../../messages/store/books.ts';
 import type { Resolver } from '../../net/resolver.ts';
 import { databaseFile, mailFolder, type Database } from '../../storage/database.ts';
 import type { DeliveryStatus } from '../../storage/tables.ts';
 import type { LaneFactsDeps } from '../lanes.ts';
+import type { Nodes } from '../../storage/nodes.ts';
 import type { OperatorDeps } from '../deps.ts';
 
-export interface FigureDeps extends LaneFactsDeps {
+export interface FigureDeps extends LaneFactsDeps, Pick<OperatorDeps, 'listeners' | 'laneFacts' | 'limits'> {
   db: Database;
   clock: Clock;
-  laneFacts: OperatorDeps['laneFacts'];
-  limits: OperatorDeps['limits'];
   resolver: Pick<Resolver, 'load'>;
   /** `storage.url`. */
   url: string;
@@ -22,6 +24,8 @@ export interface FigureDeps extends LaneFactsDeps {
   dataDir: string;
   /** `backup.dir`; null on PostgreSQL, whose backups are its own. */
   backupDir: string | null;
+  /** The certificate in force. */
+  certificate: () => CertificateState;
 }
 
 /** Each of these is a separate counter; `bounced` is counted by class instead. */
@@ -241,5 +245,149 @@ export function processFigures({ version, startedAt }: { version: string; starte
     gauge('process_resident_memory_bytes', 'Memory in use.', process.memoryUsage.rss()),
     counter('process_cpu_seconds_total', 'CPU time used.', (user + system) / 1e6),
     gauge('process_start_time_seconds', 'When the process was started, Unix time.', startedAt / 1000),
+  ];
+}
+
+export function serverFigures({ listeners, certificate }: Pick<FigureDeps, 'listeners' | 'certificate'>): Family[] {
+  return [
+    gauge(
+      'posthorn_listener_up',
+      'Whether the port for mail is open; 0 while another program has it.',
+      listeners().map(({ name, open }) => ({ labels: { listener: name }, value: open === null ? 0 : 1 })),
+    ),
+    gauge(
+      'posthorn_certificate_not_after_seconds',
+      'When the certificate in force expires, Unix time.',
+      certificateFacts(certificate().cert).notAfter / 1000,
+    ),
+  ];
+}
+
+/** Figures of the servers that use one database, as this one sees them. */
+export function nodeFigures(nodes: Pick<Nodes, 'isLeader' | 'list'>): Family[] {
+  const servers = nodes.list().filter(({ isCommand }) => !isCommand);
+  return [
+    gauge('posthorn_nodes', 'Servers that use the database, as this one sees them.', servers.length),
+    gauge(
+      'posthorn_node_leads',
+      'Whether this server does the chores: 1 on one of several. All of them deliver.',
+      Number(nodes.isLeader),
+    ),
+    gauge(
+      'posthorn_node_sign_of_life_age_seconds',
+      'Since the last sign of life of a server, by the clock of the database.',
+      servers.map(({ name, quietMs }) => ({ labels: { node: name }, value: quietMs / 1000 })),
+    ),
+  ];
+}
+
+const ENDPOINT_STATES = ['active', 'paused', 'disabled'];
+
+export async function webhookFigures({ db, clock }: Pick<FigureDeps, 'db' | 'clock'>): Promise<Family[]> {
+  const { reader: read } = db;
+  const states: { status: string; n: number }[] = await read('webhooks')
+    .select('status')
+    .count({ n: '*' })
+    .groupBy('status');
+  // Calls of an endpoint that is paused, disabled or resting are not late.
+  const [calls] = await read.raw<{ n: number; oldest: number | null }[]>(
+    `SELECT COUNT(*) AS n, MIN(CASE WHEN w.status <> 'active' THEN NULL WHEN w.rests_until > c.due_at THEN w.rests_until
+         ELSE c.due_at END) AS oldest
+       FROM webhook_calls c JOIN webhooks w ON w.id = c.webhook_id WHERE c.due_at IS NOT NULL`,
+  );
+  const [behind] = await read.raw<{ n: number | null }[]>(
+    `SELECT MAX((SELECT MAX(sequence) FROM events) - cursor) AS n FROM webhooks WHERE status = 'active'`,
+  );
+  const late = calls?.oldest == null ? 0 : Math.max(0, clock.now() - calls.oldest) / 1000;
+  return [
+    gauge(
+      'posthorn_webhook_endpoints',
+      'Webhook endpoints by status.',
+      ENDPOINT_STATES.map((status) => ({
+        labels: { status },
+        value: states.find((one) => one.status === status)?.n ?? 0,
+      })),
+    ),
+    gauge('posthorn_webhook_calls_waiting', 'Webhook calls that are to be made again.', calls?.n ?? 0),
+    gauge('posthorn_webhook_oldest_due_age_seconds', 'How long the longest due call has been due; 0 if none is.', late),
+    gauge(
+      'posthorn_webhook_backlog_events',
+      'Events that the active endpoint furthest behind has not looked at.',
+      Math.max(0, behind?.n ?? 0),
+    ),
+  ];
+}
+
+const DOMAIN_STATES = ['verified', 'failing', 'refused', 'unverified'];
+
+/** `failing` sends until its countdown ends, `refused` lost a record for longer; a domain that was never verified, or that another account has, is neither. */
+export async function domainFigures({ db }: Pick<FigureDeps, 'db'>): Promise<Family[]> {
+  const rows = await db.reader.raw<{ state: string; n: number }[]>(
+    `SELECT CASE WHEN status = 'verified' AND (failing_since IS NULL OR found_again_at IS NOT NULL) THEN 'verified'
+       WHEN status = 'verified' THEN 'failing' WHEN status = 'failed' AND verified_at IS NOT NULL
+         AND NOT EXISTS (SELECT 1 FROM domains o WHERE o.name = domains.name AND o.status = 'verified') THEN 'refused' ELSE 'unverified' END AS state,
+       COUNT(*) AS n FROM domains GROUP BY state`,
+  );
+  const samples = DOMAIN_STATES.map((state) => ({
+    labels: { state },
+    value: rows.find((row) => row.state === state)?.n ?? 0,
+  }));
+  return [
+    gauge(
+      'posthorn_domains',
+      'Sending domains by whether their DNS records are found and mail from them goes.',
+      samples,
+    ),
+  ];
+}
+
+/** Counts holds of operators, and addresses that block lists have; housekeeping asks the lists every few hours. */
+export async function hindranceFigures({ db }: Pick<FigureDeps, 'db'>): Promise<Family[]> {
+  const { reader: read } = db;
+  const [holds]: { endless: number; ending: number }[] = await read('limits')
+    .where({ kind: 'hold', ended: 0 })
+    .select(read.raw('COUNT(*) FILTER (WHERE until = 0) AS endless, COUNT(*) FILTER (WHERE until > 0) AS ending'));
+  const [listed]: { n: number }[] = await read('listings').whereNull('until').count({ n: '*' });
+  return [
+    gauge('posthorn_holds', 'Holds that operators set, by whether they end by themselves.', [
+      { labels: { end: 'none' }, value: holds?.endless ?? 0 },
+      { labels: { end: 'timed' }, value: holds?.ending ?? 0 },
+    ]),
+    gauge(
+      'posthorn_blocklist_listings',
+      'Addresses of ours that a block list has, once for each list.',
+      listed?.n ?? 0,
+    ),
+  ];
+}
+
+/** Reads all rows that `retention.reports` keeps, so it should run seldom. */
+export async function reportFigures({ db }: Pick<FigureDeps, 'db'>): Promise<Family[]> {
+  const rows: { kind: string | null; state: string; n: number }[] = await db
+    .reader('reports')
+    .select('kind', 'state')
+    .count({ n: '*' })
+    .groupBy('kind', 'state');
+  const known = [{ kind: null, state: 'new', n: 0 }, ...rows];
+  const sums = new Map<string, { labels: { kind: string; state: string }; value: number }>();
+  for (const { kind, state, n } of known) {
+    const labels = { kind: kind ?? 'unread', state };
+    const key = `${labels.kind} ${state}`;
+    sums.set(key, { labels, value: (sums.get(key)?.value ?? 0) + n });
+  }
+  return [
+    gauge(
+      'posthorn_reports',
+      'Mails to our own addresses that are kept, by what they were taken for and what became of them.',
+      [...sums.values()],
+    ),
+  ];
+}
+
+/** Counts every recipient, so it runs once an hour. */
+export async function balanceFigures({ db }: Pick<FigureDeps, 'db'>): Promise<Family[]> {
+  const { balanced } = await balance(db.reader);
+  return [
+    gauge('posthorn_books_balanced', 'Whether counters and rows agree, looked at once an hour.', balanced ? 1 : 0),
   ];
 }

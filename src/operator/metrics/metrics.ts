@@ -12,25 +12,29 @@ import type { Log } from '../../base/log.ts';
 import { equalInConstantTime } from '../../base/secret.ts';
 import {
   backupFigures,
+  balanceFigures,
   bookFigures,
   bounceFigures,
   commitFigures,
+  domainFigures,
   fileFigures,
+  hindranceFigures,
   laneFigures,
+  nodeFigures,
   processFigures,
   queueFigures,
+  reportFigures,
   resolverFigures,
+  serverFigures,
+  webhookFigures,
   type FigureDeps,
 } from './figures.ts';
 import { heldFigures } from '../held-mail.ts';
 import type { Nodes } from '../../storage/nodes.ts';
 import type { Meters } from './meters.ts';
-import { nodeFigures } from './node-figures.ts';
-import { serverFigures, type ServerFigureDeps } from './server-figures.ts';
-import { balanceFigures, domainFigures, hindranceFigures, reportFigures, webhookFigures } from './service-figures.ts';
 import { HOUR_MS } from '../../base/time.ts';
 
-export interface MetricsDeps extends FigureDeps, ServerFigureDeps {
+export interface MetricsDeps extends FigureDeps {
   log: Log;
   meters: Meters;
   version: string;
@@ -53,9 +57,11 @@ export function metricsHandler(deps: MetricsDeps, token: string | null): Metrics
     remembered(clock, FRESH_MS, () => read(deps)),
     remembered(clock, SELDOM_MS, () => backupFigures(deps)),
   ];
+  // Figures of the whole installation are shown by the node that leads alone: then sums over all nodes stay true.
+  const seldom = [bounceFigures, heldFigures, domainFigures, hindranceFigures, webhookFigures, reportFigures];
   const groupsOfLeader = [
-    remembered(clock, FRESH_MS, () => readQueue(deps)),
-    remembered(clock, SELDOM_MS, () => readSeldom(deps)),
+    remembered(clock, FRESH_MS, () => all(deps, [bookFigures, queueFigures])),
+    remembered(clock, SELDOM_MS, () => all(deps, seldom)),
     remembered(clock, HOUR_MS, () => balanceFigures(deps)),
   ];
 
@@ -102,6 +108,11 @@ function remembered(clock: Clock, ms: number, read: () => Promise<Family[]>): ()
   };
 }
 
+type Read = (deps: MetricsDeps) => Promise<Family[]>;
+
+const all = async (deps: MetricsDeps, reads: readonly Read[]): Promise<Family[]> =>
+  (await Promise.all(reads.map((one) => one(deps)))).flat();
+
 async function read(deps: MetricsDeps): Promise<Family[]> {
   const files = await fileFigures(deps);
   return [
@@ -112,24 +123,6 @@ async function read(deps: MetricsDeps): Promise<Family[]> {
     ...nodeFigures(deps.nodes),
     ...files,
   ];
-}
-
-/** Reads figures of the whole installation, which only the node that leads shows: then sums over all nodes stay true. */
-async function readQueue(deps: MetricsDeps): Promise<Family[]> {
-  return (await Promise.all([bookFigures(deps), queueFigures(deps)])).flat();
-}
-
-async function readSeldom(deps: MetricsDeps): Promise<Family[]> {
-  return (
-    await Promise.all([
-      bounceFigures(deps),
-      heldFigures(deps),
-      domainFigures(deps),
-      hindranceFigures(deps),
-      webhookFigures(deps),
-      reportFigures(deps),
-    ])
-  ).flat();
 }
 
 const pathOf = ({ url = '' }: IncomingMessage): string => url.split('?', 1)[0] ?? '';

@@ -2,7 +2,9 @@
 import { pluralize } from '../../base/pluralize.ts';
 import { DAY_MS } from '../../base/time.ts';
 import type { DomainRecord } from '../../domains/domain-record.ts';
+import type { Key, Webhook } from '../../client/types.ts';
 import type { HeldMail } from '../held-mail.ts';
+import type { holdRecord } from '../holds.ts';
 
 export interface Need {
   object: 'need';
@@ -24,20 +26,6 @@ export interface Need {
   try_domain: string | null;
 }
 
-/** A hold or limit that a person has set. */
-interface SetByPerson {
-  id: string;
-  kind: 'hold' | 'limit';
-  scope: string;
-  target: string;
-  connections: number | null;
-  per_minute: number | null;
-  note: string | null;
-  until: string | null;
-  created_at: string | null;
-  created_by: string | null;
-}
-
 /** Deferred mail of one lane with one kind of answer. */
 export interface Deferred {
   lane: string;
@@ -51,7 +39,8 @@ export interface Deferred {
 /** Facts about the server, which members that are not administrators do not see. */
 export interface ServerFacts {
   held: readonly HeldMail[];
-  set: readonly SetByPerson[];
+  /** Holds and limits that a person has set. */
+  set: readonly ReturnType<typeof holdRecord>[];
   /** The lane of each recipient domain that mail waits for. */
   domains: readonly { domain: string; lane: string; waiting: number }[];
   blocks: readonly {
@@ -88,23 +77,11 @@ export interface AccountFacts {
   id: string;
   name: string;
   domains: readonly DomainRecord[];
-  webhooks: readonly {
-    id: string;
-    url: string;
-    status: string;
-    disabled_reason: string | null;
-    failing_since: string | null;
-    last_success_at: string | null;
-    last_failure_at: string | null;
-  }[];
-  keys: readonly {
-    id: string;
-    name: string;
-    mode: string;
-    created_at: string;
-    expires_at: string | null;
-    revoked_at: string | null;
-  }[];
+  webhooks: readonly Pick<
+    Webhook,
+    'id' | 'url' | 'status' | 'disabled_reason' | 'failing_since' | 'last_success_at' | 'last_failure_at'
+  >[];
+  keys: readonly Pick<Key, 'id' | 'name' | 'mode' | 'created_at' | 'expires_at' | 'revoked_at'>[];
   deferred: readonly Deferred[];
 }
 

@@ -1,10 +1,54 @@
 /**
- * Lists what a person should look at: one pure function from facts to items, for the Overview and for `posthorn status`. A further
- * kind of item is a function in the rules of server-needs.ts or account-needs.ts, with its facts in need.ts (read by needs-facts.ts).
+ * Lists what a person should look at, for the Overview and for `posthorn status`: the facts are read here, and pure rules make items of them. A
+ * further kind of item is a function in the rules of server-needs.ts or account-needs.ts, with its facts in need.ts.
  */
+import { z } from 'zod';
+import { listAccounts } from '../../accounts/account-store.ts';
+import { rfc3339 } from '../../base/rfc3339.ts';
+import type { DomainRecord } from '../../domains/domain-record.ts';
+import type { AccountRow } from '../../storage/tables.ts';
+import { dialectOf } from '../../storage/sql.ts';
+import { accountArgument, accountNamed } from '../team/accounts.ts';
+import { contentOf, operatorCaller } from '../../api/inside.ts';
+import { figuresOf, type Figures } from '../node-figures.ts';
+import { backups } from '../doctor/backups.ts';
+import { disk } from '../doctor/machine-checks.ts';
+import { verdictsOn } from '../doctor/settings.ts';
+import type { Verdict } from '../doctor/finding.ts';
+import { createMachine } from '../doctor/machine.ts';
+import { holdRecord, withHold } from '../holds.ts';
+import { verdictsOnNodes } from '../doctor/nodes.ts';
+import { heldMail, type HeldMail } from '../held-mail.ts';
+import { readQueue, type WaitingDomain } from '../lane-records.ts';
+import { readListings } from '../listings.ts';
 import { accountRules } from './account-needs.ts';
-import type { AccountFacts, Need, NeedFacts } from './need.ts';
+import type { AccountFacts, Deferred, Need, NeedFacts, ServerFacts } from './need.ts';
 import { serverRules } from './server-needs.ts';
+import type { SourceReport } from '../../messages/delivery/lane-report.ts';
+import type { OperatorDeps } from '../deps.ts';
+import { serverRoute } from '../server-route.ts';
+import { lostSecrets } from '../sealed-secrets.ts';
+import { sourceFigures } from '../sources.ts';
+
+export const needOperations = {
+  /**
+   * Returns what a person should look at, in an account and on the server. `server`: false leaves out what concerns the server;
+   * only administrators see that.
+   */
+  needs: serverRoute({
+    scope: 'message:read',
+    forMembers: { server: false },
+    body: z.strictObject({ account: accountArgument, server: z.boolean().optional() }),
+    async run(deps, { account, server = true }) {
+      const rows = account === undefined ? await listAccounts(deps) : [await accountNamed(deps, account)];
+      const ofServer = server ? await serverFacts(deps) : null;
+      const accounts: AccountFacts[] = [];
+      // One after the other: an account takes the time of a few reads.
+      for (const row of rows) accounts.push(await accountFacts(deps, row));
+      return { data: needsOf({ now: deps.clock.now(), server: ofServer, accounts }) };
+    },
+  }),
+};
 
 /** Kinds of items that people made themselves, and undo themselves. */
 const own: ReadonlySet<string> = new Set(['held_by_person', 'limited_by_person', 'stream_pause', 'account_pause']);
@@ -22,3 +66,182 @@ export function needsOf(facts: NeedFacts): Need[] {
   ];
   return found.sort((a, b) => rankOf(a) - rankOf(b) || b.mails - a.mails || a.message.localeCompare(b.message));
 }
+
+/** The facts that a node knows of its machine. */
+interface MachineFacts {
+  findings: readonly { check: string; status: 'warning' | 'failed'; why: string }[];
+  closedPorts: readonly Omit<ServerFacts['closedPorts'][number], 'node'>[];
+  certificate: { file: string; until: number } | null;
+}
+
+/** The needs of a node's machine: room, backups, settings that are not in force, ports, the certificate. */
+export const machineFigures: Figures<
+  Pick<OperatorDeps, 'config' | 'clock' | 'settings' | 'listeners'>,
+  MachineFacts
+> = {
+  name: 'machine',
+  everyMs: 30_000,
+  async read({ config, clock, settings, listeners }) {
+    const machine = createMachine(config);
+    const [state, diskFound, backupsFound] = await Promise.all([
+      machine.backups(clock.now()),
+      disk({ config, machine }),
+      backups({ machine, clock, config }),
+    ]);
+    // A server without any backup may be copied by another tool: the doctor mentions that.
+    const hasBackups = state !== null && (state.kind === 'unreadable' || state.newest !== null);
+    const certificate = machine.certificate();
+    const facts: MachineFacts = {
+      findings: [
+        ...found('disk', diskFound),
+        ...found('settings', verdictsOn(settings())),
+        ...(hasBackups ? found('backups', [backupsFound]) : []),
+      ],
+      closedPorts: listeners()
+        .filter(({ fault }) => fault !== null)
+        .map(({ name, port, fault }) => ({
+          name,
+          port,
+          holder: fault?.holder ?? null,
+          error: fault?.code ?? null,
+          since: rfc3339(fault?.since ?? null),
+        })),
+      certificate: certificate.kind === 'read' ? { file: certificate.file, until: certificate.until } : null,
+    };
+    return [['', facts]];
+  },
+};
+
+const found = (check: string, verdicts: readonly Verdict[]): MachineFacts['findings'] =>
+  verdicts.flatMap(({ status, why }) => (status === 'ok' ? [] : [{ check, status, why }]));
+
+async function serverFacts(deps: OperatorDeps): Promise<ServerFacts> {
+  const { config, clock, limits, db, keyring, nodes } = deps;
+  const [held, { domains }, sources, machines, listings, lost] = await Promise.all([
+    heldMail(deps),
+    readQueue(deps),
+    figuresOf(deps, sourceFigures),
+    figuresOf(deps, machineFigures),
+    readListings(db, clock.now()),
+    lostSecrets({ read: db.reader, keyring }),
+  ]);
+  const named = await withAccountNames(deps, held);
+  const nodeOf = (name: string): string | null => (nodes.hasOthers ? name : null);
+  return {
+    held: named.map((one) => withHold(one, limits.listByHand())),
+    set: limits.listByHand().map(holdRecord),
+    domains,
+    blocks: blocksOf(sources.map(({ node, value }) => ({ node: nodeOf(node), sources: value }))),
+    dnsTrouble: await dnsTrouble(deps, domains),
+    routes: config.delivery.routes,
+    closedPorts: machines.flatMap(({ node, value }) =>
+      value.closedPorts.map((port) => ({ ...port, node: nodeOf(node) })),
+    ),
+    certificates: machines.flatMap(({ node, value: { certificate } }) =>
+      certificate === null ? [] : [{ ...certificate, node: nodeOf(node) }],
+    ),
+    findings: [
+      ...machines.flatMap(({ node, value }) => value.findings.map((one) => ({ ...one, node: nodeOf(node) }))),
+      ...(lost === null ? [] : [{ check: 'secret_key', status: 'failed', why: lost, node: null } as const]),
+      ...found('nodes', verdictsOnNodes(nodes.list())).map((one) => ({ ...one, node: null })),
+    ],
+    listed: listings.checks.filter(({ state: now }) => now === 'listed').map(({ ip, list }) => ({ ip, list })),
+  };
+}
+
+/** Lists the blocks of sources. A named source that several nodes use has each block once. */
+function blocksOf(nodes: readonly { node: string | null; sources: readonly SourceReport[] }[]): ServerFacts['blocks'] {
+  const blocks = new Map<string, ServerFacts['blocks'][number]>();
+  for (const { node, sources } of nodes)
+    for (const { name, blocks: own } of sources)
+      for (const { site, since, until, reply } of own)
+        blocks.set(`${name ?? `~${node ?? ''}`} ${site}`, {
+          source: name,
+          node,
+          site,
+          since: rfc3339(since),
+          until: rfc3339(until),
+          reply,
+        });
+  return [...blocks.values()];
+}
+
+/** Names the account whose pause, or the pause of whose stream, keeps mail back: the counts have ids only. */
+async function withAccountNames(deps: OperatorDeps, held: readonly HeldMail[]): Promise<readonly HeldMail[]> {
+  const isPause = ({ by }: HeldMail): boolean => by === 'account_pause' || by === 'stream_pause';
+  if (!held.some(isPause)) return held;
+  const names = new Map((await listAccounts(deps)).map(({ id, name }) => [id, name]));
+  return held.map((one) => {
+    if (!isPause(one)) return one;
+    const account = `the account ${names.get(one.account_id ?? '') ?? one.target}`;
+    const message =
+      one.by === 'account_pause'
+        ? `Sending is paused for ${account}.`
+        : `The stream ${one.target.slice(one.target.indexOf('/') + 1)} of ${account} is paused.`;
+    return { ...one, message };
+  });
+}
+
+/** The most recipient domains whose DNS is looked at, those with the most mail first. */
+const MOST_UNRESOLVED = 100;
+
+async function dnsTrouble(
+  { laneFacts }: Pick<OperatorDeps, 'laneFacts'>,
+  domains: readonly WaitingDomain[],
+): Promise<ServerFacts['dnsTrouble']> {
+  const unresolved = domains.filter(({ lane }) => lane === '~unresolved').slice(0, MOST_UNRESOLVED);
+  const facts = await laneFacts(unresolved.map(({ domain }) => ({ domain, account: '' })));
+  return unresolved.flatMap(({ domain, waiting }, at) => {
+    const wait = facts[at]?.waits.find(({ reason }) => reason === 'dns_trouble');
+    return wait === undefined ? [] : [{ domain, waiting, message: wait.message, since: rfc3339(wait.since) }];
+  });
+}
+
+/** The most domains, webhooks and keys that are looked at. */
+const MOST = '100';
+
+async function accountFacts(deps: OperatorDeps, account: AccountRow): Promise<AccountFacts> {
+  const asking = { caller: operatorCaller(account), ip: null, userAgent: null, whenOver: () => undefined };
+  const list = async <Row>(operation: string, query: Record<string, string> = {}): Promise<Row[]> => {
+    const reply = await deps.inside.ask(asking, operation, { query: { limit: MOST, ...query } });
+    return (contentOf(reply) as { data: Row[] }).data;
+  };
+  const [domains, webhooks, keys, deferred] = await Promise.all([
+    list<DomainRecord>('listDomains', { status: 'any' }),
+    list<AccountFacts['webhooks'][number]>('listWebhooks'),
+    list<AccountFacts['keys'][number]>('listKeys'),
+    deferredMail(deps, account.id),
+  ]);
+  return { id: account.id, name: account.name, domains, webhooks, keys, deferred };
+}
+
+/** The newest deferred messages that are grouped; older ones are in the queue's page. */
+const MOST_DEFERRED = 2000;
+
+/** Groups deferred mail by recipient domain and answer, from the partial index of messages by status. */
+async function deferredMail(deps: OperatorDeps, account: string): Promise<Deferred[]> {
+  const { db } = deps;
+  const rows = await db.reader.raw<
+    { domain: string; code: number | null; enhanced: string | null; reply: string | null; waiting: number }[]
+  >(
+    `SELECT d.domain, d.smtp_code AS code, d.enhanced_code AS enhanced, MAX(d.smtp_reply) AS reply, COUNT(*) AS waiting FROM (
+       SELECT id FROM messages ${dialectOf(db.reader).using('messages_apart')} WHERE account_id = ? AND status = 'deferred' AND
+         status IN ('scheduled', 'deferred', 'bounced', 'complained', 'suppressed', 'failed', 'canceled')
+       ORDER BY id DESC LIMIT ?) m
+     JOIN deliveries d ON d.message_id = m.id
+     WHERE d.status = 'deferred' AND d.due_at IS NOT NULL AND d.held_by IS NULL AND d.domain <> '~simulator'
+     GROUP BY d.domain, d.smtp_code, d.enhanced_code ORDER BY waiting DESC LIMIT 100`,
+    [account, MOST_DEFERRED],
+  );
+  if (rows.length === 0) return [];
+  return rows.map(({ domain, code, enhanced, reply, waiting }) => ({
+    lane: deps.mta.laneOf(domain),
+    domain,
+    code: causeIn(reply ?? '') ?? enhanced ?? (code === null ? 'no answer' : String(code)),
+    waiting,
+    reply: `${code === null || reply?.startsWith(String(code)) === true ? '' : `${String(code)} `}${reply ?? 'none'}`,
+  }));
+}
+
+/** Returns the name that a large receiver gives the cause: `TSS04` in `[TSS04]`, `S3150` in `(S3150)`. */
+const causeIn = (reply: string): string | null => /[[(]([A-Z]{1,5}\d{2,6})[\])]/.exec(reply)?.[1] ?? null;

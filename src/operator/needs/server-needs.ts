@@ -1,5 +1,6 @@
 /** The rules for what needs a person on the server: holds, blocks, ports, the certificate, disk and backups. Pure. */
 import { pluralize } from '../../base/pluralize.ts';
+import type { HeldMail } from '../held-mail.ts';
 import { atNode, capital, need, SOON_MS, uri, waits, type Need, type Rule, type ServerFacts } from './need.ts';
 
 const person = (by: string | null): string =>
@@ -11,76 +12,72 @@ const laneAction = (lane: string): Need['action'] => ({
   command: `posthorn queue lanes --lane ${lane}`,
 });
 
-/** Mail that is kept back without a person's doing: block lists, warm-up, rests, routes, pauses of streams. */
+const doctor = (check: string): Need['action'] => ({
+  label: 'Doctor',
+  href: '/doctor',
+  command: `posthorn doctor --only ${check}`,
+});
+const addresses: Need['action'] = { label: 'Addresses', href: '/settings/sources', command: 'posthorn queue sources' };
+
+interface Kept {
+  level: Need['level'];
+  title?: (target: string) => string;
+  action: (target: string) => Need['action'];
+  /** Its mail can be tried now. */
+  canTry?: true;
+}
+
+/** Mail that is kept back, by what keeps it. Holds of people and refused domains are listed with their cause below, also while no mail waits. */
+const keepers: Readonly<Record<Exclude<HeldMail['by'], 'operator' | 'domain_refused'>, Kept>> = {
+  block_list: {
+    level: 'red',
+    title: (target) => `${capital(target)} blocks us`,
+    action: () => addresses,
+    canTry: true,
+  },
+  no_source: {
+    level: 'red',
+    title: (target) => `No address can send to ${target}`,
+    action: () => addresses,
+    canTry: true,
+  },
+  rest: { level: 'amber', title: (target) => `Mail to ${capital(target)} rests`, action: laneAction, canTry: true },
+  route: {
+    level: 'amber',
+    action: (target) => ({
+      label: 'Its mail',
+      href: `/queue?domain=${uri(target)}`,
+      command: `posthorn queue list --domain ${target}`,
+    }),
+  },
+  stream_pause: {
+    level: 'amber',
+    action: () => ({ label: 'Streams', href: '/streams', command: 'posthorn queue holds' }),
+  },
+  warm_up: { level: 'amber', title: (target) => `A warm-up holds mail to ${target}`, action: () => addresses },
+  account_pause: {
+    level: 'red',
+    action: () => ({ label: 'Accounts', href: '/accounts', command: 'posthorn accounts list' }),
+  },
+};
+
 const keptBack: Rule<ServerFacts> = ({ held, domains }) =>
-  held.flatMap((one) => {
-    const { by, target, message, waiting: mails, since, until } = one;
-    const domain = domains.find(({ lane }) => lane === target)?.domain ?? null;
-    const given = { kind: by, message: `${message}${waits(mails)}`, mails, since, until };
-    switch (by) {
-      case 'block_list':
-      case 'no_source':
-        return [
-          need({
-            ...given,
-            title: by === 'block_list' ? `${capital(target)} blocks us` : `No address can send to ${target}`,
-            level: 'red',
-            try_domain: domain,
-            action: { label: 'Addresses', href: '/settings/sources', command: 'posthorn queue sources' },
-          }),
-        ];
-      case 'rest':
-        return [
-          need({
-            ...given,
-            title: `Mail to ${capital(target)} rests`,
-            level: 'amber',
-            try_domain: domain,
-            action: laneAction(target),
-          }),
-        ];
-      case 'route':
-        return [
-          need({
-            ...given,
-            level: 'amber',
-            action: {
-              label: 'Its mail',
-              href: `/queue?domain=${uri(target)}`,
-              command: `posthorn queue list --domain ${target}`,
-            },
-          }),
-        ];
-      case 'stream_pause':
-        return [
-          need({
-            ...given,
-            level: 'amber',
-            action: { label: 'Streams', href: '/streams', command: 'posthorn queue holds' },
-          }),
-        ];
-      case 'warm_up':
-        return [
-          need({
-            ...given,
-            title: `A warm-up holds mail to ${target}`,
-            level: 'amber',
-            action: { label: 'Addresses', href: '/settings/sources', command: 'posthorn queue sources' },
-          }),
-        ];
-      case 'account_pause':
-        return [
-          need({
-            ...given,
-            level: 'red',
-            action: { label: 'Accounts', href: '/accounts', command: 'posthorn accounts list' },
-          }),
-        ];
-      // Both are listed with their cause below, also while no mail waits.
-      case 'operator':
-      case 'domain_refused':
-        return [];
-    }
+  held.flatMap(({ by, target, message, waiting: mails, since, until }) => {
+    if (by === 'operator' || by === 'domain_refused') return [];
+    const { level, title, action, canTry } = keepers[by];
+    return [
+      need({
+        kind: by,
+        level,
+        ...(title === undefined ? {} : { title: title(target) }),
+        message: `${message}${waits(mails)}`,
+        mails,
+        since,
+        until,
+        try_domain: canTry === true ? (domains.find(({ lane }) => lane === target)?.domain ?? null) : null,
+        action: action(target),
+      }),
+    ];
   });
 
 /** Returns the name of a site without its domain: `outlook` for `outlook (outlook.com)`. */
@@ -98,7 +95,7 @@ const blocks: Rule<ServerFacts> = ({ blocks: all, held }) =>
         message: `${site} refuses mail from ${source ?? `the system's address${node === null ? '' : ` of the node ${node}`}`}: "${reply}". Nothing is sent there meanwhile.`,
         since,
         until,
-        action: { label: 'Addresses', href: '/settings/sources', command: 'posthorn queue sources' },
+        action: addresses,
       }),
     );
 
@@ -143,7 +140,7 @@ const routes: Rule<ServerFacts> = ({ routes: all }) =>
         kind: 'route_discards',
         level: domain === '*' ? 'red' : 'amber',
         message: `A route in the settings throws mail to ${domain === '*' ? 'every domain' : domain} away, and counts it as delivered.`,
-        action: { label: 'Doctor', href: '/doctor', command: 'posthorn doctor --only holds' },
+        action: { label: 'Doctor', href: '/doctor', command: 'posthorn config show' },
       }),
     );
 
@@ -167,7 +164,7 @@ const dns: Rule<ServerFacts> = ({ dnsTrouble: all }) => {
       message: `${among}${first.message}${waits(mails)}`,
       mails,
       since: first.since,
-      action: { label: 'Doctor', href: '/doctor', command: 'posthorn doctor --only resolver' },
+      action: doctor('resolver'),
     }),
   ];
 };
@@ -188,7 +185,7 @@ const ports: Rule<ServerFacts> = ({ closedPorts }) =>
       level: 'red',
       message: `${atNode(one.node)}Port ${String(one.port)} (${one.name}) is not open: ${whyClosed(one)}. ${effect}`,
       since: one.since,
-      action: { label: 'Doctor', href: '/doctor', command: 'posthorn doctor --only listeners' },
+      action: doctor('listeners'),
     });
   });
 
@@ -201,7 +198,7 @@ const certificates: Rule<ServerFacts> = ({ certificates: all }, { now }) =>
         level: until <= now ? 'red' : 'amber',
         message: `${atNode(node)}The certificate ${file} ${until <= now ? 'has expired: clients refuse TLS' : 'expires soon; clients then refuse TLS'}.`,
         until: new Date(until).toISOString(),
-        action: { label: 'Doctor', href: '/doctor', command: 'posthorn doctor --only certificate' },
+        action: doctor('certificate'),
       }),
     );
 
@@ -219,7 +216,7 @@ const findings: Rule<ServerFacts> = ({ findings: all }) =>
       kind: check,
       level: status === 'failed' ? 'red' : 'amber',
       message: `${FINDING_NAMES[check] ?? check}${node === null ? '' : ` of the node ${node}`}: ${why}.`,
-      action: { label: 'Doctor', href: '/doctor', command: `posthorn doctor --only ${check}` },
+      action: doctor(check),
     }),
   );
 

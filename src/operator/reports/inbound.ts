@@ -1,13 +1,13 @@
 /** Operations on mail that comes back: the self-test, reports without proof, and confirming such a report by hand. */
 import { z } from 'zod';
 import { Problem } from '../../base/problem.ts';
-import type { DeliveryChange } from '../../messages/delivery/delivery.ts';
+import type { DeliveryChange, FeedbackSource } from '../../messages/delivery/delivery.ts';
+import type { FindingRecord } from '../../inbound/finding.ts';
 import type { MailView } from '../../mail/mail-view.ts';
 import { createMailViewer } from '../../messages/store/mail-viewer.ts';
-import { complainedBy } from '../../messages/delivery/reported.ts';
+import { bouncedBy, complainedBy } from '../../messages/delivery/reported.ts';
 import type { DeliveryRow, ReportRow } from '../../storage/tables.ts';
 import { serverRoute, storeRoute } from '../server-route.ts';
-import { bounceIn, type ReportDetail } from './report-detail.ts';
 
 /** A report, for people. */
 export interface ShownReport {
@@ -116,22 +116,34 @@ const unverifiedRecord = (row: Unverified) => ({
   recipient: row.address,
 });
 
+/** The detail of a report (`reports.detail_json`). */
+interface ReportDetail {
+  feedback_type?: string | null;
+  feedback_source?: FeedbackSource | null;
+  /** True for a delivery report (RFC 3464). */
+  well_formed?: boolean;
+  recipients?: FindingRecord['recipients'];
+}
+
+/** Returns the change that the report asks for; null if it says that the delivery did not fail. */
 function changeOf({
   kind,
   detail_json: json,
   address_key: key,
-}: {
-  kind: string | null;
-  detail_json: string;
-  address_key: string;
-}): DeliveryChange | null {
-  const detail = JSON.parse(json) as ReportDetail;
+}: Pick<ReportRow, 'kind' | 'detail_json'> & Pick<DeliveryRow, 'address_key'>): DeliveryChange | null {
+  const {
+    feedback_type: type,
+    feedback_source: source,
+    well_formed: isWellFormed,
+    recipients = [],
+  } = JSON.parse(json) as ReportDetail;
   if (kind === 'complaint')
-    return complainedBy({
-      type: detail.feedback_type ?? null,
-      source: detail.feedback_source ?? 'arf',
-      userAgent: null,
-      arrivalDate: null,
-    });
-  return kind === 'bounce' ? bounceIn(detail, key) : null;
+    return complainedBy({ type: type ?? null, source: source ?? 'arf', userAgent: null, arrivalDate: null });
+  if (kind !== 'bounce') return null;
+  const reported = recipients.map((one) => ({
+    ...one,
+    code: null,
+    verdict: one.class === null || one.reason === null ? null : { class: one.class, reason: one.reason },
+  }));
+  return bouncedBy(reported, key, isWellFormed === false ? 'notice' : 'report');
 }

@@ -1,12 +1,16 @@
 /**
- * The reputation of our mail: outcomes by day and by mailbox provider, and the reports of receivers (DMARC and TLS aggregate
- * reports). Any host may send such a report, so it is a hint, not a proof.
+ * The reputation of our mail: outcomes by day and by mailbox provider, the reports of receivers (DMARC and TLS aggregate reports), and what may
+ * have changed it: block lists, sites that refuse an address, and changed settings. Any host may send such a report, so it is a hint, not a proof.
  */
 import type { Knex } from 'knex';
 import { z } from 'zod';
+import { idFloor } from '../../base/id.ts';
 import { rfc3339 } from '../../base/rfc3339.ts';
 import { type StatType } from '../../events/stats.ts';
 import { readSourceDays, readStats, type StatLine } from '../../events/stats-store.ts';
+import { sourceWords, type AuditRow, type LimitRow, type ListingRow } from '../../storage/tables.ts';
+import type { StoreDeps } from '../deps.ts';
+import { readListings } from '../listings.ts';
 import { accountArgument, accountNamed } from '../team/accounts.ts';
 import { storeRoute } from '../server-route.ts';
 import { DAY_MS, dayOf } from '../../base/time.ts';
@@ -22,23 +26,66 @@ const shown = [
   'complained',
 ] as const satisfies readonly StatType[];
 
-export interface ReputationDay {
-  /** `2026-01-31` */
-  day: string;
-  /** Null for the sum of all providers. */
-  provider: string | null;
-  counts: Record<(typeof shown)[number], number>;
-}
+/** The most lines of each kind of report, those with the most mail first. */
+const MOST_LINES = 1000;
 
-/** Counts of mail from one of our sources, by name; `sent` counts attempts. */
-export interface ReputationSourceDay {
-  day: string;
-  source: string;
-  counts: ReputationDay['counts'];
-}
+export const reputationOperations = {
+  /** Returns the last `days` days, today included. Lines are in the order of time, newest day last. */
+  reputation: storeRoute({
+    scope: 'stats:read',
+    forMembers: { server: false },
+    body: z.strictObject({
+      account: accountArgument,
+      days: z.int().min(1).max(400).optional(),
+      /** Includes moments that concern the server; only administrators see them. */
+      server: z.boolean().optional(),
+    }),
+    async run(deps, { account, days = 30, server = true }) {
+      const read = deps.db.reader;
+      const now = deps.clock.now();
+      const { id: accountId } = await accountNamed(deps, account);
+      const until = Math.ceil((now + 1) / DAY_MS) * DAY_MS;
+      const since = until - days * DAY_MS;
+      const asked = { accountId, since, until, bucket: 'day', only: {}, test: false } as const;
+      const [all, byProvider, bySource, dmarc, tls, happened] = await Promise.all([
+        readStats(read, { ...asked, by: null }),
+        readStats(read, { ...asked, by: 'provider' }),
+        readSourceDays(read, { accountId, since, until }),
+        dmarcLines(read, accountId, since),
+        tlsLines(read, accountId, since),
+        readMoments(deps, { accountId, since: now - days * DAY_MS, server }),
+      ]);
+      return {
+        object: 'reputation' as const,
+        since: rfc3339(since),
+        until: rfc3339(until),
+        days: all.map(dayFrom),
+        providers: byProvider.map(dayFrom),
+        /** Counts of mail from our sources, of which `sent` counts attempts; empty if no sources have names. */
+        sources: bySource.map(({ at, key, counts }) => ({
+          day: dayOf(at),
+          source: key ?? '',
+          counts: shownOf(counts),
+        })),
+        dmarc,
+        tls,
+        ...happened,
+      };
+    },
+  }),
+};
+
+/** `provider` is null for the sum of all providers. */
+const dayFrom = ({ at, key, counts }: StatLine) => ({ day: dayOf(at), provider: key, counts: shownOf(counts) });
+
+const shownOf = (counts: StatLine['counts']): Record<(typeof shown)[number], number> =>
+  Object.fromEntries(shown.map((type) => [type, counts[type]])) as Record<(typeof shown)[number], number>;
+
+/** Reports are for whole days that need not be UTC's: a report counts for the day in which its middle lies. */
+const MIDDLE = '(from_at + until_at) / 2';
 
 /** Mail in the name of a domain that came from one address on one day, as receivers saw it. */
-export interface DmarcLine {
+interface DmarcLine {
   day: string;
   domain: string;
   source_ip: string;
@@ -48,82 +95,6 @@ export interface DmarcLine {
   disposition: string;
   count: number;
 }
-
-/** Connections of one organization to us with the same result. */
-export interface TlsLine {
-  day: string;
-  domain: string;
-  org: string;
-  policy: string;
-  /** `success`, or the failure of RFC 8460 section 4.3. */
-  result: string;
-  sessions: number;
-}
-
-export interface ReputationRecord {
-  object: 'reputation';
-  since: string;
-  until: string;
-  days: ReputationDay[];
-  providers: ReputationDay[];
-  /** Empty if no sources have names. */
-  sources: ReputationSourceDay[];
-  dmarc: DmarcLine[];
-  tls: TlsLine[];
-}
-
-/** The most lines of each kind of report, those with the most mail first. */
-const MOST_LINES = 1000;
-
-export const reputationOperations = {
-  reputation: storeRoute({
-    scope: 'stats:read',
-    body: z.strictObject({ account: accountArgument, days: z.int().min(1).max(400).optional() }),
-    async run({ db, clock }, { account, days = 30 }): Promise<ReputationRecord> {
-      const { id } = await accountNamed({ db }, account);
-      return readReputation(db.reader, { accountId: id, now: clock.now(), days });
-    },
-  }),
-};
-
-/** Reads the last `days` days, today included. Lines are in the order of time, newest day last. */
-export async function readReputation(
-  read: Knex,
-  { accountId, now, days }: { accountId: string; now: number; days: number },
-): Promise<ReputationRecord> {
-  const until = Math.ceil((now + 1) / DAY_MS) * DAY_MS;
-  const since = until - days * DAY_MS;
-  const asked = { accountId, since, until, bucket: 'day', only: {}, test: false } as const;
-  const [all, byProvider, bySource, dmarc, tls] = await Promise.all([
-    readStats(read, { ...asked, by: null }),
-    readStats(read, { ...asked, by: 'provider' }),
-    readSourceDays(read, { accountId, since, until }),
-    dmarcLines(read, accountId, since),
-    tlsLines(read, accountId, since),
-  ]);
-  return {
-    object: 'reputation',
-    since: rfc3339(since),
-    until: rfc3339(until),
-    days: all.map(dayFrom),
-    providers: byProvider.map(dayFrom),
-    sources: bySource.map(({ at, key, counts }) => ({ day: dayOf(at), source: key ?? '', counts: shownOf(counts) })),
-    dmarc,
-    tls,
-  };
-}
-
-const dayFrom = ({ at, key, counts }: StatLine): ReputationDay => ({
-  day: dayOf(at),
-  provider: key,
-  counts: shownOf(counts),
-});
-
-const shownOf = (counts: StatLine['counts']): ReputationDay['counts'] =>
-  Object.fromEntries(shown.map((type) => [type, counts[type]])) as ReputationDay['counts'];
-
-/** Reports are for whole days that need not be UTC's: a report counts for the day in which its middle lies. */
-const MIDDLE = '(from_at + until_at) / 2';
 
 async function dmarcLines(read: Knex, accountId: string, since: number): Promise<DmarcLine[]> {
   const rows = (await read('dmarc_rows as r')
@@ -146,6 +117,16 @@ async function dmarcLines(read: Knex, accountId: string, since: number): Promise
     rows.map(({ at, count, ...row }) => ({ day: dayOf(Number(at) * DAY_MS), ...row, count: Number(count) })),
     since,
   );
+}
+
+/** Connections of one organization to us with the same result: `success`, or the failure of RFC 8460 section 4.3. */
+interface TlsLine {
+  day: string;
+  domain: string;
+  org: string;
+  policy: string;
+  result: string;
+  sessions: number;
 }
 
 async function tlsLines(read: Knex, accountId: string, since: number): Promise<TlsLine[]> {
@@ -189,3 +170,81 @@ const ofAccount = (read: Knex, accountId: string): Knex.QueryBuilder =>
 
 const inOrder = <Line extends { day: string }>(lines: Line[], since: number): Line[] =>
   lines.filter(({ day }) => day >= dayOf(since)).sort((a, b) => (a.day < b.day ? -1 : a.day > b.day ? 1 : 0));
+
+interface Moment {
+  at: string;
+  kind: 'listed' | 'unlisted' | 'blocked' | 'changed';
+  what: string;
+  /** The person who did it; null if it was not one of ours. */
+  by: string | null;
+}
+
+/** The most moments of a kind. */
+const MOST = 200;
+
+/** Returns the moments that may have changed a reputation, in the order of time, and the last answers of block lists. */
+async function readMoments(
+  { db }: StoreDeps,
+  { accountId, since, server }: { accountId: string; since: number; server: boolean },
+): Promise<{ moments: Moment[]; block_lists: { ip: string; list: string; state: string; at: string }[] }> {
+  const [{ listings, checks }, blocks, changed, ours] = await Promise.all([
+    readListings(db, since),
+    server ? db.reader<LimitRow>('limits').where('kind', 'block_list').where('since', '>=', since).limit(MOST) : [],
+    changesOf(db.reader, accountId, since),
+    server ? changesOf(db.reader, null, since) : [],
+  ]);
+  const moments = [
+    ...listings.flatMap((row) => listingMoments(row, since)),
+    ...blocks.map(blockMoment),
+    ...[...changed, ...ours].map(changeMoment),
+  ].sort((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0));
+  return { moments, block_lists: checks.map(({ ip, list, state, at }) => ({ ip, list, state, at: rfc3339(at) })) };
+}
+
+function listingMoments({ ip, list, since: from, until, codes }: ListingRow, since: number): Moment[] {
+  const listed: Moment = { at: rfc3339(from), kind: 'listed', what: `${ip} by ${list} (${codes})`, by: null };
+  const over: Moment[] =
+    until === null ? [] : [{ at: rfc3339(until), kind: 'unlisted', what: `${ip} by ${list}`, by: null }];
+  return from < since && until !== null ? over : [listed, ...over];
+}
+
+const blockMoment = ({ source, site, domain, since, cause }: LimitRow): Moment => ({
+  at: rfc3339(since),
+  kind: 'blocked',
+  what: `${sourceWords(source)} by ${site === '' ? 'several sites' : domain === null ? site : `${site} (${domain})`}: ${cause}`,
+  by: null,
+});
+
+/** Acts of people that may change how mail is taken, by their operations. */
+const changes: ReadonlySet<string> = new Set([
+  'updateSettings',
+  'createDomain',
+  'updateDomain',
+  'deleteDomain',
+  'rotateDomainDkim',
+  'createStream',
+  'updateStream',
+  'deleteStream',
+  'accounts.plan',
+  'accounts.pause',
+  'queue.hold',
+  'queue.release',
+  'queue.limit',
+  'queue.unblock',
+]);
+
+/** Reads the small index of acts of people. `accountId` null: acts that concern no account. */
+async function changesOf(read: Knex, accountId: string | null, since: number): Promise<AuditRow[]> {
+  const query = read<AuditRow>('audit').whereNull('key_id').andWhere('id', '>=', idFloor('aud', since));
+  if (accountId === null) query.whereNull('account_id');
+  else query.andWhere({ account_id: accountId });
+  query.andWhere({ result: 'ok' }).whereIn('operation', [...changes]);
+  return await query.orderBy('id', 'desc').limit(MOST);
+}
+
+const changeMoment = (row: AuditRow): Moment => ({
+  at: rfc3339(row.at),
+  kind: 'changed',
+  what: row.summary ?? row.endpoint,
+  by: row.actor,
+});

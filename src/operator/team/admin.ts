@@ -42,7 +42,7 @@ export const adminOperations = {
 };
 
 /** Makes a link for the first administrator. Returns null if there is an administrator. */
-export async function firstSetUpLink(deps: StoreDeps): Promise<SetUpLinkRecord | null> {
+export async function firstSetUpLink(deps: StoreDeps): Promise<Awaited<ReturnType<typeof linkFor>> | null> {
   return (await listAdmins(deps)).length > 0 ? null : await linkFor(deps, null);
 }
 
@@ -57,8 +57,6 @@ async function memberToReset(deps: StoreDeps, email: string | undefined): Promis
   const names = admins.map((admin) => admin.email).join(', ');
   throw new Problem('missing_field', `say which administrator: ${names}`, { field: 'email' });
 }
-
-export type SetUpLinkRecord = Awaited<ReturnType<typeof linkFor>>;
 
 /** Makes a link that is good once, until `expires_at`; `email` is null for the first administrator. */
 async function linkFor(deps: StoreDeps, member: MemberRow | null) {

@@ -4,7 +4,7 @@ import { listAccounts } from '../../accounts/account-store.ts';
 import { Problem } from '../../base/problem.ts';
 import { rfc3339 } from '../../base/rfc3339.ts';
 import { HOUR_MS } from '../../base/time.ts';
-import { roleNames, type Role } from '../../keys/roles.ts';
+import { roleNames } from '../../keys/roles.ts';
 import {
   addMember,
   changeMember,
@@ -175,7 +175,7 @@ async function inviteFor(
   deps: StoreDeps,
   member: MemberRow,
   { accountIds, mail, act }: { accountIds: readonly string[]; mail: boolean | undefined; act: Pick<Act, 'actor'> },
-): Promise<LinkRecord> {
+) {
   const lifeMs = INVITATION_MS;
   if (mail !== true || deps.invitations === undefined)
     return handedOver(deps, member, await makeSetUpLink(deps, member.id, { lifeMs }), null);
@@ -201,34 +201,13 @@ async function inviteFor(
   return { ...handedOver(deps, member, link, null), url: null };
 }
 
-export interface TeamRecord {
-  object: 'member';
-  id: string;
-  email: string;
-  role: Role;
-  /** The names of the accounts that the member sees; empty for administrators, who see all. */
-  accounts: string[];
-  second_factor: boolean;
-  /** `invited`: has not set a password yet, and still can; `expired`: can no more. */
-  state: 'active' | 'invited' | 'expired';
-  invitation: { expires_at: string; mail: InvitationMailRecord | null } | null;
-  created_at: string;
-  created_by: string;
-  last_sign_in_at: string | null;
-}
-
-/** The mail of an invitation. */
-export interface InvitationMailRecord {
-  message_id: string;
-  status: string;
-  reply: string | null;
-}
-
-async function teamOf(deps: StoreDeps): Promise<TeamRecord[]> {
+/** `accounts` are the names of those that the member sees; administrators see all, and have none there. */
+async function teamOf(deps: StoreDeps) {
   const [members, accounts, links] = await Promise.all([listMembers(deps), listAccounts(deps), linksOf(deps)]);
   return await Promise.all(
     members.map(async (member) => {
       const link = links.find(({ member_id }) => member_id === member.id) ?? null;
+      // One who is invited has not set a password yet, and still can; with an expired invitation no more.
       const state = member.password_hash !== null ? 'active' : link === null ? 'expired' : 'invited';
       return {
         object: 'member' as const,
@@ -242,12 +221,12 @@ async function teamOf(deps: StoreDeps): Promise<TeamRecord[]> {
         created_at: rfc3339(member.created_at),
         created_by: member.created_by,
         last_sign_in_at: member.last_sign_in_at === null ? null : rfc3339(member.last_sign_in_at),
-      } satisfies TeamRecord;
+      };
     }),
   );
 }
 
-async function invitationOf({ db }: StoreDeps, link: SetUpLinkRow): Promise<TeamRecord['invitation']> {
+async function invitationOf({ db }: StoreDeps, link: SetUpLinkRow) {
   const { message_id, expires_at } = link;
   const [to] = message_id === null ? [] : await recipientsOf(db.reader, message_id, { limit: 1 });
   return {
@@ -256,7 +235,7 @@ async function invitationOf({ db }: StoreDeps, link: SetUpLinkRow): Promise<Team
   };
 }
 
-async function recordOf(deps: StoreDeps, id: string): Promise<TeamRecord> {
+async function recordOf(deps: StoreDeps, id: string) {
   const record = (await teamOf(deps)).find((one) => one.id === id);
   if (record === undefined) throw new Problem('not_found', 'There is no such member.', { field: 'member' });
   return record;

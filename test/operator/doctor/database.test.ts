@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { loadConfig } from '../../../src/config/load.ts';
 import { database } from '../../../src/operator/doctor/database.ts';
 import { versions } from '../../../src/operator/doctor/machine-checks.ts';
-import { openProbes } from '../../../src/operator/doctor/probe.ts';
+import { examineFrom } from '../../../src/operator/doctor/doctor.ts';
 import type { Probes } from '../../../src/operator/doctor/probes.ts';
 import { storeProbes } from '../../../src/operator/doctor/store.ts';
 import { openReader } from '../../../src/storage/database.ts';
@@ -25,7 +25,7 @@ const look = (url: string, facts: Partial<typeof sound> = {}, trouble: string | 
     config: { storage: { url } },
     store: { kind: 'store', postgres: () => Promise.resolve({ ...sound, ...facts }) },
     server: { kind: 'server', writeTrouble: () => trouble },
-  } as unknown as Pick<Probes, 'config' | 'store' | 'server'>);
+  } as unknown as Probes);
 
 describe('operator/doctor: the database', () => {
   const remote = 'postgres://me@db.example/mail?sslmode=verify-full';
@@ -64,7 +64,7 @@ describe('operator/doctor: the database', () => {
       versions({
         config: { storage: { url } },
         machine: { nodeVersion: 'v24.0.0', sqliteVersion: () => Promise.resolve('3.51.2') },
-      } as unknown as Pick<Probes, 'config' | 'machine'>);
+      } as unknown as Probes);
     assert.deepEqual(
       (await lookAtVersions(remote)).map(({ status, why }) => [status, why]),
       [['ok', 'Node.js 24.0.0']],
@@ -95,9 +95,7 @@ describe('operator/doctor: the database', () => {
       await file.destroy();
       const env = { POSTHORN_DATA_DIR: folder, POSTHORN_STORAGE__URL: url };
       const around = { cwd: folder, privileged: false, terminal: false, hostname: 'mail.example.net' };
-      const probes = await openProbes(loadConfig({ ...around, env }).config, { wantsDnssec: false });
-      const found = await database(probes);
-      await probes.close();
+      const found = await examineFrom(loadConfig({ ...around, env }).config, { checks: ['database'] });
       await close();
       assert.equal(found.length, 1);
       assert.equal(found[0]?.status, 'failed');
@@ -109,9 +107,7 @@ describe('operator/doctor: the database', () => {
     const { folder, close } = await openTempDatabase('sqlite');
     const env = { POSTHORN_DATA_DIR: folder, POSTHORN_STORAGE__URL: `postgres://me@/mail?host=${folder}` };
     const around = { cwd: folder, privileged: false, terminal: false, hostname: 'mail.example.net' };
-    const probes = await openProbes(loadConfig({ ...around, env }).config, { wantsDnssec: false });
-    const [found] = await database(probes);
-    await probes.close();
+    const [found] = await examineFrom(loadConfig({ ...around, env }).config, { checks: ['database'] });
     await close();
     assert.equal(found?.status, 'failed');
     assert.match(found.why, /^the database cannot be reached: .*ENOENT/);

@@ -102,7 +102,6 @@ describe('an examination', () => {
       [
         'listeners warning',
         'bounce warning',
-        'holds warning',
         'domains warning',
         'dmarc_reports warning',
         'webhooks warning',

@@ -8,11 +8,11 @@ import { readSettings } from '../../../src/config/validate.ts';
 import { toDomainRecord, type DomainWithKeys } from '../../../src/domains/domain-record.ts';
 import { addDomain, findDomain } from '../../../src/domains/domain-store.ts';
 import { examine, checkNames } from '../../../src/operator/doctor/examine.ts';
-import type { ListenerState } from '../../../src/operator/deps.ts';
+import type { MailPortState } from '../../../src/inbound/mail-port.ts';
 import type { Finding } from '../../../src/operator/doctor/finding.ts';
 import type { BackupState } from '../../../src/backup/folder.ts';
 import { createMachine } from '../../../src/operator/doctor/machine.ts';
-import type { Greeting, Probes, RelayAnswer, SignIn } from '../../../src/operator/doctor/probes.ts';
+import type { Greeting, Probes, RelayAnswer } from '../../../src/operator/doctor/probes.ts';
 import { storeProbes } from '../../../src/operator/doctor/store.ts';
 import { FakeResolver } from '../../support/fakes/fake-resolver.ts';
 import type { Zones } from '../../support/fakes/zones.ts';
@@ -38,12 +38,10 @@ export class Patient {
     [`${MAIL_HOST_IP}:25`]: { kind: 'greeted', line: '220 mx.target.example ESMTP', ms: 40 },
     [`${IP}:25`]: { kind: 'greeted', line: `220 ${HOST} ESMTP Posthorn`, ms: 1 },
   };
-  /** The answers of smarthosts to our password, by name or address. */
-  readonly signIns: Record<string, SignIn> = {};
+  /** The answers of smarthosts, by name or address. */
+  readonly relays: Record<string, RelayAnswer> = {};
   /** The addresses of the smarthosts that a password was sent to. */
-  readonly dialled: (readonly string[])[] = [];
-  /** The answers of smarthosts to a mail without a login, by name or address. */
-  readonly offers: Record<string, RelayAnswer> = {};
+  readonly dialled: string[] = [];
   lists = ['list.example'];
   machine: Partial<Probes['machine']>;
   timeOffset: number | null = 30;
@@ -78,7 +76,6 @@ export class Patient {
     this.machine = {
       addresses: () => [IP, 'fe80::1'],
       freeBytes: () => Promise.resolve(50 * 2 ** 30),
-      mostOpenFiles: () => 65_536,
       backups: () => Promise.resolve(this.backups),
     };
   }
@@ -168,11 +165,10 @@ export class Patient {
       machine: { ...createMachine(config), ...this.machine },
       network: {
         greet: ({ ip, port }) => Promise.resolve(this.greetings[`${ip}:${String(port)}`] ?? silent),
-        signIn: ({ host, ips }) => {
-          this.dialled.push(ips);
-          return Promise.resolve(this.signIns[host] ?? { kind: 'signed_in' });
+        tryRelay: ({ host, ip }) => {
+          this.dialled.push(ip);
+          return Promise.resolve(this.relays[host] ?? { kind: 'ready' });
         },
-        offerMail: ({ host }) => Promise.resolve(this.offers[host] ?? { kind: 'taken' }),
         askTime: () =>
           Promise.resolve(
             this.timeOffset === null
@@ -197,10 +193,10 @@ export class Patient {
     };
   }
 
-  private listeners(): ListenerState[] {
+  private listeners(): MailPortState[] {
     return (['mx', 'submission', 'submissions'] as const).map((name) => {
       const { [name]: open } = this.ports;
-      const fault = open === null ? { code: 'EADDRINUSE', since: 0, holder: this.holder } : null;
+      const fault = open === null ? { code: 'EADDRINUSE' as const, since: 0, holder: this.holder } : null;
       return { name, host: '0.0.0.0', port: { mx: 25, submission: 587, submissions: 465 }[name], open, fault };
     });
   }

@@ -3,9 +3,9 @@ import dgram from 'node:dgram';
 import { once } from 'node:events';
 import net from 'node:net';
 import { createNetwork } from '../../../src/operator/doctor/network.ts';
-import type { Greeting, RelayAnswer, SignIn } from '../../../src/operator/doctor/probes.ts';
+import type { Greeting, Relay } from '../../../src/operator/doctor/probes.ts';
 import { server as certificate } from '../../support/harness/certificate.ts';
-import { startMailServer, type Script } from '../../support/fakes/fake-mail-server.ts';
+import { startMailServer } from '../../support/fakes/fake-mail-server.ts';
 import { FakeClock } from '../../support/fakes/fake-clock.ts';
 
 async function listen(answer: (socket: net.Socket) => void): Promise<{ port: number; close(): Promise<void> }> {
@@ -76,157 +76,50 @@ describe('doctor: the network', () => {
     assert.deepEqual(greeting, { kind: 'refused', why: 'ECONNREFUSED' });
   });
 
+  const relay = (port: number, tls: Relay['tls'] = 'required'): Relay => ({
+    ip: '127.0.0.1',
+    host: 'mx1.dest.test',
+    port,
+    tls,
+    hostname: 'us.test',
+    auth: { user: 'me', password: 'x' },
+  });
+  const { tryRelay } = createNetwork({ clock: new FakeClock() });
+
   it('signs in at a smarthost: a good password, a bad one, none without TLS unless the route says so', async () => {
-    const server = await startMailServer({
-      tls: 'starttls',
-      certificate,
-      extensions: ['AUTH PLAIN'],
-      script: { auth: '235 welcome' },
-    });
-    const { signIn } = createNetwork({ clock: new FakeClock() });
-    const at = {
-      ips: ['127.0.0.1'],
-      host: 'mx1.dest.test',
-      port: server.port,
-      hostname: 'us.test',
-      tls: 'required',
-      auth: { user: 'me', password: 'x' },
-    } as const;
-    assert.deepEqual(await signIn(at), { kind: 'signed_in' });
+    const extensions = ['AUTH PLAIN'];
+    const script = { auth: '235 welcome' };
+    const server = await startMailServer({ tls: 'starttls', certificate, extensions, script });
+    assert.deepEqual(await tryRelay(relay(server.port)), { kind: 'ready' });
     server.options.script = { auth: '535 5.7.8 no' };
-    assert.deepEqual(await signIn(at), { kind: 'refused', why: '535 5.7.8 no' });
-    server.options = { tls: 'none', extensions: ['AUTH PLAIN'], script: { auth: '235 welcome' } };
-    assert.equal((await signIn({ ...at, tls: 'opportunistic' })).kind, 'failed');
+    assert.deepEqual(await tryRelay(relay(server.port)), { kind: 'refused', why: '535 5.7.8 no' });
+    server.options.script = { auth: '454 4.7.0 later' };
+    assert.deepEqual(await tryRelay(relay(server.port)), { kind: 'failed', why: '454 4.7.0 later' });
+    server.options = { tls: 'none', extensions, script };
+    const withoutTls = await tryRelay(relay(server.port, 'opportunistic'));
+    assert.ok(withoutTls.kind === 'failed');
+    assert.match(withoutTls.why, /TLS|^5/);
     assert.ok(server.sessions.at(-1)?.lines.every((line) => !line.startsWith('AUTH')));
-    assert.equal((await signIn({ ...at, tls: 'none' })).kind, 'signed_in');
+    assert.equal((await tryRelay(relay(server.port, 'none'))).kind, 'ready');
     await server.close();
-    assert.equal((await signIn(at)).kind, 'unreachable');
+    assert.deepEqual(await tryRelay(relay(server.port)), { kind: 'unreachable', why: 'ECONNREFUSED' });
   });
 
-  const refusingRecipient = { rcpt: '554 5.7.1 <postmaster@us.test>: Relay access denied' };
-  for (const [what, script, expected] of [
-    ['takes our recipient', {}, { kind: 'taken' }],
-    [
-      'wants a login at once',
-      { mail: '530 5.7.0 Authentication required' },
-      { kind: 'login_wanted', why: '530 5.7.0 Authentication required' },
-    ],
-    ['wants a login for the recipient', refusingRecipient, { kind: 'login_wanted', why: refusingRecipient.rcpt }],
-    [
-      'defers relaying, as Postfix does by default',
-      { rcpt: '454 4.7.1 <postmaster@us.test>: Relay access denied' },
-      { kind: 'login_wanted', why: '454 4.7.1 <postmaster@us.test>: Relay access denied' },
-    ],
-    [
-      'refuses the recipient for another reason',
-      { rcpt: '550 5.1.1 unknown' },
-      { kind: 'refused', why: '550 5.1.1 unknown' },
-    ],
-    [
-      'refuses the sender',
-      { mail: '550 5.1.8 Sender address rejected' },
-      { kind: 'refused', why: '550 5.1.8 Sender address rejected' },
-    ],
-    ['puts us off', { mail: '451 4.7.1 later' }, { kind: 'refused', why: '451 4.7.1 later' }],
-    ['knows no EHLO', { ehlo: '502 5.5.1 what?' }, { kind: 'taken' }],
-    ['refuses STARTTLS', { starttls: '454 4.7.0 not now' }, { kind: 'taken' }],
-    ['closes the connection', { mail: { raw: '', then: 'drop' } }, { kind: 'failed', why: 'it closes the connection' }],
-    [
-      'answers what nothing asked',
-      { connect: { raw: `220 hi\r\n${'250 ok\r\n'.repeat(100)}`, then: 'drop' } },
-      { kind: 'failed', why: 'it sends replies that nothing asked for' },
-    ],
-    ['greets with a refusal', { connect: '554 no' }, { kind: 'failed', why: '554 no' }],
-  ] as [string, Script, RelayAnswer][])
-    it(`offers a mail to a smarthost without a login, which ${what}, and never sends it`, async () => {
-      const server = await startMailServer({ tls: 'starttls', certificate, script });
-      const { offerMail } = createNetwork({ clock: new FakeClock() });
-      const place = { ips: ['127.0.0.1'], host: 'mx1.dest.test', port: server.port, hostname: 'us.test' };
-      assert.deepEqual(await offerMail({ ...place, tls: 'opportunistic' }), expected);
-      await server.close();
-      const [session] = server.sessions;
-      assert.deepEqual(session?.mails, []);
-      assert.ok(session.lines.every((line) => !/^DATA|^BDAT/i.test(line)));
-    });
-
-  const noTls = 'the server does not offer STARTTLS';
-  const noLogin = 'the server offers neither AUTH PLAIN nor AUTH LOGIN';
-  for (const [what, extensions, script, tls, expected] of [
-    ['no AUTH', [], {}, 'starttls', { kind: 'failed', why: noLogin }],
-    ['only AUTH CRAM-MD5', ['AUTH CRAM-MD5'], {}, 'starttls', { kind: 'failed', why: noLogin }],
-    ['no STARTTLS', ['AUTH PLAIN'], {}, 'none', { kind: 'failed', why: noTls }],
-    [
-      'AUTH LOGIN',
-      ['AUTH LOGIN'],
-      { auth: (line) => (line === 'eA==' ? '235 ok' : '334 more') },
-      'starttls',
-      { kind: 'signed_in' },
-    ],
-    [
-      'a login that never ends',
-      ['AUTH PLAIN'],
-      { auth: '334 more' },
-      'starttls',
-      { kind: 'failed', why: 'the server asks for more than the credentials' },
-    ],
-    [
-      'no login for now',
-      ['AUTH PLAIN'],
-      { auth: '454 4.7.0 later' },
-      'starttls',
-      { kind: 'failed', why: '454 4.7.0 later' },
-    ],
-  ] as [string, string[], Script, 'starttls' | 'none', SignIn][])
-    it(`signs in at a smarthost that offers ${what}`, async () => {
-      const server = await startMailServer({ tls, certificate, extensions, script });
-      const { signIn } = createNetwork({ clock: new FakeClock() });
-      const auth = { user: 'me', password: 'x' };
-      const place = { ips: ['127.0.0.1'], host: 'mx1.dest.test', port: server.port, hostname: 'us.test' };
-      assert.deepEqual(await signIn({ ...place, tls: 'required', auth }), expected);
-      await server.close();
-    });
-
-  it('offers no mail where the route asks for TLS and the smarthost has none', async () => {
-    const server = await startMailServer();
-    const { offerMail } = createNetwork({ clock: new FakeClock() });
-    const place = { ips: ['127.0.0.1'], host: 'mx1.dest.test', port: server.port, hostname: 'us.test' };
-    assert.deepEqual(await offerMail({ ...place, tls: 'required' }), { kind: 'failed', why: noTls });
+  it('greets a smarthost without a login, and sends it no mail', async () => {
+    const server = await startMailServer({ tls: 'starttls', certificate });
+    assert.deepEqual(await tryRelay({ ...relay(server.port, 'opportunistic'), auth: null }), { kind: 'ready' });
+    server.options.script = { connect: '554 no' };
+    const refused = await tryRelay({ ...relay(server.port, 'opportunistic'), auth: null });
+    assert.deepEqual(refused, { kind: 'failed', why: '554 no' });
     await server.close();
-  });
-
-  it('tries the other address of a smarthost where the first one does not answer', async () => {
-    const server = await startMailServer();
-    const { offerMail } = createNetwork({ clock: new FakeClock() });
-    const place = { ips: ['::1', '127.0.0.1'], host: 'mx1.dest.test', port: server.port, hostname: 'us.test' };
-    assert.deepEqual(await offerMail({ ...place, tls: 'none' }), { kind: 'taken' });
-    await server.close();
-    assert.deepEqual(await offerMail({ ...place, tls: 'none' }), { kind: 'unreachable', why: 'ECONNREFUSED' });
+    assert.ok(server.sessions.every(({ lines }) => lines.every((line) => !/^(?:MAIL|DATA|BDAT)/i.test(line))));
   });
 
   it('asks for a certificate that is trusted where TLS is there from the start, as the delivery does', async () => {
     const server = await startMailServer({ tls: 'implicit', certificate });
-    const { offerMail } = createNetwork({ clock: new FakeClock() });
-    const place = { ips: ['127.0.0.1'], host: 'mx1.dest.test', port: server.port, hostname: 'us.test' };
-    const answer = await offerMail({ ...place, tls: 'implicit' });
+    const answer = await tryRelay({ ...relay(server.port, 'implicit'), auth: null });
     assert.ok(answer.kind === 'failed');
     assert.match(answer.why, /certificate/);
-    await server.close();
-  });
-
-  it('waits 8 s for a smarthost that greets and then says nothing', async () => {
-    const clock = new FakeClock();
-    const server = await startMailServer({ script: { ehlo: { raw: '', then: 'hang' } } });
-    const place = {
-      ips: ['127.0.0.1'],
-      host: '127.0.0.1',
-      port: server.port,
-      tls: 'none',
-      hostname: 'us.test',
-    } as const;
-    const asked = createNetwork({ clock }).offerMail(place);
-    await server.reached('ehlo');
-    clock.advance(8000);
-    assert.deepEqual(await asked, { kind: 'failed', why: 'no answer within 8 s' });
     await server.close();
   });
 

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { differingSettings, digestsOf } from '../../../src/config/shared-settings.ts';
 import { verdictsOnNodes } from '../../../src/operator/doctor/nodes.ts';
-import { nodeFigures } from '../../../src/operator/metrics/node-figures.ts';
+import { nodeFigures } from '../../../src/operator/metrics/figures.ts';
 import type { NodeRecord } from '../../../src/storage/nodes.ts';
 import { configFor } from '../../support/harness/app.ts';
 

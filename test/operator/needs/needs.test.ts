@@ -50,7 +50,7 @@ const hold = {
   until: null,
   created_at: rfc(NOW),
   created_by: 'member:ana@acme.test',
-} as const;
+} as ServerFacts['set'][number];
 const domain = {
   id: 'dom_1',
   name: 'acme.test',

@@ -1,0 +1,119 @@
+/** The doctor: its operation in the running server, and the same checks in a command without one. */
+import { z } from 'zod';
+import { systemClock, type Clock } from '../../base/clock.ts';
+import type { Config } from '../../config/schema.ts';
+import { createResolver } from '../../net/resolver.ts';
+import { databaseFile, openReader } from '../../storage/database.ts';
+import { DatabaseRefusal } from '../../storage/mark.ts';
+import type { OperatorDeps } from '../deps.ts';
+import { callServer, jsonIn } from '../door/client.ts';
+import { checkFiles } from '../door/data-folder.ts';
+import { socketPath } from '../door/socket.ts';
+import { serverRoute } from '../server-route.ts';
+import { checkNames, examine, type CheckName } from './examine.ts';
+import type { Finding } from './finding.ts';
+import { createMachine } from './machine.ts';
+import { createNetwork } from './network.ts';
+import type { Missing, Probes } from './probes.ts';
+import { storageTrouble } from './storage-trouble.ts';
+import { storeProbes } from './store.ts';
+
+/** `checks`: only these. `dnssec`: try the DNS servers for DNSSEC in any case. */
+const asked = z.strictObject({
+  checks: z
+    .array(z.enum(checkNames as [CheckName, ...CheckName[]]))
+    .min(1)
+    .max(100)
+    .optional(),
+  dnssec: z.boolean().optional(),
+});
+type Asked = z.output<typeof asked>;
+
+export const doctorOperations = {
+  /** Runs the checks at the same time. */
+  doctor: serverRoute({
+    body: asked,
+    async run(deps, { checks = checkNames, dnssec = false }): Promise<{ data: Finding[] }> {
+      return { data: await examine(serverProbes(deps, dnssec), checks) };
+    },
+  }),
+};
+
+/** Runs the checks in the running server, or in this process if none answers. */
+export async function examineFrom(config: Config, { checks = checkNames, dnssec = false }: Asked): Promise<Finding[]> {
+  const answer = await callServer(socketPath(config.dataDir), 'doctor', { body: { checks, dnssec } });
+  // The answer is the result of the operation with this name.
+  if (answer !== null) return ((await jsonIn(answer)) as { data: Finding[] }).data;
+  const probes = await openProbes(config, dnssec);
+  try {
+    return await examine(probes, checks);
+  } finally {
+    await probes.close();
+  }
+}
+
+function serverProbes(deps: OperatorDeps, wantsDnssec: boolean): Probes {
+  const { config, clock, resolver, db } = deps;
+  return {
+    ...machineProbes(config, clock),
+    resolver,
+    wantsDnssec,
+    store: storeProbes(db),
+    server: { ...deps, kind: 'server', listeners: () => deps.listeners(), writeTrouble: () => db.commit.trouble },
+  };
+}
+
+const machineProbes = (config: Config, clock: Clock): Pick<Probes, 'config' | 'clock' | 'machine' | 'network'> => ({
+  config,
+  clock,
+  machine: createMachine(config),
+  network: createNetwork({ clock }),
+});
+
+/** Makes probes without a server. A database that cannot be opened is a finding, not an error. Nothing is created or migrated. */
+async function openProbes(config: Config, wantsDnssec: boolean): Promise<Probes & { close(): Promise<void> }> {
+  const resolver = createResolver(
+    { clock: systemClock },
+    { servers: config.delivery.dnsServers, validating: config.delivery.dnssecResolver },
+  );
+  const opened = await openStore(config);
+  return {
+    ...machineProbes(config, systemClock),
+    resolver,
+    wantsDnssec,
+    store: opened.kind === 'missing' ? opened : opened.store,
+    server: { kind: 'missing', why: 'the server is not running', cure: 'Start it (posthorn serve) and ask again.' },
+    async close() {
+      await resolver.close();
+      if (opened.kind === 'open') await opened.close();
+    },
+  };
+}
+
+type Opened = Missing | { kind: 'open'; store: ReturnType<typeof storeProbes>; close(): Promise<void> };
+
+/** The cures of databases that are there and must not be used. */
+const refusals: Readonly<Record<NonNullable<Missing['refusal']>, string>> = {
+  moved: 'Set storage.url to the database that it was moved to.',
+  unfinished: 'Repeat the command, or set storage.url to the database that it copies.',
+  unsuitable: 'Change what the line names, and start the server (posthorn serve).',
+};
+
+const isRefusal = (why: string): why is keyof typeof refusals => Object.hasOwn(refusals, why);
+
+async function openStore(config: Config): Promise<Opened> {
+  const file = databaseFile(config.storage.url);
+  try {
+    if (file !== null) checkFiles(file, false);
+    const reader = await openReader(config.storage);
+    if (reader.waiting.length === 0) return { kind: 'open', store: storeProbes(reader), close: () => reader.close() };
+    await reader.close();
+    return { kind: 'missing', why: `the database lacks ${reader.waiting.join(', ')}`, cure: 'Run: posthorn migrate' };
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    if (error instanceof DatabaseRefusal && isRefusal(error.why))
+      return { kind: 'missing', why, refusal: error.why, cure: refusals[error.why] };
+    const cure = storageTrouble(error, config.storage)?.cure;
+    return { kind: 'missing', why, cure: cure ?? 'Start the server (posthorn serve), or run this as its user.' };
+  }
+}
