@@ -99,17 +99,13 @@ function sayOutdated() {
   warn(`This page is of ${pageTime()} and no longer follows what happens: reload it.`);
 }
 for (const name of ['htmx:sendError', 'htmx:timeout']) document.addEventListener(name, sayUnreachable);
-// A link to a whole page would end at the browser's own page about the lost network.
+// A link to a whole page would end at the browser's own page; the server may be on this machine.
 document.addEventListener('click', (event) => {
   const link = event.target.closest('a[href^="/"]');
-  if (link === null || event.defaultPrevented || event.ctrlKey || event.metaKey) return;
-  if (!navigator.onLine) {
-    event.preventDefault();
-    // The server may be on this machine.
-    fetch('/session').then(() => location.assign(link.href), sayUnreachable);
-  } else if (link.closest('#menu') !== null) main.setAttribute('aria-busy', 'true');
+  if (navigator.onLine || link === null || event.defaultPrevented) return;
+  event.preventDefault();
+  fetch('/session').then(() => location.assign(link.href), sayUnreachable);
 });
-addEventListener('pageshow', () => main.removeAttribute('aria-busy'));
 addEventListener('offline', sayUnreachable);
 addEventListener('online', () => (unreachable.hidden = true));
 document.addEventListener('htmx:beforeSend', ({ detail }) => {
