@@ -11,7 +11,7 @@ import { Readable } from 'node:stream';
 import MailComposer from 'nodemailer/lib/mail-composer';
 import { base64Length, BOUNDARY_MARK, encodeText, measureText, type TextEnd } from './transfer-encoding.ts';
 import { survey } from './body-facts.ts';
-import { isPlain, withCrlf } from './re-encode.ts';
+import { isPlain, sevenBitMail, withCrlf } from './re-encode.ts';
 
 export { writeHead } from './message-head.ts';
 export { textFromHtml } from './text-from-html.ts';
@@ -67,8 +67,7 @@ export function encodedSize(content: MimeContent): number {
   for (const { content: octets, filename, contentType, contentId } of content.attachments) {
     // The name is written twice, three octets an octet and with the marks of its continuations (RFC 2231).
     const labels = 10 * Buffer.byteLength(filename) + 2 * Buffer.byteLength(contentType) + (contentId?.length ?? 0);
-    const asItIs = isMessageType(contentType) ? withCrlf(octets).length : 0;
-    size += Math.max(asItIs, base64Length(octets.length)) + labels + 500;
+    size += (isMessageType(contentType) ? attachedSize(octets) : base64Length(octets.length)) + labels + 500;
   }
   return size;
 }
@@ -173,8 +172,8 @@ function splitRoot(message: Buffer): EncodedContent {
 
 /**
  * A mail, or another part of a type `message/...`, that is attached. RFC 2045 section 6.4 and RFC 2046 section 5.2 allow those no
- * encoding but 7bit, 8bit and binary, and we send 7bit only. What does not fit goes as a file: a mail in UTF-8 as `message/global`, for
- * which RFC 6532 section 3.7 allows base64.
+ * encoding but 7bit, 8bit and binary, and we send 7bit only: the inner parts of a mail are encoded. What does not fit then goes as a file,
+ * a mail in UTF-8 as `message/global`, for which RFC 6532 section 3.7 allows base64.
  */
 
 interface AttachedMail {
@@ -188,12 +187,13 @@ export const isMessageType = (contentType: string): boolean => /^\s*message\/(?!
 
 /** Returns the part. `boundary` is the text that all boundaries of the outer mail have in them: the attached one must not. */
 export function attachedMail(contentType: string, content: Buffer, boundary: string): AttachedMail {
-  const lines = withCrlf(content);
   const isMail = /^\s*message\/rfc822\s*(?:;|$)/i.test(contentType);
   // Other content is a file, whatever its sender calls it: its bytes arrive unchanged.
-  const isFit = isPlain(lines) && !survey(lines).hasLongLine && (!isMail || BEGINS_LIKE_MAIL.test(beginOf(content)));
-  if (isFit && !content.includes(boundary)) return { contentType, contentTransferEncoding: '7bit', content: lines };
-  const isGlobal = isMail && isUtf8(content) && BEGINS_LIKE_MAIL.test(beginOf(content));
+  const isReadable = isMail && BEGINS_LIKE_MAIL.test(beginOf(content));
+  const lines = isMail ? (isReadable ? sevenBitMail(content) : null) : withCrlf(content);
+  const isFit = lines !== null && isPlain(lines) && !survey(lines).hasLongLine && lines.length <= attachedSize(content);
+  if (isFit && !lines.includes(boundary)) return { contentType, contentTransferEncoding: '7bit', content: lines };
+  const isGlobal = isReadable && isUtf8(content);
   const type = isGlobal ? 'message/global' : 'application/octet-stream';
   return {
     contentType: contentType.replace(/^\s*message\/[^\s;]*/i, type),
@@ -201,6 +201,10 @@ export function attachedMail(contentType: string, content: Buffer, boundary: str
     content,
   };
 }
+
+/** Returns the octets that such a part takes at most: its own with CRLF, or base64 of the whole and lines of headers. */
+export const attachedSize = (content: Buffer): number =>
+  Math.max(withCrlf(content).length, base64Length(content.length) + 10_000);
 
 /** A mail begins with a header field, in mailbox files behind a line `From ...`. */
 const BEGINS_LIKE_MAIL = /^(?:>?From [^\r\n]{0,500}\r?\n)?[!-9;-~]{1,76}[ \t]{0,10}:/;

@@ -3,7 +3,7 @@
  * section 6), everything else stays octet for octet.
  *
  * - Lines over 998 octets (RFC 5321 section 4.5.3.1.6) in a mail that was submitted so.
- * - Octets outside ASCII for a receiver that takes none. RFC 2046 section 5.2.1 forbids to encode a mail inside (`message/rfc822`) as a
+ * - Octets outside ASCII for a receiver that takes none, and in a mail that is attached to another. RFC 2046 section 5.2.1 forbids to encode a mail inside (`message/rfc822`) as a
  *   whole, so its inner parts are encoded instead.
  * - Other parts of types `message/...` may not be encoded either (RFC 2045 section 6.4): they become files.
  */
@@ -44,9 +44,18 @@ export const repairLongLines = (fields: readonly HeaderField[], body: Buffer): R
   reencodeMail(fields, body, { isUnfit: hasLongLine, isUnfitHead: hasLongLine, label: null, left: Infinity }, 0);
 
 /**
+ * Returns a mail (header and body) in 7 bits, with CRLF line ends. Null if that would alter more than transfer encodings: header fields
+ * outside ASCII or with lines over 998 octets, signed or encrypted parts outside ASCII, parts in `binary`.
+ */
+export function sevenBitMail(mail: Buffer): Buffer | null {
+  const octets = withCrlf(mail);
+  if (!isUnfit(octets)) return octets;
+  return reencodePart(octets, { isUnfit, isUnfitHead: isUnfit, label: '7bit', left: MOST_ENCODED }, 0, reencodeMail);
+}
+
+/**
  * The body of a mail in 7 bits, with the header that says so. The other fields of the header stay as they are, and so do those of its parts
- * and of mails inside, also with octets beyond ASCII. Null if that
- * would alter more than transfer encodings: signed or encrypted parts outside ASCII, parts in `binary`.
+ * and of mails inside, also with octets beyond ASCII. Null as for `sevenBitMail`.
  */
 export const sevenBitBody = (fields: readonly HeaderField[], body: Buffer): Reencoded | null =>
   reencodeMail(fields, body, { isUnfit, isUnfitHead: hasLongLine, label: '7bit', left: MOST_ENCODED }, 0);

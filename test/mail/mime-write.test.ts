@@ -146,8 +146,8 @@ describe('mail/mime-write', () => {
           text: 't',
           attachments: [attachment({ contentType: 'message/rfc822', content: Buffer.from('A: b\n\nü') })],
         }),
-        'multipart/mixed(text/plain:7bit message/global:base64)',
-        'one beyond ASCII is a mail of another type, which may be',
+        'multipart/mixed(text/plain:7bit message/rfc822:7bit)',
+        'nor where it cannot: its own text is',
       ],
       ...(
         [
