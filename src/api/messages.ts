@@ -94,6 +94,7 @@ const listQuery = z.strictObject({
   batch_id: batchId().optional().describe('Messages of this bulk send.'),
   stream: z.string().max(32).optional().describe('Messages of this stream.'),
   domain: z.string().max(253).optional().describe('The sending domain.'),
+  key_id: z.string().min(1).max(64).optional().describe('Messages sent with this API key, by API or SMTP.'),
   rfc_message_id: z.string().max(998).optional().describe('The Message-ID of the mail, with its brackets or without.'),
   request_id: z
     .string()
@@ -221,6 +222,7 @@ async function filterOf(
     createdBefore,
     requestId: query.request_id,
     eventId: query.event_id,
+    keyId: query.key_id,
     opened: query.opened,
     clicked: query.clicked,
     test: testFilter(caller, query.test),

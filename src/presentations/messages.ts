@@ -78,6 +78,7 @@ export const messages: readonly Presentation[] = [
       { flag: '--status <statuses>', says: 'only these: queued,deferred,...', kind: 'list' },
       { flag: '--from <address>' },
       { flag: '--to <address>', says: 'an address among the recipients' },
+      { flag: '--key <id>', says: 'sent with this API key', member: 'key_id' },
       {
         flag: '--request <id>',
         says: 'what this API request made: the `X-Request-Id` of its answer',
@@ -91,6 +92,7 @@ export const messages: readonly Presentation[] = [
     examples: [
       'posthorn messages list --status deferred,bounced --limit 20',
       'posthorn messages list --to ana@example.net --json',
+      'posthorn messages list --key key_01jz...',
       'posthorn messages list --request req_01jz...',
     ],
   },

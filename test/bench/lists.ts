@@ -135,6 +135,7 @@ try {
       'stream=none',
       'domain=shop.acme.test',
       'domain=none.test',
+      'key_id=none',
       `rfc_message_id=${encodeURIComponent(some.rfc_message_id)}`,
       'rfc_message_id=%3Cx%40y.test%3E',
       'opened=true',

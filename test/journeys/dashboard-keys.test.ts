@@ -153,6 +153,19 @@ describe('dashboard: API keys', () => {
     assert.match((await browser.open(`/developer/keys/${id}`)).html, /is no longer valid/);
   });
 
+  it('lead to the messages that they sent, which the list of messages finds by the key', async () => {
+    const sent = await app.request<{ id: string }>('POST', '/v1/messages', mail, { key: await make() });
+    assert.equal(sent.status, 202, sent.text);
+    const others = await app.send();
+    const id = await idOf('shop');
+    const where = `/messages?key_id=${id}`;
+    assert.ok((await browser.open(`/developer/keys/${id}`)).html.includes(`href="${where.replace('=', '&#x3D;')}"`));
+    const { html } = await browser.open(where);
+    assert.ok(html.includes(`<option value="${id}" selected>shop</option>`), html);
+    assert.ok(html.includes(`href="/messages/${sent.body.id}"`));
+    assert.ok(!html.includes(others.id));
+  });
+
   it('are replaced: both work until the hours are over', async () => {
     const old = await make({ preset: 'app' });
     const id = await idOf('shop');

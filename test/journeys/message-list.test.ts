@@ -1,6 +1,7 @@
 /** `GET /v1/messages` against a plain model in memory: every filter, both orders, cursors in both directions. */
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
+import { ran } from '../cli/ran.ts';
 import { startTestApp, type Answer, type TestApp } from '../support/harness/app.ts';
 
 /** The members of a message in the list that the model checks. */
@@ -58,9 +59,13 @@ const hasWords = (subject: string, wanted: string): boolean =>
 describe('journey: list of messages', () => {
   let app: TestApp;
   let all: Row[];
+  /** Another key than the usual one, and the messages that it sent. */
+  let other: { id: string; key: string };
+  const byOther = new Set<string>();
 
   before(async () => {
     app = await startTestApp();
+    other = await app.operator.ask('createKey', { body: { name: 'other', scopes: ['send'] } });
     const inHalfAnHour = new Date(app.clock.now() + 1_800_000).toISOString();
     for (let n = 0; n < COUNT; n++) {
       const pick = <T>(from: readonly T[], step: number): T => from[Math.floor(n / step) % from.length] as T;
@@ -81,7 +86,12 @@ describe('journey: list of messages', () => {
           allow_duplicates: true,
         });
         assert.equal(answer.status, 202, answer.text);
-      } else await app.send({ ...fields, to, ...(n % 5 === 0 ? { cc: people[4], bcc: [people[3]] } : {}) });
+      } else {
+        const isByOther = n % 7 === 3;
+        const mail = { ...fields, to, ...(n % 5 === 0 ? { cc: people[4], bcc: [people[3]] } : {}) };
+        const { id } = await app.send(mail, isByOther ? { key: other.key } : {});
+        if (isByOther) byOther.add(id);
+      }
       if (n % 6 === 5) app.clock.advance(1000);
     }
     await app.settled();
@@ -188,6 +198,11 @@ describe('journey: list of messages', () => {
         some.map((row) => row.rfc_message_id),
         (row, value) => row.rfc_message_id === value,
       ),
+      one(
+        'key_id',
+        [app.keyId, other.id, 'key_none'],
+        ({ id }, value) => value === (byOther.has(id) ? other.id : app.keyId),
+      ),
       one('created_after', times, (row, value) => row.created_at >= value),
       one('created_before', times, (row, value) => row.created_at < value),
       one('opened', ['true', 'false'], (row, value) => row.engagement.opens > 0 === (value === 'true')),
@@ -265,6 +280,7 @@ describe('journey: list of messages', () => {
       'batch_id',
       'stream',
       'domain',
+      'key_id',
       'rfc_message_id',
       'opened',
       'clicked',
@@ -292,6 +308,15 @@ describe('journey: list of messages', () => {
     });
     const answer = await app.get<Page>(`/v1/messages?event_id=${event.id}`, { key });
     assert.deepEqual(answer.body.data, []);
+  });
+
+  it('shows at the command line what a key sent', async () => {
+    const args = ['messages', 'list', '--key', other.id, '--limit', '1000', '--json'];
+    const { code, out, notes } = await ran(args, { POSTHORN_DATA_DIR: app.config.dataDir });
+    assert.equal(code, 0, notes);
+    const { data } = JSON.parse(out) as Page;
+    assert.ok(data.length > 0);
+    assert.deepEqual(new Set(data.map(({ id }) => id)), byOther);
   });
 
   it('lists newest first, 25 a page, and follows the Link header to the end', async () => {

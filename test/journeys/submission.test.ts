@@ -103,6 +103,16 @@ describe('journey: submission', () => {
     }
   };
 
+  it('leaves in the list of messages the key that signed in', async () => {
+    await begin();
+    const id = idOf((await transport().sendMail(mail)).response);
+    const { body } = await app.get<{ data: { id: string }[] }>(`/v1/messages?key_id=${app.keyId}`);
+    assert.deepEqual(
+      body.data.map((one) => one.id),
+      [id],
+    );
+  });
+
   it('takes a mail by TLS and by STARTTLS, and hands it on as it came', async () => {
     await begin();
     for (const over of [{}, { port: app.app.ports.submission ?? 0, secure: false, requireTLS: true }]) {

@@ -27,6 +27,7 @@ const messageFilters: readonly Partial<MessageFilter>[] = [
   { metadata: { order: '17' } },
   { templateId: 'tpl_1' },
   { batchId: 'bat_1' },
+  { keyId: 'key_1' },
   { stream: 'transactional' },
   { domain: 'acme.test' },
   { rfcMessageId: '<x@elsewhere.test>' },

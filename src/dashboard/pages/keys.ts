@@ -130,6 +130,7 @@ async function details(visit: Visit) {
     ...stateOf(key, visit.now),
     lastUse: `${used === null ? 'It was never used.' : `It was last used ${agoText(Date.parse(used), visit.now)}, from ${ip ?? ''}. Whatever uses it stops working at once.`} This cannot be undone.`,
     requests: linkTo('/developer/log', { key_id: key.id }),
+    messages: linkTo('/messages', { key_id: key.id }),
   };
 }
 

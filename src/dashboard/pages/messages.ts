@@ -7,7 +7,7 @@ import { deliveryStatuses } from '../../storage/tables.ts';
 import { definedMembers, fieldText } from '../forms.ts';
 import { chipsOf, linkTo, pageOf, pagerOf, placeWithin } from '../links.ts';
 import { rangeOf } from '../range.ts';
-import { choicesOf, streamChoices } from '../choices.ts';
+import { choicesOf, keyChoices, streamChoices } from '../choices.ts';
 import { exportsOf } from './exports.ts';
 import { adminPost, get, move, nullAt, post, view, type Page, type Shown, type Visit } from '../page.ts';
 import { firstFound, isForIds, readSearch, type FirstFound, type Search } from '../search-text.ts';
@@ -65,7 +65,7 @@ export const messagePages: readonly Page[] = [
 
 const idOf = ({ params }: Pick<Visit, 'params'>): string => params['id'] ?? '';
 
-const filters = ['status', 'reason', 'stream', 'domain', 'template_id', 'opened', 'clicked', 'test'] as const;
+const filters = ['status', 'reason', 'stream', 'domain', 'key_id', 'template_id', 'opened', 'clicked', 'test'] as const;
 /** Most characters of a typed search that are read. */
 const LONGEST_SEARCH = 1000;
 
@@ -80,7 +80,7 @@ async function list(visit: Visit): Promise<Shown> {
   const since = isForIds(search) ? null : range.since;
   const given = givenFilters(query);
   const times = { created_after: since, created_before: range.until };
-  const [{ found, everyState, own, fault }, streams] = await Promise.all([
+  const [{ found, everyState, own, fault }, streams, keys] = await Promise.all([
     findMessages(visit, search, { ...given, ...times }, order.descending ? null : 'created_at').catch(
       (error: unknown): Found => {
         // The typed text stays in its field, with the problem above it.
@@ -94,6 +94,7 @@ async function list(visit: Visit): Promise<Shown> {
       },
     ),
     streamChoices(visit),
+    keyChoices(visit),
   ]);
   const { list: messages, meaning } = found;
   const [first] = messages.data;
@@ -115,13 +116,14 @@ async function list(visit: Visit): Promise<Shown> {
     query: Object.fromEntries(query),
     range,
     streams,
+    keys,
     reasons: choicesOf(reasonChoices, query.get('reason')),
     headings: order.headings,
     pager: pagerOf(WHERE, paged, messages, since),
     isOldestFirst: !order.descending,
     isFiltered,
     says: [meaning, ...search.others].map(({ says }) => says).join(', then '),
-    without: linkTo(WHERE, query, { status: null, reason: null, stream: null, test: null }),
+    without: linkTo(WHERE, query, { status: null, reason: null, stream: null, key_id: null, test: null }),
     isNarrowed: filters.some((name) => (query.get(name) ?? '') !== ''),
     news: order.descending && !query.has('after') && !query.has('before') ? newsLink(query, first, visit.now) : null,
     export: exportsOf('messages', { ...meaning.query, ...given, ...times }),

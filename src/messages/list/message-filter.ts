@@ -38,6 +38,8 @@ export interface MessageFilter {
   rfcMessageId?: string | undefined;
   /** The id of one of its events. */
   eventId?: string | undefined;
+  /** The API key that it was sent with; no index has it. */
+  keyId?: string | undefined;
   /** No index has it: give a narrow range of times with it. */
   requestId?: string | undefined;
   /** Half-open range of acceptance times in ms. */
@@ -96,7 +98,8 @@ const APART = `m.status in (${[...apart].map((status) => `'${status}'`).join(', 
 /** Returns all criteria of a filter. Of equally large indexes the first is read, so those that are usually smaller come first. */
 export function criteriaOf(filter: MessageFilter): Criterion[] {
   const { accountId, to, subject = '', tags = [], metadata = {}, createdAfter, createdBefore } = filter;
-  const { rfcMessageId, eventId, requestId, requestStart, toStart, toPart, reason, toDomain, idStart, text } = filter;
+  const { rfcMessageId, eventId, keyId, requestId, requestStart, toStart, toPart, reason, toDomain, idStart, text } =
+    filter;
   return [
     ...(rfcMessageId === undefined ? [] : [rfcIdCriterion(rfcMessageId)]),
     ...(eventId === undefined ? [] : [rowCriterion('events', { id: eventId, account_id: accountId })]),
@@ -114,6 +117,7 @@ export function criteriaOf(filter: MessageFilter): Criterion[] {
     ...(reason === undefined ? [] : [reasonCriterion(reason)]),
     ...(toDomain === undefined ? [] : [domainCriterion(toDomain)]),
     ...(toPart === undefined ? [] : [partCriterion(toPart.toLowerCase())]),
+    ...(keyId === undefined ? [] : [{ condition: always(['m.key_id = ?', keyId]) }]),
     ...(requestStart === undefined ? [] : [{ condition: always(startsWith('m.request_id', requestStart)) }]),
     ...(requestId === undefined ? [] : [{ condition: always(['m.request_id = ?', requestId]) }]),
     ...(createdAfter === undefined ? [] : [{ condition: always(['m.created_at >= ?', createdAfter]) }]),

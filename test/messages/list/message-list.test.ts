@@ -25,6 +25,7 @@ const made = fc.record({
   order: fc.constantFrom(null, '17', '18'),
   template: fc.constantFrom(null, 'tpl_1'),
   batch: fc.constantFrom(null, null, 'bat_1'),
+  key: fc.constantFrom(null, 'key_1', 'key_1', 'key_2'),
   opens: fc.constantFrom(0, 0, 2),
   clicks: fc.constantFrom(0, 0, 1),
   test: fc.constantFrom(0, 0, 0, 1),
@@ -46,6 +47,7 @@ const everyFilter = {
   metadata: fc.constantFrom({ order: '17' }, { order: 'none' }),
   templateId: fc.constant('tpl_1'),
   batchId: fc.constant('bat_1'),
+  keyId: fc.constantFrom('key_1', 'key_2', 'none'),
   stream: fc.constantFrom('transactional', 'news'),
   domain: fc.constantFrom('acme.test', 'acme.org'),
   createdAfter: fc.integer({ min: BEGIN, max: BEGIN + MESSAGES * 1000 }),
@@ -89,6 +91,7 @@ function fits({ row, to, tags, order }: Stored, filter: Omit<MessageFilter, 'acc
     same(filter.metadata?.['order'], order) &&
     same(filter.templateId, row.template_id) &&
     same(filter.batchId, row.batch_id) &&
+    same(filter.keyId, row.key_id) &&
     same(filter.stream, row.stream) &&
     same(filter.domain, row.from_domain) &&
     (filter.createdAfter === undefined || row.created_at >= filter.createdAfter) &&
@@ -122,6 +125,7 @@ describe('messages/list/message-list', () => {
         subject: one.subject,
         template_id: one.template,
         batch_id: one.batch,
+        key_id: one.key,
         opens: one.opens,
         clicks: one.clicks,
         test: one.test,
