@@ -123,7 +123,11 @@ if (drafted !== null) {
     for (const field of drafted.querySelectorAll('[data-code]'))
       field.dispatchEvent(new Event('input', { bubbles: true }));
     notice.hidden = false;
-  } else if (!isFresh) store((storage) => storage.removeItem(name));
+  } else if (!isFresh) {
+    store((storage) => storage.removeItem(name));
+    // A new template has a page of its own once it is saved.
+    if (document.querySelector('.said') !== null) store((storage) => storage.removeItem(name.replace(/\S+$/, 'new')));
+  }
   let pause = 0;
   drafted.addEventListener('input', () => {
     clearTimeout(pause);

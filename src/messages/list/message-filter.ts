@@ -240,12 +240,13 @@ const partCriterion = (part: string): Criterion => ({
   condition: recipientTest([`x.address_key LIKE ? ESCAPE '\\'`, `%${escapeLike(part)}%`]),
 });
 
-/** Tests the last attempt of a message that was refused. */
+/** Tests the last attempt for the recipient whose status a message shows. */
 function reasonCriterion(reason: string): Criterion {
   return {
     condition: (id) => [
-      `m.status IN ('deferred', 'bounced', 'failed') AND EXISTS (SELECT 1 FROM attempts x WHERE x.message_id = ${id} AND x.reason = ?
-         AND NOT EXISTS (SELECT 1 FROM attempts y WHERE y.message_id = x.message_id AND y.id > x.id))`,
+      `m.status IN ('deferred', 'bounced', 'failed') AND EXISTS (SELECT 1 FROM attempts x JOIN deliveries d ON d.id = x.delivery_id AND d.lead = 1
+         WHERE x.message_id = ${id} AND x.reason = ?
+         AND NOT EXISTS (SELECT 1 FROM attempts y WHERE y.delivery_id = x.delivery_id AND y.id > x.id))`,
       reason,
     ],
   };

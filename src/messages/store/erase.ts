@@ -192,7 +192,7 @@ const newDetails = rowsParameter({ id: text(), detail_json: text() });
 type Named = Pick<
   MessageRow,
   'id' | 'account_id' | 'batch_id' | 'content_id' | 'cc_json' | 'bcc_json' | 'metadata_json' | 'subject'
-> & { waits: number };
+> & { waits: number; others: number };
 
 async function eraseMessages(
   tx: Connection,
@@ -202,7 +202,7 @@ async function eraseMessages(
 ): Promise<void> {
   // A mail submitted by SMTP is about its first recipient too if its header does not name them.
   const asLead = new Set(found.filter(({ lead }) => lead === 1).map(({ message_id }) => message_id));
-  const asTo = new Set(
+  const named = new Set(
     found.filter(({ type, lead }) => type === 'to' || lead === 1).map(({ message_id }) => message_id),
   );
   const rows = await tx.all<Named>(
@@ -210,17 +210,20 @@ async function eraseMessages(
       ({
         listed,
       }) => `SELECT m.id, m.account_id, m.batch_id, m.content_id, m.cc_json, m.bcc_json, m.metadata_json, m.subject,
-       EXISTS (SELECT 1 FROM deliveries d WHERE d.message_id = m.id AND d.due_at IS NOT NULL) AS waits
+       EXISTS (SELECT 1 FROM deliveries d WHERE d.message_id = m.id AND d.due_at IS NOT NULL) AS waits,
+       EXISTS (SELECT 1 FROM deliveries d WHERE d.message_id = m.id AND d.address <> '${ERASED_ADDRESS}') AS others
      FROM ${listed('w', 'text')} JOIN messages m ON m.id = w.value`,
     ),
     [JSON.stringify([...new Set(found.map(({ message_id }) => message_id))])],
   );
+  // A message is about its recipient; one that has none left belongs to nobody.
+  const isAbout = ({ id, others }: Named): boolean => named.has(id) || others === 0;
   for (const row of rows) {
     const [cc, bcc] = [without(row.cc_json, key), without(row.bcc_json, key)];
     await tx.run('UPDATE messages SET cc_json = ?, bcc_json = ? WHERE id = ?', [cc, bcc, row.id]);
     if (asLead.has(row.id))
       await tx.run('UPDATE messages SET to_name = NULL, to_address = ? WHERE id = ?', [ERASED_ADDRESS, row.id]);
-    if (!asTo.has(row.id)) continue;
+    if (!isAbout(row)) continue;
     await tx.run("UPDATE messages SET metadata_json = '{}' WHERE id = ?", [row.id]);
     if (row.waits === 0) await eraseHead(tx, row);
     const names = Object.entries(JSON.parse(row.metadata_json) as Record<string, string>);
@@ -236,7 +239,7 @@ async function eraseMessages(
   await cutContents(
     tx,
     accountId,
-    rows.filter(({ id, waits }) => asTo.has(id) && waits === 0),
+    rows.filter((row) => isAbout(row) && row.waits === 0),
   );
 }
 

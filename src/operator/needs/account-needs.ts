@@ -56,7 +56,7 @@ const webhooks: Rule<AccountFacts> = ({ webhooks: all }) =>
           need({
             kind: 'webhook_disabled',
             level: 'red',
-            message: `The webhook ${url} is disabled: ${why ?? 'it failed'}.`,
+            message: `The webhook ${url} is disabled: ${(why ?? 'it failed').replace(/\.$/, '')}.`,
             action,
           }),
         ];

@@ -18,6 +18,17 @@ describe('messages/store/erase', () => {
   });
   afterEach(() => temp.close());
 
+  /** The delivery to somebody else whom the message is to. */
+  const others = (messageId: string) => ({
+    id: newId('dlv', NOW),
+    message_id: messageId,
+    type: 'to' as const,
+    name: null,
+    address: 'team@dest.test',
+    address_key: 'team@dest.test',
+    smtp_reply: null,
+  });
+
   /** Mail to a person with their address wherever an address may be: `place` is the member that they are a recipient of. */
   function mailTo(person: string, place: 'to' | 'cc' | 'bcc', accountId = ACCOUNT): Rows {
     const address = `${person}@dest.test`;
@@ -48,7 +59,7 @@ describe('messages/store/erase', () => {
     return {
       contents: [content],
       messages: [message],
-      deliveries: [delivery],
+      deliveries: [delivery, ...(place === 'to' ? [] : [{ ...delivery, ...others(message.id) }])],
       message_metadata:
         place === 'to' ? [{ account_id: accountId, name: 'customer', value: person, message_id: message.id }] : [],
       message_words: place === 'to' ? [{ account_id: accountId, word: person, message_id: message.id }] : [],
@@ -129,4 +140,11 @@ describe('messages/store/erase', () => {
         'only those of the other account',
       );
     });
+
+  it('takes the body once its last recipient is erased, whoever was erased first', async () => {
+    const rows = mailTo('gone', 'cc');
+    await temp.db.commit.insert({ ...rows, deliveries: rows.deliveries?.slice(0, 1) ?? [] });
+    await erase();
+    assert.deepEqual(await naming('Dear'), {});
+  });
 });
