@@ -261,24 +261,13 @@ describe('journey: two nodes', () => {
     });
   });
 
-  it('serve one session, and do a form once that reaches both', async () => {
+  it('serve one session: a form of one is taken by the other', async () => {
     await start();
     const browser = await signedIn(one.url, one.operator);
     await browser.open('/streams');
     const before = await countOf('streams');
     const fields = { _form: browser.field('_form'), slug: 'offers', name: 'Offers', type: 'broadcast' };
-    const other = browser.at(two.url);
-    let isDone = false;
-    const both = Promise.all([browser.submit('/streams', fields), other.submit('/streams', fields)]);
-    void both.finally(() => (isDone = true));
-    // The first one has a minute for its work, which the clock must not leave behind.
-    await until(async () => (await countOf('idempotency WHERE status = 303')) > 0);
-    await until(() => {
-      // The second one looks every quarter of a second whether the first is done. Its patience must not end during a look.
-      if (one.clock.isDueIn(250)) one.clock.advance(250);
-      return isDone;
-    });
-    await both;
+    await browser.at(two.url).submit('/streams', fields);
     assert.equal(await countOf('streams'), before + 1);
   });
 });
