@@ -53,6 +53,9 @@ describe('monitoring', () => {
         },
       ]);
     await test.send({ to: 'x@later.test', send_at: new Date(test.clock.now() + 60_000).toISOString() });
+    // Refusals are counted from the first one on.
+    await test.send({ to: 'x@nowhere.test' });
+    await test.settled();
     const url = String(test.logged.find(({ event }) => event === 'metrics')?.['url']);
     const text = await (await fetch(url)).text();
     families = [...text.matchAll(/^# TYPE (\w+)/gm)].map(([, name = '']) => name);

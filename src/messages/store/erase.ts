@@ -216,7 +216,7 @@ async function eraseMessages(
     ),
     [JSON.stringify([...new Set(found.map(({ message_id }) => message_id))])],
   );
-  // A message is about its recipient; one that has none left belongs to nobody.
+  // A message is about its recipient; one that has none left is removed as if it were about each.
   const isAbout = ({ id, others }: Named): boolean => named.has(id) || others === 0;
   for (const row of rows) {
     const [cc, bcc] = [without(row.cc_json, key), without(row.bcc_json, key)];

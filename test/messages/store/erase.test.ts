@@ -18,7 +18,7 @@ describe('messages/store/erase', () => {
   });
   afterEach(() => temp.close());
 
-  /** The delivery to somebody else whom the message is to. */
+  /** The delivery to the other recipient, whom the message is to. */
   const others = (messageId: string) => ({
     id: newId('dlv', NOW),
     message_id: messageId,
