@@ -1,5 +1,5 @@
 /** Requests of programs that were written for Resend. */
-import { idTime } from '../../base/id.ts';
+import { idTime, MOST_AHEAD_MS } from '../../base/id.ts';
 import { Problem } from '../../base/problem.ts';
 import type { ProblemCode } from '../../base/problem.ts';
 import { DAY_MS, HOUR_MS, MINUTE_MS } from '../../base/time.ts';
@@ -143,7 +143,8 @@ async function list({ query, ask }: ForeignCall) {
       ? {}
       : before === undefined
         ? { created_before: new Date(at + 1).toISOString() }
-        : { created_after: new Date(at).toISOString(), sort: 'created_at' };
+        : // Ids may run ahead of the clock.
+          { created_after: new Date(at - MOST_AHEAD_MS).toISOString(), sort: 'created_at' };
   const { data, hasMore } = await readAll(ask, 'listMessages', place, {
     most,
     wanted: ({ id }) => from === undefined || (before === undefined ? String(id) < from : String(id) > from),
