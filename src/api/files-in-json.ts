@@ -25,7 +25,9 @@ export function takeLongTexts(bytes: Buffer, found: LongTexts): Buffer {
   const pieces: Buffer[] = [];
   let from = 0;
   for (let at = bytes.indexOf(MEMBER); at >= 0; at = bytes.indexOf(MEMBER, at)) {
-    const start = valueAfter(bytes, at + MEMBER.length);
+    at += MEMBER.length;
+    const start = textAfter(bytes, at);
+    if (start === null) continue;
     const end = bytes.indexOf(QUOTE, start);
     at = Math.max(start, end);
     const text = end - start < LEAST_BYTES ? null : unescaped(bytes.subarray(start, end));
@@ -38,16 +40,16 @@ export function takeLongTexts(bytes: Buffer, found: LongTexts): Buffer {
   return pieces.length === 0 ? bytes : Buffer.concat([...pieces, bytes.subarray(from)]);
 }
 
-/** Returns where the text begins that is the value of a member whose name ends at `at`; `at` if it has another value. */
-function valueAfter(bytes: Buffer, at: number): number {
+/** Returns where the value begins of the member whose name ends at `at`; null if it is not a text. */
+function textAfter(bytes: Buffer, at: number): number | null {
   let next = at;
   const pass = (): void => {
     while (WHITESPACE.some((one) => one === bytes[next])) next++;
   };
   pass();
-  if (bytes[next++] !== COLON) return at;
+  if (bytes[next++] !== COLON) return null;
   pass();
-  return bytes[next] === QUOTE ? next + 1 : at;
+  return bytes[next] === QUOTE ? next + 1 : null;
 }
 
 /** Returns a text without its escapes, in its own bytes; null if it has others than those of slashes, which PHP writes, or cannot be base64. */

@@ -310,23 +310,18 @@ function dialogueOf({ timings_ms: timings, tls }: Pick<Attempt, 'timings_ms' | '
 }
 
 const verbs: Readonly<Record<string, string>> = {
-  sent: 'A first attempt has begun',
-  delivered: 'Delivered',
-  deferred: 'Not accepted yet',
-  opened: 'Opened',
-  clicked: 'A link was followed',
-  bounced: 'Bounced',
-  complained: 'Reported as spam',
-  suppressed: 'Not sent: the address is on the suppression list',
-  failed: 'Given up',
-  unsubscribed: 'Unsubscribed',
+  sent: 'a first attempt has begun',
+  deferred: 'not accepted yet',
+  complained: 'reported as spam',
+  suppressed: 'not sent: the address is on the suppression list',
+  failed: 'given up',
   received: 'Answered',
 };
 
-/** Returns what happened in words. `recipient` is null if the message has only one. */
+/** Returns what the name of the type does not say. `recipient` is null if the message has only one. */
 function eventTitle(type: string, recipient: string | null, detail: Readonly<Record<string, unknown>>): string {
-  const late = type === 'bounced' && detail['async'] === true ? ' later, by mail' : '';
-  return `${verbs[type] ?? type}${late}${recipient === null ? '' : `: ${recipient}`}`;
+  const words = type === 'bounced' && detail['async'] === true ? 'later, by mail' : verbs[type];
+  return [words, recipient].filter((one) => one != null).join(': ');
 }
 
 function eventFacts(detail: Readonly<Record<string, unknown>>): string[] {
@@ -334,13 +329,12 @@ function eventFacts(detail: Readonly<Record<string, unknown>>): string[] {
     const value = detail[name];
     return typeof value === 'string' && value !== '' ? value : null;
   };
+  const reader = [text('client') ?? text('user_agent'), text('os'), text('device'), text('ip')];
   const facts = [
     text('url'),
     text('reason')?.replaceAll('_', ' '),
     text('message'),
-    [text('client'), text('os'), text('device')].filter((one) => one !== null).join(', ') || null,
-    text('ip'),
-    text('user_agent'),
+    reader.filter((one) => one !== null).join(', ') || null,
     detail['is_bot'] === true ? `by a machine (${text('bot') ?? 'unknown'}), not counted` : null,
   ];
   return facts.filter((one) => one != null);

@@ -32,6 +32,7 @@ const cases: readonly (readonly [why: string, json: string, files: number])[] = 
   ['deep in an entry', `{"recipients":[{"variables":[{"attachments":[{"content":"${LONG}"}]}]}]}`, 1],
   ['the name within a text', `{"text":"\\"content\\":\\"${LONG}\\"","html":"content\\":"}`, 0],
   ['a name that ends so', `{"a\\"content":"${LONG}","malcontent":"${LONG}"}`, 1],
+  ['a long list of numbers in its place', `{"variables":{"content":[${'1,'.repeat(40_000)}1],"last":"a"}}`, 0],
   ['members of a prototype', `{"__proto__":{"content":"${LONG}"}}`, 1],
 ];
 

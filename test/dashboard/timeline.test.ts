@@ -180,7 +180,7 @@ describe('dashboard/timeline', () => {
     assert.deepEqual(
       [bounced[1]?.title, bounced[1]?.reply, bounced[1]?.facts, bounced[1]?.report],
       [
-        'Bounced later, by mail',
+        'later, by mail',
         '552 full',
         ['mailbox full', 'by a mail from the null sender'],
         '/messages/msg_1/reports/rep_1',

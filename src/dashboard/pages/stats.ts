@@ -83,7 +83,7 @@ async function show(visit: Visit): Promise<Shown> {
   // The lines are of the very hours that the tiles and charts are of, and so are those of the time before.
   const span = { since: overTime.since, until: overTime.until };
   const earlier = range.since === null ? null : spanBefore(span, asked.time_zone, now);
-  const [apart, before, apartBefore, nameOf, streams, domains] = await Promise.all([
+  const [apart, past, apartBefore, nameOf, streams, domains] = await Promise.all([
     visit.ask('getStats', { query: { ...only, ...span, by } }),
     earlier === null ? null : visit.ask('getStats', { query: { ...only, ...earlier, bucket } }),
     earlier === null
@@ -93,6 +93,8 @@ async function show(visit: Visit): Promise<Shown> {
     streamChoices(visit),
     domainChoices(visit),
   ]);
+  // A time without mail is nothing to compare with.
+  const before = past?.total.sent === 0 ? null : past;
   const zone = bucket === 'hour' ? range.zone : (asked.time_zone ?? 'UTC');
   const order = sortingOf({ path: WHERE, query }, columns, { usual: '-sent', words: ['key'] });
   const countsBefore = new Map(apartBefore?.data.map(({ key, counts }) => [key, counts]));
