@@ -1,6 +1,6 @@
 /** `posthorn classify`: explains replies by the operator's rules and the shipped ones, without a server. */
 import { Option, type Command } from '@commander-js/extra-typings';
-import { writeDuration } from '../base/duration.ts';
+import { writeDuration } from '../base/time.ts';
 import { refusalPhases } from '../config/bounce-rule.ts';
 import type { Config } from '../config/schema.ts';
 import { createJudge, type Refusal } from '../messages/delivery/classify.ts';

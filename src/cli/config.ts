@@ -1,7 +1,7 @@
 /** `posthorn config check` and `posthorn config show`. */
 import { valueAt } from '../base/schema-path.ts';
 import { ConfigError, withValue, type Loaded } from '../config/load.ts';
-import { writeDuration } from '../base/duration.ts';
+import { writeDuration } from '../base/time.ts';
 import { writeSize } from '../config/kind.ts';
 import { checkNamedFiles } from '../config/named-files.ts';
 import { listSettings } from '../config/schema.ts';

@@ -1,6 +1,6 @@
 /** Parsers of option values that several commands use. */
 import { InvalidArgumentError, type CommandUnknownOpts } from '@commander-js/extra-typings';
-import { readDuration } from '../base/duration.ts';
+import { readDuration } from '../base/time.ts';
 
 /**
  * Reads `a,b` or `a, b`; if the option is given several times, the lists are joined. The operation checks the items. A list without items is

@@ -3,7 +3,7 @@
  * value, and the text of what it expects.
  */
 import { z } from 'zod';
-import { readDuration } from '../base/duration.ts';
+import { readDuration } from '../base/time.ts';
 import { isHostName, isIp, isNetwork, parseEndpoint } from './endpoint.ts';
 import { isRouteKey, parseRoute, ROUTE_FORMS, type Route } from './route.ts';
 

@@ -6,7 +6,7 @@ import { closeSync, existsSync, openSync, readdirSync, readSync } from 'node:fs'
 import path from 'node:path';
 import { isScalar, Lexer, parseDocument, type Document } from 'yaml';
 import { valueAt } from '../base/schema-path.ts';
-import { writeDuration } from '../base/duration.ts';
+import { writeDuration } from '../base/time.ts';
 import type { Form } from './kind.ts';
 import { plaintextPasswords } from './route.ts';
 import { listSettings, type Config, type SettingEntry, type Surroundings } from './schema.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { writeDuration } from '../../src/base/duration.ts';
+import { writeDuration } from '../../src/base/time.ts';
 import * as kinds from '../../src/config/kind.ts';
 import type { Kind } from '../../src/config/kind.ts';
 
