@@ -44,7 +44,7 @@ import type { Route } from './route.ts';
 import { isSecure } from './secure.ts';
 import { StrangerLines } from './stranger-lines.ts';
 import type { ApiDeps, ShellState, Stop } from './request-state.ts';
-import { logAcceptErrors } from '../net/accept-errors.ts';
+import { logAcceptErrors } from '../net/listening.ts';
 import { RateWindows } from '../scheduling/rate-windows.ts';
 
 export type { ApiDeps, ApiLog, ApiSettings } from './request-state.ts';

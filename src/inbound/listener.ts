@@ -7,7 +7,7 @@ import type { AddressInfo } from 'node:net';
 import { SMTPServer, type SMTPServerDataStream, type SMTPServerOptions, type SMTPServerSession } from 'smtp-server';
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
-import { logAcceptErrors } from '../net/accept-errors.ts';
+import { logAcceptErrors } from '../net/listening.ts';
 import { isStorageTrouble } from '../storage/commit.ts';
 import { feedDirectly, readData, withCrlfLines } from './data-mode.ts';
 import { listenerLimits, type LimitName, type ListenerLimits } from './listener-limits.ts';

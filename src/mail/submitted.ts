@@ -13,8 +13,15 @@ import { addressKey, DOT_ATOM, parseMailbox, type Mailbox, type ParsedMailbox } 
 import { survey, type BodyFacts, type Survey } from './body-facts.ts';
 import { decodeCharset, decodeWords } from './charset.ts';
 import { readContentType } from './content-type.ts';
-import { addressHeader, fold, headerLine, parseHeaders, withoutControls, type HeaderField } from './header.ts';
-import { dateTime } from './message-head.ts';
+import {
+  addressHeader,
+  fold,
+  headerLine,
+  parseHeaders,
+  withoutControls,
+  type HeaderField,
+  dateTime,
+} from './header.ts';
 import { relaxedBodyHash } from './dkim/canonicalize.ts';
 import { changeParts, isSealed, repairLongLines, valueOf } from './re-encode.ts';
 

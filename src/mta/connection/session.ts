@@ -8,9 +8,8 @@
  * With PIPELINING (RFC 2920) the envelope is one write and one round trip, body and dot the second. open-session.ts makes it.
  */
 import type { Clock } from '../../base/clock.ts';
-import type { SmtpReply } from '../../mail/smtp-reply.ts';
+import type { SmtpReply, Extensions } from '../../mail/smtp-reply.ts';
 import { dotStuffed, inBlocks } from './dot-stuffing.ts';
-import type { Extensions } from '../../mail/smtp-extensions.ts';
 import { noTimings } from './phases.ts';
 import type { PhaseTimeouts, Timings } from './phases.ts';
 import type { TlsResult } from './tls-policy.ts';

@@ -4,8 +4,7 @@
  */
 import http from 'node:http';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { logAcceptErrors } from '../../net/accept-errors.ts';
-import { authorityOf, closeAtOnce, listenOn } from '../../net/listening.ts';
+import { logAcceptErrors, authorityOf, closeAtOnce, listenOn } from '../../net/listening.ts';
 import type { Clock } from '../../base/clock.ts';
 import { exposition, EXPOSITION_TYPE, type Family } from './exposition.ts';
 import type { Log } from '../../base/log.ts';

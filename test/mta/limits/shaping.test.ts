@@ -5,7 +5,7 @@ import { MINUTE_MS } from '../../../src/base/time.ts';
 import { readBounceRules } from '../../../src/config/data-file.ts';
 import { readLimitRules, rulesWith } from '../../../src/config/limit-rules.ts';
 import { readOperators } from '../../../src/config/data-file.ts';
-import { readSettings } from '../../../src/config/validate.ts';
+import { readSettings } from '../../../src/config/load.ts';
 import type { ShapingRule } from '../../../src/config/shaping.ts';
 import { createJudge } from '../../../src/messages/delivery/classify.ts';
 import type { BounceClass, BounceReason, Outcome } from '../../../src/messages/delivery/delivery.ts';
