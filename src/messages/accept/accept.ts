@@ -33,8 +33,16 @@ import type { Gate } from '../../scheduling/gate.ts';
 import { isStorageTrouble, type Committer } from '../../storage/commit.ts';
 import type { DueHint } from '../delivery/due-hint.ts';
 
-export interface AcceptDeps extends MaySendDeps, AcceptRowsDeps, AcceptCommitDeps {
+export interface AcceptDeps extends MaySendDeps, AcceptRowsDeps {
   clock: Clock;
+  commit: Committer;
+  notifiers: { deliveries: Notifier<readonly DueHint[]>; events: Notifier };
+  /** Takes this number of mails from the plan's quota; the returned function is told whether they were accepted. Throws `quota_exceeded`. */
+  takeQuota?: (accountId: string, plan: string, mails: number) => Promise<SettleQuota>;
+  /** False while the disk is too full for new mail. */
+  hasRoom(): boolean;
+  /** Limits how many acceptances are written at once. */
+  intake?: Gate;
   /** Writes failure notices to senders who submitted by SMTP; without it none are written. */
   notices?: NoticeRule;
   /** Keeps what was accepted for its first attempt; without it the content is read back. */
@@ -119,12 +127,7 @@ export async function acceptBulk(
   // Taken from the end: V8 moves all that is left of a long list (over 16,000) for each `shift`.
   bulk.entries.reverse();
   for (let entry = bulk.entries.pop(); entry !== undefined; entry = bulk.entries.pop()) {
-    const result =
-      entry.kind === 'rejected'
-        ? rejectedEntry(entry.index, entry.to, entry.problem, sender)
-        : addEntry(deps, plan, known, { sender, draft: entry.draft, index: entry.index, now, batchId });
-    if (result.problem !== null && bulk.onError === 'abort') throw result.problem;
-    data.push(result.entry);
+    data.push(addEntry(deps, plan, { sender, now, batchId, known, abort: bulk.onError === 'abort' }, entry));
     if (data.length % slice !== 0 && unpackedRows(plan) < ROWS_AT_A_TIME) continue;
     packRows(plan);
     await nextSlice();
@@ -163,50 +166,37 @@ const ROWS_AT_A_TIME = 500;
 /** The same for bodies of their own: compressing one of 50 KB takes about 0.6 ms. */
 const BODIES_AT_A_TIME = 2;
 
-interface EntryResult {
-  entry: BatchEntry;
-  problem: Problem | null;
+interface NewBatch extends Pick<NewMessage, 'sender' | 'now' | 'batchId'> {
+  known: LookedUp;
+  /** The first entry that is refused refuses the request. */
+  abort: boolean;
 }
 
 function addEntry(
   deps: AcceptDeps,
   plan: Plan,
-  lookedUp: LookedUp,
-  { index, ...message }: Pick<NewMessage, 'sender' | 'draft' | 'now' | 'batchId'> & { index: number },
-): EntryResult {
-  const { draft, sender } = message;
+  { known, abort, ...message }: NewBatch,
+  entry: BulkEntryDraft,
+): BatchEntry {
+  const { index } = entry;
+  const to = entry.kind === 'ok' ? entry.draft.to.address : entry.to;
   try {
-    const fault = lookedUp.faulty.get(index);
-    if (fault !== undefined) throw fault;
-    const row = addMessage(deps, plan, { ...message, ...knownOf(draft, lookedUp) });
-    return { entry: { index, to: draft.to.address, id: row.id, status: row.status, error: null }, problem: null };
+    const fault = entry.kind === 'ok' ? known.faulty.get(index) : entry.problem;
+    if (entry.kind !== 'ok' || fault !== undefined) throw fault;
+    const row = addMessage(deps, plan, { ...message, draft: entry.draft, ...knownOf(entry.draft, known) });
+    return { index, to, id: row.id, status: row.status, error: null };
   } catch (error) {
-    if (error instanceof Problem) return rejectedEntry(index, draft.to.address, problemOfEntry(error, index), sender);
-    throw error;
+    if (!(error instanceof Problem)) throw error;
+    const problem = entry.kind === 'ok' ? problemOfEntry(error, index) : error;
+    if (abort) throw problem;
+    const { code, message: text, field } = problem;
+    const { requestId } = message.sender;
+    return { index, to, id: null, status: 'rejected', error: { code, message: text, field, request_id: requestId } };
   }
 }
 
-function rejectedEntry(index: number, to: string | null, problem: Problem, sender: Sender): EntryResult {
-  const { code, message, field } = problem;
-  return {
-    entry: { index, to, id: null, status: 'rejected', error: { code, message, field, request_id: sender.requestId } },
-    problem,
-  };
-}
-
-interface AcceptCommitDeps {
-  commit: Committer;
-  notifiers: { deliveries: Notifier<readonly DueHint[]>; events: Notifier };
-  /** Takes this number of mails from the plan's quota; the returned function is told whether they were accepted. Throws `quota_exceeded`. */
-  takeQuota?: (accountId: string, plan: string, mails: number) => Promise<SettleQuota>;
-  /** False while the disk is too full for new mail. */
-  hasRoom(): boolean;
-  /** Limits how many acceptances are written at once. */
-  intake?: Gate;
-}
-
 async function commitPlan(
-  deps: AcceptCommitDeps,
+  deps: AcceptDeps,
   sender: Sender,
   plan: Plan,
   alsoInTransaction: Rows,
@@ -221,29 +211,21 @@ async function commitPlan(
   };
   if (Object.keys(alsoInTransaction).some((table) => table in own))
     throw new Error('the further rows contain a table of the message itself');
-  const settleQuota = await takeQuota(deps, sender, plan.charged);
+  // Mail that does not count is accepted also if the quota is used up.
+  const settleQuota =
+    sender.plan === undefined || plan.charged === 0
+      ? undefined
+      : await deps.takeQuota?.(sender.accountId, sender.plan, plan.charged);
   try {
     await store(deps, { ...own, ...alsoInTransaction }, bytes);
   } catch (error) {
-    settleQuota(false);
+    settleQuota?.(false);
     throw error;
   }
-  settleQuota(true);
+  settleQuota?.(true);
   stored?.();
   deps.notifiers.deliveries.notify([...hints.values()]);
   if (rows.events.length > 0 || packed.has('events')) deps.notifiers.events.notify();
-}
-
-const noop = (): void => undefined;
-
-function takeQuota(
-  { takeQuota: take }: AcceptCommitDeps,
-  { accountId, plan }: Sender,
-  charged: number,
-): Promise<SettleQuota> | SettleQuota {
-  // Mail that does not count is accepted also if the quota is used up.
-  if (take === undefined || plan === undefined || charged === 0) return noop;
-  return take(accountId, plan, charged);
 }
 
 /** `Retry-After` in seconds when the disk or the database does not accept mail. */
@@ -251,7 +233,7 @@ const RETRY_AFTER_S = 10;
 /** `Retry-After` in seconds when too many requests came at once. */
 const OVERLOAD_RETRY_AFTER_S = 1;
 
-async function store(deps: AcceptCommitDeps, rows: RowsToWrite, bytes: number): Promise<void> {
+async function store(deps: AcceptDeps, rows: RowsToWrite, bytes: number): Promise<void> {
   if (!deps.hasRoom())
     throw new Problem('service_unavailable', 'The disk is too full for new mail. Try again later.', {
       retryAfter: RETRY_AFTER_S,
