@@ -59,6 +59,7 @@ export function createJsonReader(deps: { clock: Clock }) {
     idleMs: IDLE_MS,
     jobMs: JOB_MS,
     maxHeapMb: 512,
+    maxYoungMb: 12,
   });
   const gate = createGate({ most: THREADS, waiting: MOST_WAITING });
 
