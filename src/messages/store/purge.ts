@@ -152,7 +152,7 @@ export const oldEventsOfAccount: Purge<OldEvent> = {
     }
     return [];
   },
-  remove: oldEvents.remove,
+  remove: (tx, rows, now) => oldEvents.remove(tx, rows, now),
 };
 
 const idsOf = (rows: readonly { id: string }[]): string => JSON.stringify(rows.map(({ id }) => id));
