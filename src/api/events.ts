@@ -17,7 +17,7 @@ import {
   type EventFilter,
   type EventPage,
 } from '../events/event-log.ts';
-import { EventTail, type Follower } from '../events/tail.ts';
+import type { Follower } from '../events/tail.ts';
 import type { Caller } from '../keys/caller.ts';
 import { scopeAllows } from '../keys/scopes.ts';
 import { tagSchema } from '../messages/request/send-schema.ts';
@@ -31,7 +31,7 @@ import { batchId, Event, messageId, sampleEvent } from './records.ts';
 import { type Call, exampleOf, type Reply, route, type Route } from './route.ts';
 import { reachOf, testFilter } from './test-mode.ts';
 
-type EventsContext = Pick<ApiContext, 'db' | 'clock' | 'log' | 'notifiers' | 'cursors' | 'streams'>;
+type EventsContext = Pick<ApiContext, 'db' | 'clock' | 'tail' | 'cursors' | 'streams'>;
 
 const PATH = '/v1/events';
 /** The position before the first event, and the one after the last. */
@@ -74,7 +74,6 @@ const EventsQuery = z.strictObject({
 type EventsCall = Call<object, z.output<typeof EventsQuery>, undefined>;
 
 export function eventRoutes(deps: EventsContext): Route[] {
-  const tail = new EventTail(deps);
   const gate = createGate({ most: READS, waiting: Infinity });
   return [
     route(
@@ -103,7 +102,7 @@ export function eventRoutes(deps: EventsContext): Route[] {
         problems: ['too_many_streams'],
         lasts: true,
       },
-      (call) => read(deps, { tail, gate }, call),
+      (call) => read(deps, gate, call),
     ),
   ];
 }
@@ -111,7 +110,6 @@ export function eventRoutes(deps: EventsContext): Route[] {
 /** The parts of one call that every form of answer needs. */
 interface Reading {
   deps: EventsContext;
-  tail: EventTail;
   gate: Gate;
   call: EventsCall;
   filter: EventFilter;
@@ -120,12 +118,12 @@ interface Reading {
   list: string;
 }
 
-async function read(deps: EventsContext, shared: Pick<Reading, 'tail' | 'gate'>, call: EventsCall): Promise<Reply> {
+async function read(deps: EventsContext, gate: Gate, call: EventsCall): Promise<Reply> {
   const { query, caller } = call;
   refuseBothCursors(query);
   const reading: Reading = {
     deps,
-    ...shared,
+    gate,
     call,
     filter: filterOf(caller, query),
     engagement: scopeAllows(caller.scopes, 'event:engagement'),
@@ -220,8 +218,8 @@ async function pageAfter(reading: Reading, limit: number): Promise<EventPage> {
 }
 
 /** Follows the log until the call is over. */
-function attend({ tail, call, filter }: Reading): Follower {
-  const follower = tail.follow(filter.accountId);
+function attend({ deps, call, filter }: Reading): Follower {
+  const follower = deps.tail.follow(filter.accountId);
   call.whenOver(() => {
     follower.end();
   });
