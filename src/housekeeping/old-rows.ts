@@ -48,7 +48,7 @@ export function oldRowRules({ db, clock, trust, retention, usedUp }: OldRowDeps)
       removeAggregates(commit, before(AGGREGATES_KEPT_MS), rows),
     ),
     byAge('old limits', HOUR_MS, (rows, commit) => removeLimits(commit, clock.now(), rows)),
-    // The counts of warm-ups, after twice the time for which a site is remembered (mta/sources/warm-up.ts).
+    // The counts of warm-ups, after twice the time for which a site is remembered (mta/sources/sources.ts).
     byAge('old warm-ups', DAY_MS, (_rows, commit) => removeWarmUps(commit, dayOf(before(WARM_UPS_KEPT_MS)))),
     // Sign-ins are kept as long as the audit log. While the clock is not trusted only their number is kept within its budget.
     rule('old sessions', HOUR_MS, (rows, commit) =>
