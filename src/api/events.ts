@@ -17,7 +17,7 @@ import {
   type EventFilter,
   type EventPage,
 } from '../events/event-log.ts';
-import { EventTail, type Follower } from '../events/tail.ts';
+import type { Follower } from '../events/tail.ts';
 import type { Caller } from '../keys/caller.ts';
 import { scopeAllows } from '../keys/scopes.ts';
 import { tagSchema } from '../messages/request/send-schema.ts';
@@ -68,11 +68,10 @@ const EventsQuery = z.strictObject({
   wait: integerParameter(0, 30).optional().describe('Seconds to wait for an event when there is none yet.'),
 });
 
-type EventsContext = Pick<ApiContext, 'db' | 'clock' | 'log' | 'notifiers' | 'cursors' | 'streams'>;
+type EventsContext = Pick<ApiContext, 'db' | 'clock' | 'tail' | 'cursors' | 'streams'>;
 type EventsCall = Call<object, z.output<typeof EventsQuery>, undefined>;
 
 export function eventRoute(deps: EventsContext): Route {
-  const tail = new EventTail(deps);
   const gate = createGate({ most: READS, waiting: Infinity });
   return route(
     {
@@ -100,14 +99,13 @@ export function eventRoute(deps: EventsContext): Route {
       problems: ['too_many_streams'],
       lasts: true,
     },
-    (call) => read({ deps, tail, gate }, call),
+    (call) => read({ deps, gate }, call),
   );
 }
 
 /** The parts of one call that every form of answer needs. */
 interface Reading {
   deps: EventsContext;
-  tail: EventTail;
   gate: Gate;
   call: EventsCall;
   filter: EventFilter;
@@ -116,7 +114,7 @@ interface Reading {
   list: string;
 }
 
-async function read(shared: Pick<Reading, 'deps' | 'tail' | 'gate'>, call: EventsCall): Promise<Reply> {
+async function read(shared: Pick<Reading, 'deps' | 'gate'>, call: EventsCall): Promise<Reply> {
   const { query, caller } = call;
   refuseBothCursors(query);
   const reading: Reading = {
@@ -215,8 +213,8 @@ async function pageAfter(reading: Reading, limit: number): Promise<EventPage> {
 }
 
 /** Follows the log until the call is over. */
-function attend({ tail, call, filter }: Reading): Follower {
-  const follower = tail.follow(filter.accountId);
+function attend({ deps, call, filter }: Reading): Follower {
+  const follower = deps.tail.follow(filter.accountId);
   call.whenOver(() => {
     follower.end();
   });

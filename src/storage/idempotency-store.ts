@@ -6,7 +6,7 @@ import { hash } from 'node:crypto';
 import { createBatchLoader } from '../base/batch-loader.ts';
 import type { Clock } from '../base/clock.ts';
 import { DAY_MS } from '../base/time.ts';
-import type { Committer, Work } from './commit.ts';
+import type { Work } from './commit.ts';
 import type { Database } from './database.ts';
 import { statement } from './sql.ts';
 import type { IdempotencyRow } from './tables.ts';
@@ -72,18 +72,3 @@ export function createIdempotencyStore({ db, clock }: { db: Pick<Database, 'comm
 }
 
 export type IdempotencyStore = ReturnType<typeof createIdempotencyStore>;
-
-/** Removes at most `most` answers that have expired; returns how many. */
-export async function purgeIdempotency(
-  commit: Pick<Committer, 'transact'>,
-  now: number,
-  most: number,
-): Promise<number> {
-  const gone = await commit.transact((tx) =>
-    tx.all(
-      'DELETE FROM idempotency WHERE key IN (SELECT key FROM idempotency WHERE expires_at <= ? LIMIT ?) RETURNING 1',
-      [now, most],
-    ),
-  );
-  return gone.length;
-}
