@@ -164,4 +164,4 @@ export class Inbox<Mail extends { raw: Uint8Array }> {
   }
 }
 
-const shareOf = ({ network, domain }: Stranger): string => domain ?? network;
+const shareOf = ({ network, receiving }: Stranger): string => receiving?.name ?? network;

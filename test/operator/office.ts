@@ -142,7 +142,7 @@ export class Office {
       mailDraft: () => Promise.reject(new Error('no complete mail comes here')),
       limits,
       retention,
-      notifiers,
+      tail: {} as never,
       resolver: this.resolver,
       change: { db, clock, recorder, notifiers, retry: accept.retry },
       holdOf: holds.of,
