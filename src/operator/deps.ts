@@ -60,7 +60,8 @@ export interface OperatorDeps extends StoreDeps {
   recorder: Recorder;
   /** `tries` has the engines of all nodes try mail for domains now; `*` is all mail. */
   notifiers: { deliveries: Notifier<readonly DueHint[]>; holds: Notifier; tries: Notifier<readonly string[]> };
-  mta: Pick<Mta, 'resolve' | 'lanes' | 'lanesOfSite' | 'lane' | 'laneOf' | 'laneFacts' | 'unblock' | 'transcripts'> & {
+  mta: Pick<Mta, 'unblock' | 'transcripts'> & {
+    reports: Pick<Mta['reports'], 'resolve' | 'lanes' | 'lanesOfSite' | 'lane' | 'laneOf' | 'laneFacts'>;
     sources: Pick<Mta['sources'], 'list'>;
   };
   /** Tells which node delivers to a domain. */

@@ -111,7 +111,7 @@ export async function queueFigures({ db, clock, mta }: Pick<FigureDeps, 'db' | '
     [now, MOST_DOMAINS],
   );
   const lanes = largest(
-    addedUp(rows.map((row) => [row.domain === null ? OTHER_LANES : mta.laneOf(row.domain), row] as const)),
+    addedUp(rows.map((row) => [row.domain === null ? OTHER_LANES : mta.reports.laneOf(row.domain), row] as const)),
   );
   const each = (value: (lane: Waiting) => number): Family['samples'] =>
     [...lanes].map(([lane, one]) => ({ labels: { lane }, value: value(one) }));
@@ -137,8 +137,8 @@ export async function queueFigures({ db, clock, mta }: Pick<FigureDeps, 'db' | '
 }
 
 /** Returns the connections of the lanes at this node, the busiest first; lanes beyond the fiftieth are left out. */
-export async function laneFigures({ mta }: { mta: Pick<OperatorDeps['mta'], 'lanes'> }): Promise<Family[]> {
-  const busiest = await mta.lanes(MOST_LANES, 'busiest');
+export async function laneFigures({ mta }: { mta: Pick<OperatorDeps['mta'], 'reports'> }): Promise<Family[]> {
+  const busiest = await mta.reports.lanes(MOST_LANES, 'busiest');
   return [
     gauge(
       'posthorn_lane_connections',
