@@ -42,7 +42,7 @@ import type { Route } from './route.ts';
 import { logAcceptErrors } from '../net/listening.ts';
 import { RateWindows } from '../scheduling/rate-windows.ts';
 
-export type { ApiDeps, ApiLog, ApiSettings } from './exchange.ts';
+export type { ApiDeps, ApiSettings } from './exchange.ts';
 
 export interface Api {
   /** Not listening yet. */
