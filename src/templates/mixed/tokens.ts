@@ -190,32 +190,13 @@ function tagAt(source: string, at: number): TagPlace {
   return { start, close: trimAfter ? found - 1 : found, end: found + 2, trimBefore, trimAfter };
 }
 
-/** Tags that may be followed by any words, as in Liquid. */
-const WITHOUT_VALUES: ReadonlySet<string> = new Set(['#', 'comment', 'endcomment', 'raw', 'endraw']);
+/** Tags that may be followed by any words, as in Liquid; `liquid` may have comments. */
+const WITHOUT_VALUES: ReadonlySet<string> = new Set(['#', 'comment', 'endcomment', 'raw', 'endraw', 'liquid']);
 
 /** Returns the place of the `%}` of a tag. Only values have quotes, in which a `%}` is text: the apostrophe of a comment begins none. */
 function tagEnd(source: string, start: number): number {
-  const { name, length } = headOf(source.slice(start, start + LONGEST_HEAD));
-  if (WITHOUT_VALUES.has(name)) return source.indexOf('%}', start);
-  return name === 'liquid' ? endOfLines(source, start + length) : endOf(source, start, '%}');
-}
-
-/** Returns the place of the `%}` of a `{% liquid %}`, each line of which is a tag. */
-function endOfLines(source: string, from: number): number {
-  const plain = source.indexOf('%}', from);
-  if (plain < 0 || !/['"]/.test(source.slice(from, plain))) return plain;
-  let comments = 0;
-  for (let at = from; at < source.length;) {
-    const lineEnd = source.indexOf('\n', at);
-    const line = source.slice(at, lineEnd < 0 ? source.length : lineEnd);
-    const { name } = headOf(line);
-    if (name === 'comment') comments++;
-    const end = comments > 0 || WITHOUT_VALUES.has(name) ? line.indexOf('%}') : outsideQuotes(line, 0, '%}');
-    if (end >= 0) return at + end;
-    if (name === 'endcomment') comments--;
-    at += line.length + 1;
-  }
-  return plain;
+  const { name } = headOf(source.slice(start, start + LONGEST_HEAD));
+  return WITHOUT_VALUES.has(name) ? source.indexOf('%}', start) : endOf(source, start, '%}');
 }
 
 /** White space and a name that are longer are not read as the head of a tag. */
