@@ -14,8 +14,12 @@ import { Receiver } from './receive.ts';
 import { ReceivedMails } from './received.ts';
 import { createReportReader } from './report-reader.ts';
 import { createMailDrafts, submissionHandlers } from './submission.ts';
-import type { SubmissionDeps, SubmissionSettings, Submitter } from './submission-session.ts';
-import { createSubmissionReader } from './submission-reader.ts';
+import {
+  createSubmissionReader,
+  type SubmissionDeps,
+  type SubmissionSettings,
+  type Submitter,
+} from './submission-session.ts';
 
 export interface Certificate {
   /** PEM. */

@@ -7,7 +7,7 @@
 import { budgets, type BudgetName } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import { mostForOne } from '../scheduling/allowance.ts';
-import { WaitingLine } from '../scheduling/waiting-line.ts';
+import { WaitingLine } from '../scheduling/places.ts';
 import { Tally } from './mail-intake.ts';
 import type { Stranger } from './mx-budgets.ts';
 

@@ -27,7 +27,7 @@ async function take<Result>(read: ReadMail, use: (mail: TakenMail) => Result): P
   const result = await takeMail(deps, { read, network: 'net', tooSlow: () => undefined }, (mail) =>
     Promise.resolve(use(mail)),
   );
-  assert.deepEqual([memory.total, memory.byNetwork.of('net')], [0, 0]);
+  assert.deepEqual([memory.total, memory.of('net')], [0, 0]);
   return result;
 }
 
