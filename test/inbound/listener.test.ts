@@ -278,9 +278,9 @@ describe('inbound/listener', () => {
     two.socket.destroy();
   });
 
-  for (const [limit, text] of [
-    ['connectionsPerNetwork', /^421 4\.7\.0 too many connections at once from your network/m],
-    ['connections', /^421 4\.3\.2 too many connections/m],
+  for (const [limit, told, text] of [
+    ['connectionsPerNetwork', 'connections_network', /^421 4\.7\.0 too many connections at once from your network/m],
+    ['connections', 'connections', /^421 4\.3\.2 too many connections/m],
   ] as const)
     it(`holds off a flood by ${limit}, and says so`, async () => {
       const over: string[] = [];
@@ -288,7 +288,7 @@ describe('inbound/listener', () => {
         { [limit]: 2 },
         {
           overLimit: (name) => {
-            if (name === limit) over.push(name);
+            if (name === told) over.push(name);
           },
           proofOf: (address) => address,
         },
@@ -301,7 +301,7 @@ describe('inbound/listener', () => {
       const one = connect(port);
       await one.closed;
       assert.match(one.text(), text);
-      assert.deepEqual(over, [limit]);
+      assert.deepEqual(over, [told]);
       for (const client of clients) client.socket.destroy();
     });
 
@@ -392,7 +392,7 @@ describe('inbound/listener', () => {
     await begin({ heldBytesPerNetwork: 500 }, { overLimit: (name) => over.push(name) });
     assert.match(await deliver(`Subject: x\r\n\r\n${'y'.repeat(900)}`), /^452 4\.3\.1 /m);
     assert.match(await deliver(), /^250 2\.0\.0 taken/m);
-    assert.deepEqual(over, ['heldBytesPerNetwork']);
+    assert.deepEqual(over, ['memory_network']);
   });
 
   it('holds off who comes too often', async () => {
