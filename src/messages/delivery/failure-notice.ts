@@ -10,7 +10,7 @@ import { writeHead } from '../../mail/message-head.ts';
 import type { Connection } from '../../storage/connection.ts';
 import type { DeliveryStatus } from '../../storage/tables.ts';
 import { statement } from '../../storage/sql.ts';
-import type { DecidedEvent } from './decision.ts';
+import type { DecidedEvent } from './decide.ts';
 import { ownMailRows, type OwnMail, type OwnMailRows } from '../accept/own-mail.ts';
 import type { RetryRule } from './retry.ts';
 
