@@ -10,7 +10,6 @@ import { createLog, type Log, type RootLog } from '../base/log.ts';
 import { MINUTE_MS } from '../base/time.ts';
 import type { BounceRule } from '../config/bounce-rule.ts';
 import { readBounceRules, readScanners } from '../config/data-file.ts';
-import { environment } from '../config/surroundings.ts';
 import type { Config } from '../config/schema.ts';
 import { digestsOf } from '../config/shared-settings.ts';
 import { createJudge, type Judge } from '../messages/delivery/classify.ts';
@@ -47,6 +46,8 @@ export interface Overrides {
   ca?: string;
   /** Port of the web servers that MTA-STS policies are fetched from. */
   stsPort?: number;
+  /** The flags that Node.js has. */
+  nodeFlags?: ReadonlySet<string>;
 }
 
 /** The settings that a reload replaces while the program runs. */
@@ -127,8 +128,6 @@ async function openStorage(config: Config, log: Log | RootLog, keyring: Keyring,
     ...config.storage,
     workOrder: [RECORD_CHANGE],
     node: nodeSelf(config, keyring),
-    // The unit hides all of /proc but the processes.
-    bootId: environment()['POSTHORN_BOOT_ID'] ?? null,
     beforeMigration: () =>
       copyBeforeMigration(config, (folder) =>
         log.info({ event: 'backup_before_migration', folder }, 'the database was copied; now it is migrated'),

@@ -105,7 +105,7 @@ export async function buildRunning(context: AppContext, present: WatchDeps['pres
 }
 
 function buildWebhooks(context: AppContext, notices: AccountNotices): Webhooks {
-  const { config, db, clock, keyring, log, fetch, notifiers, owners, nodes, random } = context;
+  const { config, db, clock, keyring, log, fetch, notifiers, tail, owners, nodes, random } = context;
   return new Webhooks({
     db,
     clock,
@@ -113,6 +113,7 @@ function buildWebhooks(context: AppContext, notices: AccountNotices): Webhooks {
     log,
     fetch,
     notifiers,
+    tail,
     owners,
     hasOthers: () => nodes.hasOthers,
     random,

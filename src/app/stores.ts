@@ -4,9 +4,10 @@ import { createOwnAccount } from '../accounts/account-store.ts';
 import { createQuotas } from '../accounts/quota.ts';
 import { createAccountTracking } from '../accounts/settings-store.ts';
 import { createStreams } from '../accounts/stream-store.ts';
-import { StrangerLines } from '../api/stranger-lines.ts';
+import { StrangerLines } from '../api/audit.ts';
 import { createDomainDirectory } from '../domains/domain-directory.ts';
 import { createSigningKeys } from '../domains/signing-keys.ts';
+import { EventTail } from '../events/tail.ts';
 import { createCallers } from '../keys/callers.ts';
 import { createRecorder, type Recorder } from '../messages/delivery/record.ts';
 import { FreshContents } from '../messages/store/fresh-contents.ts';
@@ -23,7 +24,21 @@ import type { Core } from './core.ts';
 export type Stores = Awaited<ReturnType<typeof openStores>>;
 
 export async function openStores(core: Core) {
-  const { config, overrides, clock, log, report, botOf, keyring, db, nodes, usedUp, resolver, ownAddresses } = core;
+  const {
+    config,
+    overrides,
+    clock,
+    log,
+    report,
+    botOf,
+    keyring,
+    db,
+    nodes,
+    usedUp,
+    resolver,
+    ownAddresses,
+    notifiers,
+  } = core;
   const recorder = buildRecorder(core);
   const disk = createDiskGuard(
     { clock, log, commit: db.commit },
@@ -34,6 +49,7 @@ export async function openStores(core: Core) {
     recorder,
     disk,
     fresh: new FreshContents(),
+    tail: new EventTail({ db, clock, log, notifiers }),
     callers: createCallers({ db, clock, report }),
     directory: createDomainDirectory({ db, clock }),
     signingKeys: createSigningKeys({ db, keyring, clock }),

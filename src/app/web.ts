@@ -86,7 +86,7 @@ function buildRoutes(
   return apiRoutes({
     db,
     clock,
-    notifiers,
+    tail: context.tail,
     keyring,
     accept,
     mailDraft,
