@@ -8,9 +8,15 @@ import { createLookUpCache } from '../base/look-up-cache.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { addressKey } from '../mail/address.ts';
 import { isSignedBy, type Signature } from '../mail/dkim/verify.ts';
-import { checkDmarc, type DmarcVerdict } from '../mail/dmarc.ts';
+import {
+  checkDmarc,
+  type DmarcVerdict,
+  checkSpf,
+  type Look,
+  type SpfQuestion,
+  type SpfResult,
+} from '../mail/authentication.ts';
 import type { ReceivedMail } from '../mail/received-mail.ts';
-import { checkSpf, type Look, type SpfQuestion, type SpfResult } from '../mail/spf.ts';
 import { deliveryOfCopy } from '../messages/delivery/return-path.ts';
 import { noBodies, receivedMembers, sourceOf } from '../messages/received/received-store.ts';
 import type { Connection } from '../storage/connection.ts';
@@ -134,10 +140,10 @@ export class ReceivedMails implements Shelf {
   ): Promise<string> {
     const { receiving = { account_id: '', name: '' } } = stranger;
     const row = newReceived(session, receiving, size, this.context.clock.now());
-    await this.context.db.commit.insert({ received: [row], received_sources: [{ received_id: row.id, raw }] }, size);
-    this.kept += size;
-    this.inbox.take(row.id, stranger, { row, raw });
-    return row.id;
+    return this.inbox.store(stranger, { id: row.id, row, raw }, async () => {
+      await this.context.db.commit.insert({ received: [row], received_sources: [{ received_id: row.id, raw }] }, size);
+      this.kept += size;
+    });
   }
 
   /** Takes the mails that ended nodes, or an earlier run, have left. */
