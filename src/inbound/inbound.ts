@@ -2,12 +2,11 @@
 import type { Notifier } from '../scheduling/notifier.ts';
 import { budgets } from '../base/budgets.ts';
 import { MOST_BYTES } from '../mail/mime-read.ts';
-import { MailPort, type MailPortListener, type MailPortName, type MailPortState, type Place } from './mail-port.ts';
+import { MailPort, type MailPortState, type Place } from './mail-port.ts';
 import type { InboundContext } from './context.ts';
 import { keptReports } from './bounded-store.ts';
 import { Listener } from './listener.ts';
-import type { ListenerLimits } from './listener-limits.ts';
-import { Tally } from './mail-intake.ts';
+import { type ListenerLimits, Tally } from './mail-intake.ts';
 import { mxHandlers } from './mx.ts';
 import { createMxBudgets } from './mx-budgets.ts';
 import { Receiver } from './receive.ts';
@@ -115,12 +114,10 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
   );
   const submitting = [submitters(submission.start, false), submitters(submission.tls, true)] as const;
   const listeners = [mx, ...submitting];
-  const portOf = (name: MailPortName, listener: MailPortListener, { host, place }: { host: string; place: Place }) =>
-    new MailPort(deps, { name, listener, host, place });
   const mailPorts = [
-    portOf('mx', mx, settings.mx),
-    portOf('submission', submitting[0], { host: submission.host, place: submission.start }),
-    portOf('submissions', submitting[1], { host: submission.host, place: submission.tls }),
+    new MailPort(deps, 'mx', settings.mx.host, settings.mx.place, () => mx.listen()),
+    new MailPort(deps, 'submission', submission.host, submission.start, () => submitting[0].listen()),
+    new MailPort(deps, 'submissions', submission.host, submission.tls, () => submitting[1].listen()),
   ];
   let unlisten: (() => void) | null = null;
 

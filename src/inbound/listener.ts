@@ -11,8 +11,15 @@ import { logAcceptErrors } from '../net/accept-errors.ts';
 import { listenOn } from '../net/listening.ts';
 import { isStorageTrouble } from '../storage/commit.ts';
 import { feedDirectly, readData, withCrlfLines } from './data-mode.ts';
-import { listenerLimits, type LimitName, type ListenerLimits } from './listener-limits.ts';
-import { Tally, takeMail, type MailHold, type TakenMail } from './mail-intake.ts';
+import {
+  type LimitName,
+  listenerLimits,
+  type ListenerLimits,
+  type MailHold,
+  takeMail,
+  type TakenMail,
+  Tally,
+} from './mail-intake.ts';
 import { OpenSessions, STOPPING } from './open-sessions.ts';
 import {
   endConnection,

@@ -10,8 +10,7 @@ import { deliveryOf, unsubscribedDelivery } from '../messages/delivery/return-pa
 import { ROW_BYTES } from './bounded-store.ts';
 import type { InboundContext, ReceivingDomain } from './context.ts';
 import type { Handlers, Session } from './listener.ts';
-import { listenerLimits } from './listener-limits.ts';
-import { Tally, type MailHold } from './mail-intake.ts';
+import { listenerLimits, type MailHold, Tally } from './mail-intake.ts';
 import { strangerOf, strangerTo, type MxBudgets, type Stranger } from './mx-budgets.ts';
 import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
 

@@ -171,11 +171,12 @@ export class Receiver implements Shelf {
     if (match?.proof === 'feedback_loop') this.parts.budgets.noteGood(strangerOf(context.keys, row.client_ip, []));
     if (isForOperator(row, finding, match !== null)) return this.forward(row, finding);
     const isObeyed = await this.obey(finding);
-    const meaning = await meaningOf(context.db.prepared, row, finding, match);
-    const { change, state } = isObeyed ? ({ change: null, state: 'done' } as const) : meaning;
     const { owner, proof = null, loop = null } = match ?? {};
-    if (owner !== undefined && proof !== null && change !== null)
-      await context.recorder.record([{ deliveryId: owner.id, change }]);
+    const isOfNobody = owner === undefined || isObeyed;
+    const change = isOfNobody ? null : await changeOf(context.db.prepared, row.sender, finding, owner);
+    const isProven = owner !== undefined && proof !== null;
+    if (isProven && change !== null) await context.recorder.record([{ deliveryId: owner.id, change }]);
+    const state = isObeyed ? 'done' : stateOf(finding, owner !== undefined, change === null || isProven);
     return this.close(row, finding, async () => ({
       state,
       owner,
@@ -306,51 +307,27 @@ async function isFloodOf(tx: Connection, now: number): Promise<boolean> {
   return (row?.n ?? 0) >= FORWARDED_AN_HOUR;
 }
 
-interface Meaning {
-  /** Null if it changes nothing. For an `unverified` report, the change if it were true. */
-  change: DeliveryChange | null;
-  state: Extract<ReportRow['state'], 'done' | 'unmatched' | 'unverified' | 'unreadable'>;
+/** Returns the state of a report. An aggregate report that could be read does not come here: it is counted. */
+function stateOf({ kind }: Finding, hasOwner: boolean, isSettled: boolean): ReportRow['state'] {
+  if (kind === 'report') return 'unreadable';
+  if (hasOwner) return isSettled ? 'done' : 'unverified';
+  return kind === 'other' || kind === 'auto_reply' ? 'done' : 'unmatched';
 }
 
-/** Returns whether a report of this kind needs an owner; the others have none to find. */
-const needsOwner = ({ kind }: Finding): boolean =>
-  kind === 'bounce' || kind === 'delay' || kind === 'complaint' || kind === 'unsubscribe';
-
-/** Decides what the report means. `match`: its delivery, and the proof. */
-async function meaningOf(
-  db: Connection,
-  { sender }: Pick<ReportRow, 'sender'>,
-  finding: Finding,
-  match: Match | null,
-): Promise<Meaning> {
-  // An aggregate report that could be read does not come here: it is counted.
-  if (finding.kind === 'report') return { change: null, state: 'unreadable' };
-  if (match === null) return { change: null, state: needsOwner(finding) ? 'unmatched' : 'done' };
-  const change = await changeOf(db, sender, finding, match.owner);
-  return { change, state: change !== null && match.proof === null ? 'unverified' : 'done' };
-}
-
+/** Returns the change that a report of this delivery would be, were it true; null if it changes nothing. */
 async function changeOf(
   db: Connection,
   sender: string,
   finding: Finding,
   owner: Owner,
 ): Promise<DeliveryChange | null> {
-  switch (finding.kind) {
-    case 'bounce':
-      return countsAsReport(sender, finding)
-        ? bouncedBy(finding.recipients, owner.address_key, standInOf(finding.isWellFormed, sender))
-        : null;
-    case 'complaint':
-      return complainedBy({ type: null, source: 'arf', userAgent: null, arrivalDate: null, ...finding.feedback });
-    case 'unsubscribe':
-      return (await isUnsubscribed(db, owner)) ? null : { kind: 'unsubscribed', method: 'mailto' };
-    case 'delay':
-    case 'auto_reply':
-    case 'report':
-    case 'other':
-      return null;
-  }
+  const { kind, recipients, isWellFormed, feedback } = finding;
+  if (kind === 'bounce' && countsAsReport(sender, finding))
+    return bouncedBy(recipients, owner.address_key, standInOf(isWellFormed, sender));
+  if (kind === 'complaint')
+    return complainedBy({ type: null, source: 'arf', userAgent: null, arrivalDate: null, ...feedback });
+  if (kind === 'unsubscribe' && !(await isUnsubscribed(db, owner))) return { kind: 'unsubscribed', method: 'mailto' };
+  return null;
 }
 
 /** Returns whether the mail counts. Everyone who gets the mail knows its token: a report must also look like one, in its sender or in its form. */

@@ -5,8 +5,7 @@ import net from 'node:net';
 import tls from 'node:tls';
 import { makeSelfSigned } from '../../src/config/own-certificate.ts';
 import { Listener, type Handlers } from '../../src/inbound/listener.ts';
-import type { ListenerLimits } from '../../src/inbound/listener-limits.ts';
-import { Tally } from '../../src/inbound/mail-intake.ts';
+import { type ListenerLimits, Tally } from '../../src/inbound/mail-intake.ts';
 import { refuse } from '../../src/inbound/smtp-refusal.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 

@@ -78,8 +78,8 @@ export class ConfinedProcess extends EventEmitter {
       };
       // After all that it has said; one that did not start has no end.
       child.once('close', (code, signal) => {
-        const last = this.isReady ? undefined : lastLine(this.stderr);
-        end(new Error(`the process ended: ${signal ?? String(code)}${last === undefined ? '' : `: ${last}`}`));
+        const why = this.isReady ? undefined : errorIn(this.stderr);
+        end(new Error(['the process ended', signal ?? String(code), ...(why === undefined ? [] : [why])].join(': ')));
       });
       child.once('error', end);
     });
@@ -156,12 +156,12 @@ export class ConfinedProcess extends EventEmitter {
   }
 }
 
-/** Returns the last line that says something: Node.js ends an uncaught error with its members and its own version. */
-function lastLine(text: string): string | undefined {
-  const lines = text.split('\n').map((line) => line.replaceAll(/[^\x20-\x7e]/g, '').trim());
-  const said = lines.filter((line) => line.length > 1 && !/^Node\.js v\d|^at /.test(line));
-  return said.findLast((line) => /error|not|cannot/i.test(line)) ?? said.at(-1);
-}
+/** Returns the line of an uncaught error that names it: Node.js writes its place before, and its own version behind. */
+const errorIn = (stderr: string): string | undefined =>
+  stderr
+    .split('\n')
+    .findLast((line) => /error|not|cannot/i.test(line) && !/^\s*at /.test(line))
+    ?.replaceAll(/[^\x20-\x7e]/g, '');
 
 /** Puts the frames together that come in pieces. */
 class Incoming {
