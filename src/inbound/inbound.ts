@@ -91,12 +91,9 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
     );
   const mxBudgets = createMxBudgets(deps);
   const kept = keptReports(deps, settings.diskBytes);
-  const receiver = new Receiver(deps, {
-    budgets: mxBudgets,
-    kept,
-    reader: createReportReader({ clock }, { keys: deps.keys, rules: deps.bounceRules, count: REPORT_THREADS }),
-  });
-  const received = new ReceivedMails(deps, mxBudgets, settings.diskBytes);
+  const reports = createReportReader({ clock }, { keys: deps.keys, rules: deps.bounceRules, count: REPORT_THREADS });
+  const { inbox } = new Receiver(deps, { budgets: mxBudgets, kept, reader: reports });
+  const { inbox: received } = new ReceivedMails(deps, mxBudgets, settings.diskBytes);
   const mx = new Listener(
     { clock, log },
     {
@@ -110,7 +107,7 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
       smtputf8: true,
       limits: MX_LIMITS,
     },
-    mxHandlers(deps, { budgets: mxBudgets, receiver, received }),
+    mxHandlers(deps, { budgets: mxBudgets, reports: inbox, received }),
   );
   const submitting = [submitters(submission.start, false), submitters(submission.tls, true)] as const;
   const listeners = [mx, ...submitting];
@@ -147,7 +144,7 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
     },
     /** Reads the mails that an earlier run, or a node that has ended, has left unread. Only the node that leads does that. */
     takeLeft(): void {
-      receiver.takeLeft();
+      inbox.takeLeft();
       received.takeLeft();
     },
     /** Returns the state of each port, in the order mx, submission, submissions. */
@@ -163,7 +160,8 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
       unlisten?.();
       await Promise.all(mailPorts.map((mailPort) => mailPort.stop()));
       await Promise.all(listeners.map((listener) => listener.close()));
-      await Promise.all([receiver.stop(), received.stop(), reader.close()]);
+      await Promise.all([inbox.stop(), received.stop()]);
+      await Promise.all([reports.close(), reader.close()]);
     },
   };
 }

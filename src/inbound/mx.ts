@@ -4,28 +4,23 @@
  * afterwards.
  * Anyone may write here, so each mail must fit the budgets of its network (mx-budgets.ts) before it is stored.
  */
-import { budgets as limits, type BudgetName } from '../base/budgets.ts';
+import { budgets as limits } from '../base/budgets.ts';
 import { parseMailbox } from '../mail/address.ts';
 import { deliveryOf, unsubscribedDelivery } from '../messages/delivery/return-path.ts';
 import { ROW_BYTES } from './bounded-store.ts';
 import type { InboundContext, ReceivingDomain } from './context.ts';
-import type { Handlers, Session } from './listener.ts';
+import type { Inbox } from './inbox.ts';
+import type { Handlers } from './listener.ts';
 import { listenerLimits, type MailHold, Tally } from './mail-intake.ts';
 import { strangerOf, strangerTo, type MxBudgets, type Stranger } from './mx-budgets.ts';
 import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
 
-/** Keeps accepted mails of one kind: those to our own addresses (receive.ts), or those to domains that receive (received.ts). */
-export interface Shelf {
-  /** Returns the budget that one more mail of this sender would break, or null. */
-  full(stranger: Stranger): Promise<BudgetName | null>;
-  /** Writes a mail, and has it read soon. Resolves with its id. */
-  store(session: Session<never>, mail: { raw: Buffer; size: number }, stranger: Stranger): Promise<string>;
-}
+type Shelf = Pick<Inbox<never>, 'full' | 'store'>;
 
-/** The parts that an accepted mail passes through. */
-export interface Intake {
+/** The budgets, and the inboxes of mail to our own addresses (receive.ts) and to domains that receive (received.ts). */
+interface Intake {
   budgets: MxBudgets;
-  receiver: Shelf;
+  reports: Shelf;
   received: Shelf;
 }
 
@@ -39,7 +34,7 @@ const ROLES: ReadonlySet<string> = new Set(
 /** Where a recipient's mail goes: to our own addresses, or to a domain that receives; or the reason why nowhere. */
 type Target = 'ours' | ReceivingDomain | SmtpRefusal;
 
-export function mxHandlers(context: InboundContext, { budgets, receiver, received }: Intake): Handlers<never> {
+export function mxHandlers(context: InboundContext, { budgets, reports, received }: Intake): Handlers<never> {
   const { clock, keys } = context;
   /** Mail to domains that receive is kept whole, and takes no memory from reports. */
   const hold: MailHold = {
@@ -72,7 +67,7 @@ export function mxHandlers(context: InboundContext, { budgets, receiver, receive
     return refuse(550, '5.7.1 we do not relay');
   }
 
-  const shelfOf = ({ receiving }: Stranger): Shelf => (receiving === undefined ? receiver : received);
+  const shelfOf = ({ receiving }: Stranger): Shelf => (receiving === undefined ? reports : received);
 
   /** Returns why no mail of this size may come in now, or null. */
   async function refusalOf(stranger: Stranger, bytes?: number): Promise<SmtpRefusal | null> {
@@ -110,7 +105,7 @@ export function mxHandlers(context: InboundContext, { budgets, receiver, receive
       const then = clock.now();
       budgets.spend(stranger, bytes);
       try {
-        return `2.0.0 taken as ${await shelfOf(stranger).store(session, { raw, size }, stranger)}`;
+        return `2.0.0 taken as ${await shelfOf(stranger).store(session, raw, size, stranger)}`;
       } catch (error) {
         // The sender comes again with it.
         budgets.takeBack(stranger, bytes, then);

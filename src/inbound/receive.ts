@@ -26,8 +26,6 @@ import { findingRecord, type Finding, type SentMail } from './finding.ts';
 import { Inbox } from './inbox.ts';
 import { InTurn } from './in-turn.ts';
 import { FORWARDED_AN_HOUR, forwardOf, isForOperator } from './forward.ts';
-import type { Session } from './listener.ts';
-import type { Shelf } from './mx.ts';
 import { strangerOf, type MxBudgets, type Stranger } from './mx-budgets.ts';
 import { ERASED_ADDRESS } from '../mail/address.ts';
 import { findMatch, type Match, type Owner } from './report-owner.ts';
@@ -39,7 +37,7 @@ type NewReport = Pick<ReportRow, 'id' | 'received_at' | 'client_ip' | 'sender' |
 
 /** The parts that a mail passes through. */
 export interface ReceiveParts {
-  reader: Pick<ReportReader, 'read' | 'close'>;
+  reader: Pick<ReportReader, 'read'>;
   budgets: Pick<MxBudgets, 'noteReading' | 'giveBack' | 'noteGood'>;
   kept: ReturnType<typeof keptReports>;
 }
@@ -49,6 +47,11 @@ const READING = 16;
 /** Mails that are read or written at the same time. */
 const AT_WORK = 32;
 const BUFFERED_BYTES = 8 * 1024 * 1024;
+
+const unread = {
+  ...{ state: 'new', kind: null, account_id: null, message_id: null, delivery_id: null },
+  detail_json: '{}',
+} as const;
 
 /** What a mail was. */
 interface End {
@@ -65,10 +68,10 @@ interface End {
   done?: () => unknown;
 }
 
-export class Receiver implements Shelf {
+export class Receiver {
+  readonly inbox: Inbox<NewReport>;
   private readonly context: InboundContext;
   private readonly parts: ReceiveParts;
-  private readonly inbox: Inbox<NewReport>;
   private readonly aggregates: ReturnType<typeof createAggregateStore>;
   private readonly perDelivery = new InTurn();
 
@@ -81,65 +84,28 @@ export class Receiver implements Shelf {
       mostBuffered: BUFFERED_BYTES,
       mostAtWork: AT_WORK,
       mostReading: READING,
-      left: async () => (await unreadIn(context.db.prepared)).map((row) => ({ ...row, ...this.strangerOf(row) })),
+      mailOf: ({ ip, sender, recipients }, raw, size) => {
+        const now = context.clock.now();
+        const recipients_json = JSON.stringify(recipients);
+        return { id: newId('rep', now), received_at: now, client_ip: ip, sender, recipients_json, size, raw };
+      },
+      async write(row, stranger) {
+        const bytes = row.raw.length + ROW_BYTES;
+        await context.db.commit.insert({ reports: [{ ...unread, ...row }] }, bytes);
+        parts.kept.of(stranger).add(bytes);
+      },
+      alsoFull: (stranger) => Promise.resolve(parts.kept.of(stranger).overfull()),
+      left: async () =>
+        (await unreadIn(context.db.prepared)).map(({ id, client_ip, recipients_json }) => ({
+          id,
+          ...strangerOf(context.keys, client_ip, JSON.parse(recipients_json) as string[]),
+        })),
       load: (id) => load(context.db.prepared, id),
       read: (row, stranger) => this.read(row, stranger),
       failed(err) {
         context.log.error({ event: 'reports_failed', err }, 'mail to us could not be read or written: tried again');
       },
     });
-  }
-
-  /** Takes the mails that ended nodes, or an earlier run, have left unread. */
-  takeLeft(): void {
-    this.inbox.takeLeft();
-  }
-
-  async store(
-    { ip, sender, recipients }: Session<never>,
-    { raw, size }: { raw: Buffer; size: number },
-    stranger: Stranger,
-  ): Promise<string> {
-    const now = this.context.clock.now();
-    const row: ReportRow = {
-      id: newId('rep', now),
-      received_at: now,
-      client_ip: ip,
-      sender,
-      recipients_json: JSON.stringify(recipients),
-      size,
-      state: 'new',
-      kind: null,
-      account_id: null,
-      message_id: null,
-      delivery_id: null,
-      detail_json: '{}',
-      raw,
-    };
-    const bytes = raw.length + ROW_BYTES;
-    return this.inbox.store(stranger, row, async () => {
-      await this.context.db.commit.insert({ reports: [row] }, bytes);
-      this.parts.kept.of(stranger).add(bytes);
-    });
-  }
-
-  /** Takes a mail that was written and waits to be read. */
-  take(row: NewReport): void {
-    this.inbox.take(row.id, this.strangerOf(row), row);
-  }
-
-  async full(stranger: Stranger) {
-    return this.inbox.full(stranger) ?? this.parts.kept.of(stranger).overfull();
-  }
-
-  /** Resolves when the reports that are being read are done. */
-  async stop(): Promise<void> {
-    await this.inbox.stop();
-    await this.parts.reader.close();
-  }
-
-  private strangerOf({ client_ip, recipients_json }: Pick<NewReport, 'client_ip' | 'recipients_json'>): Stranger {
-    return strangerOf(this.context.keys, client_ip, JSON.parse(recipients_json) as string[]);
   }
 
   /** Reads a mail. Resolves with the act that records what it means. */

@@ -20,7 +20,6 @@ import { received as table, type EventRow, type ReceivedRow } from '../storage/t
 import type { InboundContext, ReceivingDomain } from './context.ts';
 import { Inbox } from './inbox.ts';
 import type { Session } from './listener.ts';
-import type { Shelf } from './mx.ts';
 import { strangerTo, type MxBudgets, type Stranger } from './mx-budgets.ts';
 import { messageNamed } from './report-owner.ts';
 
@@ -56,6 +55,7 @@ export const newReceived = (
 });
 
 interface NewMail {
+  id: string;
   row: ReceivedRow;
   raw: Buffer;
 }
@@ -73,11 +73,11 @@ const WAITING_FRESH_MS = 30_000;
 const KEPT_FRESH_MS = 60_000;
 const KEPT_SHARE = 0.2;
 
-export class ReceivedMails implements Shelf {
+export class ReceivedMails {
+  readonly inbox: Inbox<NewMail>;
   private readonly context: InboundContext;
   private readonly ofNetworks: Pick<MxBudgets, 'noteReading'>;
   private readonly mostKept: number;
-  private readonly inbox: Inbox<NewMail>;
   private readonly waits;
   /** Bytes of all sources at the last look, with those that came since. */
   private kept = 0;
@@ -96,6 +96,16 @@ export class ReceivedMails implements Shelf {
       mostBuffered: BUFFERED_BYTES,
       mostAtWork: AT_WORK,
       mostReading: 1,
+      mailOf(session, raw, size, { receiving = { account_id: '', name: '' } }) {
+        const row = newReceived(session, receiving, size, context.clock.now());
+        return { id: row.id, row, raw };
+      },
+      write: async ({ id, row, raw }) => {
+        const rows = { received: [row], received_sources: [{ received_id: id, raw }] };
+        await context.db.commit.insert(rows, row.size);
+        this.kept += row.size;
+      },
+      alsoFull: (stranger) => this.full(stranger),
       left: async () => (await unreadIn(context.db.prepared)).map((row) => ({ id: row.id, ...strangerIn(row) })),
       load: (id) => load(context.db.prepared, id),
       read: ({ row, raw }) => this.read(row, raw),
@@ -105,11 +115,9 @@ export class ReceivedMails implements Shelf {
     });
   }
 
-  async full(stranger: Stranger): Promise<BudgetName | null> {
-    const unread = this.inbox.full(stranger);
-    if (unread !== null) return unread;
+  private async full({ receiving }: Stranger): Promise<BudgetName | null> {
     if (await this.isStoreFull()) return 'received_kept';
-    const { mails, bytes } = await this.waits.get(stranger.receiving?.account_id ?? '');
+    const { mails, bytes } = await this.waits.get(receiving?.account_id ?? '');
     if (mails >= budgets.received_waiting.most) return 'received_waiting';
     return (bytes ?? 0) >= budgets.received_waiting_bytes.most ? 'received_waiting_bytes' : null;
   }
@@ -125,29 +133,6 @@ export class ReceivedMails implements Shelf {
       this.kept = row?.bytes ?? 0;
     }
     return this.kept > this.mostKept;
-  }
-
-  async store(
-    session: Session<never>,
-    { raw, size }: { raw: Buffer; size: number },
-    stranger: Stranger,
-  ): Promise<string> {
-    const { receiving = { account_id: '', name: '' } } = stranger;
-    const row = newReceived(session, receiving, size, this.context.clock.now());
-    return this.inbox.store(stranger, { id: row.id, row, raw }, async () => {
-      await this.context.db.commit.insert({ received: [row], received_sources: [{ received_id: row.id, raw }] }, size);
-      this.kept += size;
-    });
-  }
-
-  /** Takes the mails that ended nodes, or an earlier run, have left. */
-  takeLeft(): void {
-    this.inbox.takeLeft();
-  }
-
-  /** Resolves when the mails at work are done. */
-  stop(): Promise<void> {
-    return this.inbox.stop();
   }
 
   /** Reads a mail. Resolves with the act that has its sender checked, and writes it. */
@@ -208,7 +193,7 @@ const unreadIn = (db: Connection): Promise<Pick<ReceivedRow, 'id' | 'account_id'
 async function load(db: Connection, id: string): Promise<NewMail | null> {
   const [row] = await db.all<ReceivedRow>("SELECT * FROM received WHERE id = ? AND status = 'new'", [id]);
   const raw = row === undefined ? null : await sourceOf(db, id);
-  return row === undefined || raw === null ? null : { row, raw };
+  return row === undefined || raw === null ? null : { id, row, raw };
 }
 
 type Columns = Partial<ReceivedRow> & { status: ReceivedRow['status'] };
