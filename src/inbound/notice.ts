@@ -192,11 +192,6 @@ function outdented(lines: readonly string[]): string {
  * `Your payment failed and will be retried` says nothing of what the host that writes has done.
  */
 
-interface Prose {
-  subject: string;
-  lines: readonly string[];
-}
-
 /** Fewer characters may be a word that the notice has of itself. Those of the scripts of East Asia count three times. */
 const SHORTEST = 8;
 const LONGEST = 300;
@@ -213,7 +208,11 @@ const DENSE = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Th
  * Returns the notice's own words: without what follows a label of a subject, and without the returned mail's subject.
  * `sent`: the subject of our mail, if the token of the notice says which one it is.
  */
-function withoutOurSubject({ subject, lines }: Prose, original: readonly HeaderField[], sent: string | null) {
+function withoutOurSubject(
+  { subject, lines }: Pick<Notice, 'subject' | 'lines'>,
+  original: readonly HeaderField[],
+  sent: string | null,
+) {
   const found = [...(sent === null ? [] : [sent]), wordsOf(original, 'subject')];
   const own: string[] = [];
   let depth: number | null = null;

@@ -28,7 +28,7 @@ import { InTurn } from './in-turn.ts';
 import { FORWARDED_AN_HOUR, forwardOf, isForOperator } from './forward.ts';
 import { strangerOf, type MxBudgets, type Stranger } from './mx-budgets.ts';
 import { ERASED_ADDRESS } from '../mail/address.ts';
-import { findMatch, type Match, type Owner } from './report-owner.ts';
+import { findMatch, type Owner } from './report-owner.ts';
 import type { ReportReader } from './report-reader.ts';
 import { HOUR_MS } from '../base/time.ts';
 
@@ -48,8 +48,13 @@ const READING = 16;
 const AT_WORK = 32;
 const BUFFERED_BYTES = 8 * 1024 * 1024;
 
+/** The columns of a mail that was not read. */
 const unread = {
-  ...{ state: 'new', kind: null, account_id: null, message_id: null, delivery_id: null },
+  state: 'new',
+  kind: null,
+  account_id: null,
+  message_id: null,
+  delivery_id: null,
   detail_json: '{}',
 } as const;
 

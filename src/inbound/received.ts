@@ -8,9 +8,9 @@ import { createLookUpCache } from '../base/look-up-cache.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { addressKey } from '../mail/address.ts';
 import { isSignedBy, type Signature } from '../mail/dkim/verify.ts';
-import { checkDmarc, type DmarcVerdict } from '../mail/dmarc.ts';
+import { checkDmarc } from '../mail/dmarc.ts';
 import type { ReceivedMail } from '../mail/received-mail.ts';
-import { checkSpf, type Look, type SpfQuestion, type SpfResult } from '../mail/spf.ts';
+import { checkSpf, type Look, type SpfQuestion } from '../mail/spf.ts';
 import { deliveryOfCopy } from '../messages/delivery/return-path.ts';
 import { noBodies, receivedMembers, sourceOf } from '../messages/received/received-store.ts';
 import type { Connection } from '../storage/connection.ts';
@@ -179,7 +179,7 @@ export class ReceivedMails {
   }
 
   /** An author of an answer has read the mail, even if only a machine has fetched its pixel. */
-  private async noteReader(answered: Answered | null): Promise<void> {
+  private async noteReader(answered: Answered): Promise<void> {
     if (answered?.unseenDelivery == null) return;
     const hit = { at: this.context.clock.now(), ip: null, userAgent: null, bot: null };
     const change = { kind: 'opened', hit, client: null, os: null, device: null } as const;
@@ -202,7 +202,7 @@ type Columns = Partial<ReceivedRow> & { status: ReceivedRow['status'] };
 function columnsAfter(
   mail: ReceivedMail | null,
   { spf, dkim, dmarc }: Verdicts,
-  answered: Answered | null,
+  answered: Answered,
   fromKey: string,
 ): Columns {
   if (mail === null) return { ...columnsOf(table, { spf }), status: 'unreadable', from_key: fromKey };
@@ -255,21 +255,13 @@ async function waitingFor(db: Connection, accountId: string): Promise<{ mails: n
   return row ?? { mails: 0, bytes: 0 };
 }
 
-interface Answered {
-  messageId: string;
-  /** The delivery to the author if it was opened by machines alone; null without one. */
-  unseenDelivery: string | null;
-}
+type Answered = Awaited<ReturnType<typeof answeredBy>>;
 
 /**
  * Finds the message of ours that a mail answers: by In-Reply-To and References, then by the mark of a copy that it brings. Only messages
  * of the account whose domain received it count, since anyone can write a Message-ID.
  */
-async function answeredBy(
-  { db, keys }: InboundContext,
-  accountId: string,
-  mail: ReceivedMail,
-): Promise<Answered | null> {
+async function answeredBy({ db, keys }: InboundContext, accountId: string, mail: ReceivedMail) {
   const { in_reply_to: first, references, copy, from } = mail;
   const named = new Set([...(first === null ? [] : [first]), ...[...references].reverse()]);
   const idOf = async (sql: string, values: string[]): Promise<string | null> =>
@@ -287,15 +279,12 @@ async function answeredBy(
      WHERE d.message_id = ? AND d.address_key = ? AND m.opens = 0 AND m.bot_opens > 0 LIMIT 1`,
     [messageId, from === null ? '' : addressKey(from.email)],
   );
-  return { messageId, unseenDelivery: unseen?.id ?? null };
+  /** The delivery to the author if it was opened by machines alone; null without one. */
+  const unseenDelivery = unseen?.id ?? null;
+  return { messageId, unseenDelivery };
 }
 
-interface Verdicts {
-  spf: { result: SpfResult; domain: string };
-  dkim: { result: 'pass' | 'fail' | 'temperror'; domain: string; selector: string }[];
-  /** Null for a mail without one author. */
-  dmarc: DmarcVerdict | null;
-}
+type Verdicts = Awaited<ReturnType<typeof verdictsOn>>;
 
 /** The limit of all look-ups about one mail; what has not come by then is trouble. */
 const LONGEST_MS = 20_000;
@@ -305,7 +294,7 @@ async function verdictsOn(
   { clock, resolver }: Pick<InboundContext, 'clock' | 'resolver'>,
   question: SpfQuestion,
   { signatures, from }: { signatures: readonly Signature[]; from: string | null },
-): Promise<Verdicts> {
+) {
   let timeUp: () => void = () => undefined;
   const over = new Promise<{ kind: 'trouble' }>((resolve) => {
     timeUp = () => resolve({ kind: 'trouble' });
@@ -326,14 +315,15 @@ async function verdictsOn(
       spf: spf.result === 'pass' ? [spf.domain] : [],
       dkim: dkim.flatMap(({ result, domain }) => (result === 'pass' ? [domain] : [])),
     };
+    // Null for a mail without one author.
     return { spf, dkim, dmarc: from === null ? null : await checkDmarc(look, from, passed) };
   } finally {
     timer.cancel();
   }
 }
 
-async function checkDkim(look: Look, { domain, selector, claim }: Signature): Promise<Verdicts['dkim'][number]> {
+async function checkDkim(look: Look, { domain, selector, claim }: Signature) {
   const keys = claim === null ? [] : await look('txt', `${selector}._domainkey.${domain}`);
   const isGood = claim !== null && keys?.some((key) => isSignedBy(claim, key)) === true;
-  return { result: keys === null ? 'temperror' : isGood ? 'pass' : 'fail', domain, selector };
+  return { result: keys === null ? 'temperror' : isGood ? 'pass' : 'fail', domain, selector } as const;
 }
