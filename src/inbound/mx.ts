@@ -86,13 +86,16 @@ export function mxHandlers(context: InboundContext, { budgets, reports, received
       const before = first === undefined ? target : await targetOf(first);
       if (nameOf(before) !== nameOf(target))
         return refuse(452, '4.5.3 one mail goes to one domain: send it again for this address');
-      if (target !== 'ours') return tooLarge(announced, target) ?? refusalOf(strangerTo(target, ip));
+      if (target !== 'ours') {
+        const refusal = tooLarge(announced, target) ?? (await refusalOf(strangerTo(target, ip)));
+        return refusal ?? { proof: null, hold };
+      }
       const stranger = strangerOf(keys, ip, [...recipients, address]);
       const named = strangerOf(keys, ip, [address]).deliveryId;
       // RFC 5321 section 4.5.3.1.10: who gets this sends the mail again for the recipients that are left.
       if (named !== null && named !== stranger.deliveryId)
         return refuse(452, '4.5.3 one mail is about one of ours: send it again for this address');
-      return refusalOf(stranger);
+      return (await refusalOf(stranger)) ?? { proof: named, hold: null };
     },
     async data(session, raw, size) {
       const target = await targetOf(session.recipients[0] ?? '');
@@ -112,11 +115,6 @@ export function mxHandlers(context: InboundContext, { budgets, reports, received
         throw error;
       }
     },
-    async holdFor(recipient) {
-      const target = await targetOf(recipient);
-      return target === 'ours' || isRefusal(target) ? null : hold;
-    },
-    proofOf: (address) => strangerOf(keys, '', [address]).deliveryId,
     overLimit(limit, held) {
       const isHeld = held !== null && (limit === 'memory' || limit === 'memory_network');
       context.usedUp(isHeld ? `received_${limit}` : `mx_${limit}`);

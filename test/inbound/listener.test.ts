@@ -289,7 +289,7 @@ describe('inbound/listener', () => {
           overLimit: (name) => {
             if (name === told) over.push(name);
           },
-          proofOf: (address) => address,
+          recipient: (_session, proof) => Promise.resolve({ proof, hold: null }),
         },
       );
       const clients = [await greeted(), await greeted()];
@@ -348,8 +348,9 @@ describe('inbound/listener', () => {
   });
 
   it('a session with a proof does not give way, and one proof is good for one session', async () => {
-    const proofOf = (address: string): string | null => (address.startsWith('token') ? address : null);
-    await begin({ connections: 3 }, { proofOf });
+    const recipient = (_session: unknown, address: string) =>
+      Promise.resolve({ proof: address.startsWith('token') ? address : null, hold: null });
+    await begin({ connections: 3 }, { recipient });
     const [proven, again, idle] = [
       await greeted('127.20.0.1'),
       await greeted('127.20.0.2'),
