@@ -2,7 +2,7 @@
 import type { Notifier } from '../scheduling/notifier.ts';
 import { budgets } from '../base/budgets.ts';
 import { MOST_BYTES } from '../mail/mime-read.ts';
-import { MailPort, type MailPortState, type Place } from './mail-port.ts';
+import { MailPort, type MailPortName, type MailPortState, type Place } from './mail-port.ts';
 import type { InboundContext } from './context.ts';
 import { keptReports } from './bounded-store.ts';
 import { Listener } from './listener.ts';
@@ -43,12 +43,8 @@ export interface InboundSettings {
   diskBytes: number;
 }
 
-export interface InboundPorts {
-  /** Null while it cannot be had. */
-  mx: number | null;
-  submission: number | null;
-  submissions: number | null;
-}
+/** The open ports; null for one that cannot be had. */
+export type InboundPorts = Record<MailPortName, number | null>;
 
 /** Reports of RFC 3464 bring the mail back, so they may be larger than the largest mail by this much; only the front of them is kept. */
 const MORE_THAN_MAIL = 10 * 1024 * 1024;
@@ -149,10 +145,8 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
     },
     /** Returns the state of each port, in the order mx, submission, submissions. */
     mailPorts: (): MailPortState[] => mailPorts.map(({ state }) => state),
-    ports(): InboundPorts {
-      const [reports = null, plain = null, secure = null] = mailPorts.map(({ state }) => state.open);
-      return { mx: reports, submission: plain, submissions: secure };
-    },
+    ports: (): InboundPorts =>
+      Object.fromEntries(mailPorts.map(({ state: { name, open } }) => [name, open])) as InboundPorts,
     setCertificate(renewed: Certificate): void {
       for (const listener of listeners) listener.setCertificate(renewed);
     },

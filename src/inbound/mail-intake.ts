@@ -120,23 +120,19 @@ export interface MailHold {
   limits: ListenerLimits;
 }
 
-export interface IntakeDeps extends MailHold {
-  clock: Clock;
-}
-
 /**
  * Reads a mail to its end and hands it to `use`; its octets count as memory in use until that is done. Rejects if the client leaves in the
  * middle. Calls `tooSlow` when the mail has fallen behind the pace.
  */
 export async function takeMail<Result>(
-  { clock, limits, memory, keepBytes }: IntakeDeps,
+  { clock, limits, memory, keepBytes }: MailHold & { clock: Clock },
   { read, network, tooSlow }: { read: ReadMail; network: string; tooSlow: () => void },
   use: (mail: TakenMail) => Promise<Result>,
 ): Promise<Result> {
   const octets = new Octets();
   let size = 0;
   let full: LimitName | null = null;
-  const pace = watchPace({ clock, limits }, () => size, tooSlow);
+  const pace = watchPace(clock, limits, () => size, tooSlow);
   try {
     await read((piece) => {
       size += piece.length;
@@ -157,12 +153,13 @@ export async function takeMail<Result>(
 
 /** Calls `tooSlow` once. Time in which this process was too busy to look is not counted. */
 function watchPace(
-  { clock, limits }: Pick<IntakeDeps, 'clock' | 'limits'>,
+  clock: Clock,
+  { dataIdleMs, dataPace }: ListenerLimits,
   bytes: () => number,
   tooSlow: () => void,
 ): Timer {
-  const step = limits.dataIdleMs / LOOKS;
-  const patience = new Patience({ idleMs: limits.dataIdleMs, leastPace: limits.dataPace });
+  const step = dataIdleMs / LOOKS;
+  const patience = new Patience({ idleMs: dataIdleMs, leastPace: dataPace });
   const look = (): void => {
     if (patience.isOver(step, bytes())) tooSlow();
     else timer = clock.after(step, look, { background: true });
