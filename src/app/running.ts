@@ -3,8 +3,13 @@
  * the doors to their operations. Nothing runs before app.ts starts it.
  */
 import { RateWindows } from '../scheduling/rate-windows.ts';
-import { certificateFiles, type Certificate } from '../config/certificate.ts';
-import { watchCertificate, type CertificateWatch, type WatchDeps } from '../config/certificate-watch.ts';
+import {
+  certificateFiles,
+  watchCertificate,
+  type Certificate,
+  type CertificateWatch,
+  type WatchDeps,
+} from '../config/certificate.ts';
 import type { Config } from '../config/schema.ts';
 import type { AcceptDeps } from '../messages/accept/accept.ts';
 import { BodyMemory } from '../api/body-memory.ts';

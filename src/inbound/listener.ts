@@ -7,8 +7,7 @@ import type { AddressInfo } from 'node:net';
 import { SMTPServer, type SMTPServerDataStream, type SMTPServerOptions, type SMTPServerSession } from 'smtp-server';
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
-import { logAcceptErrors } from '../net/accept-errors.ts';
-import { listenOn } from '../net/listening.ts';
+import { listenOn, logAcceptErrors } from '../net/listening.ts';
 import { isStorageTrouble } from '../storage/commit.ts';
 import { feedDirectly, readData, withCrlfLines } from './data-mode.ts';
 import {

@@ -6,7 +6,6 @@
 import { codeOf } from '../base/error-code.ts';
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
-import { portHolder } from '../net/port-holder.ts';
 
 export type MailPortName = 'mx' | 'submission' | 'submissions';
 
@@ -24,7 +23,7 @@ export interface MailPortState {
   /** The port that is listened on; null while none is. */
   open: number | null;
   /** The reason why the port cannot be opened; null while it is open or was not tried yet. */
-  fault: { code: 'EADDRINUSE' | 'EACCES'; since: number; holder: string | null } | null;
+  fault: { code: 'EADDRINUSE' | 'EACCES'; since: number } | null;
 }
 
 /** The mail that cannot arrive while a port is not open, and the setting that chooses another port, for the log. */
@@ -73,15 +72,14 @@ export class MailPort {
       if (code !== 'EADDRINUSE' && (code !== 'EACCES' || isChosen)) throw error;
       this.tryLater();
       if (state.fault !== null) return;
-      const isTaken = code === 'EADDRINUSE';
-      const holder = isTaken ? await portHolder(port) : null;
-      state.fault = { code, since: deps.clock.now(), holder };
-      const cause = isTaken
-        ? `port ${String(port)} is in use by ${holder ?? 'another program'}`
-        : `this user may not listen on port ${String(port)}`;
+      state.fault = { code, since: deps.clock.now() };
+      const cause =
+        code === 'EADDRINUSE'
+          ? `port ${String(port)} is in use by another program`
+          : `this user may not listen on port ${String(port)}`;
       const { takes, setting } = WORDS[name];
       deps.log.warn(
-        { event: 'smtp_port_taken', listener: name, host, port, code, holder },
+        { event: 'smtp_port_taken', listener: name, host, port, code },
         `${cause}: ${takes} cannot arrive here. End that program, or choose another port with ${setting} (docs/beside-postfix.md); it is tried again every minute`,
       );
     }

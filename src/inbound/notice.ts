@@ -6,8 +6,14 @@ import type { Arrival } from './finding.ts';
 import { soughtAddress } from '../mail/address.ts';
 import { addressesIn } from '../mail/addresses-in.ts';
 import { isAutoReplied, isMarkedAutoReply } from '../mail/auto-reply.ts';
-import { isDeliveryStatus, readDeliveryReport, type DeliveryReport } from '../mail/delivery-report.ts';
-import { isFeedbackReport, readFeedbackReport, type FeedbackReport } from '../mail/feedback-report.ts';
+import {
+  isDeliveryStatus,
+  readDeliveryReport,
+  type DeliveryReport,
+  isFeedbackReport,
+  readFeedbackReport,
+  type FeedbackReport,
+} from '../mail/delivery-report.ts';
 import type { HeaderField } from '../mail/header.ts';
 import {
   fieldOf,
