@@ -17,7 +17,7 @@ export interface ForwardRule {
   hostname: string;
 }
 
-export type Forwardable = Pick<ReportRow, 'received_at' | 'client_ip' | 'sender' | 'recipients_json' | 'size' | 'raw'>;
+type Forwardable = Pick<ReportRow, 'received_at' | 'client_ip' | 'sender' | 'recipients_json' | 'size' | 'raw'>;
 
 /** Forwarded mails in any hour at the most: a flood at these addresses must not reach the operator. */
 export const FORWARDED_AN_HOUR = 20;

@@ -18,7 +18,7 @@ interface Waiting<Mail> extends Stranger {
   mail: Mail | null;
 }
 
-export interface InboxOptions<Mail> {
+interface InboxOptions<Mail> {
   /** The budgets for all mails that wait, and for those of one network or domain. */
   bounds: { all: BudgetName; each: BudgetName };
   /** Bytes of mails that are kept in memory until they are read; others are loaded. */

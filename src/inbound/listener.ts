@@ -74,7 +74,7 @@ export interface Handlers<User> {
   ended?(code: number): void;
 }
 
-export interface ListenerOptions {
+interface ListenerOptions {
   host: string;
   port: number;
   hostname: string;
@@ -406,7 +406,7 @@ export class Listener<User> {
 }
 
 /** Parameters of MAIL and RCPT in the form of smtp-server, whose types promise strings only: names in capitals, `true` for one without a value. */
-export type EsmtpParameters = Readonly<Record<string, string | true>>;
+type EsmtpParameters = Readonly<Record<string, string | true>>;
 
 const parametersOf = (args: object | false): EsmtpParameters => (args === false ? {} : (args as EsmtpParameters));
 

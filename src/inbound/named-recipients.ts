@@ -14,7 +14,7 @@ import type { HeaderField } from '../mail/header.ts';
 import { indentOf } from './diagnostic.ts';
 import type { Notice } from './notice.ts';
 
-export interface NamedRecipient {
+interface NamedRecipient {
   address: string;
   /** The lines that may hold the reason: from its name to the next recipient's. Empty if only a header names it. */
   lines: readonly string[];

@@ -273,7 +273,7 @@ export const hasNullSender = (mail: MailPart, { sender }: Pick<Arrival, 'sender'
   sender === '' || returnPathsOf(mail).some((value) => /^<\s*>/.test(value.trim()));
 
 /** True if the sender is known, and is neither a mail system nor another program. */
-export const isFromPerson = (mail: MailPart, arrival: Pick<Arrival, 'sender'>, words: BounceWords): boolean =>
+const isFromPerson = (mail: MailPart, arrival: Pick<Arrival, 'sender'>, words: BounceWords): boolean =>
   (arrival.sender !== null || returnPathsOf(mail).length > 0) &&
   !(hasNullSender(mail, arrival) || words.nobodies.has(localPartOfFrom(mail)) || isFromDaemon(mail, arrival, words));
 

@@ -36,7 +36,7 @@ import { HOUR_MS } from '../base/time.ts';
 type NewReport = Pick<ReportRow, 'id' | 'received_at' | 'client_ip' | 'sender' | 'recipients_json' | 'size' | 'raw'>;
 
 /** The parts that a mail passes through. */
-export interface ReceiveParts {
+interface ReceiveParts {
   reader: Pick<ReportReader, 'read'>;
   budgets: Pick<MxBudgets, 'noteReading' | 'giveBack' | 'noteGood'>;
   kept: ReturnType<typeof keptReports>;

@@ -13,13 +13,13 @@ import { ownMailRows } from '../messages/accept/own-mail.ts';
 import { returnPathFor, type ReturnPathKey } from '../messages/delivery/return-path.ts';
 import type { InboundContext } from './context.ts';
 
-export type SelfTestDeps = Pick<InboundContext, 'clock' | 'notifiers' | 'ownAccount'> & {
+type SelfTestDeps = Pick<InboundContext, 'clock' | 'notifiers' | 'ownAccount'> & {
   db: Pick<InboundContext['db'], 'commit' | 'prepared'>;
   /** The one that signs now. */
   returnPathKey: ReturnPathKey;
 };
 
-export interface SelfTestPlace {
+interface SelfTestPlace {
   /** Address of the MX listener; null without a port. */
   mx: { host: string; port: number } | null;
   hostname: string;
