@@ -238,48 +238,33 @@ const automaticOrNot = (mail: MailPart, words: BounceWords, text: string): Findi
 const LONGEST_REASON = 500;
 /** The code of a reply that says as much. */
 const PERMANENT = 550;
-/** From the sentence on. */
-const LINES_BEFORE_REASON = 4;
 
 function rejection(notice: Notice, by: ReadBy): Answer | null {
   const { mail, lines } = notice;
   if (!isMarkedRejected(mail.headers)) return null;
   const part = [...ownPartsOf(mail)].find(({ type }) => type === 'message/disposition-notification');
-  const reason = reasonIn(lines, by.words);
+  // Behind the sentence that says so stands the reason; what is around it only announces it.
+  const at = lines.findIndex((line) => by.words.rejection(foldText(line)));
+  const [, behind = ''] = /: (.*)$/.exec(lines[at] ?? '') ?? [];
+  const reason = [behind, ...lines.slice(at + 1)];
   const { recipients, ...report } = readDeliveryReport(part === undefined ? '' : textOf(part));
   const failed = recipients.map((one) => ({ ...one, action: 'failed' as const }));
-  // The words around the reason only announce it.
-  const explaining = reason.length > 0 ? { ...notice, subject: '', lines: reason } : notice;
   const found =
     failed.length > 0
-      ? reportedRecipients({ ...report, recipients: failed }, explaining, by)
+      ? reportedRecipients({ ...report, recipients: failed }, { ...notice, subject: '', lines: reason }, by)
       : namedRecipients('failed', notice, by);
-  return { kind: 'bounce', recipients: found.map((one) => ({ ...one, ...explained(one, reason, by.judge) })) };
+  return { kind: 'bounce', recipients: found.map((one) => explained(one, reason, by.judge)) };
 }
 
 /** Takes the reason for the words of a person: unless an own rule knows them, the recipient does not want the mail. */
-function explained(
-  { diagnostic, verdict, rule }: FoundRecipient,
-  reason: readonly string[],
-  judge: Judge,
-): Pick<FoundRecipient, 'diagnostic' | 'verdict' | 'rule'> {
+function explained(one: FoundRecipient, reason: readonly string[], judge: Judge): FoundRecipient {
   const text = reason.join(' ').trim().slice(0, LONGEST_REASON).toWellFormed();
-  const said = { diagnostic: diagnostic ?? printable(text === '' ? null : text) };
-  const isOwn = rule !== null && isByOwnRule({ rule });
-  if (isOwn || (verdict !== null && verdict.class !== 'undetermined')) return { ...said, verdict, rule };
+  const said = { ...one, diagnostic: one.diagnostic ?? printable(text === '' ? null : text) };
+  const isOwn = one.rule !== null && isByOwnRule({ rule: one.rule });
+  if (isOwn || (one.verdict !== null && one.verdict.class !== 'undetermined')) return said;
   const byReason = judge({ phase: 'report', code: PERMANENT, enhanced: null, text });
   if (isByOwnRule(byReason)) return { ...said, ...toRuled(byReason) };
   return { ...said, verdict: { class: 'block', reason: 'policy' }, rule: null };
-}
-
-/** Returns the text after the sentence that says that the mail was rejected, or after one that announces the reason. */
-function reasonIn(lines: readonly string[], words: BounceWords): readonly string[] {
-  const at = lines.findIndex((line) => words.rejection(foldText(line)));
-  const line = lines[at] ?? '';
-  const behind = line.slice(line.lastIndexOf(': ') + 1).trim();
-  if (behind !== '' && behind !== line.trim()) return [behind, ...lines.slice(at + 1)];
-  const announced = lines.slice(at, at + LINES_BEFORE_REASON).findLastIndex((one) => one.endsWith(':'));
-  return lines.slice(at + Math.max(announced, 0) + 1);
 }
 
 /**

@@ -170,7 +170,7 @@ export async function handIn({
     const { response } = await transport.sendMail({ envelope: { from, to }, raw: mail });
     return { kind: 'taken', reply: response };
   } catch (error) {
-    const said = error instanceof Error && 'response' in error ? error.response : null;
-    return { kind: 'refused', why: typeof said === 'string' ? said : String((error as Error).message) };
+    const { response, message } = error as Error & { response?: unknown };
+    return { kind: 'refused', why: typeof response === 'string' ? response : message };
   }
 }
