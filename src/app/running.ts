@@ -18,7 +18,7 @@ import { createInside } from '../api/inside.ts';
 import { Newcomers } from '../api/newcomers.ts';
 import type { Api } from '../api/server.ts';
 import type { Dashboard } from '../dashboard/dashboard.ts';
-import type { OwnPort } from '../dashboard/listen.ts';
+import type { OwnPort } from '../dashboard/dashboard.ts';
 import type { Housekeeping } from '../housekeeping/housekeeping.ts';
 import type { Inbound } from '../inbound/inbound.ts';
 import type { Mta } from '../mta/mta.ts';
