@@ -44,6 +44,7 @@ export interface StoreContext {
   keyring: Keyring;
   log: Pick<Log, 'info' | 'warn'>;
   cursors: Cursors;
+  notifiers: { events: Notifier };
   streams: ListStreams;
   resolver: Pick<Resolver, 'txt' | 'mx' | 'a' | 'aaaa' | 'cname'>;
   /** Name of this mail server: the DNS records point to it. */
@@ -67,7 +68,6 @@ export type WireBytes = { kind: 'bytes'; data: readonly Buffer[] } | { kind: 'no
 
 export interface ApiContext extends StoreContext {
   changes: ChangeNotices;
-  notifiers: { events: Notifier };
   renderer: Renderer;
   mailViewer: MailViewer;
   change: ChangeDeps;

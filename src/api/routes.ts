@@ -32,6 +32,7 @@ export function storeRoutes(context: StoreContext): Route[] {
     ...declared.map((operation) => operation(context)),
     ...receivedReadRoutes(context),
     ...suppressionRoutes(context),
+    ...eventRoutes(context),
     ...statsRoutes(context),
   ];
 }
@@ -66,7 +67,6 @@ export function apiRoutes(parts: Omit<ApiContext, 'cursors' | 'streams' | 'findS
     ...storeRoutes(context),
     ...declared.map((operation) => operation(context)),
     receivedFileRoute(context),
-    ...eventRoutes(context),
     ...settingsRoutes(context),
     ...clientPackageRoutes(context),
     ...trackRoutes(context.track),

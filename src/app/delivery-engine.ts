@@ -17,7 +17,7 @@ import { Sites } from '../mta/sites/sites.ts';
 import { isUsable, Sources, type SourcesDeps } from '../mta/sources/sources.ts';
 import { DEFAULT_POOL } from '../storage/tables.ts';
 import { WarmUp } from '../mta/sources/warm-up.ts';
-import { signingKey, type AppContext } from './context.ts';
+import { signingKey, type AppContext } from './core.ts';
 
 /** The delivery engine, and the holds and limits of the operator. */
 export interface DeliveryEngine {
@@ -59,42 +59,19 @@ function buildMta(
     mailPorts,
   }: Omit<DeliveryEngine, 'mta'> & { sources: Sources; mailPorts: () => readonly OpenPort[] },
 ): Mta {
-  const {
-    config,
-    overrides,
-    clock,
-    log,
-    db,
-    recorder,
-    notifiers,
-    directory,
-    signingKeys,
-    streams,
-    meters,
-    live,
-    random,
-  } = context;
+  const { config, overrides, directory, signingKeys, streams, meters, live } = context;
   const { delivery, smtp } = config;
   const localAddresses = buildLocalAddresses(context);
   const { connection } = delivery;
   const rules = readLimitRules();
   return new Mta(
     {
-      db,
-      clock,
-      log,
-      recorder,
-      notifiers,
+      ...context,
       sources,
       limits,
-      random,
       holds,
-      nodes: context.nodes,
-      owners: context.owners,
       sites: buildSites(context, localAddresses, mailPorts),
-      fresh: context.fresh,
       trackingKey: context.trackKeys[0],
-      keyring: context.keyring,
       judge: (refusal) => live.judge(refusal),
       poolOf: async (accountId, slug) => (await streams.find(accountId, slug))?.pool ?? DEFAULT_POOL,
       maySend: () => context.nodes.holdsLease,

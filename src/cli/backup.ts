@@ -1,6 +1,5 @@
 /** `posthorn backup`: copies of the database and the keys, made while the server runs; verified; restored elsewhere. */
 import path from 'node:path';
-import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
 import { isPostgresUrl } from '../base/postgres-url.ts';
 import { Problem } from '../base/problem.ts';
@@ -14,13 +13,11 @@ import { pluralize } from '../base/pluralize.ts';
 import { version } from '../version.ts';
 import type { Context } from './cli.ts';
 import { exitCodes } from './exit-codes.ts';
-import { noteAct, orNoteFailure, refused } from './note-act.ts';
-import { showProgress } from './progress.ts';
-import { refuseRoot } from './refuse-root.ts';
+import { noteAct, refuseRoot, showProgress } from './progress.ts';
 
 interface Options {
   json?: true;
-  passphraseFile?: string;
+  passphrase_file?: string;
 }
 
 /** Exit code if the backup or its books have a fault. */
@@ -31,52 +28,35 @@ const SHORTEST_PASSPHRASE = 12;
 const ON_POSTGRES =
   'storage.url is a PostgreSQL database: pg_dump and pg_restore are its backup, with secret.key kept beside it (docs/backup.md#postgresql)';
 
-export function addBackup(backup: CommandUnknownOpts, context: Context): void {
-  const passphrase = [
-    '--passphrase-file <file>',
-    'file with the passphrase of the keys (default: the setting backup.passphrase)',
-  ] as const;
-  const json = ['--json', 'as one JSON object'] as const;
-  backup
-    .command('create [folder]')
-    .description('make a backup in this folder (default: backup.dir), while the server runs or without it')
-    .option(...passphrase)
-    .option(...json)
-    .action(onSqlite(context, (config, folder, options) => create(context, config, folder, options)));
-  backup
-    .command('verify <backup>')
-    .description('check every byte, the database and its books; exit code 1 if something is wrong')
-    .option(...passphrase)
-    .option(...json)
-    .action(onSqlite(context, (config, folder = '', options) => verify(context, config, folder, options)));
-  backup
-    .command('restore <backup>')
-    .description('put a backup into storage.url, where no database and no server may be')
-    .option(...passphrase)
-    .option(...json)
-    .action(onSqlite(context, (config, folder = '', options) => restore(context, config, folder, options)));
-}
-
-function onSqlite(
-  context: Context,
-  work: (config: Config, folder: string | undefined, options: Options) => Promise<void>,
-) {
-  return async (folder: string | undefined, options: Options): Promise<void> => {
+/** Runs the work if the database is a SQLite file, and refuses otherwise. */
+const onSqlite =
+  <Given extends Options & { folder?: string; backup?: string }>(
+    work: (context: Context, config: Config, options: Given) => Promise<void>,
+  ) =>
+  async (context: Context, options: Given): Promise<void> => {
     const { config } = context.load();
     if (isPostgresUrl(config.storage.url))
-      printRefusal(context, folder ?? null, { kind: 'refused', why: 'postgres', text: ON_POSTGRES }, options);
-    else await work(config, folder, options);
+      printRefusal(
+        context,
+        options.folder ?? options.backup ?? null,
+        { kind: 'refused', why: 'postgres', text: ON_POSTGRES },
+        options,
+      );
+    else await work(context, config, options);
   };
-}
 
-async function create(context: Context, config: Config, folder: string | undefined, options: Options): Promise<void> {
+export const create = onSqlite(makeBackup);
+export const verify = onSqlite(checkBackup);
+export const restore = onSqlite(restoreFrom);
+
+async function makeBackup(context: Context, config: Config, options: Options & { folder?: string }): Promise<void> {
+  const { folder } = options;
   const { createBackup } = await import('../backup/create.ts');
   await refuseRoot(config);
   const passphrase = passphraseFor(config, options);
   const [copying, checking] = [showProgress(context, 'copying'), showProgress(context, 'checking')];
   const dir = folder === undefined ? config.backup.dir : path.resolve(folder);
-  const act = { operation: 'backup.create', object: dir } as const;
-  const making = createBackup(
+  const made = await createBackup(
     { clock: systemClock, version },
     {
       storage: config.storage,
@@ -92,10 +72,8 @@ async function create(context: Context, config: Config, folder: string | undefin
       },
     },
   );
-  const made = await orNoteFailure(context, config, act, making);
   checking.end();
   if (made.kind === 'refused') {
-    await noteAct(context, config, { ...act, fault: refused(made.text) });
     printRefusal(context, null, made, options);
     return;
   }
@@ -105,7 +83,11 @@ async function create(context: Context, config: Config, folder: string | undefin
     );
   const { manifest, bytes, removed, unbalanced } = made;
   const keys = made.hasKeys ? 'encrypted' : 'none';
-  await noteAct(context, config, { ...act, after: { backup: made.folder, bytes, keys, removed } });
+  await noteAct(context, config, {
+    operation: 'backup.create',
+    object: dir,
+    after: { backup: made.folder, bytes, keys, removed },
+  });
   context.print(options.json, { backup: made.folder, bytes, ...shown(manifest), unbalanced, removed }, () => [
     made.folder,
     `${String(bytes)} bytes, ${contents(manifest)}`,
@@ -115,7 +97,10 @@ async function create(context: Context, config: Config, folder: string | undefin
   if (unbalanced.length > 0) context.end(FAULTY);
 }
 
-async function verify(context: Context, config: Config, folder: string, options: Options): Promise<void> {
+type Named = Options & { backup: string };
+
+async function checkBackup(context: Context, config: Config, options: Named): Promise<void> {
+  const { backup: folder } = options;
   const { verifyBackup } = await import('../backup/verify.ts');
   const progress = showProgress(context, 'checking');
   const verified = await verifyBackup(path.resolve(folder), {
@@ -182,13 +167,14 @@ const codes: Readonly<Record<Why, number>> = {
   other_keys: exitCodes.data,
 };
 
-async function restore(context: Context, config: Config, folder: string, options: Options): Promise<void> {
+async function restoreFrom(context: Context, config: Config, options: Named): Promise<void> {
+  const { backup: folder } = options;
   const { restoreBackup } = await import('../backup/restore.ts');
   await refuseRoot(config);
   const progress = showProgress(context, 'checking');
-  const act = { operation: 'backup.restore', object: path.resolve(folder) } as const;
-  const restoring = restoreBackup({
-    folder: path.resolve(folder),
+  const from = path.resolve(folder);
+  const restored = await restoreBackup({
+    folder: from,
     storage: config.storage,
     dataDir: config.dataDir,
     passphrase: passphraseFor(config, options),
@@ -196,27 +182,16 @@ async function restore(context: Context, config: Config, folder: string, options
       progress.at(Math.round(part * 1000), 1000);
     },
   });
-  const restored = await orNoteFailure(context, config, act, restoring);
   progress.end();
-  if (restored.kind === 'restored') {
-    const { manifest, keys } = restored;
-    const after = { backup: act.object, created_at: manifest.created_at, data_dir: config.dataDir, keys };
-    await noteAct(context, config, { ...act, after });
-    printRestored(context, config, folder, restored, options);
+  if (restored.kind !== 'restored') {
+    printRefusal(context, folder, restored, options);
     return;
   }
-  if (restored.kind === 'refused') await noteAct(context, config, { ...act, fault: refused(restored.text) });
-  printRefusal(context, folder, restored, options);
-}
-
-function printRestored(
-  context: Context,
-  config: Config,
-  folder: string,
-  { manifest, keys, unbalanced }: Extract<Restored, { kind: 'restored' }>,
-  { json }: Options,
-): void {
-  context.print(json, { backup: folder, data_dir: config.dataDir, ...shown(manifest), keys, unbalanced }, () => [
+  const { manifest, keys, unbalanced } = restored;
+  const after = { backup: from, created_at: manifest.created_at, data_dir: config.dataDir, keys };
+  await noteAct(context, config, { operation: 'backup.restore', object: from, after });
+  const record = { backup: folder, data_dir: config.dataDir, ...shown(manifest), keys, unbalanced };
+  context.print(options.json, record, () => [
     `restored into ${config.dataDir}: ${contents(manifest)}`,
     keys === 'restored' ? 'keys: restored' : 'keys: those that were there fit',
     ...unbalanced.map((fault) => `the books do not balance: ${fault}`),
@@ -238,7 +213,7 @@ function contents({ counts, created_at }: Manifest): string {
 }
 
 /** Reads the passphrase from the named file, else from the settings; null if neither has one. One line end is removed, which editors add. */
-function passphraseFor(config: Config, { passphraseFile: file }: Options): string | null {
+function passphraseFor(config: Config, { passphrase_file: file }: Options): string | null {
   if (file === undefined) return config.backup.passphrase;
   const reading = readText(file);
   if (reading.kind === 'absent') throw new Problem('not_found', `there is no file ${file}`);

@@ -2,47 +2,26 @@
 import type { Config } from '../config/schema.ts';
 import { exitCodes, Refusal } from './exit-codes.ts';
 
-interface Port {
-  host: string;
-  port: number | null;
-  hostSetting: string;
-  portSetting: string;
-}
-
 type Listening = Pick<Config, 'http' | 'metrics' | 'dashboard' | 'smtp'>;
 
-function portsOf({ http, metrics, dashboard, smtp }: Listening): Port[] {
-  const { mx, submission } = smtp;
-  return [
-    { host: http.host, port: http.port, hostSetting: 'http.host', portSetting: 'http.port' },
-    { host: http.host, port: dashboard.port, hostSetting: 'http.host', portSetting: 'dashboard.port' },
-    { host: metrics.host, port: metrics.port, hostSetting: 'metrics.host', portSetting: 'metrics.port' },
-    { host: mx.host, port: mx.port, hostSetting: 'smtp.mx.host', portSetting: 'smtp.mx.port' },
-    {
-      host: submission.host,
-      port: submission.port,
-      hostSetting: 'smtp.submission.host',
-      portSetting: 'smtp.submission.port',
-    },
-    {
-      host: submission.host,
-      port: submission.tlsPort,
-      hostSetting: 'smtp.submission.host',
-      portSetting: 'smtp.submission.tlsPort',
-    },
-  ];
-}
+/** The ports, each with its settings. */
+const portsOf = ({ http, metrics, dashboard, smtp: { mx, submission } }: Listening) =>
+  [
+    { host: http.host, port: http.port, of: 'http', portSetting: 'http.port' },
+    { host: http.host, port: dashboard.port, of: 'http', portSetting: 'dashboard.port' },
+    { host: metrics.host, port: metrics.port, of: 'metrics', portSetting: 'metrics.port' },
+    { host: mx.host, port: mx.port, of: 'smtp.mx', portSetting: 'smtp.mx.port' },
+    { host: submission.host, port: submission.port, of: 'smtp.submission', portSetting: 'smtp.submission.port' },
+    { host: submission.host, port: submission.tlsPort, of: 'smtp.submission', portSetting: 'smtp.submission.tlsPort' },
+  ] as const;
 
 /** Returns null if the error is not about listening. */
 export function listenFault(config: Listening, error: unknown): Refusal | null {
   if (!(error instanceof Error) || !('code' in error)) return null;
   const port = 'port' in error ? Number(error.port) : config.http.port;
   const asked = portsOf(config).filter((one) => one.port === port);
-  const { host, hostSetting, portSetting } = asked[0] ?? {
-    host: config.http.host,
-    hostSetting: 'http.host',
-    portSetting: 'http.port',
-  };
+  const { host, of, portSetting } = asked[0] ?? portsOf(config)[0];
+  const hostSetting = `${of}.host`;
   switch (error.code) {
     case 'EADDRINUSE': {
       const other = asked.find((one) => one.portSetting !== portSetting && one.portSetting !== 'dashboard.port');

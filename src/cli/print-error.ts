@@ -7,10 +7,20 @@ import { Unavailable, type UnavailableWhy } from '../base/unavailable.ts';
 import { DatabaseRefusal, type RefusalWhy } from '../storage/mark.ts';
 import { UnsupportedSchema } from '../storage/migrate.ts';
 import { exitCodes, Refusal } from './exit-codes.ts';
-import { isDiskFull, machineFault } from './machine-fault.ts';
-import { printable } from '../presentations/table.ts';
+import { machineFault, type MachineFault } from '../operator/machine-fault.ts';
+import { printable } from '../presentations/presentation.ts';
 
 type Note = (line: string) => void;
+
+const faultCodes: Readonly<Record<MachineFault['kind'], number>> = {
+  full: exitCodes.output,
+  busy: exitCodes.unavailable,
+  damaged: exitCodes.output,
+  failing: exitCodes.output,
+  read_only: exitCodes.noPermission,
+  forbidden: exitCodes.noPermission,
+  away: exitCodes.unavailable,
+};
 
 const refused: Readonly<Record<RefusalWhy, number>> = {
   unsuitable: exitCodes.config,
@@ -46,7 +56,7 @@ export function printError(
   if (fault !== null) {
     note(`posthorn: ${fault.line}`);
     note(`  cure:  ${fault.cure}`);
-    return fault.exitCode;
+    return faultCodes[fault.kind];
   }
   // The modules of the server are loaded late; src/bin/posthorn.cjs prints the same for earlier ones.
   if (error instanceof Error && 'code' in error && error.code === 'EMFILE') {
@@ -72,7 +82,8 @@ function codeOf(error: unknown): number | null {
 export function whyForNow(error: unknown, dataDir: string): string | null {
   const lines: string[] = [];
   const code = printError(error, (line) => lines.push(line), dataDir);
-  const mayPass = code === exitCodes.unavailable || code === exitCodes.cannotCreate || isDiskFull(error);
+  const mayPass =
+    code === exitCodes.unavailable || code === exitCodes.cannotCreate || machineFault(error, dataDir)?.kind === 'full';
   return mayPass ? (lines[0] ?? String(error)).replace(/^posthorn: /, '') : null;
 }
 

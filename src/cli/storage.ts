@@ -1,40 +1,31 @@
 /** `posthorn storage move`: moves all rows from a SQLite file into PostgreSQL. */
 import { existsSync } from 'node:fs';
 import path from 'node:path';
-import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
 import { isPostgresUrl, postgresUrlFault } from '../base/postgres-url.ts';
 import { Problem } from '../base/problem.ts';
 import type { Moved } from '../backup/move.ts';
 import type { Config } from '../config/schema.ts';
 import { pluralize } from '../base/pluralize.ts';
-import type { StoreAddress } from '../storage/database.ts';
+import type { StoreAddress, Database } from '../storage/database.ts';
 import type { Context } from './cli.ts';
 import { exitCodes, Refusal } from './exit-codes.ts';
-import { noteAct, orNoteFailure, refused } from './note-act.ts';
-import { showProgress } from './progress.ts';
-import { refuseRoot } from './refuse-root.ts';
+import { noteAct, refuseRoot, showProgress } from './progress.ts';
+import { openKeyring } from '../base/keyring.ts';
+import { makeDataFolder } from '../operator/door/data-folder.ts';
+import { lookAtSocket, socketPath } from '../operator/door/socket.ts';
+import { Unavailable } from '../base/unavailable.ts';
 
 interface Options {
   to: string;
-  passwordFile?: string;
+  password_file?: string;
   json?: true;
 }
 
 /** Exit code if the books that were moved do not balance. */
 const FAULTY = 1;
 
-export function addStorage(storage: CommandUnknownOpts, context: Context): void {
-  storage
-    .command('move')
-    .description('move everything from SQLite to PostgreSQL, while no server runs; afterwards set storage.url to it')
-    .requiredOption('--to <url>', 'postgres://<user>@<host>/<empty database>')
-    .option('--password-file <file>', 'file with the password of the PostgreSQL user (default: as in the settings)')
-    .option('--json', 'as one JSON object')
-    .action((options) => move(context, options));
-}
-
-async function move(context: Context, options: Options): Promise<void> {
+export async function move(context: Context, options: Options): Promise<void> {
   const { config } = context.load();
   const to = addressFrom(config, options);
   const { url: from } = config.storage;
@@ -47,8 +38,7 @@ async function move(context: Context, options: Options): Promise<void> {
   const { moveStorage } = await import('../backup/move.ts');
   const shown = showProgress(context, 'copying');
   const begun = context.now();
-  const act = { operation: 'storage.move', object: to.url } as const;
-  const moving = moveStorage(
+  const moved = await moveStorage(
     { clock: systemClock },
     {
       from: config.storage,
@@ -59,23 +49,20 @@ async function move(context: Context, options: Options): Promise<void> {
       },
     },
   );
-  const moved = await orNoteFailure(context, config, act, moving);
   shown.end();
-  // The row of the audit moves along; that of a refusal stays in the old database, if there is one that takes it.
   if (moved.kind === 'refused') {
-    if (moved.why !== 'marked' && moved.why !== 'no_database')
-      await noteAct(context, config, { ...act, fault: refused(moved.text) });
     if (options.json === true) context.out(JSON.stringify({ ok: false, why: moved.why, text: moved.text }));
     else context.note(`posthorn: ${moved.text}`);
     context.end(codes[moved.why]);
     return;
   }
-  await noteAct(context, { ...config, storage: { ...config.storage, ...to } }, { ...act, after: { from, to: to.url } });
+  const note = { operation: 'storage.move', object: to.url, after: { from, to: to.url } } as const;
+  await noteAct(context, { ...config, storage: { ...config.storage, ...to } }, note);
   print(context, moved, { from, to: to.url, seconds: (context.now() - begun) / 1000, json: options.json });
 }
 
 /** Throws `Problem` for a URL that is none of a PostgreSQL database, and for a file with a password that is not there. */
-function addressFrom({ storage }: Config, { to, passwordFile }: Options): StoreAddress {
+function addressFrom({ storage }: Config, { to, password_file: passwordFile }: Options): StoreAddress {
   if (passwordFile !== undefined && !existsSync(passwordFile))
     throw new Problem('not_found', `there is no file ${passwordFile}`);
   const fault = isPostgresUrl(to) ? postgresUrlFault(to) : 'it must be postgres://<user>@<host>/<database>';
@@ -124,3 +111,38 @@ const codes: Readonly<Record<Extract<Moved, { kind: 'refused' }>['why'], number>
   data: exitCodes.data,
   marked: exitCodes.config,
 };
+
+/** Brings the database up to date without starting anything. */
+export async function migrate(context: Context, { json }: { json?: true }): Promise<void> {
+  const { config } = context.load();
+  if ((await lookAtSocket(socketPath(config.dataDir))) === 'live')
+    throw new Unavailable('already_running', 'the server is running: it migrates when it starts; stop it first');
+  const { databaseFile, openDatabase } = await import('../storage/database.ts');
+  const { changeSchemaAlone, copyBeforeMigration } = await import('../operator/door/before-migration.ts');
+  const progress = showProgress(context, 'migrating');
+  const file = databaseFile(config.storage.url);
+  const run = (): Promise<Database> => {
+    // A new database gets its key file at the same time, as `serve` expects.
+    if (file === null || !existsSync(file)) openKeyring(config.dataDir);
+    return openDatabase({
+      ...config.storage,
+      migrating: (done, of) => {
+        progress.at(done, of);
+      },
+      beforeMigration: () =>
+        copyBeforeMigration(config, (folder) => {
+          context.note(`copied to ${folder} first`);
+        }),
+    });
+  };
+  if (file !== null) makeDataFolder(config.dataDir);
+  // Servers of a PostgreSQL database may run while it is migrated.
+  const database = file === null ? await run() : await changeSchemaAlone(config.dataDir, run);
+  progress.end();
+  await database.close();
+  const { migrated } = database;
+  if (migrated.length > 0)
+    await noteAct(context, config, { operation: 'server.migrate', after: { migrations: [...migrated] } });
+  if (json === true) context.out(JSON.stringify({ migrated }));
+  else context.out(migrated.length === 0 ? 'the database is up to date' : `taken: ${migrated.join(', ')}`);
+}

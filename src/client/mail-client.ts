@@ -1,9 +1,8 @@
 /** The client: settings once, then a group of methods for each kind of record. */
-import type { Call } from './call.ts';
+import { type Call, Transport, type RequestOptions } from './transport.ts';
 import { Groups } from './operations.ts';
 import { Events, Messages, Suppressions, Webhooks } from './resources.ts';
 import { surroundings, type Surroundings } from './surroundings.ts';
-import { Transport, type RequestOptions } from './transport.ts';
 import { madeFor } from './version.ts';
 
 export interface MailClientOptions {

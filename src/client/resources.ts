@@ -1,9 +1,7 @@
 /** Methods that do more than the description of their operation says. */
-import { withBase64, type WithBytes } from './attachments.ts';
-import type { Call } from './call.ts';
+import { type Call, type PostOptions, type RequestOptions, at } from './transport.ts';
 import type { EventType, MailEvent } from './event.ts';
 import * as made from './operations.ts';
-import type { PostOptions, RequestOptions } from './transport.ts';
 import type {
   Batch,
   BulkMessage,
@@ -16,7 +14,6 @@ import type {
   SuppressionResults,
   WebhookDelivery,
 } from './types.ts';
-import { at } from './url.ts';
 import { verifyWebhook, type VerifyOptions, type WebhookHeaders } from './webhook-signature.ts';
 
 export class Messages extends made.Messages {
@@ -87,4 +84,46 @@ export class Webhooks extends made.Webhooks {
   test(id: string, body: { type?: EventType | undefined } = {}, options?: PostOptions): Call<WebhookDelivery> {
     return this.transport.call('POST', at`/v1/webhooks/${id}/test`, { body, options });
   }
+}
+
+/** A send request whose files may be bytes, such as what `readFile` gives. */
+type WithBytes<Body> = Body extends { attachments?: readonly (infer File)[] | null | undefined }
+  ? Omit<Body, 'attachments' | 'recipients'> & {
+      attachments?: readonly FileWithBytes<File>[] | null | undefined;
+    } & (Body extends { recipients: readonly (infer Entry)[] } ? { recipients: readonly WithBytes<Entry>[] } : unknown)
+  : Body;
+
+type FileWithBytes<File> = Omit<File, 'content'> & { content: string | Uint8Array };
+
+interface HasFiles {
+  attachments?: readonly { content?: unknown }[] | null | undefined;
+  recipients?: readonly unknown[] | null | undefined;
+}
+
+/** Returns the body with base64 in place of bytes. */
+function withBase64(body: object): object {
+  const { attachments, recipients } = body as HasFiles;
+  return {
+    ...body,
+    ...(Array.isArray(attachments) ? { attachments: attachments.map(encoded) } : {}),
+    ...(Array.isArray(recipients)
+      ? { recipients: recipients.map((one) => (isObject(one) ? withBase64(one) : (one as unknown))) }
+      : {}),
+  };
+}
+
+const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null;
+
+function encoded(file: unknown): unknown {
+  if (!isObject(file) || !('content' in file) || !(file.content instanceof Uint8Array)) return file;
+  return { ...file, content: base64(file.content) };
+}
+
+/** Characters that one call makes: arguments are limited. */
+const AT_ONCE = 0x8000;
+
+function base64(bytes: Uint8Array): string {
+  let text = '';
+  for (let at = 0; at < bytes.length; at += AT_ONCE) text += String.fromCharCode(...bytes.subarray(at, at + AT_ONCE));
+  return btoa(text);
 }

@@ -8,7 +8,7 @@ import { isOfPool, readMark, type PoolMark } from '../messages/delivery/hold-mar
 import type { LaneFacts, LaneWait, SetBy } from '../messages/delivery/why.ts';
 import { readQueue, type Queue } from './lane-records.ts';
 import { MOST_DOMAINS, siteOf, type LanesDeps } from './lanes.ts';
-import type { OperatorDeps } from './deps.ts';
+import type { OperatorDeps } from './server-route.ts';
 import { dialectOf } from '../storage/sql.ts';
 
 export const heldBys = [

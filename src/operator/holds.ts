@@ -7,7 +7,7 @@ import { rfc3339 } from '../base/rfc3339.ts';
 import { DAY_MS } from '../base/time.ts';
 import { ANY_SOURCE, keyOf, newLimit, scopeOf, type Limit } from '../messages/limits/limit.ts';
 import type { Act } from '../operations/act.ts';
-import type { OperatorDeps } from './deps.ts';
+import { type OperatorDeps, serverRoute } from './server-route.ts';
 import { heldMail, type HeldMail } from './held-mail.ts';
 import { isLaneKnown } from './lane-records.ts';
 import {
@@ -23,7 +23,6 @@ import {
   refuseNoDomain,
 } from './parts.ts';
 import { LOOK_UPS_MS, mailOf, selectorMembers, changeWaiting, countWaiting } from './selector.ts';
-import { serverRoute } from './server-route.ts';
 
 const YEAR_MS = 366 * DAY_MS;
 const forArgument = z.int().min(1000).max(YEAR_MS).optional();

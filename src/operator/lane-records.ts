@@ -8,7 +8,7 @@ import { operatorsHold } from '../messages/delivery/holds.ts';
 import { limitsByHand } from '../messages/delivery/lane-report.ts';
 import { laneWait, type LaneFacts, type LaneWait } from '../messages/delivery/why.ts';
 import { EVERYWHERE, scopeOf, type Limit } from '../messages/limits/limit.ts';
-import type { OperatorDeps } from './deps.ts';
+import type { OperatorDeps } from './server-route.ts';
 import {
   fleetLanes,
   laneFigures,

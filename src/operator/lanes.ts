@@ -13,7 +13,7 @@ import {
   type LaneWait,
   type MailOfLane,
 } from '../messages/delivery/why.ts';
-import type { OperatorDeps } from './deps.ts';
+import type { OperatorDeps } from './server-route.ts';
 import { figuresOf, type Figures, type FiguresDeps, type NodeFigure } from './node-figures.ts';
 import type { Owners } from '../storage/owners.ts';
 

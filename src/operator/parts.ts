@@ -5,7 +5,7 @@ import { parseMailbox, soughtDomain } from '../mail/address.ts';
 import { SIMULATOR_DOMAIN } from '../messages/delivery/delivery.ts';
 import { ANY_SOURCE, EVERYWHERE, ofAnyMail, placeOfLane, type About, type OfMail } from '../messages/limits/limit.ts';
 import type { Act } from '../operations/act.ts';
-import type { OperatorDeps } from './deps.ts';
+import type { OperatorDeps } from './server-route.ts';
 import { accountOfMessage } from './messages.ts';
 import { accountNamed } from './team/accounts.ts';
 

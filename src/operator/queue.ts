@@ -10,7 +10,7 @@ import { SIMULATOR_DOMAIN } from '../messages/delivery/delivery.ts';
 import type { LaneChange } from '../messages/delivery/lane-report.ts';
 import { nextTries } from '../messages/delivery/why.ts';
 import { nextAttemptAt } from '../messages/store/message-store.ts';
-import type { OperatorDeps, StoreDeps } from './deps.ts';
+import { type OperatorDeps, type StoreDeps, serverRoute, storeRoute } from './server-route.ts';
 import { unknownDomains } from './holds.ts';
 import { agesOf, domainsOf, laneAtNode, laneRecords, oneLane, readQueue } from './lane-records.ts';
 import { laneFigures, type LaneFigure } from './lanes.ts';
@@ -28,7 +28,6 @@ import {
   type Condition,
   type WaitingMail,
 } from './selector.ts';
-import { serverRoute, storeRoute } from './server-route.ts';
 import type { Database } from '../storage/database.ts';
 import { deliveryStatuses, type DeliveryRow } from '../storage/tables.ts';
 

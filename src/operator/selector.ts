@@ -4,7 +4,7 @@ import { Problem } from '../base/problem.ts';
 import type { DeliveryChange } from '../messages/delivery/delivery.ts';
 import { hintsOfChanged } from '../messages/delivery/due-hint.ts';
 import type { Act } from '../operations/act.ts';
-import type { OperatorDeps, StoreDeps } from './deps.ts';
+import type { OperatorDeps, StoreDeps } from './server-route.ts';
 import { isLaneKnown, isSetByOperator } from './lane-records.ts';
 import { laneNamed, waitingDomainsOf } from './lanes.ts';
 import { anyPart, mailArguments, partArguments, partFor } from './parts.ts';

@@ -3,10 +3,9 @@ import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { figuresOf, serverNames, type Figures } from './node-figures.ts';
-import { epochsThatDeliver } from './nodes.ts';
+import { epochsThatDeliver } from './server-state.ts';
 import type { SourceReport } from '../messages/delivery/lane-report.ts';
-import type { OperatorDeps } from './deps.ts';
-import { serverRoute } from './server-route.ts';
+import { type OperatorDeps, serverRoute } from './server-route.ts';
 
 /** The sources of a node. */
 export const sourceFigures: Figures<Pick<OperatorDeps, 'mta'>, readonly SourceReport[]> = {

@@ -10,8 +10,7 @@ import { figuresOf, serverNames, type Figures } from './node-figures.ts';
 import { isLaneKnown } from './lane-records.ts';
 import { accountOfMessage } from './messages.ts';
 import type { TranscriptPage } from '../messages/delivery/lane-report.ts';
-import type { OperatorDeps } from './deps.ts';
-import { serverRoute } from './server-route.ts';
+import { type OperatorDeps, serverRoute } from './server-route.ts';
 
 const LONGEST_WAIT_MS = 30_000;
 /** Time between two looks at the lines, and how often those for other nodes are written. */

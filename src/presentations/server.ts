@@ -1,8 +1,17 @@
 /** The server: nodes, what needs a person, books, audit, where mail goes, and mail that comes back. */
 import type { ResultOf } from '../operator/routes.ts';
 import { pluralize } from '../base/pluralize.ts';
-import { columns, ofAccount, present, type Input, type Presentation } from './presentation.ts';
-import { facts, table, tableOf, type Cell } from './table.ts';
+import {
+  columns,
+  ofAccount,
+  present,
+  type Input,
+  type Presentation,
+  facts,
+  table,
+  tableOf,
+  type Cell,
+} from './presentation.ts';
 
 type Node = ResultOf<'nodes.list'>['data'][number];
 

@@ -538,7 +538,7 @@ describe('the posthorn command beside a running server', () => {
     [['messages', 'list', '--limit', '1001'], 64, /1 to 1000/, 'too many'],
     [['queue', 'flush'], 65, /name all mail, or any of a domain/, 'nothing said'],
     [['events', 'tail', '--no-follow', '--since', 'yesterday'], 64, /duration/, 'no time'],
-    [['events', 'tail', '--no-follow', '--types', 'arrived'], 65, /--types must be one of/, 'no such type'],
+    [['events', 'tail', '--no-follow', '--types', 'arrived'], 65, /`type` must be one or more of sent/, 'no such type'],
     [['migrate'], 73, /the server is running/, 'not behind its back'],
     [['serve'], 70, /without a server/, 'nothing to serve was handed in'],
   ] as const) {

@@ -30,7 +30,7 @@ import { createTranscripts } from '../../src/mta/attempt/transcripts.ts';
 import type { LaneChange, LaneReport } from '../../src/messages/delivery/lane-report.ts';
 import type { SourceReport } from '../../src/messages/delivery/lane-report.ts';
 import type { Resolved } from '../../src/mta/mta.ts';
-import type { OperatorDeps, StoreDeps } from '../../src/operator/deps.ts';
+import type { OperatorDeps, StoreDeps } from '../../src/operator/server-route.ts';
 import type { AuditRow } from '../../src/storage/tables.ts';
 import { createSuppressionLookUp } from '../../src/suppressions/suppression-store.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';

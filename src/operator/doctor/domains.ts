@@ -8,29 +8,26 @@ import { cureOf, type Mistake } from '../../domains/record-mistakes.ts';
 import { lookUpRecords, type Found } from '../../domains/verify.ts';
 import type { DomainRow } from '../../storage/tables.ts';
 import { trackingTargetOf } from '../../tracking/host.ts';
-import { failed, ok, orWell, unseen, warning, type Verdict } from './finding.ts';
-import type { Probes } from './probes.ts';
+import { failed, unseen, warning, type Check, type Probes, type Verdict } from './probes.ts';
 
 const MOST_DOMAINS = 200;
 const AT_ONCE = 8;
 
-export async function domains(probes: Probes): Promise<readonly Verdict[]> {
+export async function* domains(probes: Probes): Check {
   const { store } = probes;
-  if (store.kind === 'missing') return [unseen(store)];
+  if (store.kind === 'missing') return yield unseen(store);
   const all = await store.domains(MOST_DOMAINS + 1);
   const looked = all.filter(({ row }) => row.trusted === 0).slice(0, MOST_DOMAINS);
-  if (all.length === 0) return [ok('there is no sending domain yet; `posthorn domains add` adds one')];
-  const faults = (await inTurn(looked, (domain) => faultsOf(probes, domain))).flat();
+  if (all.length === 0) return 'there is no sending domain yet; `posthorn domains add` adds one';
+  yield* (await inTurn(looked, (domain) => faultsOf(probes, domain))).flat();
   if (all.length > MOST_DOMAINS)
-    faults.push(
-      warning(
-        `only the newest ${String(MOST_DOMAINS)} domains were looked at`,
-        'For another: posthorn domains verify NAME; all are checked every six hours, and the log tells those that break (event `domain_status`).',
-      ),
+    yield warning(
+      `only the newest ${String(MOST_DOMAINS)} domains were looked at`,
+      'For another: posthorn domains verify NAME; all are checked every six hours, and the log tells those that break (event `domain_status`).',
     );
   const trusted = all.filter(({ row }) => row.trusted === 1).length;
   const rest = trusted === 0 ? '' : `; ${String(trusted)} more trusted without DNS`;
-  return orWell(faults, `${pluralize(looked.length, 'domain')} with all records in DNS${rest}`);
+  return `${pluralize(looked.length, 'domain')} with all records in DNS${rest}`;
 }
 
 async function faultsOf({ config, resolver }: Probes, domain: DomainWithKeys): Promise<Verdict[]> {
@@ -92,8 +89,8 @@ function meaningOf({ status, refused_at: at }: DomainRow): string {
 const short = (text: string | null): string => (text ?? '').replaceAll('\n', ' | ').slice(0, 120);
 
 /** Reports about a domain go to an address of another organization only if that one consents with a record. */
-export async function dmarcReports({ config, resolver, store }: Probes): Promise<readonly Verdict[]> {
-  if (store.kind === 'missing') return [unseen(store)];
+export async function* dmarcReports({ config, resolver, store }: Probes): Check {
+  if (store.kind === 'missing') return yield unseen(store);
   const all = (await store.domains(MOST_DOMAINS)).filter(({ row }) => row.trusted === 0);
   const faults = await inTurn(all, async ({ row }) => {
     const answer = await resolver.txt(`_dmarc.${row.name}`, { fresh: true });
@@ -102,7 +99,8 @@ export async function dmarcReports({ config, resolver, store }: Probes): Promise
     const ours = hosts.filter((host) => host === row.return_path || host === config.smtp.hostname);
     return (await Promise.all(ours.map((host) => withoutConsent(resolver, row.name, host)))).flat();
   });
-  return orWell(faults.flat(), 'reports about the domains may come to where they are asked to');
+  yield* faults.flat();
+  return 'reports about the domains may come to where they are asked to';
 }
 
 async function withoutConsent(resolver: Probes['resolver'], domain: string, host: string): Promise<Verdict[]> {

@@ -1,20 +1,20 @@
 /** Checks that bounces reach us, on port 25 of our own name, which the return paths' MX records name. */
 import { isIPv4 } from 'node:net';
 import { isPublicAddress } from '../../net/ip.ts';
-import { failed, ok, warning, type Verdict } from './finding.ts';
-import type { Greeting, Probes } from './probes.ts';
+import { failed, ok, warning, type Check, type Greeting, type Probes, type Verdict } from './probes.ts';
+import type { MailPortState } from '../../inbound/mail-port.ts';
 
 const SMTP_PORT = 25;
 
-export async function mx(probes: Probes): Promise<Verdict> {
+export async function* mx(probes: Probes): Check {
   const { config, resolver, network, machine } = probes;
   const host = config.smtp.hostname;
   const answer = await resolver.a(host, { fresh: true });
   if (answer.kind === 'trouble')
-    return warning(`${host} cannot be looked up: ${answer.text}`, 'See the line of `resolver`.');
+    return yield warning(`${host} cannot be looked up: ${answer.text}`, 'See the line of `resolver`.');
   const [ip] = answer.kind === 'found' ? answer.records : [];
   if (ip === undefined)
-    return failed(
+    return yield failed(
       `bounces have nowhere to go: ${host} has no address`,
       `Publish an A record for ${host}; see the line of \`name\`.`,
     );
@@ -23,17 +23,17 @@ export async function mx(probes: Probes): Promise<Verdict> {
   const isElsewhere = !own.includes(ip) && own.some((one) => isIPv4(one) && isPublicAddress(one));
   // The machine of before may still answer by our name.
   if (isElsewhere && (greeting.kind !== 'greeted' || isOurs(greeting.line, host)))
-    return warning(
+    return yield warning(
       `${host} leads to ${ip}, which is not an address of this machine: bounces go there`,
       'See the line of `name`. If port 25 is forwarded from there to this machine, nothing needs to be done.',
     );
   const { port } = config.smtp.mx;
   if (greeting.kind === 'greeted' && !isOurs(greeting.line, host) && port !== SMTP_PORT)
-    return await handedOver(probes, ip, greeting.line);
+    return yield await handedOver(probes, ip, greeting.line);
   // Without a server the port of the settings may be another than that of the service, which may have other rights.
   if (greeting.kind !== 'greeted' && probes.server.kind === 'missing')
-    return warning(`port 25 of ${host} (${ip}) does not answer: ${probes.server.why}`, probes.server.cure);
-  return judged(greeting, config, ip, own.includes(ip));
+    return yield warning(`port 25 of ${host} (${ip}) does not answer: ${probes.server.why}`, probes.server.cure);
+  return yield judged(greeting, config, ip, own.includes(ip));
 }
 
 function judged(greeting: Greeting, config: Probes['config'], ip: string, isHere: boolean): Verdict {
@@ -87,14 +87,14 @@ async function handedOver({ config, server, store }: Probes, ip: string, line: s
 }
 
 /** Checks whether the running server recognises a bounce. */
-export async function bounce({ server, config }: Probes): Promise<Verdict> {
-  if (server.kind === 'missing') return warning(`not tried: ${server.why}`, server.cure);
+export async function* bounce({ server, config }: Probes): Check {
+  if (server.kind === 'missing') return yield warning(`not tried: ${server.why}`, server.cure);
   if (server.listeners().every(({ name, open }) => name !== 'mx' || open === null))
-    return failed('there is no listener that could hear a bounce', 'See the line of `listeners`.');
+    return yield failed('there is no listener that could hear a bounce', 'See the line of `listeners`.');
   const test = await server.selfTest();
-  if (test.ok) return ok(`a bounce sent to ourselves was recognised after ${String(Math.round(test.ms))} ms`);
+  if (test.ok) return `a bounce sent to ourselves was recognised after ${String(Math.round(test.ms))} ms`;
   const why = test.why ?? 'no reason is given';
-  return failed(`a bounce sent to ourselves was not recognised: ${why}`, cureOfBounce(why, config.smtp.hostname));
+  return yield failed(`a bounce sent to ourselves was not recognised: ${why}`, cureOfBounce(why, config.smtp.hostname));
 }
 
 /** Our own listener gave the reply in `why`, and its codes have one meaning each. */
@@ -108,3 +108,37 @@ function cureOfBounce(why: string, hostname: string): string {
     return 'The delivery engine is busy or stands: see posthorn queue lanes, and the line of `disk`.';
   return 'The log says more (event `reports_failed`, `report_unreadable`, `received_failed` or `smtp_failed`); a restart also restarts the reader of reports.';
 }
+
+const WORDS: Readonly<Record<MailPortState['name'], { takes: string; setting: string }>> = {
+  mx: { takes: 'bounces', setting: 'smtp.mx.port' },
+  submission: { takes: 'submission', setting: 'smtp.submission.port' },
+  submissions: { takes: 'submission by TLS', setting: 'smtp.submission.tlsPort' },
+};
+
+export async function* listeners({ server }: Probes): Check {
+  if (server.kind === 'missing') return yield warning(`not looked at: ${server.why}`, server.cure);
+  const all = server.listeners();
+  for (const { name, open, port, fault } of all) {
+    if (open !== null) continue;
+    const { takes, setting } = WORDS[name];
+    const place = `the port for ${takes}, ${String(port)},`;
+    if (fault === null) yield warning(`${place} is not open yet`, 'Ask again when the start is over.');
+    else if (fault.code === 'EACCES')
+      yield failed(
+        `${place} may not be listened on by this user`,
+        `Run it as the systemd service, give it CAP_NET_BIND_SERVICE, or choose a port from 1024 up with \`${setting}\`.`,
+      );
+    else
+      yield failed(
+        `${place} is in use by ${fault.holder ?? 'another program'}`,
+        `Stop that program${fault.holder === null ? ` (ss -ltnp 'sport = :${String(port)}' shows it)` : ''}: the port is tried again every minute. Or let both run: choose another port with \`${setting}\`, as docs/beside-postfix.md says.`,
+      );
+  }
+  return all
+    .map(
+      ({ name, host, open }) => `${WORDS[name].takes} ${String(open)}${isLoopback(host) ? ' (this machine only)' : ''}`,
+    )
+    .join(', ');
+}
+
+export const isLoopback = (host: string): boolean => host === 'localhost' || host === '::1' || host.startsWith('127.');

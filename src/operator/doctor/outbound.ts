@@ -3,30 +3,40 @@ import { isIP } from 'node:net';
 import { parseEndpoint } from '../../config/endpoint.ts';
 import { plaintextPasswords } from '../../config/route.ts';
 import type { Config } from '../../config/schema.ts';
-import { failed, ok, warning, type Verdict } from './finding.ts';
-import type { Greeting, Probes, RelayAnswer } from './probes.ts';
+import {
+  failed,
+  ok,
+  warning,
+  type Check,
+  type Greeting,
+  type Probes,
+  type RelayAnswer,
+  type Verdict,
+} from './probes.ts';
+import type { DnsAnswer } from '../../net/resolver.ts';
 
 /** Returns the mail host of the settings, which is tried for all others. */
-export function mailHostOf({ mailHost }: Config['doctor']): { host: string; port: number } {
+function mailHostOf({ mailHost }: Config['doctor']): { host: string; port: number } {
   const { host, port } = parseEndpoint(mailHost) ?? { host: mailHost, port: null };
   return { host, port: port ?? 25 };
 }
 
-export async function outbound(probes: Probes): Promise<readonly Verdict[]> {
-  return [...(await mailHost(probes)), ...(await smarthosts(probes))];
+export async function* outbound(probes: Probes): Check {
+  const well = yield* mailHost(probes);
+  yield* smarthosts(probes);
+  return well;
 }
 
 /** Returns no verdict if a smarthost takes all mail: its own line is about the way out then. */
-async function mailHost({ config, resolver, network }: Probes): Promise<readonly Verdict[]> {
+async function* mailHost({ config, resolver, network }: Probes): Check {
   const kind = config.delivery.routes['*']?.kind;
-  if (kind === 'smarthost') return [];
-  if (kind === 'hold' || kind === 'discard')
-    return [ok('delivery.routes keeps all mail here, so no mail host is dialled')];
+  if (kind === 'smarthost') return undefined;
+  if (kind === 'hold' || kind === 'discard') return 'delivery.routes keeps all mail here, so no mail host is dialled';
   const { host, port } = mailHostOf(config.doctor);
   const found = await addressOf(resolver, 'a', host);
-  if (found.trouble !== null) return [failed(`${host} cannot be looked up: ${found.trouble}`, LOOK_UP_CURE)];
-  if (found.ip === null) return [failed(`${host} has no address in DNS`, TARGET_CURE)];
-  return [judged(await network.greet({ ip: found.ip, port }), `${host} (${found.ip}), port ${String(port)}`)];
+  if (found.trouble !== null) return yield failed(`${host} cannot be looked up: ${found.trouble}`, LOOK_UP_CURE);
+  if (found.ip === null) return yield failed(`${host} has no address in DNS`, TARGET_CURE);
+  return yield judged(await network.greet({ ip: found.ip, port }), `${host} (${found.ip}), port ${String(port)}`);
 }
 
 const LOOK_UP_CURE =
@@ -72,21 +82,20 @@ type Smarthost = Extract<Config['delivery']['routes'][string], { kind: 'smarthos
 /** The most smarthosts that are tried, as each is a connection and a sign-in. */
 const MOST = 10;
 
-async function smarthosts(probes: Probes): Promise<readonly Verdict[]> {
+async function* smarthosts(probes: Probes): AsyncGenerator<Verdict> {
   const { routes } = probes.config.delivery;
-  const warnings = plaintextPasswords(routes).map((text) =>
-    warning(text, 'Use `tls: required`, or `implicit` on port 465; otherwise the password can be read on the way.'),
-  );
   const all = smarthostsOf(routes);
-  const tried = await Promise.all(all.slice(0, MOST).map((one) => tryOut(probes, one)));
-  if (all.length > MOST)
-    warnings.push(
-      warning(
-        `only the first ${String(MOST)} of ${String(all.length)} smarthosts and logins were tried`,
-        'What the others answer to mail is in the column of reasons: posthorn queue lanes',
-      ),
+  yield* await Promise.all(all.slice(0, MOST).map((one) => tryOut(probes, one)));
+  for (const text of plaintextPasswords(routes))
+    yield warning(
+      text,
+      'Use `tls: required`, or `implicit` on port 465; otherwise the password can be read on the way.',
     );
-  return [...tried, ...warnings];
+  if (all.length > MOST)
+    yield warning(
+      `only the first ${String(MOST)} of ${String(all.length)} smarthosts and logins were tried`,
+      'What the others answer to mail is in the column of reasons: posthorn queue lanes',
+    );
 }
 
 interface Tried {
@@ -170,3 +179,59 @@ function cureOf(why: string): string {
   if (/^[45]\d\d /.test(why)) return ITS_WORDS;
   return 'Is the smarthost running, does its firewall let this machine in, and is its port right in `delivery.routes`?';
 }
+
+/** RFC 6761 section 6.4: no name can exist there. */
+const NO_NAME = 'posthorn-doctor.invalid';
+const SLOW_MS = 1000;
+
+const CURE =
+  'Check /etc/resolv.conf or set `delivery.dnsServers`; a resolver on this machine (unbound) is best for mail.';
+
+const CLOSED_CURE =
+  'Nothing to do on a closed network; DNS records of domains cannot be checked there (posthorn domains add NAME --trust).';
+
+/** Returns false if the route of all mail needs no DNS, such as a smarthost with an address. */
+function needsDns(all: Config['delivery']['routes'][string] | undefined): boolean {
+  return all === undefined || all.kind === 'mx' || (all.kind === 'smarthost' && isIP(all.host) === 0);
+}
+
+export async function* resolver({ config, resolver: dns, clock }: Probes): Check {
+  const begun = clock.monotonic();
+  const [invented, host] = await Promise.all([
+    dns.a(NO_NAME, { fresh: true }),
+    dns.a(mailHostOf(config.doctor).host, { fresh: true }),
+  ]);
+  const ms = Math.round(clock.monotonic() - begun);
+  const trouble = [invented, host].find((answer) => answer.kind === 'trouble');
+  if (trouble !== undefined)
+    return yield needsDns(config.delivery.routes['*'])
+      ? failed(`DNS does not answer: ${trouble.text}`, CURE)
+      : warning(`DNS does not answer: ${trouble.text}; \`delivery.routes\` sends all mail without it`, CLOSED_CURE);
+  if (invented.kind !== 'no_domain')
+    yield failed(
+      `DNS invents answers: it has one for ${NO_NAME}, a name that cannot exist`,
+      `Mail to mistyped domains would wait for days instead of bouncing. ${CURE}`,
+    );
+  if (ms > SLOW_MS) yield warning(`DNS takes ${String(ms)} ms to answer`, CURE);
+  return `DNS answers in ${String(ms)} ms`;
+}
+
+const VALIDATOR_CURE =
+  'Run a validating resolver on this machine (unbound with its root key) and name it in `delivery.dnsServers`, or set `delivery.dnssecResolver: false`.';
+
+/** DANE rests on a resolver that validates: it marks signed answers, and gives none from a zone whose signatures are wrong. */
+export async function* dnssec({ config, resolver: dns, wantsDnssec }: Probes): Check {
+  if (!config.delivery.dnssecResolver && !wantsDnssec) return 'not counted on: `delivery.dnssecResolver` is off';
+  const { signedZone, brokenZone } = config.doctor;
+  const [signed, broken] = await Promise.all([anyOf(dns, signedZone), anyOf(dns, brokenZone)]);
+  const say = config.delivery.dnssecResolver ? failed : warning;
+  if (signed.kind === 'trouble')
+    return yield say(`${signedZone}, a signed zone, cannot be looked up: ${signed.text}`, VALIDATOR_CURE);
+  if (signed.kind !== 'found' || !signed.secure)
+    yield say(`the answer for ${signedZone}, a signed zone, does not come back as validated (AD bit)`, VALIDATOR_CURE);
+  if (broken.kind !== 'trouble')
+    yield say(`DNS answers for ${brokenZone}, whose signatures are wrong, as if nothing were`, VALIDATOR_CURE);
+  return `DNS validates: ${signedZone} is marked as secure, ${brokenZone} is refused`;
+}
+
+const anyOf = (dns: Probes['resolver'], zone: string): Promise<DnsAnswer<string>> => dns.a(zone, { fresh: true });

@@ -14,9 +14,10 @@ import type { Config } from '../../config/schema.ts';
 import { databaseFile, openDatabase, type Database } from '../../storage/database.ts';
 import { changeSchemaAlone, copyBeforeMigration } from './before-migration.ts';
 import { checkFiles, makeDataFolder } from './data-folder.ts';
+import { createNotifier } from '../../scheduling/notifier.ts';
 import { trackingTargetOf } from '../../tracking/host.ts';
 import { endpointOf, searchOf, type AskedOf } from './client.ts';
-import type { StoreDeps } from '../deps.ts';
+import type { StoreDeps } from '../server-route.ts';
 import { callerOf } from './operator-caller.ts';
 import { serverRouteNamed, serverRoutes } from '../routes.ts';
 import { atCommandLine, isCurrent, writeNote } from './command-acts.ts';
@@ -81,6 +82,7 @@ export async function openOffline(config: Config, first: string): Promise<Offlin
     keyring,
     resolver,
     log: { info: noop, warn: noop },
+    notifiers: { events: createNotifier() },
     cursors: createCursors(keyring.derive('cursors')),
     streams: new ListStreams(),
     findStream: (accountId, slug) => streams.find(accountId, slug),

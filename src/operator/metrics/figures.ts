@@ -1,32 +1,16 @@
 /** Figures that are read at a scrape. */
 import { stat, statfs } from 'node:fs/promises';
 import { backupState } from '../../backup/folder.ts';
-import type { Clock } from '../../base/clock.ts';
+import { isPostgresUrl } from '../../base/postgres-url.ts';
 import { certificateFacts } from '../../config/certificate-facts.ts';
-import type { CertificateState } from '../../config/certificate-watch.ts';
 import { readBounceTotals } from '../../events/stats-store.ts';
 import { counter, gauge, summary, type Family } from './exposition.ts';
 import { balance } from '../../messages/store/books.ts';
-import type { Resolver } from '../../net/resolver.ts';
 import { databaseFile, mailFolder, type Database } from '../../storage/database.ts';
 import type { DeliveryStatus } from '../../storage/tables.ts';
-import type { LaneFactsDeps } from '../lanes.ts';
-import type { Nodes } from '../../storage/nodes.ts';
-import type { OperatorDeps } from '../deps.ts';
-
-export interface FigureDeps extends LaneFactsDeps, Pick<OperatorDeps, 'listeners' | 'laneFacts' | 'limits'> {
-  db: Database;
-  clock: Clock;
-  resolver: Pick<Resolver, 'load'>;
-  /** `storage.url`. */
-  url: string;
-  /** `dataDir`. */
-  dataDir: string;
-  /** `backup.dir`; null on PostgreSQL, whose backups are its own. */
-  backupDir: string | null;
-  /** The certificate in force. */
-  certificate: () => CertificateState;
-}
+import { HOUR_MS } from '../../base/time.ts';
+import { heldFigures } from '../held-mail.ts';
+import type { OperatorDeps } from '../server-route.ts';
 
 /** Each of these is a separate counter; `bounced` is counted by class instead. */
 const COUNTED: readonly (readonly [status: DeliveryStatus, help: string])[] = [
@@ -42,7 +26,7 @@ const COUNTED: readonly (readonly [status: DeliveryStatus, help: string])[] = [
 ];
 
 /** Reads counters from the books, so that they continue after a restart and count the mail of all nodes. */
-export async function bookFigures({ db }: Pick<FigureDeps, 'db'>): Promise<Family[]> {
+async function bookFigures({ db }: OperatorDeps): Promise<Family[]> {
   const rows: { from_status: string; to_status: string; n: number }[] = await db
     .reader('counters')
     .select('from_status', 'to_status')
@@ -67,7 +51,7 @@ export async function bookFigures({ db }: Pick<FigureDeps, 'db'>): Promise<Famil
 }
 
 /** Reads the bounces from the statistics, which know their classes. */
-export async function bounceFigures({ db }: Pick<FigureDeps, 'db'>): Promise<Family[]> {
+async function bounceFigures({ db }: OperatorDeps): Promise<Family[]> {
   const bounces = await readBounceTotals(db.reader);
   return [
     counter(
@@ -90,7 +74,7 @@ const OTHER_LANES = '~other';
 /** Domains whose lanes are looked up for the figures; 20,000 rows would hold the main loop for a tenth of a second. */
 const MOST_DOMAINS = 5_000;
 
-export function resolverFigures({ resolver }: Pick<FigureDeps, 'resolver'>): Family[] {
+function resolverFigures({ resolver }: OperatorDeps): Family[] {
   const { inFlight, waiting } = resolver.load();
   return [
     gauge('posthorn_dns_lookups_running', 'DNS look-ups that ask now.', inFlight),
@@ -99,7 +83,7 @@ export function resolverFigures({ resolver }: Pick<FigureDeps, 'resolver'>): Fam
 }
 
 /** Reads the partial index of waiting deliveries once: about 0.1 s for a million, on a reader. */
-export async function queueFigures({ db, clock, mta }: Pick<FigureDeps, 'db' | 'clock' | 'mta'>): Promise<Family[]> {
+export async function queueFigures({ db, clock, mta }: OperatorDeps): Promise<Family[]> {
   const now = clock.now();
   const rows = await db.reader.raw<(Waiting & { domain: string | null })[]>(
     `WITH by_domain AS MATERIALIZED (
@@ -138,7 +122,7 @@ export async function queueFigures({ db, clock, mta }: Pick<FigureDeps, 'db' | '
 }
 
 /** Returns the connections of the lanes at this node, the busiest first; lanes beyond the fiftieth are left out. */
-export async function laneFigures({ mta }: { mta: Pick<OperatorDeps['mta'], 'lanes'> }): Promise<Family[]> {
+export async function laneFigures({ mta }: OperatorDeps): Promise<Family[]> {
   const busiest = await mta.lanes(MOST_LANES, 'busiest');
   return [
     gauge(
@@ -172,7 +156,7 @@ function largest(lanes: ReadonlyMap<string, Waiting>): Map<string, Waiting> {
   return new Map([...shown, ...addedUp(rest)]);
 }
 
-export function commitFigures({ db }: Pick<FigureDeps, 'db'>): Family[] {
+function commitFigures({ db }: OperatorDeps): Family[] {
   const { groups, units, failedUnits } = db.commit.stats;
   return [
     summary('posthorn_commit_batch_size', 'Writes that shared one commit.', [
@@ -184,10 +168,10 @@ export function commitFigures({ db }: Pick<FigureDeps, 'db'>): Family[] {
   ];
 }
 
-export async function fileFigures({ db, url, dataDir }: Pick<FigureDeps, 'db' | 'url' | 'dataDir'>): Promise<Family[]> {
+async function fileFigures({ db, config }: OperatorDeps): Promise<Family[]> {
   const [sizes, { bavail, bsize }] = await Promise.all([
-    databaseSizes(db, databaseFile(url)),
-    statfs(mailFolder({ storage: { url }, dataDir })),
+    databaseSizes(db, databaseFile(config.storage.url)),
+    statfs(mailFolder(config)),
   ]);
   return [
     gauge(
@@ -204,9 +188,9 @@ export async function fileFigures({ db, url, dataDir }: Pick<FigureDeps, 'db' | 
 }
 
 /** Without a backup the age is counted from 1970, so that the alert covers this case too. */
-export async function backupFigures({ clock, backupDir }: Pick<FigureDeps, 'clock' | 'backupDir'>): Promise<Family[]> {
-  if (backupDir === null) return [];
-  const state = await backupState(backupDir, clock.now());
+async function backupFigures({ clock, config }: OperatorDeps): Promise<Family[]> {
+  if (isPostgresUrl(config.storage.url)) return [];
+  const state = await backupState(config.backup.dir, clock.now());
   const newest = state.kind === 'read' ? state.newest : null;
   return [
     gauge(
@@ -248,7 +232,7 @@ export function processFigures({ version, startedAt }: { version: string; starte
   ];
 }
 
-export function serverFigures({ listeners, certificate }: Pick<FigureDeps, 'listeners' | 'certificate'>): Family[] {
+function serverFigures({ listeners, certificate }: OperatorDeps): Family[] {
   return [
     gauge(
       'posthorn_listener_up',
@@ -258,13 +242,13 @@ export function serverFigures({ listeners, certificate }: Pick<FigureDeps, 'list
     gauge(
       'posthorn_certificate_not_after_seconds',
       'When the certificate in force expires, Unix time.',
-      certificateFacts(certificate().cert).notAfter / 1000,
+      certificateFacts(certificate.state().cert).notAfter / 1000,
     ),
   ];
 }
 
 /** Figures of the servers that use one database, as this one sees them. */
-export function nodeFigures(nodes: Pick<Nodes, 'isLeader' | 'list'>): Family[] {
+export function nodeFigures({ nodes }: { nodes: Pick<OperatorDeps['nodes'], 'isLeader' | 'list'> }): Family[] {
   const servers = nodes.list().filter(({ isCommand }) => !isCommand);
   return [
     gauge('posthorn_nodes', 'Servers that use the database, as this one sees them.', servers.length),
@@ -283,7 +267,7 @@ export function nodeFigures(nodes: Pick<Nodes, 'isLeader' | 'list'>): Family[] {
 
 const ENDPOINT_STATES = ['active', 'paused', 'disabled'];
 
-export async function webhookFigures({ db, clock }: Pick<FigureDeps, 'db' | 'clock'>): Promise<Family[]> {
+export async function webhookFigures({ db, clock }: OperatorDeps): Promise<Family[]> {
   const { reader: read } = db;
   const states: { status: string; n: number }[] = await read('webhooks')
     .select('status')
@@ -321,7 +305,7 @@ export async function webhookFigures({ db, clock }: Pick<FigureDeps, 'db' | 'clo
 const DOMAIN_STATES = ['verified', 'failing', 'refused', 'unverified'];
 
 /** `failing` sends until its countdown ends, `refused` lost a record for longer; a domain that was never verified, or that another account has, is neither. */
-export async function domainFigures({ db }: Pick<FigureDeps, 'db'>): Promise<Family[]> {
+async function domainFigures({ db }: OperatorDeps): Promise<Family[]> {
   const rows = await db.reader.raw<{ state: string; n: number }[]>(
     `SELECT CASE WHEN status = 'verified' AND (failing_since IS NULL OR found_again_at IS NOT NULL) THEN 'verified'
        WHEN status = 'verified' THEN 'failing' WHEN status = 'failed' AND verified_at IS NOT NULL
@@ -342,7 +326,7 @@ export async function domainFigures({ db }: Pick<FigureDeps, 'db'>): Promise<Fam
 }
 
 /** Counts holds of operators, and addresses that block lists have; housekeeping asks the lists every few hours. */
-export async function hindranceFigures({ db }: Pick<FigureDeps, 'db'>): Promise<Family[]> {
+export async function hindranceFigures({ db }: OperatorDeps): Promise<Family[]> {
   const { reader: read } = db;
   const [holds]: { endless: number; ending: number }[] = await read('limits')
     .where({ kind: 'hold', ended: 0 })
@@ -362,7 +346,7 @@ export async function hindranceFigures({ db }: Pick<FigureDeps, 'db'>): Promise<
 }
 
 /** Reads all rows that `retention.reports` keeps, so it should run seldom. */
-export async function reportFigures({ db }: Pick<FigureDeps, 'db'>): Promise<Family[]> {
+export async function reportFigures({ db }: OperatorDeps): Promise<Family[]> {
   const rows: { kind: string | null; state: string; n: number }[] = await db
     .reader('reports')
     .select('kind', 'state')
@@ -385,9 +369,37 @@ export async function reportFigures({ db }: Pick<FigureDeps, 'db'>): Promise<Fam
 }
 
 /** Counts every recipient, so it runs once an hour. */
-export async function balanceFigures({ db }: Pick<FigureDeps, 'db'>): Promise<Family[]> {
+export async function balanceFigures({ db }: OperatorDeps): Promise<Family[]> {
   const { balanced } = await balance(db.reader);
   return [
     gauge('posthorn_books_balanced', 'Whether counters and rows agree, looked at once an hour.', balanced ? 1 : 0),
   ];
 }
+
+/** A second scrape within this time sees the same queue. */
+const FRESH_MS = 5_000;
+/** The same for figures that read more rows. */
+const SELDOM_MS = 30_000;
+
+interface Group {
+  keptMs: number;
+  /** Figures of the whole installation are shown by the node that leads alone: then sums over all nodes stay true. */
+  isOfAll: boolean;
+  reads: readonly ((deps: OperatorDeps) => Family[] | Promise<Family[]>)[];
+}
+
+export const figureGroups: readonly Group[] = [
+  {
+    keptMs: FRESH_MS,
+    isOfAll: false,
+    reads: [commitFigures, resolverFigures, laneFigures, serverFigures, nodeFigures, fileFigures],
+  },
+  { keptMs: SELDOM_MS, isOfAll: false, reads: [backupFigures] },
+  { keptMs: FRESH_MS, isOfAll: true, reads: [bookFigures, queueFigures] },
+  {
+    keptMs: SELDOM_MS,
+    isOfAll: true,
+    reads: [bounceFigures, heldFigures, domainFigures, hindranceFigures, webhookFigures, reportFigures],
+  },
+  { keptMs: HOUR_MS, isOfAll: true, reads: [balanceFigures] },
+];

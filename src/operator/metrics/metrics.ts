@@ -10,81 +10,38 @@ import type { Clock } from '../../base/clock.ts';
 import { exposition, EXPOSITION_TYPE, type Family } from './exposition.ts';
 import type { Log } from '../../base/log.ts';
 import { equalInConstantTime } from '../../base/secret.ts';
-import {
-  backupFigures,
-  balanceFigures,
-  bookFigures,
-  bounceFigures,
-  commitFigures,
-  domainFigures,
-  fileFigures,
-  hindranceFigures,
-  laneFigures,
-  nodeFigures,
-  processFigures,
-  queueFigures,
-  reportFigures,
-  resolverFigures,
-  serverFigures,
-  webhookFigures,
-  type FigureDeps,
-} from './figures.ts';
-import { heldFigures } from '../held-mail.ts';
-import type { Nodes } from '../../storage/nodes.ts';
+import { figureGroups, processFigures } from './figures.ts';
+import type { OperatorDeps } from '../server-route.ts';
+import { version } from '../../version.ts';
 import type { Meters } from './meters.ts';
-import { HOUR_MS } from '../../base/time.ts';
-
-export interface MetricsDeps extends FigureDeps {
-  log: Log;
-  meters: Meters;
-  version: string;
-  nodes: Pick<Nodes, 'isLeader' | 'epoch' | 'name' | 'list' | 'hasOthers'>;
-}
 
 /** Answers a request for the metrics. Returns false if the request is for another path. */
 export type MetricsHandler = (request: IncomingMessage, response: ServerResponse) => boolean;
 
-/** A second scrape within this time sees the same queue. */
-const FRESH_MS = 5_000;
-/** The same for figures that read more rows. */
-const SELDOM_MS = 30_000;
-
-/** With `token` null, every client that reaches the port may read. */
-export function metricsHandler(deps: MetricsDeps, token: string | null): MetricsHandler {
-  const { clock } = deps;
+/** With `metrics.token` null, every client that reaches the port may read. */
+export function metricsHandler(deps: OperatorDeps, meters: Meters): MetricsHandler {
+  const { clock, nodes, log, config } = deps;
   const startedAt = clock.now();
-  const groups = [
-    remembered(clock, FRESH_MS, () => read(deps)),
-    remembered(clock, SELDOM_MS, () => backupFigures(deps)),
-  ];
-  // Figures of the whole installation are shown by the node that leads alone: then sums over all nodes stay true.
-  const seldom = [bounceFigures, heldFigures, domainFigures, hindranceFigures, webhookFigures, reportFigures];
-  const groupsOfLeader = [
-    remembered(clock, FRESH_MS, () => all(deps, [bookFigures, queueFigures])),
-    remembered(clock, SELDOM_MS, () => all(deps, seldom)),
-    remembered(clock, HOUR_MS, () => balanceFigures(deps)),
-  ];
+  const groups = figureGroups.map(({ keptMs, isOfAll, reads }) => ({
+    isOfAll,
+    read: remembered(clock, keptMs, async () => (await Promise.all(reads.map((read) => read(deps)))).flat()),
+  }));
 
   async function figures(): Promise<Family[]> {
-    const asked = deps.nodes.isLeader ? [...groups, ...groupsOfLeader] : groups;
-    return (await Promise.all(asked.map((group) => group()))).flat();
+    const read = await Promise.all(groups.map((one) => (one.isOfAll && !nodes.isLeader ? [] : one.read())));
+    return [...read.flat(), ...meters.families(), ...processFigures({ version, startedAt })];
   }
 
   async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const refusal = refused(request, token);
+    const refusal = refused(request, config.metrics.token);
     if (refusal !== null) {
       send(request, response, ...refusal);
       return;
     }
     try {
-      const families = [
-        ...(await figures()),
-        ...deps.meters.families(),
-        ...processFigures({ version: deps.version, startedAt }),
-      ];
-      send(request, response, 200, exposition(families), { 'content-type': EXPOSITION_TYPE });
+      send(request, response, 200, exposition(await figures()), { 'content-type': EXPOSITION_TYPE });
     } catch (error) {
-      deps.log.error({ event: 'metrics_failed', err: error }, 'the metrics could not be read');
+      log.error({ event: 'metrics_failed', err: error }, 'the metrics could not be read');
       send(request, response, 503, 'the figures could not be read; see the log\n');
     }
   }
@@ -106,23 +63,6 @@ function remembered(clock: Clock, ms: number, read: () => Promise<Family[]>): ()
     figures.catch(() => (kept = null));
     return figures;
   };
-}
-
-type Read = (deps: MetricsDeps) => Promise<Family[]>;
-
-const all = async (deps: MetricsDeps, reads: readonly Read[]): Promise<Family[]> =>
-  (await Promise.all(reads.map((one) => one(deps)))).flat();
-
-async function read(deps: MetricsDeps): Promise<Family[]> {
-  const files = await fileFigures(deps);
-  return [
-    ...commitFigures(deps),
-    ...resolverFigures(deps),
-    ...(await laneFigures(deps)),
-    ...serverFigures(deps),
-    ...nodeFigures(deps.nodes),
-    ...files,
-  ];
 }
 
 const pathOf = ({ url = '' }: IncomingMessage): string => url.split('?', 1)[0] ?? '';

@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import { chmodSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { addToStats } from '../../../src/events/stats.ts';
-import { checkNames, examine, type CheckName } from '../../../src/operator/doctor/examine.ts';
-import type { Status } from '../../../src/operator/doctor/finding.ts';
+import { checkNames, examine, type CheckName } from '../../../src/operator/doctor/doctor.ts';
+import type { Status } from '../../../src/operator/doctor/probes.ts';
 import type { StatRow } from '../../../src/storage/tables.ts';
 import { HOST, IP, Patient } from './healthy.ts';
 
