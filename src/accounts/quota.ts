@@ -2,7 +2,7 @@
  * Limits how much mail an account may have accepted per UTC day and month, by its plan. Every recipient counts, as in the
  * books, except those that are suppressed at acceptance and those of simulated mail.
  *
- * The books are read once for each account after a start; from then on accepted mail is counted in memory. Quota is taken before the
+ * The books are read once a day for each account; from then on accepted mail is counted in memory. Quota is taken before the
  * commit and returned if it fails, so that concurrent requests cannot exceed the limit. An account without a quota costs nothing here.
  *
  * If other nodes accept mail too, the books are read again before a mail that comes two seconds after the last reading. So an account exceeds
@@ -29,9 +29,8 @@ interface Books {
   thisMonth: number;
 }
 
-/** The books as they were read, and the mails that were taken since. */
+/** The books of a day as they were read, and the mails that were taken since. */
 interface Count extends Books {
-  day: string;
   /** When the last reading began, in ms of the monotonic clock. */
   readAt: number;
   /** Mails that were taken and are not in the books yet. */
@@ -52,6 +51,7 @@ const MOST_ACCOUNTS = 10_000;
 /** The age at which the books are read again if other nodes accept mail, in milliseconds. */
 const FRESH_MS = 2000;
 const noop = (): void => undefined;
+const unread = (): Count => ({ today: 0, thisMonth: 0, readAt: -Infinity, open: 0, sinceRead: 0, reading: null });
 
 /** `hasOthers` returns whether other nodes accept mail too. */
 export function createQuotas({
@@ -63,76 +63,55 @@ export function createQuotas({
   clock: Clock;
   hasOthers: () => boolean;
 }) {
-  const counts = createLru<string, Promise<Count>>(MOST_ACCOUNTS);
+  /** By account and day, since a new day begins at 0. */
+  const counts = createLru<string, Count>(MOST_ACCOUNTS);
 
-  async function firstCount(accountId: string, day: string): Promise<Count> {
-    const readAt = clock.monotonic();
-    const books = await readBooks(db, accountId, day);
-    return { ...books, day, readAt, open: 0, sinceRead: 0, reading: null };
-  }
-
-  /** Reads the books again. Mails that may be in them or not are counted beside them until the next reading. */
-  async function renew(accountId: string, count: Count): Promise<void> {
-    const { day } = count;
+  /** Reads the books (again). Mails that may be in them or not are counted beside them until the next reading. */
+  async function read(accountId: string, day: string, count: Count): Promise<void> {
     const readAt = clock.monotonic();
     count.sinceRead = 0;
     const { today, thisMonth } = await readBooks(db, accountId, day);
-    if (count.day !== day) return;
     const own = count.open + count.sinceRead;
     Object.assign(count, { readAt, today: today + own, thisMonth: thisMonth + own });
   }
 
-  /** Resolves when the count is new enough for what other nodes accept. */
-  async function freshen(accountId: string, count: Count): Promise<void> {
-    if (!hasOthers() || clock.monotonic() - count.readAt < FRESH_MS) return;
-    count.reading ??= renew(accountId, count).finally(() => {
-      count.reading = null;
-    });
-    await count.reading;
-  }
-
+  /** Returns a count that is new enough for what other nodes accept. */
   async function countOf(accountId: string, day: string): Promise<Count> {
-    const loaded = counts.get(accountId);
-    if (loaded !== undefined) {
-      const count = await loaded;
-      if (count.day <= day) return count;
-      // The clock was set back: the count began a later day at 0, and the books know how much of this one is used.
-      if (counts.peek(accountId) === loaded) counts.delete(accountId);
-      return countOf(accountId, day);
+    const key = `${accountId} ${day}`;
+    const count = counts.get(key) ?? unread();
+    counts.set(key, count);
+    const age = clock.monotonic() - count.readAt;
+    if (age === Infinity || (hasOthers() && age >= FRESH_MS)) {
+      count.reading ??= read(accountId, day, count).finally(() => {
+        count.reading = null;
+      });
+      await count.reading;
     }
-    const loading = firstCount(accountId, day);
-    counts.set(accountId, loading);
-    loading.catch(() => {
-      if (counts.peek(accountId) === loading) counts.delete(accountId);
-    });
-    return loading;
+    return count;
   }
 
   return {
     /** Takes this number of mails from the quota; the returned function is called when they are accepted or not. Throws `quota_exceeded` with the time to wait. */
     async take(accountId: string, limits: QuotaLimits, mails: number): Promise<SettleQuota> {
-      if (limits.mailsPerDay === null && limits.mailsPerMonth === null) {
-        // If the plan gets a quota later, the books are read again.
-        counts.delete(accountId);
-        return noop;
-      }
       const now = clock.now();
       const day = dayOf(now);
+      if (limits.mailsPerDay === null && limits.mailsPerMonth === null) {
+        // If the plan gets a quota later, the books are read again.
+        counts.delete(`${accountId} ${day}`);
+        return noop;
+      }
       const count = await countOf(accountId, day);
-      startDay(count, day);
-      await freshen(accountId, count);
       refuseExcess(limits, count, mails, now);
       count.today += mails;
       count.thisMonth += mails;
       count.open += mails;
       return (isAccepted) => {
         count.open -= mails;
-        if (isAccepted) {
-          count.sinceRead += mails;
-          return;
+        if (isAccepted) count.sinceRead += mails;
+        else {
+          count.today -= mails;
+          count.thisMonth -= mails;
         }
-        if (count.day === day) count.today -= mails;
-        if (sameMonth(count.day, day)) count.thisMonth -= mails;
       };
     },
     /** Returns the mails accepted today and this month. */
@@ -151,14 +130,6 @@ async function readBooks(db: Pick<Database, 'prepared'>, accountId: string, day:
   return { today: row?.today ?? 0, thisMonth: row?.month ?? 0 };
 }
 
-/** Starts the counts of a new day, and of a new month, at 0. */
-function startDay(count: Count, day: string): void {
-  if (count.day === day) return;
-  if (!sameMonth(count.day, day)) count.thisMonth = 0;
-  count.today = 0;
-  count.day = day;
-}
-
 function refuseExcess(limits: QuotaLimits, count: Count, mails: number, now: number): void {
   // The month comes first: its end is the longer wait.
   if (limits.mailsPerMonth !== null && count.thisMonth + mails > limits.mailsPerMonth)
@@ -175,8 +146,6 @@ function exceeded(span: 'day' | 'month', limit: number, used: number, mails: num
       : `${plan}, and ${String(used)} were accepted. Wait, or ask the operator for another plan.`;
   return new Problem('quota_exceeded', words, { retryAfter: Math.ceil(waitMs / 1000) });
 }
-
-const sameMonth = (a: string, b: string): boolean => a.slice(0, 7) === b.slice(0, 7);
 
 function endOfDay(now: number): number {
   const at = new Date(now);

@@ -3,6 +3,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Keyring } from '../base/keyring.ts';
 import type { Log } from '../base/log.ts';
 import type { Config } from '../config/schema.ts';
+import type { EventTail } from '../events/tail.ts';
 import type { AcceptDeps } from '../messages/accept/accept.ts';
 import type { ChangeDeps } from '../messages/delivery/change-message.ts';
 import type { HoldOf } from '../messages/delivery/holds.ts';
@@ -12,14 +13,14 @@ import type { MessageDraft } from '../messages/request/send-request.ts';
 import type { MailViewer } from '../messages/store/mail-viewer.ts';
 import type { Resolver } from '../net/resolver.ts';
 import type { SafeFetch } from '../net/safe-fetch.ts';
-import type { Notifier } from '../scheduling/notifier.ts';
 import type { Database } from '../storage/database.ts';
 import type { Rows } from '../storage/rows.ts';
 import type { WebhookDeliveryRow, WebhookRow } from '../storage/tables.ts';
+import type { RefuseFullList } from '../suppressions/suppression-store.ts';
 import type { Renderer } from '../templates/renderer.ts';
 import type { SampleEvent } from '../webhooks/dispatcher.ts';
 import type { ClientPackage } from './client-package.ts';
-import type { Cursors } from './cursor.ts';
+import type { Cursors } from './page.ts';
 import type { ListStreams } from './list-stream.ts';
 import type { Call } from './route.ts';
 import type { TrackDeps } from './track.ts';
@@ -44,7 +45,7 @@ export interface StoreContext {
   keyring: Keyring;
   log: Pick<Log, 'info' | 'warn'>;
   cursors: Cursors;
-  notifiers: { events: Notifier };
+  tail: EventTail;
   streams: ListStreams;
   resolver: Pick<Resolver, 'txt' | 'mx' | 'a' | 'aaaa' | 'cname'>;
   /** Name of this mail server: the DNS records point to it. */
@@ -58,6 +59,7 @@ export interface StoreContext {
   /** Returns what the lane of a recipient's domain waits for; only a running server knows it. */
   laneFacts?: LaneFactsOf;
   changes: Pick<ChangeNotices, 'domainChanged' | 'keyChanged'>;
+  refuseFullList: RefuseFullList;
 }
 
 /** A plan's limits, null meaning none. */

@@ -10,7 +10,6 @@ import { createLog, type Log, type RootLog } from '../base/log.ts';
 import { MINUTE_MS } from '../base/time.ts';
 import type { BounceRule } from '../config/bounce-rule.ts';
 import { readBounceRules, readScanners } from '../config/data-file.ts';
-import { environment } from '../config/surroundings.ts';
 import type { Config } from '../config/schema.ts';
 import { digestsOf } from '../config/shared-settings.ts';
 import { createJudge, type Judge } from '../messages/delivery/classify.ts';
@@ -35,9 +34,10 @@ import { createAuditLog } from '../accounts/audit-log.ts';
 import { createQuotas } from '../accounts/quota.ts';
 import { createAccountTracking } from '../accounts/settings-store.ts';
 import { createStreams } from '../accounts/stream-store.ts';
-import { StrangerLines } from '../api/stranger-lines.ts';
+import { StrangerLines } from '../api/audit.ts';
 import { createDomainDirectory } from '../domains/domain-directory.ts';
 import { createSigningKeys } from '../domains/signing-keys.ts';
+import { EventTail } from '../events/tail.ts';
 import { createCallers, KEY_FRESH_MS } from '../keys/callers.ts';
 import { FreshContents } from '../messages/store/fresh-contents.ts';
 import { createMailViewer } from '../messages/store/mail-viewer.ts';
@@ -62,6 +62,8 @@ export interface Overrides {
   ca?: string;
   /** Port of the web servers that MTA-STS policies are fetched from. */
   stsPort?: number;
+  /** The flags that Node.js has. */
+  nodeFlags?: ReadonlySet<string>;
 }
 
 /** The settings that a reload replaces while the program runs. */
@@ -142,8 +144,6 @@ async function openStorage(config: Config, log: Log | RootLog, keyring: Keyring,
     ...config.storage,
     workOrder: [RECORD_CHANGE],
     node: nodeSelf(config, keyring),
-    // The unit hides all of /proc but the processes.
-    bootId: environment()['POSTHORN_BOOT_ID'] ?? null,
     beforeMigration: () =>
       copyBeforeMigration(config, (folder) =>
         log.info({ event: 'backup_before_migration', folder }, 'the database was copied; now it is migrated'),
@@ -285,6 +285,7 @@ async function openStores(core: Core) {
     recorder,
     disk,
     fresh: new FreshContents(),
+    tail: new EventTail(core),
     callers: createCallers({ db, clock, report }),
     directory: createDomainDirectory({ db, clock }),
     signingKeys: createSigningKeys({ db, keyring, clock }),

@@ -35,7 +35,7 @@ export type Opened =
 export async function sealKeys(text: string, passphrase: string): Promise<string> {
   const salt = randomBytes(SALT_BYTES);
   const nonce = randomBytes(NONCE_BYTES);
-  const cipher = createCipheriv('aes-256-gcm', await keyOf(bare(passphrase), salt, COST), nonce).setAAD(PURPOSE);
+  const cipher = createCipheriv('aes-256-gcm', await keyOf(passphrase, salt, COST), nonce).setAAD(PURPOSE);
   const data = Buffer.concat([cipher.update(text, 'utf8'), cipher.final(), cipher.getAuthTag()]);
   const part: KeyPart = {
     format: 1,
@@ -47,18 +47,10 @@ export async function sealKeys(text: string, passphrase: string): Promise<string
   return `${JSON.stringify(part)}\n`;
 }
 
-/** Opens what `sealKeys` made, also that of an earlier version, for which white space was part of a passphrase unless a setting read it from a file. */
+/** Opens what `sealKeys` made. */
 export async function openKeys(sealed: string, passphrase: string): Promise<Opened> {
   const part = readPart(sealed);
   if (part === null) return { kind: 'damaged' };
-  const opened = await openPart(part, bare(passphrase));
-  return opened.kind === 'wrong' && bare(passphrase) !== passphrase ? await openPart(part, passphrase) : opened;
-}
-
-/** Returns the passphrase without the white space around it: settings, credentials and files named on the command line give it in different forms. */
-const bare = (passphrase: string): string => (passphrase.trim() === '' ? passphrase : passphrase.trim());
-
-async function openPart(part: KeyPart, passphrase: string): Promise<Opened> {
   const data = Buffer.from(part.data, 'base64url');
   const key = await keyOf(passphrase, Buffer.from(part.kdf.salt, 'base64url'), part.kdf).catch(() => null);
   // The parameters of the file are none for scrypt, or need too much memory.
@@ -84,6 +76,6 @@ function readPart(text: string): KeyPart | null {
 
 const derive = promisify<string, Buffer, number, ScryptOptions, Buffer>(scrypt);
 
-/** The same passphrase typed on another keyboard may have another form of Unicode. */
+/** The same passphrase typed on another keyboard may have another form of Unicode, and one that is read from a file a line break at its end. */
 const keyOf = async (passphrase: string, salt: Buffer, { N, r, p }: { N: number; r: number; p: number }) =>
-  derive(passphrase.normalize('NFC'), salt, KEY_BYTES, { N, r, p, maxmem: MOST_MEMORY });
+  derive((passphrase.trim() || passphrase).normalize('NFC'), salt, KEY_BYTES, { N, r, p, maxmem: MOST_MEMORY });

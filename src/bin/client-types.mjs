@@ -162,7 +162,7 @@ abstract class Resource {
   }
 }
 `;
-/** Operations whose methods are written by hand, in src/client/resources.ts and mail-client.ts. */
+/** Operations whose methods are written by hand, in src/client/mail-client.ts. */
 const byHand = new Set(['sendMessage', 'createSuppression', 'testWebhook', 'getOpenapi']);
 /** Methods that the rule of `methodOf` would give a worse name. */
 const ownNames = {

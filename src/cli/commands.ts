@@ -134,11 +134,7 @@ export const ownCommands: readonly OwnCommand[] = [
     input: [
       { flag: '<id>' },
       { flag: '<file>', says: 'what it is saved as; it must not exist' },
-      {
-        flag: '--attachment <index>',
-        says: 'a file of the mail instead of its source',
-        kind: wholeOption(0, 99),
-      },
+      { flag: '--attachment <index>', says: 'a file of the mail instead of its source', kind: wholeOption(0, 99) },
     ],
     load: async () => (await import('./mail-files.ts')).save,
     examples: [
@@ -188,11 +184,7 @@ export const ownCommands: readonly OwnCommand[] = [
     says: 'write a whole list as CSV to standard output; filters are the parameters of the list in the API',
     input: [
       { flag: '<list>', choices: ['messages', 'events', 'stats', 'audit', 'suppressions'] },
-      {
-        flag: '[filters...]',
-        says: 'such as status=bounced created_after=2026-01-01T00:00:00Z',
-        kind: filterArgument,
-      },
+      { flag: '[filters...]', says: 'such as status=bounced created_after=2026-01-01T00:00:00Z', kind: filterArgument },
       ofAccount,
     ],
     json: `${BY_LINE} instead`,
@@ -301,11 +293,7 @@ Exit codes: 0 installed, or there already; 65 the pair is not good; 66 no such f
     input: [
       { flag: '<reply>', says: 'the reply with its code, or - for one a line from standard input' },
       { flag: '--mx <host>', says: 'the mail host that said it' },
-      {
-        flag: '--phase <phase>',
-        says: 'what it answered (default: as it says, else rcpt)',
-        choices: phases,
-      },
+      { flag: '--phase <phase>', says: 'what it answered (default: as it says, else rcpt)', choices: phases },
     ],
     json: 'as JSON: one object, or one a line with -',
     load: async () => (await import('./explain.ts')).classify,

@@ -8,6 +8,54 @@ import { type Given, type Input, type Presentation, json, tableOf } from '../pre
 import type { Context } from './cli.ts';
 import { readDuration } from '../base/time.ts';
 
+/**
+ * Reads `a,b` or `a, b`; if the option is given several times, the lists are joined. The operation checks the items. A list without items is
+ * refused: it comes from a variable of the shell that is not set, and would lift the restriction that it was to be.
+ */
+export function listOption<Item extends string>(text: string, before: readonly Item[] | undefined): Item[] {
+  const items = text
+    .split(',')
+    .map((item) => item.trim())
+    .filter((item) => item !== '') as Item[];
+  if (items.length === 0) throw new InvalidArgumentError('Expected at least one value: leave the option out for all.');
+  return [...(before ?? []), ...items];
+}
+
+/** Returns a parser that reads a duration such as `30d` within these limits and returns milliseconds. */
+const durationWithin =
+  (least: string, most: string) =>
+  (text: string): number => {
+    const ms = readDuration(text);
+    if (ms !== null && ms >= (readDuration(least) ?? 0) && ms <= (readDuration(most) ?? 0)) return ms;
+    throw new InvalidArgumentError(`Expected a duration from ${least} to ${most} (units ms, s, m, h, d).`);
+  };
+
+export const durationOption = durationWithin('1ms', '3650d');
+
+/** Returns a parser for a whole number between two others. */
+export const wholeOption =
+  (least: number, most: number) =>
+  (text: string): number => {
+    const number = Number(text);
+    if (/^\d{1,9}$/.test(text) && number >= least && number <= most) return number;
+    throw new InvalidArgumentError(`Expected a whole number from ${String(least)} to ${String(most)}.`);
+  };
+
+/** The most rows that `--limit` takes. */
+const LARGEST_LIMIT = 1000;
+
+/** Reads how many rows are asked for. */
+export const limitOption = wholeOption(1, LARGEST_LIMIT);
+
+/** Reads how many things are asked for. */
+const countOption = wholeOption(1, 1_000_000);
+
+/** Reads a number of days, at most 400: older figures are deleted. */
+const daysOption = wholeOption(1, 400);
+
+/** Reads a number of hours, at most those of a month. */
+const hoursOption = wholeOption(1, 744);
+
 /** Descriptions of the groups of commands. */
 const groups: Readonly<Record<string, string>> = {
   config: 'check the settings, or show those in effect',
@@ -244,19 +292,6 @@ async function ask(operator: Operator, one: Presentation, given: Given): Promise
   return await operator.ask(one.operation, { ...asked, body });
 }
 
-/**
- * Reads `a,b` or `a, b`; if the option is given several times, the lists are joined. The operation checks the items. A list without items is
- * refused: it comes from a variable of the shell that is not set, and would lift the restriction that it was to be.
- */
-export function listOption<Item extends string>(text: string, before: readonly Item[] | undefined): Item[] {
-  const items = text
-    .split(',')
-    .map((item) => item.trim())
-    .filter((item) => item !== '') as Item[];
-  if (items.length === 0) throw new InvalidArgumentError('Expected at least one value: leave the option out for all.');
-  return [...(before ?? []), ...items];
-}
-
 /** Options whose value may be empty: parts of a mail, and a member of the team without an account. */
 const MAY_BE_EMPTY: ReadonlySet<string> = new Set(['subject', 'text', 'html', 'accounts']);
 
@@ -291,38 +326,3 @@ export function refuseEmptyArguments(program: CommandUnknownOpts): void {
     command.error(`error: argument '${name}' is empty`);
   });
 }
-
-/** Returns a parser that reads a duration such as `30d` within these limits and returns milliseconds. */
-const durationWithin =
-  (least: string, most: string) =>
-  (text: string): number => {
-    const ms = readDuration(text);
-    if (ms !== null && ms >= (readDuration(least) ?? 0) && ms <= (readDuration(most) ?? 0)) return ms;
-    throw new InvalidArgumentError(`Expected a duration from ${least} to ${most} (units ms, s, m, h, d).`);
-  };
-
-export const durationOption = durationWithin('1ms', '3650d');
-
-/** Returns a parser for a whole number between two others. */
-export const wholeOption =
-  (least: number, most: number) =>
-  (text: string): number => {
-    const number = Number(text);
-    if (/^\d{1,9}$/.test(text) && number >= least && number <= most) return number;
-    throw new InvalidArgumentError(`Expected a whole number from ${String(least)} to ${String(most)}.`);
-  };
-
-/** The most rows that `--limit` takes. */
-const LARGEST_LIMIT = 1000;
-
-/** Reads how many rows are asked for. */
-export const limitOption = wholeOption(1, LARGEST_LIMIT);
-
-/** Reads how many things are asked for. */
-const countOption = wholeOption(1, 1_000_000);
-
-/** Reads a number of days, at most 400: older figures are deleted. */
-const daysOption = wholeOption(1, 400);
-
-/** Reads a number of hours, at most those of a month. */
-const hoursOption = wholeOption(1, 744);

@@ -12,9 +12,8 @@ import { json, printable, table, type Cell, facts } from '../presentations/prese
 import { writeDuration } from '../base/time.ts';
 import type { refusalPhases } from '../config/bounce-rule.ts';
 import type { Config } from '../config/schema.ts';
-import { createJudge, type Refusal } from '../messages/delivery/classify.ts';
-import { readRefusal } from '../messages/delivery/read-refusal.ts';
-import type { createExplainer, Teaches } from '../mta/limits/explain.ts';
+import { createJudge, readRefusal, type Refusal } from '../messages/delivery/classify.ts';
+import type { createExplainer, Teaches } from '../mta/limits/shaping.ts';
 
 /** The listener reads as much; the rest is ignored. */
 const MOST_BYTES = 512 * 1024;
@@ -104,7 +103,7 @@ function rowsOf(file: string, { kind, recipients, feedback_type: type }: Finding
   return recipients.map((one) => [file, what, one.address, one.action, one.status, one.class, one.reason]);
 }
 
-/** Opens the explainer of the delivery engine (mta/limits/explain.ts), which is handed in. */
+/** Opens the explainer of the delivery engine (mta/limits/shaping.ts), which is handed in. */
 export type OpenExplainer = (
   ...given: Parameters<typeof createExplainer>
 ) => Promise<ReturnType<typeof createExplainer>>;

@@ -241,9 +241,9 @@ export function shippedFile(name: string): string {
 
 const PREFIX = 'POSTHORN_';
 
-/** Variables with this prefix that are not settings: for the command line, the unit, clients and tests. */
+/** Variables with this prefix that are not settings: for the command line, clients and tests. */
 const NOT_SETTINGS: ReadonlySet<string> = new Set(
-  ['CONFIG', 'BOOT_ID', 'API_KEY', 'BASE_URL', 'CORPORA'].map((name) => PREFIX + name),
+  ['CONFIG', 'API_KEY', 'BASE_URL', 'CORPORA'].map((name) => PREFIX + name),
 );
 
 /** One written value, as YAML would give it. */

@@ -35,10 +35,8 @@ export interface EventSource
  * unless `engagement` is set.
  */
 export function eventRecord(source: EventSource, options: { engagement: boolean }): Record<string, unknown> {
-  const stored = JSON.parse(source.detail_json) as Record<string, unknown>;
-  if (source.type === 'received') return receivedEvent(source, stored as unknown as StoredReceived);
-  // Earlier versions erased these members to null; the contract says text.
-  const detail = source.recipient === ERASED_ADDRESS ? erasedDetail(source.type, stored) : stored;
+  const { rfc_message_id, recipient, from, subject, detail } =
+    source.type === 'received' ? ofReceived(source) : ofDelivery(source, options);
   return {
     object: 'event',
     id: source.id,
@@ -49,18 +47,39 @@ export function eventRecord(source: EventSource, options: { engagement: boolean 
     data: {
       message_id: source.message_id,
       batch_id: source.batch_id,
-      rfc_message_id: source.rfc_message_id,
-      recipient: source.recipient,
+      rfc_message_id,
+      recipient,
       recipient_type: source.recipient_type,
-      from: source.from_address,
-      subject: source.subject,
+      from,
+      subject,
       template_id: source.template_id,
       stream: source.stream,
       tags: JSON.parse(source.tags_json) as unknown,
       metadata: JSON.parse(source.metadata_json) as unknown,
       status: source.status,
-      [source.type]: options.engagement ? detail : withoutPerson(detail),
+      [source.type]: detail,
     },
+  };
+}
+
+function ofDelivery(source: EventSource, { engagement }: { engagement: boolean }) {
+  const { type, rfc_message_id, recipient, from_address: from, subject } = source;
+  const stored = JSON.parse(source.detail_json) as Record<string, unknown>;
+  // Earlier versions erased these members to null; the contract says text.
+  const detail = recipient === ERASED_ADDRESS ? erasedDetail(type, stored) : stored;
+  return { rfc_message_id, recipient, from, subject, detail: engagement ? detail : withoutPerson(detail) };
+}
+
+/** A mail to a domain that receives. Of an answer, batch, template, stream, tags and metadata are those of the message that it answers. */
+function ofReceived({ detail_json: json }: EventSource) {
+  const detail = JSON.parse(json) as StoredReceived;
+  const { envelope, from, subject, message_id: id } = detail;
+  return {
+    rfc_message_id: id ?? '',
+    recipient: envelope.to[0] ?? '',
+    from: from?.email ?? envelope.from,
+    subject,
+    detail,
   };
 }
 
@@ -72,34 +91,6 @@ export interface StoredReceived {
   from: ReceivedMailbox | null;
   subject: string;
   message_id: string | null;
-}
-
-/** A mail to a domain that receives. Of an answer, batch, template, stream, tags and metadata are those of the message that it answers. */
-function receivedEvent(source: EventSource, received: StoredReceived): Record<string, unknown> {
-  const { envelope, from, subject, message_id: rfcMessageId } = received;
-  return {
-    object: 'event',
-    id: source.id,
-    type: source.type,
-    timestamp: new Date(source.at).toISOString(),
-    sequence: source.sequence,
-    test: false,
-    data: {
-      message_id: source.message_id,
-      batch_id: source.batch_id,
-      rfc_message_id: rfcMessageId ?? '',
-      recipient: envelope.to[0] ?? '',
-      recipient_type: 'to',
-      from: from?.email ?? envelope.from,
-      subject,
-      template_id: source.template_id,
-      stream: source.stream,
-      tags: JSON.parse(source.tags_json) as unknown,
-      metadata: JSON.parse(source.metadata_json) as unknown,
-      status: source.status,
-      received,
-    },
-  };
 }
 
 /** Adds text and html to a `received` event. */

@@ -1,10 +1,10 @@
 /**
- * Serves the end of the event log to all followers (event streams, long polls): one reader takes each new event from the log once and
- * keeps the last ones in memory, where each follower finds its own. If two hundred followers each asked the database at every commit,
- * no other request would get a turn.
+ * Serves the end of the event log to all that follow it (event streams, long polls, webhook endpoints): one reader takes each new event from
+ * the log once and keeps the last ones in memory, where each finds its own. If two hundred followers each asked the database at every
+ * commit, no other request would get a turn.
  *
- * A position is served from memory only if memory has everything after it; other followers read the log themselves, a few at a time.
- * Nothing is read without followers.
+ * A position is served from memory only if memory has everything of the account after it; who is behind reads the log. Nothing is read
+ * while nobody follows.
  */
 import type { Notifier } from '../scheduling/notifier.ts';
 import type { Clock } from '../base/clock.ts';
@@ -12,6 +12,7 @@ import type { Log } from '../base/log.ts';
 import { createGate } from '../scheduling/gate.ts';
 import { addressKey } from '../mail/address.ts';
 import type { Database } from '../storage/database.ts';
+import { allEventTypes } from './event.ts';
 import {
   eventsAfter,
   followEvents,
@@ -35,18 +36,25 @@ const BUFFERED = 1000;
 /** Followers that may read the log at the same time: the other readers are for other requests. Accounts take turns. */
 const LOOKS = 1;
 
+/** One that follows the events of an account. */
+export interface Listener {
+  readonly accountId: string;
+  /** These accounts may have new events; with null any may, since the log could not be read. */
+  wake(accounts: ReadonlySet<string> | null): void;
+}
+
 export class EventTail {
+  /** The newest number that was read. */
+  head = 0;
   private readonly db: TailDeps['db'];
   private readonly clock: Clock;
   private readonly log: TailDeps['log'];
   private readonly events: Notifier;
-  private readonly followers = new Set<Follower>();
+  private readonly listeners = new Set<Listener>();
   private readonly gate = createGate({ most: LOOKS, waiting: Infinity });
-  /** For each account, `buffered` has everything in (its floor, head] that is after `dropped`. */
+  /** For each account, `buffered` has everything in (its floor, head]. */
   private readonly floors = new Map<string, number>();
   private buffered: LoggedEvent[] = [];
-  private dropped = 0;
-  private head = 0;
   /** True if the log may have events after `head`. */
   private notified = false;
   private reading = false;
@@ -61,23 +69,36 @@ export class EventTail {
     this.events = notifiers.events;
   }
 
-  /** Adds a follower of what becomes visible for this account from now on. */
+  /** Returns a follower of what becomes visible for this account from now on, whose end is awaited: for event streams. */
   follow(accountId: string): Follower {
     const follower = new Follower(this, this.clock, accountId);
-    this.followers.add(follower);
-    this.unlisten ??= this.events.listen(() => this.notify());
-    // Wakes the new follower soon, with memory as new as its arrival.
-    this.notify();
+    this.add(follower);
     return follower;
   }
 
-  /** Removes a follower. */
-  remove(follower: Follower): void {
-    this.followers.delete(follower);
-    if (this.followers.size > 0) return;
+  /** Wakes the listener from now on, and soon for the first time, with memory as new as its arrival. */
+  add(listener: Listener): void {
+    this.listeners.add(listener);
+    this.unlisten ??= this.events.listen(() => this.notify());
+    this.notify();
+  }
+
+  remove(listener: Listener): void {
+    this.listeners.delete(listener);
+    if (this.listeners.size > 0) return;
     this.unlisten?.();
     this.unlisten = null;
     this.forget();
+  }
+
+  /** Reads the events of an account after a position, of every type: from memory if that reaches back so far. */
+  async read(
+    accountId: string,
+    after: number,
+    limit: number,
+  ): Promise<Pick<EventPage, 'events' | 'position' | 'hasMore'>> {
+    const known = this.inMemory({ accountId, types: allEventTypes }, after, limit);
+    return known ?? (await followEvents(this.db.prepared, [accountId], after, limit));
   }
 
   /** Returns the events of a follower from the log. */
@@ -95,7 +116,7 @@ export class EventTail {
   /** Returns the events after a position from memory; null if memory does not reach so far back. */
   inMemory(filter: EventFilter, after: number, limit: number): EventPage | null {
     const floor = this.floors.get(filter.accountId);
-    if (floor === undefined || after < Math.max(floor, this.dropped)) return null;
+    if (floor === undefined || after < floor) return null;
     const events = this.buffered.slice(firstAfter(this.buffered, after)).filter((event) => suits(event, filter));
     const hasMore = events.length > limit;
     if (hasMore) events.length = limit;
@@ -111,45 +132,50 @@ export class EventTail {
   private async readOn(): Promise<void> {
     this.reading = true;
     try {
-      while (this.notified && this.followers.size > 0) {
+      while (this.notified && this.listeners.size > 0) {
         this.notified = false;
-        await this.readPage();
+        const accounts = await this.readPage();
         this.isFailing = false;
-        this.wakeAll();
+        this.wakeAll(accounts);
       }
     } catch (error) {
       if (!this.isFailing)
         this.log.warn({ event: 'events_unread', err: error }, 'new events could not be read for all');
       this.isFailing = true;
-      // Each follower then reads the log itself and gets the error.
+      // Each then reads the log itself and gets the error.
       this.floors.clear();
-      this.wakeAll();
+      this.wakeAll(null);
     } finally {
       this.reading = false;
-      if (this.followers.size === 0) this.forget();
+      if (this.listeners.size === 0) this.forget();
     }
   }
 
-  private async readPage(): Promise<void> {
+  /** Reads on, and returns the accounts that have new events or whose memory begins now. */
+  private async readPage(): Promise<ReadonlySet<string>> {
     const { floors, db } = this;
-    const accounts = new Set([...this.followers].map(({ accountId }) => accountId));
-    for (const account of floors.keys()) if (!accounts.has(account)) floors.delete(account);
+    const followed = new Set([...this.listeners].map(({ accountId }) => accountId));
+    for (const account of floors.keys()) if (!followed.has(account)) floors.delete(account);
     // Memory begins where the log ends now.
     if (floors.size === 0) {
       this.buffered = [];
       this.head = await newestSequence(db.prepared);
     }
-    for (const account of accounts) if (!floors.has(account)) floors.set(account, this.head);
-    const page = await followEvents(db.prepared, [...accounts], this.head, PAGE);
+    const woken = new Set([...followed].filter((account) => !floors.has(account)));
+    for (const account of woken) floors.set(account, this.head);
+    const page = await followEvents(db.prepared, [...followed], this.head, PAGE);
     this.head = Math.max(this.head, page.position);
     this.buffered.push(...page.events);
-    const out = this.buffered.splice(0, Math.max(0, this.buffered.length - BUFFERED));
-    this.dropped = out.at(-1)?.sequence ?? this.dropped;
+    for (const { account_id: account } of page.events) woken.add(account);
+    const dropped = this.buffered.splice(0, Math.max(0, this.buffered.length - BUFFERED));
+    for (const { account_id: account, sequence } of dropped)
+      if (sequence > (floors.get(account) ?? Infinity)) floors.set(account, sequence);
     this.notified ||= page.hasMore;
+    return woken;
   }
 
-  private wakeAll(): void {
-    for (const follower of this.followers) follower.wake();
+  private wakeAll(accounts: ReadonlySet<string> | null): void {
+    for (const listener of this.listeners) listener.wake(accounts);
   }
 
   private forget(): void {
@@ -159,7 +185,7 @@ export class EventTail {
 }
 
 /** A follower of the events of one account. */
-export class Follower {
+export class Follower implements Listener {
   readonly accountId: string;
   private readonly tail: EventTail;
   private readonly clock: Clock;

@@ -6,7 +6,6 @@ import type { Clock, Timer } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import type { Committer } from '../storage/commit.ts';
 
-/** The writer of rules, which measures for how long they hold it. */
 export type Transactor = Pick<Committer, 'transact'>;
 
 export interface Rule {
@@ -40,21 +39,11 @@ export async function takeStep(rule: Rule, size: number, commit: Transactor): Pr
 const FIRST_MS = 60_000;
 /** Pause between two steps, so that waiting writes run first: the next step begins only when the writer is idle. */
 const PAUSE_MS = 1;
-/** The longest time for which a step should hold the writer, in milliseconds. */
-export const AIM_MS = 5;
-/** Rows of the first step. */
-const FIRST_ROWS = 20;
-/** Limits of a step: the next rows may have to come from the disk, however fast the last ones were. */
-const [FEWEST_ROWS, MOST_ROWS] = [5, 100];
+/** Rows of a step: they hold the writer for a few milliseconds, also if they come from the disk. */
+const ROWS = 20;
 /** Under load that never lets the writer rest, a few steps a second still run, so that the disk does not fill up. */
 const LOOK_AGAIN_MS = 1;
 const MAX_IDLE_WAIT_MS = 250;
-
-/** Returns the size of the next step after one of `rows` took `ms`: towards the aim, at most twice as many. */
-export function nextSize(rows: number, ms: number): number {
-  const wanted = ms <= 0 ? rows * 2 : Math.floor((rows * AIM_MS) / ms);
-  return Math.min(MOST_ROWS, Math.max(FEWEST_ROWS, Math.min(wanted, rows * 2)));
-}
 
 /** After this time a run pauses for other rules that are due and continues after them: some rules have millions of rows to remove. */
 const RUN_MS = 10_000;
@@ -75,7 +64,6 @@ export function createHousekeeping(
 ) {
   const { clock, log, isBusy = () => false, leads = () => true } = deps;
   const dueAt = new Map<Rule, number>();
-  const sizes = new Map<Rule, number>();
   /** Rules whose last run failed. While the database is away each of them is logged once. */
   const failing = new Set<Rule>();
   let timer: Timer | null = null;
@@ -124,7 +112,7 @@ export function createHousekeeping(
   async function step(rule: Rule, before: number): Promise<void> {
     let everyMs = rule.everyMs;
     try {
-      const { rows: deleted, more } = await take(rule);
+      const { rows: deleted, more } = await takeStep(rule, ROWS, deps.commit);
       failing.delete(rule);
       if (more && isWaitedFor(rule)) everyMs = 0;
       else if (more) {
@@ -142,27 +130,6 @@ export function createHousekeeping(
       failing.add(rule);
     }
     runLater(rule, everyMs);
-  }
-
-  async function take(rule: Rule): Promise<Step> {
-    const size = sizes.get(rule) ?? FIRST_ROWS;
-    // From the turn of the work inside the transaction to its end: without the fsync, which all share.
-    let ms = 0;
-    const timed: Transactor = {
-      transact: (run) =>
-        deps.commit.transact(async (tx) => {
-          const from = clock.monotonic();
-          try {
-            return await run(tx);
-          } finally {
-            ms += clock.monotonic() - from;
-          }
-        }),
-    };
-    const done = await takeStep(rule, size, timed);
-    // The last step of a run has few rows, so its time is not representative.
-    if (done.rows >= size) sizes.set(rule, nextSize(size, ms));
-    return done;
   }
 
   return {

@@ -1,21 +1,18 @@
 /**
  * The rules that remove rows at a fixed age or end, and give the room back that rows have left; retention.ts has those whose age is a setting.
  */
-import type { UsedUp } from '../base/budgets.ts';
+import { budgets, type UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import { idFloor } from '../base/id.ts';
 import { DAY_MS, HOUR_MS, MINUTE_MS, dayOf } from '../base/time.ts';
 import type { Config } from '../config/schema.ts';
 import { removeRetiredKeys } from '../domains/dkim-rotation.ts';
 import { removeOldStats } from '../events/stats-store.ts';
-import { purgeSessions } from '../members/session-store.ts';
+import { SESSION_IDLE_MS, SESSION_LIFE_MS } from '../members/session-store.ts';
 import type { Database } from '../storage/database.ts';
-import { purgeIdempotency } from '../storage/idempotency-store.ts';
 import { AGGREGATE_KEY } from '../storage/tables.ts';
-import { removeEnded } from '../suppressions/suppression-store.ts';
-import { purgeDeliveries, purgeOldCalls, purgeOldReplays } from '../webhooks/call-store.ts';
 import { whenTrusted, type ClockTrust } from './clock-trust.ts';
-import { AIM_MS, type Rule, type Transactor } from './housekeeping.ts';
+import type { Rule, Transactor } from './housekeeping.ts';
 
 const AGGREGATES_KEPT_MS = 400 * DAY_MS;
 const WEBHOOK_LOG_KEPT_MS = 30 * DAY_MS;
@@ -30,80 +27,117 @@ export interface OldRowDeps {
   usedUp: UsedUp;
 }
 
+/** The rows of a table that fit a condition. */
+interface RowsOf {
+  table: string;
+  /** The columns of its key. */
+  key: string;
+  where: string;
+  /** What they are looked for in, if that is not the whole table. */
+  within?: string;
+}
+
+/** Removes some of the rows; returns how many. `values` are those of the condition. */
+async function removeRows(
+  commit: Transactor,
+  { table, key, where, within = table }: RowsOf,
+  values: readonly (number | string)[],
+  most: number,
+): Promise<number> {
+  const sql = `DELETE FROM ${table} WHERE (${key}) IN (SELECT ${key} FROM ${within} WHERE ${where} LIMIT ?) RETURNING 1`;
+  return (await commit.transact((tx) => tx.all(sql, [...values, most]))).length;
+}
+
+/** No index has the times of these lines. */
+const OLDEST_CALLS = '(SELECT position, at FROM webhook_deliveries ORDER BY position LIMIT 1000) AS oldest';
+/** Failed sign-ins beyond their budget. */
+const SURPLUS = `(SELECT id FROM sign_ins WHERE result IN ('refused', 'code_refused')
+  ORDER BY id DESC LIMIT 1000 OFFSET ${String(budgets.sign_in_rows.most)}) AS surplus`;
+/** What receivers taught is learnt again within a minute; a source that no mail has tried at a site begins again there after a month. */
+const OLD_LIMIT = `changed_at < ? AND CASE WHEN set_by = 'operator' THEN ended = 1 OR (until > 0 AND until < ?)
+  ELSE changed_at < ? OR kind IN ('rate', 'connections') END`;
+
 export function oldRowRules({ db, clock, trust, retention, usedUp }: OldRowDeps): Rule[] {
-  const rule = (name: string, everyMs: number, step: Rule['step']): Rule => ({ name, everyMs, step });
   const byAge = (name: string, everyMs: number, step: Rule['step']): Rule =>
-    whenTrusted(trust, rule(name, everyMs, step));
-  const before = (keptMs: number): number => clock.now() - keptMs;
+    whenTrusted(trust, { name, everyMs, step });
+  const rows = (name: string, everyMs: number, of: RowsOf, values: (now: number) => (number | string)[]): Rule =>
+    byAge(name, everyMs, (most, commit) => removeRows(commit, of, values(clock.now()), most));
+  /** By the time in the id, whatever period a report claims to be about. */
+  const reports = (name: string, table: string, key: string, id: string): Rule =>
+    rows(name, DAY_MS, { table, key, where: `${id} < ?` }, (now) => [idFloor('rep', now - AGGREGATES_KEPT_MS)]);
   return [
     // Answers to repeated requests: most of all rows that expire.
-    byAge('expired idempotency keys', 10 * MINUTE_MS, (rows, commit) => purgeIdempotency(commit, clock.now(), rows)),
+    rows(
+      'expired idempotency keys',
+      10 * MINUTE_MS,
+      { table: 'idempotency', key: 'key', where: 'expires_at <= ?' },
+      (now) => [now],
+    ),
     // Replaced DKIM keys, when no mail signed with them can be in transit any more: a domain has a few a year.
     byAge('retired DKIM keys', HOUR_MS, () => removeRetiredKeys({ db, clock })),
     // Readers already ignore them.
-    byAge('ended suppressions', HOUR_MS, (rows, commit) => removeEnded({ db: { commit }, clock }, rows)),
+    rows('ended suppressions', HOUR_MS, { table: 'suppressions', key: 'id', where: 'expires_at <= ?' }, (now) => [now]),
     // Numbers by the hour after a month; later only days can be asked for.
-    byAge('old numbers', DAY_MS, (rows, commit) => removeOldStats(commit, clock.now(), rows)),
-    byAge('old aggregate reports', DAY_MS, (rows, commit) =>
-      removeAggregates(commit, before(AGGREGATES_KEPT_MS), rows),
+    byAge('old numbers', DAY_MS, (most, commit) => removeOldStats(commit, clock.now(), most)),
+    reports('old DMARC rows', 'dmarc_rows', 'id', 'id'),
+    reports('old TLS report rows', 'tls_report_rows', 'id', 'id'),
+    reports('old aggregate reports', 'aggregate_reports', AGGREGATE_KEY, 'report_id'),
+    rows('old limits', HOUR_MS, { table: 'limits', key: 'id', where: OLD_LIMIT }, (now) => [
+      now - DAY_MS,
+      now,
+      now - LIMITS_KEPT_MS,
+    ]),
+    // The counts of warm-ups, after twice the time for which a site is remembered (mta/sources/sources.ts).
+    rows('old warm-ups', DAY_MS, { table: 'warm_up', key: 'source, site, day', where: 'day < ?' }, (now) => [
+      dayOf(now - WARM_UPS_KEPT_MS),
+    ]),
+    rows(
+      'old sessions',
+      HOUR_MS,
+      { table: 'sessions', key: 'token_hash', where: 'seen_at <= ? OR created_at <= ?' },
+      (now) => [now - SESSION_IDLE_MS, now - SESSION_LIFE_MS],
     ),
-    byAge('old limits', HOUR_MS, (rows, commit) => removeLimits(commit, clock.now(), rows)),
-    // The counts of warm-ups, after twice the time for which a site is remembered (mta/sources/warm-up.ts).
-    byAge('old warm-ups', DAY_MS, (_rows, commit) => removeWarmUps(commit, dayOf(before(WARM_UPS_KEPT_MS)))),
+    rows('old set-up links', HOUR_MS, { table: 'setup_links', key: 'token_hash', where: 'expires_at <= ?' }, (now) => [
+      now,
+    ]),
     // Sign-ins are kept as long as the audit log. While the clock is not trusted only their number is kept within its budget.
-    rule('old sessions', HOUR_MS, (rows, commit) =>
-      purgeSessions({ db: { commit }, clock, usedUp }, trust.isTrusted() ? before(retention.audit) : 0, rows),
+    rows('old sign-ins', HOUR_MS, { table: 'sign_ins', key: 'id', where: 'at < ?' }, (now) => [now - retention.audit]),
+    {
+      name: 'surplus sign-ins',
+      everyMs: HOUR_MS,
+      async step(most, commit) {
+        const gone = await removeRows(
+          commit,
+          { table: 'sign_ins', key: 'id', within: SURPLUS, where: 'true' },
+          [],
+          most,
+        );
+        if (gone > 0) usedUp('sign_in_rows');
+        return gone;
+      },
+    },
+    rows(
+      'old webhook deliveries',
+      HOUR_MS,
+      { table: 'webhook_deliveries', key: 'position', within: OLDEST_CALLS, where: 'at < ?' },
+      (now) => [now - WEBHOOK_LOG_KEPT_MS],
     ),
-    byAge('old webhook deliveries', HOUR_MS, (rows, commit) =>
-      purgeDeliveries(commit, before(WEBHOOK_LOG_KEPT_MS), rows),
+    // Calls that were given up; until then a replay of what failed finds them.
+    rows(
+      'old webhook calls',
+      HOUR_MS,
+      { table: 'webhook_calls', key: 'webhook_id, sequence', where: 'due_at IS NULL AND created_at < ?' },
+      (now) => [now - retention.events],
     ),
-    // Until then a replay of what failed finds them.
-    byAge('old webhook calls', HOUR_MS, (rows, commit) => purgeOldCalls(commit, before(retention.events), rows)),
-    byAge('old webhook replays', HOUR_MS, (rows, commit) => purgeOldReplays(commit, before(WEBHOOK_LOG_KEPT_MS), rows)),
+    rows(
+      'old webhook replays',
+      HOUR_MS,
+      { table: 'webhook_replays', key: 'id', where: "id < ? AND status = 'done'" },
+      (now) => [idFloor('whr', now - WEBHOOK_LOG_KEPT_MS)],
+    ),
     // PostgreSQL cleans up by itself.
     ...(db.engine === 'sqlite' ? [roomRule(db, clock)] : []),
   ];
-}
-
-/** Removes aggregate reports (DMARC and TLS) by the time in their id, whatever period they claim to be about. */
-function removeAggregates(commit: Transactor, before: number, most: number): Promise<number> {
-  const floor = idFloor('rep', before);
-  return commit.transact(async (tx) => {
-    const gone: number[] = [];
-    for (const table of ['dmarc_rows', 'tls_report_rows']) {
-      const rows = await tx.all(
-        `DELETE FROM ${table} WHERE id IN (SELECT id FROM ${table} WHERE id < ? ORDER BY id LIMIT ?) RETURNING id`,
-        [floor, most],
-      );
-      gone.push(rows.length);
-    }
-    const known = await tx.all(
-      `DELETE FROM aggregate_reports WHERE (${AGGREGATE_KEY}) IN
-         (SELECT ${AGGREGATE_KEY} FROM aggregate_reports WHERE report_id < ? ORDER BY report_id LIMIT ?) RETURNING report_id`,
-      [floor, most],
-    );
-    return Math.max(...gone, known.length);
-  });
-}
-
-/** Removes all at once: a day has as many rows as sources that are warmed up have sites. */
-const removeWarmUps = async (commit: Transactor, day: string): Promise<number> =>
-  (await commit.transact((tx) => tx.all('DELETE FROM warm_up WHERE day < ? RETURNING day', [day]))).length;
-
-/**
- * Removes what receivers taught (mta/limits/book.ts) when it is too old to hold: a source that no mail has tried at a site begins again there
- * after 30 days; numbers are learnt again within a minute.
- */
-async function removeLimits(commit: Transactor, now: number, most: number): Promise<number> {
-  const rows = await commit.transact((tx) =>
-    tx.all(
-      `DELETE FROM limits WHERE id IN (SELECT id FROM limits WHERE changed_at < ? AND CASE
-         WHEN set_by = 'operator' THEN ended = 1 OR (until > 0 AND until < ?)
-         ELSE changed_at < ? OR kind IN ('rate', 'connections') END LIMIT ?) RETURNING id`,
-      [now - DAY_MS, now, now - LIMITS_KEPT_MS, most],
-    ),
-  );
-  return rows.length;
 }
 
 /** The share of all pages that may stay free, and at least 8 MiB: the next mail will use them anyway. */
@@ -114,6 +148,8 @@ const LEAST_FREE_PAGES = 2048;
  * file records the parent of each child elsewhere. Such pages come in groups.
  */
 const PAGES_AT_ONCE = 2;
+/** The longest time for which a step holds the writer. */
+const AIM_MS = 5;
 
 /** Returns free pages of SQLite's file to the disk, a few at a time. */
 export function roomRule({ prepared }: Pick<Database, 'prepared'>, clock: Clock): Rule {

@@ -3,12 +3,11 @@
  * session. A session ends after 12 hours without a request, and after seven days in any case.
  */
 import { randomBytes } from 'node:crypto';
-import { budgets, type UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
 import { sha256Hex } from '../base/secret.ts';
 import { DAY_MS, HOUR_MS, MINUTE_MS } from '../base/time.ts';
-import { isStorageTrouble, type Committer } from '../storage/commit.ts';
+import { isStorageTrouble } from '../storage/commit.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
 import { insertRows, noRows, type Rows } from '../storage/rows.ts';
@@ -31,14 +30,13 @@ export interface Session {
   member: MemberRow;
 }
 
-const IDLE_MS = 12 * HOUR_MS;
+export const SESSION_IDLE_MS = 12 * HOUR_MS;
 /** The longest life of a session: it limits the use of a stolen cookie. */
-const LIFE_MS = 7 * DAY_MS;
+export const SESSION_LIFE_MS = 7 * DAY_MS;
 /** Time between password and code; after it the password must be given again. */
 const CODE_MS = 10 * MINUTE_MS;
 /** The time of the last request is written at most this often: one write a minute, not one a page. */
 const SEEN_WRITE_MS = 60_000;
-const WRONG = "result IN ('refused', 'code_refused')";
 const newToken = (): string => randomBytes(32).toString('base64url');
 const tokenForm = /^[A-Za-z0-9_-]{43}$/;
 
@@ -96,8 +94,8 @@ export async function findSession(
   const hash = sha256Hex(token);
   const [row] = await db.prepared.all<SessionRow>('SELECT * FROM sessions WHERE token_hash = ?', [hash]);
   const now = clock.now();
-  if (row === undefined || row.seen_at + (row.stage === 'code' ? CODE_MS : IDLE_MS) <= now) return null;
-  if (row.created_at + LIFE_MS <= now) return null;
+  if (row === undefined || row.seen_at + (row.stage === 'code' ? CODE_MS : SESSION_IDLE_MS) <= now) return null;
+  if (row.created_at + SESSION_LIFE_MS <= now) return null;
   const [member] = await db.prepared.all<MemberRow>('SELECT * FROM members WHERE id = ?', [row.member_id]);
   if (member === undefined) return null;
   if (!isPoll && row.stage === 'open' && row.seen_at + SEEN_WRITE_MS <= now)
@@ -144,44 +142,11 @@ export async function closeSession(
 export async function sessionsOf({ db, clock }: SessionDeps, memberId: string): Promise<SessionRow[]> {
   return await db.prepared.all<SessionRow>(
     "SELECT * FROM sessions WHERE member_id = ? AND stage = 'open' AND seen_at > ? AND created_at > ? ORDER BY created_at DESC LIMIT 50",
-    [memberId, clock.now() - IDLE_MS, clock.now() - LIFE_MS],
+    [memberId, clock.now() - SESSION_IDLE_MS, clock.now() - SESSION_LIFE_MS],
   );
 }
 
 /** Ends every session of a member except `keep`, within a transaction. */
 export async function endSessions(tx: Connection, memberId: string, keep: string): Promise<void> {
   await tx.run('DELETE FROM sessions WHERE member_id = ? AND id <> ?', [memberId, keep]);
-}
-
-/**
- * Deletes up to `most` sessions and links that have ended, sign-ins from before `before`, and the oldest failed sign-ins beyond
- * their limit; returns the number of rows.
- */
-export function purgeSessions(
-  {
-    db,
-    clock,
-    usedUp = () => undefined,
-  }: { db: { commit: Pick<Committer, 'transact'> }; clock: Clock; usedUp?: UsedUp | undefined },
-  before: number,
-  most: number,
-): Promise<number> {
-  const now = clock.now();
-  return db.commit.transact(async (tx) => {
-    const sessions = await tx.all(
-      'DELETE FROM sessions WHERE token_hash IN (SELECT token_hash FROM sessions WHERE seen_at <= ? OR created_at <= ? LIMIT ?) RETURNING 1',
-      [now - IDLE_MS, now - LIFE_MS, most],
-    );
-    const links = await tx.all('DELETE FROM setup_links WHERE expires_at <= ? RETURNING 1', [now]);
-    const signIns = await tx.all(
-      'DELETE FROM sign_ins WHERE id IN (SELECT id FROM sign_ins WHERE at < ? LIMIT ?) RETURNING 1',
-      [before, most],
-    );
-    const surplus = await tx.all(
-      `DELETE FROM sign_ins WHERE id IN (SELECT id FROM sign_ins WHERE ${WRONG} ORDER BY id DESC LIMIT ? OFFSET ?) RETURNING 1`,
-      [most, budgets.sign_in_rows.most],
-    );
-    if (surplus.length > 0) usedUp('sign_in_rows');
-    return sessions.length + links.length + signIns.length + surplus.length;
-  });
 }

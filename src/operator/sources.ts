@@ -4,8 +4,9 @@ import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { figuresOf, serverNames, type Figures } from './node-figures.ts';
 import { epochsThatDeliver } from './server-state.ts';
-import type { SourceReport } from '../messages/delivery/lane-report.ts';
-import { type OperatorDeps, serverRoute } from './server-route.ts';
+import type { SourceReport } from '../messages/delivery/why.ts';
+import type { OperatorDeps } from './server-route.ts';
+import { serverRoute } from './server-route.ts';
 
 /** The sources of a node. */
 export const sourceFigures: Figures<Pick<OperatorDeps, 'mta'>, readonly SourceReport[]> = {

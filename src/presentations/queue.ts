@@ -159,96 +159,88 @@ function sourceLines({ data, nodes }: ResultOf<'queue.sources'>): string[] {
   ];
 }
 
-function historyLines({ lane, changes, nodes, ages }: ResultOf<'queue.lane'>): string[] {
-  const limits = table(
-    ['LIMIT', 'TO', 'BY', 'SINCE', 'WHY'],
-    lane.limits.map(({ what, domain, to, by, cause, since }) => [
-      `${what.replaceAll('_', ' ')}${domain === null ? '' : ` to ${domain}`}`,
-      to,
-      by,
-      since,
-      startWords(cause),
-    ]),
+type Lane = ResultOf<'queue.lanes'>['data'][number];
+type OneLane = ResultOf<'queue.lane'>;
+
+const limitColumns = columns<Lane['limits'][number]>(
+  ['LIMIT', ({ what, domain }) => `${what.replaceAll('_', ' ')}${domain === null ? '' : ` to ${domain}`}`],
+  'to',
+  'by',
+  'since',
+  ['WHY', ({ cause }) => startWords(cause)],
+);
+const waitColumns = columns<Lane['waits'][number]>(
+  ['WAITS FOR', ({ reason }) => reason],
+  'since',
+  'until',
+  ['SET BY', ({ by }) => by],
+  ['WHY', ({ message }) => message],
+);
+const nodeColumns = columns<OneLane['nodes'][number]>(
+  'node',
+  ['IN MEMORY', ({ waiting }) => waiting],
+  'connections',
+  ['A MINUTE', (one) => one.per_minute],
+  'parked_until',
+  'last_reply',
+);
+/** How long the mail of a lane has waited. */
+const ageColumns = columns<OneLane['ages']>(
+  ['UNDER 1 MIN', (one) => one.under_1m],
+  ['UNDER 10 MIN', (one) => one.under_10m],
+  ['UNDER 1 H', (one) => one.under_1h],
+  ['UNDER 6 H', (one) => one.under_6h],
+  ['UNDER 24 H', (one) => one.under_24h],
+  ['LONGER', (one) => one.older],
+  ['OLDEST', (one) => one.oldest_at],
+);
+const waitingColumns = columns<ResultOf<'queue.lanes'>['domains'][number]>(
+  'domain',
+  'waiting',
+  ['DUE NOW', ({ due }) => due],
+  'held',
+  // In the database mail that is held without an end is due at the end of the year 9999.
+  ['OLDEST DUE', ({ oldest_due_at: at }) => (at?.startsWith('9999-') === true ? 'when released' : at)],
+  ['OLDEST', (one) => one.oldest_at],
+);
+/** With several nodes also the names of those that have each lane. */
+const laneColumns = (isFleet: boolean) =>
+  columns<Lane>(
+    ['LANE', ({ name }) => name],
+    ...(isFleet ? [['NODES', ({ nodes }: Lane) => nodes.join(', ')] as const] : []),
+    ['WAITING', (lane) => Math.max(lane.waiting, lane.waiting_in_all)],
+    'held',
+    'connections',
+    'limit',
+    ['A MINUTE', (lane) => lane.per_minute],
+    'parked_until',
+    ['WHY', causeOf],
+    'last_reply',
   );
-  const waits = table(
-    ['WAITS FOR', 'SINCE', 'UNTIL', 'SET BY', 'WHY'],
-    lane.waits.map(({ reason, since, until, by, message }) => [reason, since, until, by, message]),
-  );
-  const several =
-    nodes.length < 2
-      ? []
-      : table(
-          ['NODE', 'IN MEMORY', 'CONNECTIONS', 'A MINUTE', 'PARKED UNTIL', 'LAST REPLY'],
-          nodes.map((one) => [
-            one.node,
-            one.waiting,
-            one.connections,
-            one.per_minute,
-            one.parked_until,
-            one.last_reply,
-          ]),
-        );
+
+function historyLines({ lane, changes, nodes, ages }: OneLane): string[] {
+  const isFleet = nodes.length > 1;
   const history = table(
     ['AT', 'NOW', 'WHY'],
-    changes.map(({ at, to, cause, node }) => [at, to, nodes.length < 2 ? cause : atNode(node, cause)]),
+    changes.map(({ at, to, cause, node }) => [at, to, isFleet ? `${node}: ${cause}` : cause]),
   );
+  const parts = [
+    tableOf(ageColumns, ages.waiting === 0 ? [] : [ages]),
+    tableOf(nodeColumns, isFleet ? nodes : []),
+    tableOf(limitColumns, lane.limits),
+    tableOf(waitColumns, lane.waits),
+    history.length === 0 ? ['its limits have not changed since the start'] : history,
+  ];
   return [
-    ...lanesTable([lane], nodes.length > 1),
-    ...[agesLines(ages), several, limits, waits].flatMap((lines) => (lines.length === 0 ? [] : ['', ...lines])),
-    '',
-    ...(history.length === 0 ? ['its limits have not changed since the start'] : history),
+    ...tableOf(laneColumns(isFleet), [lane]),
+    ...parts.flatMap((lines) => (lines.length === 0 ? [] : ['', ...lines])),
   ];
 }
 
-/** Writes how long the mail of a lane has waited. */
-function agesLines(ages: ResultOf<'queue.lane'>['ages']): string[] {
-  if (ages.waiting === 0) return [];
-  return table(
-    ['UNDER 1 MIN', 'UNDER 10 MIN', 'UNDER 1 H', 'UNDER 6 H', 'UNDER 24 H', 'LONGER', 'OLDEST'],
-    [[ages.under_1m, ages.under_10m, ages.under_1h, ages.under_6h, ages.under_24h, ages.older, ages.oldest_at]],
-  );
-}
-
-/** In the database mail that is held without an end is due at the end of the year 9999. */
-const dueText = (at: string | null): string | null => (at?.startsWith('9999-') === true ? 'when released' : at);
-
-/** Puts the node before what concerns one of several only. */
-const atNode = (node: string | null, text: string): string => (node === null ? text : `${node}: ${text}`);
-
 const startWords = (cause: string): string => (cause === 'start' ? 'as every lane begins' : cause);
 
-/** Writes the lanes; with several nodes also the names of those that have each of them. */
-function lanesTable(data: ResultOf<'queue.lanes'>['data'], isFleet: boolean): string[] {
-  return table(
-    [
-      'LANE',
-      ...(isFleet ? ['NODES'] : []),
-      'WAITING',
-      'HELD',
-      'CONNECTIONS',
-      'LIMIT',
-      'A MINUTE',
-      'PARKED UNTIL',
-      'WHY',
-      'LAST REPLY',
-    ],
-    data.map((lane) => [
-      lane.name,
-      ...(isFleet ? [lane.nodes.join(', ')] : []),
-      Math.max(lane.waiting, lane.waiting_in_all),
-      lane.held,
-      lane.connections,
-      lane.limit,
-      lane.per_minute,
-      lane.parked_until,
-      causeOf(lane),
-      lane.last_reply,
-    ]),
-  );
-}
-
 /** Returns why its mail waits; if none waits, the limits that were set, with their causes. */
-function causeOf({ waits, limits, cause }: ResultOf<'queue.lanes'>['data'][number]): string {
+function causeOf({ waits, limits, cause }: Lane): string {
   const [first] = waits;
   if (first !== undefined) return first.message;
   const set = limits.filter(({ by }) => by !== 'start');
@@ -262,18 +254,8 @@ function causeOf({ waits, limits, cause }: ResultOf<'queue.lanes'>['data'][numbe
 }
 
 function laneLines({ data, domains, nodes }: ResultOf<'queue.lanes'>): string[] {
-  const lanes = lanesTable(data, nodes.length > 1);
-  const waiting = table(
-    ['DOMAIN', 'WAITING', 'DUE NOW', 'HELD', 'OLDEST DUE', 'OLDEST'],
-    domains.map((domain) => [
-      domain.domain,
-      domain.waiting,
-      domain.due,
-      domain.held,
-      dueText(domain.oldest_due_at),
-      domain.oldest_at,
-    ]),
-  );
+  const lanes = tableOf(laneColumns(nodes.length > 1), data);
+  const waiting = tableOf(waitingColumns, domains);
   if (waiting.length === 0) return [...lanes, 'nothing waits'];
   return lanes.length === 0 ? waiting : [...lanes, '', ...waiting];
 }
@@ -286,7 +268,7 @@ export const queue: readonly Presentation[] = [
     input: [
       {
         flag: '--lane <lane>',
-        says: 'only this one, with each limit, why its mail waits, and what was changed by whom',
+        says: 'only this one, with each limit, why its mail waits, and what its limits were before',
       },
     ],
     instead: { given: 'lane', operation: 'queue.lane', lines: historyLines },

@@ -32,8 +32,6 @@ export interface DatabaseOptions extends StoreAddress {
   migrating?: MigrationStep;
   /** The description of this server for the others; absent for a command. Not used on SQLite. */
   node?: NodeSelf;
-  /** The service manager's name for this run of the machine, if there is one; null elsewhere. Not used on SQLite. */
-  bootId?: string | null;
   /** Called when another server has taken the database over: nothing can be written any more. Never on SQLite. */
   takenOver?: () => void;
   /**

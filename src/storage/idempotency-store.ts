@@ -6,7 +6,7 @@ import { hash } from 'node:crypto';
 import { createBatchLoader } from '../base/batch-loader.ts';
 import type { Clock } from '../base/clock.ts';
 import { DAY_MS } from '../base/time.ts';
-import type { Committer, Work } from './commit.ts';
+import type { Work } from './commit.ts';
 import type { Database } from './database.ts';
 import { statement } from './sql.ts';
 import type { IdempotencyRow } from './tables.ts';
@@ -66,32 +66,9 @@ export function createIdempotencyStore({ db, clock }: { db: Pick<Database, 'comm
       await db.commit.submit(dropExpired, { key, now });
       return null;
     },
-    /** Returns the domains that the messages of a bulk send are from. */
-    async sendingDomains(batchId: string): Promise<readonly string[]> {
-      const rows = await db.prepared.all<{ from_domain: string }>(
-        'SELECT DISTINCT from_domain FROM messages WHERE batch_id = ?',
-        [batchId],
-      );
-      return rows.map((row) => row.from_domain);
-    },
     /** Inserts an answer that no other transaction carries. Rejects if the key exists (`isKeyTaken`). */
     insert: (row: IdempotencyRow): Promise<void> => db.commit.insert({ idempotency: [row] }, 512 + row.body.length),
   };
 }
 
 export type IdempotencyStore = ReturnType<typeof createIdempotencyStore>;
-
-/** Removes at most `most` answers that have expired; returns how many. */
-export async function purgeIdempotency(
-  commit: Pick<Committer, 'transact'>,
-  now: number,
-  most: number,
-): Promise<number> {
-  const gone = await commit.transact((tx) =>
-    tx.all(
-      'DELETE FROM idempotency WHERE key IN (SELECT key FROM idempotency WHERE expires_at <= ? LIMIT ?) RETURNING 1',
-      [now, most],
-    ),
-  );
-  return gone.length;
-}

@@ -22,6 +22,7 @@ import { up as limits } from '../../migrations/012-limits.ts';
 import { up as oneTableOfLimits } from '../../migrations/013-one-table-of-limits.ts';
 import { up as received } from '../../migrations/014-received.ts';
 import { up as templateAuthors } from '../../migrations/015-template-authors.ts';
+import { up as nodesBySigns } from '../../migrations/016-nodes-by-signs-of-life.ts';
 import { dialectOf } from './sql.ts';
 import { renewViews, withoutViews } from './views.ts';
 
@@ -49,6 +50,7 @@ export const migrations: readonly Migration[] = [
   { name: '013-one-table-of-limits', up: oneTableOfLimits, contracts: true },
   { name: '014-received', up: received },
   { name: '015-template-authors', up: templateAuthors },
+  { name: '016-nodes-by-signs-of-life', up: nodesBySigns, contracts: true },
 ];
 
 export const migrationNames: readonly string[] = migrations.map(({ name }) => name);

@@ -6,7 +6,6 @@ import { createLookUpCache } from '../base/look-up-cache.ts';
 import { Problem } from '../base/problem.ts';
 import { addressKey, parseMailbox, soughtAddress } from '../mail/address.ts';
 import { readTestedPage, SLICES, type BoundedRowPage } from '../storage/bounded-read.ts';
-import type { Committer } from '../storage/commit.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
 import type { PagePart } from '../storage/page.ts';
@@ -100,31 +99,14 @@ export function createSuppressionLookUp({
   );
   return async (accountId, stream, addressKeys) => {
     const scope = scopeOf(stream);
-    const hits = new Map<string, SuppressionHit>();
-    const question = (key: string): string => JSON.stringify([accountId, key, scope]);
-    const keep = (key: string, hit: SuppressionHit | undefined): void => {
-      if (hit !== undefined) hits.set(key, hit);
-    };
-    if (addressKeys.length <= MOST_ASKED_WITH_OTHERS) {
-      await Promise.all(
-        addressKeys.map(async (key) => {
-          keep(key, await loader.load(question(key)));
-        }),
-      );
-      return hits;
-    }
-    for (let at = 0; at < addressKeys.length; at += QUESTIONS_AT_ONCE) {
-      const part = addressKeys.slice(at, at + QUESTIONS_AT_ONCE);
-      const found = await lookUp(db.prepared, clock.now(), part.map(question));
-      if (found.size > 0) for (const key of part) keep(key, found.get(question(key)));
-    }
-    return hits;
+    const found = await Promise.all(
+      addressKeys.map(async (key) => [key, await loader.load(JSON.stringify([accountId, key, scope]))] as const),
+    );
+    return new Map(found.flatMap(([key, hit]) => (hit === undefined ? [] : [[key, hit] as const])));
   };
 }
 
 const QUESTIONS_AT_ONCE = 500;
-/** A request with more addresses asks with statements of its own: a promise for each address costs as much as its row in the answer. */
-const MOST_ASKED_WITH_OTHERS = 50;
 
 interface QuestionColumns {
   account: string;
@@ -265,20 +247,6 @@ export async function suppressionsOf(
 ): Promise<SuppressionRow[]> {
   const rows = await ofAddress(db.prepared, accountId, soughtAddress(email));
   return rows.filter(({ expires_at }) => expires_at === null || expires_at > clock.now());
-}
-
-/** Deletes at most `most` entries that have ended; returns their number. They had no effect any more. */
-export async function removeEnded(
-  { db, clock }: { db: { commit: Pick<Committer, 'transact'> }; clock: Clock },
-  most: number,
-): Promise<number> {
-  const removed = await db.commit.transact((tx) =>
-    tx.all(
-      `DELETE FROM suppressions WHERE id IN (SELECT id FROM suppressions WHERE expires_at <= ? LIMIT ?) RETURNING id`,
-      [clock.now(), most],
-    ),
-  );
-  return removed.length;
 }
 
 export interface SuppressionFilter {

@@ -3,7 +3,6 @@
  * a call that has to be made again, and the endpoint's cursor and health. A delivered call costs one line and its share of one update.
  */
 import type { Knex } from 'knex';
-import { idFloor } from '../base/id.ts';
 import { groupBy } from '../base/sets.ts';
 import { readTestedPage, SLICES, type BoundedRowPage } from '../storage/bounded-read.ts';
 import type { Connection } from '../storage/connection.ts';
@@ -315,30 +314,3 @@ export async function findDelivery(
     (await db.reader<WebhookDeliveryRow>('webhook_deliveries').where({ webhook_id: webhookId, id }).first()) ?? null
   );
 }
-
-/** Removes rows of one kind from before a time, at most `most` at once; returns how many. */
-type Purge = (commit: Pick<Committer, 'transact'>, before: number, most: number) => Promise<number>;
-
-/** `sql` deletes and returns rows; it takes the time, or what `floorOf` makes of it, and the number. */
-const purgeBy =
-  (sql: string, floorOf: (before: number) => number | string = (before) => before): Purge =>
-  async (commit, before, most) =>
-    (await commit.transact((tx) => tx.all(sql, [floorOf(before), most]))).length;
-
-/** Removes the oldest lines of the delivery log. */
-export const purgeDeliveries = purgeBy(
-  `DELETE FROM webhook_deliveries WHERE at < ? AND position IN
-     (SELECT position FROM webhook_deliveries ORDER BY position LIMIT ?) RETURNING position`,
-);
-
-/** Removes calls that were given up, by the time of their first failure. */
-export const purgeOldCalls = purgeBy(
-  `DELETE FROM webhook_calls WHERE (webhook_id, sequence) IN (SELECT webhook_id, sequence FROM webhook_calls
-     WHERE due_at IS NULL AND created_at < ? LIMIT ?) RETURNING sequence`,
-);
-
-export const purgeOldReplays = purgeBy(
-  `DELETE FROM webhook_replays WHERE id IN (SELECT id FROM webhook_replays WHERE id < ? AND status = 'done'
-     ORDER BY id LIMIT ?) RETURNING id`,
-  (before) => idFloor('whr', before),
-);

@@ -12,8 +12,8 @@ import type { Log } from '../base/log.ts';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import type { SafeFetch } from '../net/safe-fetch.ts';
-import type { LoggedEvent } from '../events/event-log.ts';
-import { eventRecord, withBodies } from '../events/event.ts';
+import { eventRecord, withBodies, type EventSource } from '../events/event.ts';
+import type { EventTail } from '../events/tail.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
 import type { Owners } from '../storage/owners.ts';
@@ -40,7 +40,9 @@ export interface WebhookDeps {
    * `webhooks` notifies with the id of an endpoint that was changed, has calls that were asked for again, or was handed over; with null
    * if that may be any, since messages of other nodes were lost.
    */
-  notifiers: { events: Notifier; webhooks: Notifier<string | null> };
+  notifiers: { webhooks: Notifier<string | null> };
+  /** Tells of new events. */
+  tail: EventTail;
   /** Says which endpoints this node calls. */
   owners: Pick<Owners, 'isOurs' | 'onChange'>;
   /** True if other servers use the database. */
@@ -268,7 +270,7 @@ export class Webhooks {
 }
 
 /** The event as `GET /v1/events` shows it; a received mail comes with its text and html, if it still exists. */
-async function bodyOf(db: Connection, event: LoggedEvent, endpoint: Endpoint): Promise<string> {
+async function bodyOf(db: Connection, event: EventSource, endpoint: Endpoint): Promise<string> {
   const record = eventRecord(event, { engagement: endpoint.include_engagement });
   if (event.type !== 'received') return JSON.stringify(record);
   const [bodies] = await db.all<Pick<ReceivedRow, 'text' | 'html' | 'reply_text'>>(

@@ -1,26 +1,27 @@
 /**
- * Hands events of the log to the endpoints that this node calls (storage/owners.ts). Endpoints that keep up are in step: one reader takes each
- * new event from the log once for all of them. One that lags behind reads for itself, as far as it has room, until it is in step again.
+ * Hands events of the log to the endpoints that this node calls (storage/owners.ts). Each endpoint has a feed, which reads on as far as it has
+ * room: from the memory that all followers of the log share (events/tail.ts), or from the log if it is behind that.
  *
  * Nothing is written for an event that is only waiting: what an endpoint was not called for is the log beyond its cursor.
  *
- * The notifier of new events, the end of calls and one timer for each endpoint wake it; an idle system is not polled.
+ * New events, the end of calls and one timer for each endpoint wake it; an idle system is not polled.
  *
  * If the set of nodes changes, endpoints move. The node that had one writes how far it has come and begins no more calls; some seconds later the
  * one that has it now goes on from the cursor, as after a crash: what is still on the wire then is sent again.
  */
 import type { Timer } from '../base/clock.ts';
-import { eventsNumbered, followEvents, newestSequence, type LoggedEvent } from '../events/event-log.ts';
+import { eventsNumbered } from '../events/event-log.ts';
+import type { EventSource } from '../events/event.ts';
 import type { Lanes } from '../scheduling/lanes.ts';
 import { statement } from '../storage/sql.ts';
 import type { WebhookCallRow, WebhookRow } from '../storage/tables.ts';
 import { callsBeyond, dropCalls, moveCursors, nextCalls } from './call-store.ts';
 import type { WebhookDeps } from './dispatcher.ts';
 import { openEndpoint } from './endpoint-store.ts';
-import { wants } from './endpoint.ts';
-import { Feed, MOST_IN_HAND, type CallJob } from './feed.ts';
+import { wants, type Endpoint } from './endpoint.ts';
+import { Feed, isDue, MOST_IN_HAND, type CallJob } from './feed.ts';
 import { stepReplay } from './replay.ts';
-import { LONGEST_WAIT_MS, PROBE_EVERY_MS } from './retry.ts';
+import { PROBE_EVERY_MS } from './retry.ts';
 
 /** Events that one read of the log returns at most. */
 const EVENTS_AT_ONCE = 200;
@@ -35,32 +36,26 @@ const ROWS_AT_ONCE = 200;
 const rowsOf = statement(({ among }) => `SELECT * FROM webhooks WHERE id ${among('text')}`);
 const pageOfIds = 'SELECT id FROM webhooks WHERE id > ? ORDER BY id LIMIT 1000';
 
-/** Names of timers beside the ids of endpoints, whose rows are read again. */
-const FOLLOW = 'follow';
-const OPEN = 'open';
-
 export class FanOut {
   private readonly deps: WebhookDeps;
   private readonly lanes: Pick<Lanes<CallJob>, 'offer' | 'pump'>;
   private readonly feeds = new Map<string, Feed>();
-  /** Feeds in step have read the log up to here. */
-  private position = 0;
-  private following: Promise<void> | null = null;
-  /** New events were announced since the last read began. */
-  private isRung = false;
-  /** Looks after one endpoint that are under way, by its id. */
-  private readonly looks = new Map<string, Promise<void>>();
-  /** Endpoints to look after (once more), those with a look under way included. */
-  private readonly wanted = new Set<string>();
-  /** Endpoints whose row is read again as soon as this turn of the loop is over. */
-  private readonly asked = new Set<string>();
-  /** The reads of rows so far. */
-  private reads: Promise<unknown> = Promise.resolve();
-  private readonly timers = new Map<string, Timer>();
-  /** Changes of endpoints may have been missed: the rows are read again. */
-  private hasMissed = false;
+  /** The looks after endpoints that are under way. */
+  private readonly looks = new Set<Promise<void>>();
+  /** Endpoints whose rows are to be read (again); null for all that this node has. */
+  private readonly asked = new Set<string | null>();
+  private reading: Promise<void> | null = null;
+  /** Endpoints whose rows are read again when this timer is up: a read or a call failed. */
+  private readonly delayed = new Set<string | null>();
+  private retry: Timer | null = null;
+  /** Endpoints that another node has now, whose cursors are to be written. */
+  private left: Feed[] = [];
+  /** Set while another node may still call the endpoints that this one has now. */
+  private takeOver: Timer | null = null;
   private unlisten: (() => void)[] = [];
   private stopped = false;
+  /** The last read failed, which is logged. */
+  private isFailing = false;
 
   constructor(deps: WebhookDeps, lanes: Pick<Lanes<CallJob>, 'offer' | 'pump'>) {
     this.deps = deps;
@@ -68,21 +63,15 @@ export class FanOut {
   }
 
   async start(): Promise<void> {
-    const { db, notifiers, owners, hasOthers } = this.deps;
-    this.position = await newestSequence(db.prepared);
+    const { notifiers, owners } = this.deps;
     this.unlisten = [
-      notifiers.events.listen(() => this.follow()),
       notifiers.webhooks.listen((id) => {
-        if (id !== null) this.reload(id);
-        else {
-          this.hasMissed = true;
-          this.openOurs();
-        }
+        if (id === null || this.feeds.has(id) || this.mayOpen(id)) this.ask(id);
       }),
       owners.onChange(() => this.changeOwners()),
     ];
-    if (hasOthers()) this.openLater(TAKE_OVER_MS);
-    else await this.readOurs({ all: false });
+    this.openOurs();
+    await this.reading;
   }
 
   /** An event is settled; there may be room for the next. */
@@ -95,7 +84,7 @@ export class FanOut {
       return;
     }
     feed.durable = Math.max(feed.durable, feed.settledUpTo(new Set()));
-    const hasRoom = !feed.inStep && feed.freshInHand <= MOST_IN_HAND / 2;
+    const hasRoom = feed.isBehind && feed.freshInHand <= MOST_IN_HAND / 2;
     if (hasRoom || (job.hasRow && feed.retriesInHand <= MOST_IN_HAND / 2)) this.look(feed);
     else this.setTimer(feed);
   }
@@ -113,38 +102,40 @@ export class FanOut {
 
   /** Forgets what is in memory of the endpoint and begins again from what is on disk, a little later. */
   restart(feed: Feed): void {
-    if (this.feeds.get(feed.id) === feed) {
-      this.feeds.delete(feed.id);
-      this.reloadLater(feed.id);
-    }
-    feed.end();
+    if (this.feeds.get(feed.id) === feed) this.askLater(feed.id);
+    this.close(feed);
   }
 
   /** Reads no more; resolves when the reads under way are done and the cursors are written. */
   async stop(): Promise<void> {
     this.stopped = true;
     for (const off of this.unlisten) off();
-    for (const timer of this.timers.values()) timer.cancel();
-    for (const feed of this.feeds.values()) feed.timer?.cancel();
-    await Promise.all([this.following, this.reads, ...this.looks.values()]);
-    for (const feed of this.feeds.values()) feed.end();
-    await this.leave([...this.feeds.values()]);
+    this.retry?.cancel();
+    this.takeOver?.cancel();
+    const feeds = [...this.feeds.values()];
+    for (const feed of feeds) this.close(feed);
+    await Promise.all([this.reading, ...this.looks]);
+    await this.leave([...this.left, ...feeds]);
   }
 
   /** Leaves endpoints that another node has now, and opens those that this node has, as soon as another has left them. */
   private changeOwners(): void {
-    const { owners, hasOthers } = this.deps;
-    const gone = [...this.feeds.values()].filter(({ id }) => !owners.isOurs(id));
-    for (const feed of gone) {
-      this.feeds.delete(feed.id);
-      feed.end();
-    }
-    // Before rows are read again: an endpoint may come back.
-    if (gone.length > 0) this.reads = this.reads.then(() => this.leave(gone));
-    this.timers.get(OPEN)?.cancel();
-    this.timers.delete(OPEN);
-    if (hasOthers()) this.openLater(TAKE_OVER_MS);
-    else this.openOurs();
+    const gone = [...this.feeds.values()].filter(({ id }) => !this.deps.owners.isOurs(id));
+    for (const feed of gone) this.close(feed);
+    this.left.push(...gone);
+    this.takeOver?.cancel();
+    this.takeOver = null;
+    this.openOurs();
+    this.readOn();
+  }
+
+  private openOurs(): void {
+    const open = (): void => {
+      this.takeOver = null;
+      this.ask(null);
+    };
+    if (!this.deps.hasOthers()) open();
+    else this.takeOver = this.deps.clock.after(TAKE_OVER_MS, open, { background: true });
   }
 
   /** Writes how far these endpoints have come. Their calls on the wire end as they would have. */
@@ -169,105 +160,112 @@ export class FanOut {
     for (const { feed, settled } of moved) feed.durable = Math.max(feed.durable, settled);
   }
 
-  /** Runs the work later, once for all that ask under this name until then. */
-  private later(name: string, ms: number, run: () => void): void {
-    if (this.stopped || this.timers.has(name)) return;
-    const timeUp = (): void => {
-      this.timers.delete(name);
-      run();
-    };
-    this.timers.set(name, this.deps.clock.after(ms, timeUp, { background: true }));
+  private logUnread(err: unknown, webhookId?: string | null): void {
+    const fields = { event: 'webhook_reading_failed', webhook_id: webhookId ?? undefined, err };
+    if (!this.isFailing) this.deps.log.error(fields, 'the database could not be read for webhooks; it is tried again');
+    this.isFailing = true;
   }
 
-  private logUnread(err: unknown, webhookId?: string): void {
-    const fields = { event: 'webhook_reading_failed', webhook_id: webhookId, err };
-    this.deps.log.error(fields, 'the database could not be read for webhooks; it is tried again');
-  }
+  // The rows of endpoints: new, changed or gone. One read follows the other: of two at once the row from before a change might stay.
 
-  // The rows of endpoints.
-
-  /** Reads the row of an endpoint again; those that are asked for at once are read together. */
-  private reload(id: string): void {
-    if (!this.feeds.has(id) && !this.mayOpen(id)) return;
-    if (this.asked.size === 0) queueMicrotask(() => this.readAsked());
+  /** Has the row of an endpoint read, or with null those of all that this node has; what is asked for at once is read together. */
+  private ask(id: string | null): void {
     this.asked.add(id);
+    this.readOn();
   }
 
-  private readAsked(): void {
-    const ids = [...this.asked];
-    this.asked.clear();
-    this.readRows(ids).catch((err: unknown) => {
-      this.logUnread(err, ids[0]);
-      for (const id of ids) this.reloadLater(id);
+  private askLater(id: string | null): void {
+    this.delayed.add(id);
+    if (this.stopped) return;
+    const ask = (): void => {
+      this.retry = null;
+      for (const one of this.delayed) this.asked.add(one);
+      this.delayed.clear();
+      this.readOn();
+    };
+    this.retry ??= this.deps.clock.after(FAULT_DELAY_MS, ask, { background: true });
+  }
+
+  private readOn(): void {
+    this.reading ??= this.readAsked().finally(() => {
+      this.reading = null;
+      if (this.hasWork) this.readOn();
     });
   }
 
-  private reloadLater(id: string): void {
-    this.later(id, FAULT_DELAY_MS, () => this.reload(id));
+  private get hasWork(): boolean {
+    return !this.stopped && (this.asked.size > 0 || this.left.length > 0);
   }
 
-  private openLater(ms: number): void {
-    this.later(OPEN, ms, () => this.openOurs());
+  private async readAsked(): Promise<void> {
+    await Promise.resolve();
+    while (this.hasWork) {
+      // Before rows are read again: an endpoint may come back.
+      await this.leave(this.left.splice(0));
+      const isAll = this.asked.has(null);
+      const some = isAll ? [null] : [...this.asked].slice(0, ROWS_AT_ONCE);
+      for (const id of some) this.asked.delete(id);
+      try {
+        if (isAll) await this.askAll();
+        else await this.readRows(some.filter((id) => id !== null));
+        this.isFailing = false;
+      } catch (err) {
+        this.logUnread(err, some[0]);
+        for (const id of some) this.askLater(id);
+      }
+    }
   }
 
-  private openOurs(): void {
-    const all = this.hasMissed;
-    this.hasMissed = false;
-    this.readOurs({ all }).catch((err: unknown) => {
-      this.logUnread(err);
-      this.hasMissed ||= all;
-      this.openLater(FAULT_DELAY_MS);
-    });
-  }
-
-  /** Opens all endpoints that this node has and does not call; `all` reads the rows of the others again, too. */
-  private async readOurs({ all }: { all: boolean }): Promise<void> {
-    const there = new Set<string>();
+  /** Asks for the rows of all endpoints that this node has or calls. */
+  private async askAll(): Promise<void> {
+    for (const id of this.feeds.keys()) this.asked.add(id);
     for (let last: string | undefined = ''; last !== undefined && !this.stopped;) {
       const rows: { id: string }[] = await this.deps.db.prepared.all<{ id: string }>(pageOfIds, [last]);
+      for (const { id } of rows) if (this.mayOpen(id)) this.asked.add(id);
       last = rows.at(-1)?.id;
-      if (all) for (const { id } of rows) there.add(id);
-      await this.readRows(rows.flatMap(({ id }) => ((this.feeds.has(id) ? all : this.mayOpen(id)) ? [id] : [])));
     }
-    if (all) await this.readRows([...this.feeds.keys()].filter((id) => !there.has(id)));
   }
 
-  /**
-   * Takes over the rows of endpoints as they are now: new, changed or gone. One read follows the other: two at once may end in either order,
-   * and the row from before a change would stay.
-   */
-  private readRows(ids: readonly string[]): Promise<void> {
-    const read = this.reads.then(() => (this.stopped ? undefined : this.readRowsNow(ids)));
-    this.reads = read.catch(() => undefined);
-    return read;
-  }
-
-  private async readRowsNow(ids: readonly string[]): Promise<void> {
-    for (let at = 0; at < ids.length; at += ROWS_AT_ONCE) {
-      const some = ids.slice(at, at + ROWS_AT_ONCE);
-      const rows = await this.deps.db.prepared.all<WebhookRow>(rowsOf, [JSON.stringify(some)]);
-      if (this.stopped) return;
-      const byId = new Map(rows.map((row) => [row.id, row]));
-      for (const id of some) this.takeRow(id, byId.get(id));
-    }
+  private async readRows(ids: readonly string[]): Promise<void> {
+    const rows = await this.deps.db.prepared.all<WebhookRow>(rowsOf, [JSON.stringify(ids)]);
+    if (this.stopped) return;
+    const byId = new Map(rows.map((row) => [row.id, row]));
+    for (const id of ids) this.takeRow(id, byId.get(id));
   }
 
   private takeRow(id: string, row: WebhookRow | undefined): void {
     const feed = this.feeds.get(id);
     if (row === undefined) {
-      this.feeds.delete(id);
-      feed?.end();
+      if (feed !== undefined) this.close(feed);
     } else if (feed !== undefined) this.apply(feed, row);
-    else if (this.mayOpen(id)) {
-      const fresh = new Feed(row, this.endpointOf(row));
-      this.feeds.set(id, fresh);
-      this.look(fresh);
-    }
+    else if (this.mayOpen(id)) this.open(row);
   }
 
   /** False while another node may still call the endpoint: it is opened after that. */
   private mayOpen(id: string): boolean {
-    return !this.timers.has(OPEN) && this.deps.owners.isOurs(id);
+    return this.takeOver === null && this.deps.owners.isOurs(id);
+  }
+
+  private open(row: WebhookRow): void {
+    const { tail } = this.deps;
+    const feed = new Feed(row, this.endpointOf(row), (accounts) => {
+      const isNews = accounts?.has(row.account_id) ?? true;
+      // An endpoint without news moves on now and then: otherwise it would read all that was not for it after a restart.
+      if (!isNews && tail.head - feed.position < CURSOR_STEP) return;
+      feed.isBehind = true;
+      this.look(feed);
+    });
+    this.feeds.set(row.id, feed);
+    tail.add(feed);
+    this.look(feed);
+  }
+
+  /** Nothing more is called by this feed; what is on the wire ends. */
+  private close(feed: Feed): void {
+    if (this.feeds.get(feed.id) === feed) this.feeds.delete(feed.id);
+    this.deps.tail.remove(feed);
+    feed.active = false;
+    feed.rewind();
   }
 
   private apply(feed: Feed, row: WebhookRow): void {
@@ -280,13 +278,13 @@ export class FanOut {
     feed.health = row;
     feed.mayReplay = true;
     // In strict order nothing that was read ahead may be taken before what failed.
-    if (!feed.active || feed.endpoint === null || feed.endpoint.concurrency === 1) feed.rewind();
+    if (!feed.active || feed.endpoint === null || feed.isStrict) feed.rewind();
     this.lanes.pump(feed.id);
     this.look(feed);
   }
 
   /** Returns null if the secrets cannot be opened. */
-  private endpointOf(row: WebhookRow): Feed['endpoint'] {
+  private endpointOf(row: WebhookRow): Endpoint | null {
     try {
       return openEndpoint(this.deps.keyring, row);
     } catch (err) {
@@ -298,109 +296,40 @@ export class FanOut {
     }
   }
 
-  // The log, once for all endpoints in step.
-
-  private inStep(): Feed[] {
-    return [...this.feeds.values()].filter((feed) => feed.inStep);
-  }
-
-  /** Reads what is new. */
-  private follow(): void {
-    this.isRung = true;
-    if (this.stopped || this.following !== null) return;
-    this.following = this.readOn()
-      .catch((err: unknown) => {
-        this.logUnread(err);
-        this.isRung = false;
-        this.later(FOLLOW, FAULT_DELAY_MS, () => this.follow());
-      })
-      .finally(() => {
-        this.following = null;
-        if (this.isRung && this.inStep().length > 0) this.follow();
-      });
-  }
-
-  private async readOn(): Promise<void> {
-    while (this.isRung && !this.stopped) {
-      const followers = new Set(this.inStep());
-      if (followers.size === 0) return;
-      this.isRung = false;
-      const accounts = new Set([...followers].flatMap(({ endpoint }) => endpoint?.accountId ?? []));
-      const page = await followEvents(this.deps.db.prepared, [...accounts], this.position, EVENTS_AT_ONCE);
-      this.position = Math.max(this.position, page.position);
-      for (const feed of this.inStep()) {
-        if (followers.has(feed)) this.handOut(feed, page.events, page.position);
-        // This feed joined during the read, which did not include its account.
-        else if (feed.position < page.position) this.leaveStep(feed);
-      }
-      this.isRung ||= page.hasMore;
-      await this.writeCursors([...this.feeds.values()], CURSOR_STEP);
-    }
-  }
-
-  private handOut(feed: Feed, events: readonly LoggedEvent[], position: number): void {
-    if (this.offerAll(feed, events)) feed.position = Math.max(feed.position, position);
-    else this.leaveStep(feed);
-  }
-
-  /** The feed has no room: it reads the log by itself from its position on. */
-  private leaveStep(feed: Feed): void {
-    feed.inStep = false;
-    this.look(feed);
-  }
-
-  /** Offers the events that the endpoint wants, beyond its position. Returns false if it has no room for all of them. */
-  private offerAll(feed: Feed, events: readonly LoggedEvent[]): boolean {
-    for (const event of events) {
-      const { endpoint, tried } = feed;
-      if (event.sequence <= feed.position || event.account_id !== endpoint?.accountId) continue;
-      if (tried?.has(event.sequence) !== true && wants(endpoint, event)) {
-        const now = this.deps.clock.now();
-        if (!feed.takesFresh(now)) return false;
-        if (feed.struggling) feed.nextProbeAt = now + PROBE_EVERY_MS;
-        feed.position = event.sequence;
-        this.lanes.offer(feed.id, feed.take(event, { cause: 'event', attempts: 0, hasRow: false }));
-      }
-      feed.position = event.sequence;
-    }
-    return true;
-  }
-
-  // One endpoint at a time: the calls that are due again, then the log if it is not in step.
+  // One endpoint at a time: the calls that are due again, then the log.
 
   /** Looks after one endpoint. A look that is under way is followed by another. */
   private look(feed: Feed): void {
     if (this.stopped || this.feeds.get(feed.id) !== feed) return;
-    this.wanted.add(feed.id);
-    if (this.looks.has(feed.id)) return;
-    const done = this.lookWhileWanted(feed)
-      .catch((err: unknown) => {
-        this.logUnread(err, feed.id);
-        this.restart(feed);
-      })
-      .finally(() => {
-        this.looks.delete(feed.id);
-        const now = this.feeds.get(feed.id);
-        if (this.wanted.has(feed.id) && now !== undefined) this.look(now);
-      });
-    this.looks.set(feed.id, done);
+    feed.isWanted = true;
+    if (feed.isLookedAfter) return;
+    feed.isLookedAfter = true;
+    const done: Promise<void> = this.lookWhileWanted(feed).finally(() => this.looks.delete(done));
+    this.looks.add(done);
   }
 
   private async lookWhileWanted(feed: Feed): Promise<void> {
-    // The wish may be that of a feed that has taken the place of this one: then it is left for that one.
-    while (!this.stopped && this.feeds.get(feed.id) === feed && this.wanted.delete(feed.id)) {
-      if (!feed.active || feed.endpoint === null) return;
-      feed.tried ??= await callsBeyond(this.deps.db.prepared, feed.id, feed.position);
-      await this.readRetries(feed);
-      await this.readLog(feed);
-      this.setTimer(feed);
+    try {
+      while (!this.stopped && feed.isWanted) {
+        feed.isWanted = false;
+        if (!feed.active || feed.endpoint === null) continue;
+        feed.tried ??= await callsBeyond(this.deps.db.prepared, feed.id, feed.position);
+        await this.readRetries(feed);
+        await this.readLog(feed);
+        this.setTimer(feed);
+      }
+      this.isFailing = false;
+    } catch (err) {
+      this.logUnread(err, feed.id);
+      this.restart(feed);
     }
+    feed.isLookedAfter = false;
   }
 
   /** Offers the calls that are due again, and notes when the next one is. */
   private async readRetries(feed: Feed): Promise<void> {
     const { db, clock } = this.deps;
-    while (!this.stopped && feed.active && !feed.rests(clock.now()) && feed.retriesInHand <= MOST_IN_HAND / 2) {
+    while (!this.stopped && feed.takesRetries(clock.now())) {
       const { generation } = feed;
       const limit = MOST_IN_HAND + feed.retriesInHand + feed.freshInHand;
       feed.beginReading();
@@ -416,13 +345,14 @@ export class FanOut {
       if (feed.generation !== generation) continue;
       // A call that was asked for again while its first one is on the wire: the first has to end before.
       const isHeldUp = rows.some((row) => isDue(row, now) && feed.holdsFresh(row.sequence));
-      const nextAt = rows.find((row) => !isDue(row, now))?.due_at ?? null;
+      const nextAt = rows.find((row) => !isDue(row, now))?.due_at ?? (rows.length === limit ? 0 : null);
       feed.noteNextRetry(isHeldUp ? now + FAULT_DELAY_MS : nextAt);
       await this.offerRetries(feed, due, events);
       if (due.length > 0) continue;
       // If a call holds back the others, a replay goes on only as far as it may be about that call.
       if (!feed.mayReplay || feed.endpoint === null || (held >= 0 && rows.length === limit)) return;
-      feed.mayReplay = await stepReplay({ db, clock }, feed.endpoint);
+      feed.mayReplay = false;
+      if (await stepReplay({ db, clock }, feed.endpoint)) feed.mayReplay = true;
     }
   }
 
@@ -430,7 +360,7 @@ export class FanOut {
   private async offerRetries(
     feed: Feed,
     due: readonly WebhookCallRow[],
-    events: readonly LoggedEvent[],
+    events: readonly EventSource[],
   ): Promise<void> {
     const bySequence = new Map(events.map((event) => [event.sequence, event]));
     for (const { sequence, cause, attempts } of due) {
@@ -442,22 +372,36 @@ export class FanOut {
     if (gone.length > 0) await dropCalls(this.deps.db.commit, feed.id, gone);
   }
 
-  /** Reads on in the log for an endpoint that is not in step. */
+  /** Reads on in the log as far as the endpoint has room. */
   private async readLog(feed: Feed): Promise<void> {
-    const { db, clock } = this.deps;
-    while (!this.stopped && !feed.inStep && feed.endpoint !== null && feed.takesFresh(clock.now())) {
+    const { clock, tail } = this.deps;
+    while (!this.stopped && feed.isBehind && feed.takesFresh(clock.now())) {
       const { generation } = feed;
-      const page = await followEvents(db.prepared, [feed.endpoint.accountId], feed.position, EVENTS_AT_ONCE);
+      feed.isBehind = false;
+      const page = await tail.read(feed.accountId, feed.position, EVENTS_AT_ONCE);
       if (feed.generation !== generation) continue;
-      if (!this.offerAll(feed, page.events)) return;
-      feed.position = page.position;
-      if (page.hasMore || page.position < this.position) continue;
-      // The first feed in step sets the place from which all are followed. Events that came meanwhile were not handed out yet.
-      if (this.inStep().length === 0) this.position = page.position;
-      feed.inStep = true;
-      this.follow();
+      const hasRoom = this.offerAll(feed, page.events);
+      if (hasRoom) feed.position = page.position;
+      feed.isBehind ||= !hasRoom || page.hasMore;
+      if (!hasRoom) return;
     }
     await this.writeCursors([feed], CURSOR_STEP);
+  }
+
+  /** Offers the events that the endpoint wants. Returns false if it has no room for all of them. */
+  private offerAll(feed: Feed, events: readonly EventSource[]): boolean {
+    for (const event of events) {
+      const { endpoint, tried } = feed;
+      if (endpoint !== null && tried?.has(event.sequence) !== true && wants(endpoint, event)) {
+        const now = this.deps.clock.now();
+        if (!feed.takesFresh(now)) return false;
+        if (feed.struggling) feed.nextProbeAt = now + PROBE_EVERY_MS;
+        feed.position = event.sequence;
+        this.lanes.offer(feed.id, feed.take(event, { cause: 'event', attempts: 0, hasRow: false }));
+      }
+      feed.position = event.sequence;
+    }
+    return true;
   }
 
   /** Sets the endpoint's one timer to its next retry or probe. */
@@ -478,7 +422,3 @@ export class FanOut {
     feed.timer = this.deps.clock.after(wait, timeUp, { background: true });
   }
 }
-
-/** Returns whether a call is due. One that is due later than any wait lasts was noted by a clock that has been set back. */
-const isDue = ({ due_at: at }: WebhookCallRow, now: number): boolean =>
-  at !== null && (at <= now || at > now + LONGEST_WAIT_MS);

@@ -1,23 +1,26 @@
 /**
- * One endpoint's way through the event log, in memory. Behind the cursor all is settled; between the cursor and `position`
- * some events are in hand (waiting in the lane or on the wire); beyond it is what was not read yet. An endpoint that keeps up
- * is `inStep`: it is handed new events as they come. One that does not is left alone until it has room, and then reads the log
- * for itself.
+ * One endpoint's way through the event log, in memory. Behind the cursor all is settled; between the cursor and `position` some events are in
+ * hand (waiting in the lane or on the wire); beyond it is what was not read yet.
  */
 import type { Timer } from '../base/clock.ts';
+import type { EventSource } from '../events/event.ts';
+import type { Listener } from '../events/tail.ts';
 import type { LaneJob } from '../scheduling/lanes.ts';
-import type { LoggedEvent } from '../events/event-log.ts';
-import type { WebhookCause, WebhookRow } from '../storage/tables.ts';
+import type { WebhookCallRow, WebhookCause, WebhookRow } from '../storage/tables.ts';
 import type { Endpoint } from './endpoint.ts';
 import { LONGEST_WAIT_MS, PROBE_EVERY_MS, STRUGGLING_FAILURES, type Health } from './retry.ts';
 
 /** Events in memory for one endpoint at most, new ones and retries each. */
 export const MOST_IN_HAND = 50;
 
+/** Returns whether a call is due. One that is due later than any wait lasts was noted by a clock that has been set back. */
+export const isDue = ({ due_at: at }: Pick<WebhookCallRow, 'due_at'>, now: number): boolean =>
+  at !== null && (at <= now || at > now + LONGEST_WAIT_MS);
+
 /** A call to be made. */
 export interface CallJob extends LaneJob {
   readonly feed: Feed;
-  readonly event: LoggedEvent;
+  readonly event: EventSource;
   readonly cause: WebhookCause;
   /** Attempts made so far. */
   readonly attempts: number;
@@ -29,8 +32,10 @@ export interface CallJob extends LaneJob {
   dropped: boolean;
 }
 
-export class Feed {
+export class Feed implements Listener {
   readonly id: string;
+  readonly accountId: string;
+  readonly wake: Listener['wake'];
   /** Null for an endpoint whose secrets cannot be opened: it is not called. */
   endpoint: Endpoint | null;
   active: boolean;
@@ -38,7 +43,11 @@ export class Feed {
   position: number;
   /** The cursor on disk, as far as we know. */
   durable: number;
-  inStep = false;
+  /** The log may have events beyond `position`. */
+  isBehind = true;
+  /** Another look after it was asked for. */
+  isWanted = false;
+  isLookedAfter = false;
   /** When the next retry is due, as far as we know. */
   nextRetryAt: number | null = null;
   /** When a struggling endpoint may be tried with a new event again. */
@@ -59,8 +68,10 @@ export class Feed {
   private readonly fresh = new Map<number, CallJob>();
   private readonly again = new Map<number, CallJob>();
 
-  constructor(row: WebhookRow, endpoint: Endpoint | null) {
+  constructor(row: WebhookRow, endpoint: Endpoint | null, wake: Listener['wake']) {
     this.id = row.id;
+    this.accountId = row.account_id;
+    this.wake = wake;
     this.endpoint = endpoint;
     this.active = row.status === 'active';
     this.health = row;
@@ -131,18 +142,24 @@ export class Feed {
     return !this.struggling || (this.fresh.size === 0 && isProbeDue);
   }
 
+  /** True if calls that failed, or that a replay asks for, may be due, and there is room for some. */
+  takesRetries(now: number): boolean {
+    if (!this.active || this.again.size > MOST_IN_HAND / 2 || this.rests(now)) return false;
+    return this.mayReplay || (this.nextRetryAt !== null && isDue({ due_at: this.nextRetryAt }, now));
+  }
+
   /** Time of the next look if nothing happens before: the next retry, the next probe of one that struggles, or the end of a rest. */
   get nextLookAt(): number | null {
     // With its hands full it is looked at when a call ends.
     const retryAt = this.again.size <= MOST_IN_HAND / 2 ? this.nextRetryAt : null;
-    const isProbed = this.struggling && !this.inStep && this.fresh.size === 0 && !this.waitsForRetry;
-    const restEnd = this.inStep ? null : this.restsUntil;
+    const isProbed = this.struggling && this.isBehind && this.fresh.size === 0 && !this.waitsForRetry;
+    const restEnd = this.isBehind ? this.restsUntil : null;
     const at = Math.min(retryAt ?? Infinity, isProbed ? this.nextProbeAt : Infinity, restEnd ?? Infinity);
     return at === Infinity ? null : Math.max(at, this.restsUntil ?? 0);
   }
 
   /** Takes an event in hand. */
-  take(event: LoggedEvent, call: Pick<CallJob, 'cause' | 'attempts' | 'hasRow'>): CallJob {
+  take(event: EventSource, call: Pick<CallJob, 'cause' | 'attempts' | 'hasRow'>): CallJob {
     const job: CallJob = {
       id: `${this.id} ${String(event.sequence)}`,
       class: 0,
@@ -194,16 +211,10 @@ export class Feed {
     return this.position;
   }
 
-  /** Nothing more is called by this feed; what is on the wire ends. */
-  end(): void {
-    this.active = false;
-    this.rewind();
-  }
-
   /** Gives back what is not on the wire: it is read again, from the log or from the calls that wait, when its time comes. */
   rewind(): void {
     this.generation++;
-    this.inStep = false;
+    this.isBehind = true;
     for (const held of [this.fresh, this.again]) {
       let first: number | null = null;
       for (const [sequence, job] of held) {

@@ -1,6 +1,5 @@
 /** The keys in a backup, and the passphrase, which settings, credentials and files give with or without the white space around it. */
 import assert from 'node:assert/strict';
-import { createCipheriv, randomBytes, scryptSync } from 'node:crypto';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -9,27 +8,15 @@ import { openKeys, sealKeys } from '../../src/backup/key-part.ts';
 import { openDatabase } from '../../src/storage/database.ts';
 import { ran } from '../cli/ran.ts';
 
-/** The part as a version made it for which each character of the passphrase counted. */
-function sealedBefore(text: string, passphrase: string): string {
-  const [salt, nonce, N] = [randomBytes(16), randomBytes(12), 2 ** 14];
-  const key = scryptSync(passphrase, salt, 32, { N, r: 8, p: 1, maxmem: 2 ** 26 });
-  const cipher = createCipheriv('aes-256-gcm', key, nonce).setAAD(Buffer.from('posthorn backup keys v1'));
-  const data = Buffer.concat([cipher.update(text), cipher.final(), cipher.getAuthTag()]).toString('base64url');
-  const kdf = { name: 'scrypt', N, r: 8, p: 1, salt: salt.toString('base64url') };
-  return JSON.stringify({ format: 1, kdf, cipher: 'aes-256-gcm', nonce: nonce.toString('base64url'), data });
-}
-
 describe('the keys in a backup', () => {
   const plain = 'correct horse battery';
   const forms = [plain, `${plain} `, `  ${plain}`, `${plain}\n`, `\t${plain} \r\n`];
 
   for (const form of forms)
-    it(`open under ${JSON.stringify(form)}, and what was made under it opens under each form`, async () => {
-      const opened = { kind: 'opened', text: 'the keys' };
-      assert.deepEqual(await openKeys(await sealKeys('the keys', form), plain), opened);
-      assert.deepEqual(await openKeys(sealedBefore('the keys', plain), form), opened);
-      assert.deepEqual(await openKeys(sealedBefore('the keys', form), form), opened);
-      assert.equal((await openKeys(sealedBefore('the keys', plain), `wrong ${form}`)).kind, 'wrong');
+    it(`that were sealed under ${JSON.stringify(form)} open under the plain one`, async () => {
+      const sealed = await sealKeys('the keys', form);
+      assert.deepEqual(await openKeys(sealed, plain), { kind: 'opened', text: 'the keys' });
+      assert.equal((await openKeys(sealed, `wrong ${form}`)).kind, 'wrong');
     });
 
   it('open under the same file, whether a setting, a credential or the command line names it', async () => {

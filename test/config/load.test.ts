@@ -241,7 +241,7 @@ describe('loadConfig', () => {
     });
 
     it('that are not settings are none', () => {
-      const env = { POSTHORN_API_KEY: 'k', POSTHORN_BASE_URL: 'u', POSTHORN_CORPORA: 'c', POSTHORN_BOOT_ID: 'b' };
+      const env = { POSTHORN_API_KEY: 'k', POSTHORN_BASE_URL: 'u', POSTHORN_CORPORA: 'c' };
       assert.deepEqual(load({ env }).warnings, []);
     });
 

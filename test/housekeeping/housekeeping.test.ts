@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { createHousekeeping, nextSize, type Rule, type Transactor } from '../../src/housekeeping/housekeeping.ts';
+import { createHousekeeping, type Rule, type Transactor } from '../../src/housekeeping/housekeeping.ts';
 import type { Connection } from '../../src/storage/connection.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 
@@ -141,33 +141,6 @@ describe('housekeeping/housekeeping', () => {
           held += taken * cost;
           return Promise.resolve(taken);
         }),
-    });
-
-    for (const [rows, ms, next, reason] of [
-      [20, 5, 20, 'as long as it should be'],
-      [20, 0, 40, 'too short to measure: twice as many'],
-      [20, 1, 40, 'a fifth of the time: no more than twice as many all the same'],
-      [20, 10, 10, 'twice the time: half as many'],
-      [20, 500, 5, 'a hundred times: the fewest'],
-      [80, 1, 100, 'never more than the most'],
-    ] as const) {
-      it(`${String(rows)} rows in ${String(ms)} ms, then ${String(next)}: ${reason}`, () => {
-        assert.equal(nextSize(rows, ms), next);
-      });
-    }
-
-    it('begin with 20 rows, end up at 5 ms a step, and keep that for the next run', async () => {
-      const sizes: number[] = [];
-      const { pass, clock, housekeeping } = start([sized(1 / 32, 1000, sizes)]);
-      holding(clock);
-      await pass(MINUTE);
-      // Just when the next step is due: the time that passes within one would count as its own.
-      for (let i = 0; i < 12; i++) await pass(1);
-      assert.deepEqual(sizes.slice(0, 4), [20, 40, 80, 100]);
-      assert.equal(sizes.at(-1), 100);
-      await pass(MINUTE);
-      assert.equal(sizes.at(-1), 100);
-      await housekeeping.stop();
     });
 
     it('wait until the writer is idle, but not for ever', async () => {

@@ -9,7 +9,7 @@ import { createKnownDevices } from '../../src/members/known-device.ts';
 import { addMember, changeLogin } from '../../src/members/member-store.ts';
 import { createPasswords, type Passwords } from '../../src/members/password.ts';
 import { makeRecoveryCodes, recoveryCodesOf } from '../../src/members/recovery-codes.ts';
-import { findSession, openSession, purgeSessions, sessionsOf } from '../../src/members/session-store.ts';
+import { findSession, openSession, sessionsOf } from '../../src/members/session-store.ts';
 import {
   provePassword,
   signIn,
@@ -22,6 +22,7 @@ import { codeAt, stepOf } from '../../src/members/totp.ts';
 import type { MemberRow, SignInRow } from '../../src/storage/tables.ts';
 import { settleEventLoop } from '../support/harness/event-loop.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { oldRule } from '../support/harness/old-rule.ts';
 import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
 const ANA = 'ana@example.net';
@@ -332,7 +333,7 @@ describe('members/sign-in', () => {
     }
     assert.equal(await findSession(deps, mine.token), null);
     assert.deepEqual(await sessionsOf(deps, ana.id), []);
-    assert.equal(await purgeSessions(deps, 0, 100), 1);
+    assert.equal(await oldRule(temp.db, deps.clock, 'old sessions').step(100, temp.db.commit), 1);
   });
 });
 

@@ -1,12 +1,9 @@
 import assert from 'node:assert/strict';
 import { sha256Hex } from '../../src/base/secret.ts';
-import {
-  createIdempotencyStore,
-  purgeIdempotency,
-  type IdempotencyStore,
-} from '../../src/storage/idempotency-store.ts';
+import { createIdempotencyStore, type IdempotencyStore } from '../../src/storage/idempotency-store.ts';
 import type { IdempotencyRow } from '../../src/storage/tables.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
+import { oldRule } from '../support/harness/old-rule.ts';
 import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
 const DAY = 24 * 60 * 60 * 1000;
@@ -89,7 +86,7 @@ describe('storage/idempotency-store', () => {
     for (let i = 0; i < 30; i++) void store.insert(rowOf(`old ${String(i)}`, '{}'));
     clock.advance(DAY);
     await store.insert(rowOf('young'));
-    const purge = (): Promise<number> => purgeIdempotency(temp.db.commit, clock.now(), 20);
+    const purge = () => oldRule(temp.db, clock, 'expired idempotency keys').step(20, temp.db.commit);
     assert.deepEqual([await purge(), await purge(), await purge()], [20, 10, 0]);
     assert.notEqual(await store.find(sha256Hex('young')), null);
   });

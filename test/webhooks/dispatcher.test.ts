@@ -5,7 +5,8 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setImmediate as turn } from 'node:timers/promises';
-import { createNotifier } from '../../src/scheduling/notifier.ts';
+import { createNotifier, type Notifier } from '../../src/scheduling/notifier.ts';
+import { EventTail } from '../../src/events/tail.ts';
 import { newId } from '../../src/base/id.ts';
 import { openKeyring, type Keyring } from '../../src/base/keyring.ts';
 import { Problem } from '../../src/base/problem.ts';
@@ -19,11 +20,11 @@ import {
   type EndpointSettings,
 } from '../../src/webhooks/endpoint-store.ts';
 import { StorageClosed } from '../../src/storage/commit.ts';
-import { purgeDeliveries, purgeOldCalls } from '../../src/webhooks/call-store.ts';
 import { createReplay } from '../../src/webhooks/replay.ts';
 import { settleEventLoop } from '../support/harness/event-loop.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { ACCOUNT, deliveryRow, messageRow, NOW } from '../support/harness/mail-rows.ts';
+import { oldRule } from '../support/harness/old-rule.ts';
 import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
 const MIN = 60_000;
@@ -40,7 +41,7 @@ describe('webhooks/dispatcher', () => {
   let clock: FakeClock;
   let keyring: Keyring;
   let folder: string;
-  let notifiers: WebhookDeps['notifiers'];
+  let notifiers: WebhookDeps['notifiers'] & { events: Notifier };
   let webhooks: Webhooks;
   let told: Told[];
   let script: Script;
@@ -108,7 +109,8 @@ describe('webhooks/dispatcher', () => {
     const log = { debug: quiet, info: quiet, warn: quiet, error: (fields: unknown) => void errors.push(fields) };
     const owners = { isOurs: () => true, onChange: () => () => undefined };
     const hasOthers = (): boolean => false;
-    return new Webhooks({ db, clock, keyring, log, fetch, notifiers, owners, hasOthers, random: () => 0.5 });
+    const tail = new EventTail({ db: { ...db, reader: temp.db.reader }, clock, log, notifiers });
+    return new Webhooks({ db, clock, keyring, log, fetch, notifiers, tail, owners, hasOthers, random: () => 0.5 });
   }
 
   const store = () => ({
@@ -727,16 +729,18 @@ describe('webhooks/dispatcher', () => {
     await register();
     await happen(60);
     await until(async () => (await lines()) === 60);
-    assert.equal(await purgeDeliveries(temp.db.commit, NOW, 50), 0);
-    assert.equal(await purgeDeliveries(temp.db.commit, NOW + 1, 50), 50);
-    assert.equal(await purgeDeliveries(temp.db.commit, NOW + 1, 50), 10);
+    const purge = (name: string) => oldRule(temp.db, clock, name).step(50, temp.db.commit);
+    assert.equal(await purge('old webhook deliveries'), 0);
+    clock.advance(91 * DAY);
+    assert.equal(await purge('old webhook deliveries'), 50);
+    assert.equal(await purge('old webhook deliveries'), 10);
     await temp.db.commit.transact((tx) =>
       tx.run(
         `INSERT INTO webhook_calls VALUES ('whk_x', 1, 'event', 10, NULL, ${String(NOW)}), ('whk_x', 2, 'event', 1, 5, ${String(NOW)})`,
       ),
     );
-    assert.equal(await purgeOldCalls(temp.db.commit, NOW + 1, 50), 1);
-    assert.equal(await purgeOldCalls(temp.db.commit, NOW + 1, 50), 0);
+    assert.equal(await purge('old webhook calls'), 1);
+    assert.equal(await purge('old webhook calls'), 0);
     assert.equal(await count('webhook_calls'), 1);
   });
 });

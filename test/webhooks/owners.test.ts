@@ -6,7 +6,8 @@ import path from 'node:path';
 import { openKeyring, type Keyring } from '../../src/base/keyring.ts';
 import { newId } from '../../src/base/id.ts';
 import type { Fetched } from '../../src/net/safe-fetch.ts';
-import { createNotifier } from '../../src/scheduling/notifier.ts';
+import { createNotifier, type Notifier } from '../../src/scheduling/notifier.ts';
+import { EventTail } from '../../src/events/tail.ts';
 import type { Database } from '../../src/storage/database.ts';
 import { Webhooks, type WebhookDeps } from '../../src/webhooks/dispatcher.ts';
 import { createEndpoint, updateEndpoint } from '../../src/webhooks/endpoint-store.ts';
@@ -38,7 +39,7 @@ interface Call {
 /** One of the nodes. A dead one writes nothing, and hears and tells nothing. */
 interface TestNode {
   webhooks: Webhooks;
-  notifiers: WebhookDeps['notifiers'];
+  notifiers: WebhookDeps['notifiers'] & { events: Notifier };
   /** The node that has each endpoint, as this one sees it. */
   view: ReadonlyMap<string, number>;
   changed: () => void;
@@ -115,6 +116,12 @@ describe('webhooks: endpoints that move between nodes', () => {
         db: asked(temp.db, () => node.isDead),
         clock,
         keyring,
+        tail: new EventTail({
+          db: asked(temp.db, () => node.isDead),
+          clock,
+          log: { warn: () => undefined },
+          notifiers,
+        }),
         log: {
           debug: () => undefined,
           info: () => undefined,

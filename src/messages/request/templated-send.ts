@@ -52,7 +52,6 @@ export async function expandSend(
     nextSlice,
   }: {
     accountId: string;
-    /** The time that `now` is in all templates of the request. */
     now: number;
     /** A request with more entries is not rendered: the checks that follow refuse it. */
     mostEntries: number;
@@ -60,29 +59,21 @@ export async function expandSend(
     nextSlice: () => Promise<void>;
   },
 ): Promise<ExpandedSend> {
-  const loadTemplate = createTemplateLoader(deps, accountId);
+  const rendering: Rendering = { ...deps, accountId, now, loadTemplate: createTemplateLoader(deps, accountId) };
   const shared = readTemplateMembers(body, '');
   requireTemplateOf(shared, '');
   const templates = new Map<number, TemplateRef>();
   const refused = new Map<number, Problem>();
   const { recipients } = body;
   if (recipients == null) {
-    const message = await renderMessage(deps, {
-      accountId,
-      given: body,
-      hasSender: body['from'] != null,
-      members: shared,
-      loadTemplate,
-      now,
-      prefix: '',
-    });
+    const message = await renderMessage(rendering, body, body['from'] != null, shared, '');
     if (message.template !== null) templates.set(-1, message.template);
     return { body: message.body, refused, templates };
   }
   refuseBothContents(body, shared, '');
   if (!Array.isArray(recipients) || recipients.length > mostEntries)
     return { body: withoutTemplateMembers(body), refused, templates };
-  if (shared.template_id != null) await loadTemplate(shared, '');
+  if (shared.template_id != null) await rendering.loadTemplate(shared, '');
   const entries: unknown[] = [];
   const begun = monotonic();
   let last = begun;
@@ -94,7 +85,7 @@ export async function expandSend(
     }
     refuseTooMuch(rendered, last - begun);
     try {
-      const message = await expandEntry(deps, { accountId, body, shared, entry, index, loadTemplate, now });
+      const message = await expandEntry(rendering, body, shared, entry, `recipients[${String(index)}].`);
       entries.push(message.body);
       rendered += message.length;
       if (message.template !== null) templates.set(index, message.template);
@@ -130,30 +121,15 @@ function refuseTooMuch(length: number, ms: number): void {
 
 /** Renders an entry of a bulk send with the shared members as its defaults. */
 async function expandEntry(
-  deps: RenderDeps,
-  {
-    accountId,
-    body,
-    shared,
-    entry: own,
-    index,
-    loadTemplate,
-    now,
-  }: {
-    accountId: string;
-    body: Json;
-    shared: TemplateMembers;
-    entry: unknown;
-    index: number;
-    loadTemplate: LoadTemplate;
-    now: number;
-  },
+  rendering: Rendering,
+  body: Json,
+  shared: TemplateMembers,
+  own: unknown,
+  prefix: string,
 ): Promise<RenderedMessage<unknown>> {
-  const prefix = `recipients[${String(index)}].`;
   if (!isObject(own)) return { body: own, template: null, length: 0 };
   const entry = withSharedExpressions(body, own);
   const members = readTemplateMembers(entry, prefix);
-  refuseBothContents(entry, members, prefix);
   // html, text and template are one group: an entry that gives one of them replaces all three.
   const ownGroup = ['html', 'text', 'template_id'].some((name) => entry[name] != null);
   const group = ownGroup ? entry : body;
@@ -179,12 +155,21 @@ async function expandEntry(
   };
   // A shared sender is not copied into the entries: a fault in it is reported once, not for each entry.
   const hasSender = (entry['from'] ?? body['from']) != null;
-  return renderMessage(deps, { accountId, given, hasSender, members: merged, loadTemplate, now, prefix });
+  return renderMessage(rendering, given, hasSender, merged, prefix);
 }
 
 export interface RenderDeps {
   db: Pick<Database, 'prepared'>;
   renderer: Renderer;
+}
+
+/** One request that is rendered. */
+interface Rendering extends RenderDeps {
+  accountId: string;
+  /** The time that `now` is in all its templates. */
+  now: number;
+  /** Loads the template that the members name, each once. Throws `unknown_template`. */
+  loadTemplate: (members: TemplateMembers, prefix: string) => Promise<Template>;
 }
 
 /** The version of a template that a message was rendered from. */
@@ -194,18 +179,14 @@ export interface TemplateRef {
 }
 
 /** A request, or an entry of a bulk send, with the rendered output in place of its template. */
-export interface RenderedMessage<Body> {
+interface RenderedMessage<Body> {
   body: Body;
   template: TemplateRef | null;
   /** Characters of the rendered parts. */
   length: number;
 }
 
-/** Loads the template that the members name. Throws `unknown_template`. */
-export type LoadTemplate = (members: TemplateMembers, prefix: string) => Promise<Template>;
-
-/** Makes a loader that reads each template once; use one for each request. */
-export function createTemplateLoader(deps: RenderDeps, accountId: string): LoadTemplate {
+function createTemplateLoader(deps: RenderDeps, accountId: string): Rendering['loadTemplate'] {
   const found = new Map<string, Promise<Template | null>>();
   return async ({ template_id: id, template_version: version }, prefix) => {
     const key = `${String(version)} ${String(id)}`;
@@ -219,18 +200,6 @@ export function createTemplateLoader(deps: RenderDeps, accountId: string): LoadT
       field: `${prefix}template_id`,
     });
   };
-}
-
-export interface MessageToRender {
-  accountId: string;
-  /** The members of the request; for an entry, merged with the shared ones. */
-  given: Json;
-  /** True if the request has a `from`, which replaces that of the template. */
-  hasSender: boolean;
-  members: TemplateMembers;
-  loadTemplate: LoadTemplate;
-  now: number;
-  prefix: string;
 }
 
 /** The steps to a text within a request: names of members and places in lists. */
@@ -277,7 +246,7 @@ function withText(value: unknown, [step, ...rest]: Steps, text: string): unknown
 /**
  * Moves the shared members of a bulk send that hold expressions into an entry, which has its own variables: what the entry gives itself stays.
  */
-export function withSharedExpressions(body: Json, entry: Json): Json {
+function withSharedExpressions(body: Json, entry: Json): Json {
   const moved = Object.fromEntries(
     sharedExpressions(body).map((member) => [
       member,
@@ -288,7 +257,7 @@ export function withSharedExpressions(body: Json, entry: Json): Json {
 }
 
 /** Returns the names of the members, beside the contents, that hold expressions. */
-export const sharedExpressions = (body: Json): string[] =>
+const sharedExpressions = (body: Json): string[] =>
   SEEN.map(([member]) => member).filter((member) => expressionsIn(body[member], [member]).length > 0);
 
 function mergedHeaders(shared: unknown, own: unknown): unknown {
@@ -297,10 +266,16 @@ function mergedHeaders(shared: unknown, own: unknown): unknown {
   return { ...Object.fromEntries(Object.entries(shared).filter(([name]) => !names.has(name.toLowerCase()))), ...own };
 }
 
-/** Renders all texts that recipients see. Throws the first fault. */
-export async function renderMessage(
-  deps: RenderDeps,
-  { accountId, given, hasSender, members, loadTemplate, now, prefix }: MessageToRender,
+/**
+ * Renders all texts that recipients see. `given` has the members of the request, for an entry merged with the shared ones; `hasSender` is true
+ * if the request has a `from`, which replaces that of the template. Throws the first fault.
+ */
+async function renderMessage(
+  { accountId, now, loadTemplate, renderer }: Rendering,
+  given: Json,
+  hasSender: boolean,
+  members: TemplateMembers,
+  prefix: string,
 ): Promise<RenderedMessage<Json>> {
   refuseBothContents(given, members, prefix);
   if (members.template_id == null && members.variables == null)
@@ -331,7 +306,7 @@ export async function renderMessage(
       add(shown(steps), part, textAt(mail, steps), null);
       places.set(shown(steps), steps);
     }
-  const results = await deps.renderer.render(accountId, parts, {
+  const results = await renderer.render(accountId, parts, {
     variables,
     strict: members.strict_variables ?? body?.strict ?? false,
     locale: members.locale ?? body?.locale ?? 'en',

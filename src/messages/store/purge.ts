@@ -5,7 +5,7 @@
  * Old rows have to come from the disk. So they are chosen ahead on a reader while others write.
  */
 import { allEventTypes } from '../../events/event.ts';
-import type { CounterRow, DeliveryRow, EventRow, MessageRow, ReportRow } from '../../storage/tables.ts';
+import type { CounterRow, DeliveryRow, EventRow, MessageRow } from '../../storage/tables.ts';
 import { removeContents, type RetentionPlace } from './stored-content.ts';
 import { idFloor } from '../../base/id.ts';
 import type { Connection, Value } from '../../storage/connection.ts';
@@ -95,47 +95,52 @@ export const oldContents: Purge<BodyOwner> = {
 
 const messagesNamed = statement(({ among }) => `SELECT id FROM messages WHERE id ${among('text')} ORDER BY id`);
 
-interface Numbered {
-  sequence: number;
-}
-
-async function removeEvents(tx: Connection, rows: readonly Numbered[]): Promise<void> {
-  await tx.run(
-    statement(({ among }) => `DELETE FROM events WHERE sequence ${among('integer')}`),
-    [JSON.stringify(rows.map(({ sequence }) => sequence))],
-  );
-}
-
-/** Sequence numbers are never reused, so cursors stay valid. */
-export const oldEvents: Purge<Numbered> = {
-  async choose(reader, { before, after, most }) {
-    const rows = await reader.all<Numbered & Pick<EventRow, 'at'>>(
-      'SELECT sequence, at FROM events WHERE sequence > ? ORDER BY sequence LIMIT ?',
-      [after?.sequence ?? 0, most],
+/** Removes rows whose ids, which sort by time, are those of an earlier time. */
+const oldIds = (
+  table: 'audit' | 'request_details' | 'events' | 'reports',
+  prefix: 'aud' | 'req' | 'evt' | 'rep',
+  { column = 'id', where = 'true' }: { column?: string; where?: string } = {},
+): Purge<{ id: string }> => ({
+  choose: (reader, { before, after, most }) =>
+    reader.all(
+      `SELECT ${column} AS id FROM ${table} WHERE ${column} > ? AND ${column} < ? AND ${where} ORDER BY ${column} LIMIT ?`,
+      [after?.id ?? '', idFloor(prefix, before), most],
+    ),
+  async remove(tx, rows) {
+    await tx.run(
+      statement(({ among }) => `DELETE FROM ${table} WHERE ${column} ${among('text')}`),
+      [idsOf(rows)],
     );
-    const young = rows.findIndex(({ at }) => at >= before);
-    return young < 0 ? rows : rows.slice(0, young);
   },
-  remove: removeEvents,
-};
+});
+
+export const oldAuditLines = oldIds('audit', 'aud');
+export const oldRequestDetails = oldIds('request_details', 'req', { column: 'request_id' });
+/** Sequence numbers are never given again, so cursors stay valid. */
+export const oldEvents = oldIds('events', 'evt');
+/** Keeps reports that have not been read yet. */
+export const oldReports = oldIds('reports', 'rep', { where: 'kind IS NOT NULL' });
+
+type OldEvent = Pick<EventRow, 'id' | 'test' | 'type'> & { sequence: number };
 
 const nextOfType = statement(
-  ({ using }) => `SELECT test, type, sequence FROM events ${using('events_by_account')}
+  ({ using }) => `SELECT id, test, type, sequence FROM events ${using('events_by_account')}
     WHERE account_id = ? AND test = ? AND type = ? AND sequence > ? AND sequence < ? ORDER BY sequence LIMIT ?`,
 );
 
 /** Removes type by type, in the order of the index: any other order would read all of the account's old events for each step. */
-export const oldEventsOfAccount: Purge<Pick<EventRow, 'test' | 'type'> & Numbered> = {
+export const oldEventsOfAccount: Purge<OldEvent> = {
   async choose(reader, { accountId, before, after, most }) {
     // Numbers and ids ascend together, so the first young event ends the old ones.
-    const [young] = await reader.all<Numbered>('SELECT sequence FROM events WHERE id >= ? ORDER BY id LIMIT 1', [
-      idFloor('evt', before),
-    ]);
+    const [young] = await reader.all<Pick<OldEvent, 'sequence'>>(
+      'SELECT sequence FROM events WHERE id >= ? ORDER BY id LIMIT 1',
+      [idFloor('evt', before)],
+    );
     const end = young?.sequence ?? Number.MAX_SAFE_INTEGER;
     const kinds = [0, 1].flatMap((test) => allEventTypes.map((type) => ({ test, type })));
     const begin = after === null ? 0 : kinds.findIndex(({ test, type }) => test === after.test && type === after.type);
     for (const [place, { test, type }] of kinds.slice(begin).entries()) {
-      const rows = await reader.all<Pick<EventRow, 'test' | 'type'> & Numbered>(nextOfType, [
+      const rows = await reader.all<OldEvent>(nextOfType, [
         accountId,
         test,
         type,
@@ -147,42 +152,8 @@ export const oldEventsOfAccount: Purge<Pick<EventRow, 'test' | 'type'> & Numbere
     }
     return [];
   },
-  remove: removeEvents,
+  remove: (tx, rows, now) => oldEvents.remove(tx, rows, now),
 };
-
-/** Keeps reports that have not been read yet. */
-export const oldReports: Purge<Pick<ReportRow, 'id' | 'received_at'>> = {
-  choose: (reader, { before, after, most }) =>
-    reader.all(
-      `SELECT id, received_at FROM reports WHERE (received_at, id) > (?, ?) AND received_at < ? AND kind IS NOT NULL
-       ORDER BY received_at, id LIMIT ?`,
-      [after?.received_at ?? 0, after?.id ?? '', before, most],
-    ),
-  async remove(tx, rows) {
-    await tx.run(
-      statement(({ among }) => `DELETE FROM reports WHERE id ${among('text')}`),
-      [idsOf(rows)],
-    );
-  },
-};
-
-/** Removes rows whose ids, which sort by time, are those of an earlier time. */
-const oldIds = (table: 'audit' | 'request_details', column: string, prefix: 'aud' | 'req'): Purge<{ id: string }> => ({
-  choose: (reader, { before, after, most }) =>
-    reader.all(
-      `SELECT ${column} AS id FROM ${table} WHERE ${column} > ? AND ${column} < ? ORDER BY ${column} LIMIT ?`,
-      [after?.id ?? '', idFloor(prefix, before), most],
-    ),
-  async remove(tx, rows) {
-    await tx.run(
-      statement(({ among }) => `DELETE FROM ${table} WHERE ${column} ${among('text')}`),
-      [idsOf(rows)],
-    );
-  },
-});
-
-export const oldAuditLines = oldIds('audit', 'id', 'aud');
-export const oldRequestDetails = oldIds('request_details', 'request_id', 'req');
 
 const idsOf = (rows: readonly { id: string }[]): string => JSON.stringify(rows.map(({ id }) => id));
 

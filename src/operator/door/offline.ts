@@ -2,13 +2,12 @@
 import path from 'node:path';
 import { ensureDefaultAccount } from '../../accounts/account-store.ts';
 import { createStreams } from '../../accounts/stream-store.ts';
-import { createCursors } from '../../api/cursor.ts';
 import { createInside } from '../../api/inside.ts';
 import type { Reply } from '../../api/route.ts';
-import { ListStreams } from '../../api/list-stream.ts';
 import { storeRoutes } from '../../api/routes.ts';
 import { systemClock } from '../../base/clock.ts';
 import { openKeyring } from '../../base/keyring.ts';
+import { EventTail } from '../../events/tail.ts';
 import { createResolver } from '../../net/resolver.ts';
 import type { Config } from '../../config/schema.ts';
 import { databaseFile, openDatabase, type Database } from '../../storage/database.ts';
@@ -82,9 +81,7 @@ export async function openOffline(config: Config, first: string): Promise<Offlin
     keyring,
     resolver,
     log: { info: noop, warn: noop },
-    notifiers: { events: createNotifier() },
-    cursors: createCursors(keyring.derive('cursors')),
-    streams: new ListStreams(),
+    tail: new EventTail({ db, clock, log: { warn: noop }, notifiers: { events: createNotifier() } }),
     findStream: (accountId, slug) => streams.find(accountId, slug),
     hostname: config.smtp.hostname,
     trackingTarget: trackingTargetOf(config),

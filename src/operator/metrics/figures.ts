@@ -9,7 +9,7 @@ import { balance } from '../../messages/store/books.ts';
 import { databaseFile, mailFolder, type Database } from '../../storage/database.ts';
 import type { DeliveryStatus } from '../../storage/tables.ts';
 import { HOUR_MS } from '../../base/time.ts';
-import { heldFigures } from '../held-mail.ts';
+import { heldFigures } from '../holds.ts';
 import type { OperatorDeps } from '../server-route.ts';
 
 /** Each of these is a separate counter; `bounced` is counted by class instead. */

@@ -2,17 +2,16 @@
  * `/metrics` for Prometheus: on a separate port (`metrics.port`), or on the API's for clients that know `metrics.token`.
  * Figures that come from the database are read at most every few seconds, however often clients ask.
  */
-import http from 'node:http';
-import type { IncomingMessage, ServerResponse } from 'node:http';
-import { logAcceptErrors } from '../../net/accept-errors.ts';
-import { authorityOf, closeAtOnce, listenOn } from '../../net/listening.ts';
+import http, { type IncomingMessage, type ServerResponse } from 'node:http';
 import type { Clock } from '../../base/clock.ts';
-import { exposition, EXPOSITION_TYPE, type Family } from './exposition.ts';
 import type { Log } from '../../base/log.ts';
 import { equalInConstantTime } from '../../base/secret.ts';
-import { figureGroups, processFigures } from './figures.ts';
-import type { OperatorDeps } from '../server-route.ts';
+import { logAcceptErrors } from '../../net/accept-errors.ts';
+import { authorityOf, closeAtOnce, listenOn } from '../../net/listening.ts';
 import { version } from '../../version.ts';
+import type { OperatorDeps } from '../server-route.ts';
+import { exposition, EXPOSITION_TYPE, type Family } from './exposition.ts';
+import { figureGroups, processFigures } from './figures.ts';
 import type { Meters } from './meters.ts';
 
 /** Answers a request for the metrics. Returns false if the request is for another path. */

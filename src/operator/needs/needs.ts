@@ -4,34 +4,33 @@
  */
 import { z } from 'zod';
 import { listAccounts } from '../../accounts/account-store.ts';
+import { contentOf, operatorCaller } from '../../api/inside.ts';
 import { rfc3339 } from '../../base/rfc3339.ts';
 import type { DomainRecord } from '../../domains/domain-record.ts';
-import type { AccountRow } from '../../storage/tables.ts';
+import type { SourceReport } from '../../messages/delivery/why.ts';
 import { dialectOf } from '../../storage/sql.ts';
-import { accountArgument, accountNamed } from '../team/accounts.ts';
-import { contentOf, operatorCaller } from '../../api/inside.ts';
-import { figuresOf, type Figures } from '../node-figures.ts';
+import type { AccountRow } from '../../storage/tables.ts';
 import { backups, disk, settingsFault } from '../doctor/machine-checks.ts';
-import { verdictsOf, type Check, type Verdict, createMachine } from '../doctor/probes.ts';
-import { holdRecord, withHold } from '../holds.ts';
+import { createMachine, verdictsOf, type Check, type Verdict } from '../doctor/probes.ts';
 import { verdictsOnNodes } from '../doctor/store.ts';
-import { heldMail, type HeldMail } from '../held-mail.ts';
-import { readQueue, type WaitingDomain } from '../lane-records.ts';
+import { heldMail, holdRecord, type HeldMail } from '../holds.ts';
+import { readQueue, type WaitingDomain } from '../lanes.ts';
 import { readListings } from '../listings.ts';
+import { figuresOf, type Figures } from '../node-figures.ts';
+import { lostSecrets } from '../sealed-secrets.ts';
+import { serverRoute, type OperatorDeps } from '../server-route.ts';
+import { sourceFigures } from '../sources.ts';
+import { accountArgument, accountNamed } from '../team/accounts.ts';
 import {
   accountRules,
+  need,
+  serverRules,
   type AccountFacts,
   type Deferred,
   type Need,
   type NeedFacts,
   type ServerFacts,
-  serverRules,
-  need,
 } from './rules.ts';
-import type { SourceReport } from '../../messages/delivery/lane-report.ts';
-import { type OperatorDeps, serverRoute } from '../server-route.ts';
-import { lostSecrets } from '../sealed-secrets.ts';
-import { sourceFigures } from '../sources.ts';
 
 export const needOperations = {
   /**
@@ -134,10 +133,9 @@ async function serverFacts(deps: OperatorDeps): Promise<ServerFacts> {
     readListings(db, clock.now()),
     lostSecrets({ read: db.reader, keyring }),
   ]);
-  const named = await withAccountNames(deps, held);
   const nodeOf = (name: string): string | null => (nodes.hasOthers ? name : null);
   return {
-    held: named.map((one) => withHold(one, limits.listByHand())),
+    held: await withAccountNames(deps, held),
     set: limits.listByHand().map(holdRecord),
     domains,
     blocks: blocksOf(sources.map(({ node, value }) => ({ node: nodeOf(node), sources: value }))),

@@ -1,10 +1,9 @@
 /** The rules for what needs a person on the server: holds, blocks, ports, the certificate, disk and backups. Pure. */
 import { pluralize } from '../../base/pluralize.ts';
-import type { HeldMail } from '../held-mail.ts';
 import { DAY_MS } from '../../base/time.ts';
 import type { DomainRecord } from '../../domains/domain-record.ts';
 import type { Key, Webhook } from '../../client/types.ts';
-import type { holdRecord } from '../holds.ts';
+import type { HeldMail, holdRecord } from '../holds.ts';
 import { lostOf, lostText, stateOf } from '../../domains/lost-records.ts';
 
 export interface Need {

@@ -6,7 +6,6 @@ import { statement, type Statement } from '../sql.ts';
 import { addressOf } from './address.ts';
 import { connectTo, createPostgresConnection, type PostgresConnection } from './connection.ts';
 import { standAlone } from './node.ts';
-import { readMachine } from './node-life.ts';
 import { createPool, lockStart, prepareSchema, reach, refusalToOpen, refuseUnsuitable } from './open.ts';
 import { NODE_TABLES } from './own-tables.ts';
 import type { Knex } from 'knex';
@@ -38,8 +37,7 @@ export async function openFillTarget(store: StoreAddress): Promise<FillTarget> {
     await reach(db);
     await refuseUnsuitable(db);
     await lockStart(db);
-    if (await pool.schema.hasTable('node_beats'))
-      await standAlone({ connection: db, clock: systemClock, machine: readMachine() });
+    if (await pool.schema.hasTable('node_beats')) await standAlone({ connection: db, clock: systemClock });
   } catch (error) {
     await close();
     throw refusalToOpen(error) ?? error;

@@ -16,8 +16,58 @@ import {
   WRONG_CLOCK_MS,
 } from '../nodes.ts';
 import { isConnectionLoss, type PostgresConnection } from './connection.ts';
-import { DEAD_AFTER_MS, livesHere, openHere, PROCESS, readNodes, Silences, type NodeRow } from './node-life.ts';
 import type { NodeMessages } from './node-messages.ts';
+
+/** A node that was seen to give no sign of life for this long is dead. It is longer than a node trusts its own lease. */
+export const DEAD_AFTER_MS = 12_000;
+/** After a pause of this length nothing is known about the others: the database was away, or this process was stopped. */
+const LONGEST_GAP_MS = 5000;
+
+/** A row of `nodes` with its last sign of life. */
+export interface NodeRow {
+  epoch: number;
+  name: string;
+  version: string;
+  facts: string;
+  is_command: number;
+  is_draining: number;
+  since_ms: number;
+  beat: string;
+  quiet_ms: number;
+}
+
+const readNodes = `SELECT n.epoch, n.name, n.version, n.facts, n.is_command, n.is_draining,
+    (extract(epoch FROM n.begun_at) * 1000)::bigint AS since_ms, b.at::text AS beat,
+    (extract(epoch FROM clock_timestamp() - b.at) * 1000)::bigint AS quiet_ms
+  FROM nodes n JOIN node_beats b ON b.epoch = n.epoch ORDER BY n.epoch`;
+
+/** How long each of the others has given no sign of life, by this process's own clock: the clock of the database may have been away. */
+export class Silences {
+  private readonly seen = new Map<number, { beat: string; since: number }>();
+  private lastLook = -Infinity;
+
+  /** Notes what was read; returns the nodes that are dead. `now` is monotonic, in ms. */
+  look(others: readonly NodeRow[], now: number): NodeRow[] {
+    if (now - this.lastLook > LONGEST_GAP_MS) this.seen.clear();
+    const { lastLook } = this;
+    this.lastLook = now;
+    for (const epoch of this.seen.keys()) if (others.every((one) => one.epoch !== epoch)) this.seen.delete(epoch);
+    return others.filter((one) => {
+      const before = this.seen.get(one.epoch);
+      if (before?.beat !== one.beat) {
+        // A new sign of life was given since the last look: how long ago is told by the database, whose clock may have been set meanwhile.
+        const since = before === undefined ? now : Math.max(lastLook, now - Math.max(0, one.quiet_ms));
+        this.seen.set(one.epoch, { beat: one.beat, since });
+      }
+      return before?.beat === one.beat && now - before.since >= DEAD_AFTER_MS;
+    });
+  }
+
+  /** Returns in how many ms the first of the others is dead if it stays silent; Infinity if there are none. */
+  untilDead(now: number): number {
+    return Math.min(...[...this.seen.values()].map(({ since }) => since + DEAD_AFTER_MS - now));
+  }
+}
 
 /** A comparison of the clocks: how far that of this machine was ahead of the database's, in ms, give or take `withinMs`. */
 interface ClockLook {
@@ -73,9 +123,6 @@ const LEASE_MS = 10_000;
 /** The database's time while the statement runs. */
 const NOW_MS = '(extract(epoch FROM clock_timestamp()) * 1000)::bigint';
 
-/** Is equal to the machine of no node. */
-const UNKNOWN_MACHINE = '';
-
 /** Removes a node that has given no sign of life since it was read. */
 const REMOVE_SILENT = `DELETE FROM nodes WHERE epoch = ?
     AND EXISTS (SELECT 1 FROM node_beats b WHERE b.epoch = nodes.epoch AND b.at::text = ?) RETURNING epoch`;
@@ -92,16 +139,14 @@ const removeNode = (connection: PostgresConnection, epoch: number): Promise<void
 interface Waiting {
   connection: PostgresConnection;
   clock: Pick<Clock, 'after' | 'monotonic'>;
-  /** The machine of this process (node-life.ts). */
-  machine: string | null;
 }
 
 /**
- * Removes the rows of dead nodes. Throws `DatabaseRefusal` if one of those that are `inTheWay` lives. A silent one is watched until it
- * gives a sign of life or is dead, unless its process can be seen to be gone.
+ * Removes the rows of dead nodes that are `inTheWay`. Throws `DatabaseRefusal` if one of them lives: a silent one is watched until it gives a
+ * sign of life or is dead.
  */
 export async function clearAway(
-  { connection, clock, machine }: Waiting,
+  { connection, clock }: Waiting,
   inTheWay: (other: NodeRow) => string | null,
 ): Promise<void> {
   const firstBeats = new Map<number, string>();
@@ -109,19 +154,15 @@ export async function clearAway(
   for (;;) {
     let isUnclear = false;
     for (const other of await connection.all<NodeRow>(readNodes)) {
+      const why = inTheWay(other);
+      if (why === null) continue;
       const firstBeat = firstBeats.get(other.epoch) ?? other.beat;
       firstBeats.set(other.epoch, firstBeat);
-      const hasBeaten = firstBeat !== other.beat;
-      const isQuiet = other.quiet_ms >= DEAD_AFTER_MS;
-      const isLong = isQuiet && clock.monotonic() - began >= BEAT_MS * 2;
-      const here = livesHere(other, machine);
-      // A process that is there and silent may be another program that got its number.
-      const seen = here === false || (here === true && !isQuiet) ? here : null;
-      const lives = seen ?? (hasBeaten ? true : isLong ? false : null);
-      const why = inTheWay(other);
-      if (lives === false) await removeNode(connection, other.epoch);
-      else if (lives === true && why !== null) throw new DatabaseRefusal('in_use', why);
-      else if (why !== null) isUnclear = true;
+      if (firstBeat !== other.beat) throw new DatabaseRefusal('in_use', why);
+      // Two signs of life were watched for: the database's clock may have been set.
+      if (other.quiet_ms >= DEAD_AFTER_MS && clock.monotonic() - began >= BEAT_MS * 2)
+        await removeNode(connection, other.epoch);
+      else isUnclear = true;
     }
     if (!isUnclear) return;
     await new Promise<void>((resolve) => void clock.after(LOOK_MS, resolve));
@@ -164,8 +205,6 @@ export interface Node {
 export interface NodeDeps {
   connection: PostgresConnection;
   clock: Clock;
-  /** The machine of this process (node-life.ts). */
-  machine: string | null;
   messages: NodeMessages;
   /** Called once when the row was removed by another node. */
   takenOver(): void;
@@ -198,15 +237,14 @@ export async function joinNodes(deps: NodeDeps, self: NodeSelf | null): Promise<
          INSERT INTO settings (name, value) VALUES ('epoch', '1')
          ON CONFLICT (name) DO UPDATE SET value = CAST(settings.value AS BIGINT) + 1 RETURNING value
        ), node AS (
-         INSERT INTO nodes (epoch, name, version, facts, machine, pid, process, is_command)
-         SELECT CAST(value AS BIGINT), ?, ?, ?, ?, ?, ?, CAST(? AS BOOLEAN) FROM begun RETURNING epoch
+         INSERT INTO nodes (epoch, name, version, facts, is_command)
+         SELECT CAST(value AS BIGINT), ?, ?, ?, CAST(? AS BOOLEAN) FROM begun RETURNING epoch
        )
        INSERT INTO node_beats (epoch, at) SELECT epoch, clock_timestamp() FROM node RETURNING epoch, ${NOW_MS} AS now_ms`,
-      [name, version, facts, deps.machine ?? UNKNOWN_MACHINE, process.pid, PROCESS, String(self === null)],
+      [name, version, facts, String(self === null)],
     );
   const { row, look } = await lookAtClocks(deps.clock, write);
   if (row === undefined) throw new Error('the node was not written');
-  openHere.add(row.epoch);
   const joined = new JoinedNode(deps, row.epoch, { name, facts });
   await joined.begin(look);
   return joined;
@@ -221,7 +259,7 @@ export class JoinedNode implements Node, Nodes {
   /** The greatest number of an event that a sign of life saw. */
   lastEvent = 0;
   private readonly deps: NodeDeps;
-  private readonly silences: Silences;
+  private readonly silences = new Silences();
   private records: readonly NodeRecord[] = [];
   /** When the records were read, by the monotonic clock. */
   private readAt = 0;
@@ -244,7 +282,6 @@ export class JoinedNode implements Node, Nodes {
 
   constructor(deps: NodeDeps, epoch: number, { name, facts }: Pick<NodeSelf, 'name' | 'facts'>) {
     this.deps = deps;
-    this.silences = new Silences(deps.machine);
     this.epoch = epoch;
     this.name = name;
     this.facts = facts;
@@ -338,7 +375,6 @@ export class JoinedNode implements Node, Nodes {
   async leave(): Promise<void> {
     this.isLeaving = true;
     this.timer?.cancel();
-    openHere.delete(this.epoch);
     // If this fails, another node removes it.
     await removeNode(this.deps.connection, this.epoch).catch(() => undefined);
     if (this.hasOthers) await this.deps.messages.flush({ about: 'nodes', hint: null });

@@ -23,7 +23,6 @@ import {
 } from './connection.ts';
 import { cleaned, jsonPlaces } from './values.ts';
 import { clearAway, clockInTheWay, joinNodes, type JoinedNode } from './node.ts';
-import { readMachine } from './node-life.ts';
 import { CHANNEL, NodeMessages } from './node-messages.ts';
 import { completeSchema, NODE_TABLES } from './own-tables.ts';
 import { createWriter } from './writer.ts';
@@ -67,7 +66,6 @@ const CONTROL = [
 export async function openPostgres(options: DatabaseOptions): Promise<Database> {
   const { takenOver = noop, clockDiffers = noop, clockWrong = noop } = options;
   const address = addressOf(options);
-  const machine = readMachine(options.bootId);
   /** When the connection for signs of life was lost, by the monotonic clock; null before that. */
   let lostAt: number | null = null;
   const others: Droppable[] = [];
@@ -94,14 +92,14 @@ export async function openPostgres(options: DatabaseOptions): Promise<Database> 
     const { node, migrated } = await whileStarting(control, async () => {
       for (const sql of NODE_TABLES) await control.run(sql);
       const name = options.node?.name ?? null;
-      await clearAway({ connection: control, clock: systemClock, machine }, (other) =>
+      await clearAway({ connection: control, clock: systemClock }, (other) =>
         other.name === name && other.is_command === 0 ? sameName(name) : null,
       );
       // A command may write with any clock, as it always could: it is soon over.
       const aheadMs = options.node === undefined ? 0 : await clockInTheWay(control, systemClock);
       if (aheadMs !== 0) throw new DatabaseRefusal('wrong_clock', `${wrongClock(aheadMs)}: ${SET_CLOCK}`);
       const migrated = await prepareSchema(address, control, options);
-      const deps = { connection: control, clock: systemClock, machine, messages, takenOver, clockDiffers, clockWrong };
+      const deps = { connection: control, clock: systemClock, messages, takenOver, clockDiffers, clockWrong };
       return { migrated, node: await joinNodes(deps, options.node ?? null) };
     });
     try {

@@ -17,22 +17,12 @@ export const NODE_TABLES: readonly string[] = [
   `CREATE TABLE IF NOT EXISTS nodes (
     epoch BIGINT PRIMARY KEY,
     name TEXT COLLATE "C" NOT NULL,
-    machine TEXT COLLATE "C" NOT NULL,
-    pid BIGINT NOT NULL,
-    process TEXT COLLATE "C" NOT NULL,
+    version TEXT COLLATE "C" NOT NULL,
+    facts TEXT COLLATE "C" NOT NULL,
+    is_command BOOLEAN NOT NULL,
+    is_draining BOOLEAN NOT NULL DEFAULT false,
     begun_at TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()
   )`,
-  // Adding columns waits for every transaction of other servers, so it is done only if they are missing.
-  `DO $$ BEGIN
-    IF NOT EXISTS (SELECT 1 FROM information_schema.columns
-      WHERE table_schema = current_schema() AND table_name = 'nodes' AND column_name = 'is_draining') THEN
-      ALTER TABLE nodes
-        ADD COLUMN version TEXT COLLATE "C" NOT NULL DEFAULT '',
-        ADD COLUMN facts TEXT COLLATE "C" NOT NULL DEFAULT '{}',
-        ADD COLUMN is_command BOOLEAN NOT NULL DEFAULT false,
-        ADD COLUMN is_draining BOOLEAN NOT NULL DEFAULT false;
-    END IF;
-  END $$`,
   `CREATE TABLE IF NOT EXISTS node_beats (
     epoch BIGINT PRIMARY KEY REFERENCES nodes (epoch) ON DELETE CASCADE,
     at TIMESTAMPTZ NOT NULL
@@ -42,7 +32,6 @@ export const NODE_TABLES: readonly string[] = [
     n BIGINT NOT NULL,
     PRIMARY KEY (epoch, n)
   )`,
-  'DROP TABLE IF EXISTS node_questions',
   `CREATE TABLE IF NOT EXISTS node_figures (
     epoch BIGINT NOT NULL REFERENCES nodes (epoch) ON DELETE CASCADE,
     name TEXT COLLATE "C" NOT NULL,

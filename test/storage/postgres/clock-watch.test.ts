@@ -88,7 +88,6 @@ describe('storage/postgres: a node with a wrong clock', () => {
       {
         connection,
         clock,
-        machine: null,
         messages: new NodeMessages(connection, clock),
         takenOver: () => assert.fail('it must not end'),
         clockDiffers: (ms) => told.differs.push(ms),

@@ -8,12 +8,11 @@ import path from 'node:path';
 import { isStorageTrouble } from '../../../src/storage/commit.ts';
 import { openDatabase, type Database } from '../../../src/storage/database.ts';
 import { clockOffIn, rolesIn, type NodeMessage, type Nodes } from '../../../src/storage/nodes.ts';
-import { DEAD_AFTER_MS, Silences, type NodeRow } from '../../../src/storage/postgres/node-life.ts';
 import { NodeMessages } from '../../../src/storage/postgres/node-messages.ts';
 import { systemClock } from '../../../src/base/clock.ts';
 import { addressOf } from '../../../src/storage/postgres/address.ts';
 import { connectTo, createPostgresConnection, isConnectionLoss } from '../../../src/storage/postgres/connection.ts';
-import { joinNodes } from '../../../src/storage/postgres/node.ts';
+import { DEAD_AFTER_MS, joinNodes, Silences, type NodeRow } from '../../../src/storage/postgres/node.ts';
 import { FakeClock } from '../../support/fakes/fake-clock.ts';
 import { makeDatabase, postgresPrograms, startedCluster, urlOf } from '../../support/harness/postgres.ts';
 
@@ -92,7 +91,7 @@ describe('storage/postgres: several nodes', () => {
     const connection = createPostgresConnection(() => connectTo(address, { setUp: [] }), { reconnects: true });
     const clock = new FakeClock(Date.now());
     const messages = new NodeMessages(connection, clock);
-    const deps = { connection, clock, machine: null, messages, takenOver: () => undefined };
+    const deps = { connection, clock, messages, takenOver: () => undefined };
     const node = await joinNodes(deps, { name: 'one', version: '1', facts: '{"roles":["delivery"]}' });
     /** Sets the clock `ahead` ms ahead and lets the node give signs of life until its row says so. */
     const saysIt = async (ahead: number, isSo: (off: number) => boolean): Promise<void> => {
@@ -135,7 +134,7 @@ describe('storage/postgres: several nodes', () => {
       drop: () => dropped++,
     };
     const messages = new NodeMessages(connection, clock);
-    const deps = { connection: silencing, clock, machine: null, messages, takenOver: () => undefined };
+    const deps = { connection: silencing, clock, messages, takenOver: () => undefined };
     const node = await joinNodes(deps, { name: 'one', version: '1', facts: '{}' });
     isSilent = true;
     clock.advance(2000);
@@ -155,7 +154,6 @@ describe('storage/postgres: several nodes', () => {
     const deps = {
       connection,
       clock,
-      machine: null,
       messages,
       takenOver: () => undefined,
       answersAgain: () => undefined,
@@ -179,33 +177,12 @@ describe('storage/postgres: several nodes', () => {
     const messages = new NodeMessages(connection, clock);
     const takenOver = (): void => assert.fail('it must not end');
     const self = { name: 'one', version: '1', facts: '{}' };
-    const node = await joinNodes({ connection, clock, machine: null, messages, takenOver }, self);
+    const node = await joinNodes({ connection, clock, messages, takenOver }, self);
     await connection.close();
     clock.advance(20_000);
     const [record] = node.list();
     assert.ok(record !== undefined && record.quietMs >= 20_000, JSON.stringify(record));
     await node.leave();
-  });
-
-  it('bug: two nodes in sandboxes that hide the boot, on machines of one name, removed each other for ever', async () => {
-    const connection = createPostgresConnection(() => connectTo(addressOf({ url }), { setUp: [] }), {
-      reconnects: true,
-    });
-    await (await openDatabase({ url })).close();
-    const deps = { connection, clock: new FakeClock(), machine: null, takenOver: () => assert.fail('it must not end') };
-    const self = { name: 'one', version: '1', facts: '{}' };
-    const one = await joinNodes({ ...deps, messages: new NodeMessages(connection, systemClock) }, self);
-    // The other machine has a process of this number, and this one has none.
-    await connection.run("UPDATE nodes SET process = 'another', pid = 4194305 WHERE epoch = ?", [one.epoch]);
-    const messages = new NodeMessages(connection, systemClock);
-    const two = await joinNodes({ ...deps, messages }, { ...self, name: 'two' });
-    assert.deepEqual(
-      two.list().map(({ name }) => name),
-      ['one', 'two'],
-    );
-    await two.leave();
-    await one.leave();
-    await connection.close();
   });
 
   it('leads within 15 s of the last sign of life of a node on another machine', async () => {
@@ -214,13 +191,13 @@ describe('storage/postgres: several nodes', () => {
     const clock = new FakeClock();
     try {
       await connection.run(
-        `INSERT INTO nodes (epoch, name, machine, pid, process) VALUES (0, 'silent', 'another machine', 1, 'x')`,
+        `INSERT INTO nodes (epoch, name, version, facts, is_command) VALUES (0, 'silent', '1', '{}', false)`,
       );
       await connection.run('INSERT INTO node_beats (epoch, at) VALUES (0, clock_timestamp())');
       const messages = new NodeMessages(connection, clock);
       const takenOver = (): void => assert.fail('it must not end');
       const node = await joinNodes(
-        { connection, clock, machine: null, messages, takenOver },
+        { connection, clock, messages, takenOver },
         { name: 'two', version: '1', facts: '{}' },
       );
       const led = { at: Infinity };
@@ -282,7 +259,7 @@ describe('storage/postgres: several nodes', () => {
     const takenOver = (): void => assert.fail('it must not end');
     const self = { name: 'one', version: '1', facts: '{}' };
     const messages = new NodeMessages(connection, clock);
-    const node = await joinNodes({ connection, clock, machine: null, messages, takenOver }, self);
+    const node = await joinNodes({ connection, clock, messages, takenOver }, self);
     target = urlOf(folder, 'x');
     await assert.rejects(connection.all('SELECT pg_terminate_backend(pg_backend_pid())'));
     for (let beats = 0; beats < 6; beats++) {
@@ -322,15 +299,12 @@ describe('storage/postgres: several nodes', () => {
   });
 });
 
-describe('storage/postgres/node-life: silences', () => {
+describe('storage/postgres/node: silences', () => {
   const node = (beat: string): NodeRow => ({
     epoch: 7,
     name: 'other',
     version: '1',
     facts: '{}',
-    machine: 'another machine',
-    pid: 1,
-    process: 'x',
     is_command: 0,
     is_draining: 0,
     since_ms: 0,
@@ -339,13 +313,13 @@ describe('storage/postgres/node-life: silences', () => {
   });
 
   it('calls a node dead that was seen silent for the whole time', () => {
-    const silences = new Silences(null);
+    const silences = new Silences();
     for (let now = 0; now < DEAD_AFTER_MS; now += 2000) assert.deepEqual(silences.look([node('a')], now), []);
     assert.equal(silences.look([node('a')], DEAD_AFTER_MS).length, 1);
   });
 
   it('begins anew with each sign of life', () => {
-    const silences = new Silences(null);
+    const silences = new Silences();
     for (let now = 0; now <= 4 * DEAD_AFTER_MS; now += 2000)
       assert.deepEqual(silences.look([node(String(Math.floor(now / 10_000)))], now), []);
   });
@@ -356,7 +330,7 @@ describe('storage/postgres/node-life: silences', () => {
       [-300, 6000],
       [90_000, 4000],
     ] as const) {
-      const silences = new Silences(null);
+      const silences = new Silences();
       silences.look([node('a')], 2000);
       silences.look([node('a')], 4000);
       silences.look([{ ...node('b'), quiet_ms: quietMs }], 6000);
@@ -365,11 +339,11 @@ describe('storage/postgres/node-life: silences', () => {
         assert.deepEqual(silences.look([node('b')], now), []);
       assert.equal(silences.look([node('b')], deadAt + DEAD_AFTER_MS).length, 1);
     }
-    assert.equal(new Silences(null).untilDead(0), Infinity);
+    assert.equal(new Silences().untilDead(0), Infinity);
   });
 
   it('knows nothing after a pause in which it could not look: the others could not beat either', () => {
-    const silences = new Silences(null);
+    const silences = new Silences();
     for (let now = 0; now < DEAD_AFTER_MS; now += 2000) silences.look([node('a')], now);
     const back = 10 * DEAD_AFTER_MS;
     assert.deepEqual(silences.look([node('a')], back), []);

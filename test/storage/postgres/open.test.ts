@@ -168,7 +168,7 @@ describe('storage/postgres/open', () => {
     // As a restore by another user leaves them.
     await (await openDatabase({ url: urlOf(folder, name) })).close();
     await client.query('GRANT CREATE ON SCHEMA public TO stranger');
-    assert.deepEqual(await refusal(), ['unsuitable', 'must be owner of table nodes']);
+    assert.deepEqual(await refusal(), ['unsuitable', 'permission denied for table event_turn']);
     await client.query(`DROP OWNED BY stranger`);
     await client.query(`DROP ROLE stranger`);
     await client.end();

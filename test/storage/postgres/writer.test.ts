@@ -7,7 +7,6 @@ import path from 'node:path';
 import { systemClock } from '../../../src/base/clock.ts';
 import { isStorageTrouble, StorageClosed } from '../../../src/storage/commit.ts';
 import { openDatabase, type Database } from '../../../src/storage/database.ts';
-import { readMachine } from '../../../src/storage/postgres/node-life.ts';
 import { makeDatabase, postgresPrograms, startedCluster, urlOf, type Cluster } from '../../support/harness/postgres.ts';
 
 describe('storage/postgres/writer', () => {
@@ -50,15 +49,12 @@ describe('storage/postgres/writer', () => {
     assert.deepEqual(db.migrated, []);
   });
 
-  it('starts where the row of a dead server names a process number that another program has now', async () => {
+  it('starts where the row of a server of its name that crashed is left', async () => {
     const url = urlOf(cluster.folder, name);
     const node = { name: 'one', version: '1', facts: '{}' };
     db = await openDatabase({ url, node });
     await db.commit.transact(async (tx) => {
-      await tx.run(
-        `INSERT INTO nodes (epoch, name, machine, pid, process) VALUES (0, 'two', ?, CAST(? AS BIGINT), 'of a server that crashed')`,
-        [readMachine() ?? '', String(process.ppid)],
-      );
+      await tx.run("INSERT INTO nodes (epoch, name, version, facts, is_command) VALUES (0, 'two', '1', '{}', false)");
       await tx.run("INSERT INTO node_beats (epoch, at) VALUES (0, clock_timestamp() - interval '1 hour')");
     });
     // The other server would remove the row after 12 seconds of silence.
