@@ -2,7 +2,13 @@
  * Starts and stops the program. The files in `app/` are the only place that builds things: everything gets what it may touch handed in, and
  * everything that is opened is closed in the opposite order.
  */
-import { presentCertificate, type Certificate, certificateFiles, readCertificate } from './config/certificate.ts';
+import {
+  certificateFiles,
+  presentCertificate,
+  readCertificate,
+  type Certificate,
+  type CertificateWatch,
+} from './config/certificate.ts';
 import { systemClock, type Clock } from './base/clock.ts';
 import { confinementBy } from './base/confined/process.ts';
 import { changesBetween, type Changes } from './config/settings-state.ts';
@@ -25,7 +31,6 @@ import { buildRunning, hasOwnPort, type Running } from './app/running.ts';
 import { version } from './version.ts';
 import { readBounceRules } from './config/data-file.ts';
 import { readLimitRules, rulesWith } from './config/limit-rules.ts';
-import type { CertificateWatch } from './config/certificate-watch.ts';
 import { createJudge } from './messages/delivery/classify.ts';
 import { isStorageTrouble } from './storage/commit.ts';
 import type { Log } from './base/log.ts';

@@ -130,7 +130,6 @@ export function resource<Params>(kind: Kind<Params>) {
     },
     /** `GET` whose answer is no record. */
     read,
-    /** `PATCH` of one. */
     update<Body, Context = StoreContext>(
       said: Said<Params, object, Body>,
       handler: Handler<Params, object, Body, Context>,

@@ -5,8 +5,7 @@
 import type { Timer } from '../base/clock.ts';
 import { RateWindows, type CountedElsewhere } from '../scheduling/rate-windows.ts';
 import { createGate } from '../scheduling/gate.ts';
-import { certificateFiles } from '../config/certificate.ts';
-import { watchCertificate, type WatchDeps } from '../config/certificate-watch.ts';
+import { certificateFiles, watchCertificate, type WatchDeps } from '../config/certificate.ts';
 import type { Config } from '../config/schema.ts';
 import type { AcceptDeps } from '../messages/accept/accept.ts';
 import { createTrackingRule } from '../messages/request/tracking-rule.ts';

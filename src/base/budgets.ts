@@ -1,27 +1,13 @@
 /**
- * Limits on what strangers cost. Everything that is kept, read or held in memory for clients that have not signed in has a budget here:
- * this table is the only place where its size is written down, and docs/security.md shows it (`npm run docs`). Each time one is
- * used up, `posthorn_budget_used_up_total{budget="<name>"}` counts it and the client gets an answer: never silence.
+ * Limits on what strangers cost: all that is kept, read or held in memory for clients that have not signed in. docs/security.md shows this
+ * table (`npm run docs`). Each use of the last of one is counted (`posthorn_budget_used_up_total`), and the client gets an answer.
  */
 
 export interface Budget {
-  /** The door strangers come through. */
   door: string;
-  /** The unit that is counted. */
   bounds: string;
   /** `network`: a /24 of IPv4 or a /64 of IPv6 (`networkOf`), for mail on port 25 a /48 (`siteOf`). */
-  per:
-    | 'network'
-    | 'all'
-    | 'address'
-    | 'delivery'
-    | 'domain'
-    | 'mail'
-    | 'account'
-    | 'session'
-    | 'request'
-    | 'login'
-    | 'login and network';
+  per: string;
   most: number;
   unit: 'bytes' | 'mails' | 'rows' | 'connections' | 'requests' | 'fields' | 'tries' | 'ms';
   /** The time in which so much may be used; null if it is the most at any one time. */
@@ -39,7 +25,7 @@ const door =
   (name: string, usual: string) =>
   <Within extends Budget['within']>(
     bounds: string,
-    per: Budget['per'],
+    per: string,
     most: number,
     unit: Budget['unit'],
     within: Within,

@@ -1,6 +1,6 @@
 /**
- * Sortable ids with a prefix (TypeID form): `msg_` + a UUIDv7 (RFC 9562 section 5.7) written as 26 characters of
- * lower-case Crockford base32. They sort by time of making, which keeps b-tree inserts at the right edge of the index.
+ * Sortable ids with a prefix (TypeID form): `msg_` + a UUIDv7 (RFC 9562 section 5.7) as 26 characters of lower-case Crockford base32. They
+ * sort by time of making, which keeps b-tree inserts at the right edge of the index.
  */
 import { randomFillSync } from 'node:crypto';
 
@@ -44,10 +44,7 @@ let lastMs = 0;
 /** 12 bits that count up inside one millisecond, so that ids made by one process ascend strictly. */
 let counter = 0;
 
-/**
- * The limit by which ids may run ahead of the clock, in ms: in a burst, or when the clock steps back. If it is set back further,
- * ids follow it, since lists that are narrowed to a time read a range of ids.
- */
+/** The limit in ms by which ids may run ahead of the clock. If it is set back further, ids follow it: lists narrowed to a time read a range of ids. */
 export const MOST_AHEAD_MS = 1000;
 
 /** Makes a new id. Ids of one process ascend strictly while the clock does not step back further than MOST_AHEAD_MS. */

@@ -55,7 +55,6 @@ const providerByDomain = new Map(
   Object.entries(providers).flatMap(([name, domains]) => domains.map((one) => [one, name] as const)),
 );
 
-/** Every name that `providerOf` may return. */
 export const providerNames: readonly string[] = [...Object.keys(providers), 'other'];
 
 /** Returns the recipient's mailbox provider, or `other` if it is not one of the large ones. */

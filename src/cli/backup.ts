@@ -13,7 +13,7 @@ import { pluralize } from '../base/pluralize.ts';
 import { version } from '../version.ts';
 import type { Context } from './cli.ts';
 import { exitCodes } from './exit-codes.ts';
-import { noteAct, refuseRoot, showProgress } from './progress.ts';
+import { noteAct, refuseRootOf, showProgress } from './progress.ts';
 
 interface Options {
   json?: true;
@@ -52,7 +52,7 @@ export const restore = onSqlite(restoreFrom);
 async function makeBackup(context: Context, config: Config, options: Options & { folder?: string }): Promise<void> {
   const { folder } = options;
   const { createBackup } = await import('../backup/create.ts');
-  await refuseRoot(config);
+  await refuseRootOf(config);
   const passphrase = passphraseFor(config, options);
   const [copying, checking] = [showProgress(context, 'copying'), showProgress(context, 'checking')];
   const dir = folder === undefined ? config.backup.dir : path.resolve(folder);
@@ -170,7 +170,7 @@ const codes: Readonly<Record<Why, number>> = {
 async function restoreFrom(context: Context, config: Config, options: Named): Promise<void> {
   const { backup: folder } = options;
   const { restoreBackup } = await import('../backup/restore.ts');
-  await refuseRoot(config);
+  await refuseRootOf(config);
   const progress = showProgress(context, 'checking');
   const from = path.resolve(folder);
   const restored = await restoreBackup({

@@ -2,9 +2,9 @@
 import type { Context } from './cli.ts';
 import type { Config } from '../config/schema.ts';
 import type { CommandNote } from '../operator/door/command-acts.ts';
-import { existsSync, statSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import path from 'node:path';
-import { Unavailable } from '../base/unavailable.ts';
+import { refuseRoot } from '../operator/door/data-folder.ts';
 
 const WIDTH = 30;
 
@@ -40,11 +40,8 @@ export async function noteAct(context: Pick<Context, 'note'>, config: Config, no
 }
 
 /** Throws `Unavailable` for root if the database, or the folder that it would be made in, belongs to another user. */
-export async function refuseRoot({ storage, dataDir }: Pick<Config, 'storage' | 'dataDir'>): Promise<void> {
+export async function refuseRootOf({ storage, dataDir }: Pick<Config, 'storage' | 'dataDir'>): Promise<void> {
   const { databaseFile } = await import('../storage/database.ts');
   const file = databaseFile(storage.url);
-  const owned = file === null ? dataDir : existsSync(file) ? file : path.dirname(path.resolve(file));
-  const owner = statSync(owned, { throwIfNoEntry: false })?.uid ?? 0;
-  if (process.getuid?.() === 0 && owner !== 0)
-    throw new Unavailable('no_access', `${owned} belongs to user ${String(owner)}: run this as that user`);
+  refuseRoot(file === null ? dataDir : existsSync(file) ? file : path.dirname(path.resolve(file)));
 }

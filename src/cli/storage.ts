@@ -10,7 +10,7 @@ import { pluralize } from '../base/pluralize.ts';
 import type { StoreAddress, Database } from '../storage/database.ts';
 import type { Context } from './cli.ts';
 import { exitCodes, Refusal } from './exit-codes.ts';
-import { noteAct, refuseRoot, showProgress } from './progress.ts';
+import { noteAct, refuseRootOf, showProgress } from './progress.ts';
 import { openKeyring } from '../base/keyring.ts';
 import { makeDataFolder } from '../operator/door/data-folder.ts';
 import { lookAtSocket, socketPath } from '../operator/door/socket.ts';
@@ -34,7 +34,7 @@ export async function move(context: Context, options: Options): Promise<void> {
       exitCodes.usage,
       'storage.url is a PostgreSQL database already; use pg_dump and pg_restore to move that',
     );
-  await refuseRoot(config);
+  await refuseRootOf(config);
   const { moveStorage } = await import('../backup/move.ts');
   const shown = showProgress(context, 'copying');
   const begun = context.now();

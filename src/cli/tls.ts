@@ -12,10 +12,10 @@ import { makeDataFolder } from '../operator/door/data-folder.ts';
 import { Unavailable } from '../base/unavailable.ts';
 import type { Context } from './cli.ts';
 import { exitCodes, Refusal } from './exit-codes.ts';
-import { valueAt } from '../base/schema-path.ts';
+import { valueAt } from '../base/check.ts';
 import { writeDuration } from '../base/time.ts';
 import { writeSize } from '../config/kind.ts';
-import { checkNamedFiles } from '../config/named-files.ts';
+import { checkNamedFiles } from '../config/data-file.ts';
 import { socketPath } from '../operator/door/socket.ts';
 import { setupWarnings } from '../operator/setup-warnings.ts';
 

@@ -1,7 +1,20 @@
 /** The settings of the delivery engine. */
 import { z } from 'zod';
-import { count, dnsServer, duration, filePath, flag, list, map, oneOf, optional, remotePort, routes } from './kind.ts';
-import { group, setting } from './setting.ts';
+import {
+  count,
+  dnsServer,
+  duration,
+  filePath,
+  flag,
+  group,
+  list,
+  map,
+  oneOf,
+  optional,
+  remotePort,
+  routes,
+  setting,
+} from './kind.ts';
 import { shapingRules } from './shaping.ts';
 import { sources } from './sources.ts';
 

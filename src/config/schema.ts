@@ -1,9 +1,7 @@
 /**
- * Every setting: its type, its default and one sentence about it. The loader, `config show`, docs/configuration.md and
- * config/posthorn.yaml are made from this tree. Durations are in milliseconds, sizes in bytes.
- *
- * Reading has two steps: `settings` checks each written value by itself; `decide` then fills in values that depend on the
- * machine or on another setting.
+ * Every setting: its type, its default and one sentence about it. The loader, `config show`, docs/configuration.md and config/posthorn.yaml
+ * are made from this tree. `settings` checks each written value by itself; `decide` then fills in values that depend on the machine or on
+ * another setting.
  */
 import { hostname } from 'node:os';
 import path from 'node:path';
@@ -29,10 +27,14 @@ import {
   text,
   webAddress,
   map,
+  matching,
   orUnknown,
+  group,
+  notes,
+  setting,
+  type SettingNote,
 } from './kind.ts';
 import { deliverySettings } from './delivery-settings.ts';
-import { group, notes, setting, type SettingNote } from './setting.ts';
 
 const AMOUNT = { error: 'a whole number from 1' };
 const amount = z.int(AMOUNT).min(1, AMOUNT);
@@ -115,11 +117,8 @@ export const settings = group(
           optional(filePath()),
           null,
           'PEM file with the certificate chain, which the user of the service can read.',
-          { fallbackText: 'none' },
         ),
-        keyFile: setting(optional(filePath()), null, 'PEM file with the private key that belongs to `tls.certFile`.', {
-          fallbackText: 'none',
-        }),
+        keyFile: setting(optional(filePath()), null, 'PEM file with the private key that belongs to `tls.certFile`.'),
       },
       ({ certFile, keyFile }) =>
         (certFile === null) === (keyFile === null)
@@ -137,7 +136,6 @@ export const settings = group(
         optional(mailAddress()),
         null,
         'Mail address of the operator. It gets mail to postmaster@ and abuse@ that is not a report, and notices without a better recipient.',
-        { fallbackText: 'none' },
       ),
       mx: group('The listener for bounces and replies.', {
         host: setting(listenAddress(), '0.0.0.0', 'Address the listener for bounces binds to.'),
@@ -162,10 +160,9 @@ export const settings = group(
           'Clients that may submit without TLS, and with `trustedKey` without signing in: addresses or CIDR ranges.',
         ),
         trustedKey: setting(
-          optional(text('the id of an API key', (written) => (/^key_[0-9a-z]{26}$/.test(written) ? written : null))),
+          optional(matching('the id of an API key', /^key_[0-9a-z]{26}$/)),
           null,
           'Key that clients of the trusted networks send with when they do not sign in.',
-          { fallbackText: 'none' },
         ),
         clientConnections: setting(
           count(0, 100_000),
@@ -244,12 +241,10 @@ export const settings = group(
         { fallbackText: '`sqlite:<dataDir>/posthorn.db`' },
       ),
       password: setting(
-        optional(
-          text('a password of 1 to 1024 characters', (written) => (/^.{1,1024}$/s.test(written) ? written : null)),
-        ),
+        optional(matching('a password of 1 to 1024 characters', /^.{1,1024}$/s)),
         null,
         'Password of the user of a PostgreSQL database.',
-        { fallbackText: 'none', secret: true },
+        { secret: true },
       ),
       passwordFile: setting(
         optional(filePath()),
@@ -354,20 +349,14 @@ export const settings = group(
     backup: group('Backups of a SQLite database, made by `posthorn backup create` and before it is migrated.', {
       dir: setting(
         // Relative, it would be another folder for a command than for the service.
-        optional(
-          text('a path from the root, such as /var/backups/posthorn', (path) => (path.startsWith('/') ? path : null)),
-        ),
+        optional(matching('a path from the root, such as /var/backups/posthorn', /^\//)),
         null,
         'Folder that backups are made in; better on another disk than the data.',
         { fallbackText: '`<dataDir>/backups`' },
       ),
       keep: setting(count(1, 1000), 7, 'How many backups are kept; older ones are removed when a new one is complete.'),
       passphrase: setting(
-        optional(
-          text('a passphrase of 12 to 1024 characters', (written) =>
-            written.length >= 12 && written.length <= 1024 ? written : null,
-          ),
-        ),
+        optional(matching('a passphrase of 12 to 1024 characters', /^.{12,1024}$/s)),
         null,
         'Passphrase under which the keys (`secret.key`) are put into backups.',
         { fallbackText: 'none: backups are made without the keys', secret: true },
@@ -422,9 +411,7 @@ export interface Surroundings {
   cwd: string;
   /** True if ports below 1024 can be bound (root, or CAP_NET_BIND_SERVICE). */
   privileged: boolean;
-  /** True if standard output is a terminal. */
   terminal: boolean;
-  /** The system's fully qualified name. */
   hostname: string;
 }
 
@@ -495,7 +482,6 @@ export interface SettingEntry {
   note: SettingNote;
 }
 
-/** Returns all settings, in the order of the tree. */
 export function listSettings(schema: z.ZodType = settings, at: readonly string[] = []): SettingEntry[] {
   const note = notes.get(schema);
   if (note === undefined) throw new Error(`${at.join('.')} was not declared by setting() or group()`);
@@ -504,8 +490,8 @@ export function listSettings(schema: z.ZodType = settings, at: readonly string[]
 }
 
 /**
- * Fills in the default of each setting that is absent or null (an empty group in YAML is null too), so that defaults pass the
- * same checks as written values. Unknown members stay, for the schema to report.
+ * Fills in the default of each setting that is absent or null, so that defaults pass the same checks. Unknown members stay, for the schema
+ * to report.
  */
 export function complete(written: unknown, schema: z.ZodType = settings): unknown {
   const note = notes.get(schema);

@@ -3,10 +3,9 @@ import type { Clock } from '../base/clock.ts';
 import { ConfigError } from './load.ts';
 import { listSettings, type Config } from './schema.ts';
 import { isDeepStrictEqual } from 'node:util';
-import { valueAt } from '../base/schema-path.ts';
+import { valueAt } from '../base/check.ts';
 
 export type SettingsState =
-  /** The settings in force are those that are written. */
   | { kind: 'in_force' }
   /** `applied` are settings that a reload would apply. */
   | { kind: 'edited'; changes: Changes }

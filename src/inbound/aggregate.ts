@@ -1,8 +1,6 @@
 /** The aggregate report that a mail brings (DMARC or TLS), and the rows that are kept of it. Pure; the reading is for a thread. */
-import { readDmarcReport, type DmarcReport } from '../mail/dmarc-report.ts';
+import { readDmarcReport, readTlsReport, type DmarcReport, type TlsReport, unpack } from '../mail/aggregate-reports.ts';
 import { fieldOf, octetsOf, ownPartsOf, type MailPart } from '../mail/mime-read.ts';
-import { readTlsReport, type TlsReport } from '../mail/tls-report.ts';
-import { unpack } from '../mail/unpack.ts';
 import type { DmarcRow, TlsReportLineRow } from '../storage/tables.ts';
 import { DAY_MS } from '../base/time.ts';
 

@@ -13,7 +13,7 @@ import {
   isMarkedRejected,
 } from '../mail/auto-reply.ts';
 import { addressesIn } from '../mail/addresses-in.ts';
-import { type ReportAction, readDeliveryReport } from '../mail/delivery-report.ts';
+import { type ReportAction, readDeliveryReport, readComplainant } from '../mail/delivery-report.ts';
 import { fieldOf, ownPartsOf, readMail, type MailPart, readHead, textOf, fieldsOf } from '../mail/mime-read.ts';
 import { aggregateIn, isAggregatePart } from './aggregate.ts';
 import { namedRecipients, reportedRecipients, type ReadBy, printable, toRuled } from './bounce.ts';
@@ -40,7 +40,6 @@ import { hasNullSender, isAnswer, isFromDaemon, isFromRecipient, localPartOfFrom
 import { isByOwnRule, type Judge } from '../messages/delivery/classify.ts';
 import { soughtDomain } from '../mail/address.ts';
 import { tagList } from '../mail/dkim/key-record.ts';
-import { readComplainant } from '../mail/feedback-report.ts';
 import type { HeaderField } from '../mail/header.ts';
 import { addresseesOf, addressesOf } from './named-recipients.ts';
 

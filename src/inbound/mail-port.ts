@@ -6,7 +6,6 @@
 import { codeOf } from '../base/error-code.ts';
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
-import { portHolder } from '../net/port-holder.ts';
 
 export type MailPortName = 'mx' | 'submission' | 'submissions';
 
@@ -24,7 +23,7 @@ export interface MailPortState {
   /** The port that is listened on; null while none is. */
   open: number | null;
   /** The reason why the port cannot be opened; null while it is open or was not tried yet. */
-  fault: { code: 'EADDRINUSE' | 'EACCES'; since: number; holder: string | null } | null;
+  fault: { code: 'EADDRINUSE' | 'EACCES'; since: number } | null;
 }
 
 export interface MailPortListener {
@@ -83,14 +82,13 @@ export class MailPort {
       if (code !== 'EADDRINUSE' && (code !== 'EACCES' || place.isChosen)) throw error;
       this.tryLater();
       if (this.fault !== null) return;
-      const holder = code === 'EADDRINUSE' ? await portHolder(port) : null;
-      this.fault = { code, since: clock.now(), holder };
+      this.fault = { code, since: clock.now() };
       const cause =
         code === 'EADDRINUSE'
-          ? `port ${String(port)} is in use by ${holder ?? 'another program'}`
+          ? `port ${String(port)} is in use by another program`
           : `this user may not listen on port ${String(port)}`;
       log.warn(
-        { event: 'smtp_port_taken', listener: name, host, port, code, holder },
+        { event: 'smtp_port_taken', listener: name, host, port, code },
         `${cause}: ${takes} cannot arrive here. End that program, or choose another port with ${setting} (docs/beside-postfix.md); it is tried again every minute`,
       );
     }

@@ -3,8 +3,14 @@
  * comes as a separate part or in the text below a line that announces it.
  */
 import type { Arrival } from './finding.ts';
-import { isDeliveryStatus, readDeliveryReport, type DeliveryReport } from '../mail/delivery-report.ts';
-import { isFeedbackReport, readFeedbackReport, type FeedbackReport } from '../mail/feedback-report.ts';
+import {
+  isDeliveryStatus,
+  readDeliveryReport,
+  type DeliveryReport,
+  isFeedbackReport,
+  readFeedbackReport,
+  type FeedbackReport,
+} from '../mail/delivery-report.ts';
 import type { HeaderField } from '../mail/header.ts';
 import {
   fieldOf,

@@ -8,9 +8,15 @@ import { createLookUpCache } from '../base/look-up-cache.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { addressKey } from '../mail/address.ts';
 import { isSignedBy, type Signature } from '../mail/dkim/verify.ts';
-import { checkDmarc, type DmarcVerdict } from '../mail/dmarc.ts';
+import {
+  checkDmarc,
+  type DmarcVerdict,
+  checkSpf,
+  type Look,
+  type SpfQuestion,
+  type SpfResult,
+} from '../mail/authentication.ts';
 import type { ReceivedMail } from '../mail/received-mail.ts';
-import { checkSpf, type Look, type SpfQuestion, type SpfResult } from '../mail/spf.ts';
 import { deliveryOfCopy } from '../messages/delivery/return-path.ts';
 import { noBodies, receivedMembers, sourceOf } from '../messages/received/received-store.ts';
 import type { Connection } from '../storage/connection.ts';

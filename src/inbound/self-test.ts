@@ -7,7 +7,7 @@ import { createTransport } from 'nodemailer';
 import { newId } from '../base/id.ts';
 import type { Mailbox } from '../mail/address.ts';
 import { writeDeliveryReport } from '../mail/delivery-report-write.ts';
-import { writeHead } from '../mail/message-head.ts';
+import { writeHead } from '../mail/header.ts';
 import { hintsOf } from '../messages/delivery/due-hint.ts';
 import { ownMailRows } from '../messages/accept/own-mail.ts';
 import { returnPathFor, type ReturnPathKey } from '../messages/delivery/return-path.ts';

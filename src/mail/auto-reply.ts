@@ -1,6 +1,6 @@
 /**
- * Automatic answers by their header: RFC 3834 section 5, disposition notifications (RFC 8098), and the fields that programs
- * used before there was a standard. Automatic replies that only the words of a subject show are found elsewhere.
+ * Automatic answers by their header: RFC 3834 section 5, disposition notifications (RFC 8098), and older fields. Those that only the words
+ * of a subject show are found elsewhere.
  */
 import { fieldOf, type MailPart } from './mime-read.ts';
 import type { HeaderField } from './header.ts';
@@ -51,10 +51,7 @@ export function isAutoSubmitted(headers: readonly HeaderField[]): boolean {
 export const isAutoReplied = (headers: readonly HeaderField[]): boolean =>
   /^\s*auto-replied\b/i.test(fieldOf(headers, 'auto-submitted') ?? '');
 
-/**
- * Returns whether there is the field of RFC 5429 section 2.1.2 with the comment that Sieve filters and Dovecot write: not an answer,
- * but the mail itself sent back.
- */
+/** Returns whether there is the field of RFC 5429 section 2.1.2 with the comment of Sieve filters and Dovecot: the mail itself is sent back. */
 export const isMarkedRejected = (headers: readonly HeaderField[]): boolean =>
   /^\s*auto-(?:replied|generated)\b[^(]{0,100}\(\s*rejected\b/i.test(fieldOf(headers, 'auto-submitted') ?? '');
 

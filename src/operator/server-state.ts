@@ -4,14 +4,13 @@ import { backupState } from '../backup/folder.ts';
 import { isPostgresUrl } from '../base/postgres-url.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { DAY_MS } from '../base/time.ts';
-import { certificateFacts } from '../config/certificate-facts.ts';
-import type { CertificateState } from '../config/certificate-watch.ts';
+import { certificateFacts, type CertificateState } from '../config/certificate.ts';
 import { serverRoute, storeRoute, type OperatorDeps, type StoreDeps } from './server-route.ts';
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import type { TlsaRecord } from '../net/resolver.ts';
 import { parseMailbox } from '../mail/address.ts';
-import type { Resolved } from '../mta/mta.ts';
+import type { Resolved } from '../mta/lane-reports.ts';
 import type { Host } from '../mta/sites/sites.ts';
 import type { NodeRecord, Nodes } from '../storage/nodes.ts';
 import { takersOf } from '../storage/owners.ts';
@@ -124,7 +123,7 @@ function certificateRecord({ file, cert, fault }: CertificateState, now: number)
 
 /** `route`: `mx`, `smarthost`, `simulator`, `discard`, `hold`, or `nowhere` with the reason in `problem`. */
 async function resolutionOf({ mta, config }: OperatorDeps, domain: string) {
-  const { destination, needs, lane: report } = await mta.resolve(domain);
+  const { destination, needs, lane: report } = await mta.reports.resolve(domain);
   const nothing = { lane: null, operator: null, hosts: [], sts: null, source: null, limits: null };
   const head = { object: 'resolution' as const, domain };
   if (destination.kind === 'nowhere' || destination.kind === 'unresolved') {

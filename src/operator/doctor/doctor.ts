@@ -23,15 +23,14 @@ import {
   createNetwork,
 } from './probes.ts';
 import { storeProbes, books, oneClick, webhooks, database, nodes } from './store.ts';
-import { backups, certificate, clock, disk, files, secretKey, versions, settings } from './machine-checks.ts';
+import { backups, certificate, clock, disk, files, secretKey, settings } from './machine-checks.ts';
 import { blocklists, name } from './name.ts';
-import { dmarcReports, domains } from './domains.ts';
+import { domains } from './domains.ts';
 import { listeners, bounce, mx } from './mx.ts';
 import { outbound, dnssec, resolver } from './outbound.ts';
 
 /** In the order of the report: the machine first, so that a cause comes before its consequences. */
 const checks = {
-  versions,
   settings,
   files,
   secret_key: secretKey,
@@ -49,7 +48,6 @@ const checks = {
   bounce,
   blocklists,
   domains,
-  dmarc_reports: dmarcReports,
   one_click: oneClick,
   webhooks,
   books,
@@ -165,7 +163,6 @@ const TIMEOUTS: Partial<Record<CheckName, number>> = {
   mx: 60_000,
   books: 300_000,
   domains: 120_000,
-  dmarc_reports: 120_000,
 };
 
 /** Runs these checks at the same time and returns the findings in the order of the names. Never rejects. */

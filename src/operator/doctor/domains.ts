@@ -1,7 +1,7 @@
-/** Checks the DNS records of the sending domains: DKIM, SPF, return path, DMARC, and the consent to foreign DMARC reports. */
+/** Checks the DNS records of the sending domains. */
 import { pluralize } from '../../base/pluralize.ts';
 import { rfc3339 } from '../../base/rfc3339.ts';
-import { consentHost, formsOf, isSameOrganization, reportHosts, type DnsRecord } from '../../domains/dns-records.ts';
+import { formsOf, type DnsRecord } from '../../domains/dns-records.ts';
 import { recordsOf, type DomainWithKeys } from '../../domains/domain-record.ts';
 import { recordName } from '../../domains/lost-records.ts';
 import { cureOf, type Mistake } from '../../domains/record-mistakes.ts';
@@ -52,9 +52,9 @@ function faultOf(row: DomainRow, record: DnsRecord, found: Found): Verdict[] {
   return [record.required && status !== 'pending' ? failed(why, cure, more) : warning(why, cure, more)];
 }
 
-/** Optional records other than DMARC may be left out by choice, as an Ed25519 key or a tracking host; one at a wrong name is not. */
+/** Optional records other than those of DMARC may be left out by choice, as an Ed25519 key or a tracking host; one at a wrong name is not. */
 const isLeftOut = ({ required, purpose }: DnsRecord, found: Found): boolean =>
-  found.status === 'missing' && !required && purpose !== 'dmarc' && found.mistake !== 'doubled_name';
+  found.status === 'missing' && !required && !purpose.startsWith('dmarc') && found.mistake !== 'doubled_name';
 
 /** Returns the form of the record that its mistake asks for. */
 function copyOf(record: DnsRecord, { mistake }: Exclude<Found, { status: 'unknown' }>): string[] {
@@ -87,37 +87,6 @@ function meaningOf({ status, refused_at: at }: DomainRow): string {
 }
 
 const short = (text: string | null): string => (text ?? '').replaceAll('\n', ' | ').slice(0, 120);
-
-/** Reports about a domain go to an address of another organization only if that one consents with a record. */
-export async function* dmarcReports({ config, resolver, store }: Probes): Check {
-  if (store.kind === 'missing') return yield unseen(store);
-  const all = (await store.domains(MOST_DOMAINS)).filter(({ row }) => row.trusted === 0);
-  const faults = await inTurn(all, async ({ row }) => {
-    const answer = await resolver.txt(`_dmarc.${row.name}`, { fresh: true });
-    const records = answer.kind === 'found' ? answer.records : [];
-    const hosts = records.flatMap(reportHosts).filter((host) => !isSameOrganization(row.name, host));
-    const ours = hosts.filter((host) => host === row.return_path || host === config.smtp.hostname);
-    return (await Promise.all(ours.map((host) => withoutConsent(resolver, row.name, host)))).flat();
-  });
-  yield* faults.flat();
-  return 'reports about the domains may come to where they are asked to';
-}
-
-async function withoutConsent(resolver: Probes['resolver'], domain: string, host: string): Promise<Verdict[]> {
-  const at = consentHost(domain, host);
-  const answer = await resolver.txt(at, { fresh: true });
-  if (answer.kind === 'trouble')
-    return [warning(`${at} cannot be looked up: ${answer.text}`, 'See the line of `resolver`.')];
-  const consents = answer.kind === 'found' && answer.records.some((text) => /^v\s*=\s*DMARC1\b/.test(text));
-  return consents
-    ? []
-    : [
-        warning(
-          `DMARC reports about ${domain} are asked to ${host}, which does not consent`,
-          `Publish: ${formsOf({ host: at, type: 'TXT', value: 'v=DMARC1' }).zone_line}`,
-        ),
-      ];
-}
 
 async function inTurn<T, R>(items: readonly T[], work: (item: T) => Promise<R>): Promise<R[]> {
   const results: R[] = [];

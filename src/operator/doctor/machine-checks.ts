@@ -1,4 +1,4 @@
-/** Checks of the machine: versions, clock, disk, and the rights of files. */
+/** Checks of the machine: its clock, disk, files and certificate, and the settings in force. */
 import path from 'node:path';
 import { isIP } from 'node:net';
 import { isPostgresUrl } from '../../base/postgres-url.ts';
@@ -9,36 +9,6 @@ import { certificateNames } from '../../config/certificate.ts';
 import { DAY_MS, HOUR_MS } from '../../base/time.ts';
 import type { SettingsState } from '../../config/settings-state.ts';
 import { absentSources, linksFaults } from '../setup-warnings.ts';
-
-const OLDEST_NODE = '20.19.0';
-/** In older versions a reset of the write-ahead log at the wrong moment could lose a commit. */
-const OLDEST_SQLITE = '3.51.3';
-
-export async function* versions({ machine, config }: Probes): Check {
-  const node = machine.nodeVersion.replace(/^v/, '');
-  // On PostgreSQL nothing is written to a SQLite file; the check of the database names that server's version.
-  const sqlite = isPostgresUrl(config.storage.url) ? null : await machine.sqliteVersion();
-  if (isOlder(node, OLDEST_NODE))
-    yield failed(
-      `Node.js is ${node}, and ${OLDEST_NODE} is needed`,
-      'Install Node.js 24, and the packages again: npm ci',
-    );
-  if (sqlite !== null && isOlder(sqlite, OLDEST_SQLITE))
-    yield failed(
-      `SQLite is ${sqlite}, which can lose a commit when its log is reset (before ${OLDEST_SQLITE})`,
-      'Install the packages again, as package-lock.json names them: npm ci',
-    );
-  return sqlite === null ? `Node.js ${node}` : `Node.js ${node}, SQLite ${sqlite}`;
-}
-
-function isOlder(version: string, than: string): boolean {
-  const [have, need] = [version, than].map((text) => text.split('.').map((part) => Number.parseInt(part, 10)));
-  for (const [at, wanted] of (need ?? []).entries()) {
-    const found = have?.[at] ?? 0;
-    if (found !== wanted) return !(found > wanted);
-  }
-  return false;
-}
 
 /** Signatures (DKIM, webhooks), one-time passwords and the retry schedule need a right clock. */
 const FAR_MS = 60_000;

@@ -130,8 +130,8 @@ export async function* listeners({ server }: Probes): Check {
       );
     else
       yield failed(
-        `${place} is in use by ${fault.holder ?? 'another program'}`,
-        `Stop that program${fault.holder === null ? ` (ss -ltnp 'sport = :${String(port)}' shows it)` : ''}: the port is tried again every minute. Or let both run: choose another port with \`${setting}\`, as docs/beside-postfix.md says.`,
+        `${place} is in use by another program`,
+        `Stop that program (ss -ltnp 'sport = :${String(port)}' shows it): the port is tried again every minute. Or let both run: choose another port with \`${setting}\`, as docs/beside-postfix.md says.`,
       );
   }
   return all

@@ -11,6 +11,7 @@ import {
   type Greeting,
   type Probes,
   type RelayAnswer,
+  type Smarthost,
   type Verdict,
 } from './probes.ts';
 import type { DnsAnswer } from '../../net/resolver.ts';
@@ -76,8 +77,6 @@ function judged(greeting: Greeting, place: string): Verdict {
       return failed(`${place} cannot be reached: ${greeting.why}`, BLOCKED_CURE);
   }
 }
-
-type Smarthost = Extract<Config['delivery']['routes'][string], { kind: 'smarthost' }>;
 
 /** The most smarthosts that are tried, as each is a connection and a sign-in. */
 const MOST = 10;

@@ -15,7 +15,6 @@ import { isPostgresUrl } from '../../base/postgres-url.ts';
 import { keyIdsIn } from '../../base/keyring.ts';
 import { certificateFiles, readCertificate, type CertificateFiles } from '../../config/certificate.ts';
 import { OWN_CERT_FILE } from '../../config/own-certificate.ts';
-import { sqliteVersion } from '../../storage/database.ts';
 import dgram from 'node:dgram';
 import net from 'node:net';
 import { createTransport } from 'nodemailer';
@@ -58,28 +57,16 @@ type CertificateFacts =
   | { kind: 'none' }
   | { kind: 'bad'; why: string };
 
+/** The first line and how long it took; `silent`: no answer in time, as of a firewall that drops. */
 export type Greeting =
-  /** The first line, and how long it took. */
-  | { kind: 'greeted'; line: string; ms: number }
-  /** `silent`: no answer in time, as of a firewall that drops. */
-  | { kind: 'refused' | 'silent' | 'unreachable'; why: string };
+  { kind: 'greeted'; line: string; ms: number } | { kind: 'refused' | 'silent' | 'unreachable'; why: string };
 
-export interface Relay {
-  ip: string;
-  /** For TLS. */
-  host: string;
-  port: number;
-  tls: 'opportunistic' | 'required' | 'none' | 'implicit';
-  auth: { user: string; password: string } | null;
-  /** The name of ours for EHLO. */
-  hostname: string;
-}
+/** The route of a smarthost at this address; `hostname` is our name for EHLO. */
+type Relay = Pick<Smarthost, 'host' | 'port' | 'tls' | 'auth'> & { ip: string; hostname: string };
+export type Smarthost = Extract<Config['delivery']['routes'][string], { kind: 'smarthost' }>;
 
-export type RelayAnswer =
-  /** It answers, and takes the login if there is one. */
-  | { kind: 'ready' }
-  /** `refused`: the login. `unreachable`: it takes no connection. */
-  | { kind: 'refused' | 'unreachable' | 'failed'; why: string };
+/** `refused`: the login. `unreachable`: it takes no connection. */
+export type RelayAnswer = { kind: 'ready' } | { kind: 'refused' | 'unreachable' | 'failed'; why: string };
 
 /** Facts that only the running server has. */
 interface Server extends Pick<OperatorDeps, 'listeners' | 'selfTest' | 'settings' | 'unknownProxies'> {
@@ -143,9 +130,6 @@ export function createMachine({
   backup,
 }: Pick<Config, 'tls' | 'dataDir' | 'storage' | 'backup'>) {
   return {
-    nodeVersion: process.version,
-    /** Of the library that this program brings. */
-    sqliteVersion,
     /** Returns the addresses of this machine's interfaces; the loopback one may have public ones. */
     addresses: (): readonly string[] =>
       Object.values(networkInterfaces()).flatMap((found = []) =>

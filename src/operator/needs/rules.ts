@@ -61,7 +61,6 @@ export interface ServerFacts {
     node: string | null;
     name: string;
     port: number;
-    holder: string | null;
     error: string | null;
     since: string | null;
   }[];
@@ -281,9 +280,8 @@ const dns: Rule<ServerFacts> = function* ({ dnsTrouble: all }) {
   };
 };
 
-/** Returns why a port is not open, from the program that has it, or the error of the system. */
-function whyClosed({ holder, error }: ServerFacts['closedPorts'][number]): string {
-  if (holder !== null) return `${holder} has it`;
+/** Returns why a port is not open. */
+function whyClosed({ error }: ServerFacts['closedPorts'][number]): string {
   if (error === 'EACCES') return 'this user may not listen on it';
   return error === 'EADDRINUSE' ? 'another program has it' : (error ?? 'the cause is unknown');
 }

@@ -1,9 +1,8 @@
 /** Writes dates and money in the template's locale and time zone. */
 import { DAY_MS, HOUR_MS, MINUTE_MS } from '../../base/time.ts';
-import { momentIn, zoneNamed } from '../../base/zones.ts';
+import { dateFormat, momentIn, numberFormat, wallClock, zoneNamed } from '../../base/zones.ts';
 import { failed } from './fault.ts';
 import type { Surroundings } from './library.ts';
-import { dateFormat, numberFormat } from '../../base/formats.ts';
 import { plain, textOf } from './value.ts';
 
 /** An amount as a text, with a decimal point. All its digits count, also those that a number could not hold. */
@@ -67,7 +66,6 @@ function offsetOf(zone: string): number | null {
   return (sign === '-' ? -1 : 1) * (Number(hours) * HOUR_MS + Number(minutes) * MINUTE_MS);
 }
 
-/** Characters of the longest date that is read. */
 const LONGEST_DATE = 100;
 
 /** A time of day with the zone or offset that it is in, as `Date` reads them. */
@@ -86,8 +84,8 @@ function dateOf({ timezone }: Surroundings, given: unknown): Date | null {
 }
 
 /**
- * Returns the moment of a text, NaN if it is not a date. One without a zone is in that of the template, so that it is printed as it is
- * written. `Date` would take that of this machine, or UTC if the text is a day alone.
+ * Returns the moment of a text, NaN if it is not a date. Without a zone it is in that of the template; `Date` would take that of this
+ * machine, or UTC if the text is a day alone.
  */
 function momentOf(text: string, timezone: string): number {
   if (WITH_ZONE.test(text)) return Date.parse(text);
@@ -98,34 +96,13 @@ function momentOf(text: string, timezone: string): number {
   return moment === null ? shown : moment + (shown - seconds);
 }
 
-/** A time in the calendar of a zone. */
 type Fields = ReturnType<typeof fieldsOf>;
-
-const numeric = {
-  year: 'numeric',
-  month: 'numeric',
-  day: 'numeric',
-  hour: 'numeric',
-  minute: 'numeric',
-  second: 'numeric',
-  hourCycle: 'h23',
-} as const;
 
 function fieldsOf(at: number, zone: string, locale: string) {
   const millisecond = ((at % 1000) + 1000) % 1000;
-  let local = at;
-  if (zone !== 'UTC') {
-    const parts = new Map(
-      dateFormat('en-US', { ...numeric, timeZone: zone, era: 'short' })
-        .formatToParts(at)
-        .map(({ type, value }) => [type, value]),
-    );
-    const get = (type: Intl.DateTimeFormatPartTypes): number => Number(parts.get(type));
-    const year = parts.get('era') === 'BC' ? 1 - get('year') : get('year');
-    const date = new Date(0);
-    date.setUTCFullYear(year, get('month') - 1, get('day'));
-    local = date.setUTCHours(get('hour'), get('minute'), get('second'), millisecond);
-  }
+  // Years that have not four digits are those of UTC.
+  const shown = Date.parse(`${wallClock(at - millisecond, zone).replace(' ', 'T')}Z`) + millisecond;
+  const local = zone === 'UTC' || Number.isNaN(shown) ? at : shown;
   const date = new Date(local);
   const year = date.getUTCFullYear();
   return {
@@ -260,7 +237,6 @@ function written(fields: Fields, format: string): string {
 const swapped = (text: string): string =>
   text === text.toUpperCase() && text !== text.toLowerCase() ? text.toLowerCase() : text.toUpperCase();
 
-/** Characters of the longest format. */
 const LONGEST_FORMAT = 300;
 
 /** Returns the format. Throws a fault if it is too long or pads too much. */

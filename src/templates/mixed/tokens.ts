@@ -1,7 +1,4 @@
-/**
- * Splits the source into tokens of both languages in one pass. White space that a tag removes with `~` or `-`, and the line of
- * a Handlebars block tag that is alone on it, are removed here.
- */
+/** Splits the source into tokens of both languages in one pass, without the white space that tags remove (`~`, `-`, a block tag alone on its line). */
 import { syntax } from './fault.ts';
 
 export type Token =
@@ -239,10 +236,7 @@ function rawEnd(source: string, from: number, openedAt: number): TagPlace & { fr
   return { ...tagAt(source, match.index), from: match.index };
 }
 
-/**
- * Finds the end of a comment, which may contain other comments and `raw`. Its tags are read as tags, so an unclosed one hides
- * the end.
- */
+/** Finds the end of a comment, which may contain other comments and `raw`. Its tags are read as tags, so an unclosed one hides the end. */
 function commentEnd(source: string, from: number, openedAt: number): TagPlace {
   let depth = 1;
   let inRaw = false;

@@ -13,10 +13,7 @@ export class Safe {
   }
 }
 
-/**
- * A whole number that came from a fraction: `5.0`, or a result computed with one. It prints its `.0` and divides without
- * rounding; otherwise it is a number.
- */
+/** A whole number that came from a fraction, as `5.0`: it prints its `.0` and divides without rounding; otherwise it is a number. */
 export class Float {
   readonly value: number;
   constructor(value: number) {
@@ -112,10 +109,7 @@ export function listOf(given: unknown, most: number): unknown[] {
   return [];
 }
 
-/**
- * The rule of truth: in Liquid only nil and false are false; in Handlebars' `{{#if}}` also empty text, zero and empty lists; in
- * its sections (`{{#name}}`) also empty lists.
- */
+/** In Liquid only nil and false are false; in Handlebars' `{{#if}}` also empty text, zero and empty lists; in its sections also empty lists. */
 export type Truth = 'handlebars' | 'section' | 'liquid';
 
 export function isTrue(given: unknown, truth: Truth): boolean {
@@ -235,10 +229,7 @@ export function jsonOf(given: unknown): string {
   return `[${texts.join(',')}]`;
 }
 
-/**
- * Returns the number of characters and elements in a value. Counts no further than `most`, so that the count itself stays
- * cheap.
- */
+/** Returns the number of characters and elements in a value, no further than `most`, so that the count itself stays cheap. */
 export function weightOf(given: unknown, most: number): number {
   const value = plain(given);
   if (typeof value === 'string') return value.length;

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { loadConfig } from '../../../src/config/load.ts';
 import { database, storeProbes } from '../../../src/operator/doctor/store.ts';
-import { versions } from '../../../src/operator/doctor/machine-checks.ts';
 import { examineFrom } from '../../../src/operator/doctor/doctor.ts';
 import { verdictsOf, type Probes } from '../../../src/operator/doctor/probes.ts';
 import { openReader } from '../../../src/storage/database.ts';
@@ -59,24 +58,6 @@ describe('operator/doctor: the database', () => {
       assert.deepEqual([found?.status, others], ['failed', []]);
       assert.match(found?.why ?? '', /takes no writes, so new mail is refused: .*No space left/);
     });
-
-  it('leaves the version of SQLite to installations that use it', async () => {
-    const lookAtVersions = (url: string) =>
-      verdictsOf(
-        versions({
-          config: { storage: { url } },
-          machine: { nodeVersion: 'v24.0.0', sqliteVersion: () => Promise.resolve('3.51.2') },
-        } as unknown as Probes),
-      );
-    assert.deepEqual(
-      (await lookAtVersions(remote)).map(({ status, why }) => [status, why]),
-      [['ok', 'Node.js 24.0.0']],
-    );
-    assert.deepEqual(
-      (await lookAtVersions('sqlite')).map(({ status }) => status),
-      ['failed'],
-    );
-  });
 
   it('is content with a sound one, and with one on this machine', async () => {
     assert.deepEqual(await look(remote), [{ status: 'ok', why: 'PostgreSQL 17.2', cure: null }]);
