@@ -294,7 +294,10 @@ interface LateDeps {
   log: Pick<Log, 'warn' | 'error'>;
 }
 
-/** Writes the outcomes, or logs that it could not. */
+/**
+ * Writes what mail hosts have answered to a node that another one had removed: it was paused between a final dot and the answer, for example.
+ * Its own transactions fail, so it writes as a command does, which never delivers. A mail that was accepted is then not tried again.
+ */
 export async function writeLateOutcomes(deps: LateDeps, outcomes: readonly Occurrence[]): Promise<void> {
   if (outcomes.length === 0) return;
   try {

@@ -192,7 +192,6 @@ const pure = [
   'inbound/finding.ts',
   'inbound/named-recipients.ts',
   'inbound/notice.ts',
-  'inbound/token.ts',
   'webhooks/signature.ts',
   'net/safe-url.ts',
   'webhooks/custom-header.ts',

@@ -235,7 +235,7 @@ function createFatal() {
     },
     /** Resolves with the error once there is one. */
     occurred,
-    report(error: Error): void {
+    report: (error: Error): void => {
       first ??= error;
       resolve(first);
     },
@@ -328,7 +328,7 @@ function buildRecorder({ db, clock, notifiers, notices }: Core): Recorder {
   });
 }
 
-/** A row that was changed, of which every node may have a copy in memory. */
+/** A row that was changed: every node drops its copy in memory, which is read again when it is needed. */
 type Change = { of: 'key' | 'domain' | 'settings'; name: string } | { of: 'stream'; name: string; accountId: string };
 
 function createChanges({ clock, nodes, notifiers, ...stores }: Core & Stores): ChangeNotices {

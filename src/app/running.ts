@@ -30,16 +30,31 @@ import type { OwnPort } from '../dashboard/listen.ts';
 import type { Control } from '../operator/door/control.ts';
 import { createLaneFacts } from '../operator/lanes.ts';
 import { listingRule } from '../operator/listings.ts';
-import { createHistory } from '../operator/metrics/history.ts';
+import { createHistory } from '../operator/metrics/meters.ts';
 import { metricsHandler, type MetricsServer } from '../operator/metrics/metrics.ts';
 import { FigureWriter } from '../operator/node-figures.ts';
 import { nodeFigures, serverRoutes } from '../operator/routes.ts';
 import { hearWatches } from '../operator/watch.ts';
 import { version } from '../version.ts';
-import type { AppContext } from './core.ts';
-import { buildDeliveryEngine } from './delivery-engine.ts';
+import { type AppContext, signingKey } from './core.ts';
 import { accountNotices, disabledNotice, domainNotice } from './notices.ts';
 import { apiDeps, buildInbound, buildOperator, buildRoutes } from './web.ts';
+import { createAccountPauses, OWN_ACCOUNT } from '../accounts/account-store.ts';
+import { readOperators } from '../config/data-file.ts';
+import { readLimitRules, rulesWith } from '../config/limit-rules.ts';
+import { createHolds, type Holds } from '../messages/delivery/holds.ts';
+import { LimitBook } from '../messages/limits/book.ts';
+import { withDane } from '../mta/dns/dane.ts';
+import { findMailHosts, findRelay } from '../mta/dns/mx.ts';
+import { createStsFetch } from '../mta/dns/sts-fetch.ts';
+import { createStsPolicies } from '../mta/dns/sts.ts';
+import { Mta } from '../mta/mta.ts';
+import { Sites } from '../mta/sites/sites.ts';
+import { createLocalAddresses, type LocalAddresses } from '../mta/sources/local-addresses.ts';
+import { isUsable, Sources, type SourcesDeps, WarmUp } from '../mta/sources/sources.ts';
+import { isOpenAt, type OpenPort } from '../net/own-addresses.ts';
+import { absentSources } from '../operator/setup-warnings.ts';
+import { DEFAULT_POOL } from '../storage/tables.ts';
 
 /** True if the dashboard does not share the port of the API. */
 export const hasOwnPort = ({ dashboard, http }: Pick<Config, 'dashboard' | 'http'>): boolean =>
@@ -154,7 +169,7 @@ function buildDashboard(context: AppContext, parts: Parts, doors: Pick<Dashboard
     db,
     clock,
     mta: parts.mta,
-    families: meters === null ? null : () => meters.families(),
+    accepted: meters === null ? null : () => meters.accepted(),
     failed: (err) => log.warn({ event: 'history_failed', err }, 'the depth of the queue could not be noted'),
   });
   return createDashboard({
@@ -197,7 +212,11 @@ async function buildHousekeeping(context: AppContext, { notices }: Parts): Promi
 const LOOK_MS = 2000;
 const RATES = 'rates';
 
-/** Listens to the other nodes and looks every two seconds. On SQLite there are none, and only the listeners of this node are joined. */
+/**
+ * Keeps the memory of this node in step with the other nodes, beside events and due mail: limits, request rates, keys, complaints, and received
+ * mail that a node left unread. Messages between nodes may be lost, so what has no age of its own is read again every two seconds. On SQLite
+ * there are none, and only the listeners of this node are joined.
+ */
 function shareState({ clock, log, nodes, notifiers, db }: AppContext, { mta, accountWindows, inbound }: Parts) {
   let timer: Timer | null = null;
   let isStopped = false;
@@ -253,4 +272,192 @@ function shareState({ clock, log, nodes, notifiers, db }: AppContext, { mta, acc
       timer?.cancel();
     },
   };
+}
+
+/** The delivery engine, and the holds and limits of the operator. */
+interface DeliveryEngine {
+  mta: Mta;
+  holds: Holds;
+  limits: LimitBook;
+}
+
+/** `mailPorts` returns the ports on which this server listens for mail. */
+async function buildDeliveryEngine(context: AppContext, mailPorts: () => readonly OpenPort[]): Promise<DeliveryEngine> {
+  const { clock, db, streams, directory, notifiers } = context;
+  const limits = new LimitBook(
+    {
+      db,
+      clock,
+      log: context.log,
+      announce: () => notifiers.limits.notify(),
+      changed: () => notifiers.holds.notify(),
+    },
+    { node: db.engine === 'postgres' ? context.config.node.name : null },
+  );
+  await limits.load();
+  const absent = await watchSources(context);
+  const sources = buildSources(context, { limits, absent });
+  const pauses = createAccountPauses({ db, clock });
+  const holds = createHolds({ clock, book: limits, pauses, streams, directory, poolHold: (by) => sources.holdOf(by) });
+  return { mta: buildMta(context, { limits, sources, holds, mailPorts }), holds, limits };
+}
+
+function buildMta(
+  context: AppContext,
+  {
+    limits,
+    sources,
+    holds,
+    mailPorts,
+  }: Omit<DeliveryEngine, 'mta'> & { sources: Sources; mailPorts: () => readonly OpenPort[] },
+): Mta {
+  const { config, overrides, directory, signingKeys, streams, meters, live } = context;
+  const { delivery, smtp } = config;
+  const localAddresses = buildLocalAddresses(context);
+  const { connection } = delivery;
+  const rules = readLimitRules();
+  return new Mta(
+    {
+      ...context,
+      sources,
+      limits,
+      holds,
+      sites: buildSites(context, localAddresses, mailPorts),
+      trackingKey: context.trackKeys[0],
+      judge: (refusal) => live.judge(refusal),
+      poolOf: async (accountId, slug) => (await streams.find(accountId, slug))?.pool ?? DEFAULT_POOL,
+      maySend: () => context.nodes.holdsLease,
+      ...(meters === null ? {} : { attempted: (outcome, destination) => meters.attempted(outcome, destination) }),
+      keysFor: (accountId, domain) => signingKeys.keysFor(accountId === OWN_ACCOUNT ? null : accountId, domain),
+      returnPathDomain: async (accountId, domain) => {
+        const found = accountId === OWN_ACCOUNT ? directory.find(domain) : directory.findOf(accountId, domain);
+        return (await found)?.return_path ?? `rp.${domain}`;
+      },
+      returnPathKey: signingKey(context.keyring),
+    },
+    {
+      epoch: context.epoch,
+      hostname: smtp.hostname,
+      timeouts: delivery.timeouts,
+      pool: {
+        idleMs: connection.idle,
+        maxMessages: connection.maxMessages,
+        maxAgeMs: connection.maxAge,
+        maxPerHost: Math.max(20, delivery.lane.maxConcurrency),
+        maxOpen: delivery.maxConnections,
+      },
+      lane: { initial: delivery.lane.initialConcurrency, max: delivery.lane.maxConcurrency },
+      answers: rules.answers,
+      shaping: rulesWith(rules, delivery.shaping),
+      maxConnections: delivery.maxConnections,
+      localOf: (source) => localAddresses.of(source),
+      retry: { schedule: delivery.retry.schedule, maxAge: delivery.maxAge },
+      simulatorDomain: config.simulator.domain,
+      ...(overrides.ca === undefined ? {} : { ca: overrides.ca }),
+    },
+  );
+}
+
+function buildSites(
+  { config, overrides, clock, db, log, resolver, random, ownAddresses }: AppContext,
+  localAddresses: LocalAddresses,
+  mailPorts: () => readonly OpenPort[],
+): Sites {
+  const { delivery, smtp } = config;
+  const dial = {
+    ownHostname: smtp.hostname,
+    isOwn: (ip: string) => isOpenAt(mailPorts(), ownAddresses, { ip, port: delivery.remotePort }),
+    remotePort: delivery.remotePort,
+    allowPrivate: delivery.allowPrivate,
+    ipv4: true,
+    random,
+  };
+  const fetch = createStsFetch(
+    { clock, resolver },
+    {
+      allowPrivate: delivery.allowPrivate,
+      ...(overrides.stsPort === undefined ? {} : { port: overrides.stsPort }),
+      ...(overrides.ca === undefined ? {} : { ca: overrides.ca }),
+    },
+  );
+  const policies = createStsPolicies({
+    db,
+    clock,
+    log,
+    resolver,
+    fetch,
+    changed: (domain) => sites.forget(domain),
+  });
+  const sites = new Sites({
+    clock,
+    routes: delivery.routes,
+    operators: readOperators(delivery.operatorsFile),
+    tls: delivery.tls,
+    ...(delivery.mtaSts ? { findPolicy: (domain) => policies.find(domain) } : {}),
+    findHosts: async (domain, { fresh }) => {
+      const found = await findMailHosts({ resolver }, domain, { ...dial, ipv6: localAddresses.isUsed(), fresh });
+      if (found.kind === 'refused' && found.reason === 'no_address' && !localAddresses.isSure())
+        return { kind: 'trouble', text: 'DNS has not told yet whether this server may send over IPv6 (delivery.ipv6)' };
+      return delivery.dnssecResolver ? withDane({ resolver }, domain, found) : found;
+    },
+    findRelay: (host, port) => findRelay({ resolver }, host, { port, ipv6: localAddresses.isUsed() }),
+  });
+  return sites;
+}
+
+function buildLocalAddresses({
+  clock,
+  log,
+  resolver,
+  ownAddresses,
+  config: { delivery, node },
+}: AppContext): LocalAddresses {
+  return createLocalAddresses(
+    { clock, log, resolver },
+    {
+      ipv6: delivery.ipv6,
+      sources: delivery.sources.filter((source) => isUsable(source, node.name)),
+      own: ownAddresses(),
+    },
+  );
+}
+
+/** Returns the addresses of sources that this machine lacks, with the time since when. They are looked for every half minute. */
+async function watchSources({ config, clock, log, notifiers }: AppContext): Promise<ReadonlyMap<string, number>> {
+  const absent = new Map<string, number>();
+  async function look(): Promise<void> {
+    const before = new Map(absent);
+    absent.clear();
+    for (const { address } of await absentSources(config)) absent.set(address, before.get(address) ?? clock.now());
+    const addresses = [...absent.keys()];
+    if (addresses.join() !== [...before.keys()].join()) {
+      log.warn({ event: 'sources_absent', addresses }, 'addresses of delivery.sources came to or left this machine');
+      notifiers.holds.notify();
+    }
+    clock.after(30_000, () => void look(), { background: true });
+  }
+  if (config.delivery.sources.length > 0) await look();
+  return absent;
+}
+
+function buildSources(
+  { config: { delivery, smtp, node }, db, clock, log }: AppContext,
+  { limits, absent }: Pick<SourcesDeps, 'absent'> & { limits: LimitBook },
+): Sources {
+  const warming = new Map(
+    delivery.sources.flatMap(({ name, warmUp }) => (warmUp === null ? [] : [[name, warmUp] as const])),
+  );
+  const warmUp = new WarmUp({ db, clock, log }, warming);
+  const settings = delivery.sources.map((one) => ({ ...one, ehlo: one.ehlo ?? smtp.hostname }));
+  return new Sources(
+    { clock, log, limits, warmUp, absent },
+    {
+      hostname: smtp.hostname,
+      settings,
+      node: {
+        name: node.name,
+        isDelivering: node.roles.includes('delivery'),
+      },
+    },
+  );
 }

@@ -75,21 +75,21 @@ export const ownCommands: readonly OwnCommand[] = [
     command: 'backup create',
     says: 'make a backup in this folder (default: backup.dir), while the server runs or without it',
     input: [{ flag: '[folder]' }, passphrase],
-    load: async () => (await import('./backup.ts')).create,
+    load: async () => (await import('./storage.ts')).create,
     examples: ['posthorn backup create', 'posthorn backup create /mnt/backups --json'],
   },
   {
     command: 'backup verify',
     says: 'check every byte, the database and its books; exit code 1 if something is wrong',
     input: [{ flag: '<backup>' }, passphrase],
-    load: async () => (await import('./backup.ts')).verify,
+    load: async () => (await import('./storage.ts')).verify,
     examples: ['posthorn backup verify /var/backups/posthorn/posthorn-20260131T031700Z'],
   },
   {
     command: 'backup restore',
     says: 'put a backup into storage.url, where no database and no server may be',
     input: [{ flag: '<backup>' }, passphrase],
-    load: async () => (await import('./backup.ts')).restore,
+    load: async () => (await import('./storage.ts')).restore,
     examples: ['posthorn backup restore posthorn-20260131T031700Z --passphrase-file /var/lib/posthorn/passphrase'],
   },
   {
@@ -122,7 +122,7 @@ export const ownCommands: readonly OwnCommand[] = [
       { flag: '--html <html>' },
       ofAccount,
     ],
-    load: async () => (await import('./mail-files.ts')).send,
+    load: async () => (await import('./mail.ts')).send,
     examples: [
       'posthorn send --from ops@example.com --to ana@example.net --subject "Disk full" --text "sda1 is at 98 %"',
       'df -h | posthorn send --from ops@example.com --to ana@example.net --subject "Disks"',
@@ -136,7 +136,7 @@ export const ownCommands: readonly OwnCommand[] = [
       { flag: '<file>', says: 'what it is saved as; it must not exist' },
       { flag: '--attachment <index>', says: 'a file of the mail instead of its source', kind: wholeOption(0, 99) },
     ],
-    load: async () => (await import('./mail-files.ts')).save,
+    load: async () => (await import('./mail.ts')).save,
     examples: [
       'posthorn received save rcv_01jz... answer.eml',
       'posthorn received save rcv_01jz... photo.jpg --attachment 0',
@@ -151,7 +151,7 @@ export const ownCommands: readonly OwnCommand[] = [
       { flag: '--for <time>', says: 'end after so long, such as 1m', kind: 'duration' },
     ],
     json: BY_LINE,
-    load: async () => (await import('./live.ts')).watch,
+    load: async () => (await import('./mail.ts')).watch,
     examples: [
       'posthorn queue watch --lane mx.example.net --for 1m',
       'posthorn queue watch --message msg_01jz... --json',
@@ -176,7 +176,7 @@ export const ownCommands: readonly OwnCommand[] = [
       ofAccount,
     ],
     json: BY_LINE,
-    load: async () => (await import('./live.ts')).tail,
+    load: async () => (await import('./mail.ts')).tail,
     examples: ['posthorn events tail', 'posthorn events tail --types bounced,deferred --since 1h --no-follow --json'],
   },
   {
@@ -188,7 +188,7 @@ export const ownCommands: readonly OwnCommand[] = [
       ofAccount,
     ],
     json: `${BY_LINE} instead`,
-    load: async () => (await import('./lists.ts')).exportList,
+    load: async () => (await import('./mail.ts')).exportList,
     examples: [
       'posthorn export messages status=bounced > bounces.csv',
       'posthorn export audit by=key --json --account Acme',
@@ -207,7 +207,7 @@ export const ownCommands: readonly OwnCommand[] = [
       { flag: '--preview', says: 'only say what is read, and what is not and why' },
       ofAccount,
     ],
-    load: async () => (await import('./lists.ts')).importSuppressions,
+    load: async () => (await import('./mail.ts')).importSuppressions,
     examples: [
       'posthorn suppressions import bounces.csv --reason hard_bounce',
       'posthorn suppressions import list.csv',
@@ -222,7 +222,7 @@ export const ownCommands: readonly OwnCommand[] = [
       ofAccount,
     ],
     json: `${BY_LINE} instead`,
-    load: async () => (await import('./lists.ts')).exportSuppressions,
+    load: async () => (await import('./mail.ts')).exportSuppressions,
     examples: ['posthorn suppressions export > suppressions.csv'],
   },
   {
@@ -265,7 +265,7 @@ Exit codes: 0 installed, or there already; 65 the pair is not good; 66 no such f
     command: 'inbound show',
     says: 'show a mail that came back as a mail program would: addresses, subject, text and files',
     input: [{ flag: '<report>', says: 'its id' }],
-    load: async () => (await import('./mail-files.ts')).showReport,
+    load: async () => (await import('./mail.ts')).showReport,
     examples: ['posthorn inbound show rep_01kg9p6je0ec0s7m42jmky5pp2'],
   },
   {
@@ -284,7 +284,7 @@ Exit codes: 0 installed, or there already; 65 the pair is not good; 66 no such f
       { flag: '--to <address>', says: 'the recipient', isRequired: true },
       { flag: '--from <address>', says: 'the sender of the envelope', default: '' },
     ],
-    load: async () => (await import('./mail-files.ts')).simulate,
+    load: async () => (await import('./mail.ts')).simulate,
     examples: ['posthorn inbound simulate answer.eml --from ana@example.net --to support@example.com'],
   },
   {

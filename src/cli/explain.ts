@@ -120,7 +120,10 @@ const MOST_INPUT = 16 * 2 ** 20;
 
 export async function classify(context: Context, options: ClassifyOptions): Promise<void> {
   const classifier = await createClassifier(context.load().config, options, context.program.openExplainer);
-  if (options.reply === '-') return await classifyInput(context, classifier, options);
+  if (options.reply === '-') {
+    await classifyInput(context, classifier, options);
+    return;
+  }
   const classified = classifier(options.reply);
   context.print(options.json, classified, () => linesOf(classified));
 }

@@ -275,15 +275,6 @@ function reachable(url: string): string {
   return url.replace('//0.0.0.0:', '//127.0.0.1:').replace('//[::]:', '//[::1]:');
 }
 
-interface ServiceManager {
-  /** Everything is open. `status` is what `systemctl status` shows. */
-  ready(status: string): void;
-  /** The end has begun. */
-  stopping(): void;
-  /** Ends the notifications and the shell. Safe to call twice. */
-  close(): void;
-}
-
 /** The socket and the watchdog of systemd. */
 export interface Manager {
   /** The socket; its name may begin with `@`. */
@@ -310,50 +301,44 @@ const LONGEST_START_MS = HOUR_MS;
 /** SIGTERM may go to the whole control group: the shell still has to report that we stop. */
 const RELAY = `trap '' TERM INT HUP; while read -r word; do systemd-notify "$word"; done`;
 
-const noop: ServiceManager = { ready: () => undefined, stopping: () => undefined, close: () => undefined };
-
-/** Begins at once to ask for time to start. `path` is where programs are looked for. */
+/**
+ * Notifies systemd of our state (sd_notify(3)), and begins at once to ask for time to start. `path` is where programs are looked for. Without a
+ * manager nothing is said.
+ */
 export function openServiceManager(
   deps: { clock: Clock; log: Log },
   manager: Manager | null,
   path: string | undefined,
-): ServiceManager {
-  if (manager === null) return noop;
+) {
   const { clock } = deps;
-  const relay = openRelay(deps, { NOTIFY_SOCKET: manager.socket, PATH: path });
+  const relay = manager === null ? null : openRelay(deps, { NOTIFY_SOCKET: manager.socket, PATH: path });
   const startedAt = clock.monotonic();
   let timer: Timer | null = null;
-  let closed = false;
+  let isClosed = false;
 
   function every(ms: number, word: string, until = Infinity): void {
-    relay.say(word);
-    if (clock.monotonic() + ms > until) return;
-    timer = clock.after(
-      ms,
-      () => {
-        every(ms, word, until);
-      },
-      { background: true },
-    );
+    relay?.say(word);
+    if (clock.monotonic() + ms <= until) timer = clock.after(ms, () => every(ms, word, until), { background: true });
   }
 
-  every(EXTEND_EVERY_MS, `EXTEND_TIMEOUT_USEC=${String(EXTEND_BY_USEC)}`, startedAt + LONGEST_START_MS);
+  if (relay !== null)
+    every(EXTEND_EVERY_MS, `EXTEND_TIMEOUT_USEC=${String(EXTEND_BY_USEC)}`, startedAt + LONGEST_START_MS);
   return {
-    ready(status) {
+    /** Everything is open. `status` is what `systemctl status` shows. */
+    ready(status: string): void {
       timer?.cancel();
-      relay.say(`STATUS=${status}`);
-      relay.say('READY=1');
-      if (manager.watchdogMs !== null) every(manager.watchdogMs / SIGNS_A_PERIOD, 'WATCHDOG=1');
+      relay?.say(`STATUS=${status}`);
+      relay?.say('READY=1');
+      const ms = manager?.watchdogMs ?? null;
+      if (ms !== null) every(ms / SIGNS_A_PERIOD, 'WATCHDOG=1');
     },
-    stopping() {
-      // Signs of life go on: a stop may take a minute, and one that hangs should be seen.
-      relay.say('STOPPING=1');
-    },
-    close() {
-      if (closed) return;
-      closed = true;
+    /** The end has begun. Signs of life go on: a stop may take a minute, and one that hangs should be seen. */
+    stopping: (): void => relay?.say('STOPPING=1'),
+    /** Ends the notifications and the shell. Safe to call twice. */
+    close(): void {
       timer?.cancel();
-      relay.close();
+      if (!isClosed) relay?.close();
+      isClosed = true;
     },
   };
 }
@@ -361,7 +346,11 @@ export function openServiceManager(
 /** Enough for one line of complaint. */
 const MOST_COMPLAINT = 500;
 
-/** Starts the shell again if it has died. Errors of it and of `systemd-notify` are logged. */
+/**
+ * Sends words to systemd. Node.js cannot open a Unix datagram socket, so `systemd-notify` does it, started by one small shell: to start a process
+ * from this one, with all its memory, would hold up the loop each time. Starts the shell again if it has died. Errors of it and
+ * of `systemd-notify` are logged.
+ */
 function openRelay({ log }: { log: Log }, env: Record<string, string | undefined>) {
   let shell: ChildProcess | null = null;
 

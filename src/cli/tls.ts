@@ -45,7 +45,10 @@ export async function install(context: Context, options: InstallOptions): Promis
     key_type: facts.keyType,
     warnings,
   };
-  context.print(options.json, record, () => lines(record));
+  context.print(options.json, record, () => [
+    `${changed ? 'installed' : 'nothing has changed'}: ${facts.names.join(', ')}, good until ${record.not_after.slice(0, 10)}, issued by ${facts.issuer}`,
+    `${record.file}; ${fault === 'absent' ? 'no server runs: the next start uses it' : `the running server ${fault === null ? 'uses it' : 'does not use it'}`}`,
+  ]);
   if (options.json !== true) for (const warning of warnings) context.note(`posthorn: ${warning}`);
   if (fault instanceof Refusal) throw fault;
 }
@@ -142,28 +145,6 @@ async function faultOfServer(context: Context): Promise<Refusal | 'absent' | nul
     if (error instanceof Unavailable && error.why === 'not_running') return 'absent';
     throw error;
   }
-}
-
-interface Installed {
-  file: string;
-  changed: boolean;
-  reloaded: boolean | null;
-  names: string[];
-  not_after: string;
-  issuer: string;
-}
-
-function lines({ file, changed, reloaded, names, not_after, issuer }: Installed): string[] {
-  const use =
-    reloaded === null
-      ? 'no server runs: the next start uses it'
-      : reloaded
-        ? 'the running server uses it'
-        : 'the running server does not use it';
-  return [
-    `${changed ? 'installed' : 'nothing has changed'}: ${names.join(', ')}, good until ${not_after.slice(0, 10)}, issued by ${issuer}`,
-    `${file}; ${use}`,
-  ];
 }
 
 /** Reads all settings and reports every mistake. */

@@ -37,7 +37,7 @@ import {
 import { createFormRepeats, readForm, refuseOtherAccount, SignInFirst, signInFirst } from './form-reading.ts';
 import type { Guest, Page, Shown, Visit } from './page.ts';
 import { pages } from './pages.ts';
-import { isEventStream, refuseOtherPage, render, showProblem } from './render.ts';
+import { refuseOtherPage, render, showProblem } from './render.ts';
 import { inputsOf } from './view-forms.ts';
 import { loadViews } from './views.ts';
 import { guestOf, visitOf } from './visit.ts';
@@ -106,7 +106,7 @@ export function createDashboard(deps: DashboardDeps) {
       const { status, headers, body } = problemAnswer(noSuchPage(), newId('req', deps.clock.now()));
       response.writeHead(status, { ...headers, Connection: 'close' }).end(body);
     },
-    /** Ends answers that stay open, such as live tails. */
+    /** Ends answers that are still being sent, such as exports. */
     stop(): void {
       for (const end of [...server.endings]) end();
       deps.history.stop();
@@ -178,7 +178,7 @@ function routerOf(pages: readonly Page[]): Router<State, { server: Server }> {
 const visitorLayer: Layer = async (ctx, next) => {
   const { state } = ctx;
   state.sessionToken = readCookie(ctx, 'session');
-  await lookUp(ctx, { isPoll: ctx.get('x-poll') !== '' || isEventStream(ctx) });
+  await lookUp(ctx, { isPoll: ctx.get('x-poll') !== '' });
   if (state.session?.row.stage === 'open') ctx.server.newcomers.stopCounting(ctx.req);
   if (state.page === null) throw await pageNotFound(ctx);
   await refuseOthers(ctx, state.page);

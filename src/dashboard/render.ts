@@ -24,7 +24,7 @@ function frameOf(ctx: Context, title: string): object {
   const { clock, assets, keyring, version } = ctx.server;
   const { visit } = ctx.state;
   const theme = readCookie(ctx, 'theme');
-  const said = isPart(ctx) || isEventStream(ctx) ? '' : takeMessage(ctx);
+  const said = isPart(ctx) ? '' : takeMessage(ctx);
   return {
     title,
     now: clock.now(),
@@ -83,12 +83,6 @@ export function render(ctx: Context, shown: Shown): void {
       ctx.type = shown.type;
       ctx.body = shown.body;
       return;
-    case 'stream':
-      ctx.type = shown.type;
-      // A proxy must not buffer a live tail.
-      ctx.set('X-Accel-Buffering', 'no');
-      ctx.body = shown.body;
-      return;
   }
 }
 
@@ -110,9 +104,6 @@ function takeMessage(ctx: Context): string {
 /** htmx requests get the inside of the page only, except for a step back in the history. */
 const isPart = (ctx: Context): boolean =>
   ctx.get('hx-request') === 'true' && ctx.get('hx-history-restore-request') !== 'true';
-
-/** A live tail connects by itself, without a person, and may be led to a page such as the sign-in. */
-export const isEventStream = (ctx: Context): boolean => ctx.get('accept') === 'text/event-stream';
 
 const pageOf = ({ member, account }: Pick<Visit, 'member' | 'account'>): string => `${member.id} ${account.id}`;
 

@@ -62,7 +62,7 @@ function addressOf({ finalRecipient, originalRecipient }: ReportedRecipient): st
 
 export function namedRecipients(action: 'failed' | 'delayed', notice: Notice, by: ReadBy): FoundRecipient[] {
   const prose = openProse(notice, by);
-  return recipientsNamedIn(notice, by.words).map(({ address, lines, line = '' }) => ({
+  return recipientsNamedIn(notice).map(({ address, lines, line = '' }) => ({
     address,
     original: originIn(lines),
     ...judged({ action, status: null, diagnostic: prose.within(lines) ?? knownParagraph([line], by.judge) }, prose),

@@ -7,7 +7,7 @@ import type { InboundContext } from './context.ts';
 import { keptReports } from './bounded-store.ts';
 import { Listener } from './listener.ts';
 import type { ListenerLimits } from './listener-limits.ts';
-import { MailMemory } from './mail-intake.ts';
+import { Tally } from './mail-intake.ts';
 import { mxHandlers } from './mx.ts';
 import { createMxBudgets } from './mx-budgets.ts';
 import { Receiver } from './receive.ts';
@@ -70,7 +70,7 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
   const reader = createSubmissionReader({ clock });
   const { submission, certificate } = settings;
   const submit = { ...submissionHandlers({ ...deps, reader }, submission), ended: deps.submitted };
-  const memory = new MailMemory();
+  const memory = new Tally();
   const { isDraining } = deps;
   const common = { hostname: submission.hostname, certificate, isDraining };
   const submitters = ({ port }: Place, isSecure: boolean): Listener<Submitter> =>

@@ -8,6 +8,7 @@ import { budgets, type BudgetName } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import { mostForOne } from '../scheduling/allowance.ts';
 import { WaitingLine } from '../scheduling/places.ts';
+import { Tally } from './mail-intake.ts';
 import type { Stranger } from './mx-budgets.ts';
 
 /** A mail that waits; `mail` is null if it has to be loaded. */
@@ -34,14 +35,19 @@ export interface InboxOptions<Mail> {
   failed(error: unknown): void;
 }
 
+/** Mails that wait, by network or domain, and those that are being written. */
+class Line<Item> extends WaitingLine<Item> {
+  readonly coming = new Tally();
+}
+
 /** Pause of all reading after a failure of ours. Each try to start a process costs a tenth of a second of CPU. */
 const REST_MS = 10_000;
 
 export class Inbox<Mail extends { raw: Uint8Array }> {
   private readonly clock: Clock;
   private readonly options: InboxOptions<Mail>;
-  private readonly withToken = new WaitingLine<Waiting<Mail>>();
-  private readonly loose = new WaitingLine<Waiting<Mail>>();
+  private readonly withToken = new Line<Waiting<Mail>>();
+  private readonly loose = new Line<Waiting<Mail>>();
   /** The ids of the mails that wait or are at work. */
   private readonly known = new Set<string>();
   private readonly working = new Set<Promise<void>>();
@@ -62,9 +68,24 @@ export class Inbox<Mail extends { raw: Uint8Array }> {
     const { all, each } = this.options.bounds;
     const line = this.lineOf(stranger);
     const [most, mostOfOne] = [budgets[all].most, budgets[each].most];
-    const wanted = line.of(shareOf(stranger)) + 1;
+    const share = shareOf(stranger);
+    const wanted = line.of(share) + line.coming.of(share) + 1;
+    const used = line.all + line.coming.total;
     if (wanted > mostOfOne) return each;
-    return line.all >= most || wanted > mostForOne(mostOfOne, most, line.all) ? all : null;
+    return used >= most || wanted > mostForOne(mostOfOne, most, used) ? all : null;
+  }
+
+  /** Has a mail written, which counts meanwhile, and takes it. Resolves with its id. */
+  async store(stranger: Stranger, mail: Mail & { id: string }, write: () => Promise<void>): Promise<string> {
+    const { coming } = this.lineOf(stranger);
+    coming.add(shareOf(stranger), 1);
+    try {
+      await write();
+    } finally {
+      coming.add(shareOf(stranger), -1);
+    }
+    this.take(mail.id, stranger, mail);
+    return mail.id;
   }
 
   /** Takes a mail that was written. */
@@ -87,7 +108,7 @@ export class Inbox<Mail extends { raw: Uint8Array }> {
     while (this.working.size > 0) await Promise.all(this.working);
   }
 
-  private lineOf({ deliveryId }: Stranger): WaitingLine<Waiting<Mail>> {
+  private lineOf({ deliveryId }: Stranger): Line<Waiting<Mail>> {
     return deliveryId === null ? this.loose : this.withToken;
   }
 

@@ -11,7 +11,7 @@ import { listenOn, logAcceptErrors } from '../net/listening.ts';
 import { isStorageTrouble } from '../storage/commit.ts';
 import { feedDirectly, readData, withCrlfLines } from './data-mode.ts';
 import { listenerLimits, type LimitName, type ListenerLimits } from './listener-limits.ts';
-import { MailMemory, takeMail, type MailHold, type TakenMail } from './mail-intake.ts';
+import { Tally, takeMail, type MailHold, type TakenMail } from './mail-intake.ts';
 import { OpenSessions, STOPPING } from './open-sessions.ts';
 import {
   endConnection,
@@ -83,7 +83,7 @@ export interface ListenerOptions {
   /** Returns whether an operator takes this server out of service, so that new sessions have to go to another one. */
   isDraining?: () => boolean;
   /** Counts the octets in memory; listeners that share it share `heldBytes`. */
-  memory?: MailMemory;
+  memory?: Tally;
 }
 
 const TAKEN = 250;
@@ -110,7 +110,7 @@ export class Listener<User> {
   private readonly options: ListenerOptions;
   private readonly handlers: Handlers<User>;
   private readonly limits: ListenerLimits;
-  private readonly memory: MailMemory;
+  private readonly memory: Tally;
   private readonly sessions: OpenSessions<User>;
   private readonly server: SMTPServer;
   private isClosing = false;
@@ -121,7 +121,7 @@ export class Listener<User> {
     this.options = options;
     this.handlers = handlers;
     this.limits = { ...listenerLimits, ...options.limits };
-    this.memory = options.memory ?? new MailMemory();
+    this.memory = options.memory ?? new Tally();
     this.sessions = new OpenSessions({
       clock,
       limits: this.limits,

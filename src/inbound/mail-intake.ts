@@ -4,8 +4,9 @@ import { ROOM_FOR_HEAD } from '../mail/submitted.ts';
 import { LOOKS, Patience } from '../net/patience.ts';
 import type { LimitName, ListenerLimits } from './listener-limits.ts';
 
-/** Amounts by name; what falls to nothing is forgotten. */
+/** Amounts by name, and in all; what falls to nothing is forgotten. */
 export class Tally {
+  total = 0;
   private readonly amounts = new Map<string, number>();
 
   of(name: string): number {
@@ -14,19 +15,9 @@ export class Tally {
 
   add(name: string, amount: number): void {
     const sum = this.of(name) + amount;
+    this.total += amount;
     if (sum > 0) this.amounts.set(name, sum);
     else this.amounts.delete(name);
-  }
-}
-
-/** Octets of mails in memory that are being received, in all and by network. */
-export class MailMemory {
-  total = 0;
-  readonly byNetwork = new Tally();
-
-  add(network: string, bytes: number): void {
-    this.total += bytes;
-    this.byNetwork.add(network, bytes);
   }
 }
 
@@ -89,7 +80,8 @@ class Octets {
 
 /** How a mail is held while it arrives: how much of it, and in which memory. */
 export interface MailHold {
-  memory: MailMemory;
+  /** Octets of mails in memory that are being received, by network. */
+  memory: Tally;
   keepBytes: number;
   limits: ListenerLimits;
 }
@@ -116,7 +108,7 @@ export async function takeMail<Result>(
       size += piece.length;
       const part = piece.subarray(0, Math.max(0, keepBytes - octets.length));
       if (memory.total + part.length > limits.heldBytes) full ??= 'memory';
-      else if (memory.byNetwork.of(network) + part.length > limits.heldBytesPerNetwork) full ??= 'memory_network';
+      else if (memory.of(network) + part.length > limits.heldBytesPerNetwork) full ??= 'memory_network';
       if (full !== null || part.length === 0) return;
       octets.add(part);
       memory.add(network, part.length);

@@ -11,7 +11,7 @@ import { ROW_BYTES } from './bounded-store.ts';
 import type { InboundContext, ReceivingDomain } from './context.ts';
 import type { Handlers, Session } from './listener.ts';
 import { listenerLimits } from './listener-limits.ts';
-import { MailMemory, type MailHold } from './mail-intake.ts';
+import { Tally, type MailHold } from './mail-intake.ts';
 import { strangerOf, strangerTo, type MxBudgets, type Stranger } from './mx-budgets.ts';
 import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
 
@@ -44,7 +44,7 @@ export function mxHandlers(context: InboundContext, { budgets, receiver, receive
   const { clock, keys } = context;
   /** Mail to domains that receive is kept whole, and takes no memory from reports. */
   const hold: MailHold = {
-    memory: new MailMemory(),
+    memory: new Tally(),
     keepBytes: LARGEST,
     limits: {
       ...listenerLimits,

@@ -7,14 +7,12 @@
  * 3. in a quoted command or reply (`RCPT TO:<a@b>`, `550 <a@b>... User unknown`)
  * 4. behind a label (`Recipient: a@b`)
  * 5. anywhere in the prose, if the returned mail was addressed to it
- * 6. in a line with the reason, or in the subject
- * 7. in the To field of the returned mail, else anywhere in the prose
+ * 6. in the subject or the To field of the returned mail, else anywhere in the prose
  */
 import { addressesIn, type FoundAddress } from '../mail/addresses-in.ts';
 import { fieldsOf } from '../mail/mime-read.ts';
 import type { HeaderField } from '../mail/header.ts';
-import { foldText, type BounceWords } from './bounce-words.ts';
-import { indentOf, statusOfWords } from './diagnostic.ts';
+import { indentOf } from './diagnostic.ts';
 import type { Notice } from './notice.ts';
 
 export interface NamedRecipient {
@@ -49,7 +47,7 @@ interface Place extends FoundAddress {
 }
 
 /** Returns the addresses that the notice names, in order, without the sender of the returned mail and without postmasters. */
-export function recipientsNamedIn(notice: Notice, words: BounceWords): NamedRecipient[] {
+export function recipientsNamedIn(notice: Notice): NamedRecipient[] {
   const inHeader = addressesOf(notice.mail.headers, FAILED);
   const places = placesOf(notice);
   if (inHeader.length > 0) {
@@ -58,7 +56,7 @@ export function recipientsNamedIn(notice: Notice, words: BounceWords): NamedReci
   }
   const mine = ownAddresses(notice);
   const others = places.filter(({ address }) => !mine.has(address.toLowerCase()) && !isPostmaster(address));
-  return firstWay(notice, others, words) ?? firstWay(notice, places, words) ?? [];
+  return firstWay(notice, others) ?? firstWay(notice, places) ?? [];
 }
 
 export function addressesOf(headers: readonly HeaderField[], names: ReadonlySet<string>): string[] {
@@ -68,7 +66,7 @@ export function addressesOf(headers: readonly HeaderField[], names: ReadonlySet<
 /** Returns the addresses in To, Cc and the like of the returned mail. */
 export const addresseesOf = (original: readonly HeaderField[]): string[] => addressesOf(original, ADDRESSEE);
 
-function firstWay(notice: Notice, places: readonly Place[], words: BounceWords): NamedRecipient[] | null {
+function firstWay(notice: Notice, places: readonly Place[]): NamedRecipient[] | null {
   const { lines, subject, original } = notice;
   const addressees = addresseesOf(original);
   const known = new Set(addressees.map((address) => address.toLowerCase()));
@@ -80,8 +78,6 @@ function firstWay(notice: Notice, places: readonly Place[], words: BounceWords):
     inCommandOrReply,
     behindLabel,
     (_: unknown, { address }: Place) => known.has(address.toLowerCase()),
-    onceALine((line) => saysWhatWentWrong(lines[line] ?? '', words)),
-    onceALine((line) => saysWhatWentWrong(lines.slice(line, line + 3).join(' '), words)),
     () => elsewhere.length === 0,
   ]) {
     const found = distinct(
@@ -93,19 +89,6 @@ function firstWay(notice: Notice, places: readonly Place[], words: BounceWords):
   }
   return elsewhere.length === 0 ? null : distinct(elsewhere.map((address) => ({ address, lines: [] })));
 }
-
-/** Looks at each line once: a line may name hundreds, and searching it for all phrases takes time. */
-function onceALine(find: (line: number) => boolean): (_: unknown, place: Place) => boolean {
-  const found = new Map<number, boolean>();
-  return (_, { line }) => {
-    const is = found.get(line) ?? find(line);
-    found.set(line, is);
-    return is;
-  };
-}
-
-const saysWhatWentWrong = (line: string, words: BounceWords): boolean =>
-  words.failure(foldText(line)) || words.delay(foldText(line)) || statusOfWords(line, words) !== null;
 
 function placesOf({ lines }: Notice): Place[] {
   return lines.flatMap((text, line) => (IDS.test(text) ? [] : addressesIn(text).map((found) => ({ ...found, line }))));

@@ -117,10 +117,10 @@ export class Receiver implements Shelf {
       raw,
     };
     const bytes = raw.length + ROW_BYTES;
-    await this.context.db.commit.insert({ reports: [row] }, bytes);
-    this.parts.kept.of(stranger).add(bytes);
-    this.take(row);
-    return row.id;
+    return this.inbox.store(stranger, row, async () => {
+      await this.context.db.commit.insert({ reports: [row] }, bytes);
+      this.parts.kept.of(stranger).add(bytes);
+    });
   }
 
   /** Takes a mail that was written and waits to be read. */

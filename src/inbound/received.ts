@@ -140,10 +140,10 @@ export class ReceivedMails implements Shelf {
   ): Promise<string> {
     const { receiving = { account_id: '', name: '' } } = stranger;
     const row = newReceived(session, receiving, size, this.context.clock.now());
-    await this.context.db.commit.insert({ received: [row], received_sources: [{ received_id: row.id, raw }] }, size);
-    this.kept += size;
-    this.inbox.take(row.id, stranger, { row, raw });
-    return row.id;
+    return this.inbox.store(stranger, { id: row.id, row, raw }, async () => {
+      await this.context.db.commit.insert({ received: [row], received_sources: [{ received_id: row.id, raw }] }, size);
+      this.kept += size;
+    });
   }
 
   /** Takes the mails that ended nodes, or an earlier run, have left. */

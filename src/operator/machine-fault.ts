@@ -64,7 +64,7 @@ export interface MachineFault {
 /** Returns null for an error that is not one of the machine. `dataDir` is named if the error names no file. */
 export function machineFault(error: unknown, dataDir: string | null): MachineFault | null {
   const found = coded(error);
-  const code = String(found?.code ?? '');
+  const code = found?.code ?? '';
   const known = Object.entries<Kind>(kinds).find(([, { codes }]) => code !== '' && codes.test(code));
   // A socket that is not there has the code of a file that is not there.
   const isAway = isStorageTrouble(error) && (code !== 'ENOENT' || found?.syscall === 'connect');

@@ -91,7 +91,7 @@ export interface OperatorDeps extends StoreDeps {
   /** Addresses that have sent X-Forwarded-For without being trusted. */
   unknownProxies: () => readonly string[];
   /** The ports for mail, in the order mx, submission, submissions. */
-  listeners(): readonly MailPortState[];
+  listeners: () => readonly MailPortState[];
 }
 
 interface Declaration<Deps, Body, Result> {

@@ -200,7 +200,7 @@ const waitingColumns = columns<ResultOf<'queue.lanes'>['domains'][number]>(
   ['DUE NOW', ({ due }) => due],
   'held',
   // In the database mail that is held without an end is due at the end of the year 9999.
-  ['OLDEST DUE', ({ oldest_due_at: at }) => (at?.startsWith('9999-') === true ? 'when released' : at)],
+  ['OLDEST DUE', ({ oldest_due_at: at }) => (at.startsWith('9999-') ? 'when released' : at)],
   ['OLDEST', (one) => one.oldest_at],
 );
 /** With several nodes also the names of those that have each lane. */

@@ -247,17 +247,6 @@ describe('formats finding 2: what Sieve and delivery agents send back is a bounc
       /Quota exceeded/,
     ],
     [
-      'of an older Dovecot',
-      mdn(
-        {
-          text: 'Your message was automatically rejected by Dovecot Mail Delivery Agent.\n\nThe following reason was given:\nQuota exceeded',
-        },
-        'Subject: Automatically rejected mail',
-      ),
-      'soft mailbox_full',
-      /Quota exceeded/,
-    ],
-    [
       'of Pigeonhole, of a user',
       mdn({
         text: 'Your message to <ana@dest.test> was automatically rejected:\nThis user is no longer available here',
@@ -288,18 +277,6 @@ describe('formats finding 2: what Sieve and delivery agents send back is a bounc
       }),
       'block policy',
       /^Please do \[2J not write$/,
-    ],
-    [
-      'without the mark, by their subject alone',
-      mdn({ text: 'Mailbox is full' }, 'Subject: Automatically rejected mail'),
-      'soft mailbox_full',
-      /Mailbox is full/,
-    ],
-    [
-      'without the mark, by its words',
-      mdn({ text: 'Your message was automatically rejected: no such user' }, 'Subject: Rejected: Your order'),
-      'hard mailbox_not_found',
-      /no such user/,
     ],
     [
       'in plain text',

@@ -156,6 +156,21 @@ describe('inbox', () => {
     }
   });
 
+  it('counts the mails that are being written', async () => {
+    const inbox = open();
+    let written: () => void = () => undefined;
+    const writing = new Promise<void>((resolve) => (written = resolve));
+    const stored = Array.from({ length: 5000 }, (_, n) => n).flatMap((n) => {
+      const one = stranger(String(n % 200));
+      return inbox.full(one) === null ? [inbox.store(one, { id: String(n), raw: Buffer.alloc(1) }, () => writing)] : [];
+    });
+    assert.ok(stored.length < budgets.unread_mails.most);
+    assert.equal(inbox.full(stranger('bob')), null);
+    written();
+    await Promise.all(stored);
+    assert.equal(inbox.full(stranger('bob')), null);
+  });
+
   it('keeps room for mail with a token, whatever comes without one', () => {
     const inbox = open();
     for (let n = 0; n <= budgets.unread_mails.most; n++) take(inbox, `e${String(n)}`, n < 500 ? 'eve' : String(n));

@@ -1,6 +1,6 @@
 /** A lane that several nodes have, as one: sums of what adds up, and with its node what concerns one only. */
 import assert from 'node:assert/strict';
-import { laneFigures } from '../../src/operator/metrics/figures.ts';
+import { laneFigures } from '../../src/operator/metrics/metrics.ts';
 import { mergedLane, type FleetLane } from '../../src/operator/lanes.ts';
 import type { LaneLimit, LaneReport } from '../../src/messages/delivery/why.ts';
 

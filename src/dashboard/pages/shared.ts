@@ -76,6 +76,5 @@ async function shared(guest: Guest): Promise<Shown> {
     // The type of the answer is made from the same declaration as its check.
     ask: async (id: string, asked = {}) => contentOf(await inside.ask(asking, id, asked)) as never,
   };
-  const { data } = await messageData(reader);
-  return view('message', 'A message', { ...data, sharedUntil: found.until });
+  return view('message', 'A message', { ...(await messageData(reader)), sharedUntil: found.until });
 }

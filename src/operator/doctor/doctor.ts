@@ -22,12 +22,10 @@ import {
   createMachine,
   createNetwork,
 } from './probes.ts';
-import { storeProbes, books, oneClick, webhooks, database, nodes } from './store.ts';
+import { storeProbes, books, oneClick, webhooks, database, nodes, domains } from './store.ts';
 import { backups, certificate, clock, disk, files, secretKey, settings } from './machine-checks.ts';
 import { blocklists, name } from './name.ts';
-import { domains } from './domains.ts';
-import { listeners, bounce, mx } from './mx.ts';
-import { outbound, dnssec, resolver } from './outbound.ts';
+import { listeners, bounce, mx, outbound, dnssec, resolver } from './outbound.ts';
 
 /** In the order of the report: the machine first, so that a cause comes before its consequences. */
 const checks = {

@@ -1,10 +1,9 @@
 /** Checks of the machine: its clock, disk, files and certificate, and the settings in force. */
 import path from 'node:path';
 import { isIP } from 'node:net';
-import { isPostgresUrl } from '../../base/postgres-url.ts';
 import { writeSize } from '../../config/kind.ts';
 import { databaseFile, mailFolder } from '../../storage/database.ts';
-import { failed, warning, type Check, type Probes, type Verdict } from './probes.ts';
+import { failed, ok, warning, type Check, type Probes, type Verdict } from './probes.ts';
 import { certificateNames } from '../../config/certificate.ts';
 import { DAY_MS, HOUR_MS } from '../../base/time.ts';
 import type { SettingsState } from '../../config/settings-state.ts';
@@ -241,8 +240,8 @@ const ageText = (ms: number): string =>
       : `${String(Math.floor(ms / HOUR_MS / 24))} days`;
 
 export async function* settings({ server, config }: Probes): Check {
-  const fault = server.kind === 'missing' ? null : settingsFault(server.settings());
-  if (fault !== null) yield fault;
+  const isThere = server.kind !== 'missing';
+  if (isThere) yield settingsFault(server.settings()) ?? ok('those that are written are in force');
   for (const why of linksFaults(config))
     yield warning(
       why,
@@ -250,13 +249,13 @@ export async function* settings({ server, config }: Probes): Check {
     );
   for (const { why } of await absentSources(config))
     yield failed(why, 'Correct `delivery.sources`, or add the address to this machine (ip address add).');
-  if (server.kind === 'missing') return 'they have no mistakes; no server is running that could have others in force';
+  if (!isThere) return 'they have no mistakes; no server is running that could have others in force';
   for (const ip of server.unknownProxies())
     yield warning(
       `${ip} sends X-Forwarded-For and is not in \`http.trustedProxies\`: all clients behind it count as one, for budgets, allowed addresses and the audit log`,
       `If it is your proxy, add ${ip} to \`http.trustedProxies\`, and restart.`,
     );
-  return 'those that are written are in force';
+  return undefined;
 }
 
 /** Returns why the written settings are not those in force, or null. A restart applies all of them. */

@@ -74,7 +74,7 @@ function elsewhere(host: string, ips: readonly string[], outside: readonly strin
   return [strangers.length === outside.length ? failed(why, cure) : warning(why, cure)];
 }
 
-async function* reverse({ resolver }: Needs, host: string, ip: string): AsyncGenerator<Verdict> {
+async function* reverse({ resolver }: Needs, host: string, ip: string): AsyncGenerator<Verdict, void, undefined> {
   const answer = await resolver.ptr(ip, { fresh: true });
   if (answer.kind === 'trouble')
     return yield warning(`the name of ${ip} cannot be looked up: ${answer.text}`, 'See the line of `resolver`.');

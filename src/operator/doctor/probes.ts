@@ -62,7 +62,7 @@ export type Greeting =
   { kind: 'greeted'; line: string; ms: number } | { kind: 'refused' | 'silent' | 'unreachable'; why: string };
 
 /** The route of a smarthost at this address; `hostname` is our name for EHLO. */
-type Relay = Pick<Smarthost, 'host' | 'port' | 'tls' | 'auth'> & { ip: string; hostname: string };
+export type Relay = Pick<Smarthost, 'host' | 'port' | 'tls' | 'auth'> & { ip: string; hostname: string };
 export type Smarthost = Extract<Config['delivery']['routes'][string], { kind: 'smarthost' }>;
 
 /** `refused`: the login. `unreachable`: it takes no connection. */

@@ -142,7 +142,7 @@ async function reported<By extends string, Sum extends string>(
   { accountId, since }: { accountId: string; since: number },
 ) {
   const columns = by.map((name) => `r.${name}`).join(', ');
-  const rows = await db.prepared.all<Record<By, string> & { at: number; sum: number }>(
+  const rows = await db.prepared.all<Record<By, string> & { at: number | string; sum: number | string }>(
     `SELECT ${columns}, (r.from_at + r.until_at) / 2 / ${String(DAY_MS)} AS at, SUM(r.${sum}) AS sum FROM ${table} r
      WHERE r.from_at >= ? AND ${OF_ACCOUNT} GROUP BY ${columns}, at ORDER BY sum DESC, ${columns} LIMIT ?`,
     [since - DAY_MS, accountId, accountId, MOST_LINES],

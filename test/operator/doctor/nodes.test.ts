@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { differingSettings, digestsOf } from '../../../src/config/shared-settings.ts';
 import { verdictsOf } from '../../../src/operator/doctor/probes.ts';
 import { verdictsOnNodes } from '../../../src/operator/doctor/store.ts';
-import { nodeFigures } from '../../../src/operator/metrics/figures.ts';
+import { nodeFigures } from '../../../src/operator/metrics/metrics.ts';
 import type { NodeRecord } from '../../../src/storage/nodes.ts';
 import { configFor } from '../../support/harness/app.ts';
 
