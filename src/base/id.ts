@@ -3,33 +3,11 @@
  * sort by time of making, which keeps b-tree inserts at the right edge of the index.
  */
 import { randomFillSync } from 'node:crypto';
+import { words } from './words.ts';
 
-export const idPrefixes = [
-  'acc',
-  'msg',
-  'bat',
-  'tpl',
-  'sup',
-  'whk',
-  'evt',
-  'dom',
-  'key',
-  'req',
-  'dlv',
-  'str',
-  'att',
-  'cnt',
-  'dkm',
-  'aud',
-  'whd',
-  'whr',
-  'rep',
-  'rcv',
-  'hld',
-  'mem',
-  'ses',
-  'sgn',
-] as const;
+export const idPrefixes = words(
+  'acc msg bat tpl sup whk evt dom key req dlv str att cnt dkm aud whd whr rep rcv hld mem ses sgn',
+);
 export type IdPrefix = (typeof idPrefixes)[number];
 
 const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';

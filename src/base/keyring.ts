@@ -54,7 +54,7 @@ export const keyIdsOf = (text: string, file: string): string[] => [...parseKeys(
 export function keyIdsIn(dataDir: string): readonly string[] | null {
   const file = path.join(dataDir, FILE_NAME);
   const text = readKeyFile(file);
-  return text === null ? null : keyringOf(parseKeys(text, file)).keyIds;
+  return text === null ? null : keyIdsOf(text, file);
 }
 
 interface KeyFile {

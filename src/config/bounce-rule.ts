@@ -5,42 +5,18 @@
 import { z } from 'zod';
 import { faultOfPhrase } from '../base/phrase.ts';
 import { orUnknown, textThat } from './kind.ts';
+import { words } from '../base/words.ts';
 
 export const bounceClasses = ['hard', 'soft', 'block', 'undetermined'] as const;
 export const bounceReasons = [
-  'mailbox_not_found',
-  'mailbox_full',
-  'domain_not_found',
-  'message_too_large',
-  'content_rejected',
-  'policy',
-  'reputation',
-  'dmarc',
-  'auth_required',
-  'mailbox_disabled',
-  'null_mx',
-  'spam',
-  'rate_limited',
-  'tls_required',
-  'routing_loop',
-  'network',
-  'expired',
-  'other',
-] as const;
+  ...words(
+    'mailbox_not_found mailbox_full domain_not_found message_too_large content_rejected policy reputation dmarc auth_required',
+  ),
+  ...words('mailbox_disabled null_mx spam rate_limited tls_required routing_loop network expired other'),
+];
 
 /** The phase of the session; `report` is a bounce mail. */
-export const refusalPhases = [
-  'connect',
-  'banner',
-  'ehlo',
-  'tls',
-  'auth',
-  'mail',
-  'rcpt',
-  'data',
-  'dot',
-  'report',
-] as const;
+export const refusalPhases = words('connect banner ehlo tls auth mail rcpt data dot report');
 
 /** Entries of one list; more phrases would make the engine slow. */
 const MOST = 200;

@@ -20,9 +20,6 @@ export interface Kind<T> {
   schema: z.ZodType<T>;
 }
 
-/** Makes a kind that may have no value; its `fallback` is then null. */
-export const optional = <T>(kind: Kind<T>): Kind<T | null> => ({ ...kind, schema: kind.schema.nullable() });
-
 /** The error of a strict object: the expected form, or zod's own for an unknown member, which names it. */
 export const orUnknown =
   (expected: string) =>
@@ -222,17 +219,13 @@ type Extra = Partial<Pick<SettingNote, 'fallbackText' | 'secret'>>;
 /** Declares a setting. `fallback` is the default as written in YAML, and is validated like any other value. */
 export function setting<T>(kind: Kind<T>, fallback: unknown, about: string, extra: Extra = {}): z.ZodType<T> {
   const { schema, ...rest } = kind;
-  notes.set(schema, {
-    is: 'setting',
-    about,
-    fallback,
-    fallbackText: null,
-    secret: false,
-    ...rest,
-    ...extra,
-  });
+  notes.set(schema, { is: 'setting', about, fallback, fallbackText: null, secret: false, ...rest, ...extra });
   return schema;
 }
+
+/** Declares a setting that may have no value, which is its default. */
+export const unset = <T>(kind: Kind<T>, about: string, extra?: Extra): z.ZodType<T | null> =>
+  setting({ ...kind, schema: kind.schema.nullable() }, null, about, extra);
 
 /** Declares a group of settings. `conflict` may return a member of a valid group (with dots for a nested one) and what was expected of it. */
 export function group<M extends Readonly<Record<string, z.ZodType>>>(

@@ -171,12 +171,7 @@ function readCredentials(entries: readonly SettingEntry[], folder: string | unde
     const name = [entry.path, `${FOLDER_CREDENTIAL}${entry.path}`].find((one) => present.has(one));
     if (name === undefined) continue;
     const file = path.join(folder, name);
-    const reading = readText(file);
-    if (reading.kind === 'ok') written.push(writtenAs(entry, reading.text.trim(), file));
-    else
-      mistakes.push(
-        `${entry.path}: expected a readable credential, found ${file}: ${reading.kind === 'bad' ? reading.why : 'gone'}`,
-      );
+    readValue(entry, { name: file, file }, readText, { written, mistakes });
   }
   // Files of the folder of settings have no other use; a credential with a name of its own may be a certificate.
   const paths = entries.map((entry) => entry.path);
@@ -301,28 +296,25 @@ export function readEnvironment(
     const direct = known.get(name);
     const fromFile = name.endsWith('_FILE') ? known.get(name.slice(0, -'_FILE'.length)) : undefined;
     if (direct !== undefined) reading.written.push(writtenAs(direct, text, name));
-    else if (fromFile !== undefined) readIndirect(fromFile, { name, file: text }, env, readFile, reading);
+    else if (fromFile !== undefined && env[variableOf(fromFile.path)] !== undefined)
+      reading.mistakes.push(`${fromFile.path}: expected ${variableOf(fromFile.path)} or ${name}, found both`);
+    else if (fromFile !== undefined) readValue(fromFile, { name, file: text }, readFile, reading);
     else reading.warnings.push(unknownSetting(name, [...known.keys()]));
   }
   return reading;
 }
 
-function readIndirect(
+function readValue(
   entry: SettingEntry,
-  source: { name: string; file: string },
-  env: Readonly<Record<string, string | undefined>>,
+  { name, file }: { name: string; file: string },
   readFile: (file: string) => FileReading,
-  into: ReadValues,
+  { written, mistakes }: Pick<ReadValues, 'written' | 'mistakes'>,
 ): void {
-  if (env[variableOf(entry.path)] !== undefined) {
-    into.mistakes.push(`${entry.path}: expected ${variableOf(entry.path)} or ${source.name}, found both`);
-    return;
-  }
-  const reading = readFile(source.file);
-  if (reading.kind === 'ok') into.written.push(writtenAs(entry, reading.text.trim(), source.name));
+  const reading = readFile(file);
+  if (reading.kind === 'ok') written.push(writtenAs(entry, reading.text.trim(), name));
   else
-    into.mistakes.push(
-      `${entry.path} (${source.name}): expected a readable file, found ${source.file}: ${reading.kind === 'bad' ? reading.why : 'no such file'}`,
+    mistakes.push(
+      `${entry.path} (${name}): expected a readable file, found ${file}: ${reading.kind === 'bad' ? reading.why : 'no such file'}`,
     );
 }
 

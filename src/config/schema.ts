@@ -22,7 +22,7 @@ import {
   listenPort,
   mailAddress,
   oneOf,
-  optional,
+  unset,
   size,
   text,
   webAddress,
@@ -93,9 +93,8 @@ export const settings = group(
     http: group('The API.', {
       host: setting(listenAddress(), '127.0.0.1', 'Address the API listens on.'),
       port: setting(listenPort(), 8025, 'Port the API listens on; 0 takes a free one.'),
-      publicUrl: setting(
-        optional(webAddress()),
-        null,
+      publicUrl: unset(
+        webAddress(),
         'Address under which recipients and callers reach this server; links in mail and the OpenAPI document begin with it. Until it is set, no mail is tracked.',
         { fallbackText: '`http://127.0.0.1:<http.port>`, https with `http.tls`' },
       ),
@@ -113,12 +112,8 @@ export const settings = group(
     tls: group(
       'The certificate of the SMTP listeners, and of the API if `http.tls` is on, which needs both. Without them the SMTP listeners have that of `posthorn tls install`, else one signed by itself. Files are read again within a minute after they change.',
       {
-        certFile: setting(
-          optional(filePath()),
-          null,
-          'PEM file with the certificate chain, which the user of the service can read.',
-        ),
-        keyFile: setting(optional(filePath()), null, 'PEM file with the private key that belongs to `tls.certFile`.'),
+        certFile: unset(filePath(), 'PEM file with the certificate chain, which the user of the service can read.'),
+        keyFile: unset(filePath(), 'PEM file with the private key that belongs to `tls.certFile`.'),
       },
       ({ certFile, keyFile }) =>
         (certFile === null) === (keyFile === null)
@@ -126,42 +121,36 @@ export const settings = group(
           : { member: certFile === null ? 'certFile' : 'keyFile', expected: 'certFile and keyFile both, or neither' },
     ),
     smtp: group('The name of this server in SMTP, and its listeners.', {
-      hostname: setting(
-        optional(hostName()),
-        null,
+      hostname: unset(
+        hostName(),
         'Name of this host in EHLO and Received; it should resolve to our address and back.',
         { fallbackText: "the system's fully qualified name" },
       ),
-      operatorAddress: setting(
-        optional(mailAddress()),
-        null,
+      operatorAddress: unset(
+        mailAddress(),
         'Mail address of the operator. It gets mail to postmaster@ and abuse@ that is not a report, and notices without a better recipient.',
       ),
       mx: group('The listener for bounces and replies.', {
         host: setting(listenAddress(), '0.0.0.0', 'Address the listener for bounces binds to.'),
-        port: setting(optional(listenPort()), null, 'Port of the listener for bounces; 0 takes a free one.', {
+        port: unset(listenPort(), 'Port of the listener for bounces; 0 takes a free one.', {
           fallbackText: '25, or 2525 when not privileged',
         }),
       }),
       submission: group('The listener for applications that speak only SMTP.', {
         host: setting(listenAddress(), '127.0.0.1', 'Address the submission listeners bind to.'),
-        port: setting(optional(listenPort()), null, 'Port for submission with STARTTLS; 0 takes a free one.', {
+        port: unset(listenPort(), 'Port for submission with STARTTLS; 0 takes a free one.', {
           fallbackText: '587, or 2587 when not privileged',
         }),
-        tlsPort: setting(
-          optional(listenPort()),
-          null,
-          'Port for submission with TLS from the start; 0 takes a free one.',
-          { fallbackText: '465, or 2465 when not privileged' },
-        ),
+        tlsPort: unset(listenPort(), 'Port for submission with TLS from the start; 0 takes a free one.', {
+          fallbackText: '465, or 2465 when not privileged',
+        }),
         trustedNetworks: setting(
           list(ipNetwork(), 100),
           [],
           'Clients that may submit without TLS, and with `trustedKey` without signing in: addresses or CIDR ranges.',
         ),
-        trustedKey: setting(
-          optional(matching('the id of an API key', /^key_[0-9a-z]{26}$/)),
-          null,
+        trustedKey: unset(
+          matching('the id of an API key', /^key_[0-9a-z]{26}$/),
           'Key that clients of the trusted networks send with when they do not sign in.',
         ),
         clientConnections: setting(
@@ -169,9 +158,8 @@ export const settings = group(
           1000,
           'Connections that clients may have at once on each of the two ports, beside the 500 of strangers. Clients are the addresses of the trusted networks, and those from which a program has signed in within the last hour.',
         ),
-        clientConnectionsPerMinute: setting(
-          optional(count(1, 1_000_000)),
-          null,
+        clientConnectionsPerMinute: unset(
+          count(1, 1_000_000),
           'Connections that clients may make in a minute from one address.',
           { fallbackText: 'no limit' },
         ),
@@ -198,9 +186,8 @@ export const settings = group(
       ),
     }),
     tracking: group('Opens, clicks and unsubscribe links.', {
-      domainHosts: setting(
-        optional(flag()),
-        null,
+      domainHosts: unset(
+        flag(),
         'If true, the links of a sending domain lead to `track.<domain>` once DNS leads that name to this server. With https each of these names needs a certificate.',
         { fallbackText: 'true if `http.publicUrl` is plain http' },
       ),
@@ -210,18 +197,15 @@ export const settings = group(
         'How much of the address of a person who opens or clicks is stored; truncated is its /24, of IPv6 its /48.',
       ),
       storeUserAgent: setting(flag(), true, 'If true, the User-Agent of a person who opens or clicks is stored.'),
-      scannersFile: setting(optional(filePath()), null, 'File with the rules that tell machines from people.', {
+      scannersFile: unset(filePath(), 'File with the rules that tell machines from people.', {
         fallbackText: '`config/scanners.yaml` of the program',
       }),
     }),
     node: group('This server among those that use the same PostgreSQL database (docs/several-nodes.md).', {
-      name: setting(
-        optional(
-          text('1 to 63 letters, digits, dots, hyphens and underscores', (written) =>
-            isNodeName(written) ? written : null,
-          ),
+      name: unset(
+        text('1 to 63 letters, digits, dots, hyphens and underscores', (written) =>
+          isNodeName(written) ? written : null,
         ),
-        null,
         'The name of this node, which no other node may have.',
         { fallbackText: 'the name of the machine' },
       ),
@@ -232,23 +216,18 @@ export const settings = group(
       ),
     }),
     storage: group('The database.', {
-      url: setting(
-        optional(
-          text('sqlite:<path of the file>, or postgres://<user>@<host>/<database> without a password', databaseUrl),
-        ),
-        null,
+      url: unset(
+        text('sqlite:<path of the file>, or postgres://<user>@<host>/<database> without a password', databaseUrl),
         'The database to use: a file, or PostgreSQL 15 or later (docs/postgresql.md).',
         { fallbackText: '`sqlite:<dataDir>/posthorn.db`' },
       ),
-      password: setting(
-        optional(matching('a password of 1 to 1024 characters', /^.{1,1024}$/s)),
-        null,
+      password: unset(
+        matching('a password of 1 to 1024 characters', /^.{1,1024}$/s),
         'Password of the user of a PostgreSQL database.',
         { secret: true },
       ),
-      passwordFile: setting(
-        optional(filePath()),
-        null,
+      passwordFile: unset(
+        filePath(),
         'File with that password, instead of `storage.password`; its last line end is not part of it.',
       ),
       minFreeBytes: setting(
@@ -319,24 +298,19 @@ export const settings = group(
         'full',
         'Whether mail addresses are written; `hashed` puts the first 16 digits of their SHA-256 in the place of each, before the domain.',
       ),
-      format: setting(
-        optional(oneOf('json', 'pretty')),
-        null,
-        'One JSON object a line, or coloured lines for people.',
-        { fallbackText: 'json, or pretty on a terminal' },
-      ),
+      format: unset(oneOf('json', 'pretty'), 'One JSON object a line, or coloured lines for people.', {
+        fallbackText: 'json, or pretty on a terminal',
+      }),
     }),
     metrics: group('Figures for Prometheus, at `/metrics`.', {
-      port: setting(optional(listenPort()), null, 'Port of their own; 0 takes a free one.', {
+      port: unset(listenPort(), 'Port of their own; 0 takes a free one.', {
         fallbackText: "none: they are on the API's port for `metrics.token`, and nowhere without one",
       }),
       host: setting(listenAddress(), '127.0.0.1', 'Address that `metrics.port` listens on.'),
-      token: setting(
-        optional(bearerToken()),
-        null,
-        'Token that a reader has to send as `Authorization: Bearer <token>`.',
-        { fallbackText: 'none: any client that reaches `metrics.port` may read', secret: true },
-      ),
+      token: unset(bearerToken(), 'Token that a reader has to send as `Authorization: Bearer <token>`.', {
+        fallbackText: 'none: any client that reaches `metrics.port` may read',
+        secret: true,
+      }),
     }),
     webhooks: group('Calls to the endpoints of customers.', {
       allowHttp: setting(flag(), false, 'If true, endpoints may use plain http and port 80.'),
@@ -347,17 +321,15 @@ export const settings = group(
       ),
     }),
     backup: group('Backups of a SQLite database, made by `posthorn backup create` and before it is migrated.', {
-      dir: setting(
+      dir: unset(
         // Relative, it would be another folder for a command than for the service.
-        optional(matching('a path from the root, such as /var/backups/posthorn', /^\//)),
-        null,
+        matching('a path from the root, such as /var/backups/posthorn', /^\//),
         'Folder that backups are made in; better on another disk than the data.',
         { fallbackText: '`<dataDir>/backups`' },
       ),
       keep: setting(count(1, 1000), 7, 'How many backups are kept; older ones are removed when a new one is complete.'),
-      passphrase: setting(
-        optional(matching('a passphrase of 12 to 1024 characters', /^.{12,1024}$/s)),
-        null,
+      passphrase: unset(
+        matching('a passphrase of 12 to 1024 characters', /^.{12,1024}$/s),
         'Passphrase under which the keys (`secret.key`) are put into backups.',
         { fallbackText: 'none: backups are made without the keys', secret: true },
       ),
@@ -391,7 +363,7 @@ export const settings = group(
       ),
     }),
     dashboard: group('The dashboard.', {
-      port: setting(optional(listenPort()), null, 'Port of the dashboard.', { fallbackText: '`http.port`' }),
+      port: unset(listenPort(), 'Port of the dashboard.', { fallbackText: '`http.port`' }),
       secondFactor: setting(
         oneOf('optional', 'administrators', 'everyone'),
         'optional',

@@ -4,6 +4,7 @@ import { ConfigError } from './load.ts';
 import { listSettings, type Config } from './schema.ts';
 import { isDeepStrictEqual } from 'node:util';
 import { valueAt } from '../base/check.ts';
+import { words } from '../base/words.ts';
 
 export type SettingsState =
   | { kind: 'in_force' }
@@ -41,15 +42,9 @@ function stateOf(inForce: Config, read: () => Config): SettingsState {
 }
 
 /** Settings that are applied on SIGHUP; the certificate is read again even if its file names are the same. */
-const RELOADABLE: ReadonlySet<string> = new Set([
-  'log.level',
-  'delivery.bounceRules',
-  'delivery.routes',
-  'delivery.shaping',
-  'plans',
-  'tls.certFile',
-  'tls.keyFile',
-]);
+const RELOADABLE: ReadonlySet<string> = new Set(
+  words('log.level delivery.bounceRules delivery.routes delivery.shaping plans tls.certFile tls.keyFile'),
+);
 
 export interface Changes {
   /** Paths of settings that differ and are applied. */

@@ -32,15 +32,10 @@ export function sumUntil({ data }: Pick<Stats, 'data'>, end: number): Counts | n
   ) as unknown as Counts;
 }
 
-/** A share against that of the time before: in percent points, or null if one of both is of too few mails. */
-export interface Change {
-  points: number;
-  sign: '▲' | '▼' | '=';
-}
-
 const LEAST_POINTS = 0.05;
 
-export function changeOf(now: number | null, before: number | null, counts: readonly [number, number]): Change | null {
+/** Returns a share against that of the time before in percent points; null if one of both is of too few mails. */
+export function changeOf(now: number | null, before: number | null, counts: readonly [number, number]) {
   if (now === null || before === null || Math.min(...counts) < ENOUGH) return null;
   const points = (now - before) * 100;
   if (Math.abs(points) < LEAST_POINTS) return { points: 0, sign: '=' };
@@ -73,14 +68,8 @@ export function figureOf(name: keyof typeof wholes, now: Counts, before: Counts 
   };
 }
 
-/** How a span and the one before it are called: `today`, `by this hour yesterday`. */
-interface SpanWords {
-  now: string;
-  before: string;
-}
-
-/** Says in one sentence how much was delivered, and whether that is better than before. */
-export function deliveredText(now: Counts, before: Counts | null, words: SpanWords): string {
+/** Says in one sentence how much was delivered, and whether that is better than before. `words` name the spans: `today`, `by this hour yesterday`. */
+export function deliveredText(now: Counts, before: Counts | null, words: { now: string; before: string }): string {
   const earlier = before?.sent ?? 0;
   if (now.sent === 0) return `Nothing was sent ${words.now}`;
   if (now.sent < ENOUGH) return `${numberText(now.delivered)} of ${numberText(now.sent)} delivered ${words.now}`;

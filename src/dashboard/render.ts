@@ -12,13 +12,6 @@ import type { Shown, Visit } from './page.ts';
 
 const LONGEST_SAID = 500;
 
-/** Returns the first letters of the parts of an address: `AL` for `ana.lind@example.net`. */
-const initialsOf = (email: string): string =>
-  (email.slice(0, email.lastIndexOf('@')).match(/(?<![\p{L}\p{N}])[\p{L}\p{N}]/gu) ?? [])
-    .slice(0, 2)
-    .join('')
-    .toUpperCase();
-
 /** Returns the data of the layout around a page. */
 function frameOf(ctx: Context, title: string): object {
   const { clock, assets, keyring, version } = ctx.server;
@@ -42,7 +35,11 @@ function frameOf(ctx: Context, title: string): object {
       ? { member: null }
       : {
           pageOf: pageOf(visit),
-          member: { email: visit.member.email, isAdmin: visit.isAdmin, initials: initialsOf(visit.member.email) },
+          member: {
+            email: visit.member.email,
+            isAdmin: visit.isAdmin,
+            initial: visit.member.email.slice(0, 1).toUpperCase(),
+          },
           menu: menuFor(visit, ctx.path),
           scopes: rightsOf(visit.member.role).scopes,
           account: visit.account,

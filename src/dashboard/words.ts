@@ -77,27 +77,23 @@ const providerNames: Readonly<Record<string, string>> = {
 export const providerText = (name: string): string =>
   providerNames[name] ?? name.replace(/^./, (first) => first.toUpperCase());
 
-const programs = [
-  ['Edg', 'Edge'],
-  ['OPR', 'Opera'],
-  ['Firefox', 'Firefox'],
-  ['Chrome', 'Chrome'],
-  ['Safari', 'Safari'],
-] as const;
-const systems = [
-  ['Windows NT', 'Windows'],
-  ['Android', 'Android'],
-  ['iPhone', 'iPhone'],
-  ['iPad', 'iPad'],
-  ['Mac OS X', 'macOS'],
-  ['CrOS', 'ChromeOS'],
-  ['Linux', 'Linux'],
-] as const;
+/** The marks of programs and systems, the more exact ones first, with their names if those differ. */
+const programs = { Edg: 'Edge', OPR: 'Opera', Firefox: '', Chrome: '', Safari: '' };
+const systems = {
+  'Windows NT': 'Windows',
+  Android: '',
+  iPhone: '',
+  iPad: '',
+  'Mac OS X': 'macOS',
+  CrOS: 'ChromeOS',
+  Linux: '',
+};
 
 /** Returns a browser as people name it, such as `Firefox on Windows`; the text itself if it is none of the known ones. */
 export function browserText(userAgent: string): string {
-  const program = programs.find(([mark]) => userAgent.includes(`${mark}/`))?.[1];
-  const system = systems.find(([mark]) => userAgent.includes(mark))?.[1];
+  const markIn = (marks: Readonly<Record<string, string>>, end: string): string | undefined =>
+    Object.entries(marks).flatMap(([mark, name]) => (userAgent.includes(mark + end) ? [name || mark] : []))[0];
+  const [program, system] = [markIn(programs, '/'), markIn(systems, '')];
   if (system === undefined) return userAgent;
   return program === undefined ? system : `${program} on ${system}`;
 }

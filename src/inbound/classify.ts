@@ -203,8 +203,8 @@ function isOver(lines: readonly string[], words: BounceWords): boolean {
 }
 
 /** The marks of forwards and of replies, in the languages of mail programs. */
-const PASSED_ON = /^\s*(?:fwd?|wg|tr|rv|enc|vb|pd|doorst|转发|轉寄)\s*[:：]/;
-const REPLIED_TO = /^\s*(?:re|aw|sv|vs|antw|odp|rif|res|ynt|回复|答复|回覆)\s*[:：]/;
+const PASSED_ON =
+  /^\s*(?:fwd?|wg|tr|rv|enc|vb|pd|doorst|转发|轉寄|re|aw|sv|vs|antw|odp|rif|res|ynt|回复|答复|回覆)\s*[:：]/;
 
 /** Judges a mail that no daemon sent. Gateways also bounce in the name of people or with the null sender; then words, which people use as well, are not enough. */
 function kindFromOthers(notice: Notice, words: BounceWords, said: Said): FindingKind {
@@ -216,10 +216,9 @@ function kindFromOthers(notice: Notice, words: BounceWords, said: Said): Finding
   // Answering machines write from the null sender as well.
   const isFromNull = hasNullSender(mail, arrival) && !isAnswering;
   const isProgram = (isFromNull && !isOfRecipient) || words.nobodies.has(localPartOfFrom(mail));
-  const isListing = namesAddressAlone(notice, words);
-  const hasProof = said.quotesReplyItself || isListing || (original.length > 0 && !isAutoSubmitted(mail.headers));
-  // A person who passes a notice on, or asks about one, is not the recipient of our mail. Gateways that reply list whom they mean.
-  const isPassedOn = !isProgram && (PASSED_ON.test(said.title) || (REPLIED_TO.test(said.title) && !isListing));
+  const hasProof = said.quotesReplyItself || (original.length > 0 && !isAutoSubmitted(mail.headers));
+  // A person who passes a notice on, or asks about one, is not the recipient of our mail.
+  const isPassedOn = !isProgram && PASSED_ON.test(said.title);
   const isNotice = said.failureInTitle
     ? (hasProof && !isPassedOn) || isFromNull
     : said.failure && isProgram && hasProof;
@@ -230,18 +229,6 @@ function kindFromOthers(notice: Notice, words: BounceWords, said: Said): Finding
 const automaticOrNot = (mail: MailPart, words: BounceWords, text: string): FindingKind =>
   isAutoSubmitted(mail.headers) || words.autoReplyTexts(text) ? 'auto_reply' : 'other';
 
-/** Finds "could not be delivered to the following recipients:" with an address and nothing else below it, as programs list them. */
-function namesAddressAlone({ lines }: Notice, words: BounceWords): boolean {
-  const shown = lines.filter((line) => line !== '');
-  return shown.some((line, at) => {
-    const [first, ...others] = addressesIn(line);
-    const [before, between] = [shown[at - 2] ?? '', shown[at - 1] ?? ''];
-    if (first === undefined || line.startsWith('>') || others.length > 1) return false;
-    const rest = line.slice(0, first.start) + line.slice((others[0] ?? first).end);
-    return !/[\p{L}\p{N}]/u.test(rest) && words.failure(foldText(`${before} ${between}`));
-  });
-}
-
 /**
  * Mail that was taken and then sent back by a filter of the recipient (Sieve `reject`, RFC 5429) or by the program that stores it
  * (Dovecot's delivery agent, of a full mailbox). Both write a disposition notification, the form of read receipts; the mark of RFC 3834
@@ -251,48 +238,33 @@ function namesAddressAlone({ lines }: Notice, words: BounceWords): boolean {
 const LONGEST_REASON = 500;
 /** The code of a reply that says as much. */
 const PERMANENT = 550;
-/** From the sentence on. */
-const LINES_BEFORE_REASON = 4;
 
 function rejection(notice: Notice, by: ReadBy): Answer | null {
   const { mail, lines } = notice;
   if (!isMarkedRejected(mail.headers)) return null;
   const part = [...ownPartsOf(mail)].find(({ type }) => type === 'message/disposition-notification');
-  const reason = reasonIn(lines, by.words);
+  // Behind the sentence that says so stands the reason; what is around it only announces it.
+  const at = lines.findIndex((line) => by.words.rejection(foldText(line)));
+  const [, behind = ''] = /: (.*)$/.exec(lines[at] ?? '') ?? [];
+  const reason = [behind, ...lines.slice(at + 1)];
   const { recipients, ...report } = readDeliveryReport(part === undefined ? '' : textOf(part));
   const failed = recipients.map((one) => ({ ...one, action: 'failed' as const }));
-  // The words around the reason only announce it.
-  const explaining = reason.length > 0 ? { ...notice, subject: '', lines: reason } : notice;
   const found =
     failed.length > 0
-      ? reportedRecipients({ ...report, recipients: failed }, explaining, by)
+      ? reportedRecipients({ ...report, recipients: failed }, { ...notice, subject: '', lines: reason }, by)
       : namedRecipients('failed', notice, by);
-  return { kind: 'bounce', recipients: found.map((one) => ({ ...one, ...explained(one, reason, by.judge) })) };
+  return { kind: 'bounce', recipients: found.map((one) => explained(one, reason, by.judge)) };
 }
 
 /** Takes the reason for the words of a person: unless an own rule knows them, the recipient does not want the mail. */
-function explained(
-  { diagnostic, verdict, rule }: FoundRecipient,
-  reason: readonly string[],
-  judge: Judge,
-): Pick<FoundRecipient, 'diagnostic' | 'verdict' | 'rule'> {
+function explained(one: FoundRecipient, reason: readonly string[], judge: Judge): FoundRecipient {
   const text = reason.join(' ').trim().slice(0, LONGEST_REASON).toWellFormed();
-  const said = { diagnostic: diagnostic ?? printable(text === '' ? null : text) };
-  const isOwn = rule !== null && isByOwnRule({ rule });
-  if (isOwn || (verdict !== null && verdict.class !== 'undetermined')) return { ...said, verdict, rule };
+  const said = { ...one, diagnostic: one.diagnostic ?? printable(text === '' ? null : text) };
+  const isOwn = one.rule !== null && isByOwnRule({ rule: one.rule });
+  if (isOwn || (one.verdict !== null && one.verdict.class !== 'undetermined')) return said;
   const byReason = judge({ phase: 'report', code: PERMANENT, enhanced: null, text });
   if (isByOwnRule(byReason)) return { ...said, ...toRuled(byReason) };
   return { ...said, verdict: { class: 'block', reason: 'policy' }, rule: null };
-}
-
-/** Returns the text after the sentence that says that the mail was rejected, or after one that announces the reason. */
-function reasonIn(lines: readonly string[], words: BounceWords): readonly string[] {
-  const at = lines.findIndex((line) => words.rejection(foldText(line)));
-  const line = lines[at] ?? '';
-  const behind = line.slice(line.lastIndexOf(': ') + 1).trim();
-  if (behind !== '' && behind !== line.trim()) return [behind, ...lines.slice(at + 1)];
-  const announced = lines.slice(at, at + LINES_BEFORE_REASON).findLastIndex((one) => one.endsWith(':'));
-  return lines.slice(at + Math.max(announced, 0) + 1);
 }
 
 /**
@@ -351,16 +323,9 @@ function complainantsOf({ feedback, original }: Notice): readonly string[] {
   if (marked.length > 0) return [...new Set(marked)];
   const addressees = [...new Set(addresseesOf(original))].slice(0, MOST_COMPLAINANTS);
   const named = addressees.filter((address) => readComplainant(address) !== null);
-  if (named.length > 0) return named;
-  const received = fieldsOf(original, new Set(['received'])).flatMap((value) => readFor(value));
   // Redacted ones at last: they show how the report was redacted.
-  return received.length > 0 ? received.slice(0, 1) : addressees;
-}
-
-/** Reads `for <a@b>` (RFC 5321 section 4.4): the recipient for whom a server on the way took the mail. */
-function readFor(received: string): string[] {
-  const address = readComplainant(/\bfor\s{1,20}<([^<>\s]{1,320})>/.exec(received)?.[1] ?? '');
-  return address === null ? [] : [address];
+  if (named.length > 0) return named;
+  return addressees;
 }
 
 /** Providers put their fields before the mail, above its trace (RFC 5321 section 4.4). Below it are the sender's, who may use any name. */

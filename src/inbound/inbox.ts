@@ -8,6 +8,7 @@ import { budgets, type BudgetName } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import { mostForOne } from '../scheduling/allowance.ts';
 import { WaitingLine } from '../scheduling/places.ts';
+import type { Session } from './listener.ts';
 import { Tally } from './mail-intake.ts';
 import type { Stranger } from './mx-budgets.ts';
 
@@ -17,7 +18,7 @@ interface Waiting<Mail> extends Stranger {
   mail: Mail | null;
 }
 
-export interface InboxOptions<Mail> {
+interface InboxOptions<Mail> {
   /** The budgets for all mails that wait, and for those of one network or domain. */
   bounds: { all: BudgetName; each: BudgetName };
   /** Bytes of mails that are kept in memory until they are read; others are loaded. */
@@ -26,6 +27,12 @@ export interface InboxOptions<Mail> {
   mostAtWork: number;
   /** Mails with a token that may be with the reader at once. One without a token is there alone. */
   mostReading: number;
+  /** Makes a mail of what a session has brought. */
+  mailOf(session: Session<never>, raw: Buffer, size: number, stranger: Stranger): Mail;
+  /** Writes it to the database. */
+  write(mail: Mail, stranger: Stranger): Promise<void>;
+  /** Returns a budget of the database that one more mail of this sender would break, or null. */
+  alsoFull(stranger: Stranger): Promise<BudgetName | null>;
   /** Returns the mails in the database that were not read. */
   left(): Promise<readonly (Stranger & { id: string })[]>;
   load(id: string): Promise<Mail | null>;
@@ -43,7 +50,7 @@ class Line<Item> extends WaitingLine<Item> {
 /** Pause of all reading after a failure of ours. Each try to start a process costs a tenth of a second of CPU. */
 const REST_MS = 10_000;
 
-export class Inbox<Mail extends { raw: Uint8Array }> {
+export class Inbox<Mail extends { id: string; raw: Uint8Array }> {
   private readonly clock: Clock;
   private readonly options: InboxOptions<Mail>;
   private readonly withToken = new Line<Waiting<Mail>>();
@@ -64,7 +71,12 @@ export class Inbox<Mail extends { raw: Uint8Array }> {
   }
 
   /** Returns the budget that one more mail of this sender would break, or null. */
-  full(stranger: Stranger): BudgetName | null {
+  async full(stranger: Stranger): Promise<BudgetName | null> {
+    return this.fullLine(stranger) ?? this.options.alsoFull(stranger);
+  }
+
+  /** The same for what waits to be read. */
+  fullLine(stranger: Stranger): BudgetName | null {
     const { all, each } = this.options.bounds;
     const line = this.lineOf(stranger);
     const [most, mostOfOne] = [budgets[all].most, budgets[each].most];
@@ -75,24 +87,25 @@ export class Inbox<Mail extends { raw: Uint8Array }> {
     return used >= most || wanted > mostForOne(mostOfOne, most, used) ? all : null;
   }
 
-  /** Has a mail written, which counts meanwhile, and takes it. Resolves with its id. */
-  async store(stranger: Stranger, mail: Mail & { id: string }, write: () => Promise<void>): Promise<string> {
+  /** Writes a mail, which counts as waiting meanwhile, and has it read soon. Resolves with its id. */
+  async store(session: Session<never>, raw: Buffer, size: number, stranger: Stranger): Promise<string> {
+    const mail = this.options.mailOf(session, raw, size, stranger);
     const { coming } = this.lineOf(stranger);
     coming.add(shareOf(stranger), 1);
     try {
-      await write();
+      await this.options.write(mail, stranger);
     } finally {
       coming.add(shareOf(stranger), -1);
     }
-    this.take(mail.id, stranger, mail);
+    this.take(mail, stranger);
     return mail.id;
   }
 
   /** Takes a mail that was written. */
-  take(id: string, stranger: Stranger, mail: Mail): void {
+  take(mail: Mail, stranger: Stranger): void {
     const isBuffered = this.bufferedBytes + mail.raw.length <= this.options.mostBuffered;
     if (isBuffered) this.bufferedBytes += mail.raw.length;
-    this.add({ ...stranger, id, mail: isBuffered ? mail : null });
+    this.add({ ...stranger, id: mail.id, mail: isBuffered ? mail : null });
     this.work();
   }
 

@@ -198,11 +198,6 @@ function outdented(lines: readonly string[]): string {
  * `Your payment failed and will be retried` says nothing of what the host that writes has done.
  */
 
-interface Prose {
-  subject: string;
-  lines: readonly string[];
-}
-
 /** Fewer characters may be a word that the notice has of itself. Those of the scripts of East Asia count three times. */
 const SHORTEST = 8;
 const LONGEST = 300;
@@ -219,7 +214,11 @@ const DENSE = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Th
  * Returns the notice's own words: without what follows a label of a subject, and without the returned mail's subject.
  * `sent`: the subject of our mail, if the token of the notice says which one it is.
  */
-function withoutOurSubject({ subject, lines }: Prose, original: readonly HeaderField[], sent: string | null) {
+function withoutOurSubject(
+  { subject, lines }: Pick<Notice, 'subject' | 'lines'>,
+  original: readonly HeaderField[],
+  sent: string | null,
+) {
   const found = [...(sent === null ? [] : [sent]), wordsOf(original, 'subject')];
   const own: string[] = [];
   let depth: number | null = null;
@@ -274,7 +273,7 @@ export const hasNullSender = (mail: MailPart, { sender }: Pick<Arrival, 'sender'
   sender === '' || returnPathsOf(mail).some((value) => /^<\s*>/.test(value.trim()));
 
 /** True if the sender is known, and is neither a mail system nor another program. */
-export const isFromPerson = (mail: MailPart, arrival: Pick<Arrival, 'sender'>, words: BounceWords): boolean =>
+const isFromPerson = (mail: MailPart, arrival: Pick<Arrival, 'sender'>, words: BounceWords): boolean =>
   (arrival.sender !== null || returnPathsOf(mail).length > 0) &&
   !(hasNullSender(mail, arrival) || words.nobodies.has(localPartOfFrom(mail)) || isFromDaemon(mail, arrival, words));
 

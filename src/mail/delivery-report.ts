@@ -117,29 +117,21 @@ class Collector {
   }
 }
 
-function readAction(value: string): ReportAction | null {
-  const [word = ''] = value
-    .trim()
-    .toLowerCase()
-    .split(/[\s;(]/, 1);
-  switch (word) {
-    case 'failed':
-    case 'failure':
-    case 'expired': // SendGrid's
-      return 'failed';
-    case 'deliverable': // Postfix's, of an address that was only tried
-      return 'delivered';
-    case 'delay':
-      return 'delayed';
-    case 'delayed':
-    case 'delivered':
-    case 'relayed':
-    case 'expanded':
-      return word;
-    default:
-      return null;
-  }
-}
+/** SendGrid writes `expired`, and Postfix `deliverable` of an address that was only tried. */
+const ACTIONS = new Map<string, ReportAction>([
+  ...(['failed', 'delayed', 'delivered', 'relayed', 'expanded'] as const).map((action) => [action, action] as const),
+  ...(['failure', 'expired'] as const).map((written) => [written, 'failed'] as const),
+  ['deliverable', 'delivered'],
+  ['delay', 'delayed'],
+]);
+
+const readAction = (value: string): ReportAction | null =>
+  ACTIONS.get(
+    value
+      .trim()
+      .toLowerCase()
+      .split(/[\s;(]/, 1)[0] ?? '',
+  ) ?? null;
 
 /** Reads `rfc822; <a@b>`, `utf-8; …` and addresses without a type. Null if there is no address, or only a mark that it was removed. */
 export function readAddress(value: string): string | null {

@@ -101,7 +101,6 @@ export function enhancedOf(lines: readonly string[]): string | null {
 /** Decodes a line. Replies are ASCII, or UTF-8 with SMTPUTF8 (RFC 6531 section 3.7.4.2); the line was collected byte by byte. */
 function decoded(line: string): string {
   const text = line.replace(/\r{1,8}$/, '');
-
   return /[^\x00-\x7f]/.test(text) ? Buffer.from(text, 'latin1').toString('utf8') : text;
 }
 
@@ -134,21 +133,10 @@ export interface Extensions {
 }
 
 /** The extensions of a server that accepts HELO only: none. */
-export const noExtensions: Extensions = {
-  pipelining: false,
-  eightBitMime: false,
-  smtpUtf8: false,
-  startTls: false,
-  requireTls: false,
-  enhancedStatusCodes: false,
-  size: false,
-  sizeLimit: null,
-  mailMax: null,
-  auth: [],
-};
+export const noExtensions = extensionsOf({ lines: [] });
 
 /** Reads the answer to EHLO; unknown keywords are passed over, of a repeated one the last counts. */
-export function extensionsOf(reply: SmtpReply): Extensions {
+export function extensionsOf(reply: Pick<SmtpReply, 'lines'>): Extensions {
   const offers = new Map<string, string>();
   for (const line of reply.lines.slice(1)) {
     const [keyword = '', ...parameters] = line.trim().toUpperCase().split(/ +/);

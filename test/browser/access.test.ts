@@ -181,7 +181,7 @@ const ELSEWHERE = [
   ...['/developer/log/export', '/developer/actions/export', '/messages/news', '/templates/id/versions/1'],
   // test/journeys/dashboard-received.test.ts and dashboard-message.test.ts look at these.
   ...['', '/html', '/source', '/files/1'].map((part) => `/messages/received/id${part}`),
-  ...['/messages/id/share', '/shared/token'],
+  '/shared/token',
 ];
 
 /** Returns the findings of the menu where it is behind a button, open. */

@@ -89,11 +89,6 @@ describe('a bounce that calls itself an answer remains one', () => {
       'mx.dest.test said: 550 5.1.1 unknown',
     ],
     [
-      'of a gateway, with a list of whom it could not reach',
-      `From: filter@dest.test\nAuto-Submitted: auto-replied\nSubject: Undeliverable: ${SUBJECT}`,
-      'It could not be delivered to\nana@dest.test',
-    ],
-    [
       'of a filter that rejects',
       'From: ana@dest.test\nAuto-Submitted: auto-replied (rejected)\nSubject: Automatically rejected mail',
       'Your message to ana@dest.test was automatically rejected:\nno thanks',

@@ -633,18 +633,6 @@ describe('notices in unusual forms', () => {
       'ana@dest.test',
     ],
     [
-      'a gateway that lists whom it could not reach',
-      'Return-Path: <filter@dest.test>\nFrom: filter@dest.test\nSubject: RE: Your order: non remis (delivery failed)\n\nYour message could not be delivered to\nana@dest.test\n',
-      'bounce',
-      'ana@dest.test',
-    ],
-    [
-      'a subject that repeats ours',
-      'From: admin@dest.test\nSubject: Non-Delivery: your message awaits moderator approval\n\n--- Non-Delivery Report ---\nThe mail below could not be delivered to the following user:\n\n"ana@dest.test" <ana@dest.test>\n',
-      'bounce',
-      'ana@dest.test',
-    ],
-    [
       'a sentence that was wrapped before the cause',
       daemon(
         'Mail delivery failure',

@@ -5,8 +5,7 @@ import net from 'node:net';
 import tls from 'node:tls';
 import { makeSelfSigned } from '../../src/config/own-certificate.ts';
 import { Listener, type Handlers } from '../../src/inbound/listener.ts';
-import type { ListenerLimits } from '../../src/inbound/listener-limits.ts';
-import { Tally } from '../../src/inbound/mail-intake.ts';
+import { type ListenerLimits, Tally } from '../../src/inbound/mail-intake.ts';
 import { refuse } from '../../src/inbound/smtp-refusal.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 
@@ -290,7 +289,7 @@ describe('inbound/listener', () => {
           overLimit: (name) => {
             if (name === told) over.push(name);
           },
-          proofOf: (address) => address,
+          recipient: (_session, proof) => Promise.resolve({ proof, hold: null }),
         },
       );
       const clients = [await greeted(), await greeted()];
@@ -349,8 +348,9 @@ describe('inbound/listener', () => {
   });
 
   it('a session with a proof does not give way, and one proof is good for one session', async () => {
-    const proofOf = (address: string): string | null => (address.startsWith('token') ? address : null);
-    await begin({ connections: 3 }, { proofOf });
+    const recipient = (_session: unknown, address: string) =>
+      Promise.resolve({ proof: address.startsWith('token') ? address : null, hold: null });
+    await begin({ connections: 3 }, { recipient });
     const [proven, again, idle] = [
       await greeted('127.20.0.1'),
       await greeted('127.20.0.2'),

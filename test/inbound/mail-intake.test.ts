@@ -3,8 +3,7 @@ import assert from 'node:assert/strict';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
-import { listenerLimits } from '../../src/inbound/listener-limits.ts';
-import { Tally, takeMail, type ReadMail, type TakenMail } from '../../src/inbound/mail-intake.ts';
+import { listenerLimits, type ReadMail, takeMail, type TakenMail, Tally } from '../../src/inbound/mail-intake.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 
 const KEEP_BYTES = 512 * 1024;

@@ -47,17 +47,11 @@ const rows: [reason: string, bytes: Buffer, expected: RegExp | null][] = [
   ['too large as it is', bomb, /too large/],
   ['a gzip bomb', gzipSync(bomb), /too much/],
   ['a zip bomb', zip(bomb), /too much/],
-  ['a zip bomb that lies', zip(bomb, { size: 10 }), /too much|broken/],
-  ['a zip that says more than there is', zip(content, { size: content.length + 1 }), /broken/],
   ['gzip, cut off', gzipSync(content).subarray(0, 30), /unpacked/],
-  ['zip, cut off', zip(content).subarray(0, 60), /no directory/],
+  ['zip, cut off', zip(content).subarray(0, 45), /unpacked/],
+  ['zip, stored, cut off', zip(content, { stored: true }).subarray(0, 60), /broken/],
   ['zip without a file', zip(Buffer.alloc(0), { name: 'a/' }), /holds no file/],
-  [
-    'zip with broken content',
-    Buffer.from(zip(content, { stored: true }).toString('latin1').replace('feed', 'food'), 'latin1'),
-    /broken/,
-  ],
-  ['four octets of a zip', Buffer.from('PK\x03\x04', 'latin1'), /no directory/],
+  ['four octets of a zip', Buffer.from('PK\x03\x04', 'latin1'), /cut off/],
 ];
 
 describe('mail/unpack', () => {

@@ -4,6 +4,7 @@
  */
 import { hash, sign, type KeyObject } from 'node:crypto';
 import { relaxedHeader } from './canonicalize.ts';
+import { words } from '../../base/words.ts';
 
 export interface DkimKey {
   selector: string;
@@ -35,20 +36,9 @@ export interface SignInput {
 
 /** Named once more than they occur (RFC 6376 section 8.15), so that a second one cannot be added in front. */
 const OVERSIGNED = [
-  'From',
-  'To',
-  'Cc',
-  'Subject',
-  'Date',
-  'Reply-To',
-  'Message-ID',
-  'MIME-Version',
-  'Content-Type',
-  'Content-Transfer-Encoding',
-  'List-Unsubscribe',
-  'List-Unsubscribe-Post',
-  'Feedback-ID',
-] as const;
+  ...words('From To Cc Subject Date Reply-To Message-ID MIME-Version'),
+  ...words('Content-Type Content-Transfer-Encoding List-Unsubscribe List-Unsubscribe-Post Feedback-ID'),
+];
 const SIGNED = new Set<string>(OVERSIGNED.map((name) => name.toLowerCase()));
 
 const FOLD_AT = 76;

@@ -22,6 +22,7 @@ import {
   UNSUBSCRIBE_URL,
   weightOf,
 } from './value.ts';
+import { words } from '../../base/words.ts';
 
 export interface EvaluateOptions extends Surroundings {
   variables: Readonly<Record<string, unknown>>;
@@ -46,15 +47,9 @@ const WEIGHT_A_STEP = 128;
 const MOST_SEARCHED = 1_000_000_000;
 const SEARCHED_A_WEIGHT = 64;
 /** Filters that look for a text. */
-const searching: ReadonlySet<string> = new Set([
-  'remove',
-  'remove_first',
-  'remove_last',
-  'replace',
-  'replace_first',
-  'replace_last',
-  'split',
-]);
+const searching: ReadonlySet<string> = new Set(
+  words('remove remove_first remove_last replace replace_first replace_last split'),
+);
 
 type Flow = 'break' | 'continue' | null;
 
@@ -537,18 +532,7 @@ class Evaluation {
 }
 
 /** Helpers that may ask for a missing variable. */
-const mayBeMissing: ReadonlySet<string> = new Set([
-  'default',
-  'insert',
-  'and',
-  'or',
-  'not',
-  'eq',
-  'ne',
-  'equal',
-  'equals',
-  'notEquals',
-]);
+const mayBeMissing: ReadonlySet<string> = new Set(words('default insert and or not eq ne equal equals notEquals'));
 
 const loopName = (name: string, list: Expression): string =>
   `${name}-${list.kind === 'path' ? list.path.text : 'range'}`;

@@ -3,6 +3,7 @@ import { escapeHtml } from '../../base/html.ts';
 import { Context, Liquid, toValueSync } from 'liquidjs';
 import { date, formatDate, money } from './dates.ts';
 import { failed } from './fault.ts';
+import { words } from '../../base/words.ts';
 import {
   compare,
   escapedOnce,
@@ -12,10 +13,10 @@ import {
   isTrue,
   joined,
   jsonOf,
-  keysOf,
   lengthOf,
   memberOf,
   MOST_OUTPUT,
+  Nothing,
   plain,
   Safe,
   textOf,
@@ -341,8 +342,6 @@ const textFilters: readonly Named<Filter>[] = [
   ['truncatewords', (_, value, args) => truncatedWords(textOf(value), first(args, 15, 'truncatewords'), ending(args))],
 ];
 
-const words = (text: string): string[] => text.split(' ');
-
 /** Liquid's standard text filters that LiquidJS does. */
 const standard = [
   ...words('append array_to_sentence_string base64_decode base64_encode capitalize downcase lstrip number_of_words'),
@@ -383,6 +382,8 @@ const standardFilters = standard.map((name): [string, Filter] => [
 const safeText = ({ part }: Surroundings, value: unknown): string =>
   value instanceof Safe || part !== 'html' ? textOf(value) : escapeHtml(textOf(value));
 
+const EMPTY = new Nothing('empty');
+
 export const filters: ReadonlyMap<string, Filter> = new Map<string, Filter>([
   ...standardFilters,
   ...numberFilters,
@@ -406,19 +407,14 @@ export const filters: ReadonlyMap<string, Filter> = new Map<string, Filter>([
     (_, value, [fallback], named) => {
       const given = plain(value);
       if (given === false) return named.get('allow_false') === true ? given : fallback;
-      const empty =
-        given === null ||
-        given === undefined ||
-        given === '' ||
-        (Array.isArray(given) && given.length === 0) ||
-        (isObject(given) && keysOf(given).length === 0);
+      const empty = given === null || given === undefined || isEqual(given, EMPTY);
       return empty ? fallback : value;
     },
   ],
   [
     'url_encode',
     (_, value) =>
-      encodeURIComponent(wellFormed(textOf(value)))
+      encodeURIComponent(textOf(value).toWellFormed())
         .replace(/[!'()*]/g, (char) => `%${char.charCodeAt(0).toString(16).toUpperCase()}`)
         .replaceAll('%20', '+'),
   ],
@@ -471,10 +467,6 @@ function indexOfAnyCase(text: string, mark: string, from: number): number {
   pattern.lastIndex = from;
   return pattern.exec(text)?.index ?? -1;
 }
-
-/** Replaces half surrogate pairs, which cannot be encoded. */
-const wellFormed = (text: string): string =>
-  text.replace(/[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g, '\ufffd');
 
 /** The filters that take values after their input, by the least and the most number of values. */
 const arities: readonly (readonly [least: number, most: number, filters: readonly string[]])[] = [
