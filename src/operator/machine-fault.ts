@@ -65,7 +65,9 @@ export interface MachineFault {
 export function machineFault(error: unknown, dataDir: string | null): MachineFault | null {
   const found = coded(error);
   const code = found?.code ?? '';
-  const known = Object.entries<Kind>(kinds).find(([, { codes }]) => code !== '' && codes.test(code));
+  // SQLite says more behind the kind of error: SQLITE_IOERR_WRITE.
+  const short = code.replace(/^(SQLITE_[A-Z]+)_.*/, '$1');
+  const known = Object.entries<Kind>(kinds).find(([, { codes }]) => code !== '' && codes.test(short));
   // A socket that is not there has the code of a file that is not there.
   const isAway = isStorageTrouble(error) && (code !== 'ENOENT' || found?.syscall === 'connect');
   const kind = (known?.[0] ?? (isAway ? 'away' : null)) as MachineFault['kind'] | null;

@@ -31,7 +31,9 @@ export function metricsHandler(deps: OperatorDeps, meters: Meters): MetricsHandl
   const startedAt = clock.now();
   const groups = figureGroups.map(({ keptMs, isOfAll, reads }) => ({
     isOfAll,
-    read: remembered(clock, keptMs, async () => (await Promise.all(reads.map(async (read) => await read(deps)))).flat()),
+    read: remembered(clock, keptMs, async () =>
+      (await Promise.all(reads.map(async (read) => await read(deps)))).flat(),
+    ),
   }));
 
   async function figures(): Promise<Family[]> {
