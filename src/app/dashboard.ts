@@ -1,6 +1,6 @@
 /** Builds the dashboard, with the history of the queue's depth that it draws. */
 import { createDashboard, type Dashboard } from '../dashboard/dashboard.ts';
-import { createKnownDevices } from '../members/known-device.ts';
+import { createKnownDevices } from '../members/sign-in.ts';
 import { createPasswords } from '../members/password.ts';
 import type { Mta } from '../mta/mta.ts';
 import { createHistory } from '../operator/metrics/history.ts';

@@ -18,7 +18,6 @@ const refused: Readonly<Record<RefusalWhy, number>> = {
   unreachable: exitCodes.unavailable,
   wrong_clock: exitCodes.unavailable,
   moved: exitCodes.config,
-  unfinished: exitCodes.config,
 };
 
 /** Prints an error for people; `command` is the one that ended with it, if one had begun. Returns the exit code. */

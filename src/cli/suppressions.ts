@@ -4,7 +4,7 @@ import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { Problem } from '../base/problem.ts';
 import type { Operator } from '../operator/door/operator.ts';
-import type { SuppressionRecord } from '../suppressions/suppression.ts';
+import type { SuppressionRecord } from '../suppressions/suppression-store.ts';
 import { decodedText, importCsv, type Imported } from '../suppressions/suppression-csv.ts';
 import type { Context } from './cli.ts';
 import { exitCodes } from './exit-codes.ts';

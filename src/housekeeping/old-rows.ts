@@ -9,7 +9,7 @@ import type { Config } from '../config/schema.ts';
 import { removeRetiredKeys } from '../domains/dkim-rotation.ts';
 import { removeOldStats } from '../events/stats-store.ts';
 import { SESSION_IDLE_MS, SESSION_LIFE_MS } from '../members/session-store.ts';
-import type { Database } from '../storage/database.ts';
+import type { Database, StoreDeps } from '../storage/database.ts';
 import { AGGREGATE_KEY } from '../storage/tables.ts';
 import { whenTrusted, type ClockTrust } from './clock-trust.ts';
 import type { Rule, Transactor } from './housekeeping.ts';
@@ -19,9 +19,7 @@ const WEBHOOK_LOG_KEPT_MS = 30 * DAY_MS;
 const WARM_UPS_KEPT_MS = 60 * DAY_MS;
 const LIMITS_KEPT_MS = 30 * DAY_MS;
 
-export interface OldRowDeps {
-  db: Pick<Database, 'engine' | 'commit' | 'reader' | 'prepared'>;
-  clock: Clock;
+export interface OldRowDeps extends StoreDeps {
   trust: ClockTrust;
   retention: Pick<Config['retention'], 'audit' | 'events'>;
   usedUp: UsedUp;

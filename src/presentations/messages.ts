@@ -2,7 +2,7 @@
 import { pluralize } from '../base/pluralize.ts';
 import type { EventRecord, Message, MessageDetails, Why } from '../client/types.ts';
 import type { ResultOf } from '../operator/routes.ts';
-import type { SuppressionRecord } from '../suppressions/suppression.ts';
+import type { SuppressionRecord } from '../suppressions/suppression-store.ts';
 import { columns, ofAccount, present, type Presentation } from './presentation.ts';
 import { facts, printable, tableOf } from './table.ts';
 

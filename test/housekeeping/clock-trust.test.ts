@@ -19,7 +19,7 @@ describe('housekeeping/clock-trust', () => {
   });
   afterEach(() => temp.close());
 
-  const trust = (db: Pick<TempDatabase['db'], 'prepared' | 'commit'> = temp.db) =>
+  const trust = (db = temp.db) =>
     createClockTrust({ db, clock, log: { warn: (fields: object) => void warned.push(fields) } });
   const event = async (at: number): Promise<void> => {
     const id = newId('evt', at);
