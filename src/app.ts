@@ -4,8 +4,9 @@
  */
 import { presentCertificate, type Certificate } from './config/certificate.ts';
 import { systemClock } from './base/clock.ts';
-import { confinement } from './base/confined/process.ts';
+import { confinementBy } from './base/confined/process.ts';
 import type { Changes } from './config/settings-state.ts';
+import { passedDescriptors } from './config/surroundings.ts';
 import type { Config } from './config/schema.ts';
 import { databaseFile, type Database } from './storage/database.ts';
 import { lockFolder, type FolderLock } from './storage/folder-lock.ts';
@@ -15,7 +16,7 @@ import type { Api } from './api/server.ts';
 import { listenApart } from './dashboard/listen.ts';
 import { firstSetUpLink } from './operator/team/admin.ts';
 import { refuseSecondServer, serveControl } from './operator/door/control.ts';
-import { authorityOf, listenOn } from './net/listening.ts';
+import { authorityOf, listenOn, takeSockets } from './net/listening.ts';
 import { closeToOthers, makeDataFolder } from './operator/door/data-folder.ts';
 import { serveMetrics } from './operator/metrics/metrics.ts';
 import { Unavailable } from './base/unavailable.ts';
@@ -82,11 +83,13 @@ async function startLocked(config: Config, overrides: Overrides, lock: FolderLoc
       { event: 'certificate_made_again', reason: present.broken },
       'the self-signed certificate could not be used and was made again',
     );
-  if (!confinement.permissions || !confinement.network)
-    log.info(
-      { event: 'reader_rights', permissions: confinement.permissions, network: confinement.network },
+  const { permissions, network } = confinementBy(overrides.nodeFlags ?? process.allowedNodeEnvironmentFlags);
+  if (!permissions || !network)
+    log[permissions ? 'info' : 'warn'](
+      { event: 'reader_rights', permissions, network },
       'Node.js itself does not take every right from the processes that read foreign mail',
     );
+  takeSockets(passedDescriptors());
   const running = await buildRunning(context, present);
   let stopped: Promise<void> | null = null;
   const stop = async (): Promise<void> => {

@@ -15,7 +15,7 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
 process.exitCode = await run(process.argv.slice(2), undefined, undefined, {
   // Imported late, so that small commands start quickly.
   startApp: async (config, overrides) => (await import('./app.ts')).startApp(config, overrides),
-  openExplainer: async (...given) => (await import('./mta/limits/explain.ts')).createExplainer(...given),
+  openExplainer: async (...given) => (await import('./mta/limits/shaping.ts')).createExplainer(...given),
   openReportParser: async (keyring, rules) =>
     (await import('./inbound/report-reader.ts')).openReportParser(keyring, rules),
 });

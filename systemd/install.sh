@@ -125,6 +125,7 @@ note_new posthorn.service
 put "$units/posthorn.service" 644 <<UNIT
 $(sed "s|/usr/bin/node|$there|" "$source/systemd/posthorn.service")
 UNIT
+put "$units/posthorn.socket" 644 <"$source/systemd/posthorn.socket"
 # Nothing to take backups with, no timer.
 if (cd / && "$node" "$source/src/bin/posthorn.cjs" backup --help 2>/dev/null) | grep -q '^Usage: posthorn backup'; then
   put "$units/posthorn-backup.service" 644 <<UNIT

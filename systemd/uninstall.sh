@@ -29,7 +29,7 @@ need_root systemd/uninstall.sh
 # Folders that paths.sh let the units write to. Others may keep files in them, so they are named and not removed.
 folders=$(sed -n 's/^ReadWritePaths="-\(.*\)"$/\1/p' "$root/etc/systemd/system/posthorn.service.d/10-folders.conf" 2>/dev/null | sed 's/%%/%/g') || true
 
-units='posthorn-backup.timer posthorn-backup.service posthorn.service'
+units='posthorn-backup.timer posthorn-backup.service posthorn.socket posthorn.service'
 for unit in $units; do
   rm -f "$root/etc/systemd/system/$unit.d/10-folders.conf"
   rmdir "$root/etc/systemd/system/$unit.d" 2>/dev/null || true

@@ -35,6 +35,20 @@ describe('app: the data folder', () => {
   });
 });
 
+describe('app: the rights of the processes that read foreign mail', () => {
+  for (const [what, flags, said] of [
+    ['without the permission model', [], ['warn', false, false]],
+    ['with the older name of its flag', ['--experimental-permission'], ['info', true, false]],
+    ['that closes the network, too', ['--permission', '--allow-net'], null],
+  ] as const)
+    it(`are told by the log of a start under a Node.js ${what}`, async () => {
+      const test = await startTestApp({ nodeFlags: new Set<string>(flags) });
+      await test.stop();
+      const line = test.logged.find(({ event }) => event === 'reader_rights');
+      assert.deepEqual(line === undefined ? null : [line.level, line['permissions'], line['network']], said);
+    });
+});
+
 describe('app: settings read again', () => {
   it('lets mail go that a route held, and tells what needs a restart', async () => {
     const server = await startMailServer();

@@ -5,10 +5,11 @@ import { auditRow, type Deed } from '../operations/audit-row.ts';
 import { redactedBody } from '../operations/redact.ts';
 import type { AuditRow, RequestDetailsRow } from '../storage/tables.ts';
 import { CLIENT_GONE, JSON_TYPE } from './answer.ts';
-import { ownerOf, type Exchange } from './exchange.ts';
+import { ownerOf, type Exchange, type Middleware, type Shell } from './exchange.ts';
 import type { Reply, Route } from './route.ts';
-import type { StrangerLines } from './stranger-lines.ts';
-import type { ApiDeps, Middleware } from './request-state.ts';
+import { budgets, type UsedUp } from '../base/budgets.ts';
+import { networkOf } from '../net/ip.ts';
+import { Allowance } from '../scheduling/allowance.ts';
 
 /** Stores audit rows. Neither method may drop a row silently; details are dropped while the database cannot be written. */
 export interface AuditSink {
@@ -122,33 +123,31 @@ export function deedOf(params: Readonly<Record<string, string>>, reply?: Reply, 
 const withoutLogin = (value: unknown): unknown =>
   typeof value === 'string' ? value.replace(/\/\/[^/@]*@/, '//') : value;
 
-type Deps = Pick<ApiDeps, 'audit' | 'clock' | 'log' | 'keepBodies'> & { strangerLines: StrangerLines };
-
-export function audit(deps: Deps): Middleware {
+export function audit(shell: Shell): Middleware {
   return async (ctx, next) => {
     await next();
     const { exchange } = ctx.state;
-    if (isAudited(deps, exchange)) await write(deps, exchange);
+    if (isAudited(shell, exchange)) await write(shell, exchange);
   };
 }
 
 /** Returns whether a request is logged: not without a key, and those of unknown keys within a budget, since anyone could fill the disk otherwise. */
-function isAudited({ strangerLines }: Deps, { key, ip, at, rate, header, answer }: Exchange): boolean {
+function isAudited({ strangerLines }: Shell, { key, ip, at, rate, header, answer }: Exchange): boolean {
   if (key.kind === 'known') return true;
   // A key in another form than that of the Authorization header was meant as one: an administrator should see it too.
   if (key.kind === 'none' && (header('authorization') === undefined || answer?.status !== 401)) return false;
   return strangerLines.take(ip, at, rate.over);
 }
 
-async function write(deps: Deps, exchange: Exchange): Promise<void> {
+async function write({ audit: sink, keepBodies = 'none', clock, log }: Shell, exchange: Exchange): Promise<void> {
   const { answer, auditedStatus } = exchange;
-  const details = detailsOf(exchange, deps.keepBodies ?? 'none');
+  const details = detailsOf(exchange, keepBodies);
   // The handler wrote the line with its work, unless another status shows that this work was rolled back.
   if (auditedStatus !== null && auditedStatus === answer?.status) {
-    if (details !== null) deps.audit.note(details);
+    if (details !== null) sink.note(details);
     return;
   }
-  const row = exchangeAudit(exchange, answer?.status ?? 500, answer?.code ?? null, deps.clock.monotonic());
+  const row = exchangeAudit(exchange, answer?.status ?? 500, answer?.code ?? null, clock.monotonic());
   // The database causes most 503s: the answer does not wait for it, and no work was done that the line belongs to.
   const isIdle =
     row.status === 503 ||
@@ -156,13 +155,48 @@ async function write(deps: Deps, exchange: Exchange): Promise<void> {
     (row.status === 401 && exchange.rate.over) ||
     ((row.status < 400 || row.status === CLIENT_GONE) && ['GET', 'HEAD', 'OPTIONS'].includes(row.method));
   if (isIdle) {
-    deps.audit.later(row, details);
+    sink.later(row, details);
     return;
   }
   try {
-    await deps.audit.write(row, details);
+    await sink.write(row, details);
   } catch (err) {
     // The work is committed, so the answer stays, and the line goes to the log.
-    deps.log.error({ err, audit: row }, 'an audit line could not be written');
+    log.error({ err, audit: row }, 'an audit line could not be written');
+  }
+}
+
+/**
+ * The lines of the request log for keys that this server does not know. They show an administrator a program that was set up with a
+ * wrong key. Strangers could fill the disk with them, so that they have a budget; what goes beyond it is only counted.
+ */
+
+export class StrangerLines {
+  /** Requests that were counted and not kept, since the start of the server. */
+  notKept = 0;
+  private readonly ofNetwork = new Allowance({ most: budgets.unknown_key_lines_network.most, within: 'hour' });
+  private readonly ofAll = new Allowance({ most: budgets.unknown_key_lines.most, within: 'hour' });
+  private readonly usedUp: UsedUp;
+
+  constructor(usedUp: UsedUp = () => undefined) {
+    this.usedUp = usedUp;
+  }
+
+  /** Returns whether one more line may be kept: of an address that is over its rate of requests none, which are counted all the same. */
+  take(ip: string, now: number, isOver: boolean): boolean {
+    if (isOver) {
+      this.notKept++;
+      return false;
+    }
+    const network = networkOf(ip);
+    const fits = this.ofNetwork.has(network, 1, now);
+    if (fits && this.ofAll.has('', 1, now)) {
+      this.ofNetwork.spend(network, 1, now);
+      this.ofAll.spend('', 1, now);
+      return true;
+    }
+    this.notKept++;
+    this.usedUp(fits ? 'unknown_key_lines' : 'unknown_key_lines_network');
+    return false;
   }
 }

@@ -6,12 +6,11 @@ import { batchCounts, cancelBatch, type StatusCounts } from '../messages/deliver
 import { readPage } from '../storage/page.ts';
 import { recordOf } from '../storage/record.ts';
 import { batches, deliveryStatuses, type BatchRow } from '../storage/tables.ts';
-import { answerChange, updated } from './answer-change.ts';
+import { answerChange, updated, jsonResponse } from './route.ts';
 import type { ApiContext, StoreContext } from './context.ts';
 import { recordSchema, sampleOf } from './record-schema.ts';
 import { batchId } from './records.ts';
 import { resource } from './resource.ts';
-import { jsonResponse, type Call } from './route.ts';
 import { reachOf } from './test-mode.ts';
 
 const noCounts = Object.fromEntries(deliveryStatuses.map((status) => [status, 0]));
@@ -28,12 +27,9 @@ const counted = {
   }),
 };
 
-const params = z.object({ id: batchId() });
-type BatchCall = Call<z.output<typeof params>, object, undefined>;
-
 const kind = resource({
   path: '/v1/batches',
-  params,
+  params: z.object({ id: batchId() }),
   schema: BatchStatus,
   reads: 'campaign:read',
   changes: 'message:cancel',
@@ -75,10 +71,9 @@ const get = kind.get(
   },
 );
 
-const cancel = kind.at(
-  'POST',
-  '/v1/batches/{id}/cancel',
+const cancel = kind.post(
   {
+    path: '/v1/batches/{id}/cancel',
     operationId: 'cancelBatch',
     description:
       'Cancels its messages that have not been sent yet. Messages being sent right now and finished ones are unchanged.',
@@ -87,7 +82,7 @@ const cancel = kind.at(
     responses: counted,
     problems: ['invalid_state'],
   },
-  async (call: BatchCall, context: ApiContext) => {
+  async (call, context: ApiContext) => {
     const row = await batchOf(context, call.caller, call.params.id);
     const record = (counts: StatusCounts) => batchStatus(row, counts);
     return answerChange(call, updated(record), async (rowsFor) => {

@@ -1,7 +1,6 @@
 /** Reads the body of a request, with limits of size, pace and time; unpacks gzip; drains a refused body. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Readable } from 'node:stream';
-import { createGunzip } from 'node:zlib';
+import { gunzip } from 'node:zlib';
 import { budgets, type UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import { LOOKS, Patience } from '../net/patience.ts';
@@ -93,18 +92,12 @@ export async function readBody(
   encoding: 'gzip' | 'identity',
   keep: Keep,
 ): Promise<Buffer> {
-  const length = encoding === 'identity' ? declaredLength(request) : 0;
-  if (declaredLength(request) > limits.bodyBytes) throw tooLarge(limits.bodyBytes);
+  const length = declaredLength(request);
+  if (length > limits.bodyBytes) throw tooLarge(limits.bodyBytes);
   keep(length);
   waiting.get(request)?.writeContinue();
-  if (encoding === 'identity' && isWhole(request)) return takeWhole(request);
-  const watch = watchPace(clock, request, limits);
-  try {
-    if (encoding === 'gzip') return await unpack(request, limits, keep, watch.stalled);
-    return await collect(request, limits, keep, watch.stalled, { length });
-  } finally {
-    watch.end();
-  }
+  const bytes = isWhole(request) ? takeWhole(request) : await collect(clock, request, limits, keep);
+  return encoding === 'gzip' ? unpack(bytes, limits, keep) : bytes;
 }
 
 /** Reads a form that came without a key or a session. Throws `payload_too_large`, `request_timeout`, and what `keep` throws. */
@@ -135,21 +128,19 @@ function takeWhole(request: IncomingMessage): Buffer {
   return bytes;
 }
 
-/** Collects a stream to its end. Memory for one of known `length` is kept already. After a fault the stream stays paused, to be drained. */
-function collect(
-  source: Readable,
-  limits: BodyLimits,
-  keep: Keep,
-  stalled: Promise<never>,
-  { length = 0, faultOf = cutOff }: { length?: number; faultOf?: (error: Error) => Problem } = {},
-): Promise<Buffer> {
+/** Collects a body to its end. Memory for one of known length is kept already. After a fault the request stays paused, to be drained. */
+async function collect(clock: Clock, request: IncomingMessage, limits: BodyLimits, keep: Keep): Promise<Buffer> {
+  const length = declaredLength(request);
   // The system gives it its memory as it is written to.
   const whole = length > 0 ? Buffer.allocUnsafeSlow(length) : null;
   const pieces: Buffer[] = [];
   let size = 0;
-  return new Promise((resolve, reject) => {
+  const watch = watchPace(clock, request, limits);
+  const cutOff = (): Problem =>
+    new Problem('invalid_request', 'The connection was closed before the body was complete.');
+  const collected = new Promise<Buffer>((resolve, reject) => {
     const fail = (error: unknown): void => {
-      source.off('data', take).off('close', cut).pause();
+      request.off('data', take).off('close', cut).pause();
       reject(error instanceof Error ? error : new Error('a body could not be read', { cause: error }));
     };
     const take = (piece: Buffer): void => {
@@ -163,52 +154,39 @@ function collect(
         fail(error);
       }
     };
-    const cut = (): void => {
-      fail(cutOff());
-    };
-    source.on('data', take).once('close', cut);
-    source.once('error', (error) => {
-      fail(faultOf(error));
-    });
-    source.once('end', () => {
-      source.off('close', cut);
+    const cut = (): void => fail(cutOff());
+    request.on('data', take).once('close', cut).once('error', cut);
+    request.once('end', () => {
+      request.off('close', cut);
       resolve(whole?.subarray(0, size) ?? Buffer.concat(pieces, size));
     });
-    stalled.catch(fail);
+    watch.stalled.catch(fail);
+  });
+  return collected.finally(() => watch.end());
+}
+
+/** Octets of the head and the end of gzip data (RFC 1952), and how many times smaller than its content it is at most. */
+const LEAST_GZIP = 18;
+const MOST_PACKED = 1032;
+const damaged = (): Problem => new Problem('invalid_json', 'The gzip data of the body is damaged.');
+
+/**
+ * Unpacks gzip. Its end says how large the content is: that much memory is counted and filled, and no more, so that a gzip bomb takes no more
+ * than any body.
+ */
+async function unpack(packed: Buffer, limits: BodyLimits, keep: Keep): Promise<Buffer> {
+  const size = packed.length < LEAST_GZIP ? 0 : packed.readUInt32LE(packed.length - 4);
+  if (size > MOST_PACKED * packed.length) throw damaged();
+  if (size > limits.bodyBytes) throw tooLarge(limits.bodyBytes);
+  keep(size);
+  return new Promise((resolve, reject) => {
+    const room = Math.max(64, size);
+    gunzip(packed, { chunkSize: room + 1, maxOutputLength: room }, (error, bytes) => {
+      if (error === null) resolve(bytes);
+      else reject(damaged());
+    });
   });
 }
-
-const cutOff = (): Problem => new Problem('invalid_request', 'The connection was closed before the body was complete.');
-
-/** Unpacks gzip up to the size limit, so that a gzip bomb takes no more memory than any body. */
-async function unpack(
-  request: IncomingMessage,
-  limits: BodyLimits,
-  keep: Keep,
-  stalled: Promise<never>,
-): Promise<Buffer> {
-  const gunzip = createGunzip();
-  let packed = 0;
-  const count = (piece: Buffer): void => {
-    packed += piece.length;
-    if (packed > limits.bodyBytes) gunzip.destroy(tooLarge(limits.bodyBytes));
-  };
-  const cut = (): void => {
-    gunzip.destroy(cutOff());
-  };
-  request.on('data', count).once('error', cut).once('aborted', cut);
-  request.pipe(gunzip);
-  try {
-    return await collect(gunzip, limits, keep, stalled, { faultOf: damaged });
-  } finally {
-    request.off('data', count).off('error', cut).off('aborted', cut);
-    request.unpipe(gunzip);
-    gunzip.destroy();
-  }
-}
-
-const damaged = (error: Error): Problem =>
-  error instanceof Problem ? error : new Problem('invalid_json', 'The gzip data of the body is damaged.');
 
 type Pace = Pick<BodyLimits, 'idleMs' | 'leastPace' | 'wholeMs'>;
 

@@ -1,9 +1,11 @@
 /**
  * The address of the client: that of the connection, or, behind proxies that the operator trusts, the one that they name.
- * Allow-lists of addresses depend on it.
+ * Allow-lists of addresses depend on it. And whether the client came over TLS.
  */
 import type { BlockList } from 'node:net';
 import { isListed, isPublicAddress, plainAddress } from '../net/ip.ts';
+import type { IncomingMessage } from 'node:http';
+import type { TLSSocket } from 'node:tls';
 
 /**
  * Returns the client's address in canonical form. `X-Forwarded-For` is read from its end, where trusted proxies write, and only
@@ -41,3 +43,18 @@ function withoutPort(hop: string): string {
   const bracketed = /^\[([^\]]*)\](?::\d{1,5})?$/.exec(hop)?.[1];
   return bracketed ?? hop.replace(/^([0-9.]+):\d{1,5}$/, '$1');
 }
+
+/** Over TLS here, at the trusted proxy before us, or by what the operator says the address is. */
+export function isSecure({ socket, headers }: IncomingMessage, publicUrl: string, trusted: BlockList): boolean {
+  if ((socket as Partial<TLSSocket>).encrypted === true || publicUrl.startsWith('https:')) return true;
+  return (
+    headers['x-forwarded-proto'] === 'https' &&
+    isListed(trusted, clientAddress(socket.remoteAddress, undefined, trusted))
+  );
+}
+
+/**
+ * RFC 6797: from now on this host is only asked over TLS, for a year. Its subdomains are not included, as they may serve
+ * something else; nor do tracking hosts get it, which are names of customers.
+ */
+export const HSTS = { 'Strict-Transport-Security': 'max-age=31536000' } as const;

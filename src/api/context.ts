@@ -16,10 +16,11 @@ import type { SafeFetch } from '../net/safe-fetch.ts';
 import type { Database } from '../storage/database.ts';
 import type { Rows } from '../storage/rows.ts';
 import type { WebhookDeliveryRow, WebhookRow } from '../storage/tables.ts';
+import type { RefuseFullList } from '../suppressions/suppression-store.ts';
 import type { Renderer } from '../templates/renderer.ts';
 import type { SampleEvent } from '../webhooks/dispatcher.ts';
 import type { ClientPackage } from './client-package.ts';
-import type { Cursors } from './cursor.ts';
+import type { Cursors } from './page.ts';
 import type { ListStreams } from './list-stream.ts';
 import type { Call } from './route.ts';
 import type { TrackDeps } from './track.ts';
@@ -57,6 +58,7 @@ export interface StoreContext {
   /** Returns what the lane of a recipient's domain waits for; only a running server knows it. */
   laneFacts?: LaneFactsOf;
   changes: Pick<ChangeNotices, 'domainChanged' | 'keyChanged'>;
+  refuseFullList: RefuseFullList;
 }
 
 /** A plan's limits, null meaning none. */

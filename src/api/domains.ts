@@ -16,12 +16,11 @@ import { formsOf } from '../domains/dns-records.ts';
 import { mistakes } from '../domains/record-mistakes.ts';
 import { verifyDomain } from '../domains/verify.ts';
 import type { RowsFor } from '../storage/rows.ts';
-import { answerChange, created, removed, updated } from './answer-change.ts';
+import { answerChange, created, removed, updated, type Call, type Reply } from './route.ts';
 import type { StoreContext } from './context.ts';
 import { pageParameters } from './page.ts';
-import { flag, maybe, maybeTime, maybeWhole, recordSchema, shows, text, texts } from './record-schema.ts';
+import { flag, maybe, maybeTime, maybeWhole, namedRequest, recordSchema, shows, text, texts } from './record-schema.ts';
 import { resource } from './resource.ts';
-import type { Call, Reply } from './route.ts';
 
 const PATH = '/v1/domains';
 const LONGEST_NAME = 300;
@@ -187,20 +186,18 @@ const update = kind.update(
     description:
       'Changes tracking, the return path, and whether it receives mail. A new return path needs new DNS records: publish them first, since the next check looks for them.',
     says: 'changed the domain {name}',
-    body: z
-      .strictObject({
-        track_opens: tracking(),
-        track_clicks: tracking(),
-        return_path: z.string().min(1).max(LONGEST_NAME).optional().describe('The domain or a name below it.'),
-        receiving: z.boolean().optional().describe('Whether mail to it is taken; needs the `mx` record.'),
-        receiving_addresses: z
-          .array(z.string().regex(LOCAL_PATTERN))
-          .min(1)
-          .max(100)
-          .optional()
-          .describe('Local parts that take mail: `support`, `reply+*` for all that begin so, or `*`.'),
-      })
-      .meta({ id: 'DomainChanges', description: 'The members to change; all others stay the same.' }),
+    body: namedRequest('DomainChanges', 'The members to change; all others stay the same.', {
+      track_opens: tracking(),
+      track_clicks: tracking(),
+      return_path: z.string().min(1).max(LONGEST_NAME).optional().describe('The domain or a name below it.'),
+      receiving: z.boolean().optional().describe('Whether mail to it is taken; needs the `mx` record.'),
+      receiving_addresses: z
+        .array(z.string().regex(LOCAL_PATTERN))
+        .min(1)
+        .max(100)
+        .optional()
+        .describe('Local parts that take mail: `support`, `reply+*` for all that begin so, or `*`.'),
+    }),
     bodyExamples: {
       tracking: { summary: 'Track clicks', value: { track_clicks: true } },
       receiving: {
@@ -227,26 +224,24 @@ const remove = kind.remove(
     ),
 );
 
-const verify = kind.at(
-  'POST',
-  `${PATH}/{id}/verify`,
+const verify = kind.post(
   {
+    path: `${PATH}/{id}/verify`,
     operationId: 'verifyDomain',
     description:
       'Looks up every record again. The domain is verified when all required ones are found; DKIM keys that are found begin to sign. A verified domain that lost a required record keeps sending until `refused_at`, and becomes `failed` only when a check after that still finds it missing. A record for which DNS gives no answer keeps its last status.',
     scope: ['domain:verify'],
     says: 'checked the DNS records of {name}',
   },
-  (call: Call<Params, object, undefined>, context: StoreContext) => {
+  (call, context: StoreContext) => {
     const store = { ...storeOf(context), graceMs: context.domainGraceMs };
     return changed(call, context, (rowsFor) => verifyDomain(store, domainOf(call), rowsFor));
   },
 );
 
-const rotate = kind.at(
-  'POST',
-  `${PATH}/{id}/dkim/rotate`,
+const rotate = kind.post(
   {
+    path: `${PATH}/{id}/dkim/rotate`,
     operationId: 'rotateDomainDkim',
     description:
       'The new keys are `pending` until DNS shows their records; then they sign and the old ones are `retiring`: leave their records for 7 days, after which the keys are removed.',

@@ -22,16 +22,13 @@ import type { Caller } from '../keys/caller.ts';
 import { scopeAllows } from '../keys/scopes.ts';
 import { tagSchema } from '../messages/request/send-schema.ts';
 import type { ApiContext } from './context.ts';
-import { lineTypes, type LineType } from './list-lines.ts';
-import { noBefore } from './list-stream.ts';
+import { lineTypes, type LineType, noBefore } from './list-stream.ts';
 import { preferredType } from './negotiate.ts';
 import { DEFAULT_LIMIT, linkToNext, listOf, pageParameters, refuseBothCursors } from './page.ts';
 import { addressParameter, booleanParameter, integerParameter, listParameter, timeParameter } from './query.ts';
 import { batchId, Event, messageId, sampleEvent } from './records.ts';
 import { type Call, exampleOf, type Reply, route, type Route } from './route.ts';
 import { reachOf, testFilter } from './test-mode.ts';
-
-type EventsContext = Pick<ApiContext, 'db' | 'clock' | 'tail' | 'cursors' | 'streams'>;
 
 const PATH = '/v1/events';
 /** The position before the first event, and the one after the last. */
@@ -71,40 +68,39 @@ const EventsQuery = z.strictObject({
   wait: integerParameter(0, 30).optional().describe('Seconds to wait for an event when there is none yet.'),
 });
 
+type EventsContext = Pick<ApiContext, 'db' | 'clock' | 'tail' | 'cursors' | 'streams'>;
 type EventsCall = Call<object, z.output<typeof EventsQuery>, undefined>;
 
-export function eventRoutes(deps: EventsContext): Route[] {
+export function eventRoute(deps: EventsContext): Route {
   const gate = createGate({ most: READS, waiting: Infinity });
-  return [
-    route(
-      {
-        method: 'GET',
-        path: PATH,
-        operationId: 'listEvents',
-        description:
-          'Events in the order in which they became visible. `next_cursor` is always there, also in an empty page: ask again with `after` set to it. `Accept: text/event-stream` keeps the answer open and sends events as they happen; `Accept: application/x-ndjson` sends all up to now, one a line, and `text/csv` as a table. A key has 20 open streams at most, an account 100.',
-        scope: ['event:read'],
-        query: EventsQuery,
-        responses: {
-          200: {
-            description: 'A page of events, or a stream of them.',
-            schema: listOf(Event),
-            types: ['text/event-stream', ...lineTypes],
-            examples: exampleOf('One event', {
-              object: 'list',
-              data: [sampleEvent('delivered', { engagement: false })],
-              has_more: false,
-              next_cursor: 'MS4xODQ0NjcuYjJ4',
-              previous_cursor: 'MS4xODQ0NjcuYjJ4',
-            }),
-          },
+  return route(
+    {
+      method: 'GET',
+      path: PATH,
+      operationId: 'listEvents',
+      description:
+        'Events in the order in which they became visible. `next_cursor` is always there, also in an empty page: ask again with `after` set to it. `Accept: text/event-stream` keeps the answer open and sends events as they happen; `Accept: application/x-ndjson` sends all up to now, one a line, and `text/csv` as a table. A key has 20 open streams at most, an account 100.',
+      scope: ['event:read'],
+      query: EventsQuery,
+      responses: {
+        200: {
+          description: 'A page of events, or a stream of them.',
+          schema: listOf(Event),
+          types: ['text/event-stream', ...lineTypes],
+          examples: exampleOf('One event', {
+            object: 'list',
+            data: [sampleEvent('delivered', { engagement: false })],
+            has_more: false,
+            next_cursor: 'MS4xODQ0NjcuYjJ4',
+            previous_cursor: 'MS4xODQ0NjcuYjJ4',
+          }),
         },
-        problems: ['too_many_streams'],
-        lasts: true,
       },
-      (call) => read(deps, gate, call),
-    ),
-  ];
+      problems: ['too_many_streams'],
+      lasts: true,
+    },
+    (call) => read({ deps, gate }, call),
+  );
 }
 
 /** The parts of one call that every form of answer needs. */
@@ -118,12 +114,11 @@ interface Reading {
   list: string;
 }
 
-async function read(deps: EventsContext, gate: Gate, call: EventsCall): Promise<Reply> {
+async function read(shared: Pick<Reading, 'deps' | 'gate'>, call: EventsCall): Promise<Reply> {
   const { query, caller } = call;
   refuseBothCursors(query);
   const reading: Reading = {
-    deps,
-    gate,
+    ...shared,
     call,
     filter: filterOf(caller, query),
     engagement: scopeAllows(caller.scopes, 'event:engagement'),

@@ -15,23 +15,22 @@ import { mayManage } from '../keys/grant.ts';
 import type { toKeyRecord } from '../keys/key-store.ts';
 import type { KeyRequest } from '../keys/new-key.ts';
 import { scopeAllows, scopeChallenge } from '../keys/scopes.ts';
-import type { Answer } from './answer.ts';
-import { KEEP_MS } from '../storage/idempotency-store.ts';
+import { type Answer, answerTo } from './answer.ts';
+import { KEEP_MS, isKeyTaken, recordKey } from '../storage/idempotency-store.ts';
 import type { IdempotencyRow } from '../storage/tables.ts';
+import { serviceAt } from './compat/services.ts';
+import { hashJson } from './json.ts';
+import type { Exchange, Middleware, Shell } from './exchange.ts';
+import { reserveMemory } from './middleware/run.ts';
 
 /** How long a second request with the same key waits for the first to finish, in milliseconds. */
 export const WAIT_MS = 25_000;
-
-export { KEEP_MS, recordKey } from '../storage/idempotency-store.ts';
-export type { IdempotencyRow } from '../storage/tables.ts';
 
 type KeyRecord = ReturnType<typeof toKeyRecord>;
 
 export interface IdempotencyStore {
   /** The row that has not expired at this moment, or null. */
   find(key: string): Promise<IdempotencyRow | null>;
-  /** Returns the domains that the messages of a bulk send are from. */
-  sendingDomains(batchId: string): Promise<readonly string[]>;
   /** Writes a row in place of an expired one with the same key. */
   insert(row: IdempotencyRow): Promise<void>;
 }
@@ -50,7 +49,9 @@ export interface IdempotencyUse {
   /** The API key that the request came with. */
   keyId: string;
   bodyHash(): string;
-  /** The row a handler has taken and written with its work, or null. */
+  /** Returns the row for an answer, which a handler writes with its work. */
+  take(answer: Answer, secret: boolean): IdempotencyRow | null;
+  /** The row that was taken last, or null. */
   written: IdempotencyRow | null;
 }
 
@@ -73,7 +74,7 @@ function unquoted(text: string): string | null {
 }
 
 /** The row for an answer, or null for one that releases the key. `secret`: the body is sealed under the caller's key. */
-export function rowFor(use: IdempotencyUse, answer: Answer, now: number, secret: boolean): IdempotencyRow | null {
+function rowFor(use: IdempotencyUse, answer: Answer, now: number, secret: boolean): IdempotencyRow | null {
   const { status, headers, body } = answer;
   if (status === 429 || status >= 500 || body instanceof Readable) return null;
   // A long list was serialized to bytes.
@@ -127,33 +128,26 @@ export function replayOf(
 export interface Repeat {
   /** The record that the answer shows. */
   record: Readonly<Record<string, unknown>>;
-  /** The domains that the messages of a bulk send are from. */
-  domains: readonly string[];
   /** Another key of the account got the answer. */
   isOthers: boolean;
   isMismatch: boolean;
 }
 
 /**
- * Checks that the caller may have this answer, as if it made the request now: neither its own rights nor those of the key that made the request
- * need be what they were then. A new key is shown to who may make it, the secret of a webhook endpoint to who may read it, a
- * bulk send to who may send in bulk, and mail to who may send from its domain. Throws a Problem.
+ * Checks that the caller may have this answer: a new key is shown to who may make it now, the secret of a webhook endpoint to who may read
+ * it, and the mail of another key to who knows its body or may read all mail. Throws a Problem.
  */
-export function checkRepeat(caller: Caller, { record, domains, isOthers, isMismatch }: Repeat): void {
-  const { object, from } = record;
-  if (object === 'batch') needScope(caller, 'campaign', 'for a bulk send');
+export function checkRepeat(caller: Caller, { record, isOthers, isMismatch }: Repeat): void {
+  const { object } = record;
   if (object === 'key') mayManage(caller, keyIn(record), FIELD);
-  if (isOthers && String(object).startsWith('webhook') && 'secret' in record)
-    needScope(caller, 'webhook:secret', 'by another API key, for the secret of a webhook endpoint');
-  const used = object === 'message' && typeof from === 'string' ? [domainOf(from)] : domains;
-  if (caller.domains.length > 0 && !used.every((domain) => caller.domains.includes(domain)))
+  if (!isOthers) return;
+  if (String(object).startsWith('webhook') && 'secret' in record && !scopeAllows(caller.scopes, 'webhook:secret'))
     throw new Problem(
-      'domain_not_allowed',
-      'This Idempotency-Key was used for mail from a domain that this API key may not send from. Use a new one.',
-      { field: FIELD },
+      'insufficient_scope',
+      'This Idempotency-Key was used by another API key, for the secret of a webhook endpoint, which needs the scope `webhook:secret`. Use a new one.',
+      { field: FIELD, headers: scopeChallenge('webhook:secret') },
     );
-  // With the body of a send the caller knows what it gets; otherwise it would read the other key's mail.
-  if (isOthers && isMismatch && !scopeAllows(caller.scopes, 'message:read'))
+  if (isMismatch && !scopeAllows(caller.scopes, 'message:read'))
     throw new Problem(
       'idempotency_key_reused',
       'This Idempotency-Key was used by another API key, for mail that this one may not read. Use a new one.',
@@ -163,23 +157,11 @@ export function checkRepeat(caller: Caller, { record, domains, isOthers, isMisma
 
 const FIELD = 'Idempotency-Key';
 
-function needScope(caller: Caller, scope: 'campaign' | 'webhook:secret', what: string): void {
-  if (scopeAllows(caller.scopes, scope)) return;
-  throw new Problem(
-    'insufficient_scope',
-    `This Idempotency-Key was used ${what}, which needs the scope \`${scope}\`. Use a new one.`,
-    { field: FIELD, headers: scopeChallenge(scope) },
-  );
-}
-
 /** Returns the rights of a key that an answer shows. */
 function keyIn(record: Repeat['record']): KeyRequest {
   const { name, mode, scopes, domains, allowed_ips: allowedIps, expires_at: end } = record as unknown as KeyRecord;
   return { name, mode, scopes, domains, allowedIps, expiresAt: end === null ? null : Date.parse(end) };
 }
-
-/** Returns the domain of `ana@acme.test` or `Ana <ana@acme.test>`, as our records have them. */
-const domainOf = (mailbox: string): string => mailbox.slice(mailbox.lastIndexOf('@') + 1).replace(/>$/, '');
 
 const SEALED = 'sealed.v1.';
 
@@ -202,23 +184,16 @@ function unseal(use: IdempotencyUse, text: string): string {
   return Buffer.concat([cipher.update(bytes.subarray(28)), cipher.final()]).toString('utf8');
 }
 
-/** A first request under way; it resolves with its row, or null when it released the key. */
-interface Flight {
-  done: Promise<IdempotencyRow | null>;
-  land(row: IdempotencyRow | null): void;
-}
-
 /** The next step of one request with a key. */
 export type Turn = { kind: 'replay'; row: IdempotencyRow } | { kind: 'run'; land(row: IdempotencyRow | null): void };
 
 export class InFlight {
-  private readonly clock: Clock;
-  private readonly store: Pick<IdempotencyStore, 'find'>;
-  private readonly flights = new Map<string, Flight>();
+  private readonly deps: { clock: Clock; store: Pick<IdempotencyStore, 'find'> };
+  /** The first requests under way; each resolves with its row, or null if it released the key. */
+  private readonly flights = new Map<string, Promise<IdempotencyRow | null>>();
 
-  constructor(deps: { clock: Clock; store: Pick<IdempotencyStore, 'find'> }) {
-    this.clock = deps.clock;
-    this.store = deps.store;
+  constructor(deps: InFlight['deps']) {
+    this.deps = deps;
   }
 
   /**
@@ -226,19 +201,14 @@ export class InFlight {
    * Throws `idempotency_in_progress` when the first is still running after 25 s.
    */
   async turn(key: string): Promise<Turn> {
-    const deadline = this.clock.monotonic() + WAIT_MS;
-    for (;;) {
-      const first = this.flights.get(key);
-      if (first === undefined) return this.lookUp(key);
+    const deadline = this.deps.clock.monotonic() + WAIT_MS;
+    for (let first = this.flights.get(key); first !== undefined; first = this.flights.get(key)) {
       const row = await this.landing(first, deadline);
       if (row !== null) return { kind: 'replay', row };
     }
-  }
-
-  private async lookUp(key: string): Promise<Turn> {
     const land = this.takeOff(key);
     try {
-      const row = await this.store.find(key);
+      const row = await this.deps.store.find(key);
       if (row === null) return { kind: 'run', land };
       land(row);
       return { kind: 'replay', row };
@@ -248,26 +218,126 @@ export class InFlight {
     }
   }
 
-  private takeOff(key: string): Flight['land'] {
-    let settle: Flight['land'] = () => undefined;
-    const done = new Promise<IdempotencyRow | null>((resolve) => (settle = resolve));
-    const land = (row: IdempotencyRow | null): void => {
+  private takeOff(key: string): (row: IdempotencyRow | null) => void {
+    let settle: (row: IdempotencyRow | null) => void = () => undefined;
+    this.flights.set(key, new Promise((resolve) => (settle = resolve)));
+    return (row) => {
       this.flights.delete(key);
       settle(row);
     };
-    this.flights.set(key, { done, land });
-    return land;
   }
 
-  private landing(first: Flight, deadline: number): Promise<IdempotencyRow | null> {
+  private landing(first: Promise<IdempotencyRow | null>, deadline: number): Promise<IdempotencyRow | null> {
+    const { clock } = this.deps;
     return new Promise((resolve, reject) => {
-      const late = this.clock.after(deadline - this.clock.monotonic(), () => {
+      const late = clock.after(deadline - clock.monotonic(), () => {
         reject(new Problem('idempotency_in_progress', 'The first request with this Idempotency-Key is still running.'));
       });
-      void first.done.then((row) => {
+      void first.then((row) => {
         late.cancel();
         resolve(row);
       });
     });
   }
+}
+
+/** Bytes of the largest answer that is kept of an operation that changes nothing. A larger one would fill the disk, and can be made again. */
+const MOST_COMPUTED = 256 * 1024;
+
+/** Gives a POST with a known Idempotency-Key the first answer again, and keeps the answer of one with a new key. */
+export function idempotency(deps: Shell): Middleware {
+  return async (ctx, next) => {
+    const { exchange } = ctx.state;
+    const use = exchange.method === 'POST' ? useOf(exchange) : null;
+    if (use === null) {
+      await next();
+      return;
+    }
+    exchange.idempotency = use;
+    const turn = await deps.inFlight.turn(use.recordKey);
+    if (turn.kind === 'replay') {
+      replay(deps, exchange, use, turn.row);
+      if (exchange.answer !== null) reserveMemory(deps, ctx, exchange.answer);
+      return;
+    }
+    let row: IdempotencyRow | null = null;
+    try {
+      const isTaken = await next().then(
+        () => false,
+        (error: unknown) => {
+          if (isKeyTaken(error)) return true;
+          exchange.answer = answerTo(deps, exchange, error);
+          return false;
+        },
+      );
+      const kept = isTaken ? 'taken' : await keep(deps, exchange, use);
+      row = kept === 'taken' ? await repeatOther(deps, exchange, use) : kept;
+    } finally {
+      turn.land(row);
+    }
+  };
+}
+
+function useOf(exchange: Exchange): IdempotencyUse | null {
+  const value = idempotencyKey(exchange.header('idempotency-key'));
+  if (value === null || exchange.key.kind !== 'known') return null;
+  const { accountId, mode, keyId } = exchange.key.caller;
+  const use: IdempotencyUse = {
+    recordKey: recordKey(accountId, mode, exchange.method, exchange.path, value),
+    value,
+    keyId,
+    bodyHash: () => exchange.body?.hash() ?? (emptyHash ??= hashJson({})),
+    take: (answer, secret) => (use.written = rowFor(use, answer, exchange.at, secret)),
+    written: null,
+  };
+  return use;
+}
+
+let emptyHash: string | undefined;
+
+function replay(deps: Shell, exchange: Exchange, use: IdempotencyUse, row: IdempotencyRow): void {
+  const { key, path, route } = exchange;
+  const answer = replayOf(use, row, serviceAt(path)?.onMismatch ?? deps.idempotency.onMismatch);
+  if (key.kind === 'known' && row.status < 300) {
+    // Without a body, and in the text of a preview, there is nothing to judge.
+    const record = answer.body.startsWith('{') ? (JSON.parse(answer.body) as Repeat['record']) : {};
+    checkRepeat(key.caller, {
+      record,
+      isOthers: row.key_id !== use.keyId,
+      // A request to send a message again names it in its path alone: the same body does not show that the caller knows it.
+      isMismatch: row.body_hash !== use.bodyHash() || route?.operationId === 'resendMessage',
+    });
+  }
+  exchange.replay = answer.headers['Idempotency-Mismatch'] === undefined ? 'same' : 'mismatch';
+  exchange.answer = answer;
+}
+
+/** Gives the answer of another node, which had a request with this key at the same moment and was first; returns its row. */
+async function repeatOther(deps: Shell, exchange: Exchange, use: IdempotencyUse): Promise<IdempotencyRow> {
+  const row = await deps.idempotency.store.find(use.recordKey);
+  if (row === null) throw new Error('an idempotency key was taken by another node, and its row is gone');
+  // The work of this node was rolled back, and its line of the audit with it.
+  exchange.auditedStatus = null;
+  replay(deps, exchange, use, row);
+  return row;
+}
+
+/**
+ * Returns the row that the handler wrote with its work, or writes one; `taken` if another node has written it meanwhile. A failing store
+ * does not undo committed work.
+ */
+async function keep(deps: Shell, exchange: Exchange, use: IdempotencyUse): Promise<IdempotencyRow | 'taken' | null> {
+  const { answer, at, route } = exchange;
+  if (answer === null) return null;
+  if (use.written?.status === answer.status) return use.written;
+  if (route?.act === undefined && !(answer.body instanceof Readable) && answer.body.length > MOST_COMPUTED) return null;
+  const row = rowFor(use, answer, at, route?.secretResponse === true && answer.status < 300);
+  if (row === null) return null;
+  try {
+    await deps.idempotency.store.insert(row);
+  } catch (err) {
+    if (isKeyTaken(err)) return 'taken';
+    deps.log.error({ err, request_id: exchange.requestId }, 'an idempotency record could not be written');
+  }
+  return row;
 }

@@ -14,7 +14,7 @@ import { deedOf } from './audit.ts';
 import type { JsonObject } from './json.ts';
 import type { JsonBody } from './json-reader.ts';
 import { refuseScope } from './middleware/admit.ts';
-import type { Incoming, Reply, Route } from './route.ts';
+import { pathWith, type Incoming, type Reply, type Route } from './route.ts';
 
 /** The input of an operation. */
 export interface Asked {
@@ -34,7 +34,7 @@ export interface Asking {
   caller: Caller;
   ip: string | null;
   userAgent: string | null;
-  whenOver(listener: () => void): void;
+  whenOver: (listener: () => void) => void;
 }
 
 export interface Inside {
@@ -49,20 +49,22 @@ export function createInside(deps: { clock: Clock; commit: Committer }, routes: 
       const route = byId.get(operationId);
       if (route === undefined) throw new Error(`there is no operation ${operationId}`);
       const act = begin(deps, route, asking, asked.params);
-      // An operation of the server tells itself what it is done to.
-      const isTold = route.scope === 'server';
+      const told = (reply?: Reply): void => {
+        // An operation of the server tells itself what it is done to.
+        if (route.scope !== 'server') act.on(deedOf(asked.params ?? {}, reply, asked.body));
+      };
       try {
         refuseScope(route, asking.caller, (asked.body ?? {}) as JsonObject);
         const reply = await route.run(incoming(deps, { route, asking, asked, act }));
         if (route.act !== undefined) {
-          if (!isTold) act.on(deedOf(asked.params ?? {}, reply));
+          told(reply);
           await act.done(reply.status);
         }
         return reply;
       } catch (error) {
         // A read that found nothing is not audited.
         if (route.act !== undefined && !(error instanceof Unavailable)) {
-          if (!isTold) act.on(deedOf(asked.params ?? {}, undefined, asked.body));
+          told();
           await act.failed(error);
         }
         throw error;
@@ -77,26 +79,22 @@ function begin(
   { caller, ip, userAgent }: Asking,
   params: Asked['params'] = {},
 ): RunningAct {
+  const isOperator = caller.isOperator === true;
   const isOfServer = scope === 'server';
   const acting: Acting = {
     actor: actorOf(caller),
     ip,
-    method: caller.isOperator === true ? 'CLI' : isOfServer ? 'DASHBOARD' : method,
+    method: isOperator ? 'CLI' : isOfServer ? 'DASHBOARD' : method,
     user_agent: userAgent,
-    key_id: caller.isOperator === true || caller.member !== undefined ? null : caller.keyId,
+    key_id: isOperator || caller.member !== undefined ? null : caller.keyId,
   };
-  if (isOfServer) return beginAct(deps, { name: operationId, words: act ?? null }, acting);
-  const asked = act?.named === null ? null : pathWith(path, params);
-  const begun = beginAct(deps, { name: operationId, words: act ?? null, endpoint: path, path: asked }, acting);
+  const operation = { name: operationId, words: act ?? null };
+  if (isOfServer) return beginAct(deps, operation, acting);
+  const asked = act?.named === null || !path.includes('{') ? null : pathWith(path, params);
+  const begun = beginAct(deps, { ...operation, endpoint: path, path: asked }, acting);
   begun.concerns(caller.accountId);
   return begun;
 }
-
-/** Returns the path with its parameters; null for one without any. */
-const pathWith = (path: string, params: Readonly<Record<string, string>>): string | null =>
-  path.includes('{')
-    ? path.replaceAll(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(params[name] ?? ''))
-    : null;
 
 interface InsideCall {
   route: Route;
@@ -127,13 +125,9 @@ function incoming({ clock }: { clock: Clock }, { route, asking, asked, act }: In
       return act.row(reply.status);
     },
     isStopping: () => false,
-    whenOver: (listener) => {
-      asking.whenOver(listener);
-    },
+    whenOver: asking.whenOver,
     // A member's session stands for a key.
-    whenKeyEnds: (listener) => {
-      asking.whenOver(listener);
-    },
+    whenKeyEnds: asking.whenOver,
   };
 }
 

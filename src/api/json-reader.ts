@@ -10,8 +10,7 @@ import { createThreads, ThreadRefusal } from '../base/threads.ts';
 import { createGate } from '../scheduling/gate.ts';
 import type { ForeignBody } from './compat/foreign.ts';
 import { readForeign } from './compat/services.ts';
-import { hashJson, readJson } from './json.ts';
-import type { JsonObject, JsonResult } from './json.ts';
+import { hashJson, readJson, type JsonObject, type JsonResult } from './json.ts';
 import type { JsonJob, JsonJobResult } from './json-worker.ts';
 import type { CheckedSend } from './send-check.ts';
 import type { SendRules } from '../messages/request/send-request.ts';
@@ -49,16 +48,9 @@ export interface BodyUse {
   foreign?: ForeignBody | null;
 }
 
-export interface JsonReader {
-  /**
-   * Throws `invalid_json`, `payload_too_large` (too many values) or `service_unavailable` (too many large bodies of this owner at once).
-   */
-  read(bytes: Buffer, use: BodyUse): JsonBody | Promise<JsonBody>;
-  /** Ends the threads; what is still waiting in them is refused. */
-  close(): Promise<void>;
-}
+export type JsonReader = ReturnType<typeof createJsonReader>;
 
-export function createJsonReader(deps: { clock: Clock }): JsonReader {
+export function createJsonReader(deps: { clock: Clock }) {
   const threads = createThreads<JsonJob, JsonJobResult>(deps, {
     entry: new URL('./json-worker.ts', import.meta.url),
     count: THREADS,
@@ -67,28 +59,26 @@ export function createJsonReader(deps: { clock: Clock }): JsonReader {
     idleMs: IDLE_MS,
     jobMs: JOB_MS,
     maxHeapMb: 512,
+    maxYoungMb: 12,
   });
   const gate = createGate({ most: THREADS, waiting: MOST_WAITING });
 
   const inThread = (owner: string, job: JsonJob): Promise<JsonBody> =>
     gate.run(owner, () => threads.run(job, ownMemory([job.bytes])).then(bodyOf, refuse), tooMany);
 
-  async function inSlice(bytes: Buffer, foreign: ForeignBody | null): Promise<JsonBody> {
-    await nextSlice();
-    return bodyOf(readBytes(bytes, foreign));
-  }
-
   return {
-    read(bytes, { owner, send = null, foreign = null }) {
-      if (bytes.length <= AT_ONCE_BYTES) return bodyOf(readBytes(bytes, foreign));
-      return bytes.length <= INLINE_BYTES ? inSlice(bytes, foreign) : inThread(owner, { bytes, send, foreign });
+    /**
+     * Throws `invalid_json`, `payload_too_large` (too many values) or `service_unavailable` (too many large bodies of this owner at once).
+     */
+    async read(bytes: Buffer, { owner, send = null, foreign = null }: BodyUse): Promise<JsonBody> {
+      if (bytes.length > INLINE_BYTES) return inThread(owner, { bytes, send, foreign });
+      if (bytes.length > AT_ONCE_BYTES) await nextSlice();
+      return bodyOf(foreign === null ? readJson(bytes) : readForeign(bytes, foreign));
     },
-    close: () => threads.close(),
+    /** Ends the threads; what is still waiting in them is refused. */
+    close: (): Promise<void> => threads.close(),
   };
 }
-
-const readBytes = (bytes: Uint8Array, foreign: ForeignBody | null): JsonResult =>
-  foreign === null ? readJson(bytes) : readForeign(bytes, foreign);
 
 const tooMany = (): Problem =>
   new Problem('service_unavailable', 'Too many large bodies at once. Try again.', { retryAfter: 1 });

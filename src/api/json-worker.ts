@@ -5,9 +5,7 @@
 import { answerJobs } from '../base/answer-jobs.ts';
 import { MIME, type ForeignBody } from './compat/foreign.ts';
 import { readForeign } from './compat/services.ts';
-import type { LongTexts } from './files-in-json.ts';
-import { hashJson, readJson } from './json.ts';
-import type { JsonObject, JsonResult } from './json.ts';
+import { hashJson, readJson, type JsonObject, type JsonResult, type LongTexts } from './json.ts';
 import { checkApart, checkMail, memoryOf } from './send-check.ts';
 import type { CheckedSend } from './send-check.ts';
 import { decodeBase64 } from '../messages/request/attachment.ts';

@@ -8,12 +8,11 @@ import { createKey, findKey, keyMembers, pageOfKeys, revokeKey, toKeyRecord, upd
 import type { KeyRequest } from '../keys/new-key.ts';
 import { scopeNames } from '../keys/scopes.ts';
 import type { ApiKeyRow } from '../storage/tables.ts';
-import { answerChange, created, removed, updated } from './answer-change.ts';
+import { answerChange, created, removed, updated, refOf } from './route.ts';
 import type { StoreContext } from './context.ts';
 import { timeMember } from './query.ts';
-import { recordSchema, text } from './record-schema.ts';
+import { namedRequest, recordSchema, text } from './record-schema.ts';
 import { resource } from './resource.ts';
-import { refOf } from './route.ts';
 
 const PATH = '/v1/keys';
 /** Ten years. */
@@ -29,16 +28,17 @@ const NewKeyAnswer = Key.extend({
   description: 'A new API key with its secret.',
 });
 
-const name = () => z.string().min(1).max(100).describe('For people.');
-const scopes = () =>
-  z
+const members = {
+  name: z.string().min(1).max(100).describe('For people.'),
+  scopes: z
     .array(z.enum(scopeNames as [string, ...string[]]))
     .min(1)
     .max(scopeNames.length)
-    .describe('What it may do.');
-const domains = () => z.array(z.string().max(253)).max(100).describe('Sending domains it is restricted to.');
-const allowedIps = () =>
-  z.array(z.string().max(49)).max(100).describe('Addresses and CIDR ranges it may be used from.');
+    .describe('What it may do.'),
+  domains: z.array(z.string().max(253)).max(100).describe('Sending domains it is restricted to.'),
+  allowed_ips: z.array(z.string().max(49)).max(100).describe('Addresses and CIDR ranges it may be used from.'),
+};
+const changes = z.strictObject(members).partial().shape;
 
 const kind = resource({
   path: PATH,
@@ -67,29 +67,27 @@ const create = kind.create(
     description:
       'The key is shown only in this answer. It never gets more than the key that makes the request: scopes, domains, addresses, mode and lifetime. With `replaces` the old key ends `revoke_after` seconds later, so that both work while the new one is distributed. An account has at most 10,000 keys; beyond them a new key takes the place of the oldest that has ended.',
     says: 'created the API key {name}',
-    body: z
-      .strictObject({
-        name: name(),
-        scopes: scopes(),
-        mode: z.enum(['live', 'test']).optional().describe('Defaults to the mode of the key that makes the request.'),
-        domains: domains().optional(),
-        allowed_ips: allowedIps().optional(),
-        ttl: z
-          .int()
-          .min(1)
-          .max(LONGEST_TTL_S)
-          .optional()
-          .describe('Lifetime in seconds. Not together with `expires_at`.'),
-        expires_at: timeMember().optional().describe('When it ends; never if not given.'),
-        replaces: z.string().max(64).optional().describe('Id of the key that it replaces.'),
-        revoke_after: z
-          .int()
-          .min(0)
-          .max(LONGEST_OVERLAP_S)
-          .optional()
-          .describe('Seconds until the replaced key ends; at once if not given.'),
-      })
-      .meta({ id: 'NewKey', description: 'A key to create.' }),
+    body: namedRequest('NewKey', 'A key to create.', {
+      name: members.name,
+      scopes: members.scopes,
+      mode: z.enum(['live', 'test']).optional().describe('Defaults to the mode of the key that makes the request.'),
+      domains: changes.domains,
+      allowed_ips: changes.allowed_ips,
+      ttl: z
+        .int()
+        .min(1)
+        .max(LONGEST_TTL_S)
+        .optional()
+        .describe('Lifetime in seconds. Not together with `expires_at`.'),
+      expires_at: timeMember().optional().describe('When it ends; never if not given.'),
+      replaces: z.string().max(64).optional().describe('Id of the key that it replaces.'),
+      revoke_after: z
+        .int()
+        .min(0)
+        .max(LONGEST_OVERLAP_S)
+        .optional()
+        .describe('Seconds until the replaced key ends; at once if not given.'),
+    }),
     bodyExamples: {
       minimal: { summary: 'For sending', value: { name: 'shop', scopes: ['send'] } },
     },
@@ -159,15 +157,10 @@ const update = kind.update(
     description:
       'Name, scopes, domains, addresses and end, in force at once; open streams of the key are closed. A key gets no more than the key that makes the request has, and a key cannot lock itself out.',
     says: 'changed the API key {name}',
-    body: z
-      .strictObject({
-        name: name().optional(),
-        scopes: scopes().optional(),
-        domains: domains().optional(),
-        allowed_ips: allowedIps().optional(),
-        expires_at: timeMember().nullable().optional().describe('When it ends; null for never.'),
-      })
-      .meta({ id: 'KeyChanges', description: 'The members to change; all others stay the same.' }),
+    body: namedRequest('KeyChanges', 'The members to change; all others stay the same.', {
+      ...changes,
+      expires_at: timeMember().nullable().optional().describe('When it ends; null for never.'),
+    }),
     bodyExamples: { addresses: { summary: 'Only from our network', value: { allowed_ips: ['203.0.113.0/24'] } } },
     problems: ['domain_not_allowed', 'invalid_state'],
   },
@@ -189,7 +182,7 @@ const update = kind.update(
       expiresAt: expiresAt === undefined ? row.expires_at : expiresAt,
     });
     if (ips !== undefined && row.id === caller.keyId) refuseLockOut(granted.allowedIps ?? [], call.ip);
-    const changes = {
+    const given = {
       ...(called === undefined ? {} : { name: called }),
       ...(wanted === undefined ? {} : { scopes: wanted }),
       ...(only === undefined ? {} : { domains: granted.domains ?? [] }),
@@ -198,7 +191,7 @@ const update = kind.update(
     };
     const record = (changed: ApiKeyRow) => toKeyRecord(changed, now);
     return answerChange(call, updated(record, before), (rowsFor) =>
-      updateKey(storeOf(context), refOf(call), changes, rowsFor),
+      updateKey(storeOf(context), refOf(call), given, rowsFor),
     );
   },
 );

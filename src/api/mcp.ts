@@ -11,7 +11,7 @@ import { textOf } from './compat/members.ts';
 import { contentOf, type Asking, type Inside } from './inside.ts';
 import { isObject, type JsonObject } from './json.ts';
 import { refuseScope } from './middleware/admit.ts';
-import type { ApiSettings } from './request-state.ts';
+import type { ApiSettings } from './exchange.ts';
 import { isReading, type Incoming, type Reply, type Route } from './route.ts';
 import { refuseInTestMode } from './test-mode.ts';
 
@@ -103,13 +103,10 @@ const NAME = 'mcp';
 // A larger body would have to be read and checked in a thread, as the API does.
 const MOST_BYTES = 256 * 1024;
 
-type Settings = Pick<ApiSettings, 'publicUrl' | 'version'>;
-
-export function mcpRoute(inside: Inside, all: readonly Route[], settings: Settings): Route {
+export function mcpRoute(inside: Inside, all: readonly Route[], settings: ApiSettings): Route {
   const byId = new Map(all.map((route) => [route.operationId, route]));
   const tools = words.flatMap((one) => {
-    const routes = one.operations.flatMap((id) => byId.get(id) ?? []);
-    const [first, ...others] = routes;
+    const [first, ...others] = one.operations.flatMap((id) => byId.get(id) ?? []);
     return first === undefined ? [] : [toolOf(one, [first, ...others])];
   });
   return {
@@ -130,7 +127,7 @@ export function mcpRoute(inside: Inside, all: readonly Route[], settings: Settin
 interface Parts {
   inside: Inside;
   tools: readonly Tool[];
-  settings: Settings;
+  settings: ApiSettings;
 }
 
 async function answer(parts: Parts, incoming: Incoming): Promise<Reply> {
@@ -149,7 +146,7 @@ async function answer(parts: Parts, incoming: Incoming): Promise<Reply> {
 }
 
 /** A page of another site in a browser must not ask with a key that it was given for something else. */
-function refuseHeaders({ publicUrl }: Settings, { header }: Incoming): void {
+function refuseHeaders({ publicUrl }: ApiSettings, { header }: Incoming): void {
   const origin = header('origin');
   if (origin !== undefined && origin !== new URL(publicUrl).origin)
     throw new Problem('insufficient_scope', `Pages of ${origin} may not use this. Leave the header Origin out.`, {

@@ -22,6 +22,7 @@ import type { StoreContext } from './context.ts';
 import { pageParameters } from './page.ts';
 import { addressParameter, booleanParameter, listParameter, textsParameter, timeParameter } from './query.ts';
 import { batchId, Message, MessageDetails, messageId, samples } from './records.ts';
+import { namedRecord } from './record-schema.ts';
 import { resource } from './resource.ts';
 import { type Call, jsonResponse } from './route.ts';
 import { noMessage, requireMessage, testFilter } from './test-mode.ts';
@@ -110,16 +111,14 @@ const listQuery = z.strictObject({
   sort: z.enum(['-created_at', 'created_at']).optional().describe('Newest first (the default) or oldest first.'),
 });
 
-const MessageCount = z
-  .object({
-    object: z.literal('message_count'),
-    count: z.int().describe('The messages that fit, 10,000 at most.'),
-    by_status: z
-      .partialRecord(z.enum(deliveryStatuses), z.int())
-      .describe('The same by status; a status without a message is left out.'),
-    has_more: z.boolean().describe('Whether there may be more: the count is then the least number.'),
-  })
-  .meta({ id: 'MessageCount', description: 'How many messages a list has with some filters.' });
+const MessageCount = namedRecord('MessageCount', 'How many messages a list has with some filters.', {
+  object: z.literal('message_count'),
+  count: z.int().describe('The messages that fit, 10,000 at most.'),
+  by_status: z
+    .partialRecord(z.enum(deliveryStatuses), z.int())
+    .describe('The same by status; a status without a message is left out.'),
+  has_more: z.boolean().describe('Whether there may be more: the count is then the least number.'),
+});
 
 /** How far back a search in subjects and for parts of addresses goes by default, in milliseconds. */
 const SUBJECT_SPAN_MS = 30 * DAY_MS;
@@ -143,10 +142,9 @@ const list = messages.list(
 
 const countQuery = listQuery.omit({ limit: true, after: true, before: true, sort: true });
 
-const count = messages.at(
-  'GET',
-  `${PATH}/count`,
+const count = messages.get(
   {
+    path: `${PATH}/count`,
     operationId: 'getMessageCount',
     description:
       'How many messages the list has with these filters, in all and by status. It looks at 10,000 messages at most, the newest: `has_more` says whether there are more, which may fit as well.',
@@ -160,15 +158,14 @@ const count = messages.at(
       }),
     },
   },
-  async (call: Call<object, z.output<typeof countQuery>, undefined>, { db }: StoreContext) => {
+  async (call, { db }) => {
     const { byStatus, isMore } = await countMessages(db.reader, await filterOf(db, call));
-    const body = {
-      object: 'message_count' as const,
+    return {
+      object: 'message_count',
       count: byStatus.reduce((sum, one) => sum + one.count, 0),
       by_status: Object.fromEntries(byStatus.map(({ status, count }) => [status, count])),
       has_more: isMore,
     };
-    return { status: 200, body };
   },
 );
 

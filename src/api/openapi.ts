@@ -4,24 +4,13 @@ import { z } from 'zod';
 import { catalogue, type ProblemCode } from '../base/problem.ts';
 import { JSON_TYPE } from './answer.ts';
 import { isCurrent } from './negotiate.ts';
-import { Schemas, withOpenObjects, type Json } from './openapi-schemas.ts';
 import { openRoute, type ResponseDeclaration, type Route } from './route.ts';
 import { writesShared } from './test-mode.ts';
 import { allEventTypes, optInEventTypes, type EventType } from '../events/event.ts';
 import { Event, sampleEvent } from './records.ts';
 
 /** The words that do not belong to a single endpoint. */
-interface OpenapiText {
-  description: string;
-  bearer: string;
-  idempotencyKey: string;
-  tags: Readonly<Record<string, string>>;
-  headers: Readonly<Record<string, readonly ['string' | 'integer' | 'boolean', string]>>;
-  responses: Readonly<Record<number, { name: string; description: string }>>;
-}
-
-const openapiText: OpenapiText = {
-  description: `
+const introduction = `
 Send e-mail with one HTTP request, and follow it until it is delivered.
 
 ## Authentication
@@ -44,56 +33,55 @@ Requests are counted per account in windows of a minute, by plan; every answer s
 ## Versioning
 The version is in the path. Endpoints end no earlier than 12 months after notice, which the headers \`Deprecation\`,
 \`Sunset\`, \`Link\` and \`Warning\` give on every answer. Answers may gain members, and enumerations values, at any time.
-`.trim(),
-  bearer: 'An API key, created on the command line or by a key with the scope `key`.',
-  idempotencyKey:
-    'Makes a repeated request harmless: the first answer is given again. 1 to 255 visible ASCII characters; a UUIDv4 does best.',
-  tags: {
-    messages: 'Sending mail and following it.',
-    batches: 'Bulk sends.',
-    templates: 'Stored templates.',
-    suppressions: 'Addresses that are not mailed.',
-    webhooks: 'Endpoints that receive events.',
-    events: 'What happened to messages.',
-    domains: 'Sending domains.',
-    stats: 'How much was sent, and what happened to it.',
-    description: 'This document.',
-  },
-  headers: {
-    'X-Request-Id': ['string', 'Identifier of the request, for support and audit.'],
-    'X-RateLimit-Limit': ['integer', 'Requests allowed in the window.'],
-    'X-RateLimit-Remaining': ['integer', 'Requests left in the window.'],
-    'X-RateLimit-Reset': ['integer', 'When the window ends, in Unix seconds.'],
-    RateLimit: ['string', 'The same as a structured field: requests left (r) and seconds until the window ends (t).'],
-    'RateLimit-Policy': ['string', 'Requests allowed (q) in a window of so many seconds (w).'],
-    'Retry-After': ['integer', 'Seconds to wait before trying again.'],
-    'WWW-Authenticate': ['string', 'What kind of key is needed (RFC 6750).'],
-    'Idempotency-Replayed': ['boolean', 'This is the answer to an earlier request with the same Idempotency-Key.'],
-    'Idempotency-First-Answer': ['string', 'When the answer that is given again was first given, RFC 3339.'],
-    'Idempotency-Warning': [
-      'string',
-      'Only on a refusal that is given again: that it is, and how to have the request tried again.',
-    ],
-    'Idempotency-Mismatch': ['boolean', 'That earlier request had another body.'],
-  },
-  responses: {
-    400: { name: 'BadRequest', description: 'The request has a fault: see `code` and `field`.' },
-    401: { name: 'Unauthorized', description: 'There is no valid API key in the request.' },
-    403: { name: 'Forbidden', description: 'The key does not open this.' },
-    404: { name: 'NotFound', description: 'There is no such path or object.' },
-    405: { name: 'MethodNotAllowed', description: 'The path does not know this method.' },
-    406: { name: 'NotAcceptable', description: 'The Accept header forbids every type there is.' },
-    408: { name: 'RequestTimeout', description: 'The request did not arrive in time.' },
-    409: { name: 'Conflict', description: 'The request contradicts what is there already.' },
-    410: { name: 'Gone', description: 'The endpoint is past its end.' },
-    413: { name: 'ContentTooLarge', description: 'The request or the message is too large.' },
-    415: { name: 'UnsupportedMediaType', description: 'The body is not JSON in UTF-8, plain or gzip.' },
-    417: { name: 'ExpectationFailed', description: 'The Expect header asks for something unknown.' },
-    429: { name: 'TooManyRequests', description: 'A limit is used up: wait for `Retry-After`.' },
-    500: { name: 'InternalError', description: 'A fault on our side: try again.' },
-    503: { name: 'ServiceUnavailable', description: 'Not now: try again after `Retry-After`.' },
-    504: { name: 'Timeout', description: 'It took too long: try again.' },
-  },
+`.trim();
+
+const tagWords: Readonly<Record<string, string>> = {
+  messages: 'Sending mail and following it.',
+  batches: 'Bulk sends.',
+  templates: 'Stored templates.',
+  suppressions: 'Addresses that are not mailed.',
+  webhooks: 'Endpoints that receive events.',
+  events: 'What happened to messages.',
+  domains: 'Sending domains.',
+  stats: 'How much was sent, and what happened to it.',
+  description: 'This document.',
+};
+
+const headerWords: Readonly<Record<string, readonly ['string' | 'integer' | 'boolean', string]>> = {
+  'X-Request-Id': ['string', 'Identifier of the request, for support and audit.'],
+  'X-RateLimit-Limit': ['integer', 'Requests allowed in the window.'],
+  'X-RateLimit-Remaining': ['integer', 'Requests left in the window.'],
+  'X-RateLimit-Reset': ['integer', 'When the window ends, in Unix seconds.'],
+  RateLimit: ['string', 'The same as a structured field: requests left (r) and seconds until the window ends (t).'],
+  'RateLimit-Policy': ['string', 'Requests allowed (q) in a window of so many seconds (w).'],
+  'Retry-After': ['integer', 'Seconds to wait before trying again.'],
+  'WWW-Authenticate': ['string', 'What kind of key is needed (RFC 6750).'],
+  'Idempotency-Replayed': ['boolean', 'This is the answer to an earlier request with the same Idempotency-Key.'],
+  'Idempotency-First-Answer': ['string', 'When the answer that is given again was first given, RFC 3339.'],
+  'Idempotency-Warning': [
+    'string',
+    'Only on a refusal that is given again: that it is, and how to have the request tried again.',
+  ],
+  'Idempotency-Mismatch': ['boolean', 'That earlier request had another body.'],
+};
+
+const responseWords: Readonly<Record<number, { name: string; description: string }>> = {
+  400: { name: 'BadRequest', description: 'The request has a fault: see `code` and `field`.' },
+  401: { name: 'Unauthorized', description: 'There is no valid API key in the request.' },
+  403: { name: 'Forbidden', description: 'The key does not open this.' },
+  404: { name: 'NotFound', description: 'There is no such path or object.' },
+  405: { name: 'MethodNotAllowed', description: 'The path does not know this method.' },
+  406: { name: 'NotAcceptable', description: 'The Accept header forbids every type there is.' },
+  408: { name: 'RequestTimeout', description: 'The request did not arrive in time.' },
+  409: { name: 'Conflict', description: 'The request contradicts what is there already.' },
+  410: { name: 'Gone', description: 'The endpoint is past its end.' },
+  413: { name: 'ContentTooLarge', description: 'The request or the message is too large.' },
+  415: { name: 'UnsupportedMediaType', description: 'The body is not JSON in UTF-8, plain or gzip.' },
+  417: { name: 'ExpectationFailed', description: 'The Expect header asks for something unknown.' },
+  429: { name: 'TooManyRequests', description: 'A limit is used up: wait for `Retry-After`.' },
+  500: { name: 'InternalError', description: 'A fault on our side: try again.' },
+  503: { name: 'ServiceUnavailable', description: 'Not now: try again after `Retry-After`.' },
+  504: { name: 'Timeout', description: 'It took too long: try again.' },
 };
 
 /** The route that publishes the document: it needs no key, since it is there to be imported. */
@@ -154,17 +142,23 @@ export function openapiDocument(routes: readonly Route[], settings: { publicUrl:
       title: 'Posthorn',
       version: settings.version,
       summary: 'Transactional e-mail over HTTP',
-      description: openapiText.description,
+      description: introduction,
       license: { name: 'MIT', identifier: 'MIT' },
       contact: { name: 'The operator of this service', url: settings.publicUrl },
     },
     servers: [{ url: settings.publicUrl, description: 'This service' }],
     security: [{ bearerAuth: [] }],
-    tags: tags.map((name) => ({ name, description: openapiText.tags[name] ?? `Operations on ${name}.` })),
+    tags: tags.map((name) => ({ name, description: tagWords[name] ?? `Operations on ${name}.` })),
     paths,
     webhooks,
     components: {
-      securitySchemes: { bearerAuth: { type: 'http', scheme: 'bearer', description: openapiText.bearer } },
+      securitySchemes: {
+        bearerAuth: {
+          type: 'http',
+          scheme: 'bearer',
+          description: 'An API key, created on the command line or by a key with the scope `key`.',
+        },
+      },
       headers: headers(),
       parameters: { IdempotencyKey: idempotencyParameter },
       responses: problemResponses(used),
@@ -273,17 +267,10 @@ function response(route: Route, declared: ResponseDeclaration, schemas: Schemas)
     name,
     { description, schema: { type: 'string' } },
   ]);
-  const replay =
-    route.method === 'POST'
-      ? {
-          ...headerRef('Idempotency-Replayed'),
-          ...headerRef('Idempotency-First-Answer'),
-          ...headerRef('Idempotency-Mismatch'),
-        }
-      : {};
+  const replay = route.method === 'POST' ? replayHeaders.filter((name) => name !== 'Idempotency-Warning') : [];
   return {
     description: declared.description,
-    headers: { ...commonHeaders(), ...replay, ...(Object.fromEntries(own) as Json) },
+    headers: { ...headerRefs([...commonHeaders, ...replay]), ...(Object.fromEntries(own) as Json) },
     ...(Object.keys(content).length === 0 ? {} : { content }),
   };
 }
@@ -292,21 +279,18 @@ const takesBody = (method: string): boolean => method === 'POST' || method === '
 
 /** Returns the statuses of the refusals that follow from what an endpoint takes. */
 function problemStatuses(route: Route): number[] {
-  // 400: an unknown parameter is refused everywhere.
-  const statuses = new Set([400, 406, 429, 500, 503]);
-  const add = (...more: number[]): void => {
-    for (const status of more) statuses.add(status);
-  };
-  // Node answers it before the router, for every method.
-  add(417);
-  if (route.scope !== null) add(401, 403);
-  if (route.params !== undefined) add(404);
-  if (route.method === 'POST') add(409);
-  // A body that is sent is read even if none is expected.
-  if (takesBody(route.method)) add(408, 413, 415, 504);
-  if (route.deprecated !== undefined) add(410);
-  for (const code of problemCodes(route)) add(catalogue[code].status);
-  return [...statuses].sort((a, b) => a - b);
+  const statuses = [
+    // 400: an unknown parameter is refused everywhere. 417: Node answers it before the router, for every method.
+    ...[400, 406, 417, 429, 500, 503],
+    ...(route.scope === null ? [] : [401, 403]),
+    ...(route.params === undefined ? [] : [404]),
+    ...(route.method === 'POST' ? [409] : []),
+    // A body that is sent is read even if none is expected.
+    ...(takesBody(route.method) ? [408, 413, 415, 504] : []),
+    ...(route.deprecated === undefined ? [] : [410]),
+    ...problemCodes(route).map((code) => catalogue[code].status),
+  ];
+  return [...new Set(statuses)].sort((a, b) => a - b);
 }
 
 /** Headers of a refusal that is repeated for the same key. */
@@ -317,7 +301,7 @@ const replayHeaders = [
   'Idempotency-Mismatch',
 ];
 
-const commonHeaderNames = [
+const commonHeaders = [
   'X-Request-Id',
   'X-RateLimit-Limit',
   'X-RateLimit-Remaining',
@@ -326,14 +310,13 @@ const commonHeaderNames = [
   'RateLimit-Policy',
 ];
 
-const headerRef = (name: string): Json => ({ [name]: { $ref: `#/components/headers/${name}` } });
-const headerRefs = (names: readonly string[]): Json => Object.assign({}, ...names.map(headerRef)) as Json;
-const commonHeaders = (): Json => headerRefs(commonHeaderNames);
+const headerRefs = (names: readonly string[]): Json =>
+  Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]));
 
 /** Headers about a repeated request are present only then; the others always. */
 function headers(): Json {
   return Object.fromEntries(
-    Object.entries(openapiText.headers).map(([name, [type, description]]) => [
+    Object.entries(headerWords).map(([name, [type, description]]) => [
       name,
       { description, ...(name.startsWith('Idempotency-') ? {} : { required: true }), schema: { type } },
     ]),
@@ -344,7 +327,8 @@ const idempotencyParameter = {
   name: 'Idempotency-Key',
   in: 'header',
   required: false,
-  description: openapiText.idempotencyKey,
+  description:
+    'Makes a repeated request harmless: the first answer is given again. 1 to 255 visible ASCII characters; a UUIDv4 does best.',
   schema: { type: 'string', minLength: 1, maxLength: 255 },
 };
 
@@ -374,7 +358,7 @@ const envelopeSchema = {
   properties: { error: { $ref: '#/components/schemas/Error' } },
 };
 
-const responseName = (status: number): string => openapiText.responses[status]?.name ?? `Problem${status}`;
+const responseName = (status: number): string => responseWords[status]?.name ?? `Problem${status}`;
 
 /** Returns the refusals that an operation names: others, such as 405, occur only if there is no operation. */
 function problemResponses(used: string): Json {
@@ -385,14 +369,13 @@ function problemResponses(used: string): Json {
 
 function problemResponse(status: number): Json {
   const own = codes.filter((code) => catalogue[code].status === status);
-  const extra = {
-    ...(status === 429 || status >= 500 ? headerRef('Retry-After') : {}),
-    ...(status === 401 ? headerRef('WWW-Authenticate') : {}),
-    ...(status < 500 && status !== 429 ? headerRefs(replayHeaders) : {}),
-  };
+  const extra = [
+    ...(status === 401 ? ['WWW-Authenticate'] : []),
+    ...(status === 429 || status >= 500 ? ['Retry-After'] : replayHeaders),
+  ];
   return {
-    description: openapiText.responses[status]?.description ?? 'The request was refused.',
-    headers: { ...commonHeaders(), ...extra },
+    description: responseWords[status]?.description ?? 'The request was refused.',
+    headers: headerRefs([...commonHeaders, ...extra]),
     content: {
       'application/json': {
         schema: { $ref: '#/components/schemas/ErrorEnvelope' },
@@ -514,4 +497,68 @@ function callOf(type: EventType, event: Json): Json {
       410: { description: 'The endpoint is gone: it is disabled.' },
     },
   };
+}
+
+/** Makes the JSON Schemas of the OpenAPI document from zod schemas: those with an id become components, the others stay where they are used. */
+export type Json = Record<string, unknown>;
+
+export class Schemas {
+  /** The components so far, by id. */
+  readonly named: Record<string, Json> = {};
+
+  of(schema: z.ZodType, io: 'input' | 'output'): Json {
+    const made = z.toJSONSchema(schema, { target: 'draft-2020-12', io, unrepresentable: 'any' }) as Json;
+    const { $schema: _, $defs, ...own } = made;
+    for (const [name, definition] of Object.entries(($defs ?? {}) as Record<string, Json>)) {
+      const { id: __, ...rest } = adapted(definition) as Json;
+      this.named[name] ??= io === 'output' ? withOpenObjects(rest) : rest;
+    }
+    return adapted(own) as Json;
+  }
+}
+
+/** Opens the objects of answers: clients must accept members that are added later. */
+export function withOpenObjects(schema: Json): Json {
+  return mapped(schema, (object) => {
+    if (object['additionalProperties'] !== false) return object;
+    const { additionalProperties: _, ...rest } = object;
+    return rest;
+  }) as Json;
+}
+
+/** Points references to the components, and writes null into the type if it is allowed. */
+function adapted(schema: unknown): unknown {
+  return mapped(schema, (object) => {
+    const { $ref } = object;
+    if (typeof $ref === 'string') return { ...object, $ref: $ref.replace('#/$defs/', '#/components/schemas/') };
+    return withNullType(withoutSafeBounds(object));
+  });
+}
+
+/** Removes the bounds of safe integers, which zod adds to every one: they would hide the bounds that are real rules. */
+function withoutSafeBounds(object: Json): Json {
+  const { minimum, maximum, ...rest } = object;
+  if (object['type'] !== 'integer') return object;
+  return {
+    ...rest,
+    ...(minimum === undefined || minimum === Number.MIN_SAFE_INTEGER ? {} : { minimum }),
+    ...(maximum === undefined || maximum === Number.MAX_SAFE_INTEGER ? {} : { maximum }),
+  };
+}
+
+/** `anyOf: [X, null]` as `type: [x, null]`, the form that readers and generators of clients know best. */
+function withNullType(object: Json): Json {
+  const { anyOf, ...rest } = object;
+  if (!Array.isArray(anyOf) || anyOf.length !== 2) return object;
+  const [value, none] = anyOf as Json[];
+  const isPlain = typeof value?.['type'] === 'string' && value['enum'] === undefined && value['const'] === undefined;
+  if (!isPlain || none?.['type'] !== 'null') return object;
+  return { ...value, ...rest, type: [value['type'], 'null'] };
+}
+
+/** Changes each object in the tree, the inner ones first. */
+function mapped(value: unknown, change: (object: Json) => Json): unknown {
+  if (Array.isArray(value)) return value.map((item) => mapped(item, change));
+  if (typeof value !== 'object' || value === null) return value;
+  return change(Object.fromEntries(Object.entries(value).map(([name, member]) => [name, mapped(member, change)])));
 }

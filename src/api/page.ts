@@ -2,10 +2,10 @@
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import type { Caller } from '../keys/caller.ts';
-import type { Cursors } from './cursor.ts';
 import { integerParameter } from './query.ts';
 import { sampleOf } from './record-schema.ts';
 import { jsonResponse, type Reply } from './route.ts';
+import { createHmac, timingSafeEqual } from 'node:crypto';
 
 export const DEFAULT_LIMIT = 25;
 
@@ -60,6 +60,21 @@ export const pageResponse = (item: z.ZodType, entry: unknown = sampleOf(item)) =
   }),
 });
 
+/** The 200 response of a list that has no pages. `says` is of its entries. */
+export const wholeListResponse = (
+  item: z.ZodType,
+  names: { id: string; description: string },
+  says: string,
+  summary: string,
+  example?: readonly unknown[],
+) => {
+  const schema = z.object({ object: z.literal('list'), data: z.array(item).describe(says) }).meta(names);
+  const value = example === undefined ? sampleOf(schema) : { object: 'list', data: example };
+  return { 200: jsonResponse(says, schema, summary, value) };
+};
+
+export const wholeList = (data: readonly unknown[]) => ({ object: 'list', data });
+
 export interface Page {
   data: readonly { id: string }[];
   /** True if the list continues in the requested direction. */
@@ -73,7 +88,7 @@ export interface Page {
 }
 
 /**
- * Answers a request for a page of the list at `path`. Cursors are bound to the account and to `filters`. Throws
+ * Answers a request for a page of the list at `path`. Cursors are bound to the account and to the filters. Throws
  * `mutually_exclusive_fields` and `invalid_cursor`.
  */
 export async function answerPage(
@@ -81,11 +96,10 @@ export async function answerPage(
   path: string,
   { query, caller: { accountId }, search }: PageCall,
   read: (wanted: PageWanted) => Promise<Page>,
-  filters: object = query,
 ): Promise<Reply> {
   const { after, before, limit = DEFAULT_LIMIT } = query;
   refuseBothCursors(query);
-  const list = listName(`${path} ${accountId}`, filters);
+  const list = listName(`${path} ${accountId}`, query);
   const page = await read({
     accountId,
     limit,
@@ -130,4 +144,54 @@ export function linkToNext(path: string, search: string, cursor: string): { Link
   parameters.delete('after');
   parameters.append('after', cursor);
   return { Link: `<${path}?${parameters.toString()}>; rel="next"` };
+}
+
+/**
+ * Cursors: opaque to the caller, base64url of a version, the position, and a MAC that also covers the list's filters, so a
+ * cursor that was tampered with or belongs to another list is refused instead of giving wrong pages.
+ */
+export interface Cursors {
+  /** A cursor at `position` of the list that `list` names (its path and filters; the same text for the same list). */
+  write(list: string, position: string): string;
+  /** The position; throws `invalid_cursor` naming `field`. */
+  read(list: string, cursor: string, field: string): string;
+}
+
+const VERSION = '1';
+const MAC_CHARACTERS = 16;
+const LONGEST_CURSOR = 300;
+
+/** `secret` is at least 32 bytes. */
+export function createCursors(secret: Buffer): Cursors {
+  const mac = (list: string, position: string): string =>
+    createHmac('sha256', secret)
+      .update(JSON.stringify([VERSION, list, position]))
+      .digest('base64url')
+      .slice(0, MAC_CHARACTERS);
+
+  return {
+    write: (list, position) => Buffer.from(`${VERSION}.${position}.${mac(list, position)}`).toString('base64url'),
+    read(list, cursor, field) {
+      const position = cursor.length > LONGEST_CURSOR ? null : positionIn(cursor);
+      if (position === null || !equal(position.mac, mac(list, position.text))) {
+        throw new Problem(
+          'invalid_cursor',
+          'The cursor is damaged or belongs to another list; start again without it.',
+          { field },
+        );
+      }
+      return position.text;
+    },
+  };
+}
+
+function positionIn(cursor: string): { text: string; mac: string } | null {
+  if (!/^[A-Za-z0-9_-]+$/.test(cursor)) return null;
+  const [version, text, mac, ...rest] = Buffer.from(cursor, 'base64url').toString('latin1').split('.');
+  if (version !== VERSION || text === undefined || mac === undefined || rest.length > 0) return null;
+  return { text, mac };
+}
+
+function equal(a: string, b: string): boolean {
+  return a.length === b.length && timingSafeEqual(Buffer.from(a, 'latin1'), Buffer.from(b, 'latin1'));
 }

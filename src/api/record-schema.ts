@@ -68,6 +68,21 @@ export const time = maker(() => z.iso.datetime());
 export const maybeTime = maker(() => z.iso.datetime().nullable());
 export const map = maker(() => z.record(z.string(), z.string()));
 
+/** The schema of a record with these members, which the description of the API has under this name. */
+export const namedRecord = <Members extends z.ZodRawShape>(id: string, description: string, members: Members) =>
+  z.object(members).meta({ id, description });
+
+/** That of a request, which may have no other members. */
+export const namedRequest = <Members extends z.ZodRawShape>(id: string, description: string, members: Members) =>
+  z.strictObject(members).meta({ id, description });
+
+/** The id of an object whose ids begin with `prefix`. */
+export const idSchema = (prefix: string, says: string): z.ZodString =>
+  z
+    .string()
+    .regex(new RegExp(`^${prefix}_[0-7][0-9a-hjkmnp-tv-z]{25}$`))
+    .describe(says);
+
 /**
  * The schema of the records that `record` makes. `more` has schemas for members about which the column does not say enough, without their
  * descriptions and without null, and for members that come after those of the table.

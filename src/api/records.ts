@@ -1,16 +1,17 @@
-/** The records of messages, attempts and events as schemas: what answers look like, for clients and for the description. */
+/** The records of messages, attempts, events and received mails as schemas: what answers look like, for clients and for the description. */
 import { z } from 'zod';
 import { allEventTypes, withoutPerson, type EventType } from '../events/event.ts';
 import { messageMembers } from '../messages/store/message.ts';
 import { attemptMembers, recipientMembers } from '../messages/store/message-store.ts';
 import { deliveryStatuses } from '../storage/tables.ts';
-import { ReceivedMessage } from './received-schemas.ts';
 import {
   flag,
+  idSchema,
   map,
   maybe,
   maybeTime,
   maybeWhole,
+  namedRecord,
   recordSchema,
   sampleOf,
   shows,
@@ -19,21 +20,14 @@ import {
   time,
   whole,
 } from './record-schema.ts';
+import { receivedMembers } from '../messages/received/received-store.ts';
 
 const MESSAGE_ID = 'msg_01jz5w8q3hf2m9d4x6k7c1b0na';
 const REQUEST_ID = 'req_01jz5w8q3hf2m9d4x6k7c1b0na';
 const DELIVERED = '2026-01-31T09:30:02.481Z';
 
-export const messageId = () =>
-  z
-    .string()
-    .regex(/^msg_[0-7][0-9a-hjkmnp-tv-z]{25}$/)
-    .describe('Id of the message.');
-export const batchId = () =>
-  z
-    .string()
-    .regex(/^bat_[0-7][0-9a-hjkmnp-tv-z]{25}$/)
-    .describe('Id of the bulk send.');
+export const messageId = () => idSchema('msg', 'Id of the message.');
+export const batchId = () => idSchema('bat', 'Id of the bulk send.');
 
 export const Message = recordSchema(
   messageMembers,
@@ -66,6 +60,59 @@ export const Recipient = recordSchema(
       reply: maybe('Text of the reply.', '2.0.0 OK'),
       mx: maybe('Host that replied.', 'mx1.example.net'),
       tls: maybe('Version of TLS; null for a connection without.', 'TLSv1.3'),
+    }),
+  },
+);
+
+export const receivedId = () => idSchema('rcv', 'Id of the mail.');
+
+const mailbox = z.object({
+  email: text('The address.', 'ana@example.net'),
+  name: maybe('The name before it.', 'Ana'),
+});
+const result = (values: string) => text(`One of ${values}.`, 'pass');
+const domain = () => text('The domain that it is about.', 'example.net');
+
+export const ReceivedMessage = recordSchema(
+  receivedMembers,
+  { id: 'ReceivedMessage', description: 'A mail that came to a domain that receives.' },
+  {
+    id: receivedId(),
+    envelope: z.object({
+      from: text('Sender; empty for the null sender.', 'ana@example.net'),
+      to: z.array(z.string()).describe('Recipients at this domain.'),
+    }),
+    from: mailbox,
+    to: z.array(mailbox),
+    cc: z.array(mailbox),
+    reply_to: z.array(mailbox),
+    attachments: z.array(
+      z.object({
+        index: whole('Its place, from 0.'),
+        filename: text('Its name; empty without one.', 'photo.jpg'),
+        content_type: text('Media type, as the mail says.', 'image/jpeg'),
+        size: whole('Bytes.', 48_213),
+        content_id: maybe('What `cid:` in the html calls it.'),
+      }),
+    ),
+    spf: z.object({
+      result: result('pass, fail, softfail, neutral, none, permerror, temperror'),
+      domain: domain(),
+    }),
+    dkim: z.array(
+      z.object({
+        result: result('pass, fail, temperror'),
+        domain: domain(),
+        selector: text('Name of the key in DNS, before `._domainkey`.', 's1'),
+      }),
+    ),
+    dmarc: z.object({
+      result: result('pass, fail, none, temperror'),
+      domain: domain(),
+      policy: maybe(
+        'What the domain asks for if mail fails: none, quarantine or reject; null without a policy.',
+        'reject',
+      ),
     }),
   },
 );
@@ -192,44 +239,40 @@ const details = {
   received: ReceivedMessage,
 };
 
-export const Event = z
-  .object({
-    object: z.literal('event'),
-    id: text(
-      'Id of the event: the same in every place, so that duplicates can be dropped.',
-      'evt_01jz5w8q3hf2m9d4x6k7c1b0na',
-    ),
-    type: shows(z.enum(allEventTypes).describe('Kind of the event.'), 'delivered'),
-    timestamp: time('When it happened.', DELIVERED),
-    sequence: whole('Ascends in the order in which events became visible; holes are normal.', 184_467),
-    test: flag('True for simulated mail.'),
-    data: z
-      .object({
-        message_id: shows(
-          z
-            .string()
-            .regex(/^(?:msg|rcv)_[0-7][0-9a-hjkmnp-tv-z]{25}$/)
-            .describe(
-              'Id of the message; of a `received` mail the one that it answers, or its own if it answers none.',
-            ),
-          MESSAGE_ID,
+export const Event = namedRecord('Event', 'Something that happened to a message. Webhooks carry the same record.', {
+  object: z.literal('event'),
+  id: text(
+    'Id of the event: the same in every place, so that duplicates can be dropped.',
+    'evt_01jz5w8q3hf2m9d4x6k7c1b0na',
+  ),
+  type: shows(z.enum(allEventTypes).describe('Kind of the event.'), 'delivered'),
+  timestamp: time('When it happened.', DELIVERED),
+  sequence: whole('Ascends in the order in which events became visible; holes are normal.', 184_467),
+  test: flag('True for simulated mail.'),
+  data: z
+    .object({
+      message_id: shows(
+        idSchema(
+          '(?:msg|rcv)',
+          'Id of the message; of a `received` mail the one that it answers, or its own if it answers none.',
         ),
-        batch_id: maybe('Id of the bulk send that the message came with; null for a single message.'),
-        rfc_message_id: text('The Message-ID of the mail.', `<${MESSAGE_ID}@acme.example>`),
-        recipient: text('The address that it happened to.', 'ana@example.net'),
-        recipient_type: z.enum(['to', 'cc', 'bcc']).describe('The member of the request that named it.'),
-        from: text('Address of the sender.', 'hi@acme.example'),
-        subject: text('Subject line of the message.', 'Your order'),
-        template_id: maybe('Id of the template of the message; null if there was none.'),
-        stream: text('Slug of the stream of the message.', 'transactional'),
-        tags: texts('Tags of the message.', ['order']),
-        metadata: map('Metadata of the message.', { order: '17' }),
-        status: shows(z.enum(deliveryStatuses).describe('Status of the recipient after the event.'), 'delivered'),
-        ...optional(details),
-      })
-      .describe('The message and, in the member named after the type, what happened.'),
-  })
-  .meta({ id: 'Event', description: 'Something that happened to a message. Webhooks carry the same record.' });
+        MESSAGE_ID,
+      ),
+      batch_id: maybe('Id of the bulk send that the message came with; null for a single message.'),
+      rfc_message_id: text('The Message-ID of the mail.', `<${MESSAGE_ID}@acme.example>`),
+      recipient: text('The address that it happened to.', 'ana@example.net'),
+      recipient_type: z.enum(['to', 'cc', 'bcc']).describe('The member of the request that named it.'),
+      from: text('Address of the sender.', 'hi@acme.example'),
+      subject: text('Subject line of the message.', 'Your order'),
+      template_id: maybe('Id of the template of the message; null if there was none.'),
+      stream: text('Slug of the stream of the message.', 'transactional'),
+      tags: texts('Tags of the message.', ['order']),
+      metadata: map('Metadata of the message.', { order: '17' }),
+      status: shows(z.enum(deliveryStatuses).describe('Status of the recipient after the event.'), 'delivered'),
+      ...optional(details),
+    })
+    .describe('The message and, in the member named after the type, what happened.'),
+});
 
 /** Returns an event that never happened: the example of its type, and what an endpoint is tried with. */
 export function sampleEvent(type: EventType, { engagement }: { engagement: boolean }) {
@@ -272,8 +315,10 @@ export const entryError = z.object({
   request_id: maybe('Id of the request.'),
 });
 
-export const Batch = z
-  .object({
+export const Batch = namedRecord(
+  'Batch',
+  'The answer to a bulk send: one entry for each of `recipients`, in their order.',
+  {
     object: z.literal('batch'),
     id: shows(batchId(), 'bat_01jz5w8q3hf2m9d4x6k7c1b0na'),
     accepted: whole('Entries that are messages now.', 1),
@@ -307,8 +352,8 @@ export const Batch = z
         },
       ],
     ),
-  })
-  .meta({ id: 'Batch', description: 'The answer to a bulk send: one entry for each of `recipients`, in their order.' });
+  },
+);
 
 const send_at = '2026-02-01T07:00:00.000Z';
 const arrived = {

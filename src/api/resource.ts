@@ -5,9 +5,18 @@
 import { z } from 'zod';
 import type { Scope } from '../keys/scopes.ts';
 import type { StoreContext } from './context.ts';
-import { lineTypes, type ListName } from './list-lines.ts';
+import { lineTypes, type ListName } from './list-stream.ts';
 import { answerPage, pageParameters, pageResponse, type Page, type PageQuery, type PageWanted } from './page.ts';
-import { jsonResponse, route, type Call, type Declaration, type Method, type Reply, type Route } from './route.ts';
+import {
+  jsonResponse,
+  pathWith,
+  route,
+  type Call,
+  type Declaration,
+  type Method,
+  type Reply,
+  type Route,
+} from './route.ts';
 
 interface Kind<Params> {
   path: string;
@@ -25,15 +34,16 @@ interface Kind<Params> {
   audited?: readonly string[];
 }
 
-/** The declaration of an operation, without what follows from its kind. `says` is the sentence of the audit. */
-type Said<Params, Query, Body> = Omit<
-  Declaration<Params, Query, Body>,
-  'method' | 'path' | 'scope' | 'responses' | 'params'
-> &
-  Partial<Pick<Declaration<Params, Query, Body>, 'responses' | 'params'>> & {
+/**
+ * The declaration of an operation, without what follows from its kind. `path` is that of an operation other than the usual one of its method;
+ * `says` is the sentence of the audit.
+ */
+type Said<Params, Query, Body> = Omit<Declaration<Params, Query, Body>, 'method' | 'path' | 'scope' | 'responses'> &
+  Partial<Pick<Declaration<Params, Query, Body>, 'path' | 'responses'>> & {
     scope?: readonly [Scope, ...Scope[]];
     says?: string;
-    named?: string;
+    type?: string;
+    named?: string | null;
     keeps?: readonly string[];
   };
 
@@ -45,17 +55,18 @@ type Handler<Params, Query, Body, Context> = (
 type Make<Context> = (context: Context) => Route;
 
 export function resource<Params>(kind: Kind<Params>) {
-  const { path, params, schema, made = schema, reads, changes, type = '' } = kind;
+  const { path, params, schema, made = schema, reads, changes } = kind;
   const one = kind.one ?? `${path}/{id}`;
   const answer = jsonResponse('The object.', schema, 'An example');
 
-  /** Any operation at a path: without `params` of its own, one on an object. */
+  /** Any operation: at a path with parameters and without `params` of its own, one on an object. */
   function at<Own = Params, Query = object, Body = undefined, Context = StoreContext>(
     method: Method,
-    where: string,
-    { says, named = kind.named, keeps = kind.audited ?? [], ...said }: Said<Own, Query, Body>,
+    usual: string,
+    { says, type = kind.type ?? '', named = kind.named, keeps = kind.audited ?? [], ...said }: Said<Own, Query, Body>,
     handler: Handler<Own, Query, Body, Context>,
   ): Make<Context> {
+    const { path: where = usual } = said;
     const act = { says: says ?? '', type, keeps, ...(named === undefined ? {} : { named }) };
     const declaration = {
       method,
@@ -70,14 +81,23 @@ export function resource<Params>(kind: Kind<Params>) {
     return (context) => route<Own, Query, Body>(declaration, (call) => handler(call, context));
   }
 
+  const read = <Own = Params, Query = object, Context = StoreContext>(
+    said: Said<Own, Query, undefined>,
+    handler: Handler<Own, Query, undefined, Context>,
+  ): Make<Context> => at('GET', one, said, handler);
+
   return {
-    at,
-    /** `GET` of all in pages. `whole`: also the whole list as a stream of that name. */
-    list<Query extends PageQuery = PageQuery, Context extends StoreContext = StoreContext>(
-      { whole, ...said }: Said<object, Query, undefined> & { whole?: ListName },
-      read: (wanted: PageWanted, call: Call<object, Query, undefined>, context: Context) => Promise<Page>,
+    /** `POST` that does something with one. */
+    post: <Own = Params, Query = object, Body = undefined, Context = StoreContext>(
+      said: Said<Own, Query, Body> & { path: string },
+      handler: Handler<Own, Query, Body, Context>,
+    ): Make<Context> => at('POST', path, said, handler),
+    /** `GET` of all in pages, or of `item`s of one. `whole`: also the whole list as a stream of that name. */
+    list<Own extends object = object, Query extends PageQuery = PageQuery, Context extends StoreContext = StoreContext>(
+      { whole, item = schema, ...said }: Said<Own, Query, undefined> & { whole?: ListName; item?: z.ZodType },
+      read: (wanted: PageWanted, call: Call<Own, Query, undefined>, context: Context) => Promise<Page>,
     ): Make<Context> {
-      const page = pageResponse(schema);
+      const page = pageResponse(item);
       const declaration = {
         query: z.strictObject(pageParameters()) as unknown as z.ZodType<Query>,
         responses: whole === undefined ? page : { 200: { ...page[200], types: lineTypes } },
@@ -85,8 +105,10 @@ export function resource<Params>(kind: Kind<Params>) {
         ...said,
       };
       return (context) => {
-        const pages = (call: Call<object, Query, undefined>): Promise<Reply> =>
-          answerPage(context.cursors, path, call, (wanted) => read(wanted, call, context));
+        const pages = (call: Call<Own, Query, undefined>): Promise<Reply> =>
+          answerPage(context.cursors, pathWith(said.path ?? path, call.params), call, (wanted) =>
+            read(wanted, call, context),
+          );
         return at('GET', path, declaration, whole === undefined ? pages : context.streams.whole(whole, pages))(context);
       };
     },
@@ -99,16 +121,15 @@ export function resource<Params>(kind: Kind<Params>) {
       const responses = { 201: { ...response, headers: { Location: 'Path of the new object.' } } };
       return at('POST', path, { responses, ...said }, handler);
     },
-    /** `GET` of one: the handler finds its record. */
-    get<Query = object, Context = StoreContext>(
-      said: Said<Params, Query, undefined>,
-      find: (call: Call<Params, Query, undefined>, context: Context) => Promise<unknown>,
+    /** `GET` of one, or of something about it: the handler finds the record. */
+    get<Own = Params, Query = object, Context = StoreContext>(
+      said: Said<Own, Query, undefined>,
+      find: (call: Call<Own, Query, undefined>, context: Context) => Promise<unknown>,
     ): Make<Context> {
-      return at<Params, Query, undefined, Context>('GET', one, said, async (call, context) => ({
-        status: 200,
-        body: await find(call, context),
-      }));
+      return read(said, async (call, context) => ({ status: 200, body: await find(call, context) }));
     },
+    /** `GET` whose answer is no record. */
+    read,
     /** `PATCH` of one. */
     update<Body, Context = StoreContext>(
       said: Said<Params, object, Body>,
@@ -117,9 +138,9 @@ export function resource<Params>(kind: Kind<Params>) {
       return at('PATCH', one, said, handler);
     },
     /** `DELETE` of one, which answers 204. */
-    remove<Query = object, Context = StoreContext>(
-      said: Said<Params, Query, undefined>,
-      handler: Handler<Params, Query, undefined, Context>,
+    remove<Own = Params, Query = object, Context = StoreContext>(
+      said: Said<Own, Query, undefined>,
+      handler: Handler<Own, Query, undefined, Context>,
     ): Make<Context> {
       return at('DELETE', one, { responses: { 204: { description: 'Removed.' } }, ...said }, handler);
     },

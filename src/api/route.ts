@@ -5,21 +5,20 @@
 import type { Readable } from 'node:stream';
 import { z } from 'zod';
 import { check, faults, fieldName } from '../base/check.ts';
-import { Problem } from '../base/problem.ts';
-import type { ProblemCode } from '../base/problem.ts';
+import { Problem, type ProblemCode } from '../base/problem.ts';
 import { schemaAt } from '../base/schema-path.ts';
 import type { Caller } from '../keys/caller.ts';
 import type { Scope } from '../keys/scopes.ts';
 import type { Act } from '../operations/act.ts';
 import type { ActWords, Deed } from '../operations/audit-row.ts';
 import { apiSummaries, type ApiOperation } from '../operations/summaries.ts';
-import type { AuditRow } from '../storage/tables.ts';
-import type { IdempotencyRow } from './idempotency.ts';
+import type { AuditRow, IdempotencyRow } from '../storage/tables.ts';
 import type { JsonObject } from './json.ts';
 import type { CheckedSend } from './send-check.ts';
 import type { SendRules } from '../messages/request/send-request.ts';
 import { parseQuery } from './query.ts';
 import { sampleOf } from './record-schema.ts';
+import type { Rows, RowsFor } from '../storage/rows.ts';
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
@@ -150,9 +149,7 @@ export interface Declaration<Params, Query, Body> {
 }
 
 /** Declares the only example of an answer. */
-export const exampleOf = (summary: string, value: unknown): { example: { summary: string; value: unknown } } => ({
-  example: { summary, value },
-});
+export const exampleOf = (summary: string, value: unknown) => ({ example: { summary, value } });
 
 /** Declares an answer with a JSON body and one example, by default the schema's own. */
 export const jsonResponse = (
@@ -161,6 +158,19 @@ export const jsonResponse = (
   summary: string,
   value: unknown = sampleOf(schema),
 ): ResponseDeclaration => ({ description, schema, examples: exampleOf(summary, value) });
+
+/** Returns a path with its parameters. */
+export const pathWith = (path: string, params: object): string =>
+  path.replaceAll(/\{(\w+)\}/g, (_, name: string) =>
+    encodeURIComponent((params as Readonly<Record<string, string | undefined>>)[name] ?? ''),
+  );
+
+/** Declares an answer with a mail as it is; `begins` shows the beginning of one. */
+export const mailResponse = (description: string, summary: string, begins: string) => ({
+  200: { description, types: ['message/rfc822'], examples: exampleOf(summary, `${begins}\r\n\r\n...`) },
+});
+
+export const mailReply = (bytes: Buffer): Reply => ({ status: 200, bytes, type: 'message/rfc822' });
 
 /** Returns whether an operation only reads, by its id: a test checks the verbs of every endpoint. */
 export const isReading = (operationId: string): boolean => /^(?:get|list|explain)[A-Z]/.test(operationId);
@@ -203,15 +213,42 @@ export function route<Params = object, Query = object, Body = undefined>(
   declaration: Declaration<Params, Query, Body> & { scope: readonly [Scope, ...Scope[]] },
   handler: (call: Call<Params, Query, Body>) => Promise<Reply> | Reply,
 ): Route {
-  return declare(declaration, async (incoming) => {
+  return declare(declaration, (incoming, parts) => {
     const { caller } = incoming;
     if (caller === null) throw new Error(`${declaration.operationId} was reached without a key`);
-    try {
-      return await handler(Object.assign(incoming, checked(declaration, incoming), { caller }));
-    } catch (error) {
-      throw namedByPath(error, incoming.params);
-    }
+    return handler(Object.assign(incoming, parts, { caller }));
   });
+}
+
+/** Declares an endpoint that answers without a key. */
+export function openRoute<Params = object, Query = object>(
+  declaration: Declaration<Params, Query, undefined> & { scope: null },
+  handler: (call: Omit<Call<Params, Query, undefined>, 'caller'>) => Promise<Reply> | Reply,
+): Route {
+  return declare(declaration, (incoming, parts) => handler(Object.assign(incoming, parts)));
+}
+
+interface Checked<Params, Query, Body> {
+  params: Params;
+  query: Query;
+  body: Body;
+}
+
+function declare<Params, Query, Body>(
+  declaration: Declaration<Params, Query, Body>,
+  handle: (incoming: Incoming, parts: Checked<Params, Query, Body>) => Promise<Reply> | Reply,
+): Route {
+  if (declaration.deprecated !== undefined) checkDeprecation(declaration.operationId, declaration.deprecated);
+  const { path, operationId } = declaration;
+  const run = async (incoming: Incoming): Promise<Reply> => {
+    const { params } = incoming;
+    try {
+      return await handle(incoming, checked(declaration, incoming));
+    } catch (error) {
+      throw namedByPath(error, params);
+    }
+  };
+  return { tag: path.split('/')[2] ?? '', summary: apiSummaries[operationId], ...declaration, run };
 }
 
 /**
@@ -225,28 +262,11 @@ function namedByPath(error: unknown, params: Incoming['params']): unknown {
   return new Problem('not_found', error.message, { field: name, cause: error });
 }
 
-/** Declares an endpoint that answers without a key. */
-export function openRoute<Params = object, Query = object>(
-  declaration: Declaration<Params, Query, undefined> & { scope: null },
-  handler: (call: Omit<Call<Params, Query, undefined>, 'caller'>) => Promise<Reply> | Reply,
-): Route {
-  return declare(declaration, (incoming) => handler(Object.assign(incoming, checked(declaration, incoming))));
-}
-
-function declare<Params, Query, Body>(
-  declaration: Declaration<Params, Query, Body>,
-  run: (incoming: Incoming) => Promise<Reply> | Reply,
-): Route {
-  if (declaration.deprecated !== undefined) checkDeprecation(declaration.operationId, declaration.deprecated);
-  const { path, operationId } = declaration;
-  return { tag: path.split('/')[2] ?? '', summary: apiSummaries[operationId], ...declaration, run };
-}
-
 /** Checks the path, then the query, then the body: the order in which faults are reported. */
 function checked<Params, Query, Body>(
   declaration: Declaration<Params, Query, Body>,
   incoming: Incoming,
-): { params: Params; query: Query; body: Body } {
+): Checked<Params, Query, Body> {
   return {
     params: checkedParams(declaration.params, incoming.params),
     query: checkedQuery(declaration.query, declaration.page === true ? '' : incoming.search),
@@ -296,3 +316,45 @@ function checkDeprecation(operationId: string, { since, sunset }: Deprecation): 
     throw new Error(`${operationId}: the sunset must be a day at least 12 months after the notice`);
   }
 }
+
+type CallWithRows = Pick<Call<unknown, unknown, unknown>, 'idempotencyRow' | 'auditRow'>;
+
+/** Returns the rows for this answer. The caller writes them with its work: the middleware then does not write them again. */
+export function rowsOfAnswer(call: CallWithRows, reply: Reply): Rows {
+  const idempotency = call.idempotencyRow(reply);
+  return { audit: [call.auditRow(reply)], ...(idempotency === null ? {} : { idempotency: [idempotency] }) };
+}
+
+/**
+ * Performs a change and returns its answer. `change` gives what was changed to `rowsFor` inside its transaction and writes the rows
+ * that it gets back; it throws if nothing was changed.
+ */
+export async function answerChange<Changed>(
+  call: CallWithRows,
+  replyOf: (changed: Changed) => Reply,
+  change: (rowsFor: RowsFor<Changed>) => Promise<unknown>,
+): Promise<Reply> {
+  const made: { reply: Reply | null } = { reply: null };
+  await change((changed) => {
+    made.reply = replyOf(changed);
+    return rowsOfAnswer(call, made.reply);
+  });
+  if (made.reply === null) throw new Error('a change was committed without its answer');
+  return made.reply;
+}
+
+/** Makes the answer to the creation of an object below `path`. */
+export const created =
+  <Made>(path: string, record: (made: Made) => { id: string }) =>
+  (made: Made): Reply => {
+    const body = record(made);
+    return { status: 201, body, headers: { Location: `${path}/${body.id}` } };
+  };
+
+export const updated =
+  <Changed>(record: (changed: Changed) => object, before?: object) =>
+  (changed: Changed): Reply => ({ status: 200, body: record(changed), ...(before === undefined ? {} : { before }) });
+
+export const removed =
+  <Removed>(record: (row: Removed) => object) =>
+  (row: Removed): Reply => ({ status: 204, body: null, before: record(row) });

@@ -1,39 +1,54 @@
 /** All endpoints of the API, in the order of its description. */
+import { createFullListCheck } from '../suppressions/suppression-store.ts';
 import { auditOperations } from './audit-list.ts';
 import { batchOperations } from './batches.ts';
 import { clientPackageRoutes } from './client-package.ts';
 import type { ApiContext, StoreContext } from './context.ts';
-import { createCursors } from './cursor.ts';
+import { createCursors } from './page.ts';
 import { domainOperations } from './domains.ts';
-import { eraseOperations } from './erase.ts';
-import { eventRoutes } from './events.ts';
+import { eventRoute } from './events.ts';
 import { keyOperations } from './keys.ts';
 import { ListStreams } from './list-stream.ts';
 import { messageActions } from './message-actions.ts';
-import { messageContent } from './message-content.ts';
-import { messageReports } from './message-reports.ts';
 import { messageReads } from './messages.ts';
-import { receivedFileRoute, receivedReadRoutes } from './received.ts';
+import { receivedFiles, receivedReads } from './received.ts';
 import type { Route } from './route.ts';
 import { sendRoute } from './send.ts';
-import { settingsRoutes } from './settings.ts';
-import { statsRoutes } from './stats.ts';
+import { settingsOperations } from './settings.ts';
+import { statsRoute } from './stats.ts';
 import { streamOperations } from './streams.ts';
-import { suppressionRoutes } from './suppressions.ts';
+import { suppressionOperations } from './suppressions.ts';
 import { templateOperations } from './templates.ts';
 import { trackRoutes } from './track.ts';
 import { webhookDeliveryOperations } from './webhook-deliveries.ts';
 import { webhookOperations, webhookReads } from './webhooks.ts';
 
-/** Operations on the store alone. */
-export function storeRoutes(context: StoreContext): Route[] {
-  const declared = [...messageReads, ...webhookReads, ...domainOperations, ...keyOperations];
-  return [
-    ...declared.map((operation) => operation(context)),
-    ...receivedReadRoutes(context),
-    ...suppressionRoutes(context),
-    ...statsRoutes(context),
-  ];
+/** The operations on the store alone. */
+const onStore = [
+  ...[...messageReads, ...webhookReads, ...domainOperations, ...keyOperations, ...receivedReads],
+  ...[...suppressionOperations, statsRoute],
+];
+
+const onServer = [
+  ...[...messageActions, ...batchOperations, ...templateOperations, ...webhookOperations],
+  ...[...webhookDeliveryOperations, ...streamOperations, ...auditOperations, ...receivedFiles, eventRoute],
+  ...settingsOperations,
+];
+
+/** The members of the context that are made here. */
+type Made = 'cursors' | 'streams' | 'refuseFullList';
+
+const withMade = <Parts extends Omit<StoreContext, Made>>(parts: Parts) => ({
+  ...parts,
+  cursors: createCursors(parts.keyring.derive('cursors')),
+  streams: new ListStreams(),
+  refuseFullList: createFullListCheck(parts),
+});
+
+/** Returns the operations that a program without a server can perform. */
+export function storeRoutes(parts: Omit<StoreContext, Made>): Route[] {
+  const context = withMade(parts);
+  return onStore.map((operation) => operation(context));
 }
 
 /** The order of the API's description. */
@@ -42,32 +57,12 @@ const order =
     ' ',
   );
 
-export function apiRoutes(parts: Omit<ApiContext, 'cursors' | 'streams' | 'findStream'>): Route[] {
-  const context: ApiContext = {
-    ...parts,
-    cursors: createCursors(parts.keyring.derive('cursors')),
-    streams: new ListStreams(),
-    findStream: parts.accept.findStream,
-  };
-  const declared = [
-    ...messageActions,
-    messageContent,
-    ...messageReports,
-    ...eraseOperations,
-    ...batchOperations,
-    ...templateOperations,
-    ...webhookOperations,
-    ...webhookDeliveryOperations,
-    ...streamOperations,
-    ...auditOperations,
-  ];
+export function apiRoutes(parts: Omit<ApiContext, Made | 'findStream'>): Route[] {
+  const context: ApiContext = withMade({ ...parts, findStream: parts.accept.findStream });
   const routes = [
     sendRoute(context),
-    ...storeRoutes(context),
-    ...declared.map((operation) => operation(context)),
-    receivedFileRoute(context),
-    ...eventRoutes(context),
-    ...settingsRoutes(context),
+    ...onStore.map((operation) => operation(context)),
+    ...onServer.map((operation) => operation(context)),
     ...clientPackageRoutes(context),
     ...trackRoutes(context.track),
   ];

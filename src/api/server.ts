@@ -12,7 +12,7 @@
  *   idempotency  invalid key, replay
  *   run          fields, handler
  *
- * The control socket is a second server with the same layers, but that the operator is its caller (middleware/operate.ts).
+ * The control socket is a second server with the same layers, but that the operator is its caller (middleware/run.ts).
  */
 import http from 'node:http';
 import https from 'node:https';
@@ -22,32 +22,27 @@ import { Router } from '@koa/router';
 import { answerClientErrors, headLimits, takeRequests } from './client-errors.ts';
 import { bodyLimits, inviteLater } from './body.ts';
 import { addressBucket, addressList } from '../net/ip.ts';
-import { clientAddress, isNewProxy } from './client-address.ts';
+import { clientAddress, isNewProxy, isSecure } from './client-address.ts';
 import { compatRoutes } from './compat/routes.ts';
 import { withAdapter } from './compat/services.ts';
-import { openExchange, type Exchange } from './exchange.ts';
+import { openExchange, type ApiDeps, type Exchange, type Shell, type ShellState } from './exchange.ts';
 import { healthRoutes } from './health.ts';
 import { BodyMemory } from './body-memory.ts';
-import { InFlight } from './idempotency.ts';
+import { InFlight, idempotency } from './idempotency.ts';
 import { createJsonReader } from './json-reader.ts';
 import { mcpRoute } from './mcp.ts';
-import { admit, identify, scope, type Buckets, type KnownPath } from './middleware/admit.ts';
-import { audit } from './audit.ts';
+import { admit, identify, scope, type KnownPath } from './middleware/admit.ts';
+import { audit, StrangerLines } from './audit.ts';
 import { body } from './middleware/body.ts';
-import { idempotency } from './middleware/idempotency.ts';
-import { admitOperator, operate, type OperatorDoor } from './middleware/operate.ts';
-import { problem, respond } from './middleware/respond.ts';
-import { run } from './middleware/run.ts';
+import { admitOperator, operate, type OperatorDoor, run } from './middleware/run.ts';
+import { problem, respond } from './answer.ts';
 import { Newcomers } from './newcomers.ts';
 import { openapiRoute } from './openapi.ts';
 import type { Route } from './route.ts';
-import { isSecure } from './secure.ts';
-import { StrangerLines } from './stranger-lines.ts';
-import type { ApiDeps, ShellState, Stop } from './request-state.ts';
 import { logAcceptErrors } from '../net/accept-errors.ts';
 import { RateWindows } from '../scheduling/rate-windows.ts';
 
-export type { ApiDeps, ApiLog, ApiSettings } from './request-state.ts';
+export type { ApiDeps, ApiLog, ApiSettings } from './exchange.ts';
 
 export interface Api {
   /** Not listening yet. */
@@ -77,16 +72,21 @@ export function createApi(deps: ApiDeps, routes: readonly Route[], door?: Operat
   const { settings, clock } = deps;
   if (door === undefined && routes.some(({ scope: needed }) => needed === 'server'))
     throw new Error('no port serves the operations of the server');
-  const stop: Stop = { begun: false, listeners: new Set() };
-  const buckets: Buckets = {
-    accounts: deps.accountWindows ?? new RateWindows(),
-    addresses: new RateWindows(),
+  const limits = { ...bodyLimits, ...settings.body };
+  const shell: Shell = {
+    ...deps,
+    accountWindows: deps.accountWindows ?? new RateWindows(),
+    addressWindows: new RateWindows(),
     anonymous: settings.anonymousPerMinute ?? ANONYMOUS_PER_MINUTE,
+    bodyMemory: deps.bodyMemory ?? new BodyMemory(limits.heldBytes),
+    newcomers: deps.newcomers ?? new Newcomers(settings.trustedProxies),
+    strangerLines: deps.strangerLines ?? new StrangerLines(deps.usedUp),
+    limits,
+    stop: { begun: false, listeners: new Set() },
+    reader: createJsonReader(deps),
+    inFlight: new InFlight({ clock, store: deps.idempotency.store }),
   };
-  const reader = createJsonReader(deps);
-  const newcomers = deps.newcomers ?? new Newcomers(settings.trustedProxies);
-  const app = createApp(deps, routes, { stop, buckets, reader, newcomers, door });
-  const handle = app.callback();
+  const handle = createApp(shell, routes, door).callback();
   let sharing: OtherPages | null = null;
   const server = createServer(settings, (req, res) => {
     endUnread(res, settings.unreadMs ?? UNREAD_MS);
@@ -96,15 +96,15 @@ export function createApi(deps: ApiDeps, routes: readonly Route[], door?: Operat
     else void handle(req, res);
   });
   logAcceptErrors(deps, server, 'api');
-  if (door === undefined) newcomers.watch(server);
+  if (door === undefined) shell.newcomers.watch(server);
   answerClientErrors(
     {
       clock,
       usedUp: deps.usedUp,
       count: (remote) =>
-        buckets.addresses.take(
+        shell.addressWindows.take(
           addressBucket(clientAddress(remote, undefined, addressList([]))),
-          buckets.anonymous,
+          shell.anonymous,
           clock.now(),
         ),
     },
@@ -119,34 +119,20 @@ export function createApi(deps: ApiDeps, routes: readonly Route[], door?: Operat
     setCertificate(tls) {
       if (server instanceof https.Server) server.setSecureContext({ ...tls, minVersion: 'TLSv1.2' });
     },
-    close: closer(deps, server, stop, reader),
+    close: closer(shell, server),
   };
 }
 
-interface Shared {
-  stop: Stop;
-  buckets: Buckets;
-  reader: ReturnType<typeof createJsonReader>;
-  newcomers: Newcomers;
-  door: OperatorDoor | undefined;
-}
-
-function createApp(
-  deps: ApiDeps,
-  routes: readonly Route[],
-  { stop, buckets, reader, newcomers, door }: Shared,
-): Koa<ShellState> {
-  const { settings } = deps;
-  const limits = { ...bodyLimits, ...settings.body };
-  const bodyMemory = deps.bodyMemory ?? new BodyMemory(limits.heldBytes);
+function createApp(shell: Shell, routes: readonly Route[], door: OperatorDoor | undefined): Koa<ShellState> {
+  const { settings, inside } = shell;
   const router = createRouter(
     door === undefined
       ? [
           ...routes,
           ...compatRoutes(routes, settings),
-          ...(deps.inside === undefined ? [] : [mcpRoute(deps.inside, routes, settings)]),
+          ...(inside === undefined ? [] : [mcpRoute(inside, routes, settings)]),
           openapiRoute(routes, settings),
-          ...healthRoutes(deps),
+          ...healthRoutes(shell),
         ]
       : routes,
   );
@@ -160,23 +146,17 @@ function createApp(
   };
   const app = new Koa<ShellState>();
   app.on('error', (err: unknown) => {
-    deps.log.debug({ err }, 'a connection broke');
+    shell.log.debug({ err }, 'a connection broke');
   });
-  app.use(respond({ ...deps, open: exchangeOpener(deps, buckets), stop, limits }));
-  if (door === undefined)
-    app.use(audit({ ...deps, strangerLines: deps.strangerLines ?? new StrangerLines(deps.usedUp) }));
-  app.use(problem(deps, door?.problemOf));
+  app.use(respond(shell, exchangeOpener(shell)));
+  if (door === undefined) app.use(audit(shell));
+  app.use(problem(shell, door?.problemOf));
   app.use(router.routes());
-  app.use(door === undefined ? identify({ ...deps, buckets, newcomers }) : admitOperator(door));
-  app.use(admit({ stop, known }));
-  app.use(body({ ...deps, limits, bodyMemory, reader }));
-  if (door !== undefined) return app.use(operate(stop, door));
-  app.use(scope);
-  app.use(
-    idempotency({ ...deps, bodyMemory, inFlight: new InFlight({ clock: deps.clock, store: deps.idempotency.store }) }),
-  );
-  app.use(run({ ...deps, stop, bodyMemory }));
-  return app;
+  app.use(door === undefined ? identify(shell) : admitOperator(door));
+  app.use(admit(shell, known));
+  app.use(body(shell));
+  if (door !== undefined) return app.use(operate(shell, door));
+  return app.use(scope).use(idempotency(shell)).use(run(shell));
 }
 
 /**
@@ -197,10 +177,8 @@ function createRouter(routes: readonly Route[]): Router<ShellState> {
   return router;
 }
 
-function exchangeOpener(
-  { clock, log, unknownProxies, settings }: ApiDeps,
-  buckets: Buckets,
-): (request: http.IncomingMessage) => Exchange {
+function exchangeOpener(shell: Shell): (request: http.IncomingMessage) => Exchange {
+  const { clock, log, unknownProxies, settings } = shell;
   const trusted = addressList(settings.trustedProxies);
   return (request) => {
     const forwarded = request.headers['x-forwarded-for'];
@@ -213,7 +191,7 @@ function exchangeOpener(
       );
     return openExchange(clock, request, {
       ip,
-      rate: buckets.addresses.peek(addressBucket(ip), buckets.anonymous, clock.now()),
+      rate: shell.addressWindows.peek(addressBucket(ip), shell.anonymous, clock.now()),
       isSecure: isSecure(request, settings.publicUrl, trusted),
     });
   };
@@ -259,7 +237,7 @@ function createServer(settings: ApiDeps['settings'], listener: http.RequestListe
 }
 
 /** Closes the server: at once what is between two requests, the rest after its answer or when the time is over. */
-function closer(deps: ApiDeps, server: http.Server, stop: Stop, reader: Shared['reader']): () => Promise<void> {
+function closer({ clock, settings, stop, reader }: Shell, server: http.Server): () => Promise<void> {
   // Also those in the TLS handshake, which Node does not close.
   const open = new Set<Socket>();
   server.on('connection', (socket: Socket) => {
@@ -278,7 +256,7 @@ function closer(deps: ApiDeps, server: http.Server, stop: Stop, reader: Shared['
       server.close(() => resolve());
     });
     server.closeIdleConnections();
-    const late = deps.clock.after(deps.settings.drainMs ?? DRAIN_MS, () => {
+    const late = clock.after(settings.drainMs ?? DRAIN_MS, () => {
       for (const socket of open) socket.destroy();
     });
     await closed;

@@ -6,119 +6,110 @@ import type { Caller } from '../keys/caller.ts';
 import { columnsOf } from '../storage/record.ts';
 import { tables, type AccountSettingsRow } from '../storage/tables.ts';
 import type { ApiContext } from './context.ts';
-import { flag, maybeWhole, text, texts, whole } from './record-schema.ts';
-import { jsonResponse, route, type Route } from './route.ts';
-import { answerChange, updated } from './answer-change.ts';
+import { flag, maybeWhole, namedRecord, namedRequest, text, texts, whole } from './record-schema.ts';
+import { resource } from './resource.ts';
+import { jsonResponse, answerChange, updated } from './route.ts';
 import { DAY_MS } from '../base/time.ts';
 
 const PATH = '/v1/settings';
 const MOST_DAYS = 36_500;
 
-const days = () => z.int().min(1).max(MOST_DAYS);
+const days = (of: string) => z.int().min(1).max(MOST_DAYS).nullable().optional().describe(`Days that ${of} are kept.`);
 const plural = { content: 'html, text and attachments', messages: 'messages and their attempts', events: 'events' };
 
-const Settings = z
-  .object({
-    object: z.literal('settings'),
-    track_opens: flag('For domains that say nothing themselves.'),
-    track_clicks: flag('For domains that say nothing themselves.'),
-    retention: z
-      .object({
-        content_days: whole(`Days that ${plural.content} are kept.`, 30),
-        messages_days: whole(`Days that ${plural.messages} are kept.`, 90),
-        events_days: whole(`Days that ${plural.events} are kept.`, 90),
-      })
-      .describe('Mail that is not finished is never removed.'),
-    plan: text('Name of the plan, which the operator chooses.', 'standard'),
-    limits: z
-      .object({
-        requests_per_minute: maybeWhole('Requests a minute over all keys.', 600),
-        mails_per_day: maybeWhole('Recipients accepted a UTC day; null means no limit.', 1000),
-        mails_per_month: maybeWhole('Recipients accepted a UTC month; null means no limit.'),
-        recipients: whole('Addresses in one message.', 50),
-        bulk_recipients: whole('Entries of one bulk send.', 1000),
-        attachments: whole('Attachments of one message.', 50),
-        blocked_extensions: texts('Extensions of attachments that are refused, without the dot.', ['exe', 'js', 'vbs']),
-        html_bytes: whole('Bytes of the html body in UTF-8.', 5_242_880),
-        text_bytes: whole('Bytes of the text body in UTF-8.', 5_242_880),
-        message_bytes: whole('Bytes of one message, encoded.', 26_214_400),
-        body_bytes: whole('Bytes of the body of one request.', 52_428_800),
-        single_body_bytes: whole('Bytes of the body of a request that is not a bulk send.', 41_943_040),
-      })
-      .describe('What the plan and the server allow.'),
-    usage: z
-      .object({
-        mails_today: whole('Recipients accepted since midnight, UTC, without simulated mail.', 17),
-        mails_this_month: whole('Recipients accepted since the first of the month, UTC, without simulated mail.', 230),
-      })
-      .describe('How much of the quotas is used.'),
-  })
-  .meta({ id: 'Settings', description: 'Settings of the account, and its limits.' });
-type SettingsRecord = z.output<typeof Settings>;
+const Settings = namedRecord('Settings', 'Settings of the account, and its limits.', {
+  object: z.literal('settings'),
+  track_opens: flag('For domains that say nothing themselves.'),
+  track_clicks: flag('For domains that say nothing themselves.'),
+  retention: z
+    .object({
+      content_days: whole(`Days that ${plural.content} are kept.`, 30),
+      messages_days: whole(`Days that ${plural.messages} are kept.`, 90),
+      events_days: whole(`Days that ${plural.events} are kept.`, 90),
+    })
+    .describe('Mail that is not finished is never removed.'),
+  plan: text('Name of the plan, which the operator chooses.', 'standard'),
+  limits: z
+    .object({
+      requests_per_minute: maybeWhole('Requests a minute over all keys.', 600),
+      mails_per_day: maybeWhole('Recipients accepted a UTC day; null means no limit.', 1000),
+      mails_per_month: maybeWhole('Recipients accepted a UTC month; null means no limit.'),
+      recipients: whole('Addresses in one message.', 50),
+      bulk_recipients: whole('Entries of one bulk send.', 1000),
+      attachments: whole('Attachments of one message.', 50),
+      blocked_extensions: texts('Extensions of attachments that are refused, without the dot.', ['exe', 'js', 'vbs']),
+      html_bytes: whole('Bytes of the html body in UTF-8.', 5_242_880),
+      text_bytes: whole('Bytes of the text body in UTF-8.', 5_242_880),
+      message_bytes: whole('Bytes of one message, encoded.', 26_214_400),
+      body_bytes: whole('Bytes of the body of one request.', 52_428_800),
+      single_body_bytes: whole('Bytes of the body of a request that is not a bulk send.', 41_943_040),
+    })
+    .describe('What the plan and the server allow.'),
+  usage: z
+    .object({
+      mails_today: whole('Recipients accepted since midnight, UTC, without simulated mail.', 17),
+      mails_this_month: whole('Recipients accepted since the first of the month, UTC, without simulated mail.', 230),
+    })
+    .describe('How much of the quotas is used.'),
+});
 
-const answer = jsonResponse('The settings as they are now.', Settings, 'Settings');
+const Changes = namedRequest('SettingsChanges', 'The members to change; all others stay the same.', {
+  track_opens: z.boolean().nullable().optional().describe('Null goes back to the default, false.'),
+  track_clicks: z.boolean().nullable().optional().describe('Null goes back to the default, false.'),
+  retention: z
+    .strictObject({
+      content_days: days(plural.content),
+      messages_days: days(plural.messages),
+      events_days: days(plural.events),
+    })
+    .optional()
+    .describe("At most what the server keeps; null goes back to the server's own."),
+});
 
-const Changes = z
-  .strictObject({
-    track_opens: z.boolean().nullable().optional().describe('Null goes back to the default, false.'),
-    track_clicks: z.boolean().nullable().optional().describe('Null goes back to the default, false.'),
-    retention: z
-      .strictObject({
-        content_days: days().nullable().optional().describe(`Days that ${plural.content} are kept.`),
-        messages_days: days().nullable().optional().describe(`Days that ${plural.messages} are kept.`),
-        events_days: days().nullable().optional().describe(`Days that ${plural.events} are kept.`),
-      })
-      .optional()
-      .describe("At most what the server keeps; null goes back to the server's own."),
-  })
-  .meta({ id: 'SettingsChanges', description: 'The members to change; all others stay the same.' });
+const kind = resource({
+  path: PATH,
+  one: PATH,
+  params: z.object({}),
+  schema: Settings,
+  reads: 'settings',
+  changes: 'settings',
+  type: 'settings',
+  audited: ['track_opens', 'track_clicks', 'retention'],
+});
+const responses = { 200: jsonResponse('The settings as they are now.', Settings, 'Settings') };
 
-export function settingsRoutes(deps: ApiContext): Route[] {
-  return [
-    route(
-      {
-        method: 'GET',
-        path: PATH,
-        operationId: 'getSettings',
-        description: 'With the limits of its plan and how much of them is used.',
-        scope: ['settings'],
-        responses: { 200: answer },
-      },
-      async ({ caller }) => ({
-        status: 200,
-        body: await recordOf(deps, caller, await accountSettings(deps, caller.accountId)),
-      }),
-    ),
-    route(
-      {
-        method: 'PATCH',
-        path: PATH,
-        operationId: 'updateSettings',
-        description: 'Only what is given changes. Limits and plan are the operator’s to change.',
-        scope: ['settings'],
-        act: {
-          says: 'changed the settings of the account',
-          type: 'settings',
-          keeps: ['track_opens', 'track_clicks', 'retention'],
-        },
-        body: Changes,
-        bodyExamples: { retention: { summary: 'Keep contents for a week', value: { retention: { content_days: 7 } } } },
-        responses: { 200: answer },
-      },
-      async (call) => {
-        const { caller, body } = call;
-        const changes = changesOf(deps, body);
-        const before = await recordOf(deps, caller, await accountSettings(deps, caller.accountId));
-        const record = (row: AccountSettingsRow) => toRecord(deps, caller, row, before.usage);
-        const reply = await answerChange(call, updated(record, before), (rowsFor) =>
-          changeSettings(deps, caller.accountId, changes, rowsFor),
-        );
-        deps.changes.settingsChanged(caller.accountId);
-        return reply;
-      },
-    ),
-  ];
-}
+const get = kind.get(
+  { operationId: 'getSettings', description: 'With the limits of its plan and how much of them is used.', responses },
+  async ({ caller }, context: ApiContext) => {
+    const { accountId } = caller;
+    return recordOf(context, caller, await accountSettings(context, accountId), await context.usedBy(accountId));
+  },
+);
+
+const update = kind.update(
+  {
+    operationId: 'updateSettings',
+    description: 'Only what is given changes. Limits and plan are the operator’s to change.',
+    says: 'changed the settings of the account',
+    body: Changes,
+    bodyExamples: { retention: { summary: 'Keep contents for a week', value: { retention: { content_days: 7 } } } },
+    responses,
+  },
+  async (call, context: ApiContext) => {
+    const { caller, body } = call;
+    const changes = changesOf(context, body);
+    const used = await context.usedBy(caller.accountId);
+    const record = (row: AccountSettingsRow) => recordOf(context, caller, row, used);
+    const before = record(await accountSettings(context, caller.accountId));
+    const reply = await answerChange(call, updated(record, before), (rowsFor) =>
+      changeSettings(context, caller.accountId, changes, rowsFor),
+    );
+    context.changes.settingsChanged(caller.accountId);
+    return reply;
+  },
+);
+
+export const settingsOperations = [get, update];
 
 function changesOf({ retention: most }: ApiContext, body: z.output<typeof Changes>): SettingsChanges {
   const { track_opens, track_clicks, retention = {} } = body;
@@ -136,17 +127,12 @@ function checkDays(field: string, wanted: number | null | undefined, mostMs: num
 
 const daysOf = (ms: number): number => Math.max(1, Math.floor(ms / DAY_MS));
 
-async function recordOf(deps: ApiContext, caller: Caller, row: AccountSettingsRow): Promise<SettingsRecord> {
-  const { today, thisMonth } = await deps.usedBy(caller.accountId);
-  return toRecord(deps, caller, row, { mails_today: today, mails_this_month: thisMonth });
-}
-
-function toRecord(
+function recordOf(
   { retention, limits, planOf }: ApiContext,
   { plan }: Caller,
   row: AccountSettingsRow,
-  usage: SettingsRecord['usage'],
-): SettingsRecord {
+  used: { today: number; thisMonth: number },
+): z.output<typeof Settings> {
   const allowed = planOf(plan);
   // An earlier setting of the account may be more than the server allows today.
   const kept = (own: number | null, mostMs: number): number => Math.min(own ?? Infinity, daysOf(mostMs));
@@ -174,6 +160,6 @@ function toRecord(
       body_bytes: limits.bodyBytes,
       single_body_bytes: limits.singleBodyBytes,
     },
-    usage,
+    usage: { mails_today: used.today, mails_this_month: used.thisMonth },
   };
 }

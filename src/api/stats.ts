@@ -22,9 +22,9 @@ import { recordOf } from '../storage/record.ts';
 import { eventCounts } from '../storage/tables.ts';
 import { templateIdOf } from '../templates/template-store.ts';
 import type { StoreContext } from './context.ts';
-import { lineTypes } from './list-lines.ts';
+import { lineTypes } from './list-stream.ts';
 import { booleanParameter, timeParameter } from './query.ts';
-import { maybe, recordSchema, shows, time } from './record-schema.ts';
+import { maybe, namedRecord, recordSchema, shows, time } from './record-schema.ts';
 import { type Call, jsonResponse, route, type Route } from './route.ts';
 import { testFilter } from './test-mode.ts';
 import { DAY_MS, HOUR_MS } from '../base/time.ts';
@@ -43,34 +43,32 @@ const StatCounts = recordSchema(recordOf(null, eventCounts), {
     'Recipients by what happened. `unique_` counts each recipient once; `machine_` counts hits of scanners and proxies, which are in no other number.',
 });
 
-const Stats = z
-  .object({
-    object: z.literal('stats'),
-    bucket: shows(z.enum(['hour', 'day', 'total']).describe('What a line is for.'), 'day'),
-    by: z.enum(statKeys).nullable().describe('The member that the counts are grouped by.'),
-    since: time('Begin of the range, rounded.', '2026-01-31T00:00:00.000Z'),
-    until: time('End of the range, rounded.', '2026-02-01T00:00:00.000Z'),
-    total: StatCounts,
-    rates: z
-      .object({
-        delivered: rate('Delivered by sent.', 0.9907),
-        bounced: rate('Bounced by sent.', 0.0083),
-        complained: rate('Complaints by delivered.', 0.0002),
-        opened: rate('Messages that were opened, divided by delivered recipients.', 0.3169),
-        clicked: rate('Messages in which a link was clicked, divided by delivered recipients.', 0.0904),
-      })
-      .describe('Parts of the total.'),
-    data: z
-      .array(
-        z.object({
-          at: time('Begin of the hour or day; of the range if the bucket is `total`.', '2026-01-31T00:00:00.000Z'),
-          key: maybe('The stream, tag, domain, provider or template; null without `by`.'),
-          counts: StatCounts,
-        }),
-      )
-      .describe('The lines, oldest first.'),
-  })
-  .meta({ id: 'Stats', description: 'Numbers of a range of time.' });
+const Stats = namedRecord('Stats', 'Numbers of a range of time.', {
+  object: z.literal('stats'),
+  bucket: shows(z.enum(['hour', 'day', 'total']).describe('What a line is for.'), 'day'),
+  by: z.enum(statKeys).nullable().describe('The member that the counts are grouped by.'),
+  since: time('Begin of the range, rounded.', '2026-01-31T00:00:00.000Z'),
+  until: time('End of the range, rounded.', '2026-02-01T00:00:00.000Z'),
+  total: StatCounts,
+  rates: z
+    .object({
+      delivered: rate('Delivered by sent.', 0.9907),
+      bounced: rate('Bounced by sent.', 0.0083),
+      complained: rate('Complaints by delivered.', 0.0002),
+      opened: rate('Messages that were opened, divided by delivered recipients.', 0.3169),
+      clicked: rate('Messages in which a link was clicked, divided by delivered recipients.', 0.0904),
+    })
+    .describe('Parts of the total.'),
+  data: z
+    .array(
+      z.object({
+        at: time('Begin of the hour or day; of the range if the bucket is `total`.', '2026-01-31T00:00:00.000Z'),
+        key: maybe('The stream, tag, domain, provider or template; null without `by`.'),
+        counts: StatCounts,
+      }),
+    )
+    .describe('The lines, oldest first.'),
+});
 
 const query = z.strictObject({
   since: timeParameter()
@@ -110,36 +108,34 @@ const query = z.strictObject({
   test: booleanParameter().optional().describe('Numbers of simulated mail instead of real mail.'),
 });
 
-export function statsRoutes({ db, streams }: StoreContext): Route[] {
-  return [
-    route(
-      {
-        method: 'GET',
-        path: PATH,
-        operationId: 'getStats',
-        description:
-          'How many recipients were mailed, and with what result, by hour or day (UTC), optionally by stream, tag, sending domain, mailbox provider or template. Whatever happens to a recipient counts in the hour and day in which the mail was accepted, or due if it was scheduled for later: an open of today counts with the mail of last week. So shares are of the mail of the range, and those of the last hours still grow. Without `by` every hour or day of the range has its line, empty ones too. `total` and `rates` are of all mail asked for, each recipient once: with `by` also of what no line is for, and mail with two tags counts once. `Accept: text/csv` or `application/x-ndjson` sends the lines alone.',
-        scope: ['stats:read'],
-        query,
-        responses: { 200: { ...jsonResponse('The numbers.', Stats, 'One day'), types: lineTypes } },
-        problems: ['mutually_exclusive_fields', 'too_many_streams'],
-      },
-      streams.whole('stats', async ({ query: asked, caller, now }: Call<object, z.output<typeof query>, undefined>) => {
-        const { accountId } = caller;
-        const given = asked.template_id;
-        const template = given === undefined ? given : await templateIdOf({ db }, { accountId, idOrAlias: given });
-        const wanted = wantedStats(caller, { ...asked, template_id: template }, now);
-        const whole = wanted.by === null ? null : readStats(db.reader, { ...wanted, bucket: 'total', by: null });
-        const { zone } = wanted;
-        const isSummed = zone !== null && wanted.bucket === 'day';
-        const stored: StatsQuery = isSummed ? { ...wanted, bucket: 'hour' } : wanted;
-        const [found, total] = await Promise.all([readStats(db.reader, stored), whole]);
-        const lines = wanted.by === null ? filled(stored, found) : found;
-        const days = isSummed ? await daysOf(lines, zone) : lines;
-        return { status: 200, body: await statsRecord(wanted, days, total ?? found) };
-      }),
-    ),
-  ];
+export function statsRoute({ db, streams }: StoreContext): Route {
+  return route(
+    {
+      method: 'GET',
+      path: PATH,
+      operationId: 'getStats',
+      description:
+        'How many recipients were mailed, and with what result, by hour or day (UTC), optionally by stream, tag, sending domain, mailbox provider or template. Whatever happens to a recipient counts in the hour and day in which the mail was accepted, or due if it was scheduled for later: an open of today counts with the mail of last week. So shares are of the mail of the range, and those of the last hours still grow. Without `by` every hour or day of the range has its line, empty ones too. `total` and `rates` are of all mail asked for, each recipient once: with `by` also of what no line is for, and mail with two tags counts once. `Accept: text/csv` or `application/x-ndjson` sends the lines alone.',
+      scope: ['stats:read'],
+      query,
+      responses: { 200: { ...jsonResponse('The numbers.', Stats, 'One day'), types: lineTypes } },
+      problems: ['mutually_exclusive_fields', 'too_many_streams'],
+    },
+    streams.whole('stats', async ({ query: asked, caller, now }: Call<object, z.output<typeof query>, undefined>) => {
+      const { accountId } = caller;
+      const given = asked.template_id;
+      const template = given === undefined ? given : await templateIdOf({ db }, { accountId, idOrAlias: given });
+      const wanted = wantedStats(caller, { ...asked, template_id: template }, now);
+      const whole = wanted.by === null ? null : readStats(db.reader, { ...wanted, bucket: 'total', by: null });
+      const { zone } = wanted;
+      const isSummed = zone !== null && wanted.bucket === 'day';
+      const stored: StatsQuery = isSummed ? { ...wanted, bucket: 'hour' } : wanted;
+      const [found, total] = await Promise.all([readStats(db.reader, stored), whole]);
+      const lines = wanted.by === null ? filled(stored, found) : found;
+      const days = isSummed ? await daysOf(lines, zone) : lines;
+      return { status: 200, body: await statsRecord(wanted, days, total ?? found) };
+    }),
+  );
 }
 
 /** The range and the filters of a request. `zone`: days have to be summed for it; null for UTC. */

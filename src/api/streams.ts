@@ -3,14 +3,12 @@ import { z } from 'zod';
 import { addStream, pageOfStreams, removeStream, updateStream } from '../accounts/stream-store.ts';
 import { recordOf } from '../storage/record.ts';
 import { streams, type StreamRow } from '../storage/tables.ts';
-import { answerChange, created, removed, updated } from './answer-change.ts';
+import { answerChange, created, removed, updated, refOf } from './route.ts';
 import type { ApiContext } from './context.ts';
-import { recordSchema } from './record-schema.ts';
+import { namedRequest, recordSchema } from './record-schema.ts';
 import { resource } from './resource.ts';
-import { refOf } from './route.ts';
 
 const PATH = '/v1/streams';
-const slugForm = /^[a-z][a-z0-9-]{0,31}$/;
 const SLUG_SAYS = 'must be lower-case letters, digits and hyphens, a letter first, at most 32 characters';
 
 const streamRecord = recordOf('stream', streams);
@@ -26,13 +24,16 @@ const kind = resource({
   audited: streamRecord.audited,
 });
 
-const name = () => z.string().min(1).max(100).describe('For people.');
-const pool = () =>
+const slug = (says: string) =>
   z
     .string()
-    .regex(slugForm, SLUG_SAYS)
-    .describe('Name of the sources it is sent from; the default pool if the server has none of that name.');
-const priority = () => z.int().min(0).max(1).describe('0 goes first; 1 gets every fifth turn while mail of 0 waits.');
+    .regex(/^[a-z][a-z0-9-]{0,31}$/, SLUG_SAYS)
+    .describe(says);
+const name = z.string().min(1).max(100).describe('For people.');
+const more = {
+  pool: slug('Name of the sources it is sent from; the default pool if the server has none of that name.').optional(),
+  priority: z.int().min(0).max(1).optional().describe('0 goes first; 1 gets every fifth turn while mail of 0 waits.'),
+};
 
 const storeOf = (context: ApiContext) => ({ ...context, changed: context.changes.streamChanged });
 
@@ -52,20 +53,14 @@ const create = kind.create(
     operationId: 'createStream',
     description: 'Mail names it by its slug. Suppressions can be for one stream alone.',
     says: 'created the stream {slug}',
-    body: z
-      .strictObject({
-        slug: z
-          .string()
-          .regex(slugForm, SLUG_SAYS)
-          .describe('Name of the stream in a send request: lower-case letters, digits and hyphens.'),
-        name: name(),
-        type: z
-          .enum(['transactional', 'broadcast'])
-          .describe('Recipients can unsubscribe from mail of a `broadcast` stream.'),
-        pool: pool().optional(),
-        priority: priority().optional(),
-      })
-      .meta({ id: 'NewStream', description: 'A stream to create.' }),
+    body: namedRequest('NewStream', 'A stream to create.', {
+      slug: slug('Name of the stream in a send request: lower-case letters, digits and hyphens.'),
+      name,
+      type: z
+        .enum(['transactional', 'broadcast'])
+        .describe('Recipients can unsubscribe from mail of a `broadcast` stream.'),
+      ...more,
+    }),
     bodyExamples: {
       news: { summary: 'A newsletter', value: { slug: 'news', name: 'Newsletter', type: 'broadcast' } },
     },
@@ -83,14 +78,11 @@ const update = kind.update(
     description:
       'Priority is for mail accepted from then on, the pool for all that has not left yet. While a stream is paused, sends to it are refused with `sending_paused` and what waits is held; its time until it is given up is not extended.',
     says: 'changed the stream {slug}',
-    body: z
-      .strictObject({
-        name: name().optional(),
-        pool: pool().optional(),
-        priority: priority().optional(),
-        paused: z.boolean().optional().describe('While it is, nothing is accepted for it and what waits is held.'),
-      })
-      .meta({ id: 'StreamChanges', description: 'The members to change; all others stay the same.' }),
+    body: namedRequest('StreamChanges', 'The members to change; all others stay the same.', {
+      name: name.optional(),
+      ...more,
+      paused: z.boolean().optional().describe('While it is, nothing is accepted for it and what waits is held.'),
+    }),
     bodyExamples: { pause: { summary: 'Pause it', value: { paused: true } } },
   },
   async (call, context: ApiContext) => {

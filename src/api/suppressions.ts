@@ -8,23 +8,20 @@ import {
   suppressionRecord,
   addressFault,
   addSuppressions,
-  createFullListCheck,
   LONGEST_NOTE,
   pageOfSuppressions,
   removeSuppressions,
   suppressionsOf,
   type Added,
   type NewSuppression,
-  type RefuseFullList,
 } from '../suppressions/suppression-store.ts';
-import { answerChange } from './answer-change.ts';
+import { answerChange, jsonResponse, type Call, type Reply } from './route.ts';
 import type { StoreContext } from './context.ts';
 import { pageParameters } from './page.ts';
 import { addressParameter, timeMember, timeParameter } from './query.ts';
-import { recordSchema, sampleOf } from './record-schema.ts';
+import { namedRecord, namedRequest, recordSchema, sampleOf } from './record-schema.ts';
 import { entryError } from './records.ts';
 import { resource } from './resource.ts';
-import { jsonResponse, route, type Call, type Reply, type Route } from './route.ts';
 import { nextSlice } from '../base/slices.ts';
 import type { Deed } from '../operations/audit-row.ts';
 import type { Rows } from '../storage/rows.ts';
@@ -39,8 +36,10 @@ const Suppression = recordSchema(suppressionRecord, {
   description: 'An address that is not mailed.',
 });
 
-const SuppressionResults = z
-  .object({
+const SuppressionResults = namedRecord(
+  'SuppressionResults',
+  'The result for each address, in the order of the request.',
+  {
     object: z.literal('list'),
     data: z
       .array(
@@ -53,21 +52,17 @@ const SuppressionResults = z
         }),
       )
       .describe('One line for each address, in the order of the request.'),
-  })
-  .meta({ id: 'SuppressionResults', description: 'The result for each address, in the order of the request.' });
+  },
+);
 
-const NewSuppressions = z
-  .strictObject({
-    email: z.string().max(LONGEST_ADDRESS).optional().describe('One address. Not together with `emails`.'),
-    emails: z.array(z.string().max(LONGEST_ADDRESS)).min(1).max(MOST_AT_ONCE).optional().describe('Several addresses.'),
-    reason: z.enum(suppressionReasons).optional().describe('`manual` if not given.'),
-    note: z.string().max(LONGEST_NOTE).optional().describe('For people.'),
-    stream: z.string().max(32).optional().describe('Slug of the stream it is for; the whole account if not given.'),
-    expires_at: timeMember().optional().describe('When it ends; never if not given.'),
-  })
-  .meta({ id: 'NewSuppressions', description: 'An address that is not to be mailed, or many.' });
-
-type Body = z.output<typeof NewSuppressions>;
+const NewSuppressions = namedRequest('NewSuppressions', 'An address that is not to be mailed, or many.', {
+  email: z.string().max(LONGEST_ADDRESS).optional().describe('One address. Not together with `emails`.'),
+  emails: z.array(z.string().max(LONGEST_ADDRESS)).min(1).max(MOST_AT_ONCE).optional().describe('Several addresses.'),
+  reason: z.enum(suppressionReasons).optional().describe('`manual` if not given.'),
+  note: z.string().max(LONGEST_NOTE).optional().describe('For people.'),
+  stream: z.string().max(32).optional().describe('Slug of the stream it is for; the whole account if not given.'),
+  expires_at: timeMember().optional().describe('When it ends; never if not given.'),
+});
 
 const kind = resource({
   path: PATH,
@@ -80,17 +75,6 @@ const kind = resource({
   named: 'email',
   audited: [...suppressionRecord.audited, 'emails', 'created', 'existing', 'rejected'],
 });
-
-export function suppressionRoutes(context: StoreContext): Route[] {
-  const checked = { ...context, refuseFullList: createFullListCheck(context) };
-  return [
-    create(checked),
-    suppressionImportRoute(checked),
-    ...[list, get, remove].map((operation) => operation(context)),
-  ];
-}
-
-type Checked = StoreContext & { refuseFullList: ReturnType<typeof createFullListCheck> };
 
 const create = kind.create(
   {
@@ -120,7 +104,7 @@ const create = kind.create(
     },
     problems: ['missing_field', 'mutually_exclusive_fields', 'invalid_address', 'unknown_stream', 'invalid_state'],
   },
-  async (call: Call<object, object, Body>, context: Checked) => {
+  async (call, context) => {
     const { email, emails } = call.body;
     if (email !== undefined && emails !== undefined)
       throw new Problem('mutually_exclusive_fields', '`email` and `emails` exclude each other.', { field: 'emails' });
@@ -128,15 +112,23 @@ const create = kind.create(
       throw new Problem('missing_field', '`email` is required, or `emails` for several.', { field: 'email' });
     const common = await commonOf(context, call);
     await context.refuseFullList(call.caller.accountId);
-    return emails === undefined
-      ? addOne(context, call, { ...common, email: email ?? '' })
-      : addMany(context, call, common, emails);
+    const given = (emails ?? [email ?? '']).map((one) => ({ email: one, why: addressFault(one) }));
+    const [first] = given;
+    if (emails === undefined && first?.why != null)
+      throw new Problem('invalid_address', `This is not a mail address: ${first.why}.`, { field: 'email' });
+    const entries = given.flatMap((one) => (one.why === null ? [{ ...common, email: one.email }] : []));
+    const replyOf = (added: readonly Added[]): Reply =>
+      emails === undefined ? replyToOne(added) : replyToMany(given, added, call.requestId);
+    return answerChange(call, replyOf, (rowsFor) => addSuppressions(context, entries, rowsFor));
   },
 );
 
 type Common = Omit<NewSuppression, 'email'>;
 
-async function commonOf(context: StoreContext, { body, caller, now }: Call<object, object, Body>): Promise<Common> {
+async function commonOf(
+  context: StoreContext,
+  { body, caller, now }: Call<object, object, z.output<typeof NewSuppressions>>,
+): Promise<Common> {
   const { reason = 'manual', note = null, stream = null, expires_at } = body;
   if (stream !== null && (await context.findStream(caller.accountId, stream)) === null)
     throw new Problem('unknown_stream', `There is no stream ${JSON.stringify(stream)}.`, { field: 'stream' });
@@ -146,53 +138,33 @@ async function commonOf(context: StoreContext, { body, caller, now }: Call<objec
   return { accountId: caller.accountId, stream, reason, note, createdBy: actorOf(caller), expiresAt };
 }
 
-function addOne(context: StoreContext, call: Call<object, object, Body>, entry: NewSuppression): Promise<Reply> {
-  const why = addressFault(entry.email);
-  if (why !== null) throw new Problem('invalid_address', `This is not a mail address: ${why}.`, { field: 'email' });
-  const replyToOne = ([added]: readonly Added[]): Reply => {
-    if (added === undefined) throw new Error('one entry was added and none came back');
-    return replyOf(added);
-  };
-  return answerChange(call, replyToOne, (rowsFor) => addSuppressions(context, [entry], rowsFor));
+function replyToOne([added]: readonly Added[]): Reply {
+  if (added === undefined) throw new Error('one entry was added and none came back');
+  const body = suppressionRecord(added.row);
+  if (!added.created) return { status: 200, body };
+  return { status: 201, body, headers: { Location: `${PATH}/${encodeURIComponent(body.email)}` } };
 }
 
-function replyOf({ row, created }: Added): Reply {
-  const body = suppressionRecord(row);
-  if (!created) return { status: 200, body };
-  return { status: 201, body, headers: { Location: `${PATH}/${encodeURIComponent(row.email)}` } };
-}
-
-/** Adds many. Each malformed address has its error in the answer; the others are added. */
-function addMany(
-  context: StoreContext,
-  call: Call<object, object, Body>,
-  common: Common,
-  emails: readonly string[],
-): Promise<Reply> {
-  const faulty = new Map<number, string>();
-  const entries: NewSuppression[] = [];
-  emails.forEach((email, index) => {
-    const why = addressFault(email);
-    if (why !== null) faulty.set(index, why);
-    else entries.push({ ...common, email });
+/** Each malformed address has its error in the answer; the others were added. */
+function replyToMany(
+  given: readonly { email: string; why: string | null }[],
+  added: readonly Added[],
+  requestId: string,
+): Reply {
+  const rest = [...added];
+  const data = given.map(({ email, why }, index) => {
+    if (why !== null) {
+      const field = `emails[${String(index)}]`;
+      const message = `\`${field}\` is not a mail address: ${why}.`;
+      const error = { code: 'invalid_address', message, field, request_id: requestId };
+      return { index, email, id: null, result: 'rejected', error };
+    }
+    const one = rest.shift();
+    if (one === undefined) throw new Error('fewer entries came back than were added');
+    return { index, email, id: one.row.id, result: one.created ? 'created' : 'existing', error: null };
   });
-  const replyToMany = (added: readonly Added[]): Reply => {
-    const rest = [...added];
-    const data = emails.map((email, index) => {
-      const why = faulty.get(index);
-      if (why !== undefined) {
-        const field = `emails[${String(index)}]`;
-        const message = `\`${field}\` is not a mail address: ${why}.`;
-        const error = { code: 'invalid_address', message, field, request_id: call.requestId };
-        return { index, email, id: null, result: 'rejected', error };
-      }
-      const one = rest.shift();
-      if (one === undefined) throw new Error('fewer entries came back than were added');
-      return { index, email, id: one.row.id, result: one.created ? 'created' : 'existing', error: null };
-    });
-    return { status: 200, body: { object: 'list', data }, deed: manyAdded(emails, added) };
-  };
-  return answerChange(call, replyToMany, (rowsFor) => addSuppressions(context, entries, rowsFor));
+  const emails = given.map(({ email }) => email);
+  return { status: 200, body: { object: 'list', data }, deed: manyAdded(emails, added) };
 }
 
 const listQuery = z.strictObject({
@@ -280,112 +252,96 @@ const remove = kind.remove(
   },
 );
 
-type ImportDeps = Pick<StoreContext, 'db' | 'clock'> & { refuseFullList: RefuseFullList };
-
 /** Characters of a file; JSON is read as a whole, so its limit is lower. */
 const MOST_CHARACTERS = 5 * 1024 * 1024;
 const MOST_JSON = 256 * 1024;
 const PIECE = 8 * 1024;
 const MOST_SHOWN = 1000;
 
-const ImportRequest = z
-  .strictObject({
-    content: z.string().min(1).max(MOST_CHARACTERS).describe('The text of the file: CSV, JSON, or addresses alone.'),
-    reason: z.enum(suppressionReasons).nullish().describe('Where the file has none. Default: `manual`.'),
-    stream: z
-      .string()
-      .max(32)
-      .nullish()
-      .describe('Where the file has none: slug of a stream. Default: the whole account.'),
-    preview: z.boolean().nullish().describe('Only says what is read, and adds nothing. Default: false.'),
-  })
-  .meta({ id: 'SuppressionImport', description: 'A list of addresses as another service exports it.' });
+const ImportRequest = namedRequest('SuppressionImport', 'A list of addresses as another service exports it.', {
+  content: z.string().min(1).max(MOST_CHARACTERS).describe('The text of the file: CSV, JSON, or addresses alone.'),
+  reason: z.enum(suppressionReasons).nullish().describe('Where the file has none. Default: `manual`.'),
+  stream: z
+    .string()
+    .max(32)
+    .nullish()
+    .describe('Where the file has none: slug of a stream. Default: the whole account.'),
+  preview: z.boolean().nullish().describe('Only says what is read, and adds nothing. Default: false.'),
+});
 
 const count = (says: string) => z.int().describe(says);
-const ImportResult = z
-  .object({
-    object: z.literal('suppression_import'),
-    preview: z.boolean().describe('True if nothing was added.'),
-    created: count('Addresses that are new on the list; in a preview, those that can be read.'),
-    existing: count('Addresses that were on the list already.'),
-    by_reason: z.partialRecord(z.enum(suppressionReasons), z.int()).describe('The same by the reason that was read.'),
-    rejected_count: count('Lines that were not taken.'),
-    rejected: z
-      .array(
-        z.object({
-          line: count('Line of the file, or place in the list of JSON, from 1.'),
-          email: z.string().describe('What stands there.'),
-          why: z.string().describe('Why it was not taken.'),
-        }),
-      )
-      .describe('The first 1,000 of them.'),
-  })
-  .meta({ id: 'SuppressionImportResult', description: 'What was read of a list.' });
+const ImportResult = namedRecord('SuppressionImportResult', 'What was read of a list.', {
+  object: z.literal('suppression_import'),
+  preview: z.boolean().describe('True if nothing was added.'),
+  created: count('Addresses that are new on the list; in a preview, those that can be read.'),
+  existing: count('Addresses that were on the list already.'),
+  by_reason: z.partialRecord(z.enum(suppressionReasons), z.int()).describe('The same by the reason that was read.'),
+  rejected_count: count('Lines that were not taken.'),
+  rejected: z
+    .array(
+      z.object({
+        line: count('Line of the file, or place in the list of JSON, from 1.'),
+        email: z.string().describe('What stands there.'),
+        why: z.string().describe('Why it was not taken.'),
+      }),
+    )
+    .describe('The first 1,000 of them.'),
+});
 
-type ImportBody = z.output<typeof ImportRequest>;
-
-export function suppressionImportRoute(deps: ImportDeps): Route {
-  return route(
-    {
-      method: 'POST',
-      path: '/v1/suppressions/import',
-      operationId: 'importSuppressions',
-      description:
-        'Reads CSV and JSON of Resend, Postmark, SendGrid, Mailgun, SES, Brevo and Mailchimp Transactional, with their words for reasons. With `preview` it says what it reads, and adds nothing.',
-      scope: ['suppression'],
-      act: {
-        says: 'put {object} on the suppression list',
-        type: 'suppression',
-        named: 'email',
-        keeps: ['emails', 'created', 'existing', 'rejected'],
+const importList = kind.post(
+  {
+    path: `${PATH}/import`,
+    operationId: 'importSuppressions',
+    description:
+      'Reads CSV and JSON of Resend, Postmark, SendGrid, Mailgun, SES, Brevo and Mailchimp Transactional, with their words for reasons. With `preview` it says what it reads, and adds nothing.',
+    says: 'put {object} on the suppression list',
+    keeps: ['emails', 'created', 'existing', 'rejected'],
+    body: ImportRequest,
+    bodyExamples: {
+      csv: {
+        summary: 'Bounces',
+        value: { content: 'email,reason\nana@example.net,550 no such user\n', preview: true },
       },
-      body: ImportRequest,
-      bodyExamples: {
-        csv: {
-          summary: 'Bounces',
-          value: { content: 'email,reason\nana@example.net,550 no such user\n', preview: true },
-        },
-      },
-      responses: {
-        200: jsonResponse('What was read.', ImportResult, 'One address', {
-          object: 'suppression_import',
-          preview: true,
-          created: 1,
-          existing: 0,
-          by_reason: { hard_bounce: 1 },
-          rejected_count: 0,
-          rejected: [],
-        }),
-      },
-      problems: ['invalid_state'],
     },
-    (call: Call<object, object, ImportBody>) => run(deps, call),
-  );
-}
+    responses: {
+      200: jsonResponse('What was read.', ImportResult, 'One address', {
+        object: 'suppression_import',
+        preview: true,
+        created: 1,
+        existing: 0,
+        by_reason: { hard_bounce: 1 },
+        rejected_count: 0,
+        rejected: [],
+      }),
+    },
+    problems: ['invalid_state'],
+  },
+  async (call, context) => {
+    const { content, reason, stream, preview } = call.body;
+    const isPreview = preview === true;
+    const { accountId } = call.caller;
+    const createdBy = actorOf(call.caller);
+    if (!isPreview) await context.refuseFullList(accountId);
+    // Each part has a row of the audit. The record of an Idempotency-Key comes with the answer to the whole.
+    const rowsOf = (deed: Deed): Rows => ({ audit: [call.auditRow({ status: 200, body: null, deed })] });
+    const { rejected, ...counts } = await importCsv(piecesOf(content), {
+      reason: reason ?? 'manual',
+      stream: stream ?? null,
+      mostJson: MOST_JSON,
+      add: isPreview ? null : (entries) => addImported(context, { accountId, createdBy }, entries, rowsOf),
+    });
+    const body = {
+      object: 'suppression_import',
+      preview: isPreview,
+      ...counts,
+      rejected_count: rejected.length,
+      rejected: rejected.slice(0, MOST_SHOWN),
+    };
+    return { status: 200, body, deed: { object: null } };
+  },
+);
 
-async function run(deps: ImportDeps, call: Call<object, object, ImportBody>): Promise<Reply> {
-  const { content, reason, stream, preview } = call.body;
-  const isPreview = preview === true;
-  const { accountId } = call.caller;
-  const createdBy = actorOf(call.caller);
-  if (!isPreview) await deps.refuseFullList(accountId);
-  // Each part has a row of the audit. The record of an Idempotency-Key comes with the answer to the whole.
-  const rowsOf = (deed: Deed): Rows => ({ audit: [call.auditRow({ status: 200, body: null, deed })] });
-  const { rejected, ...counts } = await importCsv(piecesOf(content), {
-    reason: reason ?? 'manual',
-    stream: stream ?? null,
-    mostJson: MOST_JSON,
-    add: isPreview ? null : (entries) => addImported(deps, { accountId, createdBy }, entries, rowsOf),
-  });
-  const body = {
-    object: 'suppression_import',
-    preview: isPreview,
-    ...counts,
-    rejected_count: rejected.length,
-    rejected: rejected.slice(0, MOST_SHOWN),
-  };
-  return { status: 200, body, deed: { object: null } };
-}
+export const suppressionOperations = [create, importList, list, get, remove];
 
 /** Gives the text in pieces, between which other work runs. */
 async function* piecesOf(content: string): AsyncGenerator<string> {

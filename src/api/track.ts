@@ -12,7 +12,7 @@ import { readToken, type TrackingKey, type TrackingToken } from '../tracking/tok
 import { trackPaths } from '../tracking/rewrite.ts';
 import { readUnsubscribeToken, type Unsubscription } from '../tracking/unsubscribe-link.ts';
 import { isUnsubscribed, isWithheld, resubscribe, unsubscribe, type UnsubscribeDeps } from '../tracking/unsubscribe.ts';
-import { openRoute, type Call, type Reply, type ResponseDeclaration, type Route } from './route.ts';
+import { openRoute, type Call, type Reply, type Route } from './route.ts';
 import { createHash } from 'node:crypto';
 import { escapeHtml } from '../base/html.ts';
 
@@ -29,60 +29,36 @@ type TrackCall = Omit<Call<{ token: string }, object, undefined>, 'caller'>;
 
 /** Mail programs that turn plain text into links include the full stop or bracket after it: a character that no token has ends it. */
 const params = z.object({ token: z.string().transform((text) => /^[\w-]*/.exec(text)?.[0] ?? '') });
-/** These routes are not in the description, but their answers must be declared all the same. */
-const answers = (...statuses: number[]): Record<number, ResponseDeclaration> =>
-  Object.fromEntries(statuses.map((status) => [status, { description: '-', types: ['text/html', 'image/gif'] }]));
-const common = { description: '-', tag: 'tracking', scope: null, counted: false, page: true, params } as const;
-
 /** One transparent point, GIF89a. */
 const PIXEL = Buffer.from('R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAICRAEAOw==', 'base64');
 const NO_ROBOTS = { 'X-Robots-Tag': 'noindex, nofollow' };
 
-export function trackRoutes(deps: TrackDeps): Route[] {
-  return [
-    openRoute(
-      {
-        ...common,
-        method: 'GET',
-        path: `${trackPaths.open}{token}`,
-        operationId: 'trackOpen',
-        responses: answers(200, 404),
-      },
-      (call) => open(deps, call),
-    ),
-    openRoute(
-      {
-        ...common,
-        method: 'GET',
-        path: `${trackPaths.click}{token}`,
-        operationId: 'trackClick',
-        responses: answers(302, 404),
-      },
-      (call) => follow(deps, call),
-    ),
-    openRoute(
-      {
-        ...common,
-        method: 'GET',
-        path: `${trackPaths.unsubscribe}{token}`,
-        operationId: 'askUnsubscribe',
-        responses: answers(200, 404),
-      },
-      (call) => ask(deps, call),
-    ),
-    openRoute(
-      {
-        ...common,
-        method: 'POST',
-        path: `${trackPaths.unsubscribe}{token}`,
-        operationId: 'unsubscribe',
-        responses: answers(200, 404),
-        knows: (path) => readUnsubscribeToken(deps.keys, params.parse(path).token) !== null,
-      },
-      (call) => obey(deps, call),
-    ),
-  ];
-}
+/** A page at a link. It is not in the description, but its answers must be declared all the same. */
+const pageAt = (
+  operationId: 'trackOpen' | 'trackClick' | 'askUnsubscribe' | 'unsubscribe',
+  path: string,
+  answer: (call: TrackCall) => Promise<Reply> | Reply,
+  more: { method?: 'POST'; knows?: Route['knows'] & object } = {},
+): Route => {
+  const responses = Object.fromEntries(
+    [200, 302, 404].map((status) => [status, { description: '-', types: ['text/html', 'image/gif'] }]),
+  );
+  const common = { tag: 'tracking', scope: null, counted: false, page: true, params, responses } as const;
+  return openRoute(
+    { ...common, method: 'GET', description: '-', operationId, path: `${path}{token}`, ...more },
+    answer,
+  );
+};
+
+export const trackRoutes = (deps: TrackDeps): Route[] => [
+  pageAt('trackOpen', trackPaths.open, (call) => open(deps, call)),
+  pageAt('trackClick', trackPaths.click, (call) => follow(deps, call)),
+  pageAt('askUnsubscribe', trackPaths.unsubscribe, (call) => ask(deps, call)),
+  pageAt('unsubscribe', trackPaths.unsubscribe, (call) => obey(deps, call), {
+    method: 'POST',
+    knows: (path) => readUnsubscribeToken(deps.keys, params.parse(path).token) !== null,
+  }),
+];
 
 function open(deps: TrackDeps, call: TrackCall): Reply {
   const token = readToken(deps.keys, call.params.token);
@@ -146,7 +122,7 @@ async function subjectOf({ findStream }: TrackDeps, unsubscription: Unsubscripti
   return { email, fromDomain, streamName: found?.name ?? stream };
 }
 
-export interface PageSubject {
+interface PageSubject {
   email: string;
   fromDomain: string;
   /** Name of this kind of mail. */
@@ -170,34 +146,31 @@ const HEADERS = {
 };
 
 /** The page with the button: a GET must change nothing, since scanners follow every link of a mail. */
-export const askPage = (subject: PageSubject): Reply =>
-  page(200, 'Unsubscribe', `<p>${mail(subject)}?</p>${button('unsubscribe', 'Stop this mail')}`);
+const askPage = (subject: PageSubject): Reply =>
+  page('Unsubscribe', `<p>${mail(subject)}?</p>${button('unsubscribe', 'Stop this mail')}`);
 
-export const stoppedPage = (subject: PageSubject): Reply =>
+const stoppedPage = (subject: PageSubject): Reply =>
   page(
-    200,
     'You are unsubscribed',
     `<p>${mail(subject)}: no more of it will be sent.</p><p>Was that a mistake?</p>${button('undo', 'Undo')}`,
   );
 
-export const resumedPage = (subject: PageSubject): Reply =>
+const resumedPage = (subject: PageSubject): Reply =>
   page(
-    200,
     'You are subscribed again',
     `<p>${mail(subject)}: it will be sent again.</p>${button('unsubscribe', 'Stop this mail')}`,
   );
 
 /** The page if the address is on the suppression list for another reason, such as a complaint. */
-export const withheldPage = (subject: PageSubject): Reply =>
+const withheldPage = (subject: PageSubject): Reply =>
   page(
-    200,
     'Your unsubscription is undone',
     `<p>${mail(subject)}: it is still not sent, for another reason. Ask the sender.</p>`,
   );
 
 /** The page for a link that was cut off or changed on its way. */
-export const unknownLinkPage = (): Reply =>
-  page(404, 'This link is not valid', '<p>It may have been cut off. Please open it from the mail once more.</p>');
+const unknownLinkPage = (): Reply =>
+  page('This link is not valid', '<p>It may have been cut off. Please open it from the mail once more.</p>', 404);
 
 const mail = ({ email, fromDomain, streamName }: PageSubject): string =>
   `Mail of the kind “${escapeHtml(streamName)}” from <strong>${escapeHtml(fromDomain)}</strong> to <strong>${escapeHtml(email)}</strong>`;
@@ -206,7 +179,7 @@ const mail = ({ email, fromDomain, streamName }: PageSubject): string =>
 const button = (action: string, label: string): string =>
   `<form method="post"><button type="submit" name="action" value="${action}">${label}</button></form>`;
 
-function page(status: number, title: string, body: string): Reply {
+function page(title: string, body: string, status = 200): Reply {
   const html =
     `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>${title}</title>` +
     `<meta name="viewport" content="width=device-width,initial-scale=1"><style>${STYLE}</style></head>` +

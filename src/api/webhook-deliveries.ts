@@ -12,13 +12,12 @@ import { callsForEvents, findDelivery, pageOfDeliveries, queueCalls } from '../w
 import { curlOf } from '../webhooks/call.ts';
 import { endpointsNamed, findEndpoint } from '../webhooks/endpoint-store.ts';
 import { createReplay, pageOfReplays, replayRecord } from '../webhooks/replay.ts';
-import { answerChange, rowsOfAnswer, updated } from './answer-change.ts';
+import { answerChange, rowsOfAnswer, updated, jsonResponse, refOf, type Call, type Reply } from './route.ts';
 import type { ApiContext, StoreContext } from './context.ts';
-import { answerPage, pageParameters, pageResponse } from './page.ts';
+import { pageParameters, wholeList, wholeListResponse } from './page.ts';
 import { timeMember } from './query.ts';
-import { sampleOf } from './record-schema.ts';
+import { namedRequest, sampleOf } from './record-schema.ts';
 import { messageId, sampleEvent } from './records.ts';
-import { jsonResponse, refOf, type Call, type Reply } from './route.ts';
 import { reachOf, requireMessage } from './test-mode.ts';
 import {
   deliveryMembers,
@@ -31,7 +30,7 @@ import {
   webhooks,
 } from './webhooks.ts';
 
-type WebhookCall<Query = object, Body = undefined> = Call<z.output<typeof webhookParams>, Query, Body>;
+type WebhookCall<Body> = Call<z.output<typeof webhookParams>, object, Body>;
 
 type DeliveryRecord = ReturnType<typeof deliveryRecord>;
 
@@ -67,39 +66,34 @@ function deliveryRecord(caller: Caller, endpoint: WebhookRow, line: WebhookDeliv
   });
 }
 
-const deliveriesQuery = z.strictObject({
-  ...pageParameters(),
-  status: z.enum(['delivered', 'failed']).optional().describe('Only attempts that ended like this.'),
-  event_id: z.string().max(64).optional().describe('Only attempts for this event.'),
-});
-
-const list = webhooks.at(
-  'GET',
-  `${PATH}/{id}/deliveries`,
+const list = webhooks.list(
   {
+    path: `${PATH}/{id}/deliveries`,
     operationId: 'listWebhookDeliveries',
     description:
       'Every attempt of the last 30 days, newest first: what was sent, what was answered, when it is tried again.',
-    query: deliveriesQuery,
-    responses: pageResponse(WebhookDelivery),
+    params: webhookParams,
+    query: z.strictObject({
+      ...pageParameters(),
+      status: z.enum(['delivered', 'failed']).optional().describe('Only attempts that ended like this.'),
+      event_id: z.string().max(64).optional().describe('Only attempts for this event.'),
+    }),
+    item: WebhookDelivery,
   },
-  async (call: WebhookCall<z.output<typeof deliveriesQuery>>, context: StoreContext) => {
+  async (wanted, call, context) => {
     const endpoint = await findEndpoint(context, refOf(call));
     const { status, event_id: eventId } = call.query;
-    const { accountId } = call.caller;
     // An unknown event has no attempts: no event has the number 0.
     const sequence =
-      eventId === undefined ? null : ((await sequenceOf(context.db.reader, accountId, eventId)) ?? NO_EVENT);
-    return answerPage(context.cursors, `${PATH}/${endpoint.id}/deliveries`, call, async (wanted) => {
-      const filter = {
-        webhookId: endpoint.id,
-        ...(status === undefined ? {} : { status }),
-        ...(sequence === null ? {} : { sequence }),
-        ...wanted,
-      };
-      const { rows, ...page } = await pageOfDeliveries(context, filter);
-      return { ...page, data: await deliveryRecords(context, call.caller, endpoint, rows) };
-    });
+      eventId === undefined ? null : ((await sequenceOf(context.db.reader, wanted.accountId, eventId)) ?? NO_EVENT);
+    const filter = {
+      webhookId: endpoint.id,
+      ...(status === undefined ? {} : { status }),
+      ...(sequence === null ? {} : { sequence }),
+      ...wanted,
+    };
+    const { rows, ...page } = await pageOfDeliveries(context, filter);
+    return { ...page, data: await deliveryRecords(context, call.caller, endpoint, rows) };
   },
 );
 
@@ -107,10 +101,9 @@ const NO_EVENT = 0;
 
 const resendParams = webhookParams.extend({ delivery_id: z.string().max(64).describe('Id of an attempt.') });
 
-const resend = webhooks.at(
-  'POST',
-  `${PATH}/{id}/deliveries/{delivery_id}/resend`,
+const resend = webhooks.post(
   {
+    path: `${PATH}/{id}/deliveries/{delivery_id}/resend`,
     operationId: 'resendWebhookDelivery',
     description: 'The event of this attempt, at once and with all attempts before it. Its `webhook-id` stays the same.',
     scope: ['webhook:replay'],
@@ -121,7 +114,7 @@ const resend = webhooks.at(
     responses: { 202: jsonResponse('It is queued.', WebhookResend, 'Queued') },
     problems: ['invalid_state'],
   },
-  async (call: Call<z.output<typeof resendParams>, object, undefined>, context: ApiContext) => {
+  async (call, context: ApiContext) => {
     const endpoint = await findEndpoint(context, refOf(call));
     const line = await findDelivery(context, endpoint.id, call.params.delivery_id);
     if (line === null) throw new Problem('not_found', 'There is no such attempt.', { field: 'delivery_id' });
@@ -152,14 +145,13 @@ function needActive({ status }: WebhookRow): void {
   if (status !== 'active') throw new Problem('invalid_state', `The endpoint is ${status}: enable it first.`);
 }
 
-const WebhookTest = z
-  .strictObject({ type: eventType().optional().describe('`delivered` if not given.') })
-  .meta({ id: 'WebhookTest', description: 'Which sample is sent.' });
+const WebhookTest = namedRequest('WebhookTest', 'Which sample is sent.', {
+  type: eventType().optional().describe('`delivered` if not given.'),
+});
 
-const test = webhooks.at(
-  'POST',
-  `${PATH}/{id}/test`,
+const test = webhooks.post(
   {
+    path: `${PATH}/{id}/test`,
     operationId: 'testWebhook',
     description:
       'Calls it once with a sample event (`test` is true), whatever its status, and answers with the result within 15 seconds. It is not tried again and does not count as a success or a failure.',
@@ -178,7 +170,7 @@ const test = webhooks.at(
     },
     problems: ['unknown_event_type', 'invalid_state'],
   },
-  async (call: WebhookCall<object, z.output<typeof WebhookTest>>, context: ApiContext) => {
+  async (call: WebhookCall<z.output<typeof WebhookTest>>, context: ApiContext) => {
     const endpoint = await findEndpoint(context, refOf(call));
     const { type = 'delivered' } = call.body;
     const sample = sampleEvent(type, { engagement: endpoint.include_engagement === 1 });
@@ -187,24 +179,21 @@ const test = webhooks.at(
   },
 );
 
-const NewReplay = z
-  .strictObject({
-    since: timeMember().describe('Events from this time on.'),
-    until: timeMember().optional().describe('Events before this time; now if not given.'),
-    only: z.enum(['failed', 'all']).optional().describe('`failed` if not given.'),
-    types: z
-      .array(eventType())
-      .min(1)
-      .max(10)
-      .optional()
-      .describe('Only these kinds, of those that the endpoint receives.'),
-  })
-  .meta({ id: 'NewWebhookReplay', description: 'Which events are to be sent again.' });
+const NewReplay = namedRequest('NewWebhookReplay', 'Which events are to be sent again.', {
+  since: timeMember().describe('Events from this time on.'),
+  until: timeMember().optional().describe('Events before this time; now if not given.'),
+  only: z.enum(['failed', 'all']).optional().describe('`failed` if not given.'),
+  types: z
+    .array(eventType())
+    .min(1)
+    .max(10)
+    .optional()
+    .describe('Only these kinds, of those that the endpoint receives.'),
+});
 
-const replay = webhooks.at(
-  'POST',
-  `${PATH}/{id}/replay`,
+const replay = webhooks.post(
   {
+    path: `${PATH}/{id}/replay`,
     operationId: 'replayWebhook',
     description:
       'Runs in the background. `failed` takes events that are not delivered so far, still tried or given up; `all` takes all events, also those before the endpoint was registered. An endpoint has at most ten replays that are not finished.',
@@ -222,7 +211,7 @@ const replay = webhooks.at(
     responses: { 202: jsonResponse('It has begun.', WebhookReplay, 'Just begun') },
     problems: ['unknown_event_type', 'invalid_state'],
   },
-  async (call: WebhookCall<object, z.output<typeof NewReplay>>, context: ApiContext) => {
+  async (call: WebhookCall<z.output<typeof NewReplay>>, context: ApiContext) => {
     const { body, caller, now } = call;
     const endpoint = await findEndpoint(context, refOf(call));
     needActive(endpoint);
@@ -246,44 +235,39 @@ const replay = webhooks.at(
   },
 );
 
-const replaysQuery = z.strictObject(pageParameters());
-
-const replays = webhooks.at(
-  'GET',
-  `${PATH}/{id}/replays`,
+const replays = webhooks.list(
   {
+    path: `${PATH}/{id}/replays`,
     operationId: 'listWebhookReplays',
     description: 'Newest first, each with its progress.',
-    query: replaysQuery,
-    responses: pageResponse(WebhookReplay),
+    params: webhookParams,
+    item: WebhookReplay,
   },
-  async (call: WebhookCall<z.output<typeof replaysQuery>>, context: StoreContext) => {
+  async (wanted, call, context) => {
     const { id } = await findEndpoint(context, refOf(call));
-    return answerPage(context.cursors, `${PATH}/${id}/replays`, call, async (wanted) => {
-      const { rows, hasMore } = await pageOfReplays(context, { webhookId: id, ...wanted });
-      return { data: rows.map(replayRecord), hasMore };
-    });
+    const { rows, hasMore } = await pageOfReplays(context, { webhookId: id, ...wanted });
+    return { data: rows.map(replayRecord), hasMore };
   },
 );
 
 /** Most calls that are shown of one message. */
 const MOST = 200;
 
-const CallList = z
-  .object({ object: z.literal('list'), data: z.array(WebhookDelivery).describe('The attempts.') })
-  .meta({ id: 'WebhookDeliveryList', description: 'Attempts to tell endpoints of events, oldest first.' });
-
-const ofMessage = webhooks.at(
-  'GET',
-  '/v1/messages/{id}/webhook-deliveries',
+const ofMessage = webhooks.get(
   {
+    path: '/v1/messages/{id}/webhook-deliveries',
     operationId: 'listMessageWebhookDeliveries',
     description:
       'The calls to all endpoints for the last 20 events of the message, oldest first: the last 200 calls of the last 30 days.',
     params: z.object({ id: messageId() }),
-    responses: { 200: jsonResponse('The attempts.', CallList, 'One that failed') },
+    responses: wholeListResponse(
+      WebhookDelivery,
+      { id: 'WebhookDeliveryList', description: 'Attempts to tell endpoints of events, oldest first.' },
+      'The attempts.',
+      'One that failed',
+    ),
   },
-  async ({ params: { id }, caller }: WebhookCall, { db }: StoreContext) => {
+  async ({ params: { id }, caller }, { db }) => {
     await requireMessage(db, caller, id);
     const sequences = (await lastEventsOf(db.reader, id)).map(({ sequence }) => sequence);
     const lines = await callsForEvents(db.prepared, caller.accountId, sequences, MOST);
@@ -295,8 +279,7 @@ const ofMessage = webhooks.at(
       }),
     );
     const places = new Map(lines.map((line, place) => [line.id, place]));
-    const data = records.flat().sort((a, b) => (places.get(a.id) ?? 0) - (places.get(b.id) ?? 0));
-    return { status: 200, body: { object: 'list', data } };
+    return wholeList(records.flat().sort((a, b) => (places.get(a.id) ?? 0) - (places.get(b.id) ?? 0)));
   },
 );
 

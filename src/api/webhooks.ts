@@ -24,14 +24,13 @@ import {
   type WithSecrets,
 } from '../webhooks/endpoint-store.ts';
 import { writeSecret } from '../webhooks/signature.ts';
-import { answerChange, created, rowsOfAnswer, updated } from './answer-change.ts';
+import { answerChange, created, rowsOfAnswer, updated, jsonResponse, refOf, type Reply } from './route.ts';
 import type { ApiContext, StoreContext } from './context.ts';
 import { resource } from './resource.ts';
-import { jsonResponse, refOf, type Call, type Reply } from './route.ts';
 import { faults } from '../base/check.ts';
 import { recordOf } from '../storage/record.ts';
 import { replayMembers } from '../webhooks/replay.ts';
-import { recordSchema, text, time } from './record-schema.ts';
+import { namedRecord, namedRequest, recordSchema, text, time } from './record-schema.ts';
 
 const Webhook = recordSchema(
   webhookMembers,
@@ -44,21 +43,19 @@ const CreatedWebhook = Webhook.extend({
 
 const endpointId = () => text('Id of the endpoint.', 'whk_01jz5w8q3hf2m9d4x6k7c1b0na');
 
-const WebhookSecret = z
-  .object({
-    object: z.literal('webhook_secret'),
-    webhook_id: endpointId(),
-    secret: text('Signs the calls from now on.', 'whsec_…'),
-    previous: z
-      .array(
-        z.object({
-          secret: text('A secret that was replaced.', 'whsec_…'),
-          expires_at: time('Until then it signs as well.', '2026-02-01T09:30:00.000Z'),
-        }),
-      )
-      .describe('Secrets that were replaced and still sign beside it.'),
-  })
-  .meta({ id: 'WebhookSecret', description: 'What the calls of an endpoint are signed with.' });
+const WebhookSecret = namedRecord('WebhookSecret', 'What the calls of an endpoint are signed with.', {
+  object: z.literal('webhook_secret'),
+  webhook_id: endpointId(),
+  secret: text('Signs the calls from now on.', 'whsec_…'),
+  previous: z
+    .array(
+      z.object({
+        secret: text('A secret that was replaced.', 'whsec_…'),
+        expires_at: time('Until then it signs as well.', '2026-02-01T09:30:00.000Z'),
+      }),
+    )
+    .describe('Secrets that were replaced and still sign beside it.'),
+});
 
 export const deliveryMembers = recordOf('webhook_delivery', webhookDeliveries);
 export const WebhookDelivery = recordSchema(deliveryMembers, {
@@ -66,15 +63,13 @@ export const WebhookDelivery = recordSchema(deliveryMembers, {
   description: 'One attempt to tell an endpoint of an event.',
 });
 
-export const WebhookResend = z
-  .object({
-    object: z.literal('webhook_resend'),
-    webhook_id: endpointId(),
-    event_id: text('Id of the event.', 'evt_01m7xk7tfpfy8s5b2n6c9d1v3h'),
-    event_type: text('Kind of the event.', 'delivered'),
-    queued_at: time('When it was queued.', '2026-01-31T10:00:00.000Z'),
-  })
-  .meta({ id: 'WebhookResend', description: 'An event that is on its way to an endpoint once more.' });
+export const WebhookResend = namedRecord('WebhookResend', 'An event that is on its way to an endpoint once more.', {
+  object: z.literal('webhook_resend'),
+  webhook_id: endpointId(),
+  event_id: text('Id of the event.', 'evt_01m7xk7tfpfy8s5b2n6c9d1v3h'),
+  event_type: text('Kind of the event.', 'delivered'),
+  queued_at: time('When it was queued.', '2026-01-31T10:00:00.000Z'),
+});
 
 export const WebhookReplay = recordSchema(replayMembers, {
   id: 'WebhookReplay',
@@ -126,16 +121,11 @@ const settings = {
   enabled: z.boolean().describe('False pauses it: events of that time are sent afterwards.'),
 };
 
-const NewWebhook = z
-  .strictObject({ ...z.strictObject(settings).partial().shape, url: settings.url })
-  .meta({ id: 'NewWebhook', description: 'An endpoint to register.' });
-const WebhookChanges = z
-  .strictObject(settings)
-  .partial()
-  .meta({ id: 'WebhookChanges', description: 'The members to change; all others stay the same.' });
+const changes = z.strictObject(settings).partial().shape;
+const NewWebhook = namedRequest('NewWebhook', 'An endpoint to register.', { ...changes, url: settings.url });
+const WebhookChanges = namedRequest('WebhookChanges', 'The members to change; all others stay the same.', changes);
 
 export const webhookParams = z.object({ id: z.string().max(64).describe('Id of the endpoint.') });
-type WebhookCall = Call<z.output<typeof webhookParams>, object, undefined>;
 type GivenSettings = z.output<typeof WebhookChanges>;
 
 export const webhooks = resource({
@@ -312,11 +302,11 @@ const update = webhooks.update(
     const before = await findEndpoint(context, refOf(call));
     const keepsEngagement = before.include_engagement === 1 && body.include_engagement !== false;
     if (keepsEngagement && body.url !== undefined) needEngagement(caller, 'url');
-    const changes = await checkedSettings(context, caller, body);
+    const wanted = await checkedSettings(context, caller, body);
     const nextDue = await nextDueOf(context, before.id);
     const record = (row: WebhookRow) => webhookRecord(row, nextDue);
     return answerChange(call, updated(record, record(before)), (rowsFor) =>
-      updateEndpoint(storeOf(context), refOf(call), changes, rowsFor),
+      updateEndpoint(storeOf(context), refOf(call), wanted, rowsFor),
     );
   },
 );
@@ -347,26 +337,21 @@ function secretRecord({ keyring }: ApiContext, row: WebhookRow, now: number): z.
   };
 }
 
-const secret = webhooks.at(
-  'GET',
-  `${PATH}/{id}/secret`,
+const secret = webhooks.get(
   {
+    path: `${PATH}/{id}/secret`,
     operationId: 'getWebhookSecret',
     description: 'With it the receiver verifies that a call comes from here.',
     scope: ['webhook:secret'],
     touches: 'secret',
     responses: secretAnswer,
   },
-  async (call: WebhookCall, context: ApiContext) => ({
-    status: 200,
-    body: secretRecord(context, await findEndpoint(context, refOf(call)), call.now),
-  }),
+  async (call, context: ApiContext) => secretRecord(context, await findEndpoint(context, refOf(call)), call.now),
 );
 
-const rotate = webhooks.at(
-  'POST',
-  `${PATH}/{id}/secret/rotate`,
+const rotate = webhooks.post(
   {
+    path: `${PATH}/{id}/secret/rotate`,
     operationId: 'rotateWebhookSecret',
     description:
       'For 24 hours calls carry a signature of each secret, so that the receiver can change over at any time.',
@@ -378,7 +363,7 @@ const rotate = webhooks.at(
     problems: ['invalid_state'],
     secretResponse: true,
   },
-  (call: WebhookCall, context: ApiContext) => {
+  (call, context: ApiContext) => {
     const record = ({ row }: WithSecrets) => secretRecord(context, row, call.now);
     return answerChange(call, updated(record), (rowsFor) => rotateSecret(storeOf(context), refOf(call), rowsFor));
   },

@@ -46,6 +46,8 @@ export interface Overrides {
   ca?: string;
   /** Port of the web servers that MTA-STS policies are fetched from. */
   stsPort?: number;
+  /** The flags that Node.js has. */
+  nodeFlags?: ReadonlySet<string>;
 }
 
 /** The settings that a reload replaces while the program runs. */

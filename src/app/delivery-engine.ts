@@ -1,23 +1,21 @@
 /** Builds the delivery engine with its holds, sources, sites, policies and signing keys. */
 import { createAccountPauses, OWN_ACCOUNT } from '../accounts/account-store.ts';
-import { readLimitRules, rulesWith } from '../config/limit-rules.ts';
+import { signingKey, type AppContext } from './context.ts';
 import { readOperators } from '../config/data-file.ts';
-import { LimitBook } from '../messages/limits/book.ts';
+import { readLimitRules, rulesWith } from '../config/limit-rules.ts';
 import { createHolds, type Holds } from '../messages/delivery/holds.ts';
+import { LimitBook } from '../messages/limits/book.ts';
 import { withDane } from '../mta/dns/dane.ts';
-import { findMailHosts } from '../mta/dns/mx.ts';
-import { findRelay } from '../mta/dns/relay.ts';
-import { createStsPolicies } from '../mta/dns/sts.ts';
+import { findMailHosts, findRelay } from '../mta/dns/mx.ts';
 import { createStsFetch } from '../mta/dns/sts-fetch.ts';
-import { absentSources } from '../operator/setup-warnings.ts';
-import { createLocalAddresses, type LocalAddresses } from '../mta/sources/local-addresses.ts';
-import { isOpenAt, type OpenPort } from '../net/own-addresses.ts';
+import { createStsPolicies } from '../mta/dns/sts.ts';
 import { Mta } from '../mta/mta.ts';
 import { Sites } from '../mta/sites/sites.ts';
-import { isUsable, Sources, type SourcesDeps } from '../mta/sources/sources.ts';
+import { createLocalAddresses, type LocalAddresses } from '../mta/sources/local-addresses.ts';
+import { isUsable, Sources, type SourcesDeps, WarmUp } from '../mta/sources/sources.ts';
+import { isOpenAt, type OpenPort } from '../net/own-addresses.ts';
+import { absentSources } from '../operator/setup-warnings.ts';
 import { DEFAULT_POOL } from '../storage/tables.ts';
-import { WarmUp } from '../mta/sources/warm-up.ts';
-import { signingKey, type AppContext } from './context.ts';
 
 /** The delivery engine, and the holds and limits of the operator. */
 export interface DeliveryEngine {

@@ -4,7 +4,7 @@ import { createOwnAccount } from '../accounts/account-store.ts';
 import { createQuotas } from '../accounts/quota.ts';
 import { createAccountTracking } from '../accounts/settings-store.ts';
 import { createStreams } from '../accounts/stream-store.ts';
-import { StrangerLines } from '../api/stranger-lines.ts';
+import { StrangerLines } from '../api/audit.ts';
 import { createDomainDirectory } from '../domains/domain-directory.ts';
 import { createSigningKeys } from '../domains/signing-keys.ts';
 import { EventTail } from '../events/tail.ts';

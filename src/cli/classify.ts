@@ -1,15 +1,14 @@
 /** `posthorn classify`: explains replies by the operator's rules and the shipped ones, without a server. */
 import { Option, type Command } from '@commander-js/extra-typings';
 import { writeDuration } from '../base/time.ts';
+import type { Context } from './cli.ts';
 import { refusalPhases } from '../config/bounce-rule.ts';
 import type { Config } from '../config/schema.ts';
-import { createJudge, type Refusal } from '../messages/delivery/classify.ts';
-import { readRefusal } from '../messages/delivery/read-refusal.ts';
-import type { createExplainer, Teaches } from '../mta/limits/explain.ts';
+import { createJudge, type Refusal, readRefusal } from '../messages/delivery/classify.ts';
+import type { createExplainer, Teaches } from '../mta/limits/shaping.ts';
 import { facts, json, table } from '../presentations/table.ts';
-import type { Context } from './cli.ts';
 
-/** Opens the explainer of the delivery engine (mta/limits/explain.ts), which is handed in. */
+/** Opens the explainer of the delivery engine (mta/limits/shaping.ts), which is handed in. */
 export type OpenExplainer = (
   ...given: Parameters<typeof createExplainer>
 ) => Promise<ReturnType<typeof createExplainer>>;

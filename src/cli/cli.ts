@@ -70,7 +70,7 @@ export interface Program {
   startApp?: StartApp;
   /** Reads reports as the listener does: inbound/report-reader.ts. */
   openReportParser?: OpenReportParser;
-  /** Says what replies teach the delivery engine: mta/limits/explain.ts. */
+  /** Says what replies teach the delivery engine: mta/limits/shaping.ts. */
   openExplainer?: OpenExplainer;
   input?: AsyncIterable<Buffer>;
   /** The time in milliseconds since the epoch; the system's clock if absent. */

@@ -8,7 +8,7 @@ export function addLanes(queue: CommandUnknownOpts, context: Context): void {
   queue
     .command('lanes')
     .description('show each lane with its limits and why its mail waits, and what waits by domain')
-    .option('--lane <lane>', 'only this one, with each limit, why its mail waits, and what was changed by whom')
+    .option('--lane <lane>', 'only this one, with each limit, why its mail waits, and what its limits were before')
     .option('--json', 'as one JSON object')
     .action(async ({ lane, json }) => {
       if (lane !== undefined) {
@@ -52,7 +52,7 @@ function historyLines({ lane, changes, nodes, ages }: ResultOf<'queue.lane'>): s
         );
   const history = table(
     ['AT', 'NOW', 'WHY'],
-    changes.map(({ at, to, cause, node }) => [at, to, nodes.length < 2 ? cause : atNode(node, cause)]),
+    changes.map(({ at, to, cause, node }) => [at, to, nodes.length < 2 ? cause : `${node}: ${cause}`]),
   );
   return [
     ...lanesTable([lane], nodes.length > 1),
@@ -73,9 +73,6 @@ function agesLines(ages: ResultOf<'queue.lane'>['ages']): string[] {
 
 /** In the database mail that is held without an end is due at the end of the year 9999. */
 const dueText = (at: string | null): string | null => (at?.startsWith('9999-') === true ? 'when released' : at);
-
-/** Puts the node before what concerns one of several only. */
-const atNode = (node: string | null, text: string): string => (node === null ? text : `${node}: ${text}`);
 
 const startWords = (cause: string): string => (cause === 'start' ? 'as every lane begins' : cause);
 

@@ -9,9 +9,17 @@ export function readSurroundings(): Surroundings {
 }
 
 const CAP_NET_BIND_SERVICE = 10n;
+const FIRST_PASSED = 3;
 
+/** Returns the descriptors of the sockets that systemd has opened for this process (sd_listen_fds(3)). */
+export function passedDescriptors(env = environment()): number[] {
+  const count = env['LISTEN_PID'] === String(process.pid) ? Number(env['LISTEN_FDS']) : 0;
+  return Array.from({ length: count }, (_, at) => FIRST_PASSED + at);
+}
+
+/** Returns whether this process can have ports under 1024, by its rights or from systemd. */
 function isPrivileged(): boolean {
-  if (process.getuid?.() === 0) return true;
+  if (process.getuid?.() === 0 || passedDescriptors().length > 0) return true;
   const mask = /^CapEff:\s*([0-9a-f]{1,16})$/m.exec(contentOf('/proc/self/status'))?.[1];
   return mask !== undefined && ((BigInt(`0x${mask}`) >> CAP_NET_BIND_SERVICE) & 1n) === 1n;
 }

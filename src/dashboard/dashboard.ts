@@ -15,8 +15,8 @@ import { Router } from '@koa/router';
 import { problemAnswer } from '../api/answer.ts';
 import { bodyLimits, drain, hasBody, strangerLimits } from '../api/body.ts';
 import { addressList } from '../net/ip.ts';
-import { compressText } from '../api/compress.ts';
-import { HSTS, isSecure } from '../api/secure.ts';
+import { compressText } from '../api/negotiate.ts';
+import { HSTS, isSecure } from '../api/client-address.ts';
 import { newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
 import { refusedByRole, rightsOf } from '../keys/roles.ts';
@@ -180,7 +180,6 @@ const visitorLayer: Layer = async (ctx, next) => {
   state.sessionToken = readCookie(ctx, 'session');
   await lookUp(ctx, { isPoll: ctx.get('x-poll') !== '' || isEventStream(ctx) });
   if (state.session?.row.stage === 'open') ctx.server.newcomers.stopCounting(ctx.req);
-  else ctx.server.newcomers.request(ctx.req, ctx.res);
   if (state.page === null) throw await pageNotFound(ctx);
   await refuseOthers(ctx, state.page);
   await next();

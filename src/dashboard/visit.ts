@@ -1,6 +1,6 @@
 /** Makes the visit that a page gets: the visitor, or a member with the account that is looked at. */
 import { clientAddress } from '../api/client-address.ts';
-import { overWatch } from '../api/over-watch.ts';
+import { overWatch } from '../api/exchange.ts';
 import { Problem } from '../base/problem.ts';
 import { accountsOf } from '../members/member-store.ts';
 import { actorOf } from '../keys/caller.ts';

@@ -85,7 +85,7 @@ export function oldRowRules({ db, clock, trust, retention, usedUp }: OldRowDeps)
       now,
       now - LIMITS_KEPT_MS,
     ]),
-    // The counts of warm-ups, after twice the time for which a site is remembered (mta/sources/warm-up.ts).
+    // The counts of warm-ups, after twice the time for which a site is remembered (mta/sources/sources.ts).
     rows('old warm-ups', DAY_MS, { table: 'warm_up', key: 'source, site, day', where: 'day < ?' }, (now) => [
       dayOf(now - WARM_UPS_KEPT_MS),
     ]),

@@ -2,7 +2,7 @@
 import { Allowance } from '../scheduling/allowance.ts';
 import { budgets } from '../base/budgets.ts';
 import type { Connection } from '../storage/connection.ts';
-import { insertRows } from '../storage/rows.ts';
+import type { Rows } from '../storage/rows.ts';
 import { aggregateRows, domainsOf, faultOfAggregate, type Aggregate } from './aggregate.ts';
 import { boundedRows } from './bounded-store.ts';
 import type { InboundContext } from './context.ts';
@@ -10,65 +10,59 @@ import { AGGREGATE_KEY } from '../storage/tables.ts';
 
 type AggregateContext = Pick<InboundContext, 'clock' | 'log' | 'db' | 'usedUp' | 'isOurHost'>;
 
-export interface KeptAggregate {
+interface Counted {
   /** True for a report about a domain of ours. */
   isOurs: boolean;
-  rows: number;
-  alreadyCounted: boolean;
+  already_counted: boolean;
   /** Why nothing of it was counted, or null. */
   refused: string | null;
+  /** What is to be written in the same transaction, and done when it is. */
+  rows: Rows;
+  done: () => Promise<unknown>;
 }
 
 const MOST_DOMAINS = 50;
 
 export function createAggregateStore(context: AggregateContext) {
-  const { clock, db, usedUp } = context;
+  const { clock, usedUp } = context;
   const ofDomain = new Allowance(budgets.aggregate_rows_domain);
   const stores = {
-    dmarc_rows: boundedRows(context, 'dmarc_rows', 'id', 'id'),
-    tls_report_rows: boundedRows(context, 'tls_report_rows', 'id', 'id'),
+    dmarc_rows: boundedRows(context, 'dmarc_rows'),
+    tls_report_rows: boundedRows(context, 'tls_report_rows'),
     aggregate_reports: boundedRows(context, 'aggregate_reports', AGGREGATE_KEY, 'report_id'),
   };
 
-  /** A report without records costs a note of itself all the same. */
-  const costOf = (id: string, aggregate: Aggregate, domain: string): number =>
-    Math.max(1, aggregateRows(id, aggregate, new Set([domain])).rows.length);
-
   return {
     /**
-     * Counts a report for those of our domains for which it was not counted before: reporters send again what they are not sure of.
-     * `finish` writes the new state of the mail, in the same transaction.
+     * Resolves with the act that counts a report, in the transaction of its mail, for those of our domains for which it was not counted
+     * before: reporters send again what they are not sure of.
      */
-    async keep(
-      reportId: string,
-      aggregate: Aggregate,
-      finish: (tx: Connection, kept: KeptAggregate) => Promise<void>,
-    ): Promise<KeptAggregate> {
+    async open(reportId: string, aggregate: Aggregate): Promise<(tx: Connection) => Promise<Counted>> {
       const now = clock.now();
       const own = await ownDomains(context, domainsOf(aggregate));
       const fault = faultOfAggregate(aggregate, now);
-      const fitting = own.filter((domain) => ofDomain.has(domain, costOf(reportId, aggregate, domain), now));
-      const { table, kept, granted } = await db.commit.transact(async (tx) => {
+      const rowsOf = (domains: readonly string[]) => aggregateRows(reportId, aggregate, new Set(domains));
+      /** A report without records costs a note of itself all the same. */
+      const costOf = (domain: string): number => Math.max(1, rowsOf([domain]).rows.length);
+      const fitting = own.filter((domain) => ofDomain.has(domain, costOf(domain), now));
+      return async (tx) => {
         const granted = fault === null ? await uncounted(tx, reportId, aggregate, fitting) : [];
-        const { table, rows } = aggregateRows(reportId, aggregate, new Set(granted));
-        await insertRows(tx, [{ [table]: rows }]);
+        const { table, rows } = rowsOf(granted);
         const isOver = granted.length === 0 && fitting.length < own.length;
-        const kept = {
+        return {
           isOurs: own.length > 0,
-          rows: rows.length,
-          alreadyCounted: fault === null && own.length > 0 && granted.length === 0 && !isOver,
+          already_counted: fault === null && own.length > 0 && granted.length === 0 && !isOver,
           refused: fault ?? (isOver ? 'too many records for one day' : null),
+          rows: { [table]: rows },
+          async done() {
+            if (fitting.length < own.length) usedUp('aggregate_rows_domain');
+            for (const domain of granted) ofDomain.spend(domain, costOf(domain), now);
+            stores[table].add(rows.length);
+            stores.aggregate_reports.add(granted.length);
+            if (granted.length > 0) await Promise.all([stores[table].trim(), stores.aggregate_reports.trim()]);
+          },
         };
-        await finish(tx, kept);
-        return { table, kept, granted };
-      });
-      if (fitting.length < own.length) usedUp('aggregate_rows_domain');
-      for (const domain of granted) ofDomain.spend(domain, costOf(reportId, aggregate, domain), now);
-      if (granted.length === 0) return kept;
-      stores[table].add(kept.rows);
-      stores.aggregate_reports.add(granted.length);
-      await Promise.all([stores[table].trim(), stores.aggregate_reports.trim()]);
-      return kept;
+      };
     },
   };
 }

@@ -19,101 +19,90 @@ interface Part {
   key: string;
   age: string;
   where: string;
-  /** The rows that may go. */
-  mayGo: string;
   /** The amount of one row. */
   amount: string;
-  /** Rows that are removed at once. */
-  step: number;
 }
 
 /** It may have more than its limit by this factor while the oldest rows are removed. */
 const SLACK = 1.2;
+/** Rows that are removed at once. */
+const STEP = 20;
 
-export class BoundedStore {
-  private readonly context: StoreContext;
-  private readonly part: Part;
+export type BoundedStore = ReturnType<typeof createBoundedStore>;
+
+function createBoundedStore({ db, log, usedUp }: StoreContext, { name, most, table, key, age, where, amount }: Part) {
   /** The amount at the last look, with what came since. */
-  private used = 0;
-  private isCounted = false;
-  private running: Promise<void> | null = null;
+  let used = 0;
+  let isCounted = false;
+  let running: Promise<void> | null = null;
 
-  constructor(context: StoreContext, part: Part) {
-    this.context = context;
-    this.part = part;
-  }
-
-  /** Returns the budget that is used up if the oldest rows are removed too slowly, or null. */
-  get overfull(): BudgetName | null {
-    return this.used > this.part.most * SLACK ? this.part.name : null;
-  }
-
-  add(amount: number): void {
-    this.used += amount;
-  }
-
-  /** Removes what is too much. Resolves when that is done. */
-  trim(): Promise<void> {
-    if (this.isCounted && this.used <= this.part.most) return Promise.resolve();
-    return (this.running ??= this.removeOldest().finally(() => {
-      this.running = null;
-    }));
-  }
-
-  private async removeOldest(): Promise<void> {
-    const { context, part } = this;
+  async function removeOldest(): Promise<void> {
     try {
-      const [row] = await context.db.maintenance.all<{ used: number | null }>(
-        `SELECT SUM(${part.amount}) AS used FROM ${part.table} WHERE ${part.where}`,
+      const [row] = await db.maintenance.all<{ used: number | null }>(
+        `SELECT SUM(${amount}) AS used FROM ${table} WHERE ${where}`,
       );
-      this.used = row?.used ?? 0;
-      this.isCounted = true;
-      if (this.used > part.most) context.usedUp(part.name);
-      for (let gone = -1; this.used > part.most && gone !== 0;) {
-        gone = await this.removeSome();
-        this.used -= gone;
+      used = row?.used ?? 0;
+      isCounted = true;
+      if (used > most) usedUp(name);
+      for (let gone = -1; used > most && gone !== 0;) {
+        gone = await removeSome();
+        used -= gone;
       }
     } catch (err) {
-      const text = 'old reports could not be removed; it is tried again with the next one';
-      context.log.error({ event: 'reports_failed', err }, text);
+      log.error(
+        { event: 'reports_failed', err },
+        'old reports could not be removed; it is tried again with the next one',
+      );
     }
   }
 
-  private async removeSome(): Promise<number> {
-    const { table, key, age, where, mayGo, amount, step } = this.part;
-    const gone = await this.context.db.commit.transact((tx) =>
+  async function removeSome(): Promise<number> {
+    // Unread mail has its own budgets.
+    const mayGo = table === 'reports' ? `${where} AND kind IS NOT NULL` : where;
+    const gone = await db.commit.transact((tx) =>
       tx.all<{ amount: number }>(
-        `DELETE FROM ${table} WHERE (${key}) IN (SELECT ${key} FROM ${table} WHERE ${where} AND ${mayGo} ORDER BY ${age} LIMIT ?)
+        `DELETE FROM ${table} WHERE (${key}) IN (SELECT ${key} FROM ${table} WHERE ${mayGo} ORDER BY ${age} LIMIT ?)
          RETURNING ${amount} AS amount`,
-        [step],
+        [STEP],
       ),
     );
     return gone.reduce((sum, row) => sum + row.amount, 0);
   }
+
+  return {
+    /** Returns the budget that is used up if the oldest rows are removed too slowly, or null. */
+    overfull: (): BudgetName | null => (used > most * SLACK ? name : null),
+    add(more: number): void {
+      used += more;
+    },
+    /** Removes what is too much. Resolves when that is done. */
+    trim(): Promise<void> {
+      if (isCounted && used <= most) return Promise.resolve();
+      return (running ??= removeOldest().finally(() => {
+        running = null;
+      }));
+    },
+  };
 }
 
 /** As the indexes have it (migrations/001-schema.ts). */
 const LOOSE = "(delivery_id IS NULL OR state = 'unverified')";
-const [LOOSE_SHARE, MATCHED_SHARE] = [0.01, 0.05];
 export const ROW_BYTES = 1000;
 
 /** The mails that came to us: those about a delivery, and all others, which anyone can send in any number. `diskBytes`: the size of the disk. */
 export function keptReports(context: StoreContext, diskBytes: number) {
   const store = (name: 'kept_loose' | 'kept_matched', share: number, where: string): BoundedStore =>
-    new BoundedStore(context, {
+    createBoundedStore(context, {
       name,
       most: Math.min(budgets[name].most, diskBytes * share),
       table: 'reports',
       key: 'id',
       age: 'id',
       where,
-      // Unread mail has its own budgets.
-      mayGo: 'kind IS NOT NULL',
       amount: `length(raw) + ${String(ROW_BYTES)}`,
-      step: 20,
     });
-  const loose = store('kept_loose', LOOSE_SHARE, LOOSE);
-  const matched = store('kept_matched', MATCHED_SHARE, `NOT ${LOOSE}`);
+  const loose = store('kept_loose', 0.01, LOOSE);
+  const matched = store('kept_matched', 0.05, `NOT ${LOOSE}`);
   return {
     of: ({ deliveryId }: Pick<Stranger, 'deliveryId'>): BoundedStore => (deliveryId === null ? loose : matched),
     async trim(): Promise<void> {
@@ -123,9 +112,9 @@ export function keptReports(context: StoreContext, diskBytes: number) {
 }
 
 /** Rows of a kind that aggregate reports bring. */
-export const boundedRows = (context: StoreContext, table: string, key: string, age: string): BoundedStore =>
-  new BoundedStore(context, {
+export const boundedRows = (context: StoreContext, table: string, key = 'id', age = 'id'): BoundedStore =>
+  createBoundedStore(context, {
     name: 'aggregate_rows',
     most: budgets.aggregate_rows.most,
-    ...{ table, key, age, where: 'true', mayGo: 'true', amount: '1', step: 100 },
+    ...{ table, key, age, where: 'true', amount: '1' },
   });

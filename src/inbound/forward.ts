@@ -5,7 +5,7 @@
 import { newId } from '../base/id.ts';
 import { parseMailbox } from '../mail/address.ts';
 import { isAutoSubmitted, isMarkedAutoReply } from '../mail/auto-reply.ts';
-import { parseHeaders, withoutControls } from '../mail/header.ts';
+import { endOfHead, parseHeaders, withoutControls } from '../mail/header.ts';
 import { fieldOf } from '../mail/mime-read.ts';
 import type { OwnMail } from '../messages/accept/own-mail.ts';
 import type { ReportRow } from '../storage/tables.ts';
@@ -58,8 +58,7 @@ function isLetter(
 
 /** Returns whether the header of a mail says that a program wrote it (RFC 3834), or that it is a report (RFC 6522). */
 function isOfMachine(raw: Buffer): boolean {
-  const end = raw.indexOf('\r\n\r\n');
-  const headers = parseHeaders(end < 0 ? raw : raw.subarray(0, end + 2));
+  const headers = parseHeaders(raw.subarray(0, endOfHead(raw)));
   const isReport = /^\s*multipart\/report\b/i.test(fieldOf(headers, 'content-type') ?? '');
   return isReport || isAutoSubmitted(headers) || isMarkedAutoReply(headers);
 }

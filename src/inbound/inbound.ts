@@ -1,10 +1,8 @@
 /** Builds, starts and stops the listeners: reports and bounces (MX), submission by STARTTLS and by TLS from the start. */
 import type { Notifier } from '../scheduling/notifier.ts';
-import type { Clock } from '../base/clock.ts';
 import { budgets } from '../base/budgets.ts';
-import type { Log } from '../base/log.ts';
 import { MOST_BYTES } from '../mail/mime-read.ts';
-import { MailPort, type MailPortListener, type MailPortOptions, type MailPortState, type Place } from './mail-port.ts';
+import { MailPort, type MailPortListener, type MailPortName, type MailPortState, type Place } from './mail-port.ts';
 import type { InboundContext } from './context.ts';
 import { keptReports } from './bounded-store.ts';
 import { Listener } from './listener.ts';
@@ -16,8 +14,12 @@ import { Receiver } from './receive.ts';
 import { ReceivedMails } from './received.ts';
 import { createReportReader } from './report-reader.ts';
 import { createMailDrafts, submissionHandlers } from './submission.ts';
-import type { SubmissionDeps, SubmissionSettings, Submitter } from './submission-session.ts';
-import { createSubmissionReader } from './submission-reader.ts';
+import {
+  createSubmissionReader,
+  type SubmissionDeps,
+  type SubmissionSettings,
+  type Submitter,
+} from './submission-session.ts';
 
 export interface Certificate {
   /** PEM. */
@@ -92,7 +94,7 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
   const kept = keptReports(deps, settings.diskBytes);
   const receiver = new Receiver(deps, {
     budgets: mxBudgets,
-    trim: () => kept.trim(),
+    kept,
     reader: createReportReader({ clock }, { keys: deps.keys, rules: deps.bounceRules, count: REPORT_THREADS }),
   });
   const received = new ReceivedMails(deps, mxBudgets, settings.diskBytes);
@@ -109,11 +111,17 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
       smtputf8: true,
       limits: MX_LIMITS,
     },
-    mxHandlers(deps, { budgets: mxBudgets, kept, receiver, received }),
+    mxHandlers(deps, { budgets: mxBudgets, receiver, received }),
   );
   const submitting = [submitters(submission.start, false), submitters(submission.tls, true)] as const;
-  const listeners = [mx, ...submitting] as const;
-  const mailPorts = mailPortsOf({ clock, log }, settings, listeners);
+  const listeners = [mx, ...submitting];
+  const portOf = (name: MailPortName, listener: MailPortListener, { host, place }: { host: string; place: Place }) =>
+    new MailPort(deps, { name, listener, host, place });
+  const mailPorts = [
+    portOf('mx', mx, settings.mx),
+    portOf('submission', submitting[0], { host: submission.host, place: submission.start }),
+    portOf('submissions', submitting[1], { host: submission.host, place: submission.tls }),
+  ];
   let unlisten: (() => void) | null = null;
 
   /** Ends sessions of keys that were revoked or have expired. */
@@ -161,25 +169,4 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
       await Promise.all([receiver.stop(), received.stop(), reader.close()]);
     },
   };
-}
-
-function mailPortsOf(
-  deps: { clock: Clock; log: Log },
-  { mx, submission }: InboundSettings,
-  [reports, plain, secure]: readonly [MailPortListener, MailPortListener, MailPortListener],
-): MailPort[] {
-  const { host } = submission;
-  const takes = 'mail of applications';
-  const ports: MailPortOptions[] = [
-    {
-      name: 'mx',
-      listener: reports,
-      ...mx,
-      takes: 'bounces, complaints and mail to domains that receive',
-      setting: 'smtp.mx.port',
-    },
-    { name: 'submission', listener: plain, host, place: submission.start, takes, setting: 'smtp.submission.port' },
-    { name: 'submissions', listener: secure, host, place: submission.tls, takes, setting: 'smtp.submission.tlsPort' },
-  ];
-  return ports.map((options) => new MailPort(deps, options));
 }

@@ -7,7 +7,7 @@
 import { budgets, type BudgetName } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import { mostForOne } from '../scheduling/allowance.ts';
-import { WaitingLine } from '../scheduling/waiting-line.ts';
+import { WaitingLine } from '../scheduling/places.ts';
 import type { Stranger } from './mx-budgets.ts';
 
 /** A mail that waits; `mail` is null if it has to be loaded. */
@@ -164,4 +164,4 @@ export class Inbox<Mail extends { raw: Uint8Array }> {
   }
 }
 
-const shareOf = ({ network, domain }: Stranger): string => domain ?? network;
+const shareOf = ({ network, receiving }: Stranger): string => receiving?.name ?? network;

@@ -2,7 +2,7 @@
 import { MINUTE_MS } from '../base/time.ts';
 
 /** Limits on what all clients together and one network may have at once. */
-export type LimitName = 'connections' | 'connectionsPerNetwork' | 'heldBytes' | 'heldBytesPerNetwork';
+export type LimitName = 'connections' | 'connections_network' | 'memory' | 'memory_network';
 
 export type ListenerLimits = typeof listenerLimits;
 

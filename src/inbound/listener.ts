@@ -8,6 +8,7 @@ import { SMTPServer, type SMTPServerDataStream, type SMTPServerOptions, type SMT
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import { logAcceptErrors } from '../net/accept-errors.ts';
+import { listenOn } from '../net/listening.ts';
 import { isStorageTrouble } from '../storage/commit.ts';
 import { feedDirectly, readData, withCrlfLines } from './data-mode.ts';
 import { listenerLimits, type LimitName, type ListenerLimits } from './listener-limits.ts';
@@ -21,7 +22,6 @@ import {
   JOKES,
   keepEnhancedCodes,
   refuseCommand,
-  takeQuotedLocalParts,
 } from './smtp-connection.ts';
 import { noKeyInClear, refuse, type SmtpRefusal } from './smtp-refusal.ts';
 
@@ -149,6 +149,12 @@ export class Listener<User> {
     return [...JOKES, ...(this.isSubmission ? [] : ['AUTH'])];
   }
 
+  /** Parameters of MAIL. AUTH (RFC 4954) and REQUIRETLS (RFC 8689): who submits has them, other mail hosts have not. */
+  private get offered(): string[] {
+    const { smtputf8 } = this.options;
+    return ['SIZE', 'BODY', ...(smtputf8 ? ['SMTPUTF8'] : []), ...(this.isSubmission ? ['AUTH', 'REQUIRETLS'] : [])];
+  }
+
   private serverSettings(): SMTPServerOptions {
     const { options, limits } = this;
     return {
@@ -209,12 +215,12 @@ export class Listener<User> {
         const given = parametersOf(args);
         // smtp-server keeps what a MAIL that was refused had asked for, and would apply it to the next one.
         session.envelope.requireTLS = given['REQUIRETLS'] === true;
-        const wrong = checkMailParameters(given, { isSubmission: this.isSubmission, smtputf8: this.options.smtputf8 });
+        const wrong = checkParameters(given, this.offered);
         const ask = async (): Promise<SmtpRefusal | null> => wrong ?? handlers.sender(this.viewOf(session), address);
         this.answer(session, ask, callback);
       },
       onRcptTo: ({ address, args }, session, callback) => {
-        const wrong = checkRecipientParameters(parametersOf(args));
+        const wrong = checkParameters(parametersOf(args), []);
         this.answer(session, async () => wrong ?? this.askRecipient(session, address), callback);
       },
       onData: (stream, session, callback) => {
@@ -234,7 +240,6 @@ export class Listener<User> {
     if (this.options.isDraining?.() === true) return refuse(421, '4.3.2 this server is being taken out of service');
     const connection = findConnection(this.server, id);
     if (connection === undefined) return refuse(421, '4.3.0 the connection is gone');
-    takeQuotedLocalParts(connection);
     feedDirectly(connection);
     keepEnhancedCodes(connection, (code, { isCoded }) => {
       // smtp-server itself refuses a size that MAIL announces, and asks no handler.
@@ -369,22 +374,10 @@ export class Listener<User> {
   }
 
   /** Resolves with the port. Rejects if it is in use or not allowed; then it may be called again. */
-  listen(): Promise<number> {
-    const { server, options } = this;
-    const inner = server.server;
-    return new Promise((resolve, reject) => {
-      const opened = (): void => {
-        inner.off('error', failed);
-        resolve((inner.address() as AddressInfo).port);
-      };
-      const failed = (error: Error): void => {
-        inner.off('listening', opened);
-        reject(error);
-      };
-      inner.once('error', failed);
-      inner.once('listening', opened);
-      server.listen(options.port, options.host);
-    });
+  async listen(): Promise<number> {
+    const { server } = this.server;
+    await listenOn(server, this.options);
+    return (server.address() as AddressInfo).port;
   }
 
   setCertificate(certificate: { cert: string; key: string }): void {
@@ -408,44 +401,19 @@ export class Listener<User> {
   }
 }
 
-/** Returns the parameters of MAIL and RCPT. The types of smtp-server promise strings only; a parameter without a value is `true`. */
+/** Parameters of MAIL and RCPT in the form of smtp-server, whose types promise strings only: names in capitals, `true` for one without a value. */
+export type EsmtpParameters = Readonly<Record<string, string | true>>;
+
 const parametersOf = (args: object | false): EsmtpParameters => (args === false ? {} : (args as EsmtpParameters));
 
 const asError = ({ code, text }: SmtpRefusal): Error => Object.assign(new Error(text), { responseCode: code });
 
 /**
- * The parameters of MAIL and RCPT: RFC 5321 section 4.1.1.11 has those refused that belong to no extension we offer. A client
- * that relies on an extension we do not have (a delivery report, a time to hold the mail until) must not get 250. Pure.
+ * RFC 5321 section 4.1.1.11 has parameters refused that belong to no extension we offer. A client that relies on one (a delivery
+ * report, a time to hold the mail until) must not get 250.
  */
-
-/** Parameters in the form of smtp-server: names in capitals, `true` for one without a value. */
-export type EsmtpParameters = Readonly<Record<string, string | true>>;
-
-/** Extensions that EHLO offers beyond those of every listener. */
-interface Offered {
-  /** AUTH (RFC 4954) and REQUIRETLS (RFC 8689): who submits has them, other mail hosts have not. */
-  isSubmission: boolean;
-  smtputf8: boolean;
-}
-
-/** RFC 4954 section 5: `<>` or a mailbox, with its xtext decoded. curl writes the mailbox in angle brackets. */
-const AUTH_VALUE = /^(?:<>|<[^\s<>@]{1,256}@[^\s<>@]{1,255}>|[^\s<>@]{1,256}@[^\s<>@]{1,255})$/;
-
-/** Checks the parameters of MAIL. Values of SIZE, BODY, SMTPUTF8 and REQUIRETLS have been looked at by smtp-server before. */
-export function checkMailParameters(given: EsmtpParameters, { isSubmission, smtputf8 }: Offered): SmtpRefusal | null {
-  const known = ['SIZE', 'BODY', ...(smtputf8 ? ['SMTPUTF8'] : []), ...(isSubmission ? ['AUTH', 'REQUIRETLS'] : [])];
-  const unknown = unknownOf(given, known);
-  if (unknown !== null) return unknown;
-  const auth = given['AUTH'];
-  if (auth === undefined || (auth !== true && AUTH_VALUE.test(auth))) return null;
-  return refuse(501, '5.5.4 AUTH= takes <> or an address');
-}
-
-/** Checks the parameters of RCPT: none of the extensions that we offer has any. */
-export const checkRecipientParameters = (given: EsmtpParameters): SmtpRefusal | null => unknownOf(given, []);
-
-function unknownOf(given: EsmtpParameters, known: readonly string[]): SmtpRefusal | null {
-  const unknown = Object.keys(given).find((name) => !known.includes(name));
+export function checkParameters(given: EsmtpParameters, offered: readonly string[]): SmtpRefusal | null {
+  const unknown = Object.keys(given).find((name) => !offered.includes(name));
   if (unknown === undefined) return null;
   const shown = /^[A-Z0-9][A-Z0-9-]{0,63}$/.test(unknown) ? ` ${unknown}` : '';
   return refuse(555, `5.5.4 the parameter${shown} is not known here`);

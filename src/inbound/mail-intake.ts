@@ -115,8 +115,8 @@ export async function takeMail<Result>(
     await read((piece) => {
       size += piece.length;
       const part = piece.subarray(0, Math.max(0, keepBytes - octets.length));
-      if (memory.total + part.length > limits.heldBytes) full ??= 'heldBytes';
-      else if (memory.byNetwork.of(network) + part.length > limits.heldBytesPerNetwork) full ??= 'heldBytesPerNetwork';
+      if (memory.total + part.length > limits.heldBytes) full ??= 'memory';
+      else if (memory.byNetwork.of(network) + part.length > limits.heldBytesPerNetwork) full ??= 'memory_network';
       if (full !== null || part.length === 0) return;
       octets.add(part);
       memory.add(network, part.length);

@@ -31,16 +31,19 @@ export interface MailPortListener {
   listen(): Promise<number>;
 }
 
-export interface MailPortOptions {
+interface MailPortOptions {
   name: MailPortName;
   listener: MailPortListener;
   host: string;
   place: Place;
-  /** The mail that cannot arrive while the port is not open, for the log. */
-  takes: string;
-  /** The setting that chooses another port. */
-  setting: string;
 }
+
+/** The mail that cannot arrive while a port is not open, and the setting that chooses another port, for the log. */
+const WORDS: Readonly<Record<MailPortName, { takes: string; setting: string }>> = {
+  mx: { takes: 'bounces, complaints and mail to domains that receive', setting: 'smtp.mx.port' },
+  submission: { takes: 'mail of applications', setting: 'smtp.submission.port' },
+  submissions: { takes: 'mail of applications', setting: 'smtp.submission.tlsPort' },
+};
 
 const RETRY_MS = 60_000;
 
@@ -66,7 +69,8 @@ export class MailPort {
   /** Rejects if the port cannot be had for another reason than a program that has it or a missing right, such as an address that this machine does not have. */
   async start(): Promise<void> {
     const { clock, log } = this.deps;
-    const { listener, takes, setting, place, host, name } = this.options;
+    const { listener, place, host, name } = this.options;
+    const { takes, setting } = WORDS[name];
     const { port } = place;
     try {
       this.open = await listener.listen();

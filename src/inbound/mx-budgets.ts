@@ -4,130 +4,131 @@
  */
 import { LRUCache } from 'lru-cache';
 import { Allowance, mostForOne } from '../scheduling/allowance.ts';
-import { budgets, type BudgetName, type UsedUp } from '../base/budgets.ts';
-import type { Clock } from '../base/clock.ts';
+import { budgets, type BudgetName } from '../base/budgets.ts';
 import { siteOf } from '../net/ip.ts';
+import { deliveryOf, unsubscribedDelivery, type ReturnPathKey } from '../messages/delivery/return-path.ts';
+import type { InboundContext, ReceivingDomain } from './context.ts';
 import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
 
-/** The sender's network, and the delivery that the recipient's token names, or null. */
+/** The sender's network, as large as one customer of a provider usually has, and the delivery that a recipient names with a token of ours, or null. */
 export interface Stranger {
   network: string;
   deliveryId: string | null;
-  /** The receiving domain that it writes to; absent for mail to our own addresses. */
-  domain?: string;
+  /** The domain that it writes to; absent for mail to our own addresses. */
+  receiving?: ReceivingDomain;
 }
 
-/** Returns the sender's network, as large as one customer of a provider usually has, and the receiving domain that it writes to. */
-export const strangerTo = (domain: string, ip: string): Stranger => ({ network: siteOf(ip), deliveryId: null, domain });
+export const strangerTo = (receiving: ReceivingDomain, ip: string): Stranger => ({
+  network: siteOf(ip),
+  deliveryId: null,
+  receiving,
+});
+
+export function strangerOf(keys: readonly ReturnPathKey[], ip: string, recipients: readonly string[]): Stranger {
+  for (const address of recipients) {
+    const local = address.slice(0, Math.max(0, address.lastIndexOf('@')));
+    const deliveryId = deliveryOf(keys, local) ?? unsubscribedDelivery(keys, local);
+    if (deliveryId !== null) return { network: siteOf(ip), deliveryId };
+  }
+  return { network: siteOf(ip), deliveryId: null };
+}
 
 type RuleName = Extract<
   BudgetName,
   `loose_${string}` | `token_${string}` | `received_${'mails' | 'bytes' | 'reading'}_${string}`
 >;
-
-/** The budgets that a mail must fit: without a token, with one, and to a domain that receives. A token of ours has none for reading. */
-const loose: readonly RuleName[] = ['loose_mails_network', 'loose_bytes_network', 'loose_reading_network'];
-const withToken: readonly RuleName[] = ['token_mails_delivery', 'token_bytes_delivery', 'token_bytes_network'];
-const received: readonly RuleName[] = [
-  'received_mails_network',
-  'received_bytes_network',
-  'received_mails_domain',
-  'received_bytes_domain',
-  'received_reading_network',
-];
-/** Budgets of all networks together. */
-const together: Readonly<Partial<Record<RuleName, RuleName>>> = {
-  loose_mails_network: 'loose_mails',
-  loose_bytes_network: 'loose_bytes',
-};
-
-const rulesFor = ({ deliveryId, domain }: Stranger): readonly RuleName[] =>
-  domain !== undefined ? received : deliveryId === null ? loose : withToken;
-
-function keyOf({ network, deliveryId, domain }: Stranger, name: RuleName): string {
-  const { per } = budgets[name];
-  return (per === 'delivery' ? deliveryId : per === 'domain' ? domain : per === 'network' ? network : '') ?? '';
-}
-
-const amountOf = (name: RuleName, bytes: number): number =>
-  ({ bytes, mails: 1, ms: 0 })[budgets[name].unit as 'bytes' | 'mails' | 'ms'];
+type Amounts = Record<'mails' | 'bytes' | 'ms', number>;
 
 /** Networks that are remembered for a good signature. */
 const MOST_GOOD = 1000;
 
 export type MxBudgets = ReturnType<typeof createMxBudgets>;
 
-export function createMxBudgets({ clock, usedUp }: { clock: Clock; usedUp: UsedUp }) {
+export function createMxBudgets({ clock, usedUp }: Pick<InboundContext, 'clock' | 'usedUp'>) {
   /** Networks from which a feedback loop has sent what it signed: they have their own part whatever others send. Only DNS and the provider's key lead here. */
   const good = new LRUCache<string, true>({ max: MOST_GOOD });
-  const allowances = new Map<RuleName, Allowance>();
-  function allowanceOf(name: RuleName): Allowance {
+  /** `together`: the budget of all networks. */
+  const count = (name: RuleName, together?: RuleName) => ({
+    name,
+    ...budgets[name],
     // A broadcast has more deliveries with an answer in an hour than are counted one by one. Their tokens are ours, so none is made up.
-    const beyond = /_(?:delivery|domain)$/.test(name) ? 'uncounted' : 'shared';
-    const allowance = allowances.get(name) ?? new Allowance(budgets[name], { beyond });
-    allowances.set(name, allowance);
-    return allowance;
-  }
+    unit: budgets[name].unit as keyof Amounts,
+    used: new Allowance(budgets[name], { beyond: /_(?:delivery|domain)$/.test(name) ? 'uncounted' : 'shared' }),
+    shared:
+      together === undefined
+        ? null
+        : { name: together, most: budgets[together].most, used: new Allowance(budgets[together]) },
+  });
+  /** The budgets that a mail must fit. A token of ours has none for reading. */
+  const loose = [
+    count('loose_mails_network', 'loose_mails'),
+    count('loose_bytes_network', 'loose_bytes'),
+    count('loose_reading_network'),
+  ];
+  const withToken = [count('token_mails_delivery'), count('token_bytes_delivery'), count('token_bytes_network')];
+  const received = [
+    count('received_mails_network'),
+    count('received_bytes_network'),
+    count('received_mails_domain'),
+    count('received_bytes_domain'),
+    count('received_reading_network'),
+  ];
 
-  function brokenBy(stranger: Stranger, bytes: number): RuleName | null {
+  const countsOf = ({ deliveryId, receiving }: Stranger) =>
+    receiving !== undefined ? received : deliveryId === null ? loose : withToken;
+
+  function brokenBy(stranger: Stranger, amounts: Amounts): RuleName | null {
     const now = clock.now();
-    for (const name of rulesFor(stranger)) {
-      const wanted = allowanceOf(name).usedBy(keyOf(stranger, name), now) + amountOf(name, bytes);
-      if (wanted > budgets[name].most) return name;
-      const shared = together[name];
-      if (shared === undefined || good.has(stranger.network)) continue;
-      const most = mostForOne(budgets[name].most, budgets[shared].most, allowanceOf(shared).usedBy('', now));
-      if (wanted > most) return shared;
+    for (const { name, per, unit, most, used, shared } of countsOf(stranger)) {
+      const wanted = used.usedBy(keyOf(stranger, per), now) + amounts[unit];
+      if (wanted > most) return name;
+      if (shared === null || good.has(stranger.network)) continue;
+      if (wanted > mostForOne(most, shared.most, shared.used.usedBy('', now))) return shared.name;
     }
     return null;
   }
 
-  /** Calls `act` for each budget that the mail counts in. */
-  function eachOf(
-    stranger: Stranger,
-    bytes: number,
-    act: (one: Allowance, key: string, amount: number, unit: string) => void,
-  ): void {
-    for (const name of rulesFor(stranger)) {
-      const shared = together[name];
-      const [amount, { unit }] = [amountOf(name, bytes), budgets[name]];
-      act(allowanceOf(name), keyOf(stranger, name), amount, unit);
-      if (shared !== undefined) act(allowanceOf(shared), '', amount, unit);
+  /** Calls `act` for each budget that these amounts count in. */
+  function each(stranger: Stranger, amounts: Amounts, act: (used: Allowance, key: string, amount: number) => void) {
+    for (const { per, unit, used, shared } of countsOf(stranger)) {
+      act(used, keyOf(stranger, per), amounts[unit]);
+      if (shared !== null) act(shared.used, '', amounts[unit]);
     }
+  }
+
+  function spend(stranger: Stranger, amounts: Amounts): void {
+    const now = clock.now();
+    each(stranger, amounts, (used, key, amount) => used.spend(key, amount, now));
+  }
+
+  function giveBack(stranger: Stranger, amounts: Amounts, then: number): void {
+    const now = clock.now();
+    each(stranger, amounts, (used, key, amount) => used.giveBack(key, amount, then, now));
   }
 
   return {
     /** Returns null if a mail that takes this many bytes may come in; without a size, if any mail may. */
     refusal(stranger: Stranger, bytes = 0): SmtpRefusal | null {
-      const broken = brokenBy(stranger, bytes);
+      const broken = brokenBy(stranger, { mails: 1, bytes, ms: 0 });
       if (broken === null) return null;
       usedUp(broken);
       return refuse(452, '4.7.1 too much mail of this kind for now: try again later');
     },
-    spend(stranger: Stranger, bytes: number): void {
-      const now = clock.now();
-      eachOf(stranger, bytes, (one, key, amount) => one.spend(key, amount, now));
-    },
+    spend: (stranger: Stranger, bytes: number): void => spend(stranger, { mails: 1, bytes, ms: 0 }),
     /** Takes back what a mail was counted for that could not be written; `then` is when it came. */
-    takeBack(stranger: Stranger, bytes: number, then: number): void {
-      const now = clock.now();
-      eachOf(stranger, bytes, (one, key, amount) => one.giveBack(key, amount, then, now));
-    },
+    takeBack: (stranger: Stranger, bytes: number, then: number): void =>
+      giveBack(stranger, { mails: 1, bytes, ms: 0 }, then),
     /** Gives back the part of a mail that is not kept after reading; `then` is when the mail came. */
-    giveBack(stranger: Stranger, bytes: number, then: number): void {
-      const now = clock.now();
-      eachOf(stranger, bytes, (one, key, amount, unit) => {
-        if (unit === 'bytes') one.giveBack(key, amount, then, now);
-      });
-    },
+    giveBack: (stranger: Stranger, bytes: number, then: number): void =>
+      giveBack(stranger, { mails: 0, bytes, ms: 0 }, then),
     /** Notes how long the reading process was busy with a mail. */
-    noteReading(stranger: Stranger, ms: number): void {
-      for (const name of rulesFor(stranger))
-        if (budgets[name].unit === 'ms') allowanceOf(name).spend(stranger.network, ms, clock.now());
-    },
+    noteReading: (stranger: Stranger, ms: number): void => spend(stranger, { mails: 0, bytes: 0, ms }),
     /** Notes that a feedback loop has sent this, by its signature. */
     noteGood({ network }: Stranger): void {
       good.set(network, true);
     },
   };
 }
+
+const keyOf = ({ network, deliveryId, receiving }: Stranger, per: string): string =>
+  (per === 'delivery' ? deliveryId : per === 'domain' ? receiving?.name : network) ?? '';

@@ -171,7 +171,7 @@ export class OpenSessions<User> {
     if (this.perAddress.of(bucket) >= limits.connectionsPerAddress)
       return refuse(421, '4.7.0 too many connections at once');
     if (this.perNetwork.of(network) >= limits.connectionsPerNetwork) {
-      overLimit('connectionsPerNetwork');
+      overLimit('connections_network');
       return refuse(421, '4.7.0 too many connections at once from your network');
     }
     if (!this.hasRoom(this.strangers)) {

@@ -1,5 +1,5 @@
 /**
- * Handles mail to our addresses, from the row that the listener wrote: reads it, finds the delivery it is about, and
+ * Handles mail to our addresses, from the row that the listener has it written to: reads it, finds the delivery it is about, and
  * records the change. A row is done when its change is written; after a crash it is read again, and a change that was recorded
  * already changes nothing a second time.
  *
@@ -8,35 +8,40 @@
  *   matched     its delivery, and the proof (report-owner.ts)
  *   meaning     the change of the delivery
  */
-import { budgets, type BudgetName } from '../base/budgets.ts';
+import { budgets } from '../base/budgets.ts';
+import { newId } from '../base/id.ts';
 import type { DeliveryChange } from '../messages/delivery/delivery.ts';
 import { bouncedBy, complainedBy, type StandIn } from '../messages/delivery/reported.ts';
 import { hintsOf } from '../messages/delivery/due-hint.ts';
 import { unsubscribedDelivery } from '../messages/delivery/return-path.ts';
-import { ownMailRows, type OwnMailRows } from '../messages/accept/own-mail.ts';
+import { ownMailRows } from '../messages/accept/own-mail.ts';
 import type { Connection } from '../storage/connection.ts';
-import { insertRows } from '../storage/rows.ts';
+import { insertRows, type Rows } from '../storage/rows.ts';
 import type { ReportRow } from '../storage/tables.ts';
 import { aggregateSummary, type Aggregate } from './aggregate.ts';
 import { createAggregateStore } from './aggregate-store.ts';
+import { ROW_BYTES, type keptReports } from './bounded-store.ts';
 import type { InboundContext } from './context.ts';
 import { findingRecord, type Finding, type SentMail } from './finding.ts';
 import { Inbox } from './inbox.ts';
 import { InTurn } from './in-turn.ts';
 import { FORWARDED_AN_HOUR, forwardOf, isForOperator } from './forward.ts';
-import { strangerOf, type NewReport } from './mx.ts';
-import type { MxBudgets, Stranger } from './mx-budgets.ts';
+import type { Session } from './listener.ts';
+import type { Shelf } from './mx.ts';
+import { strangerOf, type MxBudgets, type Stranger } from './mx-budgets.ts';
 import { ERASED_ADDRESS } from '../mail/address.ts';
 import { findMatch, type Match, type Owner } from './report-owner.ts';
 import type { ReportReader } from './report-reader.ts';
 import { HOUR_MS } from '../base/time.ts';
 
+/** A mail that came to one of our addresses, before it is read. */
+type NewReport = Pick<ReportRow, 'id' | 'received_at' | 'client_ip' | 'sender' | 'recipients_json' | 'size' | 'raw'>;
+
 /** The parts that a mail passes through. */
 export interface ReceiveParts {
   reader: Pick<ReportReader, 'read' | 'close'>;
   budgets: Pick<MxBudgets, 'noteReading' | 'giveBack' | 'noteGood'>;
-  /** Deletes the oldest mails if too much is kept. */
-  trim(): Promise<void>;
+  kept: ReturnType<typeof keptReports>;
 }
 
 /** Mails that the reader has at most, so that it need not wait for the next. */
@@ -45,16 +50,22 @@ const READING = 16;
 const AT_WORK = 32;
 const BUFFERED_BYTES = 8 * 1024 * 1024;
 
+/** What a mail was. */
 interface End {
   state: ReportRow['state'];
-  kind: Finding['kind'];
-  match: Match | null;
   detail: object;
-  /** A bounce is kept whole; of every other mail only the beginning. */
-  keepsAll: boolean;
+  owner?: Owner | undefined;
+  /** A bounce is kept whole, and of every other mail the beginning; of an aggregate report that was counted nothing. */
+  keeps?: 'all' | 'nothing';
+  /** More fields of its line in the log. */
+  said?: object;
+  /** Rows that are written with it. */
+  rows?: Rows;
+  /** What follows when all is written. */
+  done?: () => unknown;
 }
 
-export class Receiver {
+export class Receiver implements Shelf {
   private readonly context: InboundContext;
   private readonly parts: ReceiveParts;
   private readonly inbox: Inbox<NewReport>;
@@ -84,14 +95,41 @@ export class Receiver {
     this.inbox.takeLeft();
   }
 
+  async store(
+    { ip, sender, recipients }: Session<never>,
+    { raw, size }: { raw: Buffer; size: number },
+    stranger: Stranger,
+  ): Promise<string> {
+    const now = this.context.clock.now();
+    const row: ReportRow = {
+      id: newId('rep', now),
+      received_at: now,
+      client_ip: ip,
+      sender,
+      recipients_json: JSON.stringify(recipients),
+      size,
+      state: 'new',
+      kind: null,
+      account_id: null,
+      message_id: null,
+      delivery_id: null,
+      detail_json: '{}',
+      raw,
+    };
+    const bytes = raw.length + ROW_BYTES;
+    await this.context.db.commit.insert({ reports: [row] }, bytes);
+    this.parts.kept.of(stranger).add(bytes);
+    this.take(row);
+    return row.id;
+  }
+
   /** Takes a mail that was written and waits to be read. */
   take(row: NewReport): void {
     this.inbox.take(row.id, this.strangerOf(row), row);
   }
 
-  /** Returns the budget that one more mail of this sender would break, or null. */
-  isFull(stranger: Stranger): BudgetName | null {
-    return this.inbox.full(stranger);
+  async full(stranger: Stranger) {
+    return this.inbox.full(stranger) ?? this.parts.kept.of(stranger).overfull();
   }
 
   /** Resolves when the reports that are being read are done. */
@@ -106,27 +144,23 @@ export class Receiver {
 
   /** Reads a mail. Resolves with the act that records what it means. */
   private async read(row: NewReport, stranger: Stranger): Promise<() => Promise<void>> {
-    const { db } = this.context;
+    const { context } = this;
     const { reader, budgets: ofNetworks } = this.parts;
     const { deliveryId } = stranger;
-    const about = deliveryId === null ? null : await sentMail(db.prepared, deliveryId);
+    const about = deliveryId === null ? null : await sentMail(context.db.prepared, deliveryId);
     const recipients = JSON.parse(row.recipients_json) as string[];
     const result = await reader.read(row.raw, { recipients, sender: row.sender, about });
     ofNetworks.noteReading(stranger, result.ms);
-    const finish = (): Promise<number> =>
-      result.kind === 'read' ? this.finish(row, result.finding) : this.closeUnreadable(row, result.why);
+    const finish = async (): Promise<number> => {
+      if (result.kind === 'read') return this.finish(row, result.finding);
+      const fields = { event: 'report_unreadable', report_id: row.id, reason: result.why };
+      context.log.warn(fields, 'a mail to us could not be read');
+      return this.close(row, null, async () => ({ state: 'unreadable', detail: {} }));
+    };
     return async () => {
       const bytesKept = await (deliveryId === null ? finish() : this.perDelivery.run(deliveryId, finish));
       ofNetworks.giveBack(stranger, row.raw.length - bytesKept, row.received_at);
     };
-  }
-
-  private async closeUnreadable(row: NewReport, why: string): Promise<number> {
-    this.context.log.warn(
-      { event: 'report_unreadable', report_id: row.id, reason: why },
-      'a mail to us could not be read',
-    );
-    return this.close(row, { state: 'unreadable', kind: 'other', match: null, detail: {}, keepsAll: false });
   }
 
   /** Resolves with the number of bytes that are kept. */
@@ -139,30 +173,23 @@ export class Receiver {
     const isObeyed = await this.obey(finding);
     const meaning = await meaningOf(context.db.prepared, row, finding, match);
     const { change, state } = isObeyed ? ({ change: null, state: 'done' } as const) : meaning;
-    if (match?.proof != null && change !== null)
-      await context.recorder.record([{ deliveryId: match.owner.id, change }]);
-    this.note(row, finding, {
+    const { owner, proof = null, loop = null } = match ?? {};
+    if (owner !== undefined && proof !== null && change !== null)
+      await context.recorder.record([{ deliveryId: owner.id, change }]);
+    return this.close(row, finding, async () => ({
       state,
-      message_id: match?.owner.message_id ?? null,
-      request_id: match?.owner.request_id ?? null,
-      recipient_id: match?.owner.id ?? null,
-      delivery_id: match?.owner.id ?? null,
-      proof: match?.proof ?? null,
-      recorded: isObeyed ? 'unsubscribed' : state === 'done' ? (change?.kind ?? null) : null,
-    });
-    const detail = {
-      ...findingRecord(finding),
-      well_formed: finding.isWellFormed,
-      proof: match?.proof ?? null,
-      feedback_loop: match?.loop ?? null,
-    };
-    return this.close(row, {
-      state,
-      kind: finding.kind,
-      match,
-      detail,
-      keepsAll: finding.kind === 'bounce' && state !== 'unmatched',
-    });
+      owner,
+      detail: { ...findingRecord(finding), well_formed: finding.isWellFormed, proof, feedback_loop: loop },
+      ...(finding.kind === 'bounce' && state !== 'unmatched' ? { keeps: 'all' } : {}),
+      said: {
+        message_id: owner?.message_id ?? null,
+        request_id: owner?.request_id ?? null,
+        recipient_id: owner?.id ?? null,
+        delivery_id: owner?.id ?? null,
+        proof,
+        recorded: isObeyed ? 'unsubscribed' : state === 'done' ? (change?.kind ?? null) : null,
+      },
+    }));
   }
 
   /** Unsubscribes whom the mail itself names, also if its delivery is deleted or erased here. Returns false if it does not name them. */
@@ -172,64 +199,65 @@ export class Receiver {
     return deliveryId !== null && this.context.unsubscribe(wish, deliveryId);
   }
 
-  private note(row: NewReport, { kind }: Finding, fields: object): void {
-    this.context.log.info({ event: 'report', report_id: row.id, kind, ...fields }, 'a mail to one of our addresses');
-  }
-
   /** Writes the forwarded mail in one transaction with its row, so that it is sent once. */
   private async forward(row: NewReport, finding: Finding): Promise<number> {
-    const { clock, db, forward, ownAccount, notifiers } = this.context;
+    const { clock, forward, ownAccount, notifiers } = this.context;
     const now = clock.now();
     const mail = forwardOf(forward, { ...row, raw: row.raw.subarray(0, budgets.forwarded_mail.most) }, now);
-    const rowsOf = async (tx: Connection): Promise<OwnMailRows | null> => {
-      const rows = mail === null || (await isFloodOf(tx, now)) ? null : ownMailRows(mail, now, forward.retry);
-      const isFirst = await write(tx, row.id, {
-        state: rows === null ? 'kept' : 'forwarded',
-        kind: finding.kind,
-        match: null,
-        detail: findingRecord(finding),
-        keepsAll: false,
-      });
-      if (rows === null || !isFirst) return null;
-      await insertRows(tx, [rows]);
-      return rows;
-    };
     if (mail !== null) await ownAccount.ensure();
-    const sent = await db.commit.transact(rowsOf);
-    this.note(row, finding, { state: sent === null ? 'kept' : 'forwarded' });
-    if (sent !== null) notifiers.deliveries.notify(hintsOf(sent));
-    await this.parts.trim();
-    return beginningOf(row);
+    const rows = mail === null ? null : ownMailRows(mail, now, forward.retry);
+    const detail = findingRecord(finding);
+    return this.close(row, finding, async (tx) => {
+      if (rows === null || (await isFloodOf(tx, now))) return { state: 'kept', detail };
+      return { state: 'forwarded', detail, rows, done: () => notifiers.deliveries.notify(hintsOf(rows)) };
+    });
   }
 
   /** Counts an aggregate report, and deletes it then; one about a domain that is not ours is kept as mail without an owner. */
   private async count(row: NewReport, finding: Finding, aggregate: Aggregate): Promise<number> {
-    const summary = aggregateSummary(aggregate);
-    let bytes = beginningOf(row);
-    const counted = await this.aggregates.keep(row.id, aggregate, async (tx, { isOurs, alreadyCounted, refused }) => {
-      const detail = { ...findingRecord(finding), aggregate: { ...summary, already_counted: alreadyCounted, refused } };
-      const state = isOurs && refused === null ? 'done' : 'unmatched';
-      await write(tx, row.id, { state, kind: finding.kind, match: null, detail, keepsAll: false });
-      if (state === 'done') await tx.run('UPDATE reports SET raw = ? WHERE id = ?', [Buffer.alloc(0), row.id]);
-      bytes = state === 'done' ? 0 : beginningOf(row);
+    const { report_id: aggregate_id, ...summary } = aggregateSummary(aggregate);
+    const countIn = await this.aggregates.open(row.id, aggregate);
+    return this.close(row, finding, async (tx) => {
+      const { isOurs, already_counted, refused, ...counted } = await countIn(tx);
+      const isDone = isOurs && refused === null;
+      const record = { ...summary, report_id: aggregate_id, already_counted, refused };
+      return {
+        ...counted,
+        state: isDone ? 'done' : 'unmatched',
+        ...(isDone ? { keeps: 'nothing' } : {}),
+        detail: { ...findingRecord(finding), aggregate: record },
+        said: { ...summary, aggregate_id, already_counted, refused },
+      };
     });
-    const { alreadyCounted, refused, rows } = counted;
-    const { report_id: theirs, ...said } = summary;
-    this.note(row, finding, { ...said, aggregate_id: theirs, already_counted: alreadyCounted, refused, rows });
-    await this.parts.trim();
-    return bytes;
   }
 
-  private async close(row: NewReport, end: End): Promise<number> {
-    const isOfErased = end.match?.owner.address_key === ERASED_ADDRESS;
-    await this.context.db.commit.transact(async (tx) => {
+  /** Writes what a mail was, as `decide` says. Resolves with the number of its bytes that are kept. `finding`: null if it could not be read. */
+  private async close(
+    row: NewReport,
+    finding: Finding | null,
+    decide: (tx: Connection) => Promise<End>,
+  ): Promise<number> {
+    const kind = finding?.kind ?? 'other';
+    const end = await this.context.db.commit.transact(async (tx) => {
+      const end = await decide(tx);
       // A report names the person, and the mail that it belongs to does not any more.
-      if (isOfErased) await tx.run('DELETE FROM reports WHERE id = ?', [row.id]);
-      else await write(tx, row.id, end);
+      if (end.owner?.address_key === ERASED_ADDRESS) await tx.run('DELETE FROM reports WHERE id = ?', [row.id]);
+      // Another node may have done so meanwhile.
+      else if (!(await write(tx, row.id, kind, end))) return null;
+      await insertRows(tx, [end.rows ?? {}]);
+      return end;
     });
-    if (isOfErased) return 0;
-    await this.parts.trim();
-    return end.keepsAll ? row.raw.length : beginningOf(row);
+    if (end === null) return 0;
+    const { said, state, owner, keeps, done } = end;
+    await done?.();
+    if (finding !== null)
+      this.context.log.info(
+        { event: 'report', report_id: row.id, kind, state, ...said },
+        'a mail to one of our addresses',
+      );
+    await this.parts.kept.trim();
+    if (keeps === 'nothing' || owner?.address_key === ERASED_ADDRESS) return 0;
+    return keeps === 'all' ? row.raw.length : Math.min(row.raw.length, budgets.kept_of_mail.most);
   }
 }
 
@@ -242,8 +270,6 @@ async function sentMail(db: Connection, deliveryId: string): Promise<SentMail | 
   return row ?? null;
 }
 
-const beginningOf = ({ raw }: NewReport): number => Math.min(raw.length, budgets.kept_of_mail.most);
-
 const unreadIn = (db: Connection): Promise<Pick<NewReport, 'id' | 'client_ip' | 'recipients_json'>[]> =>
   db.all('SELECT id, client_ip, recipients_json FROM reports WHERE kind IS NULL ORDER BY id');
 
@@ -255,11 +281,18 @@ async function load(db: Connection, id: string): Promise<NewReport | null> {
   return row ?? null;
 }
 
-/** Writes what a mail was. Returns false if another node has done so meanwhile. */
-async function write(tx: Connection, id: string, { state, kind, match, detail, keepsAll }: End): Promise<boolean> {
-  const owner = match?.owner;
+const KEPT = {
+  all: 'raw',
+  beginning: `substr(raw, 1, ${String(budgets.kept_of_mail.most)})`,
+  nothing: 'substr(raw, 1, 0)',
+};
+
+/** Returns false if it was written before. */
+async function write(tx: Connection, id: string, kind: Finding['kind'], end: End): Promise<boolean> {
+  const { state, owner, detail, keeps = 'beginning' } = end;
   const written = await tx.all(
-    `UPDATE reports SET state = ?, kind = ?, account_id = ?, message_id = ?, delivery_id = ?, detail_json = ?${keepsAll ? '' : `, raw = substr(raw, 1, ${String(budgets.kept_of_mail.most)})`} WHERE id = ? AND kind IS NULL RETURNING id`,
+    `UPDATE reports SET state = ?, kind = ?, account_id = ?, message_id = ?, delivery_id = ?, detail_json = ?, raw = ${KEPT[keeps]}
+     WHERE id = ? AND kind IS NULL RETURNING id`,
     [state, kind, owner?.account_id ?? null, owner?.message_id ?? null, owner?.id ?? null, JSON.stringify(detail), id],
   );
   return written.length > 0;

@@ -11,37 +11,28 @@ import { isSignedBy, type Signature } from '../mail/dkim/verify.ts';
 import { checkDmarc, type DmarcVerdict } from '../mail/dmarc.ts';
 import type { ReceivedMail } from '../mail/received-mail.ts';
 import { checkSpf, type Look, type SpfQuestion, type SpfResult } from '../mail/spf.ts';
-import { deliveryOfCopy, type ReturnPathKey } from '../messages/delivery/return-path.ts';
+import { deliveryOfCopy } from '../messages/delivery/return-path.ts';
 import { noBodies, receivedMembers, sourceOf } from '../messages/received/received-store.ts';
 import type { Connection } from '../storage/connection.ts';
 import { columnsOf } from '../storage/record.ts';
 import { insertRows } from '../storage/rows.ts';
 import { received as table, type EventRow, type ReceivedRow } from '../storage/tables.ts';
-import type { InboundContext } from './context.ts';
+import type { InboundContext, ReceivingDomain } from './context.ts';
 import { Inbox } from './inbox.ts';
 import type { Session } from './listener.ts';
+import type { Shelf } from './mx.ts';
 import { strangerTo, type MxBudgets, type Stranger } from './mx-budgets.ts';
 import { messageNamed } from './report-owner.ts';
 
 /** The row of a mail that has come and was not read. */
 export const newReceived = (
   { ip, helo, sender, recipients }: Pick<Session<never>, 'ip' | 'helo' | 'sender' | 'recipients'>,
-  { account_id, name }: { account_id: string; name: string },
+  { account_id, name: domain }: ReceivingDomain,
   size: number,
-  now: number,
+  at: number,
 ): ReceivedRow => ({
-  ...unread,
-  id: newId('rcv', now),
-  account_id,
-  domain: name,
-  at: now,
-  size,
-  client_ip: ip,
-  helo,
+  ...{ id: newId('rcv', at), account_id, domain, at, size, client_ip: ip, helo },
   envelope_json: JSON.stringify({ from: sender, to: recipients }),
-});
-
-const unread = {
   status: 'new',
   from_json: null,
   from_key: '',
@@ -62,12 +53,18 @@ const unread = {
   spam_headers_json: '{}',
   auto_submitted: null,
   answers: null,
-} as const;
+});
 
 interface NewMail {
   row: ReceivedRow;
   raw: Buffer;
 }
+
+const strangerIn = ({
+  account_id,
+  domain: name,
+  client_ip,
+}: Pick<ReceivedRow, 'account_id' | 'domain' | 'client_ip'>): Stranger => strangerTo({ account_id, name }, client_ip);
 
 const BUFFERED_BYTES = 64 * 1024 * 1024;
 const AT_WORK = 8;
@@ -76,7 +73,7 @@ const WAITING_FRESH_MS = 30_000;
 const KEPT_FRESH_MS = 60_000;
 const KEPT_SHARE = 0.2;
 
-export class ReceivedMails {
+export class ReceivedMails implements Shelf {
   private readonly context: InboundContext;
   private readonly ofNetworks: Pick<MxBudgets, 'noteReading'>;
   private readonly mostKept: number;
@@ -91,15 +88,15 @@ export class ReceivedMails {
     this.context = context;
     this.ofNetworks = ofNetworks;
     this.mostKept = Math.min(budgets.received_kept.most, diskBytes * KEPT_SHARE);
-    const count = (accountId: string): Promise<Waits> => waitingFor(context.db.prepared, accountId);
-    this.waits = createLookUpCache<Waits>(context, { max: 1000, freshMs: WAITING_FRESH_MS }, count);
+    this.waits = createLookUpCache(context, { max: 1000, freshMs: WAITING_FRESH_MS }, (accountId: string) =>
+      waitingFor(context.db.prepared, accountId),
+    );
     this.inbox = new Inbox(context, {
       bounds: { all: 'received_unread', each: 'received_unread_domain' },
       mostBuffered: BUFFERED_BYTES,
       mostAtWork: AT_WORK,
       mostReading: 1,
-      left: async () =>
-        (await unreadIn(context.db.prepared)).map((row) => ({ id: row.id, ...strangerTo(row.domain, row.client_ip) })),
+      left: async () => (await unreadIn(context.db.prepared)).map((row) => ({ id: row.id, ...strangerIn(row) })),
       load: (id) => load(context.db.prepared, id),
       read: ({ row, raw }) => this.read(row, raw),
       failed(err) {
@@ -108,14 +105,13 @@ export class ReceivedMails {
     });
   }
 
-  /** Returns the budget that one more mail to this domain would break, or null. */
-  async full(accountId: string, stranger: Stranger): Promise<BudgetName | null> {
+  async full(stranger: Stranger): Promise<BudgetName | null> {
     const unread = this.inbox.full(stranger);
     if (unread !== null) return unread;
     if (await this.isStoreFull()) return 'received_kept';
-    const { mails, bytes } = await this.waits.get(accountId);
+    const { mails, bytes } = await this.waits.get(stranger.receiving?.account_id ?? '');
     if (mails >= budgets.received_waiting.most) return 'received_waiting';
-    return bytes >= budgets.received_waiting_bytes.most ? 'received_waiting_bytes' : null;
+    return (bytes ?? 0) >= budgets.received_waiting_bytes.most ? 'received_waiting_bytes' : null;
   }
 
   /** Looks at all rows at the start, and once a minute while there seems to be too much. */
@@ -131,10 +127,17 @@ export class ReceivedMails {
     return this.kept > this.mostKept;
   }
 
-  /** Takes a mail that was written. */
-  take(row: ReceivedRow, raw: Buffer): void {
-    this.kept += row.size;
-    this.inbox.take(row.id, strangerTo(row.domain, row.client_ip), { row, raw });
+  async store(
+    session: Session<never>,
+    { raw, size }: { raw: Buffer; size: number },
+    stranger: Stranger,
+  ): Promise<string> {
+    const { receiving = { account_id: '', name: '' } } = stranger;
+    const row = newReceived(session, receiving, size, this.context.clock.now());
+    await this.context.db.commit.insert({ received: [row], received_sources: [{ received_id: row.id, raw }] }, size);
+    this.kept += size;
+    this.inbox.take(row.id, stranger, { row, raw });
+    return row.id;
   }
 
   /** Takes the mails that ended nodes, or an earlier run, have left. */
@@ -152,7 +155,7 @@ export class ReceivedMails {
     const { mailViewer, clock, log } = this.context;
     const from = clock.monotonic();
     const mail = await mailViewer.received(raw);
-    this.ofNetworks.noteReading(strangerTo(row.domain, row.client_ip), clock.monotonic() - from);
+    this.ofNetworks.noteReading(strangerIn(row), clock.monotonic() - from);
     if (mail === null)
       log.warn({ event: 'received_unreadable', received_id: row.id }, 'a received mail could not be taken apart');
     return () => this.conclude(row, mail);
@@ -199,8 +202,8 @@ export class ReceivedMails {
   }
 }
 
-const unreadIn = (db: Connection): Promise<Pick<ReceivedRow, 'id' | 'client_ip' | 'domain'>[]> =>
-  db.all("SELECT id, client_ip, domain FROM received WHERE status = 'new' ORDER BY id");
+const unreadIn = (db: Connection): Promise<Pick<ReceivedRow, 'id' | 'account_id' | 'client_ip' | 'domain'>[]> =>
+  db.all("SELECT id, account_id, client_ip, domain FROM received WHERE status = 'new' ORDER BY id");
 
 async function load(db: Connection, id: string): Promise<NewMail | null> {
   const [row] = await db.all<ReceivedRow>("SELECT * FROM received WHERE id = ? AND status = 'new'", [id]);
@@ -251,13 +254,8 @@ async function write(tx: Connection, row: ReceivedRow, columns: Columns, now: nu
   return true;
 }
 
-interface Waits {
-  mails: number;
-  bytes: number;
-}
-
 /** Counts the mails of an account that an endpoint has not got, or gets again, up to the limit. */
-async function waitingFor(db: Connection, accountId: string): Promise<Waits> {
+async function waitingFor(db: Connection, accountId: string): Promise<{ mails: number; bytes: number | null }> {
   const [row] = await db.all<{ mails: number; bytes: number | null }>(
     `SELECT COUNT(*) AS mails, SUM(size) AS bytes FROM (
        SELECT r.size FROM events e JOIN received r ON r.id = e.delivery_id
@@ -269,7 +267,7 @@ async function waitingFor(db: Connection, accountId: string): Promise<Waits> {
        LIMIT ?) AS found`,
     [accountId, accountId, accountId, budgets.received_waiting.most],
   );
-  return { mails: row?.mails ?? 0, bytes: row?.bytes ?? 0 };
+  return row ?? { mails: 0, bytes: 0 };
 }
 
 interface Answered {
@@ -283,43 +281,28 @@ interface Answered {
  * of the account whose domain received it count, since anyone can write a Message-ID.
  */
 async function answeredBy(
-  { db, keys }: Pick<InboundContext, 'db' | 'keys'>,
+  { db, keys }: InboundContext,
   accountId: string,
-  mail: Pick<ReceivedMail, 'in_reply_to' | 'references' | 'copy' | 'from'>,
+  mail: ReceivedMail,
 ): Promise<Answered | null> {
-  const messageId = await messageOf(db.prepared, keys, accountId, mail);
+  const { in_reply_to: first, references, copy, from } = mail;
+  const named = new Set([...(first === null ? [] : [first]), ...[...references].reverse()]);
+  const idOf = async (sql: string, values: string[]): Promise<string | null> =>
+    (await db.prepared.all<{ id: string }>(`${sql} AND account_id = ? LIMIT 1`, [...values, accountId]))[0]?.id ?? null;
+  let messageId: string | null = null;
+  for (const id of named) {
+    const { condition, value } = messageNamed(id);
+    messageId ??= await idOf(`SELECT m.id FROM messages m WHERE ${condition}`, [value]);
+  }
+  const delivery = copy === null ? null : deliveryOfCopy(keys, copy);
+  if (delivery !== null) messageId ??= await idOf('SELECT message_id AS id FROM deliveries WHERE id = ?', [delivery]);
   if (messageId === null) return null;
-  const key = mail.from === null ? '' : addressKey(mail.from.email);
   const [unseen] = await db.prepared.all<{ id: string }>(
     `SELECT d.id FROM deliveries d JOIN messages m ON m.id = d.message_id
      WHERE d.message_id = ? AND d.address_key = ? AND m.opens = 0 AND m.bot_opens > 0 LIMIT 1`,
-    [messageId, key],
+    [messageId, from === null ? '' : addressKey(from.email)],
   );
   return { messageId, unseenDelivery: unseen?.id ?? null };
-}
-
-async function messageOf(
-  db: Connection,
-  keys: readonly ReturnPathKey[],
-  accountId: string,
-  { in_reply_to: first, references, copy }: Pick<ReceivedMail, 'in_reply_to' | 'references' | 'copy'>,
-): Promise<string | null> {
-  const named = new Set([...(first === null ? [] : [first]), ...[...references].reverse()]);
-  for (const id of named) {
-    const { condition, value } = messageNamed(id);
-    const [row] = await db.all<{ id: string }>(
-      `SELECT m.id FROM messages m WHERE ${condition} AND m.account_id = ? LIMIT 1`,
-      [value, accountId],
-    );
-    if (row !== undefined) return row.id;
-  }
-  const delivery = copy === null ? null : deliveryOfCopy(keys, copy);
-  if (delivery === null) return null;
-  const [row] = await db.all<{ message_id: string }>(
-    'SELECT message_id FROM deliveries WHERE id = ? AND account_id = ?',
-    [delivery, accountId],
-  );
-  return row?.message_id ?? null;
 }
 
 interface Verdicts {

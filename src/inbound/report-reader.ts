@@ -45,13 +45,6 @@ export interface ReportReaderOptions {
 }
 
 export function createReportReader(deps: { clock: Clock }, { keys, rules, count }: ReportReaderOptions) {
-  let written: { rules: readonly BounceRule[]; json: string } | null = null;
-  /** Writes the rules once for all mails until they change. */
-  function rulesInForce(): string {
-    const now = rules();
-    if (written?.rules !== now) written = { rules: now, json: JSON.stringify(now) };
-    return written.json;
-  }
   const reading = createMailReading<ReportJob['mails'][number], ReportJob, ReportAnswer>(deps, {
     entry: new URL('./report-worker.ts', import.meta.url),
     count,
@@ -60,7 +53,7 @@ export function createReportReader(deps: { clock: Clock }, { keys, rules, count 
     maxHeapMb: HEAP_MB,
     confined: { maxRssMb: MOST_RSS_MB, reads: PROGRAM_FILES },
     sizeOf: ({ bytes }) => bytes.length,
-    jobOf: (mails) => ({ mails, rules: rulesInForce() }),
+    jobOf: (mails) => ({ mails, rules: JSON.stringify(rules()) }),
   });
   return {
     /** Reads the first 512 KiB of a mail. Rejects with a ThreadRefusal that is not the mail's fault. */

@@ -1,6 +1,5 @@
 /**
- * What we use of smtp-server beyond its documentation: `send`, `close`, `_socket`, `_getEnhancedStatusCode`, `_parseAddressCommand` and
- * `connectionReady` of a connection, what it sends for a command that is switched off, that it takes sockets by the event `connection` of its
+ * What we use of smtp-server beyond its documentation: `send`, `close`, `_socket`, `_getEnhancedStatusCode` and `connectionReady` of a connection, what it sends for a command that is switched off, that it takes sockets by the event `connection` of its
  * net.Server, and `connect` of a server. What its parser has of a mail is in `data-mode.ts`. Its types declare all of it;
  * `test/inbound/smtp-connection.test.ts` checks that it still does what is said here.
  */
@@ -50,21 +49,6 @@ export function refuseCommand(connection: SmtpConnection, command: string, refus
   connection.send = (code, data, context) => {
     if (code === UNKNOWN_COMMAND && context === command) send(refusal.code, refusal.text);
     else send(code, data, context);
-  };
-}
-
-/** MAIL or RCPT with a quoted local part of printable ASCII (RFC 5321 section 4.1.2), a source route before it included. */
-const QUOTED_LOCAL = /^([^<"]{0,600}<(?:@[^<>\s"]{1,500}:)?)("(?:[ !#-[\]-~]|\\[ -~]){0,62}")(@[^<>"]{0,300}>.*)$/;
-const PLACEHOLDER = 'quoted';
-
-/** Has addresses with a quoted local part taken: smtp-server refuses those with a space, an `@` or angle brackets in it. */
-export function takeQuotedLocalParts(connection: SmtpConnection): void {
-  const parse = connection._parseAddressCommand.bind(connection);
-  connection._parseAddressCommand = (name, command) => {
-    const [, before, local, after] = QUOTED_LOCAL.exec(command.toString()) ?? [];
-    if (before === undefined || local === undefined || after === undefined) return parse(name, command);
-    const parsed = parse(name, `${before}${PLACEHOLDER}${after}`);
-    return parsed === false ? false : { ...parsed, address: local + parsed.address.slice(PLACEHOLDER.length) };
   };
 }
 

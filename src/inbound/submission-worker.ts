@@ -1,8 +1,16 @@
-/** Reads submitted mails, some at a time, in a confined process. Started by `submission-reader.ts`. */
+/** Reads submitted mails, some at a time, in a confined process. Started by `submission-session.ts`. */
 import { hash } from 'node:crypto';
 import { answerJobs } from '../base/answer-jobs.ts';
-import { readSubmitted, type RefusedMail } from '../mail/submitted.ts';
-import type { AcceptableMail } from './submission-reader.ts';
+import { readSubmitted, type RefusedMail, type SubmittedMail } from '../mail/submitted.ts';
+
+export type ReadMail = { mail: RefusedMail } | AcceptableMail;
+
+/** A mail that was read. */
+export interface AcceptableMail {
+  mail: SubmittedMail;
+  /** The SHA-256 of its octets, hex; empty if it has no idempotency key, which alone asks for it. */
+  digest: string;
+}
 
 /** A mail that was read. A body that is sent as the octets have it is not given back: its place is enough. */
 export type ReadApart = { mail: RefusedMail } | (AcceptableMail & { bodyAt: number | null });

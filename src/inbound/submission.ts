@@ -30,8 +30,7 @@ import type { MessageContent, MessageDraft } from '../messages/request/send-requ
 import { isKeyTaken, KEEP_MS, recordKey } from '../storage/idempotency-store.ts';
 import type { Rows } from '../storage/rows.ts';
 import type { IdempotencyRow } from '../storage/tables.ts';
-import { InTurn } from './in-turn.ts';
-import { isAcceptable, type AcceptableMail } from './submission-reader.ts';
+import type { AcceptableMail } from './submission-worker.ts';
 import { MOST_METADATA_KEYS, MOST_TAGS } from '../messages/request/send-limits.ts';
 import { tagSchema } from '../messages/request/send-schema.ts';
 import { checkSendAt } from '../messages/request/send-time.ts';
@@ -85,7 +84,7 @@ export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSet
       deps.noteUse(caller.keyId, session.ip, 'SMTP');
       try {
         const read = await deps.reader.read(bytes);
-        if (!isAcceptable(read)) return await logged(session, 'DATA', caller, refuse(554, read.mail.text));
+        if (!('digest' in read)) return await logged(session, 'DATA', caller, refuse(554, read.mail.text));
         const id = await acceptor.accept(session, caller, { ...read, started });
         return `2.0.0 queued as ${id}`;
       } catch (error) {
@@ -108,7 +107,7 @@ export function createMailDrafts(deps: SubmissionDeps, settings: SubmissionSetti
   const acceptor = new SubmissionAcceptor(deps, settings);
   return async (bytes: Buffer, given: MessageDraft, { caller, ip }: { caller: Caller; ip: string }) => {
     const read = await deps.reader.read(bytes);
-    if (!isAcceptable(read))
+    if (!('digest' in read))
       throw new Problem('invalid_field', read.mail.text.replace(/^[\d.]+ /, ''), { field: 'message' });
     const { mail } = read;
     const options = submissionOptions(mail.options, deps.clock.now());
@@ -139,42 +138,49 @@ function refuseTracked({ isSealed }: SubmittedMail, { trackOpens, trackClicks }:
   });
 }
 
-/** A mail that was read, and what it is accepted with. */
-interface ReadSubmission extends AcceptableMail {
-  /** When DATA began, on the monotonic clock. */
-  started: number;
-}
-
 /** The parts of a session that the draft of its mail depends on. */
 type Envelope = Pick<SubmissionSession, 'recipients' | 'sender' | 'requireTls' | 'helo' | 'ip' | 'protocol'>;
-
-interface Keyed extends ReadSubmission {
-  options: SubmissionOptionFields;
-  /** The record of its idempotency key, or null without one. */
-  key: string | null;
-}
 
 class SubmissionAcceptor {
   private readonly deps: SubmissionDeps;
   private readonly settings: SubmissionSettings;
-  /** Mails with the same idempotency key are stored one after the other. */
-  private readonly perKey = new InTurn();
 
   constructor(deps: SubmissionDeps, settings: SubmissionSettings) {
     this.deps = deps;
     this.settings = settings;
   }
 
-  /** Resolves with the id of the message, which is durable then. Throws Problem. */
-  async accept(session: SubmissionSession, caller: Caller, read: ReadSubmission): Promise<string> {
-    const options = submissionOptions(read.mail.options, this.deps.clock.now());
-    refuseTracked(read.mail, options);
+  /** Resolves with the id of the message, which is durable then. `started`: when DATA began, on the monotonic clock. Throws Problem. */
+  async accept(
+    session: SubmissionSession,
+    caller: Caller,
+    { mail, digest, started }: AcceptableMail & { started: number },
+  ): Promise<string> {
+    const { deps } = this;
+    const options = submissionOptions(mail.options, deps.clock.now());
+    refuseTracked(mail, options);
     const key =
       options.idempotencyKey === null
         ? null
         : recordKey(caller.accountId, caller.mode, 'SMTP', placeOf(session), options.idempotencyKey);
-    const store = (): Promise<string> => this.store(session, caller, { ...read, options, key });
-    return key === null ? store() : this.perKey.run(key, store);
+    const audited = { step: 'DATA', caller, code: 250, problem: null, started };
+    const before = key === null ? null : await this.idOfFirst(session, key, digest, audited);
+    if (before !== null) return before;
+    const draft = await this.draft(session, caller, mail, options);
+    const now = deps.clock.now();
+    const by = { ...caller, requestId: newId('req', now) };
+    const alsoWrite = (): Rows => ({
+      audit: [submissionAudit(deps, session, { ...audited, requestId: by.requestId })],
+      ...(key === null ? {} : { idempotency: [idempotencyRow(key, digest, draft.source?.id ?? '', now)] }),
+    });
+    try {
+      return (await acceptSingle(deps.accept, by, draft, alsoWrite)).id;
+    } catch (error) {
+      // A mail with the same key was accepted meanwhile, and this one was rolled back.
+      const first = key !== null && isKeyTaken(error) ? await this.idOfFirst(session, key, digest, audited) : null;
+      if (first === null) throw error;
+      return first;
+    }
   }
 
   async draft(
@@ -189,40 +195,12 @@ class SubmissionAcceptor {
     return this.draftOf(session, mail, options, { id: newId('msg', now), now, noticeTo, sender });
   }
 
-  private async store(
-    session: SubmissionSession,
-    caller: Caller,
-    { mail, options, key, digest, started }: Keyed,
-  ): Promise<string> {
-    const { deps } = this;
-    const { clock } = deps;
-    const audited = { step: 'DATA', caller, code: 250, problem: null, started };
-    const before = key === null ? null : await this.idOfFirst(session, caller, { key, digest, started });
-    if (before !== null) return before;
-    const draft = await this.draft(session, caller, mail, options);
-    const now = clock.now();
-    const by = { ...caller, requestId: newId('req', now) };
-    const alsoWrite = (): Rows => ({
-      audit: [submissionAudit(deps, session, { ...audited, requestId: by.requestId })],
-      ...(key === null ? {} : { idempotency: [idempotencyRow(key, digest, draft.source?.id ?? '', now)] }),
-    });
-    try {
-      const { id } = await acceptSingle(deps.accept, by, draft, alsoWrite);
-      return id;
-    } catch (error) {
-      // Another node has accepted a mail with the same key meanwhile, and this one was rolled back.
-      const first =
-        key !== null && isKeyTaken(error) ? await this.idOfFirst(session, caller, { key, digest, started }) : null;
-      if (first === null) throw error;
-      return first;
-    }
-  }
-
-  /** Returns the id of the message that was accepted with this key before, or null. Throws a Problem where it was another mail. */
+  /** Returns the id of the message that was accepted with this key before, or null. Throws a Problem if it was another mail. */
   private async idOfFirst(
     session: SubmissionSession,
-    caller: Caller,
-    { key, digest, started }: { key: string; digest: string; started: number },
+    key: string,
+    digest: string,
+    audited: Parameters<typeof submissionAudit>[2],
   ): Promise<string | null> {
     const { deps } = this;
     const { store, onMismatch } = deps.idempotency;
@@ -230,8 +208,7 @@ class SubmissionAcceptor {
     if (row === null) return null;
     if (row.body_hash !== digest && onMismatch === 'error')
       throw new Problem('idempotency_key_reused', 'this idempotency key was used with another mail');
-    const line = { step: 'DATA', caller, code: 250, problem: null, started, isReplay: true };
-    await deps.audit.write(submissionAudit(deps, session, line));
+    await deps.audit.write(submissionAudit(deps, session, { ...audited, isReplay: true }));
     return (JSON.parse(row.body) as { id: string }).id;
   }
 

@@ -4,7 +4,7 @@
  */
 import { decodeCharset, decodeTransfer } from './charset.ts';
 import { readContentType } from './content-type.ts';
-import { parseHeaders } from './header.ts';
+import { endOfHead, parseHeaders } from './header.ts';
 import { asMime, changeParts, encodedPart, isSealed, valueOf, withCrlf } from './re-encode.ts';
 
 export interface HtmlOctets {
@@ -31,9 +31,9 @@ const NOT_ASCII_BASED = /^(?:utf-?(?:7|16|32)|iso-2022|hz|csiso2022|ucs|unicode)
 export const changeHtml = (mail: Buffer, change: ChangeHtml): Buffer => changePart(mail, change, 0);
 
 function changePart(part: Buffer, change: ChangeHtml, depth: number): Buffer {
-  const end = part.toString('latin1', 0, 2) === '\r\n' ? 0 : part.indexOf('\r\n\r\n') + 2;
+  const end = endOfHead(part);
   // Without an empty line it is a header alone.
-  if (end === 1 || depth > DEEPEST) return part;
+  if (end === part.length || depth > DEEPEST) return part;
   const fields = parseHeaders(part.toString('latin1', 0, end));
   const body = part.subarray(end + 2);
   const { type, params } = readContentType(valueOf(fields, 'content-type'));

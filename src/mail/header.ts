@@ -61,6 +61,13 @@ export function addressHeader(name: string, mailboxes: readonly Mailbox[]): stri
 /** Replaces control characters, and the separators that some readers take for line ends, with one space. */
 export const withoutControls = (text: string): string => text.replace(CONTROLS, ' ').toWellFormed();
 
+/** Returns the place of the empty line at the end of a header with CRLF line ends; the length if there is none. */
+export function endOfHead(bytes: Buffer): number {
+  if (bytes.toString('latin1', 0, 2) === '\r\n') return 0;
+  const at = bytes.indexOf('\r\n\r\n');
+  return at < 0 ? bytes.length : at + 2;
+}
+
 /**
  * The fields of a header, in order. Reading ends at the first empty line; bare LF is taken as a line end. What has no
  * name is left out.

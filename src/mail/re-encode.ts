@@ -10,7 +10,7 @@
 import { isAscii } from 'node:buffer';
 import { decodeTransfer } from './charset.ts';
 import { readContentType } from './content-type.ts';
-import { parseHeaders, type HeaderField } from './header.ts';
+import { endOfHead, parseHeaders, type HeaderField } from './header.ts';
 import { survey } from './body-facts.ts';
 import { base64Lines, quotedOctets } from './transfer-encoding.ts';
 
@@ -147,9 +147,9 @@ const relabelled = (fields: readonly HeaderField[], { label }: Job): readonly He
 
 /** Encodes header, empty line and body of a part or of an enclosed mail. */
 function reencodePart(bytes: Buffer, job: Job, depth: number, encode = reencode): Buffer | null {
-  const at = bytes.subarray(0, 2).toString('latin1') === '\r\n' ? 0 : bytes.indexOf('\r\n\r\n') + 2;
+  const at = endOfHead(bytes);
   // A part without an empty line is a header alone, or nothing.
-  if (at === 1) return job.isUnfit(bytes) ? null : bytes;
+  if (at === bytes.length) return job.isUnfit(bytes) ? null : bytes;
   const fields = parseHeaders(bytes.toString('latin1', 0, at));
   const done = encode(fields, bytes.subarray(at + 2), job, depth + 1);
   if (done === null) return null;

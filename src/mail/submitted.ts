@@ -13,7 +13,15 @@ import { addressKey, DOT_ATOM, parseMailbox, type Mailbox, type ParsedMailbox } 
 import { survey, type BodyFacts, type Survey } from './body-facts.ts';
 import { decodeCharset, decodeWords } from './charset.ts';
 import { readContentType } from './content-type.ts';
-import { addressHeader, fold, headerLine, parseHeaders, withoutControls, type HeaderField } from './header.ts';
+import {
+  addressHeader,
+  endOfHead,
+  fold,
+  headerLine,
+  parseHeaders,
+  withoutControls,
+  type HeaderField,
+} from './header.ts';
 import { dateTime } from './message-head.ts';
 import { relaxedBodyHash } from './dkim/canonicalize.ts';
 import { changeParts, isSealed, repairLongLines, valueOf } from './re-encode.ts';
@@ -357,13 +365,6 @@ export function renewSubmitted(whole: Buffer, { messageId, date }: Pick<Stamp, '
 }
 
 const rawOf = ({ raw }: HeaderField): string => raw;
-
-/** Returns the index of the empty line, or the end if there is none. */
-function endOfHead(bytes: Buffer): number {
-  if (bytes.toString('latin1', 0, 2) === '\r\n') return 0;
-  const at = bytes.indexOf('\r\n\r\n');
-  return at < 0 ? bytes.length : at + 2;
-}
 
 const withLastCrlf = (bytes: Buffer): Buffer =>
   bytes.length === 0 || bytes.at(-1) === LF ? bytes : Buffer.concat([bytes, Buffer.from('\r\n')]);

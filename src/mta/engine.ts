@@ -25,7 +25,7 @@ import type { LaneReports } from './lane-reports.ts';
 import type { Aside } from './lanes/aside.ts';
 import type { LaneControl } from './lanes/lane-control.ts';
 import type { NodeParts } from './lanes/node-parts.ts';
-import type { ConnectionLimits } from './limits/connections.ts';
+import type { ConnectionLimits } from './limits/learn.ts';
 import type { compileRules } from './limits/shaping.ts';
 import type { Placing } from './placing.ts';
 import type { Prepare, PrepareDeps } from './prepare/prepare.ts';

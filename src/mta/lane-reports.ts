@@ -1,15 +1,22 @@
 /** Reports on lanes and destinations for operators, commands and metrics: from memory; `resolve` waits for DNS. */
 import { mapInSlices } from '../base/slices.ts';
-import type { LaneChange, LaneLimitsReport, LaneReport } from '../messages/delivery/lane-report.ts';
-import { laneWait, waitsOfSoonest, type LaneFacts, type LaneWait, type MailOfLane } from '../messages/delivery/why.ts';
-import type { LaneView } from '../scheduling/lanes.ts';
-import { DEFAULT_POOL } from '../storage/tables.ts';
-import { needOf } from './attempt/host-policy.ts';
+import {
+  blankLane,
+  type LaneReport,
+  laneWait,
+  waitsOfSoonest,
+  type LaneFacts,
+  type LaneWait,
+  type MailOfLane,
+} from '../messages/delivery/why.ts';
+import type { MailKey } from '../messages/limits/limit.ts';
+import { needOf } from './attempt/outcome.ts';
 import type { Engine } from './engine.ts';
 import { INNER_SLOTS } from './lanes/lane-control.ts';
-import type { MailKey } from '../messages/limits/limit.ts';
 import { laneName } from './names.ts';
 import type { Destination, Site, Unresolved } from './sites/sites.ts';
+import type { LaneView } from '../scheduling/lanes.ts';
+import { DEFAULT_POOL } from '../storage/tables.ts';
 
 /** The destination of a domain's mail, and the conditions under which it goes there. */
 export interface Resolved {
@@ -46,15 +53,14 @@ export class LaneReports {
     return mapInSlices([...names].slice(0, most), (name) => this.reportOf(name));
   }
 
-  one(name: string): { now: LaneReport; changes: LaneChange[] } | null {
+  one(name: string): LaneReport | null {
     const report = this.engine.control.report(name);
-    if (report === null) return null;
-    return { now: { ...this.viewOf(name), ...report }, changes: this.engine.control.history(name) };
+    return report === null ? null : { ...report, ...this.viewOf(name) };
   }
 
   /** Returns the lanes of a site that are known, one for each source that mail has left from. */
   ofSite(site: string): LaneReport[] {
-    return this.lanesOfSite(site).flatMap((name) => this.one(name)?.now ?? []);
+    return this.lanesOfSite(site).flatMap((name) => this.one(name) ?? []);
   }
 
   /** Returns the lane of a domain, as it was last known. If it is not, the domain is looked up for the next report. */
@@ -81,7 +87,7 @@ export class LaneReports {
     return {
       destination,
       needs: destination.hosts.map((host) => needOf(destination, host)),
-      lane: this.one(name)?.now ?? null,
+      lane: this.one(name),
     };
   }
 
@@ -109,10 +115,10 @@ export class LaneReports {
     return [...new Set([...lanes.views().map(({ name }) => name), ...control.names().reverse()])];
   }
 
+  /** The workers of a lane whose mail needs no connection are not counted, since they use none. */
   private reportOf(name: string): LaneReport {
-    const report = this.engine.control.report(name);
-    const view = this.viewOf(name);
-    return report === null ? { ...view, ...noNetwork } : { ...view, ...report };
+    const { waiting } = this.engine.lanes.view(name);
+    return this.one(name) ?? { ...blankLane(name), waiting, limit: INNER_SLOTS, cause: 'no network' };
   }
 
   /** Jobs that are put aside wait in the lane, too. */
@@ -139,21 +145,6 @@ export class LaneReports {
     return waitsOfSoonest(waits);
   }
 }
-
-/** The report of a lane whose mail needs no connection: its workers are not counted, since they use none. */
-const noNetwork: LaneLimitsReport & Pick<LaneView, 'slots'> = {
-  slots: 0,
-  source: null,
-  limit: INNER_SLOTS,
-  cause: 'no network',
-  causeAt: null,
-  perMinute: null,
-  limits: [],
-  parkedUntil: null,
-  waits: [],
-  lastReply: null,
-  lastProgressAt: 0,
-};
 
 function dnsWaits(domain: string, known: Unresolved | null, isAsking: boolean): LaneWait[] {
   if (known !== null) {

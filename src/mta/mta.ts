@@ -3,28 +3,24 @@
  * lane's workers attempt them and record the outcomes. start() also takes back what an earlier run left unfinished, stop() lets
  * attempts in flight end.
  */
-import type { Timer } from '../base/clock.ts';
 import { createRunningSince } from '../base/clock-jumps.ts';
+import type { Timer } from '../base/clock.ts';
 import { MINUTE_MS } from '../base/time.ts';
 import { freeHeld } from '../messages/delivery/holds.ts';
-import type { LaneChange, LaneReport } from '../messages/delivery/lane-report.ts';
 import type { Occurrence } from '../messages/delivery/record.ts';
 import { extraTimeOf } from '../messages/delivery/retry.ts';
-import type { LaneFacts, MailOfLane } from '../messages/delivery/why.ts';
-import { Lanes } from '../scheduling/lanes.ts';
-import { isSystemSource } from '../storage/tables.ts';
+import type { LaneReport, LaneFacts, MailOfLane } from '../messages/delivery/why.ts';
 import { Attempts } from './attempt/attempt.ts';
 import { createTranscripts, type Transcripts } from './attempt/transcripts.ts';
 import type { PhaseTimeouts } from './connection/phases.ts';
 import { Pool } from './connection/pool.ts';
 import { createTlsClient } from './connection/tls.ts';
-import { type Job, DueQueue } from './due-queue.ts';
-import { readFullestDomains } from './due-rows.ts';
+import { type Job, DueQueue, readFullestDomains } from './due-queue.ts';
 import type { Engine, EngineDeps, EngineOptions } from './engine.ts';
+import { LaneReports, type Resolved } from './lane-reports.ts';
 import { createAside } from './lanes/aside.ts';
 import { LaneControl } from './lanes/lane-control.ts';
 import { NodeParts } from './lanes/node-parts.ts';
-import { LaneReports, type Resolved } from './lane-reports.ts';
 import { hostKey } from './names.ts';
 import { Placing } from './placing.ts';
 import { createPrepare, type Prepared } from './prepare/prepare.ts';
@@ -33,6 +29,8 @@ import type { Sources } from './sources/sources.ts';
 import { Sweeper } from './sweeper.ts';
 import { createHostTls, HOSTS_REREAD } from './tls/host-tls.ts';
 import { createWorker } from './worker.ts';
+import { Lanes } from '../scheduling/lanes.ts';
+import { isSystemSource } from '../storage/tables.ts';
 
 export type { Resolved } from './lane-reports.ts';
 
@@ -193,8 +191,8 @@ export class Mta {
     return this.engine.reports.ofSite(site);
   }
 
-  /** Returns one lane, busy or not, with the changes of its limits, oldest first; null if it is not known. */
-  lane(name: string): { now: LaneReport; changes: LaneChange[] } | null {
+  /** Returns one lane, busy or not; null if it is not known. */
+  lane(name: string): LaneReport | null {
     return this.engine.reports.one(name);
   }
 

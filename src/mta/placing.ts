@@ -4,21 +4,20 @@
  */
 import { createBatchLoader, type BatchLoader } from '../base/batch-loader.ts';
 import { mapInSlices } from '../base/slices.ts';
-import type { LaneView } from '../scheduling/lanes.ts';
-import { turnOf } from '../scheduling/places.ts';
-import { WaitingLine } from '../scheduling/waiting-line.ts';
-import { statement } from '../storage/sql.ts';
-import { mailKeyOf, UNTRIED_MS } from './attempt/attempt.ts';
-import type { NoPassage } from './attempt/attempt.ts';
+import { mailKeyOf, UNTRIED_MS, type NoPassage } from './attempt/attempt.ts';
+import type { Job } from './due-queue.ts';
+import type { Engine } from './engine.ts';
 import { hostKey, laneName } from './names.ts';
 import type { Held, Preparing } from './prepare/prepare.ts';
 import type { Destination, Site } from './sites/sites.ts';
 import type { SourcePreference } from './sources/sources.ts';
-import { DEFAULT_POOL } from '../storage/tables.ts';
 import { SWEEP_MS } from './sweeper.ts';
-import type { Job } from './due-queue.ts';
-import type { Engine } from './engine.ts';
 import type { Begun, OtherSource } from './worker.ts';
+import type { LaneView } from '../scheduling/lanes.ts';
+import { createGate } from '../scheduling/gate.ts';
+import { turnOf } from '../scheduling/places.ts';
+import { statement } from '../storage/sql.ts';
+import { DEFAULT_POOL } from '../storage/tables.ts';
 
 /** Names of the lanes of mail that needs no connection. */
 const innerLanes = { simulator: '~simulator', discard: '~discard', nowhere: '~nowhere' } as const;
@@ -58,9 +57,8 @@ export class Placing {
   private readonly preferences: BatchLoader<SourcePreference>;
   /** By domain. */
   private readonly unplaced = new Map<string, Unplaced>();
-  /** Domains that wait to be looked up. Accounts take turns, and the classes of an account: a broadcast does not hold up single mails. */
-  private readonly line = new WaitingLine<string>();
-  private lookUps = 0;
+  /** Domains take turns to be looked up by accounts, and by the classes of an account: a broadcast does not hold up single mails. */
+  private readonly lookUps = createGate({ most: MOST_LOOK_UPS, waiting: Infinity });
 
   constructor(engine: Engine) {
     this.engine = engine;
@@ -277,36 +275,30 @@ export class Placing {
     this.restAll(this.engine.lanes.withdraw(name, most, this.isInTheWay), closedMs ?? LEAST_REST_MS);
   }
 
+  /** A domain waits once for each share: the one whose turn is first has it looked up. */
   private awaitLookUp(domain: string, share: string): Unplaced {
     const unplaced = this.unplaced.get(domain) ?? { jobs: [], shares: new Set<string>(), isAsked: false };
     this.unplaced.set(domain, unplaced);
     if (unplaced.isAsked || unplaced.shares.has(share)) return unplaced;
     unplaced.shares.add(share);
-    this.line.add(share, domain);
-    this.lookUpNext();
+    const entered = this.lookUps.enter(share);
+    if (typeof entered === 'function') void this.lookUp(domain, unplaced, entered);
+    else void entered.then((leave) => (leave === null ? undefined : this.lookUp(domain, unplaced, leave)));
     return unplaced;
   }
 
-  private lookUpNext(): void {
-    while (this.lookUps < MOST_LOOK_UPS && !this.engine.isStopping) {
-      const next = this.line.next();
-      if (next === undefined) return;
-      // A domain may have waited in the lines of several shares.
-      const unplaced = this.unplaced.get(next.item);
-      if (unplaced?.isAsked === false) void this.lookUp(next.item, unplaced);
-    }
-  }
-
-  private async lookUp(domain: string, unplaced: Unplaced): Promise<void> {
-    unplaced.isAsked = true;
-    this.lookUps++;
-    let isCounted = true;
-    const leave = (): void => {
-      if (isCounted) this.lookUps--;
-      isCounted = false;
-      this.lookUpNext();
+  private async lookUp(domain: string, unplaced: Unplaced, leave: () => void): Promise<void> {
+    let isIn = true;
+    const leaveOnce = (): void => {
+      if (isIn) leave();
+      isIn = false;
     };
-    const timer = this.engine.clock.after(SLOW_LOOK_UP_MS, leave);
+    if (unplaced.isAsked || this.engine.isStopping) {
+      leaveOnce();
+      return;
+    }
+    unplaced.isAsked = true;
+    const timer = this.engine.clock.after(SLOW_LOOK_UP_MS, leaveOnce);
     const place = await this.engine.sites.find(domain).then(
       (found) => {
         if (unplaced.jobs.length === 0 && found.kind === 'site') this.laneFor(found, null);
@@ -316,7 +308,7 @@ export class Placing {
     );
     this.unplaced.delete(domain);
     timer.cancel();
-    leave();
+    leaveOnce();
     for (const job of unplaced.jobs) place(job);
   }
 

@@ -1,14 +1,28 @@
-/** Opens and closes the servers of HTTP. */
+/** Opens servers, by sockets of systemd if it has opened some, and closes those of HTTP. */
 import { once } from 'node:events';
 import type http from 'node:http';
 import type https from 'node:https';
-import type { AddressInfo } from 'node:net';
+import { Socket, type AddressInfo, type Server as NetServer } from 'node:net';
 
 type Server = http.Server | https.Server;
 
-/** Listens on the address. Rejects if the port cannot be opened. */
-export async function listenOn(server: Server, { host, port }: { host: string; port: number }): Promise<void> {
-  server.listen(port, host);
+/** Sockets that listen already, by their ports, until a server has them. */
+const passed = new Map<number, Socket>();
+
+/** Takes the sockets that systemd has opened for this process. */
+export function takeSockets(descriptors: readonly number[]): void {
+  for (const fd of descriptors) {
+    const socket = new Socket({ fd, readable: false, writable: false });
+    const { port } = socket.address() as AddressInfo;
+    passed.set(port, socket);
+  }
+}
+
+/** Listens on the address, or by the socket that was passed for its port. Rejects if the port cannot be opened. */
+export async function listenOn(server: NetServer, { host, port }: { host: string; port: number }): Promise<void> {
+  const socket = passed.get(port);
+  if (passed.delete(port)) server.listen(socket);
+  else server.listen(port, host);
   // An error before this event rejects.
   await once(server, 'listening');
 }

@@ -7,16 +7,24 @@ import { DAY_MS } from '../base/time.ts';
 import { notRunning } from '../base/unavailable.ts';
 import type { Config } from '../config/schema.ts';
 import { SIMULATOR_DOMAIN } from '../messages/delivery/delivery.ts';
-import type { LaneChange } from '../messages/delivery/lane-report.ts';
 import { nextTries } from '../messages/delivery/why.ts';
 import { nextAttemptAt } from '../messages/store/message-store.ts';
 import type { OperatorDeps, StoreDeps } from './deps.ts';
 import { unknownDomains } from './holds.ts';
-import { agesOf, domainsOf, laneAtNode, laneRecords, oneLane, readQueue } from './lane-records.ts';
-import { laneFigures, type LaneFigure } from './lanes.ts';
-import { figuresOf, serverNames } from './node-figures.ts';
-import { selected, selectedText } from './parts.ts';
 import {
+  agesOf,
+  domainsOf,
+  laneAtNode,
+  laneRecords,
+  oneLane,
+  readQueue,
+  laneFigures,
+  type LaneFigure,
+} from './lanes.ts';
+import { figuresOf, serverNames } from './node-figures.ts';
+import {
+  selected,
+  selectedText,
   both,
   conditionOf,
   LOOK_UPS_MS,
@@ -29,7 +37,6 @@ import {
   type WaitingMail,
 } from './selector.ts';
 import { serverRoute, storeRoute } from './server-route.ts';
-import type { Database } from '../storage/database.ts';
 import { deliveryStatuses, type DeliveryRow } from '../storage/tables.ts';
 
 /** By the number that deliveries have. */
@@ -72,28 +79,21 @@ export const queueOperations = {
       return { data, domains: queue.domains, nodes: serverNames(deps.nodes), oldest_at: queue.oldestAt };
     },
   }),
-  /** Returns a lane with the changes of its limits and the acts of operators; the last of each. */
+  /** Returns a lane with the last changes of its limits at each node. */
   'queue.lane': serverRoute({
     body: z.strictObject({ lane: z.string().min(1).max(300) }),
     async run(deps, { lane }) {
       const [shown, queue] = await Promise.all([figuresOf(deps, laneFigures, lane), readQueue(deps)]);
-      const known = shownHere(deps, lane, shown);
-      const nodes = known.map(({ node, value }) => ({ node, lane: value.lane }));
+      const nodes = shownHere(deps, lane, shown);
       const found = await oneLane(deps, lane, nodes, queue);
       if (found === null)
         throw new Problem('not_found', `there is no lane ${JSON.stringify(lane)}: see \`posthorn queue lanes\``);
-      const [changes, ages] = await Promise.all([
-        historyOf(
-          deps,
-          lane,
-          known.map(({ node, value }) => ({ node, changes: value.changes })),
-        ),
-        agesOf(
-          deps,
-          domainsOf(found, queue.domains).map(({ domain }) => domain),
-        ),
-      ]);
-      return { lane: found, changes, nodes: nodes.map(laneAtNode), ages };
+      const changes = nodes
+        .flatMap(({ node, value }) => value.changes.map((change) => ({ ...change, node })))
+        .sort((a, b) => a.at - b.at)
+        .map(({ at, ...change }) => ({ at: rfc3339(at), ...change }));
+      const domains = domainsOf(found, queue.domains).map(({ domain }) => domain);
+      return { lane: found, changes, nodes: nodes.map(laneAtNode), ages: await agesOf(deps, domains) };
     },
   }),
   /** Returns waiting deliveries, the first due first. */
@@ -180,7 +180,7 @@ function shownHere({ mta, nodes }: OperatorDeps, name: string, shown: readonly L
   const { epoch, name: node } = nodes;
   if (shown.some((one) => one.epoch === epoch)) return shown;
   const own = mta.lane(name);
-  return own === null ? shown : [...shown, { node, epoch, key: name, value: { lane: own.now, changes: own.changes } }];
+  return own === null ? shown : [...shown, { node, epoch, key: name, value: own }];
 }
 
 /** A list looks no domain up: it does not wait for DNS. Only the running server knows the lanes. */
@@ -264,76 +264,5 @@ function queuedDelivery(row: DeliveryRow, next: string | null, routes: Config['d
     held: row.held_by !== null || isHeldByRoute(routes, row.domain),
     give_up_at: rfc3339(row.give_up_at),
     smtp: answered ? { code: row.smtp_code, reply: row.smtp_reply, mx: row.mx } : null,
-  };
-}
-
-/** The newest acts on the server among which those on a lane are found, and the most of a lane that are shown. */
-const MOST_LOOKED_AT = 5_000;
-const MOST_ACTS = 100;
-
-/** Words for the changes that acts on a lane have made; `isEnd` if one ended it. */
-const acts: Readonly<Record<string, (record: LaneDeed, isEnd: boolean) => string>> = {
-  'queue.hold': () => 'paused',
-  'queue.release': (record) => (record.kind === 'limit' ? `no longer at most ${limitWords(record)}` : 'released'),
-  'queue.limit': (record, isEnd) => `${isEnd ? 'no longer at most' : 'at most'} ${limitWords(record)}`,
-  'queue.flush': () => 'all its mail tried now',
-  'queue.cancel': ({ canceled = 0 }) => `${pluralize(canceled, 'waiting mail')} canceled`,
-};
-
-/** The members of an act's record that its words need. */
-interface LaneDeed {
-  kind?: 'hold' | 'limit';
-  connections?: number | null;
-  per_minute?: number | null;
-  note?: string | null;
-  canceled?: number;
-}
-
-const limitWords = ({ connections = null, per_minute: perMinute = null }: LaneDeed): string =>
-  [
-    ...(connections === null ? [] : [pluralize(connections, 'connection')]),
-    ...(perMinute === null ? [] : [`${pluralize(perMinute, 'mail')} a minute`]),
-  ].join(', ');
-
-interface ActRow {
-  at: number;
-  actor: string;
-  operation: string;
-  after_json: string | null;
-  before_json: string | null;
-}
-
-/** Returns the changes at the nodes and the acts, oldest first. `node` is null for acts. */
-async function historyOf(
-  { db }: { db: Pick<Database, 'prepared'> },
-  lane: string,
-  nodes: readonly { node: string; changes: readonly LaneChange[] }[],
-) {
-  const rows = await db.prepared.all<ActRow>(
-    `SELECT at, actor, operation, before_json, after_json FROM
-       (SELECT * FROM audit WHERE account_id IS NULL ORDER BY id DESC LIMIT ?) newest
-     WHERE operation IN (${Object.keys(acts)
-       .map((name) => `'${name}'`)
-       .join(', ')}) AND result = 'ok' AND object_id IN (?, ?) ORDER BY id DESC LIMIT ?`,
-    [MOST_LOOKED_AT, lane, `the lane ${lane}`, MOST_ACTS],
-  );
-  return [
-    ...rows.reverse().map(actOf),
-    ...nodes.flatMap(({ node, changes }) => changes.map((change) => ({ ...change, node }))),
-  ]
-    .sort((a, b) => a.at - b.at)
-    .map(({ at, what, to, cause, node }) => ({ at: rfc3339(at), what, to, cause, node }));
-}
-
-function actOf({ at, actor, operation, before_json: before, after_json: after }: ActRow) {
-  const record = JSON.parse(after ?? before ?? '{}') as LaneDeed;
-  const note = after === null ? null : (record.note ?? null);
-  const cause = `${actor.replace(/^member:/, '')}${note === null ? '' : `: ${note}`}`;
-  return {
-    at,
-    what: operation.slice('queue.'.length),
-    to: acts[operation]?.(record, after === null) ?? operation,
-    cause,
-    node: null,
   };
 }

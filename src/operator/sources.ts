@@ -4,7 +4,7 @@ import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { figuresOf, serverNames, type Figures } from './node-figures.ts';
 import { epochsThatDeliver } from './nodes.ts';
-import type { SourceReport } from '../messages/delivery/lane-report.ts';
+import type { SourceReport } from '../messages/delivery/why.ts';
 import type { OperatorDeps } from './deps.ts';
 import { serverRoute } from './server-route.ts';
 

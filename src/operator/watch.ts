@@ -7,9 +7,9 @@ import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { figuresOf, serverNames, type Figures } from './node-figures.ts';
-import { isLaneKnown } from './lane-records.ts';
+import { isLaneKnown } from './lanes.ts';
 import { accountOfMessage } from './messages.ts';
-import type { TranscriptPage } from '../messages/delivery/lane-report.ts';
+import type { TranscriptPage } from '../messages/delivery/why.ts';
 import type { OperatorDeps } from './deps.ts';
 import { serverRoute } from './server-route.ts';
 

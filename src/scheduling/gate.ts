@@ -2,7 +2,7 @@
  * A gate that lets a number of callers in at a time. Others wait: shares (accounts) take turns, and within a share the order of coming
  * holds. Those beyond a number are refused. Pure: it knows neither the time nor the work inside.
  */
-import { WaitingLine } from './waiting-line.ts';
+import { WaitingLine } from './places.ts';
 
 export interface GateLimits {
   /** Callers inside at a time. */

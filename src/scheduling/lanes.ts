@@ -67,8 +67,7 @@ export interface LanesOptions<Job extends LaneJob> {
   starves?(): void;
 }
 
-/** Lanes that get another worker when one has ended, and lanes that are looked at for that: some may not have the place that is free. */
-const MOST_GROWN = 5;
+/** Lanes that are looked at when a worker has ended: some may not have the place that is free. */
 const MOST_GROWING_LOOKED_AT = 20;
 /** Jobs that a lane's only worker still does while other lanes have none: enough to be worth a warm connection. */
 const JOBS_WHILE_OTHERS_STARVE = 10;
@@ -131,8 +130,7 @@ export class Lanes<Job extends LaneJob> {
   /** Returns why the lane has not as many workers as its limit and its jobs allow, if it waits for a slot; else null. */
   whyNoSlot(name: string): NoSlot | null {
     const lane = this.lanes.get(name);
-    if (lane === undefined || !(lane.isStarving || this.growing.has(lane))) return null;
-    if (lane.waiting === 0 || lane.slots >= this.options.slots(name)) return null;
+    if (lane === undefined || lane.waiting === 0 || lane.slots >= this.options.slots(name)) return null;
     if (this.places.isFull) return 'all taken';
     return this.nextTurn(lane) === null ? 'share at its bound' : null;
   }
@@ -282,14 +280,11 @@ export class Lanes<Job extends LaneJob> {
   private startStarved(): void {
     for (let next = this.places.next(); next !== undefined; next = this.places.next())
       this.startWorkers(next.item, next.turn);
-    let left = MOST_GROWN;
     let looks = Math.min(this.growing.size, MOST_GROWING_LOOKED_AT);
     for (const lane of this.growing) {
-      if (left === 0 || looks-- === 0 || !this.places.mayClassHave(0)) return;
+      if (looks-- === 0 || !this.places.mayClassHave(0)) return;
       this.growing.delete(lane);
-      const { slots } = lane;
       this.startWorkers(lane);
-      if (lane.slots > slots) left--;
     }
   }
 }

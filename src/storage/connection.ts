@@ -32,6 +32,12 @@ export interface SharedWriting {
 /** Statements with a variable number of placeholders would otherwise pile up. */
 const MOST_STATEMENTS = 200;
 
+/**
+ * Beyond this length a value is bound to a statement of its own: a prepared one would keep its copy of it in memory until it is run again.
+ */
+const LARGE = 256 * 1024;
+const isLarge = (value: Value): boolean => value !== null && typeof value !== 'number' && value.length > LARGE;
+
 /** Takes the only connection of a pool. The caller does not share that pool. */
 export async function takeConnection(knex: Knex): Promise<Connection> {
   const sqlite = (await (knex.client as { acquireConnection(): Promise<unknown> }).acquireConnection()) as Sqlite;
@@ -82,12 +88,15 @@ export async function takeConnection(knex: Knex): Promise<Connection> {
       });
     },
     async run(sql, values = []) {
-      const ready = await preparedOf(textFor('sqlite', sql));
+      const text = textFor('sqlite', sql);
+      const ready = values.some(isLarge) ? null : await preparedOf(text);
       await new Promise<void>((resolve, reject) => {
-        ready.run(values, (error: Error | null) => {
+        const done = (error: Error | null): void => {
           if (error === null) resolve();
           else reject(error);
-        });
+        };
+        if (ready === null) sqlite.run(text, values, done);
+        else ready.run(values, done);
       });
     },
     async close() {

@@ -66,14 +66,6 @@ export function createIdempotencyStore({ db, clock }: { db: Pick<Database, 'comm
       await db.commit.submit(dropExpired, { key, now });
       return null;
     },
-    /** Returns the domains that the messages of a bulk send are from. */
-    async sendingDomains(batchId: string): Promise<readonly string[]> {
-      const rows = await db.prepared.all<{ from_domain: string }>(
-        'SELECT DISTINCT from_domain FROM messages WHERE batch_id = ?',
-        [batchId],
-      );
-      return rows.map((row) => row.from_domain);
-    },
     /** Inserts an answer that no other transaction carries. Rejects if the key exists (`isKeyTaken`). */
     insert: (row: IdempotencyRow): Promise<void> => db.commit.insert({ idempotency: [row] }, 512 + row.body.length),
   };

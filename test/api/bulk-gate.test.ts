@@ -1,6 +1,6 @@
 /** Bulk sends have their turns by account: a flood of one account takes neither the memory of the server nor the turns of others. */
 import assert from 'node:assert/strict';
-import { createBulkGate } from '../../src/api/bulk-gate.ts';
+import { createBulkGate } from '../../src/api/send.ts';
 import { Problem } from '../../src/base/problem.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 

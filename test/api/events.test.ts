@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import http from 'node:http';
-import { createCursors } from '../../src/api/cursor.ts';
+import { createCursors } from '../../src/api/page.ts';
 import { ListStreams } from '../../src/api/list-stream.ts';
-import { eventRoutes } from '../../src/api/events.ts';
+import { eventRoute } from '../../src/api/events.ts';
 import { EventTail } from '../../src/events/tail.ts';
 import type { Caller } from '../../src/keys/caller.ts';
 import { createNotifier } from '../../src/scheduling/notifier.ts';
@@ -19,13 +19,15 @@ describe('api/events', () => {
       const callerOf = (accountId: string): Caller => ({ ...someCaller, accountId, scopes: ['event:read'] });
       const clock = new FakeClock();
       const h = await startHarness({
-        routes: eventRoutes({
-          db,
-          clock,
-          tail: new EventTail({ db, clock, log: { warn: () => undefined }, notifiers: { events: createNotifier() } }),
-          cursors: createCursors(Buffer.alloc(32)),
-          streams: new ListStreams(),
-        }),
+        routes: [
+          eventRoute({
+            db,
+            clock,
+            tail: new EventTail({ db, clock, log: { warn: () => undefined }, notifiers: { events: createNotifier() } }),
+            cursors: createCursors(Buffer.alloc(32)),
+            streams: new ListStreams(),
+          }),
+        ],
         callers: { one: callerOf('acc_one'), two: callerOf('acc_two') },
       });
       const done: string[] = [];

@@ -6,9 +6,7 @@ import net from 'node:net';
 import type { AddressInfo } from 'node:net';
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 import { z } from 'zod';
-import type {} from '../../src/api/audit.ts';
-import type { AuditRow, RequestDetailsRow } from '../../src/storage/tables.ts';
-import type { IdempotencyRow } from '../../src/api/idempotency.ts';
+import type { AuditRow, IdempotencyRow, RequestDetailsRow } from '../../src/storage/tables.ts';
 import { openapiDocument, openapiRoute } from '../../src/api/openapi.ts';
 import { route } from '../../src/api/route.ts';
 import type { Route } from '../../src/api/route.ts';
@@ -169,7 +167,6 @@ export function memoryStore(rows: Map<string, IdempotencyRow>, clock: FakeClock)
       const row = rows.get(key);
       return Promise.resolve(row !== undefined && row.expires_at > clock.now() ? row : null);
     },
-    sendingDomains: () => Promise.resolve([]),
     insert: (row) => {
       rows.set(row.key, row);
       return Promise.resolve();

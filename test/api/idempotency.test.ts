@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { z } from 'zod';
-import { InFlight, KEEP_MS, WAIT_MS, idempotencyKey, recordKey } from '../../src/api/idempotency.ts';
-import type { IdempotencyRow } from '../../src/api/idempotency.ts';
+import { InFlight, WAIT_MS, idempotencyKey } from '../../src/api/idempotency.ts';
+import { KEEP_MS, recordKey } from '../../src/storage/idempotency-store.ts';
+import type { IdempotencyRow } from '../../src/storage/tables.ts';
 import { route } from '../../src/api/route.ts';
 import type { Call, Reply, Route } from '../../src/api/route.ts';
 import { Problem } from '../../src/base/problem.ts';
@@ -272,7 +273,6 @@ describe('Idempotency-Key', () => {
     const { route: one } = endpoint((_, run) => ({ status: 201, body: { run } }));
     const store = {
       find: () => Promise.resolve(null),
-      sendingDomains: () => Promise.resolve([]),
       insert: () => Promise.reject(new Error('disk full')),
     };
     const { send, logged } = await start(one, { deps: { idempotency: { store, onMismatch: 'replay' } } });
@@ -285,7 +285,6 @@ describe('Idempotency-Key', () => {
     let isBroken = true;
     const store = {
       find: () => (isBroken ? Promise.reject(new Error('no database')) : Promise.resolve(null)),
-      sendingDomains: () => Promise.resolve([]),
       insert: () => Promise.resolve(),
     };
     const { send } = await start(one, { deps: { idempotency: { store, onMismatch: 'replay' } } });

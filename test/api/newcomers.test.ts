@@ -124,29 +124,11 @@ describe('connections of strangers', () => {
     assert.equal(newcomers.count, 0);
   });
 
-  it('are those of the client behind a trusted proxy: as many requests of strangers at once, of each network', async () => {
-    const newcomers = new Newcomers(['127.0.0.1'], { limits: { perNetwork: 1, inAll: 10 } });
+  it('are not counted of a trusted proxy, which brings those of many clients', async () => {
+    const newcomers = new Newcomers(['127.0.0.1'], { limits: { perNetwork: 1, inAll: 1 } });
     h = await startHarness({ deps: { newcomers }, settings: { trustedProxies: ['127.0.0.1'] } });
-    const sockets = await Promise.all([connect(), connect(), connect(), connect()]);
-    assert.equal(newcomers.count, 0, 'the proxy itself is not counted');
-    const ask = (socket: net.Socket | undefined, ip: string, key: string, body: string) => {
-      socket?.write(
-        `POST /v1/messages HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: ${ip}\r\nAuthorization: Bearer ${key}\r\nContent-Length: ${String(body.length + 5)}\r\n\r\n${body}`,
-      );
-    };
-    const answered = async (socket: net.Socket | undefined): Promise<string> =>
-      String((await once(socket ?? h.api.server, 'data'))[0]).slice(9, 12);
-    const first = answered(sockets[0]);
-    ask(sockets[0], '192.0.2.1', 'wrong', '{');
-    assert.equal(await first, '401', 'it is answered, but its body goes on');
-    const second = answered(sockets[1]);
-    ask(sockets[1], '192.0.2.99', 'wrong', '{');
-    assert.equal(await second, '429', 'of the same network');
-    const third = answered(sockets[2]);
-    ask(sockets[2], '198.51.100.1', 'wrong', '{');
-    assert.equal(await third, '401');
-    ask(sockets[3], '192.0.2.2', KEY, '{}   ');
-    sockets[3].write('  ');
-    assert.notEqual(await answered(sockets[3]), '429', 'a good key is not held up');
+    const sockets = await Promise.all([connect(), connect(), connect()]);
+    assert.equal(newcomers.count, 0);
+    for (const socket of sockets) assert.equal(await asking(socket, null), '401');
   });
 });

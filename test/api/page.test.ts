@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
-import { createCursors } from '../../src/api/cursor.ts';
-import { answerPage } from '../../src/api/page.ts';
+import { createCursors, answerPage } from '../../src/api/page.ts';
 import { entriesOf } from '../../src/client/pages.ts';
 import type { Page } from '../../src/client/types.ts';
 

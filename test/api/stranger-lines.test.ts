@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { StrangerLines } from '../../src/api/stranger-lines.ts';
+import { StrangerLines } from '../../src/api/audit.ts';
 import { budgets } from '../../src/base/budgets.ts';
 
 describe('api/stranger-lines', () => {

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { Readable } from 'node:stream';
 import type { Program } from '../../src/cli/cli.ts';
-import { createExplainer } from '../../src/mta/limits/explain.ts';
+import { createExplainer } from '../../src/mta/limits/shaping.ts';
 import { ran } from './ran.ts';
 
 interface Classified {

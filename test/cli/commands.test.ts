@@ -235,6 +235,7 @@ describe('the posthorn command beside a running server', () => {
         parkedUntil: null,
         lastReply: '\u001b[2J',
         lastProgressAt: now,
+        changes: [],
       },
     ];
     assert.deepEqual(members(await good('queue', 'lanes', '--json')), ['data', 'domains', 'nodes', 'oldest_at']);

@@ -63,9 +63,14 @@ describe('inbound/aggregate-store', () => {
       isOurHost: () => Promise.resolve(true),
     });
     const id = newId('rep', NOW);
-    const finish = (): Promise<void> => Promise.resolve();
-    await assert.rejects(store.keep(id, reportOf(records), finish), /disk full/);
-    const { refused, rows } = await store.keep(id, reportOf(records), finish);
-    assert.deepEqual({ refused, rows }, { refused: null, rows: records });
+    const keep = async () => {
+      const countIn = await store.open(id, reportOf(records));
+      const counted = await commit.transact(countIn);
+      await counted.done();
+      return counted;
+    };
+    await assert.rejects(keep(), /disk full/);
+    const { refused, rows } = await keep();
+    assert.deepEqual([refused, rows.dmarc_rows?.length], [null, records]);
   });
 });

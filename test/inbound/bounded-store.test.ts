@@ -77,17 +77,17 @@ describe('mails that came to us', () => {
     const store = kept();
     await store.trim();
     store.of(loose).add((DISK / 100) * 1.3);
-    assert.equal(store.of(loose).overfull, 'kept_loose');
-    assert.equal(store.of(matched).overfull, null);
+    assert.equal(store.of(loose).overfull(), 'kept_loose');
+    assert.equal(store.of(matched).overfull(), null);
     await store.trim();
-    assert.equal(store.of(loose).overfull, null);
+    assert.equal(store.of(loose).overfull(), null);
   });
 
   it('about deliveries have a store of their own', async () => {
     const store = kept();
     store.of(matched).add((DISK / 20) * 1.3);
-    assert.equal(store.of(matched).overfull, 'kept_matched');
-    assert.equal(store.of(loose).overfull, null);
+    assert.equal(store.of(matched).overfull(), 'kept_matched');
+    assert.equal(store.of(loose).overfull(), null);
   });
 
   it('are summed along an index', async function () {

@@ -2,62 +2,26 @@
 import assert from 'node:assert/strict';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { makeSelfSigned } from '../../src/config/own-certificate.ts';
-import {
-  Listener,
-  type Handlers,
-  type Session,
-  checkMailParameters,
-  checkRecipientParameters,
-  type EsmtpParameters,
-} from '../../src/inbound/listener.ts';
-import { refuse } from '../../src/inbound/smtp-refusal.ts';
+import { Listener, type Handlers, type Session, checkParameters } from '../../src/inbound/listener.ts';
 import { smtpClient, type SmtpClient } from '../support/harness/smtp-client.ts';
+
+import { refuse } from '../../src/inbound/smtp-refusal.ts';
 
 const SILENT = { debug: () => undefined, info: () => undefined, warn: () => undefined, error: () => undefined };
 const log = { ...SILENT, child: () => log };
 const certificate = makeSelfSigned('mx.test', Date.parse('2026-01-01T00:00:00Z'));
 
 describe('inbound/esmtp-parameters', () => {
-  const rows: [why: string, given: EsmtpParameters, mx: number | null, submission: number | null][] = [
-    ['none', {}, null, null],
-    ['what every listener offers', { SIZE: '1', BODY: '8BITMIME', SMTPUTF8: true }, null, null],
-    ['AUTH of nobody', { AUTH: '<>' }, 555, null],
-    ['AUTH of somebody', { AUTH: 'e+mc2@example.com' }, 555, null],
-    ['AUTH in brackets, as of curl', { AUTH: '<hi@acme.test>' }, 555, null],
-    ['AUTH without a value', { AUTH: true }, 555, 501],
-    ['AUTH with something else', { AUTH: 'x' }, 555, 501],
-    ['REQUIRETLS', { REQUIRETLS: true }, 555, null],
-    ['a delivery report, which is not offered', { RET: 'HDRS' }, 555, 555],
-    ['the name of an envelope', { ENVID: 'q1' }, 555, 555],
-    ['a time to wait until', { HOLDFOR: '60' }, 555, 555],
-    ['one known, one not', { SIZE: '1', MT: '1' }, 555, 555],
-    ['a name that objects have', { CONSTRUCTOR: true, __PROTO__: '1' }, 555, 555],
-  ];
-  for (const [why, given, mx, submission] of rows)
-    it(`MAIL: ${why}`, () => {
-      assert.equal(checkMailParameters(given, { isSubmission: false, smtputf8: true })?.code ?? null, mx);
-      assert.equal(checkMailParameters(given, { isSubmission: true, smtputf8: true })?.code ?? null, submission);
-    });
-
-  it('MAIL has SMTPUTF8 only if it is offered', () => {
-    assert.equal(checkMailParameters({ SMTPUTF8: true }, { isSubmission: true, smtputf8: false })?.code, 555);
-  });
-
-  it('RCPT has none', () => {
-    assert.equal(checkRecipientParameters({}), null);
-    for (const name of ['NOTIFY', 'ORCPT', 'BODY', 'SIZE'])
-      assert.equal(checkRecipientParameters({ [name]: 'x' })?.code, 555);
+  it('are those of what is offered', () => {
+    assert.equal(checkParameters({}, []), null);
+    assert.equal(checkParameters({ SIZE: '1', SMTPUTF8: true }, ['SIZE', 'SMTPUTF8']), null);
+    for (const name of ['RET', 'ENVID', 'HOLDFOR', 'CONSTRUCTOR', '__PROTO__'])
+      assert.equal(checkParameters({ SIZE: '1', [name]: 'x' }, ['SIZE'])?.code, 555);
   });
 
   it('repeats no name that is none', () => {
-    assert.deepEqual(
-      checkMailParameters({ FOO: '1' }, { isSubmission: true, smtputf8: true }),
-      refuse(555, '5.5.4 the parameter FOO is not known here'),
-    );
-    assert.deepEqual(
-      checkMailParameters({ '<B>': '1' }, { isSubmission: true, smtputf8: true }),
-      refuse(555, '5.5.4 the parameter is not known here'),
-    );
+    assert.match(checkParameters({ FOO: '1' }, [])?.text ?? '', /the parameter FOO is not known here$/);
+    assert.match(checkParameters({ '<B>': '1' }, [])?.text ?? '', /the parameter is not known here$/);
   });
 });
 
@@ -108,7 +72,6 @@ describe('inbound/listener: parameters', () => {
     ['MAIL FROM:<a@b.test> SIZE=100 BODY=8BITMIME SMTPUTF8', /^250 /, /^250 /],
     ['MAIL FROM:<a@b.test> AUTH=<>', /^555 5\.5\.4 /, /^250 /],
     ['MAIL FROM:<a@b.test> AUTH=a+40b.test', /^555 5\.5\.4 /, /^250 /],
-    ['MAIL FROM:<a@b.test> AUTH=', /^555 5\.5\.4 /, /^501 5\.5\.4 /],
     ['MAIL FROM:<a@b.test> RET=FULL ENVID=q', /^555 5\.5\.4 /, /^555 5\.5\.4 /],
     ['MAIL FROM:<a@b.test> FOO=bar', /^555 5\.5\.4 /, /^555 5\.5\.4 /],
     ['MAIL FROM:<a@b.test> SIZE=x', /^501 5\.5\.4 /, /^501 5\.5\.4 /],

@@ -1,10 +1,15 @@
 import assert from 'node:assert/strict';
 import { budgets, type BudgetName } from '../../src/base/budgets.ts';
+import type { ReceivingDomain } from '../../src/inbound/context.ts';
 import { createMxBudgets, type MxBudgets, type Stranger } from '../../src/inbound/mx-budgets.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 
 const eve: Stranger = { network: '192.0.2.0/24', deliveryId: null };
 const bob: Stranger = { network: '198.51.100.0/24', deliveryId: null };
+const [acme, shop] = ['acme.test', 'shop.test'].map((name) => ({ account_id: 'acc_1', name })) as [
+  ReceivingDomain,
+  ReceivingDomain,
+];
 const bounce = (delivery: number, network = eve.network): Stranger => ({
   network,
   deliveryId: `dlv_${String(delivery)}`,
@@ -35,21 +40,21 @@ describe('budgets of port 25', () => {
   });
 
   it('count mail to a domain that receives apart, by network and by domain', () => {
-    const toAcme: Stranger = { ...eve, domain: 'acme.test' };
+    const toAcme: Stranger = { ...eve, receiving: acme };
     spend(toAcme, budgets.received_mails_network.most, 1);
     assert.equal(mx.refusal(toAcme)?.code, 452);
     assert.deepEqual(used, ['received_mails_network']);
-    for (const other of [eve, bounce(1), { ...bob, domain: 'acme.test' }]) assert.equal(mx.refusal(other), null);
+    for (const other of [eve, bounce(1), { ...bob, receiving: acme }]) assert.equal(mx.refusal(other), null);
     for (let n = 0; n < 10; n++)
       spend(
-        { network: `203.0.113.${String(n)}`, deliveryId: null, domain: 'acme.test' },
+        { network: `203.0.113.${String(n)}`, deliveryId: null, receiving: acme },
         budgets.received_mails_domain.most / 10,
         1,
       );
-    assert.equal(mx.refusal({ ...bob, domain: 'acme.test' })?.code, 452);
-    assert.equal(mx.refusal({ ...bob, domain: 'shop.test' }), null);
-    mx.noteReading({ ...bob, domain: 'shop.test' }, budgets.received_reading_network.most + 1);
-    assert.equal(mx.refusal({ ...bob, domain: 'shop.test' })?.code, 452);
+    assert.equal(mx.refusal({ ...bob, receiving: acme })?.code, 452);
+    assert.equal(mx.refusal({ ...bob, receiving: shop }), null);
+    mx.noteReading({ ...bob, receiving: shop }, budgets.received_reading_network.most + 1);
+    assert.equal(mx.refusal({ ...bob, receiving: shop })?.code, 452);
     assert.equal(mx.refusal(bob), null);
   });
 

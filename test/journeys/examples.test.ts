@@ -1,6 +1,6 @@
 /** The examples of the OpenAPI document: each request is one that works, each answer one that could come. */
 import assert from 'node:assert/strict';
-import type { Json } from '../../src/api/openapi-schemas.ts';
+import type { Json } from '../../src/api/openapi.ts';
 import { startTestApp, type TestApp } from '../support/harness/app.ts';
 import { breachesOf, type Follow } from '../support/tools/json-schema.ts';
 import { publishedDocument } from '../support/tools/published.ts';

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import type { Json } from '../../src/api/openapi-schemas.ts';
+import type { Json } from '../../src/api/openapi.ts';
 import { search } from '../../src/client/url.ts';
 import { startTestApp, type TestApp } from '../support/harness/app.ts';
 import type { Follow } from '../support/tools/json-schema.ts';

@@ -464,8 +464,8 @@ describe('journey: reports', () => {
       ['b+@rp.acme.test', '550 5.1.1'],
       ['ana%dest.test@rp.acme.test', '550 5.1.1'],
       ['dest.test!ana@rp.acme.test', '550 5.1.1'],
-      ['"ana@dest.test"@rp.acme.test', '550 5.1.1'],
-      ['"ana@dest.test"@evil.test', '550 5.7.1'],
+      ['"ana@dest.test"@rp.acme.test', '501 5.1.3'],
+      ['"ana@dest.test"@evil.test', '501 5.1.3'],
       ['postmaster@evil.test', '550 5.7.1'],
     ] as const) {
       const replies = await send(port(), 'eve@evil.test', address, 'x');

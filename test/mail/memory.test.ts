@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { systemClock } from '../../src/base/clock.ts';
 import { createThreads } from '../../src/base/threads.ts';
 import type { ReadApart } from '../../src/inbound/submission-worker.ts';
-import type { MailAnswer, MailJob } from '../../src/mta/prepare/mail-job.ts';
+import type { MailAnswer, MailJob } from '../../src/mta/prepare/compose.ts';
 
 const MEGABYTES = 8;
 const HEAP_MB = 160;

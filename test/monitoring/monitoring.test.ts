@@ -50,6 +50,7 @@ describe('monitoring', () => {
           parkedUntil: null,
           lastReply: null,
           lastProgressAt: 0,
+          changes: [],
         },
       ]);
     await test.send({ to: 'x@later.test', send_at: new Date(test.clock.now() + 60_000).toISOString() });

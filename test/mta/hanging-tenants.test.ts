@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import type { MailOperator } from '../../src/mta/sites/operators.ts';
+import type { MailOperator } from '../../src/mta/sites/sites.ts';
 import { LaneWorld } from './lane-world.ts';
 
 const farm: MailOperator = { name: 'farm', mx: [] };

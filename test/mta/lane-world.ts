@@ -2,27 +2,25 @@
  * Lanes, their control, the pool and the workers as they are in the engine, over hosts that exist in simulated time only: how many
  * connections each lets in, whether it is there, how long it takes. Counts what the hosts see and what the engine does for it.
  */
-import { Lanes } from '../../src/scheduling/lanes.ts';
 import type { Log } from '../../src/base/log.ts';
-import { createAside, type Aside } from '../../src/mta/lanes/aside.ts';
-import type { NoPassage, Passage } from '../../src/mta/attempt/attempt.ts';
+import { readLimitRules } from '../../src/config/limit-rules.ts';
+import type { Occurrence } from '../../src/messages/delivery/record.ts';
+import { LimitBook } from '../../src/messages/limits/book.ts';
+import { type NoPassage, type Passage, mailKeyOf } from '../../src/mta/attempt/attempt.ts';
 import type { OpenResult } from '../../src/mta/connection/open-session.ts';
+import { noTimings } from '../../src/mta/connection/phases.ts';
 import { defaultPoolLimits, type Lease, type LeaseRequest, Pool } from '../../src/mta/connection/pool.ts';
 import type { Session } from '../../src/mta/connection/session.ts';
-import { noTimings } from '../../src/mta/connection/phases.ts';
-import { hostKey } from '../../src/mta/names.ts';
+import { newGroup, type Job } from '../../src/mta/due-queue.ts';
+import type { Engine } from '../../src/mta/engine.ts';
+import { createAside, type Aside } from '../../src/mta/lanes/aside.ts';
 import { LaneControl } from '../../src/mta/lanes/lane-control.ts';
 import { wholeLane } from '../../src/mta/lanes/node-parts.ts';
-import { LimitBook } from '../../src/messages/limits/book.ts';
-import { readLimitRules } from '../../src/config/limit-rules.ts';
-import { mailKeyOf } from '../../src/mta/attempt/attempt.ts';
+import { hostKey } from '../../src/mta/names.ts';
 import { Placing } from '../../src/mta/placing.ts';
-import type { MailOperator } from '../../src/mta/sites/operators.ts';
-import type { Site } from '../../src/mta/sites/sites.ts';
-import { newGroup, type Job } from '../../src/mta/due-queue.ts';
+import type { MailOperator, Site } from '../../src/mta/sites/sites.ts';
 import { createWorker } from '../../src/mta/worker.ts';
-import type { Engine } from '../../src/mta/engine.ts';
-import type { Occurrence } from '../../src/messages/delivery/record.ts';
+import { Lanes } from '../../src/scheduling/lanes.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { settleEventLoop } from '../support/harness/event-loop.ts';
 import { ACCOUNT, NOW, deliveryState } from '../support/harness/mail-rows.ts';

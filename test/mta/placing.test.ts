@@ -4,6 +4,7 @@ import { Placing } from '../../src/mta/placing.ts';
 import type { Job } from '../../src/mta/due-queue.ts';
 import { laneName } from '../../src/mta/names.ts';
 import { NOW } from '../support/harness/mail-rows.ts';
+import { settleEventLoop } from '../support/harness/event-loop.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 
 /** The parts that `mayGo` asks, and what they were told. */
@@ -151,6 +152,7 @@ describe('mta/placing: look-ups of destinations', () => {
     placing.place(mail('good', 'good.test'));
     assert.ok(!asked.includes('good.test'));
     clock.advance(2_000);
+    await settleEventLoop();
     assert.ok(asked.includes('good.test'));
     await found('good.test');
     await found('dead3.test');

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import type { MailOperator } from '../../src/mta/sites/operators.ts';
+import type { MailOperator } from '../../src/mta/sites/sites.ts';
 import { LaneWorld } from './lane-world.ts';
 
 const MINUTE = 60_000;

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { laneFigures } from '../../src/operator/metrics/figures.ts';
 import { mergedLane, type FleetLane } from '../../src/operator/lanes.ts';
-import type { LaneLimit, LaneReport } from '../../src/messages/delivery/lane-report.ts';
+import type { LaneLimit, LaneReport } from '../../src/messages/delivery/why.ts';
 
 const limit = (to: number, by: LaneLimit['by'], more: Partial<LaneLimit> = {}): LaneLimit => ({
   what: 'connections',
@@ -34,41 +34,28 @@ const state = (more: Partial<LaneReport> = {}): LaneReport => ({
   waits: [],
   lastReply: null,
   lastProgressAt: 0,
+  changes: [],
   ...more,
 });
 const merged = (one: Partial<LaneReport>, two: Partial<LaneReport>): FleetLane =>
   mergedLane([
-    { node: 'one', lane: state(one) },
-    { node: 'two', lane: state(two) },
+    { node: 'one', value: state(one) },
+    { node: 'two', value: state(two) },
   ]) ?? assert.fail('there are two');
 
 describe('operator/lanes: one lane of several nodes', () => {
   it('is the lane itself where one node has it', () => {
     const own = state({ limits: [limit(10, 'start'), limit(4, 'nodes')], perMinute: 30, waits: [wait('It waits.')] });
-    assert.deepEqual(mergedLane([{ node: 'one', lane: own }]), {
+    assert.deepEqual(mergedLane([{ node: 'one', value: own }]), {
       ...own,
       nodes: ['one'],
     });
   });
 
-  it('adds mail and connections, and has the limit that the nodes share', () => {
-    const {
-      nodes,
-      waiting,
-      slots,
-      limit: most,
-    } = merged(
-      { limits: [limit(10, 'start'), limit(7, 'nodes')], limit: 7 },
-      { slots: 1, limits: [limit(9, 'receiver'), limit(2, 'nodes')], limit: 2 },
-    );
-    assert.deepEqual([nodes, waiting, slots, most], [['one', 'two'], 4, 4, 9]);
-    assert.equal(merged({ limits: [], limit: 64 }, { limits: [], limit: 64 }).limit, 128, 'workers without a network');
-  });
-
-  it('has the rate that limits it, at any of them', () => {
-    assert.equal(merged({}, {}).perMinute, null);
-    assert.equal(merged({ perMinute: 60 }, { perMinute: 30 }).perMinute, 30);
-    assert.equal(merged({ perMinute: 60 }, {}).perMinute, 60);
+  it('adds mail and connections, and has the limits that the nodes share', () => {
+    const lane = merged({ limit: 9, perMinute: 30 }, { slots: 1, limit: 9, perMinute: 30 });
+    const { nodes, waiting, slots, limit: most, perMinute } = lane;
+    assert.deepEqual([nodes, waiting, slots, most, perMinute], [['one', 'two'], 4, 4, 9, 30]);
   });
 
   it('is parked only while no node sends', () => {
@@ -76,10 +63,10 @@ describe('operator/lanes: one lane of several nodes', () => {
     assert.equal(merged({ parkedUntil: 5000 }, { parkedUntil: 4000 }).parkedUntil, 4000);
   });
 
-  it('has the newest reply and cause, and each limit and wait once', () => {
+  it('has the reply and the cause of the node that made progress last, and each limit and wait once', () => {
     const lane = merged(
-      { lastReply: '250 ok', lastProgressAt: 10, cause: '421', causeAt: 5, waits: [wait('Both wait.')] },
-      { lastReply: '451 no', lastProgressAt: 20, waits: [wait('Both wait.'), wait('Two waits.')] },
+      { lastReply: '250 ok', lastProgressAt: 10, waits: [wait('Two waits.'), wait('Both wait.')] },
+      { lastReply: '451 no', lastProgressAt: 20, cause: '421', causeAt: 5, waits: [wait('Both wait.')] },
     );
     assert.deepEqual([lane.lastReply, lane.lastProgressAt, lane.cause, lane.causeAt], ['451 no', 20, '421', 5]);
     assert.deepEqual(

@@ -1,36 +1,33 @@
 /** Where the operator's operations work in a test: a real database, a clock and DNS that the test decides about. */
-import type { AcceptDeps } from '../../src/messages/accept/accept.ts';
-import type { Domain } from '../../src/client/types.ts';
+import { createAccountPauses, ensureDefaultAccount } from '../../src/accounts/account-store.ts';
+import { createStreams } from '../../src/accounts/stream-store.ts';
 import { contentOf, createInside, operatorCaller } from '../../src/api/inside.ts';
 import type { Route } from '../../src/api/route.ts';
-import type { Caller } from '../../src/keys/caller.ts';
-import type { ApiDeps } from '../../src/api/server.ts';
 import { apiRoutes } from '../../src/api/routes.ts';
-import { createStreams } from '../../src/accounts/stream-store.ts';
-import { createAccountPauses, ensureDefaultAccount } from '../../src/accounts/account-store.ts';
-import { createNotifier } from '../../src/scheduling/notifier.ts';
+import type { ApiDeps } from '../../src/api/server.ts';
 import { openKeyring } from '../../src/base/keyring.ts';
 import type { Log, LogFields } from '../../src/base/log.ts';
+import type { Domain } from '../../src/client/types.ts';
 import { loadConfig } from '../../src/config/load.ts';
 import type { Config } from '../../src/config/schema.ts';
 import { createDomainDirectory } from '../../src/domains/domain-directory.ts';
-import type { DueHint } from '../../src/messages/delivery/due-hint.ts';
-import { LimitBook } from '../../src/messages/limits/book.ts';
-import { createHolds } from '../../src/messages/delivery/holds.ts';
+import type { Caller } from '../../src/keys/caller.ts';
+import type { AcceptDeps } from '../../src/messages/accept/accept.ts';
 import type { DeliveryChange } from '../../src/messages/delivery/delivery.ts';
+import type { DueHint } from '../../src/messages/delivery/due-hint.ts';
+import { createHolds, type Hold } from '../../src/messages/delivery/holds.ts';
 import { createRecorder } from '../../src/messages/delivery/record.ts';
-import { serveControl, type Control } from '../../src/operator/door/control.ts';
-import { callerOf } from '../../src/operator/door/operator-caller.ts';
-import { serverRoutes, type ArgsOf, type OperationName, type ResultOf } from '../../src/operator/routes.ts';
-import type { LaneWait } from '../../src/messages/delivery/why.ts';
-import type { Hold } from '../../src/messages/delivery/holds.ts';
-import type { AskedOf } from '../../src/operator/door/operator.ts';
-import { loneNode } from '../../src/storage/nodes.ts';
+import type { LaneWait, LaneChange, LaneReport, SourceReport } from '../../src/messages/delivery/why.ts';
+import { LimitBook } from '../../src/messages/limits/book.ts';
 import { createTranscripts } from '../../src/mta/attempt/transcripts.ts';
-import type { LaneChange, LaneReport } from '../../src/messages/delivery/lane-report.ts';
-import type { SourceReport } from '../../src/messages/delivery/lane-report.ts';
 import type { Resolved } from '../../src/mta/mta.ts';
 import type { OperatorDeps, StoreDeps } from '../../src/operator/deps.ts';
+import { serveControl, type Control } from '../../src/operator/door/control.ts';
+import { callerOf } from '../../src/operator/door/operator-caller.ts';
+import type { AskedOf } from '../../src/operator/door/operator.ts';
+import { serverRoutes, type ArgsOf, type OperationName, type ResultOf } from '../../src/operator/routes.ts';
+import { createNotifier } from '../../src/scheduling/notifier.ts';
+import { loneNode } from '../../src/storage/nodes.ts';
 import type { AuditRow } from '../../src/storage/tables.ts';
 import { createSuppressionLookUp } from '../../src/suppressions/suppression-store.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
@@ -116,8 +113,8 @@ export class Office {
         lanes: (most: number) => Promise.resolve(this.lanes.slice(0, most)),
         lanesOfSite: (site) => this.lanes.filter(({ name }) => name === site || name.startsWith(`${site}/`)),
         lane: (name) => {
-          const now = this.lanes.find((one) => one.name === name);
-          return now === undefined ? null : { now, changes: this.changes };
+          const lane = this.lanes.find((one) => one.name === name);
+          return lane === undefined ? null : { ...lane, changes: this.changes };
         },
         laneOf: (domain: string) => this.lane(domain),
         laneFacts: () => Promise.resolve({ waits: this.waits, held: this.held }),

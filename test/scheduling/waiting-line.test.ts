@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { WaitingLine } from '../../src/scheduling/waiting-line.ts';
+import { WaitingLine } from '../../src/scheduling/places.ts';
 
 describe('scheduling/waiting-line', () => {
   it('gives shares their turns, and those of a share in the order in which they came', () => {

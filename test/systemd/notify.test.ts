@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
+import net, { type AddressInfo } from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
 import { missingForNotify, openNotifySocket } from '../support/fakes/notify-socket.ts';
@@ -54,6 +55,44 @@ describe('posthorn serve under systemd', () => {
       /^STATUS=serving http:\/\/127\.0\.0\.1:\d+$/,
     );
     await socket.close();
+    rmSync(folder, { recursive: true });
+  });
+
+  it('takes mail by the socket that systemd has opened for its port', async () => {
+    const folder = mkdtempSync(path.join(os.tmpdir(), 'ph-sd-'));
+    const opened = net.createServer();
+    await new Promise<void>((resolve) => opened.listen(0, '127.0.0.1', resolve));
+    const { port } = opened.address() as AddressInfo;
+    const command = 'LISTEN_FDS=1 LISTEN_PID=$$ exec "$0" --import=tsx src/main.ts serve';
+    const server = spawn('/bin/sh', ['-c', command, process.execPath], {
+      cwd: root,
+      env: {
+        PATH: process.env['PATH'],
+        POSTHORN_CONFIG: '/dev/null',
+        POSTHORN_DATA_DIR: path.join(folder, 'data'),
+        POSTHORN_HTTP__PORT: '0',
+        POSTHORN_SMTP__HOSTNAME: 'mail.posthorn.test',
+        POSTHORN_SMTP__MX__HOST: '127.0.0.1',
+        POSTHORN_SMTP__MX__PORT: String(port),
+        POSTHORN_SMTP__SUBMISSION__PORT: '0',
+        POSTHORN_SMTP__SUBMISSION__TLS_PORT: '0',
+        POSTHORN_LOG__FORMAT: 'json',
+      },
+      stdio: ['ignore', 'pipe', 'inherit', (opened as unknown as { _handle: { fd: number } })._handle.fd],
+    });
+    const ended = once(server, 'close');
+    // The socket is theirs alone then: without it nothing would listen.
+    opened.close();
+    let said = '';
+    for await (const text of server.stdout?.setEncoding('utf8') ?? []) {
+      said += String(text);
+      if (said.includes('"event":"started"')) break;
+    }
+    const client = net.connect(port, '127.0.0.1').setEncoding('latin1');
+    assert.match(String((await once(client, 'data'))[0]), /^220 mail\.posthorn\.test /);
+    client.destroy();
+    server.kill('SIGTERM');
+    assert.deepEqual((await ended) as unknown, [0, null]);
     rmSync(folder, { recursive: true });
   });
 });

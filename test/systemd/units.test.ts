@@ -7,7 +7,7 @@ import path from 'node:path';
 
 const folder = path.resolve(import.meta.dirname, '../../systemd');
 const unit = (name: string): string => readFileSync(path.join(folder, name), 'utf8');
-const names = readdirSync(folder).filter((name) => /\.(service|timer)$/.test(name));
+const names = readdirSync(folder).filter((name) => /\.(service|socket|timer)$/.test(name));
 /** All values of a setting, in order. */
 const values = (name: string, key: string): string[] =>
   [...unit(name).matchAll(new RegExp(`^${key}=(.*)$`, 'gm'))].map(([, value = '']) => value);
@@ -32,7 +32,12 @@ describe('units', () => {
   });
 
   it('are found', () => {
-    assert.deepEqual(names, ['posthorn-backup.service', 'posthorn-backup.timer', 'posthorn.service']);
+    assert.deepEqual(names, [
+      'posthorn-backup.service',
+      'posthorn-backup.timer',
+      'posthorn.service',
+      'posthorn.socket',
+    ]);
   });
   for (const name of names) {
     it(`${name} passes systemd-analyze verify`, () => {
@@ -51,6 +56,24 @@ describe('units', () => {
       assert.equal(status, 0, said.trim().split('\n').at(-1));
     });
   }
+});
+
+describe('posthorn.socket', () => {
+  it('leaves the service no right and no other user, with what it needs for that', () => {
+    const service = unit('posthorn.service') + unit('without-capability.conf');
+    const last = (key: string): string | undefined =>
+      [...service.matchAll(new RegExp(`^${key}=(.*)$`, 'gm'))].at(-1)?.[1];
+    assert.deepEqual(['AmbientCapabilities', 'CapabilityBoundingSet', 'PrivateUsers', 'Wants'].map(last), [
+      '',
+      '',
+      'true',
+      'posthorn.socket',
+    ]);
+    assert.deepEqual(
+      values('posthorn.socket', 'ListenStream').map((place) => place.split(':')[1]),
+      ['25', '587', '465'],
+    );
+  });
 });
 
 describe('posthorn.service', () => {

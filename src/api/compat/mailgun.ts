@@ -1,11 +1,9 @@
 /** Requests of programs that were written for Mailgun. */
 import { isObject, type JsonObject, type JsonValue } from '../json.ts';
 import type { Reply } from '../route.ts';
-import { headFields, readForm } from './form.ts';
-import { MIME } from './foreign.ts';
-import type { ForeignCall, ForeignRequest, Members, Params, Query, Service, Told } from './foreign.ts';
-import * as lists from './lists.ts';
 import {
+  headFields,
+  readForm,
   addressesOf,
   addressTo,
   addTo,
@@ -25,6 +23,9 @@ import {
   wordsOf,
   wrong,
 } from './members.ts';
+import { MIME } from './foreign.ts';
+import type { ForeignCall, ForeignRequest, Members, Params, Query, Service, Told } from './foreign.ts';
+import * as lists from './lists.ts';
 
 /** The fields that may come several times; of others the last counts. */
 const SEVERAL = /^(?:to|cc|bcc|o:tag|attachment|inline)$/;

@@ -33,19 +33,13 @@ interface Parts {
 }
 
 function routeOf(service: Service, request: ForeignRequest, parts: Parts): Route {
-  const { summary, scope, act, touches, scopeFor, sendRules, operationId } = parts.operation(request.operation);
+  const { params: _, query: __, body: ___, ...ours } = parts.operation(request.operation);
   return {
+    ...ours,
     method: request.method,
     path: `${COMPAT}${service.name}${request.path}`,
-    operationId,
     description: '-',
     tag: 'compat',
-    summary,
-    scope,
-    ...(act === undefined ? {} : { act }),
-    ...(touches === undefined ? {} : { touches }),
-    ...(scopeFor === undefined ? {} : { scopeFor }),
-    ...(sendRules === undefined || request.form === undefined ? {} : { sendRules }),
     ...(request.form === undefined ? {} : { foreignBody: `${service.name}.${request.form}` }),
     bodyByHandler: true,
     responses,

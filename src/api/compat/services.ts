@@ -1,8 +1,7 @@
 /** The adapters, and what the layers of the API ask them: the key of a request, its body, and the form of its errors. */
 import type { IncomingHttpHeaders } from 'node:http';
 import { Problem } from '../../base/problem.ts';
-import type { LongTexts } from '../files-in-json.ts';
-import { readJson, type JsonResult } from '../json.ts';
+import { readJson, type JsonResult, type LongTexts } from '../json.ts';
 import type { ForeignBody, Service } from './foreign.ts';
 import { mailgun } from './mailgun.ts';
 import { postmark } from './postmark.ts';

@@ -6,11 +6,10 @@
 import type { IncomingMessage } from 'node:http';
 import { Problem } from '../../base/problem.ts';
 import { serviceAt } from '../compat/services.ts';
-import { ownerOf, type Exchange, type KeyUse } from '../exchange.ts';
+import { callerOf, ownerOf, type Exchange, type KeyUse, type Middleware, type Shell } from '../exchange.ts';
 import { forbids } from '../negotiate.ts';
 import type { Route } from '../route.ts';
-import type { ApiDeps, Middleware, Stop } from '../request-state.ts';
-import { secondsLeft, type Rate, type RateWindows } from '../../scheduling/rate-windows.ts';
+import { secondsLeft, type Rate } from '../../scheduling/rate-windows.ts';
 import { scopeAllows, scopeChallenge, type Scope } from '../../keys/scopes.ts';
 import type { Caller } from '../../keys/caller.ts';
 import { refusedByRole } from '../../keys/roles.ts';
@@ -18,16 +17,15 @@ import type { JsonObject } from '../json.ts';
 import { refuseInTestMode } from '../test-mode.ts';
 import { isIpAllowed } from '../../keys/ip-list.ts';
 import { addressBucket } from '../../net/ip.ts';
-import type { Newcomers } from '../newcomers.ts';
 
 /** `known` returns what is known of a path: its methods, none if it does not exist, and its pattern. */
-export function admit(deps: { stop: Stop; known(path: string): KnownPath }): Middleware {
+export function admit({ stop }: Shell, known: (path: string) => KnownPath): Middleware {
   return async (ctx, next) => {
     const { exchange } = ctx.state;
-    const { methods, pattern } = exchange.route === null ? deps.known(exchange.path) : noPath;
+    const { methods, pattern } = exchange.route === null ? known(exchange.path) : noPath;
     exchange.pattern = pattern;
     refuseUnreadable(exchange, ctx.req);
-    if (deps.stop.begun) throw new Problem('service_unavailable', 'The service is stopping.');
+    if (stop.begun) throw new Problem('service_unavailable', 'The service is stopping.');
     if (exchange.method === 'OPTIONS') {
       exchange.answer = {
         status: 204,
@@ -177,23 +175,13 @@ export function refuseScope(
   );
 }
 
-export interface Buckets {
-  accounts: RateWindows;
-  addresses: RateWindows;
-  /** Requests a minute for an address without a valid key. */
-  anonymous: number;
-}
-
-type Deps = Pick<ApiDeps, 'authenticate' | 'noteUse' | 'planLimit'> & { buckets: Buckets; newcomers: Newcomers };
-
-export function identify(deps: Deps): Middleware {
+export function identify(shell: Shell): Middleware {
   return async (ctx, next) => {
     const { exchange } = ctx.state;
     const token = bearerToken(authorizationOf(exchange));
-    if (token !== null) exchange.key = await lookUp(deps, exchange, token);
-    if (ownerOf(exchange) === null) deps.newcomers.request(ctx.req, ctx.res);
-    else deps.newcomers.stopCounting(ctx.req);
-    if (exchange.route?.counted !== false) exchange.rate = count(deps, exchange);
+    if (token !== null) exchange.key = await lookUp(shell, exchange, token);
+    if (ownerOf(exchange) !== null) shell.newcomers.stopCounting(ctx.req);
+    if (exchange.route?.counted !== false) exchange.rate = count(shell, exchange);
     await next();
   };
 }
@@ -210,9 +198,9 @@ export function bearerToken(header: string | undefined): string | null {
   return /^bearer +([A-Za-z0-9._~+/-]+=*) *$/i.exec(header.length > 1024 ? '' : header)?.[1] ?? null;
 }
 
-async function lookUp(deps: Deps, exchange: Exchange, token: string): Promise<KeyUse> {
+async function lookUp(shell: Shell, exchange: Exchange, token: string): Promise<KeyUse> {
   if (token.length > LONGEST_TOKEN) return { kind: 'unknown' };
-  const found = await deps.authenticate(token);
+  const found = await shell.authenticate(token);
   if (found.kind === 'unknown') return found;
   const { caller } = found;
   const use: KeyUse = {
@@ -222,7 +210,7 @@ async function lookUp(deps: Deps, exchange: Exchange, token: string): Promise<Ke
     isAddressAllowed: isIpAllowed(caller.allowedIps, exchange.ip),
   };
   if (use.standing === 'good' && use.isAddressAllowed)
-    deps.noteUse(caller.keyId, exchange.ip, `${exchange.method} ${exchange.route?.path ?? ''}`.trim());
+    shell.noteUse(caller.keyId, exchange.ip, `${exchange.method} ${exchange.route?.path ?? ''}`.trim());
   return use;
 }
 
@@ -233,9 +221,9 @@ export function standing(caller: Caller, now: number): 'good' | 'expired' | 'rev
 }
 
 /** A key used from a forbidden address counts for the address, so that a stolen key cannot use up the account's rate. */
-function count({ buckets, planLimit }: Deps, { key, ip, at }: Exchange): Rate {
-  if (key.kind === 'known' && key.standing === 'good' && key.isAddressAllowed) {
-    return buckets.accounts.take(key.caller.accountId, planLimit(key.caller.plan), at);
-  }
-  return buckets.addresses.take(addressBucket(ip), buckets.anonymous, at);
+function count(shell: Shell, exchange: Exchange): Rate {
+  const caller = callerOf(exchange);
+  return caller === null
+    ? shell.addressWindows.take(addressBucket(exchange.ip), shell.anonymous, exchange.at)
+    : shell.accountWindows.take(caller.accountId, shell.planLimit(caller.plan), exchange.at);
 }

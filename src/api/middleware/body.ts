@@ -2,26 +2,21 @@
 import { Problem } from '../../base/problem.ts';
 import { networkOf } from '../../net/ip.ts';
 import { checkMediaType, hasBody, readBody, readOpenForm } from '../body.ts';
-import type { BodyLimits } from '../body.ts';
 import type { ForeignBody } from '../compat/foreign.ts';
 import { serviceAt } from '../compat/services.ts';
-import { ownerOf, type Exchange } from '../exchange.ts';
-import type { BodyShare, BodyMemory } from '../body-memory.ts';
-import type { JsonReader } from '../json-reader.ts';
-import type { ApiDeps, Context, Middleware } from '../request-state.ts';
+import { ownerOf, type Context, type Exchange, type Middleware, type Shell } from '../exchange.ts';
+import type { BodyShare } from '../body-memory.ts';
 
-type Deps = Pick<ApiDeps, 'clock' | 'usedUp'> & { limits: BodyLimits; bodyMemory: BodyMemory; reader: JsonReader };
-
-export function body(deps: Deps): Middleware {
+export function body(shell: Shell): Middleware {
   return async (ctx, next) => {
     const { exchange } = ctx.state;
     if (!takesBody(exchange.method)) {
       await next();
       return;
     }
-    const share = deps.bodyMemory.begin(ownerOf(exchange), exchange.ip);
+    const share = shell.bodyMemory.begin(ownerOf(exchange), exchange.ip);
     try {
-      await read(deps, ctx, share);
+      await read(shell, ctx, share);
       await next();
     } finally {
       share.release();
@@ -32,20 +27,20 @@ export function body(deps: Deps): Middleware {
 /** The body of another method has no meaning (RFC 9110 section 9.3) and is drained. */
 const takesBody = (method: string): boolean => method === 'POST' || method === 'PATCH' || method === 'PUT';
 
-async function read(deps: Deps, { req, state: { exchange } }: Context, share: BodyShare): Promise<void> {
+async function read(shell: Shell, { req, state: { exchange } }: Context, share: BodyShare): Promise<void> {
   if (exchange.route?.page === true) {
     // The body of an unknown link is not read.
-    if (exchange.route.knows?.(exchange.params) !== false) exchange.form = await readForm(deps, req, share);
+    if (exchange.route.knows?.(exchange.params) !== false) exchange.form = await readForm(shell, req, share);
     return;
   }
   const isPresent = hasBody(req);
   const foreign = foreignOf(exchange, req.headers['content-type']);
   if (isPresent || req.headers['content-type'] !== undefined) {
     const encoding = checkMediaType(req, foreign?.types);
-    const bytes = await readBody(deps, req, encoding, share.take);
+    const bytes = await readBody(shell, req, encoding, share.take);
     exchange.bodyBytes = bytes.length;
     if (bytes.length > 0) {
-      exchange.body = await deps.reader.read(bytes, {
+      exchange.body = await shell.reader.read(bytes, {
         owner: ownerOf(exchange) ?? networkOf(exchange.ip),
         send: exchange.route?.sendRules?.(exchange.at) ?? null,
         foreign: foreign?.body ?? null,
@@ -57,7 +52,7 @@ async function read(deps: Deps, { req, state: { exchange } }: Context, share: Bo
     if (isNeeded || foreign !== null) throw new Problem('invalid_json', 'The body is empty: a JSON object is needed.');
     return;
   }
-  if (exchange.bodyBytes > deps.limits.singleBodyBytes && !Object.hasOwn(exchange.body.value, 'recipients')) {
+  if (exchange.bodyBytes > shell.limits.singleBodyBytes && !Object.hasOwn(exchange.body.value, 'recipients')) {
     throw new Problem('payload_too_large', 'A body above 40 MiB must be a bulk send.');
   }
 }
@@ -83,8 +78,8 @@ function foreignOf(
 const formTypes = ['multipart/form-data', 'application/x-www-form-urlencoded'];
 
 /** Reads a form of any media type: mail providers send urlencoded and multipart (RFC 8058 section 3.2). */
-async function readForm(deps: Deps, req: Context['req'], share: BodyShare): Promise<string> {
+async function readForm(shell: Shell, req: Context['req'], share: BodyShare): Promise<string> {
   if (!hasBody(req)) return '';
-  const bytes = await readOpenForm(deps, req, share.take);
+  const bytes = await readOpenForm(shell, req, share.take);
   return bytes.toString('utf8');
 }

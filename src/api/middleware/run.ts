@@ -1,24 +1,16 @@
 /** The innermost layer: checks the fields and calls the handler. */
 import { Readable } from 'node:stream';
+import type { Timer } from '../../base/clock.ts';
+import type { Problem } from '../../base/problem.ts';
 import { hasLongList, jsonInSlices } from '../../base/slices.ts';
+import type { Caller } from '../../keys/caller.ts';
+import { createGate } from '../../scheduling/gate.ts';
 import { CLIENT_GONE, JSON_TYPE, type Answer } from '../answer.ts';
 import { exchangeAudit } from '../audit.ts';
-import type { BodyMemory } from '../body-memory.ts';
-import { ownerOf, type Exchange } from '../exchange.ts';
-import { overWatch } from '../over-watch.ts';
-import { createGate } from '../../scheduling/gate.ts';
-import { rowFor } from '../idempotency.ts';
+import { callerOf, ownerOf, overWatch, type Context, type Exchange, type Middleware, type Shell } from '../exchange.ts';
+import type { Inside } from '../inside.ts';
 import type { Incoming, Reply, Route } from '../route.ts';
-import type { ApiDeps, Context, Middleware, Stop } from '../request-state.ts';
-import type { Notifier } from '../../scheduling/notifier.ts';
-import type { Clock, Timer } from '../../base/clock.ts';
-import type { Authenticate, Caller } from '../../keys/caller.ts';
 import { bearerToken, standing } from './admit.ts';
-
-type Deps = Pick<ApiDeps, 'clock' | 'authenticate' | 'keyChanges'> & {
-  stop: Stop;
-  bodyMemory: BodyMemory;
-};
 
 /**
  * Reads that run at once: the database has three readers, and some reads wait for other things between two questions to it. One account
@@ -26,14 +18,14 @@ type Deps = Pick<ApiDeps, 'clock' | 'authenticate' | 'keyChanges'> & {
  */
 const READS = { most: 8, mostOfShare: 6, waiting: Infinity };
 
-export function run(deps: Deps): Middleware {
+export function run(shell: Shell): Middleware {
   const gate = createGate(READS);
   return async (ctx) => {
     const { exchange } = ctx.state;
     const { route } = exchange;
     if (route === null) throw new Error('a request without a route was let through');
     const answers = new Answers();
-    const work = async (): Promise<Reply> => route.run(incoming(deps, ctx, route, answers));
+    const work = async (): Promise<Reply> => route.run(incoming(shell, ctx, route, answers));
     // A read whose client has disconnected meanwhile never begins, so that people who reload a slow page leave no work behind.
     const reply = await (isRead(route)
       ? gate.run(ownerOf(exchange) ?? '', () => (isGone(ctx) ? null : work()))
@@ -44,7 +36,7 @@ export function run(deps: Deps): Middleware {
     }
     const answer = await answers.gently(reply);
     // The client has to know of work that was done, so that answer is sent in any case.
-    if (route.act === undefined) reserveMemory(deps.bodyMemory, ctx, answer);
+    if (route.act === undefined) reserveMemory(shell, ctx, answer);
     exchange.answer = answer;
   };
 }
@@ -56,10 +48,10 @@ const SMALL = 64 * 1024;
  * Counts the memory of a large answer until its client has taken it. Throws `service_unavailable` if there is not enough left. Answers
  * without a key, such as the OpenAPI document, are in memory once for all clients, so they are not counted.
  */
-export function reserveMemory(memory: BodyMemory, ctx: Context, { body }: Answer): void {
+export function reserveMemory({ bodyMemory }: Shell, ctx: Context, { body }: Answer): void {
   const owner = ownerOf(ctx.state.exchange);
   if (owner === null || body instanceof Readable || body.length <= SMALL || isGone(ctx)) return;
-  const share = memory.begin(owner, ctx.state.exchange.ip);
+  const share = bodyMemory.begin(owner, ctx.state.exchange.ip);
   untilClosed(ctx, share.release);
   share.take(body.length);
 }
@@ -109,8 +101,8 @@ function bodyOf(reply: Reply): string | Buffer | Readable {
 }
 
 /** Returns a function that watches the client and the server, and what `also` watches. */
-export function callWatch(
-  stop: Stop,
+function callWatch(
+  { stop }: Shell,
   ctx: Context,
   also: (end: () => void) => () => void = () => () => undefined,
 ): Incoming['whenOver'] {
@@ -133,7 +125,7 @@ export function callWatch(
   };
 }
 
-function incoming(deps: Deps, ctx: Context, route: Route, answers: Answers): Incoming {
+function incoming(shell: Shell, ctx: Context, route: Route, answers: Answers): Incoming {
   const { exchange } = ctx.state;
   return {
     params: exchange.params,
@@ -148,29 +140,19 @@ function incoming(deps: Deps, ctx: Context, route: Route, answers: Answers): Inc
     ip: exchange.ip,
     method: exchange.method,
     header: exchange.header,
-    idempotencyRow(reply) {
-      const use = exchange.idempotency;
-      if (use === null) return null;
-      use.written = rowFor(use, answers.of(reply), exchange.at, route.secretResponse === true);
-      return use.written;
-    },
+    idempotencyRow: (reply) => exchange.idempotency?.take(answers.of(reply), route.secretResponse === true) ?? null,
     auditRow(reply) {
       exchange.auditedStatus = reply.status;
-      return exchangeAudit(exchange, reply.status, null, deps.clock.monotonic(), reply);
+      return exchangeAudit(exchange, reply.status, null, shell.clock.monotonic(), reply);
     },
-    isStopping: () => deps.stop.begun,
-    whenOver: callWatch(deps.stop, ctx, (end) => watchKey(deps, exchange, end)),
+    isStopping: () => shell.stop.begun,
+    whenOver: callWatch(shell, ctx, (end) => watchKey(shell, exchange, end)),
     whenKeyEnds: (listener) => {
       // Neither the answer nor its connection would tell the end of the watch any more.
       if (isGone(ctx)) listener();
-      else untilClosed(ctx, watchKey(deps, exchange, listener));
+      else untilClosed(ctx, watchKey(shell, exchange, listener));
     },
   };
-}
-
-/** An invalid key gives no caller, even if no key is needed. */
-function callerOf({ key }: Exchange): Incoming['caller'] {
-  return key.kind === 'known' && key.standing === 'good' && key.isAddressAllowed ? key.caller : null;
 }
 
 /** Calls `end` once when the answer was sent or its connection is gone. Returns the function that ends this. */
@@ -189,36 +171,29 @@ function untilClosed({ res, req: { socket } }: Context, end: () => void): () => 
   return unlisten;
 }
 
-interface KeyWatchDeps {
-  clock: Clock;
-  authenticate: Authenticate;
-  /** Notifies that a key has changed; `authenticate` must know of it by then. */
-  keyChanges: Notifier;
-}
-
 /** Calls `over` once when the key is no longer what it was. The returned function ends the watch. */
-function watchKey(deps: KeyWatchDeps, { key, header }: Exchange, over: () => void): () => void {
+function watchKey(shell: Shell, { key, header }: Exchange, over: () => void): () => void {
   if (key.kind !== 'known') return () => undefined;
   const { caller } = key;
   const token = bearerToken(header('authorization'));
   let timer: Timer | null = null;
 
   const look = (): void => {
-    void isAsBefore(deps, caller, token).then((isGood) => {
+    void isAsBefore(shell, caller, token).then((isGood) => {
       if (!isGood) over();
     });
   };
-  const unlisten = deps.keyChanges.listen(look);
+  const unlisten = shell.keyChanges.listen(look);
   const endsAt = Math.min(caller.expiresAt ?? Infinity, caller.revokedAt ?? Infinity);
   if (endsAt !== Infinity) waitForEnd(endsAt);
 
   /** Long timers may end early. */
   function waitForEnd(at: number): void {
     const end = (): void => {
-      if (deps.clock.now() >= at) over();
+      if (shell.clock.now() >= at) over();
       else waitForEnd(at);
     };
-    timer = deps.clock.after(at - deps.clock.now(), end, { background: true });
+    timer = shell.clock.after(at - shell.clock.now(), end, { background: true });
   }
 
   return () => {
@@ -228,11 +203,7 @@ function watchKey(deps: KeyWatchDeps, { key, header }: Exchange, over: () => voi
 }
 
 /** The store keeps the caller as long as the key is unchanged. A key that cannot be looked up now is not trusted further. */
-async function isAsBefore(
-  { authenticate, clock }: KeyWatchDeps,
-  caller: Caller,
-  token: string | null,
-): Promise<boolean> {
+async function isAsBefore({ authenticate, clock }: Shell, caller: Caller, token: string | null): Promise<boolean> {
   if (token === null) return false;
   try {
     const found = await authenticate(token);
@@ -241,3 +212,57 @@ async function isAsBefore(
     return false;
   }
 }
+
+/**
+ * The layers of the control socket in the place of those for keys: the caller is the operator, whom the file rights of the socket have let
+ * in, and operations are called as from within the process (inside.ts).
+ */
+export interface OperatorDoor {
+  inside: Inside;
+  /** Finds the operator as the caller of an operation. Throws `not_found` for an account that does not exist. */
+  callerOf: (exchange: Pick<Exchange, 'header' | 'params'>, route: Route) => Promise<Caller>;
+  /** Returns the person at the command line, for the audit. */
+  agentOf: (exchange: Pick<Exchange, 'header'>) => string | null;
+  /** Resolves when an act can begin. Throws `Problem` if the database does not answer. */
+  ready: () => Promise<void>;
+  /** Returns the problem that an error is answered as; one that is not the caller's mistake is logged. */
+  problemOf: (operation: string | null, error: unknown) => Problem;
+}
+
+/** Names the operator as the caller. */
+export const admitOperator =
+  ({ callerOf }: Pick<OperatorDoor, 'callerOf'>): Middleware =>
+  async (ctx, next) => {
+    const { exchange } = ctx.state;
+    if (exchange.route !== null) {
+      const caller = await callerOf(exchange, exchange.route);
+      exchange.key = { kind: 'known', caller, standing: 'good', isAddressAllowed: true };
+    }
+    await next();
+  };
+
+/** Calls the operation. */
+export const operate =
+  (shell: Shell, { inside, agentOf, ready }: OperatorDoor): Middleware =>
+  async (ctx) => {
+    const { exchange } = ctx.state;
+    const { route, key, params, search, body: read, header } = exchange;
+    if (route === null || key.kind !== 'known') throw new Error('a request without a route was let through');
+    if (route.act !== undefined) await ready();
+    const reply = await inside.ask(
+      { caller: key.caller, ip: null, userAgent: agentOf(exchange), whenOver: callWatch(shell, ctx) },
+      route.operationId,
+      {
+        params,
+        query: new URLSearchParams(search),
+        body: read?.value ?? {},
+        read,
+        accept: header('accept') ?? 'application/json',
+      },
+    );
+    exchange.answer = await new Answers().gently(withRecord(reply));
+  };
+
+/** Answers the removed object, which commands show, in the place of nothing. */
+const withRecord = (reply: Reply): Reply =>
+  'body' in reply && reply.body === null && reply.before !== undefined ? { status: 200, body: reply.before } : reply;

@@ -19,9 +19,9 @@ const isFromSource = import.meta.url.endsWith('.ts');
 const ROOT = fileURLToPath(new URL(isFromSource ? '../../..' : '../../../..', import.meta.url));
 const SOURCE = path.join(ROOT, isFromSource ? '' : 'dist', 'src');
 /** Node's names for the permission model, the newer one first. */
-const PERMISSION = ['--permission', '--experimental-permission'].find((flag) =>
-  process.allowedNodeEnvironmentFlags.has(flag),
-);
+const permissionIn = (flags: ReadonlySet<string>): string | undefined =>
+  ['--permission', '--experimental-permission'].find((flag) => flags.has(flag));
+const PERMISSION = permissionIn(process.allowedNodeEnvironmentFlags);
 /** Heap for young objects: with more, a process takes up to 40 MB more for no speed. */
 const YOUNG_MB = 12;
 /** How often the memory of a process is looked at while it works on something for longer than this, in ms. */
@@ -29,13 +29,11 @@ const LOOK_MS = 100;
 /** Octets that are kept of what it writes as errors. */
 const MOST_STDERR = 500;
 
-/** Rights that this Node.js takes from a confined process, for the log of the start. */
-export const confinement = {
-  /** Files, programs, threads and addons. */
-  permissions: PERMISSION !== undefined,
-  /** The network, by Node itself. */
-  network: process.allowedNodeEnvironmentFlags.has('--allow-net'),
-};
+/** Returns whether a Node.js with these flags takes files, programs, threads and addons from a confined process, and whether the network. */
+export const confinementBy = (flags: ReadonlySet<string>): { permissions: boolean; network: boolean } => ({
+  permissions: permissionIn(flags) !== undefined,
+  network: flags.has('--allow-net'),
+});
 
 export interface Confinement {
   /** All of its memory, in MB. A process that has more is ended. */
@@ -44,9 +42,7 @@ export interface Confinement {
   reads?: readonly string[];
 }
 
-interface Limits extends Confinement {
-  maxHeapMb: number;
-}
+type Limits = Confinement & { maxHeapMb: number };
 
 /** Emits `message` and `error`, as a thread does. */
 export class ConfinedProcess extends EventEmitter {
@@ -118,15 +114,15 @@ export class ConfinedProcess extends EventEmitter {
   }
 
   ref(): void {
-    this.child.ref();
-    this.pipe?.ref();
-    (this.child.stderr as Socket | null)?.ref();
+    for (const one of this.handles) one?.ref();
   }
 
   unref(): void {
-    this.child.unref();
-    this.pipe?.unref();
-    (this.child.stderr as Socket | null)?.unref();
+    for (const one of this.handles) one?.unref();
+  }
+
+  private get handles() {
+    return [this.child, this.pipe, this.child.stderr as Socket | null];
   }
 
   private receive(bytes: Buffer): void {

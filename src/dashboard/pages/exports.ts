@@ -1,6 +1,6 @@
 /** Whole lists as files: the API's streams, with the filters of the page that links to them. */
 import { Problem } from '../../base/problem.ts';
-import { lists, type ListName, type LineType } from '../../api/list-lines.ts';
+import { lists, type ListName, type LineType } from '../../api/list-stream.ts';
 import { get, type Page, type Shown, type Visit } from '../page.ts';
 
 const types: Readonly<Record<string, LineType>> = { csv: 'text/csv', ndjson: 'application/x-ndjson' };

@@ -1,6 +1,6 @@
 /** The request log: every use of a key; the actions of people; for administrators those on the server, and uses of unknown keys. */
 import { Readable } from 'node:stream';
-import { textOf } from '../../api/list-lines.ts';
+import { textOf } from '../../api/list-stream.ts';
 import { Problem } from '../../base/problem.ts';
 import type { AuditEntry, AuditEntryDetails } from '../../client/types.ts';
 import { changesOf, curlOf, doorText, isHold, objectLink, undoOf, whoText } from '../audit-words.ts';

@@ -23,6 +23,7 @@ import {
   everyRecipient,
   isSimulated,
   isSimulatedAddress,
+  unsubscribeOf,
   type Sender,
   type Stream,
   type Suppressed,
@@ -33,7 +34,7 @@ import { packedBody } from '../store/stored-content.ts';
 import { wordRows } from '../list/message-filter.ts';
 import { addAccepted } from '../store/books.ts';
 import type { TrackingRule } from '../request/tracking-rule.ts';
-import { hostedUnsubscribe, refuseListHeaders, unsubscribeJson, type Unsubscribe } from '../request/unsubscribe.ts';
+import { unsubscribeJson } from '../request/unsubscribe.ts';
 
 export interface AcceptRowsDeps {
   retry: Pick<RetryRule, 'maxAge'>;
@@ -88,7 +89,7 @@ export function packRows({ rows, packed }: Plan): void {
 }
 
 /** One checked draft with what was looked up for it. */
-interface NewMessage {
+export interface NewMessage {
   sender: Sender;
   draft: MessageDraft;
   stream: Stream;
@@ -96,8 +97,8 @@ interface NewMessage {
   suppressed: Suppressed;
   now: number;
   batchId: string | null;
-  /** The ids that a mail of ours has already. */
-  ids?: { message: string; content: string | undefined };
+  /** The ids that a mail of ours has already: it goes out with the null sender, and no quota counts it. */
+  own?: { message: string; content: string | undefined };
 }
 
 /** The columns of a message that its events fill in. */
@@ -155,7 +156,7 @@ export function addMessage(deps: AcceptRowsDeps, plan: Plan, message: NewMessage
 
 function messageRow(deps: AcceptRowsDeps, plan: Plan, message: NewMessage): MessageRow {
   const { sender, draft, stream, tracking, now, batchId } = message;
-  const id = message.ids?.message ?? draft.source?.id ?? newId('msg', now);
+  const id = message.own?.message ?? draft.source?.id ?? newId('msg', now);
   const unsubscribe = unsubscribeOf(draft, stream);
   const opens = draft.trackOpens ?? tracking.opens;
   const clicks = draft.trackClicks ?? tracking.clicks;
@@ -198,16 +199,8 @@ function messageRow(deps: AcceptRowsDeps, plan: Plan, message: NewMessage): Mess
     unsubscribe_json: unsubscribeJson(unsubscribe),
     require_tls: tlsRequestOf(draft),
     notice_to: draft.source?.noticeTo ?? null,
-    null_sender: 0,
+    null_sender: message.own === undefined ? 0 : 1,
   };
-}
-
-/** Returns how the recipient can unsubscribe; null is off. Throws `header_not_allowed` if the caller sets the same header. */
-export function unsubscribeOf(draft: MessageDraft, { isBroadcast }: Stream): Unsubscribe | null {
-  const unsubscribe = draft.unsubscribe ?? (isBroadcast ? hostedUnsubscribe : false);
-  if (unsubscribe === false) return null;
-  refuseListHeaders(draft.headers);
-  return unsubscribe;
 }
 
 /**
@@ -222,12 +215,12 @@ function tlsRequestOf({ requireTls, headers }: Pick<MessageDraft, 'requireTls' |
 const isWaiver = (value: string): boolean => value.trim().toLowerCase() === 'no';
 
 /** Adds the content once for all entries that share it; returns its id. */
-function addContent(plan: Plan, { draft, sender, now, ids }: NewMessage): string {
+function addContent(plan: Plan, { draft, sender, now, own }: NewMessage): string {
   const { content, source: submitted } = draft;
   const raw = submitted?.bytes ?? null;
   const added = plan.contentIds.get(content);
   if (added !== undefined) return added;
-  const id = ids?.content ?? newId('cnt', now);
+  const id = own?.content ?? newId('cnt', now);
   const { html, text, autoText, attachments } = content;
   const body = plan.packs ? packedBody({ html, text }) : { html, text, packed: null };
   plan.contentIds.set(content, id);
@@ -293,9 +286,14 @@ function deliveryRow(
   };
 }
 
-function addDelivery(plan: Plan, { draft, suppressed, now }: NewMessage, row: MessageRow, delivery: DeliveryRow): void {
+function addDelivery(
+  plan: Plan,
+  { draft, suppressed, now, own }: NewMessage,
+  row: MessageRow,
+  delivery: DeliveryRow,
+): void {
   plan.rows.deliveries.push(delivery);
-  if (isCharged(delivery)) plan.charged++;
+  if (own === undefined && isCharged(delivery)) plan.charged++;
   addAccepted(plan.counters, delivery, now);
   const hit = suppressed.get(delivery.address_key);
   if (delivery.status === 'suppressed' && hit !== undefined) {

@@ -17,39 +17,32 @@ import {
   newPlan,
   packRows,
   unpackedRows,
-  unsubscribeOf,
   type AcceptRowsDeps,
+  type NewMessage,
   type Plan,
 } from './accept-rows.ts';
 import { failureNotice, type NoticeRule } from '../delivery/failure-notice.ts';
-import {
-  checkAll,
-  checkSender,
-  findStream,
-  DEFAULT_STREAM,
-  isSimulated,
-  problemOfEntry,
-  refusePaused,
-  refuseSuppressed,
-  suppressedByStream,
-  suppressedOf,
-  type MaySendDeps,
-  type Sender,
-  type CheckedEntries,
-  type Suppressed,
-} from './may-send.ts';
+import { knownOf, lookUp, problemOfEntry, type LookedUp, type MaySendDeps, type Sender } from './may-send.ts';
 import type { FreshContents } from '../store/fresh-contents.ts';
 import { messageRecord, type MessageRecord } from '../store/message.ts';
-import { ownMailRows, type OwnMailRows } from './own-mail.ts';
+import { addOwnMail } from './own-mail.ts';
 import type { BulkDraft, BulkEntryDraft, MessageDraft } from '../request/message-draft.ts';
 import type { SettleQuota } from '../../accounts/quota.ts';
 import type { Notifier } from '../../scheduling/notifier.ts';
 import type { Gate } from '../../scheduling/gate.ts';
 import { isStorageTrouble, type Committer } from '../../storage/commit.ts';
-import { hintsOf, type DueHint } from '../delivery/due-hint.ts';
+import type { DueHint } from '../delivery/due-hint.ts';
 
-export interface AcceptDeps extends MaySendDeps, AcceptRowsDeps, AcceptCommitDeps {
+export interface AcceptDeps extends MaySendDeps, AcceptRowsDeps {
   clock: Clock;
+  commit: Committer;
+  notifiers: { deliveries: Notifier<readonly DueHint[]>; events: Notifier };
+  /** Takes this number of mails from the plan's quota; the returned function is told whether they were accepted. Throws `quota_exceeded`. */
+  takeQuota?: (accountId: string, plan: string, mails: number) => Promise<SettleQuota>;
+  /** False while the disk is too full for new mail. */
+  hasRoom(): boolean;
+  /** Limits how many acceptances are written at once. */
+  intake?: Gate;
   /** Writes failure notices to senders who submitted by SMTP; without it none are written. */
   notices?: NoticeRule;
   /** Keeps what was accepted for its first attempt; without it the content is read back. */
@@ -82,23 +75,12 @@ export async function acceptSingle(
   alsoInTransaction: RowsFor<MessageRecord>,
 ): Promise<MessageRecord> {
   const now = deps.clock.now();
-  const simulated = isSimulated(deps, sender, draft);
-  // Faults of the request go before what the account may not do now.
-  const stream = await findStream(deps, sender, draft);
-  unsubscribeOf(draft, stream);
-  await checkSender(deps, sender, draft, simulated);
-  refusePaused(stream, draft);
-  const suppressed = await suppressedOf(deps, sender, stream.slug, [draft]);
-  refuseSuppressed(draft, suppressed);
-  const tracking = await deps.trackingRule(sender.accountId, draft.from.domain);
+  const known = knownOf(draft, await lookUp(deps, sender, [{ kind: 'ok', index: 0, draft }]));
   const plan = newPlan(false);
-  const message = addMessage(deps, plan, { sender, draft, stream, tracking, suppressed, now, batchId: null });
+  const message = addMessage(deps, plan, { sender, draft, now, batchId: null, ...known });
   const record = messageRecord(message);
-  const notice = suppressionNotice(deps, plan, message, now);
-  await commitPlan(deps, sender, plan, alsoInTransaction(record), {
-    notice,
-    stored: () => keepFresh(deps, plan, draft),
-  });
+  addSuppressionNotice(deps, plan, message, now);
+  await commitPlan(deps, sender, plan, alsoInTransaction(record), () => keepFresh(deps, plan, draft));
   return record;
 }
 
@@ -109,19 +91,19 @@ function keepFresh({ fresh }: AcceptDeps, { rows, due }: Plan, { source }: Messa
   fresh?.add({ content, attachments: rows.attachments, facts: source?.facts ?? null });
 }
 
-/** Returns the notice about suppressed recipients for a sender by SMTP; null if none is needed. */
-function suppressionNotice(deps: AcceptDeps, plan: Plan, message: MessageRow, now: number): OwnMailRows | null {
+/** Adds the notice about suppressed recipients for a sender by SMTP, if one is needed. */
+function addSuppressionNotice(deps: AcceptDeps, plan: Plan, message: MessageRow, now: number): void {
   const { notice_to: noticeTo } = message;
-  if (deps.notices === undefined || noticeTo === null) return null;
+  if (deps.notices === undefined || noticeTo === null) return;
   const failures = plan.rows.events.flatMap(({ type, test, delivery_id: id, detail_json: detail }) => {
     const address = plan.rows.deliveries.find((delivery) => delivery.id === id)?.address;
     if (type !== 'suppressed' || test === 1 || address === undefined) return [];
     return [{ messageId: message.id, address, event: { type, detail: JSON.parse(detail) as Record<string, unknown> } }];
   });
-  if (failures.length === 0) return null;
+  if (failures.length === 0) return;
   const mail = { ...message, notice_to: noticeTo, front: plan.rows.contents[0]?.raw ?? null };
   const notice = failureNotice(deps.notices, mail, failures, now);
-  return notice === null ? null : ownMailRows(notice, now, deps.notices.retry);
+  if (notice !== null) addOwnMail(plan, notice, now, deps.notices.retry);
 }
 
 /**
@@ -136,19 +118,16 @@ export async function acceptBulk(
 ): Promise<BatchRecord> {
   const now = deps.clock.now();
   const batchId = newId('bat', now);
-  const { bodies, ...known } = await lookUp(deps, sender, bulk.entries);
-  const plan = newPlan(bodies > 1);
-  const slice = bodies > 1 ? BODIES_AT_A_TIME : ENTRIES_AT_A_TIME;
+  const good = (): Extract<BulkEntryDraft, { kind: 'ok' }>[] => bulk.entries.filter((entry) => entry.kind === 'ok');
+  const known = await lookUp(deps, sender, good());
+  const hasBodies = new Set(good().map(({ draft }) => draft.content)).size > 1;
+  const plan = newPlan(hasBodies);
+  const slice = hasBodies ? BODIES_AT_A_TIME : ENTRIES_AT_A_TIME;
   const data: BatchEntry[] = [];
   // Taken from the end: V8 moves all that is left of a long list (over 16,000) for each `shift`.
   bulk.entries.reverse();
   for (let entry = bulk.entries.pop(); entry !== undefined; entry = bulk.entries.pop()) {
-    const result =
-      entry.kind === 'rejected'
-        ? rejectedEntry(entry.index, entry.to, entry.problem, sender)
-        : addEntry(deps, plan, { sender, draft: entry.draft, index: entry.index, now, batchId, ...known });
-    if (result.problem !== null && bulk.onError === 'abort') throw result.problem;
-    data.push(result.entry);
+    data.push(addEntry(deps, plan, { sender, now, batchId, known, abort: bulk.onError === 'abort' }, entry));
     if (data.length % slice !== 0 && unpackedRows(plan) < ROWS_AT_A_TIME) continue;
     packRows(plan);
     await nextSlice();
@@ -187,85 +166,41 @@ const ROWS_AT_A_TIME = 500;
 /** The same for bodies of their own: compressing one of 50 KB takes about 0.6 ms. */
 const BODIES_AT_A_TIME = 2;
 
-/** The results of looking up the entries of a bulk send. */
-interface Known extends CheckedEntries {
-  /** Suppressed addresses by stream. */
-  suppressed: ReadonlyMap<string, Suppressed>;
-}
-
-async function lookUp(
-  deps: AcceptDeps,
-  sender: Sender,
-  entries: readonly BulkEntryDraft[],
-): Promise<Known & { bodies: number }> {
-  const good = entries.filter((entry) => entry.kind === 'ok');
-  const checked = await checkAll(deps, sender, good);
-  const drafts = good.filter(({ index }) => !checked.faulty.has(index)).map(({ draft }) => draft);
-  const suppressed = await suppressedByStream(deps, sender, drafts, checked.streams);
-  return { ...checked, suppressed, bodies: new Set(drafts.map(({ content }) => content)).size };
-}
-
-interface NewEntry extends Known {
-  sender: Sender;
-  draft: MessageDraft;
-  index: number;
-  now: number;
-  batchId: string;
-}
-
-interface EntryResult {
-  entry: BatchEntry;
-  problem: Problem | null;
+interface NewBatch extends Pick<NewMessage, 'sender' | 'now' | 'batchId'> {
+  known: LookedUp;
+  /** The first entry that is refused refuses the request. */
+  abort: boolean;
 }
 
 function addEntry(
   deps: AcceptDeps,
   plan: Plan,
-  { sender, draft, index, now, batchId, streams, rules, suppressed, faulty }: NewEntry,
-): EntryResult {
-  const fault = faulty.get(index);
-  if (fault !== undefined) return rejectedEntry(index, draft.to.address, fault, sender);
-  const slug = draft.stream ?? DEFAULT_STREAM;
-  const stream = streams.get(slug);
-  const tracking = rules.get(draft.from.domain);
-  if (stream === undefined || tracking === undefined) throw new Error(`${slug} or its sender was not looked up`);
-  const hits: Suppressed = suppressed.get(slug) ?? new Map();
+  { known, abort, ...message }: NewBatch,
+  entry: BulkEntryDraft,
+): BatchEntry {
+  const { index } = entry;
+  const to = entry.kind === 'ok' ? entry.draft.to.address : entry.to;
   try {
-    refuseSuppressed(draft, hits);
-    unsubscribeOf(draft, stream);
+    const fault = entry.kind === 'ok' ? known.faulty.get(index) : entry.problem;
+    if (entry.kind !== 'ok' || fault !== undefined) throw fault;
+    const row = addMessage(deps, plan, { ...message, draft: entry.draft, ...knownOf(entry.draft, known) });
+    return { index, to, id: row.id, status: row.status, error: null };
   } catch (error) {
-    if (error instanceof Problem) return rejectedEntry(index, draft.to.address, problemOfEntry(error, index), sender);
-    throw error;
+    if (!(error instanceof Problem)) throw error;
+    const problem = entry.kind === 'ok' ? problemOfEntry(error, index) : error;
+    if (abort) throw problem;
+    const { code, message: text, field } = problem;
+    const { requestId } = message.sender;
+    return { index, to, id: null, status: 'rejected', error: { code, message: text, field, request_id: requestId } };
   }
-  const row = addMessage(deps, plan, { sender, draft, stream, tracking, suppressed: hits, now, batchId });
-  return { entry: { index, to: draft.to.address, id: row.id, status: row.status, error: null }, problem: null };
-}
-
-function rejectedEntry(index: number, to: string | null, problem: Problem, sender: Sender): EntryResult {
-  const { code, message, field } = problem;
-  return {
-    entry: { index, to, id: null, status: 'rejected', error: { code, message, field, request_id: sender.requestId } },
-    problem,
-  };
-}
-
-interface AcceptCommitDeps {
-  commit: Committer;
-  notifiers: { deliveries: Notifier<readonly DueHint[]>; events: Notifier };
-  /** Takes this number of mails from the plan's quota; the returned function is told whether they were accepted. Throws `quota_exceeded`. */
-  takeQuota?: (accountId: string, plan: string, mails: number) => Promise<SettleQuota>;
-  /** False while the disk is too full for new mail. */
-  hasRoom(): boolean;
-  /** Limits how many acceptances are written at once. */
-  intake?: Gate;
 }
 
 async function commitPlan(
-  deps: AcceptCommitDeps,
+  deps: AcceptDeps,
   sender: Sender,
   plan: Plan,
   alsoInTransaction: Rows,
-  { notice = null, stored }: { notice?: OwnMailRows | null; stored?: () => void } = {},
+  stored?: () => void,
 ): Promise<void> {
   const { rows, packed, counters, stats, hints, bytes } = plan;
   const own: RowsToWrite = {
@@ -276,40 +211,21 @@ async function commitPlan(
   };
   if (Object.keys(alsoInTransaction).some((table) => table in own))
     throw new Error('the further rows contain a table of the message itself');
-  const settleQuota = await takeQuota(deps, sender, plan.charged);
+  // Mail that does not count is accepted also if the quota is used up.
+  const settleQuota =
+    sender.plan === undefined || plan.charged === 0
+      ? undefined
+      : await deps.takeQuota?.(sender.accountId, sender.plan, plan.charged);
   try {
-    await store(deps, { ...withNotice(own, notice), ...alsoInTransaction }, bytes);
+    await store(deps, { ...own, ...alsoInTransaction }, bytes);
   } catch (error) {
-    settleQuota(false);
+    settleQuota?.(false);
     throw error;
   }
-  settleQuota(true);
+  settleQuota?.(true);
   stored?.();
-  deps.notifiers.deliveries.notify([...hints.values(), ...(notice === null ? [] : hintsOf(notice))]);
+  deps.notifiers.deliveries.notify([...hints.values()]);
   if (rows.events.length > 0 || packed.has('events')) deps.notifiers.events.notify();
-}
-
-const withNotice = (own: RowsToWrite, notice: OwnMailRows | null): RowsToWrite =>
-  notice === null
-    ? own
-    : {
-        ...own,
-        contents: [...(own.contents ?? []), ...notice.contents],
-        messages: [...(own.messages ?? []), ...notice.messages],
-        deliveries: [...(own.deliveries ?? []), ...notice.deliveries],
-        counters: [...(own.counters ?? []), ...notice.counters],
-      };
-
-const noop = (): void => undefined;
-
-function takeQuota(
-  { takeQuota: take }: AcceptCommitDeps,
-  { accountId, plan }: Sender,
-  charged: number,
-): Promise<SettleQuota> | SettleQuota {
-  // Mail that does not count is accepted also if the quota is used up.
-  if (take === undefined || plan === undefined || charged === 0) return noop;
-  return take(accountId, plan, charged);
 }
 
 /** `Retry-After` in seconds when the disk or the database does not accept mail. */
@@ -317,7 +233,7 @@ const RETRY_AFTER_S = 10;
 /** `Retry-After` in seconds when too many requests came at once. */
 const OVERLOAD_RETRY_AFTER_S = 1;
 
-async function store(deps: AcceptCommitDeps, rows: RowsToWrite, bytes: number): Promise<void> {
+async function store(deps: AcceptDeps, rows: RowsToWrite, bytes: number): Promise<void> {
   if (!deps.hasRoom())
     throw new Problem('service_unavailable', 'The disk is too full for new mail. Try again later.', {
       retryAfter: RETRY_AFTER_S,

@@ -8,6 +8,7 @@ import { addressKey, type Mailbox } from '../../mail/address.ts';
 import type { SuppressionReason } from '../../storage/tables.ts';
 import type { BulkDraft, MessageDraft } from '../request/send-request.ts';
 import type { TrackingRule } from '../request/tracking-rule.ts';
+import { hostedUnsubscribe, refuseListHeaders, type Unsubscribe } from '../request/unsubscribe.ts';
 
 export interface MaySendDeps {
   findStream: (accountId: string, slug: string) => Promise<{ priority: number; paused: number; type?: string } | null>;
@@ -41,6 +42,8 @@ export interface Sender {
 /** The stream of mail that names none. */
 export const DEFAULT_STREAM = 'transactional';
 
+const slugOf = ({ stream }: MessageDraft): string => stream ?? DEFAULT_STREAM;
+
 type Simulator = Pick<MaySendDeps, 'simulatorDomain'>;
 
 export const isSimulatedAddress = (deps: Simulator, { domain }: Mailbox): boolean => domain === deps.simulatorDomain;
@@ -70,12 +73,7 @@ export function everyRecipient(draft: MessageDraft): { type: 'to' | 'cc' | 'bcc'
 }
 
 /** Throws the problem if the sender may not send from the draft's domain. */
-export async function checkSender(
-  deps: MaySendDeps,
-  sender: Sender,
-  draft: MessageDraft,
-  simulated: boolean,
-): Promise<void> {
+async function checkSender(deps: MaySendDeps, sender: Sender, draft: MessageDraft, simulated: boolean): Promise<null> {
   const { domain } = draft.from;
   if (sender.paused === true)
     throw new Problem('sending_paused', 'Sending is paused for this account. Ask the operator to resume it.');
@@ -86,8 +84,8 @@ export async function checkSender(
       { field: 'from' },
     );
   }
-  if (sender.mode === 'test' || (simulated && domain === deps.simulatorDomain)) return;
-  if (await deps.isVerified(sender.accountId, domain)) return;
+  if (sender.mode === 'test' || (simulated && domain === deps.simulatorDomain)) return null;
+  if (await deps.isVerified(sender.accountId, domain)) return null;
   const why = (await deps.whyRefused?.(sender.accountId, domain)) ?? null;
   throw new Problem(
     'domain_not_verified',
@@ -105,15 +103,8 @@ export interface Stream {
 }
 
 /** Returns the draft's stream. Throws `unknown_stream` or `sending_paused`. */
-export async function checkStream(deps: MaySendDeps, sender: Sender, draft: MessageDraft): Promise<Stream> {
-  const stream = await findStream(deps, sender, draft);
-  refusePaused(stream, draft);
-  return stream;
-}
-
-/** Finds the stream. Throws `unknown_stream`. */
-export async function findStream(deps: MaySendDeps, sender: Sender, draft: MessageDraft): Promise<FoundStream> {
-  const slug = draft.stream ?? DEFAULT_STREAM;
+async function findStream(deps: MaySendDeps, sender: Sender, draft: MessageDraft): Promise<Stream> {
+  const slug = slugOf(draft);
   const stream = await deps.findStream(sender.accountId, slug);
   if (stream === null)
     throw new Problem(
@@ -121,67 +112,70 @@ export async function findStream(deps: MaySendDeps, sender: Sender, draft: Messa
       `There is no stream ${JSON.stringify(slug)}. Use \`transactional\`, \`broadcast\` or a stream that you have created.`,
       { field: 'stream' },
     );
-  return {
-    slug,
-    class: stream.priority,
-    isBroadcast: stream.type === 'broadcast',
-    isPaused: stream.paused === 1,
-  };
-}
-
-/** Throws `sending_paused` for a stream that takes no mail now. */
-export function refusePaused({ slug, isPaused }: FoundStream, draft: MessageDraft): void {
-  if (isPaused)
+  if (stream.paused === 1)
     throw new Problem('sending_paused', `The stream ${slug} is paused. Resume it, or use another stream.`, {
       field: draft.stream === null ? null : 'stream',
     });
+  return { slug, class: stream.priority, isBroadcast: stream.type === 'broadcast' };
 }
 
-export type FoundStream = Stream & { isPaused: boolean };
-
-/** The results of checking the entries of a bulk send. */
-export interface CheckedEntries {
-  streams: Map<string, Stream>;
-  rules: Map<string, TrackingRule>;
+/** What was looked up for the drafts of a request, each different thing once. */
+export interface LookedUp {
+  streams: ReadonlyMap<string, Stream>;
+  rules: ReadonlyMap<string, TrackingRule>;
+  /** Suppressed addresses by stream. */
+  suppressed: ReadonlyMap<string, Suppressed>;
   /** Faults in an entry's own `from` or `stream`, by its index. */
-  faulty: Map<number, Problem>;
+  faulty: ReadonlyMap<number, Problem>;
 }
 
 /**
- * Checks sender, stream and tracking of all entries, each different one once. A fault in a shared member refuses the whole
- * request; a fault in an entry's own member refuses that entry.
+ * Checks sender and stream of each entry, and looks up the rest. A fault in a shared member refuses the whole request, as it does for a
+ * single mail, which is one entry; a fault in an entry's own member refuses that entry.
  */
-export async function checkAll(
-  deps: MaySendDeps,
-  sender: Sender,
-  entries: readonly GoodEntry[],
-): Promise<CheckedEntries> {
-  const { streams, rules, faulty }: CheckedEntries = { streams: new Map(), rules: new Map(), faulty: new Map() };
+export async function lookUp(deps: MaySendDeps, sender: Sender, entries: readonly GoodEntry[]): Promise<LookedUp> {
+  const streams = new Map<string, Stream>();
+  const rules = new Map<string, TrackingRule>();
+  const suppressed = new Map<string, Suppressed>();
+  const faulty = new Map<number, Problem>();
+  const drafts = new Map<string, MessageDraft[]>();
+  const answers = new Map<string, Stream | Problem>();
   const senders = new Map<string, Problem | null>();
-  const refused = new Map<string, Problem>();
   for (const entry of entries) {
     const { draft } = entry;
     const { domain } = draft.from;
+    const slug = slugOf(draft);
     const simulated = isSimulated(deps, sender, draft);
     const from = `${domain} ${String(simulated)}`;
-    const slug = draft.stream ?? DEFAULT_STREAM;
-    if (!senders.has(from)) senders.set(from, await problemFrom(checkSender(deps, sender, draft, simulated)));
-    if (!streams.has(slug) && !refused.has(slug)) {
-      const stream = await resultOrProblem(checkStream(deps, sender, draft));
-      if (stream instanceof Problem) refused.set(slug, stream);
-      else streams.set(slug, stream);
-    }
-    const noStream = refused.get(slug);
-    // As for a single mail: what is wrong in the request goes before what is not allowed now.
-    const fault = noStream?.code === 'unknown_stream' ? noStream : (senders.get(from) ?? noStream);
-    if (fault != null) {
-      if (!isOwn(entry, fault)) throw fault;
-      faulty.set(entry.index, problemOfEntry(fault, entry.index));
-      continue;
-    }
-    if (!rules.has(domain)) rules.set(domain, await deps.trackingRule(sender.accountId, domain));
+    if (!senders.has(from)) senders.set(from, await resultOrProblem(checkSender(deps, sender, draft, simulated)));
+    const refused = senders.get(from) ?? null;
+    const stream = answers.get(slug) ?? (await resultOrProblem(findStream(deps, sender, draft)));
+    answers.set(slug, stream);
+    // What is wrong in the request goes before what is not allowed now.
+    const isUnknown = stream instanceof Problem && stream.code === 'unknown_stream';
+    const fault = refused === null || isUnknown ? stream : refused;
+    if (!(fault instanceof Problem)) {
+      streams.set(slug, fault);
+      const others = drafts.get(slug);
+      if (others === undefined) drafts.set(slug, [draft]);
+      else others.push(draft);
+      if (!rules.has(domain)) rules.set(domain, await deps.trackingRule(sender.accountId, domain));
+    } else if (isOwn(entry, fault)) faulty.set(entry.index, fault);
+    else throw fault;
   }
-  return { streams, rules, faulty };
+  for (const [slug, own] of drafts) suppressed.set(slug, await suppressedOf(deps, sender, slug, own));
+  return { streams, rules, suppressed, faulty };
+}
+
+/** Returns what was looked up for this draft. Throws the Problem that refuses it by itself: a recipient that is suppressed, a header. */
+export function knownOf(draft: MessageDraft, { streams, rules, suppressed }: LookedUp) {
+  const slug = slugOf(draft);
+  const [stream, tracking, hits] = [streams.get(slug), rules.get(draft.from.domain), suppressed.get(slug)];
+  if (stream === undefined || tracking === undefined || hits === undefined)
+    throw new Error(`${slug} or its sender was not looked up`);
+  unsubscribeOf(draft, stream);
+  refuseSuppressed(draft, hits);
+  return { stream, tracking, suppressed: hits };
 }
 
 type GoodEntry = Extract<BulkDraft['entries'][number], { kind: 'ok' }>;
@@ -198,16 +192,11 @@ async function resultOrProblem<T>(checking: Promise<T>): Promise<T | Problem> {
   }
 }
 
-async function problemFrom(checking: Promise<void>): Promise<Problem | null> {
-  const result = await resultOrProblem(checking);
-  return result instanceof Problem ? result : null;
-}
-
 /** Suppressed addresses by their key. */
 export type Suppressed = ReadonlyMap<string, { id: string; reason: SuppressionReason }>;
 
 /** Returns which recipients of these drafts are suppressed on the stream; simulated ones never are. */
-export function suppressedOf(
+function suppressedOf(
   deps: MaySendDeps,
   sender: Sender,
   stream: string,
@@ -222,22 +211,16 @@ export function suppressedOf(
   return keys.size === 0 ? Promise.resolve(new Map()) : deps.findSuppressed(sender.accountId, stream, [...keys]);
 }
 
-export async function suppressedByStream(
-  deps: MaySendDeps,
-  sender: Sender,
-  drafts: readonly MessageDraft[],
-  streams: ReadonlyMap<string, Stream>,
-): Promise<Map<string, Suppressed>> {
-  const found = new Map<string, Suppressed>();
-  for (const slug of streams.keys()) {
-    const own = drafts.filter((draft) => (draft.stream ?? DEFAULT_STREAM) === slug);
-    found.set(slug, await suppressedOf(deps, sender, slug, own));
-  }
-  return found;
+/** Returns how the recipient can unsubscribe; null is off. Throws `header_not_allowed` if the caller sets the same header. */
+export function unsubscribeOf(draft: MessageDraft, { isBroadcast }: Stream): Unsubscribe | null {
+  const unsubscribe = draft.unsubscribe ?? (isBroadcast ? hostedUnsubscribe : false);
+  if (unsubscribe === false) return null;
+  refuseListHeaders(draft.headers);
+  return unsubscribe;
 }
 
 /** Throws `recipient_suppressed` if the draft asks for that and a recipient is suppressed. */
-export function refuseSuppressed(draft: MessageDraft, suppressed: Suppressed): void {
+function refuseSuppressed(draft: MessageDraft, suppressed: Suppressed): void {
   if (draft.onSuppressed !== 'reject') return;
   const hit = everyRecipient(draft).find(({ mailbox }) => suppressed.has(addressKey(mailbox.address)));
   if (hit === undefined) return;

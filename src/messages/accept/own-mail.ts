@@ -9,7 +9,7 @@ import type { Attachment } from '../../mail/mime-write.ts';
 import type { Rows } from '../../storage/rows.ts';
 import type { RetryRule } from '../delivery/retry.ts';
 import type { MessageDraft } from '../request/message-draft.ts';
-import { addMessage, newPlan } from './accept-rows.ts';
+import { addMessage, newPlan, type Plan } from './accept-rows.ts';
 import { DEFAULT_STREAM, type Sender } from './may-send.ts';
 
 export interface OwnMail {
@@ -40,13 +40,27 @@ const untracked = { opens: false, clicks: false, base: null };
 const stream = { slug: DEFAULT_STREAM, class: 0, isBroadcast: false };
 const nothing = { cc: [], bcc: [], replyTo: [], tags: [], metadata: {}, sendAt: null, expiresAt: null, stream: null };
 
-/** Makes the rows. `isSimulated`: the mail goes to the simulator and never leaves this server. */
+/** Makes the rows of one mail. `isSimulated`: it goes to the simulator and never leaves this server. */
 export function ownMailRows(
   mail: OwnMail,
   now: number,
   retry: Pick<RetryRule, 'maxAge'>,
   { isSimulated = false } = {},
 ): OwnMailRows {
+  const plan = newPlan(false);
+  addOwnMail(plan, mail, now, retry, isSimulated);
+  const { contents, attachments, messages, deliveries } = plan.rows;
+  return { contents, attachments, messages, deliveries, counters: [...plan.counters.values()] };
+}
+
+/** Adds the rows of a mail to those of an acceptance. */
+export function addOwnMail(
+  plan: Plan,
+  mail: OwnMail,
+  now: number,
+  retry: Pick<RetryRule, 'maxAge'>,
+  isSimulated = false,
+): void {
   const { id, from, to, subject, content } = mail;
   const isText = content.kind === 'text';
   const draft: MessageDraft = {
@@ -82,12 +96,8 @@ export function ownMailRows(
   };
   const mode = isSimulated ? ('test' as const) : ('live' as const);
   const sender: Sender = { accountId: OWN_ACCOUNT, keyId: null, mode, domains: [], requestId: null };
-  const plan = newPlan(false);
-  const row = addMessage({ retry, simulatorDomain: '' }, plan, {
+  addMessage({ retry, simulatorDomain: '' }, plan, {
     ...{ sender, draft, stream, tracking: untracked, suppressed: new Map(), now, batchId: null },
-    ids: { message: id, content: isText ? content.id : undefined },
+    own: { message: id, content: isText ? content.id : undefined },
   });
-  row.null_sender = 1;
-  const { contents, attachments, messages, deliveries } = plan.rows;
-  return { contents, attachments, messages, deliveries, counters: [...plan.counters.values()] };
 }

@@ -9,7 +9,7 @@ import type { Connection } from '../../storage/connection.ts';
 import { noRows, type RowsFor } from '../../storage/rows.ts';
 import type { DeliveryRow, DeliveryStatus, MessageRow } from '../../storage/tables.ts';
 import type { DueHint } from './due-hint.ts';
-import { isWaiting } from './decision.ts';
+import { isWaiting } from './decide.ts';
 import type { Occurrence, Recorded, Recorder, RowsAfter } from './record.ts';
 import { giveUpAt, type RetryRule } from './retry.ts';
 

@@ -8,7 +8,9 @@
 import { createPhraseIndex, wordingOf, type PhraseIndex, type Wording } from '../../base/phrase.ts';
 import type { BounceRule, refusalPhases } from '../../config/bounce-rule.ts';
 import { readDiagnostic, withoutCodes } from '../../mail/diagnostic.ts';
+import { enhancedOf } from '../../mail/smtp-reply.ts';
 import { isSuppressing, type Grounds, type Verdict } from './delivery.ts';
+
 import file from '../../../config/bounce-rules.json' with { type: 'json' };
 import operators from '../../../config/operators.json' with { type: 'json' };
 
@@ -257,3 +259,20 @@ export const shippedRules: readonly StagedRule[] = written.flatMap(([stage, rule
 
 /** The ends of mail host names, by mail operator. */
 export const mailOperators: Readonly<Record<string, readonly string[]>> = operators;
+
+/** The start of each line of a reply (RFC 5321 section 4.2). */
+const REPLY = /^([45]\d\d)(?:[ -]|$)/;
+
+/**
+ * Reads a line into a refusal. A line that begins with a code is a server's reply, to RCPT unless it says otherwise: as in a
+ * session, the first code decides, whatever codes of other servers it quotes. Any other line is read as the diagnostic of a
+ * bounce mail.
+ */
+export function readRefusal(line: string, phase: Refusal['phase'] | null = null): Refusal {
+  const diagnostic = readDiagnostic(line);
+  const code = REPLY.exec(line)?.[1];
+  if (code === undefined)
+    return { phase: phase ?? 'report', code: diagnostic.code, enhanced: diagnostic.enhanced, text: line };
+  const text = line.slice(code.length + 1);
+  return { phase: phase ?? diagnostic.phase ?? 'rcpt', code: Number(code), enhanced: enhancedOf([text]), text };
+}

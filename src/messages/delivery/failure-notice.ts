@@ -5,11 +5,12 @@
 import { newId } from '../../base/id.ts';
 import { parseMailbox, type Mailbox } from '../../mail/address.ts';
 import { writeDeliveryReport, MOST_HEAD, type ReportedRecipient } from '../../mail/delivery-report-write.ts';
+import { endOfHead } from '../../mail/header.ts';
 import { writeHead } from '../../mail/message-head.ts';
 import type { Connection } from '../../storage/connection.ts';
 import type { DeliveryStatus } from '../../storage/tables.ts';
 import { statement } from '../../storage/sql.ts';
-import type { DecidedEvent } from './decision.ts';
+import type { DecidedEvent } from './decide.ts';
 import { ownMailRows, type OwnMail, type OwnMailRows } from '../accept/own-mail.ts';
 import type { RetryRule } from './retry.ts';
 
@@ -100,17 +101,11 @@ export function failureNotice(
     messageId: mail.id,
     text: noticeText(mail, failures),
     recipients: failures.map((failure) => reportedRecipient(failure, now)),
-    originalHead: headOf(mail.front),
+    originalHead: mail.front?.subarray(0, endOfHead(mail.front)) ?? null,
   });
   const bytes = Buffer.concat([Buffer.from(`${head}${report.headers}\r\n`), report.body]);
   // RFC 8689 section 5: a notice contains part of the mail, so it needs the same protection.
   return { id, from, to: to.mailbox, subject, content: { kind: 'raw', bytes }, requireTls: mail.require_tls === 1 };
-}
-
-function headOf(front: Buffer | null): Buffer | null {
-  if (front === null) return null;
-  const end = front.indexOf('\r\n\r\n');
-  return end < 0 ? front : front.subarray(0, end + 2);
 }
 
 function reportedRecipient({ address, event }: Failure, now: number): ReportedRecipient {

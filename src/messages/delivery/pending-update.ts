@@ -5,7 +5,7 @@ import { statement } from '../../storage/sql.ts';
 import { rowsParameter } from '../../storage/rows-parameter.ts';
 import { integer, orNull, text } from '../../storage/table.ts';
 import { deliveries, type DeliveryRow, type MessageRow, type SuppressionReason } from '../../storage/tables.ts';
-import { capped } from './decision.ts';
+import { capped } from './decide.ts';
 import type { DeliveryChange, DeliveryState } from './delivery.ts';
 import { ERASED_ADDRESS } from '../../mail/address.ts';
 

@@ -3,16 +3,15 @@
  * deliveries, decide() says what each change means, and one statement per table writes it. Nothing can change between the read and the
  * write: SQLite has one writer, and on PostgreSQL the read locks its rows.
  */
-import type { Connection } from '../../storage/connection.ts';
-import type { Committer, Work } from '../../storage/commit.ts';
-import { allDone, insertRows, type Rows } from '../../storage/rows.ts';
-import type { Clock } from '../../base/clock.ts';
 import { OWN_ACCOUNT } from '../../accounts/account-store.ts';
-import { decide } from './decide.ts';
-import { type Decision, capped, type DecidedAttempt } from './decision.ts';
+import type { Clock } from '../../base/clock.ts';
+import { newId } from '../../base/id.ts';
+import { erasedDetail } from '../../events/event.ts';
+import { addToStats, addTry, statTypesOf, type StatFacts } from '../../events/stats.ts';
+import { addressKey } from '../../mail/address.ts';
+import { decide, type Decision, capped, type DecidedAttempt } from './decide.ts';
 import type { DeliveryState, DeliveryChange } from './delivery.ts';
 import type { DueHint } from './due-hint.ts';
-import { removeSealedContents } from '../store/stored-content.ts';
 import { isFailure, noticeRows, type NoticeRule, type Failure } from './failure-notice.ts';
 import {
   loadUpdates,
@@ -22,8 +21,11 @@ import {
   type PendingUpdate,
   isReport,
 } from './pending-update.ts';
-import { newId } from '../../base/id.ts';
-import { addToStats, addTry, statTypesOf, type StatFacts } from '../../events/stats.ts';
+import { addToCounters } from '../store/books.ts';
+import { removeSealedContents } from '../store/stored-content.ts';
+import type { Committer, Work } from '../../storage/commit.ts';
+import type { Connection } from '../../storage/connection.ts';
+import { allDone, insertRows, type Rows } from '../../storage/rows.ts';
 import type {
   AttemptRow,
   CounterRow,
@@ -32,9 +34,6 @@ import type {
   SuppressionReason,
   SuppressionRow,
 } from '../../storage/tables.ts';
-import { addToCounters } from '../store/books.ts';
-import { addressKey } from '../../mail/address.ts';
-import { erasedDetail } from '../../events/event.ts';
 
 /** A change of one delivery. */
 export interface Occurrence {

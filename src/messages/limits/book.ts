@@ -45,73 +45,23 @@ const MOST_ROWS = 20_000;
 const MOST_BY_HAND = 10_000;
 /** The clocks of nodes differ by less. */
 const SLACK_MS = MINUTE_MS;
-/** Limits of a site from one source, by the recipient domain that they are about (none: the empty name) and their keys. */
-type Place = ReadonlyMap<string, ReadonlyMap<string, Limit>>;
-const nothing: Place = new Map();
 const ALL_DOMAINS = '';
-const domainOf = ({ domain }: Pick<About, 'domain'>): string => domain ?? ALL_DOMAINS;
 const placeOf = ({ site, source }: Pick<About, 'site' | 'source'>): string => `${source} ${site}`;
+/** The place of what names neither a site nor a source, and is found by the mail. */
+const OF_MAIL = placeOf({ site: EVERYWHERE, source: ANY_SOURCE });
 
 /** The limits that cover the mail of a site from one source. */
-export class PlaceLimits {
-  private readonly byKey: Pick<LRUCache<string, Limit>, 'peek'>;
-  private readonly places: ReadonlyMap<string, Place>;
-  private readonly names: readonly string[];
-  private readonly clock: Pick<Clock, 'now'>;
-
-  constructor(
-    byKey: Pick<LRUCache<string, Limit>, 'peek'>,
-    places: ReadonlyMap<string, Place>,
-    names: readonly string[],
-    clock: Pick<Clock, 'now'>,
-  ) {
-    this.byKey = byKey;
-    this.places = places;
-    this.names = names;
-    this.clock = clock;
-  }
-
-  /** How many there are; of those about single domains, how many domains at least. */
-  get size(): number {
-    const sizeOf = (place: Place): number => Math.max(place.size, place.get(ALL_DOMAINS)?.size ?? 0);
-    return this.names.reduce((sum, name) => sum + sizeOf(this.places.get(name) ?? nothing), 0);
-  }
-
-  /** Returns one of these limits by its key. */
-  get(key: string): Limit | undefined {
-    return this.byKey.peek(key);
-  }
-
-  all(): Limit[] {
-    const now = this.clock.now();
-    return this.names
-      .flatMap((name) => [...(this.places.get(name) ?? nothing).values()].flatMap((of) => [...of.values()]))
-      .filter((limit) => isInForce(limit, now));
-  }
-
-  /** Returns those that may cover mail to this domain; null for those that are about no single domain. An operator's lane has thousands of others. */
-  of(domain: string | null): Limit[] {
-    const found: Limit[] = [];
-    for (const name of this.names) {
-      const place = this.places.get(name);
-      if (place === undefined) continue;
-      for (const limit of place.get(ALL_DOMAINS)?.values() ?? [])
-        if (isInForce(limit, this.clock.now())) found.push(limit);
-      if (domain !== null) for (const limit of place.get(domain)?.values() ?? []) found.push(limit);
-    }
-    return found;
-  }
-}
+export type PlaceLimits = ReturnType<LimitBook['at']>;
 
 export class LimitBook {
   private readonly deps: LimitBookDeps;
   /** The name of this node if each has a system's address of its own; else null. */
   private readonly node: string | null;
+  /** By site and source, then by recipient domain (of holds on mail: the narrowest thing that each names), then by key. */
   private readonly places = new Map<string, Map<string, Map<string, Limit>>>();
   private readonly order: LRUCache<string, Limit>;
-  /** Limits that are set by hand, by id, and the holds on mail by the narrowest thing that each names. */
+  /** Limits that are set by hand, by id. */
   private readonly byHand = new Map<string, Limit>();
-  private readonly mailHolds = new Map<string, Map<string, Limit>>();
   private readonly unwritten = new Map<string, Limit>();
   private readAt = 0;
 
@@ -130,20 +80,39 @@ export class LimitBook {
   }
 
   /** Returns the limits and the evidence of a site from one source, of the source at every site and of the site, as they are whenever it is asked. */
-  at(site: string, source: string): PlaceLimits {
+  at(site: string, source: string) {
     const names = [
       placeOf({ site, source }),
       placeOf({ site: EVERYWHERE, source }),
       placeOf({ site, source: ANY_SOURCE }),
     ];
-    return new PlaceLimits(this.order, this.places, names, this.deps.clock);
+    return {
+      /** Returns one of these limits by its key. */
+      get: (key: string): Limit | undefined => this.order.peek(key),
+      all: (): Limit[] =>
+        names
+          .flatMap((name) => [...(this.places.get(name)?.values() ?? [])].flatMap((of) => [...of.values()]))
+          .filter((limit) => this.isInForce(limit)),
+      /** Returns those that may cover mail to this domain; null for those that are about no single domain. An operator's lane has thousands of others. */
+      of: (domain: string | null): Limit[] => {
+        const found: Limit[] = [];
+        for (const name of names) {
+          const place = this.places.get(name);
+          if (place === undefined) continue;
+          for (const limit of place.get(ALL_DOMAINS)?.values() ?? []) if (this.isInForce(limit)) found.push(limit);
+          if (domain !== null) for (const limit of place.get(domain)?.values() ?? []) found.push(limit);
+        }
+        return found;
+      },
+    };
   }
 
   /** Returns the hold on this mail, or null: the narrowest first. */
   holdOn(mail: MailFacts): Limit | null {
-    if (this.mailHolds.size === 0) return null;
-    for (const bucket of bucketsOf(mail))
-      for (const limit of this.mailHolds.get(bucket)?.values() ?? [])
+    const holdsOnMail = this.places.get(OF_MAIL);
+    if (holdsOnMail === undefined) return null;
+    for (const part of partsOf(mail))
+      for (const limit of holdsOnMail.get(part)?.values() ?? [])
         if (holds(limit, mail) && this.isInForce(limit)) return limit;
     return null;
   }
@@ -156,7 +125,7 @@ export class LimitBook {
 
   /** Returns the hold of all mail to a recipient domain, which may let later mail go; or null. */
   ofDomain(domain: string): Limit | null {
-    const all = [...(this.mailHolds.get(`domain ${domain}`)?.values() ?? [])];
+    const all = [...(this.places.get(OF_MAIL)?.get(`domain ${domain}`)?.values() ?? [])];
     return all.find((limit) => limit.account === null && this.isInForce(limit)) ?? null;
   }
 
@@ -243,43 +212,43 @@ export class LimitBook {
 
   /** Forgets what was not worth writing of a lane that has no mail. */
   forget(site: string, source: string): void {
-    const place = this.places.get(placeOf({ site, source })) ?? nothing;
-    for (const [key, limit] of [...place.values()].flatMap((of) => [...of]))
+    const place = this.places.get(placeOf({ site, source }));
+    for (const [key, limit] of [...(place?.values() ?? [])].flatMap((of) => [...of]))
       if (limit.by !== 'operator' && !isKept(limit)) this.remove(key, limit);
   }
 
   /** Returns a recorder that writes the limits which have changed in the commit of the outcomes. */
   with({ record }: Pick<Recorder, 'record'>): Pick<Recorder, 'record'> {
     return {
-      record: async (occurrences, rows) => {
-        if (this.unwritten.size === 0 || rows !== undefined) return record(occurrences, rows);
-        const some = this.takeUnwritten();
-        try {
-          const recorded = await record(occurrences, { limits: some.map(rowOf) });
-          this.deps.announce();
-          return recorded;
-        } catch (error) {
-          for (const limit of some) if (!this.unwritten.has(keyOf(limit))) this.unwritten.set(keyOf(limit), limit);
-          throw error;
-        }
-      },
+      record: (occurrences, rows) =>
+        this.unwritten.size === 0 || rows !== undefined
+          ? record(occurrences, rows)
+          : this.writeBy((limits) => record(occurrences, limits)),
     };
   }
 
   /** Writes what has changed, if no outcome is recorded. */
   async write(): Promise<void> {
-    const { db, log, announce } = this.deps;
+    const { db, log } = this.deps;
     if (this.unwritten.size === 0) return;
-    const some = this.takeUnwritten();
-    try {
-      await db.commit.transact((tx) => insertRows(tx, [{ limits: some.map(rowOf) }]));
-      announce();
-    } catch (err) {
-      for (const limit of some) if (!this.unwritten.has(keyOf(limit))) this.unwritten.set(keyOf(limit), limit);
+    await this.writeBy((limits) => db.commit.transact((tx) => insertRows(tx, [limits]))).catch((err: unknown) =>
       log.error(
         { event: 'storage_failed', err },
         'limits could not be written: they are written with the next outcome',
-      );
+      ),
+    );
+  }
+
+  private async writeBy<Result>(commit: (limits: Rows) => Promise<Result>): Promise<Result> {
+    const some = [...this.unwritten];
+    this.unwritten.clear();
+    try {
+      const result = await commit({ limits: some.map(([, limit]) => rowOf(limit)) });
+      this.deps.announce();
+      return result;
+    } catch (error) {
+      for (const [key, limit] of some) if (!this.unwritten.has(key)) this.unwritten.set(key, limit);
+      throw error;
     }
   }
 
@@ -364,53 +333,34 @@ export class LimitBook {
   private remove(key: string, limit: Limit): void {
     this.order.delete(key);
     this.byHand.delete(key);
-    if (isOfMail(limit)) {
-      const bucket = bucketOf(limit);
-      const held = this.mailHolds.get(bucket);
-      held?.delete(key);
-      if (held?.size === 0) this.mailHolds.delete(bucket);
-    } else this.drop(key, limit);
+    this.drop(key, limit);
   }
 
   private take(key: string, limit: Limit): void {
     if (limit.by !== 'operator') this.order.set(key, limit);
     else this.byHand.set(key, limit);
-    if (isOfMail(limit)) {
-      const held = this.mailHolds.get(bucketOf(limit)) ?? new Map<string, Limit>();
-      this.mailHolds.set(bucketOf(limit), held.set(key, limit));
-      return;
-    }
     const name = placeOf(limit);
     const place = this.places.get(name) ?? new Map<string, Map<string, Limit>>();
     this.places.set(name, place);
-    const domain = domainOf(limit);
-    const own = place.get(domain);
-    if (own === undefined) place.set(domain, new Map([[key, limit]]));
+    const own = place.get(partOf(limit));
+    if (own === undefined) place.set(partOf(limit), new Map([[key, limit]]));
     else own.set(key, limit);
   }
 
   private drop(key: string, limit: Limit): void {
     const name = placeOf(limit);
     const place = this.places.get(name);
-    const own = place?.get(domainOf(limit));
+    const own = place?.get(partOf(limit));
     own?.delete(key);
-    if (own?.size === 0) place?.delete(domainOf(limit));
+    if (own?.size === 0) place?.delete(partOf(limit));
     if (place?.size === 0) this.places.delete(name);
-  }
-
-  private takeUnwritten(): Limit[] {
-    const some = [...this.unwritten.values()];
-    this.unwritten.clear();
-    return some;
   }
 }
 
-/** Returns whether it names neither a site nor a source: then it is found by the mail. */
-const isOfMail = ({ by, site, source }: Limit): boolean =>
-  by === 'operator' && site === EVERYWHERE && source === ANY_SOURCE;
-
-/** Returns the place of a hold among those on mail: the narrowest thing that it names. */
-function bucketOf({ message, batch, key, stream, account, domain }: Limit): string {
+/** Returns the recipient domain that a limit is about, or of a hold on mail the narrowest thing that it names. */
+function partOf(limit: Limit): string {
+  if (placeOf(limit) !== OF_MAIL) return limit.domain ?? ALL_DOMAINS;
+  const { message, batch, key, stream, account, domain } = limit;
   if (message !== null) return `message ${message}`;
   if (batch !== null) return `batch ${batch}`;
   if (key !== null) return `key ${key}`;
@@ -419,8 +369,8 @@ function bucketOf({ message, batch, key, stream, account, domain }: Limit): stri
   return account === null ? 'all' : `account ${account}`;
 }
 
-/** Returns the places at which a hold on this mail can be. */
-const bucketsOf = ({ messageId, batchId, keyId, accountId, stream, domain }: MailFacts): string[] => [
+/** Returns what a hold on this mail can name. */
+const partsOf = ({ messageId, batchId, keyId, accountId, stream, domain }: MailFacts): string[] => [
   `message ${messageId}`,
   ...(batchId === null ? [] : [`batch ${batchId}`]),
   ...(keyId === null ? [] : [`key ${keyId}`]),
@@ -438,56 +388,34 @@ const isKept = (limit: Limit): boolean =>
 const ENDED = -2;
 const ended = (limit: Limit, now: number): Limit => ({ ...limit, until: 0, step: ENDED, changedAt: now });
 
-export const rowOf = (limit: Limit): LimitRow => ({
-  id: keyOf(limit),
-  kind: limit.kind,
-  site: limit.site,
-  source: limit.source,
-  domain: limit.domain,
-  account: limit.account,
-  set_by: limit.by,
-  connections: limit.connections,
-  ceiling: limit.ceiling,
-  per_minute: limit.perMinute,
-  known_per_minute: limit.knownPerMinute,
-  until: limit.until,
-  step: limit.step,
-  since: limit.since,
-  changed_at: limit.changedAt,
-  refused_at: limit.refusedAt,
-  cause: limit.cause,
-  stream: limit.stream,
-  message_id: limit.message,
-  batch_id: limit.batch,
-  key_id: limit.key,
-  actor: limit.actor,
-  catches_new: limit.catchesNew ? 1 : 0,
-  ended: limit.step === ENDED ? 1 : 0,
-});
+export function rowOf(limit: Limit): LimitRow {
+  const { id: _, by, perMinute, knownPerMinute, changedAt, refusedAt, ...others } = limit;
+  const { message, batch, key, catchesNew, evidence: __, ...same } = others;
+  return {
+    ...same,
+    id: keyOf(limit),
+    set_by: by,
+    per_minute: perMinute,
+    known_per_minute: knownPerMinute,
+    changed_at: changedAt,
+    refused_at: refusedAt,
+    message_id: message,
+    batch_id: batch,
+    key_id: key,
+    catches_new: catchesNew ? 1 : 0,
+    ended: limit.step === ENDED ? 1 : 0,
+  };
+}
 
-export const limitOf = (row: LimitRow): Limit => ({
-  id: row.set_by === 'operator' ? row.id : null,
-  kind: row.kind,
-  site: row.site,
-  source: row.source,
-  domain: row.domain,
-  account: row.account,
-  by: row.set_by,
-  connections: row.connections,
-  ceiling: row.ceiling,
-  perMinute: row.per_minute,
-  knownPerMinute: row.known_per_minute,
-  until: row.until,
-  step: row.step,
-  since: row.since,
-  changedAt: row.changed_at,
-  refusedAt: row.refused_at,
-  cause: row.cause,
-  stream: row.stream,
-  message: row.message_id,
-  batch: row.batch_id,
-  key: row.key_id,
-  actor: row.actor,
-  catchesNew: row.catches_new === 1,
-  evidence: null,
-});
+function limitOf(row: LimitRow): Limit {
+  const { id, set_by: by, per_minute: perMinute, known_per_minute: knownPerMinute, ...others } = row;
+  const { changed_at: changedAt, refused_at: refusedAt, message_id: message, batch_id: batch, ...rest } = others;
+  const { key_id: key, catches_new: catchesNew, ended: _, ...same } = rest;
+  return {
+    ...same,
+    ...{ by, perMinute, knownPerMinute, changedAt, refusedAt, message, batch, key },
+    id: by === 'operator' ? id : null,
+    catchesNew: catchesNew === 1,
+    evidence: null,
+  };
+}

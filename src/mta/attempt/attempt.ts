@@ -9,14 +9,6 @@ import { MINUTE_MS } from '../../base/time.ts';
 import type { Outcome } from '../../messages/delivery/delivery.ts';
 import { nextTryAt } from '../../messages/delivery/retry.ts';
 import type { MailKey } from '../../messages/limits/limit.ts';
-import type { Failure, Prepared, Ready } from '../prepare/prepare.ts';
-import { AddressMemory } from '../connection/connect.ts';
-import type { LeaseWait } from '../connection/pool.ts';
-import { laneName } from '../names.ts';
-import type { Destination, Site } from '../sites/sites.ts';
-import type { Job } from '../due-queue.ts';
-import type { Engine } from '../engine.ts';
-import type { Attempted } from '../worker.ts';
 import {
   connectToSite,
   deliver,
@@ -28,9 +20,24 @@ import {
   type Tried,
   type Wanted,
 } from './deliver.ts';
-import { policyAt } from './host-policy.ts';
-import { cannotBuild, discarded, outcomeOfRoute, waitForUs, type AttemptFrame } from './outcome.ts';
-import { simulate, simulatedEnd } from './simulator.ts';
+import {
+  policyAt,
+  cannotBuild,
+  discarded,
+  outcomeOfRoute,
+  waitForUs,
+  type AttemptFrame,
+  simulate,
+  simulatedEnd,
+} from './outcome.ts';
+import { AddressMemory } from '../connection/connect.ts';
+import type { LeaseWait } from '../connection/pool.ts';
+import type { Job } from '../due-queue.ts';
+import type { Engine } from '../engine.ts';
+import { laneName } from '../names.ts';
+import type { Failure, Prepared, Ready } from '../prepare/prepare.ts';
+import type { Destination, Site } from '../sites/sites.ts';
+import type { Attempted } from '../worker.ts';
 
 /** The way of a mail to its site. */
 export type SitePassage = { startedAt: number; destination: Site } & (

@@ -5,12 +5,25 @@
 import { isIP } from 'node:net';
 import type { Clock } from '../../base/clock.ts';
 import type { Outcome } from '../../messages/delivery/delivery.ts';
+import {
+  forbiddenBy,
+  needOf,
+  noReachableAddress,
+  placeOfHost,
+  type OutcomeAt,
+  outcomeOfDial,
+  outcomeOfTransfer,
+  type AttemptFrame,
+  type EndedTransfer,
+} from './outcome.ts';
+import { isAboutConnections, isUsedUp, refusesConnections } from './subject.ts';
+import type { Transcripts } from './transcripts.ts';
 import type { AddressMemory } from '../connection/connect.ts';
-import { isDown, SILENT_MS } from '../connection/dial-gate.ts';
 import { connectionKey, dial, type DialTarget, type TlsMemory } from '../connection/dial.ts';
 import type { OpenResult } from '../connection/open-session.ts';
 import type { PhaseTimeouts } from '../connection/phases.ts';
 import type { Lease, LeaseRequest, LeaseResult, LeaseWait, Pool } from '../connection/pool.ts';
+import { isDown, SILENT_MS } from '../connection/pooled-host.ts';
 import type { Transfer } from '../connection/session.ts';
 import type { TlsNeed, TlsRequest } from '../connection/tls-policy.ts';
 import type { TlsClient } from '../connection/tls.ts';
@@ -18,10 +31,6 @@ import { isAboutMail } from '../connection/transfer.ts';
 import { hostKey, laneName } from '../names.ts';
 import type { Failure, Prepared, Ready } from '../prepare/prepare.ts';
 import type { Host, Site } from '../sites/sites.ts';
-import { forbiddenBy, needOf, noReachableAddress, placeOfHost, type OutcomeAt } from './host-policy.ts';
-import { outcomeOfDial, outcomeOfTransfer, type AttemptFrame, type EndedTransfer } from './outcome.ts';
-import { isAboutConnections, isUsedUp, refusesConnections } from './subject.ts';
-import type { Transcripts } from './transcripts.ts';
 
 /** The parts of the engine that a delivery by one source uses. */
 export interface SourceContext {
@@ -67,7 +76,6 @@ export interface HostConnection {
   host: Host;
   need: TlsNeed;
   lease: Lease;
-  passed: PassedHosts;
 }
 
 /** A host of a site, and what a connection to it has to satisfy. */
@@ -79,14 +87,6 @@ export interface HostToDial {
   otherHostsRemain: boolean;
   /** The mail takes no connection that has carried another. */
   mustBeNew?: true;
-}
-
-/** The hosts that an attempt passed over before it had a connection: they may take the mail later. */
-export interface PassedHosts {
-  /** The outcome of the last one that did not let us in. */
-  outcome: OutcomeAt | null;
-  /** Others had no connection to give now. */
-  isWaiting: boolean;
 }
 
 /** Returns the context of an attempt that begins now: one limit of time holds for all hosts together. */
@@ -101,8 +101,6 @@ export async function connectToSite(context: SourceContext, site: Site, wanted: 
   let last: OutcomeAt | null = null;
   let refusal: string | null = null;
   const waits: LeaseWait[] = [];
-  /** Hosts that were dialled and have not answered yet. */
-  const silent: SilentHost[] = [];
   /** Mail does not go to a host of a worse preference because a better one is busy. */
   let worst = Infinity;
   const hosts = hostsInOurFamilies(context, site.hosts);
@@ -119,41 +117,14 @@ export async function connectToSite(context: SourceContext, site: Site, wanted: 
     }
     const to: HostToDial = { site, host, need: need.need, otherHostsRemain: at < hosts.length - 1 };
     const tried = await withoutSilence(context, connectToHost(context, to, wanted), to.otherHostsRemain);
-    if (tried.kind === 'silent') {
-      silent.push({ at, host, need: need.need, dial: tried.dial });
-      continue;
-    }
-    if (tried.kind === 'leased') {
-      for (const one of silent) keepForNext(one);
-      return {
-        kind: 'reached',
-        connection: {
-          at,
-          host,
-          need: need.need,
-          lease: tried.lease,
-          passed: { outcome: last, isWaiting: waits.length > 0 || silent.length > 0 },
-        },
-      };
-    }
+    if (tried.kind === 'leased')
+      return { kind: 'reached', connection: { at, host, need: need.need, lease: tried.lease } };
     if (tried.kind === 'exhausted') return tried;
     if (tried.kind === 'wait') {
       waits.push(tried.wait);
       refusal = tried.refusal ?? refusal;
       if (!isDown(tried.wait)) worst = Math.min(worst, host.preference ?? 0);
     } else last = (frame) => outcomeOfDial(frame, placeOfHost(host, tried.failed.ip, context.source), tried.failed);
-  }
-  const late = silent.length === 0 ? null : await firstOpen(silent);
-  if (late !== null && late.found.kind === 'leased') {
-    const { at, host, need } = late.of;
-    const passed = { outcome: last, isWaiting: waits.length > 0 || silent.length > 1 };
-    return { kind: 'reached', connection: { at, host, need, lease: late.found.lease, passed } };
-  }
-  if (late?.found.kind === 'exhausted') return late.found;
-  if (late?.found.kind === 'wait') waits.push(late.found.wait);
-  if (late?.found.kind === 'unreachable') {
-    const { of, found } = late;
-    last = (frame) => outcomeOfDial(frame, placeOfHost(of.host, found.failed.ip, context.source), found.failed);
   }
   // A host that is only busy will take it; one that is left alone will be tried by mail that comes later.
   if (last === null || waits.some(({ why }) => why !== 'closed')) return { kind: 'wait', waits, refusal };
@@ -163,7 +134,6 @@ export async function connectToSite(context: SourceContext, site: Site, wanted: 
 /** Takes an idle connection that fits the mail. Returns null if there is none; takes no time. */
 export function takeIdleConnection(context: SourceContext, site: Site, wanted: Wanted): HostConnection | null {
   const hosts = hostsInOurFamilies(context, site.hosts);
-  let isWaiting = false;
   let worst = Infinity;
   for (const [at, host] of hosts.entries()) {
     if ((host.preference ?? 0) > worst) return null;
@@ -171,10 +141,8 @@ export function takeIdleConnection(context: SourceContext, site: Site, wanted: W
     if (need.kind === 'refused') return null;
     const to: HostToDial = { site, host, need: need.need, otherHostsRemain: at < hosts.length - 1 };
     const taken = context.pool.take(requestFor(context, site, targetOf(context, to)));
-    if (taken.kind === 'leased')
-      return { at, host, need: need.need, lease: taken.lease, passed: { outcome: null, isWaiting } };
+    if (taken.kind === 'leased') return { at, host, need: need.need, lease: taken.lease };
     if (taken.kind === 'dial') return null;
-    isWaiting = true;
     if (!isDown(taken.wait)) worst = Math.min(worst, host.preference ?? 0);
   }
   return null;
@@ -197,51 +165,29 @@ type Connected =
   | { kind: 'exhausted'; text: string }
   | { kind: 'unreachable'; failed: Extract<OpenResult, { kind: 'failed' }> };
 
-/** A host that was dialled and has not answered yet. */
-interface SilentHost {
-  at: number;
-  host: Host;
-  need: TlsNeed;
-  dial: Promise<Connected>;
-}
-
-/** Returns the first of these dials that gives a connection, or the last one to end if none does. */
-function firstOpen(silent: readonly SilentHost[]): Promise<{ of: SilentHost; found: Connected }> {
-  return new Promise((resolve, reject) => {
-    let left = silent.length;
-    let isOver = false;
-    for (const one of silent)
-      one.dial.then((found) => {
-        left--;
-        if (isOver) keepForNext(one);
-        else if (found.kind === 'leased' || left === 0) {
-          isOver = true;
-          resolve({ of: one, found });
-        }
-      }, reject);
-  });
-}
-
-/** A connection that a silent host gives after all is kept for the next mail. The pool has noted a failure. */
-function keepForNext({ dial }: SilentHost): void {
-  dial.then(
-    (found) => {
-      if (found.kind === 'leased') found.lease.giveBack();
-    },
-    () => undefined,
-  );
-}
-
-/** Waits for a dial, but for a silent host only so long if others can be tried beside it. */
-async function withoutSilence(
-  { clock }: SourceContext,
-  dial: Promise<Connected>,
-  hasOthers: boolean,
-): Promise<Connected | { kind: 'silent'; dial: Promise<Connected> }> {
+/**
+ * Waits for a dial, but for a silent host only so long if there are others. A connection that it gives after all is kept for a mail that comes
+ * later, and its gate is that of a silent host until then.
+ */
+function withoutSilence({ clock }: SourceContext, dial: Promise<Connected>, hasOthers: boolean): Promise<Connected> {
   if (!hasOthers) return dial;
+  const since = clock.monotonic();
   return new Promise((resolve, reject) => {
-    const timer = clock.after(SILENT_MS, () => resolve({ kind: 'silent', dial }));
-    dial.then(resolve, reject).finally(() => timer.cancel());
+    let isOver = false;
+    const timer = clock.after(SILENT_MS, () => {
+      isOver = true;
+      resolve({
+        kind: 'wait',
+        wait: { why: 'probing', until: null, how: 'silent', cause: '', since },
+        refusal: null,
+      });
+    });
+    dial
+      .then((found) => {
+        if (isOver && found.kind === 'leased') found.lease.giveBack();
+        resolve(found);
+      }, reject)
+      .finally(() => timer.cancel());
   });
 }
 
@@ -348,41 +294,25 @@ export async function deliver(
 ): Promise<Tried> {
   const context = withDeadline(unlimited);
   const { clock } = context;
+  /** Hosts that cannot take such a mail. */
+  let unfit = 0;
   for (let connection = found; ;) {
     const first = await sendOver(context, site, mail, connection);
     const sent = first.kind === 'carried' ? await sendOverOtherFamily(context, site, mail, connection, first) : first;
     if (sent.kind === 'wait') return { kind: 'untried', waits: sent.waits };
     if (sent.kind === 'unmade') return sent;
-    const last = outcomeOfSent(sent, connection, context.source ?? null);
-    if (sent.kind === 'carried' && !mayTryNextHost(sent.transfer)) {
-      const outcome = last(frameAt(clock.now()));
+    const outcome = outcomeOfSent(sent, connection, context.source ?? null)(frameAt(clock.now()));
+    if (sent.kind === 'carried' && !mayTryNextHost(sent.transfer))
       // A refusal by one address family does not decide while the other cannot be asked.
       return { kind: 'tried', outcome: sent.isOtherWaiting === true ? forNow(outcome) : outcome };
-    }
+    if (sent.kind === 'carried' && sent.transfer.kind === 'unsupported') unfit++;
     // Nothing is taken before the final dot: another host may take it at once, or have the extension that this one lacks.
     const next = await connectToSite(context, site, mail, connection.at + 1);
-    const isUnsupported = sent.kind === 'carried' && sent.transfer.kind === 'unsupported';
     if (next.kind !== 'reached') {
-      const others = isUnsupported ? [passedBy(next), connection.passed] : [];
-      return { kind: 'tried', outcome: ofAllHosts(last(frameAt(clock.now())), others) };
+      const isOfAll = unfit === hostsInOurFamilies(context, site.hosts).length;
+      return { kind: 'tried', outcome: isOfAll ? outcome : forNow(outcome) };
     }
-    const { outcome, isWaiting } = next.connection.passed;
-    const before = connection.passed;
-    connection = {
-      ...next.connection,
-      passed: {
-        outcome: outcome ?? (isUnsupported ? before.outcome : last),
-        isWaiting: isWaiting || before.isWaiting,
-      },
-    };
-  }
-
-  /** A host that lacks an extension decides for good only if no other may have it: one that did not let us in may, later. */
-  function ofAllHosts(last: Outcome, others: readonly PassedHosts[]): Outcome {
-    const frame = frameAt(clock.now());
-    const passing = others.flatMap(({ outcome }) => outcome?.(frame) ?? []).find(({ kind }) => kind !== 'refused');
-    if (passing !== undefined) return passing;
-    return others.some(({ isWaiting }) => isWaiting) ? forNow(last) : last;
+    connection = next.connection;
   }
 
   /** Defers a mail that was refused, since a later try may reach who takes it. */
@@ -392,11 +322,6 @@ export async function deliver(
     return { kind: 'deferred', facts, verdict: { ...verdict, class: 'soft' }, retryAt: frameAt(clock.now()).retryAt };
   }
 }
-
-const passedBy = (next: Exclude<Reached, { kind: 'reached' }>): PassedHosts => ({
-  outcome: next.kind === 'unreached' ? next.outcome : null,
-  isWaiting: next.kind === 'exhausted' || (next.kind === 'wait' && next.waits.length > 0),
-});
 
 interface Carried {
   kind: 'carried';

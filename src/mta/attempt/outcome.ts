@@ -1,5 +1,6 @@
 /** Turns the answers of mail hosts and DNS into outcomes of a delivery. Pure. */
 import type { SmtpReply } from '../../mail/smtp-reply.ts';
+import { stsNames } from '../../mail/sts-policy.ts';
 import { judge, type Judge, type Judgement, type Refusal } from '../../messages/delivery/classify.ts';
 import {
   HELD_BY_US,
@@ -8,13 +9,16 @@ import {
   type Grounds,
   type Outcome,
   type Verdict,
+  type DeliveryChange,
 } from '../../messages/delivery/delivery.ts';
 import { type RetryHint, askedPause } from '../../messages/delivery/retry.ts';
 import { subjectOf } from './subject.ts';
 import type { OpenResult } from '../connection/open-session.ts';
+import { noTimings } from '../connection/phases.ts';
 import type { Transfer } from '../connection/session.ts';
-import type { TlsResult } from '../connection/tls-policy.ts';
+import { type TlsResult, tlsNeed, type PolicyName, type TlsRequest } from '../connection/tls-policy.ts';
 import type { MailRoute } from '../dns/mx.ts';
+import type { Host, Site } from '../sites/sites.ts';
 
 /** The facts that every outcome of an attempt contains. */
 export interface AttemptFrame {
@@ -245,3 +249,141 @@ function rounded(timings: object): Record<string, number> {
   for (const [phase, ms] of Object.entries(timings) as [string, number][]) short[phase] = Math.round(ms * 10) / 10;
   return short;
 }
+
+export type OutcomeAt = (frame: AttemptFrame) => Outcome;
+
+/** Returns what a connection to this host needs, or why the host must not have the mail (RFC 8461 section 5). */
+export function needOf(
+  { relay, sts = null, stsFault = null, tls = null }: Site,
+  host: Host,
+  request: TlsRequest | null = null,
+): ReturnType<typeof tlsNeed> {
+  const stsMatches = sts !== null && stsNames(sts, host.name);
+  return tlsNeed({
+    override: relay === null ? tls : relay.tls,
+    dane: host.dane ?? null,
+    sts: sts === null || sts.mode === 'none' ? 'none' : sts.mode,
+    stsMatches,
+    stsFault,
+    request,
+    isVouched: relay !== null || stsMatches || host.isValidated === true,
+  });
+}
+
+/** Returns the policy that decided about the TLS of an attempt at this host, whether TLS came about or not; null for none of the site's. */
+export function policyAt(site: Site, mx: string | null, request: TlsRequest | null): PolicyName | null {
+  const host = site.hosts.find(({ name }) => name === mx);
+  if (host === undefined) return null;
+  const asked = needOf(site, host, request);
+  return asked.kind === 'need' ? asked.need.policy : asked.policy;
+}
+
+export const placeOfHost = ({ name }: Pick<Host, 'name'>, ip: string, source: string | null = null): Place => ({
+  mx: name,
+  ip,
+  source,
+});
+
+/** The outcome if none of the hosts has an address that the source can reach. */
+export const noReachableAddress =
+  (source: string | null = null): OutcomeAt =>
+  (frame) =>
+    outcomeOfDial(frame, placeOfHost({ name: '' }, '', source), unreachable);
+
+/** The outcome of a host that was not dialled because a policy forbids it: mail that no later try could bring there bounces. */
+export const forbiddenBy =
+  ({ text, isFinal = false }: { text: string; isFinal?: boolean }, place: Place): OutcomeAt =>
+  (frame) =>
+    isFinal
+      ? outcomeOfTransfer(frame, place, { ...requireTlsUnsupported, text })
+      : outcomeOfDial(frame, place, failedBeforeDial('tls', text));
+
+type Failed = Extract<OpenResult, { kind: 'failed' }>;
+
+const failedBeforeDial = (phase: 'connect' | 'tls', text: string): Failed => ({
+  kind: 'failed',
+  ip: '',
+  phase,
+  reply: null,
+  text,
+  tlsBroken: false,
+  tlsUnsatisfied: phase === 'tls',
+  tls: null,
+  timings: noTimings(),
+});
+
+const unreachable = failedBeforeDial('connect', 'no mail host has an address of a family that the source sends over');
+
+const requireTlsUnsupported: Extract<Transfer, { kind: 'unsupported' }> = {
+  kind: 'unsupported',
+  what: 'requiretls',
+  limit: null,
+  timings: noTimings(),
+  tls: null,
+  earlier: 0,
+};
+
+export type SimulatedEnd = 'delivered' | 'bounced' | 'deferred' | 'complained' | 'opened' | 'clicked';
+const ends: readonly string[] = ['delivered', 'bounced', 'deferred', 'complained', 'opened', 'clicked'];
+
+const HOST = 'mx.simulator.posthorn.test';
+const AGENT = 'Posthorn simulator';
+/** Two of these make a deferred message arrive well within 15 seconds. */
+const DEFERRAL_MS = 3_000;
+const DEFERRALS = 2;
+
+/** Returns the end: `test.outcome` first, then the local part at the simulator's domain (`bounced+tag@`), else delivered. */
+export function simulatedEnd(outcome: string | null, address: string, simulatorDomain: string): SimulatedEnd {
+  if (outcome !== null && ends.includes(outcome)) return outcome as SimulatedEnd;
+  const at = address.lastIndexOf('@');
+  if (address.slice(at + 1) !== simulatorDomain) return 'delivered';
+  const name = address.slice(0, at).split('+')[0]?.toLowerCase() ?? '';
+  return ends.includes(name) ? (name as SimulatedEnd) : 'delivered';
+}
+
+/** Returns the outcome of an attempt by its number, and the changes that follow it. */
+export function simulate(
+  end: SimulatedEnd,
+  attempt: number,
+  now: number,
+): { outcome: Outcome; followUps: readonly DeliveryChange[] } {
+  if (end === 'bounced') {
+    const facts = simulatedFacts(now, 550, '5.1.1', '5.1.1 The simulator knows no such mailbox');
+    return {
+      outcome: { kind: 'refused', facts, verdict: { class: 'hard', reason: 'mailbox_not_found' } },
+      followUps: [],
+    };
+  }
+  if (end === 'deferred' && attempt <= DEFERRALS) {
+    const facts = simulatedFacts(now, 451, '4.3.0', '4.3.0 The simulator asks for patience');
+    return {
+      outcome: { kind: 'deferred', facts, verdict: { class: 'soft', reason: 'other' }, retryAt: now + DEFERRAL_MS },
+      followUps: [],
+    };
+  }
+  const facts = simulatedFacts(now, 250, '2.0.0', '2.0.0 The simulator took it');
+  return { outcome: { kind: 'accepted', facts, viaRelay: false }, followUps: after(end, now) };
+}
+
+function after(end: SimulatedEnd, now: number): readonly DeliveryChange[] {
+  const hit = { at: now, ip: '192.0.2.1', userAgent: AGENT, bot: null };
+  if (end === 'complained')
+    return [{ kind: 'complained', feedbackType: 'abuse', source: 'arf', arrivalDate: now, userAgent: AGENT }];
+  if (end === 'opened') return [{ kind: 'opened', hit, client: null, os: null, device: null }];
+  if (end === 'clicked')
+    return [{ kind: 'clicked', hit, url: 'https://simulator.posthorn.test/', linkId: '1', part: 'html' }];
+  return [];
+}
+
+const simulatedFacts = (now: number, smtpCode: number, enhancedCode: string, smtpReply: string): AttemptFacts => ({
+  startedAt: now,
+  endedAt: now,
+  mx: HOST,
+  ip: null,
+  source: null,
+  tls: null,
+  timings: {},
+  smtpCode,
+  enhancedCode,
+  smtpReply,
+});

@@ -4,7 +4,7 @@
  * the cost is one comparison a line. A watch keeps its last lines until they are fetched, and ends when they are no longer fetched.
  */
 import type { Clock } from '../../base/clock.ts';
-import type { TranscriptLine, TranscriptPage } from '../../messages/delivery/lane-report.ts';
+import type { TranscriptLine, TranscriptPage } from '../../messages/delivery/why.ts';
 import type { Trace } from '../connection/wire.ts';
 
 /** The subject of a watch: a lane, or a message on any lane. */

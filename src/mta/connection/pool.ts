@@ -4,13 +4,22 @@
  * until when, the caller keeps its mail, and `wake` is called when it is worth asking again. So one lane never holds up another.
  *
  * Hosts are counted once for each of our sources (`host:port/source`), since receivers count what comes from each address by
- * itself. The dial gate of a host decides when it may be dialled (dial-gate.ts), and pooled-host.ts how lanes share it.
+ * itself. pooled-host.ts says when a host may be dialled, and how lanes share it.
  */
 import type { Clock } from '../../base/clock.ts';
 import { isAboutConnections } from '../attempt/subject.ts';
-import { carried, dialFailed, dialled, sessionBroke, tryNow, type DialFailure, type GateWait } from './dial-gate.ts';
 import type { OpenResult } from './open-session.ts';
-import { LaneConnections, BusyConnections, PooledHost, type Connection } from './pooled-host.ts';
+import {
+  carried,
+  dialFailed,
+  dialled,
+  sessionBroke,
+  tryNow,
+  type DialFailure,
+  type GateWait,
+  PooledHost,
+  type Connection,
+} from './pooled-host.ts';
 import type { Session } from './session.ts';
 
 export interface PoolLimits {
@@ -84,34 +93,35 @@ const GOES_ON_MS = 50;
 /** Hosts of which something is remembered; the ones met longest ago are forgotten first. */
 const MOST_HOSTS = 20_000;
 
+/** The text in the attempt's record for a connection that others needed more. */
+const GAVE_WAY = 'given up: it kept us waiting while other destinations had no connection';
+
 export class Pool {
+  private readonly deps: Required<PoolDeps>;
   private readonly clock: Clock;
-  private readonly random: () => number;
-  private readonly lanesWaiting: (host: string) => readonly string[];
-  private readonly wake: (lane: string, host: string, room: number) => void;
-  private readonly mostOf: (lane: string) => number;
-  private readonly hasOthers: (lane: string) => boolean;
   private readonly limits: PoolLimits;
-  private readonly lanes = new LaneConnections();
   private readonly hosts = new Map<string, PooledHost>();
-  private readonly busy = new BusyConnections();
-  /** The idle connections to all hosts, longest idle first. */
+  /** All that are open, being opened or being closed. */
+  private readonly connections = new Set<Connection>();
+  /** How many of them each lane has, whatever host they lead to: receivers count those that are idle, too. */
+  private readonly byLane = new Map<string, number>();
+  /** The idle ones, longest idle first. */
   private readonly idle = new Set<Connection>();
-  private total = 0;
   /** Connections to which QUIT was said, and whose socket is not gone yet. */
   private closing = 0;
   private isDraining = false;
   private drained: (() => void) | null = null;
 
   constructor(deps: PoolDeps, limits: PoolLimits = defaultPoolLimits) {
-    const { clock, random = Math.random, lanesWaiting = () => [], wake = noop } = deps;
-    const { mostOf = () => Infinity, hasOthers = () => false } = deps;
-    this.clock = clock;
-    this.random = random;
-    this.lanesWaiting = lanesWaiting;
-    this.wake = wake;
-    this.mostOf = mostOf;
-    this.hasOthers = hasOthers;
+    this.deps = {
+      random: Math.random,
+      lanesWaiting: () => [],
+      wake: () => undefined,
+      mostOf: () => Infinity,
+      hasOthers: () => false,
+      ...deps,
+    };
+    this.clock = deps.clock;
     this.limits = limits;
   }
 
@@ -123,11 +133,11 @@ export class Pool {
     host.limit = limit;
     if (!this.hasTurn(host, request.lane, limit)) return { kind: 'wait', wait: { why: 'lane', until: null } };
     const connection = this.takeIdle(host, request);
-    if (connection !== null) return { kind: 'leased', lease: this.lend(connection, request.lane) };
+    if (connection !== null) return { kind: 'leased', lease: this.lend(connection, connection.session, request.lane) };
     const wait = host.waitOf(limit, this.clock.monotonic());
     if (wait === null) return { kind: 'dial' };
     // An idle connection that this mail cannot use is closed; its place is free when it is gone.
-    if (wait.why === 'full' || wait.why === 'cap') this.closeOneIdle(host);
+    if (wait.why === 'full' || wait.why === 'cap') this.closeIdle(host.idle);
     return { kind: 'wait', wait };
   }
 
@@ -145,34 +155,39 @@ export class Pool {
     if (this.isDraining) return { kind: 'wait', wait: { why: 'draining', until: null } };
     const wait = host.waitOf(limit, clock.monotonic());
     if (wait !== null) return { kind: 'wait', wait };
-    const controller = new AbortController();
-    this.dialBegins(host, lane, controller);
+    const connection = this.dialBegins(host, request);
     let opened: OpenResult;
     try {
-      opened = await open(controller.signal);
+      opened = await open(connection.dialling.signal);
     } catch (error) {
-      this.dialEnds(host, lane, controller);
-      host.gate = dialFailed(host.gate, 0, { text: 'a fault of ours' }, clock.monotonic(), this.random());
-      this.lanes.count(lane, -1);
-      this.countOpen(host, -1);
+      this.dialEnds(connection);
+      host.gate = dialFailed(host.gate, 0, { text: 'a fault of ours' }, clock.monotonic(), this.deps.random());
+      this.forget(connection);
       throw error;
     }
-    this.dialEnds(host, lane, controller);
+    this.dialEnds(connection);
     // A connection that has failed is counted until it is gone.
     const openCount = host.open - host.dialling - (opened.kind === 'failed' ? 1 : 0);
     if (opened.kind === 'failed') {
       // Nothing was dialled if this machine has no descriptor left; TLS that a policy misses is about that policy's mail.
       if (opened.tlsBroken) this.broke(host.name, `tls: ${opened.text}`);
       else if (opened.ours !== true && !opened.tlsUnsatisfied)
-        host.gate = dialFailed(host.gate, openCount, this.failureOf(opened, lane), clock.monotonic(), this.random());
-      this.lanes.count(lane, -1);
-      this.countOpen(host, -1);
+        host.gate = dialFailed(
+          host.gate,
+          openCount,
+          this.failureOf(opened, lane),
+          clock.monotonic(),
+          this.deps.random(),
+        );
+      this.forget(connection);
       return opened;
     }
     host.gate = dialled(host.gate, openCount, limit, clock.monotonic());
     // It may have been given up in the very moment it was open.
-    if (controller.signal.aborted) opened.session.abandon();
-    const lease = this.lend(this.connectionOf(host, request, opened), lane);
+    if (connection.dialling.signal.aborted) opened.session.abandon();
+    connection.session = opened.session;
+    connection.ip = opened.ip;
+    const lease = this.lend(connection, opened.session, lane);
     // Lanes that waited for this dial to succeed may dial now.
     this.wakeLanes(host);
     return { kind: 'leased', lease };
@@ -187,7 +202,7 @@ export class Pool {
   /** Notes that a session with the host broke, in its TLS handshake or while it carried a mail. */
   broke(name: string, text: string): void {
     const host = this.hostOf(name);
-    host.gate = sessionBroke(host.gate, text, this.clock.monotonic(), this.random());
+    host.gate = sessionBroke(host.gate, text, this.clock.monotonic(), this.deps.random());
   }
 
   /** Returns how many connections the lane may use in addition to those that it has. */
@@ -203,27 +218,27 @@ export class Pool {
 
   /** Counts the connections of the lane that are open, being opened or being closed. */
   openOf(lane: string): number {
-    return this.lanes.open(lane);
+    return this.byLane.get(lane) ?? 0;
   }
 
   /** Returns the lanes with more than one connection. */
   lanesWithSeveral(): string[] {
-    return this.lanes.withSeveral();
+    return [...this.byLane].flatMap(([lane, count]) => (count > 1 ? [lane] : []));
   }
 
   /** Closes idle connections of the lane beyond those that it may have. */
   shrink(lane: string): void {
-    for (let over = this.lanes.open(lane) - this.mostOf(lane); over > 0; over--) {
-      const idle = this.lanes.longestIdle(lane);
-      if (idle === null) return;
-      this.removeIdle(idle);
-      this.close(idle);
-    }
+    for (let over = this.openOf(lane) - this.deps.mostOf(lane); over > 0; over--)
+      if (!this.closeIdle(this.idle, lane)) return;
   }
 
   /** Counts, for each lane that has some, the connections whose host has kept us waiting for over `waitMs` in one phase. */
   waitingLong(waitMs: number): ReadonlyMap<string, number> {
-    return this.busy.waitingLong(this.clock.monotonic() - waitMs);
+    const before = this.clock.monotonic() - waitMs;
+    const counts = new Map<string, number>();
+    for (const connection of this.connections)
+      if (waitingSince(connection) <= before) counts.set(connection.lane, (counts.get(connection.lane) ?? 0) + 1);
+    return counts;
   }
 
   /** Returns what keeps new connections to this host from being opened; null if one may be, or if one is idle. */
@@ -252,18 +267,15 @@ export class Pool {
 
   /** Counts the connections that are open or being opened, to one host or in all. */
   count(name?: string): number {
-    return name === undefined ? this.total : (this.hosts.get(name)?.open ?? 0);
+    return name === undefined ? this.connections.size : (this.hosts.get(name)?.open ?? 0);
   }
 
   /** Closes what is idle, refuses new leases, and resolves when every leased session was given back and is gone. */
   drain(): Promise<void> {
     this.isDraining = true;
     const done = new Promise<void>((resolve) => (this.drained = resolve));
-    for (const connection of this.idle) {
-      this.removeIdle(connection);
-      this.close(connection);
-    }
-    if (this.total === 0) this.drained?.();
+    for (const connection of this.idle) this.close(connection);
+    if (this.connections.size === 0) this.drained?.();
     return done;
   }
 
@@ -272,19 +284,23 @@ export class Pool {
    * longest go first, none behind its final dot. Returns how many were dropped.
    */
   dropWaiting(waitMs: number, most: number): number {
-    return this.busy.dropWaiting(this.clock.monotonic() - waitMs, most);
+    const before = this.clock.monotonic() - waitMs;
+    const late = [...this.connections].filter((one) => waitingSince(one) <= before);
+    const dropped = late.sort((a, b) => waitingSince(a) - waitingSince(b)).slice(0, Math.max(0, late.length - most));
+    for (const connection of dropped) giveUp(connection, GAVE_WAY);
+    return dropped.length;
   }
 
-  /** Refuses new leases and drops every connection that is being opened or carries a message; see `Session.abandon`. */
+  /** Refuses new leases and drops every connection; see `Session.abandon`. */
   abandon(evenPastDot = false): void {
     this.isDraining = true;
-    this.busy.abandon(evenPastDot);
+    for (const connection of this.connections) giveUp(connection, 'given up: the program stops', evenPastDot);
   }
 
   /** Returns what the host said or did instead of letting us in. */
   private failureOf({ reply, text }: Extract<OpenResult, { kind: 'failed' }>, lane: string): DialFailure {
     if (reply === null) return { text };
-    const isCrowded = isAboutConnections(reply.text) && this.hasOthers(lane);
+    const isCrowded = isAboutConnections(reply.text) && this.deps.hasOthers(lane);
     return { text: `${String(reply.code)} ${reply.text}`, isRefusal: true, isCrowded };
   }
 
@@ -307,14 +323,14 @@ export class Pool {
   }
 
   private hasTurn(host: PooledHost, lane: string, limit: number): boolean {
-    const others = this.lanesWaiting(host.name).filter((other) => other !== lane);
+    const others = this.deps.lanesWaiting(host.name).filter((other) => other !== lane);
     return others.length === 0 || host.hasTurn(lane, limit, others, this.clock.monotonic());
   }
 
   private roomFor(host: PooledHost, lane: string, limit: number): number {
     if (this.isDraining) return 0;
     const now = this.clock.monotonic();
-    const others = this.lanesWaiting(host.name).filter((other) => other !== lane);
+    const others = this.deps.lanesWaiting(host.name).filter((other) => other !== lane);
     if (!host.hasTurn(lane, limit, others, now)) return 0;
     const room = host.room(limit, now);
     return others.length === 0
@@ -324,74 +340,63 @@ export class Pool {
 
   /** Wakes the lanes that may have a connection to this host now. */
   private wakeLanes(host: PooledHost): void {
-    for (const lane of this.lanesWaiting(host.name)) {
+    for (const lane of this.deps.lanesWaiting(host.name)) {
       const room = this.roomFor(host, lane, host.limit);
-      if (room > 0) this.wake(lane, host.name, room);
+      if (room > 0) this.deps.wake(lane, host.name, room);
     }
   }
 
-  private dialBegins(host: PooledHost, lane: string, controller: AbortController): void {
-    const now = this.clock.monotonic();
-    this.busy.opens(controller, lane, now);
+  private dialBegins(host: PooledHost, { key, lane, maxMessages = this.limits.maxMessages }: LeaseRequest): Connection {
+    const since = this.clock.monotonic();
+    const connection: Connection = {
+      host,
+      key,
+      since,
+      maxMessages,
+      dialling: new AbortController(),
+      lane,
+      session: null,
+      ip: '',
+      idleTimer: null,
+      closed: null,
+    };
     host.dialling++;
-    host.diallingSince = host.open === 0 ? now : null;
-    this.lanes.count(lane, 1);
-    this.countOpen(host, 1);
-    host.countUse(lane, 1, now);
-    this.closeBeyond();
+    host.diallingSince = host.open === 0 ? since : null;
+    host.open++;
+    this.connections.add(connection);
+    this.countLane(lane, 1);
+    host.countUse(lane, 1, since);
+    // A worker has a connection or opens one, so those beyond the limit are idle.
+    while (this.connections.size - this.closing > this.limits.maxOpen && this.closeIdle(this.idle));
+    return connection;
   }
 
-  /** A worker has a connection or opens one, so those beyond the limit are idle. */
-  private closeBeyond(): void {
-    for (const connection of this.idle) {
-      if (this.total - this.closing <= this.limits.maxOpen) return;
-      this.removeIdle(connection);
-      this.close(connection);
-    }
-  }
-
-  private dialEnds(host: PooledHost, lane: string, controller: AbortController): void {
-    this.busy.opened(controller);
+  private dialEnds({ host, lane }: Connection): void {
     host.dialling--;
     host.diallingSince = null;
     host.countUse(lane, -1, this.clock.monotonic());
   }
 
-  private connectionOf(
-    host: PooledHost,
-    { key, lane, maxMessages = this.limits.maxMessages }: LeaseRequest,
-    { session, ip }: Extract<OpenResult, { kind: 'open' }>,
-  ): Connection {
-    return {
-      session,
-      ip,
-      key,
-      host,
-      lane,
-      openedAt: this.clock.monotonic(),
-      maxMessages: Math.min(maxMessages, session.extensions.mailMax ?? maxMessages),
-      idleTimer: null,
-    };
-  }
-
-  private lend(connection: Connection, lane: string): Lease {
+  private lend(connection: Connection, session: Session, lane: string): Lease {
     let isOut = true;
-    this.lanes.move(connection, lane);
-    this.busy.lend(connection);
+    if (connection.lane !== lane) {
+      this.countLane(connection.lane, -1);
+      this.countLane(lane, 1);
+      connection.lane = lane;
+    }
     connection.host.countUse(lane, 1, this.clock.monotonic());
     return {
-      session: connection.session,
+      session,
       ip: connection.ip,
-      reused: connection.session.messages > 0,
+      reused: session.messages > 0,
       giveBack: (tooMany) => {
         if (!isOut) throw new Error('a lease was given back twice');
         isOut = false;
         if (tooMany !== undefined) this.refused(connection, tooMany);
-        this.busy.giveBack(connection);
-        connection.host.countUse(connection.lane, -1, this.clock.monotonic());
-        const isOver = this.lanes.open(connection.lane) > this.mostOf(connection.lane);
+        connection.host.countUse(lane, -1, this.clock.monotonic());
+        const isOver = this.openOf(lane) > this.deps.mostOf(lane);
         const isKept = !this.isDraining && !isOver && tooMany === undefined && this.isReusable(connection);
-        if (isKept) this.keepIdle(connection);
+        if (isKept) this.keepIdle(connection, session);
         else this.close(connection);
       },
     };
@@ -400,38 +405,37 @@ export class Pool {
   /** Notes that the host has let this connection in and then refused it as one too many. */
   private refused({ host, lane }: Connection, text: string): void {
     const others = host.open - host.dialling - 1;
-    const failure = { text, isRefusal: true, isCrowded: this.hasOthers(lane), wasOpen: true };
-    host.gate = dialFailed(host.gate, others, failure, this.clock.monotonic(), this.random());
+    const failure = { text, isRefusal: true, isCrowded: this.deps.hasOthers(lane), wasOpen: true };
+    host.gate = dialFailed(host.gate, others, failure, this.clock.monotonic(), this.deps.random());
   }
 
-  private isReusable({ session, openedAt, maxMessages }: Connection): boolean {
+  private isReusable(connection: Connection): connection is Connection & { session: Session } {
+    const { session, since, maxMessages } = connection;
     return (
-      session.usable() && session.messages < maxMessages && this.clock.monotonic() - openedAt < this.limits.maxAgeMs
+      session?.usable() === true &&
+      session.messages < Math.min(maxMessages, session.extensions.mailMax ?? Infinity) &&
+      this.clock.monotonic() - since < this.limits.maxAgeMs
     );
   }
 
-  private keepIdle(connection: Connection): void {
-    const dismiss = (): void => {
-      this.removeIdle(connection);
-      this.close(connection);
-    };
+  private keepIdle(connection: Connection, session: Session): void {
+    const dismiss = (): void => this.close(connection);
     connection.idleTimer = this.clock.after(this.limits.idleMs, dismiss);
-    connection.session.watch(dismiss);
+    session.watch(dismiss);
     connection.host.idle.push(connection);
     this.idle.add(connection);
-    this.lanes.keepIdle(connection);
     this.offerIdle(connection);
   }
 
   /** Wakes the lane that gave the connection back; the others if that lane has no turn, or does not take it at once. */
   private offerIdle({ host, lane }: Connection): void {
-    const waiting = this.lanesWaiting(host.name);
+    const waiting = this.deps.lanesWaiting(host.name);
     if (waiting.length === 0) return;
     if (!this.hasTurn(host, lane, host.limit)) {
       this.wakeLanes(host);
       return;
     }
-    if (waiting.includes(lane)) this.wake(lane, host.name, 1);
+    if (waiting.includes(lane)) this.deps.wake(lane, host.name, 1);
     host.offerTimer ??= this.clock.after(GOES_ON_MS, () => {
       host.offerTimer = null;
       if (host.idle.length > 0) this.wakeLanes(host);
@@ -439,7 +443,7 @@ export class Pool {
   }
 
   /** Takes the connection that was used last: the others may then reach their idle limit. */
-  private takeIdle(host: PooledHost, { key, lane }: LeaseRequest): Connection | null {
+  private takeIdle(host: PooledHost, { key, lane }: LeaseRequest): (Connection & { session: Session }) | null {
     const mayTakeOver = !this.isFull(lane);
     for (;;) {
       const connection = host.idle.findLast((each) => each.key === key && (mayTakeOver || each.lane === lane));
@@ -451,37 +455,38 @@ export class Pool {
   }
 
   private removeIdle(connection: Connection): void {
+    if (!this.idle.delete(connection)) return;
     connection.idleTimer?.cancel();
-    connection.session.watch(null);
-    this.lanes.removeIdle(connection);
-    this.idle.delete(connection);
+    connection.session?.watch(null);
     const { idle } = connection.host;
     const at = idle.indexOf(connection);
     if (at >= 0) idle.splice(at, 1);
   }
 
-  private closeOneIdle(host: PooledHost): void {
-    const [connection] = host.idle;
-    if (connection === undefined) return;
-    this.removeIdle(connection);
-    this.close(connection);
+  /** Closes the first of these idle connections, of this lane if one is named; returns whether there was one. */
+  private closeIdle(idle: Iterable<Connection>, lane?: string): boolean {
+    for (const connection of idle) {
+      if (lane !== undefined && connection.lane !== lane) continue;
+      this.close(connection);
+      return true;
+    }
+    return false;
   }
 
   /** The connection counts until its socket is gone, since the host counts it until then. */
-  private close({ session, host, lane }: Connection): void {
-    const closed = session.close();
-    this.lanes.closes(lane, closed);
+  private close(connection: Connection): void {
+    this.removeIdle(connection);
     this.closing++;
-    void closed.then(() => {
+    connection.closed = (connection.session?.close() ?? Promise.resolve()).then(() => {
       this.closing--;
-      this.countOpen(host, -1);
-      this.wakeLanes(host);
+      this.forget(connection);
+      this.wakeLanes(connection.host);
     });
   }
 
   /** Returns whether the lane has as many connections as the other nodes leave it. */
   private isFull(lane: string): boolean {
-    return this.lanes.open(lane) >= this.mostOf(lane);
+    return this.openOf(lane) >= this.deps.mostOf(lane);
   }
 
   /**
@@ -489,23 +494,36 @@ export class Pool {
    * all are in use.
    */
   private freeOne(lane: string): Promise<void> | null {
-    const idle = this.lanes.longestIdle(lane);
-    if (idle !== null) {
-      this.removeIdle(idle);
-      this.close(idle);
-    }
-    return this.lanes.freed(lane);
+    this.closeIdle(this.idle, lane);
+    const closing = [...this.connections].flatMap((one) => (one.lane === lane ? (one.closed ?? []) : []));
+    return closing.length === 0 ? null : Promise.race(closing);
   }
 
-  private countOpen(host: PooledHost, by: 1 | -1): void {
-    this.total += by;
-    host.open += by;
+  private countLane(lane: string, by: 1 | -1): void {
+    const count = this.openOf(lane) + by;
+    if (count === 0) this.byLane.delete(lane);
+    else this.byLane.set(lane, count);
+  }
+
+  /** Stops counting a connection that is gone, or that could not be opened. */
+  private forget(connection: Connection): void {
+    const { host, lane } = connection;
+    this.connections.delete(connection);
+    this.countLane(lane, -1);
+    host.open--;
     if (host.open === 0) {
-      host.emptied(this.lanesWaiting(host.name).length);
+      host.emptied(this.deps.lanesWaiting(host.name).length);
       if (host.isForgettable) this.hosts.delete(host.name);
     }
-    if (this.isDraining && this.total === 0) this.drained?.();
+    if (this.isDraining && this.connections.size === 0) this.drained?.();
   }
 }
 
-const noop = (): void => undefined;
+/** Since when the host of a connection keeps us waiting in one phase, on the monotonic clock, in ms. */
+const waitingSince = ({ session, since }: Connection): number =>
+  session === null ? since : (session.waitingSince ?? Infinity);
+
+function giveUp({ session, dialling }: Connection, why: string, evenPastDot = false): void {
+  if (session === null) dialling.abort(why);
+  else session.abandon(evenPastDot, why);
+}

@@ -3,22 +3,26 @@
  * shares if there are enough connections, turns of two seconds if there are not.
  */
 import type { Timer } from '../../base/clock.ts';
-import { isFree, openGate, waitOf, type DialGate, type GateWait } from './dial-gate.ts';
 import type { Session } from './session.ts';
 
-/** An open connection. */
+/** A connection, from the dial until its socket is gone. */
 export interface Connection {
-  readonly session: Session;
-  readonly ip: string;
+  readonly host: PooledHost;
   /** A connection is reused for an equal key only. */
   readonly key: string;
-  readonly host: PooledHost;
+  /** When it was dialled, on the monotonic clock, in ms. */
+  readonly since: number;
+  readonly maxMessages: number;
+  /** Aborts the dial. */
+  readonly dialling: AbortController;
   /** The lane that uses it, or used it last. */
   lane: string;
-  /** On the monotonic clock, in ms. */
-  readonly openedAt: number;
-  readonly maxMessages: number;
+  /** Null while it is being opened. */
+  session: Session | null;
+  ip: string;
   idleTimer: Timer | null;
+  /** Resolves when the socket is gone; null until it is closed. */
+  closed: Promise<void> | null;
 }
 
 /** How long a lane uses a host's connections while others wait for them and there is not one for each. */
@@ -105,141 +109,188 @@ export class PooledHost {
   }
 }
 
-/** The text in the attempt's record for a connection that others needed more. */
-const GAVE_WAY = 'given up: it kept us waiting while other destinations had no connection';
-
 /**
- * The connections that are being opened and those that carry a mail: how long their hosts have kept us waiting, and giving them up. The
- * pool has them here from the dial, or from the loan of an idle one, until they are given back.
+ * The dial gate of one mail host as it is reached from one of our sources: when a connection to it may be opened, and how many
+ * may be open. It decides by what the host has shown:
+ *
+ *   - A refused dial while connections of ours are open says how many the host allows: as many as those are (`cap`). One more
+ *     is tried 30 s later at the earliest, and only while all of them are in use; after one that was taken the next 10 s later.
+ *   - A dial that fails while nothing is open, or a session that breaks before it has carried its mail, closes the gate for a
+ *     while that grows with each such failure in a row. When it opens again one connection at a time is tried.
+ *   - A host that lets a connection in, and then refuses its mail for the number of connections, has refused the dial.
+ *   - A host that was not reached yet gets one dial; the others follow when that one has succeeded.
+ *   - A dial that is refused for the number of connections while other nodes have some, and this one none, closes the gate for
+ *     30 to 60 s, however often that happens: the host works, and a place is free as soon as another node ends.
+ *
+ * Connections that are open go on. Pure: times are on the monotonic clock, in ms, and handed in like chance.
  */
-export class BusyConnections {
-  private readonly leased = new Set<Connection>();
-  private readonly opening = new Map<AbortController, { since: number; lane: string }>();
 
-  /** Notes that the lane opens a connection; `controller` aborts that. `since` is on the monotonic clock, in ms. */
-  opens(controller: AbortController, lane: string, since: number): void {
-    this.opening.set(controller, { since, lane });
-  }
-
-  /** Notes that a connection is open, or could not be opened. */
-  opened(controller: AbortController): void {
-    this.opening.delete(controller);
-  }
-
-  lend(connection: Connection): void {
-    this.leased.add(connection);
-  }
-
-  giveBack(connection: Connection): void {
-    this.leased.delete(connection);
-  }
-
-  /** Counts, for each lane, the connections whose host has kept us waiting in one phase since before this time. */
-  waitingLong(before: number): Map<string, number> {
-    const counts = new Map<string, number>();
-    const count = (lane: string, since: number): void => {
-      if (since <= before) counts.set(lane, (counts.get(lane) ?? 0) + 1);
-    };
-    for (const { lane, since } of this.opening.values()) count(lane, since);
-    for (const { lane, session } of this.leased) count(lane, session.waitingSince ?? Infinity);
-    return counts;
-  }
-
-  /**
-   * Drops connections that have been waited for in one phase since before this time, except for `most` of them: those that waited
-   * longest go first, none behind its final dot. Returns how many were dropped.
-   */
-  dropWaiting(before: number, most: number): number {
-    const waiting: { since: number; drop: () => void }[] = [];
-    for (const [controller, { since }] of this.opening) {
-      const drop = (): void => controller.abort(GAVE_WAY);
-      waiting.push({ since, drop });
-    }
-    for (const { session } of this.leased) {
-      const drop = (): void => session.abandon(false, GAVE_WAY);
-      waiting.push({ since: session.waitingSince ?? Infinity, drop });
-    }
-    const late = waiting.filter(({ since }) => since <= before).sort((a, b) => a.since - b.since);
-    const dropped = late.slice(0, Math.max(0, late.length - most));
-    for (const { drop } of dropped) drop();
-    return dropped.length;
-  }
-
-  /** Drops every one, as the program stops; see `Session.abandon`. */
-  abandon(evenPastDot: boolean): void {
-    for (const controller of this.opening.keys()) controller.abort('given up: the program stops');
-    for (const { session } of this.leased) session.abandon(evenPastDot);
-  }
+export interface DialGate {
+  /** Connections that were open when one more was refused; null if none was. */
+  readonly cap: number | null;
+  /** When one connection more than those that were open was refused. */
+  readonly refusedAt: number;
+  /** When the cap was last raised. */
+  readonly raisedAt: number;
+  /** Dials and sessions that failed in a row, with no mail carried between. */
+  readonly failures: number;
+  /** True if the last failure came after the dial had succeeded; and if the host answered with a refusal. */
+  readonly wasOpen: boolean;
+  readonly isRefusal: boolean;
+  /** The host is not dialled before then. */
+  readonly closedUntil: number;
+  /** The failure or the refusal, and when it was. */
+  readonly cause: string;
+  readonly since: number;
 }
 
-interface Counted {
-  /** Connections that are open, being opened or being closed. */
+/** Counts of connections to the host: all, and those of them that are being opened. */
+export interface ConnectionCounts {
   open: number;
-  /** The idle ones, longest idle first. */
-  readonly idle: Set<Connection>;
-  readonly closing: Set<Promise<void>>;
+  dialling: number;
+  /** Since when the only connection to the host is being opened; null if there is none, or another one. */
+  diallingSince?: number | null;
 }
 
-const nothing: Readonly<Counted> = { open: 0, idle: new Set(), closing: new Set() };
+/** A host that has not let a connection in for so long keeps that one only: other mail goes to the site's other hosts. */
+export const SILENT_MS = 5_000;
 
-/** Counts the connections of each lane, whatever host they lead to: receivers count those that are idle, too. */
-export class LaneConnections {
-  private readonly lanes = new Map<string, Counted>();
+/** Why a connection has to wait. */
+export type GateWait =
+  /** The host was dialled in vain, or its sessions break: it is not dialled until then, or until the one dial that probes it has ended. */
+  | {
+      why: 'closed' | 'probing';
+      until: number | null;
+      how: 'unreachable' | 'refused' | 'broken' | 'silent';
+      cause: string;
+      since: number;
+    }
+  /** The host allows as many connections as are open. */
+  | { why: 'cap'; until: number | null; cause: string; since: number }
+  /** The first connection, or one more than it once allowed, is being opened. */
+  | { why: 'opening'; until: null }
+  /** The limit of connections that we open to one host is reached. */
+  | { why: 'full'; until: null };
 
-  count(lane: string, by: 1 | -1): void {
-    const counted = this.lanes.get(lane) ?? { open: 0, idle: new Set(), closing: new Set() };
-    counted.open += by;
-    if (counted.open === 0) this.lanes.delete(lane);
-    else this.lanes.set(lane, counted);
+const FIRST_PAUSE_MS = 1000;
+const LONGEST_PAUSE_MS = 60_000;
+/** How long after a refusal one connection more than the host allowed is tried, in ms. */
+const RAISE_MS = 30_000;
+/** How long after a connection more was accepted the next one is tried, in ms. */
+const NEXT_RAISE_MS = 10_000;
+/** Pauses after the first, second ... failed dial in a row: three are a dead host. */
+const DEAD_HOST_MS = [1_000, 2_000, 60_000, 120_000, 240_000, 480_000, 900_000] as const;
+/** A host that answers and breaks its sessions is asked more often, since each try costs one mail's attempt only. */
+const BROKEN_SESSIONS_MS = [
+  1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000, 60_000, 60_000, 120_000, 240_000, 480_000, 900_000,
+] as const;
+/** Failures of open connections in a row from which on one connection is open at a time. */
+const ONE_AT_A_TIME = 3;
+/** A pause is up to this share longer, so that sources and servers do not come back at the same time. */
+const JITTER = 0.2;
+
+export const openGate: DialGate = {
+  cap: null,
+  refusedAt: -Infinity,
+  raisedAt: -Infinity,
+  failures: 0,
+  wasOpen: false,
+  isRefusal: false,
+  closedUntil: -Infinity,
+  cause: '',
+  since: 0,
+};
+
+/** Returns whether the host itself is the reason to wait, rather than the number of connections: then mail may go to a worse host. */
+export const isDown = ({ why }: { why: string }): boolean => why === 'closed' || why === 'probing';
+
+/** Returns why one connection more, of at most `most`, may not be opened now; null if it may. */
+export function waitOf(
+  gate: DialGate,
+  { open, dialling, diallingSince = null }: ConnectionCounts,
+  most: number,
+  now: number,
+): GateWait | null {
+  const { cap, failures, wasOpen, closedUntil, cause, since } = gate;
+  const how = gate.isRefusal ? 'refused' : wasOpen ? 'broken' : 'unreachable';
+  if (now < closedUntil) return { why: 'closed', until: closedUntil, how, cause, since };
+  if (dialling > 0 && failures > 0) return { why: 'probing', until: null, how, cause, since };
+  if (diallingSince !== null && now - diallingSince >= SILENT_MS)
+    return { why: 'probing', until: null, how: 'silent', cause: '', since: diallingSince };
+  if (dialling > 0 && (open === dialling || cap !== null)) return { why: 'opening', until: null };
+  if (wasOpen && failures >= ONE_AT_A_TIME && open > 0) return { why: 'probing', until: null, how, cause, since };
+  if (open >= most) return { why: 'full', until: null };
+  if (cap === null) return null;
+  // A connection has ended since: its place is free, but a host that counts slowly is not asked at once.
+  if (open < cap) return soonest(gate, gate.refusedAt + FIRST_PAUSE_MS, now);
+  return soonest(gate, Math.max(gate.refusedAt + RAISE_MS, gate.raisedAt + NEXT_RAISE_MS), now);
+}
+
+const soonest = ({ cause, since }: DialGate, at: number, now: number): GateWait | null =>
+  now >= at ? null : { why: 'cap', until: at, cause, since };
+
+/** How a dial has failed. */
+export interface DialFailure {
+  text: string;
+  /** The host has answered, with a refusal. */
+  isRefusal?: boolean;
+  /** The refusal is about the number of connections, and other nodes have some. */
+  isCrowded?: boolean;
+  /** The host had let the connection in. */
+  wasOpen?: boolean;
+}
+
+/** Notes that a dial was refused or failed; `openCount` connections were open without it. `lot` is in [0, 1). */
+export function dialFailed(
+  gate: DialGate,
+  openCount: number,
+  { text, isRefusal = false, isCrowded = false, wasOpen = false }: DialFailure,
+  now: number,
+  lot: number,
+): DialGate {
+  const failure = { cause: text.slice(0, 200), since: now };
+  if (openCount > 0) {
+    return { ...gate, ...failure, cap: Math.min(openCount, gate.cap ?? Infinity), refusedAt: now };
   }
+  const failed = { ...gate, ...failure, wasOpen, isRefusal };
+  if (isCrowded) return { ...failed, failures: 1, closedUntil: now + RAISE_MS * (1 + lot) };
+  return closed(failed, DEAD_HOST_MS, now, lot);
+}
 
-  open(lane: string): number {
-    return this.of(lane).open;
-  }
+/** Notes that a session broke after the greeting and before the host had answered for the mail. */
+export function sessionBroke(gate: DialGate, text: string, now: number, lot: number): DialGate {
+  const broken = { ...gate, wasOpen: true, isRefusal: false, cause: text.slice(0, 200), since: now };
+  return closed(broken, BROKEN_SESSIONS_MS, now, lot);
+}
 
-  /** Returns the lanes with more than one connection. */
-  withSeveral(): string[] {
-    return [...this.lanes].flatMap(([lane, { open }]) => (open > 1 ? [lane] : []));
-  }
+/** Notes that a dial has succeeded. `openCount` counts the new connection. */
+export function dialled(gate: DialGate, openCount: number, most: number, now: number): DialGate {
+  const { cap } = gate;
+  // The mail that it carries decides whether failures of open connections are over.
+  const next = gate.wasOpen || gate.failures === 0 ? gate : { ...gate, failures: 0, closedUntil: -Infinity };
+  if (cap === null || openCount <= cap) return next;
+  return { ...next, cap: openCount >= most ? null : openCount, raisedAt: now };
+}
 
-  /** Notes that another lane uses the connection from now on. */
-  move(connection: Connection, lane: string): void {
-    if (connection.lane === lane) return;
-    this.count(connection.lane, -1);
-    this.count(lane, 1);
-    connection.lane = lane;
-  }
+/** Notes that the host has answered for a mail, with whatever reply. */
+export const carried = (gate: DialGate): DialGate =>
+  gate.failures === 0 ? gate : { ...gate, failures: 0, wasOpen: false, closedUntil: -Infinity };
 
-  keepIdle(connection: Connection): void {
-    this.lanes.get(connection.lane)?.idle.add(connection);
-  }
+/** Returns whether nothing limits how many connections are opened to the host. */
+export const isFree = ({ cap, failures }: DialGate): boolean => cap === null && failures === 0;
 
-  removeIdle(connection: Connection): void {
-    this.lanes.get(connection.lane)?.idle.delete(connection);
-  }
+/** Lets the next connection be tried at once, on an operator's request; one at a time if the host had failed. */
+export const tryNow = (gate: DialGate): DialGate => ({
+  ...gate,
+  closedUntil: -Infinity,
+  refusedAt: -Infinity,
+  raisedAt: -Infinity,
+});
 
-  longestIdle(lane: string): Connection | null {
-    const [first = null] = this.of(lane).idle;
-    return first;
-  }
-
-  /** Counts the connection until it is closed. */
-  closes(lane: string, closed: Promise<void>): void {
-    const closing = this.lanes.get(lane)?.closing;
-    closing?.add(closed);
-    void closed.then(() => {
-      closing?.delete(closed);
-      this.count(lane, -1);
-    });
-  }
-
-  /** Resolves when a connection that is being closed is gone; null if none is. */
-  freed(lane: string): Promise<void> | null {
-    const { closing } = this.of(lane);
-    return closing.size === 0 ? null : Promise.race(closing);
-  }
-
-  private of(lane: string): Readonly<Counted> {
-    return this.lanes.get(lane) ?? nothing;
-  }
+function closed(gate: DialGate, pauses: readonly number[], now: number, lot: number): DialGate {
+  // Dials that failed together count as one failure, but the first one counts at once.
+  if (now < gate.closedUntil && gate.failures > 0) return gate;
+  const failures = gate.failures + 1;
+  const pause = pauses[Math.min(failures, pauses.length) - 1] ?? LONGEST_PAUSE_MS;
+  return { ...gate, failures, closedUntil: now + pause * (1 + JITTER * lot) };
 }

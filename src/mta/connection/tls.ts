@@ -2,23 +2,24 @@
  * The TLS handshake with a mail host. The certificate is checked after the handshake, which accepts any: opportunistic TLS takes
  * every certificate (RFC 7435), and the result is recorded in every attempt.
  */
-import type { Socket } from 'node:net';
-import { constants } from 'node:crypto';
-import { checkServerIdentity, connect, createSecureContext } from 'node:tls';
-import type {
-  DetailedPeerCertificate,
-  PeerCertificate,
-  SecureContext,
-  SecureContextOptions,
-  TLSSocket,
-} from 'node:tls';
-import { isIP } from 'node:net';
 import { LRUCache } from 'lru-cache';
+import { constants, X509Certificate, createHash } from 'node:crypto';
+import { type Socket, isIP } from 'node:net';
+import {
+  checkServerIdentity,
+  connect,
+  createSecureContext,
+  type DetailedPeerCertificate,
+  type PeerCertificate,
+  type SecureContext,
+  type SecureContextOptions,
+  type TLSSocket,
+} from 'node:tls';
 import type { Clock } from '../../base/clock.ts';
 import { HOUR_MS } from '../../base/time.ts';
-import { isTlsFault, tlsFaultText } from '../../net/tls-fault.ts';
-import { daneFault } from './dane.ts';
 import type { TlsNeed, TlsResult } from './tls-policy.ts';
+import type { TlsaRecord } from '../../net/resolver.ts';
+import { isTlsFault, tlsFaultText } from '../../net/tls-fault.ts';
 
 /**
  * `reduced`: TLS 1.2 only and no resumption, for servers that choke on a modern hello. `legacy`: what old servers can do, which is
@@ -189,4 +190,68 @@ function usableSession(tls: TlsClient, key: string, now: number): ResumableSessi
 function rememberSession(tls: TlsClient, key: string, socket: TLSSocket, result: TlsResult, now: number): void {
   // With TLS 1.3 the tickets come after the handshake; each may be used once, so the newest is kept.
   socket.on('session', (session) => tls.sessions.set(key, { session, fault: result.fault, until: now + SESSION_MS }));
+}
+
+const DANE_TA = 2;
+
+/**
+ * Returns null if the chain (leaf first, DER) matches, else the reason. For DANE-EE(3) name and dates do not count (RFC 7672 section
+ * 3.1.1); for DANE-TA(2) the chain must lead to the matched certificate, be in date, and the leaf must have one of the names.
+ */
+export function daneFault(
+  chain: readonly Buffer[],
+  names: readonly string[],
+  records: readonly TlsaRecord[],
+  now: number,
+): string | null {
+  const certificates = parsed(chain);
+  const leaf = certificates[0];
+  if (leaf === undefined) return 'the server showed no certificate that can be read';
+  let fault: string | null = null;
+  for (const record of records) {
+    if (record.usage !== DANE_TA) {
+      if (matches(leaf, record)) return null;
+      continue;
+    }
+    const anchor = certificates.findIndex((certificate) => matches(certificate, record));
+    if (anchor < 0) continue;
+    const chainFault = pathFault(certificates.slice(0, anchor + 1), now);
+    if (chainFault === null && names.some((name) => leaf.checkHost(name) !== undefined)) return null;
+    fault ??= chainFault ?? `ERR_TLS_CERT_ALTNAME_INVALID: the certificate is not for ${names.join(' or ')}`;
+  }
+  return fault ?? 'the certificate matches no TLSA record';
+}
+
+function parsed(chain: readonly Buffer[]): X509Certificate[] {
+  try {
+    return chain.map((der) => new X509Certificate(der));
+  } catch {
+    return [];
+  }
+}
+
+function matches(certificate: X509Certificate, record: TlsaRecord): boolean {
+  const selected =
+    record.selector === 0 ? certificate.raw : certificate.publicKey.export({ type: 'spki', format: 'der' });
+  return digested(selected, record.matchingType).equals(record.certificate);
+}
+
+function digested(bytes: Buffer, matchingType: number): Buffer {
+  if (matchingType === 0) return bytes;
+  return createHash(matchingType === 1 ? 'sha256' : 'sha512')
+    .update(bytes)
+    .digest();
+}
+
+/** Returns why the path does not lead to its last certificate, the trust anchor, in the codes of Node.js; null if it does. */
+function pathFault(path: readonly X509Certificate[], now: number): string | null {
+  for (const [at, certificate] of path.entries()) {
+    if (Date.parse(certificate.validFrom) > now) return 'CERT_NOT_YET_VALID';
+    if (Date.parse(certificate.validTo) < now) return 'CERT_HAS_EXPIRED';
+    const issuer = path[at + 1];
+    const isSigned =
+      issuer === undefined || (issuer.ca && certificate.checkIssued(issuer) && certificate.verify(issuer.publicKey));
+    if (!isSigned) return 'the certificates do not lead to the trust anchor of a TLSA record';
+  }
+  return null;
 }

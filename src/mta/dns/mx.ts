@@ -5,8 +5,8 @@
  */
 import { createHash } from 'node:crypto';
 import { isIP } from 'node:net';
-import { isPublicAddress } from '../../net/ip.ts';
 import type { HostDane } from '../connection/tls-policy.ts';
+import { isPublicAddress } from '../../net/ip.ts';
 import type { DnsAnswer, LookupOptions, MxRecord, Resolver } from '../../net/resolver.ts';
 
 export interface MailHost {
@@ -259,3 +259,33 @@ export function siteOf(hosts: readonly string[]): string {
 function isHostName(name: string): boolean {
   return isIP(name) === 0 && /^[a-z0-9_-]+(\.[a-z0-9_-]+)*$/.test(name);
 }
+
+const LITERAL_TTL_S = 3600;
+
+/** Finds the addresses of a host given by name or as an address. DNS faults are values; it never throws for them. */
+export async function findRelay(
+  { resolver }: { resolver: Pick<Resolver, 'a' | 'aaaa'> },
+  host: string,
+  { port, ipv6 }: { port: number; ipv6: boolean },
+): Promise<MailRoute> {
+  const family = isIP(host);
+  if (family === 4 || family === 6) return routeTo(host, port, [{ ip: host, family }], LITERAL_TTL_S);
+  const answers = await Promise.all([ipv6 ? resolver.aaaa(host) : notAsked, resolver.a(host)]);
+  const addresses = answers.flatMap((answer, at) => addressesOf(answer, at === 0 ? 6 : 4));
+  if (addresses.length > 0) return routeTo(host, port, addresses, Math.min(...answers.map(ttlOf)));
+  const trouble = answers.find((answer) => answer.kind === 'trouble');
+  return {
+    kind: 'trouble',
+    text: trouble === undefined ? `the smarthost ${host} has no address` : `the smarthost ${host}: ${trouble.text}`,
+  };
+}
+
+const ttlOf = (answer: DnsAnswer<string>): number => (answer.kind === 'found' ? answer.ttl : Infinity);
+
+const routeTo = (name: string, port: number, addresses: readonly HostAddress[], ttl: number): MailRoute => ({
+  kind: 'hosts',
+  site: name,
+  hosts: [{ name, preference: 0, port, secure: false, isNamedSecurely: false, canonical: name, addresses }],
+  ttl,
+  fromMx: false,
+});

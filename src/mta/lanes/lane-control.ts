@@ -4,8 +4,7 @@
  */
 import { addTo, takeFrom } from '../../base/sets.ts';
 import type { Outcome } from '../../messages/delivery/delivery.ts';
-import type { LaneChange, LaneLimitsReport } from '../../messages/delivery/lane-report.ts';
-import type { LaneWait } from '../../messages/delivery/why.ts';
+import type { LaneChange, LaneReport, LaneWait } from '../../messages/delivery/why.ts';
 import type { PlaceLimits } from '../../messages/limits/book.ts';
 import {
   covers,
@@ -17,7 +16,7 @@ import {
   type Limit,
   type MailKey,
 } from '../../messages/limits/limit.ts';
-import { isDown } from '../connection/dial-gate.ts';
+import { isDown } from '../connection/pooled-host.ts';
 import type { Engine } from '../engine.ts';
 import {
   hostKeysOf,
@@ -31,11 +30,19 @@ import {
 } from './lane-state.ts';
 import { changeOf, logOf, reportOf, waitsOf, type Surroundings } from './lane-waits.ts';
 import { allowance, isProbed, shareOf, type Allowance, type LaneMoment } from '../limits/allowance.ts';
-import { firstConnections, type ConnectionLimits } from '../limits/connections.ts';
-import { isAboutOne, learn, ruled, subjectOfOutcome, type LaneFacts } from '../limits/learn.ts';
+import {
+  firstConnections,
+  type ConnectionLimits,
+  isAboutOne,
+  learn,
+  ruled,
+  subjectOfOutcome,
+  type LaneFacts,
+} from '../limits/learn.ts';
 import { compileRules, shape, type CompiledRule } from '../limits/shaping.ts';
 import { hostKey, isInnerLane } from '../names.ts';
 import type { Site } from '../sites/sites.ts';
+import type { LaneView } from '../../scheduling/lanes.ts';
 
 /**
  * States of lanes kept in memory, about 1 KB each. Those of lanes that have work are kept beyond this number. With a smaller one a broadcast to
@@ -48,7 +55,8 @@ const MOST_UNTAUGHT = 2_000;
 const LOOKS = 3;
 /** How long no worker is started after one that found no connection, in ms. */
 const LULL_MS = 1_000;
-const MOST_CHANGES = 100;
+/** Changes of its limits that a lane remembers. */
+const MOST_CHANGES = 20;
 /** Workers for mail that needs no network: each waits for the grouped commit only, so that few of them would make small groups. */
 export const INNER_SLOTS = 64;
 /** Limits of single recipient domains that a report of a lane shows. */
@@ -203,7 +211,7 @@ export class LaneControl {
       this.note(lane, state, { what: 'connections', to, cause: reply.slice(0, 200) });
   }
 
-  report(lane: string): LaneLimitsReport | null {
+  report(lane: string): Omit<LaneReport, keyof LaneView> | null {
     const state = this.states.get(lane);
     return state?.site == null ? null : reportOf(state, this.surroundingsOf(lane, state, this.shownLimits(state)));
   }
@@ -241,11 +249,6 @@ export class LaneControl {
         all.some((limit) => isProbed(limit) || (limit.kind === 'rate' && limit.step === -1)) ||
         downs.some((wait) => wait !== null && isDown(wait)),
     };
-  }
-
-  /** Returns the changes of a lane's limits, oldest first. */
-  history(lane: string): LaneChange[] {
-    return [...(this.states.get(lane)?.changes ?? [])];
   }
 
   /** Returns how many connections the lane may have here: its part, and those that wait for hosts of single organisations. */

@@ -1,12 +1,11 @@
 /** The state of a lane in memory beside its limits: where it leads, its mails of the last minute, and what is shown of it. */
 import type { Timer } from '../../base/clock.ts';
-import type { LaneChange } from '../../messages/delivery/lane-report.ts';
+import type { LaneChange } from '../../messages/delivery/why.ts';
 import type { PlaceLimits } from '../../messages/limits/book.ts';
-import { isDown } from '../connection/dial-gate.ts';
+import { isDown } from '../connection/pooled-host.ts';
 import type { Engine } from '../engine.ts';
-import { allowance, connectionsOf, type Allowance, type LaneMoment } from '../limits/allowance.ts';
+import { allowance, connectionsOf, type Allowance, type LaneMoment, Traffic } from '../limits/allowance.ts';
 import type { ShapingMemory } from '../limits/shaping.ts';
-import { Traffic } from '../limits/traffic.ts';
 import { hostKey } from '../names.ts';
 import type { Site } from '../sites/sites.ts';
 

@@ -8,10 +8,11 @@ import {
   limitsByHand,
   operatorCause,
   type LaneLimit,
-  type LaneLimitsReport,
+  type LaneReport,
   type LaneChange,
-} from '../../messages/delivery/lane-report.ts';
-import { laneWait, type LaneWait } from '../../messages/delivery/why.ts';
+  laneWait,
+  type LaneWait,
+} from '../../messages/delivery/why.ts';
 import {
   covers,
   isClosing,
@@ -22,8 +23,8 @@ import {
   type MailKey,
   type LimitKind,
 } from '../../messages/limits/limit.ts';
-import type { GateWait } from '../connection/dial-gate.ts';
 import type { Pool } from '../connection/pool.ts';
+import type { GateWait } from '../connection/pooled-host.ts';
 import { isShared, trafficsOf, type LaneState } from './lane-state.ts';
 import type { LanePart } from './node-parts.ts';
 import { isProbed, shareOf } from '../limits/allowance.ts';
@@ -48,14 +49,14 @@ export interface Surroundings {
   clock: Clock;
 }
 
-export function reportOf(state: LaneState, around: Surroundings): LaneLimitsReport {
+export function reportOf(state: LaneState, around: Surroundings): Omit<LaneReport, keyof LaneView> {
   const { clock } = around;
   const { source, lastReply, lastProgressAt } = state;
   const limits = limitsOf(state, around);
   const whole = limits.filter(({ domain }) => domain === undefined);
-  const counts = whole.filter(({ what }) => what === 'connections').sort((a, b) => a.to - b.to);
-  const rates = whole.filter(({ what }) => what === 'mails_per_minute').sort((a, b) => a.to - b.to);
-  const [least] = counts;
+  // The lowest first.
+  const [least] = numbers(whole, 'connections').filter(({ by }) => by !== 'nodes');
+  const [rate] = numbers(whole, 'mails_per_minute');
   const parts = around.limits.filter(
     (limit) => !isWhole(limit) && (isClosing(limit) ? limit.until > clock.now() : limit.perMinute !== null),
   );
@@ -70,14 +71,18 @@ export function reportOf(state: LaneState, around: Surroundings): LaneLimitsRepo
     limit: least?.to ?? around.connections,
     cause: least?.by === 'operator' ? operatorCause({ cause: '' }) : (least?.cause ?? 'start'),
     causeAt: least?.since ?? null,
-    perMinute: rates[0]?.to ?? null,
+    perMinute: rate?.to ?? null,
     limits,
     parkedUntil: parked.length === 0 ? null : Math.max(...parked.map(({ until }) => until ?? 0)),
     waits,
     lastReply,
     lastProgressAt,
+    changes: [...state.changes],
   };
 }
+
+const numbers = (limits: readonly LaneLimit[], kind: LaneLimit['what']): LaneLimit[] =>
+  limits.filter(({ what }) => what === kind).sort((a, b) => a.to - b.to);
 
 /**
  * Returns what this mail waits for; with null, the lane as a whole. `site` is the site of the mail's own domain, which in an operator's lane

@@ -10,21 +10,21 @@
 import { MINUTE_MS } from '../../base/time.ts';
 import type { AnswerRule, AnswerRules } from '../../config/limit-rules.ts';
 import type { Outcome, Subject } from '../../messages/delivery/delivery.ts';
-import { publicListIn } from '../attempt/subject.ts';
-import { grown, halved, type ConnectionLimits } from './connections.ts';
+import type { PlaceLimits } from '../../messages/limits/book.ts';
 import {
-  closingKinds,
+  covers,
+  EVERYWHERE,
+  isClosing,
   keyOf,
   newLimit,
   shortCause,
   type About,
-  type ClosingKind,
   type Evidence,
   type Limit,
   type LimitKind,
   type MailKey,
 } from '../../messages/limits/limit.ts';
-import { slowed, taken } from './rate.ts';
+import { publicListIn } from '../attempt/subject.ts';
 
 /** A lane, as far as answers to its mail depend on it. */
 export interface LaneFacts extends Pick<About, 'site' | 'source'> {
@@ -44,11 +44,8 @@ export interface LaneFacts extends Pick<About, 'site' | 'source'> {
   lastMinute(domain: string | null, ms?: number): number;
 }
 
-/** The limits of the lane, and those of its source at every site, by their keys. */
-export interface KnownLimits {
-  get(key: string): Limit | undefined;
-  readonly size: number;
-}
+/** The limits of the lane, and those of its source at every site: by their keys, and those that may cover mail to a domain. */
+type KnownLimits = Pick<PlaceLimits, 'get' | 'of'>;
 
 export interface Lesson {
   /** Limits and evidence that are others now. */
@@ -72,8 +69,6 @@ const MOST_OF_ACCOUNT = 5;
 const LATELY_MS = 10 * MINUTE_MS;
 /** A mail that another source may send is tried again after so long, in ms. */
 const OTHER_SOURCE_MS = 1_000;
-/** Every site. */
-const EVERYWHERE = '';
 
 const asksForLess: ReadonlySet<Subject> = new Set(['rate', 'load', 'connections']);
 const none: readonly never[] = [];
@@ -155,26 +150,15 @@ class Teaching {
     const { mail, now, lane } = this;
     this.grow();
     const ended: Limit[] = [];
-    // A new lane has a limit of connections only.
-    if (this.known.size > 1) {
-      for (const domain of [null, mail.domain]) {
-        const rate = this.find('rate', { domain });
-        if (rate === undefined) continue;
-        const next = taken(rate, (ms) => lane.lastMinute(domain, ms), now);
-        if (next === null) ended.push(rate);
-        else if (next !== rate) this.changed.push(next);
-      }
-      for (const kind of closingKinds)
-        for (const scope of this.scopesOf(kind, mail.account)) ended.push(...this.endable(kind, scope));
-      ended.push(...this.endable('block_list', { site: EVERYWHERE }));
+    for (const limit of this.known.of(mail.domain)) {
+      if (limit.kind === 'rate') {
+        const next = taken(limit, (ms) => lane.lastMinute(limit.domain, ms), now);
+        if (next === null) ended.push(limit);
+        else if (next !== limit) this.changed.push(next);
+        // A shaping rule's pause lasts as long as the rule says.
+      } else if (isClosing(limit) && limit.kind !== 'rule' && covers(limit, mail)) ended.push(limit);
     }
     return { changed: this.changed, ended, outcome, asking: none, isOneDomains: false };
-  }
-
-  /** A shaping rule's pause lasts as long as the rule says. */
-  private endable(kind: LimitKind, scope: Partial<About>): Limit[] {
-    const found = this.find(kind, scope);
-    return found === undefined || kind === 'rule' ? [] : [found];
   }
 
   private grow(): void {
@@ -284,9 +268,8 @@ class Teaching {
   }
 
   /** Returns what an answer of a kind can be about, the narrowest first. `account` is null for one that is the same for all accounts. */
-  private scopesOf(kind: ClosingKind, account: string | null): Scope[] {
+  private scopesOf(kind: AnswerKind, account: string | null): Scope[] {
     const { domain } = this.mail;
-    if (kind === 'rule') return [{ account: null, domain: null }];
     if (kind === 'tls') return [{ account: null, domain: this.lane.isRelay ? null : domain }];
     const accounts = kind === 'sender' && account !== null ? [account, null] : [null];
     const domains = this.lane.isShared ? [domain, null] : [null];
@@ -320,3 +303,165 @@ function counted(
     accounts: isOfAccounts && isCounted ? { ...accounts, [account]: own + 1 } : accounts,
   };
 }
+
+export interface ConnectionLimits {
+  readonly initial: number;
+  readonly max: number;
+}
+
+/** The time between two halvings, in ms, so that the receiver notices the first. */
+const HALVING_PAUSE_MS = 10_000;
+/** Without a complaint for this long, the ceiling may be one higher. */
+const PROBE_MS = 30_000;
+
+export const firstConnections = (about: About, { initial, max }: ConnectionLimits, now: number): Limit => ({
+  ...newLimit('connections', about, now),
+  by: 'start',
+  connections: Math.min(initial, max),
+  step: 0,
+  cause: 'start',
+  evidence: null,
+});
+
+/** Returns the limit after a mail that was accepted while all connections were in use (`isFull`), or not. */
+function grown(limit: Limit, { max }: ConnectionLimits, isFull: boolean, now: number): Limit {
+  const { connections: count, ceiling, until, step } = limit;
+  if (count === null || count >= max) return limit;
+  if (ceiling === null) return isFull ? changed(limit, Math.min(max, 2 * count), 'growth after successes', now) : limit;
+  const successes = step + 1;
+  if (successes < count || !isFull || (count >= ceiling && now < until)) return { ...limit, step: successes };
+  if (count < ceiling) return changed(limit, count + 1, 'growth after successes', now);
+  const next = changed(limit, count + 1, 'one more tried after a quiet while', now);
+  // At the most that a lane may have, nothing of the receiver limits it any more.
+  return count + 1 >= max
+    ? { ...next, ceiling: null, by: 'start' }
+    : { ...next, ceiling: count + 1, until: now + PROBE_MS };
+}
+
+/** Halves the connections, because the receiver asked for less. */
+function halved(limit: Limit, reply: string, now: number, by: Limit['by'] = 'receiver'): Limit {
+  const count = limit.connections ?? 1;
+  const until = now + PROBE_MS;
+  if (limit.refusedAt > 0 && now - limit.refusedAt < HALVING_PAUSE_MS) return { ...limit, step: 0, until };
+  const less = changed(limit, Math.max(1, Math.floor(count / 2)), shortCause(reply), now);
+  return { ...less, by, ceiling: Math.max(1, count - 1), until, refusedAt: now };
+}
+
+const changed = (limit: Limit, connections: number, cause: string, now: number): Limit => ({
+  ...limit,
+  connections,
+  step: 0,
+  cause,
+  changedAt: now,
+});
+
+/** Refusals of mails that were under way at the same time count once, if they come within this many ms. */
+const TOGETHER_MS = 2_000;
+const FIRST_PAUSE_MS = 5_000;
+/** A receiver that takes many mails a minute is left alone for the time of so many. */
+const PAUSE_MAILS = 30;
+const LEAST_PAUSE_MS = 1_000;
+/** A limit that was lifted is found within two minutes. */
+const LONGEST_PAUSE_MS = 100_000;
+/** The share of the accepted mails that becomes the number: the receiver's minute is not ours. */
+const MARGIN = 0.97;
+/** The number if a receiver refuses before it has accepted anything; pauses keep the tries rare until it accepts. */
+const COLD_PER_MINUTE = 6;
+/** A number beyond this is forgotten. */
+const FORGET_OVER = 12_000;
+/** A number that is used to less than this share does not limit. */
+const USED = 0.8;
+const USED_AT_FIRST = 0.6;
+const KNOWN_LESS = 0.75;
+/** How fast a number comes back that went well before. */
+const RETURN_MS = 10_000;
+const RETURN_FACTOR = 1.5;
+/** The factors of the first, second ... growth without a refusal between, and how long each number is tried. */
+const GROWTH = [1.1, 1.25, 1.5, 2] as const;
+/** The same after the first refusal of all: a receiver that lets few mails through at once may take many in a minute. */
+const GROWTH_AT_FIRST = [2] as const;
+const GROWTH_AT_FIRST_MS = 3_000;
+const FIRST_GROWTH_MS = MINUTE_MS;
+const NEXT_GROWTH_MS = 30_000;
+
+/** Returns the limit after a refusal of one more mail; the same one if that refusal is of mail that was under way at the last. */
+export function slowed(
+  limit: Limit,
+  { reply, startedAt, lastMinute }: { reply: string; startedAt: number; lastMinute: number },
+  now: number,
+): Limit {
+  if (limit.refusedAt > 0 && (startedAt <= limit.refusedAt || now - limit.refusedAt < TOGETHER_MS)) return limit;
+  const { perMinute: before } = limit;
+  // Nothing was accepted since the last refusal: it is too early still.
+  const isAgain = limit.refusedAt > 0 && limit.step === -1;
+  const pause = isAgain
+    ? Math.min(LONGEST_PAUSE_MS, Math.max(FIRST_PAUSE_MS, 2 * (limit.until - limit.refusedAt)))
+    : Math.max(LEAST_PAUSE_MS, Math.min(FIRST_PAUSE_MS, (PAUSE_MAILS * MINUTE_MS) / (before ?? 1)));
+  // One mail more than the last minute had was refused: what that minute had is the number.
+  const isProbe = isAgain && isFirst(limit) && before !== null;
+  const learnt = Math.round((isProbe ? before - 1 : lastMinute) * MARGIN);
+  const isFull = before === null || isProbe || lastMinute >= before / 2;
+  const known = before === null ? learnt : Math.min(learnt, before - 1);
+  const perMinute = before === null ? firstNumber(lastMinute) : isFull ? known : Math.floor(before / 2);
+  const least = before === null ? 1 : Math.max(1, Math.floor(before / 2));
+  return {
+    ...limit,
+    perMinute: Math.max(least, perMinute),
+    knownPerMinute: before === null ? null : isFull && lastMinute > 0 ? Math.max(least, perMinute) : lessKnown(limit),
+    until: now + pause,
+    step: -1,
+    since: before === null ? now : limit.since,
+    changedAt: now,
+    refusedAt: now,
+    cause: shortCause(reply),
+    evidence: null,
+  };
+}
+
+/** A number that is refused again though little of it was used is not known so well any more. */
+function lessKnown({ perMinute, knownPerMinute: known }: Limit): number | null {
+  if (perMinute === null || (known !== null && perMinute < known)) return known;
+  return Math.ceil(perMinute * KNOWN_LESS);
+}
+
+/**
+ * Returns the number after the first refusal of all: one mail more than the last minute had. It goes after the pause, and tells a receiver whose
+ * minute is over by then, or that takes a mail every now and then, from one that takes so many in a minute.
+ */
+const firstNumber = (lastMinute: number): number => (lastMinute === 0 ? COLD_PER_MINUTE : lastMinute + 1);
+
+/**
+ * Returns the limit after an accepted mail, which `acceptedWithin` counts among those of so many ms, of a minute if that is not said; null if the
+ * limit is forgotten.
+ */
+export function taken(limit: Limit, acceptedWithin: (ms?: number) => number, now: number): Limit | null {
+  const { perMinute, knownPerMinute: known } = limit;
+  if (perMinute === null) return limit;
+  const first = limit.step === -1 ? { ...limit, step: 0 } : limit;
+  const age = now - limit.changedAt;
+  if (known !== null && perMinute < known) {
+    if (age < RETURN_MS) return first;
+    return { ...first, perMinute: Math.min(known, Math.ceil(perMinute * RETURN_FACTOR)), changedAt: now };
+  }
+  if (age < growsAfter(first) || !isUsed(limit, acceptedWithin, age)) return first;
+  const factors = isFirst(limit) ? GROWTH_AT_FIRST : GROWTH;
+  const grown = Math.ceil(perMinute * (factors[Math.min(first.step, factors.length - 1)] ?? 2));
+  return grown > FORGET_OVER
+    ? null
+    : { ...first, perMinute: grown, knownPerMinute: null, changedAt: now, step: first.step + 1 };
+}
+
+/** Returns whether the number limits. At first it grows so fast that the last minute says nothing: then what went since it last grew counts. */
+const isUsed = (limit: Limit, acceptedWithin: (ms?: number) => number, age: number): boolean =>
+  isFirst(limit)
+    ? acceptedWithin(age) >= (limit.perMinute ?? 0) * (age / MINUTE_MS) * USED_AT_FIRST
+    : acceptedWithin() >= (limit.perMinute ?? 0) * USED;
+
+/** A small number grows by a whole mail, so it waits until about twenty were accepted: else many tries are refused. */
+function growsAfter(limit: Limit): number {
+  const { perMinute, step } = limit;
+  if (isFirst(limit)) return GROWTH_AT_FIRST_MS;
+  return step > 0 ? NEXT_GROWTH_MS : FIRST_GROWTH_MS * Math.min(2, Math.max(1, 20 / (perMinute ?? 20)));
+}
+
+const isFirst = ({ since, refusedAt }: Limit): boolean => since === refusedAt;

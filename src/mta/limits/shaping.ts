@@ -2,8 +2,13 @@
  * Shaping rules: a number of replies of a kind from one lane within a time, and the lane is slowed down, rests for a while, or the
  * operator is warned. Pure: time is handed in.
  */
+import type { AnswerRules } from '../../config/limit-rules.ts';
 import type { ShapingRule } from '../../config/shaping.ts';
-import type { Outcome, Verdict } from '../../messages/delivery/delivery.ts';
+import type { Judgement, Refusal } from '../../messages/delivery/classify.ts';
+import type { Outcome, Verdict, Subject } from '../../messages/delivery/delivery.ts';
+import { subjectOf } from '../attempt/subject.ts';
+import { isAboutOne } from './learn.ts';
+import { operatorOf, type MailOperator } from '../sites/sites.ts';
 
 /** A rule of the settings as they are held, with its pattern ready. */
 type Rule = DeepReadonly<ShapingRule>;
@@ -98,4 +103,32 @@ function codeMatches(wanted: string, code: number | null, enhanced: string | nul
     : wanted.endsWith('xx')
       ? given.startsWith(wanted[0] ?? ' ')
       : given === wanted;
+}
+
+export interface Teaches {
+  about: Subject;
+  /** Closes after so many in a row, for these times in ms; null if it closes nothing. */
+  closes: { after: number; for: readonly number[] } | null;
+  rules: readonly CompiledRule[];
+}
+
+/** Returns a function that explains replies of a host; a diagnostic of a bounce mail, which teaches nothing, gives null. */
+export function createExplainer(
+  answers: AnswerRules,
+  shaping: Parameters<typeof compileRules>[0],
+  operators: readonly MailOperator[],
+): (refusal: Refusal, judged: Judgement) => Teaches | null {
+  const rules = compileRules(shaping);
+  return (refusal, judged) => {
+    if (refusal.phase === 'report') return null;
+    const about = subjectOf(refusal, judged);
+    const answer = about in answers ? answers[about as keyof AnswerRules] : null;
+    const operator = refusal.mx == null ? null : (operatorOf([refusal.mx], operators)?.name ?? null);
+    const reply = { ...refusal, verdict: judged };
+    return {
+      about,
+      closes: answer === null ? null : { after: answer.after, for: answer.close },
+      rules: isAboutOne(about) ? [] : rules.filter((rule) => matches(rule, operator, reply)),
+    };
+  };
 }

@@ -1,13 +1,15 @@
 /**
- * Composes a stored content: the body that follows the header of each message, with the hash that DKIM signs. The text part is
- * made from the html as the sender wrote it, before tracking changes it.
+ * The two steps of making a mail that cost most, which any thread can do. It composes a stored content: the body that follows the header of
+ * each message, with the hash that DKIM signs; the text part is made from the html as the sender wrote it, before tracking changes it. And
+ * it signs the header.
  */
 import { isAscii } from 'node:buffer';
 import { LRUCache } from 'lru-cache';
 import { changeHtml } from '../../mail/change-html.ts';
 import { relaxedBodyHash } from '../../mail/dkim/canonicalize.ts';
+import { signHeaders, type DkimSigner, type SignInput, type SigningKey } from '../../mail/dkim/sign.ts';
 import type { BodyFacts } from '../../mail/body-facts.ts';
-import { parseHeaders } from '../../mail/header.ts';
+import { endOfHead, parseHeaders } from '../../mail/header.ts';
 import { unsubscribeUrlsIn } from '../../mail/list-unsubscribe.ts';
 import { encodeContent, textFromHtml, type EncodedContent, type MimeContent } from '../../mail/mime-write.ts';
 import { sevenBitBody, valueOf } from '../../mail/re-encode.ts';
@@ -104,13 +106,6 @@ export function composeKnown(raw: Buffer, facts: BodyFacts): Composed {
   return whole(raw.subarray(0, end), raw.subarray(end + 2), facts);
 }
 
-/** Returns the place of the empty line of a submitted mail, whose line ends are CRLF since it was accepted. */
-function endOfHead(raw: Buffer): number {
-  const end = raw.indexOf('\r\n\r\n');
-  if (end < 0) throw new Error('a submitted mail without the end of its header');
-  return end + 2;
-}
-
 /** Puts this recipient's address in the place of the unsubscribe link. */
 function linked(
   { html, text }: Pick<MimeContent, 'html' | 'text'>,
@@ -130,3 +125,54 @@ async function encode(content: MimeContent, id: string): Promise<Composed> {
   const encoded = await encodeContent(content, id);
   return { content: encoded, bodyHash: relaxedBodyHash(encoded.body) };
 }
+
+/** The signatures to make, with at least one key. */
+export interface Unsigned extends Omit<SignInput, 'signers'> {
+  keys: readonly SigningKey[];
+}
+
+/** The same if the content is not composed yet: `front` is the header up to the content's own lines. */
+export type UnsignedFront = Pick<Unsigned, 'timestamp' | 'keys'> & { front: string };
+
+export type MailJob =
+  /** Nothing is signed if `sign` is null. */
+  { kind: 'compose'; stored: StoredContent; sign: UnsignedFront | null } | { kind: 'sign'; unsigned: Unsigned };
+
+export type MailAnswer =
+  /** Others may share the content of a mail that cannot be signed. */
+  | { kind: 'composed'; composed: Composed; signed: Signed }
+  | Signed
+  /** The content cannot be encoded, which no later try could either. */
+  | { kind: 'unencodable'; why: string };
+
+/** `signatures` are the DKIM-Signature lines. */
+export type Signed = { kind: 'signed'; signatures: string } | { kind: 'unsigned'; why: string };
+
+/** Makes the function that does jobs where it is called, with signers of its own. */
+export function createMailMaker(
+  compose: Compose,
+  signerOf: (key: SigningKey) => DkimSigner,
+): (job: MailJob) => Promise<MailAnswer> {
+  async function sign({ keys, ...input }: Unsigned): Promise<Signed> {
+    try {
+      return { kind: 'signed', signatures: await signHeaders({ ...input, signers: keys.map(signerOf) }) };
+    } catch (error) {
+      return { kind: 'unsigned', why: whyOf(error) };
+    }
+  }
+
+  return async (job) => {
+    if (job.kind === 'sign') return sign(job.unsigned);
+    try {
+      const composed = await compose(job.stored);
+      if (job.sign === null) return { kind: 'composed', composed, signed: { kind: 'signed', signatures: '' } };
+      const { front, ...rest } = job.sign;
+      const { content, bodyHash } = composed;
+      return { kind: 'composed', composed, signed: await sign({ ...rest, head: front + content.headers, bodyHash }) };
+    } catch (error) {
+      return { kind: 'unencodable', why: whyOf(error) };
+    }
+  };
+}
+
+const whyOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

@@ -8,15 +8,18 @@ import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
 import { createThreads, type Threads } from '../../base/threads.ts';
 import { signerForLoop } from '../../mail/dkim/sign.ts';
-import { createCompose, type Composed, type StoredContent } from './compose.ts';
 import {
+  createCompose,
   createMailMaker,
+  type Composed,
   type MailAnswer,
   type MailJob,
   type Signed,
+  type StoredContent,
   type Unsigned,
   type UnsignedFront,
-} from './mail-job.ts';
+} from './compose.ts';
+import { endOfHead } from '../../mail/header.ts';
 import { createGate } from '../../scheduling/gate.ts';
 
 export type Composer = ReturnType<typeof createComposer>;
@@ -54,6 +57,8 @@ export function createComposer(deps: { clock: Clock; log: Log }) {
     idleMs: IDLE_MS,
     jobMs: JOB_MS,
     maxHeapMb: 512,
+    // With more, what a large mail leaves behind takes half of its size again.
+    maxYoungMb: 6,
   });
   const make = createMailMaker(createCompose({ remembered: REMEMBERED }), signerForLoop);
   const batches = new MailBatches(deps, make, makeAlone);
@@ -72,7 +77,7 @@ export function createComposer(deps: { clock: Clock; log: Log }) {
     /** Composes and signs. Rejects with Unencodable, or with ThreadRefusal if it should be tried again later. */
     async make(stored: StoredContent, sign: UnsignedFront | null, order: Order): Promise<Made> {
       const job = { kind: 'compose', stored, sign } as const;
-      const head = (sign?.front.length ?? 0) + Math.max(0, stored.raw?.indexOf('\r\n\r\n') ?? 0);
+      const head = (sign?.front.length ?? 0) + (stored.raw === undefined ? 0 : endOfHead(stored.raw));
       const answer = await (isLarge(stored) || isLongHead(head) ? makeAlone(job) : batches.run(order, job));
       if (answer.kind === 'unencodable') throw new Unencodable(answer.why);
       if (answer.kind !== 'composed') throw new Error('the answer to a content to compose was another');

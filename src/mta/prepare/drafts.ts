@@ -9,9 +9,8 @@ import type { FreshContent } from '../../messages/store/fresh-contents.ts';
 import { isSealedContent, openContent } from '../../messages/store/stored-content.ts';
 import type { Attachment } from '../../mail/mime-write.ts';
 import type { Tracking } from '../../tracking/rewrite.ts';
-import { composeKnown, type Composed, type StoredContent } from './compose.ts';
+import { composeKnown, type Composed, type Signed, type StoredContent } from './compose.ts';
 import { createComposer, isLarge, isLongHead, Unencodable, type Composer, type Made, type Order } from './composer.ts';
-import type { Signed } from './mail-job.ts';
 import type { PrepareDeps } from './prepare.ts';
 import { failureOf, readyMail, Unbuildable, type Draft, type Prepared } from './ready-mail.ts';
 import {

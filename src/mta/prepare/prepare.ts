@@ -18,13 +18,13 @@ import {
   addressedOf,
   failureOf,
   tlsRequestOf,
+  trackingOf,
   type Draft,
   type Failure,
   type Prepared,
   type Ready,
 } from './ready-mail.ts';
 import { loadStoredMails, type StoredMail } from './stored-mail.ts';
-import { trackingOf } from './tracking.ts';
 
 export type Signing = { kind: 'ready'; keys: readonly SigningKey[] } | { kind: 'unavailable'; why: string };
 

@@ -1,17 +1,29 @@
-/** The parts of a mail beside its content: the envelope, the header, and the facts of its row that a session needs. */
+/**
+ * The parts of a mail beside its content: the envelope, the header, the facts of its row that a session needs, and what differs for each
+ * recipient: tracked links, pixel, and the unsubscribe headers.
+ */
 import { ThreadRefusal } from '../../base/threads.ts';
+import { trackingHostOf } from '../../domains/dns-records.ts';
 import type { Mailbox } from '../../mail/address.ts';
+import { LONGEST_UNSUBSCRIBE_URL, unsubscribeHeaders, unsubscribeUrlsIn } from '../../mail/list-unsubscribe.ts';
 import { writeHead } from '../../mail/mime-write.ts';
 import { storedMailboxes, type StoredMailbox } from '../../messages/store/message.ts';
 import type { SigningKey } from '../../mail/dkim/sign.ts';
-import { COPY_FIELD, marksFor } from '../../messages/delivery/return-path.ts';
-import type { Tracking } from '../../tracking/rewrite.ts';
+import {
+  COPY_FIELD,
+  marksFor,
+  unsubscribeAddressFor,
+  type ReturnPathKey,
+} from '../../messages/delivery/return-path.ts';
+import { storedUnsubscribe } from '../../messages/request/unsubscribe.ts';
+import { trackPaths, type Tracking } from '../../tracking/rewrite.ts';
+import type { TrackingKey } from '../../tracking/token.ts';
+import { unsubscribeToken } from '../../tracking/unsubscribe-link.ts';
 import type { TlsRequest } from '../connection/tls-policy.ts';
+import type { Signed } from './compose.ts';
 import type { Made } from './composer.ts';
-import type { Signed } from './mail-job.ts';
 import type { PrepareDeps } from './prepare.ts';
 import { writtenAt, type StoredMail } from './stored-mail.ts';
-import { unsubscribingOf } from './tracking.ts';
 
 /** A mail ready to be sent. */
 export interface Ready {
@@ -167,3 +179,80 @@ const addressesIn = (row: StoredMail): string[] => [
   ...storedMailboxes(row.cc_json).map(([, address]) => address),
   ...storedMailboxes(row.reply_to_json).map(([, address]) => address),
 ];
+
+/** Returns null if nothing is tracked, as in nearly every mail: its content is the same for all recipients. */
+export function trackingOf(key: TrackingKey, row: StoredMail, unsubscribeUrl: string | null): Tracking | null {
+  const base = row.tracking_url ?? '';
+  const isTracked = (row.track_opens === 1 || row.track_clicks === 1) && base !== '';
+  if (!isTracked && unsubscribeUrl === null) return null;
+  return {
+    key,
+    stamp: { deliveryId: row.id, host: base === '' ? null : ownHost(base, row.from_domain) },
+    base,
+    opens: isTracked && row.track_opens === 1,
+    clicks: isTracked && row.track_clicks === 1,
+    unsubscribeUrl,
+    untouched: unsubscribeUrls(row),
+  };
+}
+
+/** Returns the tracking host if it belongs to the sending domain, else null. */
+function ownHost(base: string, fromDomain: string): string | null {
+  const { hostname } = new URL(base);
+  return hostname === trackingHostOf(fromDomain) ? hostname : null;
+}
+
+/** The ways in which this recipient unsubscribes. */
+interface Unsubscribing {
+  /** List-Unsubscribe and List-Unsubscribe-Post; empty if unsubscribing is off. */
+  headers: string;
+  /** The address for the link in the body; null if it has none. Recipients may have no page to open: then it is a mail. */
+  bodyUrl: string | null;
+}
+
+function unsubscribingOf(
+  keys: { trackingKey: TrackingKey; returnPathKey: ReturnPathKey },
+  row: StoredMail,
+  returnPathDomain: string,
+): Unsubscribing {
+  const unsubscribe = storedUnsubscribe(row);
+  if (unsubscribe === null) return { headers: '', bodyUrl: null };
+  const { url, mailto, oneClick, inBody = false } = unsubscribe;
+  const token = url === null || mailto === null ? tokenOf(keys.trackingKey, row) : '';
+  const hosted = hostedMailto(`${unsubscribeAddressFor(keys.returnPathKey, row.id)}@${returnPathDomain}`, token);
+  const headers = unsubscribeHeaders({ url: url ?? hostedUrl(row, token), mailto: mailto ?? hosted, oneClick });
+  const page = row.tracking_url === null ? null : `${row.tracking_url}${trackPaths.unsubscribe}${token}`;
+  return { headers, bodyUrl: inBody ? (url ?? page ?? `mailto:${mailto ?? hosted}`) : null };
+}
+
+const tokenOf = (key: TrackingKey, row: StoredMail): string =>
+  unsubscribeToken(key, {
+    deliveryId: row.id,
+    accountId: row.account_id,
+    stream: row.stream,
+    fromDomain: row.from_domain,
+    email: row.address,
+  });
+
+/** The subject (RFC 6068) tells whom the mail is from and what it ends, for as long as it is in a mailbox; the address only tells which mail it was. */
+function hostedMailto(address: string, token: string): string {
+  const whole = `${address}?subject=unsubscribe%20${token}`;
+  return `mailto:${whole}`.length > LONGEST_UNSUBSCRIBE_URL ? address : whole;
+}
+
+/** Returns an https URL or null: the request must not be readable or changeable on its way (RFC 8058 section 3.1). */
+function hostedUrl({ tracking_url: base }: StoredMail, token: string): string | null {
+  if (base?.startsWith('https://') !== true) return null;
+  const url = `${base}${trackPaths.unsubscribe}${token}`;
+  // The longest possible names make it too long; the mailto address remains.
+  return url.length > LONGEST_UNSUBSCRIBE_URL ? null : url;
+}
+
+/** Returns the unsubscribe URLs that the sender gave, in a header or as a member of the request: clicks on them are not counted. */
+function unsubscribeUrls(row: StoredMail): string[] {
+  const own = storedUnsubscribe(row)?.url ?? null;
+  if (own !== null) return [own];
+  const headers = JSON.parse(row.headers_json) as [string, string][];
+  const [, list = ''] = headers.find(([name]) => name.toLowerCase() === 'list-unsubscribe') ?? [];
+  return unsubscribeUrlsIn(list);
+}

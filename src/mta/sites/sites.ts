@@ -2,15 +2,13 @@
  * Finds the destination of a domain's mail: by the operator's routes, the simulator, or the hosts that DNS names. DNS answers are
  * kept for their TTL; a domain is looked up once however much mail waits for it.
  */
-import { createLru } from '../../base/lru.ts';
 import type { Clock } from '../../base/clock.ts';
+import { createLru } from '../../base/lru.ts';
 import { HOUR_MS } from '../../base/time.ts';
-import { SIMULATOR_DOMAIN } from '../../messages/delivery/delivery.ts';
 import type { StsFault, StsPolicy } from '../../mail/sts-policy.ts';
+import { SIMULATOR_DOMAIN } from '../../messages/delivery/delivery.ts';
 import type { HostDane, TlsFacts } from '../connection/tls-policy.ts';
-import type { HostAddress } from '../dns/mx.ts';
-import type { MailRoute } from '../dns/mx.ts';
-import { operatorOf, type MailOperator } from './operators.ts';
+import type { HostAddress, MailRoute } from '../dns/mx.ts';
 
 /** One host to dial. */
 export interface Host {
@@ -190,18 +188,17 @@ export class Sites {
   private async ask(domain: string, route: Route | undefined, key: string): Promise<Destination> {
     const asked = this.round;
     if (route?.kind === 'smarthost') {
-      const name = `${route.host}:${String(route.port)}`;
-      return this.keep(key, asked, await this.deps.findRelay(route.host, route.port), name, {
-        tls: route.tls,
-        auth: route.auth,
-      });
+      const { host, port, tls, auth } = route;
+      const found = await this.deps.findRelay(host, port);
+      return this.keep(key, asked, found, { name: `${host}:${String(port)}`, relay: { tls, auth } });
     }
     const found = await this.deps.findHosts(domain, { fresh: false });
     // "No such domain" counts towards a bounce only if the look-up did not use a cache.
     const sure =
       found.kind === 'no_domain' && !found.fresh ? await this.deps.findHosts(domain, { fresh: true }) : found;
     const announced = sure.kind === 'hosts' ? await this.deps.findPolicy?.(domain) : undefined;
-    return this.keep(key, asked, sure, null, null, {
+    return this.keep(key, asked, sure, {
+      relay: null,
       domain,
       sts: announced?.policy ?? null,
       stsFault: announced?.fault ?? null,
@@ -209,32 +206,20 @@ export class Sites {
     });
   }
 
-  private keep(
-    key: string,
-    asked: number,
-    route: MailRoute,
-    relayName: string | null,
-    relay: Site['relay'],
-    secured: Pick<Site, 'domain' | 'sts' | 'stsFault' | 'tls'> = {},
-  ): Destination {
+  private keep(key: string, asked: number, route: MailRoute, known: KnownOfSite): Destination {
     const now = this.deps.clock.now();
-    const destination = this.destinationFrom(key, route, relayName, relay, secured, now);
-    const most = secured.stsFault == null ? Infinity : STS_FAULT_MS;
+    const destination = this.destinationFrom(key, route, known, now);
+    const most = known.stsFault == null ? Infinity : STS_FAULT_MS;
     const until = destination.kind === 'unresolved' ? destination.until : now + Math.min(ttlOf(route), most);
-    if (asked !== this.round) return destination;
-    this.answers.set(key, { destination, until });
+    if (asked === this.round) this.answers.set(key, { destination, until });
     return destination;
   }
 
-  private destinationFrom(
-    key: string,
-    route: MailRoute,
-    relayName: string | null,
-    relay: Site['relay'],
-    secured: Pick<Site, 'domain' | 'sts' | 'stsFault' | 'tls'>,
-    now: number,
-  ): Destination {
-    if (route.kind === 'hosts') return { ...this.siteFrom(route, relayName, relay), ...secured };
+  private destinationFrom(key: string, route: MailRoute, known: KnownOfSite, now: number): Destination {
+    if (route.kind === 'hosts') {
+      const operator = operatorOf(route.mxNames ?? [], this.deps.operators ?? []);
+      return { kind: 'site', name: operator?.name ?? laneName(route.site), hosts: route.hosts, operator, ...known };
+    }
     if (route.kind !== 'trouble') return { kind: 'nowhere', route };
     const before = this.answers.get(key)?.destination;
     const failures = before?.kind === 'unresolved' ? before.failures + 1 : 1;
@@ -242,18 +227,10 @@ export class Sites {
     const pause = UNRESOLVED_MS[failures - 1] ?? LONGEST_UNRESOLVED_MS;
     return { kind: 'unresolved', route, since, failures, until: now + pause };
   }
-
-  private siteFrom(route: Extract<MailRoute, { kind: 'hosts' }>, relayName: string | null, relay: Site['relay']): Site {
-    const operator = operatorOf(route.mxNames ?? [], this.deps.operators ?? []);
-    return {
-      kind: 'site',
-      name: relayName ?? operator?.name ?? laneName(route.site),
-      hosts: route.hosts,
-      operator,
-      relay,
-    };
-  }
 }
+
+/** The facts of a site beside its hosts; it has a name of its own if it is a smarthost. */
+type KnownOfSite = Pick<Site, 'relay' | 'domain' | 'sts' | 'stsFault' | 'tls'> & { name?: string };
 
 /** Names the lane of a site. The name of a host without a dot must differ from an operator's name. */
 const laneName = (site: string): string => (/[.:]/.test(site) ? site : `${site}.`);
@@ -272,4 +249,29 @@ function keyOf(domain: string, route: Route | undefined): string {
   const key = `~${JSON.stringify([route.host, route.port, route.tls, route.auth])}`;
   smarthostKeys.set(route, key);
   return key;
+}
+
+/**
+ * The large operators of mail hosts, by their MX hosts: a lane has the operator's name, and an operator may have its own limits.
+ * The table is data (config/operators.yaml). A domain belongs to an operator only if all of its MX hosts do: otherwise a domain
+ * could list one host of Google's and a tar-pit, and hold up all mail to Google. Pure.
+ */
+
+export interface MailOperator {
+  readonly name: string;
+  /** Host names, and all names below them. */
+  readonly mx: readonly string[];
+  /** Connections at most, in place of `delivery.lane.maxConcurrency`. */
+  readonly maxConnections?: number | undefined;
+  /** Mails over one connection at most. */
+  readonly messagesPerConnection?: number | undefined;
+}
+
+/** Returns the operator of all of these hosts, or null. */
+export function operatorOf(hosts: readonly string[], table: readonly MailOperator[]): MailOperator | null {
+  if (hosts.length === 0) return null;
+  const isOf = (host: string, { mx }: MailOperator): boolean =>
+    mx.some((name) => host === name || host.endsWith(`.${name}`));
+  const lower = hosts.map((host) => host.toLowerCase());
+  return table.find((operator) => lower.every((host) => isOf(host, operator))) ?? null;
 }

@@ -2,10 +2,8 @@
 import path from 'node:path';
 import { ensureDefaultAccount } from '../../accounts/account-store.ts';
 import { createStreams } from '../../accounts/stream-store.ts';
-import { createCursors } from '../../api/cursor.ts';
 import { createInside } from '../../api/inside.ts';
 import type { Reply } from '../../api/route.ts';
-import { ListStreams } from '../../api/list-stream.ts';
 import { storeRoutes } from '../../api/routes.ts';
 import { systemClock } from '../../base/clock.ts';
 import { openKeyring } from '../../base/keyring.ts';
@@ -81,8 +79,6 @@ export async function openOffline(config: Config, first: string): Promise<Offlin
     keyring,
     resolver,
     log: { info: noop, warn: noop },
-    cursors: createCursors(keyring.derive('cursors')),
-    streams: new ListStreams(),
     findStream: (accountId, slug) => streams.find(accountId, slug),
     hostname: config.smtp.hostname,
     trackingTarget: trackingTargetOf(config),

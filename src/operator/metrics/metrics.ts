@@ -2,14 +2,15 @@
  * `/metrics` for Prometheus: on a separate port (`metrics.port`), or on the API's for clients that know `metrics.token`.
  * Figures that come from the database are read at most every few seconds, however often clients ask.
  */
-import http from 'node:http';
-import type { IncomingMessage, ServerResponse } from 'node:http';
-import { logAcceptErrors } from '../../net/accept-errors.ts';
-import { authorityOf, closeAtOnce, listenOn } from '../../net/listening.ts';
+import http, { type IncomingMessage, type ServerResponse } from 'node:http';
 import type { Clock } from '../../base/clock.ts';
-import { exposition, EXPOSITION_TYPE, type Family } from './exposition.ts';
 import type { Log } from '../../base/log.ts';
 import { equalInConstantTime } from '../../base/secret.ts';
+import { HOUR_MS } from '../../base/time.ts';
+import { logAcceptErrors } from '../../net/accept-errors.ts';
+import { authorityOf, closeAtOnce, listenOn } from '../../net/listening.ts';
+import { heldFigures } from '../holds.ts';
+import { exposition, EXPOSITION_TYPE, type Family } from './exposition.ts';
 import {
   backupFigures,
   balanceFigures,
@@ -29,10 +30,8 @@ import {
   webhookFigures,
   type FigureDeps,
 } from './figures.ts';
-import { heldFigures } from '../held-mail.ts';
-import type { Nodes } from '../../storage/nodes.ts';
 import type { Meters } from './meters.ts';
-import { HOUR_MS } from '../../base/time.ts';
+import type { Nodes } from '../../storage/nodes.ts';
 
 export interface MetricsDeps extends FigureDeps {
   log: Log;

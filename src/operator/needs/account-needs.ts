@@ -1,7 +1,7 @@
 /** The rules for what needs a person in an account: domains, webhooks, keys and deferred mail. Pure. */
 import { pluralize } from '../../base/pluralize.ts';
 import { lostOf, lostText, stateOf } from '../../domains/lost-records.ts';
-import type { HeldMail } from '../held-mail.ts';
+import type { HeldMail } from '../holds.ts';
 import { capital, need, SOON_MS, uri, waits, type AccountFacts, type Deferred, type Need, type Rule } from './need.ts';
 
 const sendingDomains: Rule<AccountFacts> = ({ id: account, domains }, { server }) =>

@@ -1,10 +1,9 @@
 /** The type of an item that a person should look at, and the facts that its rules read. */
 import { pluralize } from '../../base/pluralize.ts';
 import { DAY_MS } from '../../base/time.ts';
-import type { DomainRecord } from '../../domains/domain-record.ts';
 import type { Key, Webhook } from '../../client/types.ts';
-import type { HeldMail } from '../held-mail.ts';
-import type { holdRecord } from '../holds.ts';
+import type { DomainRecord } from '../../domains/domain-record.ts';
+import type { HeldMail, holdRecord } from '../holds.ts';
 
 export interface Need {
   object: 'need';

@@ -4,31 +4,30 @@
  */
 import { z } from 'zod';
 import { listAccounts } from '../../accounts/account-store.ts';
+import { contentOf, operatorCaller } from '../../api/inside.ts';
 import { rfc3339 } from '../../base/rfc3339.ts';
 import type { DomainRecord } from '../../domains/domain-record.ts';
-import type { AccountRow } from '../../storage/tables.ts';
-import { dialectOf } from '../../storage/sql.ts';
-import { accountArgument, accountNamed } from '../team/accounts.ts';
-import { contentOf, operatorCaller } from '../../api/inside.ts';
-import { figuresOf, type Figures } from '../node-figures.ts';
+import type { SourceReport } from '../../messages/delivery/why.ts';
+import type { OperatorDeps } from '../deps.ts';
 import { backups } from '../doctor/backups.ts';
-import { disk } from '../doctor/machine-checks.ts';
-import { verdictsOn } from '../doctor/settings.ts';
 import type { Verdict } from '../doctor/finding.ts';
+import { disk } from '../doctor/machine-checks.ts';
 import { createMachine } from '../doctor/machine.ts';
-import { holdRecord, withHold } from '../holds.ts';
 import { verdictsOnNodes } from '../doctor/nodes.ts';
-import { heldMail, type HeldMail } from '../held-mail.ts';
-import { readQueue, type WaitingDomain } from '../lane-records.ts';
+import { verdictsOn } from '../doctor/settings.ts';
+import { holdRecord, heldMail, type HeldMail } from '../holds.ts';
+import { readQueue, type WaitingDomain } from '../lanes.ts';
 import { readListings } from '../listings.ts';
 import { accountRules } from './account-needs.ts';
 import type { AccountFacts, Deferred, Need, NeedFacts, ServerFacts } from './need.ts';
 import { serverRules } from './server-needs.ts';
-import type { SourceReport } from '../../messages/delivery/lane-report.ts';
-import type { OperatorDeps } from '../deps.ts';
-import { serverRoute } from '../server-route.ts';
+import { figuresOf, type Figures } from '../node-figures.ts';
 import { lostSecrets } from '../sealed-secrets.ts';
+import { serverRoute } from '../server-route.ts';
 import { sourceFigures } from '../sources.ts';
+import { accountArgument, accountNamed } from '../team/accounts.ts';
+import { dialectOf } from '../../storage/sql.ts';
+import type { AccountRow } from '../../storage/tables.ts';
 
 export const needOperations = {
   /**
@@ -125,10 +124,9 @@ async function serverFacts(deps: OperatorDeps): Promise<ServerFacts> {
     readListings(db, clock.now()),
     lostSecrets({ read: db.reader, keyring }),
   ]);
-  const named = await withAccountNames(deps, held);
   const nodeOf = (name: string): string | null => (nodes.hasOthers ? name : null);
   return {
-    held: named.map((one) => withHold(one, limits.listByHand())),
+    held: await withAccountNames(deps, held),
     set: limits.listByHand().map(holdRecord),
     domains,
     blocks: blocksOf(sources.map(({ node, value }) => ({ node: nodeOf(node), sources: value }))),

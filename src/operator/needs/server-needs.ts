@@ -1,6 +1,6 @@
 /** The rules for what needs a person on the server: holds, blocks, ports, the certificate, disk and backups. Pure. */
 import { pluralize } from '../../base/pluralize.ts';
-import type { HeldMail } from '../held-mail.ts';
+import type { HeldMail } from '../holds.ts';
 import { atNode, capital, need, SOON_MS, uri, waits, type Need, type Rule, type ServerFacts } from './need.ts';
 
 const person = (by: string | null): string =>

@@ -1,10 +1,9 @@
+import fc from 'fast-check';
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
-import fc from 'fast-check';
 import { enhancedOf } from '../../../src/mail/smtp-reply.ts';
-import { classify, createJudge, judge, type Refusal } from '../../../src/messages/delivery/classify.ts';
-import { readRefusal } from '../../../src/messages/delivery/read-refusal.ts';
+import { classify, createJudge, judge, type Refusal, readRefusal } from '../../../src/messages/delivery/classify.ts';
 import { corpus, NO_CORPORA } from '../../support/harness/corpora.ts';
 import { isSeen, labelledReplies } from '../../support/harness/labelled-replies.ts';
 

@@ -1,15 +1,14 @@
-import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { decide } from '../../../src/messages/delivery/decide.ts';
-import { isWaiting, type Decision } from '../../../src/messages/delivery/decision.ts';
-import { HELD_WITHOUT_END } from '../../../src/messages/delivery/delivery.ts';
-import type {
-  DeliveryState,
-  DeliveryStatus,
-  DeliveryChange,
-  Hit,
-  Outcome,
-  Verdict,
+import assert from 'node:assert/strict';
+import { decide, isWaiting, type Decision } from '../../../src/messages/delivery/decide.ts';
+import {
+  HELD_WITHOUT_END,
+  type DeliveryState,
+  type DeliveryStatus,
+  type DeliveryChange,
+  type Hit,
+  type Outcome,
+  type Verdict,
 } from '../../../src/messages/delivery/delivery.ts';
 import { deliveryStatuses } from '../../../src/storage/tables.ts';
 import { HOUR, NOW, deliveryState } from '../../support/harness/mail-rows.ts';

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { policyAt } from '../../../src/mta/attempt/host-policy.ts';
+import { policyAt } from '../../../src/mta/attempt/outcome.ts';
 import type { Host, Site } from '../../../src/mta/sites/sites.ts';
 
 const host: Host = { name: 'mx1.dest.test', port: 25, addresses: [{ ip: '192.0.2.25', family: 4 }] };

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { decide } from '../../../src/messages/delivery/decide.ts';
-import { simulate, simulatedEnd, type SimulatedEnd } from '../../../src/mta/attempt/simulator.ts';
+import { simulate, simulatedEnd, type SimulatedEnd } from '../../../src/mta/attempt/outcome.ts';
 import { HOUR, NOW, deliveryState } from '../../support/harness/mail-rows.ts';
 
 const DOMAIN = 'simulator.posthorn.test';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { X509Certificate, createHash } from 'node:crypto';
 import type { TlsaRecord } from '../../../src/net/resolver.ts';
-import { daneFault } from '../../../src/mta/connection/dane.ts';
+import { daneFault } from '../../../src/mta/connection/tls.ts';
 import { expired, server as certificate, testCa } from '../../support/harness/certificate.ts';
 import { startMailServer } from '../../support/fakes/fake-mail-server.ts';
 import { notOpened, openDeps, opened, targetOf } from './helpers.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { dotStuffed, inBlocks } from '../../../src/mta/connection/dot-stuffing.ts';
+import { dotStuffed, inBlocks } from '../../../src/mta/connection/session.ts';
 
 const rows: [text: string, onTheWire: string, reason: string][] = [
   ['', '.\r\n', 'an empty message'],

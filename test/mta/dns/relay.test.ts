@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { findRelay } from '../../../src/mta/dns/relay.ts';
+import { findRelay } from '../../../src/mta/dns/mx.ts';
 import { FakeResolver } from '../../support/fakes/fake-resolver.ts';
 import type { Zones } from '../../support/fakes/zones.ts';
 

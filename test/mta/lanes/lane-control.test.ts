@@ -4,7 +4,7 @@ import type { Log } from '../../../src/base/log.ts';
 import { byHand } from '../../support/harness/limit-rows.ts';
 import type { LimitBook } from '../../../src/messages/limits/book.ts';
 import type { Grounds, Outcome, Subject, Verdict } from '../../../src/messages/delivery/delivery.ts';
-import type { GateWait } from '../../../src/mta/connection/dial-gate.ts';
+import type { GateWait } from '../../../src/mta/connection/pooled-host.ts';
 import type { LaneControl } from '../../../src/mta/lanes/lane-control.ts';
 import { wholeLane, type LanePart } from '../../../src/mta/lanes/node-parts.ts';
 import type { MailKey } from '../../../src/messages/limits/limit.ts';
@@ -111,7 +111,7 @@ describe('mta/lanes/lane-control', () => {
       assert.ok(control.slots(LANE) >= 2);
       assert.equal(restUntil(LANE, mail), null);
       assert.deepEqual(
-        control.history(LANE).filter(({ cause }) => cause !== 'growth after successes'),
+        (control.report(LANE)?.changes ?? []).filter(({ cause }) => cause !== 'growth after successes'),
         [],
       );
     });
@@ -119,7 +119,7 @@ describe('mta/lanes/lane-control', () => {
   it('grows while all of it is in use, and says why', () => {
     many(30, () => accepted());
     assert.ok(control.slots(LANE) > 2);
-    const [first] = control.history(LANE);
+    const [first] = control.report(LANE)?.changes ?? [];
     assert.deepEqual(first, { at: NOW, what: 'connections', to: '4 connections', cause: 'growth after successes' });
     const slots = control.slots(LANE);
     view = { waiting: 0, slots: 1 };
@@ -146,7 +146,7 @@ describe('mta/lanes/lane-control', () => {
       part = { nodes: 3, isNew: false };
       view = { waiting: 5, slots: 1 };
       assert.equal(control.slots(LANE), 1, 'of two');
-      assert.equal(control.report(LANE)?.limit, 1);
+      assert.equal(control.report(LANE)?.limit, 2, 'that of all nodes');
       const message = '3 nodes have mail for mx.dest.test and share its limits: each has 1 connection.';
       assert.deepEqual(
         control.waits(LANE, mail, site).map((one) => [one.reason, one.message]),
@@ -199,7 +199,7 @@ describe('mta/lanes/lane-control', () => {
     many(30, () => accepted());
     learn(said('rate', 450, '4.7.1 too much mail'));
     assert.deepEqual([control.report(LANE)?.perMinute, control.slots(LANE)], [31, 0]);
-    assert.deepEqual(control.history(LANE).at(-1), {
+    assert.deepEqual((control.report(LANE)?.changes ?? []).at(-1), {
       at: NOW,
       what: 'pace',
       to: '31 mails a minute',
@@ -222,7 +222,10 @@ describe('mta/lanes/lane-control', () => {
     control.take(LANE, mail);
     assert.equal(restUntil(LANE, mail), clock.now() + 2000, 'and the others wait for it');
     control.learn(LANE, mail, accepted());
-    assert.deepEqual([restUntil(LANE, mail), control.history(LANE).at(-1)?.to], [null, 'the rest is over']);
+    assert.deepEqual(
+      [restUntil(LANE, mail), (control.report(LANE)?.changes ?? []).at(-1)?.to],
+      [null, 'the rest is over'],
+    );
     assert.ok(woken > 0, 'what waits on disk is looked at');
   });
 
@@ -327,7 +330,7 @@ describe('mta/lanes/lane-control', () => {
         assert.deepEqual(limits(), [null, 10]);
         assert.equal(restUntil('farm', at('well.test')), null);
         assert.deepEqual(
-          control.history('farm').filter(({ what }) => what === 'rule'),
+          (control.report('farm')?.changes ?? []).filter(({ what }) => what === 'rule'),
           [],
         );
       });
@@ -371,7 +374,7 @@ describe('mta/lanes/lane-control', () => {
   it('a rule of shaping rests the lane, by the answers that are about it', () => {
     many(2, () => said('load', 451, 'so slow'));
     assert.equal(control.slots(LANE), 0);
-    assert.match(control.history(LANE).at(-1)?.cause ?? '', /^own: so slow/);
+    assert.match((control.report(LANE)?.changes ?? []).at(-1)?.cause ?? '', /^own: so slow/);
     const [first] = control.waits(LANE, mail, site);
     assert.deepEqual([first?.reason, first?.by, first?.until], ['receiver_resting', 'operator', NOW + 5 * MINUTE]);
     clock.advance(5 * MINUTE);
@@ -416,7 +419,7 @@ describe('mta/lanes/lane-control', () => {
   it("tells a host's cap once", () => {
     cap = { cap: 3, cause: '421 too many connections', ageMs: 0 };
     for (let count = 0; count < 5; count++) control.noteRefusedConnection(LANE, '421 too many connections');
-    assert.deepEqual(control.history(LANE), [
+    assert.deepEqual(control.report(LANE)?.changes ?? [], [
       { at: NOW, what: 'connections', to: '3 connections', cause: '421 too many connections' },
     ]);
     assert.deepEqual([control.report(LANE)?.limit, control.report(LANE)?.cause], [2, 'start']);
@@ -509,7 +512,7 @@ describe('mta/lanes/lane-control', () => {
       ],
     ]);
     control.noteRefusedConnection('farm', '421 too many connections');
-    assert.deepEqual(control.history('farm'), []);
+    assert.deepEqual(control.report('farm')?.changes ?? [], []);
   });
 
   it('keeps 2,000 lanes that have learnt nothing', () => {

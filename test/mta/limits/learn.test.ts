@@ -1,12 +1,11 @@
-import assert from 'node:assert/strict';
 import fc from 'fast-check';
+import assert from 'node:assert/strict';
 import type { Grounds, Outcome, Subject } from '../../../src/messages/delivery/delivery.ts';
-import { allowance, connectionsOf } from '../../../src/mta/limits/allowance.ts';
-import { firstConnections } from '../../../src/mta/limits/connections.ts';
-import { learn, type LaneFacts } from '../../../src/mta/limits/learn.ts';
 import { isClosing, keyOf, stands, type Limit, type MailKey } from '../../../src/messages/limits/limit.ts';
-import { accepted, factsOf } from '../../support/harness/outcomes.ts';
+import { allowance, connectionsOf } from '../../../src/mta/limits/allowance.ts';
+import { firstConnections, learn, type LaneFacts } from '../../../src/mta/limits/learn.ts';
 import { answers } from '../lane-world.ts';
+import { accepted, factsOf } from '../../support/harness/outcomes.ts';
 
 const MINUTE = 60_000;
 const NOW = 1_767_225_600_000;
@@ -51,7 +50,9 @@ class Receivers {
       ...own,
     };
     for (const limit of this.at(site)) this.probes.delete(keyOf(limit));
-    const known = { get: (key: string) => this.limits.get(key), size: this.limits.size };
+    const of = (domain: string | null): Limit[] =>
+      this.at(site).filter((limit) => limit.domain === null || limit.domain === domain);
+    const known = { get: (key: string) => this.limits.get(key), of };
     const lesson = learn(known, lane, mail, outcome, answers, this.now);
     for (const limit of lesson.changed) this.limits.set(keyOf(limit), limit);
     for (const limit of lesson.ended) this.limits.delete(keyOf(limit));

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { newLimit, type Limit } from '../../../src/messages/limits/limit.ts';
-import { slowed, taken } from '../../../src/mta/limits/rate.ts';
-import { Traffic } from '../../../src/mta/limits/traffic.ts';
+import { slowed, taken } from '../../../src/mta/limits/learn.ts';
+import { Traffic } from '../../../src/mta/limits/allowance.ts';
 
 const MINUTE = 60_000;
 const NOW = 1_767_225_600_000;

@@ -2,14 +2,12 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { MINUTE_MS } from '../../../src/base/time.ts';
-import { readBounceRules } from '../../../src/config/data-file.ts';
+import { readBounceRules, readOperators } from '../../../src/config/data-file.ts';
 import { readLimitRules, rulesWith } from '../../../src/config/limit-rules.ts';
-import { readOperators } from '../../../src/config/data-file.ts';
-import { readSettings } from '../../../src/config/validate.ts';
 import type { ShapingRule } from '../../../src/config/shaping.ts';
-import { createJudge } from '../../../src/messages/delivery/classify.ts';
+import { readSettings } from '../../../src/config/validate.ts';
+import { createJudge, readRefusal } from '../../../src/messages/delivery/classify.ts';
 import type { BounceClass, BounceReason, Outcome } from '../../../src/messages/delivery/delivery.ts';
-import { readRefusal } from '../../../src/messages/delivery/read-refusal.ts';
 import { subjectOf } from '../../../src/mta/attempt/subject.ts';
 import { isAboutOne, ruled } from '../../../src/mta/limits/learn.ts';
 import { compileRules, shape, type ShapingMemory } from '../../../src/mta/limits/shaping.ts';
@@ -204,7 +202,7 @@ describe('config/limits.yaml: the rules of single operators', () => {
         [...Array<number>(rule.count - 1).fill(0), 1],
       );
       const action = { kind: 'pause', ms: rule.for, domain: 'a.test' } as const;
-      const limit = ruled({ get: () => undefined, size: 0 }, { site: 's', source: '' }, action, rule.name, 0);
+      const limit = ruled({ get: () => undefined, of: () => [] }, { site: 's', source: '' }, action, rule.name, 0);
       assert.deepEqual([limit?.domain, limit?.until], ['a.test', rule.for]);
       assert.ok(rule.action === 'pause' && rule.for >= 15 * MINUTE_MS && rule.for <= 60 * MINUTE_MS);
     });

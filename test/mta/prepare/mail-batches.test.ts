@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
 import { createLog } from '../../../src/base/log.ts';
 import { ThreadRefusal } from '../../../src/base/threads.ts';
-import type { StoredContent } from '../../../src/mta/prepare/compose.ts';
+import type { MailAnswer, MailJob, StoredContent } from '../../../src/mta/prepare/compose.ts';
 import { MailBatches, type Order } from '../../../src/mta/prepare/composer.ts';
-import type { MailAnswer, MailJob } from '../../../src/mta/prepare/mail-job.ts';
 import { FakeClock } from '../../support/fakes/fake-clock.ts';
 
 const jobOf = (text: string): MailJob => {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { readOperators } from '../../../src/config/data-file.ts';
-import { operatorOf } from '../../../src/mta/sites/operators.ts';
+import { operatorOf } from '../../../src/mta/sites/sites.ts';
 
 describe('mta/sites/operators', () => {
   const table = [

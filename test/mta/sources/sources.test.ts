@@ -1,10 +1,9 @@
 /** The sources of several nodes on one database: which a node uses, and which one a mail leaves from. */
 import assert from 'node:assert/strict';
-import { Sources, type ConfiguredSource } from '../../../src/mta/sources/sources.ts';
-import { WarmUp } from '../../../src/mta/sources/warm-up.ts';
+import { Sources, type ConfiguredSource, WarmUp } from '../../../src/mta/sources/sources.ts';
+import { limitsInMemory, quietLog } from '../lane-world.ts';
 import { FakeClock } from '../../support/fakes/fake-clock.ts';
 import { NOW } from '../../support/harness/mail-rows.ts';
-import { limitsInMemory, quietLog } from '../lane-world.ts';
 
 const source = (name: string, node: string | null, pool = 'default'): ConfiguredSource => ({
   ...{ name, node, pool, ehlo: 'mail.test', ipv4: '192.0.2.1', ipv6: null },

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { needsOf } from '../../../src/operator/needs/needs.ts';
 import type { AccountFacts, NeedFacts, ServerFacts } from '../../../src/operator/needs/need.ts';
-import type { HeldMail } from '../../../src/operator/held-mail.ts';
+import type { HeldMail } from '../../../src/operator/holds.ts';
 
 const NOW = Date.parse('2026-01-31T09:30:00.000Z');
 const DAY = 86_400_000;

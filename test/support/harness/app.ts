@@ -128,6 +128,8 @@ export interface TestAppOptions {
   stsPort?: number;
   /** The settings as they are written after the start. */
   readSettings?: () => Config;
+  /** The flags that Node.js has. */
+  nodeFlags?: ReadonlySet<string>;
 }
 
 export interface TestApp {
@@ -264,6 +266,7 @@ export async function startTestApp(options: TestAppOptions = {}): Promise<TestAp
     ...(options.ca === undefined ? {} : { ca: options.ca }),
     ...(options.stsPort === undefined ? {} : { stsPort: options.stsPort }),
     ...(options.readSettings === undefined ? {} : { readSettings: options.readSettings }),
+    ...(options.nodeFlags === undefined ? {} : { nodeFlags: options.nodeFlags }),
   });
   const operator = reachOperator(config);
   const { key, keyId } = made;

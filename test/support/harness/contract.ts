@@ -2,7 +2,7 @@
  * Holds answers against the OpenAPI document: a status, a header, a type or a member that it does not promise, and one that it
  * promises and is not there, are defects. The harnesses ask it about every answer of the suite.
  */
-import type { Json } from '../../../src/api/openapi-schemas.ts';
+import type { Json } from '../../../src/api/openapi.ts';
 import { breachesOf, type Follow } from '../tools/json-schema.ts';
 
 export interface SeenAnswer {

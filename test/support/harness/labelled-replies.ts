@@ -2,8 +2,7 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
-import type { Refusal } from '../../../src/messages/delivery/classify.ts';
-import { readRefusal } from '../../../src/messages/delivery/read-refusal.ts';
+import { type Refusal, readRefusal } from '../../../src/messages/delivery/classify.ts';
 import { corpus } from './corpora.ts';
 
 export interface LabelledReply {

@@ -1,5 +1,5 @@
 /** Rows of the table `limits`, for tests. */
-import { anyPart } from '../../../src/operator/parts.ts';
+import { anyPart } from '../../../src/operator/selector.ts';
 import { newLimit, type Limit } from '../../../src/messages/limits/limit.ts';
 import type { LimitRow } from '../../../src/storage/tables.ts';
 

@@ -5,7 +5,7 @@
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
-import type { Json } from '../../../src/api/openapi-schemas.ts';
+import type { Json } from '../../../src/api/openapi.ts';
 import { breakingChanges } from './openapi-diff.ts';
 import { publishedDocument } from './published.ts';
 

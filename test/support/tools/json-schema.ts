@@ -2,7 +2,7 @@
  * Does a value keep to a JSON Schema? The subset of draft 2020-12 that the OpenAPI document uses; a keyword that is not known
  * here is an error, so that nothing is passed over in silence.
  */
-import type { Json } from '../../../src/api/openapi-schemas.ts';
+import type { Json } from '../../../src/api/openapi.ts';
 
 /** Leads from a `$ref` to what it names. */
 export type Follow = (ref: string) => Json;

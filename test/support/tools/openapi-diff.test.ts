@@ -1,6 +1,6 @@
 /** Changes planted into the real document: breaking ones are found and named, additions pass. */
 import assert from 'node:assert/strict';
-import type { Json } from '../../../src/api/openapi-schemas.ts';
+import type { Json } from '../../../src/api/openapi.ts';
 import { breakingChanges } from './openapi-diff.ts';
 import { publishedDocument } from './published.ts';
 

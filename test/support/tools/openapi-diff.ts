@@ -3,7 +3,7 @@
  * silently). What callers send may be asked less strictly and not more; what they get may gain members and not lose any.
  * New operations, parameters, members and values in answers are additions.
  */
-import type { Json } from '../../../src/api/openapi-schemas.ts';
+import type { Json } from '../../../src/api/openapi.ts';
 
 interface Document {
   paths: Record<string, Record<string, Operation>>;

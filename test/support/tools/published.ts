@@ -1,5 +1,5 @@
 /** The OpenAPI document as a program with the settings of the manual publishes it: what documents and types are made from. */
-import type { Json } from '../../../src/api/openapi-schemas.ts';
+import type { Json } from '../../../src/api/openapi.ts';
 import { startTestApp } from '../harness/app.ts';
 
 let read: Promise<Json> | null = null;

@@ -3,7 +3,7 @@
  * a member too many or too few, a text too long. What is made is plain JSON.
  */
 import fc from 'fast-check';
-import type { Json } from '../../../src/api/openapi-schemas.ts';
+import type { Json } from '../../../src/api/openapi.ts';
 import type { Follow } from './json-schema.ts';
 
 /** Texts of the kinds that programs trip over. */

@@ -1,7 +1,6 @@
 /** Large files in a body: what is left in its bytes, and that all else is read as without it. */
 import assert from 'node:assert/strict';
-import type { LongTexts } from '../../src/api/files-in-json.ts';
-import { readJson, type JsonValue } from '../../src/api/json.ts';
+import { readJson, type JsonValue, type LongTexts } from '../../src/api/json.ts';
 
 const LONG = 'QUJD'.repeat(20_000);
 const SLASHED = 'QU/D'.repeat(20_000);
@@ -36,7 +35,7 @@ const cases: readonly (readonly [why: string, json: string, files: number])[] = 
   ['members of a prototype', `{"__proto__":{"content":"${LONG}"}}`, 1],
 ];
 
-describe('api/files-in-json', () => {
+describe('api/json: files', () => {
   for (const [why, json, count] of cases)
     it(why, () => {
       const files: LongTexts = new Map();
