@@ -31,7 +31,7 @@ interface RowsOf {
   /** The columns of its key. */
   key: string;
   where: string;
-  /** What they are looked for in, if that is not the whole table. */
+  /** A part of the table to look for them in; the whole table if absent. */
   within?: string;
 }
 
@@ -51,7 +51,7 @@ const OLDEST_CALLS = '(SELECT position, at FROM webhook_deliveries ORDER BY posi
 /** Failed sign-ins beyond their budget. */
 const SURPLUS = `(SELECT id FROM sign_ins WHERE result IN ('refused', 'code_refused')
   ORDER BY id DESC LIMIT 1000 OFFSET ${String(budgets.sign_in_rows.most)}) AS surplus`;
-/** What receivers taught is learnt again within a minute; a source that no mail has tried at a site begins again there after a month. */
+/** A limit that a receiver taught is learnt again within a minute; a source that no mail has tried at a site begins again there after a month. */
 const OLD_LIMIT = `changed_at < ? AND CASE WHEN set_by = 'operator' THEN ended = 1 OR (until > 0 AND until < ?)
   ELSE changed_at < ? OR kind IN ('rate', 'connections') END`;
 

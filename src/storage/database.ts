@@ -61,7 +61,7 @@ export interface Database {
   close(): Promise<void>;
 }
 
-/** What functions of the stores need; a server and a command have both. */
+/** The needs of the functions of stores; a server and a command have both. */
 export interface StoreDeps {
   db: Database;
   clock: Clock;

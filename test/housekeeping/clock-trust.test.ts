@@ -120,8 +120,7 @@ describe('housekeeping/clock-trust', () => {
 
   it('doubts one of which it cannot be told', async () => {
     const err = new Error('the disk is away');
-    const { prepared, commit } = temp.db;
-    const db = { prepared: { ...prepared, all: () => Promise.reject(err) }, commit };
+    const db = { ...temp.db, prepared: { ...temp.db.prepared, all: () => Promise.reject(err) } };
     const { isTrusted } = await trust(db);
     assert.equal(isTrusted(), false);
     assert.deepEqual(warned, [{ event: 'retention_waits', err }]);

@@ -36,7 +36,7 @@ type Script = (told: Told) => number | Promise<number>;
 /** Calls at once of an endpoint. */
 const MAX_CALLS = 10;
 
-/** Nobody is told that an endpoint was disabled. */
+/** No mail says that an endpoint was disabled. */
 const noNotice: WebhookDeps['notice'] = {
   prepare: () => Promise.resolve(),
   of: () => Promise.resolve({ rows: [], recipients: 0, written: () => undefined }),

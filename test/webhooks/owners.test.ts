@@ -57,7 +57,7 @@ function randomFrom(seed: number): () => number {
   };
 }
 
-/** Nobody is told that an endpoint was disabled. */
+/** No mail says that an endpoint was disabled. */
 const noNotice: WebhookDeps['notice'] = {
   prepare: () => Promise.resolve(),
   of: () => Promise.resolve({ rows: [], recipients: 0, written: () => undefined }),
