@@ -15,7 +15,7 @@ import type { Inbound } from '../inbound/inbound.ts';
 import type { MailPortState } from '../inbound/mail-port.ts';
 import { clientPackageFiles } from '../api/client-package.ts';
 import { apiRoutes } from '../api/routes.ts';
-import type { BodyMemory } from '../api/body-memory.ts';
+import type { BodyMemory } from '../api/body.ts';
 import type { Newcomers } from '../api/newcomers.ts';
 import { createApi, type Api, type ApiDeps } from '../api/server.ts';
 import { metricsHandler, type MetricsDeps, type MetricsHandler } from '../operator/metrics/metrics.ts';
