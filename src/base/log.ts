@@ -1,12 +1,12 @@
 /**
- * The log: one line for each fact on standard output, with `event`, `message_id`, `recipient_id`, `lane`, `request_id` and the
- * like as fields. Lines never hold bodies; fields that are named like secrets are replaced before they are written.
+ * The log: one line for each fact on standard output, with `event`, `message_id`, `lane` and the like as fields. Lines never hold bodies;
+ * fields named like secrets are replaced.
  */
 import { createHash } from 'node:crypto';
 import { isatty } from 'node:tty';
 import { destination, pino, stdSerializers, stdTimeFunctions, type DestinationStream } from 'pino';
 import { prettyFactory } from 'pino-pretty';
-import { PRIORITY } from './journal.ts';
+import { fstatSync } from 'node:fs';
 
 export type LogFields = Readonly<Record<string, unknown>>;
 
@@ -17,7 +17,6 @@ export interface Log {
   warn(fields: LogFields, message: string): void;
   /** Takes the error as the field `err`: its type, message, stack and causes are written. */
   error(fields: LogFields, message: string): void;
-  /** Returns a log whose lines all have these fields. */
   child(fields: LogFields): Log;
 }
 
@@ -30,7 +29,6 @@ export interface RootLog extends Log {
 
 export interface LogOptions {
   level: 'debug' | 'info' | 'warn' | 'error';
-  /** `json` for machines, `pretty` for people. */
   format: 'json' | 'pretty';
   /** `hashed` writes a hash in place of each mail address, so that lines about the same one can be found. */
   addresses?: 'full' | 'hashed';
@@ -65,6 +63,20 @@ export function createLog({ level, format, addresses = 'full', journal = false, 
     },
     format === 'pretty' ? forPeople(stream) : forMachines(stream ?? standardOutput(false), journal),
   );
+}
+
+/** The priorities of syslog(3) as the journal reads and removes them (sd-daemon(3)); `journalctl -p err` filters by them. */
+export const PRIORITY = { error: '<3>', warn: '<4>', info: '<6>', debug: '<7>' } as const;
+
+/** Returns whether a file descriptor is the journal's. `named` is JOURNAL_STREAM, in which systemd gives its device and inode. */
+export function isJournal(named: string | undefined, descriptor: number): boolean {
+  if (named === undefined) return false;
+  try {
+    const { dev, ino } = fstatSync(descriptor, { bigint: true });
+    return named === `${String(dev)}:${String(ino)}`;
+  } catch {
+    return false; // a descriptor that is closed
+  }
 }
 
 /** A line begins with its level, since that is the first member that pino writes. */
@@ -120,8 +132,8 @@ function forPeople(stream: DestinationStream | undefined): DestinationStream {
 }
 
 /**
- * A log whose disk is full must not stop mail. Lines that cannot be written are kept, up to a limit, and go out with the line
- * after there is room again. Until then nothing is forced out: `flushSync` would try for ever and block the program.
+ * Keeps lines that cannot be written, as on a full disk, for the next line that can. Until then nothing is forced out: `flushSync` would
+ * try for ever.
  */
 function standardOutput(sync: boolean): DestinationStream {
   const together = sync ? {} : { minLength: LINES_TOGETHER_BYTES, periodicFlush: LINES_TOGETHER_MS };

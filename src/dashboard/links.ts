@@ -54,7 +54,7 @@ export interface Chip {
   on: boolean;
 }
 
-/** Returns one chip for each value; the active one links to the list without this filter. */
+/** Returns one chip for each value, '' for all; the active one links to the list without this filter. */
 export function chipsOf(
   path: string,
   query: URLSearchParams,

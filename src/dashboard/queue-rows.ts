@@ -95,24 +95,6 @@ export function sumOf({ data, domains, oldest_at: oldestAt }: Lanes): object {
   };
 }
 
-/** A bar of the ages of waiting mail. */
-interface AgeBar {
-  label: string;
-  count: number;
-}
-
-export function ageBars(ages: ResultOf<'queue.lane'>['ages']): AgeBar[] {
-  const bars: readonly (readonly [label: string, count: number])[] = [
-    ['under 1 min', ages.under_1m],
-    ['1 to 10 min', ages.under_10m],
-    ['10 min to 1 h', ages.under_1h],
-    ['1 to 6 h', ages.under_6h],
-    ['6 to 24 h', ages.under_24h],
-    ['over 24 h', ages.older],
-  ];
-  return bars.map(([label, count]) => ({ label, count }));
-}
-
 /** The last four hours, one point a minute. */
 const SHOWN_MOMENTS = 240;
 
@@ -174,39 +156,29 @@ const limitText = (what: 'connections' | 'mails_per_minute', to: number): string
 export interface KeptLine extends TimedReason {
   waiting: number;
   /** Link to more about it. */
-  href: string | null;
-  link: string | null;
+  href: string;
+  link: string;
   /** Domain that `Try now` applies to, or null. */
   domain: string | null;
 }
 
-export function keptLines(others: readonly Kept[], domains: readonly { domain: string; lane: string }[]): KeptLine[] {
-  return others.map((one) => {
-    const { by, target, message, since, until, waiting } = one;
-    const line = { message, since, until, waiting };
-    const lane = laneLink(target);
-    const domain = domains.find((each) => each.lane === target)?.domain ?? null;
-    switch (by) {
-      case 'rest':
-        return { ...line, href: lane, link: 'The lane', domain };
-      case 'block_list':
-      case 'warm_up':
-      case 'no_source':
-        return { ...line, href: '/settings/sources', link: 'Addresses', domain: by === 'block_list' ? domain : null };
-      case 'route':
-        return {
-          ...line,
-          href: linkTo('/queue', { domain: target }),
-          link: 'Its mail',
-          domain: null,
-        };
-      case 'domain_refused':
-        return { ...line, href: '/domains', link: 'Domains', domain: null };
-      case 'stream_pause':
-        return { ...line, href: '/streams', link: 'Streams', domain: null };
-      case 'operator':
-      case 'account_pause':
-        return { ...line, href: '/queue#holds', link: 'Holds', domain: null };
-    }
+/** The page about each kind of them, and what its link is called. */
+const keptPages: Readonly<Record<Kept['by'], (target: string) => readonly [href: string, link: string]>> = {
+  rest: (lane) => [laneLink(lane), 'The lane'],
+  block_list: () => ['/settings/sources', 'Addresses'],
+  warm_up: () => ['/settings/sources', 'Addresses'],
+  no_source: () => ['/settings/sources', 'Addresses'],
+  route: (domain) => [linkTo('/queue', { domain }), 'Its mail'],
+  domain_refused: () => ['/domains', 'Domains'],
+  stream_pause: () => ['/streams', 'Streams'],
+  operator: () => ['/queue#holds', 'Holds'],
+  account_pause: () => ['/queue#holds', 'Holds'],
+};
+
+export const keptLines = (others: readonly Kept[], domains: readonly { domain: string; lane: string }[]): KeptLine[] =>
+  others.map(({ by, target, message, since, until, waiting }) => {
+    const [href, link] = keptPages[by](target);
+    const isTried = by === 'rest' || by === 'block_list';
+    const domain = isTried ? (domains.find(({ lane }) => lane === target)?.domain ?? null) : null;
+    return { message, since, until, waiting, href, link, domain };
   });
-}

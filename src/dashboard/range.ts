@@ -88,14 +88,12 @@ function customTimes(query: URLSearchParams, zone: string): Times {
     return text === '' ? null : (momentIn(text, zone) ?? undefined);
   };
   const [from, to] = [read('from'), read('to')];
-  const faults = [
-    ...(from === undefined ? ['“From” is not a date'] : []),
-    ...(to === undefined ? ['“To” is not a date'] : []),
-    ...(from != null && to != null && from >= to ? ['“From” is not before “To”'] : []),
-  ];
-  if (faults.length > 0)
-    return { since: null, until: null, label: 'all', fault: `${faults.join(', and ')}, so all times are shown.` };
-  const [since, until] = [from ?? null, to ?? null];
+  const isWrong = from === undefined || to === undefined || (from !== null && to !== null && from >= to);
+  if (isWrong) {
+    const fault = 'From and to are two dates, the first one before the second, so all times are shown.';
+    return { since: null, until: null, label: 'all', fault };
+  }
+  const [since, until] = [from, to];
   const text = (ms: number): string => wallClock(ms, zone).slice(0, 16);
   const parts = [...(since === null ? [] : [`from ${text(since)}`]), ...(until === null ? [] : [`to ${text(until)}`])];
   return { since, until, label: parts.length === 0 ? 'all' : `${parts.join(' ')} (${zone})`, fault: null };

@@ -2,12 +2,11 @@
 import type { Notifier } from '../scheduling/notifier.ts';
 import { budgets } from '../base/budgets.ts';
 import { MOST_BYTES } from '../mail/mime-read.ts';
-import { MailPort, type MailPortListener, type MailPortName, type MailPortState, type Place } from './mail-port.ts';
+import { MailPort, type MailPortName, type MailPortState, type Place } from './mail-port.ts';
 import type { InboundContext } from './context.ts';
 import { keptReports } from './bounded-store.ts';
 import { Listener } from './listener.ts';
-import type { ListenerLimits } from './listener-limits.ts';
-import { MailMemory } from './mail-intake.ts';
+import { type ListenerLimits, Tally } from './mail-intake.ts';
 import { mxHandlers } from './mx.ts';
 import { createMxBudgets } from './mx-budgets.ts';
 import { Receiver } from './receive.ts';
@@ -44,12 +43,8 @@ export interface InboundSettings {
   diskBytes: number;
 }
 
-export interface InboundPorts {
-  /** Null while it cannot be had. */
-  mx: number | null;
-  submission: number | null;
-  submissions: number | null;
-}
+/** The open ports; null for one that cannot be had. */
+export type InboundPorts = Record<MailPortName, number | null>;
 
 /** Reports of RFC 3464 bring the mail back, so they may be larger than the largest mail by this much; only the front of them is kept. */
 const MORE_THAN_MAIL = 10 * 1024 * 1024;
@@ -70,7 +65,7 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
   const reader = createSubmissionReader({ clock });
   const { submission, certificate } = settings;
   const submit = { ...submissionHandlers({ ...deps, reader }, submission), ended: deps.submitted };
-  const memory = new MailMemory();
+  const memory = new Tally();
   const { isDraining } = deps;
   const common = { hostname: submission.hostname, certificate, isDraining };
   const submitters = ({ port }: Place, isSecure: boolean): Listener<Submitter> =>
@@ -92,12 +87,9 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
     );
   const mxBudgets = createMxBudgets(deps);
   const kept = keptReports(deps, settings.diskBytes);
-  const receiver = new Receiver(deps, {
-    budgets: mxBudgets,
-    kept,
-    reader: createReportReader({ clock }, { keys: deps.keys, rules: deps.bounceRules, count: REPORT_THREADS }),
-  });
-  const received = new ReceivedMails(deps, mxBudgets, settings.diskBytes);
+  const reports = createReportReader({ clock }, { keys: deps.keys, rules: deps.bounceRules, count: REPORT_THREADS });
+  const { inbox } = new Receiver(deps, { budgets: mxBudgets, kept, reader: reports });
+  const { inbox: received } = new ReceivedMails(deps, mxBudgets, settings.diskBytes);
   const mx = new Listener(
     { clock, log },
     {
@@ -111,16 +103,14 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
       smtputf8: true,
       limits: MX_LIMITS,
     },
-    mxHandlers(deps, { budgets: mxBudgets, receiver, received }),
+    mxHandlers(deps, { budgets: mxBudgets, reports: inbox, received }),
   );
   const submitting = [submitters(submission.start, false), submitters(submission.tls, true)] as const;
   const listeners = [mx, ...submitting];
-  const portOf = (name: MailPortName, listener: MailPortListener, { host, place }: { host: string; place: Place }) =>
-    new MailPort(deps, { name, listener, host, place });
   const mailPorts = [
-    portOf('mx', mx, settings.mx),
-    portOf('submission', submitting[0], { host: submission.host, place: submission.start }),
-    portOf('submissions', submitting[1], { host: submission.host, place: submission.tls }),
+    new MailPort(deps, 'mx', settings.mx.host, settings.mx.place, () => mx.listen()),
+    new MailPort(deps, 'submission', submission.host, submission.start, () => submitting[0].listen()),
+    new MailPort(deps, 'submissions', submission.host, submission.tls, () => submitting[1].listen()),
   ];
   let unlisten: (() => void) | null = null;
 
@@ -150,15 +140,13 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
     },
     /** Reads the mails that an earlier run, or a node that has ended, has left unread. Only the node that leads does that. */
     takeLeft(): void {
-      receiver.takeLeft();
+      inbox.takeLeft();
       received.takeLeft();
     },
     /** Returns the state of each port, in the order mx, submission, submissions. */
     mailPorts: (): MailPortState[] => mailPorts.map(({ state }) => state),
-    ports(): InboundPorts {
-      const [reports = null, plain = null, secure = null] = mailPorts.map(({ state }) => state.open);
-      return { mx: reports, submission: plain, submissions: secure };
-    },
+    ports: (): InboundPorts =>
+      Object.fromEntries(mailPorts.map(({ state: { name, open } }) => [name, open])) as InboundPorts,
     setCertificate(renewed: Certificate): void {
       for (const listener of listeners) listener.setCertificate(renewed);
     },
@@ -166,7 +154,8 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
       unlisten?.();
       await Promise.all(mailPorts.map((mailPort) => mailPort.stop()));
       await Promise.all(listeners.map((listener) => listener.close()));
-      await Promise.all([receiver.stop(), received.stop(), reader.close()]);
+      await Promise.all([inbox.stop(), received.stop()]);
+      await Promise.all([reports.close(), reader.close()]);
     },
   };
 }

@@ -43,7 +43,7 @@ export class LaneReports {
    * Returns at most `most` of the lanes, since a report of each of thousands takes too long: first those with work. Among the fullest are lanes
    * that rest, half of all at most: their mail rests on disk.
    */
-  list(most: number, first: 'fullest' | 'busiest'): Promise<LaneReport[]> {
+  lanes(most: number, first: 'fullest' | 'busiest'): Promise<LaneReport[]> {
     const atWork = this.engine.lanes
       .views()
       .filter(({ waiting, slots }) => (first === 'fullest' ? waiting : slots) > 0);
@@ -53,14 +53,15 @@ export class LaneReports {
     return mapInSlices([...names].slice(0, most), (name) => this.reportOf(name));
   }
 
-  one(name: string): LaneReport | null {
+  /** Returns one lane, busy or not; null if it is not known. */
+  lane(name: string): LaneReport | null {
     const report = this.engine.control.report(name);
     return report === null ? null : { ...report, ...this.viewOf(name) };
   }
 
   /** Returns the lanes of a site that are known, one for each source that mail has left from. */
-  ofSite(site: string): LaneReport[] {
-    return this.lanesOfSite(site).flatMap((name) => this.one(name) ?? []);
+  lanesOfSite(site: string): LaneReport[] {
+    return this.namesOfSite(site).flatMap((name) => this.lane(name) ?? []);
   }
 
   /** Returns the lane of a domain, as it was last known. If it is not, the domain is looked up for the next report. */
@@ -75,7 +76,8 @@ export class LaneReports {
     return known.kind === 'site' ? known.name : placing.laneFor(known, null);
   }
 
-  async factsOf(mail: MailOfLane): Promise<LaneFacts> {
+  /** Returns what holds a mail on the way to its domain, and what it waits for, without asking DNS or a host. */
+  async laneFacts(mail: MailOfLane): Promise<LaneFacts> {
     const pool = mail.stream == null ? null : await this.engine.poolOf(mail.account, mail.stream);
     return this.factsOfDestination(mail, pool);
   }
@@ -87,7 +89,7 @@ export class LaneReports {
     return {
       destination,
       needs: destination.hosts.map((host) => needOf(destination, host)),
-      lane: this.one(name),
+      lane: this.lane(name),
     };
   }
 
@@ -118,7 +120,7 @@ export class LaneReports {
   /** The workers of a lane whose mail needs no connection are not counted, since they use none. */
   private reportOf(name: string): LaneReport {
     const { waiting } = this.engine.lanes.view(name);
-    return this.one(name) ?? { ...blankLane(name), waiting, limit: INNER_SLOTS, cause: 'no network' };
+    return this.lane(name) ?? { ...blankLane(name), waiting, limit: INNER_SLOTS, cause: 'no network' };
   }
 
   /** Jobs that are put aside wait in the lane, too. */
@@ -127,7 +129,7 @@ export class LaneReports {
     return { ...view, waiting: view.waiting + this.engine.aside.count(name) };
   }
 
-  private lanesOfSite(site: string): string[] {
+  private namesOfSite(site: string): string[] {
     const { sources } = this.engine;
     return sources.named ? sources.list().map(({ name }) => laneName(site, name)) : [site];
   }

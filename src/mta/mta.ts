@@ -9,7 +9,6 @@ import { MINUTE_MS } from '../base/time.ts';
 import { freeHeld } from '../messages/delivery/holds.ts';
 import type { Occurrence } from '../messages/delivery/record.ts';
 import { extraTimeOf } from '../messages/delivery/retry.ts';
-import type { LaneReport, LaneFacts, MailOfLane } from '../messages/delivery/why.ts';
 import { Attempts } from './attempt/attempt.ts';
 import { createTranscripts, type Transcripts } from './attempt/transcripts.ts';
 import type { PhaseTimeouts } from './connection/phases.ts';
@@ -17,7 +16,7 @@ import { Pool } from './connection/pool.ts';
 import { createTlsClient } from './connection/tls.ts';
 import { type Job, DueQueue, readFullestDomains } from './due-queue.ts';
 import type { Engine, EngineDeps, EngineOptions } from './engine.ts';
-import { LaneReports, type Resolved } from './lane-reports.ts';
+import { LaneReports } from './lane-reports.ts';
 import { createAside } from './lanes/aside.ts';
 import { LaneControl } from './lanes/lane-control.ts';
 import { NodeParts } from './lanes/node-parts.ts';
@@ -31,8 +30,6 @@ import { createHostTls, HOSTS_REREAD } from './tls/host-tls.ts';
 import { createWorker } from './worker.ts';
 import { Lanes } from '../scheduling/lanes.ts';
 import { isSystemSource } from '../storage/tables.ts';
-
-export type { Resolved } from './lane-reports.ts';
 
 const LEASE_MARGIN_MS = 5 * MINUTE_MS;
 /** Returns a time longer than the longest attempt with the wait behind its final dot, so that a claim never ends under a living worker. */
@@ -52,6 +49,7 @@ const STOP_WRITE_MS = 2_000;
 
 export class Mta {
   readonly sources: Sources;
+  readonly reports: LaneReports;
   /** The dialogues with mail hosts, for operators who watch them. */
   readonly transcripts: Transcripts;
   private readonly engine: Engine;
@@ -117,7 +115,7 @@ export class Mta {
     engine.control = new LaneControl(engine);
     engine.placing = new Placing(engine);
     engine.attempts = new Attempts(engine);
-    engine.reports = new LaneReports(engine);
+    engine.reports = this.reports = new LaneReports(engine);
     this.sweeper = new Sweeper(engine);
   }
 
@@ -179,34 +177,6 @@ export class Mta {
   /** Replaces the shaping rules. Rests and limits that others have set stay. */
   reshape(rules: EngineOptions['shaping']): void {
     this.engine.control.reshape(rules);
-  }
-
-  /** Returns at most `most` of the lanes that have work or a limit: those with the most jobs in memory, or the most workers, first. */
-  lanes(most: number, first: 'fullest' | 'busiest'): Promise<LaneReport[]> {
-    return this.engine.reports.list(most, first);
-  }
-
-  /** Returns the lanes of a site, busy or not: one for each source that mail has left from. */
-  lanesOfSite(site: string): LaneReport[] {
-    return this.engine.reports.ofSite(site);
-  }
-
-  /** Returns one lane, busy or not; null if it is not known. */
-  lane(name: string): LaneReport | null {
-    return this.engine.reports.one(name);
-  }
-
-  /** Returns the lane that mail for this domain is in, as it was last known; a name with `~` if it has none, or is being looked up. */
-  laneOf(domain: string): string {
-    return this.engine.reports.laneOf(domain);
-  }
-
-  /** Returns what holds mail on the way to a domain, and what it waits for, without asking DNS or a host. */
-  readonly laneFacts = (mail: MailOfLane): Promise<LaneFacts> => this.engine.reports.factsOf(mail);
-
-  /** Returns where a domain's mail goes; asks DNS if needed. */
-  resolve(domain: string): Promise<Resolved> {
-    return this.engine.reports.resolve(domain);
   }
 
   /** Returns what a delivery puts on the wire, whether or not it may go now. */
@@ -325,7 +295,7 @@ export class Mta {
   /** Has the domains looked up that reports list, as mail that an earlier run deferred or held has no lane until it is due. */
   private async meetLanes(): Promise<void> {
     const domains = await readFullestDomains(this.engine.db.maintenance, MOST_MET);
-    for (const domain of domains) if (this.engine.owners.isOurs(domain)) this.laneOf(domain);
+    for (const domain of domains) if (this.engine.owners.isOurs(domain)) this.reports.laneOf(domain);
   }
 
   /** Frees mail whose hold has ended. One run at a time: a change during a run is seen by the next one. */

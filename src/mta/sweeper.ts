@@ -188,7 +188,7 @@ export class Sweeper {
   /** Mail under an operator's hold that is not marked yet does not age: it is marked as held. */
   private async agedOrHeld({ id, ...mail }: Aged): Promise<Occurrence> {
     const { domain, accountId: account, stream } = mail;
-    const facts = await this.engine.reports.factsOf({ domain, account, stream });
+    const facts = await this.engine.reports.laneFacts({ domain, account, stream });
     const hold = facts.held ?? (await this.engine.holds.of(mail));
     const [wait] = facts.waits;
     if (hold === null)

@@ -5,7 +5,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Keyring } from '../base/keyring.ts';
 import type { Log } from '../base/log.ts';
 import type { Resolver } from '../net/resolver.ts';
-import type { CertificateWatch } from '../config/certificate-watch.ts';
+import type { CertificateWatch } from '../config/certificate.ts';
 import type { Config } from '../config/schema.ts';
 import type { SettingsState } from '../config/settings-state.ts';
 import type { MailPortState } from '../inbound/mail-port.ts';
@@ -60,7 +60,8 @@ export interface OperatorDeps extends StoreDeps {
   recorder: Recorder;
   /** `tries` has the engines of all nodes try mail for domains now; `*` is all mail. */
   notifiers: { deliveries: Notifier<readonly DueHint[]>; holds: Notifier; tries: Notifier<readonly string[]> };
-  mta: Pick<Mta, 'resolve' | 'lanes' | 'lanesOfSite' | 'lane' | 'laneOf' | 'laneFacts' | 'unblock' | 'transcripts'> & {
+  mta: Pick<Mta, 'unblock' | 'transcripts'> & {
+    reports: Pick<Mta['reports'], 'resolve' | 'lanes' | 'lanesOfSite' | 'lane' | 'laneOf' | 'laneFacts'>;
     sources: Pick<Mta['sources'], 'list'>;
   };
   /** Tells which node delivers to a domain. */

@@ -431,7 +431,7 @@ async function restingMail({ db, laneFacts, mta }: Deps, queue: Queue): Promise<
   for (const [at, part] of parts.entries()) {
     const rest = facts[at]?.waits.find(isRest);
     if (rest === undefined) continue;
-    const target = mta.laneOf(part.domain);
+    const target = mta.reports.laneOf(part.domain);
     const key = `${target} ${rest.message}`;
     const before = found.get(key)?.waiting ?? 0;
     found.set(key, {

@@ -26,7 +26,7 @@ import { dialectOf } from '../storage/sql.ts';
 
 /** The dependencies of those who read the lanes of all nodes. */
 export interface LanesDeps extends FiguresDeps {
-  mta: Pick<OperatorDeps['mta'], 'lanes' | 'lane' | 'lanesOfSite' | 'laneOf'>;
+  mta: Pick<OperatorDeps['mta'], 'reports'>;
 }
 
 /** Domains with waiting mail that lists have at most. */
@@ -41,7 +41,7 @@ export type LaneFigure = NodeFigure<LaneReport>;
 export const laneFigures: Figures<Pick<LanesDeps, 'mta'>, LaneReport> = {
   name: 'lanes',
   everyMs: 2_000,
-  read: async ({ mta }) => (await mta.lanes(MOST_LANES, 'fullest')).map((lane) => [lane.name, lane]),
+  read: async ({ mta }) => (await mta.reports.lanes(MOST_LANES, 'fullest')).map((lane) => [lane.name, lane]),
 };
 
 /** A lane as an operator of all nodes sees it. */
@@ -53,10 +53,10 @@ export interface FleetLane extends LaneReport {
 /** Returns the lanes of all nodes that have work or a limit, and those of these domains. */
 export async function fleetLanes(deps: LanesDeps, domains: readonly string[]): Promise<FleetLane[]> {
   const { mta, nodes } = deps;
-  const sites = new Set(domains.map((domain) => mta.laneOf(domain)));
+  const sites = new Set(domains.map((domain) => mta.reports.laneOf(domain)));
   const shown = await figuresOf(deps, laneFigures);
   const own = new Set(shown.flatMap(({ epoch, key }) => (epoch === nodes.epoch ? [key] : [])));
-  const others = [...sites].flatMap((site) => mta.lanesOfSite(site)).filter(({ name }) => !own.has(name));
+  const others = [...sites].flatMap((site) => mta.reports.lanesOfSite(site)).filter(({ name }) => !own.has(name));
   const all = [
     ...shown.filter(({ value: lane }) => sites.has(siteOf(lane.name, lane.source)) || !isIdle(lane)),
     ...others.map((value) => ({ node: nodes.name, value })),
@@ -101,9 +101,8 @@ export const siteOf = (name: string, source: string | null): string =>
   source === null || !name.endsWith(`/${source}`) ? name : name.slice(0, -source.length - 1);
 
 /** The dependencies of those who explain mails that any node delivers. */
-export interface LaneFactsDeps extends FiguresDeps {
+export interface LaneFactsDeps extends LanesDeps {
   clock: Pick<Clock, 'now'>;
-  mta: LanesDeps['mta'] & { laneFacts(mail: MailOfLane): Promise<LaneFacts> };
   owners: Pick<Owners, 'ownerOf'>;
 }
 
@@ -113,9 +112,9 @@ export function createLaneFacts(deps: LaneFactsDeps): LaneFactsOf {
   async function factsOf(mail: MailOfLane, shown: ReadonlyMap<string, readonly LaneReport[]>): Promise<LaneFacts> {
     const owner = owners.ownerOf(mail.domain);
     if (owner === null) return nobody;
-    const here = await mta.laneFacts(mail);
+    const here = await mta.reports.laneFacts(mail);
     if (owner.epoch === nodes.epoch) return here;
-    const lanes = shown.get(`${String(owner.epoch)} ${mta.laneOf(mail.domain)}`);
+    const lanes = shown.get(`${String(owner.epoch)} ${mta.reports.laneOf(mail.domain)}`);
     const waits = lanes?.map((lane) => lane.waits.filter((wait) => coversMail(wait, mail)));
     return {
       held: here.held ?? heldThere(mail, clock.now()),
@@ -183,11 +182,11 @@ export async function waitingDomainsOf(
   do {
     page = await domainsAfter(deps, page.at(-1) ?? '');
     // A look-up would take the domains out of the lane of those that are not resolved.
-    const missing = site === UNRESOLVED ? [] : page.filter((domain) => mta.laneOf(domain) === UNRESOLVED);
+    const missing = site === UNRESOLVED ? [] : page.filter((domain) => mta.reports.laneOf(domain) === UNRESOLVED);
     for (let at = 0; at < missing.length && clock.monotonic() < until; at += AT_ONCE)
-      await Promise.all(missing.slice(at, at + AT_ONCE).map((domain) => mta.resolve(domain)));
+      await Promise.all(missing.slice(at, at + AT_ONCE).map((domain) => mta.reports.resolve(domain)));
     for (const domain of page) {
-      const lane = mta.laneOf(domain);
+      const lane = mta.reports.laneOf(domain);
       if (lane === site) found.domains.push(domain);
       else if (lane === UNRESOLVED) found.unknown++;
     }
@@ -262,7 +261,7 @@ export async function readQueue(deps: Deps): Promise<Queue> {
   );
   const isHeldWhole = wholeHolds(deps);
   const domains = rows.map((row) => {
-    const lane = mta.laneOf(row.domain);
+    const lane = mta.reports.laneOf(row.domain);
     return waitingDomain(row, { lane, isHeld: isHeldWhole(row.domain, lane) });
   });
   return { lanes, domains, oldestAt: acceptedAt(rows[0]?.first_of_all ?? null) };
@@ -342,7 +341,7 @@ export const isSetByOperator = ({ limits }: Pick<OperatorDeps, 'limits'>, lane: 
 export async function isLaneKnown(deps: Deps, name: string): Promise<boolean> {
   const lanes = await figuresOf(deps, laneFigures);
   return (
-    deps.mta.lane(name) !== null ||
+    deps.mta.reports.lane(name) !== null ||
     lanes.some(({ key, value }) => key === name || siteOf(key, value.source) === name) ||
     (await readQueue(deps)).domains.some(({ lane }) => lane === name)
   );

@@ -179,7 +179,7 @@ async function recipientDomainsOf(
 function shownHere({ mta, nodes }: OperatorDeps, name: string, shown: readonly LaneFigure[]): readonly LaneFigure[] {
   const { epoch, name: node } = nodes;
   if (shown.some((one) => one.epoch === epoch)) return shown;
-  const own = mta.lane(name);
+  const own = mta.reports.lane(name);
   return own === null ? shown : [...shown, { node, epoch, key: name, value: own }];
 }
 

@@ -3,14 +3,14 @@ import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import type { TlsaRecord } from '../net/resolver.ts';
 import { parseMailbox } from '../mail/address.ts';
-import type { Resolved } from '../mta/mta.ts';
+import type { Resolved } from '../mta/lane-reports.ts';
 import type { Host } from '../mta/sites/sites.ts';
 import type { OperatorDeps } from './deps.ts';
 import { serverRoute } from './server-route.ts';
 
 /** `route`: `mx`, `smarthost`, `simulator`, `discard`, `hold`, or `nowhere` with the reason in `problem`. */
 async function resolutionOf({ mta, config }: OperatorDeps, domain: string) {
-  const { destination, needs, lane: report } = await mta.resolve(domain);
+  const { destination, needs, lane: report } = await mta.reports.resolve(domain);
   const nothing = { lane: null, operator: null, hosts: [], sts: null, source: null, limits: null };
   const head = { object: 'resolution' as const, domain };
   if (destination.kind === 'nowhere' || destination.kind === 'unresolved') {

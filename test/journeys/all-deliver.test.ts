@@ -53,7 +53,7 @@ describe('journey: all nodes deliver', () => {
     }
   }
   const deliveredAt = ({ app }: TestApp): string[] =>
-    domains.filter((domain) => app.mta.lane(app.mta.laneOf(domain)) !== null);
+    domains.filter((domain) => app.mta.reports.lane(app.mta.reports.laneOf(domain)) !== null);
 
   it('each the mail of its own domains, wherever it was accepted', async () => {
     await sendToAll();

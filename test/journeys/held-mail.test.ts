@@ -178,7 +178,10 @@ describe('journey: held mail', () => {
     await app.stop();
     await startAgain(app.clock);
     // The domains are looked up in the background.
-    while (app.app.mta.laneOf('plain.test') !== 'mx.plain.test' || app.app.mta.laneOf('hotmail.test') !== site)
+    while (
+      app.app.mta.reports.laneOf('plain.test') !== 'mx.plain.test' ||
+      app.app.mta.reports.laneOf('hotmail.test') !== site
+    )
       await new Promise((resolve) => setImmediate(resolve));
     assert.deepEqual(await rows(), wanted);
     const browser = await signedIn(app.url, app.operator);

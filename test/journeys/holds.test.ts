@@ -118,7 +118,7 @@ describe('journey: holds', () => {
     await server.reached('message', 1);
     const [second, third] = [await app.send(), await app.send()];
     // With both in the lane the worker goes on over the same connection.
-    while ((app.app.mta.lane('mx.dest.test')?.waiting ?? 0) < 2) await settleEventLoop();
+    while ((app.app.mta.reports.lane('mx.dest.test')?.waiting ?? 0) < 2) await settleEventLoop();
     accept();
     await server.reached('message', 2);
     await hold({ domain: 'dest.test' });

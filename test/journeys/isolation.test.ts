@@ -99,7 +99,7 @@ describe('journey: isolation', () => {
     app = await startTestApp({ clock, resolver, mailPort: good.port });
     for (const domain of bad) await sendBulk(domain, BAD_MAILS);
     const events = app.follow();
-    const laneOf = (name: string) => app.app.mta.lane(name);
+    const laneOf = (name: string) => app.app.mta.reports.lane(name);
     const stuck = ['mx.hole.test', 'mx.silent.test', 'mx.tarpit.test', 'mx.deaf.test'];
     // Every bad destination is at work before the first good mail comes.
     for (const other of others) if ('sessions' in other) await other.reached('connect');
@@ -149,9 +149,9 @@ describe('journey: isolation', () => {
   it('mail that waits for a connection while all are in use says so', async () => {
     app = await startTestApp({ clock, resolver, mailPort: good.port, settings: { delivery: { maxConnections: 1 } } });
     await sendBulk('silent.test', 1);
-    await until(() => app.app.mta.lane('mx.silent.test')?.slots === 1);
+    await until(() => app.app.mta.reports.lane('mx.silent.test')?.slots === 1);
     const { id } = await app.send({ to: 'ana@good.test' });
-    await until(() => app.app.mta.lane('mx.good.test')?.waiting === 1);
+    await until(() => app.app.mta.reports.lane('mx.good.test')?.waiting === 1);
     const { reason, message } = await app.why(id);
     assert.equal(reason, 'connections_in_use');
     assert.match(message, /^All connections of this server are in use \(delivery\.maxConnections\)/);

@@ -376,7 +376,7 @@ describe('journey: pressure', () => {
     it('back by a day keeps no host closed for a day', async () => {
       server.options.script = { connect: 'drop' };
       const mails = await Promise.all([0, 1, 2].map(() => app.send()));
-      const parkedUntil = (): number => app.app.mta.lane('mx.dest.test')?.parkedUntil ?? 0;
+      const parkedUntil = (): number => app.app.mta.reports.lane('mx.dest.test')?.parkedUntil ?? 0;
       // After the third failed dial the host is left alone for a minute.
       while (parkedUntil() < app.clock.now() + 50_000) {
         app.clock.advance(500);

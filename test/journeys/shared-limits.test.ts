@@ -96,7 +96,7 @@ describe('journey: two nodes share the limits of a receiver', () => {
   const arrived = (): number => server.sessions.reduce((sum, { mails }) => sum + mails.length, 0);
   const rows = (): Promise<{ epoch: number }[]> =>
     one.app.db.prepared.all(`SELECT epoch FROM lane_nodes WHERE lane = '${LANE}' ORDER BY epoch`);
-  const workers = ({ app }: TestApp): number => app.mta.lane(LANE)?.slots ?? 0;
+  const workers = ({ app }: TestApp): number => app.mta.reports.lane(LANE)?.slots ?? 0;
 
   it('both deliver, and the receiver never sees more than the limit and one', async () => {
     await join();
@@ -131,7 +131,7 @@ describe('journey: two nodes share the limits of a receiver', () => {
     await send(10);
     await until(() => held.length === LIMIT);
     await join();
-    const atTwo = (): LaneReport | undefined => two.app.mta.lane(LANE) ?? undefined;
+    const atTwo = (): LaneReport | undefined => two.app.mta.reports.lane(LANE) ?? undefined;
     // The second node knows its share before its first mail has reached the receiver, or after that.
     await until(() => held.length > LIMIT && atTwo()?.limits.some(({ by }) => by === 'nodes') === true, 100);
     await until(async () => (await rows()).length === 2, 100);

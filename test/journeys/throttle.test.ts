@@ -36,7 +36,7 @@ describe('journey: throttle', () => {
       const [row] = await app.app.db.prepared.all<{ n: number }>(
         'SELECT COUNT(*) AS n FROM deliveries WHERE claim_epoch IS NOT NULL',
       );
-      if (row?.n !== 0 || (app.app.mta.lane(LANE)?.slots ?? 0) > 0) calm = -1;
+      if (row?.n !== 0 || (app.app.mta.reports.lane(LANE)?.slots ?? 0) > 0) calm = -1;
       await new Promise((resolve) => setImmediate(resolve));
     }
   };

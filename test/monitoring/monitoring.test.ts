@@ -34,7 +34,7 @@ describe('monitoring', () => {
   before(async () => {
     const test = await startTestApp({ settings: { metrics: { port: 0 } } });
     // Lanes are there while they have work.
-    test.app.mta.lanes = () =>
+    test.app.mta.reports.lanes = () =>
       Promise.resolve([
         {
           name: '~unresolved',

@@ -35,7 +35,7 @@ describe('mta/lane-reports: the list of lanes', () => {
 
   it('has those with the most workers, of twenty thousand lanes, and no report is made of the others', async () => {
     const { reports, made } = world(thousands, ['mx1.test']);
-    const busiest = await reports.list(50, 'busiest');
+    const busiest = await reports.lanes(50, 'busiest');
     assert.deepEqual(
       [busiest.length, busiest[0]?.name, busiest[0]?.slots, busiest[49]?.slots, made()],
       [50, 'mx19900.test', 199, 150, 50],
@@ -50,7 +50,7 @@ describe('mta/lane-reports: the list of lanes', () => {
       if (made() < 1_000) setImmediate(turn);
     };
     setImmediate(turn);
-    const fullest = await reports.list(1_000, 'fullest');
+    const fullest = await reports.lanes(1_000, 'fullest');
     assert.deepEqual(
       [fullest.length, fullest[0]?.name, fullest[999]?.name, made()],
       [1_000, 'mx0.test', 'mx999.test', 1_000],
@@ -69,7 +69,7 @@ describe('mta/lane-reports: the list of lanes', () => {
     };
     const { reports } = world(lanes, ['limited.test']);
     const names = async (most: number, first: 'fullest' | 'busiest'): Promise<string[]> =>
-      (await reports.list(most, first)).map(({ name }) => name);
+      (await reports.lanes(most, first)).map(({ name }) => name);
     assert.deepEqual(await names(10, 'busiest'), ['c.test', 'b.test', 'a.test', 'limited.test']);
     assert.deepEqual(await names(10, 'fullest'), ['b.test', 'a.test', 'c.test', 'limited.test']);
     assert.deepEqual(await names(2, 'fullest'), ['b.test', 'a.test']);
@@ -77,10 +77,10 @@ describe('mta/lane-reports: the list of lanes', () => {
 
   it('has lanes that rest though thousands of others are fuller, half of the list at most', async () => {
     const { reports } = world(thousands, [], ['rests.test']);
-    const fullest = await reports.list(1_000, 'fullest');
+    const fullest = await reports.lanes(1_000, 'fullest');
     assert.deepEqual([fullest.length, fullest[0]?.name, fullest[1]?.name], [1_000, 'rests.test', 'mx0.test']);
     const many = Array.from({ length: 3_000 }, (_, n) => `rests${String(n)}.test`);
-    const halved = await world(thousands, [], many).reports.list(1_000, 'fullest');
+    const halved = await world(thousands, [], many).reports.lanes(1_000, 'fullest');
     assert.deepEqual([halved[499]?.name, halved[500]?.name], ['rests499.test', 'mx0.test']);
   });
 });

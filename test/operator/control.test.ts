@@ -153,8 +153,11 @@ describe('operator/control', () => {
       const error = Object.assign(new Error(text), { code: /SQLITE_\w+/.exec(text)?.[0] });
       const mta = {
         ...office.deps.mta,
-        lanes: () => {
-          throw error;
+        reports: {
+          ...office.deps.mta.reports,
+          lanes: () => {
+            throw error;
+          },
         },
       };
       await control.close();
@@ -172,8 +175,11 @@ describe('operator/control', () => {
   it('tells a fault of its own, logs it, and goes on', async () => {
     const mta = {
       ...office.deps.mta,
-      lanes: () => {
-        throw new Error('lanes are broken');
+      reports: {
+        ...office.deps.mta.reports,
+        lanes: () => {
+          throw new Error('lanes are broken');
+        },
       },
     };
     await control.close();

@@ -30,7 +30,7 @@ describe('operator/figures: a queue for more than a thousand domains, of which a
     const families = await queueFigures({
       db: test.app.db,
       clock: test.clock,
-      mta: { lanes: unused, lane: unused, laneOf: (domain: string) => `mx.${domain}` },
+      mta: { reports: { lanes: unused, lane: unused, laneOf: (domain: string) => `mx.${domain}` } },
     } as unknown as Parameters<typeof queueFigures>[0]);
     const samples = (name: string) => families.find((one) => one.name === name)?.samples ?? [];
     assert.equal(samples('posthorn_queue_total_depth')[0]?.value, 1006);

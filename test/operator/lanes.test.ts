@@ -81,7 +81,9 @@ describe('operator/lanes: one lane of several nodes', () => {
 
   it('figures have the fifty busiest lanes of the node', async () => {
     const lanes = Array.from({ length: 60 }, (_, n) => state({ name: `mx${String(n)}.test`, slots: n }));
-    const [connections] = await laneFigures({ mta: { lanes: (most) => Promise.resolve(lanes.slice(0, most)) } });
+    const [connections] = await laneFigures({
+      mta: { reports: { lanes: (most: number) => Promise.resolve(lanes.slice(0, most)) } } as never,
+    });
     assert.equal(connections?.samples.length, 50);
     assert.deepEqual(connections.samples[1], { labels: { lane: 'mx1.test' }, value: 1 });
   });

@@ -20,7 +20,7 @@ import { createRecorder } from '../../src/messages/delivery/record.ts';
 import type { LaneWait, LaneChange, LaneReport, SourceReport } from '../../src/messages/delivery/why.ts';
 import { LimitBook } from '../../src/messages/limits/book.ts';
 import { createTranscripts } from '../../src/mta/attempt/transcripts.ts';
-import type { Resolved } from '../../src/mta/mta.ts';
+import type { Resolved } from '../../src/mta/lane-reports.ts';
 import type { OperatorDeps, StoreDeps } from '../../src/operator/deps.ts';
 import { serveControl, type Control } from '../../src/operator/door/control.ts';
 import { callerOf } from '../../src/operator/door/operator-caller.ts';
@@ -109,15 +109,17 @@ export class Office {
       selfTest: () => Promise.resolve({ ok: true, why: null, ms: 1 }),
       handIn: () => Promise.resolve({ taken: false, reply: '550 5.7.1 we do not relay' }),
       mta: {
-        resolve: () => Promise.resolve(this.resolved),
-        lanes: (most: number) => Promise.resolve(this.lanes.slice(0, most)),
-        lanesOfSite: (site) => this.lanes.filter(({ name }) => name === site || name.startsWith(`${site}/`)),
-        lane: (name) => {
-          const lane = this.lanes.find((one) => one.name === name);
-          return lane === undefined ? null : { ...lane, changes: this.changes };
+        reports: {
+          resolve: () => Promise.resolve(this.resolved),
+          lanes: (most: number) => Promise.resolve(this.lanes.slice(0, most)),
+          lanesOfSite: (site) => this.lanes.filter(({ name }) => name === site || name.startsWith(`${site}/`)),
+          lane: (name) => {
+            const lane = this.lanes.find((one) => one.name === name);
+            return lane === undefined ? null : { ...lane, changes: this.changes };
+          },
+          laneOf: (domain: string) => this.lane(domain),
+          laneFacts: () => Promise.resolve({ waits: this.waits, held: this.held }),
         },
-        laneOf: (domain: string) => this.lane(domain),
-        laneFacts: () => Promise.resolve({ waits: this.waits, held: this.held }),
         sources: { list: () => this.sources },
         unblock: () => Promise.resolve(),
         transcripts: createTranscripts({ clock }),
@@ -142,7 +144,9 @@ export class Office {
       retention,
       tail: {} as never,
       resolver: this.resolver,
-      change: { db, clock, recorder, notifiers, retry: accept.retry },
+      recorder,
+      notifiers,
+      retry: accept.retry,
       holdOf: holds.of,
       laneFacts: deps.laneFacts,
       wireBytes: () => Promise.resolve({ kind: 'none', why: 'it is a test' }),
@@ -165,13 +169,17 @@ export class Office {
       vetUrl: (href) => Promise.resolve({ kind: 'ok', href }),
       smtputf8: true,
       clientPackage: { version: '1.0.0', files: [], kept: this.config.dataDir },
+      findStream: (accountId, slug) => streams.find(accountId, slug),
       hostname: smtp.hostname,
       trackingTarget: null,
       domainGraceMs: domains.grace,
       // Nothing here asks for these.
       mailViewer: {} as never,
       renderer: {} as never,
-      track: {} as never,
+      keys: [],
+      hits: {} as never,
+      publicHost: 'mail.test',
+      findDomain: (name) => directory.find(name),
       testWebhook: {} as never,
     });
     this.deps = { ...deps, inside: createInside({ clock, commit: db.commit }, this.routes) };

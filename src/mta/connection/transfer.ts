@@ -1,7 +1,6 @@
 /** One message's transfer over a session: the mail, its envelope commands, the answers to them, and the result. */
 import type { Clock } from '../../base/clock.ts';
-import type { SmtpReply } from '../../mail/smtp-reply.ts';
-import type { Extensions } from '../../mail/smtp-extensions.ts';
+import type { SmtpReply, Extensions } from '../../mail/smtp-reply.ts';
 import type { Timings } from './phases.ts';
 import type { TlsResult } from './tls-policy.ts';
 import type { Broken } from './wire.ts';

@@ -2,8 +2,7 @@
 import { stat, statfs } from 'node:fs/promises';
 import { backupState } from '../../backup/folder.ts';
 import type { Clock } from '../../base/clock.ts';
-import { certificateFacts } from '../../config/certificate-facts.ts';
-import type { CertificateState } from '../../config/certificate-watch.ts';
+import { certificateFacts, type CertificateState } from '../../config/certificate.ts';
 import { readBounceTotals } from '../../events/stats-store.ts';
 import { counter, gauge, summary, type Family } from './exposition.ts';
 import { balance } from '../../messages/store/books.ts';
@@ -112,7 +111,7 @@ export async function queueFigures({ db, clock, mta }: Pick<FigureDeps, 'db' | '
     [now, MOST_DOMAINS],
   );
   const lanes = largest(
-    addedUp(rows.map((row) => [row.domain === null ? OTHER_LANES : mta.laneOf(row.domain), row] as const)),
+    addedUp(rows.map((row) => [row.domain === null ? OTHER_LANES : mta.reports.laneOf(row.domain), row] as const)),
   );
   const each = (value: (lane: Waiting) => number): Family['samples'] =>
     [...lanes].map(([lane, one]) => ({ labels: { lane }, value: value(one) }));
@@ -138,8 +137,8 @@ export async function queueFigures({ db, clock, mta }: Pick<FigureDeps, 'db' | '
 }
 
 /** Returns the connections of the lanes at this node, the busiest first; lanes beyond the fiftieth are left out. */
-export async function laneFigures({ mta }: { mta: Pick<OperatorDeps['mta'], 'lanes'> }): Promise<Family[]> {
-  const busiest = await mta.lanes(MOST_LANES, 'busiest');
+export async function laneFigures({ mta }: { mta: Pick<OperatorDeps['mta'], 'reports'> }): Promise<Family[]> {
+  const busiest = await mta.reports.lanes(MOST_LANES, 'busiest');
   return [
     gauge(
       'posthorn_lane_connections',
@@ -323,7 +322,7 @@ const DOMAIN_STATES = ['verified', 'failing', 'refused', 'unverified'];
 /** `failing` sends until its countdown ends, `refused` lost a record for longer; a domain that was never verified, or that another account has, is neither. */
 export async function domainFigures({ db }: Pick<FigureDeps, 'db'>): Promise<Family[]> {
   const rows = await db.reader.raw<{ state: string; n: number }[]>(
-    `SELECT CASE WHEN status = 'verified' AND (failing_since IS NULL OR found_again_at IS NOT NULL) THEN 'verified'
+    `SELECT CASE WHEN status = 'verified' AND failing_since IS NULL THEN 'verified'
        WHEN status = 'verified' THEN 'failing' WHEN status = 'failed' AND verified_at IS NOT NULL
          AND NOT EXISTS (SELECT 1 FROM domains o WHERE o.name = domains.name AND o.status = 'verified') THEN 'refused' ELSE 'unverified' END AS state,
        COUNT(*) AS n FROM domains GROUP BY state`,

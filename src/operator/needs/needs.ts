@@ -101,7 +101,6 @@ export const machineFigures: Figures<
         .map(({ name, port, fault }) => ({
           name,
           port,
-          holder: fault?.holder ?? null,
           error: fault?.code ?? null,
           since: rfc3339(fault?.since ?? null),
         })),
@@ -233,7 +232,7 @@ async function deferredMail(deps: OperatorDeps, account: string): Promise<Deferr
   );
   if (rows.length === 0) return [];
   return rows.map(({ domain, code, enhanced, reply, waiting }) => ({
-    lane: deps.mta.laneOf(domain),
+    lane: deps.mta.reports.laneOf(domain),
     domain,
     code: causeIn(reply ?? '') ?? enhanced ?? (code === null ? 'no answer' : String(code)),
     waiting,
