@@ -19,8 +19,7 @@ import { createHousekeeping, type Housekeeping } from '../housekeeping/housekeep
 import { oldRowRules } from '../housekeeping/old-rows.ts';
 import { retentionRules } from '../housekeeping/retention.ts';
 import { Webhooks } from '../webhooks/dispatcher.ts';
-import { BodyMemory } from '../api/body-memory.ts';
-import { bodyLimits } from '../api/body.ts';
+import { BodyMemory, bodyLimits } from '../api/body.ts';
 import { createInside } from '../api/inside.ts';
 import { Newcomers } from '../api/newcomers.ts';
 import { createApi } from '../api/server.ts';

@@ -1,6 +1,6 @@
 /** The context of all requests to the dashboard, the state of one of them, and its cookies. */
 import type Koa from 'koa';
-import type { BodyMemory, BodyShare } from '../api/body-memory.ts';
+import type { BodyMemory, BodyShare } from '../api/body.ts';
 import type { Inside } from '../api/inside.ts';
 import type { Newcomers } from '../api/newcomers.ts';
 import type { Route } from '../api/route.ts';

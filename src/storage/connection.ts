@@ -76,29 +76,27 @@ export async function takeConnection(knex: Knex): Promise<Connection> {
     );
   }
 
+  async function perform<Result>(
+    how: 'all' | 'run',
+    sql: string | Statement,
+    values: readonly Value[] = [],
+  ): Promise<Result> {
+    const text = textFor('sqlite', sql);
+    const ready = values.some(isLarge) ? null : await preparedOf(text);
+    return new Promise((resolve, reject) => {
+      const done = (error: Error | null, rows: unknown): void => {
+        if (error === null) resolve(rows as Result);
+        else reject(error);
+      };
+      if (ready === null) sqlite[how](text, values, done);
+      else ready[how](values, done);
+    });
+  }
+
   return {
     engine: 'sqlite',
-    async all<Row>(sql: string | Statement, values: readonly Value[] = []): Promise<Row[]> {
-      const ready = await preparedOf(textFor('sqlite', sql));
-      return new Promise((resolve, reject) => {
-        ready.all(values, (error: Error | null, rows: Row[]) => {
-          if (error === null) resolve(rows);
-          else reject(error);
-        });
-      });
-    },
-    async run(sql, values = []) {
-      const text = textFor('sqlite', sql);
-      const ready = values.some(isLarge) ? null : await preparedOf(text);
-      await new Promise<void>((resolve, reject) => {
-        const done = (error: Error | null): void => {
-          if (error === null) resolve();
-          else reject(error);
-        };
-        if (ready === null) sqlite.run(text, values, done);
-        else ready.run(values, done);
-      });
-    },
+    all: <Row>(sql: string | Statement, values?: readonly Value[]) => perform<Row[]>('all', sql, values),
+    run: (sql, values) => perform('run', sql, values),
     async close() {
       const all = [...prepared.values()];
       prepared.clear();

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import type { BudgetName } from '../../src/base/budgets.ts';
-import { BodyMemory } from '../../src/api/body-memory.ts';
+import { BodyMemory } from '../../src/api/body.ts';
 
 const MIB = 2 ** 20;
 const IP = '192.0.2.1';

@@ -1,11 +1,10 @@
 /** Reads the body. Its refusals have a fixed order: content type 415, size 413, JSON 400. */
 import { Problem } from '../../base/problem.ts';
 import { networkOf } from '../../net/ip.ts';
-import { checkMediaType, hasBody, readBody, readOpenForm } from '../body.ts';
 import type { ForeignBody } from '../compat/foreign.ts';
 import { serviceAt } from '../compat/services.ts';
 import { ownerOf, type Context, type Exchange, type Middleware, type Shell } from '../exchange.ts';
-import type { BodyShare } from '../body-memory.ts';
+import { type BodyShare, checkMediaType, hasBody, readBody, readOpenForm } from '../body.ts';
 
 export function body(shell: Shell): Middleware {
   return async (ctx, next) => {

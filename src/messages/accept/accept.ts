@@ -181,8 +181,9 @@ function addEntry(
   const { index } = entry;
   const to = entry.kind === 'ok' ? entry.draft.to.address : entry.to;
   try {
-    const fault = entry.kind === 'ok' ? known.faulty.get(index) : entry.problem;
-    if (entry.kind !== 'ok' || fault !== undefined) throw fault;
+    if (entry.kind === 'rejected') throw entry.problem;
+    const fault = known.faulty.get(index);
+    if (fault !== undefined) throw fault;
     const row = addMessage(deps, plan, { ...message, draft: entry.draft, ...knownOf(entry.draft, known) });
     return { index, to, id: row.id, status: row.status, error: null };
   } catch (error) {

@@ -119,7 +119,7 @@ async function findStream(deps: MaySendDeps, sender: Sender, draft: MessageDraft
   return { slug, class: stream.priority, isBroadcast: stream.type === 'broadcast' };
 }
 
-/** What was looked up for the drafts of a request, each different thing once. */
+/** The results of looking up what the drafts of a request need, each different thing once. */
 export interface LookedUp {
   streams: ReadonlyMap<string, Stream>;
   rules: ReadonlyMap<string, TrackingRule>;
@@ -151,7 +151,7 @@ export async function lookUp(deps: MaySendDeps, sender: Sender, entries: readonl
     const refused = senders.get(from) ?? null;
     const stream = answers.get(slug) ?? (await resultOrProblem(findStream(deps, sender, draft)));
     answers.set(slug, stream);
-    // What is wrong in the request goes before what is not allowed now.
+    // A fault of the request goes before what is not allowed now.
     const isUnknown = stream instanceof Problem && stream.code === 'unknown_stream';
     const fault = refused === null || isUnknown ? stream : refused;
     if (!(fault instanceof Problem)) {
