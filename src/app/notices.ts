@@ -14,13 +14,13 @@ import { ownersOf } from '../members/member-store.ts';
 import { hintsOf } from '../messages/delivery/due-hint.ts';
 import { ownMailRows, type OwnMail } from '../messages/accept/own-mail.ts';
 import { sealContent } from '../messages/store/stored-content.ts';
-import type { Invitations } from '../operator/deps.ts';
-import { dashboardUrl } from '../operator/team/admin.ts';
+import type { Invitations } from '../operator/server-route.ts';
+import { dashboardUrl } from '../operator/team/team.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { WebhookRow } from '../storage/tables.ts';
 import { trackingTargetOf, urlReach } from '../tracking/host.ts';
 import type { DisabledNotice } from '../webhooks/dispatcher.ts';
-import type { AppContext } from './context.ts';
+import type { AppContext } from './core.ts';
 
 /** Subject and text of a notice. */
 interface NoticeText {

@@ -15,7 +15,7 @@ import type { KnownDevices } from '../members/known-device.ts';
 import type { Passwords } from '../members/password.ts';
 import type { Session } from '../members/session-store.ts';
 import type { addressList } from '../net/ip.ts';
-import type { History } from '../operator/metrics/history.ts';
+import type { History } from '../operator/metrics/meters.ts';
 import type { Database } from '../storage/database.ts';
 import type { Assets } from './assets.ts';
 import type { FormRepeats } from './form-reading.ts';

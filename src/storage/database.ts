@@ -149,16 +149,6 @@ export function beginEpoch(commit: Committer): Promise<number> {
   });
 }
 
-export async function sqliteVersion(): Promise<string> {
-  const nowhere = connect(':memory:', 1, []);
-  try {
-    const rows = await nowhere.raw<{ version: string }[]>('SELECT sqlite_version() AS version');
-    return rows[0]?.version ?? '';
-  } finally {
-    await nowhere.destroy();
-  }
-}
-
 /**
  * WAL with FULL: a commit returns only after its fsync, which is what a 202 promises. Only the writer checkpoints, every 4 MiB of
  * WAL: the next writes wait until all of it has reached the file, if its pages are far apart.
