@@ -16,7 +16,7 @@ interface Counted {
   already_counted: boolean;
   /** Why nothing of it was counted, or null. */
   refused: string | null;
-  /** What is to be written in the same transaction, and done when it is. */
+  /** To be written in the same transaction, and to be done after it. */
   rows: Rows;
   done: () => Promise<unknown>;
 }

@@ -5,8 +5,9 @@
  * 1. the header `X-Failed-Recipients`
  * 2. at the begin of a line, the reason behind or below it (qmail, exim, sendmail, Postfix, Yahoo, Exchange, Domino)
  * 3. in a quoted command or reply (`RCPT TO:<a@b>`, `550 <a@b>... User unknown`)
- * 4. anywhere in the prose, if the returned mail was addressed to it
- * 5. in the subject or the To field of the returned mail, else anywhere in the prose
+ * 4. behind a label (`Recipient: a@b`)
+ * 5. anywhere in the prose, if the returned mail was addressed to it
+ * 6. in the subject or the To field of the returned mail, else anywhere in the prose
  */
 import { addressesIn, type FoundAddress } from '../mail/addresses-in.ts';
 import { fieldsOf } from '../mail/mime-read.ts';
@@ -32,6 +33,9 @@ const RECIPIENT = new Set(['to', 'delivered-to', 'envelope-to', 'x-original-to',
 const ADDRESSEE = new Set(['to', 'cc', 'bcc', 'apparently-to']);
 
 const COMMAND_OR_REPLY = /\brcpt to\s*:|^\s{0,20}(?:<<<\s*)?[45][0-5][0-9][ -]/i;
+const LABEL = /^\s{0,40}(?:[^\s:]+[ \t]+){0,4}[^\s:]{1,40}\s{0,4}[:：]\s{0,40}[<"']?$/;
+const LABEL_OF_OTHERS =
+  /^\W{0,10}(?:from|sender|reply-to|reply to|return-path|message-id|message id|in-reply-to|references|cc|date|subject|contact|help|von|absender|de|da|от|отправитель|差出人|发件人)\b/i;
 const IDS = /^\W{0,10}(?:message-id|message id|in-reply-to|references|id|feedback-id|x-[a-z-]*id)\s*:/i;
 /** A line that begins with an address and is about it. */
 const LISTED = /^[\s>*•\-–]{0,40}[<"']?[^\s<>@"',;:()]{1,128}@[^\s<>@"',;:()]{1,255}[>"']?\s{0,4}(?:$|[:;(])/;
@@ -72,6 +76,7 @@ function firstWay(notice: Notice, places: readonly Place[]): NamedRecipient[] | 
   const elsewhere = inSubject.length > 0 ? inSubject : addressees;
   for (const isOne of [
     inCommandOrReply,
+    behindLabel,
     (_: unknown, { address }: Place) => known.has(address.toLowerCase()),
     () => elsewhere.length === 0,
   ]) {
@@ -137,6 +142,11 @@ function isWrapped(lines: readonly string[], line: number): boolean {
 
 const inCommandOrReply = (lines: readonly string[], { line }: Place): boolean =>
   COMMAND_OR_REPLY.test(lines[line] ?? '');
+
+function behindLabel(lines: readonly string[], { line, start }: Place): boolean {
+  const before = (lines[line] ?? '').slice(0, start);
+  return LABEL.test(before) && !LABEL_OF_OTHERS.test(before);
+}
 
 /** Returns the recipient at this place, with its line from the column `from` and the lines below it. */
 function named(lines: readonly string[], place: Place, from: number, next: Place | undefined): NamedRecipient {

@@ -232,12 +232,14 @@ function withoutOurSubject(
   }
   const ours = [...new Set(found.map((one) => one.trim().slice(0, LONGEST)))].filter(isLong).slice(0, MOST_SUBJECTS);
   const withoutWhole = (text: string): string => ours.reduce((left, one) => left.replace(patternOf(one), ''), text);
-  const title = ours.reduce(withoutBeginning, withoutWhole(subject));
+  // Of a subject that we know to be ours: a notice may begin as any other does.
+  const withoutCut = (text: string): string => withoutBeginning(withoutWhole(text), sent?.trim() ?? '');
+  const title = withoutCut(subject);
   return {
     // A notice whose subject is ours and nothing else says no more by it.
     subject: /\p{L}/u.test(title) || sent !== null ? title : subject,
     isSubjectKnown: found.some((one) => one !== ''),
-    lines: withoutWhole(own.join('\n'))
+    lines: withoutCut(own.join('\n'))
       .split('\n')
       .map((line) => line.trimEnd()),
   };
@@ -247,12 +249,14 @@ const indent = (line: string): number => /^[>\s]{0,80}/.exec(line)?.[0].length ?
 
 const isLong = (text: string): boolean => text.length + 2 * (text.match(DENSE)?.length ?? 0) >= SHORTEST;
 
-/** Removes the longest beginning of our subject: mail systems cut it to repeat it in theirs. */
-function withoutBeginning(title: string, ours: string): string {
-  const shown = title.slice(0, LONGEST_LINE);
-  for (let end = ours.length - 1; isLong(ours.slice(0, end)); end--)
-    if (shown.includes(ours.slice(0, end))) return title.replace(ours.slice(0, end), '');
-  return title;
+/** Removes the beginning of our subject, as far as it goes: mail systems cut what they repeat. */
+function withoutBeginning(text: string, ours: string): string {
+  let length = 1;
+  while (length < ours.length && !isLong(ours.slice(0, length))) length++;
+  const at = isLong(ours) ? text.indexOf(ours.slice(0, length)) : -1;
+  if (at < 0) return text;
+  while (length < ours.length && text[at + length] === ours[length]) length++;
+  return text.slice(0, at) + text.slice(at + length);
 }
 
 /** Returns what finds this subject, also if a line was wrapped in it. */
@@ -261,7 +265,7 @@ function patternOf(subject: string): RegExp {
   return new RegExp(words.join('\\s{1,80}'), 'giu');
 }
 
-/** Who wrote a mail to us: a mail system, or the mailbox of a person that answers by itself. */
+/** The writer of a mail to us: a mail system, or the mailbox of a person that answers by itself. */
 
 /** Judges by its From (local part or display name), its return path, or a form that only mail servers write (RFC 3464). */
 export function isFromDaemon(mail: MailPart, { sender }: Pick<Arrival, 'sender'>, words: BounceWords): boolean {

@@ -58,7 +58,7 @@ const unread = {
   detail_json: '{}',
 } as const;
 
-/** What a mail was. */
+/** The result for a mail. */
 interface End {
   state: ReportRow['state'];
   detail: object;
@@ -69,7 +69,7 @@ interface End {
   said?: object;
   /** Rows that are written with it. */
   rows?: Rows;
-  /** What follows when all is written. */
+  /** Follows when all is written. */
   done?: () => unknown;
 }
 

@@ -65,6 +65,7 @@ describe('our subject is no reason', () => {
     ['less of it', `Undeliverable: ${CLOSED.slice(0, 40)}...`, lost, CLOSED, 'undetermined'],
     ['in other languages', `Unzustellbar: ${CLOSED.slice(0, 40)}…`, lost, CLOSED, 'undetermined'],
     ['two words', 'Undeliverable: User unknown…', lost, 'User unknown: our new game', 'undetermined'],
+    ['the begin, in the text', 'failure notice', `"${CLOSED.slice(0, 35)}..." ${lost}`, CLOSED, 'undetermined'],
     ['without spaces', '退信: 用户不存在时的处理', lost, '用户不存在时的处理方法说明', 'undetermined'],
     ['the whole of it', `Undeliverable: ${CLOSED}`, lost, CLOSED, 'undetermined'],
     ['wrapped', 'failure notice', `"${CLOSED.replace('been', 'been\n')}" ${lost}`, CLOSED, 'undetermined'],

@@ -237,6 +237,7 @@ describe('prose', () => {
   for (const [text, expected, reason] of [
     ['<x@y.example>: 550 5.1.1 no\nhelp: support@y.example', ['x@y.example'], 'at the begin of a line'],
     ['undeliverable\n1. x@y.example\n2. z@y.example', ['x@y.example', 'z@y.example'], 'a list'],
+    ['undeliverable\nRecipient: x@y.example\nFrom: z@y.example', ['x@y.example'], 'behind a label'],
     ['undeliverable\n>>> RCPT TO:<x@y.example>\n<<< 550 unknown', ['x@y.example'], 'in a transcript'],
     [
       'We could not deliver mail to x@y.example, ask help@y.example',
