@@ -7,11 +7,6 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import path from 'node:path';
 
-interface Asset {
-  body: string | Buffer;
-  type: string;
-}
-
 export type Assets = ReturnType<typeof loadAssets>;
 
 const CSS = 'text/css; charset=utf-8';
@@ -42,7 +37,7 @@ const withUrls = (css: string, urls: ReadonlyMap<string, string>): string =>
 /** Loads all of them. Throws if one cannot be read. */
 export function loadAssets() {
   const urls = new Map<string, string>();
-  const assets = new Map<string, Asset>();
+  const assets = new Map<string, { body: string | Buffer; type: string }>();
   for (const [name, file, type] of files) {
     const read = readFileSync(file(), type.startsWith('font/') ? null : 'utf8');
     const body = type === CSS ? withUrls(String(read), urls) : read;
@@ -55,6 +50,6 @@ export function loadAssets() {
   return {
     /** The addresses of assets by the names of their files up to the dot: `/assets/style.1a2b3c4d.css` for `style`. */
     urls: Object.fromEntries([...urls].map(([name, url]) => [path.parse(name).name, url])),
-    at: (path: string): Asset | null => assets.get(path) ?? null,
+    at: (path: string) => assets.get(path) ?? null,
   };
 }
