@@ -63,7 +63,7 @@ export const budgets = {
   token_bytes_network: withToken('what is kept of them', 'network', 512 * MIB, 'bytes', 'hour'),
   kept_loose: port25('mails of no delivery: 1 % of the disk at most', 'all', GIB, 'bytes', null, 'the oldest go'),
   kept_matched: port25('mails of deliveries: 5 % of the disk at most', 'all', 5 * GIB, 'bytes', null, 'the oldest go'),
-  kept_of_mail: port25('kept of a mail that is not a bounce', 'mail', 32 * KIB, 'bytes', null, 'the rest is dropped'),
+  kept_of_mail: port25('kept of mail other than bounces', 'mail', 32 * KIB, 'bytes', null, 'the rest is dropped'),
   received_memory: received('mail in memory that is still arriving', 'all', 96 * MIB, 'bytes', null),
   received_memory_network: received('mail in memory that is still arriving', 'network', 48 * MIB, 'bytes', null),
   received_mail: received('one mail', 'mail', 25 * MIB, 'bytes', null, '552'),
