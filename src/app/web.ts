@@ -8,7 +8,7 @@ import { apiRoutes } from '../api/routes.ts';
 import type { ApiDeps } from '../api/server.ts';
 import type { Certificate } from '../config/certificate.ts';
 import { watchSettings } from '../config/settings-state.ts';
-import { createInbound, type Inbound, type InboundDeps, type InboundSettings } from '../inbound/inbound.ts';
+import { createInbound, type Inbound, type InboundDeps } from '../inbound/inbound.ts';
 import { handIn, selfTest } from '../inbound/self-test.ts';
 import { returnPathKeys } from '../messages/delivery/return-path.ts';
 import type { Mta } from '../mta/mta.ts';
@@ -97,7 +97,7 @@ export async function buildInbound(
   certificate: Certificate,
 ): Promise<Inbound> {
   const size = await diskBytes(mailFolder(context.config));
-  return createInbound(listenerDeps(context, intake), listenerSettings(context, size, certificate));
+  return createInbound(listenerDeps(context, intake), context.config, certificate, size);
 }
 
 function listenerDeps(
@@ -132,29 +132,6 @@ function listenerDeps(
     idempotency: { store: context.idempotency, onMismatch: config.idempotency.onMismatch },
     isDraining: () => isDraining(context.nodes),
     submitted: (code) => meters?.submitted(code),
-  };
-}
-
-function listenerSettings({ config }: AppContext, disk: number, certificate: Certificate): InboundSettings {
-  const { submission, mx, hostname } = config.smtp;
-  const { clientConnections, clientConnectionsPerMinute } = submission;
-  return {
-    certificate,
-    diskBytes: disk,
-    limits: { clientConnections, clientConnectionsPerMinute },
-    mx: { host: mx.host, place: { port: mx.port, isChosen: mx.isPortChosen } },
-    submission: {
-      host: submission.host,
-      start: { port: submission.port, isChosen: submission.isPortChosen },
-      tls: { port: submission.tlsPort, isChosen: submission.isTlsPortChosen },
-      hostname,
-      trustedNetworks: submission.trustedNetworks,
-      smtputf8: config.delivery.smtputf8,
-      recipients: config.limits.recipients,
-      size: config.limits.messageBytes,
-      notify: submission.notify,
-      operatorAddress: config.smtp.operatorAddress,
-    },
   };
 }
 
