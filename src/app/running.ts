@@ -11,7 +11,7 @@ import type { AcceptDeps } from '../messages/accept/accept.ts';
 import { createTrackingRule } from '../messages/request/tracking-rule.ts';
 import { createSuppressionLookUp } from '../suppressions/suppression-store.ts';
 import { trackingBase, trackingTargetOf } from '../tracking/host.ts';
-import { createKnownDevices } from '../members/known-device.ts';
+import { createKnownDevices } from '../members/sign-in.ts';
 import { createPasswords } from '../members/password.ts';
 import { createClockTrust, whenTrusted } from '../housekeeping/clock-trust.ts';
 import { domainChecks, domainNotices } from '../housekeeping/domain-checks.ts';

@@ -14,7 +14,7 @@ import type { Context } from './cli.ts';
 import { exitCodes, Refusal } from './exit-codes.ts';
 import type { ResultOf } from '../operator/routes.ts';
 import { createReadStream } from 'node:fs';
-import type { SuppressionRecord } from '../suppressions/suppression.ts';
+import type { SuppressionRecord } from '../suppressions/suppression-store.ts';
 import { decodedText, importCsv, type Imported } from '../suppressions/suppression-csv.ts';
 import { showProgress } from './progress.ts';
 

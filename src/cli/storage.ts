@@ -83,13 +83,6 @@ function print(
   { from, to, seconds, json }: { from: string; to: string; seconds: number; json: true | undefined },
 ): void {
   const next = `Set storage.url to ${to} now. The old database stays as it is, and no server starts on it.`;
-  if (moved.kind === 'completed') {
-    context.print(json, { ok: true, from, to, completed: true }, () => [
-      `the move to ${to} was complete but for its last step, which is done now`,
-      next,
-    ]);
-    return;
-  }
   const { tables, replaced } = moved.filled;
   const { balanced, accepted, faults } = moved.books;
   const rows = tables.reduce((sum, table) => sum + table.rows, 0);

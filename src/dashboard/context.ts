@@ -11,7 +11,7 @@ import type { Log } from '../base/log.ts';
 import { Problem } from '../base/problem.ts';
 import { DAY_MS } from '../base/time.ts';
 import type { Config } from '../config/schema.ts';
-import type { KnownDevices } from '../members/known-device.ts';
+import type { KnownDevices } from '../members/sign-in.ts';
 import type { Passwords } from '../members/password.ts';
 import type { Session } from '../members/session-store.ts';
 import type { addressList } from '../net/ip.ts';

@@ -2,7 +2,7 @@
 import { pluralize } from '../base/pluralize.ts';
 import type { EventRecord, Message, MessageDetails, Why, ReceivedMessage } from '../client/types.ts';
 import type { ResultOf } from '../operator/routes.ts';
-import type { SuppressionRecord } from '../suppressions/suppression.ts';
+import type { SuppressionRecord } from '../suppressions/suppression-store.ts';
 import { columns, ofAccount, present, type Presentation, facts, printable, tableOf } from './presentation.ts';
 
 type Recipient = MessageDetails['recipients'][number];

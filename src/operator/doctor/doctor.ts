@@ -132,7 +132,6 @@ type Opened = Missing | { kind: 'open'; store: ReturnType<typeof storeProbes>; c
 /** The cures of databases that are there and must not be used. */
 const refusals: Readonly<Record<NonNullable<Missing['refusal']>, string>> = {
   moved: 'Set storage.url to the database that it was moved to.',
-  unfinished: 'Repeat the command, or set storage.url to the database that it copies.',
   unsuitable: 'Change what the line names, and start the server (posthorn serve).',
 };
 

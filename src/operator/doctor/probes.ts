@@ -38,7 +38,7 @@ export interface Missing {
   why: string;
   cure: string;
   /** Set if the database is there and must not be used. */
-  refusal?: 'moved' | 'unfinished' | 'unsuitable';
+  refusal?: 'moved' | 'unsuitable';
 }
 
 type CertificateFacts =

@@ -5,7 +5,7 @@ import { examineFrom } from '../../../src/operator/doctor/doctor.ts';
 import { verdictsOf, type Probes } from '../../../src/operator/doctor/probes.ts';
 import { openReader } from '../../../src/storage/database.ts';
 import { connect, durable, sqliteFile } from '../../../src/storage/database.ts';
-import { writeMark } from '../../../src/storage/mark.ts';
+import { markMoved } from '../../../src/storage/mark.ts';
 import { makeDatabase, postgresPrograms, startedCluster, urlOf } from '../../support/harness/postgres.ts';
 import { openTempDatabase } from '../../support/harness/temp-database.ts';
 
@@ -68,24 +68,20 @@ describe('operator/doctor: the database', () => {
     assert.equal(synchronous[0]?.status, 'ok');
   });
 
-  for (const [role, what, cure] of [
-    ['moved', /was moved to postgres:/, /Set storage\.url to the database/],
-    ['unfinished', /is not complete/, /Repeat the command/],
-  ] as const)
-    it(`finds that a file is ${role}`, async () => {
-      const { folder, url, close } = await openTempDatabase('sqlite');
-      const file = connect(sqliteFile(url), 1, durable);
-      await writeMark(file, { role, url: 'postgres://me@db/mail', id: 'x', at: 0 });
-      await file.destroy();
-      const env = { POSTHORN_DATA_DIR: folder, POSTHORN_STORAGE__URL: url };
-      const around = { cwd: folder, privileged: false, terminal: false, hostname: 'mail.example.net' };
-      const found = await examineFrom(loadConfig({ ...around, env }).config, { checks: ['database'] });
-      await close();
-      assert.equal(found.length, 1);
-      assert.equal(found[0]?.status, 'failed');
-      assert.match(found[0].why, what);
-      assert.match(found[0].cure ?? '', cure);
-    });
+  it('finds that a file was moved', async () => {
+    const { folder, url, close } = await openTempDatabase('sqlite');
+    const file = connect(sqliteFile(url), 1, durable);
+    await markMoved(file, { url: 'postgres://me@db/mail', at: 0 });
+    await file.destroy();
+    const env = { POSTHORN_DATA_DIR: folder, POSTHORN_STORAGE__URL: url };
+    const around = { cwd: folder, privileged: false, terminal: false, hostname: 'mail.example.net' };
+    const found = await examineFrom(loadConfig({ ...around, env }).config, { checks: ['database'] });
+    await close();
+    assert.equal(found.length, 1);
+    assert.equal(found[0]?.status, 'failed');
+    assert.match(found[0].why, /was moved to postgres:/);
+    assert.match(found[0].cure ?? '', /Set storage\.url to the database/);
+  });
 
   it('finds that PostgreSQL is away, and does not ask for a start of the server', async () => {
     const { folder, close } = await openTempDatabase('sqlite');
