@@ -3,7 +3,7 @@
  * other files of this folder add a command each.
  * Modules that take time to load are loaded by the command that needs them.
  */
-import { Command, CommanderError, type CommandUnknownOpts } from '@commander-js/extra-typings';
+import { Command, Help, CommanderError, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
 import { isJournal, PRIORITY } from '../base/log.ts';
 import { Problem } from '../base/problem.ts';
@@ -172,6 +172,11 @@ export async function run(
   program.configureOutput({
     writeOut: (text) => output.out(text.trimEnd()),
     writeErr: (text) => output.note(text.trimEnd()),
+  });
+  const usual = new Help();
+  // The list of all commands fits a narrow window without what each of them takes.
+  program.configureHelp({
+    subcommandTerm: (one) => (one.parent === program ? one.name() : usual.subcommandTerm(one)),
   });
   const context = contextOf(env, output, given, () => program.opts().config);
   addAll(program, context);

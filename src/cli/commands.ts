@@ -105,6 +105,7 @@ export const ownCommands: readonly OwnCommand[] = [
     load: async () => (await import('./storage.ts')).move,
     examples: [
       'posthorn storage move --to postgres://posthorn@db.example.com/posthorn?sslmode=verify-full --password-file /var/lib/posthorn/password',
+      'posthorn storage move --to sqlite:/var/lib/posthorn/posthorn.db --json',
     ],
   },
   {

@@ -50,6 +50,8 @@ type Method = 'GET' | 'POST' | 'PATCH' | 'DELETE';
 
 /** A built request, the same for every try. */
 interface BuiltRequest {
+  /** The path and the caller's key: by these it is known which key came after a refusal. Null for a key of our own. */
+  name: string | null;
   url: string;
   headers: Headers;
   init: RequestInit;
@@ -60,6 +62,13 @@ interface BuiltRequest {
 export class Transport {
   readonly #settings: TransportSettings;
   readonly #around: Surroundings;
+  /**
+   * The keys that came after refusals, the oldest first. Each is found again without it, but by one request for each refusal of the
+   * last day, which would use up the rate limit of a program that tries again and again. `since` is when the caller's own key was refused: the
+   * service knows that for a day, and without it another process would not find the way to a mail that was accepted later. So the caller's
+   * own key is sent again before the day is over.
+   */
+  readonly #nextKeys = new Map<string, { key: string; since: number }>();
 
   constructor(settings: TransportSettings, around: Surroundings) {
     this.#settings = settings;
@@ -83,12 +92,29 @@ export class Transport {
         };
       } catch (error) {
         request.signal?.throwIfAborted();
-        if (method === 'POST' && takesNextKey(request.headers, error)) continue;
+        if (method === 'POST' && takesNextKey(request.headers, error)) {
+          this.#remember(request);
+          continue;
+        }
         const wait = tries < mostTries ? waitAfter(error, tries, this.#around.random()) : null;
         if (wait === null) throw error;
         await this.#wait(wait, request.signal);
       }
     }
+  }
+
+  #remember({ name, headers }: BuiltRequest): void {
+    if (name === null) return;
+    const since = this.#nextKey(name)?.since ?? this.#around.now();
+    this.#nextKeys.delete(name);
+    this.#nextKeys.set(name, { key: headers.get(KEY) ?? '', since });
+    const [oldest = ''] = this.#nextKeys.keys();
+    if (this.#nextKeys.size > MOST_NEXT_KEYS) this.#nextKeys.delete(oldest);
+  }
+
+  #nextKey(name: string | null): { key: string; since: number } | null {
+    const next = this.#nextKeys.get(name ?? '');
+    return next !== undefined && this.#around.now() - next.since < REMEMBERED_MS ? next : null;
   }
 
   #build(method: Method, path: string, { query, body, options = {}, serverWaitMs = 0 }: CallOptions): BuiltRequest {
@@ -97,10 +123,13 @@ export class Transport {
     const headers = new Headers({ Accept: 'application/json', 'User-Agent': userAgent, ...options.headers });
     headers.set('Authorization', `Bearer ${apiKey}`);
     if (body !== undefined) headers.set('Content-Type', 'application/json');
-    if (method === 'POST') headers.set(KEY, options.idempotencyKey ?? this.#around.uuid());
+    const { idempotencyKey: key = null } = options;
+    const name = key === null ? null : `${path} ${key}`;
+    if (method === 'POST') headers.set(KEY, this.#nextKey(name)?.key ?? key ?? this.#around.uuid());
     // A redirected POST would become a GET, and the key would be sent to the redirect's target.
     const init: RequestInit = { method, headers, redirect: 'manual' };
     return {
+      name,
       url: `${baseUrl}${path}${search(query)}`,
       headers,
       init: body === undefined ? init : { ...init, body: JSON.stringify(body) },
@@ -169,6 +198,10 @@ export class Transport {
 }
 
 const KEY = 'Idempotency-Key';
+/** Milliseconds, an hour less than the service keeps an answer. */
+const REMEMBERED_MS = 23 * 60 * 60_000;
+/** Keys that are remembered at most. */
+const MOST_NEXT_KEYS = 1000;
 /** Characters of the longest key. */
 const LONGEST_KEY = 255;
 
