@@ -49,14 +49,8 @@ export function objectLink(
   return places[type]?.(id) ?? null;
 }
 
-export interface Change {
-  name: string;
-  before: string | null;
-  after: string | null;
-}
-
 /** Returns the members that changed, each as it was and as it is. */
-export function changesOf({ before, after }: Pick<AuditEntry, 'before' | 'after'>): Change[] {
+export function changesOf({ before, after }: Pick<AuditEntry, 'before' | 'after'>) {
   const names = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])];
   return names.map((name) => ({
     name: wordsOf(name),

@@ -78,17 +78,10 @@ const TOP = 16;
 const STEP_MS = { minute: MINUTE_MS, hour: HOUR_MS, day: DAY_MS };
 const BEFORE = 'before';
 
-interface Scales {
-  height: number;
-  /** Number at the top of the vertical axis. */
-  top: number;
-  /** Left edge of a step's column, in % of the width. */
-  x: (place: number) => number;
-  y: (value: number) => number;
-  columnWidth: number;
-}
+type Scales = ReturnType<typeof scalesOf>;
 
-function scalesOf({ kind, times, series, unit, height = USUAL_HEIGHT }: Chart): Scales {
+/** Returns the top of the vertical axis, and the places of steps, in % of the width, and of values. */
+function scalesOf({ kind, times, series, unit, height = USUAL_HEIGHT }: Chart) {
   const highest = times.map((_, place) => {
     const at = (wanted: boolean): number[] =>
       series.filter(({ name }) => (name === BEFORE) === wanted).map(({ values }) => values[place] ?? 0);
@@ -102,8 +95,8 @@ function scalesOf({ kind, times, series, unit, height = USUAL_HEIGHT }: Chart): 
     height,
     top,
     columnWidth,
-    x: (place) => place * columnWidth,
-    y: (value) => height - BOTTOM - (value * (height - TOP - BOTTOM)) / top,
+    x: (place: number): number => place * columnWidth,
+    y: (value: number): number => height - BOTTOM - (value * (height - TOP - BOTTOM)) / top,
   };
 }
 

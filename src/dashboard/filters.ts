@@ -26,21 +26,18 @@ export interface Filter {
   most?: number;
 }
 
-export interface Filters {
-  /** The values that are given, as the API has them: an empty one does not undo what a typed text asks for. */
-  given: Record<string, string>;
-  /** The form for the view. */
-  filters: object;
-  isFiltered: boolean;
-}
+export type Filters = ReturnType<typeof filtersOf>;
 
-/** `button` is the word on its button; `keeps` names other parameters of the address that stay. */
+/**
+ * Returns the values that are given, as the API has them, and the form for the view. An empty value does not undo what a typed text asks for.
+ * `button` is the word on its button; `keeps` names other parameters of the address that stay.
+ */
 export function filtersOf(
   path: string,
   query: URLSearchParams,
   declared: readonly Filter[],
   { range, button = 'Search', keeps = [] }: { range?: Range; button?: string; keeps?: readonly string[] } = {},
-): Filters {
+) {
   const given = Object.fromEntries(
     declared.flatMap(({ name }): [string, string][] => {
       const value = query.get(name)?.trim() ?? '';

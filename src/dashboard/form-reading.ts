@@ -147,7 +147,7 @@ export function createFormRepeats(clock: Pick<Clock, 'now'>) {
   };
 }
 
-export interface SentForm {
+interface SentForm {
   memberId: string;
   url: string;
   fields: URLSearchParams;

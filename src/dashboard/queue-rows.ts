@@ -1,5 +1,5 @@
 /** Rows, sums, charts and reasons of the queue's page. Pure. */
-import type { Moment } from '../operator/metrics/history.ts';
+import type { Moment } from '../operator/metrics/meters.ts';
 import type { ResultOf } from '../operator/routes.ts';
 import { chartHtml } from './chart.ts';
 import { linkTo } from './links.ts';
@@ -7,23 +7,6 @@ import { linkTo } from './links.ts';
 type Lanes = ResultOf<'queue.lanes'>;
 type Lane = Lanes['data'][number];
 type Kept = ResultOf<'queue.holds'>['others'][number];
-
-interface LaneRow {
-  name: string;
-  href: string | null;
-  /** Waiting deliveries, on disk and in memory. */
-  waiting: number;
-  due: number;
-  held: number;
-  /** When its mail is tried next: when the first falls due, or later if the lane rests. */
-  next: string | null;
-  /** When the oldest was accepted. */
-  oldest_at: string | null;
-  state: Lane;
-  reasons: TimedReason[];
-  /** The last answer, if no reason quotes it. */
-  answer: string | null;
-}
 
 /** Lanes of one site that differ by their source share its domains. */
 const siteOf = ({ name, source }: Pick<Lane, 'name' | 'source'>): string =>
@@ -36,8 +19,8 @@ export const isOfLane =
     lane === state.name || lane === siteOf(state);
 
 /** Returns a row for each lane that has mail, connections, or a reason why mail waits; the fullest first. */
-export function rowsOf({ data, domains }: Lanes): LaneRow[] {
-  const rows = data.map((state): LaneRow => {
+export function rowsOf({ data, domains }: Lanes) {
+  const rows = data.map((state) => {
     const { name, held } = state;
     const own = domains.filter(isOfLane(state));
     const reasons = reasonsOf(state);
@@ -45,6 +28,7 @@ export function rowsOf({ data, domains }: Lanes): LaneRow[] {
     return {
       name,
       href: hrefOf(name),
+      // On disk and in memory.
       waiting: Math.max(state.waiting, state.waiting_in_all),
       due: own.reduce((sum, { due }) => sum + due, 0),
       held,
@@ -152,17 +136,7 @@ export function reasonsOf({ waits, limits }: Pick<Lane, 'waits' | 'limits'>): Ti
 const limitText = (what: 'connections' | 'mails_per_minute', to: number): string =>
   what === 'mails_per_minute' ? `${String(to)} a minute` : to === 1 ? '1 connection' : `${String(to)} connections`;
 
-/** Mail that a hold or limit delays, and what can be done about it. */
-export interface KeptLine extends TimedReason {
-  waiting: number;
-  /** Link to more about it. */
-  href: string;
-  link: string;
-  /** Domain that `Try now` applies to, or null. */
-  domain: string | null;
-}
-
-/** The page about each kind of them, and what its link is called. */
+/** The page about each kind of hold or limit, and what its link is called. */
 const keptPages: Readonly<Record<Kept['by'], (target: string) => readonly [href: string, link: string]>> = {
   rest: (lane) => [laneLink(lane), 'The lane'],
   block_list: () => ['/settings/sources', 'Addresses'],
@@ -175,7 +149,8 @@ const keptPages: Readonly<Record<Kept['by'], (target: string) => readonly [href:
   account_pause: () => ['/queue#holds', 'Holds'],
 };
 
-export const keptLines = (others: readonly Kept[], domains: readonly { domain: string; lane: string }[]): KeptLine[] =>
+/** Returns lines about mail that is held or limited; with the domain that `Try now` applies to, if one does. */
+export const keptLines = (others: readonly Kept[], domains: readonly { domain: string; lane: string }[]) =>
   others.map(({ by, target, message, since, until, waiting }) => {
     const [href, link] = keptPages[by](target);
     const isTried = by === 'rest' || by === 'block_list';

@@ -1,8 +1,10 @@
 /** Builds, starts and stops the listeners: reports and bounces (MX), submission by STARTTLS and by TLS from the start. */
+import type { Certificate } from '../config/certificate.ts';
+import type { Config } from '../config/schema.ts';
 import type { Notifier } from '../scheduling/notifier.ts';
 import { budgets } from '../base/budgets.ts';
 import { MOST_BYTES } from '../mail/mime-read.ts';
-import { MailPort, type MailPortName, type MailPortState, type Place } from './mail-port.ts';
+import { MailPort, type MailPortName, type MailPortState } from './mail-port.ts';
 import type { InboundContext } from './context.ts';
 import { keptReports } from './bounded-store.ts';
 import { Listener } from './listener.ts';
@@ -20,27 +22,12 @@ import {
   type Submitter,
 } from './submission-session.ts';
 
-export interface Certificate {
-  /** PEM. */
-  cert: string;
-  key: string;
-}
-
 export interface InboundDeps extends InboundContext, Omit<SubmissionDeps, 'reader'> {
   keyChanges: Notifier;
   /** A submission, or a step before it that was refused, has ended with this code of SMTP. */
   submitted: (code: number) => void;
   /** Returns whether an operator takes this server out of service. */
   isDraining: () => boolean;
-}
-
-export interface InboundSettings {
-  certificate: Certificate;
-  mx: { host: string; place: Place };
-  submission: SubmissionSettings & { host: string; size: number; start: Place; tls: Place };
-  limits: Partial<ListenerLimits>;
-  /** The size of the disk with the data folder. */
-  diskBytes: number;
 }
 
 /** The open ports; null for one that cannot be had. */
@@ -60,15 +47,24 @@ const MX_LIMITS: Partial<ListenerLimits> = {
 
 export type Inbound = ReturnType<typeof createInbound>;
 
-export function createInbound(deps: InboundDeps, settings: InboundSettings) {
-  const { clock, log } = deps;
+/** `diskBytes`: the size of the disk with the data folder. */
+export function createInbound(deps: InboundDeps, config: Config, certificate: Certificate, diskBytes: number) {
+  const { clock, log, isDraining } = deps;
+  const { smtp, limits, delivery } = config;
+  const { submission, hostname } = smtp;
+  const { clientConnections, clientConnectionsPerMinute } = submission;
   const reader = createSubmissionReader({ clock });
-  const { submission, certificate } = settings;
-  const submit = { ...submissionHandlers({ ...deps, reader }, submission), ended: deps.submitted };
+  const settings: SubmissionSettings = {
+    ...submission,
+    hostname,
+    smtputf8: delivery.smtputf8,
+    recipients: limits.recipients,
+    operatorAddress: smtp.operatorAddress,
+  };
+  const submit = { ...submissionHandlers({ ...deps, reader }, settings), ended: deps.submitted };
   const memory = new Tally();
-  const { isDraining } = deps;
-  const common = { hostname: submission.hostname, certificate, isDraining };
-  const submitters = ({ port }: Place, isSecure: boolean): Listener<Submitter> =>
+  const common = { hostname, certificate, isDraining };
+  const submitters = (port: number, isSecure: boolean): Listener<Submitter> =>
     new Listener(
       { clock, log },
       {
@@ -76,28 +72,28 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
         host: submission.host,
         port,
         isSecure,
-        size: submission.size,
-        keepBytes: submission.size,
-        maxRecipients: submission.recipients,
+        size: limits.messageBytes,
+        keepBytes: limits.messageBytes,
+        maxRecipients: limits.recipients,
         memory,
-        smtputf8: submission.smtputf8,
-        limits: settings.limits,
+        smtputf8: delivery.smtputf8,
+        limits: { clientConnections, clientConnectionsPerMinute },
       },
       submit,
     );
   const mxBudgets = createMxBudgets(deps);
-  const kept = keptReports(deps, settings.diskBytes);
+  const kept = keptReports(deps, diskBytes);
   const reports = createReportReader({ clock }, { keys: deps.keys, rules: deps.bounceRules, count: REPORT_THREADS });
   const { inbox } = new Receiver(deps, { budgets: mxBudgets, kept, reader: reports });
-  const { inbox: received } = new ReceivedMails(deps, mxBudgets, settings.diskBytes);
+  const { inbox: received } = new ReceivedMails(deps, mxBudgets, diskBytes);
   const mx = new Listener(
     { clock, log },
     {
       ...common,
-      host: settings.mx.host,
-      port: settings.mx.place.port,
+      host: smtp.mx.host,
+      port: smtp.mx.port,
       isSecure: false,
-      size: submission.size + MORE_THAN_MAIL,
+      size: limits.messageBytes + MORE_THAN_MAIL,
       keepBytes: MOST_BYTES,
       maxRecipients: MOST_REPORT_RECIPIENTS,
       smtputf8: true,
@@ -105,12 +101,13 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
     },
     mxHandlers(deps, { budgets: mxBudgets, reports: inbox, received }),
   );
-  const submitting = [submitters(submission.start, false), submitters(submission.tls, true)] as const;
-  const listeners = [mx, ...submitting];
+  const [plain, secure] = [submitters(submission.port, false), submitters(submission.tlsPort, true)];
+  const listeners = [mx, plain, secure];
+  const { host } = submission;
   const mailPorts = [
-    new MailPort(deps, 'mx', settings.mx.host, settings.mx.place, () => mx.listen()),
-    new MailPort(deps, 'submission', submission.host, submission.start, () => submitting[0].listen()),
-    new MailPort(deps, 'submissions', submission.host, submission.tls, () => submitting[1].listen()),
+    new MailPort(deps, { name: 'mx', host: smtp.mx.host, port: smtp.mx.port }, smtp.mx.isPortChosen, mx),
+    new MailPort(deps, { name: 'submission', host, port: submission.port }, submission.isPortChosen, plain),
+    new MailPort(deps, { name: 'submissions', host, port: submission.tlsPort }, submission.isTlsPortChosen, secure),
   ];
   let unlisten: (() => void) | null = null;
 
@@ -123,7 +120,7 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
       const { revokedAt, expiresAt } = found.caller;
       return [revokedAt, expiresAt].some((at) => at !== null && at <= clock.now());
     };
-    for (const listener of submitting)
+    for (const listener of [plain, secure])
       void listener.endWhere(isOver).catch((error: unknown) => {
         log.error({ event: 'smtp_failed', err: error }, 'sessions of a revoked key could not be looked at');
       });
@@ -131,7 +128,7 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
 
   return {
     /** Makes the draft of a mail that comes by HTTP. */
-    mailDraft: createMailDrafts({ ...deps, reader }, submission),
+    mailDraft: createMailDrafts({ ...deps, reader }, settings),
     /** Opens the ports. One that another program has is opened later; rejects if a port cannot be had for another reason. */
     async start(): Promise<void> {
       for (const mailPort of mailPorts) await mailPort.start();

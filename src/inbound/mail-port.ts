@@ -9,12 +9,6 @@ import type { Log } from '../base/log.ts';
 
 export type MailPortName = 'mx' | 'submission' | 'submissions';
 
-/** A port, and whether the settings chose it: the right to listen on a default port may be missing, and then it is left out. */
-export interface Place {
-  port: number;
-  isChosen: boolean;
-}
-
 export interface MailPortState {
   name: MailPortName;
   /** The address and port of the settings. */
@@ -39,22 +33,22 @@ export class MailPort {
   readonly state: MailPortState;
   private readonly deps: { clock: Clock; log: Log };
   private readonly isChosen: boolean;
-  private readonly listen: () => Promise<number>;
+  private readonly listener: { listen(): Promise<number> };
   private timer: Timer | null = null;
   private trying: Promise<void> | null = null;
   private isStopped = false;
 
+  /** `isChosen`: by the settings. The right to listen on a default port may be missing, and then it is left out. */
   constructor(
     deps: { clock: Clock; log: Log },
-    name: MailPortName,
-    host: string,
-    { port, isChosen }: Place,
-    listen: () => Promise<number>,
+    state: Pick<MailPortState, 'name' | 'host' | 'port'>,
+    isChosen: boolean,
+    listener: { listen(): Promise<number> },
   ) {
     this.deps = deps;
     this.isChosen = isChosen;
-    this.listen = listen;
-    this.state = { name, host, port, open: null, fault: null };
+    this.listener = listener;
+    this.state = { ...state, open: null, fault: null };
   }
 
   /** Rejects if the port cannot be had for another reason than a program that has it or a missing right, such as an address that this machine does not have. */
@@ -62,7 +56,7 @@ export class MailPort {
     const { state, deps, isChosen } = this;
     const { name, host, port } = state;
     try {
-      state.open = await this.listen();
+      state.open = await this.listener.listen();
       if (state.fault === null) return;
       state.fault = null;
       const text = 'a port for mail that another program had is open now';

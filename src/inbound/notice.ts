@@ -232,7 +232,7 @@ function withoutOurSubject(
   }
   const ours = [...new Set(found.map((one) => one.trim().slice(0, LONGEST)))].filter(isLong).slice(0, MOST_SUBJECTS);
   const withoutWhole = (text: string): string => ours.reduce((left, one) => left.replace(patternOf(one), ''), text);
-  const title = withoutWhole(subject);
+  const title = ours.reduce(withoutBeginning, withoutWhole(subject));
   return {
     // A notice whose subject is ours and nothing else says no more by it.
     subject: /\p{L}/u.test(title) || sent !== null ? title : subject,
@@ -246,6 +246,14 @@ function withoutOurSubject(
 const indent = (line: string): number => /^[>\s]{0,80}/.exec(line)?.[0].length ?? 0;
 
 const isLong = (text: string): boolean => text.length + 2 * (text.match(DENSE)?.length ?? 0) >= SHORTEST;
+
+/** Removes the longest beginning of our subject: mail systems cut it to repeat it in theirs. */
+function withoutBeginning(title: string, ours: string): string {
+  const shown = title.slice(0, LONGEST_LINE);
+  for (let end = ours.length - 1; isLong(ours.slice(0, end)); end--)
+    if (shown.includes(ours.slice(0, end))) return title.replace(ours.slice(0, end), '');
+  return title;
+}
 
 /** Returns what finds this subject, also if a line was wrapped in it. */
 function patternOf(subject: string): RegExp {

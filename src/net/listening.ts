@@ -38,9 +38,7 @@ export function authorityOf(server: Server): string {
 /** Closes the server and all its connections, whatever they are doing. */
 export function closeAtOnce(server: Server): Promise<void> {
   return new Promise((resolve) => {
-    server.close(() => {
-      resolve();
-    });
+    server.close(() => resolve());
     server.closeAllConnections();
   });
 }

@@ -61,6 +61,11 @@ describe('our subject is no reason', () => {
   const lost = 'It could not be delivered to <ana@dest.test>.';
 
   for (const [what, subject, text, ours, expected] of [
+    ['the begin', `Undeliverable: ${CLOSED.slice(0, 60)}`, lost, CLOSED, 'undetermined'],
+    ['less of it', `Undeliverable: ${CLOSED.slice(0, 40)}...`, lost, CLOSED, 'undetermined'],
+    ['in other languages', `Unzustellbar: ${CLOSED.slice(0, 40)}…`, lost, CLOSED, 'undetermined'],
+    ['two words', 'Undeliverable: User unknown…', lost, 'User unknown: our new game', 'undetermined'],
+    ['without spaces', '退信: 用户不存在时的处理', lost, '用户不存在时的处理方法说明', 'undetermined'],
     ['the whole of it', `Undeliverable: ${CLOSED}`, lost, CLOSED, 'undetermined'],
     ['wrapped', 'failure notice', `"${CLOSED.replace('been', 'been\n')}" ${lost}`, CLOSED, 'undetermined'],
     ['nobody knows what it is', 'Undeliverable: User unknown', lost, null, 'undetermined'],

@@ -4,13 +4,13 @@ import { pluralize } from '../../base/pluralize.ts';
 import { addressKey } from '../../mail/address.ts';
 import { deliveryStatuses } from '../../storage/tables.ts';
 import { definedMembers, fieldText } from '../forms.ts';
-import { chipsOf, linkTo, pageOf, pagerOf, placeWithin, type Chip } from '../links.ts';
+import { chipsOf, linkTo, pageOf, pagerOf, placeWithin } from '../links.ts';
 import { rangeOf } from '../range.ts';
 import { filtersOf, keysOf, streamsOf, type Filter } from '../filters.ts';
 import { exportsOf } from './exports.ts';
 import { adminPost, get, move, nullAt, post, view, type Page, type Shown, type Visit } from '../page.ts';
 import { resource } from '../resource.ts';
-import { firstFound, isForIds, readSearch, type FirstFound, type Search } from '../search-text.ts';
+import { firstFound, isForIds, readSearch, type Search } from '../search-text.ts';
 import { sortingOf } from '../sort.ts';
 import { timelineOf, type History } from '../timeline.ts';
 import { reasonChoices, reasonText, verdictOf, type Verdict } from '../verdict.ts';
@@ -160,7 +160,7 @@ async function list(visit: Visit): Promise<Shown> {
 }
 
 /** Returns a chip for each state that messages are in, with their number. */
-function statusChips(query: URLSearchParams, { all, own }: Pick<Found, 'all' | 'own'>): Chip[] {
+function statusChips(query: URLSearchParams, { all, own }: Pick<Found, 'all' | 'own'>) {
   const chosen = query.get('status') ?? '';
   const shown = new Set<string>(deliveryStatuses.filter((status) => all.has_more || (all.by_status[status] ?? 0) > 0));
   if (chosen !== '') shown.add(chosen);
@@ -245,7 +245,7 @@ async function actOnChosen(visit: Visit): Promise<Shown> {
 type List = Operations['listMessages']['answer'];
 type Totals = Operations['getMessageCount']['answer'];
 interface Found {
-  found: FirstFound;
+  found: Awaited<ReturnType<typeof firstFound>>;
   all: Totals;
   own: Totals | null;
   fault: Problem | null;

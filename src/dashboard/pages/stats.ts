@@ -37,18 +37,10 @@ const columns = [
 
 export const statsPages: readonly Page[] = [get(WHERE, show)];
 
-interface Asked {
-  since: string | null;
-  until: string | null;
-  bucket: 'hour' | 'day';
-  /** Zone of the days; null for days of UTC. */
-  time_zone: string | null;
-}
-
 const rfc3339 = (ms: number): string => new Date(ms).toISOString();
 
 /** Returns what to ask the API for: hours of a short range, otherwise days. */
-function askedFor(range: Range, now: number): Asked {
+function askedFor(range: Range, now: number) {
   const days = daysFor(range, now);
   const end = range.until === null ? now : Date.parse(range.until);
   if (range.value === '24h') return { ...days, since: rfc3339(now - 23 * HOUR_MS), bucket: 'hour', time_zone: null };
@@ -57,16 +49,13 @@ function askedFor(range: Range, now: number): Asked {
 }
 
 /** Returns the days of the range: of its zone if they are known, otherwise of UTC. */
-export function daysFor(
-  { since, until, zone }: Pick<Range, 'since' | 'until' | 'zone'>,
-  now: number,
-): Asked & { since: string } {
+export function daysFor({ since, until, zone }: Range, now: number) {
   const begin = since === null ? now - 365 * DAY_MS : Date.parse(since);
   const isKnown = begin >= now - MOST_DAYS_OF_ZONE * DAY_MS;
   return {
     since: rfc3339(isKnown ? beginOfDay(begin, zone) : begin),
     until,
-    bucket: 'day',
+    bucket: 'day' as 'hour' | 'day',
     time_zone: isKnown ? zone : null,
   };
 }

@@ -70,7 +70,7 @@ async function editor(
     hasEditor: true,
     starters:
       template === null && typed === null
-        ? starters.map(({ id, label }) => ({ id, label, on: id === starter?.id }))
+        ? starters.map(({ id, name }) => ({ id, label: name, on: id === starter?.id }))
         : [],
     opened: shown === template ? null : opened,
     // A page that shows a typed text again does not show the one that these would publish or try.

@@ -434,29 +434,7 @@ const STRAY = /[\p{Pi}\p{Pf}\p{Cf}\u201a\u201e]/u;
 const NAME = /[^\s!"#%&'()*+,./:;<=>@[\\\]^`{|}~\p{Pi}\p{Pf}\p{Cf}\u201a\u201e]+/uy;
 const NUMBER = /-?\d+(?:\.\d+)?(?=\.\.|[\s,|:=<>!)\]}~]|$)/y;
 const BLANKS = /\s+/y;
-const MARKS = [
-  '==',
-  '!=',
-  '<>',
-  '<=',
-  '>=',
-  '../',
-  './',
-  '..',
-  '.',
-  '|',
-  ':',
-  ',',
-  '=',
-  '<',
-  '>',
-  '(',
-  ')',
-  '[',
-  ']',
-  '@',
-  '/',
-];
+const MARKS = '== != <> <= >= ../ ./ .. . | : , = < > ( ) [ ] @ /'.split(' ');
 /** The language of a tag: `[name]` at the start of a path is a name in Handlebars, but in Liquid the value of `name`. */
 export type Language = 'handlebars' | 'liquid';
 

@@ -172,10 +172,8 @@ class Builder {
         this.output(token);
         return;
       case 'open':
-        this.openBlock(token, false, false);
-        return;
       case 'inverse':
-        this.openBlock(token, true, false);
+        this.openBlock(token, token.kind === 'inverse', false);
         return;
       case 'close':
         this.closeBlock(token);
@@ -521,12 +519,6 @@ class Builder {
     this.into.push({ kind: 'cycle', group, values, at });
   }
 
-  private lineTag(name: string, body: string, bodyAt: number): void {
-    const inner = { body, bodyAt };
-    if (name === 'liquid') this.lines(inner);
-    else this.tag(name, this.reader(inner, 'liquid'), bodyAt, inner);
-  }
-
   /** Reads `{% liquid %}`: one tag on each line. */
   private lines({ body, bodyAt }: { body: string; bodyAt: number }): void {
     const depth = this.stack.length;
@@ -535,10 +527,12 @@ class Builder {
     for (const line of body.split('\n')) {
       this.look();
       const { name, length: start } = headOf(line);
-      const rest = line.slice(start);
+      const inner = { body: line.slice(start), bodyAt: at + start };
+      const isTag = skipping === 0 && name !== '#' && line.trim() !== '';
       if (name === 'comment') skipping++;
       else if (name === 'endcomment') skipping--;
-      else if (skipping === 0 && name !== '#' && line.trim() !== '') this.lineTag(name, rest, at + start);
+      else if (isTag && name === 'liquid') this.lines(inner);
+      else if (isTag) this.tag(name, this.reader(inner, 'liquid'), inner.bodyAt, inner);
       at += line.length + 1;
     }
     const open = this.stack.at(-1);
