@@ -13,7 +13,7 @@ import { lockFolder, type FolderLock } from './storage/folder-lock.ts';
 import type { InboundPorts } from './inbound/inbound.ts';
 import type { Mta } from './mta/mta.ts';
 import type { Api } from './api/server.ts';
-import { listenApart } from './dashboard/listen.ts';
+import { listenApart } from './dashboard/dashboard.ts';
 import { firstSetUpLink } from './operator/team/admin.ts';
 import { refuseSecondServer, serveControl } from './operator/door/control.ts';
 import { authorityOf, listenOn, takeSockets } from './net/listening.ts';

@@ -12,7 +12,7 @@ import { catalogue } from '../src/base/problem.ts';
 import { run } from '../src/cli/cli.ts';
 import { exitCodes } from '../src/cli/exit-codes.ts';
 import { bounceRuleFile } from '../src/config/bounce-rule.ts';
-import { readSettings } from '../src/config/validate.ts';
+import { readSettings } from '../src/config/load.ts';
 import { scopes } from '../src/keys/scopes.ts';
 import { defaultLimits } from '../src/messages/request/send-limits.ts';
 import { checkSend } from '../src/messages/request/send-request.ts';

@@ -3,7 +3,7 @@ import { idFloor, idTime, MOST_AHEAD_MS } from '../base/id.ts';
 import type { Knex } from 'knex';
 import { readTestedPage, SLICES, type BoundedRowPage } from '../storage/bounded-read.ts';
 import type { Database } from '../storage/database.ts';
-import { readPage, type PagePart, type RowPage } from '../storage/page.ts';
+import { readPage, type PagePart } from '../storage/page.ts';
 import type { AuditRow, RequestDetailsRow } from '../storage/tables.ts';
 
 type Exact =
@@ -56,8 +56,7 @@ export async function pageOfAudit(
   // The entry of a key is near the time of its request; what a person did in it may be later, among much fewer.
   if (idTime(filter.request_id ?? '') !== null && filter.by === undefined) {
     const both = (['key', 'person'] as const).map((by) => ({ ...filter, by }));
-    const { rows, hasMore } = await mergedPage(deps, both, { limit, after, before });
-    return { rows, hasMore, first: rows[0]?.id ?? null, last: rows.at(-1)?.id ?? null };
+    return await mergedPage(deps, both, { limit, after, before });
   }
   return readTestedPage<AuditRow>(
     { inOrder: () => inOrder(deps, filter), tested: (query) => tested(query, filter) },
@@ -66,26 +65,30 @@ export async function pageOfAudit(
   );
 }
 
-/** Returns a page of several parts of the log as one list, newest first. What people did and what strangers tried are few entries. */
-export const pageOfParts = (
+/** Returns a page of one part of the log or several as one list, newest first. What people did and what strangers tried are few entries. */
+export async function pageOfParts(
   deps: Deps,
   parts: readonly AuditOf[],
   filter: Omit<AuditFilter, 'of'>,
   part: PagePart,
-): Promise<RowPage<AuditRow>> =>
-  mergedPage(
+): Promise<AuditPage> {
+  const [of] = parts;
+  if (of !== undefined && parts.length === 1) return await pageOfAudit(deps, { ...filter, of }, part);
+  return await mergedPage(
     deps,
-    parts.map((of) => ({ ...filter, of })),
+    parts.map((one) => ({ ...filter, of: one })),
     part,
   );
+}
 
-async function mergedPage(deps: Deps, filters: readonly AuditFilter[], part: PagePart): Promise<RowPage<AuditRow>> {
+async function mergedPage(deps: Deps, filters: readonly AuditFilter[], part: PagePart): Promise<AuditPage> {
   const pages = await Promise.all(
     filters.map((filter) => readPage<AuditRow>(tested(inOrder(deps, filter), filter), part)),
   );
   const rows = pages.flatMap((page) => page.rows).sort((a, b) => (a.id < b.id ? 1 : -1));
   const some = part.before === undefined ? rows.slice(0, part.limit) : rows.slice(-part.limit);
-  return { rows: some, hasMore: rows.length > some.length || pages.some(({ hasMore }) => hasMore) };
+  const hasMore = rows.length > some.length || pages.some((page) => page.hasMore);
+  return { rows: some, hasMore, first: some[0]?.id ?? null, last: some.at(-1)?.id ?? null };
 }
 
 type Query = Knex.QueryBuilder<AuditRow, AuditRow[]>;

@@ -11,16 +11,6 @@ import { budgets, type UsedUp } from '../base/budgets.ts';
 import { networkOf } from '../net/ip.ts';
 import { Allowance } from '../scheduling/allowance.ts';
 
-/** Stores audit rows. Neither method may drop a row silently; details are dropped while the database cannot be written. */
-export interface AuditSink {
-  /** Resolves when the row is committed: for writes and refusals, before the answer. */
-  write(row: AuditRow, details?: RequestDetailsRow | null): Promise<void>;
-  /** Takes the row for the next batch, within 100 ms: for reads. */
-  later(row: AuditRow, details?: RequestDetailsRow | null): void;
-  /** Takes details of a row that was written elsewhere, for the same batch. */
-  note(details: RequestDetailsRow): void;
-}
-
 const LONGEST_PATH = 200;
 const LONGEST_QUERY = 1000;
 const LONGEST_MESSAGE = 500;
@@ -184,19 +174,15 @@ export class StrangerLines {
 
   /** Returns whether one more line may be kept: of an address that is over its rate of requests none, which are counted all the same. */
   take(ip: string, now: number, isOver: boolean): boolean {
-    if (isOver) {
-      this.notKept++;
-      return false;
-    }
     const network = networkOf(ip);
-    const fits = this.ofNetwork.has(network, 1, now);
+    const fits = !isOver && this.ofNetwork.has(network, 1, now);
     if (fits && this.ofAll.has('', 1, now)) {
       this.ofNetwork.spend(network, 1, now);
       this.ofAll.spend('', 1, now);
       return true;
     }
     this.notKept++;
-    this.usedUp(fits ? 'unknown_key_lines' : 'unknown_key_lines_network');
+    if (!isOver) this.usedUp(fits ? 'unknown_key_lines' : 'unknown_key_lines_network');
     return false;
   }
 }

@@ -86,7 +86,7 @@ const cancel = kind.post(
     const row = await batchOf(context, call.caller, call.params.id);
     const record = (counts: StatusCounts) => batchStatus(row, counts);
     return answerChange(call, updated(record), async (rowsFor) => {
-      if ((await cancelBatch(context.change, row.id, rowsFor)) === 0)
+      if ((await cancelBatch(context, row.id, rowsFor)) === 0)
         throw new Problem('invalid_state', 'No message of this batch can be canceled any more.');
     });
   },

@@ -12,7 +12,6 @@ import { isCurrent } from './negotiate.ts';
 import { exampleOf, openRoute, type Incoming, type Reply, type Route } from './route.ts';
 
 export interface ClientPackage {
-  /** The version of this server. */
   version: string;
   /** Paths of which one is its package. */
   files: readonly string[];

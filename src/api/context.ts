@@ -3,6 +3,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Keyring } from '../base/keyring.ts';
 import type { Log } from '../base/log.ts';
 import type { Config } from '../config/schema.ts';
+import type { SendingDomain } from '../domains/domain-directory.ts';
 import type { EventTail } from '../events/tail.ts';
 import type { AcceptDeps } from '../messages/accept/accept.ts';
 import type { ChangeDeps } from '../messages/delivery/change-message.ts';
@@ -18,12 +19,13 @@ import type { Rows } from '../storage/rows.ts';
 import type { WebhookDeliveryRow, WebhookRow } from '../storage/tables.ts';
 import type { RefuseFullList } from '../suppressions/suppression-store.ts';
 import type { Renderer } from '../templates/renderer.ts';
+import type { Hits } from '../tracking/hit.ts';
+import type { TrackingKey } from '../tracking/token.ts';
 import type { SampleEvent } from '../webhooks/dispatcher.ts';
 import type { ClientPackage } from './client-package.ts';
 import type { Cursors } from './page.ts';
 import type { ListStreams } from './list-stream.ts';
 import type { Call } from './route.ts';
-import type { TrackDeps } from './track.ts';
 
 /** Notifies all nodes that a row was changed, after the commit: they may have a copy of it in memory, or work to do for it. */
 export interface ChangeNotices {
@@ -32,7 +34,6 @@ export interface ChangeNotices {
   /** A domain, by its name. */
   domainChanged: (name: string) => void;
   streamChanged: (accountId: string, slug: string) => void;
-  /** The settings of an account. */
   settingsChanged: (accountId: string) => void;
   /** A webhook endpoint, or the calls that wait for it. */
   webhookChanged: (webhookId: string) => void;
@@ -54,7 +55,7 @@ export interface StoreContext {
   /** How long a domain keeps sending after it lost a record. */
   domainGraceMs: number;
   /** Returns the stream with this slug, or null. */
-  findStream: (accountId: string, slug: string) => Promise<unknown>;
+  findStream: (accountId: string, slug: string) => Promise<{ name: string } | null>;
   /** Returns what the lane of a recipient's domain waits for; only a running server knows it. */
   laneFacts?: LaneFactsOf;
   changes: Pick<ChangeNotices, 'domainChanged' | 'keyChanged'>;
@@ -72,7 +73,9 @@ export interface ApiContext extends StoreContext {
   tail: EventTail;
   renderer: Renderer;
   mailViewer: MailViewer;
-  change: ChangeDeps;
+  recorder: ChangeDeps['recorder'];
+  notifiers: ChangeDeps['notifiers'];
+  retry: ChangeDeps['retry'];
   holdOf: HoldOf;
   laneFacts: LaneFactsOf;
   /** The bytes of a delivery as every attempt sends them. */
@@ -93,7 +96,12 @@ export interface ApiContext extends StoreContext {
   planOf: (name: string) => PlanLimits | null;
   /** Mails accepted for the account today and this month. */
   usedBy: (accountId: string) => Promise<{ today: number; thisMonth: number }>;
-  track: TrackDeps;
+  /** Sign the links in mail. */
+  keys: readonly TrackingKey[];
+  hits: Hits;
+  /** Host of the whole installation. */
+  publicHost: string;
+  findDomain: (name: string) => Promise<SendingDomain | null>;
   /** Checks whether a URL may be called. */
   vetUrl: SafeFetch['vet'];
   /** Calls the endpoint once with a sample, waits for its answer and writes its line of the log with the rows made of it. */

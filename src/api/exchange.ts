@@ -4,11 +4,13 @@ import type Koa from 'koa';
 import type { UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
+import type { Log } from '../base/log.ts';
+import type { AuditLog } from '../accounts/audit-log.ts';
 import type { Authenticate, Caller } from '../keys/caller.ts';
 import type { Notifier } from '../scheduling/notifier.ts';
 import type { Rate, RateWindows } from '../scheduling/rate-windows.ts';
 import type { Answer } from './answer.ts';
-import type { AuditSink, KeptBodies, StrangerLines } from './audit.ts';
+import type { KeptBodies, StrangerLines } from './audit.ts';
 import type { BodyMemory } from './body-memory.ts';
 import type { BodyLimits } from './body.ts';
 import type { IdempotencySettings, IdempotencyUse, InFlight } from './idempotency.ts';
@@ -97,12 +99,7 @@ export function callerOf({ key }: Pick<Exchange, 'key'>): Caller | null {
 /** Returns the account whose valid key came with the request, or null. */
 export const ownerOf = (exchange: Pick<Exchange, 'key'>): string | null => callerOf(exchange)?.accountId ?? null;
 
-/** The part of a logger the API needs; pino's loggers have it. */
-export interface ApiLog {
-  error(fields: object, message: string): void;
-  warn(fields: object, message: string): void;
-  debug(fields: object, message: string): void;
-}
+export type ApiLog = Pick<Log, 'error' | 'warn' | 'debug'>;
 
 export interface ApiSettings {
   /** Address under which clients reach the API, without a trailing slash: `servers` of the OpenAPI document. */
@@ -127,8 +124,6 @@ export interface ApiSettings {
   /** How long running requests may take to end when the service stops. Default 10 s. */
   drainMs?: number;
 }
-
-/** The answer of `/readyz`. */
 export interface Readiness {
   /** `degraded`: it works, but another program has a port for mail. `starting`: the ports for mail are not open yet. `draining`: an
    *  operator takes this node out of service. */
@@ -156,7 +151,8 @@ export interface ApiDeps {
   newcomers?: Newcomers;
   /** Returns the requests a minute that a plan allows. */
   planLimit(plan: string): number;
-  audit: AuditSink;
+  /** For writes and refusals, before the answer; for reads, within 100 ms; for details of a row that was written elsewhere. */
+  audit: Pick<AuditLog, 'write' | 'later' | 'note'>;
   /** The bodies that the request log keeps; none if it is absent. */
   keepBodies?: KeptBodies;
   /** The budget for lines about unknown keys; shared with the operator, who is shown how many were not kept. */

@@ -16,7 +16,7 @@ import type { toKeyRecord } from '../keys/key-store.ts';
 import type { KeyRequest } from '../keys/new-key.ts';
 import { scopeAllows, scopeChallenge } from '../keys/scopes.ts';
 import { type Answer, answerTo } from './answer.ts';
-import { KEEP_MS, isKeyTaken, recordKey } from '../storage/idempotency-store.ts';
+import { KEEP_MS, isKeyTaken, recordKey, type IdempotencyStore } from '../storage/idempotency-store.ts';
 import type { IdempotencyRow } from '../storage/tables.ts';
 import { serviceAt } from './compat/services.ts';
 import { hashJson } from './json.ts';
@@ -28,15 +28,8 @@ export const WAIT_MS = 25_000;
 
 type KeyRecord = ReturnType<typeof toKeyRecord>;
 
-export interface IdempotencyStore {
-  /** The row that has not expired at this moment, or null. */
-  find(key: string): Promise<IdempotencyRow | null>;
-  /** Writes a row in place of an expired one with the same key. */
-  insert(row: IdempotencyRow): Promise<void>;
-}
-
 export interface IdempotencySettings {
-  store: IdempotencyStore;
+  store: Pick<IdempotencyStore, 'find' | 'insert'>;
   /** The answer to a repeated key with another body: the first answer again, or 409. */
   onMismatch: 'replay' | 'error';
 }
@@ -126,7 +119,6 @@ export function replayOf(
 
 /** An answer that was given before, and what its caller says now. */
 export interface Repeat {
-  /** The record that the answer shows. */
   record: Readonly<Record<string, unknown>>;
   /** Another key of the account got the answer. */
   isOthers: boolean;

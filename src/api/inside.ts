@@ -15,8 +15,6 @@ import type { JsonObject } from './json.ts';
 import type { JsonBody } from './json-reader.ts';
 import { refuseScope } from './middleware/admit.ts';
 import { pathWith, type Incoming, type Reply, type Route } from './route.ts';
-
-/** The input of an operation. */
 export interface Asked {
   params?: Readonly<Record<string, string>>;
   /** Empty values are left out: an empty field of a form sets no filter. */
@@ -28,8 +26,6 @@ export interface Asked {
   /** The body as it was read from the wire. */
   read?: JsonBody | null;
 }
-
-/** The caller of an operation. */
 export interface Asking {
   caller: Caller;
   ip: string | null;
@@ -37,15 +33,13 @@ export interface Asking {
   whenOver: (listener: () => void) => void;
 }
 
-export interface Inside {
-  /** Throws the operation's Problem. */
-  ask(asking: Asking, operationId: string, asked: Asked): Promise<Reply>;
-}
+export type Inside = ReturnType<typeof createInside>;
 
-export function createInside(deps: { clock: Clock; commit: Committer }, routes: readonly Route[]): Inside {
+export function createInside(deps: { clock: Clock; commit: Committer }, routes: readonly Route[]) {
   const byId = new Map<string, Route>(routes.map((route) => [route.operationId, route]));
   return {
-    async ask(asking, operationId, asked) {
+    /** Throws the operation's Problem. */
+    async ask(asking: Asking, operationId: string, asked: Asked): Promise<Reply> {
       const route = byId.get(operationId);
       if (route === undefined) throw new Error(`there is no operation ${operationId}`);
       const act = begin(deps, route, asking, asked.params);

@@ -95,8 +95,6 @@ function toolOf(given: ToolWords, routes: Tool['routes']): Tool {
 
 /** The versions of the protocol, the newest first. */
 const versions = ['2025-11-25', '2025-06-18'] as const;
-
-/** Faults of the protocol. */
 const fault = (code: -32600 | -32601 | -32602, message: string) => ({ error: { code, message } });
 
 const NAME = 'mcp';
@@ -154,13 +152,9 @@ function refuseHeaders({ publicUrl }: ApiSettings, { header }: Incoming): void {
     });
   const version = header('mcp-protocol-version');
   if (version !== undefined && !versions.some((one) => one === version))
-    throw new Problem(
-      'invalid_parameter',
-      `The version ${version} is not spoken here, but ${versions.join(' and ')}.`,
-      {
-        field: 'MCP-Protocol-Version',
-      },
-    );
+    throw new Problem('invalid_parameter', `The version ${version} is unknown here: send ${versions.join(' or ')}.`, {
+      field: 'MCP-Protocol-Version',
+    });
 }
 
 async function toldOf(parts: Parts, incoming: Incoming, method: string, params: JsonObject): Promise<object> {

@@ -134,9 +134,7 @@ const cancel = messages.post(
   },
   async (call, context: ApiContext) => {
     const row = await messageOf(context, call);
-    return answerChange(call, updated(record, record(row)), (rowsFor) =>
-      cancelMessage(context.change, row.id, rowsFor),
-    );
+    return answerChange(call, updated(record, record(row)), (rowsFor) => cancelMessage(context, row.id, rowsFor));
   },
 );
 
@@ -164,7 +162,7 @@ const move = messages.update(
     const row = await messageOf(context, call);
     const sendAt = checkSendAt(call.body.send_at, call.now, 'send_at');
     return answerChange(call, updated(record, record(row)), (rowsFor) =>
-      rescheduleMessage(context.change, row, sendAt, rowsFor),
+      rescheduleMessage(context, row, sendAt, rowsFor),
     );
   },
 );
@@ -448,8 +446,7 @@ const forget = messages.remove(
     params: person,
   },
   async (call, context: ApiContext) => {
-    const deps = { ...context, recorder: context.change.recorder };
-    const { recipients } = await erasePerson(deps, reachOf(call.caller), call.params.email, () =>
+    const { recipients } = await erasePerson(context, reachOf(call.caller), call.params.email, () =>
       rowsOfAnswer(call, erased),
     );
     if (recipients === 0) throw new Problem('not_found', 'Nothing was sent to this address.', { field: 'email' });

@@ -185,43 +185,21 @@ async function filterOf(
   { now, caller, query }: { now: number; caller: Caller; query: z.output<typeof countQuery> },
 ): Promise<MessageFilter> {
   const { accountId } = caller;
-  const { created_after, subject, q: text, to_part: toPart } = query;
+  const { subject, q, to_part, to_domain, domain, template_id } = query;
   const requested = requestTimes(query.request_id ?? query.request_id_start);
-  const came = requested?.from ?? null;
-  const usual = came ?? ([subject, text, toPart].every((one) => one === undefined) ? undefined : now - SUBJECT_SPAN_MS);
-  const createdAfter = created_after ?? usual;
-  const createdBefore = query.created_before ?? requested?.until;
+  const isSearch = [subject, q, to_part].some((one) => one !== undefined);
+  const usual = requested?.from ?? (isSearch ? now - SUBJECT_SPAN_MS : undefined);
   return {
+    ...query,
     accountId,
-    status: query.status,
-    to: query.to,
-    toStart: query.to_start,
-    toDomain: query.to_domain === undefined ? undefined : soughtDomain(query.to_domain),
-    toPart,
-    reason: query.reason,
-    text,
-    idStart: query.id_start,
-    requestStart: query.request_id_start,
-    from: query.from,
-    subject,
-    tags: query.tag,
-    metadata: query.metadata,
-    templateId:
-      query.template_id === undefined
-        ? undefined
-        : await templateIdOf({ db }, { accountId, idOrAlias: query.template_id }),
-    batchId: query.batch_id,
-    stream: query.stream,
-    domain: query.domain === undefined ? undefined : soughtDomain(query.domain),
+    to_domain: to_domain === undefined ? undefined : soughtDomain(to_domain),
+    domain: domain === undefined ? undefined : soughtDomain(domain),
+    template_id:
+      template_id === undefined ? undefined : await templateIdOf({ db }, { accountId, idOrAlias: template_id }),
     // Mail programs show it with or without its angle brackets.
-    rfcMessageId: query.rfc_message_id?.replace(/^[^<].*$/, '<$&>'),
-    createdAfter,
-    createdBefore,
-    requestId: query.request_id,
-    eventId: query.event_id,
-    keyId: query.key_id,
-    opened: query.opened,
-    clicked: query.clicked,
+    rfc_message_id: query.rfc_message_id?.replace(/^[^<].*$/, '<$&>'),
+    created_after: query.created_after ?? usual,
+    created_before: query.created_before ?? requested?.until,
     test: testFilter(caller, query.test),
   };
 }

@@ -45,16 +45,11 @@ const brotliOptions = {
   params: { [constants.BROTLI_PARAM_QUALITY]: 4, [constants.BROTLI_PARAM_MODE]: constants.BROTLI_MODE_TEXT },
 };
 
-export interface Compressed {
-  encoding: 'br' | 'gzip';
-  bytes: Buffer;
-}
-
 /** Returns null if the client takes neither encoding; brotli goes first, since it is smaller at the same cost. */
 export async function compress(
   ctx: Pick<Koa.Context, 'acceptsEncodings'>,
   body: string | Buffer,
-): Promise<Compressed | null> {
+): Promise<{ encoding: 'br' | 'gzip'; bytes: Buffer } | null> {
   if (ctx.acceptsEncodings('br') !== false) return { encoding: 'br', bytes: await brotliAsync(body, brotliOptions) };
   if (ctx.acceptsEncodings('gzip') !== false) return { encoding: 'gzip', bytes: await gzipAsync(body) };
   return null;

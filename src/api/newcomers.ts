@@ -15,9 +15,7 @@ import { addressList, isListed, networkOf, siteOf } from '../net/ip.ts';
 import { clientAddress } from './client-address.ts';
 
 interface NewcomerLimits {
-  /** Connections of strangers from one network. */
   perNetwork: number;
-  /** Connections of strangers in all. */
   inAll: number;
 }
 
@@ -28,8 +26,6 @@ const usual: NewcomerLimits = {
 
 /** Names a connection by its peer: its socket and the TLS session on it give the same name. */
 const nameOf = ({ remoteAddress = '', remotePort = 0 }: Socket): string => `${remoteAddress} ${String(remotePort)}`;
-
-/** One connection of a stranger. */
 interface Newcomer {
   socket: Socket;
   /** Requests whose head has arrived and that are not answered yet. */
@@ -54,8 +50,6 @@ export class Newcomers {
     this.limits = limits;
     this.usedUp = usedUp;
   }
-
-  /** Number of strangers that are connected. */
   get count(): number {
     return this.connections.size;
   }

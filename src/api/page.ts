@@ -48,8 +48,6 @@ export const listOf = (item: z.ZodType) =>
       .nullable()
       .describe('For `before` of the request for the previous page; null at the beginning.'),
   });
-
-/** The 200 response of a list, with an example of one entry. */
 export const pageResponse = (item: z.ZodType, entry: unknown = sampleOf(item)) => ({
   200: jsonResponse('A page of the list.', listOf(item), 'One entry', {
     object: 'list',
@@ -150,19 +148,14 @@ export function linkToNext(path: string, search: string, cursor: string): { Link
  * Cursors: opaque to the caller, base64url of a version, the position, and a MAC that also covers the list's filters, so a
  * cursor that was tampered with or belongs to another list is refused instead of giving wrong pages.
  */
-export interface Cursors {
-  /** A cursor at `position` of the list that `list` names (its path and filters; the same text for the same list). */
-  write(list: string, position: string): string;
-  /** The position; throws `invalid_cursor` naming `field`. */
-  read(list: string, cursor: string, field: string): string;
-}
+export type Cursors = ReturnType<typeof createCursors>;
 
 const VERSION = '1';
 const MAC_CHARACTERS = 16;
 const LONGEST_CURSOR = 300;
 
 /** `secret` is at least 32 bytes. */
-export function createCursors(secret: Buffer): Cursors {
+export function createCursors(secret: Buffer) {
   const mac = (list: string, position: string): string =>
     createHmac('sha256', secret)
       .update(JSON.stringify([VERSION, list, position]))
@@ -170,8 +163,11 @@ export function createCursors(secret: Buffer): Cursors {
       .slice(0, MAC_CHARACTERS);
 
   return {
-    write: (list, position) => Buffer.from(`${VERSION}.${position}.${mac(list, position)}`).toString('base64url'),
-    read(list, cursor, field) {
+    /** Returns a cursor at `position` of the list that `list` names (its path and filters; the same text for the same list). */
+    write: (list: string, position: string): string =>
+      Buffer.from(`${VERSION}.${position}.${mac(list, position)}`).toString('base64url'),
+    /** Returns the position; throws `invalid_cursor` naming `field`. */
+    read(list: string, cursor: string, field: string): string {
       const position = cursor.length > LONGEST_CURSOR ? null : positionIn(cursor);
       if (position === null || !equal(position.mac, mac(list, position.text))) {
         throw new Problem(

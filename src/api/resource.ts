@@ -128,9 +128,8 @@ export function resource<Params>(kind: Kind<Params>) {
     ): Make<Context> {
       return read(said, async (call, context) => ({ status: 200, body: await find(call, context) }));
     },
-    /** `GET` whose answer is no record. */
+    /** `GET` whose answer is not a record. */
     read,
-    /** `PATCH` of one. */
     update<Body, Context = StoreContext>(
       said: Said<Params, object, Body>,
       handler: Handler<Params, object, Body, Context>,

@@ -4,9 +4,8 @@
  */
 import type { Readable } from 'node:stream';
 import { z } from 'zod';
-import { check, faults, fieldName } from '../base/check.ts';
+import { check, fieldName, schemaAt } from '../base/check.ts';
 import { Problem, type ProblemCode } from '../base/problem.ts';
-import { schemaAt } from '../base/schema-path.ts';
 import type { Caller } from '../keys/caller.ts';
 import type { Scope } from '../keys/scopes.ts';
 import type { Act } from '../operations/act.ts';
@@ -293,7 +292,7 @@ function checkedQuery<Query>(schema: z.ZodType<Query> | undefined, search: strin
   // Without a schema Query is `object`, its default.
   if (search === '' && schema === undefined) return {} as Query;
   const query = (schema ?? nothing) as z.ZodType<Query>;
-  const isRecord = (name: string): boolean => schemaAt(faults, query, {}, [name]).schema._zod.def.type === 'record';
+  const isRecord = (name: string): boolean => schemaAt(query, {}, [name]).schema._zod.def.type === 'record';
   return check(query, parseQuery(search, isRecord), { code: 'invalid_parameter', isQuery: true });
 }
 

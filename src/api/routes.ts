@@ -57,14 +57,14 @@ const order =
     ' ',
   );
 
-export function apiRoutes(parts: Omit<ApiContext, Made | 'findStream'>): Route[] {
-  const context: ApiContext = withMade({ ...parts, findStream: parts.accept.findStream });
+export function apiRoutes(parts: Omit<ApiContext, Made>): Route[] {
+  const context: ApiContext = withMade(parts);
   const routes = [
     sendRoute(context),
     ...onStore.map((operation) => operation(context)),
     ...onServer.map((operation) => operation(context)),
     ...clientPackageRoutes(context),
-    ...trackRoutes(context.track),
+    ...trackRoutes(context),
   ];
   const placeOf = ({ tag }: Route): number => (order.includes(tag) ? order.indexOf(tag) : order.length);
   return routes.sort((a, b) => placeOf(a) - placeOf(b));

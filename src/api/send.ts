@@ -171,8 +171,6 @@ async function draftOf(deps: ApiContext, call: SendCall, rendered: Rendered): Pr
   else for (const entry of draft.entries) if (entry.kind === 'ok') name(entry.index, entry.draft);
   return draft;
 }
-
-/** Returns the sender of a mail that a caller sends. */
 export const senderOf = ({ caller, requestId }: SendCall): Sender => ({
   accountId: caller.accountId,
   keyId: caller.isOperator === true ? null : caller.keyId,

@@ -39,10 +39,10 @@ import { problem, respond } from './answer.ts';
 import { Newcomers } from './newcomers.ts';
 import { openapiRoute } from './openapi.ts';
 import type { Route } from './route.ts';
-import { logAcceptErrors } from '../net/accept-errors.ts';
+import { logAcceptErrors } from '../net/listening.ts';
 import { RateWindows } from '../scheduling/rate-windows.ts';
 
-export type { ApiDeps, ApiLog, ApiSettings } from './exchange.ts';
+export type { ApiDeps, ApiSettings } from './exchange.ts';
 
 export interface Api {
   /** Not listening yet. */

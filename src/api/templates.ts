@@ -244,8 +244,6 @@ function checkAddress(text: string, field: string, code: 'invalid_sender' | 'inv
   if (parsed.kind === 'bad')
     throw new Problem(code, `\`${field}\` does not match the address format rule: ${parsed.why}.`, { field });
 }
-
-/** Returns the sources of a template that it has, with their names and kinds. */
 function sourcesOf(body: TemplateBody): PartSource[] {
   const all: [name: string, part: Part, source: string | null][] = [
     ['subject', 'subject', body.subject],

@@ -4,26 +4,16 @@
  * that we did not write is refused, and an answer needs no look-up.
  */
 import { z } from 'zod';
-import type { SendingDomain } from '../domains/domain-directory.ts';
 import { trackingHostOf } from '../domains/dns-records.ts';
 import type { Visitor } from '../tracking/bots.ts';
-import type { Hits } from '../tracking/hit.ts';
-import { readToken, type TrackingKey, type TrackingToken } from '../tracking/token.ts';
+import { readToken, type TrackingToken } from '../tracking/token.ts';
 import { trackPaths } from '../tracking/rewrite.ts';
 import { readUnsubscribeToken, type Unsubscription } from '../tracking/unsubscribe-link.ts';
-import { isUnsubscribed, isWithheld, resubscribe, unsubscribe, type UnsubscribeDeps } from '../tracking/unsubscribe.ts';
+import { isUnsubscribed, isWithheld, resubscribe, unsubscribe } from '../tracking/unsubscribe.ts';
+import type { ApiContext } from './context.ts';
 import { openRoute, type Call, type Reply, type Route } from './route.ts';
 import { createHash } from 'node:crypto';
 import { escapeHtml } from '../base/html.ts';
-
-export interface TrackDeps extends UnsubscribeDeps {
-  keys: readonly TrackingKey[];
-  hits: Hits;
-  /** Host of the whole installation. */
-  publicHost: string;
-  findDomain: (name: string) => Promise<SendingDomain | null>;
-  findStream: (accountId: string, slug: string) => Promise<{ name: string } | null>;
-}
 
 type TrackCall = Omit<Call<{ token: string }, object, undefined>, 'caller'>;
 
@@ -50,7 +40,7 @@ const pageAt = (
   );
 };
 
-export const trackRoutes = (deps: TrackDeps): Route[] => [
+export const trackRoutes = (deps: ApiContext): Route[] => [
   pageAt('trackOpen', trackPaths.open, (call) => open(deps, call)),
   pageAt('trackClick', trackPaths.click, (call) => follow(deps, call)),
   pageAt('askUnsubscribe', trackPaths.unsubscribe, (call) => ask(deps, call)),
@@ -60,14 +50,14 @@ export const trackRoutes = (deps: TrackDeps): Route[] => [
   }),
 ];
 
-function open(deps: TrackDeps, call: TrackCall): Reply {
+function open(deps: ApiContext, call: TrackCall): Reply {
   const token = readToken(deps.keys, call.params.token);
   if (token?.kind !== 'open') return unknownLinkPage();
   deps.hits.opened(token.deliveryId, visitorOf(call));
   return { status: 200, bytes: PIXEL, type: 'image/gif', headers: NO_ROBOTS };
 }
 
-async function follow(deps: TrackDeps, call: TrackCall): Promise<Reply> {
+async function follow(deps: ApiContext, call: TrackCall): Promise<Reply> {
   const token = readToken(deps.keys, call.params.token);
   if (token?.kind !== 'click' || !(await isOfHost(deps, token, call))) return unknownLinkPage();
   const { deliveryId, link, links, part, url } = token;
@@ -77,7 +67,7 @@ async function follow(deps: TrackDeps, call: TrackCall): Promise<Reply> {
 
 /** The tracking host of a domain redirects only links of mail from that domain. */
 async function isOfHost(
-  { findDomain, publicHost }: TrackDeps,
+  { findDomain, publicHost }: ApiContext,
   token: TrackingToken,
   call: TrackCall,
 ): Promise<boolean> {
@@ -95,7 +85,7 @@ const visitorOf = ({ ip, header, method }: TrackCall): Visitor => ({
   method,
 });
 
-async function ask(deps: TrackDeps, { params: { token } }: TrackCall): Promise<Reply> {
+async function ask(deps: ApiContext, { params: { token } }: TrackCall): Promise<Reply> {
   const unsubscription = readUnsubscribeToken(deps.keys, token);
   if (unsubscription === null) return unknownLinkPage();
   const subject = await subjectOf(deps, unsubscription);
@@ -103,7 +93,7 @@ async function ask(deps: TrackDeps, { params: { token } }: TrackCall): Promise<R
 }
 
 /** A mail provider posts `List-Unsubscribe=One-Click` and wants no further page (RFC 8058 section 3.2); our own button posts `action`. */
-async function obey(deps: TrackDeps, { params: { token }, form }: TrackCall): Promise<Reply> {
+async function obey(deps: ApiContext, { params: { token }, form }: TrackCall): Promise<Reply> {
   const unsubscription = readUnsubscribeToken(deps.keys, token);
   if (unsubscription === null) return unknownLinkPage();
   const subject = await subjectOf(deps, unsubscription);
@@ -116,7 +106,7 @@ async function obey(deps: TrackDeps, { params: { token }, form }: TrackCall): Pr
   return stoppedPage(subject);
 }
 
-async function subjectOf({ findStream }: TrackDeps, unsubscription: Unsubscription): Promise<PageSubject> {
+async function subjectOf({ findStream }: ApiContext, unsubscription: Unsubscription): Promise<PageSubject> {
   const { accountId, stream, email, fromDomain } = unsubscription;
   const found = await findStream(accountId, stream);
   return { email, fromDomain, streamName: found?.name ?? stream };

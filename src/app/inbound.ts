@@ -6,7 +6,7 @@ import { returnPathKeys } from '../messages/delivery/return-path.ts';
 import { mailFolder } from '../storage/database.ts';
 import { diskBytes } from '../storage/disk-guard.ts';
 import { isDraining } from '../storage/nodes.ts';
-import { createInbound, type Inbound, type InboundDeps, type InboundSettings } from '../inbound/inbound.ts';
+import { createInbound, type Inbound, type InboundDeps } from '../inbound/inbound.ts';
 import { unsubscribeByMail } from '../tracking/unsubscribe.ts';
 import type { AppContext } from './context.ts';
 
@@ -17,7 +17,7 @@ export async function buildInbound(
   certificate: Certificate,
 ): Promise<Inbound> {
   const size = await diskBytes(mailFolder(context.config));
-  return createInbound(listenerDeps(context, accept, accountWindows), listenerSettings(context, size, certificate));
+  return createInbound(listenerDeps(context, accept, accountWindows), context.config, certificate, size);
 }
 
 function listenerDeps(context: AppContext, accept: AcceptDeps, accountWindows: RateWindows): InboundDeps {
@@ -58,28 +58,5 @@ function listenerDeps(context: AppContext, accept: AcceptDeps, accountWindows: R
     idempotency: { store: context.idempotency, onMismatch: config.idempotency.onMismatch },
     isDraining: () => isDraining(context.nodes),
     submitted: (code) => meters?.submitted(code),
-  };
-}
-
-function listenerSettings({ config }: AppContext, disk: number, certificate: Certificate): InboundSettings {
-  const { submission, mx, hostname } = config.smtp;
-  const { clientConnections, clientConnectionsPerMinute } = submission;
-  return {
-    certificate,
-    diskBytes: disk,
-    limits: { clientConnections, clientConnectionsPerMinute },
-    mx: { host: mx.host, place: { port: mx.port, isChosen: mx.isPortChosen } },
-    submission: {
-      host: submission.host,
-      start: { port: submission.port, isChosen: submission.isPortChosen },
-      tls: { port: submission.tlsPort, isChosen: submission.isTlsPortChosen },
-      hostname,
-      trustedNetworks: submission.trustedNetworks,
-      smtputf8: config.delivery.smtputf8,
-      recipients: config.limits.recipients,
-      size: config.limits.messageBytes,
-      notify: submission.notify,
-      operatorAddress: config.smtp.operatorAddress,
-    },
   };
 }

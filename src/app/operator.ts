@@ -1,7 +1,7 @@
 /** Builds the dependencies of the operator's operations, which the command line and the dashboard share. */
 import type { Inside } from '../api/inside.ts';
 import { watchSettings } from '../config/settings-state.ts';
-import type { CertificateWatch } from '../config/certificate-watch.ts';
+import type { CertificateWatch } from '../config/certificate.ts';
 import type { Inbound } from '../inbound/inbound.ts';
 import { handIn, selfTest } from '../inbound/self-test.ts';
 import type { LaneFactsOf } from '../messages/delivery/why.ts';

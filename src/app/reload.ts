@@ -1,8 +1,7 @@
 /** Applies changed settings on SIGHUP, and returns those that need a restart. */
 import { readBounceRules } from '../config/data-file.ts';
-import { certificateFiles, readCertificate } from '../config/certificate.ts';
+import { certificateFiles, readCertificate, type CertificateWatch } from '../config/certificate.ts';
 import { readLimitRules, rulesWith } from '../config/limit-rules.ts';
-import type { CertificateWatch } from '../config/certificate-watch.ts';
 import { changesBetween, type Changes } from '../config/settings-state.ts';
 import type { Config } from '../config/schema.ts';
 import { createJudge } from '../messages/delivery/classify.ts';

@@ -3,8 +3,13 @@
  * the doors to their operations. Nothing runs before app.ts starts it.
  */
 import { RateWindows } from '../scheduling/rate-windows.ts';
-import { certificateFiles, type Certificate } from '../config/certificate.ts';
-import { watchCertificate, type CertificateWatch, type WatchDeps } from '../config/certificate-watch.ts';
+import {
+  certificateFiles,
+  watchCertificate,
+  type Certificate,
+  type CertificateWatch,
+  type WatchDeps,
+} from '../config/certificate.ts';
 import type { Config } from '../config/schema.ts';
 import type { AcceptDeps } from '../messages/accept/accept.ts';
 import { BodyMemory } from '../api/body-memory.ts';
@@ -13,7 +18,7 @@ import { createInside } from '../api/inside.ts';
 import { Newcomers } from '../api/newcomers.ts';
 import type { Api } from '../api/server.ts';
 import type { Dashboard } from '../dashboard/dashboard.ts';
-import type { OwnPort } from '../dashboard/listen.ts';
+import type { OwnPort } from '../dashboard/dashboard.ts';
 import type { Housekeeping } from '../housekeeping/housekeeping.ts';
 import type { Inbound } from '../inbound/inbound.ts';
 import type { Mta } from '../mta/mta.ts';

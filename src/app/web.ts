@@ -43,26 +43,22 @@ export interface WebParts {
 
 /** Builds the API, with the dependencies of its server, which the control socket has as well. */
 export function buildApi(context: AppContext, parts: WebParts): { api: Api; deps: ApiDeps; inside: Inside } {
-  const { config, clock, log, db, notifiers, meters, callers, disk, planOf } = context;
+  const { config, clock, db, notifiers, meters, callers, disk, planOf } = context;
   const { certificate, metrics } = parts;
   const routes = buildRoutes(context, parts);
   const inside = createInside({ clock, commit: db.commit }, routes);
   const deps: ApiDeps = {
+    ...context,
     inside,
     accountWindows: parts.accountWindows,
     bodyMemory: parts.bodyMemory,
     newcomers: parts.newcomers,
-    usedUp: context.usedUp,
-    clock,
-    log,
     authenticate: callers.authenticate,
     keyChanges: notifiers.keys,
     noteUse: (keyId, ip, endpoint) => callers.recordUse(keyId, ip, endpoint),
     planLimit: (plan) => planOf(plan)?.requestsPerMinute ?? 0,
     audit: context.auditLog,
     keepBodies: config.requestLog.bodies,
-    strangerLines: context.strangerLines,
-    unknownProxies: context.unknownProxies,
     idempotency: { store: context.idempotency, onMismatch: config.idempotency.onMismatch },
     ready: () => readiness({ db, disk, nodes: context.nodes }, parts.mailPorts()),
     ...(meters === null ? {} : { answered: (request) => meters.answered(request) }),
@@ -82,19 +78,14 @@ function buildRoutes(
   context: AppContext,
   { accept, mta, holds, webhooks, laneFacts, mailDraft }: WebParts,
 ): ReturnType<typeof apiRoutes> {
-  const { config, db, clock, notifiers, keyring, recorder, directory, streams, fetch } = context;
+  const { config, directory, streams, fetch } = context;
   return apiRoutes({
-    db,
-    clock,
-    tail: context.tail,
-    keyring,
+    ...context,
     accept,
     mailDraft,
-    renderer: context.renderer,
-    mailViewer: context.mailViewer,
-    holdOf: holds.of,
-    change: { db, clock, recorder, notifiers, retry: accept.retry },
     laneFacts,
+    holdOf: holds.of,
+    retry: accept.retry,
     wireBytes: (deliveryId) => wireBytes(mta, deliveryId),
     requestsWritten: () => context.auditLog.settled(),
     limits: config.limits,
@@ -103,22 +94,12 @@ function buildRoutes(
     hostname: config.smtp.hostname,
     trackingTarget: trackingTargetOf(config),
     domainGraceMs: config.domains.grace,
-    log: context.log,
-    resolver: context.resolver,
     retention: config.retention,
-    planOf: context.planOf,
     usedBy: context.quotas.used,
-    track: {
-      db,
-      clock,
-      recorder,
-      keys: context.trackKeys,
-      hits: context.hits,
-      publicHost: new URL(config.http.publicUrl).hostname,
-      findDomain: (name) => directory.find(name),
-      findStream: (accountId, slug) => streams.find(accountId, slug),
-    },
-    changes: context.changes,
+    keys: context.trackKeys,
+    publicHost: new URL(config.http.publicUrl).hostname,
+    findDomain: (name) => directory.find(name),
+    findStream: (accountId, slug) => streams.find(accountId, slug),
     vetUrl: (url) => fetch.vet(url),
     testWebhook: webhooks.test,
   });

@@ -13,10 +13,7 @@ export const READY = 'ready';
 /** The message of a confined process: it is ready, an answer, or the error that ends it. */
 export type Said = { kind: typeof READY } | { kind: 'answer'; answer: unknown } | { kind: 'fault'; text: string };
 
-/**
- * Answers each job by `work`, at the end of the module that a pool names as its entry. What `work` throws ends the thread or the process.
- * `memoryOf` names memory of an answer that a thread hands over without a copy.
- */
+/** Answers each job by `work`, whose error ends the thread or process. `memoryOf` names memory that a thread hands over without a copy. */
 export function answerJobs<Input, Output>(
   work: Work<Input, Output>,
   memoryOf: (output: Output) => readonly ArrayBuffer[] = () => [],
@@ -28,7 +25,6 @@ export function answerJobs<Input, Output>(
 /** After an answer with so many bytes the thread gives back the memory of the job: while it waits for the next one, V8 would not. */
 const LARGE_BYTES = 1024 * 1024;
 
-/** Returns V8's collection of garbage. */
 function garbageCollector(): () => void {
   v8.setFlagsFromString('--expose-gc');
   return runInNewContext('gc') as () => void;

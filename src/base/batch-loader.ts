@@ -1,7 +1,4 @@
-/**
- * Loads single items in batches: those that are asked for while one batch is being loaded go into the next, as one query.
- * An idle loader starts at once.
- */
+/** Loads single items in batches: those asked for while a batch is being loaded go into the next, as one query. An idle loader starts at once. */
 import { yieldToEventLoop } from './slices.ts';
 
 export type BatchLoader<Item> = ReturnType<typeof createBatchLoader<Item>>;

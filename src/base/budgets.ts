@@ -1,27 +1,13 @@
 /**
- * Limits on what strangers cost. Everything that is kept, read or held in memory for clients that have not signed in has a budget here:
- * this table is the only place where its size is written down, and docs/security.md shows it (`npm run docs`). Each time one is
- * used up, `posthorn_budget_used_up_total{budget="<name>"}` counts it and the client gets an answer: never silence.
+ * Limits on what strangers cost: all that is kept, read or held in memory for clients that have not signed in. docs/security.md shows this
+ * table (`npm run docs`). Each use of the last of one is counted (`posthorn_budget_used_up_total`), and the client gets an answer.
  */
 
 export interface Budget {
-  /** The door strangers come through. */
   door: string;
-  /** The unit that is counted. */
   bounds: string;
   /** `network`: a /24 of IPv4 or a /64 of IPv6 (`networkOf`), for mail on port 25 a /48 (`siteOf`). */
-  per:
-    | 'network'
-    | 'all'
-    | 'address'
-    | 'delivery'
-    | 'domain'
-    | 'mail'
-    | 'account'
-    | 'session'
-    | 'request'
-    | 'login'
-    | 'login and network';
+  per: string;
   most: number;
   unit: 'bytes' | 'mails' | 'rows' | 'connections' | 'requests' | 'fields' | 'tries' | 'ms';
   /** The time in which so much may be used; null if it is the most at any one time. */
@@ -39,7 +25,7 @@ const door =
   (name: string, usual: string) =>
   <Within extends Budget['within']>(
     bounds: string,
-    per: Budget['per'],
+    per: string,
     most: number,
     unit: Budget['unit'],
     within: Within,
@@ -54,6 +40,10 @@ const aggregates = door('dmarc@ and tls@', 'the oldest go');
 const newcomers = door('HTTP, without a key or a session', 'the connection is closed');
 const openForms = door('`/login`, `/setup/`, `/t/u/`', '503');
 const signIn = door('`/login`', '401');
+const forwarding = door('postmaster@ and abuse@', 'only the beginning is sent on');
+const codeForm = door('`/login/code`', '401');
+const submission = door('submission', '421; good keys still sign in');
+const withoutKey = door('submission without a key', 'refused, not noted');
 const received = door('domains that receive', '452');
 
 export const budgets = {
@@ -69,37 +59,16 @@ export const budgets = {
   unread_mails: port25('unread mails, those with our token counted apart', 'all', 5000, 'mails', null),
   unread_mails_network: port25('unread mails, those with our token counted apart', 'network', 500, 'mails', null),
   token_mails_delivery: withToken('mails', 'delivery', 10, 'mails', 'hour'),
-  token_bytes_delivery: withToken('what is kept of them', 'delivery', 1 * MIB, 'bytes', 'hour'),
+  token_bytes_delivery: withToken('what is kept of them', 'delivery', MIB, 'bytes', 'hour'),
   token_bytes_network: withToken('what is kept of them', 'network', 512 * MIB, 'bytes', 'hour'),
-  kept_loose: port25(
-    'mails that belong to no delivery: 1 % of the disk at most',
-    'all',
-    1 * GIB,
-    'bytes',
-    null,
-    'the oldest go',
-  ),
-  kept_matched: port25(
-    'mails about deliveries: 5 % of the disk at most',
-    'all',
-    5 * GIB,
-    'bytes',
-    null,
-    'the oldest go',
-  ),
-  kept_of_mail: port25(
-    'what is kept of a mail that is not a bounce',
-    'mail',
-    32 * KIB,
-    'bytes',
-    null,
-    'the rest is discarded',
-  ),
+  kept_loose: port25('mails of no delivery: 1 % of the disk at most', 'all', GIB, 'bytes', null, 'the oldest go'),
+  kept_matched: port25('mails of deliveries: 5 % of the disk at most', 'all', 5 * GIB, 'bytes', null, 'the oldest go'),
+  kept_of_mail: port25('kept of a mail that is no bounce', 'mail', 32 * KIB, 'bytes', null, 'the rest is dropped'),
   received_memory: received('mail in memory that is still arriving', 'all', 96 * MIB, 'bytes', null),
   received_memory_network: received('mail in memory that is still arriving', 'network', 48 * MIB, 'bytes', null),
   received_mail: received('one mail', 'mail', 25 * MIB, 'bytes', null, '552'),
   received_mails_network: received('mails', 'network', 5000, 'mails', 'hour'),
-  received_bytes_network: received('mails', 'network', 1 * GIB, 'bytes', 'hour'),
+  received_bytes_network: received('mails', 'network', GIB, 'bytes', 'hour'),
   received_mails_domain: received('mails', 'domain', 20_000, 'mails', 'hour'),
   received_bytes_domain: received('mails', 'domain', 4 * GIB, 'bytes', 'hour'),
   received_reading_network: received('time of the reading process', 'network', 600_000, 'ms', 'hour'),
@@ -108,73 +77,24 @@ export const budgets = {
   received_waiting: received('what waits for webhooks', 'account', 10_000, 'mails', null),
   received_waiting_bytes: received('what waits for webhooks', 'account', 2 * GIB, 'bytes', null),
   received_kept: received('what is kept: 20 % of the disk at most', 'all', 50 * GIB, 'bytes', null),
-  forwarded_mail: door('postmaster@ and abuse@', 'only the beginning is sent on')(
-    'what is sent on to the operator of one of 20 mails an hour',
-    'mail',
-    128 * KIB,
-    'bytes',
-    null,
-  ),
-  submission_keys_network: door('submission', '421; good keys still sign in')(
-    'unknown keys',
-    'network',
-    100,
-    'tries',
-    'hour',
-  ),
-  submission_audit_network: door('submission without a key', 'refused, not noted')(
-    'lines of the audit log',
-    'network',
-    60,
-    'rows',
-    'minute',
-  ),
+  forwarded_mail: forwarding('what of one of 20 mails an hour is sent on', 'mail', 128 * KIB, 'bytes', null),
+  submission_keys_network: submission('unknown keys', 'network', 100, 'tries', 'hour'),
+  submission_audit_network: withoutKey('lines of the audit log', 'network', 60, 'rows', 'minute'),
   unknown_key_lines_network: unknownKey('lines of the request log', 'network', 20, 'rows', 'hour'),
   unknown_key_lines: unknownKey('lines of the request log', 'all', 200, 'rows', 'hour'),
   aggregate_rows_domain: aggregates('records', 'domain', 5000, 'rows', 'day', 'noted, not counted'),
   aggregate_rows: aggregates('records', 'all', 500_000, 'rows', null),
-  http_connections: newcomers(
-    'connections',
-    'all',
-    2000,
-    'connections',
-    null,
-    'the oldest of the busiest network is closed',
-  ),
+  http_connections: newcomers('connections', 'all', 2000, 'connections', null, 'the busiest network loses its oldest'),
   http_connections_network: newcomers('connections', 'network', 1000, 'connections', null),
-  http_head_bytes: door('HTTP', '400')(
-    'the head of a request, which has 100 fields at most',
-    'request',
-    16 * KIB,
-    'bytes',
-    null,
-  ),
+  http_head_bytes: door('HTTP', '400')('its head, of 100 fields at most', 'request', 16 * KIB, 'bytes', null),
   open_form_bytes: openForms('what a form has', 'request', 16 * KIB, 'bytes', null, '413'),
   open_form_ms: openForms('time in which a form arrives', 'request', 10_000, 'ms', null, '408'),
   open_form_memory: openForms('forms in memory', 'all', 16 * MIB, 'bytes', null),
-  open_form_memory_network: openForms(
-    'forms in memory, if as much is left for others',
-    'network',
-    8 * MIB,
-    'bytes',
-    null,
-  ),
+  open_form_memory_network: openForms('forms in memory, if as much is left', 'network', 8 * MIB, 'bytes', null),
   sign_in_login_network: signIn('wrong passwords and codes', 'login and network', 10, 'tries', '15 minutes'),
   sign_in_network: signIn('wrong passwords and codes', 'address', 50, 'tries', '15 minutes'),
-  sign_in_login: signIn(
-    'wrong passwords and codes; then one try for each address',
-    'login',
-    100,
-    'tries',
-    '15 minutes',
-  ),
-  sign_in_codes: door('`/login/code`', '401')(
-    'wrong codes, after the right password',
-    'login',
-    10,
-    'tries',
-    '15 minutes',
-  ),
+  sign_in_login: signIn('wrong passwords and codes; then one try an address', 'login', 100, 'tries', '15 minutes'),
+  sign_in_codes: codeForm('wrong codes, after the right password', 'login', 10, 'tries', '15 minutes'),
   sign_in_rows: signIn('wrong tries in the sign-in log', 'all', 100_000, 'rows', null, 'the oldest go'),
   sign_in_waiting: signIn('passwords that wait to be checked', 'all', 100, 'tries', null, '503'),
   sign_in_waiting_network: signIn('passwords that wait to be checked', 'address', 5, 'tries', null, '503'),

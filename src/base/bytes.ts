@@ -2,10 +2,7 @@
 export const asBuffer = ({ buffer, byteOffset, byteLength }: Uint8Array): Buffer =>
   Buffer.from(buffer, byteOffset, byteLength);
 
-/**
- * Returns the memory of buffers, for handing over: several may be parts of one body, and nothing else may be in it. A small one is cut
- * from a shared pool, and has to be copied.
- */
+/** Returns the memory of buffers, for handing over, with nothing else in it. Small ones, cut from a shared pool, have to be copied. */
 export const ownMemory = (buffers: readonly Uint8Array[]): ArrayBuffer[] =>
   [...new Set(buffers.flatMap(({ buffer }) => (buffer instanceof ArrayBuffer ? [buffer] : [])))].filter(
     ({ byteLength }) => byteLength > Buffer.poolSize,

@@ -1,15 +1,11 @@
 /**
- * Checks a value of the caller against a zod schema: the result is a checked value or one `Problem`.
- *
- * A request may have many faults and the answer names one, always the same one: first an unknown member (the
- * likeliest cause of the others is a typing error), then what is missing or has another JSON type, then what is out
- * of its range or pattern; within each of these, in the order in which the schema declares the members.
+ * Checks a value of the caller against a zod schema. Of many faults the answer names one, always the same: first an unknown member (the
+ * likeliest cause of the others is a typing error), then what is missing or has another JSON type, then what is out of its range or
+ * pattern; within each, in declared order.
  */
 import { z } from 'zod';
-
 import { pluralize } from './pluralize.ts';
 import { Problem, type ProblemCode } from './problem.ts';
-import { schemaAt, valueAt } from './schema-path.ts';
 import { nearest } from './spelling.ts';
 
 /** The code of a fault in a schema's value, if the general codes do not fit. */
@@ -50,8 +46,8 @@ interface Fault {
 const unworded = { error: () => '' };
 
 /**
- * Returns the value as the schema gives it. A null if a member is optional counts as absent. Throws the first fault as a
- * `Problem` whose field is the member's path: `cc[1]`, `attachments[0].content`, `headers.X-Foo`.
+ * Returns the value as the schema gives it; a null of an optional member counts as absent. Throws the first fault as a `Problem` whose
+ * field is the member's path: `attachments[0].content`.
  */
 export function check<T>(schema: z.ZodType<T>, value: unknown, options: CheckOptions = {}): T {
   const result = schema.safeParse(value, unworded);
@@ -89,10 +85,7 @@ type Issue = z.core.$ZodIssue;
 /** A hostile list can have 100,000 faults; the one that is reported is among the first, or the answer is merely less helpful. */
 const MOST_WEIGHED = 200;
 
-/**
- * Zod lists members in declared order and what is nested before what is unknown above it; so of unknown members the
- * shallowest goes first, and otherwise the first of its rank.
- */
+/** Zod lists members in declared order, nested before unknown ones above: of unknown members the shallowest goes first, else the first of its rank. */
 function firstFault(
   schema: z.ZodType,
   value: unknown,
@@ -116,7 +109,7 @@ const weighed = (issues: readonly Issue[]): readonly Issue[] =>
 function faultOf(schema: z.ZodType, value: unknown, issue: Issue, above: readonly PropertyKey[]): Fault {
   const path = [...above, ...issue.path];
   const here = valueAt(value, path);
-  const met = schemaAt(faults, schema, value, path);
+  const met = schemaAt(schema, value, path);
   const note = met.note;
   if (note.unavailable === true) {
     return { rank: RANK.unknown, path, code: note.code ?? 'invalid_field', says: note.says ?? 'is not available yet' };
@@ -227,7 +220,7 @@ function membersOf(schema: z.core.$ZodTypes): string[] {
 
 function isOptionalNull(schema: z.ZodType, value: unknown, issue: Issue): boolean {
   if (issue.path.length === 0 || valueAt(value, issue.path) !== null) return false;
-  return schemaAt(faults, schema, value, issue.path).optional;
+  return schemaAt(schema, value, issue.path).optional;
 }
 
 /** Returns a copy without the members that the paths lead to; only what is on the way to them is copied. */
@@ -247,3 +240,92 @@ function withoutMembers(value: unknown, paths: readonly (readonly PropertyKey[])
 
 const copyOf = (value: unknown): Record<PropertyKey, unknown> =>
   (Array.isArray(value) ? [...(value as unknown[])] : { ...(value as object) }) as Record<PropertyKey, unknown>;
+
+export function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {
+  let here = value;
+  for (const step of path) {
+    if (typeof here !== 'object' || here === null || !Object.hasOwn(here, step)) return undefined;
+    here = (here as Record<PropertyKey, unknown>)[step];
+  }
+  return here;
+}
+
+/** The schema that a path leads to, the notes on it and its wrappers, and whether it may be left out. */
+interface Met {
+  schema: z.core.$ZodTypes;
+  note: FaultNote;
+  optional: boolean;
+}
+
+/** Follows a path into a schema. Of a union, the alternative that fits the value counts. */
+export function schemaAt(schema: z.core.$ZodType, value: unknown, path: readonly PropertyKey[]): Met {
+  let met = unwrap(schema, value);
+  let here = value;
+  for (const step of path) {
+    const isEntry = met.schema._zod.def.type === 'record';
+    const next = childOf(met.schema, step, here);
+    here = valueAt(here, [step]);
+    if (next === null) break;
+    met = unwrap(next, here);
+    // No entry of a record has to be there.
+    met.optional ||= isEntry;
+  }
+  return met;
+}
+
+/** Goes through optional, nullable, default, pipe and the fitting alternative of a union to the schema of the value itself. */
+function unwrap(schema: z.core.$ZodType, value: unknown): Met {
+  let current = schema as z.core.$ZodTypes;
+  const note: FaultNote = {};
+  let optional = false;
+  for (;;) {
+    Object.assign(note, faults.get(current));
+    const { def } = current._zod;
+    switch (def.type) {
+      case 'optional':
+      case 'default':
+      case 'prefault':
+        optional = true;
+        current = def.innerType as z.core.$ZodTypes;
+        continue;
+      case 'nullable':
+      case 'readonly':
+      case 'nonoptional':
+      case 'catch':
+        current = def.innerType as z.core.$ZodTypes;
+        continue;
+      case 'pipe':
+        current =
+          (def.in as z.core.$ZodTypes)._zod.def.type === 'transform'
+            ? (def.out as z.core.$ZodTypes)
+            : (def.in as z.core.$ZodTypes);
+        continue;
+      case 'union': {
+        const fitting = def.options.find((option) => isFor(option as z.core.$ZodTypes, value));
+        if (fitting === undefined) return { schema: current, note, optional };
+        current = fitting as z.core.$ZodTypes;
+        continue;
+      }
+      default:
+        return { schema: current, note, optional };
+    }
+  }
+}
+
+function isFor(schema: z.core.$ZodTypes, value: unknown): boolean {
+  const { type } = schema._zod.def;
+  if (type === 'array') return Array.isArray(value);
+  if (type === 'object' || type === 'record')
+    return typeof value === 'object' && value !== null && !Array.isArray(value);
+  return type === typeof value;
+}
+
+function childOf(schema: z.core.$ZodTypes, step: PropertyKey, value: unknown): z.core.$ZodType | null {
+  const { def } = schema._zod;
+  if (def.type === 'object')
+    return typeof step === 'string' && Object.hasOwn(def.shape, step) ? (def.shape[step] ?? null) : null;
+  if (def.type === 'array') return def.element;
+  if (def.type !== 'record') return null;
+  const badName = !z.core.safeParse(def.keyType, step).success;
+  return badName && typeof value === 'object' ? def.keyType : def.valueType;
+}

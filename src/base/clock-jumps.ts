@@ -15,10 +15,7 @@ export function createJumpMeter(clock: Pick<Clock, 'now' | 'monotonic'>): () => 
   };
 }
 
-/**
- * Returns a function that says since when the program has run without a gap, in ms since the epoch: since its start, or since the clock
- * jumped forward. It looks for a jump when it is called.
- */
+/** Returns a function that looks whether the clock has jumped forward, and says since when the program has run without a gap (ms since the epoch). */
 export function createRunningSince(clock: Pick<Clock, 'now' | 'monotonic'>): () => number {
   const jumped = createJumpMeter(clock);
   let since = clock.now();

@@ -1,7 +1,4 @@
-/**
- * The only way to time and timers. All code that waits or reads the time gets a `Clock` handed in,
- * so that a test can let three days pass in a millisecond.
- */
+/** The only way to time and timers: a `Clock` is handed to all code that waits, so that a test can let three days pass in a millisecond. */
 
 /** A timer that was set; cancelling it after it fired does nothing. */
 export interface Timer {
@@ -9,13 +6,11 @@ export interface Timer {
 }
 
 export interface Clock {
-  /** Returns milliseconds since the Unix epoch. */
   now(): number;
   /** Returns milliseconds on a clock that never jumps: for durations, never for dates. */
   monotonic(): number;
   /** Calls `run` once after `ms` milliseconds. The timer keeps the process alive unless `background` is set. */
   after(ms: number, run: () => void, options?: { background?: boolean }): Timer;
-  /** Resolves after `ms` milliseconds. */
   sleep(ms: number): Promise<void>;
 }
 

@@ -1,6 +1,6 @@
 /**
- * Comma-separated values (RFC 4180): read line by line from text that comes in pieces. If decimals have a comma, spreadsheets write
- * semicolons: the first comma, semicolon or tab in the first line is the separator. Pure.
+ * Reads comma-separated values (RFC 4180) as they come in pieces. The first comma, semicolon or tab in the first line is the separator,
+ * since spreadsheets write semicolons if decimals have a comma. Pure.
  */
 
 export interface CsvReader {
@@ -11,7 +11,6 @@ export interface CsvReader {
 }
 
 export interface CsvRecord {
-  /** The line of its first character, from 1. */
   line: number;
   fields: string[];
 }

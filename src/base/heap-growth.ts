@@ -1,7 +1,7 @@
 /**
- * Sets how much garbage V8 keeps before it collects. With few live objects it is collected late, which saves CPU time; with many, as while mail
- * waits for thousands of domains, it is collected early and half-empty pages are given back: a collection then costs more, up to a fifth of
- * all CPU time, and memory stays within what a small machine has (docs/performance.md).
+ * Sets how much garbage V8 keeps before it collects: with few live objects much, which saves CPU time; with many, as while mail waits for
+ * thousands of domains, little, which costs up to a fifth of all CPU time and keeps memory within what a small machine has
+ * (docs/performance.md).
  */
 // eslint-disable-next-line no-restricted-imports -- it reads no time
 import { constants, PerformanceObserver, type PerformanceEntry } from 'node:perf_hooks';
@@ -16,8 +16,8 @@ const SMALL = 65e6;
 export const favoursMemory = (before: boolean, live: number): boolean => live > (before ? SMALL : LARGE);
 
 /**
- * Looks at the heap of this thread after each full collection and sets V8's flags by it. They are read at the next collection, and hold for
- * all threads. Returns a function that ends it. It is for the process as a whole, so that only `serve` calls it.
+ * Sets V8's flags by the heap of this thread after each full collection; they hold for all threads, so that only `serve` calls it. Returns
+ * a function that ends it.
  */
 export function watchHeap(setFlag: (flag: string) => void = v8.setFlagsFromString): () => void {
   let isLarge = false;

@@ -1,35 +1,13 @@
 /**
- * Sortable ids with a prefix (TypeID form): `msg_` + a UUIDv7 (RFC 9562 section 5.7) written as 26 characters of
- * lower-case Crockford base32. They sort by time of making, which keeps b-tree inserts at the right edge of the index.
+ * Sortable ids with a prefix (TypeID form): `msg_` + a UUIDv7 (RFC 9562 section 5.7) as 26 characters of lower-case Crockford base32. They
+ * sort by time of making, which keeps b-tree inserts at the right edge of the index.
  */
 import { randomFillSync } from 'node:crypto';
+import { words } from './words.ts';
 
-export const idPrefixes = [
-  'acc',
-  'msg',
-  'bat',
-  'tpl',
-  'sup',
-  'whk',
-  'evt',
-  'dom',
-  'key',
-  'req',
-  'dlv',
-  'str',
-  'att',
-  'cnt',
-  'dkm',
-  'aud',
-  'whd',
-  'whr',
-  'rep',
-  'rcv',
-  'hld',
-  'mem',
-  'ses',
-  'sgn',
-] as const;
+export const idPrefixes = words(
+  'acc msg bat tpl sup whk evt dom key req dlv str att cnt dkm aud whd whr rep rcv hld mem ses sgn',
+);
 export type IdPrefix = (typeof idPrefixes)[number];
 
 const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';
@@ -44,10 +22,7 @@ let lastMs = 0;
 /** 12 bits that count up inside one millisecond, so that ids made by one process ascend strictly. */
 let counter = 0;
 
-/**
- * The limit by which ids may run ahead of the clock, in ms: in a burst, or when the clock steps back. If it is set back further,
- * ids follow it, since lists that are narrowed to a time read a range of ids.
- */
+/** The limit in ms by which ids may run ahead of the clock. If it is set back further, ids follow it: lists narrowed to a time read a range of ids. */
 export const MOST_AHEAD_MS = 1000;
 
 /** Makes a new id. Ids of one process ascend strictly while the clock does not step back further than MOST_AHEAD_MS. */

@@ -8,19 +8,11 @@
  * a key will not come back, so that the server starts without it (operator/sealed-secrets.ts).
  */
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto';
-import {
-  closeSync,
-  existsSync,
-  fstatSync,
-  fsyncSync,
-  linkSync,
-  openSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs';
+import { closeSync, existsSync, fstatSync, openSync, readFileSync } from 'node:fs';
 import path from 'node:path';
+import { isMissing } from './error-code.ts';
 import { makeFolder } from './make-folder.ts';
+import { replaceFile } from './replace-file.ts';
 
 export type Keyring = ReturnType<typeof keyringOf>;
 
@@ -42,8 +34,8 @@ const lostLine = /^lost ([A-Za-z0-9]{1,32})$/;
 const sealedForm = /^v1\.([A-Za-z0-9]{1,32})\.([A-Za-z0-9_-]+)$/;
 
 /**
- * Reads the key file, making it at the first start. If there is a `database` already, its key was lost or left behind:
- * a new one would open nothing that is sealed there, and would seal under another key. Throws KeyFileError if the file cannot be used.
+ * Reads the key file, making it at the first start. Throws KeyFileError if it cannot be used, or is missing beside a `database`: a new key
+ * would open nothing that is sealed there.
  */
 export function openKeyring(dataDir: string, { database = null }: { database?: string | null } = {}): Keyring {
   const file = path.join(dataDir, FILE_NAME);
@@ -62,7 +54,7 @@ export const keyIdsOf = (text: string, file: string): string[] => [...parseKeys(
 export function keyIdsIn(dataDir: string): readonly string[] | null {
   const file = path.join(dataDir, FILE_NAME);
   const text = readKeyFile(file);
-  return text === null ? null : keyringOf(parseKeys(text, file)).keyIds;
+  return text === null ? null : keyIdsOf(text, file);
 }
 
 interface KeyFile {
@@ -148,7 +140,7 @@ function readKeyFile(file: string): string | null {
   try {
     handle = openSync(file, 'r');
   } catch (error) {
-    if (isCode(error, 'ENOENT')) return null;
+    if (isMissing(error)) return null;
     throw new KeyFileError(`${file} cannot be read: ${error instanceof Error ? error.message : String(error)}`, {
       cause: error,
     });
@@ -167,45 +159,10 @@ function readKeyFile(file: string): string | null {
   }
 }
 
-/**
- * Makes the file whole or not at all: written under another name, synced, then linked, which fails if two processes
- * start at once and the other was first. A key lost to a power cut would make every stored secret unreadable.
- */
+/** Makes the file, if another process that starts at once has not made it first; returns its text. */
 function makeKeyFile(file: string): string {
   const text = `# Master keys: back this file up apart from the database.\n${randomBytes(4).toString('hex')} ${randomBytes(KEY_BYTES).toString('base64url')}\n`;
-  const draft = `${file}.${randomBytes(4).toString('hex')}`;
   makeFolder(path.dirname(file), 0o750);
-  writeSynced(draft, text);
-  try {
-    linkSync(draft, file);
-  } catch (error) {
-    if (!isCode(error, 'EEXIST')) throw error;
-  } finally {
-    rmSync(draft);
-  }
-  syncFolder(path.dirname(file));
+  replaceFile(file, text, 0o600, { keeps: true });
   return readKeyFile(file) ?? text;
-}
-
-function writeSynced(file: string, text: string): void {
-  const handle = openSync(file, 'wx', 0o600);
-  try {
-    writeFileSync(handle, text);
-    fsyncSync(handle);
-  } finally {
-    closeSync(handle);
-  }
-}
-
-function syncFolder(folder: string): void {
-  const handle = openSync(folder, 'r');
-  try {
-    fsyncSync(handle);
-  } finally {
-    closeSync(handle);
-  }
-}
-
-function isCode(error: unknown, code: string): boolean {
-  return error instanceof Error && 'code' in error && error.code === code;
 }

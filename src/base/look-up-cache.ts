@@ -1,7 +1,6 @@
 /**
- * A bounded memory of look-ups that must never be old. Each answer is good for a short time, is dropped at once when
- * this process changes the rows that it came from, and is fetched once however many ask. The short time is for changes made by
- * another process, such as a command that works on the database itself.
+ * A bounded memory of look-ups that must never be old: each answer is good for a short time, in which another process may change the rows,
+ * is dropped at once if this one does, and is fetched once however many ask.
  */
 import { createLru } from './lru.ts';
 import type { Clock } from './clock.ts';
@@ -19,15 +18,14 @@ export interface LookUpOptions<V> {
 
 interface Entry<V> {
   answer: Promise<V>;
-  /** The answer, once it is there. */
   value: V | undefined;
   settled: boolean;
   freshUntil: number;
 }
 
 /**
- * Creates the memory. `load` gets the last answer, if there was one, so that parts which are expensive to make can be taken over. Its
- * failures are not kept. (The `fetch` of lru-cache stores an answer that comes after `delete`, which `forget` must not.)
+ * Creates the memory. `load` gets the last answer, to take over parts that are expensive to make. Its failures are not kept. (The `fetch`
+ * of lru-cache stores an answer that comes after `delete`, which `forget` must not.)
  */
 export function createLookUpCache<V>(
   deps: { clock: Clock },

@@ -4,9 +4,8 @@ import path from 'node:path';
 import { codeOf, isMissing } from './error-code.ts';
 
 /**
- * Makes the folder and its missing parents with this mode; one that exists is left as it is. Throws the system's error. Used
- * instead of the option `recursive`, with which Node.js never returns if the system answers ENOENT although the parent
- * exists: /proc and some network file systems do that.
+ * Makes the folder and its missing parents with this mode, if they are missing. With the option `recursive` Node.js never returns if the
+ * system answers ENOENT although the parent exists, as /proc and some network file systems do.
  */
 export function makeFolder(folder: string, mode: number): void {
   try {

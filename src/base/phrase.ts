@@ -21,7 +21,6 @@ export type PhraseIndex = ReturnType<typeof createPhraseIndex>;
 
 type Reading = { kind: 'ok'; pattern: RegExp; starts: ReadonlySet<string> } | { kind: 'bad'; why: string };
 
-/** Characters of a text that are read. */
 const LONGEST_TEXT = 1000;
 /** Each gap multiplies the work on a hostile text by its length. */
 const MOST_GAPS = 2;
@@ -98,7 +97,6 @@ export function faultOfPhrase(phrase: string): string | null {
 const ELEMENT = /\([^()[\]]*\)(?!\S)|\[[^()[\]]*\](?!\S)|[^\s()[\]|]+(?!\S)/g;
 
 interface Element {
-  /** May be left out. */
   optional: boolean;
   isGap: boolean;
   /** Each is a row of words; the last word of a row may be only the beginning of one. */

@@ -3,7 +3,6 @@
 const sslModes = ['disable', 'prefer', 'require', 'verify-ca', 'verify-full'] as const;
 export type SslMode = (typeof sslModes)[number];
 
-/** Where the database is and who signs in to it. */
 export interface PostgresUrl {
   /** Servers of which one takes writes. A host that begins with `/` is the folder of a Unix socket. */
   hosts: readonly { host: string; port: number }[];

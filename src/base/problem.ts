@@ -1,6 +1,6 @@
 /**
- * A problem is an error meant for the caller: it has a code of the catalogue, a status that follows from the code,
- * a sentence a person can act on, and the request field it is about. Anything else that is thrown is a bug.
+ * A problem is an error meant for the caller: a code of the catalogue with its status, a sentence a person can act on, and the request
+ * field. Anything else that is thrown is a bug.
  */
 
 interface CatalogueEntry {

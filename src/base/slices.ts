@@ -7,15 +7,14 @@ export const yieldToEventLoop = (): Promise<void> => new Promise((resolve) => se
 /** Milliseconds after which no further slice begins in the same turn of the event loop. */
 const TURN_MS = 1;
 
-/** Jobs that wait for their next slice. */
 const waiting: (() => void)[] = [];
 /** When the first slice of this turn of the loop began; null before that. */
 let began: number | null = null;
 let isMarked = false;
 
 /**
- * Resolves in a later turn of the event loop, when a job may go on with a slice of about a millisecond. Jobs take turns: if many are
- * under way, only as many slices run in one turn as begin within a millisecond, so that the others do not hold the loop together.
+ * Resolves in a later turn of the event loop, when a job may go on with a slice of about a millisecond. Only as many slices run in one turn
+ * as begin within a millisecond, so that many jobs do not hold the loop together.
  */
 export const nextSlice = (): Promise<void> =>
   new Promise((resolve) => {

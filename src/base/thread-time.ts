@@ -1,6 +1,6 @@
 /**
- * Measures the time that a thread has worked. A time limit for the work of one thread should count this time: on a busy machine a thread
- * waits for a processor, and an honest job would be refused for what others do.
+ * Measures the time that a thread has worked, for time limits: on a busy machine it also waits for a processor, and an honest job would be
+ * refused for what others do.
  */
 import { readFileSync } from 'node:fs';
 import { systemClock } from './clock.ts';

@@ -1,7 +1,6 @@
 /**
- * A few worker threads of one kind for work that would hold up the main loop: started when needed, one job at a time each,
- * ended when idle, and at once when a job takes too long or the thread dies, so that no caller waits for ever. What strangers wrote is
- * read in a process of its own instead, which can do nothing but read (`confined/process.ts`); here it is a thread like the others.
+ * A few worker threads of one kind for work that would hold up the main loop: started when needed, one job at a time each, ended when idle,
+ * and at once when a job takes too long. What strangers wrote is read in a process that can do nothing but read (`confined/process.ts`).
  */
 import v8 from 'node:v8';
 import { Worker, type WorkerOptions } from 'node:worker_threads';
@@ -24,15 +23,12 @@ const YOUNG_MB = 48;
 export interface ThreadsOptions {
   /** The source file of the thread: a module that calls `answerJobs` at its end. */
   entry: URL;
-  /** Threads at most. */
   count: number;
   /** Jobs that may wait for one; more are refused. */
   mostWaiting: number;
-  /** How long an idle thread is kept, in milliseconds. */
   idleMs: number;
   /** The longest a job may take, in milliseconds; the time of a thread's first job begins when its module is loaded. */
   jobMs: number;
-  /** Heap of one thread. */
   maxHeapMb: number;
   /** Makes it a process without rights. */
   confined?: Confinement;
@@ -214,9 +210,8 @@ export function createThreads<Input, Output>(
 }
 
 /**
- * Starts a worker thread from a module of ours, both from the built files and from the TypeScript source. On Node 20 a thread does
- * not inherit the loader that lets tests run the source, so there it is loaded first. `entry` names the source file:
- * `new URL('./json-worker.ts', import.meta.url)`; the built file of the same name is found.
+ * Starts a worker thread from a source file of ours or the built file of the same name. On Node 20 a thread does not inherit the loader
+ * that lets tests run the source.
  */
 function startThread(entry: URL, options: Omit<WorkerOptions, 'eval'>): Worker {
   if (!isFromSource) return new Worker(new URL(entry.href.replace(/\.ts$/, '.js')), options);

@@ -1,25 +1,12 @@
-/** Times and days of a time zone. Pure. */
-import { dateFormat } from './formats.ts';
+/** Formatters of Intl, cached: making one takes longer than a hundred uses. Times and days of a time zone. Pure. */
 import { DAY_MS } from './time.ts';
-
-/** Canonical names by the names that were asked for, and null for unknown ones: a look-up takes a third of a millisecond. */
-const canonical = new Map<string, string | null>();
-const MOST_NAMES = 500;
+import { LRUCache } from 'lru-cache';
 
 /** Returns the canonical name of the zone, or null for one that the runtime does not know. */
 export function zoneNamed(name: string | null): string | null {
   if (name === null || name === '' || name.length > 64) return null;
-  const known = canonical.get(name);
-  if (known !== undefined) return known;
-  if (canonical.size >= MOST_NAMES) canonical.clear();
-  const found = lookUp(name);
-  canonical.set(name, found);
-  return found;
-}
-
-function lookUp(name: string): string | null {
   try {
-    return new Intl.DateTimeFormat('en', { timeZone: name }).resolvedOptions().timeZone;
+    return dateFormat('en', { timeZone: name }).resolvedOptions().timeZone;
   } catch {
     return null;
   }
@@ -44,8 +31,8 @@ export const wallClock = (at: number, zone: string): string =>
         .replace(', ', ' ');
 
 /**
- * Returns the moment at which clocks of the zone show `2026-01-31`, `2026-01-31T09:30` or the same with seconds; null for other text
- * and dates that do not exist. An hour that the clocks leave out is the one after it; of one that comes twice it is the first.
+ * Returns the moment at which clocks of the zone show `2026-01-31`, or with `T09:30` or seconds; null for other text and dates that do not
+ * exist. An hour that the clocks leave out is the one after it; of one that comes twice it is the first.
  */
 export function momentIn(local: string, zone: string): number | null {
   if (!/^(?:19|2\d)\d\d-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d)?)?$/.test(local)) return null;
@@ -59,3 +46,28 @@ export function momentIn(local: string, zone: string): number | null {
 }
 
 export const beginOfDay = (at: number, zone: string): number => momentIn(wallClock(at, zone).slice(0, 10), zone) ?? at;
+
+const MOST_FORMATS = 200;
+
+/** Caches formatters. `make` may throw a RangeError for an unknown zone, currency or locale. */
+function cached<Options, Format extends object>(
+  make: (locale: string, options: Options) => Format,
+): (locale: string, options: Options) => Format {
+  const formats = new LRUCache<string, Format>({ max: MOST_FORMATS });
+  return (locale, options) => {
+    const key = `${locale} ${JSON.stringify(options)}`;
+    const found = formats.get(key);
+    if (found !== undefined) return found;
+    const made = make(locale, options);
+    formats.set(key, made);
+    return made;
+  };
+}
+
+export const dateFormat = cached(
+  (locale: string, options: Intl.DateTimeFormatOptions) => new Intl.DateTimeFormat(locale, options),
+);
+
+export const numberFormat = cached(
+  (locale: string, options: Intl.NumberFormatOptions) => new Intl.NumberFormat(locale, options),
+);

@@ -5,7 +5,7 @@
  */
 import { Command, CommanderError, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
-import { isJournal, PRIORITY } from '../base/journal.ts';
+import { isJournal, PRIORITY } from '../base/log.ts';
 import { Problem } from '../base/problem.ts';
 import type { Loaded, loadConfig } from '../config/load.ts';
 import { environment, readSurroundings } from '../config/surroundings.ts';

@@ -1,9 +1,9 @@
 /** `posthorn config check` and `posthorn config show`. */
-import { valueAt } from '../base/schema-path.ts';
+import { valueAt } from '../base/check.ts';
 import { ConfigError, withValue, type Loaded } from '../config/load.ts';
 import { writeDuration } from '../base/time.ts';
 import { writeSize } from '../config/kind.ts';
-import { checkNamedFiles } from '../config/named-files.ts';
+import { checkNamedFiles } from '../config/data-file.ts';
 import { listSettings } from '../config/schema.ts';
 import type { Config, SettingEntry } from '../config/schema.ts';
 import { socketPath } from '../operator/door/socket.ts';

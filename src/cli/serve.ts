@@ -2,11 +2,10 @@
 import { rmSync } from 'node:fs';
 import { systemClock } from '../base/clock.ts';
 import { watchHeap } from '../base/heap-growth.ts';
-import { isJournal } from '../base/journal.ts';
-import type { Log, RootLog } from '../base/log.ts';
+import { isJournal, type Log, type RootLog } from '../base/log.ts';
 import { managerIn, openServiceManager } from './service-manager.ts';
 import { ConfigError } from '../config/load.ts';
-import { replaceFile } from '../config/replace-file.ts';
+import { replaceFile } from '../base/replace-file.ts';
 import type { CreatedKey, Key } from '../client/types.ts';
 import type { Config } from '../config/schema.ts';
 import { makeDataFolder } from '../operator/door/data-folder.ts';

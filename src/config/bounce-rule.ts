@@ -1,46 +1,22 @@
 /**
- * The form of a classification rule: the replies that it is about, and their meaning. The shipped rules are in
- * config/bounce-rules.json; an operator's own, in files of the same form, are asked before them.
+ * The form of a classification rule. The shipped rules are in config/bounce-rules.json; an operator's own, in files of the same form, are
+ * asked first.
  */
 import { z } from 'zod';
 import { faultOfPhrase } from '../base/phrase.ts';
-import { orUnknown } from './kind.ts';
+import { orUnknown, textThat } from './kind.ts';
+import { words } from '../base/words.ts';
 
 export const bounceClasses = ['hard', 'soft', 'block', 'undetermined'] as const;
 export const bounceReasons = [
-  'mailbox_not_found',
-  'mailbox_full',
-  'domain_not_found',
-  'message_too_large',
-  'content_rejected',
-  'policy',
-  'reputation',
-  'dmarc',
-  'auth_required',
-  'mailbox_disabled',
-  'null_mx',
-  'spam',
-  'rate_limited',
-  'tls_required',
-  'routing_loop',
-  'network',
-  'expired',
-  'other',
-] as const;
+  ...words(
+    'mailbox_not_found mailbox_full domain_not_found message_too_large content_rejected policy reputation dmarc auth_required',
+  ),
+  ...words('mailbox_disabled null_mx spam rate_limited tls_required routing_loop network expired other'),
+];
 
 /** The phase of the session; `report` is a bounce mail. */
-export const refusalPhases = [
-  'connect',
-  'banner',
-  'ehlo',
-  'tls',
-  'auth',
-  'mail',
-  'rcpt',
-  'data',
-  'dot',
-  'report',
-] as const;
+export const refusalPhases = words('connect banner ehlo tls auth mail rcpt data dot report');
 
 /** Entries of one list; more phrases would make the engine slow. */
 const MOST = 200;
@@ -50,43 +26,35 @@ const listOf = <T extends z.ZodType>(item: T, expected: string) =>
     .min(1, { error: expected })
     .max(MOST, { error: `at most ${String(MOST)} entries` });
 
-const LONG = { error: 'a phrase of at most 300 characters' };
-const phrase = z
-  .string({ error: 'a phrase' })
-  .max(300, LONG)
-  .superRefine((written, context) => {
+const phrase = textThat('a phrase of at most 300 characters', ({ length }) => length <= 300).superRefine(
+  (written, context) => {
     const fault = faultOfPhrase(written);
     if (fault !== null) context.addIssue({ code: 'custom', message: `a phrase (this one has ${fault})` });
-  });
+  },
+);
 const phrases = listOf(phrase, 'a list of phrases');
 
 const ENHANCED = 'an enhanced code such as 5.1.1, x.7.x, 5.7.6xx, or none';
+const ENHANCED_FORM = /^(?:none|[x245]\.(?:x|\d{1,3})\.(?:x|\d{1,3}|\d\dx|\dxx))$/;
 const CODE = 'a reply code such as 550, 4xx, or none';
-const PART = 'a lower-case text of 3 to 100 characters';
-const WHY = 'a text of at most 500 characters';
-const NAME = 'a name of lower-case letters, digits and hyphens, at most 64';
+const isPart = (text: string): boolean => text.length >= 3 && text.length <= 100 && text === text.toLowerCase();
 
 /** A rule fits if all its members fit; a member with several entries fits if one of them does. */
 export const bounceRule = z.strictObject(
   {
-    name: z.string({ error: NAME }).regex(/^[a-z0-9][a-z0-9-]{0,63}$/, { error: NAME }),
-    /** An explanation for readers of the rule. */
-    why: z.string({ error: WHY }).max(500, { error: WHY }).optional(),
+    name: textThat('a name of lower-case letters, digits and hyphens, at most 64', (text) =>
+      /^[a-z0-9][a-z0-9-]{0,63}$/.test(text),
+    ),
+    why: textThat('a text of at most 500 characters', ({ length }) => length <= 500).optional(),
     class: z.enum(bounceClasses, { error: bounceClasses.join(', ') }),
     reason: z.enum(bounceReasons, { error: bounceReasons.join(', ') }),
     /** Phrases (base/phrase.ts), one of which must occur. */
     text: phrases.optional(),
-    /** Phrases none of which may occur. */
     not: phrases.optional(),
     /** Parts of host names and links, one of which must occur. */
-    names: listOf(
-      z.string({ error: PART }).min(3, { error: PART }).max(100, { error: PART }).lowercase({ error: PART }),
-      'a list of parts of names',
-    ).optional(),
+    names: listOf(textThat('a lower-case text of 3 to 100 characters', isPart), 'a list of parts of names').optional(),
     enhanced: listOf(
-      z
-        .string({ error: ENHANCED })
-        .regex(/^(?:none|[x245]\.(?:x|\d{1,3})\.(?:x|\d{1,3}|\d\dx|\dxx))$/, { error: ENHANCED }),
+      textThat(ENHANCED, (text) => ENHANCED_FORM.test(text)),
       ENHANCED,
     ).optional(),
     codes: listOf(
@@ -97,7 +65,7 @@ export const bounceRule = z.strictObject(
     ).optional(),
     /** Names of config/operators.json; also fits if no host is known. */
     operators: listOf(
-      z.string({ error: 'the name of an operator' }).max(64, { error: 'the name of an operator' }),
+      textThat('the name of an operator', ({ length }) => length <= 64),
       'a list of operators',
     ).optional(),
     phases: listOf(z.enum(refusalPhases, { error: refusalPhases.join(', ') }), 'a list of phases').optional(),

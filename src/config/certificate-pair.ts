@@ -2,7 +2,7 @@
 import { createPrivateKey, X509Certificate, type KeyObject } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
 import { DAY_MS } from '../base/time.ts';
-import { describeCertificate, type CertificateFacts } from './certificate-facts.ts';
+import { describeCertificate, type CertificateFacts } from './certificate.ts';
 
 export type PairReading =
   | {
@@ -16,7 +16,6 @@ export type PairReading =
   | { kind: 'bad'; why: string; cure: string };
 
 export interface PairInput {
-  /** PEM texts. */
   cert: string;
   key: string;
   /** Names that the certificate must be valid for. */

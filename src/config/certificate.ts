@@ -1,14 +1,17 @@
 /**
- * The certificate in use: that of `tls.certFile` and `tls.keyFile`, else the one that was installed, else one signed by itself. It is
- * read at the start and again whenever its files change.
+ * The certificate in use: that of `tls.certFile` and `tls.keyFile`, else the installed one, else one signed by itself; read again when its
+ * files change.
  */
-import { existsSync, readFileSync } from 'node:fs';
+import { X509Certificate } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import path from 'node:path';
 import { createSecureContext } from 'node:tls';
+import type { Clock, Timer } from '../base/clock.ts';
+import type { Log } from '../base/log.ts';
+import { replaceFile } from '../base/replace-file.ts';
 import { ConfigError, readText } from './load.ts';
 import { OWN_CERT_FILE, ownCertificate, type OwnCertificate } from './own-certificate.ts';
-import path from 'node:path';
 import type { Config } from './schema.ts';
-import { replaceFile } from './replace-file.ts';
 
 export interface Certificate {
   /** PEM, the chain. */
@@ -31,9 +34,7 @@ export function certificateFiles({ tls, dataDir }: Pick<Config, 'tls' | 'dataDir
   return existsSync(installed) ? { certFile: installed, keyFile: installed, isInstalled: true } : null;
 }
 
-/**
- * Returns the certificate to begin with, and its file. Makes one if there is none, and makes ours again if it is broken. Throws ConfigError if it cannot be used.
- */
+/** Returns the certificate to begin with, and its file; makes one if there is none, or ours is broken. Throws ConfigError if it cannot be used. */
 export function presentCertificate(
   config: Pick<Config, 'tls' | 'dataDir' | 'smtp'>,
   now: number,
@@ -89,15 +90,114 @@ export const installedFile = (dataDir: string): string => path.join(dataDir, 'tl
 /** Writes the file if its text differs; returns whether it did. Throws if the folder cannot be written. */
 export function installCertificate(dataDir: string, bundle: string): boolean {
   const file = installedFile(dataDir);
-  if (textOf(file) === bundle) return false;
+  const present = readText(file);
+  if (present.kind === 'ok' && present.text === bundle) return false;
   replaceFile(file, bundle, 0o600);
   return true;
 }
 
-function textOf(file: string): string | null {
-  try {
-    return readFileSync(file, 'utf8');
-  } catch {
-    return null; // it is written, and that reports what is wrong with the folder
-  }
+export type CertificateFacts = ReturnType<typeof describeCertificate>;
+
+/** Describes the first certificate of a PEM text, which is the server's own. Throws if there is none. */
+export const certificateFacts = (pem: string): CertificateFacts => describeCertificate(new X509Certificate(pem));
+
+export const describeCertificate = (read: X509Certificate) => ({
+  /** The host names and addresses that it is for. */
+  names: [...(read.subjectAltName ?? '').matchAll(/(?:DNS|IP Address):([^,\s"]+)/g)].map(([, name = '']) => name),
+  /** Organisation and common name of the authority; empty if it has neither. */
+  issuer: ['O', 'CN'].flatMap((part) => partOf(read.issuer, part)).join(', '),
+  isSelfSigned: read.issuer === read.subject,
+  /** Milliseconds since the epoch. */
+  notBefore: Date.parse(read.validFrom),
+  notAfter: Date.parse(read.validTo),
+  /** `rsa`, `ec`, `ed25519`. */
+  keyType: read.publicKey.asymmetricKeyType ?? 'unknown',
+});
+
+/** Reads one attribute of a name that Node.js writes with one attribute a line. */
+const partOf = (name: string, part: string): string[] =>
+  name
+    .split('\n')
+    .filter((line) => line.startsWith(`${part}=`))
+    .map((line) => line.slice(part.length + 1));
+
+export interface CertificateState {
+  file: string;
+  /** PEM, the chain. */
+  cert: string;
+  /** The reason why the present files cannot be used; the certificate in force is an older one then. */
+  fault: string | null;
 }
+
+export interface WatchDeps {
+  clock: Clock;
+  log: Log;
+  present: { file: string; certificate: Certificate };
+  /** The files of the certificate that should be in force, or null if there are none. */
+  files: () => CertificateFiles | null;
+}
+
+export type CertificateWatch = ReturnType<typeof watchCertificate>;
+
+const EVERY_MS = 60_000;
+
+/**
+ * Takes over a certificate that was renewed on disk, since programs that renew may not signal us: reading the files every minute costs
+ * little and works on every file system. A pair that cannot be used is logged once and left until it changes.
+ */
+export function watchCertificate({ clock, log, present, files }: WatchDeps) {
+  let timer: Timer | null = null;
+  let changed: (certificate: Certificate) => void = () => undefined;
+  let known = textOf(present.certificate);
+  let state: CertificateState = { file: present.file, cert: present.certificate.cert, fault: null };
+
+  function wait(): void {
+    timer = clock.after(
+      EVERY_MS,
+      () => {
+        look();
+        wait();
+      },
+      { background: true },
+    );
+  }
+
+  function look(): void {
+    const named = files();
+    if (named === null) return;
+    let certificate: Certificate;
+    try {
+      certificate = readCertificate(named);
+    } catch (error) {
+      const fault = error instanceof Error ? error.message : String(error);
+      if (fault === state.fault) return;
+      state = { ...state, fault };
+      log.warn(
+        { event: 'certificate_unusable', reason: fault },
+        'the certificate has changed and cannot be used; the one before stays in force',
+      );
+      return;
+    }
+    state = { file: named.certFile, cert: certificate.cert, fault: null };
+    if (textOf(certificate) === known) return;
+    known = textOf(certificate);
+    changed(certificate);
+    log.info({ event: 'certificate_renewed' }, 'the certificate was read again');
+  }
+
+  return {
+    /** Looks every minute from now on, and calls `run` with each certificate that is taken over. */
+    start(run: (certificate: Certificate) => void): void {
+      changed = run;
+      wait();
+    },
+    /** Looks at the files now, and takes over what has changed. */
+    look,
+    state: () => state,
+    stop(): void {
+      timer?.cancel();
+    },
+  };
+}
+
+const textOf = ({ cert, key }: Certificate): string => cert + key;

@@ -1,33 +1,12 @@
-/** Reads a data file in YAML: one of the folder `config/` that comes with the program, or one that a setting names in its place. */
-import { parse } from 'yaml';
+/** Reads data files in YAML: those of the folder `config/` that come with the program, or those that settings name in their place. */
 import { z } from 'zod';
 import { bounceRuleFile, type BounceRule } from './bounce-rule.ts';
-import { ConfigError, readText, shippedFile } from './load.ts';
+import { ConfigError, readDataFile, readText } from './load.ts';
 import { isIp, isNetwork } from './endpoint.ts';
-
-/**
- * Reads `named`, or the shipped file if it is null. Throws ConfigError with a line for each mistake, which begins with `setting` (null for a
- * file that no setting names) and the file.
- */
-export function readDataFile<T>(
-  form: z.ZodType<T>,
-  { setting, named, shipped = '' }: { setting: string | null; named: string | null; shipped?: string },
-): T {
-  const file = named ?? shippedFile(shipped);
-  const fault = (...mistakes: string[]): ConfigError =>
-    new ConfigError(mistakes.map((one) => [...(setting === null ? [] : [setting]), file, one].join(': ')));
-  const reading = readText(file);
-  if (reading.kind !== 'ok') throw fault(reading.kind === 'bad' ? reading.why : 'no such file');
-  let tree: unknown;
-  try {
-    tree = parse(reading.text);
-  } catch (error) {
-    throw fault(error instanceof Error ? (error.message.split('\n')[0] ?? '') : 'unreadable');
-  }
-  const result = form.safeParse(tree);
-  if (result.success) return result.data;
-  throw fault(...result.error.issues.map(({ path, message }) => `${path.map(String).join('.')}: ${message}`));
-}
+import { isPostgresUrl, readPostgresUrl } from '../base/postgres-url.ts';
+import { certificateFiles, readCertificate } from './certificate.ts';
+import { readLimitRules } from './limit-rules.ts';
+import type { Config } from './schema.ts';
 
 const name = z
   .string()
@@ -81,16 +60,49 @@ export const readScanners = (file: string | null): ScannerRule[] =>
 
 /** Reads the operator's own classification rules in the order of the files, at the start and at a reload. Throws ConfigError with every mistake. */
 export function readBounceRules(files: readonly string[]): BounceRule[] {
-  const mistakes: string[] = [];
-  const rules = files.flatMap((named) => {
+  const rules: BounceRule[] = [];
+  throwMistakes(
+    files.map((named) => () => {
+      rules.push(...readDataFile(bounceRuleFile, { setting: 'delivery.bounceRules', named }).rules);
+    }),
+  );
+  return rules;
+}
+
+/** Reads all files that settings name, such as the certificate, and the rules of the program. Throws ConfigError with the mistakes of all of them. */
+export function checkNamedFiles(config: Config): void {
+  const { delivery, tracking, storage } = config;
+  const files = certificateFiles(config);
+  const authorities = isPostgresUrl(storage.url) ? readPostgresUrl(storage.url).rootCertificate : null;
+  throwMistakes([
+    () => readIfNamed('storage.passwordFile', storage.passwordFile),
+    () => readIfNamed('storage.url (sslrootcert)', authorities),
+    () => (files === null ? null : readCertificate(files)),
+    () => readBounceRules(delivery.bounceRules),
+    () => readOperators(delivery.operatorsFile),
+    () => readLimitRules(),
+    () => readScanners(tracking.scannersFile),
+  ]);
+}
+
+function readIfNamed(setting: string, file: string | null): void {
+  if (file === null) return;
+  const reading = readText(file);
+  if (reading.kind === 'ok') return;
+  const why = reading.kind === 'absent' ? 'ENOENT' : reading.why;
+  throw new ConfigError([`${setting}: expected a readable file: ${why} ${file}`]);
+}
+
+/** Runs all of these. Throws ConfigError with the mistakes of all that throw one. */
+function throwMistakes(reads: readonly (() => unknown)[]): void {
+  const mistakes = reads.flatMap((read) => {
     try {
-      return readDataFile(bounceRuleFile, { setting: 'delivery.bounceRules', named }).rules;
-    } catch (error) {
-      if (!(error instanceof ConfigError)) throw error;
-      mistakes.push(...error.mistakes);
+      read();
       return [];
+    } catch (error) {
+      if (error instanceof ConfigError) return error.mistakes;
+      throw error;
     }
   });
   if (mistakes.length > 0) throw new ConfigError(mistakes);
-  return rules;
 }

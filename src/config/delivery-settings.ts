@@ -1,7 +1,20 @@
 /** The settings of the delivery engine. */
 import { z } from 'zod';
-import { count, dnsServer, duration, filePath, flag, list, map, oneOf, optional, remotePort, routes } from './kind.ts';
-import { group, setting } from './setting.ts';
+import {
+  count,
+  dnsServer,
+  duration,
+  filePath,
+  flag,
+  group,
+  list,
+  map,
+  oneOf,
+  unset,
+  remotePort,
+  routes,
+  setting,
+} from './kind.ts';
 import { shapingRules } from './shaping.ts';
 import { sources } from './sources.ts';
 
@@ -88,9 +101,8 @@ export const deliverySettings = group('The delivery engine.', {
     [],
     'Rules for lanes that get replies of a kind too often, each with a name, the replies that it matches (class, reason, code such as 421, 4xx or 5.7.1, text as a regular expression, operator), how many within which time, and the action: slow (half the connections), pause (for) or alarm; with dryRun it is only logged. They are added to those of `config/limits.yaml`, and take the place of one with the same name.',
   ),
-  operatorsFile: setting(
-    optional(filePath()),
-    null,
+  operatorsFile: unset(
+    filePath(),
     'File with the table of large operators of mail hosts, which replaces the shipped one.',
     { fallbackText: '`config/operators.yaml` of the program' },
   ),

@@ -19,10 +19,7 @@ export function isNetwork(text: string): boolean {
 
 const LABEL = /^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/i;
 
-/**
- * Returns whether it is a DNS name of LDH labels (RFC 1123 section 2.1) whose last label is not a number, which would be a mistyped
- * address.
- */
+/** Returns whether it is a DNS name of LDH labels (RFC 1123 section 2.1); one whose last label is a number is a mistyped address. */
 export function isHostName(text: string): boolean {
   if (text.length > 253) return false;
   const labels = text.split('.');

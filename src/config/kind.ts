@@ -1,6 +1,6 @@
 /**
- * The kinds of value that a setting can have: durations, sizes, ports, lists and so on. Each defines its written form, its
- * value, and the text of what it expects.
+ * Declares settings: their kinds of value (durations, sizes, ports, lists and so on), each with its written form, its value, and the text
+ * of what it expects; and the notes on settings and groups that the loader, `config show` and the manual read.
  */
 import { z } from 'zod';
 import { readDuration } from '../base/time.ts';
@@ -10,10 +10,7 @@ import { isRouteKey, parseRoute, ROUTE_FORMS, type Route } from './route.ts';
 /** The form of a value in YAML, which decides how the text of an environment variable is read. */
 export type Form = 'number' | 'flag' | 'text' | 'list' | 'map';
 
-/**
- * One kind of value: `schema` turns the written form into the value. Each call makes a new schema, because notes are attached
- * to it (setting.ts).
- */
+/** One kind of value: `schema` turns the written form into the value. Each call makes a new schema, because notes are attached to it. */
 export interface Kind<T> {
   form: Form;
   /** The text after "expected" in error lines; singular, lower case. */
@@ -22,9 +19,6 @@ export interface Kind<T> {
   unit: 'ms' | 'bytes' | null;
   schema: z.ZodType<T>;
 }
-
-/** Makes a kind that may have no value; its `fallback` is then null. */
-export const optional = <T>(kind: Kind<T>): Kind<T | null> => ({ ...kind, schema: kind.schema.nullable() });
 
 /** The error of a strict object: the expected form, or zod's own for an unknown member, which names it. */
 export const orUnknown =
@@ -37,25 +31,20 @@ export function flag(): Kind<boolean> {
   return { form: 'flag', expected, unit: null, schema: z.boolean({ error: expected }) };
 }
 
-export function count(min: number, max: number): Kind<number> {
-  const expected = `a whole number from ${min} to ${max}`;
-  return { form: 'number', expected, unit: null, schema: whole(min, max, expected) };
-}
+const whole = (expected: string, min: number, max: number): Kind<number> => ({
+  form: 'number',
+  expected,
+  unit: null,
+  schema: z.int({ error: expected }).min(min, { error: expected }).max(max, { error: expected }),
+});
+
+export const count = (min: number, max: number): Kind<number> =>
+  whole(`a whole number from ${min} to ${max}`, min, max);
 
 /** A port to listen on; 0 lets the system choose a free one. */
-export function listenPort(): Kind<number> {
-  const expected = 'a port number from 0 to 65535';
-  return { form: 'number', expected, unit: null, schema: whole(0, 65_535, expected) };
-}
+export const listenPort = (): Kind<number> => whole('a port number from 0 to 65535', 0, 65_535);
 
-export function remotePort(): Kind<number> {
-  const expected = 'a port number from 1 to 65535';
-  return { form: 'number', expected, unit: null, schema: whole(1, 65_535, expected) };
-}
-
-function whole(min: number, max: number, error: string): z.ZodType<number> {
-  return z.int({ error }).min(min, { error }).max(max, { error });
-}
+export const remotePort = (): Kind<number> => whole('a port number from 1 to 65535', 1, 65_535);
 
 /** A duration such as `90s`, kept in milliseconds. A bare number is refused: its unit would be a guess. */
 export function duration(min: string, max: string): Kind<number> {
@@ -102,23 +91,24 @@ export function text(expected: string, accept: (text: string) => string | null):
   return { form: 'text', expected, unit: null, schema };
 }
 
+export const matching = (expected: string, pattern: RegExp): Kind<string> =>
+  text(expected, (written) => (pattern.test(written) ? written : null));
+
+/** A text within a map of settings that `isGood` accepts; any other value gives the same error. */
+export const textThat = (error: string, isGood: (text: string) => boolean) =>
+  z.string({ error }).refine(isGood, { error });
+
 const isPrintable = (written: string): boolean => !/[\u0000-\u001f\u007f]/.test(written);
 
-/**
- * The contents of a file in the place of its name must not be taken for one: messages would quote a key. A shell alone knows whose home `~`
- * is.
- */
+/** The contents of a file in place of its name would be quoted in messages, with a key in them. A shell alone knows whose home `~` is. */
 export const filePath = (): Kind<string> =>
   text('a file path, in which `~` has no meaning', (written) => (/-----BEGIN|\n|^~/.test(written) ? null : written));
 
 export const hostName = (): Kind<string> =>
   text('a host name such as mail.example.com', (written) => (isHostName(written) ? written.toLowerCase() : null));
 
-/** A secret for an Authorization header. */
 export const bearerToken = (): Kind<string> =>
-  text('16 to 256 letters, digits or -._~+/', (written) =>
-    /^[A-Za-z0-9._~+/-]{16,256}$/.test(written) ? written : null,
-  );
+  matching('16 to 256 letters, digits or -._~+/', /^[A-Za-z0-9._~+/-]{16,256}$/);
 
 export const listenAddress = (): Kind<string> =>
   text('an IP address or a host name', (written) => (isIp(written) || isHostName(written) ? written : null));
@@ -201,4 +191,54 @@ export function writeSize(bytes: number): string {
     ([, length]) => bytes >= length && bytes % length === 0,
   ) ?? ['B', 1];
   return `${bytes / factor}${unit}`;
+}
+
+export interface SettingNote extends Omit<Kind<unknown>, 'schema'> {
+  is: 'setting';
+  /** One sentence: its effect, unit and limits. */
+  about: string;
+  /** The default in its written form; null if it depends on the machine or on another setting. */
+  fallback: unknown;
+  /** The default in words, if `fallback` does not say it. */
+  fallbackText: string | null;
+  /** True if the value can contain a password: error lines and `config show` do not print it. */
+  secret: boolean;
+}
+
+export interface GroupNote {
+  is: 'group';
+  about: string;
+  members: Readonly<Record<string, z.ZodType>>;
+}
+
+/** The notes of the schemas of the tree. (Not a zod registry: its types rewrite schemas inside a note.) */
+export const notes = new WeakMap<z.ZodType, SettingNote | GroupNote>();
+
+type Extra = Partial<Pick<SettingNote, 'fallbackText' | 'secret'>>;
+
+/** Declares a setting. `fallback` is the default as written in YAML, and is validated like any other value. */
+export function setting<T>(kind: Kind<T>, fallback: unknown, about: string, extra: Extra = {}): z.ZodType<T> {
+  const { schema, ...rest } = kind;
+  notes.set(schema, { is: 'setting', about, fallback, fallbackText: null, secret: false, ...rest, ...extra });
+  return schema;
+}
+
+/** Declares a setting that may have no value, which is its default. */
+export const unset = <T>(kind: Kind<T>, about: string, extra?: Extra): z.ZodType<T | null> =>
+  setting({ ...kind, schema: kind.schema.nullable() }, null, about, extra);
+
+/** Declares a group of settings. `conflict` may return a member of a valid group (with dots for a nested one) and what was expected of it. */
+export function group<M extends Readonly<Record<string, z.ZodType>>>(
+  about: string,
+  members: M,
+  conflict?: (value: z.output<z.ZodObject<M, z.core.$strict>>) => { member: string; expected: string } | null,
+): z.ZodObject<M, z.core.$strict> {
+  const names = Object.keys(members).join(', ');
+  const error: z.core.$ZodErrorMap = (issue) => (issue.code === 'invalid_type' ? `a group with ${names}` : undefined);
+  const schema = z.strictObject(members, { error }).superRefine((value, context) => {
+    const found = conflict?.(value) ?? null;
+    if (found !== null) context.addIssue({ code: 'custom', path: found.member.split('.'), message: found.expected });
+  });
+  notes.set(schema, { is: 'group', about, members });
+  return schema;
 }

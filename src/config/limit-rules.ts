@@ -1,6 +1,6 @@
 /** Reads config/limits.yaml: what the engine does about the answers of receivers. */
 import { z } from 'zod';
-import { readDataFile } from './data-file.ts';
+import { readDataFile } from './load.ts';
 import { duration } from './kind.ts';
 import { shapingRules, type ShapingRule } from './shaping.ts';
 

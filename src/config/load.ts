@@ -1,22 +1,28 @@
 /**
- * Loads the settings from file, credentials and environment into one frozen `Config`, or reports all mistakes at once. Later
- * sources win: default, file, systemd credential (named like the setting, such as `delivery.routes`), environment variable.
+ * Loads the settings into one frozen `Config`, or reports all mistakes at once. Later sources win: default, file, systemd credential (named
+ * like the setting, such as `delivery.routes`), environment variable.
  */
 import { closeSync, existsSync, openSync, readdirSync, readSync } from 'node:fs';
 import path from 'node:path';
-import { isScalar, Lexer, parseDocument, type Document } from 'yaml';
-import { valueAt } from '../base/schema-path.ts';
+import { isScalar, parse, parseDocument, type Document } from 'yaml';
+import type { z } from 'zod';
+import { valueAt } from '../base/check.ts';
 import { writeDuration } from '../base/time.ts';
 import type { Form } from './kind.ts';
 import { plaintextPasswords } from './route.ts';
-import { listSettings, type Config, type SettingEntry, type Surroundings } from './schema.ts';
-import { readSettings } from './validate.ts';
+import {
+  complete,
+  decide,
+  listSettings,
+  settings,
+  type Config,
+  type SettingEntry,
+  type Surroundings,
+} from './schema.ts';
+import { poolsElsewhere } from './sources.ts';
 import { nearest } from '../base/spelling.ts';
 
-/**
- * The settings files that are tried in this order if neither `--config` nor POSTHORN_CONFIG names one. The second is relative
- * to the working directory.
- */
+/** The settings files that are tried if neither `--config` nor POSTHORN_CONFIG names one; the second is relative to the working directory. */
 const USUAL_FILES = ['/etc/posthorn/posthorn.yaml', 'config/posthorn.yaml'];
 /** The prefix that systemd puts before file names for `LoadCredential=setting:/folder`. */
 const FOLDER_CREDENTIAL = 'setting_';
@@ -37,10 +43,7 @@ export interface Loaded {
   origins: ReadonlyMap<string, string>;
 }
 
-/**
- * The settings are invalid. `mistakes` has a line for each: the setting's path, what was expected, what was found. Exit code
- * 78.
- */
+/** The settings are invalid (exit code 78). `mistakes` has a line for each: the setting's path, what was expected, what was found. */
 export class ConfigError extends Error {
   readonly mistakes: readonly string[];
   /** True if this user may not read the settings file: then it is not the settings that are wrong. Exit code 77. */
@@ -130,11 +133,11 @@ const unread = (name: string, ...mistakes: string[]): SettingsFile => ({ name, t
 function readYaml(name: string, text: string, entries: readonly SettingEntry[]): SettingsFile {
   const document = parseDocument(text, { prettyErrors: true });
   const mistakes = document.errors.map(({ code, message, linePos }) => {
-    if (message.startsWith('Missing closing'))
-      return `${name}: the quote that opens in line ${openQuote(text)} is not closed`;
+    const line = linePos?.[0].line ?? 1;
+    if (message.startsWith('Missing closing')) return `${name}: a quote is not closed before line ${line}`;
     const said = (message.split('\n')[0] ?? message).replace(/:$/, '');
     // The parser's own words are for programmers.
-    return `${name}: ${code === 'MULTIPLE_DOCS' ? `expected one document, found another from line ${String(linePos?.[0].line ?? 1)} on` : said}`;
+    return `${name}: ${code === 'MULTIPLE_DOCS' ? `expected one document, found another from line ${line} on` : said}`;
   });
   if (mistakes.length > 0) return unread(name, ...mistakes);
   try {
@@ -146,14 +149,6 @@ function readYaml(name: string, text: string, entries: readonly SettingEntry[]):
       : 'a value begins with `*`, which YAML takes for an alias, and there is no such anchor: put it in quotes';
     return unread(name, `${name}: ${why}`);
   }
-}
-
-/** Returns the line of the quote that is not closed. The parser tells where it has missed its end, which may be that of the file. */
-function openQuote(text: string): number {
-  const isOpen = (token: string): boolean =>
-    /^["']/.test(token) && (token.length < 2 || !token.endsWith(token.charAt(0)));
-  const token = [...new Lexer().lex(text)].findLast(isOpen) ?? '';
-  return text.slice(0, text.lastIndexOf(token)).split('\n').length;
 }
 
 function emptyValues(document: Document, entries: readonly SettingEntry[]): string[] {
@@ -176,12 +171,7 @@ function readCredentials(entries: readonly SettingEntry[], folder: string | unde
     const name = [entry.path, `${FOLDER_CREDENTIAL}${entry.path}`].find((one) => present.has(one));
     if (name === undefined) continue;
     const file = path.join(folder, name);
-    const reading = readText(file);
-    if (reading.kind === 'ok') written.push(writtenAs(entry, reading.text.trim(), file));
-    else
-      mistakes.push(
-        `${entry.path}: expected a readable credential, found ${file}: ${reading.kind === 'bad' ? reading.why : 'gone'}`,
-      );
+    readValue(entry, { name: file, file }, readText, { written, mistakes });
   }
   // Files of the folder of settings have no other use; a credential with a name of its own may be a certificate.
   const paths = entries.map((entry) => entry.path);
@@ -239,6 +229,30 @@ export function shippedFile(name: string): string {
   return places.find((place) => existsSync(place)) ?? path.join('config', name);
 }
 
+/**
+ * Reads `named`, or the shipped file if it is null. Throws ConfigError with a line for each mistake, which begins with `setting`, if one
+ * names the file.
+ */
+export function readDataFile<T>(
+  form: z.ZodType<T>,
+  { setting, named, shipped = '' }: { setting: string | null; named: string | null; shipped?: string },
+): T {
+  const file = named ?? shippedFile(shipped);
+  const fault = (...mistakes: string[]): ConfigError =>
+    new ConfigError(mistakes.map((one) => [...(setting === null ? [] : [setting]), file, one].join(': ')));
+  const reading = readText(file);
+  if (reading.kind !== 'ok') throw fault(reading.kind === 'bad' ? reading.why : 'no such file');
+  let tree: unknown;
+  try {
+    tree = parse(reading.text);
+  } catch (error) {
+    throw fault(error instanceof Error ? (error.message.split('\n')[0] ?? '') : 'unreadable');
+  }
+  const result = form.safeParse(tree);
+  if (result.success) return result.data;
+  throw fault(...result.error.issues.map(({ path, message }) => `${path.map(String).join('.')}: ${message}`));
+}
+
 const PREFIX = 'POSTHORN_';
 
 /** Variables with this prefix that are not settings: for the command line, clients and tests. */
@@ -282,28 +296,25 @@ export function readEnvironment(
     const direct = known.get(name);
     const fromFile = name.endsWith('_FILE') ? known.get(name.slice(0, -'_FILE'.length)) : undefined;
     if (direct !== undefined) reading.written.push(writtenAs(direct, text, name));
-    else if (fromFile !== undefined) readIndirect(fromFile, { name, file: text }, env, readFile, reading);
+    else if (fromFile !== undefined && env[variableOf(fromFile.path)] !== undefined)
+      reading.mistakes.push(`${fromFile.path}: expected ${variableOf(fromFile.path)} or ${name}, found both`);
+    else if (fromFile !== undefined) readValue(fromFile, { name, file: text }, readFile, reading);
     else reading.warnings.push(unknownSetting(name, [...known.keys()]));
   }
   return reading;
 }
 
-function readIndirect(
+function readValue(
   entry: SettingEntry,
-  source: { name: string; file: string },
-  env: Readonly<Record<string, string | undefined>>,
+  { name, file }: { name: string; file: string },
   readFile: (file: string) => FileReading,
-  into: ReadValues,
+  { written, mistakes }: Pick<ReadValues, 'written' | 'mistakes'>,
 ): void {
-  if (env[variableOf(entry.path)] !== undefined) {
-    into.mistakes.push(`${entry.path}: expected ${variableOf(entry.path)} or ${source.name}, found both`);
-    return;
-  }
-  const reading = readFile(source.file);
-  if (reading.kind === 'ok') into.written.push(writtenAs(entry, reading.text.trim(), source.name));
+  const reading = readFile(file);
+  if (reading.kind === 'ok') written.push(writtenAs(entry, reading.text.trim(), name));
   else
-    into.mistakes.push(
-      `${entry.path} (${source.name}): expected a readable file, found ${source.file}: ${reading.kind === 'bad' ? reading.why : 'no such file'}`,
+    mistakes.push(
+      `${entry.path} (${name}): expected a readable file, found ${file}: ${reading.kind === 'bad' ? reading.why : 'no such file'}`,
     );
 }
 
@@ -345,3 +356,159 @@ export function unknownSetting(name: string, known: readonly string[]): string {
   const meant = nearest(name, known);
   return `${name} is not a setting and has no effect${meant === null ? '' : `; did you mean ${meant}?`}`;
 }
+
+export type SettingsReading = { kind: 'ok'; config: Config } | { kind: 'bad'; mistakes: string[] };
+
+/** Validates the whole tree. `origins` has the origin of each setting by its path, so that a line can name the variable. */
+export function readSettings(
+  written: unknown,
+  around: Surroundings,
+  origins: ReadonlyMap<string, string> = new Map(),
+): SettingsReading {
+  const whole = complete(written);
+  const result = settings.safeParse(whole);
+  if (result.success) {
+    const config = decide(result.data, around);
+    const mistakes = contradictions(config);
+    return mistakes.length === 0 ? { kind: 'ok', config: deepFreeze(config) } : { kind: 'bad', mistakes };
+  }
+  return { kind: 'bad', mistakes: mistakesOf(result.error.issues, whole, origins) };
+}
+
+/** Finds settings that are valid alone but not together. */
+function contradictions(config: Config): string[] {
+  const { delivery } = config;
+  const clashes = [...portClashes(config), ...lonelyRoles(config), ...foreignPools(config)];
+  const dane = Object.keys(delivery.tls).filter((domain) => delivery.tls[domain] === 'dane');
+  if (delivery.dnssecResolver || dane.length === 0) return clashes;
+  return [
+    ...clashes,
+    `delivery.tls.${dane[0] ?? ''}: expected delivery.dnssecResolver to be true, without which no TLSA record counts, found dane`,
+  ];
+}
+
+/** The only server of a database needs every role. */
+function lonelyRoles({ node, storage }: Config): string[] {
+  if (storage.url.startsWith('postgres') || (node.roles.includes('delivery') && node.roles.includes('chores')))
+    return [];
+  return ['node.roles: expected delivery and chores, since a SQLite database has one server'];
+}
+
+/** A node that delivers needs a source of each pool: its mail would wait for ever. */
+function foreignPools({ node, delivery }: Config): string[] {
+  if (!node.roles.includes('delivery')) return [];
+  return poolsElsewhere(delivery.sources, node.name).map(
+    (pool) =>
+      `delivery.sources: expected a source of the pool ${pool} with the node ${node.name} or without a node, found only those of other nodes`,
+  );
+}
+
+function mistakesOf(
+  issues: readonly z.core.$ZodIssue[],
+  whole: unknown,
+  origins: ReadonlyMap<string, string>,
+): string[] {
+  const lines = new Map<string, string>();
+  for (const issue of issues) {
+    if (issue.code === 'unrecognized_keys') {
+      for (const key of issue.keys) lines.set(spell([...issue.path, key]), unknownMember(issue.path, key));
+      continue;
+    }
+    const place = spell(issue.path);
+    // Several faults in one value are reported as one mistake: the first says what is expected.
+    if (!lines.has(place)) lines.set(place, wrongValue(place, issue, whole, origins));
+  }
+  return [...lines.values()];
+}
+
+function wrongValue(
+  place: string,
+  issue: z.core.$ZodIssue,
+  whole: unknown,
+  origins: ReadonlyMap<string, string>,
+): string {
+  const entry = listSettings().find(
+    ({ path: name }) => place === name || place.startsWith(`${name}.`) || place.startsWith(`${name}[`),
+  );
+  const origin = entry === undefined ? undefined : origins.get(entry.path);
+  const expected = issue.code === 'invalid_key' ? (issue.issues[0]?.message ?? issue.message) : issue.message;
+  const found = issue.code === 'invalid_key' ? issue.path.at(-1) : valueAt(whole, issue.path);
+  const shown = entry?.note.secret === true && issue.code !== 'invalid_key' ? kindOf(found) : show(found);
+  const file = origins.get('');
+  const isElsewhere = origin !== undefined && origin !== file;
+  return `${place === '' ? (file ?? 'settings') : place}${isElsewhere ? ` (${origin})` : ''}: expected ${expected}, found ${shown}`;
+}
+
+function unknownMember(group: readonly PropertyKey[], key: string): string {
+  const place = spell([...group, key]);
+  const paths = listSettings().map(({ path: name }) => name);
+  const within = group.length === 0 ? '' : `${spell(group)}.`;
+  const siblings = paths
+    .filter((name) => name.startsWith(within))
+    .map((name) => name.slice(within.length).split('.')[0] ?? '');
+  const near = nearest(key, siblings);
+  const meant = near === null ? paths.find((name) => name.split('.').at(-1) === key) : within + near;
+  return `${place}: unknown setting${meant === undefined ? '' : `, did you mean ${meant}?`}`;
+}
+
+const spell = (place: readonly PropertyKey[]): string =>
+  place.map((step, i) => (typeof step === 'number' ? `[${step}]` : `${i === 0 ? '' : '.'}${String(step)}`)).join('');
+
+function show(value: unknown): string {
+  // An API key given in place of its id must not appear in a log.
+  if (typeof value === 'string' && /\bak_(?:live|test)_/.test(value)) return 'an API key';
+  if (typeof value === 'string' && value.includes('-----BEGIN')) return 'the contents of a PEM file';
+  const text =
+    typeof value === 'object' || value === undefined ? kindOf(value) : withoutPassword(JSON.stringify(value));
+  return text.length > 60 ? `${text.slice(0, 60)}...` : text;
+}
+
+/** Hides the password of a URL, which may have any character: from the first colon after the scheme to the last `@`. */
+const withoutPassword = (text: string): string => text.replace(/(:\/\/[^:@]*):.*@/s, '$1:***@');
+
+function kindOf(value: unknown): string {
+  if (value === null || value === undefined) return 'nothing';
+  if (Array.isArray(value)) return 'a list';
+  if (typeof value === 'object') return 'a map';
+  return typeof value === 'string' ? 'another text' : `a ${typeof value}`;
+}
+
+function deepFreeze<T>(value: T): T {
+  if (typeof value !== 'object' || value === null) return value;
+  for (const part of Object.values(value)) deepFreeze(part);
+  return Object.freeze(value);
+}
+
+interface Place {
+  setting: string;
+  host: string;
+  port: number;
+}
+
+/** Returns a line for each listener whose port another one has, on the same address or on all addresses. Port 0 takes a free one. */
+function portClashes({ http, dashboard, metrics, smtp }: Config): string[] {
+  const { mx, submission } = smtp;
+  const places: Place[] = [
+    { setting: 'http.port', host: http.host, port: http.port },
+    // The dashboard shares the port of the API unless it has another one.
+    ...(dashboard.port === http.port ? [] : [{ setting: 'dashboard.port', host: http.host, port: dashboard.port }]),
+    ...(metrics.port === null ? [] : [{ setting: 'metrics.port', host: metrics.host, port: metrics.port }]),
+    { setting: 'smtp.mx.port', host: mx.host, port: mx.port },
+    { setting: 'smtp.submission.port', host: submission.host, port: submission.port },
+    { setting: 'smtp.submission.tlsPort', host: submission.host, port: submission.tlsPort },
+  ];
+  return places.flatMap((place, at) => {
+    const other = places.slice(0, at).find((earlier) => clash(earlier, place));
+    if (other === undefined) return [];
+    return [`${place.setting}: expected another port than ${other.setting}, found ${String(place.port)} for both`];
+  });
+}
+
+const clash = (a: Place, b: Place): boolean =>
+  a.port !== 0 &&
+  a.port === b.port &&
+  (isWildcard(a.host) || isWildcard(b.host) || addressesOf(a.host).some((one) => addressesOf(b.host).includes(one)));
+
+const addressesOf = (host: string): readonly string[] => (host === 'localhost' ? ['127.0.0.1', '::1'] : [host]);
+
+const isWildcard = (host: string): boolean => host === '0.0.0.0' || host === '::';

@@ -1,7 +1,4 @@
-/**
- * The self-signed certificate of an installation without one: made at the first start and stored in the data folder while its
- * name is right and it has not expired.
- */
+/** The self-signed certificate of an installation without one: stored in the data folder while its name is right and it has not expired. */
 import {
   createPrivateKey,
   X509Certificate,
@@ -13,11 +10,10 @@ import {
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { isMissing } from '../base/error-code.ts';
-import { replaceFile } from './replace-file.ts';
+import { replaceFile } from '../base/replace-file.ts';
 import type { Certificate } from './certificate.ts';
 import { DAY_MS } from '../base/time.ts';
 
-/** Its file name in the data folder. */
 export const OWN_CERT_FILE = 'self-signed-cert.pem';
 const KEY_FILE = 'self-signed-key.pem';
 
@@ -27,10 +23,7 @@ export interface OwnCertificate {
   broken: string | null;
 }
 
-/**
- * Reads the certificate, or makes a new one if it is missing, broken, expired, or for another host name. Throws if the folder cannot be
- * read or written.
- */
+/** Reads the certificate, or makes one if it is missing, broken, expired, or for another name. Throws if the folder cannot be read or written. */
 export function ownCertificate(dataDir: string, hostname: string, now: number): OwnCertificate {
   const certFile = path.join(dataDir, OWN_CERT_FILE);
   const keyFile = path.join(dataDir, KEY_FILE);
@@ -78,20 +71,14 @@ function ownName({ issuer, subject, subjectAltName }: X509Certificate): string |
   return issuer === subject && own !== undefined && subject === `CN=${own.slice(0, 64)}` ? own : null;
 }
 
-/**
- * Returns whether our certificate must be replaced: the first start comes before the name is set, and on a machine without a
- * battery perhaps in 1970. A certificate that we did not make is never replaced.
- */
+/** Returns whether our certificate must be replaced: the first start comes before the name is set, and without a battery perhaps in 1970. */
 function isOld(cert: string, hostname: string, now: number): boolean {
   const certificate = new X509Certificate(cert);
   const own = ownName(certificate);
   return own !== null && (own !== hostname || Date.parse(certificate.validTo) <= now);
 }
 
-/**
- * A certificate signed by itself (RFC 5280, RFC 5480), for listeners that must speak TLS before there is a real one. It
- * cannot be verified, but it protects passwords from those who only listen.
- */
+/** A certificate signed by itself (RFC 5280, RFC 5480): it cannot be verified, but it protects passwords from those who only listen. */
 
 const SEQUENCE = 0x30;
 const SET = 0x31;
@@ -102,14 +89,8 @@ const BASIC_CONSTRAINTS = '2.5.29.19';
 const EXTENDED_KEY_USAGE = '2.5.29.37';
 const SERVER_AUTH = '1.3.6.1.5.5.7.3.1';
 
-interface SelfSigned {
-  /** PEM. */
-  cert: string;
-  key: string;
-}
-
 /** A P-256 key and a certificate for `hostname`, good for ten years from `now` (milliseconds since the epoch). */
-export function makeSelfSigned(hostname: string, now: number): SelfSigned {
+export function makeSelfSigned(hostname: string, now: number): Certificate {
   const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
   const publicKey = createPublicKey(privateKey).export({ type: 'spki', format: 'der' });
   const algorithm = der(SEQUENCE, oid(ECDSA_WITH_SHA256));

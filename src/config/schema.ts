@@ -1,9 +1,7 @@
 /**
- * Every setting: its type, its default and one sentence about it. The loader, `config show`, docs/configuration.md and
- * config/posthorn.yaml are made from this tree. Durations are in milliseconds, sizes in bytes.
- *
- * Reading has two steps: `settings` checks each written value by itself; `decide` then fills in values that depend on the
- * machine or on another setting.
+ * Every setting: its type, its default and one sentence about it. The loader, `config show`, docs/configuration.md and config/posthorn.yaml
+ * are made from this tree. `settings` checks each written value by itself; `decide` then fills in values that depend on the machine or on
+ * another setting.
  */
 import { hostname } from 'node:os';
 import path from 'node:path';
@@ -24,15 +22,19 @@ import {
   listenPort,
   mailAddress,
   oneOf,
-  optional,
+  unset,
   size,
   text,
   webAddress,
   map,
+  matching,
   orUnknown,
+  group,
+  notes,
+  setting,
+  type SettingNote,
 } from './kind.ts';
 import { deliverySettings } from './delivery-settings.ts';
-import { group, notes, setting, type SettingNote } from './setting.ts';
 
 const AMOUNT = { error: 'a whole number from 1' };
 const amount = z.int(AMOUNT).min(1, AMOUNT);
@@ -91,9 +93,8 @@ export const settings = group(
     http: group('The API.', {
       host: setting(listenAddress(), '127.0.0.1', 'Address the API listens on.'),
       port: setting(listenPort(), 8025, 'Port the API listens on; 0 takes a free one.'),
-      publicUrl: setting(
-        optional(webAddress()),
-        null,
+      publicUrl: unset(
+        webAddress(),
         'Address under which recipients and callers reach this server; links in mail and the OpenAPI document begin with it. Until it is set, no mail is tracked.',
         { fallbackText: '`http://127.0.0.1:<http.port>`, https with `http.tls`' },
       ),
@@ -111,15 +112,8 @@ export const settings = group(
     tls: group(
       'The certificate of the SMTP listeners, and of the API if `http.tls` is on, which needs both. Without them the SMTP listeners have that of `posthorn tls install`, else one signed by itself. Files are read again within a minute after they change.',
       {
-        certFile: setting(
-          optional(filePath()),
-          null,
-          'PEM file with the certificate chain, which the user of the service can read.',
-          { fallbackText: 'none' },
-        ),
-        keyFile: setting(optional(filePath()), null, 'PEM file with the private key that belongs to `tls.certFile`.', {
-          fallbackText: 'none',
-        }),
+        certFile: unset(filePath(), 'PEM file with the certificate chain, which the user of the service can read.'),
+        keyFile: unset(filePath(), 'PEM file with the private key that belongs to `tls.certFile`.'),
       },
       ({ certFile, keyFile }) =>
         (certFile === null) === (keyFile === null)
@@ -127,54 +121,45 @@ export const settings = group(
           : { member: certFile === null ? 'certFile' : 'keyFile', expected: 'certFile and keyFile both, or neither' },
     ),
     smtp: group('The name of this server in SMTP, and its listeners.', {
-      hostname: setting(
-        optional(hostName()),
-        null,
+      hostname: unset(
+        hostName(),
         'Name of this host in EHLO and Received; it should resolve to our address and back.',
         { fallbackText: "the system's fully qualified name" },
       ),
-      operatorAddress: setting(
-        optional(mailAddress()),
-        null,
+      operatorAddress: unset(
+        mailAddress(),
         'Mail address of the operator. It gets mail to postmaster@ and abuse@ that is not a report, and notices without a better recipient.',
-        { fallbackText: 'none' },
       ),
       mx: group('The listener for bounces and replies.', {
         host: setting(listenAddress(), '0.0.0.0', 'Address the listener for bounces binds to.'),
-        port: setting(optional(listenPort()), null, 'Port of the listener for bounces; 0 takes a free one.', {
+        port: unset(listenPort(), 'Port of the listener for bounces; 0 takes a free one.', {
           fallbackText: '25, or 2525 when not privileged',
         }),
       }),
       submission: group('The listener for applications that speak only SMTP.', {
         host: setting(listenAddress(), '127.0.0.1', 'Address the submission listeners bind to.'),
-        port: setting(optional(listenPort()), null, 'Port for submission with STARTTLS; 0 takes a free one.', {
+        port: unset(listenPort(), 'Port for submission with STARTTLS; 0 takes a free one.', {
           fallbackText: '587, or 2587 when not privileged',
         }),
-        tlsPort: setting(
-          optional(listenPort()),
-          null,
-          'Port for submission with TLS from the start; 0 takes a free one.',
-          { fallbackText: '465, or 2465 when not privileged' },
-        ),
+        tlsPort: unset(listenPort(), 'Port for submission with TLS from the start; 0 takes a free one.', {
+          fallbackText: '465, or 2465 when not privileged',
+        }),
         trustedNetworks: setting(
           list(ipNetwork(), 100),
           [],
           'Clients that may submit without TLS, and with `trustedKey` without signing in: addresses or CIDR ranges.',
         ),
-        trustedKey: setting(
-          optional(text('the id of an API key', (written) => (/^key_[0-9a-z]{26}$/.test(written) ? written : null))),
-          null,
+        trustedKey: unset(
+          matching('the id of an API key', /^key_[0-9a-z]{26}$/),
           'Key that clients of the trusted networks send with when they do not sign in.',
-          { fallbackText: 'none' },
         ),
         clientConnections: setting(
           count(0, 100_000),
           1000,
           'Connections that clients may have at once on each of the two ports, beside the 500 of strangers. Clients are the addresses of the trusted networks, and those from which a program has signed in within the last hour.',
         ),
-        clientConnectionsPerMinute: setting(
-          optional(count(1, 1_000_000)),
-          null,
+        clientConnectionsPerMinute: unset(
+          count(1, 1_000_000),
           'Connections that clients may make in a minute from one address.',
           { fallbackText: 'no limit' },
         ),
@@ -201,9 +186,8 @@ export const settings = group(
       ),
     }),
     tracking: group('Opens, clicks and unsubscribe links.', {
-      domainHosts: setting(
-        optional(flag()),
-        null,
+      domainHosts: unset(
+        flag(),
         'If true, the links of a sending domain lead to `track.<domain>` once DNS leads that name to this server. With https each of these names needs a certificate.',
         { fallbackText: 'true if `http.publicUrl` is plain http' },
       ),
@@ -213,18 +197,15 @@ export const settings = group(
         'How much of the address of a person who opens or clicks is stored; truncated is its /24, of IPv6 its /48.',
       ),
       storeUserAgent: setting(flag(), true, 'If true, the User-Agent of a person who opens or clicks is stored.'),
-      scannersFile: setting(optional(filePath()), null, 'File with the rules that tell machines from people.', {
+      scannersFile: unset(filePath(), 'File with the rules that tell machines from people.', {
         fallbackText: '`config/scanners.yaml` of the program',
       }),
     }),
     node: group('This server among those that use the same PostgreSQL database (docs/several-nodes.md).', {
-      name: setting(
-        optional(
-          text('1 to 63 letters, digits, dots, hyphens and underscores', (written) =>
-            isNodeName(written) ? written : null,
-          ),
+      name: unset(
+        text('1 to 63 letters, digits, dots, hyphens and underscores', (written) =>
+          isNodeName(written) ? written : null,
         ),
-        null,
         'The name of this node, which no other node may have.',
         { fallbackText: 'the name of the machine' },
       ),
@@ -235,25 +216,18 @@ export const settings = group(
       ),
     }),
     storage: group('The database.', {
-      url: setting(
-        optional(
-          text('sqlite:<path of the file>, or postgres://<user>@<host>/<database> without a password', databaseUrl),
-        ),
-        null,
+      url: unset(
+        text('sqlite:<path of the file>, or postgres://<user>@<host>/<database> without a password', databaseUrl),
         'The database to use: a file, or PostgreSQL 15 or later (docs/postgresql.md).',
         { fallbackText: '`sqlite:<dataDir>/posthorn.db`' },
       ),
-      password: setting(
-        optional(
-          text('a password of 1 to 1024 characters', (written) => (/^.{1,1024}$/s.test(written) ? written : null)),
-        ),
-        null,
+      password: unset(
+        matching('a password of 1 to 1024 characters', /^.{1,1024}$/s),
         'Password of the user of a PostgreSQL database.',
-        { fallbackText: 'none', secret: true },
+        { secret: true },
       ),
-      passwordFile: setting(
-        optional(filePath()),
-        null,
+      passwordFile: unset(
+        filePath(),
         'File with that password, instead of `storage.password`; its last line end is not part of it.',
       ),
       minFreeBytes: setting(
@@ -324,24 +298,19 @@ export const settings = group(
         'full',
         'Whether mail addresses are written; `hashed` puts the first 16 digits of their SHA-256 in the place of each, before the domain.',
       ),
-      format: setting(
-        optional(oneOf('json', 'pretty')),
-        null,
-        'One JSON object a line, or coloured lines for people.',
-        { fallbackText: 'json, or pretty on a terminal' },
-      ),
+      format: unset(oneOf('json', 'pretty'), 'One JSON object a line, or coloured lines for people.', {
+        fallbackText: 'json, or pretty on a terminal',
+      }),
     }),
     metrics: group('Figures for Prometheus, at `/metrics`.', {
-      port: setting(optional(listenPort()), null, 'Port of their own; 0 takes a free one.', {
+      port: unset(listenPort(), 'Port of their own; 0 takes a free one.', {
         fallbackText: "none: they are on the API's port for `metrics.token`, and nowhere without one",
       }),
       host: setting(listenAddress(), '127.0.0.1', 'Address that `metrics.port` listens on.'),
-      token: setting(
-        optional(bearerToken()),
-        null,
-        'Token that a reader has to send as `Authorization: Bearer <token>`.',
-        { fallbackText: 'none: any client that reaches `metrics.port` may read', secret: true },
-      ),
+      token: unset(bearerToken(), 'Token that a reader has to send as `Authorization: Bearer <token>`.', {
+        fallbackText: 'none: any client that reaches `metrics.port` may read',
+        secret: true,
+      }),
     }),
     webhooks: group('Calls to the endpoints of customers.', {
       allowHttp: setting(flag(), false, 'If true, endpoints may use plain http and port 80.'),
@@ -352,23 +321,15 @@ export const settings = group(
       ),
     }),
     backup: group('Backups of a SQLite database, made by `posthorn backup create` and before it is migrated.', {
-      dir: setting(
+      dir: unset(
         // Relative, it would be another folder for a command than for the service.
-        optional(
-          text('a path from the root, such as /var/backups/posthorn', (path) => (path.startsWith('/') ? path : null)),
-        ),
-        null,
+        matching('a path from the root, such as /var/backups/posthorn', /^\//),
         'Folder that backups are made in; better on another disk than the data.',
         { fallbackText: '`<dataDir>/backups`' },
       ),
       keep: setting(count(1, 1000), 7, 'How many backups are kept; older ones are removed when a new one is complete.'),
-      passphrase: setting(
-        optional(
-          text('a passphrase of 12 to 1024 characters', (written) =>
-            written.length >= 12 && written.length <= 1024 ? written : null,
-          ),
-        ),
-        null,
+      passphrase: unset(
+        matching('a passphrase of 12 to 1024 characters', /^.{12,1024}$/s),
         'Passphrase under which the keys (`secret.key`) are put into backups.',
         { fallbackText: 'none: backups are made without the keys', secret: true },
       ),
@@ -402,7 +363,7 @@ export const settings = group(
       ),
     }),
     dashboard: group('The dashboard.', {
-      port: setting(optional(listenPort()), null, 'Port of the dashboard.', { fallbackText: '`http.port`' }),
+      port: unset(listenPort(), 'Port of the dashboard.', { fallbackText: '`http.port`' }),
       secondFactor: setting(
         oneOf('optional', 'administrators', 'everyone'),
         'optional',
@@ -422,9 +383,7 @@ export interface Surroundings {
   cwd: string;
   /** True if ports below 1024 can be bound (root, or CAP_NET_BIND_SERVICE). */
   privileged: boolean;
-  /** True if standard output is a terminal. */
   terminal: boolean;
-  /** The system's fully qualified name. */
   hostname: string;
 }
 
@@ -495,7 +454,6 @@ export interface SettingEntry {
   note: SettingNote;
 }
 
-/** Returns all settings, in the order of the tree. */
 export function listSettings(schema: z.ZodType = settings, at: readonly string[] = []): SettingEntry[] {
   const note = notes.get(schema);
   if (note === undefined) throw new Error(`${at.join('.')} was not declared by setting() or group()`);
@@ -504,8 +462,8 @@ export function listSettings(schema: z.ZodType = settings, at: readonly string[]
 }
 
 /**
- * Fills in the default of each setting that is absent or null (an empty group in YAML is null too), so that defaults pass the
- * same checks as written values. Unknown members stay, for the schema to report.
+ * Fills in the default of each setting that is absent or null, so that defaults pass the same checks. Unknown members stay, for the schema
+ * to report.
  */
 export function complete(written: unknown, schema: z.ZodType = settings): unknown {
   const note = notes.get(schema);

@@ -3,10 +3,10 @@ import type { Clock } from '../base/clock.ts';
 import { ConfigError } from './load.ts';
 import { listSettings, type Config } from './schema.ts';
 import { isDeepStrictEqual } from 'node:util';
-import { valueAt } from '../base/schema-path.ts';
+import { valueAt } from '../base/check.ts';
+import { words } from '../base/words.ts';
 
 export type SettingsState =
-  /** The settings in force are those that are written. */
   | { kind: 'in_force' }
   /** `applied` are settings that a reload would apply. */
   | { kind: 'edited'; changes: Changes }
@@ -42,15 +42,9 @@ function stateOf(inForce: Config, read: () => Config): SettingsState {
 }
 
 /** Settings that are applied on SIGHUP; the certificate is read again even if its file names are the same. */
-const RELOADABLE: ReadonlySet<string> = new Set([
-  'log.level',
-  'delivery.bounceRules',
-  'delivery.routes',
-  'delivery.shaping',
-  'plans',
-  'tls.certFile',
-  'tls.keyFile',
-]);
+const RELOADABLE: ReadonlySet<string> = new Set(
+  words('log.level delivery.bounceRules delivery.routes delivery.shaping plans tls.certFile tls.keyFile'),
+);
 
 export interface Changes {
   /** Paths of settings that differ and are applied. */

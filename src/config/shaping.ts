@@ -1,6 +1,6 @@
 /** The setting `delivery.shaping`: the form of its rules, and of those in config/limits.yaml. */
 import { z } from 'zod';
-import { count, duration, flag, oneOf, orUnknown, type Kind } from './kind.ts';
+import { count, duration, flag, oneOf, orUnknown, textThat, type Kind } from './kind.ts';
 import { MINUTE_MS } from '../base/time.ts';
 
 const FORM = '{ name, match: { class, reason, code, text, operator }, count, within, action, for, dryRun }';
@@ -12,40 +12,30 @@ const isQuick = (pattern: string): boolean =>
 
 function isPattern(written: string): boolean {
   try {
-    return isQuick(written) && new RegExp(written, 'i') instanceof RegExp;
+    return written.length <= LONGEST_PATTERN && isQuick(written) && new RegExp(written, 'i') instanceof RegExp;
   } catch {
     return false;
   }
 }
 
 const PATTERN = `a regular expression of at most ${String(LONGEST_PATTERN)} characters without nested repetition, look-around and backreferences`;
-const pattern = z
-  .string({ error: PATTERN })
-  .max(LONGEST_PATTERN, { error: PATTERN })
-  .refine(isPattern, { error: PATTERN });
-
-const NAME = 'a name of lower-case letters, digits, _ and -';
-const CODE = 'a code such as 421, 4xx or 5.7.1';
-const WORD = 'a text of at most 50 characters';
 const MATCH = 'one or more of class, reason, code, text and operator';
+const CODE = /^(?:[45](?:\d\d|xx)|[45]\.\d{1,3}\.(?:\d{1,3}|x))$/;
 
-const word = z.string({ error: WORD }).max(50, { error: WORD });
+const word = textThat('a text of at most 50 characters', ({ length }) => length <= 50);
 
 const rule = z.strictObject(
   {
-    name: z.string({ error: NAME }).regex(/^[a-z0-9_-]{1,50}$/, { error: NAME }),
+    name: textThat('a name of lower-case letters, digits, _ and -', (text) => /^[a-z0-9_-]{1,50}$/.test(text)),
     match: z
       .strictObject(
         {
           class: oneOf('hard', 'soft', 'block', 'undetermined').schema.optional(),
           /** A reason as in the attempt record: `rate_limited`, `reputation`, ... */
           reason: word.optional(),
-          code: z
-            .string({ error: CODE })
-            .regex(/^(?:[45](?:\d\d|xx)|[45]\.\d{1,3}\.(?:\d{1,3}|x))$/, { error: CODE })
-            .optional(),
+          code: textThat('a code such as 421, 4xx or 5.7.1', (text) => CODE.test(text)).optional(),
           /** A regular expression; upper and lower case are equal. */
-          text: pattern.optional(),
+          text: textThat(PATTERN, isPattern).optional(),
           operator: word.optional(),
         },
         { error: orUnknown(MATCH) },
@@ -57,9 +47,7 @@ const rule = z.strictObject(
     within: duration('1s', '1d').schema,
     /** `slow`: half the connections. `pause`: none for a while. `alarm`: only the log line, which the others write too. */
     action: oneOf('slow', 'pause', 'alarm').schema,
-    /** Length of a pause, in ms. */
     for: duration('1s', '7d').schema.default(15 * MINUTE_MS),
-    /** If true, the action is only logged. */
     dryRun: flag().schema.default(false),
   },
   { error: orUnknown(FORM) },

@@ -2,19 +2,15 @@
 import { isIPv4, isIPv6 } from 'node:net';
 import { z } from 'zod';
 import { isHostName, isNodeName } from './endpoint.ts';
-import { orUnknown, type Kind } from './kind.ts';
+import { orUnknown, textThat, type Kind } from './kind.ts';
 
 const FORM = '{ name, ipv4, ipv6, ehlo, pool, warmUp, node }';
 const MOST_SOURCES = 100;
 const DAY = /^\d{4}-\d{2}-\d{2}$/;
 
-/** A text that `isGood` accepts; any other value gives the same error. */
-const text = (error: string, isGood: (written: string) => boolean) => z.string({ error }).refine(isGood, { error });
 const slug = (what: string) =>
-  text(`${what} of lower-case letters, digits and hyphens`, (written) => /^[a-z][a-z0-9-]{0,31}$/.test(written));
-const day = z.string().refine((written) => DAY.test(written) && !Number.isNaN(Date.parse(written)), {
-  error: 'a day such as 2026-01-31',
-});
+  textThat(`${what} of lower-case letters, digits and hyphens`, (written) => /^[a-z][a-z0-9-]{0,31}$/.test(written));
+const day = textThat('a day such as 2026-01-31', (text) => DAY.test(text) && !Number.isNaN(Date.parse(text)));
 
 const source = z
   .strictObject(
@@ -23,17 +19,17 @@ const source = z
       name: slug('a name'),
       pool: slug('a pool').default('default'),
       /** Address of this machine for connections over IPv4, or null for none. */
-      ipv4: text('an IPv4 address', isIPv4).nullable().default(null),
-      ipv6: text('an IPv6 address', isIPv6).nullable().default(null),
+      ipv4: textThat('an IPv4 address', isIPv4).nullable().default(null),
+      ipv6: textThat('an IPv6 address', isIPv6).nullable().default(null),
       /** Its name in EHLO; null for `smtp.hostname`. */
-      ehlo: text('a host name', isHostName).nullable().default(null),
+      ehlo: textThat('a host name', isHostName).nullable().default(null),
       /** Null if receivers know the address; otherwise the start of its warm-up in ms since the epoch, or null for its first mail. */
       warmUp: z
         .union([z.boolean(), day], { error: 'true, false, or the day it began' })
         .default(false)
         .transform((written) => (written === false ? null : { since: written === true ? null : Date.parse(written) })),
       /** The `node.name` of the node whose address it is; null for an address that every node may use. */
-      node: text('the name of a node', isNodeName).nullable().default(null),
+      node: textThat('the name of a node', isNodeName).nullable().default(null),
     },
     { error: orUnknown(FORM) },
   )

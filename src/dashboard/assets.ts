@@ -1,17 +1,14 @@
 /**
- * Style sheets and scripts, our own, htmx and Swagger UI. They are read at start, compressed when first asked for, and named by their
- * content, so that browsers may keep them for a year.
+ * Style sheets and scripts, our own, htmx and Swagger UI. They are read at start and named by their content, so that browsers may keep them
+ * for a year.
  */
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import path from 'node:path';
-import { gzipSync } from 'node:zlib';
 
-export interface Asset {
-  bytes: Buffer;
-  /** Returns the same bytes, compressed with gzip. */
-  gzip: () => Buffer;
+interface Asset {
+  body: string | Buffer;
   type: string;
 }
 
@@ -39,22 +36,21 @@ const files: readonly (readonly [name: string, file: () => string, type: string]
 ];
 
 /** Puts the addresses of assets into a style sheet, which names them as `url(inter.woff2)`. */
-const withUrls = (css: Buffer, urls: ReadonlyMap<string, string>): Buffer =>
-  Buffer.from(css.toString().replaceAll(/url\(([\w.]+)\)/g, (_, name: string) => `url(${urls.get(name) ?? name})`));
+const withUrls = (css: string, urls: ReadonlyMap<string, string>): string =>
+  css.replaceAll(/url\(([\w.]+)\)/g, (_, name: string) => `url(${urls.get(name) ?? name})`);
 
 /** Loads all of them. Throws if one cannot be read. */
 export function loadAssets() {
   const urls = new Map<string, string>();
   const assets = new Map<string, Asset>();
   for (const [name, file, type] of files) {
-    const read = readFileSync(file());
-    const bytes = type === CSS ? withUrls(read, urls) : read;
-    const print = createHash('sha256').update(bytes).digest('hex').slice(0, 12);
+    const read = readFileSync(file(), type.startsWith('font/') ? null : 'utf8');
+    const body = type === CSS ? withUrls(String(read), urls) : read;
+    const print = createHash('sha256').update(body).digest('hex').slice(0, 12);
     const { name: stem, ext } = path.parse(name);
     const url = `/assets/${stem}.${print}${ext}`;
     urls.set(name, url);
-    let made: Buffer | null = null;
-    assets.set(url, { bytes, gzip: () => (made ??= gzipSync(bytes)), type });
+    assets.set(url, { body, type });
   }
   return {
     /** The addresses of assets by the names of their files up to the dot: `/assets/style.1a2b3c4d.css` for `style`. */

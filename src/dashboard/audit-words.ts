@@ -49,14 +49,8 @@ export function objectLink(
   return places[type]?.(id) ?? null;
 }
 
-export interface Change {
-  name: string;
-  before: string | null;
-  after: string | null;
-}
-
 /** Returns the members that changed, each as it was and as it is. */
-export function changesOf({ before, after }: Pick<AuditEntry, 'before' | 'after'>): Change[] {
+export function changesOf({ before, after }: Pick<AuditEntry, 'before' | 'after'>) {
   const names = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])];
   return names.map((name) => ({
     name: wordsOf(name),
@@ -81,7 +75,7 @@ function valueText(value: unknown): string {
 export interface Undo {
   label: string;
   action: string;
-  fields: { name: string; value: string }[];
+  fields: Readonly<Record<string, string>>;
 }
 
 const textIn = (record: AuditEntry['before'], name: string): string => {
@@ -110,11 +104,9 @@ export function undoOf(
   holdsInForce: ReadonlySet<string>,
 ): Undo | null {
   if (status >= 300 || object === null) return null;
-  const form = (label: string, action: string, fields: Readonly<Record<string, string>>): Undo => ({
-    label,
-    action,
-    fields: Object.entries(fields).map(([name, value]) => ({ name, value })),
-  });
+  const form = (label: string, action: string, fields: Undo['fields'] = {}): Undo => ({ label, action, fields });
+  const resumed = (place: string): Undo =>
+    after?.['paused'] === true ? form('Resume it', `${place}/resume`) : form('Pause it again', `${place}/pause`);
   const isAddress = object.includes('@');
   if (operation === 'deleteSuppression' && isAddress && may('suppression')) {
     const scope = scopeOfOnly(before);
@@ -123,26 +115,14 @@ export function undoOf(
   if (operation === 'createSuppression' && isAddress && may('suppression:delete') && textIn(after, 'email') !== '')
     return form('Remove it again', '/suppressions/remove', { email: object, scope: textIn(after, 'scope') });
   const [, stream] = /^\/v1\/streams\/(str_\w+)$/.exec(path ?? '') ?? [];
-  if (
-    operation === 'updateStream' &&
-    stream !== undefined &&
-    may('stream') &&
-    before?.['paused'] !== after?.['paused']
-  ) {
-    const isPaused = after?.['paused'] === true;
-    return form(isPaused ? 'Resume it' : 'Pause it again', `/streams/${stream}/${isPaused ? 'resume' : 'pause'}`, {});
-  }
+  const isChanged = before?.['paused'] !== after?.['paused'];
+  if (operation === 'updateStream' && stream !== undefined && may('stream') && isChanged)
+    return resumed(`/streams/${stream}`);
   const hold = textIn(after, 'id');
   if (isHold(operation) && isAdmin && holdsInForce.has(hold))
     return form(operation === 'queue.hold' ? 'Release it' : 'End the limit', '/queue/release', { id: hold });
-  if (operation === 'accounts.pause' && isAdmin && before !== null) {
-    const isPaused = after?.['paused'] === true;
-    return form(
-      isPaused ? 'Resume it' : 'Pause it again',
-      `/accounts/${encodeURIComponent(object)}/${isPaused ? 'resume' : 'pause'}`,
-      {},
-    );
-  }
+  if (operation === 'accounts.pause' && isAdmin && before !== null)
+    return resumed(`/accounts/${encodeURIComponent(object)}`);
   return null;
 }
 

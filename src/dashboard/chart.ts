@@ -2,7 +2,7 @@
 import { escapeHtml } from '../base/html.ts';
 import { wallClock } from '../base/zones.ts';
 import { DAY_MS, HOUR_MS, MINUTE_MS } from '../base/time.ts';
-import { numberText } from './words.ts';
+import { dayText, numberText } from './words.ts';
 
 export interface Chart {
   /** A sentence for people who do not see the drawing. */
@@ -56,8 +56,7 @@ export function chartHtml(chart: Chart): string {
   const { label, yAxis, step, series, zone = 'UTC' } = chart;
   const legend = series.map(({ name }) => `<span class="${inkOf(name)}">${name}</span>`).join('');
   const caption = `${escapeHtml(yAxis)} per ${step}${step === 'day' ? ', days of' : ', times in'} ${escapeHtml(zone)}`;
-  const drawing = `${svg(chart)}<p class="legend">${legend}</p>`;
-  return `<figure class="plot" aria-label="${escapeHtml(label)}"><figcaption>${caption}</figcaption>${drawing}${table(chart)}</figure>`;
+  return `<figure class="plot" aria-label="${escapeHtml(label)}"><figcaption>${caption}<span class="legend">${legend}</span></figcaption>${svg(chart)}${table(chart)}</figure>`;
 }
 
 /** Returns the numbers as a table, the newest step first. */
@@ -79,17 +78,10 @@ const TOP = 16;
 const STEP_MS = { minute: MINUTE_MS, hour: HOUR_MS, day: DAY_MS };
 const BEFORE = 'before';
 
-interface Scales {
-  height: number;
-  /** Number at the top of the vertical axis. */
-  top: number;
-  /** Left edge of a step's column, in % of the width. */
-  x: (place: number) => number;
-  y: (value: number) => number;
-  columnWidth: number;
-}
+type Scales = ReturnType<typeof scalesOf>;
 
-function scalesOf({ kind, times, series, unit, height = USUAL_HEIGHT }: Chart): Scales {
+/** Returns the top of the vertical axis, and the places of steps, in % of the width, and of values. */
+function scalesOf({ kind, times, series, unit, height = USUAL_HEIGHT }: Chart) {
   const highest = times.map((_, place) => {
     const at = (wanted: boolean): number[] =>
       series.filter(({ name }) => (name === BEFORE) === wanted).map(({ values }) => values[place] ?? 0);
@@ -103,8 +95,8 @@ function scalesOf({ kind, times, series, unit, height = USUAL_HEIGHT }: Chart): 
     height,
     top,
     columnWidth,
-    x: (place) => place * columnWidth,
-    y: (value) => height - BOTTOM - (value * (height - TOP - BOTTOM)) / top,
+    x: (place: number): number => place * columnWidth,
+    y: (value: number): number => height - BOTTOM - (value * (height - TOP - BOTTOM)) / top,
   };
 }
 
@@ -222,14 +214,10 @@ function axis({ step, times, zone }: Chart, { height, x }: Scales): string[] {
     );
 }
 
-const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'] as const;
-
 /** `29 Oct` for a day, `09:30` within one. */
 function stepText(at: number, step: Chart['step'], zone = 'UTC'): string {
   const text = wallClock(at, zone);
-  return step === 'day'
-    ? `${String(Number(text.slice(8, 10)))} ${MONTHS[Number(text.slice(5, 7)) - 1] ?? ''}`
-    : text.slice(11, 16);
+  return step === 'day' ? dayText(text) : text.slice(11, 16);
 }
 
 const fixed = (n: number): string => n.toFixed(1);

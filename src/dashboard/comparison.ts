@@ -10,12 +10,13 @@ export const ENOUGH = 100;
 /** Shares from which a number is amber and red: the limits of the large mailbox providers. */
 export const limits = { bounced: [0.02, 0.04], complained: [0.0004, 0.0008] } as const;
 
-export type Level = 'good' | 'amber' | 'red';
+/** `2 %` of 0.02. */
+const limitText = (share: number): string => `${String(Number((share * 100).toPrecision(2)))} %`;
 
-/** Judges a share of `of` mails; of too few it is always good. */
-export function levelOf(rate: number | null, [amber, red]: readonly [number, number], of: number): Level {
-  if (rate === null || of < ENOUGH || rate < amber) return 'good';
-  return rate < red ? 'amber' : 'red';
+/** Returns the limit that a share of `of` mails is over, with its colour; null if it is below both, or of too few mails. */
+export function overOf(rate: number | null, [amber, red]: readonly [number, number], of: number) {
+  if (rate === null || of < ENOUGH || rate < amber) return null;
+  return rate < red ? { limit: limitText(amber), level: 'amber' } : { limit: limitText(red), level: 'red' };
 }
 
 export const part = (some: number, of: number): number | null => (of === 0 ? null : some / of);
@@ -31,29 +32,44 @@ export function sumUntil({ data }: Pick<Stats, 'data'>, end: number): Counts | n
   ) as unknown as Counts;
 }
 
-/** A share against that of the time before: in percent points, or null if one of both is of too few mails. */
-export interface Change {
-  points: number;
-  sign: '▲' | '▼' | '=';
-}
-
 const LEAST_POINTS = 0.05;
 
-export function changeOf(now: number | null, before: number | null, counts: readonly [number, number]): Change | null {
+/** Returns a share against that of the time before in percent points; null if one of both is of too few mails. */
+export function changeOf(now: number | null, before: number | null, counts: readonly [number, number]) {
   if (now === null || before === null || Math.min(...counts) < ENOUGH) return null;
   const points = (now - before) * 100;
   if (Math.abs(points) < LEAST_POINTS) return { points: 0, sign: '=' };
   return { points: Math.abs(points), sign: points > 0 ? '▲' : '▼' };
 }
 
-/** How a span and the one before it are called: `today`, `by this hour yesterday`. */
-interface SpanWords {
-  now: string;
-  before: string;
+/** The counts that a share is made of: complaints, opens and clicks are of what was delivered. */
+const wholes = {
+  delivered: ['delivered', 'sent'],
+  bounced: ['bounced', 'sent'],
+  complained: ['complained', 'delivered'],
+  opened: ['unique_opened', 'delivered'],
+  clicked: ['unique_clicked', 'delivered'],
+} as const;
+
+/** Returns a share with its number, its change, and what it is judged by, for the part `figure`. */
+export function figureOf(name: keyof typeof wholes, now: Counts, before: Counts | null) {
+  const [some, whole] = wholes[name];
+  const [of, earlier] = [now[whole], before?.[whole] ?? 0];
+  const rate = part(now[some], of);
+  const own = name === 'bounced' || name === 'complained' ? limits[name] : null;
+  return {
+    name,
+    label: name === 'complained' ? 'complaints' : name,
+    rate,
+    count: now[some],
+    change: changeOf(rate, part(before?.[some] ?? 0, earlier), [of, earlier]),
+    over: own === null ? null : overOf(rate, own, of),
+    limit: own === null || of < ENOUGH ? null : limitText(own[0]),
+  };
 }
 
-/** Says in one sentence how much was delivered, and whether that is better than before. */
-export function deliveredText(now: Counts, before: Counts | null, words: SpanWords): string {
+/** Says in one sentence how much was delivered, and whether that is better than before. `words` name the spans: `today`, `by this hour yesterday`. */
+export function deliveredText(now: Counts, before: Counts | null, words: { now: string; before: string }): string {
   const earlier = before?.sent ?? 0;
   if (now.sent === 0) return `Nothing was sent ${words.now}`;
   if (now.sent < ENOUGH) return `${numberText(now.delivered)} of ${numberText(now.sent)} delivered ${words.now}`;

@@ -53,7 +53,7 @@ export interface Server extends DashboardDeps {
   inputs: Inputs;
   repeats: FormRepeats;
   trusted: ReturnType<typeof addressList>;
-  /** Callbacks that end answers which stay open, such as live tails. */
+  /** Callbacks that end answers which are still being sent, such as exports. */
   endings: Set<() => void>;
 }
 

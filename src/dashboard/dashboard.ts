@@ -9,15 +9,19 @@
  *   form         reads the form and checks its token (form-reading.ts)
  *   show         calls the page's handler with a visit (visit.ts), a form's only once, and renders its view (render.ts)
  */
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import http, { type IncomingMessage, type ServerResponse } from 'node:http';
+import https from 'node:https';
 import Koa from 'koa';
 import { Router } from '@koa/router';
 import { problemAnswer } from '../api/answer.ts';
 import { bodyLimits, drain, hasBody, strangerLimits } from '../api/body.ts';
+import { headLimits, takeRequests } from '../api/client-errors.ts';
 import { addressList } from '../net/ip.ts';
+import { closeAtOnce, listenOn, logAcceptErrors } from '../net/listening.ts';
 import { compressText } from '../api/negotiate.ts';
 import { HSTS, isSecure } from '../api/client-address.ts';
 import { newId } from '../base/id.ts';
+import type { Log } from '../base/log.ts';
 import { Problem } from '../base/problem.ts';
 import { refusedByRole, rightsOf } from '../keys/roles.ts';
 import { scopeAllows } from '../keys/scopes.ts';
@@ -37,7 +41,7 @@ import {
 import { createFormRepeats, readForm, refuseOtherAccount, SignInFirst, signInFirst } from './form-reading.ts';
 import type { Guest, Page, Shown, Visit } from './page.ts';
 import { pages } from './pages.ts';
-import { isEventStream, refuseOtherPage, render, showProblem } from './render.ts';
+import { refuseOtherPage, render, showProblem } from './render.ts';
 import { inputsOf } from './view-forms.ts';
 import { loadViews } from './views.ts';
 import { guestOf, visitOf } from './visit.ts';
@@ -106,11 +110,41 @@ export function createDashboard(deps: DashboardDeps) {
       const { status, headers, body } = problemAnswer(noSuchPage(), newId('req', deps.clock.now()));
       response.writeHead(status, { ...headers, Connection: 'close' }).end(body);
     },
-    /** Ends answers that stay open, such as live tails. */
+    /** Ends answers that are still being sent, such as exports. */
     stop(): void {
       for (const end of [...server.endings]) end();
       deps.history.stop();
     },
+  };
+}
+
+export type OwnPort = Awaited<ReturnType<typeof listenApart>>;
+const HEAD_MS = 30_000;
+const REQUEST_MS = 120_000;
+
+/** Serves the dashboard on its own port, if the setting `dashboard.port` differs from the API's. Rejects if the port cannot be opened. */
+export async function listenApart(
+  deps: Pick<DashboardDeps, 'clock' | 'newcomers'> & { log: Log },
+  dashboard: Dashboard,
+  { host, port, tls }: { host: string; port: number; tls: { cert: string; key: string } | null },
+) {
+  const limits = { ...headLimits, headersTimeout: HEAD_MS, requestTimeout: REQUEST_MS };
+  const listener = (request: http.IncomingMessage, response: http.ServerResponse): void => {
+    dashboard.handle(request, response);
+  };
+  const server =
+    tls === null ? http.createServer(limits) : https.createServer({ ...limits, ...tls, minVersion: 'TLSv1.2' });
+  takeRequests(server, listener);
+  logAcceptErrors(deps, server, 'dashboard');
+  deps.newcomers.watch(server);
+  await listenOn(server, { host, port });
+  return {
+    /** Takes a renewed certificate into use for new connections; nothing if the port speaks plain HTTP. */
+    setCertificate(renewed: { cert: string; key: string }): void {
+      if (server instanceof https.Server) server.setSecureContext({ ...renewed, minVersion: 'TLSv1.2' });
+    },
+    /** Closes the server and all its connections at once: no answer of the dashboard is worth waiting for. */
+    close: (): Promise<void> => closeAtOnce(server),
   };
 }
 
@@ -155,11 +189,8 @@ const assetLayer: Layer = async (ctx, next) => {
     return;
   }
   ctx.set('Cache-Control', 'public, max-age=31536000, immutable');
-  ctx.vary('Accept-Encoding');
   ctx.type = asset.type;
-  const isGzip = ctx.acceptsEncodings('gzip') === 'gzip';
-  if (isGzip) ctx.set('Content-Encoding', 'gzip');
-  ctx.body = isGzip ? asset.gzip() : asset.bytes;
+  ctx.body = asset.body;
 };
 
 function routerOf(pages: readonly Page[]): Router<State, { server: Server }> {
@@ -178,7 +209,7 @@ function routerOf(pages: readonly Page[]): Router<State, { server: Server }> {
 const visitorLayer: Layer = async (ctx, next) => {
   const { state } = ctx;
   state.sessionToken = readCookie(ctx, 'session');
-  await lookUp(ctx, { isPoll: ctx.get('x-poll') !== '' || isEventStream(ctx) });
+  await lookUp(ctx, { isPoll: ctx.get('x-poll') !== '' });
   if (state.session?.row.stage === 'open') ctx.server.newcomers.stopCounting(ctx.req);
   if (state.page === null) throw await pageNotFound(ctx);
   await refuseOthers(ctx, state.page);

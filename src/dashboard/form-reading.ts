@@ -52,19 +52,6 @@ const badForm = (): Problem =>
     'This form belongs to an earlier sign-in, or did not come from this dashboard. Go back, load the page again, and repeat what you did.',
   );
 
-/** Behind TLS cookies are `Secure`, and a browser that came without TLS keeps none of them. */
-const plainHttp = (publicUrl: string): Problem =>
-  new Problem(
-    'invalid_request',
-    `This page came without TLS, so your browser kept no cookie of it, and signing in is not possible here. Open the dashboard at ${publicUrl} instead.`,
-  );
-
-const otherAccount = (): Problem =>
-  new Problem(
-    'invalid_request',
-    'This form was opened for another account than the one that you look at now, so it was not sent. Switch back to that account, and repeat what you did.',
-  );
-
 /** Reads the fields. The body is read last: what the request lacks or says about its origin is enough to refuse it. */
 export async function readForm(ctx: Context): Promise<URLSearchParams> {
   const { config, keyring } = ctx.server;
@@ -72,7 +59,13 @@ export async function readForm(ctx: Context): Promise<URLSearchParams> {
   // A browser says from which address a form was sent.
   const origin = ctx.get('origin');
   const isPlain = origin.startsWith('http:') && ctx.state.isSecure;
-  if (bound === '') throw isPlain ? plainHttp(config.http.publicUrl) : badForm();
+  // Behind TLS cookies are `Secure`, and a browser that came without TLS keeps none of them.
+  if (bound === '' && isPlain)
+    throw new Problem(
+      'invalid_request',
+      `This page came without TLS, so your browser kept no cookie of it, and signing in is not possible here. Open the dashboard at ${config.http.publicUrl} instead.`,
+    );
+  if (bound === '') throw badForm();
   // Fetch Metadata: a browser says where a request comes from; an old one, or one without TLS, has only Origin.
   const site = ctx.get('sec-fetch-site');
   const isOwn = origin.endsWith(`//${ctx.get('host')}`) || origin === new URL(config.http.publicUrl).origin;
@@ -93,7 +86,11 @@ export async function refuseOtherAccount(ctx: Context): Promise<void> {
   const { page, form } = ctx.state;
   if (page === null || !dependsOnAccount(page) || !form.has('_account')) return;
   ctx.state.visit = await visitOf(ctx);
-  if (form.get('_account') !== ctx.state.visit.account.id) throw otherAccount();
+  if (form.get('_account') !== ctx.state.visit.account.id)
+    throw new Problem(
+      'invalid_request',
+      'This form was opened for another account than the one that you look at now, so it was not sent. Switch back to that account, and repeat what you did.',
+    );
 }
 
 /** Reads the body into the memory of the account that is looked at; without a session it has the budgets of strangers. */
@@ -150,7 +147,7 @@ export function createFormRepeats(clock: Pick<Clock, 'now'>) {
   };
 }
 
-export interface SentForm {
+interface SentForm {
   memberId: string;
   url: string;
   fields: URLSearchParams;

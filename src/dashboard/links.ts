@@ -30,10 +30,7 @@ export const pageOf = (query: URLSearchParams, limit = 50): Record<string, strin
 
 export type Cursors = Pick<Page<unknown>, 'next_cursor' | 'previous_cursor'>;
 
-export interface Pager {
-  next: string | null;
-  previous: string | null;
-}
+export type Pager = ReturnType<typeof pagerOf>;
 
 /** Returns links to the next and previous page, from the cursors of the API's list. */
 export function pagerOf(
@@ -41,26 +38,20 @@ export function pagerOf(
   query: URLSearchParams,
   { next_cursor: next, previous_cursor: previous }: Cursors,
   since: string | null = null,
-): Pager {
+) {
   return {
     next: next === null ? null : linkTo(path, query, { after: next, since }),
     previous: previous === null ? null : linkTo(path, query, { before: previous, since }),
   };
 }
 
-export interface Chip {
-  label: string;
-  href: string;
-  on: boolean;
-}
-
-/** Returns one chip for each value; the active one links to the list without this filter. */
+/** Returns one chip for each value, '' for all; the active one links to the list without this filter. */
 export function chipsOf(
   path: string,
   query: URLSearchParams,
   name: string,
   values: readonly (readonly [value: string, label: string])[],
-): Chip[] {
+) {
   const now = query.get(name) ?? '';
   return values.map(([value, label]) => {
     const on = now === value;

@@ -31,10 +31,7 @@ export interface Move {
 
 /** The answer of a handler. */
 export type Shown =
-  | View
-  | Move
-  | { kind: 'file'; body: string | Buffer | Readable; type: string; name?: string; csp?: string }
-  | { kind: 'stream'; body: Readable; type: string };
+  View | Move | { kind: 'file'; body: string | Buffer | Readable; type: string; name?: string; csp?: string };
 
 export interface Cookie {
   name: 'session' | 'theme' | 'device';
@@ -51,8 +48,8 @@ export interface Guest {
   form: URLSearchParams;
   ip: string;
   userAgent: string | null;
-  /** The value of a header by its lower-case name. */
-  header: (name: string) => string | undefined;
+  /** Asked for by a part of a page that follows what happens. */
+  isPoll: boolean;
   now: number;
   /** Time zone of the browser; UTC if it runs no scripts. */
   zone: string;

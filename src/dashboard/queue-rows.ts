@@ -8,23 +8,6 @@ type Lanes = ResultOf<'queue.lanes'>;
 type Lane = Lanes['data'][number];
 type Kept = ResultOf<'queue.holds'>['others'][number];
 
-interface LaneRow {
-  name: string;
-  href: string | null;
-  /** Waiting deliveries, on disk and in memory. */
-  waiting: number;
-  due: number;
-  held: number;
-  /** When its mail is tried next: when the first falls due, or later if the lane rests. */
-  next: string | null;
-  /** When the oldest was accepted. */
-  oldest_at: string | null;
-  state: Lane;
-  reasons: TimedReason[];
-  /** The last answer, if no reason quotes it. */
-  answer: string | null;
-}
-
 /** Lanes of one site that differ by their source share its domains. */
 const siteOf = ({ name, source }: Pick<Lane, 'name' | 'source'>): string =>
   source !== null && name.endsWith(`/${source}`) ? name.slice(0, -source.length - 1) : name;
@@ -36,8 +19,8 @@ export const isOfLane =
     lane === state.name || lane === siteOf(state);
 
 /** Returns a row for each lane that has mail, connections, or a reason why mail waits; the fullest first. */
-export function rowsOf({ data, domains }: Lanes): LaneRow[] {
-  const rows = data.map((state): LaneRow => {
+export function rowsOf({ data, domains }: Lanes) {
+  const rows = data.map((state) => {
     const { name, held } = state;
     const own = domains.filter(isOfLane(state));
     const reasons = reasonsOf(state);
@@ -45,6 +28,7 @@ export function rowsOf({ data, domains }: Lanes): LaneRow[] {
     return {
       name,
       href: hrefOf(name),
+      // On disk and in memory.
       waiting: Math.max(state.waiting, state.waiting_in_all),
       due: own.reduce((sum, { due }) => sum + due, 0),
       held,
@@ -93,24 +77,6 @@ export function sumOf({ data, domains, oldest_at: oldestAt }: Lanes): object {
     oldestAt,
     connections: data.reduce((total, { connections }) => total + connections, 0),
   };
-}
-
-/** A bar of the ages of waiting mail. */
-interface AgeBar {
-  label: string;
-  count: number;
-}
-
-export function ageBars(ages: ResultOf<'queue.lane'>['ages']): AgeBar[] {
-  const bars: readonly (readonly [label: string, count: number])[] = [
-    ['under 1 min', ages.under_1m],
-    ['1 to 10 min', ages.under_10m],
-    ['10 min to 1 h', ages.under_1h],
-    ['1 to 6 h', ages.under_6h],
-    ['6 to 24 h', ages.under_24h],
-    ['over 24 h', ages.older],
-  ];
-  return bars.map(([label, count]) => ({ label, count }));
 }
 
 /** The last four hours, one point a minute. */
@@ -170,43 +136,24 @@ export function reasonsOf({ waits, limits }: Pick<Lane, 'waits' | 'limits'>): Ti
 const limitText = (what: 'connections' | 'mails_per_minute', to: number): string =>
   what === 'mails_per_minute' ? `${String(to)} a minute` : to === 1 ? '1 connection' : `${String(to)} connections`;
 
-/** Mail that a hold or limit delays, and what can be done about it. */
-export interface KeptLine extends TimedReason {
-  waiting: number;
-  /** Link to more about it. */
-  href: string | null;
-  link: string | null;
-  /** Domain that `Try now` applies to, or null. */
-  domain: string | null;
-}
+/** The page about each kind of hold or limit, and what its link is called. */
+const keptPages: Readonly<Record<Kept['by'], (target: string) => readonly [href: string, link: string]>> = {
+  rest: (lane) => [laneLink(lane), 'The lane'],
+  block_list: () => ['/settings/sources', 'Addresses'],
+  warm_up: () => ['/settings/sources', 'Addresses'],
+  no_source: () => ['/settings/sources', 'Addresses'],
+  route: (domain) => [linkTo('/queue', { domain }), 'Its mail'],
+  domain_refused: () => ['/domains', 'Domains'],
+  stream_pause: () => ['/streams', 'Streams'],
+  operator: () => ['/queue#holds', 'Holds'],
+  account_pause: () => ['/queue#holds', 'Holds'],
+};
 
-export function keptLines(others: readonly Kept[], domains: readonly { domain: string; lane: string }[]): KeptLine[] {
-  return others.map((one) => {
-    const { by, target, message, since, until, waiting } = one;
-    const line = { message, since, until, waiting };
-    const lane = laneLink(target);
-    const domain = domains.find((each) => each.lane === target)?.domain ?? null;
-    switch (by) {
-      case 'rest':
-        return { ...line, href: lane, link: 'The lane', domain };
-      case 'block_list':
-      case 'warm_up':
-      case 'no_source':
-        return { ...line, href: '/settings/sources', link: 'Addresses', domain: by === 'block_list' ? domain : null };
-      case 'route':
-        return {
-          ...line,
-          href: linkTo('/queue', { domain: target }),
-          link: 'Its mail',
-          domain: null,
-        };
-      case 'domain_refused':
-        return { ...line, href: '/domains', link: 'Domains', domain: null };
-      case 'stream_pause':
-        return { ...line, href: '/streams', link: 'Streams', domain: null };
-      case 'operator':
-      case 'account_pause':
-        return { ...line, href: '/queue#holds', link: 'Holds', domain: null };
-    }
+/** Returns lines about mail that is held or limited; with the domain that `Try now` applies to, if one does. */
+export const keptLines = (others: readonly Kept[], domains: readonly { domain: string; lane: string }[]) =>
+  others.map(({ by, target, message, since, until, waiting }) => {
+    const [href, link] = keptPages[by](target);
+    const isTried = by === 'rest' || by === 'block_list';
+    const domain = isTried ? (domains.find(({ lane }) => lane === target)?.domain ?? null) : null;
+    return { message, since, until, waiting, href, link, domain };
   });
-}

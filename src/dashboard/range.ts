@@ -16,33 +16,18 @@ export type Preset = keyof typeof presets;
 
 const isPreset = (name: string): name is Preset => Object.hasOwn(presets, name);
 
-export interface Range {
-  /** Half-open range for the API, RFC 3339; null for no limit. */
-  since: string | null;
-  until: string | null;
-  /** The chosen range, and its name as a sentence begins. */
-  value: Preset | 'custom';
-  label: string;
-  isCustom: boolean;
-  choices: { value: string; label: string; on: boolean }[];
-  /** The zone that from and to are in, and the days of a chart. */
-  zone: string;
-  /** Values of the fields of a custom range: `2026-01-31T09:30`. */
-  from: string;
-  to: string;
-  /** A sentence about a fault in the address, or null. */
-  fault: string | null;
-}
+export type Range = ReturnType<typeof rangeOf>;
 
 /**
  * Reads `?range=`, and for `custom` `?from=` and `?to=` in the zone of `?tz=`. A preset is as it was when its first page was shown:
- * `?since=` has its beginning while a list is paged. `offered` are the presets of the page.
+ * `?since=` has its beginning while a list is paged. `offered` are the presets of the page. `since` and `until` are for the API, half-open, null
+ * for no limit; `from` and `to` are the fields of a custom range; `fault` is a sentence about the address.
  */
 export function rangeOf(
   { query, now, zone: own }: Pick<Visit, 'query' | 'now' | 'zone'>,
   usual: Preset,
   offered: readonly Preset[] = ['1h', '24h', '7d', '30d', 'all'],
-): Range {
+) {
   const tz = query.get('tz') ?? '';
   const zone = zoneNamed(tz) ?? own;
   const asked = query.get('range') ?? usual;
@@ -58,7 +43,11 @@ export function rangeOf(
     label: label.replace(/^./, (first) => first.toUpperCase()),
     isCustom,
     choices: [...offered.map((name) => [name, presets[name][0]] as const), ['custom', 'from … to …'] as const].map(
-      ([name, text]) => ({ value: name, label: text, on: name === value }),
+      ([name, text]): { value: string; label: string; on: boolean } => ({
+        value: name,
+        label: text,
+        on: name === value,
+      }),
     ),
     zone,
     from: isCustom ? local(since) : '',
@@ -71,7 +60,12 @@ export function rangeOf(
 }
 
 /** The bounds in milliseconds. */
-type Times = Pick<Range, 'label' | 'fault'> & { since: number | null; until: number | null };
+interface Times {
+  since: number | null;
+  until: number | null;
+  label: string;
+  fault: string | null;
+}
 
 const rfc3339 = (ms: number | null): string | null => (ms === null ? null : new Date(ms).toISOString());
 
@@ -88,14 +82,12 @@ function customTimes(query: URLSearchParams, zone: string): Times {
     return text === '' ? null : (momentIn(text, zone) ?? undefined);
   };
   const [from, to] = [read('from'), read('to')];
-  const faults = [
-    ...(from === undefined ? ['“From” is not a date'] : []),
-    ...(to === undefined ? ['“To” is not a date'] : []),
-    ...(from != null && to != null && from >= to ? ['“From” is not before “To”'] : []),
-  ];
-  if (faults.length > 0)
-    return { since: null, until: null, label: 'all', fault: `${faults.join(', and ')}, so all times are shown.` };
-  const [since, until] = [from ?? null, to ?? null];
+  const isWrong = from === undefined || to === undefined || (from !== null && to !== null && from >= to);
+  if (isWrong) {
+    const fault = 'From and to are two dates, the first one before the second, so all times are shown.';
+    return { since: null, until: null, label: 'all', fault };
+  }
+  const [since, until] = [from, to];
   const text = (ms: number): string => wallClock(ms, zone).slice(0, 16);
   const parts = [...(since === null ? [] : [`from ${text(since)}`]), ...(until === null ? [] : [`to ${text(until)}`])];
   return { since, until, label: parts.length === 0 ? 'all' : `${parts.join(' ')} (${zone})`, fault: null };

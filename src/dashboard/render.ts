@@ -12,19 +12,12 @@ import type { Shown, Visit } from './page.ts';
 
 const LONGEST_SAID = 500;
 
-/** Returns the first letters of the parts of an address: `AL` for `ana.lind@example.net`. */
-const initialsOf = (email: string): string =>
-  (email.slice(0, email.lastIndexOf('@')).match(/(?<![\p{L}\p{N}])[\p{L}\p{N}]/gu) ?? [])
-    .slice(0, 2)
-    .join('')
-    .toUpperCase();
-
 /** Returns the data of the layout around a page. */
 function frameOf(ctx: Context, title: string): object {
   const { clock, assets, keyring, version } = ctx.server;
   const { visit } = ctx.state;
   const theme = readCookie(ctx, 'theme');
-  const said = isPart(ctx) || isEventStream(ctx) ? '' : takeMessage(ctx);
+  const said = isPart(ctx) ? '' : takeMessage(ctx);
   return {
     title,
     now: clock.now(),
@@ -42,7 +35,11 @@ function frameOf(ctx: Context, title: string): object {
       ? { member: null }
       : {
           pageOf: pageOf(visit),
-          member: { email: visit.member.email, isAdmin: visit.isAdmin, initials: initialsOf(visit.member.email) },
+          member: {
+            email: visit.member.email,
+            isAdmin: visit.isAdmin,
+            initial: visit.member.email.slice(0, 1).toUpperCase(),
+          },
           menu: menuFor(visit, ctx.path),
           scopes: rightsOf(visit.member.role).scopes,
           account: visit.account,
@@ -83,12 +80,6 @@ export function render(ctx: Context, shown: Shown): void {
       ctx.type = shown.type;
       ctx.body = shown.body;
       return;
-    case 'stream':
-      ctx.type = shown.type;
-      // A proxy must not buffer a live tail.
-      ctx.set('X-Accel-Buffering', 'no');
-      ctx.body = shown.body;
-      return;
   }
 }
 
@@ -110,9 +101,6 @@ function takeMessage(ctx: Context): string {
 /** htmx requests get the inside of the page only, except for a step back in the history. */
 const isPart = (ctx: Context): boolean =>
   ctx.get('hx-request') === 'true' && ctx.get('hx-history-restore-request') !== 'true';
-
-/** A live tail connects by itself, without a person, and may be led to a page such as the sign-in. */
-export const isEventStream = (ctx: Context): boolean => ctx.get('accept') === 'text/event-stream';
 
 const pageOf = ({ member, account }: Pick<Visit, 'member' | 'account'>): string => `${member.id} ${account.id}`;
 

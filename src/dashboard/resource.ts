@@ -1,6 +1,6 @@
 /** Pages of resources: a page is what it loads and a view; the forms that the view declares (view-forms.ts) get their addresses from here. */
 import Handlebars from 'handlebars';
-import type { Problem } from '../base/problem.ts';
+import { Problem } from '../base/problem.ts';
 import { refusedByRole } from '../keys/roles.ts';
 import { refuseStale } from './forms.ts';
 import { adminGet, adminPost, get, move, post, view, type Page, type Shown, type View, type Visit } from './page.ts';
@@ -64,7 +64,13 @@ export function resource<Data extends object>(one: Resource<Data>): Page[] {
   return [
     onGet(path, (visit) => show(visit), scope === undefined ? {} : { scope }),
     ...formsOf(one.view, viewSources).map((form) =>
-      onPost(form.to, (visit) => send(form, visit), { again: (visit, fault) => show(visit, {}, form, fault) }),
+      onPost(form.to, (visit) => send(form, visit), {
+        // A page that cannot be shown, such as that of another account's record, is refused as the form was.
+        again: (visit, fault) =>
+          show(visit, {}, form, fault).catch((error: unknown) => {
+            throw error instanceof Problem ? fault : error;
+          }),
+      }),
     ),
   ];
 }

@@ -1,6 +1,5 @@
 /** Reads what is typed into a search for messages, and asks with one meaning of it after the other until one finds some. */
 import { parse } from 'tldts';
-import type { Operations } from '../client/types.ts';
 import { deliveryStatuses } from '../storage/tables.ts';
 import type { Visit } from './page.ts';
 
@@ -101,22 +100,18 @@ function othersOf(word: string): Meaning[] {
 
 type Meaning = Omit<Search, 'others'>;
 
-export interface FirstFound {
-  list: Operations['listMessages']['answer'];
-  meaning: Meaning;
-  /** The place of the meaning among all of the text. */
-  place: number;
-}
-
-/** Returns the first list that is not empty, or that of the first meaning. `from`: only this one, for a further page of its list. */
+/**
+ * Returns the first list that is not empty, or that of the first meaning, and the place of its meaning among all. `from`: only this one, for a
+ * further page of its list.
+ */
 export async function firstFound(
   visit: Pick<Visit, 'ask'>,
   { others, ...first }: Search,
   more: Readonly<Record<string, string | null>>,
   from: number | null = null,
-): Promise<FirstFound> {
+) {
   const meanings: readonly Meaning[] = [first, ...others];
-  const ask = async (place: number): Promise<FirstFound> => {
+  const ask = async (place: number) => {
     const meaning = meanings[place] ?? first;
     return { list: await visit.ask('listMessages', { query: { ...meaning.query, ...more } }), meaning, place };
   };

@@ -1,14 +1,5 @@
 /** Templates to begin with: five mails that most programs send, and values for a sample. Pure. */
 
-export interface Starter {
-  id: string;
-  label: string;
-  name: string;
-  subject: string;
-  html: string;
-  sample: Readonly<Record<string, unknown>>;
-}
-
 /** A mail for the light and the dark: one column, the fonts of the system, no pictures. */
 const mail = (body: string): string => `<!doctype html>
 <html lang="en">
@@ -35,10 +26,9 @@ ${body}
 </html>
 `;
 
-export const starters: readonly Starter[] = [
+export const starters = [
   {
     id: 'welcome',
-    label: 'Welcome',
     name: 'Welcome',
     subject: 'Welcome, {{ name }}',
     html: mail(`<h1>Welcome, {{ name }}</h1>
@@ -49,7 +39,6 @@ export const starters: readonly Starter[] = [
   },
   {
     id: 'password',
-    label: 'Password reset',
     name: 'Password reset',
     subject: 'Set a new password',
     html: mail(`<h1>Set a new password</h1>
@@ -60,7 +49,6 @@ export const starters: readonly Starter[] = [
   },
   {
     id: 'code',
-    label: 'Sign-in code',
     name: 'Sign-in code',
     subject: '{{ code }} is your code',
     html: mail(`<h1>{{ code }}</h1>
@@ -70,7 +58,6 @@ export const starters: readonly Starter[] = [
   },
   {
     id: 'receipt',
-    label: 'Receipt',
     name: 'Receipt',
     subject: 'Your order {{ order.number }}',
     html: mail(`<h1>Thank you, {{ name }}</h1>
@@ -94,7 +81,6 @@ export const starters: readonly Starter[] = [
   },
   {
     id: 'invitation',
-    label: 'Invitation',
     name: 'Invitation',
     subject: '{{ host }} invites you to {{ team }}',
     html: mail(`<h1>Join {{ team }}</h1>

@@ -12,13 +12,9 @@ import type {
   WebhookDelivery,
   Why,
 } from '../client/types.ts';
+import { pluralize } from '../base/pluralize.ts';
 import { linkTo } from './links.ts';
-import { answerText } from './words.ts';
-
-interface Step {
-  name: string;
-  ms: number;
-}
+import { answerText, browserText } from './words.ts';
 
 export interface Moment {
   /** Null for what holds now. */
@@ -33,8 +29,8 @@ export interface Moment {
   dialogue?: { id: string; steps: readonly { name: string; ms: number }[]; tls: string | null };
   /** Calls to webhook endpoints about it. */
   calls: Call[];
-  /** Caused by a scanner or proxy, not by a person. */
-  isMachine?: boolean;
+  /** Opens and clicks by scanners and proxies. */
+  machines?: readonly { at: string; what: string; facts: string }[];
   /** The wait that holds now: its beginning, its end at the earliest, and who set it. */
   wait?: { since: string | null; until: string | null; by: string | null };
   /** The path of a mail that came back. */
@@ -44,17 +40,7 @@ export interface Moment {
 }
 
 /** The last call to an endpoint about one event. */
-export interface Call {
-  href: string;
-  endpoint: string;
-  type: string;
-  status: WebhookDelivery['status'];
-  code: number | null;
-  error: string | null;
-  attempt: number;
-  ms: number;
-  next: string | null;
-}
+type Call = WebhookDelivery & { href: string; endpoint: string; isPlanned: boolean };
 
 /** Everything that is known about a message. */
 export interface History {
@@ -78,23 +64,27 @@ export function timelineOf(history: History): Moment[] {
   const isOne = message.recipients.length === 1;
   const attempts = message.attempts.map((attempt) => ({ attempt, moment: attemptMoment(attempt, isOne) }));
   const unmatched = new Set(reports);
-  const events = message.events.map((event) => {
-    const attempt = attempts.findLast((one) => isSame(one.attempt, event));
-    const report = [...unmatched].find((one) => isCause(one, event));
-    if (report !== undefined) unmatched.delete(report);
-    return {
-      event,
-      moment: attempt === undefined ? eventMoment(event, isOne, history, report) : joined(attempt.moment, event),
-    };
-  });
+  const isOfMachine = (event: EventRecord): boolean => detailOf(event)['is_bot'] === true;
+  const machines = message.events.filter(isOfMachine);
+  const events = message.events
+    .filter((event) => !isOfMachine(event))
+    .map((event) => {
+      const attempt = attempts.findLast((one) => isSame(one.attempt, event));
+      const report = [...unmatched].find((one) => isCause(one, event));
+      if (report !== undefined) unmatched.delete(report);
+      return {
+        event,
+        moment: attempt === undefined ? eventMoment(event, isOne, history, report) : joined(attempt.moment, event),
+      };
+    });
   for (const { event, moment } of events) moment.calls.push(...callsOf(history, event.id));
-  const suppressions = history.suppressions.flatMap((one) => suppressionMoment(one, events));
   const past = [
     acceptedMoment(history),
     ...attempts.map(({ moment }) => moment),
     ...new Set(events.map(({ moment }) => moment).filter((moment) => !attempts.some((one) => one.moment === moment))),
     ...[...unmatched].map((report) => reportMoment(report, here, isOne)),
-    ...suppressions,
+    ...history.suppressions.map(suppressionMoment),
+    ...machinesMoment(history, machines),
   ].sort((a, b) => timeOf(a) - timeOf(b));
   return [...past, ...waitMoments(history)];
 }
@@ -103,25 +93,44 @@ const timeOf = ({ at }: Moment): number => (at === null ? Infinity : Date.parse(
 
 const bare = (): Pick<Moment, 'facts' | 'links' | 'calls'> => ({ facts: [], links: [], calls: [] });
 
-function acceptedMoment({ message, request, here }: History): Moment {
-  const { request_id: id } = message;
+function acceptedMoment({ message, request }: History): Moment {
   return {
     ...bare(),
     at: message.created_at,
     what: 'accepted',
     title: acceptedTitle(request),
     facts: request?.ip == null ? [] : [`from ${request.ip}`],
-    links: id === null ? [] : [{ href: `${here}/request`, text: id }],
+    links: request === null ? [] : [{ href: `/developer/log/${request.id}`, text: request.request_id }],
   };
 }
 
+/** Opens and clicks by machines say nothing of the recipient: they are one moment, with the time of the first. */
+function machinesMoment(history: History, events: readonly EventRecord[]): Moment[] {
+  const [first] = events;
+  if (first === undefined) return [];
+  const lines = events.map((event) => ({
+    at: event.timestamp,
+    what: event.type,
+    facts: eventFacts(detailOf(event)).join(', '),
+  }));
+  const title = `${pluralize(events.length, 'open or click', 'opens and clicks')} by machines, not counted`;
+  const calls = events.flatMap(({ id }) => callsOf(history, id));
+  return [{ ...bare(), at: first.timestamp, what: '', title, calls, machines: lines }];
+}
+
 function attemptMoment(attempt: Attempt, isOne: boolean): Moment {
-  const { id, number, recipient, outcome, smtp_code: code, smtp_reply: reply, ended_at: at } = attempt;
+  const { id, number, mx, recipient, outcome, smtp_code: code, smtp_reply: reply, ended_at: at } = attempt;
   return {
     ...bare(),
     at,
     what: outcome === 'accepted' ? 'delivered' : outcome,
-    title: `Attempt ${String(number)}${isOne ? '' : ` for ${recipient}`}`,
+    title: [
+      number > 1 ? `attempt ${String(number)}` : '',
+      mx === null ? '' : `at ${mx}`,
+      isOne ? '' : `for ${recipient}`,
+    ]
+      .filter((part) => part !== '')
+      .join(' '),
     reply: reply === null ? null : answerText(code, reply),
     facts: attemptFacts(attempt),
     dialogue: { id: `dialogue-${id}`, ...dialogueOf(attempt) },
@@ -180,7 +189,6 @@ function eventMoment(event: EventRecord, isOne: boolean, { message, here }: Hist
     ...(type === 'received'
       ? { links: [{ href: `/messages/received/${String(detail['id'])}`, text: data.subject || 'the mail' }] }
       : {}),
-    isMachine: detail['is_bot'] === true,
     ...(report === undefined ? {} : { report: `${here}/reports/${report.id}` }),
   };
 }
@@ -207,35 +215,27 @@ function reportMoment(report: Report, here: string, isOne: boolean): Moment {
   };
 }
 
+/** Returns the last call to each endpoint about an event, with the link to all calls to it about the event. */
 function callsOf({ calls, endpoints, now }: History, eventId: string): Call[] {
   const last = new Map(calls.filter((call) => call.event_id === eventId).map((call) => [call.webhook_id, call]));
-  return [...last.values()].map((call) => calledBy(call, endpoints, now));
+  return [...last.values()].map((call) => ({
+    ...call,
+    href: `${linkTo(`/webhooks/${call.webhook_id}`, { event_id: eventId })}#deliveries`,
+    endpoint: endpoints.get(call.webhook_id) ?? call.webhook_id,
+    isPlanned: call.next_attempt_at !== null && Date.parse(call.next_attempt_at) > now,
+  }));
 }
 
-/** Events that put an address on the suppression list. */
-const suppressing: ReadonlySet<string> = new Set(['suppressed', 'bounced', 'complained', 'unsubscribed']);
-/** An entry is written in the commit of the event that caused it. */
-const SAME_TIME_MS = 5000;
-
-/** Adds the entry to the event that caused it, or that it caused; an entry of another time is a moment of its own. */
-function suppressionMoment(entry: Suppression, events: readonly { event: EventRecord; moment: Moment }[]): Moment[] {
-  const { email, reason, scope, created_at: at, note } = entry;
+function suppressionMoment({ email, reason, scope, created_at: at, note }: Suppression): Moment {
   const where = scope === 'account' ? '' : ` of the stream ${scope.replace('stream:', '')}`;
-  const link = { href: `/suppressions?q=${encodeURIComponent(email)}`, text: `the suppression list${where}` };
-  const isOwn = ({ event: { type, timestamp, data } }: { event: EventRecord }): boolean =>
-    data.recipient === email &&
-    suppressing.has(type) &&
-    (type === 'suppressed' || Math.abs(Date.parse(timestamp) - Date.parse(at)) < SAME_TIME_MS);
-  const cause = events.findLast(isOwn);
-  if (cause !== undefined) {
-    const { moment } = cause;
-    const why = cause.event.type === 'suppressed' ? 'is on' : 'was put on';
-    moment.links.push({ ...link, text: `${email} ${why} ${link.text}` });
-    return [];
-  }
-  const facts = note === null || note === '' ? [] : [`“${note}”`];
-  const title = `${email} was put on the suppression list${where}: ${reason.replaceAll('_', ' ')}`;
-  return [{ ...bare(), at, what: 'suppressed', title, facts, links: [{ ...link, text: 'Look at the entry' }] }];
+  return {
+    ...bare(),
+    at,
+    what: 'suppressed',
+    title: `${email} was put on the suppression list${where}: ${reason.replaceAll('_', ' ')}`,
+    facts: note === null || note === '' ? [] : [`“${note}”`],
+    links: [{ href: `/suppressions?q=${encodeURIComponent(email)}`, text: 'Look at the entry' }],
+  };
 }
 
 const MOST_NAMED = 3;
@@ -274,40 +274,19 @@ function acceptedTitle(request: Pick<AuditEntry, 'actor' | 'method'> | null): st
 }
 
 function attemptFacts({ mx, ip, class: kind, reason, tls, source }: Attempt): string[] {
-  const host = mx === null ? null : `${mx}${ip === null ? '' : ` (${ip})`}`;
   return [
-    ...(host === null
-      ? []
-      : [`${host}, ${tls === null ? 'without TLS' : `${tls.protocol}${tls.verified ? ', verified' : ''}`}`]),
-    ...(source === null ? [] : [`sent from ${source}`]),
+    ...(ip === null ? [] : [ip]),
+    ...(mx === null ? [] : [tls === null ? 'without TLS' : `${tls.protocol}${tls.verified ? ', verified' : ''}`]),
+    ...(source === null ? [] : [`from ${source}`]),
     ...(reason === null ? [] : [`${kind === null ? '' : `${kind}: `}${reason.replaceAll('_', ' ')}`]),
   ];
 }
 
-const steps = {
-  dns: 'DNS',
-  connect: 'Connection',
-  banner: 'Greeting and EHLO',
-  tls: 'STARTTLS and handshake',
-  mail: 'MAIL FROM',
-  rcpt: 'RCPT TO',
-  data: 'DATA',
-  dot: 'The mail, up to the answer to its final dot',
-} as const;
-
-/** Returns the steps that took place; a mail over an open connection has no connection of its own. */
-function dialogueOf({ timings_ms: timings, tls }: Pick<Attempt, 'timings_ms' | 'tls'>): {
-  steps: Step[];
-  tls: string | null;
-} {
-  const names = Object.keys(steps) as (keyof typeof steps)[];
-  return {
-    steps: names
-      .filter((name) => timings[name] > 0)
-      .map((name) => ({ name: steps[name], ms: Number(timings[name].toFixed(1)) })),
-    tls: tls === null ? null : `${tls.protocol}, ${tls.cipher}, policy ${tls.policy}`,
-  };
-}
+/** Returns the steps that took place, by the names of the API; a mail over an open connection has no connection of its own. */
+const dialogueOf = ({ timings_ms: timings, tls }: Attempt) => ({
+  steps: Object.entries(timings).flatMap(([name, ms]) => (ms > 0 ? [{ name, ms: Number(ms.toFixed(1)) }] : [])),
+  tls: tls === null ? null : `${tls.protocol}, ${tls.cipher}, policy ${tls.policy}`,
+});
 
 const verbs: Readonly<Record<string, string>> = {
   sent: 'a first attempt has begun',
@@ -329,29 +308,19 @@ function eventFacts(detail: Readonly<Record<string, unknown>>): string[] {
     const value = detail[name];
     return typeof value === 'string' && value !== '' ? value : null;
   };
-  const reader = [text('client') ?? text('user_agent'), text('os'), text('device'), text('ip')];
+  const agent = text('user_agent');
+  const reader = [
+    text('client') ?? (agent === null ? null : browserText(agent)),
+    text('os'),
+    text('device'),
+    text('ip'),
+  ];
   const facts = [
     text('url'),
+    text('bot'),
     text('reason')?.replaceAll('_', ' '),
     text('message'),
     reader.filter((one) => one !== null).join(', ') || null,
-    detail['is_bot'] === true ? `by a machine (${text('bot') ?? 'unknown'}), not counted` : null,
   ];
   return facts.filter((one) => one != null);
-}
-
-/** Returns a call with the link to all calls to this endpoint for this event. */
-function calledBy(call: WebhookDelivery, endpoints: ReadonlyMap<string, string>, now: number): Call {
-  const { webhook_id: id, event_id: event, next_attempt_at: next } = call;
-  return {
-    href: `${linkTo(`/webhooks/${id}`, { event_id: event })}#deliveries`,
-    endpoint: endpoints.get(id) ?? id,
-    type: call.event_type,
-    status: call.status,
-    code: call.status_code,
-    error: call.error,
-    attempt: call.attempt,
-    ms: call.ms,
-    next: next !== null && Date.parse(next) > now ? next : null,
-  };
 }

@@ -39,6 +39,8 @@ export function loadViews(inputs: Inputs) {
     return template(data);
   };
   return {
+    /** Returns a page without the layout. */
+    alone: render,
     /** Returns the page's HTML. `frame` is the data of the layout. */
     page: (view: string, data: object, frame: object): string =>
       render('layout', { ...frame, hasEditor: 'hasEditor' in data, content: render(view, { ...frame, ...data }) }),

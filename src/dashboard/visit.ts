@@ -4,15 +4,13 @@ import { overWatch } from '../api/exchange.ts';
 import { Problem } from '../base/problem.ts';
 import { accountsOf } from '../members/member-store.ts';
 import { actorOf } from '../keys/caller.ts';
-import { renewSession, findSession } from '../members/session-store.ts';
+import { renewSession } from '../members/session-store.ts';
 import { rightsOf } from '../keys/roles.ts';
 import { scopeAllows } from '../keys/scopes.ts';
-import { noSuchPage, readCookie, setCookie, type Context, type Server } from './context.ts';
+import { noSuchPage, readCookie, setCookie, type Context } from './context.ts';
 import { contentOf, memberCaller, type Asking } from '../api/inside.ts';
 import type { Guest, Visit } from './page.ts';
 import { zoneNamed } from '../base/zones.ts';
-import type { Timer } from '../base/clock.ts';
-import type { AccountRow, MemberRow } from '../storage/tables.ts';
 
 export function guestOf(ctx: Context): Guest {
   const { server } = ctx;
@@ -25,7 +23,7 @@ export function guestOf(ctx: Context): Guest {
     form: fields,
     ip: clientAddress(ctx.req.socket.remoteAddress, forwarded === '' ? undefined : forwarded, server.trusted),
     userAgent: ctx.get('user-agent').slice(0, 512) || null,
-    header: (name) => ctx.get(name) || undefined,
+    isPoll: ctx.get('x-poll') !== '',
     now: server.clock.now(),
     zone: zoneNamed(readCookie(ctx, 'zone')) ?? 'UTC',
     sessionToken,
@@ -53,11 +51,9 @@ export async function visitOf(ctx: Context): Promise<Visit> {
       (end) => {
         server.endings.add(end);
         ctx.res.once('close', end);
-        const unwatch = watchSession(server, { token: ctx.state.sessionToken, member, account }, end);
         return () => {
           server.endings.delete(end);
           ctx.res.off('close', end);
-          unwatch();
         };
       },
     ),
@@ -76,44 +72,4 @@ export async function visitOf(ctx: Context): Promise<Visit> {
     // The type of the answer is made from the same declaration as its check.
     ask: async (id: string, asked = {}) => contentOf(await server.inside.ask(asking, id, asked)) as never,
   };
-}
-
-/** The time between two looks, each of which is a few lookups by key. */
-const LOOK_MS = 10_000;
-
-/** The member of an answer, and the account that it is about. */
-interface Watched {
-  token: string;
-  member: Pick<MemberRow, 'role'>;
-  account: Pick<AccountRow, 'id'>;
-}
-
-/**
- * Calls `over` once when the member may not see an answer that stays open, such as a live tail, any more: the session has ended, or the member
- * has another role or has lost the account. The page reconnects by itself, so that a member who still may goes on at once. The returned
- * function ends the watch.
- */
-function watchSession(server: Server, watched: Watched, over: () => void): () => void {
-  let timer: Timer | null = null;
-  const wait = (): void => {
-    timer = server.clock.after(LOOK_MS, () => void look(), { background: true });
-  };
-  async function look(): Promise<void> {
-    // A session that cannot be looked up now is not trusted further.
-    const isGood = await isAsBefore(server, watched).catch(() => false);
-    if (timer === null) return;
-    if (isGood) wait();
-    else over();
-  }
-  wait();
-  return () => {
-    timer?.cancel();
-    timer = null;
-  };
-}
-
-async function isAsBefore(server: Server, { token, member, account }: Watched): Promise<boolean> {
-  const found = await findSession(server, token, { isPoll: true });
-  if (found?.row.stage !== 'open' || found.member.role !== member.role) return false;
-  return (await accountsOf(server, found.member)).some(({ id }) => id === account.id);
 }

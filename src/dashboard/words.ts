@@ -77,28 +77,25 @@ const providerNames: Readonly<Record<string, string>> = {
 export const providerText = (name: string): string =>
   providerNames[name] ?? name.replace(/^./, (first) => first.toUpperCase());
 
-const programs = [
-  ['Edg', 'Edge'],
-  ['OPR', 'Opera'],
-  ['Firefox', 'Firefox'],
-  ['Chrome', 'Chrome'],
-  ['Safari', 'Safari'],
-] as const;
-const systems = [
-  ['Windows NT', 'Windows'],
-  ['Android', 'Android'],
-  ['iPhone', 'iPhone'],
-  ['iPad', 'iPad'],
-  ['Mac OS X', 'macOS'],
-  ['CrOS', 'ChromeOS'],
-  ['Linux', 'Linux'],
-] as const;
+/** The marks of programs and systems, the more exact ones first, with their names if those differ. */
+const programs = { Edg: 'Edge', OPR: 'Opera', Firefox: '', Chrome: '', Safari: '' };
+const systems = {
+  'Windows NT': 'Windows',
+  Android: '',
+  iPhone: '',
+  iPad: '',
+  'Mac OS X': 'macOS',
+  CrOS: 'ChromeOS',
+  Linux: '',
+};
 
 /** Returns a browser as people name it, such as `Firefox on Windows`; the text itself if it is none of the known ones. */
 export function browserText(userAgent: string): string {
-  const program = programs.find(([mark]) => userAgent.includes(`${mark}/`))?.[1];
-  const system = systems.find(([mark]) => userAgent.includes(mark))?.[1];
-  return program === undefined || system === undefined ? userAgent : `${program} on ${system}`;
+  const markIn = (marks: Readonly<Record<string, string>>, end: string): string | undefined =>
+    Object.entries(marks).flatMap(([mark, name]) => (userAgent.includes(mark + end) ? [name || mark] : []))[0];
+  const [program, system] = [markIn(programs, '/'), markIn(systems, '')];
+  if (system === undefined) return userAgent;
+  return program === undefined ? system : `${program} on ${system}`;
 }
 
 const millis = (value: unknown): number | null => {
@@ -167,17 +164,22 @@ const timeHtml = (ms: number, text: string, attribute = ''): unknown =>
     `<time datetime="${new Date(ms).toISOString()}" title="${utcText(ms)} UTC"${attribute}>${text}</time>`,
   );
 
-/** Shows a time of the present day without its date and seconds, for a line that has more to say. */
-function clock(value: unknown, options: Options): unknown {
+/** Shows a time of the present day without its date, and without seconds if they are not asked for. */
+function clock(value: unknown, { data, hash }: Options): unknown {
   const ms = millis(value);
   if (ms === null) return '–';
-  const { now = ms, zone = 'UTC' } = options.data.root;
-  return timeHtml(ms, shortClock(wallClock(ms, zone), wallClock(now, zone)), ' data-clock');
+  const { now = ms, zone = 'UTC' } = data.root;
+  const [text, today] = [wallClock(ms, zone), wallClock(now, zone)];
+  const time = text.slice(11, hash['seconds'] === true ? 19 : 16);
+  const shown = text.slice(0, 10) === today.slice(0, 10) ? time : `${dayText(text)} ${time}`;
+  return timeHtml(ms, shown, ` data-clock="${String(time.length)}"`);
 }
 
-/** `09:30` on the day of `now`, `01-31 09:30` on another. */
-const shortClock = (text: string, now: string): string =>
-  text.slice(0, 10) === now.slice(0, 10) ? text.slice(11, 16) : text.slice(5, 16);
+const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'] as const;
+
+/** `29 Oct` of `2026-10-29 09:30`. */
+export const dayText = (text: string): string =>
+  `${String(Number(text.slice(8, 10)))} ${MONTHS[Number(text.slice(5, 7)) - 1] ?? ''}`;
 
 function ago(value: unknown, { data }: Options): unknown {
   const ms = millis(value);
@@ -228,6 +230,7 @@ function badge(value: unknown): unknown {
   return new SafeString(`<span class="${classes}">${escapeExpression(wordsOf(text))}</span>`);
 }
 
+const isNothing = (value: unknown): boolean => value === false || value == null || value === '' || value === 0;
 const list = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
 
 /** The helpers, by their names in views. */
@@ -258,8 +261,8 @@ export const helpers: Readonly<Record<string, Handlebars.HelperDelegate>> = {
   /** Returns whether the member's role has a scope. */
   may: (scope: unknown, { data }: Options) =>
     isScope(String(scope)) && scopeAllows(data.root.scopes ?? [], String(scope) as Scope),
-  not: (value: unknown) => value === false || value == null || value === '' || value === 0,
-  or: (a: unknown, b: unknown) => (a === undefined || a === null || a === '' || a === false ? b : a),
+  not: isNothing,
+  or: (a: unknown, b: unknown) => (isNothing(a) ? b : a),
   faultText: (message: unknown, field: unknown) =>
     faultText(typeof message === 'string' ? message : '', typeof field === 'string' ? field : null),
   linked: (value: unknown) => new SafeString(linkedHtml(typeof value === 'string' ? value : '')),
@@ -267,8 +270,6 @@ export const helpers: Readonly<Record<string, Handlebars.HelperDelegate>> = {
   includes: (values: unknown, value: unknown) => list(values).includes(value),
   join: (values: unknown, by: unknown) => list(values).join(typeof by === 'string' ? by : ', '),
   uri: (value: unknown) => encodeURIComponent(String(value)),
-  /** Joins segments to a path: the parameters of a partial take no mixed text. The last argument is Handlebars' own. */
-  joinPath: (...segments: unknown[]) => segments.slice(0, -1).map(String).join('/'),
   /** Inserts HTML made by chart.ts or markdown-it, which escape all input. */
   markup: (value: unknown) => new SafeString(String(value)),
 };

@@ -1,9 +1,7 @@
 /**
- * DKIM keys of a domain (RFC 6376, RFC 8463), made in pairs: one RSA-2048 and one Ed25519.
- *
- * A new key is `pending` until DNS shows it, so that no mail is signed with a key that receivers cannot find. Then it is
- * `active` and signs, and the key before it is `retiring`: it signs no more, but its record must stay while mail that it signed
- * can still be on its way. After RETIRING_MS it is removed.
+ * DKIM keys of a domain (RFC 6376, RFC 8463), made in pairs: RSA-2048 and Ed25519. A new key is `pending` until DNS shows it. Then it is
+ * `active` and signs, and the key before it is `retiring`: its record must stay while mail that it signed can still be on its way, for
+ * RETIRING_MS.
  */
 import { generateKeyPair } from 'node:crypto';
 import { promisify } from 'node:util';
@@ -23,9 +21,7 @@ const algorithms: readonly DkimAlgorithm[] = ['rsa-sha256', 'ed25519-sha256'];
 const RSA_BITS = 2048;
 const generate = promisify(generateKeyPair);
 
-/**
- * Makes one key for each algorithm; RSA takes about 100 ms of another thread. `taken`: the selectors that the domain has used.
- */
+/** Makes one key for each algorithm; RSA takes about 100 ms of another thread. `taken`: the selectors that the domain has used. */
 export async function makeDkimKeys(
   { keyring }: { keyring: Keyring },
   options: { domainId: string; now: number; state: 'pending' | 'active'; taken: readonly string[] },
@@ -56,8 +52,8 @@ export async function makeDkimKeys(
 export const sealPurpose = (keyId: string): string => `dkim:${keyId}`;
 
 /**
- * Returns a new selector such as `ph202601r`: year and month, `r` or `e` for the algorithm, and a number from the second of a
- * month on. The number follows the highest, since a key that is removed may be in caches of DNS under a lower one.
+ * Returns a new selector such as `ph202601r`: year and month, `r` or `e` for the algorithm, and a number from the second of a month on. It
+ * follows the highest: a lower one may be in caches of DNS with a removed key.
  */
 export function selectorFor(algorithm: DkimAlgorithm, now: number, taken: readonly string[]): string {
   const month = new Date(now).toISOString().slice(0, 7).replace('-', '');

@@ -46,8 +46,8 @@ const LONGEST_FOUND = 1000;
 export const trackingHostOf = (domainName: string): string => `track.${domainName}`;
 
 /**
- * Returns the records that a domain needs. `hostname`: setting `smtp.hostname`, the host that gets the return path's mail.
- * `trackingTarget`: the host that a domain's tracking host must lead to; null if domains have none.
+ * Returns the records that a domain needs. `hostname` gets the return path's mail; `trackingTarget`: the host that tracking hosts must lead
+ * to, or null.
  */
 export function wantedRecords(
   { name, returnPath, keys, dmarc = null, receiving = false }: PublishedDomain,
@@ -126,10 +126,7 @@ export function relevantAnswers({ purpose }: DnsRecord, answers: readonly string
   return purpose === 'dmarc' || purpose === 'dmarc_consent' ? answers.filter(isDmarc) : answers;
 }
 
-/**
- * Only the RSA key is required, since every receiver knows RSA; an Ed25519 key signs once its record is there. A key that
- * follows an active one is not required either: mail is signed without it.
- */
+/** Only the RSA key is required, since every receiver knows RSA; and not one that follows an active one, with which mail is signed meanwhile. */
 function dkimWanted(name: string, key: PublishedKey, keys: readonly PublishedKey[]): DnsRecord {
   const hasActive = keys.some(({ algorithm, state }) => algorithm === 'rsa-sha256' && state === 'active');
   const isNeeded = key.state === 'active' || (key.state === 'pending' && !hasActive);
@@ -178,10 +175,7 @@ function spfTerms(record: string): string[] {
   return terms;
 }
 
-/**
- * RFC 7489 section 6.6.3: one record that begins with the version. Any policy is accepted; a stricter one is the owner's
- * choice.
- */
+/** RFC 7489 section 6.6.3: one record that begins with the version. Any policy is accepted; a stricter one is the owner's choice. */
 function compareDmarc(answers: readonly string[]): Comparison {
   const records = answers.filter(isDmarc);
   return compared(

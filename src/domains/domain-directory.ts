@@ -48,8 +48,8 @@ export function createDomainDirectory(deps: { db: Pick<Database, 'prepared'>; cl
     (await cache.get(name)).find(({ account_id }) => account_id === accountId) ?? null;
   return {
     /**
-     * Returns the domain with exactly this name (A-labels, lower case), or null. If several accounts claim the name: that of the
-     * account that has verified it, or had it last.
+     * Returns the domain with exactly this name (A-labels, lower case), or null: of several claims that of the account that has verified
+     * it, or had it last.
      */
     find: async (name: string): Promise<SendingDomain | null> => (await cache.get(name))[0] ?? null,
     /** Returns this account's domain with exactly this name, or null. Mail of an account is judged by its own domain only. */
@@ -104,10 +104,7 @@ function sendingDomain(
   return { ...domain, taken, because, tracking_host: tracking?.host ?? null, receiving_addresses };
 }
 
-/**
- * Returns the reason as a text, or null: `mail from acme.example is refused since ..., because the SPF record at
- * rp.acme.example is missing`.
- */
+/** Returns the reason, or null: `mail from acme.example is refused since ..., because the SPF record at rp.acme.example is missing`. */
 export function refusalOf({
   name,
   because,

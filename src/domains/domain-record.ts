@@ -24,7 +24,6 @@ export interface RecordCheck extends Checked {
   checkedAt: number;
 }
 
-/** Returns the records that the domain needs now. */
 export function recordsOf(
   { row, keys }: DomainWithKeys,
   hostname: string,
@@ -75,8 +74,5 @@ export function toDomainRecord(domain: DomainWithKeys, hostname: string, trackin
     dkim: keys.map((key) =>
       dkimMembers(key, { removed_at: rfc3339(key.retired_at === null ? null : key.retired_at + RETIRING_MS) }),
     ),
-    // Once all records are found again, nothing fails. The failure is kept for another day only for the countdown of the next
-    // one.
-    failing_since: row.found_again_at === null ? rfc3339(row.failing_since) : null,
   });
 }

@@ -5,7 +5,7 @@ import type { Keyring } from '../base/keyring.ts';
 import { Problem } from '../base/problem.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
-import { readPage } from '../storage/page.ts';
+import { readPage, type PagePart } from '../storage/page.ts';
 import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
 import { columnsOf } from '../storage/record.ts';
 import { domains, type DkimKeyRow, type DomainRow } from '../storage/tables.ts';
@@ -40,7 +40,6 @@ export interface NewDomain {
   trackClicks?: boolean | null | undefined;
 }
 
-/** The properties that can be changed; null goes back to the account's setting. */
 export interface DomainChanges {
   track_opens?: boolean | null | undefined;
   track_clicks?: boolean | null | undefined;
@@ -49,7 +48,6 @@ export interface DomainChanges {
   receiving_addresses?: string[] | undefined;
 }
 
-const LONGEST_LIST = 1000;
 /** Domains of one account: each is checked again and again. Those that are trusted are not, so they do not count. */
 const MOST_DOMAINS = 1000;
 
@@ -102,8 +100,8 @@ function alreadyAdded({ name, trusted }: DomainRow, isOwn: boolean): Problem {
 }
 
 /**
- * Ends the claims of other accounts when one account has proved by DNS that the name is its own. Their domains become `failed`,
- * with `taken`. Nothing is deleted: they can be verified when the name is free again.
+ * Ends the claims of other accounts when one has proved by DNS that the name is its own. Their domains become `failed`, and can be verified
+ * when it is free again.
  */
 export async function endClaims(tx: Connection, { name, id }: Pick<DomainRow, 'name' | 'id'>): Promise<void> {
   await tx.run(`UPDATE domains SET status = 'failed' WHERE name = ? AND id <> ? AND status = 'pending'`, [name, id]);
@@ -126,34 +124,20 @@ export async function findDomain(
   return found;
 }
 
-/** Returns domains, newest first. `status`: only those, for example `verified`. `after`: the id of the last one seen. */
-export async function listDomains(
-  { db }: { db: Pick<DomainDeps['db'], 'reader'> },
-  filter: { accountId: string | null; status?: DomainRow['status']; limit: number; after?: string },
-): Promise<DomainWithKeys[]> {
-  const query = db.reader<DomainRow>('domains');
-  if (filter.accountId !== null) query.where({ account_id: filter.accountId });
-  if (filter.status !== undefined) query.andWhere({ status: filter.status });
-  if (filter.after !== undefined) query.andWhere('id', '<', filter.after);
-  return withKeys(db, await query.orderBy('id', 'desc').limit(Math.min(filter.limit, LONGEST_LIST)));
-}
-
-/** Returns one page, newest first, from a domain on (its id, exclusive), forwards or backwards. */
+/** Returns one page, newest first, from a domain on (its id, exclusive), forwards or backwards; of all accounts if `accountId` is null. */
 export async function pageOfDomains(
-  { db }: Pick<DomainDeps, 'db'>,
-  page: { accountId: string; status?: DomainRow['status']; limit: number; after?: string; before?: string },
+  { db }: { db: Pick<Database, 'reader'> },
+  page: PagePart & { accountId: string | null; status?: DomainRow['status'] },
 ): Promise<{ domains: DomainWithKeys[]; hasMore: boolean }> {
-  const { accountId, status, limit, after, before } = page;
-  const query = db.reader<DomainRow>('domains').where({ account_id: accountId });
+  const { accountId, status, ...part } = page;
+  const query = db.reader<DomainRow>('domains');
+  if (accountId !== null) query.where({ account_id: accountId });
   if (status !== undefined) query.andWhere({ status });
-  const { rows, hasMore } = await readPage<DomainRow>(query, { limit, after, before });
+  const { rows, hasMore } = await readPage<DomainRow>(query, part);
   return { domains: await withKeys(db, rows), hasMore };
 }
 
-/**
- * Changes tracking, return path and what it receives. Another return path has other records: the domain keeps its status until its next check.
- * Throws `not_found` and `invalid_field`.
- */
+/** Changes a domain. With another return path it keeps its status until its next check. Throws `not_found` and `invalid_field`. */
 export async function updateDomain(
   deps: DomainDeps,
   ref: DomainRef,
@@ -184,10 +168,7 @@ export async function updateDomain(
   return { row: changed, ...rest };
 }
 
-/**
- * Removes a domain and its keys. Throws `not_found`, and `invalid_state` while mail from it waits, which could not be signed
- * any more.
- */
+/** Removes a domain and its keys. Throws `not_found`, and `invalid_state` while mail from it waits, which could not be signed any more. */
 export async function removeDomain(
   deps: DomainDeps,
   ref: DomainRef,
@@ -281,16 +262,12 @@ function domainRow(input: NewDomain, now: number): DomainRow {
     verified_at: trusted ? now : null,
     checked_at: null,
     failing_since: null,
-    found_again_at: null,
     refused_at: null,
     told_at: null,
   };
 }
 
-/**
- * Returns the name as A-labels in lower case. A domain is valid if it is valid after the `@` of a sender. Throws
- * `invalid_field`.
- */
+/** Returns the name as A-labels in lower case, if it is valid after the `@` of a sender. Throws `invalid_field`. */
 function checkDomainName(text: string, field: string): string {
   // The check below would take the text before the @ for a part of an address.
   if (text.includes('@'))

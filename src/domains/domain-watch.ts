@@ -1,4 +1,5 @@
 /** Finds domains that need attention: those whose check is due, and those whose members must be told of a lost record. */
+import { DAY_MS } from '../base/time.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
 import { insertRows, type Rows } from '../storage/rows.ts';
@@ -16,10 +17,9 @@ export interface CheckTimes {
 }
 
 /**
- * Returns the domains to check: those that were never checked, first come first, and those checked longest ago whose last check is too
- * old (or in the future: the clock was set back). Each kind has half of the places, and what the other leaves: many new domains hold up
- * no check of the others. Domains that lost a record come sooner, and again when their countdown has ended; most often come those that were
- * just added, whose owner looks at the page while the records are published.
+ * Returns the domains to check: those never checked, first come first, and those whose last check is too old (or in the future: the clock
+ * was set back). Each kind has half of the places, and what the other leaves. Domains that lost a record come sooner, and again when their
+ * countdown has ended; most often come those just added, whose owner looks at the page.
  */
 export async function domainsToCheck(
   { db, clock }: Pick<DomainDeps, 'clock'> & { db: Pick<Database, 'reader'> },
@@ -44,13 +44,19 @@ export async function domainsToCheck(
   return [...ofFresh, ...due.slice(0, most - ofFresh.length)];
 }
 
+/** True if the members have not been told of the present failure; of a record that comes and goes they are told once a day. */
+const UNTOLD = '(told_at IS NULL OR (told_at < failing_since AND told_at < ?))';
+const TOLD_AGAIN_MS = DAY_MS;
+
 /** Returns domains that lost a record and whose members have not been told yet. */
-export async function domainsToReport({ db }: Pick<DomainDeps, 'db'>, most: number): Promise<DomainWithKeys[]> {
+export async function domainsToReport(
+  { db, clock }: Pick<DomainDeps, 'db' | 'clock'>,
+  most: number,
+): Promise<DomainWithKeys[]> {
   const rows = await db
     .reader<DomainRow>('domains')
     .whereNotNull('failing_since')
-    .whereNull('found_again_at')
-    .whereNull('told_at')
+    .whereRaw(UNTOLD, [clock.now() - TOLD_AGAIN_MS])
     .orderBy('failing_since')
     .limit(most);
   return withKeys(db, rows);
@@ -64,9 +70,8 @@ export async function notifyMembers<Notice extends { rows: readonly Rows[] }>(
 ): Promise<Notice | null> {
   return await db.commit.transact(async (tx) => {
     const [row] = await tx.all<DomainRow>(
-      `UPDATE domains SET told_at = ? WHERE id = ? AND failing_since IS NOT NULL AND found_again_at IS NULL AND told_at IS NULL
-       RETURNING *`,
-      [clock.now(), id],
+      `UPDATE domains SET told_at = ? WHERE id = ? AND failing_since IS NOT NULL AND ${UNTOLD} RETURNING *`,
+      [clock.now(), id, clock.now() - TOLD_AGAIN_MS],
     );
     if (row === undefined) return null;
     const notice = await makeNotice(tx, row);

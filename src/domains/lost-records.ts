@@ -3,8 +3,8 @@ import type { DnsRecord, RecordPurpose } from './dns-records.ts';
 import type { DomainRecord } from './domain-record.ts';
 
 /**
- * The state of a domain. `trusted`: verified without DNS. `failing`: it sends, but lost a required record. `refused`: it lost
- * one, and its mail is refused. `unverified`: its records were never all found, or another account has verified the name.
+ * The state of a domain. `trusted`: verified without DNS. `failing`: it sends, but lost a required record. `refused`: it lost one, and its
+ * mail is refused. `unverified`: its records were never all found, or another account has the name.
  */
 export type DomainState = 'trusted' | 'verified' | 'failing' | 'refused' | 'unverified';
 
@@ -54,8 +54,8 @@ type Shown = Pick<
 >;
 
 /**
- * Returns the records for which DNS did not answer at the last check; they change nothing. An optional record that never had an
- * answer may be newer than the check, as those of the next DKIM keys are.
+ * Returns the records for which DNS did not answer at the last check. An optional one that never had an answer may be newer, as those of
+ * the next DKIM keys.
  */
 export const unansweredOf = <R extends Checked>(domain: { checked_at: string | null; records: readonly R[] }): R[] =>
   domain.checked_at === null

@@ -1,7 +1,6 @@
 /**
- * Recognises how a DNS record went wrong on its way into DNS, and says what to do about it. Most domains that are not verified
- * have one of these mistakes: web forms add the domain to a name that has it already, cut long values, or keep quotation
- * marks. Pure.
+ * Recognises how a DNS record went wrong on its way into DNS, and says what to do: web forms add the domain to a name that has it already,
+ * cut long values, or keep quotation marks. Pure.
  */
 import { isIP } from 'node:net';
 import {
@@ -29,7 +28,6 @@ export const mistakes = [
   'spaces',
   /** There are two or more, and one is allowed. */
   'several',
-  /** Something else is there. */
   'other_value',
 ] as const;
 export type Mistake = (typeof mistakes)[number];

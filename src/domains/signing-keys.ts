@@ -1,7 +1,6 @@
 /**
- * The DKIM keys that a domain's mail is signed with: they are opened once and kept as key objects.
- *
- * Mail is never sent unsigned because of a broken key: `unavailable` means that it waits.
+ * The DKIM keys that a domain's mail is signed with, opened once. Mail is never sent unsigned because of a broken key: `unavailable` means
+ * that it waits.
  */
 import { createPrivateKey } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
@@ -29,8 +28,8 @@ export function createSigningKeys(deps: { db: Pick<Database, 'prepared'>; keyrin
   );
   return {
     /**
-     * Returns the active keys of exactly this domain of this account, RSA first. Null stands for the operator, who signs with the
-     * keys of the account that has verified the name.
+     * Returns the active keys of exactly this domain of this account, RSA first. Null stands for the operator, who signs as the account
+     * that has verified it.
      */
     async keysFor(accountId: string | null, domainName: string): Promise<SigningKeysAnswer> {
       const claims = await cache.get(domainName);

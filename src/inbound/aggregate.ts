@@ -1,17 +1,11 @@
 /** The aggregate report that a mail brings (DMARC or TLS), and the rows that are kept of it. Pure; the reading is for a thread. */
-import { readDmarcReport, type DmarcReport } from '../mail/dmarc-report.ts';
+import { readDmarcReport, readTlsReport, type DmarcReport, type TlsReport, unpack } from '../mail/aggregate-reports.ts';
 import { fieldOf, octetsOf, ownPartsOf, type MailPart } from '../mail/mime-read.ts';
-import { readTlsReport, type TlsReport } from '../mail/tls-report.ts';
-import { unpack } from '../mail/unpack.ts';
 import type { DmarcRow, TlsReportLineRow } from '../storage/tables.ts';
 import { DAY_MS } from '../base/time.ts';
 
 /** `isUnsound`: most of its records have values that do not exist. */
 export type Aggregate = { kind: 'dmarc'; report: DmarcReport; isUnsound: boolean } | { kind: 'tls'; report: TlsReport };
-
-/** The part of a report that is kept. */
-export type AggregateRows =
-  { table: 'dmarc_rows'; rows: DmarcRow[] } | { table: 'tls_report_rows'; rows: TlsReportLineRow[] };
 
 /** Rows of one report: those with the most mails or sessions. What is beyond is left out. */
 const MOST_ROWS = 1000;
@@ -85,9 +79,7 @@ export const domainsOf = (aggregate: Aggregate): string[] =>
     : [...new Set(aggregate.report.policies.map(({ domain }) => domain))];
 
 /** Returns the summary of a report in the `detail` of its row. */
-export const aggregateSummary = (
-  aggregate: Aggregate,
-): { type: Aggregate['kind']; org: string; report_id: string; domains: string[] } => ({
+export const aggregateSummary = (aggregate: Aggregate) => ({
   type: aggregate.kind,
   org: aggregate.report.organization,
   report_id: aggregate.report.id,
@@ -95,7 +87,11 @@ export const aggregateSummary = (
 });
 
 /** Returns the rows of what is about `domains`. `reportId`: the mail's. */
-export function aggregateRows(reportId: string, aggregate: Aggregate, domains: ReadonlySet<string>): AggregateRows {
+export function aggregateRows(
+  reportId: string,
+  aggregate: Aggregate,
+  domains: ReadonlySet<string>,
+): { table: 'dmarc_rows'; rows: DmarcRow[] } | { table: 'tls_report_rows'; rows: TlsReportLineRow[] } {
   const idOf = (at: number): string => `${reportId}.${String(at).padStart(5, '0')}`;
   if (aggregate.kind === 'tls') {
     const policies = aggregate.report.policies.filter(({ domain }) => domains.has(domain));

@@ -6,58 +6,45 @@
 /** True if one of the phrases occurs in a text that `foldText` has folded. */
 export type Phrases = (folded: string) => boolean;
 
-export interface BounceWords {
+/** The file's content: lists of phrases. */
+export interface WordSource extends Record<
+  'senderNames' | 'failure' | 'delay' | 'success' | 'autoReplyTexts' | 'challenge' | 'originalBegins',
+  readonly string[]
+> {
   /** Local parts that notices come from. */
-  senders: ReadonlySet<string>;
+  senders: readonly string[];
   /** Local parts of programs that also write other things. */
-  nobodies: ReadonlySet<string>;
-  senderNames: Phrases;
-  failure: Phrases;
-  delay: Phrases;
+  nobodies: readonly string[];
   /** Attempts go on. */
-  retrying: Phrases;
-  success: Phrases;
-  givenUp: Phrases;
+  retrying: readonly string[];
+  givenUp: readonly string[];
   /** The sentence speaks of what may come. */
-  promise: Phrases;
+  promise: readonly string[];
   /** A filter of the recipient, or the program that stores their mail, sends the mail back. */
-  rejection: Phrases;
-  /** Looks at the begin of a subject alone. */
-  autoReplySubjects: Phrases;
-  autoReplyTexts: Phrases;
-  challenge: Phrases;
-  originalBegins: Phrases;
+  rejection: readonly string[];
+  /** Looked for at the begin of a subject alone. */
+  autoReplySubjects: readonly string[];
   /** Enhanced status codes with the phrases that mean them, in order of precedence. */
-  statuses: readonly { status: string; phrases: Phrases }[];
+  statuses: readonly { status: string; phrases: readonly string[] }[];
 }
 
-/** The file's content. */
-export type WordSource = Readonly<Record<Exclude<keyof BounceWords, 'statuses'>, readonly string[]>> & {
-  statuses: readonly { status: string; phrases: readonly string[] }[];
-};
+export type BounceWords = ReturnType<typeof compileWords>;
 
 /** The longest text that ` ... ` matches, in characters. */
 const LONGEST_GAP = 60;
 /** Answers put a mark or two before the words: `[Ticket 5] Out of office`, `Re: AW: …`. */
 const SUBJECT_MARKS = /^(?:(?:re|aw|sv|fwd?|antw|odp|vs)\s*:\s*|\[[^\]]{0,60}\]\s*|\*+\s*)+/i;
 
-export function compileWords(source: WordSource): BounceWords {
+export function compileWords(source: WordSource) {
+  const { senders, nobodies, givenUp, autoReplySubjects, statuses, ...others } = source;
+  const lists = Object.entries(others).map(([name, phrases]) => [name, anyOf(phrases)]);
   return {
-    senders: new Set(source.senders),
-    nobodies: new Set(source.nobodies),
-    senderNames: anyOf(source.senderNames),
-    failure: anyOf(source.failure),
-    delay: anyOf(source.delay),
-    retrying: anyOf(source.retrying),
-    success: anyOf(source.success),
-    givenUp: anyOf(source.givenUp, isAffirmed),
-    promise: anyOf(source.promise),
-    rejection: anyOf(source.rejection),
-    autoReplySubjects: atBegin(source.autoReplySubjects),
-    autoReplyTexts: anyOf(source.autoReplyTexts),
-    challenge: anyOf(source.challenge),
-    originalBegins: anyOf(source.originalBegins),
-    statuses: source.statuses.map(({ status, phrases }) => ({ status, phrases: anyOf(phrases) })),
+    ...(Object.fromEntries(lists) as Record<keyof typeof others, Phrases>),
+    senders: new Set(senders),
+    nobodies: new Set(nobodies),
+    givenUp: anyOf(givenUp, isAffirmed),
+    autoReplySubjects: atBegin(autoReplySubjects),
+    statuses: statuses.map(({ status, phrases }) => ({ status, phrases: anyOf(phrases) })),
   };
 }
 

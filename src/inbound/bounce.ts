@@ -62,7 +62,7 @@ function addressOf({ finalRecipient, originalRecipient }: ReportedRecipient): st
 
 export function namedRecipients(action: 'failed' | 'delayed', notice: Notice, by: ReadBy): FoundRecipient[] {
   const prose = openProse(notice, by);
-  return recipientsNamedIn(notice, by.words).map(({ address, lines, line = '' }) => ({
+  return recipientsNamedIn(notice).map(({ address, lines, line = '' }) => ({
     address,
     original: originIn(lines),
     ...judged({ action, status: null, diagnostic: prose.within(lines) ?? knownParagraph([line], by.judge) }, prose),
@@ -70,30 +70,24 @@ export function namedRecipients(action: 'failed' | 'delayed', notice: Notice, by
 }
 
 /** The prose of a notice, searched at most once as a whole however many recipients there are. */
-interface Prose {
-  by: ReadBy;
-  /** The reason: from these lines, else from all. */
-  within(lines: readonly string[]): Passage | null;
-  /** The reason: from the lines below the address, else from the whole text. */
-  about(address: string): Passage | null;
-  /** The address before forwarding, from the lines below the address. */
-  origin(address: string): string | null;
-  /** The status that the words of the whole text mean. */
-  status(): string | null;
-}
+type Prose = ReturnType<typeof openProse>;
 
-function openProse(notice: Notice, by: ReadBy): Prose {
+function openProse(notice: Notice, by: ReadBy) {
   const { subject, isSubjectKnown, lines } = notice;
   const { words, judge } = by;
   const overall = once(() => findPassage(lines, words));
   const linesOf = once(() => linesByRecipient(notice));
+  /** The reason: from these lines, else from all. */
   const within = (some: readonly string[]): Passage | null =>
     findPassage(some, words) ?? knownParagraph(some, judge) ?? overall();
   return {
     by,
     within,
-    about: (address) => within(linesOf()(address)),
-    origin: (address) => originIn(linesOf()(address)),
+    /** The reason: from the lines below the address, else from the whole text. */
+    about: (address: string) => within(linesOf()(address)),
+    /** The address before forwarding, from the lines below the address. */
+    origin: (address: string) => originIn(linesOf()(address)),
+    /** The status that the words of the whole text mean. */
     status: once(() => statusOfWords([...(isSubjectKnown ? [subject] : []), ...lines].join('\n'), words)),
   };
 }
@@ -101,13 +95,7 @@ function openProse(notice: Notice, by: ReadBy): Prose {
 /** Exim's and Sendmail's words for an address that was forwarded to another. */
 const FORWARDED = /\((?:(?:ultimately )?generated|expanded) from:? {1,3}<?([^\s<>()]{1,128}@[^\s<>()@]{1,255})>?\)/;
 
-function originIn(lines: readonly string[]): string | null {
-  for (const line of lines) {
-    const found = FORWARDED.exec(line)?.[1];
-    if (found !== undefined) return found;
-  }
-  return null;
-}
+const originIn = (lines: readonly string[]): string | null => FORWARDED.exec(lines.join('\n'))?.[1] ?? null;
 
 /** Returns the first paragraph below an address, if the rules for replies know its words. */
 function knownParagraph(lines: readonly string[], judge: Judge): Passage | null {

@@ -28,7 +28,7 @@ const SLACK = 1.2;
 /** Rows that are removed at once. */
 const STEP = 20;
 
-export type BoundedStore = ReturnType<typeof createBoundedStore>;
+type BoundedStore = ReturnType<typeof createBoundedStore>;
 
 function createBoundedStore({ db, log, usedUp }: StoreContext, { name, most, table, key, age, where, amount }: Part) {
   /** The amount at the last look, with what came since. */

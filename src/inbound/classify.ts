@@ -13,8 +13,8 @@ import {
   isMarkedRejected,
 } from '../mail/auto-reply.ts';
 import { addressesIn } from '../mail/addresses-in.ts';
-import { type ReportAction, readDeliveryReport } from '../mail/delivery-report.ts';
-import { fieldOf, ownPartsOf, readMail, type MailPart, readHead, textOf, fieldsOf } from '../mail/mime-read.ts';
+import { type ReportAction, readComplainant, readDeliveryReport } from '../mail/delivery-report.ts';
+import { fieldOf, ownPartsOf, readMail, type MailPart, textOf, fieldsOf, wordsOf } from '../mail/mime-read.ts';
 import { aggregateIn, isAggregatePart } from './aggregate.ts';
 import { namedRecipients, reportedRecipients, type ReadBy, printable, toRuled } from './bounce.ts';
 import { foldText, type BounceWords } from './bounce-words.ts';
@@ -27,20 +27,18 @@ import {
   unknownArrival,
   type Arrival,
 } from './finding.ts';
-import { openNotice, type Notice } from './notice.ts';
 import {
-  findCopyToken,
-  findMessageId,
-  findReturnPathToken,
-  findTokenInText,
-  findUnsubscribeToken,
-  findWish,
-} from './token.ts';
-import { hasNullSender, isAnswer, isFromDaemon, isFromRecipient, localPartOfFrom } from './writer.ts';
+  hasNullSender,
+  isAnswer,
+  isFromDaemon,
+  isFromRecipient,
+  localPartOfFrom,
+  openNotice,
+  type Notice,
+} from './notice.ts';
 import { isByOwnRule, type Judge } from '../messages/delivery/classify.ts';
 import { soughtDomain } from '../mail/address.ts';
 import { tagList } from '../mail/dkim/key-record.ts';
-import { readComplainant } from '../mail/feedback-report.ts';
 import type { HeaderField } from '../mail/header.ts';
 import { addresseesOf, addressesOf } from './named-recipients.ts';
 
@@ -70,10 +68,8 @@ export function readReport(by: ReadBy, bytes: Uint8Array, arrival: Arrival = unk
   };
 }
 
-function complaint(notice: Notice): Answer | null {
-  const found = complaintIn(notice);
-  return found === null ? null : { kind: 'complaint', ...found };
-}
+const complaint = (notice: Notice): Answer | null =>
+  notice.feedback !== null || hasProviderSubject(notice) ? complaintOf(notice) : null;
 
 /** Reads a delivery report (RFC 3464): one recipient that failed makes it a bounce, one that is late a delay; success changes nothing. */
 function deliveryReport(notice: Notice, by: ReadBy): Answer | null {
@@ -97,11 +93,6 @@ const actionInProse = (notice: Notice, words: BounceWords): (() => ReportAction 
 };
 
 const ACTIONS: Readonly<Partial<Record<FindingKind, ReportAction>>> = { bounce: 'failed', delay: 'delayed' };
-
-function rejection(notice: Notice, by: ReadBy): Answer | null {
-  const recipients = rejectionIn(notice, by);
-  return recipients === null ? null : { kind: 'bounce', recipients };
-}
 
 const receipt = ({ mail }: Notice): Answer | null => (isDispositionNotification(mail) ? { kind: 'auto_reply' } : null);
 
@@ -138,7 +129,7 @@ function prose(notice: Notice, by: ReadBy): Answer {
   if (kind !== 'bounce' && kind !== 'delay') {
     // An answer may bring our mail back, with fields in it that its sender has named so.
     const marked = isAnswer(notice.mail, notice.arrival, by.words) ? null : markedComplaint(notice);
-    return marked === null ? { kind } : { kind: 'complaint', ...marked };
+    return marked ?? { kind };
   }
   const action = kind === 'bounce' ? 'failed' : 'delayed';
   return { kind, recipients: namedRecipients(action, notice, by) };
@@ -165,7 +156,7 @@ function kindOfProse(notice: Notice, words: BounceWords): FindingKind {
 /** The meaning of the prose, computed once. */
 type Said = ReturnType<typeof saidIn>;
 
-function saidIn({ subject, looseLines: lines }: Notice, words: BounceWords) {
+function saidIn({ subject, lines }: Notice, words: BounceWords) {
   const title = foldText(subject);
   const text = foldText(lines.join('\n'));
   const failureInTitle = words.failure(title);
@@ -212,8 +203,8 @@ function isOver(lines: readonly string[], words: BounceWords): boolean {
 }
 
 /** The marks of forwards and of replies, in the languages of mail programs. */
-const PASSED_ON = /^\s*(?:fwd?|wg|tr|rv|enc|vb|pd|doorst|转发|轉寄)\s*[:：]/;
-const REPLIED_TO = /^\s*(?:re|aw|sv|vs|antw|odp|rif|res|ynt|回复|答复|回覆)\s*[:：]/;
+const PASSED_ON =
+  /^\s*(?:fwd?|wg|tr|rv|enc|vb|pd|doorst|转发|轉寄|re|aw|sv|vs|antw|odp|rif|res|ynt|回复|答复|回覆)\s*[:：]/;
 
 /** Judges a mail that no daemon sent. Gateways also bounce in the name of people or with the null sender; then words, which people use as well, are not enough. */
 function kindFromOthers(notice: Notice, words: BounceWords, said: Said): FindingKind {
@@ -225,10 +216,9 @@ function kindFromOthers(notice: Notice, words: BounceWords, said: Said): Finding
   // Answering machines write from the null sender as well.
   const isFromNull = hasNullSender(mail, arrival) && !isAnswering;
   const isProgram = (isFromNull && !isOfRecipient) || words.nobodies.has(localPartOfFrom(mail));
-  const isListing = namesAddressAlone(notice, words);
-  const hasProof = said.quotesReplyItself || isListing || (original.length > 0 && !isAutoSubmitted(mail.headers));
-  // A person who passes a notice on, or asks about one, is not the recipient of our mail. Gateways that reply list whom they mean.
-  const isPassedOn = !isProgram && (PASSED_ON.test(said.title) || (REPLIED_TO.test(said.title) && !isListing));
+  const hasProof = said.quotesReplyItself || (original.length > 0 && !isAutoSubmitted(mail.headers));
+  // A person who passes a notice on, or asks about one, is not the recipient of our mail.
+  const isPassedOn = !isProgram && PASSED_ON.test(said.title);
   const isNotice = said.failureInTitle
     ? (hasProof && !isPassedOn) || isFromNull
     : said.failure && isProgram && hasProof;
@@ -239,84 +229,42 @@ function kindFromOthers(notice: Notice, words: BounceWords, said: Said): Finding
 const automaticOrNot = (mail: MailPart, words: BounceWords, text: string): FindingKind =>
   isAutoSubmitted(mail.headers) || words.autoReplyTexts(text) ? 'auto_reply' : 'other';
 
-/** Finds "could not be delivered to the following recipients:" with an address and nothing else below it, as programs list them. */
-function namesAddressAlone({ looseLines: lines }: Notice, words: BounceWords): boolean {
-  const shown = lines.filter((line) => line !== '');
-  return shown.some((line, at) => {
-    const [first, ...others] = addressesIn(line);
-    const [before, between] = [shown[at - 2] ?? '', shown[at - 1] ?? ''];
-    if (first === undefined || line.startsWith('>') || others.length > 1) return false;
-    const rest = line.slice(0, first.start) + line.slice((others[0] ?? first).end);
-    return !/[\p{L}\p{N}]/u.test(rest) && words.failure(foldText(`${before} ${between}`));
-  });
-}
-
 /**
  * Mail that was taken and then sent back by a filter of the recipient (Sieve `reject`, RFC 5429) or by the program that stores it
- * (Dovecot's delivery agent, of a full mailbox). Both write a disposition notification, the form of read receipts, so the words
- * and the mark of RFC 3834 tell them apart: mail programs also say "deleted" of a mail that was never opened.
+ * (Dovecot's delivery agent, of a full mailbox). Both write a disposition notification, the form of read receipts; the mark of RFC 3834
+ * tells them apart.
  */
 
-const DELETED = /^\s*automatic-action\s*\/[^;]{0,100};\s*(?:deleted|rejected|refused)\b/i;
-/** The beginning of a subject that says so; our own subject follows it. */
-const REJECTED = /^\s*(?:automatically )?(?:rejected|refused)(?:\s*:| mail\b| message\b)/i;
 const LONGEST_REASON = 500;
 /** The code of a reply that says as much. */
 const PERMANENT = 550;
-/** From the sentence on. */
-const LINES_BEFORE_REASON = 4;
 
-/** Returns the recipient that such a mail is about; null for any other mail. */
-function rejectionIn(notice: Notice, by: ReadBy): FoundRecipient[] | null {
-  const { words } = by;
-  const { mail, subject, lines } = notice;
+function rejection(notice: Notice, by: ReadBy): Answer | null {
+  const { mail, lines } = notice;
+  if (!isMarkedRejected(mail.headers)) return null;
   const part = [...ownPartsOf(mail)].find(({ type }) => type === 'message/disposition-notification');
-  const fields = part === undefined ? '' : textOf(part);
-  const isSaid = REJECTED.test(subject) || lines.some((line) => saysRejected(line, subject, words));
-  const isDeleted = isDispositionNotification(mail) && DELETED.test(fieldOf(readHead(fields), 'disposition') ?? '');
-  if (!isMarkedRejected(mail.headers) && !(isDeleted && isSaid)) return null;
-  const reason = reasonIn(lines, words);
-  const { recipients, ...report } = readDeliveryReport(fields);
+  // Behind the sentence that says so stands the reason; what is around it only announces it.
+  const at = lines.findIndex((line) => by.words.rejection(foldText(line)));
+  const [, behind = ''] = /: (.*)$/.exec(lines[at] ?? '') ?? [];
+  const reason = [behind, ...lines.slice(at + 1)];
+  const { recipients, ...report } = readDeliveryReport(part === undefined ? '' : textOf(part));
   const failed = recipients.map((one) => ({ ...one, action: 'failed' as const }));
-  // The words around the reason only announce it.
-  const explaining = reason.length > 0 ? { ...notice, subject: '', lines: reason } : notice;
   const found =
     failed.length > 0
-      ? reportedRecipients({ ...report, recipients: failed }, explaining, by)
+      ? reportedRecipients({ ...report, recipients: failed }, { ...notice, subject: '', lines: reason }, by)
       : namedRecipients('failed', notice, by);
-  return found.map((one) => ({ ...one, ...explained(one, reason, by.judge) }));
+  return { kind: 'bounce', recipients: found.map((one) => explained(one, reason, by.judge)) };
 }
 
 /** Takes the reason for the words of a person: unless an own rule knows them, the recipient does not want the mail. */
-function explained(
-  { diagnostic, verdict, rule }: FoundRecipient,
-  reason: readonly string[],
-  judge: Judge,
-): Pick<FoundRecipient, 'diagnostic' | 'verdict' | 'rule'> {
+function explained(one: FoundRecipient, reason: readonly string[], judge: Judge): FoundRecipient {
   const text = reason.join(' ').trim().slice(0, LONGEST_REASON).toWellFormed();
-  const said = { diagnostic: diagnostic ?? printable(text === '' ? null : text) };
-  const isOwn = rule !== null && isByOwnRule({ rule });
-  if (isOwn || (verdict !== null && verdict.class !== 'undetermined')) return { ...said, verdict, rule };
+  const said = { ...one, diagnostic: one.diagnostic ?? printable(text === '' ? null : text) };
+  const isOwn = one.rule !== null && isByOwnRule({ rule: one.rule });
+  if (isOwn || (one.verdict !== null && one.verdict.class !== 'undetermined')) return said;
   const byReason = judge({ phase: 'report', code: PERMANENT, enhanced: null, text });
   if (isByOwnRule(byReason)) return { ...said, ...toRuled(byReason) };
   return { ...said, verdict: { class: 'block', reason: 'policy' }, rule: null };
-}
-
-/** Receipts repeat our subject behind their own words, so a line with the end of theirs may quote it. */
-function saysRejected(line: string, subject: string, words: BounceWords): boolean {
-  const repeated = foldText(subject.slice(subject.indexOf(':') + 1)).trim();
-  const text = foldText(line);
-  return words.rejection(repeated === '' ? text : text.replaceAll(repeated, ''));
-}
-
-/** Returns the text after the sentence that says that the mail was rejected, or after one that announces the reason. */
-function reasonIn(lines: readonly string[], words: BounceWords): readonly string[] {
-  const at = lines.findIndex((line) => words.rejection(foldText(line)));
-  const line = lines[at] ?? '';
-  const behind = line.slice(line.lastIndexOf(': ') + 1).trim();
-  if (behind !== '' && behind !== line.trim()) return [behind, ...lines.slice(at + 1)];
-  const announced = lines.slice(at, at + LINES_BEFORE_REASON).findLastIndex((one) => one.endsWith(':'));
-  return lines.slice(at + Math.max(announced, 0) + 1);
 }
 
 /**
@@ -336,19 +284,14 @@ const COMPLAINANT = new Set([JMRP, 'x-original-rcpt-to', 'x-complaint-to', 'x-ao
 const PROVIDER_SUBJECT =
   /^(?:complaint about message from|abuse report|email feedback report|spam report|feedback loop|fbl report|client tos notification)\b/;
 
-type Complaint = Pick<Finding, 'feedback' | 'recipients' | 'returned'>;
-
-/** Returns the complaint in a notice that says so in fields or in its subject, or null for any other mail. */
-const complaintIn = (notice: Notice): Complaint | null =>
-  notice.feedback !== null || hasProviderSubject(notice) ? complaintOf(notice) : null;
-
 /** Returns the complaint that only a mark of a provider makes one, which has to be asked for last: a bounce brings a head back as well. */
-const markedComplaint = (notice: Notice): Complaint | null =>
+const markedComplaint = (notice: Notice): Answer | null =>
   notice.delivery === null && marksIn(notice.original, COMPLAINANT).length > 0 ? complaintOf(notice) : null;
 
-function complaintOf(notice: Notice): Complaint {
+function complaintOf(notice: Notice): Answer {
   const { feedback } = notice;
   return {
+    kind: 'complaint',
     recipients: complainantsOf(notice).map(complainant),
     feedback: {
       // A report without a type comes from a spam button as well.
@@ -380,16 +323,9 @@ function complainantsOf({ feedback, original }: Notice): readonly string[] {
   if (marked.length > 0) return [...new Set(marked)];
   const addressees = [...new Set(addresseesOf(original))].slice(0, MOST_COMPLAINANTS);
   const named = addressees.filter((address) => readComplainant(address) !== null);
-  if (named.length > 0) return named;
-  const received = fieldsOf(original, new Set(['received'])).flatMap((value) => readFor(value));
   // Redacted ones at last: they show how the report was redacted.
-  return received.length > 0 ? received.slice(0, 1) : addressees;
-}
-
-/** Reads `for <a@b>` (RFC 5321 section 4.4): the recipient for whom a server on the way took the mail. */
-function readFor(received: string): string[] {
-  const address = readComplainant(/\bfor\s{1,20}<([^<>\s]{1,320})>/.exec(received)?.[1] ?? '');
-  return address === null ? [] : [address];
+  if (named.length > 0) return named;
+  return addressees;
 }
 
 /** Providers put their fields before the mail, above its trace (RFC 5321 section 4.4). Below it are the sender's, who may use any name. */
@@ -412,3 +348,98 @@ const complainant = (address: string): FoundRecipient => ({
   verdict: null,
   rule: null,
 });
+
+/** What a report carries of ours: the token in the address it came to, in the head of the returned mail, or anywhere in it; the Message-ID. */
+
+/** Key number, delivery id, MAC in Crockford's base32: messages/delivery/return-path.ts. Servers on the way may fold the case. */
+const RETURN_PATH = /(?<![a-z0-9+])b\+([0-9a-hjkmnp-tv-z][0-7][0-9a-hjkmnp-tv-z]{41})(?=@|=40|$|[\s>"'])/i;
+const UNSUBSCRIBE = /(?<![a-z0-9+])unsub\+([a-z0-9._~-]{8,200})@/i;
+
+const ENVELOPE = new Set([
+  'to',
+  'delivered-to',
+  'x-original-to',
+  'envelope-to',
+  'x-envelope-to',
+  'original-recipient',
+  'x-rcpt-to',
+  'x-forwarded-to',
+  'apparently-to',
+]);
+const RETURNED = new Set([
+  'return-path',
+  'errors-to',
+  'sender',
+  'x-envelope-from',
+  'envelope-from',
+  'x-mailfrom',
+  'from',
+  'received',
+]);
+
+/** Returns the token of a return path in a field that tells whom the mail is for or about. `envelope`: recipients of the SMTP session, if known. */
+function findReturnPathToken(notice: Notice, envelope: readonly string[] = []): string | null {
+  const { mail, original, feedback, delivery } = notice;
+  const token =
+    firstMatch(RETURN_PATH, envelope) ??
+    firstMatch(RETURN_PATH, fieldsOf(mail.headers, ENVELOPE)) ??
+    firstMatch(RETURN_PATH, fieldsOf(original, RETURNED)) ??
+    firstMatch(RETURN_PATH, [
+      feedback?.originalMailFrom ?? '',
+      feedback?.originalEnvelopeId ?? '',
+      delivery?.originalEnvelopeId ?? '',
+    ]) ??
+    firstMatch(
+      RETURN_PATH,
+      mail.headers.map(({ value }) => value),
+    );
+  return token?.toLowerCase() ?? null;
+}
+
+/** Returns the first token of a return path in the text of the mail. Text may quote another mail of ours, so every other proof comes before. */
+const findTokenInText = ({ lines }: Notice): string | null => firstMatch(RETURN_PATH, lines)?.toLowerCase() ?? null;
+
+function findUnsubscribeToken({ mail }: Notice, envelope: readonly string[] = []): string | null {
+  return firstMatch(UNSUBSCRIBE, envelope) ?? firstMatch(UNSUBSCRIBE, fieldsOf(mail.headers, ENVELOPE));
+}
+
+/** Returns what the subject of an unsubscribe mail says whom it is from. Mail programs may fold a long word. */
+function findWish({ mail }: Notice): string | null {
+  const [, words] = /\bunsubscribe[\s:]{1,10}([\w-][\w\s-]{60,2000})/i.exec(wordsOf(mail.headers, 'subject')) ?? [];
+  return words?.replace(/\s+/g, '') ?? null;
+}
+
+/** Returns the mark of the delivery in the head of the returned mail (messages/delivery/return-path.ts). */
+function findCopyToken({ original }: Notice): string | null {
+  const [value] = fieldsOf(original, new Set(['x-posthorn-delivery']));
+  return value === undefined
+    ? null
+    : (/^\s{0,20}([0-9a-hjkmnp-tv-z]{43})(?:\s|$)/i.exec(value)?.[1]?.toLowerCase() ?? null);
+}
+
+/** The form of our own message ids. */
+const OWN_MESSAGE_ID = /^<?msg_[0-7][0-9a-hjkmnp-tv-z]{25}(?=[@>\s]|$)/i;
+
+/**
+ * Returns the X-Message-Id of the returned mail if it is one of ours, else its Message-ID with the angle brackets: other programs
+ * write a field of that name, too.
+ */
+function findMessageId({ original }: Notice): string | null {
+  const marks = fieldsOf(original, new Set(['x-message-id'])).map(idIn);
+  const [own] = marks.filter((mark) => OWN_MESSAGE_ID.test(mark));
+  const [standard = ''] = fieldsOf(original, new Set(['message-id'])).map(idIn);
+  return own ?? [standard, ...marks].find((id) => id !== '') ?? null;
+}
+
+function idIn(value: string): string {
+  const text = value.trim().slice(0, 998);
+  return /<[^<>\s]+>/.exec(text)?.[0] ?? text.split(/\s/, 1)[0] ?? '';
+}
+
+function firstMatch(form: RegExp, texts: readonly string[]): string | null {
+  for (const text of texts) {
+    const token = form.exec(text)?.[1];
+    if (token !== undefined) return token;
+  }
+  return null;
+}

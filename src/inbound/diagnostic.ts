@@ -17,7 +17,6 @@ export interface Passage {
 const LONGEST_TEXT = 500;
 /** A reply goes on over a few lines, until the paragraph ends. */
 const MOST_LINES = 8;
-const SHORTEST_WRAPPED = 50;
 
 /** Codes that SMTP has (RFC 5321 section 4.2.1), where a reply can begin; an address of four numbers or of a page (`/help#554`) has none such. */
 const CODE = /(?:^|[\s:>"'(;,=[]|(?<![\w/])#)([45][0-5][0-9])(?=[ \-](?:[^0-9\s]|[45]\.)|[)\]:;,]|$)/;
@@ -66,7 +65,7 @@ export function findPassage(shown: readonly string[], words: BounceWords): Passa
     if (index >= 0) return readPassage(replyFrom(lines, index, words));
   }
   const index = lines.findIndex((line) => statusOfWords(line, words) !== null);
-  return index < 0 ? null : readPassage(paragraph(lines, index, words));
+  return index < 0 ? null : readPassage([lines[index], ...following(lines, index, words)].join(' '));
 }
 
 /** Within a line a code that begins a reply has a mark before it: a number between words may be one of hours. */
@@ -106,16 +105,6 @@ function replyFrom(lines: readonly string[], index: number, words: BounceWords):
   const at = (replyIn(line) ?? CODE.exec(line))?.index ?? 0;
   return [line.slice(at).replace(/^[\s:>"'(;,#=[]{1,20}/, ''), ...following(lines, index, words)].join(' ');
 }
-
-/** Returns the text from this line, or from the one above it that was wrapped into it, to the end of the paragraph. */
-function paragraph(lines: readonly string[], index: number, words: BounceWords): string {
-  const first = isWrappedFrom(lines[index - 1] ?? '', lines[index] ?? '') ? index - 1 : index;
-  return [...lines.slice(first, index + 1), ...following(lines, index, words)].join(' ');
-}
-
-/** Returns whether a long line goes on, indented and in lower case. */
-const isWrappedFrom = (above: string, line: string): boolean =>
-  above.length >= SHORTEST_WRAPPED && /[\p{L}\p{N},]$/u.test(above) && /^\s+\p{Ll}/u.test(line);
 
 /** Marks of quoted text; three of them before a command are Sendmail's. */
 const MARKS = /^(?:>(?!>> ?[A-Za-z]{4}) ?){1,5}/;

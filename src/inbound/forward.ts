@@ -17,7 +17,7 @@ export interface ForwardRule {
   hostname: string;
 }
 
-export type Forwardable = Pick<ReportRow, 'received_at' | 'client_ip' | 'sender' | 'recipients_json' | 'size' | 'raw'>;
+type Forwardable = Pick<ReportRow, 'received_at' | 'client_ip' | 'sender' | 'recipients_json' | 'size' | 'raw'>;
 
 /** Forwarded mails in any hour at the most: a flood at these addresses must not reach the operator. */
 export const FORWARDED_AN_HOUR = 20;
@@ -30,30 +30,14 @@ const PERSONS = /^(?:postmaster(?:@|$)|abuse@)/i;
  * that they got. `isAboutOurs`: it names a mail of ours.
  */
 export function isForOperator(row: Forwardable, finding: Finding, isAboutOurs: boolean): boolean {
-  return row.sender !== '' && addressee(row) !== null && isLetter(row, finding, isAboutOurs);
-}
-
-function isLetter(
-  { raw }: Forwardable,
-  { kind, token, messageId, feedback, isWellFormed }: Finding,
-  isAboutOurs: boolean,
-): boolean {
-  switch (kind) {
-    case 'other':
-      return true;
-    case 'report':
-      return false;
-    case 'unsubscribe':
-      return token === null;
-    case 'complaint':
-      return feedback?.source === 'other' && !isAboutOurs && !isOfMachine(raw);
-    case 'bounce':
-      return !isWellFormed && !isAboutOurs && !isOfMachine(raw);
-    case 'auto_reply':
-    case 'delay':
-      // These are not looked for by the Message-ID of the mail that they answer, so they may be about one of ours.
-      return !isWellFormed && messageId === null && !isAboutOurs && !isOfMachine(raw);
-  }
+  const { kind, token, messageId, feedback, isWellFormed } = finding;
+  if (row.sender === '' || addressee(row) === null || kind === 'report') return false;
+  if (kind === 'other') return true;
+  if (kind === 'unsubscribe') return token === null;
+  // Answers and delays are not looked for by the Message-ID of the mail that they answer, so they may be about one of ours.
+  const mayBeOurs = isAboutOurs || ((kind === 'auto_reply' || kind === 'delay') && messageId !== null);
+  const isReport = kind === 'complaint' ? feedback?.source !== 'other' : isWellFormed;
+  return !mayBeOurs && !isReport && !isOfMachine(row.raw);
 }
 
 /** Returns whether the header of a mail says that a program wrote it (RFC 3834), or that it is a report (RFC 6522). */

@@ -1,13 +1,14 @@
 /** Builds, starts and stops the listeners: reports and bounces (MX), submission by STARTTLS and by TLS from the start. */
+import type { Certificate } from '../config/certificate.ts';
+import type { Config } from '../config/schema.ts';
 import type { Notifier } from '../scheduling/notifier.ts';
 import { budgets } from '../base/budgets.ts';
 import { MOST_BYTES } from '../mail/mime-read.ts';
-import { MailPort, type MailPortListener, type MailPortName, type MailPortState, type Place } from './mail-port.ts';
+import { MailPort, type MailPortName, type MailPortState } from './mail-port.ts';
 import type { InboundContext } from './context.ts';
 import { keptReports } from './bounded-store.ts';
 import { Listener } from './listener.ts';
-import type { ListenerLimits } from './listener-limits.ts';
-import { MailMemory } from './mail-intake.ts';
+import { type ListenerLimits, Tally } from './mail-intake.ts';
 import { mxHandlers } from './mx.ts';
 import { createMxBudgets } from './mx-budgets.ts';
 import { Receiver } from './receive.ts';
@@ -21,12 +22,6 @@ import {
   type Submitter,
 } from './submission-session.ts';
 
-export interface Certificate {
-  /** PEM. */
-  cert: string;
-  key: string;
-}
-
 export interface InboundDeps extends InboundContext, Omit<SubmissionDeps, 'reader'> {
   keyChanges: Notifier;
   /** A submission, or a step before it that was refused, has ended with this code of SMTP. */
@@ -35,21 +30,8 @@ export interface InboundDeps extends InboundContext, Omit<SubmissionDeps, 'reade
   isDraining: () => boolean;
 }
 
-export interface InboundSettings {
-  certificate: Certificate;
-  mx: { host: string; place: Place };
-  submission: SubmissionSettings & { host: string; size: number; start: Place; tls: Place };
-  limits: Partial<ListenerLimits>;
-  /** The size of the disk with the data folder. */
-  diskBytes: number;
-}
-
-export interface InboundPorts {
-  /** Null while it cannot be had. */
-  mx: number | null;
-  submission: number | null;
-  submissions: number | null;
-}
+/** The open ports; null for one that cannot be had. */
+export type InboundPorts = Record<MailPortName, number | null>;
 
 /** Reports of RFC 3464 bring the mail back, so they may be larger than the largest mail by this much; only the front of them is kept. */
 const MORE_THAN_MAIL = 10 * 1024 * 1024;
@@ -65,15 +47,24 @@ const MX_LIMITS: Partial<ListenerLimits> = {
 
 export type Inbound = ReturnType<typeof createInbound>;
 
-export function createInbound(deps: InboundDeps, settings: InboundSettings) {
-  const { clock, log } = deps;
+/** `diskBytes`: the size of the disk with the data folder. */
+export function createInbound(deps: InboundDeps, config: Config, certificate: Certificate, diskBytes: number) {
+  const { clock, log, isDraining } = deps;
+  const { smtp, limits, delivery } = config;
+  const { submission, hostname } = smtp;
+  const { clientConnections, clientConnectionsPerMinute } = submission;
   const reader = createSubmissionReader({ clock });
-  const { submission, certificate } = settings;
-  const submit = { ...submissionHandlers({ ...deps, reader }, submission), ended: deps.submitted };
-  const memory = new MailMemory();
-  const { isDraining } = deps;
-  const common = { hostname: submission.hostname, certificate, isDraining };
-  const submitters = ({ port }: Place, isSecure: boolean): Listener<Submitter> =>
+  const settings: SubmissionSettings = {
+    ...submission,
+    hostname,
+    smtputf8: delivery.smtputf8,
+    recipients: limits.recipients,
+    operatorAddress: smtp.operatorAddress,
+  };
+  const submit = { ...submissionHandlers({ ...deps, reader }, settings), ended: deps.submitted };
+  const memory = new Tally();
+  const common = { hostname, certificate, isDraining };
+  const submitters = (port: number, isSecure: boolean): Listener<Submitter> =>
     new Listener(
       { clock, log },
       {
@@ -81,46 +72,42 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
         host: submission.host,
         port,
         isSecure,
-        size: submission.size,
-        keepBytes: submission.size,
-        maxRecipients: submission.recipients,
+        size: limits.messageBytes,
+        keepBytes: limits.messageBytes,
+        maxRecipients: limits.recipients,
         memory,
-        smtputf8: submission.smtputf8,
-        limits: settings.limits,
+        smtputf8: delivery.smtputf8,
+        limits: { clientConnections, clientConnectionsPerMinute },
       },
       submit,
     );
   const mxBudgets = createMxBudgets(deps);
-  const kept = keptReports(deps, settings.diskBytes);
-  const receiver = new Receiver(deps, {
-    budgets: mxBudgets,
-    kept,
-    reader: createReportReader({ clock }, { keys: deps.keys, rules: deps.bounceRules, count: REPORT_THREADS }),
-  });
-  const received = new ReceivedMails(deps, mxBudgets, settings.diskBytes);
+  const kept = keptReports(deps, diskBytes);
+  const reports = createReportReader({ clock }, { keys: deps.keys, rules: deps.bounceRules, count: REPORT_THREADS });
+  const { inbox } = new Receiver(deps, { budgets: mxBudgets, kept, reader: reports });
+  const { inbox: received } = new ReceivedMails(deps, mxBudgets, diskBytes);
   const mx = new Listener(
     { clock, log },
     {
       ...common,
-      host: settings.mx.host,
-      port: settings.mx.place.port,
+      host: smtp.mx.host,
+      port: smtp.mx.port,
       isSecure: false,
-      size: submission.size + MORE_THAN_MAIL,
+      size: limits.messageBytes + MORE_THAN_MAIL,
       keepBytes: MOST_BYTES,
       maxRecipients: MOST_REPORT_RECIPIENTS,
       smtputf8: true,
       limits: MX_LIMITS,
     },
-    mxHandlers(deps, { budgets: mxBudgets, receiver, received }),
+    mxHandlers(deps, { budgets: mxBudgets, reports: inbox, received }),
   );
-  const submitting = [submitters(submission.start, false), submitters(submission.tls, true)] as const;
-  const listeners = [mx, ...submitting];
-  const portOf = (name: MailPortName, listener: MailPortListener, { host, place }: { host: string; place: Place }) =>
-    new MailPort(deps, { name, listener, host, place });
+  const [plain, secure] = [submitters(submission.port, false), submitters(submission.tlsPort, true)];
+  const listeners = [mx, plain, secure];
+  const { host } = submission;
   const mailPorts = [
-    portOf('mx', mx, settings.mx),
-    portOf('submission', submitting[0], { host: submission.host, place: submission.start }),
-    portOf('submissions', submitting[1], { host: submission.host, place: submission.tls }),
+    new MailPort(deps, { name: 'mx', host: smtp.mx.host, port: smtp.mx.port }, smtp.mx.isPortChosen, mx),
+    new MailPort(deps, { name: 'submission', host, port: submission.port }, submission.isPortChosen, plain),
+    new MailPort(deps, { name: 'submissions', host, port: submission.tlsPort }, submission.isTlsPortChosen, secure),
   ];
   let unlisten: (() => void) | null = null;
 
@@ -133,7 +120,7 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
       const { revokedAt, expiresAt } = found.caller;
       return [revokedAt, expiresAt].some((at) => at !== null && at <= clock.now());
     };
-    for (const listener of submitting)
+    for (const listener of [plain, secure])
       void listener.endWhere(isOver).catch((error: unknown) => {
         log.error({ event: 'smtp_failed', err: error }, 'sessions of a revoked key could not be looked at');
       });
@@ -141,7 +128,7 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
 
   return {
     /** Makes the draft of a mail that comes by HTTP. */
-    mailDraft: createMailDrafts({ ...deps, reader }, submission),
+    mailDraft: createMailDrafts({ ...deps, reader }, settings),
     /** Opens the ports. One that another program has is opened later; rejects if a port cannot be had for another reason. */
     async start(): Promise<void> {
       for (const mailPort of mailPorts) await mailPort.start();
@@ -150,15 +137,13 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
     },
     /** Reads the mails that an earlier run, or a node that has ended, has left unread. Only the node that leads does that. */
     takeLeft(): void {
-      receiver.takeLeft();
+      inbox.takeLeft();
       received.takeLeft();
     },
     /** Returns the state of each port, in the order mx, submission, submissions. */
     mailPorts: (): MailPortState[] => mailPorts.map(({ state }) => state),
-    ports(): InboundPorts {
-      const [reports = null, plain = null, secure = null] = mailPorts.map(({ state }) => state.open);
-      return { mx: reports, submission: plain, submissions: secure };
-    },
+    ports: (): InboundPorts =>
+      Object.fromEntries(mailPorts.map(({ state: { name, open } }) => [name, open])) as InboundPorts,
     setCertificate(renewed: Certificate): void {
       for (const listener of listeners) listener.setCertificate(renewed);
     },
@@ -166,7 +151,8 @@ export function createInbound(deps: InboundDeps, settings: InboundSettings) {
       unlisten?.();
       await Promise.all(mailPorts.map((mailPort) => mailPort.stop()));
       await Promise.all(listeners.map((listener) => listener.close()));
-      await Promise.all([receiver.stop(), received.stop(), reader.close()]);
+      await Promise.all([inbox.stop(), received.stop()]);
+      await Promise.all([reports.close(), reader.close()]);
     },
   };
 }

@@ -8,6 +8,8 @@ import { budgets, type BudgetName } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import { mostForOne } from '../scheduling/allowance.ts';
 import { WaitingLine } from '../scheduling/places.ts';
+import type { Session } from './listener.ts';
+import { Tally } from './mail-intake.ts';
 import type { Stranger } from './mx-budgets.ts';
 
 /** A mail that waits; `mail` is null if it has to be loaded. */
@@ -16,7 +18,7 @@ interface Waiting<Mail> extends Stranger {
   mail: Mail | null;
 }
 
-export interface InboxOptions<Mail> {
+interface InboxOptions<Mail> {
   /** The budgets for all mails that wait, and for those of one network or domain. */
   bounds: { all: BudgetName; each: BudgetName };
   /** Bytes of mails that are kept in memory until they are read; others are loaded. */
@@ -25,6 +27,12 @@ export interface InboxOptions<Mail> {
   mostAtWork: number;
   /** Mails with a token that may be with the reader at once. One without a token is there alone. */
   mostReading: number;
+  /** Makes a mail of what a session has brought. */
+  mailOf(session: Session<never>, raw: Buffer, size: number, stranger: Stranger): Mail;
+  /** Writes it to the database. */
+  write(mail: Mail, stranger: Stranger): Promise<void>;
+  /** Returns a budget of the database that one more mail of this sender would break, or null. */
+  alsoFull(stranger: Stranger): Promise<BudgetName | null>;
   /** Returns the mails in the database that were not read. */
   left(): Promise<readonly (Stranger & { id: string })[]>;
   load(id: string): Promise<Mail | null>;
@@ -34,14 +42,19 @@ export interface InboxOptions<Mail> {
   failed(error: unknown): void;
 }
 
+/** Mails that wait, by network or domain, and those that are being written. */
+class Line<Item> extends WaitingLine<Item> {
+  readonly coming = new Tally();
+}
+
 /** Pause of all reading after a failure of ours. Each try to start a process costs a tenth of a second of CPU. */
 const REST_MS = 10_000;
 
-export class Inbox<Mail extends { raw: Uint8Array }> {
+export class Inbox<Mail extends { id: string; raw: Uint8Array }> {
   private readonly clock: Clock;
   private readonly options: InboxOptions<Mail>;
-  private readonly withToken = new WaitingLine<Waiting<Mail>>();
-  private readonly loose = new WaitingLine<Waiting<Mail>>();
+  private readonly withToken = new Line<Waiting<Mail>>();
+  private readonly loose = new Line<Waiting<Mail>>();
   /** The ids of the mails that wait or are at work. */
   private readonly known = new Set<string>();
   private readonly working = new Set<Promise<void>>();
@@ -58,20 +71,41 @@ export class Inbox<Mail extends { raw: Uint8Array }> {
   }
 
   /** Returns the budget that one more mail of this sender would break, or null. */
-  full(stranger: Stranger): BudgetName | null {
+  async full(stranger: Stranger): Promise<BudgetName | null> {
+    return this.fullLine(stranger) ?? this.options.alsoFull(stranger);
+  }
+
+  /** The same for what waits to be read. */
+  fullLine(stranger: Stranger): BudgetName | null {
     const { all, each } = this.options.bounds;
     const line = this.lineOf(stranger);
     const [most, mostOfOne] = [budgets[all].most, budgets[each].most];
-    const wanted = line.of(shareOf(stranger)) + 1;
+    const share = shareOf(stranger);
+    const wanted = line.of(share) + line.coming.of(share) + 1;
+    const used = line.all + line.coming.total;
     if (wanted > mostOfOne) return each;
-    return line.all >= most || wanted > mostForOne(mostOfOne, most, line.all) ? all : null;
+    return used >= most || wanted > mostForOne(mostOfOne, most, used) ? all : null;
+  }
+
+  /** Writes a mail, which counts as waiting meanwhile, and has it read soon. Resolves with its id. */
+  async store(session: Session<never>, raw: Buffer, size: number, stranger: Stranger): Promise<string> {
+    const mail = this.options.mailOf(session, raw, size, stranger);
+    const { coming } = this.lineOf(stranger);
+    coming.add(shareOf(stranger), 1);
+    try {
+      await this.options.write(mail, stranger);
+    } finally {
+      coming.add(shareOf(stranger), -1);
+    }
+    this.take(mail, stranger);
+    return mail.id;
   }
 
   /** Takes a mail that was written. */
-  take(id: string, stranger: Stranger, mail: Mail): void {
+  take(mail: Mail, stranger: Stranger): void {
     const isBuffered = this.bufferedBytes + mail.raw.length <= this.options.mostBuffered;
     if (isBuffered) this.bufferedBytes += mail.raw.length;
-    this.add({ ...stranger, id, mail: isBuffered ? mail : null });
+    this.add({ ...stranger, id: mail.id, mail: isBuffered ? mail : null });
     this.work();
   }
 
@@ -87,7 +121,7 @@ export class Inbox<Mail extends { raw: Uint8Array }> {
     while (this.working.size > 0) await Promise.all(this.working);
   }
 
-  private lineOf({ deliveryId }: Stranger): WaitingLine<Waiting<Mail>> {
+  private lineOf({ deliveryId }: Stranger): Line<Waiting<Mail>> {
     return deliveryId === null ? this.loose : this.withToken;
   }
 

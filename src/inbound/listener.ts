@@ -7,12 +7,18 @@ import type { AddressInfo } from 'node:net';
 import { SMTPServer, type SMTPServerDataStream, type SMTPServerOptions, type SMTPServerSession } from 'smtp-server';
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
-import { logAcceptErrors } from '../net/accept-errors.ts';
-import { listenOn } from '../net/listening.ts';
+import { listenOn, logAcceptErrors } from '../net/listening.ts';
 import { isStorageTrouble } from '../storage/commit.ts';
 import { feedDirectly, readData, withCrlfLines } from './data-mode.ts';
-import { listenerLimits, type LimitName, type ListenerLimits } from './listener-limits.ts';
-import { MailMemory, takeMail, type MailHold, type TakenMail } from './mail-intake.ts';
+import {
+  type LimitName,
+  listenerLimits,
+  type ListenerLimits,
+  type MailHold,
+  takeMail,
+  type TakenMail,
+  Tally,
+} from './mail-intake.ts';
 import { OpenSessions, STOPPING } from './open-sessions.ts';
 import {
   endConnection,
@@ -42,31 +48,33 @@ export interface Session<User> {
   readonly requireTls: boolean;
 }
 
+/** A recipient that is taken. */
+interface Accepted {
+  /** The mail of ours that the address proves this to answer. A session with a proof does not give way to others, and each is good for one at a time. */
+  proof: string | null;
+  /** How a mail whose first recipient this is is held while it arrives, if it is not as others are. */
+  hold: MailHold | null;
+}
+
 export interface Handlers<User> {
   /** True for an address of a trusted network. Others may not sign in before TLS, and are not offered it, so that they send no key in the clear. */
   isTrusted?(ip: string): boolean;
   /** Checks a sign-in; a refusal slows the session down. */
   authenticate?(session: Session<User>, name: string, password: string): Promise<{ user: User } | SmtpRefusal>;
   sender(session: Session<User>, address: string): Promise<SmtpRefusal | null>;
-  recipient(session: Session<User>, address: string): Promise<SmtpRefusal | null>;
+  /** Null for a recipient that is taken as any other. */
+  recipient(session: Session<User>, address: string): Promise<SmtpRefusal | Accepted | null>;
   /** Takes the mail, cut at `keepBytes`; `size` is that of all of it. Returns the text of the 250, or the refusal. */
   data(session: Session<User>, mail: Buffer, size: number): Promise<string | SmtpRefusal>;
   /** Called when a mail was refused for its size, which MAIL announced or DATA showed. */
   tooLarge?(session: Session<User>, step: 'MAIL' | 'DATA'): void;
-  /**
-   * Returns the name of the mail of ours that an accepted recipient address proves this to answer, or null. A session with such a
-   * proof does not give way to others, and each proof is good for one session at a time.
-   */
-  proofOf?(address: string): string | null;
-  /** Returns how a mail whose first recipient this is is held while it arrives, if it is not as others are. */
-  holdFor?(recipient: string): Promise<MailHold | null>;
-  /** Called when a session was refused, or had to give way, because of this limit; `hold`: of `holdFor`. */
+  /** Called when a session was refused, or had to give way, because of this limit; `hold`: of its recipient. */
   overLimit?(limit: LimitName, hold: MailHold | null): void;
   /** Called with 250 for each mail that was taken, and with the code of each refusal of a sign-in, a sender, a recipient or a mail. */
   ended?(code: number): void;
 }
 
-export interface ListenerOptions {
+interface ListenerOptions {
   host: string;
   port: number;
   hostname: string;
@@ -84,7 +92,7 @@ export interface ListenerOptions {
   /** Returns whether an operator takes this server out of service, so that new sessions have to go to another one. */
   isDraining?: () => boolean;
   /** Counts the octets in memory; listeners that share it share `heldBytes`. */
-  memory?: MailMemory;
+  memory?: Tally;
 }
 
 const TAKEN = 250;
@@ -111,7 +119,7 @@ export class Listener<User> {
   private readonly options: ListenerOptions;
   private readonly handlers: Handlers<User>;
   private readonly limits: ListenerLimits;
-  private readonly memory: MailMemory;
+  private readonly memory: Tally;
   private readonly sessions: OpenSessions<User>;
   private readonly server: SMTPServer;
   private isClosing = false;
@@ -122,7 +130,7 @@ export class Listener<User> {
     this.options = options;
     this.handlers = handlers;
     this.limits = { ...listenerLimits, ...options.limits };
-    this.memory = options.memory ?? new MailMemory();
+    this.memory = options.memory ?? new Tally();
     this.sessions = new OpenSessions({
       clock,
       limits: this.limits,
@@ -262,13 +270,10 @@ export class Listener<User> {
   ): Promise<{ user: User } | SmtpRefusal> {
     const { handlers, sessions } = this;
     const open = sessions.get(session.id);
-    if (open === undefined || handlers.authenticate === undefined)
-      return refuse(502, '5.5.1 there is nothing to sign in to');
-    const result = await this.guarded(
-      async () =>
-        (await handlers.authenticate?.(this.viewOf(session), name, password)) ??
-        refuse(502, '5.5.1 there is nothing to sign in to'),
-    );
+    const nothing = refuse(502, '5.5.1 there is nothing to sign in to');
+    if (open === undefined) return nothing;
+    const ask = handlers.authenticate?.(this.viewOf(session), name, password) ?? Promise.resolve(nothing);
+    const result = await this.guarded(() => ask);
     if ('user' in result) return sessions.signedIn(session.id, result.user) ?? result;
     handlers.ended?.(result.code);
     // Any other refusal (TLS first, say) is not a guess.
@@ -282,13 +287,12 @@ export class Listener<User> {
 
   private async askRecipient(session: SMTPServerSession, address: string): Promise<SmtpRefusal | null> {
     const view = this.viewOf(session);
-    const refusal = await this.handlers.recipient(view, address);
+    const result = await this.handlers.recipient(view, address);
+    if (result === null || 'code' in result) return result;
     const open = this.sessions.get(session.id);
-    if (refusal === null && view.recipients.length === 0 && open !== undefined)
-      open.hold = (await this.handlers.holdFor?.(address)) ?? null;
-    const proof = refusal === null ? (this.handlers.proofOf?.(address) ?? null) : null;
-    if (proof !== null) this.sessions.noteProof(session.id, proof);
-    return refusal;
+    if (view.recipients.length === 0 && open !== undefined) open.hold = result.hold;
+    if (result.proof !== null) this.sessions.noteProof(session.id, result.proof);
+    return null;
   }
 
   private answer(
@@ -402,7 +406,7 @@ export class Listener<User> {
 }
 
 /** Parameters of MAIL and RCPT in the form of smtp-server, whose types promise strings only: names in capitals, `true` for one without a value. */
-export type EsmtpParameters = Readonly<Record<string, string | true>>;
+type EsmtpParameters = Readonly<Record<string, string | true>>;
 
 const parametersOf = (args: object | false): EsmtpParameters => (args === false ? {} : (args as EsmtpParameters));
 

@@ -1,11 +1,46 @@
-/** Takes the octets of a mail from a session: how much memory mails may have while they come, and how slowly they may come. */
+/** The limits of a listener, and how it takes the octets of a mail: how much memory mails may have while they come, and how slowly they may come. */
 import type { Clock, Timer } from '../base/clock.ts';
 import { ROOM_FOR_HEAD } from '../mail/submitted.ts';
 import { LOOKS, Patience } from '../net/patience.ts';
-import type { LimitName, ListenerLimits } from './listener-limits.ts';
+import { MINUTE_MS } from '../base/time.ts';
 
-/** Amounts by name; what falls to nothing is forgotten. */
+/** Limits on what all clients together and one network may have at once. */
+export type LimitName = 'connections' | 'connections_network' | 'memory' | 'memory_network';
+
+export type ListenerLimits = typeof listenerLimits;
+
+export const listenerLimits = {
+  /** With this many open of strangers, the site that has most sessions without a proof or a user loses its oldest one to the next client. */
+  connections: 500,
+  connectionsPerAddress: 50,
+  /** Connections of a /24 or /64. */
+  connectionsPerNetwork: 500,
+  connectionsPerMinute: 600,
+  /** Places of clients, which are of a trusted network or have signed in, beside the `connections` of others. */
+  clientConnections: 0,
+  clientConnectionsPerMinute: null as number | null,
+  /** Refused commands of one session until it is ended. */
+  errors: 20,
+  /** Failed sign-ins of one session until it is ended. */
+  signIns: 10,
+  /** Octets of mails in memory that are being received. */
+  heldBytes: 256 * 1024 * 1024,
+  /** The share of one network in `heldBytes`. */
+  heldBytesPerNetwork: 256 * 1024 * 1024,
+  idleMs: 30_000,
+  greetingToMailMs: 60_000,
+  commandMs: 30_000,
+  dataMs: 10 * MINUTE_MS,
+  /** Time that a mail may stay behind `dataPace`. */
+  dataIdleMs: 30_000,
+  /** Octets of a mail a second. */
+  dataPace: 1024,
+  sessionMs: 30 * MINUTE_MS,
+};
+
+/** Amounts by name, and in all; what falls to nothing is forgotten. */
 export class Tally {
+  total = 0;
   private readonly amounts = new Map<string, number>();
 
   of(name: string): number {
@@ -14,19 +49,9 @@ export class Tally {
 
   add(name: string, amount: number): void {
     const sum = this.of(name) + amount;
+    this.total += amount;
     if (sum > 0) this.amounts.set(name, sum);
     else this.amounts.delete(name);
-  }
-}
-
-/** Octets of mails in memory that are being received, in all and by network. */
-export class MailMemory {
-  total = 0;
-  readonly byNetwork = new Tally();
-
-  add(network: string, bytes: number): void {
-    this.total += bytes;
-    this.byNetwork.add(network, bytes);
   }
 }
 
@@ -89,13 +114,10 @@ class Octets {
 
 /** How a mail is held while it arrives: how much of it, and in which memory. */
 export interface MailHold {
-  memory: MailMemory;
+  /** Octets of mails in memory that are being received, by network. */
+  memory: Tally;
   keepBytes: number;
   limits: ListenerLimits;
-}
-
-export interface IntakeDeps extends MailHold {
-  clock: Clock;
 }
 
 /**
@@ -103,20 +125,20 @@ export interface IntakeDeps extends MailHold {
  * middle. Calls `tooSlow` when the mail has fallen behind the pace.
  */
 export async function takeMail<Result>(
-  { clock, limits, memory, keepBytes }: IntakeDeps,
+  { clock, limits, memory, keepBytes }: MailHold & { clock: Clock },
   { read, network, tooSlow }: { read: ReadMail; network: string; tooSlow: () => void },
   use: (mail: TakenMail) => Promise<Result>,
 ): Promise<Result> {
   const octets = new Octets();
   let size = 0;
   let full: LimitName | null = null;
-  const pace = watchPace({ clock, limits }, () => size, tooSlow);
+  const pace = watchPace(clock, limits, () => size, tooSlow);
   try {
     await read((piece) => {
       size += piece.length;
       const part = piece.subarray(0, Math.max(0, keepBytes - octets.length));
       if (memory.total + part.length > limits.heldBytes) full ??= 'memory';
-      else if (memory.byNetwork.of(network) + part.length > limits.heldBytesPerNetwork) full ??= 'memory_network';
+      else if (memory.of(network) + part.length > limits.heldBytesPerNetwork) full ??= 'memory_network';
       if (full !== null || part.length === 0) return;
       octets.add(part);
       memory.add(network, part.length);
@@ -131,12 +153,13 @@ export async function takeMail<Result>(
 
 /** Calls `tooSlow` once. Time in which this process was too busy to look is not counted. */
 function watchPace(
-  { clock, limits }: Pick<IntakeDeps, 'clock' | 'limits'>,
+  clock: Clock,
+  { dataIdleMs, dataPace }: ListenerLimits,
   bytes: () => number,
   tooSlow: () => void,
 ): Timer {
-  const step = limits.dataIdleMs / LOOKS;
-  const patience = new Patience({ idleMs: limits.dataIdleMs, leastPace: limits.dataPace });
+  const step = dataIdleMs / LOOKS;
+  const patience = new Patience({ idleMs: dataIdleMs, leastPace: dataPace });
   const look = (): void => {
     if (patience.isOver(step, bytes())) tooSlow();
     else timer = clock.after(step, look, { background: true });

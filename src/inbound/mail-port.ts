@@ -6,15 +6,8 @@
 import { codeOf } from '../base/error-code.ts';
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
-import { portHolder } from '../net/port-holder.ts';
 
 export type MailPortName = 'mx' | 'submission' | 'submissions';
-
-/** A port, and whether the settings chose it: the right to listen on a default port may be missing, and then it is left out. */
-export interface Place {
-  port: number;
-  isChosen: boolean;
-}
 
 export interface MailPortState {
   name: MailPortName;
@@ -24,18 +17,7 @@ export interface MailPortState {
   /** The port that is listened on; null while none is. */
   open: number | null;
   /** The reason why the port cannot be opened; null while it is open or was not tried yet. */
-  fault: { code: 'EADDRINUSE' | 'EACCES'; since: number; holder: string | null } | null;
-}
-
-export interface MailPortListener {
-  listen(): Promise<number>;
-}
-
-interface MailPortOptions {
-  name: MailPortName;
-  listener: MailPortListener;
-  host: string;
-  place: Place;
+  fault: { code: 'EADDRINUSE' | 'EACCES'; since: number } | null;
 }
 
 /** The mail that cannot arrive while a port is not open, and the setting that chooses another port, for the log. */
@@ -48,49 +30,50 @@ const WORDS: Readonly<Record<MailPortName, { takes: string; setting: string }>> 
 const RETRY_MS = 60_000;
 
 export class MailPort {
+  readonly state: MailPortState;
   private readonly deps: { clock: Clock; log: Log };
-  private readonly options: MailPortOptions;
-  private open: number | null = null;
-  private fault: MailPortState['fault'] = null;
+  private readonly isChosen: boolean;
+  private readonly listener: { listen(): Promise<number> };
   private timer: Timer | null = null;
   private trying: Promise<void> | null = null;
   private isStopped = false;
 
-  constructor(deps: { clock: Clock; log: Log }, options: MailPortOptions) {
+  /** `isChosen`: by the settings. The right to listen on a default port may be missing, and then it is left out. */
+  constructor(
+    deps: { clock: Clock; log: Log },
+    state: Pick<MailPortState, 'name' | 'host' | 'port'>,
+    isChosen: boolean,
+    listener: { listen(): Promise<number> },
+  ) {
     this.deps = deps;
-    this.options = options;
-  }
-
-  get state(): MailPortState {
-    const { name, host, place } = this.options;
-    return { name, host, port: place.port, open: this.open, fault: this.fault };
+    this.isChosen = isChosen;
+    this.listener = listener;
+    this.state = { ...state, open: null, fault: null };
   }
 
   /** Rejects if the port cannot be had for another reason than a program that has it or a missing right, such as an address that this machine does not have. */
   async start(): Promise<void> {
-    const { clock, log } = this.deps;
-    const { listener, place, host, name } = this.options;
-    const { takes, setting } = WORDS[name];
-    const { port } = place;
+    const { state, deps, isChosen } = this;
+    const { name, host, port } = state;
     try {
-      this.open = await listener.listen();
-      if (this.fault === null) return;
-      this.fault = null;
+      state.open = await this.listener.listen();
+      if (state.fault === null) return;
+      state.fault = null;
       const text = 'a port for mail that another program had is open now';
-      log.info({ event: 'smtp_port_opened', listener: name, host, port: this.open }, text);
+      deps.log.info({ event: 'smtp_port_opened', listener: name, host, port: state.open }, text);
     } catch (error) {
       const code = codeOf(error);
-      if (code !== 'EADDRINUSE' && (code !== 'EACCES' || place.isChosen)) throw error;
+      if (code !== 'EADDRINUSE' && (code !== 'EACCES' || isChosen)) throw error;
       this.tryLater();
-      if (this.fault !== null) return;
-      const holder = code === 'EADDRINUSE' ? await portHolder(port) : null;
-      this.fault = { code, since: clock.now(), holder };
+      if (state.fault !== null) return;
+      state.fault = { code, since: deps.clock.now() };
       const cause =
         code === 'EADDRINUSE'
-          ? `port ${String(port)} is in use by ${holder ?? 'another program'}`
+          ? `port ${String(port)} is in use by another program`
           : `this user may not listen on port ${String(port)}`;
-      log.warn(
-        { event: 'smtp_port_taken', listener: name, host, port, code, holder },
+      const { takes, setting } = WORDS[name];
+      deps.log.warn(
+        { event: 'smtp_port_taken', listener: name, host, port, code },
         `${cause}: ${takes} cannot arrive here. End that program, or choose another port with ${setting} (docs/beside-postfix.md); it is tried again every minute`,
       );
     }
@@ -98,15 +81,16 @@ export class MailPort {
 
   private tryLater(): void {
     if (this.isStopped) return;
+    const failed = (err: unknown): void => {
+      const { name, host, port } = this.state;
+      this.deps.log.error(
+        { event: 'smtp_port_failed', listener: name, host, port, err },
+        'a port for mail could not be opened',
+      );
+      this.tryLater();
+    };
     const tryAgain = (): void => {
-      this.trying = this.start().catch((err: unknown) => {
-        const { name, host, place } = this.options;
-        this.deps.log.error(
-          { event: 'smtp_port_failed', listener: name, host, port: place.port, err },
-          'a port for mail could not be opened',
-        );
-        this.tryLater();
-      });
+      this.trying = this.start().catch(failed);
     };
     this.timer = this.deps.clock.after(RETRY_MS, tryAgain, { background: true });
   }

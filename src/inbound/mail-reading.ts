@@ -5,7 +5,7 @@
 import type { Clock } from '../base/clock.ts';
 import { createThreads, ThreadRefusal, type ThreadsOptions } from '../base/threads.ts';
 
-export interface ReadingOptions<Mail, Job> extends Omit<ThreadsOptions, 'mostWaiting'> {
+interface ReadingOptions<Mail, Job> extends Omit<ThreadsOptions, 'mostWaiting'> {
   sizeOf(mail: Mail): number;
   /** Makes the job of some mails, which is answered with as many results. */
   jobOf(mails: readonly Mail[]): Job;

@@ -4,29 +4,23 @@
  * afterwards.
  * Anyone may write here, so each mail must fit the budgets of its network (mx-budgets.ts) before it is stored.
  */
-import { budgets as limits, type BudgetName } from '../base/budgets.ts';
+import { budgets as limits } from '../base/budgets.ts';
 import { parseMailbox } from '../mail/address.ts';
 import { deliveryOf, unsubscribedDelivery } from '../messages/delivery/return-path.ts';
 import { ROW_BYTES } from './bounded-store.ts';
 import type { InboundContext, ReceivingDomain } from './context.ts';
-import type { Handlers, Session } from './listener.ts';
-import { listenerLimits } from './listener-limits.ts';
-import { MailMemory, type MailHold } from './mail-intake.ts';
+import type { Inbox } from './inbox.ts';
+import type { Handlers } from './listener.ts';
+import { listenerLimits, type MailHold, Tally } from './mail-intake.ts';
 import { strangerOf, strangerTo, type MxBudgets, type Stranger } from './mx-budgets.ts';
 import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
 
-/** Keeps accepted mails of one kind: those to our own addresses (receive.ts), or those to domains that receive (received.ts). */
-export interface Shelf {
-  /** Returns the budget that one more mail of this sender would break, or null. */
-  full(stranger: Stranger): Promise<BudgetName | null>;
-  /** Writes a mail, and has it read soon. Resolves with its id. */
-  store(session: Session<never>, mail: { raw: Buffer; size: number }, stranger: Stranger): Promise<string>;
-}
+type Shelf = Pick<Inbox<never>, 'full' | 'store'>;
 
-/** The parts that an accepted mail passes through. */
-export interface Intake {
+/** The budgets, and the inboxes of mail to our own addresses (receive.ts) and to domains that receive (received.ts). */
+interface Intake {
   budgets: MxBudgets;
-  receiver: Shelf;
+  reports: Shelf;
   received: Shelf;
 }
 
@@ -40,11 +34,11 @@ const ROLES: ReadonlySet<string> = new Set(
 /** Where a recipient's mail goes: to our own addresses, or to a domain that receives; or the reason why nowhere. */
 type Target = 'ours' | ReceivingDomain | SmtpRefusal;
 
-export function mxHandlers(context: InboundContext, { budgets, receiver, received }: Intake): Handlers<never> {
+export function mxHandlers(context: InboundContext, { budgets, reports, received }: Intake): Handlers<never> {
   const { clock, keys } = context;
   /** Mail to domains that receive is kept whole, and takes no memory from reports. */
   const hold: MailHold = {
-    memory: new MailMemory(),
+    memory: new Tally(),
     keepBytes: LARGEST,
     limits: {
       ...listenerLimits,
@@ -73,7 +67,7 @@ export function mxHandlers(context: InboundContext, { budgets, receiver, receive
     return refuse(550, '5.7.1 we do not relay');
   }
 
-  const shelfOf = ({ receiving }: Stranger): Shelf => (receiving === undefined ? receiver : received);
+  const shelfOf = ({ receiving }: Stranger): Shelf => (receiving === undefined ? reports : received);
 
   /** Returns why no mail of this size may come in now, or null. */
   async function refusalOf(stranger: Stranger, bytes?: number): Promise<SmtpRefusal | null> {
@@ -92,13 +86,16 @@ export function mxHandlers(context: InboundContext, { budgets, receiver, receive
       const before = first === undefined ? target : await targetOf(first);
       if (nameOf(before) !== nameOf(target))
         return refuse(452, '4.5.3 one mail goes to one domain: send it again for this address');
-      if (target !== 'ours') return tooLarge(announced, target) ?? refusalOf(strangerTo(target, ip));
+      if (target !== 'ours') {
+        const refusal = tooLarge(announced, target) ?? (await refusalOf(strangerTo(target, ip)));
+        return refusal ?? { proof: null, hold };
+      }
       const stranger = strangerOf(keys, ip, [...recipients, address]);
       const named = strangerOf(keys, ip, [address]).deliveryId;
       // RFC 5321 section 4.5.3.1.10: who gets this sends the mail again for the recipients that are left.
       if (named !== null && named !== stranger.deliveryId)
         return refuse(452, '4.5.3 one mail is about one of ours: send it again for this address');
-      return refusalOf(stranger);
+      return (await refusalOf(stranger)) ?? { proof: named, hold: null };
     },
     async data(session, raw, size) {
       const target = await targetOf(session.recipients[0] ?? '');
@@ -111,18 +108,13 @@ export function mxHandlers(context: InboundContext, { budgets, receiver, receive
       const then = clock.now();
       budgets.spend(stranger, bytes);
       try {
-        return `2.0.0 taken as ${await shelfOf(stranger).store(session, { raw, size }, stranger)}`;
+        return `2.0.0 taken as ${await shelfOf(stranger).store(session, raw, size, stranger)}`;
       } catch (error) {
         // The sender comes again with it.
         budgets.takeBack(stranger, bytes, then);
         throw error;
       }
     },
-    async holdFor(recipient) {
-      const target = await targetOf(recipient);
-      return target === 'ours' || isRefusal(target) ? null : hold;
-    },
-    proofOf: (address) => strangerOf(keys, '', [address]).deliveryId,
     overLimit(limit, held) {
       const isHeld = held !== null && (limit === 'memory' || limit === 'memory_network');
       context.usedUp(isHeld ? `received_${limit}` : `mx_${limit}`);

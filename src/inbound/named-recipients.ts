@@ -5,19 +5,16 @@
  * 1. the header `X-Failed-Recipients`
  * 2. at the begin of a line, the reason behind or below it (qmail, exim, sendmail, Postfix, Yahoo, Exchange, Domino)
  * 3. in a quoted command or reply (`RCPT TO:<a@b>`, `550 <a@b>... User unknown`)
- * 4. behind a label (`Recipient: a@b`)
- * 5. anywhere in the prose, if the returned mail was addressed to it
- * 6. in a line with the reason, or in the subject
- * 7. in the To field of the returned mail, else anywhere in the prose
+ * 4. anywhere in the prose, if the returned mail was addressed to it
+ * 5. in the subject or the To field of the returned mail, else anywhere in the prose
  */
 import { addressesIn, type FoundAddress } from '../mail/addresses-in.ts';
 import { fieldsOf } from '../mail/mime-read.ts';
 import type { HeaderField } from '../mail/header.ts';
-import { foldText, type BounceWords } from './bounce-words.ts';
-import { indentOf, statusOfWords } from './diagnostic.ts';
+import { indentOf } from './diagnostic.ts';
 import type { Notice } from './notice.ts';
 
-export interface NamedRecipient {
+interface NamedRecipient {
   address: string;
   /** The lines that may hold the reason: from its name to the next recipient's. Empty if only a header names it. */
   lines: readonly string[];
@@ -35,9 +32,6 @@ const RECIPIENT = new Set(['to', 'delivered-to', 'envelope-to', 'x-original-to',
 const ADDRESSEE = new Set(['to', 'cc', 'bcc', 'apparently-to']);
 
 const COMMAND_OR_REPLY = /\brcpt to\s*:|^\s{0,20}(?:<<<\s*)?[45][0-5][0-9][ -]/i;
-const LABEL = /^\s{0,40}(?:[^\s:]+[ \t]+){0,4}[^\s:]{1,40}\s{0,4}[:：]\s{0,40}[<"']?$/;
-const LABEL_OF_OTHERS =
-  /^\W{0,10}(?:from|sender|reply-to|reply to|return-path|message-id|message id|in-reply-to|references|cc|date|subject|contact|help|von|absender|de|da|от|отправитель|差出人|发件人)\b/i;
 const IDS = /^\W{0,10}(?:message-id|message id|in-reply-to|references|id|feedback-id|x-[a-z-]*id)\s*:/i;
 /** A line that begins with an address and is about it. */
 const LISTED = /^[\s>*•\-–]{0,40}[<"']?[^\s<>@"',;:()]{1,128}@[^\s<>@"',;:()]{1,255}[>"']?\s{0,4}(?:$|[:;(])/;
@@ -49,7 +43,7 @@ interface Place extends FoundAddress {
 }
 
 /** Returns the addresses that the notice names, in order, without the sender of the returned mail and without postmasters. */
-export function recipientsNamedIn(notice: Notice, words: BounceWords): NamedRecipient[] {
+export function recipientsNamedIn(notice: Notice): NamedRecipient[] {
   const inHeader = addressesOf(notice.mail.headers, FAILED);
   const places = placesOf(notice);
   if (inHeader.length > 0) {
@@ -58,7 +52,7 @@ export function recipientsNamedIn(notice: Notice, words: BounceWords): NamedReci
   }
   const mine = ownAddresses(notice);
   const others = places.filter(({ address }) => !mine.has(address.toLowerCase()) && !isPostmaster(address));
-  return firstWay(notice, others, words) ?? firstWay(notice, places, words) ?? [];
+  return firstWay(notice, others) ?? firstWay(notice, places) ?? [];
 }
 
 export function addressesOf(headers: readonly HeaderField[], names: ReadonlySet<string>): string[] {
@@ -68,7 +62,7 @@ export function addressesOf(headers: readonly HeaderField[], names: ReadonlySet<
 /** Returns the addresses in To, Cc and the like of the returned mail. */
 export const addresseesOf = (original: readonly HeaderField[]): string[] => addressesOf(original, ADDRESSEE);
 
-function firstWay(notice: Notice, places: readonly Place[], words: BounceWords): NamedRecipient[] | null {
+function firstWay(notice: Notice, places: readonly Place[]): NamedRecipient[] | null {
   const { lines, subject, original } = notice;
   const addressees = addresseesOf(original);
   const known = new Set(addressees.map((address) => address.toLowerCase()));
@@ -78,10 +72,7 @@ function firstWay(notice: Notice, places: readonly Place[], words: BounceWords):
   const elsewhere = inSubject.length > 0 ? inSubject : addressees;
   for (const isOne of [
     inCommandOrReply,
-    behindLabel,
     (_: unknown, { address }: Place) => known.has(address.toLowerCase()),
-    onceALine((line) => saysWhatWentWrong(lines[line] ?? '', words)),
-    onceALine((line) => saysWhatWentWrong(lines.slice(line, line + 3).join(' '), words)),
     () => elsewhere.length === 0,
   ]) {
     const found = distinct(
@@ -93,19 +84,6 @@ function firstWay(notice: Notice, places: readonly Place[], words: BounceWords):
   }
   return elsewhere.length === 0 ? null : distinct(elsewhere.map((address) => ({ address, lines: [] })));
 }
-
-/** Looks at each line once: a line may name hundreds, and searching it for all phrases takes time. */
-function onceALine(find: (line: number) => boolean): (_: unknown, place: Place) => boolean {
-  const found = new Map<number, boolean>();
-  return (_, { line }) => {
-    const is = found.get(line) ?? find(line);
-    found.set(line, is);
-    return is;
-  };
-}
-
-const saysWhatWentWrong = (line: string, words: BounceWords): boolean =>
-  words.failure(foldText(line)) || words.delay(foldText(line)) || statusOfWords(line, words) !== null;
 
 function placesOf({ lines }: Notice): Place[] {
   return lines.flatMap((text, line) => (IDS.test(text) ? [] : addressesIn(text).map((found) => ({ ...found, line }))));
@@ -159,11 +137,6 @@ function isWrapped(lines: readonly string[], line: number): boolean {
 
 const inCommandOrReply = (lines: readonly string[], { line }: Place): boolean =>
   COMMAND_OR_REPLY.test(lines[line] ?? '');
-
-function behindLabel(lines: readonly string[], { line, start }: Place): boolean {
-  const before = (lines[line] ?? '').slice(0, start);
-  return LABEL.test(before) && !LABEL_OF_OTHERS.test(before);
-}
 
 /** Returns the recipient at this place, with its line from the column `from` and the lines below it. */
 function named(lines: readonly string[], place: Place, from: number, next: Place | undefined): NamedRecipient {

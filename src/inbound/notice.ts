@@ -3,11 +3,21 @@
  * comes as a separate part or in the text below a line that announces it.
  */
 import type { Arrival } from './finding.ts';
-import { isDeliveryStatus, readDeliveryReport, type DeliveryReport } from '../mail/delivery-report.ts';
-import { isFeedbackReport, readFeedbackReport, type FeedbackReport } from '../mail/feedback-report.ts';
+import { soughtAddress } from '../mail/address.ts';
+import { addressesIn } from '../mail/addresses-in.ts';
+import { isAutoReplied, isMarkedAutoReply } from '../mail/auto-reply.ts';
+import {
+  isDeliveryStatus,
+  readDeliveryReport,
+  type DeliveryReport,
+  isFeedbackReport,
+  readFeedbackReport,
+  type FeedbackReport,
+} from '../mail/delivery-report.ts';
 import type { HeaderField } from '../mail/header.ts';
 import {
   fieldOf,
+  fieldsOf,
   isMessage,
   octetsOf,
   ownPartsOf,
@@ -19,19 +29,16 @@ import {
 } from '../mail/mime-read.ts';
 import { textFromHtml } from '../mail/text-from-html.ts';
 import { foldText, type BounceWords } from './bounce-words.ts';
-import { hasNullSender, isAnswer, isFromDaemon, isFromPerson } from './writer.ts';
 
 export interface Notice {
   mail: MailPart;
   arrival: Arrival;
-  /** Decoded, without the subject of the returned mail or a part of it. */
+  /** Decoded, without the subject of the returned mail. */
   subject: string;
   /** True if the subject of the returned mail is known. Else that of the notice may repeat it. */
   isSubjectKnown: boolean;
-  /** Lines of the text for people, without the returned mail and its subject or a part of it. */
+  /** Lines of the text for people, without the returned mail and its subject. */
   lines: readonly string[];
-  /** The same with parts of the subject: they may be the notice's own words. */
-  looseLines: readonly string[];
   /** The head of the returned mail; empty without one. */
   original: readonly HeaderField[];
   delivery: DeliveryReport | null;
@@ -191,15 +198,8 @@ function outdented(lines: readonly string[]): string {
  * `Your payment failed and will be retried` says nothing of what the host that writes has done.
  */
 
-interface Prose {
-  subject: string;
-  lines: readonly string[];
-}
-
 /** Fewer characters may be a word that the notice has of itself. Those of the scripts of East Asia count three times. */
 const SHORTEST = 8;
-/** Notices cut our subject, too. Fewer of its words in a row may be the notice's own, unless they begin it. */
-const LEAST_WORDS = 3;
 const LONGEST = 300;
 const MOST_SUBJECTS = 5;
 
@@ -208,19 +208,17 @@ const LABELLED =
   /^([>\s*\-•]{0,20}(?:(?:the|your|message|mail|original|der|le|el|il|o) ){0,3}(?:subject|betreff|objet|sujet|asunto|assunto|oggetto|onderwerp|ämne|emne|aihe|temat|předmět|predmet|tárgy|subiect|konu|тема|θέμα|件名|主题|主題|主旨|제목)(?: (?:of|line)(?: \p{L}{1,10}){0,2})?(?: (?:is|was))?\s{0,4}[:：])\s{0,10}(\S.*)$/iu;
 const ANY_LABEL = /^[>\s]{0,20}[\p{L}-]{1,30}\s?[:：](?:\s|$)/u;
 
-const UNSPACED = '\\p{Script=Han}\\p{Script=Hiragana}\\p{Script=Katakana}\\p{Script=Thai}';
-const DENSE = new RegExp(`[${UNSPACED}\\p{Script=Hangul}]`, 'gu');
-/** An address is one word, and so is each character of the scripts without spaces. */
-const WORD = new RegExp(
-  `[${UNSPACED}]|[\\p{L}\\p{N}](?:[^${UNSPACED}\\s<>()[\\]"'“”„«»‘’:;,!?…]*[\\p{L}\\p{M}\\p{N}])?`,
-  'gu',
-);
+const DENSE = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Hangul}]/gu;
 
 /**
- * Returns the notice's own words: without what follows a label of a subject, and without the returned mail's subject, whole or in part.
+ * Returns the notice's own words: without what follows a label of a subject, and without the returned mail's subject.
  * `sent`: the subject of our mail, if the token of the notice says which one it is.
  */
-function withoutOurSubject({ subject, lines }: Prose, original: readonly HeaderField[], sent: string | null) {
+function withoutOurSubject(
+  { subject, lines }: Pick<Notice, 'subject' | 'lines'>,
+  original: readonly HeaderField[],
+  sent: string | null,
+) {
   const found = [...(sent === null ? [] : [sent]), wordsOf(original, 'subject')];
   const own: string[] = [];
   let depth: number | null = null;
@@ -234,22 +232,28 @@ function withoutOurSubject({ subject, lines }: Prose, original: readonly HeaderF
   }
   const ours = [...new Set(found.map((one) => one.trim().slice(0, LONGEST)))].filter(isLong).slice(0, MOST_SUBJECTS);
   const withoutWhole = (text: string): string => ours.reduce((left, one) => left.replace(patternOf(one), ''), text);
-  const cleaned = withoutWhole(own.join('\n'));
-  const title = ours.reduce(withoutParts, withoutWhole(subject));
+  const title = ours.reduce(withoutBeginning, withoutWhole(subject));
   return {
     // A notice whose subject is ours and nothing else says no more by it.
     subject: /\p{L}/u.test(title) || sent !== null ? title : subject,
     isSubjectKnown: found.some((one) => one !== ''),
-    lines: subjectLinesOf(ours.reduce(withoutParts, cleaned)),
-    looseLines: subjectLinesOf(cleaned),
+    lines: withoutWhole(own.join('\n'))
+      .split('\n')
+      .map((line) => line.trimEnd()),
   };
 }
 
 const indent = (line: string): number => /^[>\s]{0,80}/.exec(line)?.[0].length ?? 0;
 
-const subjectLinesOf = (text: string): string[] => text.split('\n').map((line) => line.trimEnd());
-
 const isLong = (text: string): boolean => text.length + 2 * (text.match(DENSE)?.length ?? 0) >= SHORTEST;
+
+/** Removes the longest beginning of our subject: mail systems cut it to repeat it in theirs. */
+function withoutBeginning(title: string, ours: string): string {
+  const shown = title.slice(0, LONGEST_LINE);
+  for (let end = ours.length - 1; isLong(ours.slice(0, end)); end--)
+    if (shown.includes(ours.slice(0, end))) return title.replace(ours.slice(0, end), '');
+  return title;
+}
 
 /** Returns what finds this subject, also if a line was wrapped in it. */
 function patternOf(subject: string): RegExp {
@@ -257,24 +261,56 @@ function patternOf(subject: string): RegExp {
   return new RegExp(words.join('\\s{1,80}'), 'giu');
 }
 
-/** Removes words that follow one another in the subject as well, or begin it and are cut, with its words directly after them. */
-function withoutParts(text: string, subject: string): string {
-  const wanted = wordsIn(subject);
-  const words = wordsIn(text);
-  const rowAt = (all: readonly string[], at: number): string => all.slice(at, at + LEAST_WORDS).join(' ');
-  const rows = new Set(wanted.slice(LEAST_WORDS - 1).map((_, at) => rowAt(wanted, at)));
-  const known = new Set(wanted);
-  const [first = '', second = ''] = wanted;
-  let at = -1;
-  let end = -1;
-  return text.replace(WORD, (word) => {
-    const [one = '', next = ''] = words.slice(++at, at + 2);
-    const row = rowAt(words, at);
-    if (rows.has(row) && isLong(row.replaceAll(' ', ''))) end = at + LEAST_WORDS;
-    else if (one === first && second.startsWith(next) && isLong(one + next)) end = Math.max(end, at + 2);
-    else if (at === end && known.has(one)) end = at + 1;
-    return at < end ? '' : word;
-  });
+/** Who wrote a mail to us: a mail system, or the mailbox of a person that answers by itself. */
+
+/** Judges by its From (local part or display name), its return path, or a form that only mail servers write (RFC 3464). */
+export function isFromDaemon(mail: MailPart, { sender }: Pick<Arrival, 'sender'>, words: BounceWords): boolean {
+  const from = fromOf(mail);
+  if (/^\s*<\s*>/.test(from) || words.senders.has(localPartOfFrom(mail)) || words.senderNames(foldText(from)))
+    return true;
+  if (mail.type === 'multipart/report' && mail.params.get('report-type')?.toLowerCase() === 'delivery-status')
+    return true;
+  const [field = ''] = returnPathsOf(mail);
+  return [field, sender ?? ''].some((path) =>
+    words.senders.has(/^\s*<?([^@<>\s]{1,64})/.exec(path.toLowerCase())?.[1] ?? ''),
+  );
 }
 
-const wordsIn = (text: string): string[] => (text.match(WORD) ?? []).map((word) => word.toLowerCase());
+/** Answering machines have it too (RFC 3834 section 3.3). */
+export const hasNullSender = (mail: MailPart, { sender }: Pick<Arrival, 'sender'>): boolean =>
+  sender === '' || returnPathsOf(mail).some((value) => /^<\s*>/.test(value.trim()));
+
+/** True if the sender is known, and is neither a mail system nor another program. */
+const isFromPerson = (mail: MailPart, arrival: Pick<Arrival, 'sender'>, words: BounceWords): boolean =>
+  (arrival.sender !== null || returnPathsOf(mail).length > 0) &&
+  !(hasNullSender(mail, arrival) || words.nobodies.has(localPartOfFrom(mail)) || isFromDaemon(mail, arrival, words));
+
+const returnPathsOf = ({ headers }: MailPart): string[] => fieldsOf(headers, new Set(['return-path']));
+
+/** True for the answer of a person's mailbox (RFC 3834): whatever failure it mentions, it is not the one who reports it. */
+export const isAnswer = (mail: MailPart, arrival: Pick<Arrival, 'sender'>, words: BounceWords): boolean =>
+  (isMarkedAutoReply(mail.headers) ||
+    isAutoReplied(mail.headers) ||
+    words.autoReplySubjects(foldText(wordsOf(mail.headers, 'subject')))) &&
+  !isFromDaemon(mail, arrival, words);
+
+export function isFromRecipient(mail: MailPart, { about }: Pick<Arrival, 'about'>): boolean {
+  const [first, ...others] = addressesIn(fromOf(mail));
+  return about !== null && first !== undefined && others.length === 0 && isSame(first.address, about.address);
+}
+
+const isSame = (one: string, other: string): boolean => soughtAddress(one) === soughtAddress(other);
+
+const fromOf = (mail: MailPart): string => wordsOf(mail.headers, 'from').slice(0, 1000);
+
+/** Returns the local part in lower case; of `MAILER-DAEMON` alone, and of `MAILER-DAEMON <>`, the name. */
+export function localPartOfFrom(mail: MailPart): string {
+  const from = fromOf(mail);
+  const [first] = addressesIn(from);
+  return (
+    (first?.address ?? from)
+      .toLowerCase()
+      .replace(/^[<"\s]+/, '')
+      .split(/[@>\s]/, 1)[0] ?? ''
+  );
+}

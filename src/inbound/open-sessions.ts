@@ -9,34 +9,43 @@ import { HOUR_MS } from '../base/time.ts';
 import { Crowds } from '../net/crowds.ts';
 import { addressBucket, networkOf, plainAddress, siteOf } from '../net/ip.ts';
 import { Allowance } from '../scheduling/allowance.ts';
-import type { LimitName, ListenerLimits } from './listener-limits.ts';
-import { Tally, type MailHold } from './mail-intake.ts';
+import { type LimitName, type ListenerLimits, type MailHold, Tally } from './mail-intake.ts';
 import { cutConnection, endConnection, type SmtpConnection } from './smtp-connection.ts';
 import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
 
+const never: Timer = { cancel: () => undefined };
+
 /** One session, as the listener follows it. */
-export interface OpenSession<User> {
+class OpenSession<User> {
   readonly connection: SmtpConnection;
   readonly ip: string;
   readonly since: number;
-  places: Places;
   readonly bucket: string;
   readonly network: string;
   readonly site: string;
-  errors: number;
-  failedSignIns: number;
-  user: User | null;
-  proof: string | null;
+  places: Places;
+  errors = 0;
+  failedSignIns = 0;
+  user: User | null = null;
+  proof: string | null = null;
   /** How its next mail is held; null if as others are. */
-  hold: MailHold | null;
-  isReceiving: boolean;
+  hold: MailHold | null = null;
+  isReceiving = false;
   /** Its mail has come and gets its reply next: without it the client would send the mail again. */
-  isStoring: boolean;
+  isStoring = false;
   /** The reason to end it after that reply. */
-  ending: string | null;
+  ending: string | null = null;
   /** The next step must come before this ends. */
-  stepTimer: Timer;
-  sessionTimer: Timer;
+  stepTimer: Timer = never;
+  sessionTimer: Timer = never;
+
+  constructor(connection: SmtpConnection, ip: string, since: number, places: Places) {
+    this.connection = connection;
+    this.ip = ip;
+    this.since = since;
+    this.places = places;
+    [this.bucket, this.network, this.site] = [addressBucket(ip), networkOf(ip), siteOf(ip)];
+  }
 }
 
 /** Places that sessions share. Those without a user or a proof give way to others, by site. */
@@ -66,8 +75,6 @@ interface SessionLimits {
 const SOCKETS = 2;
 
 export const STOPPING = '4.3.2 the service is stopping';
-
-const never: Timer = { cancel: () => undefined };
 
 const MOST_KNOWN = 10_000;
 const MOST_NAMES = 100_000;
@@ -125,36 +132,19 @@ export class OpenSessions<User> {
 
   admit(id: string, address: string, connection: SmtpConnection): SmtpRefusal | null {
     const { limits, clock, isTrusted } = this.deps;
-    const [ip, since] = [plainAddress(address) ?? address, clock.now()];
-    const [bucket, network, site] = [addressBucket(ip), networkOf(ip), siteOf(ip)];
+    const ip = plainAddress(address) ?? address;
+    const session = new OpenSession<User>(connection, ip, clock.now(), this.strangers);
+    const { bucket, network, since } = session;
     const { arrivals } = isTrusted(ip) ? this.clients : this.strangers;
     if (!arrivals.take(bucket, 1, since)) return TOO_OFTEN;
-    const places = this.isKnown(ip) && this.hasRoom(this.clients) ? this.clients : this.strangers;
-    const refusal = places === this.clients ? null : this.refusalFor(bucket, network);
+    if (this.isKnown(ip) && this.hasRoom(this.clients)) session.places = this.clients;
+    const refusal = session.places === this.clients ? null : this.refusalFor(bucket, network);
     if (refusal !== null) return refusal;
     const timeUp = (): void => this.end(id, '4.4.2 the session took too long');
-    const session: OpenSession<User> = {
-      connection,
-      ip,
-      since,
-      places,
-      bucket,
-      network,
-      site,
-      errors: 0,
-      failedSignIns: 0,
-      user: null,
-      proof: null,
-      hold: null,
-      isReceiving: false,
-      isStoring: false,
-      ending: null,
-      stepTimer: never,
-      sessionTimer: clock.after(limits.sessionMs, timeUp, { background: true }),
-    };
+    session.sessionTimer = clock.after(limits.sessionMs, timeUp, { background: true });
     this.byId.set(id, session);
     this.count(session, 1);
-    if (!isTrusted(ip)) places.unproven.add(site, id);
+    if (!isTrusted(ip)) session.places.unproven.add(session.site, id);
     this.expectStep(id, limits.greetingToMailMs);
     return null;
   }

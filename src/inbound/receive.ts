@@ -26,11 +26,9 @@ import { findingRecord, type Finding, type SentMail } from './finding.ts';
 import { Inbox } from './inbox.ts';
 import { InTurn } from './in-turn.ts';
 import { FORWARDED_AN_HOUR, forwardOf, isForOperator } from './forward.ts';
-import type { Session } from './listener.ts';
-import type { Shelf } from './mx.ts';
 import { strangerOf, type MxBudgets, type Stranger } from './mx-budgets.ts';
 import { ERASED_ADDRESS } from '../mail/address.ts';
-import { findMatch, type Match, type Owner } from './report-owner.ts';
+import { findMatch, type Owner } from './report-owner.ts';
 import type { ReportReader } from './report-reader.ts';
 import { HOUR_MS } from '../base/time.ts';
 
@@ -38,8 +36,8 @@ import { HOUR_MS } from '../base/time.ts';
 type NewReport = Pick<ReportRow, 'id' | 'received_at' | 'client_ip' | 'sender' | 'recipients_json' | 'size' | 'raw'>;
 
 /** The parts that a mail passes through. */
-export interface ReceiveParts {
-  reader: Pick<ReportReader, 'read' | 'close'>;
+interface ReceiveParts {
+  reader: Pick<ReportReader, 'read'>;
   budgets: Pick<MxBudgets, 'noteReading' | 'giveBack' | 'noteGood'>;
   kept: ReturnType<typeof keptReports>;
 }
@@ -49,6 +47,16 @@ const READING = 16;
 /** Mails that are read or written at the same time. */
 const AT_WORK = 32;
 const BUFFERED_BYTES = 8 * 1024 * 1024;
+
+/** The columns of a mail that was not read. */
+const unread = {
+  state: 'new',
+  kind: null,
+  account_id: null,
+  message_id: null,
+  delivery_id: null,
+  detail_json: '{}',
+} as const;
 
 /** What a mail was. */
 interface End {
@@ -65,10 +73,10 @@ interface End {
   done?: () => unknown;
 }
 
-export class Receiver implements Shelf {
+export class Receiver {
+  readonly inbox: Inbox<NewReport>;
   private readonly context: InboundContext;
   private readonly parts: ReceiveParts;
-  private readonly inbox: Inbox<NewReport>;
   private readonly aggregates: ReturnType<typeof createAggregateStore>;
   private readonly perDelivery = new InTurn();
 
@@ -81,65 +89,28 @@ export class Receiver implements Shelf {
       mostBuffered: BUFFERED_BYTES,
       mostAtWork: AT_WORK,
       mostReading: READING,
-      left: async () => (await unreadIn(context.db.prepared)).map((row) => ({ ...row, ...this.strangerOf(row) })),
+      mailOf: ({ ip, sender, recipients }, raw, size) => {
+        const now = context.clock.now();
+        const recipients_json = JSON.stringify(recipients);
+        return { id: newId('rep', now), received_at: now, client_ip: ip, sender, recipients_json, size, raw };
+      },
+      async write(row, stranger) {
+        const bytes = row.raw.length + ROW_BYTES;
+        await context.db.commit.insert({ reports: [{ ...unread, ...row }] }, bytes);
+        parts.kept.of(stranger).add(bytes);
+      },
+      alsoFull: (stranger) => Promise.resolve(parts.kept.of(stranger).overfull()),
+      left: async () =>
+        (await unreadIn(context.db.prepared)).map(({ id, client_ip, recipients_json }) => ({
+          id,
+          ...strangerOf(context.keys, client_ip, JSON.parse(recipients_json) as string[]),
+        })),
       load: (id) => load(context.db.prepared, id),
       read: (row, stranger) => this.read(row, stranger),
       failed(err) {
         context.log.error({ event: 'reports_failed', err }, 'mail to us could not be read or written: tried again');
       },
     });
-  }
-
-  /** Takes the mails that ended nodes, or an earlier run, have left unread. */
-  takeLeft(): void {
-    this.inbox.takeLeft();
-  }
-
-  async store(
-    { ip, sender, recipients }: Session<never>,
-    { raw, size }: { raw: Buffer; size: number },
-    stranger: Stranger,
-  ): Promise<string> {
-    const now = this.context.clock.now();
-    const row: ReportRow = {
-      id: newId('rep', now),
-      received_at: now,
-      client_ip: ip,
-      sender,
-      recipients_json: JSON.stringify(recipients),
-      size,
-      state: 'new',
-      kind: null,
-      account_id: null,
-      message_id: null,
-      delivery_id: null,
-      detail_json: '{}',
-      raw,
-    };
-    const bytes = raw.length + ROW_BYTES;
-    await this.context.db.commit.insert({ reports: [row] }, bytes);
-    this.parts.kept.of(stranger).add(bytes);
-    this.take(row);
-    return row.id;
-  }
-
-  /** Takes a mail that was written and waits to be read. */
-  take(row: NewReport): void {
-    this.inbox.take(row.id, this.strangerOf(row), row);
-  }
-
-  async full(stranger: Stranger) {
-    return this.inbox.full(stranger) ?? this.parts.kept.of(stranger).overfull();
-  }
-
-  /** Resolves when the reports that are being read are done. */
-  async stop(): Promise<void> {
-    await this.inbox.stop();
-    await this.parts.reader.close();
-  }
-
-  private strangerOf({ client_ip, recipients_json }: Pick<NewReport, 'client_ip' | 'recipients_json'>): Stranger {
-    return strangerOf(this.context.keys, client_ip, JSON.parse(recipients_json) as string[]);
   }
 
   /** Reads a mail. Resolves with the act that records what it means. */
@@ -171,11 +142,12 @@ export class Receiver implements Shelf {
     if (match?.proof === 'feedback_loop') this.parts.budgets.noteGood(strangerOf(context.keys, row.client_ip, []));
     if (isForOperator(row, finding, match !== null)) return this.forward(row, finding);
     const isObeyed = await this.obey(finding);
-    const meaning = await meaningOf(context.db.prepared, row, finding, match);
-    const { change, state } = isObeyed ? ({ change: null, state: 'done' } as const) : meaning;
     const { owner, proof = null, loop = null } = match ?? {};
-    if (owner !== undefined && proof !== null && change !== null)
-      await context.recorder.record([{ deliveryId: owner.id, change }]);
+    const isOfNobody = owner === undefined || isObeyed;
+    const change = isOfNobody ? null : await changeOf(context.db.prepared, row.sender, finding, owner);
+    const isProven = owner !== undefined && proof !== null;
+    if (isProven && change !== null) await context.recorder.record([{ deliveryId: owner.id, change }]);
+    const state = isObeyed ? 'done' : stateOf(finding, owner !== undefined, change === null || isProven);
     return this.close(row, finding, async () => ({
       state,
       owner,
@@ -306,51 +278,27 @@ async function isFloodOf(tx: Connection, now: number): Promise<boolean> {
   return (row?.n ?? 0) >= FORWARDED_AN_HOUR;
 }
 
-interface Meaning {
-  /** Null if it changes nothing. For an `unverified` report, the change if it were true. */
-  change: DeliveryChange | null;
-  state: Extract<ReportRow['state'], 'done' | 'unmatched' | 'unverified' | 'unreadable'>;
+/** Returns the state of a report. An aggregate report that could be read does not come here: it is counted. */
+function stateOf({ kind }: Finding, hasOwner: boolean, isSettled: boolean): ReportRow['state'] {
+  if (kind === 'report') return 'unreadable';
+  if (hasOwner) return isSettled ? 'done' : 'unverified';
+  return kind === 'other' || kind === 'auto_reply' ? 'done' : 'unmatched';
 }
 
-/** Returns whether a report of this kind needs an owner; the others have none to find. */
-const needsOwner = ({ kind }: Finding): boolean =>
-  kind === 'bounce' || kind === 'delay' || kind === 'complaint' || kind === 'unsubscribe';
-
-/** Decides what the report means. `match`: its delivery, and the proof. */
-async function meaningOf(
-  db: Connection,
-  { sender }: Pick<ReportRow, 'sender'>,
-  finding: Finding,
-  match: Match | null,
-): Promise<Meaning> {
-  // An aggregate report that could be read does not come here: it is counted.
-  if (finding.kind === 'report') return { change: null, state: 'unreadable' };
-  if (match === null) return { change: null, state: needsOwner(finding) ? 'unmatched' : 'done' };
-  const change = await changeOf(db, sender, finding, match.owner);
-  return { change, state: change !== null && match.proof === null ? 'unverified' : 'done' };
-}
-
+/** Returns the change that a report of this delivery would be, were it true; null if it changes nothing. */
 async function changeOf(
   db: Connection,
   sender: string,
   finding: Finding,
   owner: Owner,
 ): Promise<DeliveryChange | null> {
-  switch (finding.kind) {
-    case 'bounce':
-      return countsAsReport(sender, finding)
-        ? bouncedBy(finding.recipients, owner.address_key, standInOf(finding.isWellFormed, sender))
-        : null;
-    case 'complaint':
-      return complainedBy({ type: null, source: 'arf', userAgent: null, arrivalDate: null, ...finding.feedback });
-    case 'unsubscribe':
-      return (await isUnsubscribed(db, owner)) ? null : { kind: 'unsubscribed', method: 'mailto' };
-    case 'delay':
-    case 'auto_reply':
-    case 'report':
-    case 'other':
-      return null;
-  }
+  const { kind, recipients, isWellFormed, feedback } = finding;
+  if (kind === 'bounce' && countsAsReport(sender, finding))
+    return bouncedBy(recipients, owner.address_key, standInOf(isWellFormed, sender));
+  if (kind === 'complaint')
+    return complainedBy({ type: null, source: 'arf', userAgent: null, arrivalDate: null, ...feedback });
+  if (kind === 'unsubscribe' && !(await isUnsubscribed(db, owner))) return { kind: 'unsubscribed', method: 'mailto' };
+  return null;
 }
 
 /** Returns whether the mail counts. Everyone who gets the mail knows its token: a report must also look like one, in its sender or in its form. */

@@ -8,9 +8,8 @@ import { createLookUpCache } from '../base/look-up-cache.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { addressKey } from '../mail/address.ts';
 import { isSignedBy, type Signature } from '../mail/dkim/verify.ts';
-import { checkDmarc, type DmarcVerdict } from '../mail/dmarc.ts';
+import { checkDmarc, checkSpf, type Look, type SpfQuestion } from '../mail/authentication.ts';
 import type { ReceivedMail } from '../mail/received-mail.ts';
-import { checkSpf, type Look, type SpfQuestion, type SpfResult } from '../mail/spf.ts';
 import { deliveryOfCopy } from '../messages/delivery/return-path.ts';
 import { noBodies, receivedMembers, sourceOf } from '../messages/received/received-store.ts';
 import type { Connection } from '../storage/connection.ts';
@@ -20,7 +19,6 @@ import { received as table, type EventRow, type ReceivedRow } from '../storage/t
 import type { InboundContext, ReceivingDomain } from './context.ts';
 import { Inbox } from './inbox.ts';
 import type { Session } from './listener.ts';
-import type { Shelf } from './mx.ts';
 import { strangerTo, type MxBudgets, type Stranger } from './mx-budgets.ts';
 import { messageNamed } from './report-owner.ts';
 
@@ -56,6 +54,7 @@ export const newReceived = (
 });
 
 interface NewMail {
+  id: string;
   row: ReceivedRow;
   raw: Buffer;
 }
@@ -73,11 +72,11 @@ const WAITING_FRESH_MS = 30_000;
 const KEPT_FRESH_MS = 60_000;
 const KEPT_SHARE = 0.2;
 
-export class ReceivedMails implements Shelf {
+export class ReceivedMails {
+  readonly inbox: Inbox<NewMail>;
   private readonly context: InboundContext;
   private readonly ofNetworks: Pick<MxBudgets, 'noteReading'>;
   private readonly mostKept: number;
-  private readonly inbox: Inbox<NewMail>;
   private readonly waits;
   /** Bytes of all sources at the last look, with those that came since. */
   private kept = 0;
@@ -96,6 +95,16 @@ export class ReceivedMails implements Shelf {
       mostBuffered: BUFFERED_BYTES,
       mostAtWork: AT_WORK,
       mostReading: 1,
+      mailOf(session, raw, size, { receiving = { account_id: '', name: '' } }) {
+        const row = newReceived(session, receiving, size, context.clock.now());
+        return { id: row.id, row, raw };
+      },
+      write: async ({ id, row, raw }) => {
+        const rows = { received: [row], received_sources: [{ received_id: id, raw }] };
+        await context.db.commit.insert(rows, row.size);
+        this.kept += row.size;
+      },
+      alsoFull: (stranger) => this.full(stranger),
       left: async () => (await unreadIn(context.db.prepared)).map((row) => ({ id: row.id, ...strangerIn(row) })),
       load: (id) => load(context.db.prepared, id),
       read: ({ row, raw }) => this.read(row, raw),
@@ -105,11 +114,9 @@ export class ReceivedMails implements Shelf {
     });
   }
 
-  async full(stranger: Stranger): Promise<BudgetName | null> {
-    const unread = this.inbox.full(stranger);
-    if (unread !== null) return unread;
+  private async full({ receiving }: Stranger): Promise<BudgetName | null> {
     if (await this.isStoreFull()) return 'received_kept';
-    const { mails, bytes } = await this.waits.get(stranger.receiving?.account_id ?? '');
+    const { mails, bytes } = await this.waits.get(receiving?.account_id ?? '');
     if (mails >= budgets.received_waiting.most) return 'received_waiting';
     return (bytes ?? 0) >= budgets.received_waiting_bytes.most ? 'received_waiting_bytes' : null;
   }
@@ -125,29 +132,6 @@ export class ReceivedMails implements Shelf {
       this.kept = row?.bytes ?? 0;
     }
     return this.kept > this.mostKept;
-  }
-
-  async store(
-    session: Session<never>,
-    { raw, size }: { raw: Buffer; size: number },
-    stranger: Stranger,
-  ): Promise<string> {
-    const { receiving = { account_id: '', name: '' } } = stranger;
-    const row = newReceived(session, receiving, size, this.context.clock.now());
-    await this.context.db.commit.insert({ received: [row], received_sources: [{ received_id: row.id, raw }] }, size);
-    this.kept += size;
-    this.inbox.take(row.id, stranger, { row, raw });
-    return row.id;
-  }
-
-  /** Takes the mails that ended nodes, or an earlier run, have left. */
-  takeLeft(): void {
-    this.inbox.takeLeft();
-  }
-
-  /** Resolves when the mails at work are done. */
-  stop(): Promise<void> {
-    return this.inbox.stop();
   }
 
   /** Reads a mail. Resolves with the act that has its sender checked, and writes it. */
@@ -194,7 +178,7 @@ export class ReceivedMails implements Shelf {
   }
 
   /** An author of an answer has read the mail, even if only a machine has fetched its pixel. */
-  private async noteReader(answered: Answered | null): Promise<void> {
+  private async noteReader(answered: Answered): Promise<void> {
     if (answered?.unseenDelivery == null) return;
     const hit = { at: this.context.clock.now(), ip: null, userAgent: null, bot: null };
     const change = { kind: 'opened', hit, client: null, os: null, device: null } as const;
@@ -208,7 +192,7 @@ const unreadIn = (db: Connection): Promise<Pick<ReceivedRow, 'id' | 'account_id'
 async function load(db: Connection, id: string): Promise<NewMail | null> {
   const [row] = await db.all<ReceivedRow>("SELECT * FROM received WHERE id = ? AND status = 'new'", [id]);
   const raw = row === undefined ? null : await sourceOf(db, id);
-  return row === undefined || raw === null ? null : { row, raw };
+  return row === undefined || raw === null ? null : { id, row, raw };
 }
 
 type Columns = Partial<ReceivedRow> & { status: ReceivedRow['status'] };
@@ -217,7 +201,7 @@ type Columns = Partial<ReceivedRow> & { status: ReceivedRow['status'] };
 function columnsAfter(
   mail: ReceivedMail | null,
   { spf, dkim, dmarc }: Verdicts,
-  answered: Answered | null,
+  answered: Answered,
   fromKey: string,
 ): Columns {
   if (mail === null) return { ...columnsOf(table, { spf }), status: 'unreadable', from_key: fromKey };
@@ -270,21 +254,13 @@ async function waitingFor(db: Connection, accountId: string): Promise<{ mails: n
   return row ?? { mails: 0, bytes: 0 };
 }
 
-interface Answered {
-  messageId: string;
-  /** The delivery to the author if it was opened by machines alone; null without one. */
-  unseenDelivery: string | null;
-}
+type Answered = Awaited<ReturnType<typeof answeredBy>>;
 
 /**
  * Finds the message of ours that a mail answers: by In-Reply-To and References, then by the mark of a copy that it brings. Only messages
  * of the account whose domain received it count, since anyone can write a Message-ID.
  */
-async function answeredBy(
-  { db, keys }: InboundContext,
-  accountId: string,
-  mail: ReceivedMail,
-): Promise<Answered | null> {
+async function answeredBy({ db, keys }: InboundContext, accountId: string, mail: ReceivedMail) {
   const { in_reply_to: first, references, copy, from } = mail;
   const named = new Set([...(first === null ? [] : [first]), ...[...references].reverse()]);
   const idOf = async (sql: string, values: string[]): Promise<string | null> =>
@@ -302,15 +278,12 @@ async function answeredBy(
      WHERE d.message_id = ? AND d.address_key = ? AND m.opens = 0 AND m.bot_opens > 0 LIMIT 1`,
     [messageId, from === null ? '' : addressKey(from.email)],
   );
-  return { messageId, unseenDelivery: unseen?.id ?? null };
+  /** The delivery to the author if it was opened by machines alone; null without one. */
+  const unseenDelivery = unseen?.id ?? null;
+  return { messageId, unseenDelivery };
 }
 
-interface Verdicts {
-  spf: { result: SpfResult; domain: string };
-  dkim: { result: 'pass' | 'fail' | 'temperror'; domain: string; selector: string }[];
-  /** Null for a mail without one author. */
-  dmarc: DmarcVerdict | null;
-}
+type Verdicts = Awaited<ReturnType<typeof verdictsOn>>;
 
 /** The limit of all look-ups about one mail; what has not come by then is trouble. */
 const LONGEST_MS = 20_000;
@@ -320,7 +293,7 @@ async function verdictsOn(
   { clock, resolver }: Pick<InboundContext, 'clock' | 'resolver'>,
   question: SpfQuestion,
   { signatures, from }: { signatures: readonly Signature[]; from: string | null },
-): Promise<Verdicts> {
+) {
   let timeUp: () => void = () => undefined;
   const over = new Promise<{ kind: 'trouble' }>((resolve) => {
     timeUp = () => resolve({ kind: 'trouble' });
@@ -341,14 +314,15 @@ async function verdictsOn(
       spf: spf.result === 'pass' ? [spf.domain] : [],
       dkim: dkim.flatMap(({ result, domain }) => (result === 'pass' ? [domain] : [])),
     };
+    // Null for a mail without one author.
     return { spf, dkim, dmarc: from === null ? null : await checkDmarc(look, from, passed) };
   } finally {
     timer.cancel();
   }
 }
 
-async function checkDkim(look: Look, { domain, selector, claim }: Signature): Promise<Verdicts['dkim'][number]> {
+async function checkDkim(look: Look, { domain, selector, claim }: Signature) {
   const keys = claim === null ? [] : await look('txt', `${selector}._domainkey.${domain}`);
   const isGood = claim !== null && keys?.some((key) => isSignedBy(claim, key)) === true;
-  return { result: keys === null ? 'temperror' : isGood ? 'pass' : 'fail', domain, selector };
+  return { result: keys === null ? 'temperror' : isGood ? 'pass' : 'fail', domain, selector } as const;
 }

@@ -5,7 +5,7 @@
  */
 import { soughtAddress } from '../mail/address.ts';
 import { addressesIn } from '../mail/addresses-in.ts';
-import { readComplainant } from '../mail/feedback-report.ts';
+import { readComplainant } from '../mail/delivery-report.ts';
 import { isSignedBy, signedValues, type SignatureClaim } from '../mail/dkim/verify.ts';
 import {
   deliveryOf,

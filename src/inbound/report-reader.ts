@@ -36,7 +36,7 @@ const MOST_RSS_MB = 300;
 
 export type ReportReader = ReturnType<typeof createReportReader>;
 
-export interface ReportReaderOptions {
+interface ReportReaderOptions {
   /** Those that sign return paths. A token that none of them made is left out; with null only its form is checked. */
   keys: readonly ReturnPathKey[] | null;
   rules: () => readonly BounceRule[];

@@ -7,19 +7,19 @@ import { createTransport } from 'nodemailer';
 import { newId } from '../base/id.ts';
 import type { Mailbox } from '../mail/address.ts';
 import { writeDeliveryReport } from '../mail/delivery-report-write.ts';
-import { writeHead } from '../mail/message-head.ts';
+import { writeHead } from '../mail/header.ts';
 import { hintsOf } from '../messages/delivery/due-hint.ts';
 import { ownMailRows } from '../messages/accept/own-mail.ts';
 import { returnPathFor, type ReturnPathKey } from '../messages/delivery/return-path.ts';
 import type { InboundContext } from './context.ts';
 
-export type SelfTestDeps = Pick<InboundContext, 'clock' | 'notifiers' | 'ownAccount'> & {
+type SelfTestDeps = Pick<InboundContext, 'clock' | 'notifiers' | 'ownAccount'> & {
   db: Pick<InboundContext['db'], 'commit' | 'prepared'>;
   /** The one that signs now. */
   returnPathKey: ReturnPathKey;
 };
 
-export interface SelfTestPlace {
+interface SelfTestPlace {
   /** Address of the MX listener; null without a port. */
   mx: { host: string; port: number } | null;
   hostname: string;
@@ -113,23 +113,19 @@ function bounceOf(from: Mailbox, { address, domain }: Mailbox, now: number): Buf
 
 /** Reads the status after each notification of the event log, until it is reached or the time is over. */
 async function isReached({ db, clock, notifiers }: SelfTestDeps, deliveryId: string, status: string): Promise<boolean> {
-  let wake: () => void = () => undefined;
-  const timeLimit = { isOver: false };
-  const unlisten = notifiers.events.listen(() => {
+  const read = 'SELECT status FROM deliveries WHERE id = ?';
+  let [isOver, wake] = [false, (): void => undefined];
+  const unlisten = notifiers.events.listen(() => wake());
+  const timeUp = (): void => {
+    isOver = true;
     wake();
-  });
-  const timer = clock.after(STEP_TIMEOUT_MS, () => {
-    timeLimit.isOver = true;
-    wake();
-  });
+  };
+  const timer = clock.after(STEP_TIMEOUT_MS, timeUp);
   try {
     for (;;) {
       const notified = new Promise<void>((resolve) => (wake = resolve));
-      const [row] = await db.prepared.all<{ status: string }>('SELECT status FROM deliveries WHERE id = ?', [
-        deliveryId,
-      ]);
-      if (row?.status === status) return true;
-      if (timeLimit.isOver) return false;
+      const [row] = await db.prepared.all<{ status: string }>(read, [deliveryId]);
+      if (row?.status === status || isOver) return row?.status === status;
       await notified;
     }
   } finally {
@@ -157,10 +153,16 @@ interface HandIn {
   patienceMs: number;
 }
 
-type HandedIn = { kind: 'taken'; reply: string } | { kind: 'refused'; why: string };
-
 /** Hands a mail in by SMTP, without TLS. The delivery engine never connects to ourselves. */
-export async function handIn({ host, port, helo, from, to, mail, patienceMs }: HandIn): Promise<HandedIn> {
+export async function handIn({
+  host,
+  port,
+  helo,
+  from,
+  to,
+  mail,
+  patienceMs,
+}: HandIn): Promise<{ kind: 'taken'; reply: string } | { kind: 'refused'; why: string }> {
   // The error of a missing greeting says more than that of a silent socket, so it has to come first.
   const limits = { connectionTimeout: patienceMs, greetingTimeout: patienceMs, socketTimeout: 2 * patienceMs };
   const transport = createTransport({ host, port, name: helo, secure: false, ignoreTLS: true, ...limits });
@@ -168,11 +170,7 @@ export async function handIn({ host, port, helo, from, to, mail, patienceMs }: H
     const { response } = await transport.sendMail({ envelope: { from, to }, raw: mail });
     return { kind: 'taken', reply: response };
   } catch (error) {
-    return { kind: 'refused', why: refusalIn(error) };
+    const { response, message } = error as Error & { response?: unknown };
+    return { kind: 'refused', why: typeof response === 'string' ? response : message };
   }
-}
-
-function refusalIn(error: unknown): string {
-  if (!(error instanceof Error)) return String(error);
-  return 'response' in error && typeof error.response === 'string' ? error.response : error.message;
 }

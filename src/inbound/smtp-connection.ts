@@ -1,6 +1,7 @@
 /**
- * What we use of smtp-server beyond its documentation: `send`, `close`, `_socket`, `_getEnhancedStatusCode` and `connectionReady` of a connection, what it sends for a command that is switched off, that it takes sockets by the event `connection` of its
- * net.Server, and `connect` of a server. What its parser has of a mail is in `data-mode.ts`. Its types declare all of it;
+ * What we use of smtp-server beyond its documentation: `send`, `close`, `_socket`, `_getEnhancedStatusCode` and `connectionReady` of a
+ * connection, what it sends for a command that is switched off, that it takes sockets by the event `connection` of its net.Server, and
+ * `connect` of a server. What its parser has of a mail is in `data-mode.ts`. Its types declare all of it;
  * `test/inbound/smtp-connection.test.ts` checks that it still does what is said here.
  */
 import type { Socket } from 'node:net';

@@ -23,7 +23,7 @@ import {
   type Submitter,
 } from './submission-session.ts';
 import { newId } from '../base/id.ts';
-import { dateTime } from '../mail/message-head.ts';
+import { dateTime } from '../mail/header.ts';
 import type { SubmittedMail, SubmissionOptions } from '../mail/submitted.ts';
 import { acceptSingle } from '../messages/accept/accept.ts';
 import type { MessageContent, MessageDraft } from '../messages/request/send-request.ts';

@@ -33,6 +33,8 @@ export function createCallers(deps: {
     (publicId, before) => load(deps.db, publicId, before ?? null),
   );
   const uses = createUseRecorder(deps);
+  /** Those of the keys that were asked for by id: only the setting names one so. They never change. */
+  const publicIds = new Map<string, string>();
 
   return {
     authenticate: async (token: string): Promise<Authentication> => {
@@ -44,11 +46,10 @@ export function createCallers(deps: {
     },
     /** Returns the caller of a key by its id, or null: for connections that were authenticated before. */
     async byId(keyId: string): Promise<Caller | null> {
-      const [row] = await deps.db.prepared.all<Pick<ApiKeyRow, 'public_id'>>(
-        'SELECT public_id FROM api_keys WHERE id = ?',
-        [keyId],
-      );
-      const cached = row === undefined ? null : await cache.get(row.public_id);
+      const publicId = publicIds.get(keyId) ?? (await readPublicId(deps.db, keyId));
+      if (publicId === undefined) return null;
+      publicIds.set(keyId, publicId);
+      const cached = await cache.get(publicId);
       return cached?.found.kind === 'found' ? cached.found.caller : null;
     },
     /** Records a use of an endpoint such as `POST /v1/messages`; it is written within two seconds. */
@@ -88,6 +89,12 @@ interface CachedKey {
 const findByPublicId = `
   SELECT k.id, k.account_id, k.name, k.mode, k.hash, k.scopes_json, k.domains_json, k.allowed_ips_json, k.expires_at, k.revoked_at,
     a.plan, a.paused FROM api_keys k JOIN accounts a ON a.id = k.account_id WHERE k.public_id = ?`;
+
+async function readPublicId(db: Pick<Database, 'prepared'>, keyId: string): Promise<string | undefined> {
+  const sql = 'SELECT public_id FROM api_keys WHERE id = ?';
+  const [row] = await db.prepared.all<Pick<ApiKeyRow, 'public_id'>>(sql, [keyId]);
+  return row?.public_id;
+}
 
 async function load(
   db: Pick<Database, 'prepared'>,

@@ -17,7 +17,6 @@ export interface Mailbox {
   local: string;
   /** A-labels, lower case. */
   domain: string;
-  /** `local@domain` */
   address: string;
 }
 
@@ -46,8 +45,8 @@ const CONTROL = /[\x00-\x1f\x7f-\x9f]/;
 const ASCII = /^[\x00-\x7f]*$/;
 
 /**
- * Reads `a@b.c`, `<a@b.c>`, `Name <a@b.c>` or `"Quoted, name" <a@b.c>`. An unquoted name may hold commas and other
- * specials (`Acme, Inc. <a@b.c>` is one mailbox), but not another address: a list must not lose its members silently.
+ * Reads `a@b.c`, `<a@b.c>`, `Name <a@b.c>` or `"Quoted, name" <a@b.c>`. An unquoted name may hold commas (`Acme, Inc. <a@b.c>`), but not
+ * another address: a list must not lose its members silently.
  */
 export function parseMailbox(text: string, options: { smtputf8?: boolean } = {}): ParsedMailbox {
   if (text.length > LONGEST_MAILBOX) return bad(`longer than ${String(LONGEST_MAILBOX)} characters`);
@@ -65,10 +64,7 @@ export function parseMailbox(text: string, options: { smtputf8?: boolean } = {})
 /** Returns the form that all spellings of one address share, the local part lower-cased too. Suppressions compare by it. */
 export const addressKey = (address: string): string => address.toLowerCase();
 
-/**
- * Returns the key of an address that is searched for: typed with a name, or with a domain in its own script, it is found under
- * the spelling that is stored. Other text is only lower-cased, and so finds nothing.
- */
+/** Returns the key of an address that is searched for, typed with a name or a domain in its own script too. Other text finds nothing. */
 export function soughtAddress(text: string): string {
   const parsed = parseMailbox(text, { smtputf8: true });
   return addressKey(parsed.kind === 'ok' ? parsed.mailbox.address : text);
@@ -106,10 +102,7 @@ export function trimSpaces(text: string): string {
   return text.slice(start, end);
 }
 
-/**
- * Splits `name <address>` from its right end, since only there it is clear what is what: a name may hold `<` and a
- * quoted local part too.
- */
+/** Splits `name <address>` from its right end: a name may hold `<`, and a quoted local part too. */
 function angleAddress(text: string): { before: string; address: string } | null {
   const at = text.lastIndexOf('@');
   const open = at > 0 && text[at - 1] === '"' ? openingQuote(text, at - 1) - 1 : text.lastIndexOf('<');
@@ -191,8 +184,7 @@ function parseDomain(text: string): { kind: 'domain'; domain: string } | { kind:
 }
 
 /**
- * Empty if UTS-46 refuses the name. ASCII names do not go through it: the converter is the URL standard's and would read `0x7f.1` as
- * an IPv4 address, and whether it refuses an `xn--` label that is not punycode depends on the version of Node.js. The result for other names
- * is checked like any name.
+ * Empty if UTS-46 refuses the name. ASCII names do not go through it: the converter is the URL standard's and would read `0x7f.1` as an
+ * IPv4 address, and what it does with a bad `xn--` label depends on the version of Node.js.
  */
 const toALabels = (domain: string): string => (ASCII.test(domain) ? domain.toLowerCase() : domainToASCII(domain));

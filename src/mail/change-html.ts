@@ -1,7 +1,4 @@
-/**
- * Changes the html of a mail that others wrote. The parts that are changed get a transfer encoding again (re-encode.ts); everything else,
- * the texts between parts too, stays octet for octet.
- */
+/** Changes the html of a mail that others wrote. Changed parts are encoded again (re-encode.ts); everything else stays octet for octet. */
 import { decodeCharset, decodeTransfer } from './charset.ts';
 import { readContentType } from './content-type.ts';
 import { endOfHead, parseHeaders } from './header.ts';
@@ -25,8 +22,8 @@ const KNOWN_ENCODINGS = /^(?:|7bit|8bit|binary|base64|quoted-printable)$/i;
 const NOT_ASCII_BASED = /^(?:utf-?(?:7|16|32)|iso-2022|hz|csiso2022|ucs|unicode)/i;
 
 /**
- * Returns the mail (header and body, with CRLF line ends) with the html parts that a reader sees changed. Signed and encrypted parts,
- * attachments and mails inside the mail stay as they are.
+ * Returns the mail (with CRLF line ends) with the html parts that a reader sees changed: not signed and encrypted parts, attachments and
+ * mails inside it.
  */
 export const changeHtml = (mail: Buffer, change: ChangeHtml): Buffer => changePart(mail, change, 0);
 

@@ -1,7 +1,7 @@
 /**
- * Octets -> text: charsets as RFC 2046 section 4.1.2 names them, encoded words (RFC 2047), quoted-printable and base64
- * (RFC 2045 section 6). For reading what others wrote: what cannot be decoded is shown as well as it can be, never refused.
- * Octets are held in strings of one character each (latin1), which is what the engine searches fastest.
+ * Octets -> text: charsets (RFC 2046 section 4.1.2), encoded words (RFC 2047), quoted-printable and base64 (RFC 2045 section 6). What
+ * cannot be decoded is shown as well as it can be, never refused. Octets are held in strings of one character each (latin1), which is what
+ * the engine searches fastest.
  */
 import { TextDecoder } from 'node:util';
 
@@ -86,7 +86,7 @@ const ENCODED_WORD = /=\?([^?*\s]{1,40})(?:\*[^?\s]{0,20})?\?([bq])\?([^?\n]{0,1
 
 /**
  * Returns a header's value with its encoded words decoded; white space between two of them does not count (section 6.2). Words of one
- * charset that follow one another are decoded together, since many programs cut them in the middle of a character.
+ * charset in a row are decoded together: many programs cut them in the middle of a character.
  */
 export function decodeWords(value: string): string {
   if (!value.includes('=?')) return value;

@@ -1,11 +1,9 @@
 /**
- * Writes a delivery report: RFC 3464 in the frame of RFC 6522 (multipart/report) - words for people, fields for programs, and
- * the header of the mail it is about. Everything in it is ASCII, whatever the mail said: addresses beyond ASCII are written as
- * RFC 6533 section 3 says, so that the report passes every server on its way back.
+ * Writes a delivery report: RFC 3464 in the frame of RFC 6522 (multipart/report), with the header of the mail it is about. Everything in it
+ * is ASCII, addresses too (RFC 6533 section 3), so that it passes every server on its way back.
  */
 import { createHash } from 'node:crypto';
-import { fold } from './header.ts';
-import { dateTime } from './message-head.ts';
+import { fold, dateTime } from './header.ts';
 import type { EncodedContent } from './mime-write.ts';
 import { BOUNDARY_MARK, encodeText, measureText } from './transfer-encoding.ts';
 
@@ -39,7 +37,7 @@ export const MOST_HEAD = 16 * 1024;
 /** Of a quoted reply, in characters: it goes into one field, which is folded. */
 const MOST_DIAGNOSTIC = 900;
 
-/** Returns the Content-* lines and the body of the report; its other fields are those of any mail (message-head.ts). */
+/** Returns the Content-* lines and the body of the report; its other fields are those of any mail (header.ts). */
 export function writeDeliveryReport(input: DeliveryReportInput): EncodedContent {
   const parts = [textPart('text/plain', input.text), fieldsPart(input)];
   if (input.originalHead !== null) parts.push(textPart('text/rfc822-headers', headText(input.originalHead)));

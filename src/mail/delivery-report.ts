@@ -1,6 +1,7 @@
 /**
  * Delivery status notifications: the machine-readable part of RFC 3464 (`message/delivery-status`), and of RFC 6533 for
- * addresses outside ASCII (`message/global-delivery-status`).
+ * addresses outside ASCII (`message/global-delivery-status`). Complaints: that of RFC 5965 (`message/feedback-report`), with what RFC 6591
+ * adds for failed authentication and RFC 6590 says of redaction.
  *
  * Lenient, as real reports have faults: blank lines inside a recipient's fields or none between two recipients, fields
  * before the one that names the recipient, addresses with angle brackets or without their type.
@@ -116,29 +117,21 @@ class Collector {
   }
 }
 
-function readAction(value: string): ReportAction | null {
-  const [word = ''] = value
-    .trim()
-    .toLowerCase()
-    .split(/[\s;(]/, 1);
-  switch (word) {
-    case 'failed':
-    case 'failure':
-    case 'expired': // SendGrid's
-      return 'failed';
-    case 'deliverable': // Postfix's, of an address that was only tried
-      return 'delivered';
-    case 'delay':
-      return 'delayed';
-    case 'delayed':
-    case 'delivered':
-    case 'relayed':
-    case 'expanded':
-      return word;
-    default:
-      return null;
-  }
-}
+/** SendGrid writes `expired`, and Postfix `deliverable` of an address that was only tried. */
+const ACTIONS = new Map<string, ReportAction>([
+  ...(['failed', 'delayed', 'delivered', 'relayed', 'expanded'] as const).map((action) => [action, action] as const),
+  ...(['failure', 'expired'] as const).map((written) => [written, 'failed'] as const),
+  ['deliverable', 'delivered'],
+  ['delay', 'delayed'],
+]);
+
+const readAction = (value: string): ReportAction | null =>
+  ACTIONS.get(
+    value
+      .trim()
+      .toLowerCase()
+      .split(/[\s;(]/, 1)[0] ?? '',
+  ) ?? null;
 
 /** Reads `rfc822; <a@b>`, `utf-8; …` and addresses without a type. Null if there is no address, or only a mark that it was removed. */
 export function readAddress(value: string): string | null {
@@ -184,4 +177,52 @@ const untyped = (value: string): string => value.replace(TYPED, '').trim();
 function readDiagnosticCode(value: string): string | null {
   const text = untyped(decodeWords(value)).replace(/\s+/g, ' ').trim().slice(0, LONGEST_DIAGNOSTIC).toWellFormed();
   return text === '' ? null : text;
+}
+
+export interface FeedbackReport {
+  /** `abuse`, `fraud`, `virus`, `not-spam`, `opt-out`, `auth-failure`, `other` ...; lower case; null if it is missing. */
+  feedbackType: string | null;
+  userAgent: string | null;
+  /** The recipient who complained, if the report names one. */
+  complainants: readonly string[];
+  originalMailFrom: string | null;
+  originalEnvelopeId: string | null;
+  /** As written. */
+  arrivalDate: string | null;
+}
+
+/** Of a value of a complaint. */
+const LONGEST_SAID = 500;
+const MOST_COMPLAINANTS = 100;
+/** RFC 6590 section 2, and what providers write in its place. */
+const REDACTED = /^(?:redacted|removed|hidden|undisclosed|unknown|anonym\w*|x{3,}|\*{3,})(?:@|$)/i;
+
+export const isFeedbackReport = (type: string): boolean => type === 'message/feedback-report';
+
+/** Reads the part's text (line ends LF). Never throws. */
+export function readFeedbackReport(text: string): FeedbackReport {
+  const values = new Map<string, string[]>();
+  // Some generators leave blank lines between the fields.
+  for (const { name, value } of parseHeaders(text.replace(/\n\s*\n/g, '\n').replace(/^\s+/, ''))) {
+    const key = name.toLowerCase();
+    const list = values.get(key);
+    if (list === undefined) values.set(key, [value]);
+    else if (list.length < MOST_COMPLAINANTS) list.push(value);
+  }
+  const first = (name: string): string | null => values.get(name)?.[0]?.slice(0, LONGEST_SAID) ?? null;
+  const named = [...(values.get('original-rcpt-to') ?? []), ...(values.get('removal-recipient') ?? [])];
+  return {
+    feedbackType: /^[a-z0-9-]{1,40}/.exec(first('feedback-type')?.toLowerCase() ?? '')?.[0] ?? null,
+    userAgent: first('user-agent'),
+    complainants: [...new Set(named.map(readComplainant).filter((address) => address !== null))],
+    originalMailFrom: readComplainant(first('original-mail-from') ?? ''),
+    originalEnvelopeId: first('original-envelope-id'),
+    arrivalDate: first('arrival-date') ?? first('received-date'),
+  };
+}
+
+/** Returns an address that names the recipient; null if it was redacted, which leaves the local part out or replaces it. */
+export function readComplainant(value: string): string | null {
+  const address = readAddress(value);
+  return address === null || !/^[^@]+@[^@]+$/.test(address) || REDACTED.test(address) ? null : address;
 }

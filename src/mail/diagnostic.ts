@@ -1,6 +1,6 @@
 /**
- * A refusal as other mail systems quote it (RFC 3464 section 2.3.6, and what their bounce mails say without it): where in it
- * the remote's reply begins (RFC 5321 section 4.2, RFC 3463), and in which phase it was given.
+ * A refusal as other mail systems quote it (RFC 3464 section 2.3.6, or in prose): where in it the remote's reply begins (RFC 5321 section
+ * 4.2), and its phase.
  */
 
 export interface Diagnostic {
@@ -76,10 +76,7 @@ function phaseOf(text: string): Diagnostic['phase'] {
   return said === undefined || !Object.hasOwn(PHASES, said) ? null : PHASES[said as keyof typeof PHASES];
 }
 
-/**
- * A reply's words without the codes that begin each of its lines, where they are between words once the lines are joined:
- * `550-5.1.1 no such 550 5.1.1 user` says `no such user`.
- */
+/** Returns a reply's words without the codes that begin its joined lines: `550-5.1.1 no such 550 5.1.1 user` says `no such user`. */
 export function withoutCodes(text: string, code: number | null): string {
   const bare = text
     .replace(/(?<![\d.])(?:[245]\d\d[ -])?['#([]{0,2}[245]\.\d{1,3}\.\d{1,3}(?!\.?\d)/g, ' ')

@@ -1,9 +1,10 @@
 /**
- * Header fields: RFC 5322 sections 2.2 and 3.2.4, encoded words RFC 2047, addresses outside ASCII RFC 6532.
+ * Header fields and the header of a message: RFC 5322 sections 2.2, 3.2.4 and 3.6, encoded words RFC 2047, addresses outside ASCII RFC 6532.
  *
  * Writing: text -> words, each ASCII and without spaces inside -> lines folded at 76. Folding only ever puts a line
  * break before a space that is there anyway, so that unfolding gives the text back. Reading: `parseHeaders`.
  */
+import { encodeWord } from 'nodemailer/lib/mime-funcs';
 import { quote, trimSpaces, type Mailbox } from './address.ts';
 
 export interface HeaderField {
@@ -26,15 +27,15 @@ const MOST_SPACES = 40;
 
 const FIELD_NAME = /^[!-9;-~]{1,126}$/;
 const PLAIN = /^[\x20-\x7e]*$/;
-/** The characters that an encoded word may hold everywhere, display names included (RFC 2047 section 5, rule 3). */
-const Q_LITERAL = new Set(Buffer.from('ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789!*+-/'));
+/** The octets that encoding by Q leaves one octet long (RFC 2047 section 5, rule 3). */
+const Q_LITERAL = new Set(Buffer.from('ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789!*+-/ '));
 const ATOMS_AND_SPACES = /^[A-Za-z0-9!#$%&'*+\-/=?^_`{|}~ ]*$/;
 
 const CONTROLS = /[\x00-\x1f\x7f-\x9f\u2028\u2029]+/g;
 
 /**
- * `Name: value`, folded and ended by CRLF. The value is text: control characters become a space, and what ASCII or the
- * line length cannot carry is encoded. Throws if the name is not a field name, for that is our own mistake.
+ * Returns `Name: value`, folded and ended by CRLF. Control characters become a space, and what ASCII or the line length cannot carry is
+ * encoded. Throws if the name is not a field name, for that is our own mistake.
  */
 export function headerLine(name: string, value: string): string {
   if (!FIELD_NAME.test(name)) throw new Error('not a header field name');
@@ -68,10 +69,7 @@ export function endOfHead(bytes: Buffer): number {
   return at < 0 ? bytes.length : at + 2;
 }
 
-/**
- * The fields of a header, in order. Reading ends at the first empty line; bare LF is taken as a line end. What has no
- * name is left out.
- */
+/** Returns the fields of a header up to the first empty line; bare LF is taken as a line end. What has no name is left out. */
 export function parseHeaders(head: Buffer | string): HeaderField[] {
   const text = typeof head === 'string' ? head : head.toString('utf8');
   const fields: HeaderField[] = [];
@@ -103,8 +101,8 @@ function parseField(lines: readonly string[]): HeaderField | null {
 }
 
 /**
- * Folds greedily. The first word stays behind the name even if it is too long for 76, because receivers are known
- * that read `Name:` and a line break as an empty value; an encoded word may not (RFC 2047 section 2).
+ * Folds greedily. The first word stays behind the name even if it is too long for 76, because receivers are known that read `Name:` and a
+ * line break as an empty value; an encoded word may not (RFC 2047 section 2).
  */
 export function fold(name: string, words: readonly string[]): string {
   let line = `${name}:`;
@@ -121,8 +119,8 @@ export function fold(name: string, words: readonly string[]): string {
 }
 
 /**
- * Plain at both ends, encoded from the first word that needs it to the last. A first word that does not fit behind the name would
- * leave the first line empty: if the text is `forPeople`, who never see how it is written, it is encoded instead.
+ * Plain at both ends, encoded from the first word that needs it to the last. A first word too long for its line would leave the first line
+ * empty: it is encoded if the text is `forPeople`.
  */
 function wordsOfText(text: string, firstRoom: number, forPeople: boolean): string[] {
   const words = splitAtSpaces(text);
@@ -152,52 +150,40 @@ function needsEncoding(word: string): boolean {
   return !PLAIN.test(word) || word.includes('=?') || word.length >= HARD_LIMIT || word.lastIndexOf(' ') > MOST_SPACES;
 }
 
-/** Returns encoded words for `text`, the first at most `firstRoom` long: by B or Q, whichever is shorter, cut between code points. */
-function encodedWords(text: string, firstRoom: number): string[] {
-  const bytes = Buffer.from(text, 'utf8');
-  let lengthByQ = 0;
-  for (const byte of bytes) lengthByQ += lengthInQ(byte);
-  const byQ = lengthByQ <= Math.ceil(bytes.length / 3) * 4;
-  const words: string[] = [];
-  let room = firstRoom < SHORTEST_FIRST_WORD ? LONGEST_ENCODED_WORD : Math.min(firstRoom, LONGEST_ENCODED_WORD);
-  for (let start = 0; start < bytes.length; room = LONGEST_ENCODED_WORD) {
-    const payload = room - '=?UTF-8?Q??='.length;
-    const end = byQ ? endOfQ(bytes, start, payload) : endOfB(bytes, start, payload);
-    words.push(byQ ? wordByQ(bytes, start, end) : `=?UTF-8?B?${bytes.toString('base64', start, end)}?=`);
-    start = end;
-  }
-  return words;
+/** Returns encoded words for `text`, each at most `room` long: by B or Q, whichever is shorter, cut between characters. */
+function encodedWords(text: string, room: number): string[] {
+  const escapes = Buffer.from(text, 'utf8').filter((byte) => !Q_LITERAL.has(byte)).length;
+  const octets = Buffer.byteLength(text);
+  const encoding = octets + 2 * escapes <= Math.ceil(octets / 3) * 4 ? 'Q' : 'B';
+  const longest = room < SHORTEST_FIRST_WORD ? LONGEST_ENCODED_WORD : Math.min(room, LONGEST_ENCODED_WORD);
+  return encodeWord(text, encoding, longest).split(' ');
 }
 
-const lengthInQ = (byte: number): number => (Q_LITERAL.has(byte) || byte === 0x20 ? 1 : 3);
-
-function endOfB(bytes: Buffer, start: number, room: number): number {
-  return startOfCodePoint(bytes, start + Math.floor(room / 4) * 3);
+export interface HeadInput {
+  from: Mailbox;
+  to: readonly Mailbox[];
+  cc: readonly Mailbox[];
+  replyTo: readonly Mailbox[];
+  subject: string;
+  date: Date;
+  /** With or without its angle brackets. */
+  messageId: string;
+  /** Further fields in the order in which they are written: X-Message-Id, Feedback-ID, the customer's own, List-Unsubscribe. */
+  extra: readonly (readonly [name: string, value: string])[];
 }
 
-function endOfQ(bytes: Buffer, start: number, room: number): number {
-  let end = start;
-  for (let used = 0; end < bytes.length; end++) {
-    used += lengthInQ(bytes[end] ?? 0);
-    if (used > room) break;
-  }
-  return startOfCodePoint(bytes, end);
+/** Returns the header lines in a fixed order, each ended by CRLF; Bcc has no place there. Those of the content (MIME-Version, Content-*) and the empty line come after it. */
+export function writeHead(input: HeadInput): string {
+  let head = `Date: ${dateTime(input.date)}\r\n`;
+  head += addressHeader('From', [input.from]);
+  head += addressHeader('Reply-To', input.replyTo);
+  head += addressHeader('To', input.to);
+  head += addressHeader('Cc', input.cc);
+  head += headerLine('Subject', input.subject);
+  head += headerLine('Message-ID', input.messageId.startsWith('<') ? input.messageId : `<${input.messageId}>`);
+  for (const [name, value] of input.extra) if (name.toLowerCase() !== 'bcc') head += headerLine(name, value);
+  return head;
 }
 
-/** Returns the last beginning of a code point at or before `index`: RFC 2047 section 5 forbids words that end inside one. */
-function startOfCodePoint(bytes: Buffer, index: number): number {
-  if (index >= bytes.length) return bytes.length;
-  let start = index;
-  while (((bytes[start] ?? 0) & 0xc0) === 0x80) start--;
-  return start;
-}
-
-function wordByQ(bytes: Buffer, start: number, end: number): string {
-  let word = '=?UTF-8?Q?';
-  for (const byte of bytes.subarray(start, end)) {
-    if (byte === 0x20) word += '_';
-    else if (Q_LITERAL.has(byte)) word += String.fromCharCode(byte);
-    else word += `=${byte.toString(16).toUpperCase().padStart(2, '0')}`;
-  }
-  return `${word}?=`;
-}
+/** Returns the date as header fields have it (RFC 5322 section 3.3), in UTC. */
+export const dateTime = (date: Date): string => date.toUTCString().replace('GMT', '+0000');

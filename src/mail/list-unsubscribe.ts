@@ -1,6 +1,6 @@
 /**
- * The header fields by which a mail reader offers to end a mailing: RFC 2369 section 3.2, one-click by RFC 8058 section 3.
- * Written here and not as text: an address in angle brackets may not be encoded, however it looks.
+ * The header fields by which a mail reader offers to end a mailing: RFC 2369 section 3.2, RFC 8058 section 3. An address in angle brackets
+ * may not be encoded.
  */
 
 export interface ListUnsubscribe {

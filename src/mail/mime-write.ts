@@ -1,6 +1,6 @@
 /**
  * MIME content: RFC 2045 to 2049. Two steps, since one content goes to many recipients: `encodeContent` makes the body
- * once, `writeHead` (message-head.ts) the header of each message.
+ * once, `writeHead` (header.ts) the header of each message.
  *
  * Text and html, which is nearly all mail, are written here; with attachments nodemailer's composer makes the tree and
  * the attachments, and gets the text parts ready-made, so that these are the same octets either way.
@@ -13,7 +13,7 @@ import { base64Length, BOUNDARY_MARK, encodeText, measureText, type TextEnd } fr
 import { survey } from './body-facts.ts';
 import { isPlain, sevenBitMail, withCrlf } from './re-encode.ts';
 
-export { writeHead } from './message-head.ts';
+export { writeHead } from './header.ts';
 export { textFromHtml } from './text-from-html.ts';
 
 export interface Attachment {
@@ -44,9 +44,8 @@ const HTML = 'text/html; charset=utf-8';
 const PLAIN = 'text/plain; charset=utf-8';
 
 /**
- * The content as it goes on the wire: `multipart/alternative` if there are text and html, `related` around html and
- * the parts it shows by `cid:`, `mixed` around all that and the attachments. The same input gives the same octets; the
- * seed (any string) only goes into the boundaries.
+ * Returns the content as it goes on the wire: `multipart/alternative` if there are text and html, `related` around html and the parts it
+ * shows by `cid:`, `mixed` around all that and the attachments. The seed (any string) only goes into the boundaries.
  */
 export function encodeContent(content: MimeContent, boundarySeed: string): Promise<EncodedContent> {
   const base = hash('sha256', boundarySeed, 'base64url').slice(0, 24);
@@ -58,8 +57,8 @@ export function encodeContent(content: MimeContent, boundarySeed: string): Promi
 }
 
 /**
- * Octets that `encodeContent` gives at most, its header lines included: never less, and for anything over a few KiB
- * within some percent. The texts are looked at once, attachments only for their length.
+ * Returns the octets that `encodeContent` gives at most: never less, and for anything over a few KiB within some percent. The texts are
+ * looked at once.
  */
 export function encodedSize(content: MimeContent): number {
   let size = 1000;
@@ -176,28 +175,23 @@ function splitRoot(message: Buffer): EncodedContent {
  * a mail in UTF-8 as `message/global`, for which RFC 6532 section 3.7 allows base64.
  */
 
-interface AttachedMail {
-  contentType: string;
-  contentTransferEncoding: '7bit' | 'base64';
-  content: Buffer;
-}
-
 /** True for the types that this module is about: those of RFC 6532 and RFC 6533 may be encoded. */
 export const isMessageType = (contentType: string): boolean => /^\s*message\/(?!global)/i.test(contentType);
 
 /** Returns the part. `boundary` is the text that all boundaries of the outer mail have in them: the attached one must not. */
-export function attachedMail(contentType: string, content: Buffer, boundary: string): AttachedMail {
+export function attachedMail(contentType: string, content: Buffer, boundary: string) {
   const isMail = /^\s*message\/rfc822\s*(?:;|$)/i.test(contentType);
   // Other content is a file, whatever its sender calls it: its bytes arrive unchanged.
   const isReadable = isMail && BEGINS_LIKE_MAIL.test(beginOf(content));
   const lines = isMail ? (isReadable ? sevenBitMail(content) : null) : withCrlf(content);
   const isFit = lines !== null && isPlain(lines) && !survey(lines).hasLongLine && lines.length <= attachedSize(content);
-  if (isFit && !lines.includes(boundary)) return { contentType, contentTransferEncoding: '7bit', content: lines };
+  if (isFit && !lines.includes(boundary))
+    return { contentType, contentTransferEncoding: '7bit' as const, content: lines };
   const isGlobal = isReadable && isUtf8(content);
   const type = isGlobal ? 'message/global' : 'application/octet-stream';
   return {
     contentType: contentType.replace(/^\s*message\/[^\s;]*/i, type),
-    contentTransferEncoding: 'base64',
+    contentTransferEncoding: 'base64' as const,
     content,
   };
 }

@@ -9,8 +9,8 @@ export interface StsPolicy {
 }
 
 /**
- * The reason that there is no policy although a record announces one, in the words of RFC 8460 section 4.3.2.2; `not-known`: DNS does not say
- * whether there is a record.
+ * The reason that there is no policy although a record announces one (RFC 8460 section 4.3.2.2); `not-known`: DNS does not say whether
+ * there is one.
  */
 export type StsFault = 'sts-policy-fetch-error' | 'sts-policy-invalid' | 'sts-webpki-invalid' | 'not-known';
 

@@ -15,6 +15,7 @@ import { decodeCharset, decodeWords } from './charset.ts';
 import { readContentType } from './content-type.ts';
 import {
   addressHeader,
+  dateTime,
   endOfHead,
   fold,
   headerLine,
@@ -22,7 +23,6 @@ import {
   withoutControls,
   type HeaderField,
 } from './header.ts';
-import { dateTime } from './message-head.ts';
 import { relaxedBodyHash } from './dkim/canonicalize.ts';
 import { changeParts, isSealed, repairLongLines, valueOf } from './re-encode.ts';
 

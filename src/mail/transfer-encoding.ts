@@ -54,8 +54,8 @@ export function measureText(text: string): MeasuredText {
 }
 
 /**
- * The text as octets for the wire. Decoding gives back exactly the text with CRLF line ends, except that a plain (7bit)
- * text at the end of a message gains a line end if it had none.
+ * Returns the octets for the wire. Decoding gives back exactly the text with CRLF, except that a 7bit text at the end of a message gains a
+ * missing line end.
  */
 export function encodeText(text: MeasuredText, end: TextEnd): Buffer {
   const { encoding, octets, plain } = text;

@@ -1,6 +1,6 @@
 /**
- * Connected clients that are not authenticated, by network. When there is no room for one more, the network that has most of them
- * gives way, so that a flood from a few networks ends its own connections and never those of a client that comes alone.
+ * Connected clients that are not authenticated, by network. If there is no room for one more, the network with most of them gives way: a
+ * flood ends its own connections and never those of a client that comes alone.
  */
 import { addTo, takeFrom } from '../base/sets.ts';
 

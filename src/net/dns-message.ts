@@ -1,7 +1,4 @@
-/**
- * DNS messages (RFC 1035, EDNS 6891) between our questions and the `dns-packet` codec: writes a query, and reads from a
- * reply the answer to exactly that query. Pure: bytes in, values out.
- */
+/** DNS messages (RFC 1035, EDNS 6891) by the `dns-packet` codec: writes a query, and reads from a reply the answer to exactly that query. Pure. */
 import { randomBytes } from 'node:crypto';
 import { AUTHENTIC_DATA, RECURSION_DESIRED, TRUNCATED_RESPONSE, decode, encode } from 'dns-packet';
 import type { Answer, DecodedPacket } from 'dns-packet';
@@ -45,18 +42,23 @@ const EDNS_PAYLOAD_BYTES = 1232;
 const RESPONSE = 0x8000;
 const RCODE = { noError: 0, formatError: 1, serverFailure: 2, nameError: 3, notImplemented: 4, refused: 5 };
 
+export interface Trouble {
+  kind: 'trouble';
+  why: 'timeout' | 'servfail' | 'refused' | 'malformed' | 'network';
+  /** The trouble in words, for people. */
+  text: string;
+}
+
 export type Reply<T> =
   /** Not a reply to this question: a late, spoofed or broken packet. Wait on. */
   | { kind: 'foreign' }
-  /** The case of the reply's question differs from ours: it is forged by a sender that has not seen ours, or the server changes case. */
-  | { kind: 'folded' }
-  /** Ask again over TCP (RFC 7766). */
+  /** Ask again over TCP (RFC 7766): the reply is cut, or its question is not in our case, as if forged by a sender that has not seen ours. */
   | { kind: 'truncated' }
-  | { kind: 'failure'; why: 'servfail' | 'refused' | 'malformed' | 'no_edns'; text: string }
+  | Trouble
   | { kind: 'records'; records: T[]; name: string; ttl: number; secure: boolean }
   /** An alias without records of its target in the reply: ask for `name`. */
   | { kind: 'alias'; name: string; ttl: number; secure: boolean }
-  | { kind: 'no_data'; ttl: number; secure?: true }
+  | { kind: 'no_data'; ttl: number; secure: boolean }
   | { kind: 'no_domain'; ttl: number };
 
 export interface Query<T extends RecordType = RecordType> {
@@ -66,7 +68,6 @@ export interface Query<T extends RecordType = RecordType> {
   /** The name as it is written into the question, if its case is random: the reply has to repeat it exactly. */
   written?: string;
   type: T;
-  edns: boolean;
 }
 
 /** Returns the bytes of a query. AD asks for the AD bit in the answer without fetching signatures (RFC 6840 section 5.7). */
@@ -76,7 +77,7 @@ export function writeQuery(query: Query): Buffer {
     id: query.id,
     flags: RECURSION_DESIRED | AUTHENTIC_DATA,
     questions: [{ name: query.written ?? query.name, type: query.type }],
-    additionals: query.edns ? [ednsOption] : [],
+    additionals: [ednsOption],
   });
 }
 
@@ -92,8 +93,8 @@ const ednsOption = {
 };
 
 /**
- * Returns the name with a random case for each letter (DNS 0x20). Servers repeat the question as it was asked, so an attacker who
- * forges a reply without seeing the question has to guess one bit more for each letter.
+ * Returns the name with a random case for each letter (DNS 0x20), which servers repeat: who forges a reply unseen has to guess one bit more
+ * a letter.
  */
 export function withRandomCase(name: string): string {
   const lots = randomBytes(Math.ceil(name.length / 8));
@@ -114,19 +115,17 @@ export function readReply<T extends RecordType>(bytes: Buffer, query: Query<T>):
   const packet = decodeBounded(bytes);
   // Some servers cut an answer anywhere, also within a record (RFC 2181 section 9): nothing of it is used.
   if (packet === null && isCut(bytes)) return { kind: 'truncated' };
-  if (packet === null) return { kind: 'failure', why: 'malformed', text: 'the reply cannot be read' };
+  if (packet === null) return { kind: 'trouble', why: 'malformed', text: 'the reply cannot be read' };
   if (!answers(packet, query)) return { kind: 'foreign' };
   const repeated = packet.questions?.[0]?.name;
-  if (query.written !== undefined && repeated !== undefined && repeated !== query.written) return { kind: 'folded' };
+  if (query.written !== undefined && repeated !== undefined && repeated !== query.written) return { kind: 'truncated' };
   const flags = packet.flags ?? 0;
   const rcode = flags & 15;
-  if (query.edns && (rcode === RCODE.formatError || rcode === RCODE.notImplemented))
-    return { kind: 'failure', why: 'no_edns', text: 'the server does not know EDNS' };
   if ((flags & TRUNCATED_RESPONSE) !== 0) return { kind: 'truncated' };
-  if (rcode === RCODE.refused) return { kind: 'failure', why: 'refused', text: 'the server refuses to answer' };
+  if (rcode === RCODE.refused) return { kind: 'trouble', why: 'refused', text: 'the server refuses to answer' };
   if (rcode !== RCODE.noError && rcode !== RCODE.nameError)
     return {
-      kind: 'failure',
+      kind: 'trouble',
       why: 'servfail',
       text: `the server failed (${rcode === RCODE.serverFailure ? 'SERVFAIL' : `rcode ${String(rcode)}`})`,
     };
@@ -168,7 +167,7 @@ function readAnswers<T extends RecordType>(
 ): Reply<RecordOf[T]> {
   const answers = packet.answers ?? [];
   const alias = type === 'CNAME' ? { name: asked, ttl: Number.MAX_SAFE_INTEGER } : followAliases(asked, answers);
-  if (alias === null) return { kind: 'failure', why: 'malformed', text: 'the aliases of the name go in a circle' };
+  if (alias === null) return { kind: 'trouble', why: 'malformed', text: 'the aliases of the name go in a circle' };
   let ttl = alias.ttl;
   const records: RecordOf[T][] = [];
   for (const answer of answers) {
@@ -184,8 +183,8 @@ function readAnswers<T extends RecordType>(
   if (nameError) return { kind: 'no_domain', ttl: negative ?? 0 };
   if (alias.name !== asked && negative === null) return { kind: 'alias', name: alias.name, ttl, secure };
   if (negative === null && isReferral(packet))
-    return { kind: 'failure', why: 'refused', text: 'the server names other servers instead of an answer' };
-  return { kind: 'no_data', ttl: negative ?? 0, ...(secure ? { secure } : {}) };
+    return { kind: 'trouble', why: 'refused', text: 'the server names other servers instead of an answer' };
+  return { kind: 'no_data', ttl: negative ?? 0, secure };
 }
 
 /** Returns whether an answer without records only names other servers (RFC 2308 section 2.2), which does not say that there are none. */

@@ -3,8 +3,8 @@ import { BlockList, isIP, isIPv4 } from 'node:net';
 import ipaddr from 'ipaddr.js';
 
 /**
- * Reads an address; IPv4-mapped IPv6 (`::ffff:10.0.0.1`) becomes the IPv4 address it reaches, and a zone (`%eth0`) is left out.
- * Returns null for other text. Node's check comes first: the library also takes octal, hexadecimal and short forms of IPv4.
+ * Reads an address; IPv4-mapped IPv6 becomes the IPv4 address it reaches, and a zone (`%eth0`) is left out. Returns null for other text.
+ * Node's check comes first: the library also takes octal, hexadecimal and short forms of IPv4.
  */
 export function readAddress(text: string): ipaddr.IPv4 | ipaddr.IPv6 | null {
   return isIP(text) === 0 ? null : ipaddr.process(text.replace(/%.*$/, ''));
@@ -32,8 +32,8 @@ function innerAddress(address: ipaddr.IPv4 | ipaddr.IPv6): ipaddr.IPv4 | ipaddr.
 }
 
 /**
- * Returns whether it is a global unicast address (the IANA special-purpose registries, RFC 6890). IPv6 forms that carry an IPv4
- * address count as that address: otherwise `::ffff:127.0.0.1` would be a way in. Text that is not an address is not public.
+ * Returns whether it is a global unicast address (the IANA special-purpose registries, RFC 6890). IPv6 forms that carry an IPv4 address
+ * count as that: otherwise `::ffff:127.0.0.1` would be a way in.
  */
 export function isPublicAddress(text: string): boolean {
   const address = readAddress(text);

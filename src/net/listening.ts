@@ -1,8 +1,10 @@
-/** Opens servers, by sockets of systemd if it has opened some, and closes those of HTTP. */
+/** Opens servers, by sockets of systemd if it has opened some, closes those of HTTP, and logs connections that none can accept. */
 import { once } from 'node:events';
 import type http from 'node:http';
 import type https from 'node:https';
 import { Socket, type AddressInfo, type Server as NetServer } from 'node:net';
+import type { Clock } from '../base/clock.ts';
+import type { Log } from '../base/log.ts';
 
 type Server = http.Server | https.Server;
 
@@ -36,9 +38,30 @@ export function authorityOf(server: Server): string {
 /** Closes the server and all its connections, whatever they are doing. */
 export function closeAtOnce(server: Server): Promise<void> {
   return new Promise((resolve) => {
-    server.close(() => {
-      resolve();
-    });
+    server.close(() => resolve());
     server.closeAllConnections();
   });
+}
+
+/** Each new connection fails this way, so one line is written in this time. */
+const QUIET_MS = 60_000;
+
+/** Logs errors from when the server listens; those before belong to the caller of `listen`. `what` names the server in the log. */
+export function logAcceptErrors(
+  { clock, log }: { clock: Clock; log: Pick<Log, 'error'> },
+  server: NetServer,
+  what: string,
+): void {
+  let loggedAt = -Infinity;
+  let unreported = 0;
+  const logError = (error: Error): void => {
+    if (clock.monotonic() - loggedAt < QUIET_MS) {
+      unreported++;
+      return;
+    }
+    log.error({ event: 'accept_failed', server: what, unreported, err: error }, 'a connection could not be accepted');
+    loggedAt = clock.monotonic();
+    unreported = 0;
+  };
+  server.once('listening', () => server.on('error', logError));
 }

@@ -1,10 +1,11 @@
-/** The addresses of this machine, and whether a port of ours is open at one. */
+/** The addresses of this machine, whether a port of ours is open at one, and which IPv6 address receivers trust. */
 import { createSocket } from 'node:dgram';
-import { isIPv4 } from 'node:net';
+import { isIPv4, isIPv6 } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import type { Clock } from '../base/clock.ts';
 import { codeOf } from '../base/error-code.ts';
-import { plainAddress } from './ip.ts';
+import { plainAddress, isPublicAddress } from './ip.ts';
+import type { Resolver } from './resolver.ts';
 
 /** Asking the system takes some 50 us, more than all other checks of an address, and addresses seldom change. */
 const FRESH_MS = 10_000;
@@ -22,10 +23,7 @@ export function createOwnAddresses({ clock }: { clock: Clock }): () => readonly 
 const present = (): string[] =>
   Object.values(networkInterfaces()).flatMap((all = []) => all.flatMap(({ address }) => plainAddress(address) ?? []));
 
-/**
- * Returns whether connections can come from the address. The system is asked, by binding a socket: an address may be usable and at no interface
- * (a local route, `ip_nonlocal_bind`).
- */
+/** Returns whether connections can come from the address, by binding a socket: it may be usable and at no interface (`ip_nonlocal_bind`). */
 export function isUsableHere(ip: string): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = createSocket(isIPv4(ip) ? 'udp4' : 'udp6');
@@ -54,3 +52,38 @@ export function isOpenAt(
     return plainAddress(host) === plainAddress(ip);
   });
 }
+
+/** Addresses or names that are looked up at most. */
+const MOST_ASKED = 8;
+
+type Dns = Pick<Resolver, 'ptr' | 'aaaa'>;
+
+export interface NamedIpv6 {
+  /** The first of this machine's addresses whose PTR has an AAAA that leads back, or null. */
+  address: string | null;
+  /** False if there may be one, since DNS did not answer. */
+  isSure: boolean;
+}
+
+/** Finds an IPv6 address of this machine that receivers trust: one with a name (PTR) that leads back to it. */
+export async function namedIpv6Address(deps: { resolver: Dns }, own: readonly string[]): Promise<NamedIpv6> {
+  const candidates = own.filter((ip) => isIPv6(ip) && isPublicAddress(ip)).slice(0, MOST_ASKED);
+  let isSure = true;
+  for (const ip of candidates) {
+    const does = await leadsBack(deps, ip);
+    if (does === true) return { address: ip, isSure: true };
+    if (does === null) isSure = false;
+  }
+  return { address: null, isSure };
+}
+
+/** Returns null if DNS did not answer. */
+async function leadsBack({ resolver }: { resolver: Dns }, ip: string): Promise<boolean | null> {
+  const names = await resolver.ptr(ip);
+  if (names.kind !== 'found') return names.kind === 'trouble' ? null : false;
+  const answers = await Promise.all(names.records.slice(0, MOST_ASKED).map((name) => resolver.aaaa(name)));
+  if (answers.some((answer) => answer.kind === 'found' && answer.records.some((back) => isSame(back, ip)))) return true;
+  return answers.some(({ kind }) => kind === 'trouble') ? null : false;
+}
+
+const isSame = (a: string, b: string): boolean => plainAddress(a) === plainAddress(b);

@@ -1,6 +1,6 @@
 /**
- * Looks up DNS records with a deadline, a cache and a bound. Node's resolver gives neither TTL nor AD bit for MX, so this is our own
- * over `dns-packet`. Parts: dns-message (bytes <-> values), dns-exchange (sockets), dns-search (servers in turn).
+ * Looks up DNS records with a deadline, a cache and a bound. Node's resolver gives neither TTL nor AD bit for MX, so this is our own over
+ * `dns-packet` (dns-message.ts); dns-servers.ts asks.
  */
 import { Resolver as SystemResolver } from 'node:dns';
 import { isIPv4, isIPv6 } from 'node:net';
@@ -9,8 +9,8 @@ import type { Log } from '../base/log.ts';
 import { createLru } from '../base/lru.ts';
 import type { Clock } from '../base/clock.ts';
 import { createGate, type Gate } from '../scheduling/gate.ts';
-import { parseServerAddress, Search, type Found, type Server, type Trouble } from './dns-search.ts';
-import { isAskable, type RecordOf, type RecordType } from './dns-message.ts';
+import { askServers, parseServerAddress, type Found, type Server } from './dns-servers.ts';
+import { isAskable, type RecordOf, type RecordType, type Trouble } from './dns-message.ts';
 
 export type { MxRecord, TlsaRecord } from './dns-message.ts';
 
@@ -57,10 +57,7 @@ export interface ResolverOptions {
   maxInFlight?: number;
   /** Look-ups of one kind that wait, about half a kilobyte each; one more fails at once. */
   maxWaiting?: number;
-  /**
-   * The servers validate DNSSEC, so SERVFAIL may mean that an answer is forged: it is the answer then, and no other server is
-   * asked for a better one.
-   */
+  /** The servers validate DNSSEC, so SERVFAIL may mean that an answer is forged: it is the answer then, and no other server is asked. */
   validating?: boolean;
 }
 
@@ -91,9 +88,8 @@ export function createResolver(deps: ResolverDeps, options: ResolverOptions = {}
   const flights = new Map<string, Promise<DnsAnswer<RecordOf[RecordType]>>>();
   const prompt = createGate({ most: maxInFlight, waiting: maxWaiting });
   const slow = createGate({ most: Math.max(1, Math.floor(maxInFlight / 2)), waiting: maxWaiting });
-  const searches = new Set<Pick<Search<RecordType>, 'abort'>>();
+  const asking = { clock, validating, closed: false, underWay: new Set<() => void>() };
   const watchSilence = silenceLog(deps);
-  let closed = false;
 
   function lookUp<T extends RecordType>(
     type: T,
@@ -111,7 +107,7 @@ export function createResolver(deps: ResolverDeps, options: ResolverOptions = {}
     if (flying !== undefined) return flying;
     // A name that cannot be written into a question cannot exist.
     if (!isAskable(name)) return Promise.resolve({ kind: 'no_domain', fresh: true });
-    if (closed) return Promise.resolve(isClosed);
+    if (asking.closed) return Promise.resolve(CLOSED);
     const flight = inTurn(type, name, (silent.get(name) ?? 0) > now ? slow : prompt)
       .then((found) => remembered(name, key, found))
       .finally(() => flights.delete(key));
@@ -119,47 +115,46 @@ export function createResolver(deps: ResolverDeps, options: ResolverOptions = {}
     return flight;
   }
 
-  function remembered<T>(name: string, key: string, { answer, seconds }: Cacheable<T>): DnsAnswer<T> {
+  function remembered<T extends RecordOf[RecordType]>(name: string, key: string, found: Final<T>): DnsAnswer<T> {
     const now = clock.monotonic();
-    if (seconds > 0) cache.set(key, { answer: answer as DnsAnswer<RecordOf[RecordType]>, until: now + seconds * 1000 });
-    if (answer.kind === 'trouble' && answer.why === 'timeout') silent.set(name, now + SILENT_MS);
+    const answer = answerOf(found);
+    if (found !== TOO_MANY && found !== CLOSED) cache.set(key, { answer, until: now + secondsOf(found) * 1000 });
+    if (found.kind === 'trouble' && found.why === 'timeout') silent.set(name, now + SILENT_MS);
     else silent.delete(name);
     return answer;
   }
 
   /** Kinds of records take turns, so that a long line of one kind does not delay the others. */
-  async function inTurn<T extends RecordType>(type: T, name: string, gate: Gate): Promise<Cacheable<RecordOf[T]>> {
+  async function inTurn<T extends RecordType>(type: T, name: string, gate: Gate): Promise<Final<RecordOf[T]>> {
     const entered = gate.enter(type);
     const leave = entered instanceof Promise ? await entered : entered;
-    if (leave === null) return { answer: trouble('too many DNS look-ups wait'), seconds: 0 };
+    if (leave === null) return TOO_MANY;
     try {
-      return closed ? { answer: isClosed, seconds: 0 } : await followed(type, name);
+      return asking.closed ? CLOSED : await followed(type, name);
     } finally {
       leave();
     }
   }
 
   /** Most servers follow aliases themselves; if one does not, the target is asked for here. */
-  async function followed<T extends RecordType>(type: T, name: string): Promise<Cacheable<RecordOf[T]>> {
+  async function followed<T extends RecordType>(type: T, name: string): Promise<Final<RecordOf[T]>> {
     const deadline = clock.monotonic() + timeoutMs;
     let at = name;
     let ttl = LONGEST_SECONDS;
     let secure = true;
     for (let hop = 0; hop <= MAX_ALIAS_QUESTIONS; hop++) {
       const servers = currentServers();
-      const search = new Search({ clock, servers, validating }, { name: at, type }, deadline);
-      searches.add(search);
-      const found = await search.result.finally(() => searches.delete(search));
-      if (closed) return { answer: isClosed, seconds: 0 };
+      const found = await askServers(asking, servers, { name: at, type }, deadline);
+      if (asking.closed) return CLOSED;
       watchSilence(found, at, servers);
-      if (found.kind !== 'alias') return cacheable(found, ttl, secure);
-      at = found.name;
+      if (found.kind === 'trouble' || found.kind === 'no_domain') return found;
       ttl = Math.min(ttl, found.ttl);
       secure &&= found.secure;
-      if (!isAskable(at)) return { answer: { kind: 'no_domain', fresh: true }, seconds: SHORTEST_SECONDS };
+      if (found.kind !== 'alias') return { ...found, ttl, secure };
+      at = found.name;
+      if (!isAskable(at)) return { kind: 'no_domain', ttl: 0 };
     }
-    const loop: Trouble = { kind: 'trouble', why: 'malformed', text: 'the aliases of the name go in a circle' };
-    return { answer: loop, seconds: TROUBLE_SECONDS };
+    return { kind: 'trouble', why: 'malformed', text: 'the aliases of the name go in a circle' };
   }
 
   return {
@@ -179,8 +174,8 @@ export function createResolver(deps: ResolverDeps, options: ResolverOptions = {}
     },
     /** Ends what is under way with trouble and leaves nothing open. */
     async close(): Promise<void> {
-      closed = true;
-      for (const search of [...searches]) search.abort(isClosed);
+      asking.closed = true;
+      for (const end of [...asking.underWay]) end();
       await Promise.all(flights.values());
     },
   };
@@ -197,9 +192,9 @@ export function reverseName(ip: string): string {
 }
 
 /**
- * Returns a function that takes each result and logs once that look-ups get no reply of any server any more, and once that one does: without
- * DNS no mail leaves, and otherwise each mail alone says so. A name that is not answered may be the fault of its zone, and a tenant can send
- * to many of those: so it takes several look-ups over half a minute in which no other is answered. Their names are logged.
+ * Returns a function that takes each result and logs once that no server replies any more, and once that one does: without DNS no mail
+ * leaves. One name may be the fault of its zone, so it takes several look-ups over half a minute in which no other is answered; their names
+ * are logged.
  */
 function silenceLog({
   clock,
@@ -255,46 +250,34 @@ function serverSource(
 }
 
 const serversFrom = (texts: readonly string[]): Server[] =>
-  texts
-    .slice(0, MAX_SERVERS)
-    .map((text) => ({ ...parseServerAddress(text), missed: 0, deadUntil: 0, edns: true, folded: 0 }));
+  texts.slice(0, MAX_SERVERS).map((text) => ({ ...parseServerAddress(text), missed: 0, deadUntil: 0 }));
 
-interface Cacheable<T> {
-  answer: DnsAnswer<T>;
-  /** The time for which it is kept; 0 for not at all. */
-  seconds: number;
-}
+type Final<T> = Exclude<Found<T>, { kind: 'alias' }>;
 
-function cacheable<T>(
-  found: Exclude<Found<T>, { kind: 'alias' }>,
-  aliasTtl: number,
-  aliasSecure: boolean,
-): Cacheable<T> {
+function answerOf<T>(found: Final<T>): DnsAnswer<T> {
   switch (found.kind) {
-    case 'records': {
-      const ttl = Math.max(SHORTEST_SECONDS, Math.min(found.ttl, aliasTtl, LONGEST_SECONDS));
-      const { records, name } = found;
-      return { answer: { kind: 'found', records, name, ttl, secure: found.secure && aliasSecure }, seconds: ttl };
-    }
+    case 'records':
+      return { ...found, kind: 'found', ttl: secondsOf(found) };
     case 'no_data':
-      return {
-        answer: { kind: 'no_data', ...(found.secure === true && aliasSecure ? { secure: true } : {}) },
-        seconds: negativeSeconds(found.ttl),
-      };
+      return { kind: 'no_data', ...(found.secure ? { secure: true } : {}) };
     case 'no_domain':
-      return { answer: { kind: 'no_domain', fresh: true }, seconds: negativeSeconds(found.ttl) };
+      return { kind: 'no_domain', fresh: true };
     case 'trouble':
-      return { answer: found, seconds: TROUBLE_SECONDS };
+      return found;
   }
 }
 
-const negativeSeconds = (ttl: number): number => Math.max(SHORTEST_SECONDS, Math.min(ttl, LONGEST_NEGATIVE_SECONDS));
+/** Returns the time for which an answer is kept. */
+function secondsOf(found: Final<unknown>): number {
+  if (found.kind === 'trouble') return TROUBLE_SECONDS;
+  const longest = found.kind === 'records' ? LONGEST_SECONDS : LONGEST_NEGATIVE_SECONDS;
+  return Math.max(SHORTEST_SECONDS, Math.min(found.ttl, longest));
+}
 
 function aged<T>(answer: DnsAnswer<T>, seconds: number): DnsAnswer<T> {
   if (answer.kind === 'found') return { ...answer, ttl: seconds };
   return answer.kind === 'no_domain' ? { kind: 'no_domain', fresh: false } : answer;
 }
 
-const trouble = (text: string): Trouble => ({ kind: 'trouble', why: 'network', text });
-
-const isClosed = trouble('the resolver is closed');
+const TOO_MANY: Trouble = { kind: 'trouble', why: 'network', text: 'too many DNS look-ups wait' };
+const CLOSED: Trouble = { kind: 'trouble', why: 'network', text: 'the resolver is closed' };

@@ -81,85 +81,6 @@ class Refusal extends Error {
   }
 }
 
-const noop = (): void => undefined;
-
-/** Finds addresses that may be called. */
-class OpenAddresses {
-  private readonly resolver: Resolver;
-  private readonly mayCall: (ip: string) => boolean;
-
-  constructor(resolver: Resolver, mayCall: (ip: string) => boolean) {
-    this.resolver = resolver;
-    this.mayCall = mayCall;
-  }
-
-  /** Looks up the addresses of a name, IPv4 first, since few machines have IPv4 that does not work. Throws a Refusal. */
-  async of(name: string): Promise<string[]> {
-    const answers = await Promise.all([this.resolver.a(name), this.resolver.aaaa(name)]);
-    const found = answers.flatMap((answer) => (answer.kind === 'found' ? answer.records : []));
-    if (found.length === 0) throw new Refusal('dns', `no address was found for ${name}`);
-    return this.only(name, found);
-  }
-
-  /** Returns the addresses among these that may be called. Throws a Refusal if there is none. */
-  only(host: string, found: readonly string[]): string[] {
-    const open = found.filter(this.mayCall).flatMap((ip) => plainAddress(ip) ?? []);
-    const ips = [...new Set(open)].slice(0, MOST_ADDRESSES);
-    if (ips.length === 0) throw new Refusal('forbidden', `${host} leads to a private or reserved address`);
-    return ips;
-  }
-
-  /** Is called by the socket itself, so that it connects to the very addresses that were vetted. */
-  readonly lookup: LookupFunction = (name, _options, callback) => {
-    this.of(name).then(
-      (ips) => {
-        callback(
-          null,
-          ips.map((address) => ({ address, family: isIPv4(address) ? 4 : 6 })),
-        );
-      },
-      (error: unknown) => callback(error as Error, []),
-    );
-  };
-}
-
-/** Keeps a pool of connections for each origin that was called last. */
-class Pools {
-  private readonly connect: buildConnector.BuildOptions;
-  private readonly pools = new LRUCache<string, Pool>({
-    max: MOST_POOLS,
-    dispose: (pool) => void pool.close().catch(noop),
-  });
-
-  constructor(connect: buildConnector.BuildOptions) {
-    this.connect = connect;
-  }
-
-  async of(origin: string): Promise<Pool> {
-    // Imported with the first request: its 110 files take 5 MB, and many installations call no other server.
-    const { Pool, buildConnector } = await import('undici');
-    let pool = this.pools.get(origin);
-    if (pool === undefined) {
-      pool = new Pool(origin, {
-        connect: limited(buildConnector(this.connect)),
-        maxHeaderSize: MOST_HEADER_BYTES,
-        keepAliveTimeout: IDLE_MS,
-        // By default a Keep-Alive header of the server may extend the time to ten minutes.
-        keepAliveMaxTimeout: IDLE_MS,
-        headersTimeout: 0,
-        bodyTimeout: 0,
-      });
-      this.pools.set(origin, pool);
-    }
-    return pool;
-  }
-
-  /** Ends every connection. */
-  destroy(): void {
-    for (const pool of this.pools.values()) pool.destroy().catch(noop);
-  }
-}
-
 /** Connects as `connect` does, for TLS on a TCP connection that is made before, and limits the answers. */
 const limited =
   (connect: buildConnector.connector): buildConnector.connector =>
@@ -180,22 +101,77 @@ export function createSafeFetch(deps: { resolver: Resolver; clock: Clock }, opti
   const { resolver, clock } = deps;
   const { timeoutMs = TIMEOUT_MS, connectMs = CONNECT_MS } = options;
   const mayCall = createAddressRule(options);
-  const addresses = new OpenAddresses(resolver, mayCall);
-  const pools = new Pools({
-    lookup: addresses.lookup,
-    timeout: connectMs,
-    autoSelectFamily: true,
-    autoSelectFamilyAttemptTimeout: ADDRESS_MS,
-    minVersion: 'TLSv1.2',
-    rejectUnauthorized: true,
-    ...(options.ca === undefined ? {} : { ca: options.ca }),
+  const pools = new LRUCache<string, Pool>({
+    max: MOST_POOLS,
+    dispose: (pool) => void pool.close().catch(() => undefined),
   });
   const underWay = new Set<AbortController>();
   let closed = false;
 
-  async function request(url: SafeUrl, asked: SafeRequest, abort: AbortController): Promise<Fetched> {
-    if (url.isAddress) addresses.only(url.host, [url.host]);
-    const pool = await pools.of(url.origin);
+  /** Looks up the addresses of a name, IPv4 first, since few machines have IPv4 that does not work. Throws a Refusal. */
+  async function addressesOf(name: string): Promise<string[]> {
+    const answers = await Promise.all([resolver.a(name), resolver.aaaa(name)]);
+    const found = answers.flatMap((answer) => (answer.kind === 'found' ? answer.records : []));
+    if (found.length === 0) throw new Refusal('dns', `no address was found for ${name}`);
+    return openAmong(name, found);
+  }
+
+  /** Returns the addresses among these that may be called. Throws a Refusal if there is none. */
+  function openAmong(host: string, found: readonly string[]): string[] {
+    const open = found.filter(mayCall).flatMap((ip) => plainAddress(ip) ?? []);
+    const ips = [...new Set(open)].slice(0, MOST_ADDRESSES);
+    if (ips.length === 0) throw new Refusal('forbidden', `${host} leads to a private or reserved address`);
+    return ips;
+  }
+
+  /** Is called by the socket itself, so that it connects to the very addresses that were vetted. */
+  const lookup: LookupFunction = (name, _options, callback) => {
+    addressesOf(name).then(
+      (ips) => {
+        callback(
+          null,
+          ips.map((address) => ({ address, family: isIPv4(address) ? 4 : 6 })),
+        );
+      },
+      (error: unknown) => callback(error as Error, []),
+    );
+  };
+
+  /** Returns the kept connections to an origin. */
+  async function poolOf(origin: string): Promise<Pool> {
+    // Imported with the first request: its 110 files take 5 MB, and many installations call no other server.
+    const { Pool, buildConnector } = await import('undici');
+    const known = pools.get(origin);
+    if (known !== undefined) return known;
+    const connect = buildConnector({
+      lookup,
+      timeout: connectMs,
+      autoSelectFamily: true,
+      autoSelectFamilyAttemptTimeout: ADDRESS_MS,
+      minVersion: 'TLSv1.2',
+      rejectUnauthorized: true,
+      ...(options.ca === undefined ? {} : { ca: options.ca }),
+    });
+    const pool = new Pool(origin, {
+      connect: limited(connect),
+      maxHeaderSize: MOST_HEADER_BYTES,
+      keepAliveTimeout: IDLE_MS,
+      // By default a Keep-Alive header of the server may extend the time to ten minutes.
+      keepAliveMaxTimeout: IDLE_MS,
+      headersTimeout: 0,
+      bodyTimeout: 0,
+    });
+    pools.set(origin, pool);
+    return pool;
+  }
+
+  async function request(
+    { url, host, isAddress }: SafeUrl,
+    asked: SafeRequest,
+    abort: AbortController,
+  ): Promise<Fetched> {
+    if (isAddress) openAmong(host, [host]);
+    const pool = await poolOf(url.origin);
     abort.signal.throwIfAborted();
     const isReuse = pool.stats.free > 0;
     try {
@@ -211,7 +187,7 @@ export function createSafeFetch(deps: { resolver: Resolver; clock: Clock }, opti
     const reading = readSafeUrl(asked.url, options);
     if (reading.kind === 'bad') return { kind: 'failed', why: 'url', text: `the URL ${reading.why}` };
     try {
-      return await request(reading.url, asked, abort);
+      return await request(reading, asked, abort);
     } catch (error) {
       return failureOf(abort.signal.aborted ? abort.signal.reason : error);
     }
@@ -240,30 +216,30 @@ export function createSafeFetch(deps: { resolver: Resolver; clock: Clock }, opti
     async vet(text: string): Promise<{ kind: 'ok'; href: string } | { kind: 'bad' | 'forbidden'; why: string }> {
       const reading = readSafeUrl(text, options);
       if (reading.kind === 'bad') return reading;
-      const { host, href, isAddress } = reading.url;
+      const { url, host, isAddress } = reading;
       try {
-        await (isAddress ? addresses.only(host, [host]) : addresses.of(host));
+        await (isAddress ? openAmong(host, [host]) : addressesOf(host));
       } catch (error) {
         if (!(error instanceof Refusal)) throw error;
         if (error.failed.why === 'forbidden') return { kind: 'forbidden', why: error.message };
       }
-      return { kind: 'ok', href };
+      return { kind: 'ok', href: url.href };
     },
     /** Ends what is under way and every connection. */
     close(): void {
       closed = true;
       for (const abort of underWay) abort.abort(CLOSED);
-      pools.destroy();
+      for (const pool of pools.values()) pool.destroy().catch(() => undefined);
     },
   };
 }
 
 const CLOSED = new Refusal('closed', 'the service is stopping');
 
-async function exchange(pool: Pool, url: SafeUrl, asked: SafeRequest, abort: AbortController): Promise<Fetched> {
+async function exchange(pool: Pool, url: URL, asked: SafeRequest, abort: AbortController): Promise<Fetched> {
   const { statusCode, headers, body } = await pool.request({
     method: asked.method,
-    path: url.path,
+    path: `${url.pathname}${url.search}`,
     headers: asked.headers,
     body: asked.body ?? null,
     signal: abort.signal,
@@ -294,14 +270,6 @@ function failureOf(error: unknown): Failed {
     : { kind: 'failed', why: 'broken', text: `no answer: ${text}` };
 }
 
-/**
- * Decides to which addresses a request on behalf of a customer may go: global unicast only (RFC 6890 and the IANA special-purpose
- * registries), never this machine itself, and those that the operator has allowed. Pure.
- */
-
-/** Returns whether an address may be called. Text that is not an address may not. */
-type AddressRule = (ip: string) => boolean;
-
 interface AddressRuleOptions {
   /** Addresses and CIDR ranges that are open although they are private: the operator's choice. */
   allowCidrs: readonly string[];
@@ -312,7 +280,11 @@ interface AddressRuleOptions {
 /** NAT64 and 6to4. Mail counts them as the IPv4 address in them; here they are closed: it is not known whose network they cross. */
 const translated = addressList(['64::/16', '2002::/16']);
 
-export function createAddressRule({ allowCidrs, ownAddresses }: AddressRuleOptions): AddressRule {
+/**
+ * Returns whether a request on behalf of a customer may go to an address: only to global unicast (RFC 6890) that is not this machine, and
+ * to those that the operator has allowed. Text that is not an address may not be called.
+ */
+export function createAddressRule({ allowCidrs, ownAddresses }: AddressRuleOptions): (ip: string) => boolean {
   const allowed = addressList(allowCidrs);
   return (text) => {
     const ip = plainAddress(text);
@@ -325,10 +297,7 @@ export function createAddressRule({ allowCidrs, ownAddresses }: AddressRuleOptio
 /** An answer's body, of which callers take up to 64 KiB, and 16 KiB for its head and what frames both. */
 export const MOST_ANSWER_BYTES = 80 * 1024;
 
-/**
- * Breaks the connection with an error once more has come since the last request. Call it when the connection is open and its reader
- * listens. `raw` is what carries the bytes: another socket than `socket` if that one is of TLS.
- */
+/** Breaks an open connection with an error once more has come since the last request. `raw` carries the bytes: another socket if `socket` is of TLS. */
 export function limitAnswers(socket: Socket, raw: Socket): void {
   let written = 0;
   let before = raw.bytesRead;

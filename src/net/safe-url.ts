@@ -1,26 +1,17 @@
 /**
- * The URLs that may be called on behalf of a customer: https, without credentials or fragment, on a web port or a high one.
- * There is one parser, that of the URL standard, and its result is dialled: so `http://0x7f.1/` and
- * `http://2130706433/` count as the address that they reach. Pure.
+ * The URLs that may be called on behalf of a customer: https, without credentials or fragment, on a web port or a high one. The result of
+ * the one parser is dialled: so `http://0x7f.1/` and `http://2130706433/` count as the address that they reach. Pure.
  */
 import { isIP } from 'node:net';
 
-/** A URL that may be called, as far as the URL alone can say. */
+/** A URL that may be called, as far as the URL alone can say: in its normal form, and its host, a name or an IP address without brackets. */
 export interface SafeUrl {
-  /** The normal form with a path, which is stored and compared. */
-  href: string;
-  protocol: 'https:' | 'http:';
-  /** A name, or an IP address without brackets. */
+  url: URL;
   host: string;
   isAddress: boolean;
-  port: number;
-  /** Scheme, host and port. */
-  origin: string;
-  /** Path and query, for the request line. */
-  path: string;
 }
 
-export type UrlReading = { kind: 'ok'; url: SafeUrl } | { kind: 'bad'; why: string };
+export type UrlReading = ({ kind: 'ok' } & SafeUrl) | { kind: 'bad'; why: string };
 
 export const LONGEST_URL = 2048;
 
@@ -44,18 +35,7 @@ export function readSafeUrl(text: string, { allowHttp }: { allowHttp: boolean })
     return bad(`must use port ${allowHttp ? '443, 80' : '443'} or a port from 1024 up`);
   const host = url.hostname.replace(/^\[(.*)\]$/, '$1');
   if (url.href.length > LONGEST_URL) return bad(`must have at most ${String(LONGEST_URL)} characters when encoded`);
-  return {
-    kind: 'ok',
-    url: {
-      href: url.href,
-      protocol,
-      host,
-      isAddress: isIP(host) !== 0,
-      port,
-      origin: url.origin,
-      path: `${url.pathname}${url.search}`,
-    },
-  };
+  return { kind: 'ok', url, host, isAddress: isIP(host) !== 0 };
 }
 
 const bad = (why: string): UrlReading => ({ kind: 'bad', why });

@@ -1,7 +1,4 @@
-/**
- * Says in plain words why a TLS handshake failed. A message of OpenSSL begins with an address in memory and ends with
- * paths of its build; the reason, in the library's own words, is between them.
- */
+/** Says in plain words why a TLS handshake failed. A message of OpenSSL has the reason between an address in memory and paths of its build. */
 const OPENSSL = /:error:[0-9A-F]+:[^:]*:[^:]*:([^:\n]+)/;
 
 const meanings: readonly (readonly [reason: RegExp, meaning: string])[] = [

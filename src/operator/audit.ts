@@ -10,19 +10,21 @@ const exact = z.string().max(200).optional();
 
 export const auditOperations = {
   /**
-   * Returns the newest acts first. `server`: acts that concern no account, such as those on the queue, the settings and the server
-   * itself; with `account` both, in one list. `strangers`: uses of keys that are not known, and how many were only counted.
+   * Returns the newest acts first, or with `by` the uses of keys. `server`: acts that concern no account, such as those on the queue, the settings
+   * and the server itself; with `account` both, in one list. `strangers`: uses of keys that are not known, and how many were only counted.
    */
   'audit.list': storeRoute({
     body: z.strictObject({
       account: accountArgument,
       server: z.boolean().optional(),
       strangers: z.boolean().optional(),
+      by: z.enum(['key', 'person']).optional(),
       limit: z.int().min(1).max(1000).optional(),
       after: exact,
       before: exact,
       since: z.int().optional(),
       until: z.int().optional(),
+      key_id: exact,
       actor: exact,
       operation: exact,
       endpoint: exact,
@@ -33,16 +35,22 @@ export const auditOperations = {
       status: z.int().optional(),
       result: z.enum(['ok', 'refused', 'failed', 'idempotency_mismatch']).optional(),
     }),
-    async run(deps, { account, server = false, strangers = false, limit = 100, after, before, ...filter }) {
+    scope: 'audit:read',
+    forMembers: { server: false, strangers: false },
+    async run(deps, { account, server = false, strangers = false, by, limit = 100, after, before, ...filter }) {
       const { db } = deps;
       const parts: AuditOf[] = strangers ? ['strangers'] : server ? ['server'] : [];
       if (parts.length === 0 || account !== undefined)
         parts.push({ accountId: (await accountNamed({ db }, account)).id });
-      const by = strangers ? undefined : ('person' as const);
-      const { rows, hasMore } = await pageOfParts({ db }, parts, { ...filter, by }, { limit, after, before });
+      const whose = strangers ? undefined : (by ?? 'person');
+      const page = await pageOfParts({ db }, parts, { ...filter, by: whose }, { limit, after, before });
+      const { rows, hasMore, first, last } = page;
+      const isBack = before !== undefined;
       return {
         data: rows.map(auditRecord),
         has_more: hasMore,
+        next_cursor: isBack || hasMore ? last : null,
+        previous_cursor: (isBack ? hasMore : after !== undefined) ? first : null,
         ...(strangers ? { not_kept: deps.strangerLines?.notKept ?? 0 } : {}),
       };
     },

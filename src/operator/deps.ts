@@ -5,7 +5,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Keyring } from '../base/keyring.ts';
 import type { Log } from '../base/log.ts';
 import type { Resolver } from '../net/resolver.ts';
-import type { CertificateWatch } from '../config/certificate-watch.ts';
+import type { CertificateWatch } from '../config/certificate.ts';
 import type { Config } from '../config/schema.ts';
 import type { SettingsState } from '../config/settings-state.ts';
 import type { MailPortState } from '../inbound/mail-port.ts';

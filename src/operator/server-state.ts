@@ -4,8 +4,7 @@ import { backupState } from '../backup/folder.ts';
 import { isPostgresUrl } from '../base/postgres-url.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { DAY_MS } from '../base/time.ts';
-import { certificateFacts } from '../config/certificate-facts.ts';
-import type { CertificateState } from '../config/certificate-watch.ts';
+import { certificateFacts, type CertificateState } from '../config/certificate.ts';
 import { serverRoute, storeRoute } from './server-route.ts';
 
 export const serverStateOperations = {

@@ -12,6 +12,7 @@ import { takeConnection, type Connection } from './connection.ts';
 import { migrate, migrationState, type MigrationStep } from './migrate.ts';
 import { refuseMarked } from './mark.ts';
 import type { Nodes, NodeSelf } from './nodes.ts';
+import { usualView } from './rows.ts';
 import type { Engine } from './sql.ts';
 
 /** Where the database is: the settings of the group `storage`. */
@@ -79,7 +80,7 @@ async function openSqlite({ url, workOrder, beforeMigration, migrating }: Databa
     .then(() => migrate(migrator, { before: beforeMigration, step: migrating }))
     .finally(() => migrator.destroy());
 
-  const writer = connect(file, 1, [...durable, 'PRAGMA foreign_keys = ON', WHOLE]);
+  const writer = connect(file, 1, [...durable, 'PRAGMA foreign_keys = ON', WHOLE, usualView()]);
   const connection = await takeConnection(writer);
   const reader = connect(file, READERS, readOnly);
   const ofPrepared = connect(file, 1, readOnly);

@@ -23,6 +23,7 @@ import { up as oneTableOfLimits } from '../../migrations/013-one-table-of-limits
 import { up as received } from '../../migrations/014-received.ts';
 import { up as templateAuthors } from '../../migrations/015-template-authors.ts';
 import { up as nodesBySigns } from '../../migrations/016-nodes-by-signs-of-life.ts';
+import { up as plainCountdowns } from '../../migrations/017-plain-countdowns.ts';
 import { dialectOf } from './sql.ts';
 import { renewViews, withoutViews } from './views.ts';
 
@@ -51,6 +52,7 @@ export const migrations: readonly Migration[] = [
   { name: '014-received', up: received },
   { name: '015-template-authors', up: templateAuthors },
   { name: '016-nodes-by-signs-of-life', up: nodesBySigns, contracts: true },
+  { name: '017-plain-countdowns', up: plainCountdowns, contracts: true },
 ];
 
 export const migrationNames: readonly string[] = migrations.map(({ name }) => name);

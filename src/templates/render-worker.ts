@@ -13,13 +13,13 @@ import {
 import { compile, RENDER_LIMIT_MS } from './mixed/index.ts';
 
 const monotonic = createThreadClock();
-const cache = createCompiledCache((source, part) => compile(source, part, { monotonic, limitMs: READ_LIMIT_MS }));
+const cached = createCompiledCache((source, part) => compile(source, part, { monotonic, limitMs: READ_LIMIT_MS }));
 
 function answer({ parts, variables }: RenderJob): PartResult[] {
   // Compiled first: the time limit of rendering does not include it.
-  const read = readParts(parts, cache.compile);
+  const read = readParts(parts, cached);
   if (variables === null || read === null) return read ?? parts.map(tooSlow);
-  const done = renderParts(parts, { ...variables, monotonic, limitMs: RENDER_LIMIT_MS }, cache.compile);
+  const done = renderParts(parts, { ...variables, monotonic, limitMs: RENDER_LIMIT_MS }, cached);
   return [...done, ...parts.slice(done.length).map(tooSlow)];
 }
 

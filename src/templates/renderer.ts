@@ -1,6 +1,6 @@
 /**
- * Renders the parts of a mail: on the main loop if that takes almost no time, else from the start in a thread, which is ended
- * at the time limit. Whatever a template does, other mail waits for it a few milliseconds at most.
+ * Renders the parts of a mail: on the main loop if that takes a few milliseconds at most, else from the start in a thread, which is ended
+ * at the time limit.
  */
 import { LRUCache } from 'lru-cache';
 import { codeOf } from '../base/error-code.ts';
@@ -34,7 +34,6 @@ export type PartResult =
 
 export interface RenderJob {
   parts: readonly PartSource[];
-  /** Null if the parts are only compiled. */
   variables: Variables | null;
 }
 
@@ -44,10 +43,7 @@ const HERE_MS = 10;
 const HERE_SOURCE = 128 * 1024;
 /** Weight that a filter handles within a few milliseconds; it cannot be stopped half-way. */
 const HERE_WEIGHT = 64 * 1024;
-/**
- * How long an account's source that was too slow on the main loop twice goes to a thread at once: a bulk send has it a thousand times. Once may
- * be a moment of a busy machine.
- */
+/** How long an account's source that was too slow on the main loop twice goes to a thread at once; once may be a moment of a busy machine. */
 const SLOW_MS = 60_000;
 const SLOW_TIMES = 2;
 const MOST_SLOW = 100;
@@ -57,10 +53,7 @@ const MOST_WAITING = 200;
 const IDLE_MS = 60_000;
 /** CPU time for compiling in the thread; the largest source takes half a second. */
 export const READ_LIMIT_MS = 1500;
-/**
- * Time limit of a job: the thread keeps its own limits of CPU time, and this ends one that cannot. On a busy machine it has five times as
- * long for them.
- */
+/** Ends a job whose thread cannot keep its own limits of CPU time. On a busy machine it has five times as long for them. */
 const JOB_MS = 5 * (READ_LIMIT_MS + 2 * RENDER_LIMIT_MS);
 
 export type Renderer = ReturnType<typeof createRenderer>;
@@ -76,7 +69,7 @@ export function createRenderer(deps: { clock: Clock }) {
     maxHeapMb: 256,
   });
   const monotonic = (): number => deps.clock.monotonic();
-  const cache = createCompiledCache((source, part) => compile(source, part, { monotonic, limitMs: HERE_MS }));
+  const cached = createCompiledCache((source, part) => compile(source, part, { monotonic, limitMs: HERE_MS }));
   const isSmall = (parts: readonly PartSource[]): boolean =>
     // A source that is too large is refused at once, which needs no thread.
     parts.reduce((sum, { source: { length } }) => sum + (length > MOST_SOURCE ? 0 : length), 0) <= HERE_SOURCE;
@@ -103,15 +96,12 @@ export function createRenderer(deps: { clock: Clock }) {
     );
 
   return {
-    /**
-     * Returns one result for each part, in their order. Faults of a template or its data are results; rejects with
-     * `service_unavailable` if too many jobs of the account wait.
-     */
+    /** Returns one result for each part; faults of a template or its data are results. Rejects with `service_unavailable` if too many jobs wait. */
     async render(accountId: string, parts: readonly PartSource[], variables: Variables): Promise<PartResult[]> {
       if (!isSmall(parts) || parts.some((part) => wasSlow(accountId, part)))
         return inThread(accountId, parts, variables);
       const limits = { monotonic, limitMs: HERE_MS, mostWeight: HERE_WEIGHT };
-      const here = renderParts(parts, { ...variables, ...limits }, cache.compile);
+      const here = renderParts(parts, { ...variables, ...limits }, cached);
       const slow = parts[here.length];
       if (slow === undefined) return here;
       const key = keyOf(accountId, slow);
@@ -120,7 +110,7 @@ export function createRenderer(deps: { clock: Clock }) {
     },
     /** Only compiles the parts; their output is empty. */
     async read(accountId: string, parts: readonly PartSource[]): Promise<PartResult[]> {
-      const here = isSmall(parts) ? readParts(parts, cache.compile) : null;
+      const here = isSmall(parts) ? readParts(parts, cached) : null;
       return here ?? inThread(accountId, parts, null);
     },
     close: (): Promise<void> => threads.close(),
@@ -198,29 +188,20 @@ const MOST_CHARACTERS = 2 * 1024 * 1024;
 const MOST_TEMPLATES = 500;
 
 /** Returns a `compile` that remembers the sources used last. */
-export function createCompiledCache(compile: Compile) {
+export function createCompiledCache(compile: Compile): Compile {
   // The source itself is the key: the engine keeps its hash.
   const cache = new LRUCache<string, Compilations>({
     max: MOST_TEMPLATES,
     maxSize: MOST_CHARACTERS,
     sizeCalculation: (parts, source) => Math.max(1, source.length * Object.keys(parts).length),
   });
-  return {
-    compile: (source: string, part: Part): Compilation => {
-      const parts = cache.get(source);
-      const before = parts?.[part];
-      if (before !== undefined) return before;
-      const compilation = compile(source, part);
-      // A source that was only too slow may be compiled elsewhere, or later.
-      if (compilation.ok || !compilation.slow) cache.set(source, { ...parts, [part]: compilation });
-      return compilation;
-    },
-    get size(): number {
-      return cache.size;
-    },
-    /** Characters of these sources; one that is used for two parts counts twice. */
-    get characters(): number {
-      return cache.calculatedSize;
-    },
+  return (source: string, part: Part): Compilation => {
+    const parts = cache.get(source);
+    const before = parts?.[part];
+    if (before !== undefined) return before;
+    const compilation = compile(source, part);
+    // A source that was only too slow may be compiled elsewhere, or later.
+    if (compilation.ok || !compilation.slow) cache.set(source, { ...parts, [part]: compilation });
+    return compilation;
   };
 }

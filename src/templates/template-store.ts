@@ -24,7 +24,6 @@ export interface DeclaredVariable {
   default: unknown;
 }
 
-/** The content of a version. */
 export interface TemplateBody {
   subject: string | null;
   from: string | null;
@@ -45,7 +44,6 @@ export interface Template {
   body: TemplateBody;
 }
 
-/** Templates of one account. */
 const MOST_TEMPLATES = 10_000;
 
 /** Versions of one template that are kept, the latest ones; the published one is kept besides. */
@@ -89,8 +87,8 @@ export async function createTemplate(
 export const nameFor = (alias: string | null, { subject }: TemplateBody): string => alias ?? subject ?? 'Untitled';
 
 /**
- * Changes the given properties; a name of null becomes that of a template made without one. `change` makes the new body from
- * the latest; one that is the same makes no version, and a new one ends the oldest of too many. Throws `not_found` and `already_exists`.
+ * Changes the given properties; a name of null becomes that of a template made without one. `change` makes the new body from the latest;
+ * the same makes no version, and a new one ends the oldest of too many. Throws `not_found` and `already_exists`.
  */
 export async function changeTemplate(
   { db, clock }: TemplateDeps,

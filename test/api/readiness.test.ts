@@ -10,7 +10,7 @@ const database = (works: boolean, trouble: string | null = null): Deps['db'] =>
     prepared: { all: () => (works ? Promise.resolve([]) : Promise.reject(new Error('closed'))) },
   }) as never;
 const disk = (room: boolean): Deps['disk'] => ({ hasRoom: () => room });
-const taken = { code: 'EADDRINUSE', since: 0, holder: null } as const;
+const taken = { code: 'EADDRINUSE', since: 0 } as const;
 const [self] = loneNode(7, { name: 'a', version: '1', facts: '{}', since: 0 }).list();
 const node = (isDraining: boolean, holdsLease = true): Deps['nodes'] => ({
   epoch: 7,

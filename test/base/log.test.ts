@@ -4,9 +4,7 @@ import { createHash } from 'node:crypto';
 import { spawnSync } from 'node:child_process';
 import { closeSync, fstatSync, mkdtempSync, openSync, rmSync } from 'node:fs';
 import path from 'node:path';
-import { isJournal } from '../../src/base/journal.ts';
-import { createLog } from '../../src/base/log.ts';
-import type { LogOptions } from '../../src/base/log.ts';
+import { isJournal, createLog, type LogOptions } from '../../src/base/log.ts';
 
 const logTo = (lines: string[], options: Partial<LogOptions> = {}) =>
   createLog({ level: 'info', format: 'json', stream: { write: (line) => lines.push(line) }, ...options });

@@ -114,7 +114,7 @@ async function compareReaders(): Promise<void> {
   const line = (name: string, cells: readonly string[]): void => {
     say(`  ${name.padEnd(32)} ${cells.map((cell) => cell.padEnd(14)).join(' ')}`);
   };
-  line('', ['ours', 'mailparser', 'as src/mail/mail-view.ts uses it']);
+  line('', ['ours', 'mailparser', 'as src/mail/received-mail.ts uses it']);
   if (mails.length > 0) line(`mean of ${String(mails.length)} bounces`, [own, stock, lean].map(mean).map(inMs));
   for (const [at, [name]] of named.entries())
     line(

@@ -176,18 +176,12 @@ describe('browser: every page', function () {
 /** Pages that are declared and show nothing of their own: redirects, files, frames and streams. The second test opens the rest. */
 const ELSEWHERE = [
   ...['/developer', '/session', '/login', '/login/code'],
-  ...[
-    '/events/tail',
-    '/developer/api/openapi.json',
-    '/developer/api/reference',
-    '/messages/id/html',
-    '/messages/id/source',
-  ],
+  ...['/developer/api/openapi.json', '/developer/api/reference', '/messages/id/html', '/messages/id/source'],
   ...['/messages/id/reports/id', '/messages/id/reports/id/html', '/domains/id/zone', '/exports/id'],
   ...['/developer/log/export', '/developer/actions/export', '/messages/news', '/templates/id/versions/1'],
   // test/journeys/dashboard-received.test.ts and dashboard-message.test.ts look at these.
   ...['', '/html', '/source', '/files/1'].map((part) => `/messages/received/id${part}`),
-  ...['/messages/id/share', '/shared/token'],
+  '/shared/token',
 ];
 
 /** Returns the findings of the menu where it is behind a button, open. */

@@ -126,15 +126,6 @@ describe('browser: the palette', () => {
     );
   });
 
-  it('shows what was chosen last before anything is typed', async () => {
-    await page.goto('/');
-    await open();
-    await chosenIs('Pause mail to dest.test');
-    assert.match(await options().nth(1).innerText(), /Zebrafinch/);
-    assert.match(await options().last().innerText(), /Stats/);
-    await page.keyboard.press('Escape');
-  });
-
   it('has no finding of axe while it is open, and fits a phone', async () => {
     await page.goto('/');
     await seek('dest.test');
@@ -142,18 +133,11 @@ describe('browser: the palette', () => {
     assert.deepEqual(await findingsHere(page), []);
   });
 
-  it('forgets what was chosen at the sign-out, which it can do itself', async () => {
+  it('signs out', async () => {
     await page.goto('/');
     await seek('sign out');
     await chosenIs('Sign out');
     await go(/\/login/);
-    await page.getByLabel('E-mail address').fill(EMAIL);
-    await page.getByLabel('Password').fill(PASSWORD);
-    await page.getByRole('button', { name: 'Sign in' }).click();
-    await page.getByRole('heading', { name: 'Overview' }).waitFor();
-    await open();
-    await dialog().getByText('Chosen before').waitFor();
-    assert.equal(await options().count(), 0);
     assert.deepEqual(complaints, []);
   });
 

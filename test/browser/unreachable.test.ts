@@ -26,9 +26,9 @@ describe('browser: a server that does not answer', () => {
   const chip = (name: string) => page.locator('.chips').getByRole('link', { name, exact: true });
 
   it('is said, with the time of the page, until an answer comes', async () => {
-    await page.goto('/messages');
+    await page.goto('/');
     await context?.setOffline(true);
-    await chip('queued').click();
+    await chip('7 days').click();
     const said = page.locator('#unreachable');
     await said.waitFor();
     assert.match(
@@ -37,10 +37,10 @@ describe('browser: a server that does not answer', () => {
     );
     await page.locator('#menu').getByRole('link', { name: 'Stats' }).click();
     await said.waitFor();
-    assert.equal(new URL(page.url()).pathname, '/messages', 'the page stays');
+    assert.equal(new URL(page.url()).pathname, '/', 'the page stays');
     await context?.setOffline(false);
-    await chip('queued').click();
-    await page.waitForURL('**/messages?status=queued');
+    await chip('7 days').click();
+    await page.waitForURL('**/?range=7d');
     await said.waitFor({ state: 'hidden' });
   });
 
@@ -55,34 +55,18 @@ describe('browser: a server that does not answer', () => {
     await said.waitFor({ state: 'hidden' });
   });
 
-  it('is said by a live tail, which goes on with what came meanwhile', async () => {
-    const tails = (url: URL): boolean => url.pathname === '/events/tail';
-    await page.route(tails, (route) => route.fulfill({ status: 502, body: 'Bad Gateway' }));
-    await page.goto('/events');
-    await page.getByText('not live: the connection is lost').waitFor();
-    await page.unroute(tails);
-    await app.send({
-      from: 'hi@simulator.posthorn.test',
-      to: 'delivered@simulator.posthorn.test',
-      subject: 'Meanwhile',
-    });
-    await app.settled();
-    await page.getByText('live: new events appear').waitFor();
-    await page.getByText('Meanwhile').first().waitFor();
-  });
-
   it('shows that a request runs', async () => {
-    await page.goto('/messages');
+    await page.goto('/');
     let release = (): void => undefined;
     const held = new Promise<void>((done) => (release = done));
-    await page.route('**/messages?status=bounced', async (route) => {
+    await page.route('**/?range=7d', async (route) => {
       await held;
       await route.continue();
     });
-    await chip('bounced').click();
+    await chip('7 days').click();
     await page.locator('main[aria-busy=true]').waitFor();
     release();
     await page.locator('main:not([aria-busy])').waitFor();
-    await page.waitForURL('**/messages?status=bounced');
+    await page.waitForURL('**/?range=7d');
   });
 });

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { readCertificate } from '../../src/config/certificate.ts';
-import { ConfigError } from '../../src/config/load.ts';
-import { readSettings } from '../../src/config/validate.ts';
+import { ConfigError, readSettings } from '../../src/config/load.ts';
 import { server } from '../support/harness/certificate.ts';
 
 const file = (name: string): string => path.join(import.meta.dirname, '../fixtures/tls', name);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { changesBetween } from '../../src/config/settings-state.ts';
 import type { Config } from '../../src/config/schema.ts';
-import { readSettings } from '../../src/config/validate.ts';
+import { readSettings } from '../../src/config/load.ts';
 
 describe('config/changes', () => {
   const read = (written: object): Config => {

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
-import { readSettings, portClashes } from '../../src/config/validate.ts';
+import { readSettings } from '../../src/config/load.ts';
 
 const around = { cwd: '/srv', privileged: true, terminal: false, hostname: 'mail.example.com' };
 const usual = {
   http: { host: '127.0.0.1', port: 8025 },
   dashboard: { port: 8025 },
-  metrics: { host: '127.0.0.1', port: null as number | null },
+  metrics: { host: '127.0.0.1' },
   smtp: { mx: { host: '0.0.0.0', port: 25 }, submission: { host: '127.0.0.1', port: 587, tlsPort: 465 } },
 };
 
@@ -47,7 +47,8 @@ describe('config/port-clash', () => {
     ],
   ] as const) {
     it(why, () => {
-      assert.deepEqual(portClashes(settings), lines);
+      const reading = readSettings(settings, around);
+      assert.deepEqual(reading.kind === 'bad' ? reading.mistakes : [], lines);
     });
   }
   it('is a mistake of the settings', () => {

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
-import { ConfigError } from '../../src/config/load.ts';
+import { ConfigError, readSettings } from '../../src/config/load.ts';
 import type { Config } from '../../src/config/schema.ts';
 import { watchSettings } from '../../src/config/settings-state.ts';
-import { readSettings } from '../../src/config/validate.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 
 function settings(written: Record<string, unknown>): Config {

@@ -37,7 +37,7 @@ describe('dashboard/audit-words: undoOf', () => {
     assert.deepEqual(undoOf(entry({}), having('stream'), new Set()), {
       label: 'Resume it',
       action: '/streams/str_1/resume',
-      fields: [],
+      fields: {},
     });
     const resumed = entry({ before: { paused: true }, after: { paused: false } });
     assert.equal(undoOf(resumed, having('stream'), new Set())?.action, '/streams/str_1/pause');
@@ -80,13 +80,13 @@ describe('dashboard/audit-words: undoOf', () => {
 
   it('has the inverse of a suppression for who may do it', () => {
     const of = (...scopes: string[]) => ({ before: { entries: scopes.map((scope) => ({ scope })) }, after: null });
-    const email = { name: 'email', value: 'x@example.net' };
+    const email = { email: 'x@example.net' };
     const removed = { operation: 'deleteSuppression', object_id: 'x@example.net' };
     const undo = (...scopes: string[]) =>
       undoOf(entry({ ...removed, ...of(...scopes) }), having('suppression'), new Set());
     assert.equal(undo('account')?.action, '/suppressions');
-    assert.deepEqual(undo('account')?.fields, [email]);
-    assert.deepEqual(undo('stream:news')?.fields, [email, { name: 'stream', value: 'news' }]);
+    assert.deepEqual(undo('account')?.fields, email);
+    assert.deepEqual(undo('stream:news')?.fields, { ...email, stream: 'news' });
     assert.equal(undo('account', 'stream:news'), null, 'one form makes one entry');
   });
 });

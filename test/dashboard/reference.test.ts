@@ -3,20 +3,13 @@ import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { chartHtml } from '../../src/dashboard/chart.ts';
 import { headersOf, healthOf } from '../../src/dashboard/pages/webhooks.ts';
-import { checkPage, numbered, previewPage } from '../../src/dashboard/pages/templates.ts';
+import { inputsOf } from '../../src/dashboard/view-forms.ts';
+import { loadViews } from '../../src/dashboard/views.ts';
 import { proseHtml } from '../../src/dashboard/words.ts';
 import { Problem } from '../../src/base/problem.ts';
 
-describe('dashboard: the source of a template', () => {
-  it('has its lines numbered, and the faults of each below it', () => {
-    const html = numbered('<p>{{ name }}\n{% if x %}', [{ line: 2, column: 4, message: 'no <end>' }]);
-    assert.match(html, /<ol class="source"><li><code>&lt;p&gt;\{\{ name \}\}<\/code><\/li>/);
-    assert.match(html, /<li class="wrong"><code>\{% if x %\}<\/code><em>column 4: no &lt;end&gt;<\/em>/);
-    assert.match(
-      numbered('x', [{ line: null, column: null, message: 'all of it' }]),
-      /^<p class="wrong"><em>all of it/,
-    );
-  });
+describe('dashboard: the preview of a template', () => {
+  const { alone } = loadViews(inputsOf([]));
   it('lets nothing through as markup of its own', () => {
     const piece = fc.constantFrom(
       '<script>',
@@ -37,23 +30,16 @@ describe('dashboard: the source of a template', () => {
     fc.assert(
       fc.property(fc.array(piece, { maxLength: 40 }), (parts) => {
         const text = parts.join('');
-        const found = {
+        const html = alone('preview', {
           variables: [text],
-          missing: [text],
-          sample: text,
-          parts: [
-            { name: 'html', source: text, rendered: text, faults: [] },
-            { name: 'text', source: text, rendered: text, faults: [{ line: 1, column: 2, message: text }] },
-          ],
-        };
-        for (const html of [checkPage(found), previewPage(found)]) {
-          const tags = html.replace(/<style>[^<]*<\/style>/, '').match(/<[^>]*>/g) ?? [];
-          for (const tag of tags)
-            assert.match(
-              tag,
-              /^<(?:!doctype html|html lang="en"|meta charset="utf-8"|iframe sandbox class="(?:light|dark)" title="HTML(?:, dark)?" srcdoc="[^"]*"|\/?(?:html|head|body|title|main|h2|p|ol|ul|li|div|code|span|em|strong|pre|style|iframe|details|summary|mark|label)(?: class="[a-z]+")?|input type="radio" name="look" id="[a-z]+"(?: checked)?)>$/,
-            );
-        }
+          faults: [{ name: text, line: 1, column: 2, message: text, source: text }],
+          frames: [{ theme: 'light', html: text }],
+        });
+        for (const tag of html.match(/<[^>]*>/g) ?? [])
+          assert.match(
+            tag,
+            /^<(?:!doctype html|html lang="en"|meta charset="utf-8"|iframe sandbox class="(?:light|dark)" title="HTML(?:, dark)?" srcdoc="[^"]*"|\/?(?:html|head|body|title|main|h2|p|ol|ul|li|div|code|span|em|strong|pre|style|iframe|details|summary|mark|label)(?: class="[a-z]+")?|input type="radio" name="look" id="[a-z]+"(?: checked)?)>$/,
+          );
       }),
     );
   });

@@ -115,10 +115,12 @@ describe('dashboard/timeline', () => {
       ['member:bo@acme.test', 'POST', 'by bo@acme.test in the dashboard'],
       ['operator', 'CLI', 'by operator on the command line'],
     ] as const) {
-      const [first] = told({ request: { actor, method, ip: '192.0.2.9' } as History['request'] });
+      const [first] = told({
+        request: { id: 'aud_1', request_id: 'req_1', actor, method, ip: '192.0.2.9' } as History['request'],
+      });
       assert.equal(first?.title, title);
       assert.deepEqual(first.facts, ['from 192.0.2.9']);
-      assert.deepEqual(first.links, [{ href: '/messages/msg_1/request', text: 'req_1' }]);
+      assert.deepEqual(first.links, [{ href: '/developer/log/aud_1', text: 'req_1' }]);
     }
     assert.equal(told({})[0]?.title, 'by Posthorn');
   });
@@ -153,14 +155,14 @@ describe('dashboard/timeline', () => {
     assert.deepEqual(
       moment?.dialogue?.steps.map(({ name, ms }) => [name, ms]),
       [
-        ['Connection', 3],
-        ['Greeting and EHLO', 2],
-        ['STARTTLS and handshake', 4],
-        ['MAIL FROM', 1],
-        ['RCPT TO', 1],
+        ['connect', 3],
+        ['banner', 2],
+        ['tls', 4],
+        ['mail', 1],
+        ['rcpt', 1],
       ],
     );
-    assert.deepEqual([moment.what, moment.title], ['delivered', 'Attempt 1']);
+    assert.deepEqual([moment.what, moment.title], ['delivered', 'at mx.dest.test']);
   });
 
   it('has a mail that came back in its place, and joins it with the event that it caused', () => {
@@ -203,26 +205,42 @@ describe('dashboard/timeline', () => {
     const moments = told({
       message: {
         attempts: [attempt(1, 'accepted', '250 ok')],
-        events: [event('delivered', 1, { attempt: 1 }), event('opened', 3, { is_bot: true, bot: 'proxy' })],
+        events: [event('delivered', 1, { attempt: 1 }), event('opened', 3, {})],
       },
       calls: [call('delivered', 1, 500), call('delivered', 2, 200), call('opened', 1, null)],
     });
     assert.deepEqual(
-      moments.map(({ calls }) => calls.map(({ code, attempt: n, endpoint }) => [code, n, endpoint])),
+      moments.map(({ calls }) => calls.map(({ status_code: code, attempt: n, endpoint }) => [code, n, endpoint])),
       [[], [[200, 2, 'https://hooks.test/']], [[null, 1, 'https://hooks.test/']]],
     );
     assert.equal(moments[1]?.calls[0]?.href, '/webhooks/whk_1?event_id=evt_delivered#deliveries');
-    assert.equal(moments[2]?.isMachine, true);
   });
 
-  it('joins a suppression with the event that caused it; a later one is a moment of its own', () => {
-    const complaint = { message: { events: [event('complained', 5, { feedback_type: 'abuse' })] } };
-    const [, joined] = told({ ...complaint, suppressions: [entry(5)] });
-    assert.match(joined?.links[0]?.text ?? '', /was put on the suppression list/);
-    const later = told({ ...complaint, suppressions: [entry(9)] });
-    assert.deepEqual(whats(later), ['accepted', 'complained', 'suppressed']);
-    assert.deepEqual(later[2]?.facts, ['“asked by phone”']);
-    assert.equal(later[2].links[0]?.href, '/suppressions?q=ana%40dest.test');
+  it('folds what machines did into one moment', () => {
+    const moments = told({
+      message: {
+        events: [
+          event('opened', 3, { is_bot: true, bot: 'proxy' }),
+          event('clicked', 4, { is_bot: true, url: 'https://x.test/' }),
+        ],
+      },
+      calls: [call('opened', 1, 200)],
+    });
+    assert.deepEqual(whats(moments), ['accepted', '']);
+    assert.equal(moments[1]?.title, '2 opens and clicks by machines, not counted');
+    assert.deepEqual(moments[1].machines, [
+      { at: at(3), what: 'opened', facts: 'proxy' },
+      { at: at(4), what: 'clicked', facts: 'https://x.test/' },
+    ]);
+    assert.equal(moments[1].calls.length, 1);
+  });
+
+  it('tells when an address was suppressed', () => {
+    const moments = told({ message: { events: [event('complained', 5, {})] }, suppressions: [entry(9)] });
+    assert.deepEqual(whats(moments), ['accepted', 'complained', 'suppressed']);
+    assert.match(moments[2]?.title ?? '', /was put on the suppression list: complaint/);
+    assert.deepEqual(moments[2]?.facts, ['“asked by phone”']);
+    assert.equal(moments[2].links[0]?.href, '/suppressions?q=ana%40dest.test');
   });
 
   it('ends with what it waits for, once for all recipients that wait for the same', () => {

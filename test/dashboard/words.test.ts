@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { chartHtml, roundUp } from '../../src/dashboard/chart.ts';
 import { chipsOf, linkTo, pagerOf, placeWithin } from '../../src/dashboard/links.ts';
 import { readSearch } from '../../src/dashboard/search-text.ts';
-import { compareLines } from '../../src/dashboard/compare-lines.ts';
+import { comparedLines } from '../../src/dashboard/pages/templates.ts';
 import {
   agoText,
   browserText,
@@ -136,19 +136,19 @@ describe('dashboard/chart', () => {
 });
 
 describe('dashboard: comparing versions', () => {
-  it('shows what went and what came', () => {
+  it('shows what went and what came', async () => {
     assert.deepEqual(
-      compareLines('a\nb\nc', 'a\nx\nc\nd').map(({ mark, text }) => mark + text),
+      (await comparedLines('a\nb\nc', 'a\nx\nc\nd')).map(({ mark, text }) => mark + text),
       [' a', '-b', '+x', ' c', '+d'],
     );
-    assert.deepEqual(compareLines('', ''), []);
+    assert.deepEqual(await comparedLines('', ''), []);
   });
 
-  it('holds both texts whole', () => {
+  it('holds both texts whole', async () => {
     const lines = fc.array(fc.constantFrom('a', 'b', 'c', 'd'), { maxLength: 20 });
-    fc.assert(
-      fc.property(lines, lines, (a, b) => {
-        const diff = compareLines(a.join('\n'), b.join('\n'));
+    await fc.assert(
+      fc.asyncProperty(lines, lines, async (a, b) => {
+        const diff = await comparedLines(a.join('\n'), b.join('\n'));
         const side = (mark: string): string[] => diff.filter((line) => line.mark !== mark).map(({ text }) => text);
         assert.deepEqual(side('+'), a);
         assert.deepEqual(side('-'), b);
@@ -156,10 +156,10 @@ describe('dashboard: comparing versions', () => {
     );
   });
 
-  it('shows texts that differ in very many lines one after the other', () => {
+  it('shows texts that differ in very many lines one after the other', async () => {
     const linesFrom = (first: number): string => Array.from({ length: 5000 }, (_, n) => String(first + n)).join('\n');
-    assert.equal(compareLines(linesFrom(0), linesFrom(5000)).length, 10_000);
-    assert.equal(compareLines(linesFrom(0), linesFrom(1)).length, 5001);
+    assert.equal((await comparedLines(linesFrom(0), linesFrom(5000))).length, 10_000);
+    assert.equal((await comparedLines(linesFrom(0), linesFrom(1))).length, 5001);
   });
 });
 

@@ -9,7 +9,7 @@ import { sealPurpose } from '../../src/domains/dkim-key.ts';
 import { createDomainDirectory } from '../../src/domains/domain-directory.ts';
 import { toDomainRecord, type DomainWithKeys } from '../../src/domains/domain-record.ts';
 import { removeRetiredKeys, rotateDkim } from '../../src/domains/dkim-rotation.ts';
-import { addDomain, findDomain, listDomains, removeDomain, updateDomain } from '../../src/domains/domain-store.ts';
+import { addDomain, findDomain, pageOfDomains, removeDomain, updateDomain } from '../../src/domains/domain-store.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { openTempDatabase, type TempDatabase } from '../support/harness/temp-database.ts';
 
@@ -225,11 +225,11 @@ describe('domains/domain-store', () => {
     await Promise.all(
       ['a.test', 'b.test', 'c.test'].map((name) => addDomain(deps(), { accountId, name, trusted: name !== 'b.test' })),
     );
-    const names = async (filter: Omit<Parameters<typeof listDomains>[1], 'accountId'>): Promise<string[]> =>
-      (await listDomains(deps(), { accountId, ...filter })).map(({ row }) => row.name);
+    const names = async (filter: Omit<Parameters<typeof pageOfDomains>[1], 'accountId'>): Promise<string[]> =>
+      (await pageOfDomains(deps(), { accountId, ...filter })).domains.map(({ row }) => row.name);
     assert.deepEqual(await names({ limit: 10 }), ['c.test', 'b.test', 'a.test']);
     assert.deepEqual(await names({ limit: 10, status: 'verified' }), ['c.test', 'a.test']);
-    const [first] = await listDomains(deps(), { accountId: null, limit: 1 });
+    const [first] = (await pageOfDomains(deps(), { accountId: null, limit: 1 })).domains;
     assert.deepEqual([first?.row.name, first?.keys.length], ['c.test', 2]);
     assert.deepEqual(await names({ limit: 10, after: first?.row.id ?? '' }), ['b.test', 'a.test']);
   });

@@ -51,7 +51,7 @@ describe('an automatic answer from the null sender is no bounce', () => {
 
 const CLOSED = 'Your account has been closed: final statement and refund of your balance for March';
 
-describe('our subject is no reason, however a notice cuts it', () => {
+describe('our subject is no reason', () => {
   const verdict = (subject: string, text: string, ours: string | null): string => {
     const about = ours === null ? null : { address: 'ana@dest.test', subject: ours };
     const mail = `From: MAILER-DAEMON@mx.dest.test\nSubject: ${subject}\nContent-Type: text/plain; charset=utf-8\n\n${text}\n`;
@@ -65,21 +65,9 @@ describe('our subject is no reason, however a notice cuts it', () => {
     ['less of it', `Undeliverable: ${CLOSED.slice(0, 40)}...`, lost, CLOSED, 'undetermined'],
     ['in other languages', `Unzustellbar: ${CLOSED.slice(0, 40)}…`, lost, CLOSED, 'undetermined'],
     ['two words', 'Undeliverable: User unknown…', lost, 'User unknown: our new game', 'undetermined'],
-    [
-      'the middle, in the text',
-      'failure notice',
-      `"... account has been closed: fin..." ${lost}`,
-      CLOSED,
-      'undetermined',
-    ],
-    ['the begin, wrapped', 'failure notice', `"Your account has\nbeen closed: fi" ${lost}`, CLOSED, 'undetermined'],
-    [
-      'without spaces',
-      '退信: 用户不存在时的处理',
-      `用户不存在时的 ${lost}`,
-      '用户不存在时的处理方法说明',
-      'undetermined',
-    ],
+    ['without spaces', '退信: 用户不存在时的处理', lost, '用户不存在时的处理方法说明', 'undetermined'],
+    ['the whole of it', `Undeliverable: ${CLOSED}`, lost, CLOSED, 'undetermined'],
+    ['wrapped', 'failure notice', `"${CLOSED.replace('been', 'been\n')}" ${lost}`, CLOSED, 'undetermined'],
     ['nobody knows what it is', 'Undeliverable: User unknown', lost, null, 'undetermined'],
     ['the host says as much', `Undeliverable: ${CLOSED.slice(0, 60)}`, '<ana@dest.test>: no such user', CLOSED, 'hard'],
     ['only the host says it', 'Returned mail: User unknown', lost, CLOSED, 'hard'],
@@ -104,11 +92,6 @@ describe('a bounce that calls itself an answer remains one', () => {
       'of a gateway in its own name, with a reply',
       `From: filter@dest.test\nAuto-Submitted: auto-replied\nSubject: Undeliverable: ${SUBJECT}`,
       'mx.dest.test said: 550 5.1.1 unknown',
-    ],
-    [
-      'of a gateway, with a list of whom it could not reach',
-      `From: filter@dest.test\nAuto-Submitted: auto-replied\nSubject: Undeliverable: ${SUBJECT}`,
-      'It could not be delivered to\nana@dest.test',
     ],
     [
       'of a filter that rejects',

@@ -247,17 +247,6 @@ describe('formats finding 2: what Sieve and delivery agents send back is a bounc
       /Quota exceeded/,
     ],
     [
-      'of an older Dovecot',
-      mdn(
-        {
-          text: 'Your message was automatically rejected by Dovecot Mail Delivery Agent.\n\nThe following reason was given:\nQuota exceeded',
-        },
-        'Subject: Automatically rejected mail',
-      ),
-      'soft mailbox_full',
-      /Quota exceeded/,
-    ],
-    [
       'of Pigeonhole, of a user',
       mdn({
         text: 'Your message to <ana@dest.test> was automatically rejected:\nThis user is no longer available here',
@@ -288,18 +277,6 @@ describe('formats finding 2: what Sieve and delivery agents send back is a bounc
       }),
       'block policy',
       /^Please do \[2J not write$/,
-    ],
-    [
-      'without the mark, by their subject alone',
-      mdn({ text: 'Mailbox is full' }, 'Subject: Automatically rejected mail'),
-      'soft mailbox_full',
-      /Mailbox is full/,
-    ],
-    [
-      'without the mark, by its words',
-      mdn({ text: 'Your message was automatically rejected: no such user' }, 'Subject: Rejected: Your order'),
-      'hard mailbox_not_found',
-      /no such user/,
     ],
     [
       'in plain text',
@@ -652,18 +629,6 @@ describe('notices in unusual forms', () => {
     [
       'a report without a From and with an empty status part',
       'Return-Path: <mailer-daemon@gw.dest.test>\nSubject: =?utf-8?q?Utilisateur_inconnu?=\nContent-Type: multipart/report; report-type=delivery-status; boundary=b\n\n--b\n\nA message could not be delivered to:\nana@dest.test\n--b\nContent-Type: message/delivery-status\n\nReporting-MTA: gw.dest.test\n--b--\n',
-      'bounce',
-      'ana@dest.test',
-    ],
-    [
-      'a gateway that lists whom it could not reach',
-      'Return-Path: <filter@dest.test>\nFrom: filter@dest.test\nSubject: RE: Your order: non remis (delivery failed)\n\nYour message could not be delivered to\nana@dest.test\n',
-      'bounce',
-      'ana@dest.test',
-    ],
-    [
-      'a subject that repeats ours',
-      'From: admin@dest.test\nSubject: Non-Delivery: your message awaits moderator approval\n\n--- Non-Delivery Report ---\nThe mail below could not be delivered to the following user:\n\n"ana@dest.test" <ana@dest.test>\n',
       'bounce',
       'ana@dest.test',
     ],

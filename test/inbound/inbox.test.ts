@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { setImmediate as turn } from 'node:timers/promises';
 import { budgets } from '../../src/base/budgets.ts';
 import { Inbox } from '../../src/inbound/inbox.ts';
+import type { Session } from '../../src/inbound/listener.ts';
 import type { Stranger } from '../../src/inbound/mx-budgets.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 
@@ -21,6 +22,8 @@ describe('inbox', () => {
   let left: (Stranger & { id: string })[];
   let failing: Set<string>;
   let release: () => void;
+  /** Ends when mails that come are written. */
+  let writing: Promise<void>;
 
   beforeEach(() => {
     clock = new FakeClock();
@@ -39,6 +42,9 @@ describe('inbox', () => {
         mostBuffered,
         mostAtWork: 8,
         mostReading,
+        mailOf: (_session, raw) => ({ id: 'written', raw }),
+        write: () => writing,
+        alsoFull: () => Promise.resolve(null),
         left: async () => {
           await fails('left');
           return left;
@@ -58,7 +64,7 @@ describe('inbox', () => {
     );
   };
   const take = (inbox: Inbox<Mail>, id: string, network: string, deliveryId?: string): void =>
-    inbox.take(id, stranger(network, deliveryId), { id, raw: Buffer.alloc(10) });
+    inbox.take({ id, raw: Buffer.alloc(10) }, stranger(network, deliveryId));
   const settle = async (): Promise<void> => {
     for (let turns = 0; turns < 50; turns++) await turn();
   };
@@ -139,10 +145,10 @@ describe('inbox', () => {
     const inbox = open();
     take(inbox, 'first', 'ana');
     for (let n = 0; n < budgets.unread_mails_network.most; n++) take(inbox, `e${String(n)}`, 'eve');
-    assert.equal(inbox.full(stranger('eve')), 'unread_mails_network');
-    assert.equal(inbox.full(stranger('bob')), null);
+    assert.equal(inbox.fullLine(stranger('eve')), 'unread_mails_network');
+    assert.equal(inbox.fullLine(stranger('bob')), null);
     for (let n = 0; n < budgets.unread_mails.most; n++) take(inbox, `x${String(n)}`, String(n));
-    assert.equal(inbox.full(stranger('bob')), 'unread_mails');
+    assert.equal(inbox.fullLine(stranger('bob')), 'unread_mails');
   });
 
   it('keeps room for a network that comes for the first time, when many send what they can', () => {
@@ -150,19 +156,35 @@ describe('inbox', () => {
       const inbox = open();
       for (let round = 0; round < 600; round++)
         for (let n = 0; n < networks; n++)
-          if (inbox.full(stranger(String(n))) === null) take(inbox, `${String(n)} ${String(round)}`, String(n));
-      assert.equal(inbox.full(stranger('bob')), null, String(networks));
-      assert.equal(inbox.full(stranger('0')), 'unread_mails');
+          if (inbox.fullLine(stranger(String(n))) === null) take(inbox, `${String(n)} ${String(round)}`, String(n));
+      assert.equal(inbox.fullLine(stranger('bob')), null, String(networks));
+      assert.equal(inbox.fullLine(stranger('0')), 'unread_mails');
     }
+  });
+
+  it('counts the mails that are being written', async () => {
+    const inbox = open();
+    let written: () => void = () => undefined;
+    writing = new Promise<void>((resolve) => (written = resolve));
+    const session = {} as Session<never>;
+    const stored = Array.from({ length: 5000 }, (_, n) => n).flatMap((n) => {
+      const one = stranger(String(n % 200));
+      return inbox.fullLine(one) === null ? [inbox.store(session, Buffer.alloc(1), 1, one)] : [];
+    });
+    assert.ok(stored.length < budgets.unread_mails.most);
+    assert.equal(inbox.fullLine(stranger('bob')), null);
+    written();
+    await Promise.all(stored);
+    assert.equal(inbox.fullLine(stranger('bob')), null);
   });
 
   it('keeps room for mail with a token, whatever comes without one', () => {
     const inbox = open();
     for (let n = 0; n <= budgets.unread_mails.most; n++) take(inbox, `e${String(n)}`, n < 500 ? 'eve' : String(n));
-    assert.equal(inbox.full(stranger('bob')), 'unread_mails');
-    assert.equal(inbox.full(stranger('eve', 'dlv_1')), null);
+    assert.equal(inbox.fullLine(stranger('bob')), 'unread_mails');
+    assert.equal(inbox.fullLine(stranger('eve', 'dlv_1')), null);
     for (let n = 0; n < budgets.unread_mails_network.most; n++) take(inbox, `t${String(n)}`, 'eve', 'dlv_1');
-    assert.equal(inbox.full(stranger('eve', 'dlv_1')), 'unread_mails_network');
-    assert.equal(inbox.full(stranger('bob', 'dlv_2')), null);
+    assert.equal(inbox.fullLine(stranger('eve', 'dlv_1')), 'unread_mails_network');
+    assert.equal(inbox.fullLine(stranger('bob', 'dlv_2')), null);
   });
 });

@@ -5,8 +5,7 @@ import net from 'node:net';
 import tls from 'node:tls';
 import { makeSelfSigned } from '../../src/config/own-certificate.ts';
 import { Listener, type Handlers } from '../../src/inbound/listener.ts';
-import type { ListenerLimits } from '../../src/inbound/listener-limits.ts';
-import { MailMemory } from '../../src/inbound/mail-intake.ts';
+import { type ListenerLimits, Tally } from '../../src/inbound/mail-intake.ts';
 import { refuse } from '../../src/inbound/smtp-refusal.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 
@@ -62,7 +61,7 @@ describe('inbound/listener', () => {
   const begin = async (
     limits: Partial<ListenerLimits> = {},
     handlers: Partial<Handlers<never>> = {},
-    memory = new MailMemory(),
+    memory = new Tally(),
     keepBytes = 1000,
     isSecure = false,
   ): Promise<void> => {
@@ -278,9 +277,9 @@ describe('inbound/listener', () => {
     two.socket.destroy();
   });
 
-  for (const [limit, text] of [
-    ['connectionsPerNetwork', /^421 4\.7\.0 too many connections at once from your network/m],
-    ['connections', /^421 4\.3\.2 too many connections/m],
+  for (const [limit, told, text] of [
+    ['connectionsPerNetwork', 'connections_network', /^421 4\.7\.0 too many connections at once from your network/m],
+    ['connections', 'connections', /^421 4\.3\.2 too many connections/m],
   ] as const)
     it(`holds off a flood by ${limit}, and says so`, async () => {
       const over: string[] = [];
@@ -288,9 +287,9 @@ describe('inbound/listener', () => {
         { [limit]: 2 },
         {
           overLimit: (name) => {
-            if (name === limit) over.push(name);
+            if (name === told) over.push(name);
           },
-          proofOf: (address) => address,
+          recipient: (_session, proof) => Promise.resolve({ proof, hold: null }),
         },
       );
       const clients = [await greeted(), await greeted()];
@@ -301,7 +300,7 @@ describe('inbound/listener', () => {
       const one = connect(port);
       await one.closed;
       assert.match(one.text(), text);
-      assert.deepEqual(over, [limit]);
+      assert.deepEqual(over, [told]);
       for (const client of clients) client.socket.destroy();
     });
 
@@ -349,8 +348,9 @@ describe('inbound/listener', () => {
   });
 
   it('a session with a proof does not give way, and one proof is good for one session', async () => {
-    const proofOf = (address: string): string | null => (address.startsWith('token') ? address : null);
-    await begin({ connections: 3 }, { proofOf });
+    const recipient = (_session: unknown, address: string) =>
+      Promise.resolve({ proof: address.startsWith('token') ? address : null, hold: null });
+    await begin({ connections: 3 }, { recipient });
     const [proven, again, idle] = [
       await greeted('127.20.0.1'),
       await greeted('127.20.0.2'),
@@ -368,7 +368,7 @@ describe('inbound/listener', () => {
   });
 
   it('ends a mail that trickles, and lets a slow one come whole', async () => {
-    const memory = new MailMemory();
+    const memory = new Tally();
     await begin({ dataPace: 100 }, {}, memory, 10_000);
     const [slow, trickle] = [await inData('127.20.0.1'), await inData('127.20.0.1')];
     // After 30 s the octets of the trickle may have given it back a little time, where they have all come: it has none left after 35 s.
@@ -392,7 +392,7 @@ describe('inbound/listener', () => {
     await begin({ heldBytesPerNetwork: 500 }, { overLimit: (name) => over.push(name) });
     assert.match(await deliver(`Subject: x\r\n\r\n${'y'.repeat(900)}`), /^452 4\.3\.1 /m);
     assert.match(await deliver(), /^250 2\.0\.0 taken/m);
-    assert.deepEqual(over, ['heldBytesPerNetwork']);
+    assert.deepEqual(over, ['memory_network']);
   });
 
   it('holds off who comes too often', async () => {
@@ -431,7 +431,7 @@ describe('inbound/listener', () => {
     };
 
     it('have places of their own, and no limit in a minute', async () => {
-      await begin({ ...strangers, clientConnections: 5 }, { authenticate }, new MailMemory(), 1000, true);
+      await begin({ ...strangers, clientConnections: 5 }, { authenticate }, new Tally(), 1000, true);
       for (let i = 0; i < 10; i++) {
         const client = await signedIn();
         client.socket.destroy();
@@ -443,7 +443,7 @@ describe('inbound/listener', () => {
 
     it('have the limits that are set for them', async () => {
       const limits = { ...strangers, clientConnections: 5, clientConnectionsPerMinute: 2 };
-      await begin(limits, { authenticate }, new MailMemory(), 1000, true);
+      await begin(limits, { authenticate }, new Tally(), 1000, true);
       end([await signedIn(), await signedIn()]);
       const third = await signedIn(421);
       assert.match(third.text(), /^421 4\.7\.0 too many connections: come back in a minute/m);
@@ -451,7 +451,7 @@ describe('inbound/listener', () => {
     });
 
     it('do not make room for guessers at their address: one that has not signed in gives way', async () => {
-      await begin({ ...strangers, clientConnections: 2 }, { authenticate }, new MailMemory(), 1000, true);
+      await begin({ ...strangers, clientConnections: 2 }, { authenticate }, new Tally(), 1000, true);
       const first = await signedIn();
       const idle = connect(port, '127.0.0.2', true);
       await idle.said(/^220 /m);
@@ -494,7 +494,7 @@ describe('inbound/listener', () => {
   });
 
   it('shares the memory limit with listeners that have the same count', async () => {
-    const memory = new MailMemory();
+    const memory = new Tally();
     await begin({ heldBytes: 500 }, {}, memory);
     memory.add('a network of another listener', 490);
     assert.match(await deliver(), /^452 4\.3\.1 /m);
@@ -531,7 +531,7 @@ describe('inbound/listener', () => {
   });
 
   it('leaves places for others where one address begins TLS many times and never ends it', async () => {
-    await begin({ connections: 4, connectionsPerAddress: 2 }, {}, new MailMemory(), 1000, true);
+    await begin({ connections: 4, connectionsPerAddress: 2 }, {}, new Tally(), 1000, true);
     const silent = Array.from({ length: 12 }, () => connect(port, '127.0.0.2'));
     await Promise.all(silent.slice(4).map(({ closed }) => closed));
     const greeting = async (): Promise<string> => {

@@ -3,8 +3,7 @@ import assert from 'node:assert/strict';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
-import { listenerLimits } from '../../src/inbound/listener-limits.ts';
-import { MailMemory, takeMail, type ReadMail, type TakenMail } from '../../src/inbound/mail-intake.ts';
+import { listenerLimits, type ReadMail, takeMail, type TakenMail, Tally } from '../../src/inbound/mail-intake.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 
 const KEEP_BYTES = 512 * 1024;
@@ -22,12 +21,12 @@ function piecesOf(mail: Buffer, lengths: readonly number[]): ReadMail {
 
 async function take<Result>(read: ReadMail, use: (mail: TakenMail) => Result): Promise<Result> {
   const clock = new FakeClock(0);
-  const memory = new MailMemory();
+  const memory = new Tally();
   const deps = { clock, limits: listenerLimits, memory, keepBytes: KEEP_BYTES };
   const result = await takeMail(deps, { read, network: 'net', tooSlow: () => undefined }, (mail) =>
     Promise.resolve(use(mail)),
   );
-  assert.deepEqual([memory.total, memory.byNetwork.of('net')], [0, 0]);
+  assert.deepEqual([memory.total, memory.of('net')], [0, 0]);
   return result;
 }
 

@@ -53,11 +53,14 @@ describe('a report that harms its reader', () => {
           return { kind: 'unreadable', why: error.why, ms: 1 };
         }
       },
-      close: () => workers.close(),
     },
   };
-  const receiver = new Receiver(deps as unknown as InboundContext, parts);
-  after(() => receiver.stop());
+  const { inbox } = new Receiver(deps as unknown as InboundContext, parts);
+  const stranger = { network: '192.0.2.0/24', deliveryId: null };
+  after(async () => {
+    await inbox.stop();
+    await workers.close();
+  });
 
   for (const deed of [
     'loop',
@@ -72,12 +75,12 @@ describe('a report that harms its reader', () => {
     it(`is kept unread, and the next is read: ${deed}`, async () => {
       await workers.run({ deed: 'say' });
       closed.length = 0;
-      receiver.take({ ...mail('rep_1', clock.now()), raw: Buffer.from(deed) });
+      inbox.take({ ...mail('rep_1', clock.now()), raw: Buffer.from(deed) }, stranger);
       if (deed === 'loop') {
         await turn();
         clock.advance(5000);
       }
-      receiver.take({ ...mail('rep_2', clock.now()), raw: Buffer.from('say') });
+      inbox.take({ ...mail('rep_2', clock.now()), raw: Buffer.from('say') }, stranger);
       while (closed.length < 2) await turn();
       assert.deepEqual(closed, ['unreadable', 'done']);
     });

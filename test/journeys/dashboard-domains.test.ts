@@ -85,7 +85,7 @@ describe('dashboard: domains', () => {
     assert.match(after, /one that does not changes nothing before it ends/);
     assert.match(
       await open('/'),
-      /Needs you shop\.test: the SPF record at rp\.shop\.test is missing until 02-03 09:30 shop\.test: the SPF record at rp\.shop\.test is missing\. Mail from it is still sent for now, and is refused once the grace period has ended\. Until 2026-02-03 09:30:00 \( in 3 d \)/,
+      /Needs you shop\.test: the SPF record at rp\.shop\.test is missing until 3 Feb 09:30 shop\.test: the SPF record at rp\.shop\.test is missing\. Mail from it is still sent for now, and is refused once the grace period has ended\. Until 2026-02-03 09:30:00 \( in 3 d \)/,
     );
     assert.match(
       await open('/domains'),

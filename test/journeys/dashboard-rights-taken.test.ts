@@ -1,4 +1,4 @@
-/** Rights that are taken away while a request of their holder is under way: a live tail, a form whose body comes slowly. */
+/** Rights that are taken away while a request of their holder is under way: a form whose body comes slowly. */
 import assert from 'node:assert/strict';
 import http from 'node:http';
 import { startTestApp, type TestApp } from '../support/harness/app.ts';
@@ -26,49 +26,6 @@ describe('dashboard: rights that are taken away', () => {
 
   const cookieOf = (browser: Browser): string =>
     [...browser.cookies].map(([name, value]) => `${name}=${value}`).join('; ');
-
-  /** Opens the live tail; the returned function waits until it ends, and tells what it said. */
-  async function tail(): Promise<() => Promise<string>> {
-    const response = await fetch(`${app.url}/events/tail`, { headers: { cookie: cookieOf(bo) } });
-    assert.equal(response.status, 200);
-    return () => response.text();
-  }
-
-  const taking: [string, () => Promise<unknown>][] = [
-    ['removed from the team', () => app.operator.call('team.remove', { member: 'bo@example.net' })],
-    [
-      'taken out of the account',
-      async () => {
-        await app.operator.call('accounts.add', { name: 'other' });
-        const change = { member: 'bo@example.net', role: 'developer', accounts: ['other'] } as const;
-        await app.operator.call('team.change', { ...change, accounts: [...change.accounts] });
-      },
-    ],
-    ['signed out', () => bo.submit('/logout')],
-  ];
-  for (const [name, take] of taking)
-    it(`ends the live tail of a member who is ${name}`, async () => {
-      await bo.open('/events');
-      const ended = await tail();
-      await take();
-      app.clock.advance(60_000);
-      const { id } = await app.send({ to: 'secret@simulator.posthorn.test' });
-      await app.settled();
-      const text = await Promise.race([ended(), new Promise<string>((resolve) => setTimeout(resolve, 5000, 'open'))]);
-      assert.notEqual(text, 'open', 'the tail goes on');
-      assert.ok(!text.includes(id), 'it shows mail of afterwards');
-    });
-
-  it('leaves the live tail of a member who keeps them', async () => {
-    await bo.open('/events');
-    const ended = await tail();
-    for (let n = 0; n < 5; n++) {
-      app.clock.advance(60_000);
-      await new Promise((resolve) => setTimeout(resolve, 50));
-    }
-    const text = await Promise.race([ended(), new Promise<string>((resolve) => setTimeout(resolve, 500, 'open'))]);
-    assert.equal(text, 'open');
-  });
 
   /** Sends the head of a form and half of its body; the returned function sends the rest, and gives the status. */
   async function slowly(where: string, fields: Record<string, string>): Promise<() => Promise<number>> {

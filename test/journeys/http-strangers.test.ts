@@ -118,7 +118,6 @@ describe('journey: strangers by HTTP', () => {
       ['/t/u/not-a-link-of-ours', '404'],
       ['/login/code', '303'],
       ['/login', '400'],
-      ['/templates/check', '303'],
       ['/templates', '404'],
       ['/v1/messages', '401'],
     ] as const) {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { readDmarcReport } from '../../src/mail/dmarc-report.ts';
+import { readDmarcReport } from '../../src/mail/aggregate-reports.ts';
 import { dmarcXml } from '../support/harness/dmarc.ts';
 
 const one = dmarcXml('acme.test', [{ ip: '192.0.2.1', count: 12 }]);

@@ -1,7 +1,6 @@
 /** DMARC by tables of records. */
 import assert from 'node:assert/strict';
-import { checkDmarc, type Authenticated } from '../../src/mail/dmarc.ts';
-import type { Look } from '../../src/mail/spf.ts';
+import { checkDmarc, type Authenticated, type Look } from '../../src/mail/authentication.ts';
 import { lookInZones, type Zones } from '../support/fakes/zones.ts';
 
 const zones: Zones = {

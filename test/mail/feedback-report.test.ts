@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { readComplainant, readFeedbackReport } from '../../src/mail/feedback-report.ts';
+import { readComplainant, readFeedbackReport } from '../../src/mail/delivery-report.ts';
 
 describe('feedback reports', () => {
   it('are read whole', () => {

@@ -2,9 +2,7 @@ import assert from 'node:assert/strict';
 import { simpleParser } from 'mailparser';
 import { parseMailbox } from '../../src/mail/address.ts';
 import type { Mailbox } from '../../src/mail/address.ts';
-import { parseHeaders } from '../../src/mail/header.ts';
-import { writeHead } from '../../src/mail/message-head.ts';
-import type { HeadInput } from '../../src/mail/message-head.ts';
+import { parseHeaders, writeHead, type HeadInput } from '../../src/mail/header.ts';
 
 function box(text: string): Mailbox {
   const parsed = parseMailbox(text);

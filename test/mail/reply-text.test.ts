@@ -1,6 +1,6 @@
 /** Answers as mail programs write them, in ten languages: what their author wrote stays. */
 import assert from 'node:assert/strict';
-import { replyText } from '../../src/mail/reply-text.ts';
+import { replyText } from '../../src/mail/received-mail.ts';
 
 const quoted = '> Your order 17 is on its way.\n>\n> Acme\n';
 const said = 'Thank you!\n\nWhen does it come?';

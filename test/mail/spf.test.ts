@@ -1,7 +1,7 @@
 /** SPF against tables of records, and against mailauth, which is another program for the same standard. */
 import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';
-import { checkSpf, type Look, type SpfQuestion } from '../../src/mail/spf.ts';
+import { checkSpf, type Look, type SpfQuestion } from '../../src/mail/authentication.ts';
 import { lookInZones, type Zones } from '../support/fakes/zones.ts';
 
 /** mailauth brings no types. */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { readTlsReport } from '../../src/mail/tls-report.ts';
+import { readTlsReport } from '../../src/mail/aggregate-reports.ts';
 import { tlsReportJson } from '../support/harness/tls-report.ts';
 
 const json = tlsReportJson({

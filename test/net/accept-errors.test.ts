@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
-import { logAcceptErrors } from '../../src/net/accept-errors.ts';
+import { logAcceptErrors } from '../../src/net/listening.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 
 describe('net/accept-errors', () => {

@@ -28,7 +28,7 @@ describe('base/safe-url', () => {
     it(`reads ${JSON.stringify(text)}: ${reason}`, () => {
       const reading = readSafeUrl(text, { allowHttp: false });
       assert.ok(reading.kind === 'ok', JSON.stringify(reading));
-      assert.deepEqual([reading.url.host, reading.url.port], [host, port]);
+      assert.deepEqual([reading.host, Number(reading.url.port || 443)], [host, port]);
     });
   }
 

@@ -153,17 +153,6 @@ const withFaults: Scene[] = [
       'button.main',
     ),
   ),
-  acted('template-check', '/templates/new', (page) =>
-    fill(
-      page,
-      {
-        name: 'Receipt',
-        subject: 'Hello {{ name }}',
-        html: '<h1>Hi {{ name }}</h1>\n{% for item in items %}<p>{{ item.name }}</p>\n<p>{{#if paid}}</p>',
-      },
-      '[formaction="/templates/check"]',
-    ),
-  ),
   acted('streams-fault', '/streams', (page) => fill(page, { slug: 'No Good', name: 'x' })),
   acted('settings-fault', '/settings', (page) => fill(page, { content_days: '99999' })),
   acted('password-fault', '/profile', (page) =>

@@ -1,9 +1,6 @@
 import assert from 'node:assert/strict';
 import { sha256Hex } from '../../src/base/secret.ts';
-import {
-  createIdempotencyStore,
-  type IdempotencyStore,
-} from '../../src/storage/idempotency-store.ts';
+import { createIdempotencyStore, type IdempotencyStore } from '../../src/storage/idempotency-store.ts';
 import type { IdempotencyRow } from '../../src/storage/tables.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { oldRule } from '../support/harness/old-rule.ts';

@@ -22,23 +22,23 @@ const messageFilters: readonly Partial<MessageFilter>[] = [
   { from: 'Hi@acme.test' },
   { subject: 'welc' },
   { subject: 'welcome number' },
-  { tags: ['a'] },
-  { tags: ['a', 'b'] },
+  { tag: ['a'] },
+  { tag: ['a', 'b'] },
   { metadata: { order: '17' } },
-  { templateId: 'tpl_1' },
-  { batchId: 'bat_1' },
-  { keyId: 'key_1' },
+  { template_id: 'tpl_1' },
+  { batch_id: 'bat_1' },
+  { key_id: 'key_1' },
   { stream: 'transactional' },
   { domain: 'acme.test' },
-  { rfcMessageId: '<x@elsewhere.test>' },
-  { rfcMessageId: '<msg_00000000000000000000000001@acme.test>' },
-  { createdAfter: NOW - 1000, createdBefore: NOW + 1000 },
+  { rfc_message_id: '<x@elsewhere.test>' },
+  { rfc_message_id: '<msg_00000000000000000000000001@acme.test>' },
+  { created_after: NOW - 1000, created_before: NOW + 1000 },
   { opened: true },
   { opened: false },
   { clicked: true },
   { test: true },
   {
-    tags: ['a'],
+    tag: ['a'],
     stream: 'broadcast',
     to: 'ana@dest.test',
     metadata: { order: '17' },
@@ -124,7 +124,11 @@ describe('storage: plans of lists', () => {
           for (const bucket of ['hour', 'total'] as const)
             assert.deepEqual(await scansOf(() => readStats(temp.db.reader, { ...span, by, bucket })), []);
         const clock = new FakeClock();
-        for (const filter of [{}, { reason: 'complaint' }, { createdAfter: NOW - 1000, createdBefore: NOW }] as const) {
+        for (const filter of [
+          {},
+          { reason: 'complaint' },
+          { created_after: NOW - 1000, created_before: NOW },
+        ] as const) {
           const all = { accountId: ACCOUNT, ...filter };
           assert.deepEqual(await scansOf(() => pageOfSuppressions({ db: temp.db, clock }, all, { limit: 25 })), []);
         }
@@ -155,7 +159,7 @@ describe('storage: plans of lists', () => {
     temp.db.reader.on('query', note);
     await listMessages(
       temp.db.reader,
-      { accountId: ACCOUNT, rfcMessageId: '<x@elsewhere.test>' },
+      { accountId: ACCOUNT, rfc_message_id: '<x@elsewhere.test>' },
       { newestFirst: true, limit: 25 },
     );
     await eventsAfter(temp.db.reader, { accountId: ACCOUNT, batchId: 'bat_1' }, 0, 25);

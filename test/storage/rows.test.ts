@@ -49,7 +49,6 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
     verified_at: NOW,
     checked_at: null,
     failing_since: null,
-    found_again_at: null,
     refused_at: null,
     told_at: null,
   },

@@ -30,8 +30,8 @@ const dropped = [
   ...['resends', 'tls_sessions', 'tls_policies', 'tls_reports', 'source_blocks', 'holds'],
 ];
 
-/** Columns that another one took over. */
-const replaced = new Set(['is_admin', 'base_id']);
+/** Columns that another one took over, or that end with a failure whose records were found again. */
+const replaced = new Set(['is_admin', 'base_id', 'found_again_at', 'failing_since', 'refused_at']);
 
 /** The steps of the first version. */
 const [first] = migrations;

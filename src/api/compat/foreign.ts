@@ -36,7 +36,6 @@ export interface ForeignCall {
   base: string;
   params: Params;
   query: Readonly<Record<string, string>>;
-  /** The body of the operation. */
   body: JsonObject;
   now: number;
   ask: Ask;
@@ -70,7 +69,6 @@ export interface Service {
   readForm?: (bytes: Buffer, contentType: string) => JsonObject;
   /** The answer there to another body with the same Idempotency-Key; by default that of the settings. */
   onMismatch?: 'error';
-  /** The status and the body of its errors. */
   problem: (problem: Problem) => { status: number; body: object };
 }
 

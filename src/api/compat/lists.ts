@@ -29,8 +29,6 @@ export async function readAll(
     after = page.next_cursor;
   }
 }
-
-/** An event of ours. */
 export interface SeenEvent {
   type: string;
   timestamp: string;
@@ -71,7 +69,6 @@ export function refuseOthers(others: Query): void {
 
 /** A list that goes by `offset` and a size. */
 interface Part {
-  /** The name of its size. */
   size: string;
   most?: number;
   /** Our names of its filters, with what reads their values if they are not the same. */

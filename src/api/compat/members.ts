@@ -30,8 +30,6 @@ export function readMembers(value: JsonValue, members: Members, where = ''): Jso
   }
   return out;
 }
-
-/** Returns a value as a text. */
 export const textOf = (value: unknown): string => (typeof value === 'string' ? value : JSON.stringify(value ?? ''));
 
 export const wrong = (field: string, why: string): Problem =>
@@ -80,8 +78,6 @@ export function addressTo(out: JsonObject, to: JsonValue[]): void {
   if (first !== undefined) out['to'] = first;
   addTo(out, 'cc', others);
 }
-
-/** A member with addresses. */
 export const mailboxesAs =
   (name: 'to' | 'cc' | 'bcc' | 'reply_to') =>
   (value: JsonValue, out: JsonObject): void => {

@@ -42,8 +42,6 @@ const capitals = (text: string): string =>
   text.replaceAll(/(?:^|_)([a-z])/g, (_, first: string) => first.toUpperCase());
 const names = { html: 'HtmlBody', text: 'TextBody', tags: 'Tag', stream: 'MessageStream', variables: 'TemplateModel' };
 const inWords = wordsOf('Messages', names, capitals);
-
-/** Their code and text of a fault. */
 function faultOf(code: ProblemCode, message: string, status: number): { ErrorCode: number; Message: string } {
   const known = Object.keys(codes).find((theirs) => codes[Number(theirs)]?.includes(code));
   const address = code === 'recipient_suppressed' ? /[^\s"`<>]+@[^\s"`<>]*[^\s"`<>.,:]/.exec(message)?.[0] : undefined;

@@ -228,8 +228,6 @@ export interface OperatorDoor {
   /** Returns the problem that an error is answered as; one that is not the caller's mistake is logged. */
   problemOf: (operation: string | null, error: unknown) => Problem;
 }
-
-/** Names the operator as the caller. */
 export const admitOperator =
   ({ callerOf }: Pick<OperatorDoor, 'callerOf'>): Middleware =>
   async (ctx, next) => {
@@ -240,8 +238,6 @@ export const admitOperator =
     }
     await next();
   };
-
-/** Calls the operation. */
 export const operate =
   (shell: Shell, { inside, agentOf, ready }: OperatorDoor): Middleware =>
   async (ctx) => {

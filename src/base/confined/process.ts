@@ -53,9 +53,6 @@ export class ConfinedProcess extends EventEmitter {
   private stderr = '';
   private isReady = false;
   private readonly ended: Promise<void>;
-  private readonly incoming = new Incoming((said) => {
-    this.heard(said);
-  });
   private look: Timer;
   /** Since when it has worked on what it has, on the monotonic clock; null if it has nothing. */
   private busySince: number | null = null;
@@ -78,15 +75,22 @@ export class ConfinedProcess extends EventEmitter {
       };
       // After all that it has said; one that did not start has no end.
       child.once('close', (code, signal) => {
-        const last = this.isReady ? undefined : lastLine(this.stderr);
-        end(new Error(`the process ended: ${signal ?? String(code)}${last === undefined ? '' : `: ${last}`}`));
+        const why = this.isReady ? undefined : errorIn(this.stderr);
+        end(new Error(['the process ended', signal ?? String(code), ...(why === undefined ? [] : [why])].join(': ')));
       });
       child.once('error', end);
     });
     // That of a process that has ended, which is told by its end.
     this.pipe?.on('error', () => undefined);
+    const take = joinFrames((said) => {
+      this.heard(said);
+    });
     this.pipe?.on('data', (bytes: Buffer) => {
-      this.receive(bytes);
+      try {
+        take(bytes);
+      } catch (error) {
+        this.emit('error', error);
+      }
     });
     // Read to its end, so that the process never waits for it.
     child.stderr?.on('error', () => undefined);
@@ -125,14 +129,6 @@ export class ConfinedProcess extends EventEmitter {
     return [this.child, this.pipe, this.child.stderr as Socket | null];
   }
 
-  private receive(bytes: Buffer): void {
-    try {
-      this.incoming.take(bytes);
-    } catch (error) {
-      this.emit('error', error);
-    }
-  }
-
   private heard(said: Said): void {
     if (said.kind === READY) this.isReady = true;
     if (said.kind === 'answer') this.busySince = null;
@@ -151,54 +147,42 @@ export class ConfinedProcess extends EventEmitter {
   private async lookAtMemory(mostMb: number): Promise<void> {
     if (this.busySince === null || systemClock.monotonic() - this.busySince < LOOK_MS) return;
     const status = await readFile(`/proc/${String(this.child.pid)}/status`, 'latin1').catch(() => '');
-    const kib = Number(/^VmRSS:\s*(\d+) kB$/m.exec(status)?.[1] ?? 0);
-    if (kib > mostMb * 1024) this.emit('error', new Error(`the process took ${String(Math.round(kib / 1024))} MB`));
+    const mb = Math.round(Number(/^VmRSS:\s*(\d+) kB$/m.exec(status)?.[1] ?? 0) / 1024);
+    if (mb > mostMb) this.emit('error', new Error(`the process took ${String(mb)} MB`));
   }
 }
 
-/** Returns the last line that says something: Node.js ends an uncaught error with its members and its own version. */
-function lastLine(text: string): string | undefined {
-  const lines = text.split('\n').map((line) => line.replaceAll(/[^\x20-\x7e]/g, '').trim());
-  const said = lines.filter((line) => line.length > 1 && !/^Node\.js v\d|^at /.test(line));
-  return said.findLast((line) => /error|not|cannot/i.test(line)) ?? said.at(-1);
-}
+/** Returns the line of an uncaught error that names it: Node.js writes its place before, and its own version behind. */
+const errorIn = (stderr: string): string | undefined =>
+  stderr
+    .split('\n')
+    .findLast((line) => /error|not|cannot/i.test(line) && !/^\s*at /.test(line))
+    ?.replaceAll(/[^\x20-\x7e]/g, '');
 
-/** Puts the frames together that come in pieces. */
-class Incoming {
-  private readonly heard: (said: Said) => void;
-  private head = Buffer.alloc(0);
-  private rest: Buffer | null = null;
-  private filled = 0;
-
-  constructor(heard: (said: Said) => void) {
-    this.heard = heard;
-  }
-
-  take(bytes: Buffer): void {
-    let left = bytes;
-    while (left.length > 0) {
-      if (this.rest === null) {
-        const missing = HEAD_BYTES - this.head.length;
-        this.head = Buffer.concat([this.head, left.subarray(0, missing)]);
+/** Returns what takes the pieces of a pipe, and calls `heard` with the value of each frame. */
+function joinFrames(heard: (said: Said) => void): (bytes: Buffer) => void {
+  let head = Buffer.alloc(0);
+  let rest: Buffer | null = null;
+  let filled = 0;
+  return (bytes) => {
+    for (let left = bytes; left.length > 0;) {
+      if (rest === null) {
+        const missing = HEAD_BYTES - head.length;
+        head = Buffer.concat([head, left.subarray(0, missing)]);
         left = left.subarray(missing);
-        if (this.head.length < HEAD_BYTES) return;
-        this.rest = Buffer.allocUnsafe(sizeOf(this.head));
-        this.filled = 0;
+        if (head.length < HEAD_BYTES) return;
+        rest = Buffer.allocUnsafe(sizeOf(head));
+        filled = 0;
       }
-      const copied = left.copy(this.rest, this.filled);
-      this.filled += copied;
+      const copied = left.copy(rest, filled);
+      filled += copied;
       left = left.subarray(copied);
-      if (this.filled < this.rest.length) return;
-      this.finish(this.rest);
+      if (filled < rest.length) return;
+      const said = valueIn(head, rest) as Said;
+      [head, rest] = [Buffer.alloc(0), null];
+      heard(said);
     }
-  }
-
-  private finish(rest: Buffer): void {
-    const said = valueIn(this.head, rest) as Said;
-    this.head = Buffer.alloc(0);
-    this.rest = null;
-    this.heard(said);
-  }
+  };
 }
 
 function argumentsOf(entry: URL, { maxHeapMb, reads = [] }: Limits): string[] {

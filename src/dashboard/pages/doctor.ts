@@ -23,20 +23,13 @@ async function show(visit: Visit): Promise<Shown> {
   });
 }
 
-/** Longer cures are folded: a DKIM key alone has 400 letters. */
-const LONGEST_CURE = 200;
-
 const places = { domain: '/domains/', webhook: '/webhooks/' };
 
 /** Pages show one account, so what belongs to another one than `accountId` has no link. */
-function onPage(finding: Finding, accountId: string): object {
-  const { about, cure, copy } = finding;
-  const text = cure ?? '';
-  const end = text.search(/[.:](?: |$)/);
-  return {
-    ...finding,
-    href: about?.account_id !== accountId ? null : `${places[about.object]}${encodeURIComponent(about.id)}`,
-    isLong: text.length > LONGEST_CURE || copy.some((one) => one.length > LONGEST_CURE),
-    short: text.slice(0, end === -1 ? LONGEST_CURE : Math.min(end + 1, LONGEST_CURE)),
-  };
-}
+const onPage = (finding: Finding, accountId: string): object => ({
+  ...finding,
+  href:
+    finding.about?.account_id !== accountId
+      ? null
+      : `${places[finding.about.object]}${encodeURIComponent(finding.about.id)}`,
+});

@@ -7,14 +7,8 @@ const types: Readonly<Record<string, LineType>> = { csv: 'text/csv', ndjson: 'ap
 
 export const exportPages: readonly Page[] = [get('/exports/:list', file)];
 
-/** The addresses of a list's file, in both forms. */
-export interface Exports {
-  csv: string;
-  ndjson: string;
-}
-
 /** Returns the exports of the list that a page shows, from the parameters that it asks the API for. */
-export function exportsOf(list: ListName, asked: Readonly<Record<string, string | null | undefined>>): Exports {
+export function exportsOf(list: ListName, asked: Readonly<Record<string, string | null | undefined>>) {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(asked))
     if (value != null && value !== '' && !ofOnePage.has(name)) query.set(name, value);

@@ -1,5 +1,4 @@
 /** Messages: the list with its search, and one message with its history. */
-import { createHash } from 'node:crypto';
 import { Problem } from '../../base/problem.ts';
 import { pluralize } from '../../base/pluralize.ts';
 import { addressKey } from '../../mail/address.ts';
@@ -7,15 +6,15 @@ import { deliveryStatuses } from '../../storage/tables.ts';
 import { definedMembers, fieldText } from '../forms.ts';
 import { chipsOf, linkTo, pageOf, pagerOf, placeWithin } from '../links.ts';
 import { rangeOf } from '../range.ts';
-import { choicesOf, keyChoices, streamChoices } from '../choices.ts';
+import { filtersOf, keysOf, streamsOf, type Filter } from '../filters.ts';
 import { exportsOf } from './exports.ts';
 import { adminPost, get, move, nullAt, post, view, type Page, type Shown, type Visit } from '../page.ts';
-import { firstFound, isForIds, readSearch, type FirstFound, type Search } from '../search-text.ts';
+import { resource } from '../resource.ts';
+import { firstFound, isForIds, readSearch, type Search } from '../search-text.ts';
 import { sortingOf } from '../sort.ts';
 import { timelineOf, type History } from '../timeline.ts';
 import { reasonChoices, reasonText, verdictOf, type Verdict } from '../verdict.ts';
-import { answerText, numberText, wordsOf } from '../words.ts';
-import { MINUTE_MS } from '../../base/time.ts';
+import { answerText, kindClass, numberText, wordsOf } from '../words.ts';
 import type {
   AuditEntry,
   Content,
@@ -39,9 +38,14 @@ export const messagePages: readonly Page[] = [
   get(WHERE, list),
   get(`${WHERE}/news`, news),
   post(`${WHERE}/chosen`, actOnChosen, { scope: 'send' }),
-  get(`${WHERE}/:id`, details),
+  ...resource({
+    path: `${WHERE}/:id`,
+    view: 'message',
+    title: ({ message }) => message.subject,
+    load: messageData,
+    acts: { [`${WHERE}/:id/resend`]: resend },
+  }),
   get(`${WHERE}/:id/html`, html),
-  get(`${WHERE}/:id/request`, request),
   get(`${WHERE}/:id/source`, async (visit) => mailFile(await bytesOf(visit, 'getMessageRaw'), idOf(visit))),
   get(`${WHERE}/:id/reports/:report_id`, async (visit) =>
     mailFile(await bytesOf(visit, 'getMessageReport'), visit.params['report_id'] ?? 'report'),
@@ -52,109 +56,151 @@ export const messagePages: readonly Page[] = [
     await visit.ask('inbound.confirm', { body: { id: visit.params['report_id'] ?? '' } });
     return move(`${WHERE}/${idOf(visit)}`, 'The report is confirmed.');
   }),
-  post(`${WHERE}/:id/cancel`, async (visit) => {
-    await visit.ask('cancelMessage', { params: visit.params });
-    return move(`${WHERE}/${idOf(visit)}`, 'Canceled for all recipients that it had not been sent to.');
-  }),
-  post(`${WHERE}/:id/resend`, resend),
-  post(`${WHERE}/:id/erase`, async (visit) => {
-    await visit.ask('deleteMessageContent', { params: visit.params });
-    return move(`${WHERE}/${idOf(visit)}`, 'The content is erased.');
-  }),
 ];
 
 const idOf = ({ params }: Pick<Visit, 'params'>): string => params['id'] ?? '';
 
-const filters = ['status', 'reason', 'stream', 'domain', 'key_id', 'template_id', 'opened', 'clicked', 'test'] as const;
 /** Most characters of a typed search that are read. */
 const LONGEST_SEARCH = 1000;
+const searchIn = (query: URLSearchParams): string => (query.get('q') ?? '').trim().slice(0, LONGEST_SEARCH);
+
+const search: Filter = {
+  name: 'q',
+  label: 'Search',
+  isFirst: true,
+  type: 'search',
+  most: LONGEST_SEARCH,
+  placeholder: 'Address, domain, order number, subject or id',
+  about:
+    'An address or a part of it, a domain, words of the subject, an id or its beginning, status:…, tag:…, from:…, subject:…, name:value of the metadata',
+};
+/** Filters that are chips of their own, or that links of other pages set. */
+const inAddress: readonly Filter[] = [
+  { name: 'status', isFirst: true },
+  ...['domain', 'template_id', 'opened', 'clicked'].map((name) => ({ name })),
+];
+const simulated: Filter = {
+  name: 'test',
+  label: 'Mail',
+  choices: [
+    ['false', 'real'],
+    ['true', 'simulated'],
+  ],
+};
 
 async function list(visit: Visit): Promise<Shown> {
   const { query } = visit;
   const q = searchIn(query);
   if (/^msg_[0-9a-z]{26}$/.test(q)) return move(`${WHERE}/${q}`);
-  const search = readSearch(q);
-  const isFiltered = q !== '' || filters.some((name) => (query.get(name) ?? '') !== '');
+  const wanted = readSearch(q);
   const range = rangeOf(visit, '30d');
-  const order = sortingOf({ path: WHERE, query }, ['created_at'], { usual: '-created_at' });
-  const since = isForIds(search) ? null : range.since;
-  const given = givenFilters(query);
-  const times = { created_after: since, created_before: range.until };
-  const [{ found, everyState, own, fault }, streams, keys] = await Promise.all([
-    findMessages(visit, search, { ...given, ...times }, order.descending ? null : 'created_at').catch(
-      (error: unknown): Found => {
-        // The typed text stays in its field, with the problem above it.
-        if (q === '' || !(error instanceof Problem) || error.code !== 'invalid_parameter') throw error;
-        return {
-          found: { list: noMessages, meaning: search, place: 0 },
-          everyState: noTotals,
-          own: null,
-          fault: error,
-        };
-      },
-    ),
-    streamChoices(visit),
-    keyChoices(visit),
-  ]);
+  const [streams, keys] = await Promise.all([streamsOf(visit), keysOf(visit)]);
+  const { filters, given, isFiltered } = filtersOf(
+    WHERE,
+    query,
+    [
+      search,
+      { name: 'reason', label: 'Why', choices: reasonChoices },
+      { name: 'stream', label: 'Stream', choices: streams },
+      { name: 'key_id', label: 'Key', choices: keys },
+      simulated,
+      ...inAddress,
+    ],
+    { range },
+  );
+  const order = sortingOf({ path: WHERE, query }, ['created_at'], '-created_at');
+  const since = isForIds(wanted) ? null : range.since;
+  const { q: _, ...narrowing } = given;
+  const isNarrowed = Object.keys(narrowing).length > 0;
+  const asked = { ...narrowing, created_after: since, created_before: range.until };
+  const { found, fault, ...counts } = await findMessages(
+    visit,
+    wanted,
+    asked,
+    order.descending ? null : 'created_at',
+  ).catch((error: unknown): Found => {
+    // The typed text stays in its field, with the problem above it.
+    if (q === '' || !(error instanceof Problem) || error.code !== 'invalid_parameter') throw error;
+    return { found: { list: noMessages, meaning: wanted, place: 0 }, all: noTotals, own: null, fault: error };
+  });
   const { list: messages, meaning } = found;
   const [first] = messages.data;
   if ('event_id' in meaning.query && first !== undefined) return move(`${WHERE}/${first.id}`);
   const paged = new URLSearchParams([...query].filter(([name]) => name !== 'via'));
   if (found.place > 0) paged.set('via', String(found.place));
+  const here = linkTo(WHERE, query);
+  const newest = new Date(first === undefined ? visit.now : Date.parse(first.created_at) + 1).toISOString();
+  const differs = (name: 'from' | 'stream'): boolean => messages.data.some((one) => one[name] !== first?.[name]);
   return view('messages', 'Messages', {
-    q,
     fault,
     rows: messages.data.map(withWhy),
-    chips: chipsOf(
-      WHERE,
-      query,
-      'status',
-      deliveryStatuses.map((status) => [status, status] as const),
-    ).map((chip) => ({ ...chip, howMany: chipCount(chip.on && own !== null ? own : everyState, chip.label) })),
-    isLeast: everyState.has_more,
-    howMany: totalText(own ?? everyState),
-    query: Object.fromEntries(query),
+    hasFrom: differs('from'),
+    hasStream: differs('stream'),
+    hasTags: messages.data.some(({ tags }) => tags.length > 0),
+    chips: statusChips(query, counts),
+    isLeast: counts.all.has_more,
+    filters,
     range,
-    streams,
-    keys,
-    reasons: choicesOf(reasonChoices, query.get('reason')),
     headings: order.headings,
     pager: pagerOf(WHERE, paged, messages, since),
     isOldestFirst: !order.descending,
     isFiltered,
-    says: [meaning, ...search.others].map(({ says }) => says).join(', then '),
-    without: linkTo(WHERE, query, { status: null, reason: null, stream: null, key_id: null, test: null }),
-    isNarrowed: filters.some((name) => (query.get(name) ?? '') !== ''),
-    news: order.descending && !query.has('after') && !query.has('before') ? newsLink(query, first, visit.now) : null,
-    export: exportsOf('messages', { ...meaning.query, ...given, ...times }),
+    says: [meaning, ...wanted.others].map(({ says }) => says).join(', then '),
+    without: isNarrowed
+      ? linkTo(WHERE, query, Object.fromEntries(Object.keys(narrowing).map((name) => [name, null])))
+      : null,
+    news:
+      order.descending && !query.has('after') && !query.has('before')
+        ? linkTo(`${WHERE}/news`, { ...meaning.query, ...narrowing }, { created_after: newest, back: here })
+        : null,
+    export: exportsOf('messages', { ...meaning.query, ...asked }),
     allTime: range.value === 'all' ? null : linkTo(WHERE, query, { range: 'all' }),
-    here: linkTo(WHERE, query),
+    here,
   });
 }
 
-const searchIn = (query: URLSearchParams): string => (query.get('q') ?? '').trim().slice(0, LONGEST_SEARCH);
-/** An empty filter does not undo what the typed text asks for. */
-const givenFilters = (query: URLSearchParams): Record<string, string> =>
-  Object.fromEntries(filters.flatMap((name) => (query.get(name) ? [[name, query.get(name) ?? '']] : [])));
+/** Returns a chip for each state that messages are in, with their number. */
+function statusChips(query: URLSearchParams, { all, own }: Pick<Found, 'all' | 'own'>) {
+  const chosen = query.get('status') ?? '';
+  const shown = new Set<string>(deliveryStatuses.filter((status) => all.has_more || (all.by_status[status] ?? 0) > 0));
+  if (chosen !== '') shown.add(chosen);
+  return chipsOf(
+    WHERE,
+    query,
+    'status',
+    ['', ...shown].map((status) => [status, status || 'all'] as const),
+  ).map((chip) => ({
+    ...chip,
+    kind: kindClass(chip.label),
+    howMany: howMany(chip.on && own !== null ? own : all, chip.label),
+  }));
+}
+
+/** Returns a number with `+` if more messages were not counted. */
+function howMany({ count, by_status: counts, has_more: isMore }: Totals, status: string): string {
+  const number = counts[status] ?? (status === 'all' || status.includes(',') ? count : 0);
+  return number === 0 && isMore ? '' : `${numberText(number)}${isMore ? '+' : ''}`;
+}
 
 /** Finds the page of messages, and how many there are in each state; of one state exactly, if it was asked for. */
 async function findMessages(
   visit: Visit,
-  search: Search,
+  wanted: Search,
   given: Readonly<Record<string, string | null>>,
   sort: string | null,
 ): Promise<Found> {
   const { query } = visit;
+  // A further page is of the meaning that found the first one.
   const via = query.has('after') || query.has('before') ? Number(query.get('via') ?? '0') : null;
-  const found = await firstFound(visit, search, { ...given, ...pageOf(query), sort }, via);
+  const found = await firstFound(visit, wanted, { ...given, ...pageOf(query), sort }, via);
   const asked = { ...found.meaning.query, ...given };
   const status = query.get('status') ?? '';
   // A count looks at the newest messages. Of one state it looks only at those, so that it is exact for far more of them.
-  const [everyState, own] = await Promise.all([
+  const [all, own] = await Promise.all([
     visit.ask('getMessageCount', { query: { ...asked, status: found.meaning.query['status'] ?? null } }),
     status === '' ? null : visit.ask('getMessageCount', { query: { ...asked, status } }),
   ]);
-  return { found, everyState, own, fault: null };
+  return { found, all, own, fault: null };
 }
 
 /** A row says why it did not arrive, or what its recipient did with it. */
@@ -164,21 +210,11 @@ function withWhy(message: List['data'][number]) {
   return { ...message, why: status === 'delivered' ? done : reasonText(reason) };
 }
 
-/** Returns the address of the count of what is newer than the page. */
-const newsLink = (query: URLSearchParams, first: List['data'][number] | undefined, now: number): string =>
-  linkTo(`${WHERE}/news`, query, {
-    newer: new Date(first === undefined ? now : Date.parse(first.created_at) + 1).toISOString(),
-  });
-
 /** Says how many messages came after the page was shown; the page stays as it is until the reader wants them. */
-async function news(visit: Visit): Promise<Shown> {
-  const { query } = visit;
-  const { query: search } = readSearch(searchIn(query));
-  const { count } = await visit.ask('getMessageCount', {
-    query: { ...search, ...givenFilters(query), created_after: query.get('newer') },
-  });
-  const back = linkTo(WHERE, query, { newer: null, since: null });
-  return view('messages-news', 'Messages', { count, news: linkTo(`${WHERE}/news`, query), back });
+async function news({ ask, query }: Visit): Promise<Shown> {
+  const { back = '', ...asked } = Object.fromEntries(query);
+  const { count } = await ask('getMessageCount', { query: asked });
+  return view('messages-news', 'Messages', { count, news: linkTo(`${WHERE}/news`, query), back: placeWithin(back) });
 }
 
 /** Most messages of a page, all of which may be chosen. */
@@ -209,8 +245,8 @@ async function actOnChosen(visit: Visit): Promise<Shown> {
 type List = Operations['listMessages']['answer'];
 type Totals = Operations['getMessageCount']['answer'];
 interface Found {
-  found: FirstFound;
-  everyState: Totals;
+  found: Awaited<ReturnType<typeof firstFound>>;
+  all: Totals;
   own: Totals | null;
   fault: Problem | null;
 }
@@ -218,29 +254,10 @@ interface Found {
 const noMessages: List = { object: 'list', data: [], has_more: false, next_cursor: null, previous_cursor: null };
 const noTotals: Totals = { object: 'message_count', count: 0, by_status: {}, has_more: false };
 
-const chipCount = ({ by_status: counts, has_more: isMore }: Totals, status: string): string => {
-  const count = counts[status] ?? 0;
-  return count === 0 ? '' : `${numberText(count)}${isMore ? '+' : ''}`;
-};
-
-/** Returns how many messages the list has; '' if none was found among those that were counted, and there are more. */
-function totalText({ count, has_more: isMore }: Totals): string {
-  const text = `${numberText(count)} ${count === 1 ? 'message' : 'messages'}`;
-  if (!isMore) return text;
-  return count === 0 ? '' : `at least ${text}`;
-}
-
 /** The reader of a message's page: a member's visit, or a shared link. */
 export type Reader = Pick<Visit, 'ask' | 'may' | 'isAdmin' | 'params' | 'query' | 'now'>;
 
-async function details(visit: Visit): Promise<Shown> {
-  const { data, version } = await messageData(visit);
-  // A poll that finds nothing new changes nothing on the page, so that a selection and the reader's place stay.
-  const isSeen = visit.header('x-poll') !== undefined && visit.query.get('seen') === version;
-  return view('message', data.message.subject, data, isSeen ? 204 : 200);
-}
-
-/** Returns the data of the page, and the name of what it shows. */
+/** Returns the data of the page. */
 export async function messageData(visit: Reader) {
   const { params, query } = visit;
   const message = await visit.ask('getMessage', { params });
@@ -256,7 +273,8 @@ export async function messageData(visit: Reader) {
   const isAdmin = visit.isAdmin;
   const canCancel = message.recipients.some(({ status }) => canMove.has(status));
   const verdict = verdictOf({ message, waits, blocking });
-  const live = {
+  const here = `${WHERE}/${idOf(visit)}`;
+  return {
     message,
     verdict,
     timeline,
@@ -271,25 +289,26 @@ export async function messageData(visit: Reader) {
     canWatch: isAdmin && !message.test && canCancel,
     canRedirect: message.recipients.some(({ status }) => lost.has(status)),
     hasContent: content !== null && content.stored !== 'nothing',
-  };
-  const version = versionOf(live, waits.length === 0 ? 0 : Math.floor(visit.now / MINUTE_MS));
-  const here = `${WHERE}/${idOf(visit)}`;
-  const data = {
-    ...live,
     every: message.recipients.some(({ status }) => moving.has(status)) ? '2s' : canCancel ? '5s' : '30s',
-    poll: `${here}?seen=${version}`,
     metadata: Object.entries(message.metadata).map(([name, value]) => ({ name, value })),
     content,
     isSubmitted: content?.stored === 'mail',
     part,
+    parts: parts.map(([value, label]) => ({ label, href: `?part=${value}`, on: value === part })),
     text: part === 'text' ? content?.text?.slice(0, SHOWN_CHARACTERS) : null,
     source: part === 'source' && content !== null ? await sourceText(visit) : null,
     headers: part === 'headers' && content !== null ? headOf(await sourceText(visit)) : null,
     hasSeveral: message.recipients.length > 1,
     here,
   };
-  return { data, version };
 }
+
+const parts = [
+  ['html', 'HTML'],
+  ['text', 'Text'],
+  ['headers', 'Headers'],
+  ['source', 'Source'],
+] as const;
 
 /** Returns the facts for a ticket, as text. */
 function ticketOf(message: MessageDetails, { text }: Verdict): string {
@@ -308,13 +327,6 @@ function ticketOf(message: MessageDetails, { text }: Verdict): string {
   ] as const;
   return lines.flatMap(([name, value]) => (value === null ? [] : [`${name}: ${value}`])).join('\n');
 }
-
-/** Names what a page shows: two pages with the same name show the same. */
-const versionOf = (shown: object, minute: number): string =>
-  createHash('sha256')
-    .update(JSON.stringify([shown, minute]))
-    .digest('base64url')
-    .slice(0, 16);
 
 /** Reads everything that the time line tells. */
 async function historyOf(visit: Reader, message: MessageDetails): Promise<History> {
@@ -358,16 +370,6 @@ const canMove: ReadonlySet<string> = new Set(['scheduled', 'queued', 'sent', 'de
 function firstPart({ html, text, stored }: Content): string {
   if (html !== null) return 'html';
   return text === null && stored === 'mail' ? 'source' : 'text';
-}
-
-/** Leads to the page of the request of the message. */
-async function request(visit: Visit): Promise<Shown> {
-  const message = await visit.ask('getMessage', { params: visit.params });
-  const { request_id: id } = message;
-  if (id === null) throw new Problem('not_found', 'This message has no request.');
-  const entry = await requestOf(visit, message);
-  if (entry === null) throw new Problem('not_found', 'The request log does not have this request any more.');
-  return move(`/developer/log/${entry.id}`);
 }
 
 const MOST_LOOKED_UP = 10;

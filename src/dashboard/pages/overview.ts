@@ -4,7 +4,7 @@ import { beginOfDay } from '../../base/zones.ts';
 import type { Stats } from '../../client/types.ts';
 import type { ResultOf } from '../../operator/routes.ts';
 import { chartHtml, type Chart } from '../chart.ts';
-import { changeOf, deliveredText, ENOUGH, levelOf, limits, part, sumUntil, type Counts } from '../comparison.ts';
+import { deliveredText, ENOUGH, figureOf, sumUntil, type Counts } from '../comparison.ts';
 import { linkTo } from '../links.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
 import { destinationsOf } from '../queue-rows.ts';
@@ -38,13 +38,15 @@ async function overview(visit: Visit): Promise<Shown> {
   const isAll = query.get('needs') === 'all';
   const words = spans[span];
   return view('overview', 'Overview', {
-    chips: Object.entries(spans).map(([value, { label }]) => ({ value, label, on: value === span })),
+    chips: Object.entries(spans).map(([value, { label }]) => ({ label, href: `?range=${value}`, on: value === span })),
     sentence: deliveredText(now, before, words),
     sent: now.sent,
     sentBefore: before === null ? null : `${numberText(before.sent)} ${words.before}`,
     isFew: now.sent < ENOUGH,
-    figures: (['bounced', 'complained'] as const).map((name) => figureOf(name, now, before)),
-    range: span === 'today' ? '24h' : span,
+    figures: (['bounced', 'complained'] as const).map((name) => ({
+      ...figureOf(name, now, before),
+      href: linkTo('/messages', { status: name, range: span === 'today' ? '24h' : span }),
+    })),
     chart,
     isEmpty: now.sent === 0 && (before?.sent ?? 0) === 0,
     needs: isAll ? needs.data : needs.data.slice(0, MOST_SHOWN),
@@ -55,23 +57,6 @@ async function overview(visit: Visit): Promise<Shown> {
     queue: queue === null ? null : waitingIn(queue),
     deferred: deferred === null ? null : deferred.count,
   });
-}
-
-/** Complaints are of what was delivered, bounces of what was sent. */
-const wholes = { bounced: 'sent', complained: 'delivered' } as const;
-
-function figureOf(name: keyof typeof wholes, now: Counts, before: Counts | null): object {
-  const whole = wholes[name];
-  const [rate, earlier] = [part(now[name], now[whole]), part(before?.[name] ?? 0, before?.[whole] ?? 0)];
-  const level = levelOf(rate, limits[name], now[whole]);
-  return {
-    name,
-    rate,
-    level,
-    count: now[name],
-    change: changeOf(rate, earlier, [now[whole], before?.[whole] ?? 0]),
-    limit: level === 'good' ? null : limits[name][level === 'red' ? 1 : 0],
-  };
 }
 
 /**

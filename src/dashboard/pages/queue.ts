@@ -5,10 +5,9 @@ import { deliveriesAre } from '../../base/pluralize.ts';
 import type { ArgsOf, ResultOf } from '../../operator/routes.ts';
 import { whoText } from '../audit-words.ts';
 import { filledIn, definedMembers, fieldHours, fieldNumber, fieldText } from '../forms.ts';
-import { chipsOf, linkTo, placeWithin, type Chip } from '../links.ts';
+import { linkTo, placeWithin } from '../links.ts';
 import { adminGet, adminPost, move, view, type Page, type Shown, type Visit } from '../page.ts';
 import {
-  ageBars,
   destinationsOf,
   hrefOf,
   isAllHeld,
@@ -19,10 +18,8 @@ import {
   reasonsOf,
   rowsOf,
   sumOf,
-  type TimedReason,
 } from '../queue-rows.ts';
-import { sortedBy, sortingOf } from '../sort.ts';
-import { HOUR_MS } from '../../base/time.ts';
+import { sortedRows } from '../sort.ts';
 import { answerText } from '../words.ts';
 
 const WHERE = '/queue';
@@ -30,8 +27,7 @@ const LANE = `${WHERE}/lane`;
 const ROWS = 100;
 /** Most destinations of a lane whose mail is shown. */
 const MOST_DESTINATIONS = 5;
-const SHOWN_DOMAINS = 200;
-const SHOWN_LANES = 200;
+const SHOWN_ROWS = 200;
 
 export const queuePages: readonly Page[] = [
   adminGet(WHERE, (visit) => show(visit, null)),
@@ -51,32 +47,24 @@ function again(visit: Visit, fault: Problem): Promise<Shown> {
 async function show(visit: Visit, fault: Problem | null): Promise<Shown> {
   const { query, form } = visit;
   const domain = soughtDomain((query.get('domain') ?? pausedOn(visit) ?? '').trim());
-  const here = queryWith(query, { pause: null, ...(domain === '' ? {} : { domain }) });
   const [found, holds] = await Promise.all([visit.ask('queue.lanes'), visit.ask('queue.holds')]);
-  const laneOrder = sortingOf({ path: WHERE, query, name: 'lanes' }, laneColumns, {
-    usual: '-due',
-    words: ['name', 'next', 'oldest_at'],
-  });
-  const domainOrder = sortingOf({ path: WHERE, query, name: 'domains' }, domainColumns, {
-    usual: '-due',
-    words: ['domain', 'next', 'oldest_at'],
-  });
-  const laneName = found.domains.find((one) => one.domain === domain)?.lane;
-  const narrowed = narrowedOf(query);
-  const inside = domain === '' ? null : await visit.ask('queue.list', { body: { domain, ...narrowed, limit: ROWS } });
+  const lanes = sortedRows(rowsOf(found), { path: WHERE, query, name: 'lanes' }, laneColumns, '-due');
+  const domains = sortedRows(destinationsOf(found), { path: WHERE, query, name: 'domains' }, domainColumns, '-due');
+  const own = found.domains.find((one) => one.domain === domain);
+  const inside = domain === '' ? null : await visit.ask('queue.list', { body: { domain, limit: ROWS } });
   return view('queue', 'Queue', {
     ...sumOf(found),
     isFleet: isFleet(found),
-    lanes: sortedBy(rowsOf(found), laneOrder, (row, column) => row[column]).slice(0, SHOWN_LANES),
-    laneHeadings: laneOrder.headings,
-    domains: sortedBy(destinationsOf(found), domainOrder, (row, column) => row[column]).slice(0, SHOWN_DOMAINS),
-    domainHeadings: domainOrder.headings,
+    lanes: lanes.rows.slice(0, SHOWN_ROWS),
+    laneHeadings: lanes.headings,
+    domains: domains.rows.slice(0, SHOWN_ROWS),
+    domainHeadings: domains.headings,
     domain,
     inside:
       inside === null
         ? null
         : { has_more: inside.has_more, groups: byAnswer(withAccounts(visit, inside.data, found.domains)) },
-    lane: hrefOf(laneName ?? '~'),
+    lane: hrefOf(own?.lane ?? '~'),
     // The row of a lane says why it rests.
     kept:
       domain === ''
@@ -86,9 +74,7 @@ async function show(visit: Visit, fault: Problem | null): Promise<Shown> {
           )
         : [],
     isKept: holds.others.length > 0,
-    why: inside === null ? [] : await whyOf(visit, domain, inside.data),
-    chips: chipsFor(WHERE, here),
-    isNarrowed: Object.keys(narrowed).length > 0,
+    why: lanes.rows.flatMap(({ state, reasons }) => (own !== undefined && isOfLane(state)(own) ? reasons : [])),
     plots: plotsOf(visit.server.history.moments(), visit.zone),
     holds: holds.data
       .filter(({ scope, target }) => domain === '' || (scope === 'domain' && target === domain))
@@ -99,42 +85,8 @@ async function show(visit: Visit, fault: Problem | null): Promise<Shown> {
     // A link of the search opens the form, and a refused form stays open.
     isPausing: query.has('pause') || fault !== null,
     pausesNew: fault === null,
-    here: linkTo(WHERE, here),
+    here: linkTo(WHERE, query, { pause: null, domain }),
   });
-}
-
-/** The ages and classes that the lists of mail can be narrowed to, as the address names them. */
-const oldAges = [
-  ['1h', 'over 1 h old', HOUR_MS],
-  ['6h', 'over 6 h', 6 * HOUR_MS],
-  ['24h', 'over 24 h', 24 * HOUR_MS],
-] as const;
-const classes = ['transactional', 'broadcast'] as const;
-
-/** Returns the arguments of the list for what the address narrows it to. */
-function narrowedOf(query: URLSearchParams): Pick<ArgsOf<'queue.list'>, 'older_than' | 'class'> {
-  const olderThan = oldAges.find(([value]) => value === query.get('older'))?.[2];
-  const order = classes.find((value) => value === query.get('class'));
-  return definedMembers({ older_than: olderThan, class: order });
-}
-
-const chipsFor = (path: string, query: URLSearchParams): Chip[] => [
-  ...chipsOf(
-    path,
-    query,
-    'older',
-    oldAges.map(([value, label]) => [value, label] as const),
-  ),
-  ...chipsOf(
-    path,
-    query,
-    'class',
-    classes.map((value) => [value, value] as const),
-  ),
-];
-
-function queryWith(query: URLSearchParams, changes: Readonly<Record<string, string | null>>): URLSearchParams {
-  return new URL(linkTo('/', query, changes), 'http://localhost').searchParams;
 }
 
 /** Returns the domain whose page has the refused form to pause it, or null. */
@@ -145,18 +97,6 @@ const pausedOn = (visit: Visit): string | null =>
 
 /** Returns whether several nodes deliver, so that rows name theirs. */
 const isFleet = ({ nodes }: Pick<ResultOf<'queue.lanes'>, 'nodes'>): boolean => nodes.length > 1;
-
-const MOST_ASKED = 5;
-
-/** Returns the reasons why the first mails of a destination wait, each once. */
-async function whyOf(visit: Visit, domain: string, rows: readonly { message_id: string }[]): Promise<TimedReason[]> {
-  const ids = [...new Set(rows.map(({ message_id: id }) => id))].slice(0, MOST_ASKED);
-  const all = await Promise.all(ids.map((id) => visit.ask('messages.why', { body: { id } })));
-  const found = new Map<string, TimedReason>();
-  for (const { email, reason, message, since, until } of all.flatMap(({ recipients }) => recipients))
-    if (email.endsWith(`@${domain}`) && reason !== 'finished') found.set(message, { message, since, until });
-  return [...found.values()];
-}
 
 const laneColumns = ['name', 'waiting', 'due', 'oldest_at', 'next'] as const;
 const domainColumns = ['domain', 'waiting', 'due', 'held', 'oldest_at', 'next'] as const;
@@ -220,11 +160,8 @@ async function lane(visit: Visit, fault: Problem | null): Promise<Shown> {
     visit.ask('queue.holds'),
   ]);
   const own = domains.filter(isOfLane(now));
-  const here = queryWith(visit.query, { name });
   const lists = await Promise.all(
-    own
-      .slice(0, MOST_DESTINATIONS)
-      .map(({ domain }) => visit.ask('queue.list', { body: { domain, ...narrowedOf(visit.query), limit: ROWS } })),
+    own.slice(0, MOST_DESTINATIONS).map(({ domain }) => visit.ask('queue.list', { body: { domain, limit: ROWS } })),
   );
   const limited = holds.data.find(({ kind, target }) => kind === 'limit' && target === name);
   const limiter = setterOf(limited?.created_by ?? null);
@@ -233,15 +170,14 @@ async function lane(visit: Visit, fault: Problem | null): Promise<Shown> {
     nodes: nodes.length > 1 ? nodes : [],
     isFleet: isFleet(found),
     reasons: reasonsOf(now),
-    ages,
-    ageBars: ages.waiting === 0 ? [] : ageBars(ages),
+    oldestAt: ages.oldest_at,
     limits: now.limits.map((limit) => ({ ...limit, by: limit.by === 'operator' ? limiter : limit.by })),
     kept: keptLines(
       holds.others.filter(({ by, target }) => by !== 'rest' && target === name),
       domains,
     ),
     changes: [...changes].reverse(),
-    domains: destinationsOf({ ...found, domains: own }).slice(0, SHOWN_DOMAINS),
+    domains: destinationsOf({ ...found, domains: own }).slice(0, SHOWN_ROWS),
     groups: byAnswer(
       withAccounts(
         visit,
@@ -254,9 +190,7 @@ async function lane(visit: Visit, fault: Problem | null): Promise<Shown> {
       .filter(({ scope, target }) => scope === 'lane' && target === name)
       .map((row) => withTarget(visit, row)),
     cancelQuestion: cancelQuestion(now),
-    chips: chipsFor(LANE, here),
-    laneHref: laneLink(name),
-    here: linkTo(LANE, here),
+    here: laneLink(name),
     fault,
     entered: filledIn(visit.form),
   };

@@ -1,56 +1,60 @@
 /** Received mail: the list, and one mail in the sandboxed preview. */
 import type { ReceivedMessage } from '../../client/types.ts';
-import { linkTo, pageOf, pagerOf } from '../links.ts';
-import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
+import { filtersOf } from '../filters.ts';
+import { pageOf, pagerOf } from '../links.ts';
+import { get, view, type Page, type Shown, type Visit } from '../page.ts';
+import { resource } from '../resource.ts';
 import { htmlFile, mailFile, SHOWN_CHARACTERS } from './messages.ts';
 
 const WHERE = '/messages/received';
 
 export const receivedPages: readonly Page[] = [
   get(WHERE, list),
-  get(`${WHERE}/:id`, details),
+  ...resource({
+    path: `${WHERE}/:id`,
+    view: 'received-mail',
+    title: ({ mail }) => mail.subject || 'A received mail',
+    load: details,
+  }),
   get(`${WHERE}/:id/html`, async (visit) =>
     htmlFile((await visit.ask('getReceived', { params: visit.params })).html ?? ''),
   ),
   get(`${WHERE}/:id/source`, async (visit) => mailFile(await source(visit), idOf(visit))),
   get(`${WHERE}/:id/files/:index`, file),
-  post(`${WHERE}/:id/erase`, async (visit) => {
-    await visit.ask('deleteReceived', { params: visit.params });
-    return move(WHERE, 'The mail is erased.');
-  }),
 ];
 
 const idOf = ({ params }: Visit): string => params['id'] ?? '';
 
 async function list(visit: Visit): Promise<Shown> {
   const { query } = visit;
-  const given = Object.fromEntries(
-    ['domain', 'from', 'answers'].map((name) => [name, query.get(name)?.trim() ?? null]),
-  );
+  const { filters, given, isFiltered } = filtersOf(WHERE, query, [
+    { name: 'domain', label: 'Domain', isFirst: true, most: 253 },
+    { name: 'from', label: 'From', isFirst: true, type: 'email', most: 320 },
+    { name: 'answers' },
+  ]);
   const mails = await visit.ask('listReceived', { query: { ...given, ...pageOf(query) } });
   return view('received', 'Received mail', {
     rows: mails.data.map((mail) => ({ ...mail, author: authorOf(mail), verdict: mail.dmarc?.result })),
-    given,
-    isFiltered: Object.values(given).some((value) => value !== null && value !== ''),
+    filters,
+    isFiltered,
     pager: pagerOf(WHERE, query, mails),
-    clear: linkTo(WHERE, query, { domain: null, from: null, answers: null }),
   });
 }
 
 const authorOf = ({ from, envelope }: ReceivedMessage): string => from?.email ?? envelope.from;
 
-async function details(visit: Visit): Promise<Shown> {
+async function details(visit: Visit) {
   const mail = await visit.ask('getReceived', { params: visit.params });
   const mayRead = visit.may('message:content');
   const isUnread = mail.status !== 'read';
-  return view('received-mail', mail.subject || 'A received mail', {
+  return {
     mail,
     author: authorOf(mail),
     mayRead,
     text: mail.text?.slice(0, SHOWN_CHARACTERS),
     source: isUnread && mayRead ? (await source(visit)).toString('latin1', 0, SHOWN_CHARACTERS) : null,
     here: `${WHERE}/${mail.id}`,
-  });
+  };
 }
 
 async function source(visit: Visit): Promise<Buffer> {

@@ -3,13 +3,14 @@ import { providerNames } from '../../base/mailbox-providers.ts';
 import type { ResultOf } from '../../operator/routes.ts';
 import type { Stats } from '../../client/types.ts';
 import { chartHtml } from '../chart.ts';
+import { filtersOf } from '../filters.ts';
 import { linkTo } from '../links.ts';
 import { rangeOf } from '../range.ts';
 import { providerText } from '../words.ts';
 import { daysFor } from './stats.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
-import { sortedBy, sortingOf } from '../sort.ts';
-import { levelOf, limits, part } from '../comparison.ts';
+import { sortedRows } from '../sort.ts';
+import { limits, overOf, part } from '../comparison.ts';
 import { stepsOf } from './overview.ts';
 import { DAY_MS } from '../../base/time.ts';
 
@@ -25,6 +26,12 @@ async function show(visit: Visit): Promise<Shown> {
   const { query, now } = visit;
   const range = rangeOf(visit, '30d', ['7d', '30d']);
   const provider = providerNames.find((name) => name === query.get('provider')) ?? null;
+  const { filters } = filtersOf(
+    WHERE,
+    query,
+    [{ name: 'provider', choices: providerNames.map((name) => [name, providerText(name)]) }, { name: 'source' }],
+    { range, button: 'Show' },
+  );
   const { since, ...asked } = daysFor(range, now);
   // Sources are counted by days of UTC.
   const zone = query.has('source') ? 'UTC' : (asked.time_zone ?? 'UTC');
@@ -36,14 +43,6 @@ async function show(visit: Visit): Promise<Shown> {
     visit.ask('getStats', { query: { since: overTime.since, until: overTime.until, by: 'provider' } }),
     visit.ask('reputation', { body: { account: visit.account.id, days } }),
   ]);
-  const order = sortingOf({ path: WHERE, query }, ['provider', ...shares], {
-    usual: '-sent',
-    words: ['provider'],
-  });
-  const sourceOrder = sortingOf({ path: WHERE, query, name: 'sources' }, ['source', ...shares], {
-    usual: 'source',
-    words: ['source'],
-  });
   const providers = apart.data.map(({ key, counts }) => {
     const provider = key ?? 'other';
     const href = linkTo(WHERE, query, { provider, source: null });
@@ -51,6 +50,7 @@ async function show(visit: Visit): Promise<Shown> {
   });
   const sources = sourceLines(query, reports.sources.filter(isWithin));
   const source = sources.find((one) => one.source === query.get('source'))?.source ?? null;
+  const bySource = sortedRows(sources, { path: WHERE, query, name: 'sources' }, ['source', ...shares], 'source');
   const charted: Charted = source === null ? overTime : daysOf(source, reports.sources, overTime);
   const marks = reports.moments.map(({ at, kind, what }) => ({ at: Date.parse(at), text: `${kind}: ${what}` }));
   const chartOf = (label: string, types: readonly ChartedType[]): string =>
@@ -64,16 +64,10 @@ async function show(visit: Visit): Promise<Shown> {
       marks,
     });
   return view('reputation', 'Reputation', {
-    range,
-    query: Object.fromEntries(query),
-    provider: source === null ? provider : null,
-    providerName: provider === null ? '' : providerText(provider),
-    source,
-    all: linkTo(WHERE, query, { provider: null, source: null }),
-    sources: sortedBy(sources, sourceOrder, (line, column) => line[column]),
-    sourceHeadings: sourceOrder.headings,
-    rows: sortedBy(providers, order, (line, column) => line[column]),
-    headings: order.headings,
+    filters,
+    sources: bySource.rows,
+    sourceHeadings: bySource.headings,
+    ...sortedRows(providers, { path: WHERE, query }, ['provider', ...shares], '-sent'),
     dmarc: reports.dmarc.filter(isWithin).slice(-MOST_REPORTED).reverse(),
     tls: reports.tls.filter(isWithin).slice(-MOST_REPORTED).reverse(),
     moments: reports.moments
@@ -100,8 +94,8 @@ function cellsOf({ sent, delivered, bounced, bounced_block, deferred, complained
     complained: complaints,
     blocked: part(bounced_block, sent),
     deferred: part(deferred, sent),
-    bouncedLevel: levelOf(bounces, limits.bounced, sent),
-    complainedLevel: levelOf(complaints, limits.complained, delivered),
+    bouncedOver: overOf(bounces, limits.bounced, sent),
+    complainedOver: overOf(complaints, limits.complained, delivered),
   };
 }
 

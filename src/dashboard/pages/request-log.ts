@@ -4,17 +4,13 @@ import { textOf } from '../../api/list-stream.ts';
 import { Problem } from '../../base/problem.ts';
 import type { AuditEntry, AuditEntryDetails } from '../../client/types.ts';
 import { changesOf, curlOf, doorText, isHold, objectLink, undoOf, whoText } from '../audit-words.ts';
-import { keyChoices } from '../choices.ts';
 import { definedMembers } from '../forms.ts';
-import { exportsOf, formOf } from './exports.ts';
-import { chipsOf, linkTo, pageOf, pagerOf, type Cursors } from '../links.ts';
-import { rangeOf } from '../range.ts';
+import { formOf } from './exports.ts';
+import { filtersOf, keysOf, type Filter, type Filters } from '../filters.ts';
+import { chipsOf, linkTo, pageOf, pagerOf } from '../links.ts';
+import { rangeOf, type Range } from '../range.ts';
+import { wordsOf } from '../words.ts';
 import { get, nullAt, view, type Page, type Shown, type Visit } from '../page.ts';
-
-const filters = [
-  ...['key_id', 'actor', 'method', 'endpoint', 'status', 'result', 'ip', 'request_id'],
-  ...['operation', 'object_type', 'object_id'],
-];
 
 /** The two lists. A day of requests is the usual range; a longer one of actions, which are fewer. */
 const requests = {
@@ -22,7 +18,10 @@ const requests = {
   place: '/developer/log',
   title: 'Request log',
   usual: '24h',
-  of: [['unknown', 'of unknown keys']],
+  of: [
+    ['', 'of this account'],
+    ['unknown', 'of unknown keys'],
+  ],
 } as const;
 const actions = {
   by: 'person',
@@ -30,12 +29,12 @@ const actions = {
   title: 'Actions',
   usual: '30d',
   of: [
+    ['', 'all'],
     ['account', 'of this account'],
     ['server', 'of the server'],
   ],
 } as const;
 type List = typeof requests | typeof actions;
-type Listed = Cursors & { data: AuditEntry[]; not_kept?: number | undefined };
 
 export const requestLogPages: readonly Page[] = [requests, actions].flatMap((list) => [
   get(list.place, (visit) => show(visit, list)),
@@ -43,45 +42,63 @@ export const requestLogPages: readonly Page[] = [requests, actions].flatMap((lis
   get(`${list.place}/:id`, details),
 ]);
 
-/** Returns whether the page also has what concerns no account. */
-const asksServer = ({ query, isAdmin }: Visit, { by }: List): boolean =>
-  isAdmin && query.get('of') !== 'account' && (by === 'person' || query.get('of') === 'unknown');
+const own: Readonly<Record<List['by'], readonly Filter[]>> = {
+  key: [
+    { name: 'endpoint', label: 'Endpoint', isFirst: true, placeholder: '/v1/messages/{id}' },
+    { name: 'status', label: 'Status', most: 3 },
+  ],
+  person: [
+    { name: 'actor', label: 'Who', isFirst: true, placeholder: 'ana@example.net' },
+    { name: 'object_id', label: 'Object', isFirst: true, placeholder: 'id, address or name' },
+  ],
+};
+const results = ['ok', 'refused', 'failed', 'idempotency_mismatch'];
 
-/** Returns the filters as the API has them: people are looked for by their addresses, which the log has with a prefix. */
-function filtersOf(query: URLSearchParams): Record<string, string> {
-  const named = Object.fromEntries(filters.map((name) => [name, query.get(name) ?? '']));
-  if (/^[^:]+@/.test(named['actor'] ?? '')) named['actor'] = `member:${named['actor'] ?? ''}`;
-  return named;
-}
+/** `keys` are the choices of the form. */
+const filtersFor = (
+  { query }: Visit,
+  { by, place }: List,
+  more: { range?: Range; keys?: Filter['choices'] } = {},
+): Filters =>
+  filtersOf(
+    place,
+    query,
+    [
+      ...own[by],
+      ...(by === 'key' ? [{ name: 'key_id', label: 'Key', choices: more.keys ?? [] }] : []),
+      { name: 'result', label: 'Result', any: 'any', choices: results.map((name) => [name, wordsOf(name)]) },
+      { name: 'ip', label: 'IP address' },
+      { name: 'request_id', label: 'Request id', placeholder: 'req_…' },
+      ...['operation', 'object_type'].map((name) => ({ name })),
+    ],
+    { ...(more.range === undefined ? {} : { range: more.range }), button: 'Filter', keeps: ['of'] },
+  );
 
-/** Returns the parameters of the API's list for what the page shows of the account. */
-function askedFor(visit: Visit, { by, usual }: List): Record<string, string | null> {
-  const { since, until } = rangeOf(visit, usual);
-  return { ...filtersOf(visit.query), by, since, until };
-}
-
-/** Reads a page: of the account from the API; what concerns no account from the operator's operation, for administrators alone. */
-async function listOf(visit: Visit, list: List, part: Readonly<Record<string, string | null>>): Promise<Listed> {
-  const asked = { ...askedFor(visit, list), ...part };
-  if (!asksServer(visit, list)) return await visit.ask('listAuditEntries', { query: asked });
-  const given = Object.entries(asked).filter(([name, value]) => name !== 'by' && (value ?? '') !== '');
-  const { status, limit, since, until, ...texts } = Object.fromEntries(given);
-  const numberOf = (text: string | null | undefined, read: (text: string) => number = Number): number | undefined =>
-    text == null ? undefined : read(text);
-  const numbers = { status: numberOf(status), limit: numberOf(limit) };
-  const times = { since: numberOf(since, Date.parse), until: numberOf(until, Date.parse) };
-  const ofAccount = visit.query.get('of') === 'server' ? {} : { account: visit.account.id };
-  const parts = list === requests ? { strangers: true } : { server: true, ...ofAccount };
-  const args = { ...texts, ...definedMembers({ ...numbers, ...times }), ...parts };
-  const { data, has_more: hasMore, not_kept } = await visit.ask('audit.list', { body: args });
-  const [first, last] = [data[0]?.id ?? null, data.at(-1)?.id ?? null];
-  const [isBack, isOn] = [part['before'] != null, part['after'] != null];
-  return {
-    data,
-    not_kept,
-    next_cursor: isBack || hasMore ? last : null,
-    previous_cursor: isOn || (isBack && hasMore) ? first : null,
-  };
+/** Reads a page: of the account; for administrators also what concerns none, which are acts on the server, or uses of unknown keys. */
+async function listOf(visit: Visit, list: List, part: Readonly<Record<string, string | null>>) {
+  const { query, isAdmin } = visit;
+  const of = isAdmin ? query.get('of') : 'account';
+  const { since, until } = rangeOf(visit, list.usual);
+  const { status, actor = '', ...exact } = filtersFor(visit, list).given;
+  const given = Object.fromEntries(Object.entries(part).filter(([, value]) => value !== null));
+  return await visit.ask('audit.list', {
+    body: {
+      ...(exact as object),
+      ...given,
+      ...definedMembers({
+        by: list.by,
+        limit: Number(part['limit']),
+        status: status === undefined ? undefined : Number(status),
+        // People are looked for by their addresses, which the log has with a prefix.
+        actor: actor === '' ? undefined : actor.replace(/^(?=[^:]+@)/, 'member:'),
+        since: since === null ? undefined : Date.parse(since),
+        until: until === null ? undefined : Date.parse(until),
+        account: of === 'unknown' || of === 'server' ? undefined : visit.account.id,
+        strangers: of === 'unknown',
+        server: list === actions && of !== 'account',
+      }),
+    },
+  });
 }
 
 async function show(visit: Visit, list: List): Promise<Shown> {
@@ -89,30 +106,21 @@ async function show(visit: Visit, list: List): Promise<Shown> {
   const { place } = list;
   const isLog = list === requests;
   const range = rangeOf(visit, list.usual);
-  const entries = await listOf(visit, list, pageOf(query));
+  const [entries, keys] = await Promise.all([listOf(visit, list, pageOf(query)), isLog ? keysOf(visit) : []]);
   const held = await holdsInForce(visit, entries.data);
   return view('request-log', list.title, {
     isLog,
+    ...filtersFor(visit, list, { range, keys }),
     chips: visit.isAdmin ? chipsOf(place, query, 'of', list.of) : [],
     isUnknown: isLog && query.get('of') === 'unknown',
     notKept: entries.not_kept,
     place,
     rows: entries.data.map((entry) => rowOf(visit, entry, { place, held })),
-    query: Object.fromEntries(query),
-    results: ['ok', 'refused', 'failed', 'idempotency_mismatch'].map((name) => ({
-      name,
-      on: query.get('result') === name,
-    })),
-    range,
-    keys: isLog ? await keyChoices(visit) : [],
     pager: pagerOf(place, query, entries, range.since),
-    export: asksServer(visit, list)
-      ? {
-          csv: linkTo(`${place}/export`, query, { format: 'csv' }),
-          ndjson: linkTo(`${place}/export`, query, { format: 'ndjson' }),
-        }
-      : exportsOf('audit', askedFor(visit, list)),
-    isFiltered: filters.some((name) => (query.get(name) ?? '') !== ''),
+    export: {
+      csv: linkTo(`${place}/export`, query, { format: 'csv' }),
+      ndjson: linkTo(`${place}/export`, query, { format: 'ndjson' }),
+    },
   });
 }
 
@@ -181,9 +189,8 @@ async function entryOf(visit: Visit): Promise<AuditEntryDetails & { account_id: 
 
 const noEntry = (): Problem => new Problem('not_found', 'There is no such entry.');
 
-/** Sends all entries of a list that has what concerns the server, however many: they are read while they are sent. */
+/** Sends all entries of a list, however many: they are read while they are sent. */
 async function exported(visit: Visit, list: List): Promise<Shown> {
-  if (!asksServer(visit, list)) throw new Problem('not_found', 'Export this list from its page.');
   const { format, type } = formOf(visit);
   const pageAfter = (after: string | null) => listOf(visit, list, { limit: '100', after });
   // Read before the answer begins: afterwards a refused filter could not be reported.

@@ -5,7 +5,7 @@ import { Problem } from '../../base/problem.ts';
 import { HOUR_MS } from '../../base/time.ts';
 import { actRows } from '../act.ts';
 import { openedOf } from '../forms.ts';
-import { get, move, openGet, post, view, type Guest, type Page, type Shown, type Visit } from '../page.ts';
+import { once, openGet, post, view, type Guest, type Page, type Shown, type Visit } from '../page.ts';
 import { messageData, type Reader } from './messages.ts';
 
 const SHARED_HOURS = 48;
@@ -13,7 +13,6 @@ const PURPOSE = 'shared message';
 
 export const sharedPages: readonly Page[] = [
   post('/messages/:id/share', share, { scope: 'message:content' }),
-  get('/messages/:id/share', showLink),
   openGet('/shared/:token', shared),
 ];
 
@@ -39,16 +38,9 @@ async function share(visit: Visit): Promise<Shown> {
   const sealed: Sealed = { message: id, account: account.id, until: now + SHARED_HOURS * HOUR_MS };
   const token = server.keyring.seal(PURPOSE, JSON.stringify(sealed));
   await server.db.commit.insert(actRows(visit, member.email, 'message.share', account.id, { object: id }));
-  return move(`/messages/${id}/share?token=${token}`);
-}
-
-/** Shows a link that was just made; a reload makes no other one. */
-function showLink(visit: Visit): Shown {
-  const token = visit.query.get('token') ?? '';
-  const message = `/messages/${visit.params['id'] ?? ''}`;
-  if (sealedIn(visit, token) === null) return move(message);
-  const link = `${visit.server.config.http.publicUrl}/shared/${token}`;
-  return view('share', 'Link to a message', { link, hours: SHARED_HOURS, message });
+  const link = `${server.config.http.publicUrl}/shared/${token}`;
+  const message = `/messages/${id}`;
+  return once('share', 'Link to a message', { link, hours: SHARED_HOURS, message }, message);
 }
 
 /** Shows the message as a member who only reads sees it: without its content, and without buttons. */
@@ -76,6 +68,5 @@ async function shared(guest: Guest): Promise<Shown> {
     // The type of the answer is made from the same declaration as its check.
     ask: async (id: string, asked = {}) => contentOf(await inside.ask(asking, id, asked)) as never,
   };
-  const { data } = await messageData(reader);
-  return view('message', 'A message', { ...data, sharedUntil: found.until });
+  return view('message', 'A message', { ...(await messageData(reader)), sharedUntil: found.until });
 }

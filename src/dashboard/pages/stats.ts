@@ -6,17 +6,17 @@ import type { Stats } from '../../client/types.ts';
 import { beginOfDay } from '../../base/zones.ts';
 import { DAY_MS, HOUR_MS } from '../../base/time.ts';
 import { chartHtml } from '../chart.ts';
-import { choicesOf, domainChoices, streamChoices } from '../choices.ts';
+import { domainsOf, filtersOf, streamsOf } from '../filters.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
 import { rangeOf, type Range } from '../range.ts';
 import { exportsOf } from './exports.ts';
-import { sortedBy, sortingOf } from '../sort.ts';
+import { sortedRows } from '../sort.ts';
 import { providerText } from '../words.ts';
-import { changeOf, limits, part, type Change, type Counts } from '../comparison.ts';
+import { changeOf, deliveredText, ENOUGH, figureOf, limits, part, type Counts } from '../comparison.ts';
+import { chipsOf } from '../links.ts';
 import { stepsOf, volumeChart } from './overview.ts';
 
 const WHERE = '/stats';
-const filters = ['stream', 'tag', 'domain', 'provider', 'template_id', 'test'] as const;
 /** Days of a zone other than UTC are summed from hours, which the API keeps for a month. */
 const MOST_DAYS_OF_ZONE = 30;
 /** Longest range that is shown by the hour. */
@@ -37,18 +37,10 @@ const columns = [
 
 export const statsPages: readonly Page[] = [get(WHERE, show)];
 
-interface Asked {
-  since: string | null;
-  until: string | null;
-  bucket: 'hour' | 'day';
-  /** Zone of the days; null for days of UTC. */
-  time_zone: string | null;
-}
-
 const rfc3339 = (ms: number): string => new Date(ms).toISOString();
 
 /** Returns what to ask the API for: hours of a short range, otherwise days. */
-function askedFor(range: Range, now: number): Asked {
+function askedFor(range: Range, now: number) {
   const days = daysFor(range, now);
   const end = range.until === null ? now : Date.parse(range.until);
   if (range.value === '24h') return { ...days, since: rfc3339(now - 23 * HOUR_MS), bucket: 'hour', time_zone: null };
@@ -57,16 +49,13 @@ function askedFor(range: Range, now: number): Asked {
 }
 
 /** Returns the days of the range: of its zone if they are known, otherwise of UTC. */
-export function daysFor(
-  { since, until, zone }: Pick<Range, 'since' | 'until' | 'zone'>,
-  now: number,
-): Asked & { since: string } {
+export function daysFor({ since, until, zone }: Range, now: number) {
   const begin = since === null ? now - 365 * DAY_MS : Date.parse(since);
   const isKnown = begin >= now - MOST_DAYS_OF_ZONE * DAY_MS;
   return {
     since: rfc3339(isKnown ? beginOfDay(begin, zone) : begin),
     until,
-    bucket: 'day',
+    bucket: 'day' as 'hour' | 'day',
     time_zone: isKnown ? zone : null,
   };
 }
@@ -74,53 +63,69 @@ export function daysFor(
 async function show(visit: Visit): Promise<Shown> {
   const { query, now } = visit;
   const range = rangeOf(visit, '30d', ['24h', '7d', '30d', 'all']);
-  const only = Object.fromEntries(filters.map((name) => [name, query.get(name)]));
+  const [streams, domains] = await Promise.all([streamsOf(visit), domainsOf(visit)]);
+  const choices = range.choices.map((one) => (one.value === 'all' ? { ...one, label: 'last year' } : one));
+  const {
+    filters,
+    given: only,
+    isFiltered,
+  } = filtersOf(
+    WHERE,
+    query,
+    [
+      { name: 'stream', label: 'Stream', choices: streams },
+      { name: 'tag', label: 'Tag' },
+      { name: 'domain', label: 'Sending domain', choices: domains },
+      {
+        name: 'provider',
+        label: 'Mailbox provider',
+        choices: providerNames.map((name) => [name, providerText(name)]),
+      },
+      { name: 'template_id' },
+      { name: 'test', label: 'Mail', any: 'real', choices: [['true', 'simulated']] },
+    ],
+    { range: { ...range, choices }, button: 'Show', keeps: ['by'] },
+  );
   // Tags and templates are not counted together.
-  const keys = (query.get('tag') ?? '') === '' ? statKeys : statKeys.filter((key) => key !== 'template');
+  const keys = only['tag'] === undefined ? statKeys : statKeys.filter((key) => key !== 'template');
   const by = keys.find((key) => key === query.get('by')) ?? 'provider';
   const { bucket, ...asked } = askedFor(range, now);
   const overTime = await visit.ask('getStats', { query: { ...only, ...asked, bucket } });
   // The lines are of the very hours that the tiles and charts are of, and so are those of the time before.
   const span = { since: overTime.since, until: overTime.until };
   const earlier = range.since === null ? null : spanBefore(span, asked.time_zone, now);
-  const [apart, past, apartBefore, nameOf, streams, domains] = await Promise.all([
+  const [apart, past, apartBefore, nameOf] = await Promise.all([
     visit.ask('getStats', { query: { ...only, ...span, by } }),
     earlier === null ? null : visit.ask('getStats', { query: { ...only, ...earlier, bucket } }),
     earlier === null
       ? null
       : visit.ask('getStats', { query: { ...only, since: earlier.since, until: earlier.until, by } }),
     by === 'template' ? templateNames(visit) : new Map<string, string>(),
-    streamChoices(visit),
-    domainChoices(visit),
   ]);
   // A time without mail is nothing to compare with.
   const before = past?.total.sent === 0 ? null : past;
   const zone = bucket === 'hour' ? range.zone : (asked.time_zone ?? 'UTC');
-  const order = sortingOf({ path: WHERE, query }, columns, { usual: '-sent', words: ['key'] });
   const countsBefore = new Map(apartBefore?.data.map(({ key, counts }) => [key, counts]));
   const rows = apart.data.map((line) => rowOf(line, countsBefore.get(line.key) ?? null, by, nameOf));
   return view('stats', 'Stats', {
-    range: {
-      ...range,
-      choices: range.choices.map((one) => (one.value === 'all' ? { ...one, label: 'last year' } : one)),
-    },
-    query: Object.fromEntries(query),
+    filters,
+    isFiltered,
     isZoneKept: zone === range.zone,
-    by: keys.map((key) => ({ key, label: key, on: key === by })),
-    byLabel: by,
+    chips: chipsOf(
+      WHERE,
+      query,
+      'by',
+      keys.map((key) => [key, key] as const),
+    ).map((chip) => ({ ...chip, on: chip.label === by })),
     byTitle: by.replace(/^./, (first) => first.toUpperCase()),
-    streams,
-    domains,
-    providers: choicesOf(
-      providerNames.map((name) => [name, providerText(name)]),
-      query.get('provider'),
-    ),
-    isTest: query.get('test') === 'true',
-    isFiltered: filters.some((name) => (query.get(name) ?? '') !== ''),
-    total: overTime.total,
-    rates: overTime.rates,
+    sentence: deliveredText(overTime.total, before?.total ?? null, wordsFor(range)),
+    sent: overTime.total.sent,
+    isFew: overTime.total.sent < ENOUGH,
     sentBefore: before?.total.sent ?? null,
-    changes: before === null ? null : changesOf(overTime, before),
+    hasBefore: before !== null,
+    figures: (['delivered', 'bounced', 'complained', 'opened', 'clicked'] as const).map((name) =>
+      figureOf(name, overTime.total, before?.total ?? null),
+    ),
     volume: volumeChart(overTime, before, { outcomes: ['delivered', 'bounced', 'complained'], zone }),
     trouble: ratesChart(
       'Share of mail that bounced or was deferred, over time',
@@ -136,8 +141,7 @@ async function show(visit: Visit): Promise<Shown> {
       ['opened', 'delivered'],
       ['clicked', 'delivered'],
     ]),
-    rows: sortedBy(rows, order, (row, column) => row[column]),
-    headings: order.headings,
+    ...sortedRows(rows, { path: WHERE, query }, columns, '-sent'),
     export: exportsOf('stats', { ...only, ...asked, bucket }),
     exportBy: exportsOf('stats', { ...only, ...span, by }),
     isEmpty: overTime.total.sent === 0,
@@ -161,13 +165,11 @@ function spanBefore(
   return { since: rfc3339(begin), until: since, time_zone: isKnown ? zone : null };
 }
 
-const rateNames = ['delivered', 'bounced', 'complained', 'opened', 'clicked'] as const;
-
-/** Returns how each share differs from that of the time before. */
-const changesOf = (now: Stats, before: Stats): Record<string, Change | null> =>
-  Object.fromEntries(
-    rateNames.map((name) => [name, changeOf(now.rates[name], before.rates[name], [now.total.sent, before.total.sent])]),
-  );
+/** How the range and the time before it are called in a sentence. */
+const wordsFor = ({ value, label }: Range) =>
+  value === 'custom' || value === 'all'
+    ? { now: 'in this time', before: 'in the time before' }
+    : { now: `in the ${label.toLowerCase()}`, before: label.toLowerCase().replace(/^last (.*)$/, 'in the $1 before') };
 
 function rowOf(
   { key, counts }: Stats['data'][number],

@@ -6,6 +6,7 @@ import { parseMailbox } from '../../mail/address.ts';
 import { suppressionReasons } from '../../storage/tables.ts';
 import { importCsv, type Imported } from '../../suppressions/suppression-csv.ts';
 import { fieldNumber, fieldText } from '../forms.ts';
+import { filtersOf } from '../filters.ts';
 import { exportsOf } from './exports.ts';
 import { chipsOf, linkTo, pageOf, pagerOf, type Cursors } from '../links.ts';
 import { move, nullAt, type Shown, type Visit } from '../page.ts';
@@ -40,6 +41,21 @@ async function load(visit: Visit) {
   const streams = await visit.ask('listStreams', { query: { limit: '100' } });
   return {
     q,
+    ...filtersOf(
+      WHERE,
+      query,
+      [
+        {
+          name: 'q',
+          label: 'Look up an address',
+          isFirst: true,
+          type: 'search',
+          most: 1000,
+          placeholder: 'ana@example.net',
+        },
+      ],
+      { button: 'Look up' },
+    ),
     isLookUp: q !== '',
     // Mail goes to no domain without a point: `ana@example` is the beginning of an address.
     isWhole: parsed.kind === 'ok' && /@.*\./.test(parsed.mailbox.address),

@@ -18,8 +18,7 @@ export const templatePages: readonly Page[] = [
   get(`${WHERE}/new`, (visit) => editor(visit, null, null), { scope: 'template' }),
   post(`${WHERE}/new`, create, { again: (visit, fault) => editor(visit, null, fault) }),
   post(`${WHERE}/new/fill`, (visit) => fill(visit, null), { scope: 'template' }),
-  post(`${WHERE}/preview`, (visit) => framed(visit, previewPage)),
-  post(`${WHERE}/check`, (visit) => framed(visit, checkPage)),
+  post(`${WHERE}/preview`, preview),
   get(`${WHERE}/:id`, async (visit) => editor(visit, await read(visit), null)),
   post(`${WHERE}/:id`, change, { again: async (visit, fault) => editor(visit, await read(visit), fault) }),
   post(`${WHERE}/:id/fill`, async (visit) => fill(visit, await read(visit)), { scope: 'template' }),
@@ -71,7 +70,7 @@ async function editor(
     hasEditor: true,
     starters:
       template === null && typed === null
-        ? starters.map(({ id, label }) => ({ id, label, on: id === starter?.id }))
+        ? starters.map(({ id, name }) => ({ id, label: name, on: id === starter?.id }))
         : [],
     opened: shown === template ? null : opened,
     // A page that shows a typed text again does not show the one that these would publish or try.
@@ -173,21 +172,33 @@ function sampleIn(form: URLSearchParams): object | null {
   return read.value;
 }
 
-/** Renders the sources, or shows their faults, for the frame next to the editor. */
-async function framed(visit: Visit, page: (found: Preview) => string): Promise<Shown> {
+/** Shows what would be sent, with its faults, in the frame next to the editor. */
+async function preview(visit: Visit): Promise<Shown> {
+  const show = (data: object): Shown => frame(visit.server.views.alone('preview', { style: STYLE, ...data }));
   try {
-    const { variables, ...found } = await rendered(visit);
-    const parts = (['subject', 'html', 'text'] as const).flatMap((name) => {
-      const source = lines(visit.form.get(name));
-      if (source === null) return [];
-      return [{ name, source, rendered: found[name]?.rendered ?? null, faults: found[name]?.errors ?? [] }];
+    const { variables, subject, html, text } = await rendered(visit);
+    return show({
+      variables,
+      faults: Object.entries({ subject, html, text }).flatMap(([name, part]) =>
+        (part?.errors ?? []).map((fault) => ({ ...fault, name, source: lineOf(visit.form.get(name), fault.line) })),
+      ),
+      subject: subject?.rendered == null ? null : markedHtml(subject.rendered),
+      frames:
+        html?.rendered == null
+          ? []
+          : themes.map((theme) => ({ theme, html: withoutHints(inTheme(html.rendered ?? '', theme)) })),
+      text: text?.rendered == null ? null : markedHtml(text.rendered),
+      isDerived: text === null,
     });
-    return frame(page({ variables, parts }));
   } catch (error) {
-    if (error instanceof Problem) return frame(reportPage(error.message));
+    if (error instanceof Problem) return show({ problem: error.message });
     throw error;
   }
 }
+
+const LONGEST_LINE = 500;
+const lineOf = (source: string | null, line: number | null): string | null =>
+  line === null ? null : (source?.split('\n')[line - 1]?.slice(0, LONGEST_LINE) ?? null);
 
 const frame = (body: string): Shown => ({ kind: 'file', body, type: 'text/html; charset=utf-8', csp: PREVIEW_CSP });
 
@@ -199,8 +210,7 @@ async function versions(visit: Visit): Promise<Shown> {
     visit.query.get('to') ?? String(template.version),
   ];
   const [before, after] = await Promise.all([read(visit, from), read(visit, to)]);
-  // Imported where it is used: few pages need it.
-  const { compareLines } = await import('../compare-lines.ts');
+  const changed = (['subject', 'html', 'text'] as const).filter((name) => (before[name] ?? '') !== (after[name] ?? ''));
   return view('template-versions', `Versions of ${template.name}`, {
     template,
     rows: data.map((row) => ({
@@ -214,9 +224,28 @@ async function versions(visit: Visit): Promise<Shown> {
     isOnly: data.length === 1,
     from,
     to,
-    parts: (['subject', 'html', 'text'] as const)
-      .filter((name) => (before[name] ?? '') !== (after[name] ?? ''))
-      .map((name) => ({ name, lines: compareLines(before[name] ?? '', after[name] ?? '') })),
+    parts: await Promise.all(
+      changed.map(async (name) => ({ name, lines: await comparedLines(before[name] ?? '', after[name] ?? '') })),
+    ),
+  });
+}
+
+/** With more changed lines a comparison would take long: the two texts are then shown one after the other. */
+const MOST_CHANGES = 1000;
+
+/** Compares two versions of a text, line by line. */
+export async function comparedLines(before: string, after: string) {
+  // Imported where it is used: few pages need it.
+  const { diffArrays } = await import('diff');
+  const linesOf = (text: string): string[] => (text === '' ? [] : text.split(/\r?\n/));
+  const [removed, added] = [linesOf(before), linesOf(after)];
+  const changes = diffArrays(removed, added, { maxEditLength: MOST_CHANGES }) ?? [
+    { value: removed, removed: true, added: false },
+    { value: added, removed: false, added: true },
+  ];
+  return changes.flatMap((change) => {
+    const [mark, kind] = change.added ? ['+', 'plus'] : change.removed ? ['-', 'minus'] : [' ', ''];
+    return change.value.map((text) => ({ mark, kind, text }));
   });
 }
 
@@ -230,23 +259,17 @@ async function versionFrame(visit: Visit): Promise<Shown> {
   return frame(withoutHints(html?.rendered ?? `<pre>${escapeHtml(text?.rendered ?? '')}</pre>`));
 }
 
+/** The members that a version of a template has. */
+const contents = [
+  ...(['subject', 'from', 'reply_to', 'html', 'text', 'variables'] as const),
+  ...(['locale', 'timezone', 'strict_variables', 'sample_variables'] as const),
+];
+
 /** Makes the content of an earlier version the newest, and publishes it: the versions in between stay. */
 async function restore(visit: Visit): Promise<Shown> {
   const wanted = visit.form.get('version') ?? '';
-  const { subject, from, reply_to, html, text, variables, locale, timezone, strict_variables, sample_variables } =
-    await read(visit, wanted);
-  const content = {
-    subject,
-    from,
-    reply_to,
-    html,
-    text,
-    variables,
-    locale,
-    timezone,
-    strict_variables,
-    sample_variables,
-  };
+  const template = await read(visit, wanted);
+  const content = Object.fromEntries(contents.map((name) => [name, template[name]]));
   const { version } = await visit.ask('updateTemplate', { params: visit.params, body: { ...content, publish: true } });
   return move(placeOf(visit), `Version ${String(version)} has the content of version ${wanted}, and sends use it now.`);
 }
@@ -277,104 +300,26 @@ async function usualSender(visit: Visit): Promise<string> {
   return `Posthorn <hello@${data[0]?.name ?? visit.server.config.simulator.domain}>`;
 }
 
-/**
- * The frame next to the template editor: the rendered subject, HTML and text, or their faults. The frame
- * has no scripts, no network and an opaque origin; the HTML has a frame inside of it, so that its styles do not affect
- * the rest. Pure.
- */
-
-interface SourceFault {
-  line: number | null;
-  column: number | null;
-  message: string;
-}
-
-interface PreviewPart {
-  name: string;
-  source: string;
-  /** Null if the source has faults. */
-  rendered: string | null;
-  faults: readonly SourceFault[];
-}
-
-interface Preview {
-  variables: readonly string[];
-  parts: readonly PreviewPart[];
-}
-
+/** The frame has no scripts, no network and an opaque origin; the HTML has a frame inside of it, so that its styles do not affect the rest. */
 const STYLE = `body{font:13px/1.5 system-ui,sans-serif;margin:10px 12px;color:#1b2430;background:#fff}h2{font-size:12px;margin:14px 0 4px;color:#586474}p{margin:0 0 6px}
 code,pre{font:12.5px/1.5 ui-monospace,Menlo,Consolas,monospace;white-space:pre-wrap;overflow-wrap:anywhere;margin:0}
 iframe{display:block;width:100%;height:56vh;min-height:200px;border:1px solid #d9dee5;border-radius:6px;box-sizing:border-box}
 .subject{font-size:15px;font-weight:600;overflow-wrap:anywhere}.dim{color:#586474}.text{border:1px solid #d9dee5;border-radius:6px;padding:8px 10px}
 .parts{display:grid;gap:0 14px}@media(min-width:760px){.parts{grid-template-columns:minmax(0,3fr) minmax(0,2fr)}}
-.source{padding-left:40px;margin:0}.source li::marker{color:#69747f;font-size:11px}.wrong{background:#fce4e4}.wrong em{display:block;color:#a61b1b;font-style:normal}
+.faults code{display:block}
 .faults{background:#fce4e4;color:#a61b1b;border-radius:6px;padding:8px 10px 8px 26px;margin:0 0 8px}
 mark{background:#ffe08a;color:#1b2430}.looks label{margin-right:10px}
 body:has(#phone:checked) .parts iframe{width:375px;max-width:100%}iframe.light{color-scheme:light}iframe.dark{display:none;color-scheme:dark;background:#1b1f24}
 body:has(#dark:checked) iframe.light{display:none}body:has(#dark:checked) iframe.dark{display:block}
 .good{color:#146c43}.chip{display:inline-block;background:#e9ecf0;border-radius:4px;padding:0 6px;margin:0 4px 2px 0}`;
 
-const page = (title: string, body: string): string =>
-  `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>${title}</title><style>${STYLE}</style></head><body><main>${body}</main></body></html>`;
-
-const chips = (names: readonly string[]): string =>
-  names.length === 0 ? 'none' : names.map((name) => `<span class="chip">${escapeHtml(name)}</span>`).join('');
-
-const faultPlace = (name: string, { line, column }: SourceFault): string =>
-  [
-    name,
-    ...(line === null ? [] : [`line ${String(line)}`]),
-    ...(column === null ? [] : [`column ${String(column)}`]),
-  ].join(', ');
-
-const faultList = (parts: readonly PreviewPart[]): string => {
-  const items = parts.flatMap(({ name, faults }) =>
-    faults.map((fault) => `<li>${faultPlace(name, fault)}: ${escapeHtml(fault.message)}</li>`),
-  );
-  return items.length === 0 ? '' : `<ul class="faults">${items.join('')}</ul>`;
-};
-
-/** Shows the faults, then subject, HTML and text as they would be sent, then the names of the variables. */
-export function previewPage({ variables, parts }: Preview): string {
-  const named = (wanted: string): PreviewPart | undefined => parts.find(({ name }) => name === wanted);
-  const [subject, html, text] = [named('subject'), named('html'), named('text')];
-  const line =
-    subject?.rendered == null ? '' : `<h2>Subject</h2><p class="subject">${markedHtml(subject.rendered)}</p>`;
-  const frame =
-    html?.rendered == null
-      ? ''
-      : `<div>${looks}${previewFrame(html.rendered, 'light', 'HTML')}${previewFrame(html.rendered, 'dark', 'HTML, dark')}</div>`;
-  return page(
-    'Preview',
-    `${faultList(parts)}${line}<div class="parts">${frame}${textBlock(text, html)}</div><h2>Variables found</h2><p>${chips(variables)}</p>`,
-  );
-}
-
-/** How the HTML is looked at. The frame has no scripts: the style sheet reads the buttons. */
-const looks =
-  '<h2>HTML</h2><p class="looks">' +
-  [
-    ['desktop', 'Desktop'],
-    ['phone', 'Phone, 375 px'],
-    ['dark', 'Dark'],
-  ]
-    .map(
-      ([id = '', label = ''], n) =>
-        `<label><input type="radio" name="look" id="${id}"${n === 0 ? ' checked' : ''}> ${label}</label>`,
-    )
-    .join(' ') +
-  '</p>';
-
-type Theme = 'light' | 'dark';
-
-const previewFrame = (html: string, theme: Theme, title: string): string =>
-  `<iframe sandbox class="${theme}" title="${title}" srcdoc="${escapeHtml(withoutHints(inTheme(html, theme)))}"></iframe>`;
+const themes = ['light', 'dark'] as const;
 
 /**
  * Returns a mail's HTML as it looks in one theme. A frame of an opaque origin has the theme of the viewer's system whatever its
  * style sheet says, so the conditions about the theme are replaced with some that are always or never true.
  */
-export const inTheme = (html: string, theme: Theme): string =>
+export const inTheme = (html: string, theme: (typeof themes)[number]): string =>
   html
     .replaceAll(/\(\s{0,9}prefers-color-scheme\s{0,9}:\s{0,9}(light|dark)\s{0,9}\)/gi, (_, wanted: string) =>
       wanted.toLowerCase() === theme ? '(min-width:0)' : '(max-width:0)',
@@ -387,39 +332,3 @@ export const inTheme = (html: string, theme: Theme): string =>
 /** Escapes a rendered text, and colours what stands for a missing value. */
 const markedHtml = (text: string): string =>
   escapeHtml(text).replaceAll(/⟦[^⟧]{1,200}⟧/g, (name) => `<mark>${name}</mark>`);
-
-function textBlock(text: PreviewPart | undefined, html: PreviewPart | undefined): string {
-  if (text?.rendered != null) return `<div><h2>Text</h2><pre class="text">${markedHtml(text.rendered)}</pre></div>`;
-  const isDerived = text === undefined && html !== undefined;
-  return isDerived ? '<div><h2>Text</h2><p class="dim">Derived from the HTML when the mail is sent.</p></div>' : '';
-}
-
-/** Shows each source line by line, with the faults in place. */
-export function checkPage({ variables, parts }: Preview): string {
-  const count = parts.reduce((sum, { faults }) => sum + faults.length, 0);
-  const head =
-    count === 0
-      ? '<p class="good">No faults.</p>'
-      : `<p><strong>${String(count)} ${count === 1 ? 'fault' : 'faults'}.</strong></p>`;
-  const blocks = parts.map(({ name, source, faults }) => `<h2>${name}</h2>${numbered(source, faults)}`);
-  return page('Check', `${head}<h2>Variables found</h2><p>${chips(variables)}</p>${blocks.join('')}`);
-}
-
-const reportPage = (text: string): string => page('Preview', `<p>${escapeHtml(text)}</p>`);
-
-const MOST_LINES = 2000;
-const LONGEST_LINE = 2000;
-
-/** Returns an `<ol>` with one item per line of source, and the faults of a line below it. */
-export function numbered(source: string, faults: readonly SourceFault[]): string {
-  const lines = source.split('\n').slice(0, MOST_LINES);
-  const rows = lines.map((line, place) => {
-    const wrong = faults.filter((fault) => fault.line === place + 1);
-    const said = wrong.map(
-      ({ column, message }) => `<em>${column === null ? '' : `column ${String(column)}: `}${escapeHtml(message)}</em>`,
-    );
-    return `<li${wrong.length > 0 ? ' class="wrong"' : ''}><code>${escapeHtml(line.slice(0, LONGEST_LINE))}</code>${said.join('')}</li>`;
-  });
-  const nowhere = faults.filter(({ line }) => line === null || line > lines.length);
-  return `${nowhere.map(({ message }) => `<p class="wrong"><em>${escapeHtml(message)}</em></p>`).join('')}<ol class="source">${rows.join('')}</ol>`;
-}

@@ -26,7 +26,7 @@ async function show(visit: Visit): Promise<Shown> {
   const page = watch === null ? null : await linesOf(visit, Number(watch), after);
   const here = linkTo(WHERE, query, { position: null });
   // The page itself says then that the watch has ended: what a poll gets is put among its lines.
-  if (watch !== null && page === null && visit.header('x-poll') !== undefined) return move(here);
+  if (watch !== null && page === null && visit.isPoll) return move(here);
   const data = {
     lane,
     messageId,
@@ -40,8 +40,7 @@ async function show(visit: Visit): Promise<Shown> {
     more: page === null ? null : linkTo(WHERE, query, { position: page.position }),
     isBegin: after === '',
   };
-  const isNothingNew = visit.header('x-poll') !== undefined && page?.data.length === 0;
-  return view('watch', 'On the wire', data, isNothingNew ? 204 : 200);
+  return view('watch', 'On the wire', data);
 }
 
 type Lines = ResultOf<'queue.watch'>;

@@ -1,4 +1,4 @@
-// Additions for browsers with scripts: copying, the viewer's time zone, live tails, keys. Every page works without it.
+// Additions for browsers with scripts: copying, the viewer's time zone, keys. Every page works without it.
 const all = (selector, root = document) => [...root.querySelectorAll(selector)];
 
 document.documentElement.classList.add('scripted');
@@ -13,6 +13,7 @@ function clockText(at, timeZone) {
   if (!clocks.has(timeZone)) clocks.set(timeZone, new Intl.DateTimeFormat('sv-SE', style));
   return clocks.get(timeZone).format(at);
 }
+const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
 function localTimes(root = document) {
   const zone = new URLSearchParams(location.search).has('tz')
     ? (document.querySelector('[name=tz]')?.defaultValue ?? viewersZone)
@@ -22,7 +23,9 @@ function localTimes(root = document) {
     if (Number.isNaN(at.getTime())) continue;
     const text = clockText(at, zone);
     const isToday = text.slice(0, 10) === clockText(new Date(), zone).slice(0, 10);
-    time.textContent = !time.hasAttribute('data-clock') ? text : text.slice(isToday ? 11 : 5, 16);
+    const day = isToday ? '' : `${Number(text.slice(8, 10))} ${MONTHS[text.slice(5, 7) - 1]} `;
+    const { clock } = time.dataset;
+    time.textContent = clock === undefined ? text : day + text.slice(11, 11 + Number(clock));
   }
   const named = document.getElementById('zone');
   if (named !== null) named.textContent = zone === 'UTC' ? zone : `${zone}, UTC on hover`;
@@ -34,7 +37,7 @@ localTimes();
 const isPoll = (element) => element.hasAttribute('data-poll');
 document.addEventListener('htmx:load', ({ target }) => {
   localTimes(target);
-  ready(target);
+  reachable(target);
 });
 const POLL_MS = 30_000;
 document.addEventListener('htmx:configRequest', ({ detail }) => {
@@ -64,8 +67,14 @@ document.addEventListener('htmx:beforeRequest', (event) => {
   const isAway = document.hidden || document.querySelector('dialog[open]') !== null;
   if (isPoll(elt) && (isAway || isKept(elt))) event.preventDefault();
 });
+// What shows nothing new is left as it is, so that a selection and the reader's place stay.
+const isSame = ({ elt, serverResponse }) => {
+  const page = new DOMParser().parseFromString(serverResponse, 'text/html');
+  return page.querySelector(elt.getAttribute('hx-select'))?.textContent === elt.textContent;
+};
 document.addEventListener('htmx:beforeSwap', ({ detail }) => {
-  if (isPoll(detail.elt) && (detail.xhr.status >= 400 || isKept(detail.elt))) detail.shouldSwap = false;
+  if (isPoll(detail.elt) && (detail.xhr.status >= 400 || isKept(detail.elt) || isSame(detail)))
+    detail.shouldSwap = false;
 });
 document.addEventListener('click', ({ target }) => {
   if (target.matches('[data-pause]')) target.ariaPressed = target.ariaPressed !== 'true';
@@ -148,11 +157,6 @@ document.addEventListener('htmx:afterSettle', () => {
   for (const list of all('[data-follow]')) if (list.isFollowed !== false) list.scrollTop = list.scrollHeight;
 });
 
-// Print buttons.
-document.addEventListener('click', (event) => {
-  if (event.target.closest('[data-print]') !== null) print();
-});
-
 // Copy buttons.
 document.addEventListener('click', async (event) => {
   const button = event.target.closest('[data-copy]');
@@ -197,22 +201,17 @@ document.addEventListener('change', ({ target }) => {
 });
 // A time range of one's own: its fields open, and typing in them chooses it.
 function openRange(form) {
-  form.querySelector('.range').open = true;
+  form.querySelector('details.more').open = true;
   form.elements.from.focus();
 }
 document.addEventListener('input', ({ target }) => {
-  if (target.matches('.range [type=datetime-local]')) target.form.elements.range.value = 'custom';
+  if (target.matches('.more [type=datetime-local]')) target.form.elements.range.value = 'custom';
 });
 document.addEventListener('focusin', ({ target }) => {
   if (target.name !== 'tz' || target.list.childElementCount > 0) return;
   const zones = ['UTC', ...Intl.supportedValuesOf('timeZone')];
   target.list.append(...zones.map((value) => Object.assign(document.createElement('option'), { value })));
 });
-function ready(root = document) {
-  // htmx announces the first page too, which is prepared already.
-  for (const table of all('[data-tail]', root)) if (table !== followed) tail(table);
-  reachable(root);
-}
 // Boxes that scroll can be scrolled by keyboard.
 function reachable(root = document) {
   for (const box of all('.scroll, pre:not([aria-hidden])', root)) {
@@ -220,6 +219,7 @@ function reachable(root = document) {
     else box.removeAttribute('tabindex');
   }
 }
+reachable();
 addEventListener('resize', () => reachable());
 
 // A preset ticks its boxes; ticking a box selects the custom choice.
@@ -233,83 +233,6 @@ for (const form of all('form:has([name=preset])')) {
     if (target.name === 'scopes') form.elements.preset.value = 'custom';
   });
 }
-
-// Live tail: adds a row at the top for each event. A browser connects again by itself after a cut connection, but not after an answer
-// such as 502, nor on a page that it takes back from its history.
-const RETRY_MS = 5000;
-let source = null;
-let followed = null;
-let retry = 0;
-addEventListener('pagehide', () => source?.close());
-addEventListener('pageshow', ({ persisted }) => {
-  if (persisted) for (const table of all('[data-tail]')) tail(table);
-});
-// Follows again if the session is still that of the page.
-async function resume(table) {
-  if (!document.contains(table)) return;
-  const headers = { 'HX-Request': 'true', 'X-Poll': '1', 'X-Page-Of': document.body.dataset.pageOf };
-  const status = await fetch('/session', { headers }).then(
-    (answer) => answer.status,
-    () => 0,
-  );
-  if (!document.contains(table)) return;
-  if (status === 200) tail(table);
-  else if (status === 0 || status >= 500) retry = setTimeout(resume, RETRY_MS, table);
-  else sayOutdated();
-}
-function tail(table) {
-  followed = table;
-  source?.close();
-  clearTimeout(retry);
-  const light = document.querySelector('.live');
-  const state = document.getElementById('tail-state');
-  const showState = (isLive) => {
-    light?.classList.toggle('on', isLive);
-    if (state !== null)
-      state.textContent = isLive ? state.dataset.live : 'not live: the connection is lost, trying again';
-  };
-  const body = table.querySelector('tbody');
-  const most = 500;
-  const kindOf = JSON.parse(table.dataset.types);
-  source = new EventSource(table.dataset.tail);
-  source.onopen = () => showState(true);
-  source.onerror = ({ target }) => {
-    showState(false);
-    if (target !== source || target.readyState !== EventSource.CLOSED) return;
-    retry = setTimeout(resume, RETRY_MS, table);
-  };
-  const add = (parent, tag, members = {}) => parent.appendChild(Object.assign(document.createElement(tag), members));
-  const show = ({ data, lastEventId, target }) => {
-    // Another page has taken the place of this one.
-    if (!document.contains(table)) return target.close();
-    const place = new URL(table.dataset.tail, location.href);
-    place.searchParams.set('after', lastEventId);
-    table.dataset.tail = place.pathname + place.search;
-    const event = JSON.parse(data);
-    const { message_id: id, recipient, subject } = event.data;
-    const detail = event.data[event.type] ?? {};
-    const said = detail.smtp_reply ?? detail.reason ?? detail.url ?? detail.mx ?? '';
-    const row = document.createElement('tr');
-    const title = `${event.timestamp.slice(0, 19).replace('T', ' ')} UTC`;
-    add(add(row, 'td'), 'time', { dateTime: event.timestamp, title });
-    add(add(row, 'td'), 'span', { className: `badge ${kindOf[event.type]}`, textContent: event.type });
-    const to = add(row, 'td', { className: 'clip most' });
-    const href = id.startsWith('rcv_') ? `/messages/received/${id}` : `/messages/${id}`;
-    add(to, 'a', { href, title: recipient, textContent: recipient });
-    add(row, 'td', { className: 'clip', title: subject, textContent: subject });
-    add(row, 'td', { className: 'clip most', title: said, textContent: said });
-    const copy = add(add(row, 'td'), 'button', { type: 'button', className: 'copy small', textContent: 'JSON' });
-    copy.dataset.copy = JSON.stringify(event, null, 2);
-    localTimes(row);
-    body.prepend(row);
-    while (body.children.length > most) body.lastElementChild.remove();
-    document.querySelector('[data-tail-empty]')?.remove();
-    table.hidden = false;
-  };
-  for (const type of Object.keys(kindOf)) source.addEventListener(type, show);
-}
-
-ready();
 
 // Keys: "/" to the search, "j" and "k" through rows.
 document.addEventListener('keydown', (event) => {

@@ -27,13 +27,10 @@ function colour(text, under) {
 for (const field of document.querySelectorAll('[data-code]')) {
   const box = document.createElement('div');
   const under = document.createElement('pre');
-  const place = document.createElement('small');
   box.className = 'code';
   under.setAttribute('aria-hidden', 'true');
-  place.setAttribute('aria-hidden', 'true');
   field.before(box);
   box.append(under, field);
-  box.after(place);
   let waiting = 0;
   const follow = () => {
     under.scrollTop = field.scrollTop;
@@ -50,11 +47,6 @@ for (const field of document.querySelectorAll('[data-code]')) {
     if (waiting === 0) waiting = requestAnimationFrame(draw);
   });
   field.addEventListener('scroll', follow);
-  document.addEventListener('selectionchange', () => {
-    if (document.activeElement !== field) return;
-    const before = field.value.slice(0, field.selectionStart).split('\n');
-    place.textContent = `line ${before.length}, column ${before.at(-1).length + 1}`;
-  });
   draw();
 }
 

@@ -1,30 +1,10 @@
 // The palette: Ctrl-K or "/" opens a search over messages, domains, templates, pages and acts, used by keyboard alone. Its answers
-// come from the page /search, which works by itself without this file. What a member chose last in an account is kept in this tab
-// until the session ends.
-const KEPT = `palette ${document.body.dataset.pageOf}`;
-const MOST_KEPT = 8;
+// come from the page /search, which works by itself without this file.
 const PAUSE_MS = 120;
 const dialog = document.getElementById('palette');
 const field = dialog?.querySelector('input');
 const list = dialog?.querySelector('[role=listbox]');
 const count = dialog?.querySelector('[role=status]');
-
-const readKept = () => {
-  try {
-    return JSON.parse(sessionStorage.getItem(KEPT) ?? '[]').filter(({ href }) => href.startsWith('/'));
-  } catch {
-    // Text of another program, or no storage in this browser: nothing is kept then.
-    return [];
-  }
-};
-function keep(entry) {
-  const others = readKept().filter(({ href }) => href !== entry.href);
-  try {
-    sessionStorage.setItem(KEPT, JSON.stringify([entry, ...others].slice(0, MOST_KEPT)));
-  } catch {
-    // It is full, or off in this browser: the choice is followed all the same.
-  }
-}
 
 const options = () => [...list.children];
 let chosen = -1;
@@ -59,10 +39,9 @@ async function search() {
   const text = field.value.trim();
   const number = ++asked;
   if (text === '') {
-    show(readKept());
+    show([]);
     isFound = true;
-    count.textContent = 'Chosen before';
-    return;
+    return void (count.textContent = '');
   }
   const headers = { 'HX-Request': 'true', 'X-Page-Of': document.body.dataset.pageOf };
   const answer = await fetch(`/search?q=${encodeURIComponent(text)}`, { headers });
@@ -86,7 +65,6 @@ function go(option) {
   if (option === undefined) return;
   const signOut = document.querySelector('form[action="/logout"]');
   if (option.dataset.href === '/logout') return void signOut.requestSubmit();
-  keep({ ...option.dataset });
   location.assign(option.dataset.href);
 }
 
@@ -128,18 +106,15 @@ if (dialog !== null) {
   });
   list.addEventListener('click', ({ target }) => go(target.closest('[role=option]') ?? undefined));
 }
-// The end of a session, at the sign-out or found out by the page that asks for a sign-in, forgets what was chosen.
-document.addEventListener('submit', ({ target }) => {
-  if (target.getAttribute('action') === '/logout') forget();
-});
-// Earlier versions kept it in the browser for good; drafts of templates (editor.js) are kept there until the member signs out.
-function forget(areas = ['sessionStorage', 'localStorage'], isEnd = true) {
-  for (const area of areas)
-    try {
-      for (const name of Object.keys(window[area]))
-        if (name.startsWith('palette') || (name.startsWith('draft') && isEnd)) window[area].removeItem(name);
-    } catch {
-      // The browser has no storage, so nothing is kept.
-    }
+// Drafts of templates (editor.js) are kept until the member signs out, or the page asks for a sign-in.
+function forgetDrafts() {
+  try {
+    for (const name of Object.keys(localStorage)) if (name.startsWith('draft')) localStorage.removeItem(name);
+  } catch {
+    // The browser has no storage, so nothing is kept.
+  }
 }
-forget(dialog === null ? undefined : ['localStorage'], false);
+document.addEventListener('submit', ({ target }) => {
+  if (target.getAttribute('action') === '/logout') forgetDrafts();
+});
+if (dialog === null) forgetDrafts();

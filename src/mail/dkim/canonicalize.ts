@@ -2,8 +2,6 @@
 import { hash } from 'node:crypto';
 import { survey, type Survey } from '../body-facts.ts';
 
-const CRLF = '\r\n';
-
 /** Returns a relaxed header field (section 3.4.2): name in lower case, unfolded, white space reduced; ended by CRLF. Takes a whole field as written. */
 export function relaxedHeader(field: string): string {
   const colon = field.indexOf(':');
@@ -56,15 +54,11 @@ function withOneLineEnd(body: Buffer): Buffer | null {
 
 const isLineEnd = (body: Buffer, end: number): boolean => body[end - 2] === CR && body[end - 1] === LF;
 
-function withoutEmptyLinesAtEnd(text: string): string {
-  let end = text.length;
-  while (end >= 2 && text.startsWith(CRLF, end - 2)) end -= 2;
-  return text.slice(0, end);
-}
-
 /** Returns the simple body (section 3.4.3): nothing changes but the empty lines at the end; a body without any line has one empty line. */
 export function simpleBody(body: Buffer): Buffer {
-  return Buffer.from(withoutEmptyLinesAtEnd(body.toString('latin1')) + CRLF, 'latin1');
+  let end = body.length;
+  while (isLineEnd(body, end)) end -= 2;
+  return Buffer.concat([body.subarray(0, end), Buffer.from('\r\n')]);
 }
 
 /** Returns the `bh=` of a body: SHA-256 of its relaxed form, base64. */

@@ -19,10 +19,7 @@ const ED25519_PREFIX = Buffer.from('302a300506032b6570032100', 'hex');
 const RSA_ALGORITHM = Buffer.from('300d06092a864886f70d0101010500', 'hex');
 const RSA_ALGORITHM_WITHIN = 5 + RSA_ALGORITHM.length;
 
-/**
- * The TXT value for a public key, RSA or Ed25519 (PEM or key object), as one string: the writer of the zone cuts it
- * into strings of 255. Throws for any other kind of key.
- */
+/** Returns the TXT value for a public key, RSA or Ed25519, as one string; the writer of the zone cuts it. Throws for any other kind of key. */
 export function dkimRecord(publicKey: KeyObject | string): string {
   const der = typeof publicKey === 'string' ? spkiOf(publicKey) : publicKey.export({ type: 'spki', format: 'der' });
   if (der.length === ED25519_PREFIX.length + 32 && der.subarray(0, ED25519_PREFIX.length).equals(ED25519_PREFIX))
@@ -32,10 +29,7 @@ export function dkimRecord(publicKey: KeyObject | string): string {
   throw new Error('this is no DKIM key type');
 }
 
-/**
- * The SubjectPublicKeyInfo in a PEM text, without a look into it: node:crypto takes half a millisecond for each key, and a list of
- * domains has the records of many. PEM of another kind goes that way.
- */
+/** Returns the SubjectPublicKeyInfo in a PEM text without node:crypto, which takes half a millisecond for each key of a list of domains. */
 function spkiOf(pem: string): Buffer {
   const [, base64] =
     /^-----BEGIN PUBLIC KEY-----([A-Za-z0-9+/=\s]{1,4096})-----END PUBLIC KEY-----\s*$/.exec(pem) ?? [];

@@ -1,11 +1,10 @@
 /**
- * DKIM signatures: RFC 6376, Ed25519 by RFC 8463. Relaxed/relaxed, one DKIM-Signature field for each key.
- *
- * The steps: choose the fields (`fieldsToSign`), canonicalize them once for all keys, write each signature field with
- * an empty `b=`, have the signer sign both, fill in `b=`.
+ * DKIM signatures: RFC 6376, Ed25519 by RFC 8463. Relaxed/relaxed, one DKIM-Signature field for each key; the signed fields are
+ * canonicalized once for all.
  */
 import { hash, sign, type KeyObject } from 'node:crypto';
 import { relaxedHeader } from './canonicalize.ts';
+import { words } from '../../base/words.ts';
 
 export interface DkimKey {
   selector: string;
@@ -21,10 +20,7 @@ export interface SigningKey extends DkimKey {
 
 export interface DkimSigner {
   key: DkimKey;
-  /**
-   * For rsa-sha256 `data` is what the hash is taken of: `crypto.sign('sha256', data, key)`. For ed25519-sha256 it is the
-   * SHA-256 digest already, since RFC 8463 section 3 signs that: `crypto.sign(null, data, key)`.
-   */
+  /** For rsa-sha256 `data` is what the hash is taken of; for ed25519-sha256 it is the SHA-256 digest already, since RFC 8463 section 3 signs that. */
   sign(data: Buffer): Promise<Buffer> | Buffer;
 }
 
@@ -38,32 +34,18 @@ export interface SignInput {
   signers: readonly DkimSigner[];
 }
 
-/**
- * Named once more than they occur (RFC 6376 section 8.15), so that a second one cannot be added in front. Named too if
- * they do not occur at all.
- */
+/** Named once more than they occur (RFC 6376 section 8.15), so that a second one cannot be added in front. */
 const OVERSIGNED = [
-  'From',
-  'To',
-  'Cc',
-  'Subject',
-  'Date',
-  'Reply-To',
-  'Message-ID',
-  'MIME-Version',
-  'Content-Type',
-  'Content-Transfer-Encoding',
-  'List-Unsubscribe',
-  'List-Unsubscribe-Post',
-  'Feedback-ID',
-] as const;
+  ...words('From To Cc Subject Date Reply-To Message-ID MIME-Version'),
+  ...words('Content-Type Content-Transfer-Encoding List-Unsubscribe List-Unsubscribe-Post Feedback-ID'),
+];
 const SIGNED = new Set<string>(OVERSIGNED.map((name) => name.toLowerCase()));
 
 const FOLD_AT = 76;
 
 /**
- * The DKIM-Signature lines to put in front of `head`, in the order of the signers. Rejects if a signer fails; throws
- * if there is none, since mail must not go out unsigned by mistake.
+ * Returns the DKIM-Signature lines to put in front of `head`. Rejects if a signer fails, or there is none: mail must not go out unsigned by
+ * mistake.
  */
 export async function signHeaders(input: SignInput): Promise<string> {
   if (input.signers.length === 0) throw new Error('no DKIM signer');

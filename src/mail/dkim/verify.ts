@@ -5,6 +5,7 @@
  * From too and only one of it, by SHA-256.
  */
 import { createHash, hash, verify } from 'node:crypto';
+import { groupBy } from '../../base/sets.ts';
 import { relaxedBody, relaxedHeader, simpleBody } from './canonicalize.ts';
 import { parseKeyRecord, tagList } from './key-record.ts';
 
@@ -117,11 +118,6 @@ function signatureOf(
 
 /** Of equal names the last first (section 5.4.2); a name beyond the last one counts as an empty field. */
 function signedFields(names: readonly string[], fields: readonly string[]): string[] {
-  const left = new Map<string, string[]>();
-  for (const field of fields) {
-    const same = left.get(nameOf(field));
-    if (same === undefined) left.set(nameOf(field), [field]);
-    else same.push(field);
-  }
+  const left = groupBy(fields, nameOf);
   return names.flatMap((name) => left.get(name)?.pop() ?? []);
 }

@@ -5,8 +5,7 @@
 import { newId } from '../../base/id.ts';
 import { parseMailbox, type Mailbox } from '../../mail/address.ts';
 import { writeDeliveryReport, MOST_HEAD, type ReportedRecipient } from '../../mail/delivery-report-write.ts';
-import { endOfHead } from '../../mail/header.ts';
-import { writeHead } from '../../mail/message-head.ts';
+import { endOfHead, writeHead } from '../../mail/header.ts';
 import type { Connection } from '../../storage/connection.ts';
 import type { DeliveryStatus } from '../../storage/tables.ts';
 import { statement } from '../../storage/sql.ts';

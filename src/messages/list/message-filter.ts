@@ -13,38 +13,38 @@ export interface MessageFilter {
   to?: string | undefined;
   from?: string | undefined;
   /** Beginning of the address of a recipient of any kind. */
-  toStart?: string | undefined;
+  to_start?: string | undefined;
   /** A part of the address of a recipient of any kind. */
-  toPart?: string | undefined;
+  to_part?: string | undefined;
   /** Why the last attempt was refused. */
   reason?: string | undefined;
   /** Domain of a recipient; a name without a dot stands for all its endings. */
-  toDomain?: string | undefined;
+  to_domain?: string | undefined;
   /** Beginning of a message's id. */
-  idStart?: string | undefined;
+  id_start?: string | undefined;
   /** Beginning of the id of the request; give a narrow range of times with it. */
-  requestStart?: string | undefined;
+  request_id_start?: string | undefined;
   /** Beginning of a recipient's address, or words of the subject. */
-  text?: string | undefined;
+  q?: string | undefined;
   /** Words the subject must have, each as a beginning of one of its words. */
   subject?: string | undefined;
   /** All of these. */
-  tags?: readonly string[] | undefined;
+  tag?: readonly string[] | undefined;
   metadata?: Readonly<Record<string, string>> | undefined;
-  templateId?: string | undefined;
-  batchId?: string | undefined;
+  template_id?: string | undefined;
+  batch_id?: string | undefined;
   stream?: string | undefined;
   domain?: string | undefined;
-  rfcMessageId?: string | undefined;
+  rfc_message_id?: string | undefined;
   /** The id of one of its events. */
-  eventId?: string | undefined;
+  event_id?: string | undefined;
   /** The API key that it was sent with; no index has it. */
-  keyId?: string | undefined;
+  key_id?: string | undefined;
   /** No index has it: give a narrow range of times with it. */
-  requestId?: string | undefined;
+  request_id?: string | undefined;
   /** Half-open range of acceptance times in ms. */
-  createdAfter?: number | undefined;
-  createdBefore?: number | undefined;
+  created_after?: number | undefined;
+  created_before?: number | undefined;
   opened?: boolean | undefined;
   clicked?: boolean | undefined;
   test?: boolean | undefined;
@@ -97,15 +97,15 @@ const APART = `m.status in (${[...apart].map((status) => `'${status}'`).join(', 
 
 /** Returns all criteria of a filter. Of equally large indexes the first is read, so those that are usually smaller come first. */
 export function criteriaOf(filter: MessageFilter): Criterion[] {
-  const { accountId, to, subject = '', tags = [], metadata = {}, createdAfter, createdBefore } = filter;
-  const { rfcMessageId, eventId, keyId, requestId, requestStart, toStart, toPart, reason, toDomain, idStart, text } =
-    filter;
+  const { accountId, to, to_start, to_part, to_domain, subject = '', q, reason } = filter;
+  const { id_start, rfc_message_id, event_id, key_id, request_id, request_id_start } = filter;
+  const { tag: tags = [], metadata = {}, created_after, created_before } = filter;
   return [
-    ...(rfcMessageId === undefined ? [] : [rfcIdCriterion(rfcMessageId)]),
-    ...(eventId === undefined ? [] : [rowCriterion('events', { id: eventId, account_id: accountId })]),
+    ...(rfc_message_id === undefined ? [] : [rfcIdCriterion(rfc_message_id)]),
+    ...(event_id === undefined ? [] : [rowCriterion('events', { id: event_id, account_id: accountId })]),
     ...(to === undefined ? [] : [recipientCriterion(addressKey(to))]),
-    ...(toStart === undefined ? [] : [addressStartCriterion(toStart.toLowerCase())]),
-    ...(idStart === undefined ? [] : [idStartCriterion(accountId, idStart)]),
+    ...(to_start === undefined ? [] : [addressStartCriterion(to_start.toLowerCase())]),
+    ...(id_start === undefined ? [] : [idStartCriterion(accountId, id_start)]),
     ...Object.entries(metadata).map(([name, value]) =>
       rowCriterion('message_metadata', { account_id: accountId, name, value }),
     ),
@@ -113,15 +113,15 @@ export function criteriaOf(filter: MessageFilter): Criterion[] {
     ...stateCriteria(filter),
     ...columnCriteria(filter),
     ...wordsOf(subject).map((word) => wordCriterion(accountId, word)),
-    ...(text === undefined ? [] : [textCriterion(accountId, text)]),
+    ...(q === undefined ? [] : [textCriterion(accountId, q)]),
     ...(reason === undefined ? [] : [reasonCriterion(reason)]),
-    ...(toDomain === undefined ? [] : [domainCriterion(toDomain)]),
-    ...(toPart === undefined ? [] : [partCriterion(toPart.toLowerCase())]),
-    ...(keyId === undefined ? [] : [{ condition: always(['m.key_id = ?', keyId]) }]),
-    ...(requestStart === undefined ? [] : [{ condition: always(startsWith('m.request_id', requestStart)) }]),
-    ...(requestId === undefined ? [] : [{ condition: always(['m.request_id = ?', requestId]) }]),
-    ...(createdAfter === undefined ? [] : [{ condition: always(['m.created_at >= ?', createdAfter]) }]),
-    ...(createdBefore === undefined ? [] : [{ condition: always(['m.created_at < ?', createdBefore]) }]),
+    ...(to_domain === undefined ? [] : [domainCriterion(to_domain)]),
+    ...(to_part === undefined ? [] : [partCriterion(to_part.toLowerCase())]),
+    ...(key_id === undefined ? [] : [{ condition: always(['m.key_id = ?', key_id]) }]),
+    ...(request_id_start === undefined ? [] : [{ condition: always(startsWith('m.request_id', request_id_start)) }]),
+    ...(request_id === undefined ? [] : [{ condition: always(['m.request_id = ?', request_id]) }]),
+    ...(created_after === undefined ? [] : [{ condition: always(['m.created_at >= ?', created_after]) }]),
+    ...(created_before === undefined ? [] : [{ condition: always(['m.created_at < ?', created_before]) }]),
   ];
 }
 
@@ -132,10 +132,10 @@ function indexOfMessages(name: string, where: readonly Sql[], isOrdered = true):
 }
 
 /** Returns the criteria about columns that have an index each. */
-function columnCriteria({ accountId, templateId, batchId, stream, domain, from }: MessageFilter): Criterion[] {
+function columnCriteria({ accountId, template_id, batch_id, stream, domain, from }: MessageFilter): Criterion[] {
   const sender = from === undefined ? undefined : addressKey(from);
   const columns = [
-    ['m.template_id', templateId, 'messages_by_template'],
+    ['m.template_id', template_id, 'messages_by_template'],
     ['m.stream', stream, 'messages_by_stream'],
     ['m.from_domain', domain, 'messages_by_domain'],
     ['lower(m.from_address)', sender, 'messages_by_sender'],
@@ -145,8 +145,8 @@ function columnCriteria({ accountId, templateId, batchId, stream, domain, from }
     const is: Sql = [`${column} = ?`, value];
     return [{ condition: always(is), index: indexOfMessages(index, [['m.account_id = ?', accountId], is]) }];
   });
-  if (batchId === undefined) return criteria;
-  const is: Sql = ['m.batch_id = ?', batchId];
+  if (batch_id === undefined) return criteria;
+  const is: Sql = ['m.batch_id = ?', batch_id];
   return [...criteria, { condition: always(is), index: indexOfMessages('messages_by_batch', [is], false) }];
 }
 

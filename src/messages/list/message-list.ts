@@ -114,9 +114,9 @@ type Bound = readonly [operator: '>' | '>=' | '<' | '<=', id: string];
  * Ids of messages that were accepted in the filter's times; the exact times are tested message by message. A mail submitted by SMTP has
  * its id before it is accepted.
  */
-const timesOf = ({ createdAfter, createdBefore }: MessageFilter): Bound[] => [
-  ...(createdAfter === undefined ? [] : [['>=', idFloor('msg', createdAfter - LONGEST_REQUEST_MS)] as const]),
-  ...(createdBefore === undefined ? [] : [['<', idFloor('msg', createdBefore + MOST_AHEAD_MS)] as const]),
+const timesOf = ({ created_after, created_before }: MessageFilter): Bound[] => [
+  ...(created_after === undefined ? [] : [['>=', idFloor('msg', created_after - LONGEST_REQUEST_MS)] as const]),
+  ...(created_before === undefined ? [] : [['<', idFloor('msg', created_before + MOST_AHEAD_MS)] as const]),
 ];
 
 /** The narrowest of the bounds on each side: of two on one side SQLite would search the index by the first, and test the other. */

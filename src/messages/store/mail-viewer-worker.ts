@@ -1,8 +1,13 @@
 /** Takes mails apart with mailparser, one at a time, in a confined process. Started by `mail-viewer.ts`. */
 import { answerJobs } from '../../base/answer-jobs.ts';
 import { systemClock } from '../../base/clock.ts';
-import { readMailView, type MailView } from '../../mail/mail-view.ts';
-import { readAttachment, readReceivedMail, type ReceivedMail } from '../../mail/received-mail.ts';
+import {
+  readMailView,
+  type MailView,
+  readAttachment,
+  readReceivedMail,
+  type ReceivedMail,
+} from '../../mail/received-mail.ts';
 
 /** A question about a mail. */
 export type MailJob = { bytes: Uint8Array } & (

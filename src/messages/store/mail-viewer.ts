@@ -1,8 +1,7 @@
 /** Takes mails apart, in a confined process: they may be hostile. */
 import type { Clock } from '../../base/clock.ts';
 import { createThreads, ThreadRefusal } from '../../base/threads.ts';
-import type { MailView } from '../../mail/mail-view.ts';
-import type { ReceivedMail } from '../../mail/received-mail.ts';
+import type { MailView, ReceivedMail } from '../../mail/received-mail.ts';
 import type { MailAnswer, MailJob } from './mail-viewer-worker.ts';
 
 /** Twice what `limits.messageBytes` allows by default; a mail of 25 MB takes 0.6 s. */

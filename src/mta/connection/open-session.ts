@@ -4,8 +4,14 @@
  * and then the result names the phase. A failure here says nothing about the message: the next host is tried.
  */
 import type { Clock } from '../../base/clock.ts';
-import { extensionsOf, loginLines, NO_KNOWN_LOGIN, noExtensions, type Extensions } from '../../mail/smtp-extensions.ts';
-import type { SmtpReply } from '../../mail/smtp-reply.ts';
+import {
+  extensionsOf,
+  loginLines,
+  NO_KNOWN_LOGIN,
+  noExtensions,
+  type Extensions,
+  type SmtpReply,
+} from '../../mail/smtp-reply.ts';
 import { connectFirst, type AddressMemory } from './connect.ts';
 import { noTimings, type Phase, type PhaseTimeouts, type Timings } from './phases.ts';
 import { Session } from './session.ts';

@@ -8,8 +8,7 @@
  * With PIPELINING (RFC 2920) the envelope is one write and one round trip, body and dot the second. open-session.ts makes it.
  */
 import type { Clock } from '../../base/clock.ts';
-import type { Extensions } from '../../mail/smtp-extensions.ts';
-import type { SmtpReply } from '../../mail/smtp-reply.ts';
+import type { Extensions, SmtpReply } from '../../mail/smtp-reply.ts';
 import { noTimings, type PhaseTimeouts, type Timings } from './phases.ts';
 import type { TlsResult } from './tls-policy.ts';
 import { isBroken, type Broken, type Trace, type Wire } from './wire.ts';

@@ -5,7 +5,7 @@
  */
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
-import { namedIpv6Address } from '../../net/named-ipv6.ts';
+import { namedIpv6Address } from '../../net/own-addresses.ts';
 import type { Resolver } from '../../net/resolver.ts';
 import type { Source } from './sources.ts';
 

@@ -33,11 +33,10 @@ function faultOf({ name, open, port, fault }: MailPortState): Verdict[] {
         `Run it as the systemd service, give it CAP_NET_BIND_SERVICE, or choose a port from 1024 up with \`${setting}\`.`,
       ),
     ];
-  const find = fault.holder === null ? ` (ss -ltnp 'sport = :${String(port)}' shows it)` : '';
   return [
     failed(
-      `${place} is in use by ${fault.holder ?? 'another program'}`,
-      `Stop that program${find}: the port is tried again every minute. Or let both run: choose another port with \`${setting}\`, as docs/beside-postfix.md says.`,
+      `${place} is in use by another program`,
+      `Stop that program (ss -ltnp 'sport = :${String(port)}' shows it): the port is tried again every minute. Or let both run: choose another port with \`${setting}\`, as docs/beside-postfix.md says.`,
     ),
   ];
 }

@@ -1,6 +1,6 @@
 /** The doctor's facts from the database; it only reads. */
 import type { DomainWithKeys } from '../../domains/domain-record.ts';
-import { listDomains } from '../../domains/domain-store.ts';
+import { pageOfDomains } from '../../domains/domain-store.ts';
 import { balance, type Books } from '../../messages/store/books.ts';
 import type { Database } from '../../storage/database.ts';
 import type { WebhookRow } from '../../storage/tables.ts';
@@ -43,8 +43,8 @@ export function storeProbes(db: Pick<Database, 'reader'>) {
     kind: 'store' as const,
     books: (): Promise<Books> => balance(read),
     /** Returns at most `most`, of all accounts. */
-    domains: (most: number): Promise<readonly DomainWithKeys[]> =>
-      listDomains({ db }, { accountId: null, limit: most }),
+    domains: async (most: number): Promise<readonly DomainWithKeys[]> =>
+      (await pageOfDomains({ db }, { accountId: null, limit: most })).domains,
     /** Returns the endpoints that are disabled or failing. */
     async sickEndpoints(): Promise<
       readonly Pick<WebhookRow, 'id' | 'account_id' | 'url' | 'status' | 'disabled_reason' | 'failing_since'>[]

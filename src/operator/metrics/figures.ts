@@ -2,8 +2,7 @@
 import { stat, statfs } from 'node:fs/promises';
 import { backupState } from '../../backup/folder.ts';
 import type { Clock } from '../../base/clock.ts';
-import { certificateFacts } from '../../config/certificate-facts.ts';
-import type { CertificateState } from '../../config/certificate-watch.ts';
+import { certificateFacts, type CertificateState } from '../../config/certificate.ts';
 import { readBounceTotals } from '../../events/stats-store.ts';
 import { counter, gauge, summary, type Family } from './exposition.ts';
 import { balance } from '../../messages/store/books.ts';
@@ -323,7 +322,7 @@ const DOMAIN_STATES = ['verified', 'failing', 'refused', 'unverified'];
 /** `failing` sends until its countdown ends, `refused` lost a record for longer; a domain that was never verified, or that another account has, is neither. */
 export async function domainFigures({ db }: Pick<FigureDeps, 'db'>): Promise<Family[]> {
   const rows = await db.reader.raw<{ state: string; n: number }[]>(
-    `SELECT CASE WHEN status = 'verified' AND (failing_since IS NULL OR found_again_at IS NOT NULL) THEN 'verified'
+    `SELECT CASE WHEN status = 'verified' AND failing_since IS NULL THEN 'verified'
        WHEN status = 'verified' THEN 'failing' WHEN status = 'failed' AND verified_at IS NOT NULL
          AND NOT EXISTS (SELECT 1 FROM domains o WHERE o.name = domains.name AND o.status = 'verified') THEN 'refused' ELSE 'unverified' END AS state,
        COUNT(*) AS n FROM domains GROUP BY state`,

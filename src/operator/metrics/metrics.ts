@@ -7,8 +7,7 @@ import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
 import { equalInConstantTime } from '../../base/secret.ts';
 import { HOUR_MS } from '../../base/time.ts';
-import { logAcceptErrors } from '../../net/accept-errors.ts';
-import { authorityOf, closeAtOnce, listenOn } from '../../net/listening.ts';
+import { authorityOf, closeAtOnce, listenOn, logAcceptErrors } from '../../net/listening.ts';
 import { heldFigures } from '../holds.ts';
 import { exposition, EXPOSITION_TYPE, type Family } from './exposition.ts';
 import {

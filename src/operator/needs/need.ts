@@ -60,7 +60,6 @@ export interface ServerFacts {
     node: string | null;
     name: string;
     port: number;
-    holder: string | null;
     error: string | null;
     since: string | null;
   }[];

@@ -101,7 +101,6 @@ export const machineFigures: Figures<
         .map(({ name, port, fault }) => ({
           name,
           port,
-          holder: fault?.holder ?? null,
           error: fault?.code ?? null,
           since: rfc3339(fault?.since ?? null),
         })),

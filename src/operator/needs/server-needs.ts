@@ -169,9 +169,8 @@ const dns: Rule<ServerFacts> = ({ dnsTrouble: all }) => {
   ];
 };
 
-/** Returns why a port is not open, from the program that has it, or the error of the system. */
-function whyClosed({ holder, error }: ServerFacts['closedPorts'][number]): string {
-  if (holder !== null) return `${holder} has it`;
+/** Returns why a port is not open. */
+function whyClosed({ error }: ServerFacts['closedPorts'][number]): string {
   if (error === 'EACCES') return 'this user may not listen on it';
   return error === 'EADDRINUSE' ? 'another program has it' : (error ?? 'the cause is unknown');
 }

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { Problem } from '../../base/problem.ts';
 import type { DeliveryChange, FeedbackSource } from '../../messages/delivery/delivery.ts';
 import type { FindingRecord } from '../../inbound/finding.ts';
-import type { MailView } from '../../mail/mail-view.ts';
+import type { MailView } from '../../mail/received-mail.ts';
 import { createMailViewer } from '../../messages/store/mail-viewer.ts';
 import { bouncedBy, complainedBy } from '../../messages/delivery/reported.ts';
 import type { DeliveryRow, ReportRow } from '../../storage/tables.ts';

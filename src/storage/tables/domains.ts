@@ -36,19 +36,16 @@ export const domains = table(
       'When DNS was last asked. A record with an older `checked_at` got no answer then.',
       '2026-01-31T09:30:02.481Z',
     ),
-    /** It stays for a day after the records were found again (domains/verify.ts). */
     failing_since: orNull(time()).says(
       'Since when a required record has been missing or wrong; null if none is, or if the domain was never verified.',
     ),
-    /** The time when all required records were found again after `failing_since`; null while one is missing. */
-    found_again_at: orNull(time()),
     /** In the past once it has failed; null if no record is missing. */
     refused_at: orNull(time())
       .says(
         'From when on mail from it is refused. Of a `verified` domain it is the end of the countdown that began with `failing_since`.',
       )
       .audited(),
-    /** The time when its people got a mail about `failing_since`; null before. */
+    /** The time when its people last got a mail about `failing_since`. */
     told_at: orNull(time()),
   },
   { isReferredTo: true },

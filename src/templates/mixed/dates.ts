@@ -1,9 +1,8 @@
 /** Writes dates and money in the template's locale and time zone. */
 import { DAY_MS, HOUR_MS, MINUTE_MS } from '../../base/time.ts';
-import { momentIn, zoneNamed } from '../../base/zones.ts';
+import { dateFormat, momentIn, numberFormat, wallClock, zoneNamed } from '../../base/zones.ts';
 import { failed } from './fault.ts';
 import type { Surroundings } from './library.ts';
-import { dateFormat, numberFormat } from '../../base/formats.ts';
 import { plain, textOf } from './value.ts';
 
 /** An amount as a text, with a decimal point. All its digits count, also those that a number could not hold. */
@@ -67,7 +66,6 @@ function offsetOf(zone: string): number | null {
   return (sign === '-' ? -1 : 1) * (Number(hours) * HOUR_MS + Number(minutes) * MINUTE_MS);
 }
 
-/** Characters of the longest date that is read. */
 const LONGEST_DATE = 100;
 
 /** A time of day with the zone or offset that it is in, as `Date` reads them. */
@@ -86,8 +84,8 @@ function dateOf({ timezone }: Surroundings, given: unknown): Date | null {
 }
 
 /**
- * Returns the moment of a text, NaN if it is not a date. One without a zone is in that of the template, so that it is printed as it is
- * written. `Date` would take that of this machine, or UTC if the text is a day alone.
+ * Returns the moment of a text, NaN if it is not a date. Without a zone it is in that of the template; `Date` would take that of this
+ * machine, or UTC if the text is a day alone.
  */
 function momentOf(text: string, timezone: string): number {
   if (WITH_ZONE.test(text)) return Date.parse(text);
@@ -98,49 +96,22 @@ function momentOf(text: string, timezone: string): number {
   return moment === null ? shown : moment + (shown - seconds);
 }
 
-/** A time in the calendar of a zone. */
 type Fields = ReturnType<typeof fieldsOf>;
-
-const numeric = {
-  year: 'numeric',
-  month: 'numeric',
-  day: 'numeric',
-  hour: 'numeric',
-  minute: 'numeric',
-  second: 'numeric',
-  hourCycle: 'h23',
-} as const;
 
 function fieldsOf(at: number, zone: string, locale: string) {
   const millisecond = ((at % 1000) + 1000) % 1000;
-  let local = at;
-  if (zone !== 'UTC') {
-    const parts = new Map(
-      dateFormat('en-US', { ...numeric, timeZone: zone, era: 'short' })
-        .formatToParts(at)
-        .map(({ type, value }) => [type, value]),
-    );
-    const get = (type: Intl.DateTimeFormatPartTypes): number => Number(parts.get(type));
-    const year = parts.get('era') === 'BC' ? 1 - get('year') : get('year');
-    const date = new Date(0);
-    date.setUTCFullYear(year, get('month') - 1, get('day'));
-    local = date.setUTCHours(get('hour'), get('minute'), get('second'), millisecond);
-  }
+  // Years that have not four digits are those of UTC.
+  const shown = Date.parse(`${wallClock(at - millisecond, zone).replace(' ', 'T')}Z`) + millisecond;
+  const local = zone === 'UTC' || Number.isNaN(shown) ? at : shown;
   const date = new Date(local);
-  const year = date.getUTCFullYear();
   return {
-    year,
-    /** 1 to 12. */
-    month: date.getUTCMonth() + 1,
-    day: date.getUTCDate(),
+    date,
+    year: date.getUTCFullYear(),
     hour: date.getUTCHours(),
-    minute: date.getUTCMinutes(),
-    second: date.getUTCSeconds(),
-    millisecond,
     /** 0 is Sunday. */
     weekday: date.getUTCDay(),
     /** The day of the year, from 1 to 366. */
-    yearDay: Math.floor((local - Date.UTC(year, 0, 1)) / DAY_MS) + 1,
+    yearDay: Math.floor((local - Date.UTC(date.getUTCFullYear(), 0, 1)) / DAY_MS) + 1,
     /** Minutes east of Greenwich. */
     offset: Math.round((local - at) / MINUTE_MS),
     at,
@@ -173,11 +144,15 @@ const week = ({ yearDay, weekday }: Fields, from: 0 | 1): number =>
   Math.floor((yearDay + 6 - ((weekday - from + 7) % 7)) / 7);
 
 /** Returns the ISO 8601 week: the first one contains the year's first Thursday. */
-function isoWeek({ year, month, day, weekday }: Fields): { year: number; week: number } {
-  const thursday = new Date(Date.UTC(year, month - 1, day + 4 - (weekday || 7)));
+function isoWeek({ date, weekday }: Fields): { year: number; week: number } {
+  const thursday = new Date(
+    Date.UTC(date.getUTCFullYear(), date.getUTCMonth(), date.getUTCDate() + 4 - (weekday || 7)),
+  );
   const own = thursday.getUTCFullYear();
   return { year: own, week: Math.floor((thursday.getTime() - Date.UTC(own, 0, 1)) / (7 * DAY_MS)) + 1 };
 }
+
+const ordinal = (day: number): string => (day >= 11 && day <= 13 ? 'th' : (['th', 'st', 'nd', 'rd'][day % 10] ?? 'th'));
 
 interface Directive {
   text(fields: Fields): string | number;
@@ -195,9 +170,9 @@ const directives: Readonly<Record<string, Directive>> = {
   B: { text: (fields) => word(fields, { month: 'long', day: 'numeric' }, 'month') },
   c: composed('%a %b %e %T %Y'),
   C: { text: ({ year }) => Math.floor(year / 100), width: 2 },
-  d: { text: ({ day }) => day, width: 2 },
+  d: { text: ({ date }) => date.getUTCDate(), width: 2 },
   D: composed('%m/%d/%y'),
-  e: { text: ({ day }) => day, width: 2, fill: ' ' },
+  e: { text: ({ date }) => date.getUTCDate(), width: 2, fill: ' ' },
   F: composed('%Y-%m-%d'),
   G: { text: (fields) => isoWeek(fields).year, width: 4 },
   h: composed('%b'),
@@ -206,18 +181,18 @@ const directives: Readonly<Record<string, Directive>> = {
   j: { text: ({ yearDay }) => yearDay, width: 3 },
   k: { text: ({ hour }) => hour, width: 2, fill: ' ' },
   l: { text: hour12, width: 2, fill: ' ' },
-  L: { text: ({ millisecond }) => millisecond, width: 3 },
-  m: { text: ({ month }) => month, width: 2 },
-  M: { text: ({ minute }) => minute, width: 2 },
+  L: { text: ({ date }) => date.getUTCMilliseconds(), width: 3 },
+  m: { text: ({ date }) => date.getUTCMonth() + 1, width: 2 },
+  M: { text: ({ date }) => date.getUTCMinutes(), width: 2 },
   n: { text: () => '\n' },
-  N: { text: ({ millisecond }) => `${String(millisecond).padStart(3, '0')}000000` },
+  N: { text: ({ date }) => `${String(date.getUTCMilliseconds()).padStart(3, '0')}000000` },
   p: { text: ({ hour }) => (hour < 12 ? 'AM' : 'PM') },
   P: { text: ({ hour }) => (hour < 12 ? 'am' : 'pm') },
-  q: { text: ({ day }) => (day >= 11 && day <= 13 ? 'th' : (['th', 'st', 'nd', 'rd'][day % 10] ?? 'th')) },
+  q: { text: ({ date }) => ordinal(date.getUTCDate()) },
   r: composed('%I:%M:%S %p'),
   R: composed('%H:%M'),
   s: { text: ({ at }) => Math.floor(at / 1000) },
-  S: { text: ({ second }) => second, width: 2 },
+  S: { text: ({ date }) => date.getUTCSeconds(), width: 2 },
   t: { text: () => '\t' },
   T: composed('%H:%M:%S'),
   u: { text: ({ weekday }) => weekday || 7 },
@@ -260,7 +235,6 @@ function written(fields: Fields, format: string): string {
 const swapped = (text: string): string =>
   text === text.toUpperCase() && text !== text.toLowerCase() ? text.toLowerCase() : text.toUpperCase();
 
-/** Characters of the longest format. */
 const LONGEST_FORMAT = 300;
 
 /** Returns the format. Throws a fault if it is too long or pads too much. */

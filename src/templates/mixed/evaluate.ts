@@ -1,12 +1,9 @@
-/**
- * Evaluates the tree, with one stack of scopes for both languages and one escaping, at output. Values are never read as source:
- * braces in data are printed.
- */
+/** Evaluates the tree, with one stack of scopes and one escaping, at output. Values are never read as source: braces in data are printed. */
 import { escapeHtml } from '../../base/html.ts';
 import type { Expression, FilterCall, Path } from './expression.ts';
 import { failed, Faulty, TooSlow } from './fault.ts';
 import { filters, helpers, type Surroundings } from './library.ts';
-import type { ForOptions, Node } from './node.ts';
+import type { ForOptions, Node } from './tree.ts';
 import { Output } from './output.ts';
 import {
   compare,
@@ -25,6 +22,7 @@ import {
   UNSUBSCRIBE_URL,
   weightOf,
 } from './value.ts';
+import { words } from '../../base/words.ts';
 
 export interface EvaluateOptions extends Surroundings {
   variables: Readonly<Record<string, unknown>>;
@@ -33,7 +31,6 @@ export interface EvaluateOptions extends Surroundings {
   /** If true, a missing variable that is printed is written as `⟦name⟧`, whatever `strict` is: for a preview. */
   marksMissing?: boolean;
   limitMs: number;
-  /** Milliseconds of any monotonic clock. */
   monotonic(): number;
   /** Larger values (in characters and elements) throw `TooSlow`, to be rendered elsewhere. Default: no limit. */
   mostWeight?: number;
@@ -50,15 +47,9 @@ const WEIGHT_A_STEP = 128;
 const MOST_SEARCHED = 1_000_000_000;
 const SEARCHED_A_WEIGHT = 64;
 /** Filters that look for a text. */
-const searching: ReadonlySet<string> = new Set([
-  'remove',
-  'remove_first',
-  'remove_last',
-  'replace',
-  'replace_first',
-  'replace_last',
-  'split',
-]);
+const searching: ReadonlySet<string> = new Set(
+  words('remove remove_first remove_last replace replace_first replace_last split'),
+);
 
 type Flow = 'break' | 'continue' | null;
 
@@ -158,7 +149,7 @@ class Evaluation {
         return this.all(node.otherwise);
       }
       case 'each':
-        return this.each(this.value(node.list), node);
+        return this.each(this.value(node.value), node);
       case 'with': {
         const value = this.value(node.value);
         return plain(value) === 0 || isTrue(value, 'handlebars') ? this.within(value, node) : this.all(node.otherwise);
@@ -167,9 +158,6 @@ class Evaluation {
         return this.section(node);
       case 'for':
         return this.for(node);
-      case 'tablerow':
-        this.tablerow(node);
-        return null;
       case 'case': {
         const value = this.value(node.value, false);
         let met = false;
@@ -225,13 +213,8 @@ class Evaluation {
     const value = this.value(expression);
     const text = textOf(value);
     this.step(text.length);
-    this.note(expression, at);
+    if (this.options.part === 'html') this.out.noteValue(at);
     this.write(raw || value instanceof Safe ? text : this.fit(text));
-  }
-
-  /** Notes a value that is about to be printed: in html it may begin the address of a link. */
-  private note(value: Expression, at: number): void {
-    if (this.options.part === 'html') this.out.noteValue(() => shownValue(value), at);
   }
 
   /** Makes a value fit the part: in an address, nothing of it ends a name or begins another mailbox. */
@@ -249,7 +232,7 @@ class Evaluation {
 
   // Handlebars' blocks
 
-  private section(node: Extract<Node, { kind: 'section' }>): Flow {
+  private section(node: Extract<Node, { params: unknown }>): Flow {
     const value = this.value(node.value);
     if (Array.isArray(plain(value))) return this.each(value, node);
     if (!isTrue(value, 'section')) return this.all(node.otherwise);
@@ -340,8 +323,9 @@ class Evaluation {
     this.locals.pop();
   }
 
-  private for({ name, list, options, body, otherwise }: Extract<Node, { kind: 'for' }>): Flow {
+  private for({ name, list, options, body, otherwise, isTable }: Extract<Node, { kind: 'for' }>): Flow {
     const items = this.items(name, list, options);
+    if (isTable) return this.tablerow(name, items, this.number(options.cols, items.length), body);
     if (items.length === 0) return this.all(otherwise);
     const parent = this.lookUpLocal('forloop');
     this.loop(name, items, (index, local) => {
@@ -352,9 +336,8 @@ class Evaluation {
     return null;
   }
 
-  private tablerow({ name, list, options, cols, body }: Extract<Node, { kind: 'tablerow' }>): void {
-    const items = this.items(name, list, options);
-    const width = Math.max(1, this.number(cols, items.length));
+  private tablerow(name: string, items: readonly unknown[], cols: number, body: readonly Node[]): Flow {
+    const width = Math.max(1, cols);
     this.write('<tr class="row1">\n');
     this.loop(name, items, (index, local) => {
       const col = index % width;
@@ -375,6 +358,7 @@ class Evaluation {
       return flow;
     });
     this.write('</tr>\n');
+    return null;
   }
 
   private cycle({ group, values, at }: Extract<Node, { kind: 'cycle' }>): void {
@@ -385,15 +369,15 @@ class Evaluation {
     const next = values[turn];
     if (next === undefined) return;
     const value = this.value(next);
-    this.note(next, at);
+    if (this.options.part === 'html') this.out.noteValue(at);
     this.write(value instanceof Safe ? textOf(value) : this.fit(textOf(value)));
   }
 
   // Expressions
 
   /**
-   * Evaluates an expression. `strictly`: a missing name is a fault if the template is strict. Questions such as `if` may name a
-   * missing variable; `{{#name}}` and `{{^name}}` may not, as in Handlebars, since they also use the value.
+   * Evaluates an expression. `strictly`: a missing name is a fault if the template is strict. Questions such as `if` may name a missing
+   * variable; `{{#name}}` and `{{^name}}` may not, as in Handlebars, since they also use the value.
    */
   private value(expression: Expression, strictly = true): unknown {
     // One tag may have ten thousand of them.
@@ -548,34 +532,7 @@ class Evaluation {
 }
 
 /** Helpers that may ask for a missing variable. */
-const mayBeMissing: ReadonlySet<string> = new Set([
-  'default',
-  'insert',
-  'and',
-  'or',
-  'not',
-  'eq',
-  'ne',
-  'equal',
-  'equals',
-  'notEquals',
-]);
-
-/** Names a printed value for messages: by the variable that it was made from. */
-function shownValue(expression: Expression): string {
-  switch (expression.kind) {
-    case 'path':
-      return `the variable '${expression.path.text}'`;
-    case 'filtered':
-      return shownValue(expression.value);
-    case 'call': {
-      const [first] = expression.args;
-      return first === undefined ? `the helper '${expression.helper}'` : shownValue(first);
-    }
-    default:
-      return 'a value';
-  }
-}
+const mayBeMissing: ReadonlySet<string> = new Set(words('default insert and or not eq ne equal equals notEquals'));
 
 const loopName = (name: string, list: Expression): string =>
   `${name}-${list.kind === 'path' ? list.path.text : 'range'}`;

@@ -1,28 +1,24 @@
 /**
- * Handlebars and Liquid in one document: tokens (tokens.ts), one tree (tree.ts), one evaluation (evaluate.ts). `compile` and
- * `render` never throw: a fault of a template is a value with its place in the source.
+ * Handlebars and Liquid in one document: tokens, one tree, one evaluation. `compile` and `render` never throw: a fault is a value with its
+ * place in the source.
  */
 import { evaluate, type EvaluateOptions } from './evaluate.ts';
 import { failed, Faulty, syntax, TooSlow, toTemplateFault, type TemplateFault } from './fault.ts';
-import { partsOf, type Node } from './node.ts';
-import { parse } from './tree.ts';
+import { parse, partsOf, type Node } from './tree.ts';
 import { childrenOf, type Expression, type Path } from './expression.ts';
 
 export type { TemplateFault } from './fault.ts';
 
 /**
- * The part decides what becomes of values: html escapes `& < > " '`, text nothing; in subject, header and address they have no line breaks, and in
- * an address no character that would end a name or begin another mailbox.
+ * The part decides what becomes of values: html escapes `& < > " '`, text nothing; in subject, header and address they have no line breaks,
+ * and in an address no character that would end a name or begin another mailbox.
  */
 export type Part = 'html' | 'text' | 'subject' | 'header' | 'address';
 
 export interface Compiled {
   readonly part: Part;
   readonly source: string;
-  /**
-   * Names that are read from the data, in order of first appearance; names within `{{#each}}` and `{{#with}}` may be members of
-   * the values there.
-   */
+  /** Names read from the data, in order of first appearance; those within `{{#each}}` and `{{#with}}` may be members of the values there. */
   readonly variables: readonly string[];
   readonly nodes: readonly Node[];
 }
@@ -111,38 +107,14 @@ function variablesOf(nodes: readonly Node[]): string[] {
   return [...found];
 }
 
-const MERGE_TAG = /\*\|([A-Za-z][A-Za-z0-9_]*)(?::([^|\r\n]{0,200}))?\|\*/;
+const MERGE_TAG = /\*\|([A-Za-z][A-Za-z0-9_]*)(:[^|\r\n]{0,200})?\|\*/;
 
-/** Returns, for a word of theirs and the text behind it, the tag to write here. */
-const words: Readonly<Record<string, (rest: string) => string>> = {
-  IF: (rest) => `{% if ${condition(rest)} %}`,
-  IFNOT: (rest) => `{% unless ${condition(rest)} %}`,
-  ELSEIF: (rest) => `{% elsif ${condition(rest)} %}`,
-  ELSE: () => '{% else %}',
-  END: () => '{% endif %}` or `{% endunless %}',
-  UPPER: (rest) => `{{{ ${rest} | upcase }}}`,
-  LOWER: (rest) => `{{{ ${rest} | downcase }}}`,
-  HTML: (rest) => `{{{ ${rest} }}}`,
-  DATE: () => '{{ now | date: "%Y-%m-%d" }}',
-  CURRENT_YEAR: () => '{{ now | date: "%Y" }}',
-  UNSUB: () => '{{unsubscribe_url}}',
-};
-
-/** Their conditions compare with `=` and without quotes. */
-const condition = (rest: string): string =>
-  rest.replace(
-    /^\s*(\w+)\s*(!=|[<>]=?|=)\s*(.*)$/,
-    (_, name: string, operator: string, value: string) =>
-      `${name} ${operator === '=' ? '==' : operator} ${/^-?\d+(?:\.\d+)?$/.test(value) ? value : JSON.stringify(value)}`,
-  );
-
-/** Throws the fault of the first merge tag. */
-export function refuseMergeTags(source: string): void {
-  if (!source.includes('*|')) return;
-  const found = MERGE_TAG.exec(source);
+/** Throws the fault of the first merge tag of another service: it would be printed as it is. */
+function refuseMergeTags(source: string): void {
+  const found = source.includes('*|') ? MERGE_TAG.exec(source) : null;
   if (found === null) return;
-  const [tag, word = '', rest = ''] = found;
-  const ours = words[word.toUpperCase()]?.(rest) ?? (rest === '' ? `{{{ ${word} }}}` : null);
-  const cure = ours === null ? 'it has no counterpart here' : `write \`${ours}\``;
+  const [tag, name = '', rest] = found;
+  const ours = name.toUpperCase() === 'UNSUB' ? '{{unsubscribe_url}}' : `{{{ ${name} }}}`;
+  const cure = rest === undefined ? `write \`${ours}\`` : 'write it as a tag of Handlebars or Liquid';
   throw syntax(`\`${tag}\` is a merge tag of another service: ${cure}`, found.index);
 }

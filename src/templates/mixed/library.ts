@@ -1,11 +1,9 @@
-/**
- * Filters and helpers. Liquid's standard filters are those of LiquidJS, called with values and never with source text: filters
- * that evaluate an expression are left out, since it could come from data.
- */
+/** Filters and helpers. Standard filters are those of LiquidJS, but for those that evaluate an expression, which could come from data. */
 import { escapeHtml } from '../../base/html.ts';
 import { Context, Liquid, toValueSync } from 'liquidjs';
 import { date, formatDate, money } from './dates.ts';
 import { failed } from './fault.ts';
+import { words } from '../../base/words.ts';
 import {
   compare,
   escapedOnce,
@@ -15,10 +13,10 @@ import {
   isTrue,
   joined,
   jsonOf,
-  keysOf,
   lengthOf,
   memberOf,
   MOST_OUTPUT,
+  Nothing,
   plain,
   Safe,
   textOf,
@@ -44,7 +42,6 @@ export type Filter = (
 
 export type Helper = (around: Surroundings, args: readonly unknown[], named: ReadonlyMap<string, unknown>) => unknown;
 
-/** A filter or helper with its name. */
 export type Named<Kind> = readonly [name: string, run: Kind];
 
 /** Arithmetic: whole numbers stay whole, and a result with a fraction in it is a fraction. */
@@ -135,10 +132,7 @@ const numberFilters: readonly Named<Filter>[] = [
   ],
 ];
 
-/**
- * Liquid's list filters. A value that is not a list counts as a list of one; nested lists count as one list. Each filter walks
- * its list once (sorting: n log n); `evaluate.ts` limits the length of lists.
- */
+/** Liquid's list filters. Any other value counts as a list of one, nested lists as one list. Each walks its list once (sorting: n log n). */
 
 /** Flattens nested lists, as deep as JSON may be. */
 const flat = (list: readonly unknown[]): unknown[] =>
@@ -153,10 +147,7 @@ function itemsOf(given: unknown): unknown[] {
 /** Thrown for an element without members: then the filter returns nothing. */
 class NoMembers extends Error {}
 
-/**
- * Returns the member that a filter compares. A text has the texts in it as members. A whole number has none: asking for one is
- * a mistake in the template.
- */
+/** Returns the member that a filter compares. A text has the texts in it as members; asking a whole number for one is a mistake. */
 function memberOfItem(item: unknown, name: unknown): unknown {
   const value = plain(item);
   if (isObject(value)) return name === null || name === undefined ? undefined : memberAt(value, textOf(name));
@@ -229,10 +220,7 @@ function inOrder(a: unknown, b: unknown): number {
   return compare(left, '<', right) ? -1 : Number(compare(left, '>', right));
 }
 
-/**
- * Returns a key that differs for different values: texts differ from equal-looking numbers, lists and objects are compared by
- * content.
- */
+/** Returns a key that differs for different values: texts from equal-looking numbers, lists and objects by their content. */
 function identity(value: unknown): string {
   const inner = plain(value) ?? null;
   return typeof inner === 'object' ? jsonOf(inner) : `${typeof inner} ${textOf(inner)}`;
@@ -344,10 +332,6 @@ const first = (args: readonly unknown[], fallback: number, filter: string): numb
 
 const textFilters: readonly Named<Filter>[] = [
   ['replace', (_, value, [pattern, by]) => replaced(textOf(value), textOf(pattern), textOf(by))],
-  [
-    'remove',
-    (_, value, [pattern]) => (textOf(pattern) === '' ? textOf(value) : replaced(textOf(value), textOf(pattern), '')),
-  ],
   ['split', (_, value, [by]) => split(textOf(value), textOf(by))],
   [
     'slice',
@@ -358,13 +342,11 @@ const textFilters: readonly Named<Filter>[] = [
   ['truncatewords', (_, value, args) => truncatedWords(textOf(value), first(args, 15, 'truncatewords'), ending(args))],
 ];
 
-const words = (text: string): string[] => text.split(' ');
-
 /** Liquid's standard text filters that LiquidJS does. */
 const standard = [
   ...words('append array_to_sentence_string base64_decode base64_encode capitalize downcase lstrip number_of_words'),
-  ...words('prepend remove_first remove_last replace_first replace_last rstrip slugify squish strip strip_newlines'),
-  ...words('upcase url_decode'),
+  ...words('prepend remove remove_first remove_last replace_first replace_last rstrip slugify squish strip'),
+  ...words('strip_newlines upcase url_decode'),
 ];
 
 /** Filters that only change white space: safe text stays safe. */
@@ -400,6 +382,8 @@ const standardFilters = standard.map((name): [string, Filter] => [
 const safeText = ({ part }: Surroundings, value: unknown): string =>
   value instanceof Safe || part !== 'html' ? textOf(value) : escapeHtml(textOf(value));
 
+const EMPTY = new Nothing('empty');
+
 export const filters: ReadonlyMap<string, Filter> = new Map<string, Filter>([
   ...standardFilters,
   ...numberFilters,
@@ -423,19 +407,14 @@ export const filters: ReadonlyMap<string, Filter> = new Map<string, Filter>([
     (_, value, [fallback], named) => {
       const given = plain(value);
       if (given === false) return named.get('allow_false') === true ? given : fallback;
-      const empty =
-        given === null ||
-        given === undefined ||
-        given === '' ||
-        (Array.isArray(given) && given.length === 0) ||
-        (isObject(given) && keysOf(given).length === 0);
+      const empty = given === null || given === undefined || isEqual(given, EMPTY);
       return empty ? fallback : value;
     },
   ],
   [
     'url_encode',
     (_, value) =>
-      encodeURIComponent(wellFormed(textOf(value)))
+      encodeURIComponent(textOf(value).toWellFormed())
         .replace(/[!'()*]/g, (char) => `%${char.charCodeAt(0).toString(16).toUpperCase()}`)
         .replaceAll('%20', '+'),
   ],
@@ -488,10 +467,6 @@ function indexOfAnyCase(text: string, mark: string, from: number): number {
   pattern.lastIndex = from;
   return pattern.exec(text)?.index ?? -1;
 }
-
-/** Replaces half surrogate pairs, which cannot be encoded. */
-const wellFormed = (text: string): string =>
-  text.replace(/[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g, '\ufffd');
 
 /** The filters that take values after their input, by the least and the most number of values. */
 const arities: readonly (readonly [least: number, most: number, filters: readonly string[]])[] = [

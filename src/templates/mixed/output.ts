@@ -1,6 +1,6 @@
 /**
- * What a template has printed so far, in html with the places where a value begins the address of a link. Such an address is checked
- * when it is complete, since several values may print it: a recipient's data must not become a script in a mail.
+ * What a template has printed so far, in html with the places where a value begins the address of a link. It is checked when it is
+ * complete, since several values may print it: a recipient's data must not become a script in a mail.
  */
 import { decodeHTMLAttribute } from 'entities/decode';
 import { failed } from './fault.ts';
@@ -8,8 +8,6 @@ import { failed } from './fault.ts';
 /** A value that begins an address: its place in the output and in the source. */
 interface Begin {
   from: number;
-  /** The value as messages name it. */
-  named: string;
   at: number;
 }
 
@@ -24,21 +22,21 @@ export class Output {
     this.length += text.length;
   }
 
-  /** Notes the value that is printed next, if it begins an address. `named` is called only then. */
-  noteValue(named: () => string, at: number): void {
-    if (this.isAtAddress()) this.begins.push({ from: this.length, named: named(), at });
+  /** Notes the value that is printed next, if it begins an address. */
+  noteValue(at: number): void {
+    if (this.isAtAddress()) this.begins.push({ from: this.length, at });
   }
 
   /** Returns the output. Throws if a value made an address that runs what is in it. */
   text(): string {
     const text = this.chunks.join('');
     let checked = 0;
-    for (const { from, named, at } of this.begins) {
+    for (const { from, at } of this.begins) {
       // Values that print only white space share one address, which is read once.
       if (from < checked) continue;
       const { scheme, end } = schemeAt(text, from);
       if (refused.has(scheme))
-        throw failed(`${named} begins a link with '${scheme}:', which may run code in a browser`, at);
+        throw failed(`a value begins a link with '${scheme}:', which may run code in a browser`, at);
       checked = end;
     }
     return text;
@@ -66,8 +64,8 @@ const LONGEST_SCHEME = Math.max(...[...refused].map((scheme) => scheme.length));
 const reference = /&(?:#[xX][\da-fA-F]+|#\d+|[A-Za-z][A-Za-z\d]*);?/y;
 
 /**
- * Reads the scheme of an address as browsers do: in any case, without control characters and spaces before it and line breaks and tabs
- * within it, with character references decoded. The scheme is empty if there is none of those refused. `end`: how far was read.
+ * Reads the scheme of an address as browsers do: in any case, without controls and spaces before it and line breaks within it, with
+ * references decoded. It is empty if there is none of those refused. `end`: how far was read.
  */
 function schemeAt(html: string, from: number): { scheme: string; end: number } {
   let scheme = '';

@@ -1,7 +1,4 @@
-/**
- * Splits the source into tokens of both languages in one pass. White space that a tag removes with `~` or `-`, and the line of
- * a Handlebars block tag that is alone on it, are removed here.
- */
+/** Splits the source into tokens of both languages in one pass, without the white space that tags remove (`~`, `-`, a block tag alone on its line). */
 import { syntax } from './fault.ts';
 
 export type Token =
@@ -17,12 +14,12 @@ interface Found {
   /** Null for comments: they only affect the white space around them. */
   token: Exclude<Token, { kind: 'text' }> | null;
   /** The text of the tag: of `raw`, or an escaped `{{`. */
-  literal: string | null;
+  literal?: string;
   end: number;
-  trimBefore: boolean;
-  trimAfter: boolean;
+  trimBefore?: boolean;
+  trimAfter?: boolean;
   /** True for a tag whose line is removed if nothing else is on it. */
-  standalone: boolean;
+  standalone?: boolean;
 }
 
 /** Splits the source. `look` is called for each tag and may throw if that takes too long. */
@@ -42,7 +39,11 @@ export function tokenize(source: string, look: () => void): Token[] {
     const marked = second === '{' && source[at - 1] === '\\' && at > from;
     // Two backslashes are one backslash of text, followed by a tag.
     const escaped = marked && !(source[at - 2] === '\\' && at - 1 > from);
-    const found = escaped ? literalBraces(at) : second === '{' ? mustache(source, at) : liquidTag(source, at);
+    const found: Found = escaped
+      ? { token: null, literal: '{{', end: at + 2 }
+      : second === '{'
+        ? mustache(source, at)
+        : liquidTag(source, at);
     parts.push(source.slice(from, marked ? at - 1 : at), found);
     from = found.end;
     next = found.end;
@@ -50,15 +51,6 @@ export function tokenize(source: string, look: () => void): Token[] {
   parts.push(source.slice(from));
   return joined(parts);
 }
-
-const literalBraces = (at: number): Found => ({
-  token: null,
-  literal: '{{',
-  end: at + 2,
-  trimBefore: false,
-  trimAfter: false,
-  standalone: false,
-});
 
 const isTrim = (char: string | undefined): boolean => char === '~' || char === '-';
 
@@ -87,7 +79,7 @@ function mustache(source: string, at: number): Found {
     bodyEnd--;
   }
   const token = mustacheToken(source, at, start, bodyEnd, raw);
-  return { token, literal: null, end, trimBefore, trimAfter, standalone: token.kind !== 'output' };
+  return { token, end, trimBefore, trimAfter, standalone: token.kind !== 'output' };
 }
 
 function mustacheToken(
@@ -141,7 +133,7 @@ function comment(source: string, at: number, start: number, trimBefore: boolean)
   if (close < 0) throw syntax(`the comment is never closed`, at);
   const end = source.indexOf('}}', close) + 2;
   const trimAfter = long ? isTrim(source[close + 2]) && source[close + 3] === '}' : trimsAfter(source, close);
-  return { token: null, literal: null, end, trimBefore, trimAfter, standalone: true };
+  return { token: null, end, trimBefore, trimAfter, standalone: true };
 }
 
 /** Returns whether a mark is before the `}}` of a short comment. Several hyphens are a drawn line and part of the comment, as in Handlebars. */
@@ -152,17 +144,13 @@ function liquidTag(source: string, at: number): Found {
   const { start, close, end, trimBefore, trimAfter } = tagAt(source, at);
   const { name, length } = headOf(source.slice(start, Math.min(close, start + LONGEST_HEAD)));
   const bodyAt = start + length;
-  const common = { literal: null, end, trimBefore, trimAfter, standalone: false };
+  const common = { end, trimBefore, trimAfter };
   if (name === '#') return { ...common, token: null };
   if (name === 'raw') {
     const last = rawEnd(source, end, at);
-    return {
-      ...common,
-      token: null,
-      literal: rawText(source.slice(end, last.from), trimAfter, last.trimBefore),
-      end: last.end,
-      trimAfter: last.trimAfter,
-    };
+    const begun = trimAfter ? source.slice(end, last.from).trimStart() : source.slice(end, last.from);
+    const literal = last.trimBefore ? begun.trimEnd() : begun;
+    return { ...common, token: null, literal, end: last.end, trimAfter: last.trimAfter };
   }
   if (name === 'comment') {
     const last = commentEnd(source, end, at);
@@ -170,11 +158,6 @@ function liquidTag(source: string, at: number): Found {
   }
   return { ...common, token: { kind: 'tag', name, body: source.slice(bodyAt, close), bodyAt, at } };
 }
-
-const rawText = (text: string, trimStart: boolean, trimEnd: boolean): string => {
-  const begun = trimStart ? text.trimStart() : text;
-  return trimEnd ? begun.trimEnd() : begun;
-};
 
 interface TagPlace {
   start: number;
@@ -193,32 +176,13 @@ function tagAt(source: string, at: number): TagPlace {
   return { start, close: trimAfter ? found - 1 : found, end: found + 2, trimBefore, trimAfter };
 }
 
-/** Tags that may be followed by any words, as in Liquid. */
-const WITHOUT_VALUES: ReadonlySet<string> = new Set(['#', 'comment', 'endcomment', 'raw', 'endraw']);
+/** Tags that may be followed by any words, as in Liquid; `liquid` may have comments. */
+const WITHOUT_VALUES: ReadonlySet<string> = new Set(['#', 'comment', 'endcomment', 'raw', 'endraw', 'liquid']);
 
 /** Returns the place of the `%}` of a tag. Only values have quotes, in which a `%}` is text: the apostrophe of a comment begins none. */
 function tagEnd(source: string, start: number): number {
-  const { name, length } = headOf(source.slice(start, start + LONGEST_HEAD));
-  if (WITHOUT_VALUES.has(name)) return source.indexOf('%}', start);
-  return name === 'liquid' ? endOfLines(source, start + length) : endOf(source, start, '%}');
-}
-
-/** Returns the place of the `%}` of a `{% liquid %}`, each line of which is a tag. */
-function endOfLines(source: string, from: number): number {
-  const plain = source.indexOf('%}', from);
-  if (plain < 0 || !/['"]/.test(source.slice(from, plain))) return plain;
-  let comments = 0;
-  for (let at = from; at < source.length;) {
-    const lineEnd = source.indexOf('\n', at);
-    const line = source.slice(at, lineEnd < 0 ? source.length : lineEnd);
-    const { name } = headOf(line);
-    if (name === 'comment') comments++;
-    const end = comments > 0 || WITHOUT_VALUES.has(name) ? line.indexOf('%}') : outsideQuotes(line, 0, '%}');
-    if (end >= 0) return at + end;
-    if (name === 'endcomment') comments--;
-    at += line.length + 1;
-  }
-  return plain;
+  const { name } = headOf(source.slice(start, start + LONGEST_HEAD));
+  return WITHOUT_VALUES.has(name) ? source.indexOf('%}', start) : endOf(source, start, '%}');
 }
 
 /** White space and a name that are longer are not read as the head of a tag. */
@@ -239,10 +203,7 @@ function rawEnd(source: string, from: number, openedAt: number): TagPlace & { fr
   return { ...tagAt(source, match.index), from: match.index };
 }
 
-/**
- * Finds the end of a comment, which may contain other comments and `raw`. Its tags are read as tags, so an unclosed one hides
- * the end.
- */
+/** Finds the end of a comment, which may contain other comments and `raw`. Its tags are read as tags, so an unclosed one hides the end. */
 function commentEnd(source: string, from: number, openedAt: number): TagPlace {
   let depth = 1;
   let inRaw = false;
@@ -291,21 +252,22 @@ const LINE_BEFORE = /(?:^|\n)[ \t]*$/;
 /** Joins the parts: removes the white space that tags ask for, and drops empty text. */
 function joined(parts: readonly (string | Found)[]): Token[] {
   const tokens: Token[] = [];
-  const alone = parts.map((part, n) => typeof part !== 'string' && part.standalone && isAlone(parts, n));
+  const alone = parts.map((part, n) => typeof part !== 'string' && part.standalone === true && isAlone(parts, n));
   parts.forEach((part, n) => {
     if (typeof part !== 'string') {
-      if (part.literal !== null && part.literal !== '') tokens.push({ kind: 'text', text: part.literal });
+      const { literal = '' } = part;
+      if (literal !== '') tokens.push({ kind: 'text', text: literal });
       if (part.token !== null) tokens.push(part.token);
       return;
     }
     const [before, after] = [parts[n - 1], parts[n + 1]];
     let text = part;
     if (before !== undefined && typeof before !== 'string') {
-      if (before.trimAfter) text = text.trimStart();
+      if (before.trimAfter === true) text = text.trimStart();
       else if (alone[n - 1] === true) text = text.replace(/^[ \t]*\r?\n?/, '');
     }
     if (after !== undefined && typeof after !== 'string') {
-      if (after.trimBefore) text = text.trimEnd();
+      if (after.trimBefore === true) text = text.trimEnd();
       else if (alone[n + 1] === true) text = withoutLastBlanks(text);
     }
     if (text !== '') tokens.push({ kind: 'text', text });

@@ -1,13 +1,120 @@
-/**
- * Builds one tree from the tokens. Blocks of both languages share one stack, so that an end tag or an `else` belongs to the
- * innermost open block or to none.
- */
-import { Reader, type Expression } from './expression.ts';
+/** Builds one tree from the tokens. Blocks of both languages share one stack: an end tag or an `else` belongs to the innermost open block. */
+import { Reader, type Expression, type Language } from './expression.ts';
 import { failed, syntax } from './fault.ts';
-import type { Language } from './lexemes.ts';
 import { helpers } from './library.ts';
-import { dropText, isBlank, type Branch, type ForOptions, type Node, type When } from './node.ts';
 import { headOf, tokenize, type Token } from './tokens.ts';
+import type { Truth } from './value.ts';
+
+interface Branch {
+  test: Expression;
+  truth: Truth;
+  /** `includeZero`: if true, 0 counts as true. */
+  zero: Expression | null;
+  negated: boolean;
+  body: Node[];
+}
+
+export interface ForOptions {
+  limit: Expression | null;
+  offset: Expression | 'continue' | null;
+  reversed: boolean;
+  cols: Expression | null;
+}
+
+export type Node =
+  | { kind: 'text'; text: string }
+  | { kind: 'output'; value: Expression; raw: boolean; at: number }
+  | { kind: 'if'; branches: Branch[]; otherwise: Node[] }
+  /** Blocks of Handlebars that enter a value. `section` is `{{#name}}`: each, with or if, depending on the value. */
+  | {
+      kind: 'each' | 'with' | 'section';
+      value: Expression;
+      params: readonly string[];
+      body: Node[];
+      otherwise: Node[];
+      at: number;
+    }
+  /** `{% for %}`, or `{% tablerow %}`, whose rows have `cols` cells and which has no `else`. */
+  | {
+      kind: 'for';
+      name: string;
+      list: Expression;
+      options: ForOptions;
+      body: Node[];
+      otherwise: Node[];
+      isTable: boolean;
+      at: number;
+    }
+  | { kind: 'case'; value: Expression; whens: When[] }
+  | { kind: 'assign'; name: string; value: Expression; at: number }
+  | { kind: 'capture'; name: string; body: Node[] }
+  | { kind: 'step'; name: string; by: 1 | -1 }
+  | { kind: 'cycle'; group: Expression | string; values: readonly Expression[]; at: number }
+  | { kind: 'break' }
+  | { kind: 'continue' };
+
+/** One branch of a `case`. `values` is null for an `else`, which runs if no `when` before it matched. */
+interface When {
+  values: Expression[] | null;
+  body: Node[];
+}
+
+/** Returns the parts of a node in the order of the source: expressions that it reads, bodies, and names that it sets. */
+export function partsOf(node: Node): (Expression | readonly Node[] | string)[] {
+  switch (node.kind) {
+    case 'output':
+      return [node.value];
+    case 'if':
+      return [...node.branches.flatMap(({ test, body }) => [test, body]), node.otherwise];
+    case 'each':
+    case 'with':
+    case 'section':
+      return [node.value, ...node.params, node.body, node.otherwise];
+    case 'for':
+      return [node.list, node.name, node.body, node.otherwise];
+    case 'case':
+      return [node.value, ...node.whens.flatMap(({ values, body }) => [...(values ?? []), body])];
+    case 'assign':
+      return [node.value, node.name];
+    case 'capture':
+      return [node.body, node.name];
+    case 'step':
+      return [node.name];
+    case 'cycle':
+      return [...node.values];
+    case 'text':
+    case 'break':
+    case 'continue':
+      return [];
+  }
+}
+
+/** Returns whether the node prints only white space whatever the data: Liquid's blank body. */
+function isBlank(node: Node): boolean {
+  switch (node.kind) {
+    case 'text':
+      return node.text.trim() === '';
+    case 'assign':
+    case 'capture':
+      return true;
+    case 'if':
+      return (
+        node.branches.every(({ truth, body }) => truth === 'liquid' && body.every(isBlank)) &&
+        node.otherwise.every(isBlank)
+      );
+    case 'for':
+      return !node.isTable && node.body.every(isBlank) && node.otherwise.every(isBlank);
+    case 'case':
+      return node.whens.every(({ body }) => body.every(isBlank));
+    default:
+      return false;
+  }
+}
+
+function dropText(body: Node[]): void {
+  const rest = body.filter(({ kind }) => kind !== 'text');
+  body.splice(0, body.length, ...rest);
+}
 
 /** A block that is not closed yet. */
 interface Open {
@@ -65,10 +172,8 @@ class Builder {
         this.output(token);
         return;
       case 'open':
-        this.openBlock(token, false, false);
-        return;
       case 'inverse':
-        this.openBlock(token, true, false);
+        this.openBlock(token, token.kind === 'inverse', false);
         return;
       case 'close':
         this.closeBlock(token);
@@ -121,36 +226,30 @@ class Builder {
       });
       return;
     }
-    if ((name === 'each' || name === 'with') && !negated) {
-      reader.takeName(name);
-      const { value, params } = this.withParams(reader);
-      this.twoBodies(common, (bodies) =>
-        name === 'each'
-          ? { kind: 'each', list: value, params, ...bodies, at }
-          : { kind: 'with', value, params, ...bodies, at },
-      );
-      return;
-    }
-    const isCall = helpers.has(name);
+    const kind = name === 'each' || name === 'with' ? name : 'section';
+    const isCall = kind === 'section' && helpers.has(name);
     if (isCall || negated) {
       const { test } = isCall ? { test: reader.call() } : this.only(reader);
       reader.finish();
       this.ifBlock(common, { test, zero: null, truth: isCall ? 'handlebars' : 'section', negated, body: [] });
       return;
     }
+    if (kind !== 'section') reader.takeName(name);
     const { value, params } = this.withParams(reader);
-    this.twoBodies(common, (bodies) => ({ kind: 'section', value, params, ...bodies, at }));
+    this.twoBodies(common, (bodies) => ({ kind, value, params, ...bodies, at }));
   }
 
   /** Opens a block with a body, and another one behind its `else`. */
   private twoBodies(
     block: Pick<Open, 'shown' | 'closer' | 'at'> & { chained?: boolean },
     nodeOf: (bodies: { body: Node[]; otherwise: Node[] }) => Node,
+    hasElse = true,
   ): void {
     const body: Node[] = [];
     const otherwise: Node[] = [];
     this.into.push(nodeOf({ body, otherwise }));
-    this.push({ ...block, into: body, otherwise: () => (this.top.into = otherwise), bodies: () => [body, otherwise] });
+    const end = { otherwise: () => (this.top.into = otherwise), bodies: () => [body, otherwise] };
+    this.push({ ...block, into: body, ...(hasElse ? end : {}) });
   }
 
   private get top(): Open {
@@ -274,10 +373,8 @@ class Builder {
         return;
       }
       case 'for':
-        this.forBlock(reader, at);
-        return;
       case 'tablerow':
-        this.tablerow(reader, at);
+        this.forBlock(reader, at, name === 'tablerow');
         return;
       case 'case':
         this.caseBlock(reader, at);
@@ -343,14 +440,8 @@ class Builder {
     if (bodies.every((body) => body.every(isBlank))) for (const body of bodies) dropText(body);
   }
 
-  private loopHead(reader: Reader): { name: string; list: Expression } {
-    const name = reader.name('the name of a variable');
-    if (!reader.takeName('in')) throw reader.wrong(`'in'`);
-    return { name, list: reader.term() };
-  }
-
-  private loopOptions(reader: Reader, others: Map<string, Expression>): ForOptions {
-    const options: ForOptions = { limit: null, offset: null, reversed: false };
+  private loopOptions(reader: Reader): ForOptions {
+    const options: ForOptions = { limit: null, offset: null, reversed: false, cols: null };
     while (!reader.done) {
       reader.takeMark(',');
       // A comma may come last.
@@ -363,27 +454,20 @@ class Builder {
       const name = reader.name('limit, offset or reversed');
       if (!reader.takeMark(':')) throw reader.wrong(`':'`);
       if (name === 'offset' && reader.takeName('continue')) options.offset = 'continue';
-      else if (name === 'limit' || name === 'offset') options[name] = reader.term();
-      else if (name === 'cols') others.set(name, reader.term());
+      else if (name === 'limit' || name === 'offset' || name === 'cols') options[name] = reader.term();
       else throw syntax(`'${name}' is not an option of a loop: use limit, offset or reversed`, at);
     }
     return options;
   }
 
-  private forBlock(reader: Reader, at: number): void {
-    const { name, list } = this.loopHead(reader);
-    const options = this.loopOptions(reader, new Map());
-    const block = { shown: '{% for %}', closer: 'endfor', at };
-    this.twoBodies(block, (bodies) => ({ kind: 'for', name, list, options, ...bodies, at }));
-  }
-
-  private tablerow(reader: Reader, at: number): void {
-    const { name, list } = this.loopHead(reader);
-    const others = new Map<string, Expression>();
-    const options = this.loopOptions(reader, others);
-    const body: Node[] = [];
-    this.into.push({ kind: 'tablerow', name, list, options, cols: others.get('cols') ?? null, body, at });
-    this.push({ shown: '{% tablerow %}', closer: 'endtablerow', at, into: body });
+  private forBlock(reader: Reader, at: number, isTable: boolean): void {
+    const name = reader.name('the name of a variable');
+    if (!reader.takeName('in')) throw reader.wrong(`'in'`);
+    const list = reader.term();
+    const options = this.loopOptions(reader);
+    const tag = isTable ? 'tablerow' : 'for';
+    const block = { shown: `{% ${tag} %}`, closer: `end${tag}`, at };
+    this.twoBodies(block, (bodies) => ({ kind: 'for', name, list, options, ...bodies, isTable, at }), !isTable);
   }
 
   private caseBlock(reader: Reader, at: number): void {
@@ -435,12 +519,6 @@ class Builder {
     this.into.push({ kind: 'cycle', group, values, at });
   }
 
-  private lineTag(name: string, body: string, bodyAt: number): void {
-    const inner = { body, bodyAt };
-    if (name === 'liquid') this.lines(inner);
-    else this.tag(name, this.reader(inner, 'liquid'), bodyAt, inner);
-  }
-
   /** Reads `{% liquid %}`: one tag on each line. */
   private lines({ body, bodyAt }: { body: string; bodyAt: number }): void {
     const depth = this.stack.length;
@@ -449,10 +527,12 @@ class Builder {
     for (const line of body.split('\n')) {
       this.look();
       const { name, length: start } = headOf(line);
-      const rest = line.slice(start);
+      const inner = { body: line.slice(start), bodyAt: at + start };
+      const isTag = skipping === 0 && name !== '#' && line.trim() !== '';
       if (name === 'comment') skipping++;
       else if (name === 'endcomment') skipping--;
-      else if (skipping === 0 && name !== '#' && line.trim() !== '') this.lineTag(name, rest, at + start);
+      else if (isTag && name === 'liquid') this.lines(inner);
+      else if (isTag) this.tag(name, this.reader(inner, 'liquid'), inner.bodyAt, inner);
       at += line.length + 1;
     }
     const open = this.stack.at(-1);

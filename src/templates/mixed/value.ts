@@ -13,10 +13,7 @@ export class Safe {
   }
 }
 
-/**
- * A whole number that came from a fraction: `5.0`, or a result computed with one. It prints its `.0` and divides without
- * rounding; otherwise it is a number.
- */
+/** A whole number that came from a fraction, as `5.0`: it prints its `.0` and divides without rounding; otherwise it is a number. */
 export class Float {
   readonly value: number;
   constructor(value: number) {
@@ -112,10 +109,7 @@ export function listOf(given: unknown, most: number): unknown[] {
   return [];
 }
 
-/**
- * The rule of truth: in Liquid only nil and false are false; in Handlebars' `{{#if}}` also empty text, zero and empty lists; in
- * its sections (`{{#name}}`) also empty lists.
- */
+/** In Liquid only nil and false are false; in Handlebars' `{{#if}}` also empty text, zero and empty lists; in its sections also empty lists. */
 export type Truth = 'handlebars' | 'section' | 'liquid';
 
 export function isTrue(given: unknown, truth: Truth): boolean {
@@ -155,17 +149,9 @@ export const haveNoOrder = (a: unknown, operator: string, b: unknown): boolean =
 
 /** Compares two values; values of different types have no order. */
 export function compare(a: unknown, operator: string, b: unknown): boolean {
-  switch (operator) {
-    case '==':
-      return isEqual(a, b);
-    case '!=':
-    case '<>':
-      return !isEqual(a, b);
-    case 'contains':
-      return contains(plain(a), plain(b));
-    default:
-      return inOrder(plain(a), operator, plain(b));
-  }
+  if (operator === '==') return isEqual(a, b);
+  if (operator === '!=' || operator === '<>') return !isEqual(a, b);
+  return operator === 'contains' ? contains(plain(a), plain(b)) : inOrder(plain(a), operator, plain(b));
 }
 
 function contains(whole: unknown, part: unknown): boolean {
@@ -179,16 +165,8 @@ function inOrder(a: unknown, operator: string, b: unknown): boolean {
   const comparable =
     (typeof a === 'number' && typeof b === 'number') || (typeof a === 'string' && typeof b === 'string');
   if (!comparable) return false;
-  switch (operator) {
-    case '<':
-      return a < b;
-    case '<=':
-      return a <= b;
-    case '>':
-      return a > b;
-    default:
-      return a >= b;
-  }
+  if (a === b) return operator.endsWith('=');
+  return operator.startsWith('<') ? a < b : a > b;
 }
 
 /** Returns the value as it is printed: lists as their elements, as in Liquid, objects as JSON. */
@@ -208,11 +186,11 @@ export function textOf(given: unknown): string {
 export const MOST_OUTPUT = 5 * 1024 * 1024;
 
 /** Joins the printed elements with `glue`. Throws if that gets too long: a list can have one long text many times. */
-export function joined(list: readonly unknown[], glue: string): string {
+export function joined(list: readonly unknown[], glue: string, print = textOf): string {
   const texts: string[] = [];
   let length = 0;
   for (const one of list) {
-    const text = textOf(one);
+    const text = print(one);
     length += text.length + glue.length;
     if (length - glue.length > MOST_OUTPUT) throw failed(`a text grows longer than ${String(MOST_OUTPUT)} characters`);
     texts.push(text);
@@ -223,22 +201,10 @@ export function joined(list: readonly unknown[], glue: string): string {
 /** Returns the value as JSON. Throws if that gets too long. */
 export function jsonOf(given: unknown): string {
   const value = plain(given) ?? null;
-  if (!Array.isArray(value)) return JSON.stringify(value);
-  const texts: string[] = [];
-  let length = 2;
-  for (const one of value) {
-    const text = jsonOf(one);
-    length += text.length + 1;
-    if (length > MOST_OUTPUT) throw failed(`a text grows longer than ${String(MOST_OUTPUT)} characters`);
-    texts.push(text);
-  }
-  return `[${texts.join(',')}]`;
+  return Array.isArray(value) ? `[${joined(value, ',', jsonOf)}]` : JSON.stringify(value);
 }
 
-/**
- * Returns the number of characters and elements in a value. Counts no further than `most`, so that the count itself stays
- * cheap.
- */
+/** Returns the number of characters and elements in a value, no further than `most`, so that the count itself stays cheap. */
 export function weightOf(given: unknown, most: number): number {
   const value = plain(given);
   if (typeof value === 'string') return value.length;

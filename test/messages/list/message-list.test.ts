@@ -43,22 +43,22 @@ const everyFilter = {
   to: fc.constantFrom('a@dest.test', 'A@dest.test', 'none@dest.test'),
   from: fc.constantFrom('hi@acme.test', 'none@acme.test'),
   subject: fc.constantFrom('order', 'o', 'your 1', 'ärger', '100%', 'none'),
-  tags: fc.constantFrom(['often'], ['rare'], ['often', 'rare'], ['none']),
+  tag: fc.constantFrom(['often'], ['rare'], ['often', 'rare'], ['none']),
   metadata: fc.constantFrom({ order: '17' }, { order: 'none' }),
-  templateId: fc.constant('tpl_1'),
-  batchId: fc.constant('bat_1'),
-  keyId: fc.constantFrom('key_1', 'key_2', 'none'),
+  template_id: fc.constant('tpl_1'),
+  batch_id: fc.constant('bat_1'),
+  key_id: fc.constantFrom('key_1', 'key_2', 'none'),
   stream: fc.constantFrom('transactional', 'news'),
   domain: fc.constantFrom('acme.test', 'acme.org'),
-  createdAfter: fc.integer({ min: BEGIN, max: BEGIN + MESSAGES * 1000 }),
-  createdBefore: fc.integer({ min: BEGIN, max: BEGIN + MESSAGES * 1000 }),
+  created_after: fc.integer({ min: BEGIN, max: BEGIN + MESSAGES * 1000 }),
+  created_before: fc.integer({ min: BEGIN, max: BEGIN + MESSAGES * 1000 }),
   opened: fc.boolean(),
   clicked: fc.boolean(),
   test: fc.boolean(),
-  toStart: fc.constantFrom('a', 'B@dest', 'none'),
-  toPart: fc.constantFrom('dest', 'B@', '_', 'none'),
-  toDomain: fc.constantFrom('dest.test', 'dest', 'est.test', 'de'),
-  text: fc.constantFrom('a', 'order', 'c@d', 'none'),
+  to_start: fc.constantFrom('a', 'B@dest', 'none'),
+  to_part: fc.constantFrom('dest', 'B@', '_', 'none'),
+  to_domain: fc.constantFrom('dest.test', 'dest', 'est.test', 'de'),
+  q: fc.constantFrom('a', 'order', 'c@d', 'none'),
 };
 
 /** Few at once: most messages fit not even three. */
@@ -83,19 +83,19 @@ function fits({ row, to, tags, order }: Stored, filter: Omit<MessageFilter, 'acc
     (filter.to === undefined || to.includes(filter.to.toLowerCase())) &&
     same(filter.from, row.from_address.toLowerCase()) &&
     sought.every((beginning) => words.some((word) => word.startsWith(beginning))) &&
-    (filter.toStart === undefined || to.some((address) => address.startsWith(filter.toStart?.toLowerCase() ?? ''))) &&
-    (filter.toPart === undefined || to.some((address) => address.includes(filter.toPart?.toLowerCase() ?? ''))) &&
-    (filter.toDomain === undefined || ['dest.test', 'dest'].includes(filter.toDomain)) &&
-    (filter.text === undefined || [...words, ...to].some((one) => one.startsWith(filter.text ?? ''))) &&
-    (filter.tags ?? []).every((tag) => tags.includes(tag)) &&
+    (filter.to_start === undefined || to.some((address) => address.startsWith(filter.to_start?.toLowerCase() ?? ''))) &&
+    (filter.to_part === undefined || to.some((address) => address.includes(filter.to_part?.toLowerCase() ?? ''))) &&
+    (filter.to_domain === undefined || ['dest.test', 'dest'].includes(filter.to_domain)) &&
+    (filter.q === undefined || [...words, ...to].some((one) => one.startsWith(filter.q ?? ''))) &&
+    (filter.tag ?? []).every((tag) => tags.includes(tag)) &&
     same(filter.metadata?.['order'], order) &&
-    same(filter.templateId, row.template_id) &&
-    same(filter.batchId, row.batch_id) &&
-    same(filter.keyId, row.key_id) &&
+    same(filter.template_id, row.template_id) &&
+    same(filter.batch_id, row.batch_id) &&
+    same(filter.key_id, row.key_id) &&
     same(filter.stream, row.stream) &&
     same(filter.domain, row.from_domain) &&
-    (filter.createdAfter === undefined || row.created_at >= filter.createdAfter) &&
-    (filter.createdBefore === undefined || row.created_at < filter.createdBefore) &&
+    (filter.created_after === undefined || row.created_at >= filter.created_after) &&
+    (filter.created_before === undefined || row.created_at < filter.created_before) &&
     is(filter.opened, row.opens) &&
     is(filter.clicked, row.clicks) &&
     is(filter.test, row.test)
@@ -233,14 +233,14 @@ describe('messages/list/message-list', () => {
     const row = messageRow({ id: newId('msg', at - 3), created_at: at, stream: 'submitted' });
     await temp.db.commit.insert({ messages: [row] });
     for (const createdAfter of [at, at + 1]) {
-      const filter = { accountId: ACCOUNT, stream: 'submitted', createdAfter };
+      const filter = { accountId: ACCOUNT, stream: 'submitted', created_after: createdAfter };
       const { rows: messages } = await listMessages(temp.db.reader, filter, { newestFirst: true, limit: 5 });
       assert.equal(messages.length, createdAfter === at ? 1 : 0);
     }
   });
 
   it('leads back from a page that came short', async () => {
-    const ask = { accountId: ACCOUNT, tags: ['often', 'rare'], stream: 'news', test: false } as const;
+    const ask = { accountId: ACCOUNT, tag: ['often', 'rare'], stream: 'news', test: false } as const;
     const expected = stored.filter((one) => fits(one, ask)).map(({ row }) => row.id);
     let after: string | null = null;
     for (let page = 0; page < 10; page++) {

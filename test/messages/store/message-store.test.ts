@@ -108,19 +108,19 @@ describe('messages/message-store', () => {
     ['words beyond ASCII in capitals', { subject: 'ÄRGER' }, [1]],
     ['signs that mean something to LIKE', { subject: '100%_s' }, [1]],
     ['signs that would match anything', { subject: '%' }, []],
-    ['one tag', { tags: ['a'] }, [1, 0]],
-    ['several tags, all of them', { tags: ['a', 'b'] }, [0]],
+    ['one tag', { tag: ['a'] }, [1, 0]],
+    ['several tags, all of them', { tag: ['a', 'b'] }, [0]],
     ['metadata', { metadata: { order: '18' } }, [1]],
     ['metadata of another name', { metadata: { size: '18' } }, []],
-    ['template', { templateId: 'tpl_1' }, [2]],
-    ['batch', { batchId: 'bat_1' }, [1]],
+    ['template', { template_id: 'tpl_1' }, [2]],
+    ['batch', { batch_id: 'bat_1' }, [1]],
     ['stream', { stream: 'news' }, [1]],
     ['domain', { domain: 'acme.org' }, [3]],
     ['opened', { opened: true }, [0]],
     ['not clicked', { clicked: false }, [3, 1, 0]],
     ['test', { test: true }, [2]],
     ['a text that is no address', { to: "' OR 1=1 --" }, []],
-    ['two things at once', { tags: ['a'], status: ['delivered'] }, [0]],
+    ['two things at once', { tag: ['a'], status: ['delivered'] }, [0]],
   ];
   for (const [reason, filter, found] of filters) {
     it(`are filtered by ${reason}`, async () => {
@@ -130,14 +130,14 @@ describe('messages/message-store', () => {
 
   it('are filtered by a half-open range of times', async () => {
     const [, second, third] = messages;
-    assert.deepEqual((await list({ createdAfter: second!.created_at })).found, [3, 2, 1]);
-    assert.deepEqual((await list({ createdBefore: third!.created_at })).found, [1, 0]);
-    assert.deepEqual((await list({ createdAfter: second!.created_at, createdBefore: third!.created_at })).found, [1]);
-    assert.deepEqual((await list({ createdAfter: Number.MAX_SAFE_INTEGER })).found, []);
+    assert.deepEqual((await list({ created_after: second!.created_at })).found, [3, 2, 1]);
+    assert.deepEqual((await list({ created_before: third!.created_at })).found, [1, 0]);
+    assert.deepEqual((await list({ created_after: second!.created_at, created_before: third!.created_at })).found, [1]);
+    assert.deepEqual((await list({ created_after: Number.MAX_SAFE_INTEGER })).found, []);
   });
 
   it('are filtered by the Message-ID', async () => {
-    assert.deepEqual((await list({ rfcMessageId: messages[2]!.rfc_message_id })).found, [2]);
+    assert.deepEqual((await list({ rfc_message_id: messages[2]!.rfc_message_id })).found, [2]);
   });
 
   describe('one message', () => {

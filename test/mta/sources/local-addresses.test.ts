@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { createLocalAddresses } from '../../../src/mta/sources/local-addresses.ts';
-import { namedIpv6Address } from '../../../src/net/named-ipv6.ts';
+import { namedIpv6Address } from '../../../src/net/own-addresses.ts';
 import { FakeClock } from '../../support/fakes/fake-clock.ts';
 import { FakeResolver } from '../../support/fakes/fake-resolver.ts';
 import type { Zones } from '../../support/fakes/zones.ts';

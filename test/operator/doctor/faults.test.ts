@@ -1042,11 +1042,10 @@ const faults: Fault[] = [
     'the bounce port was taken',
     (p) => {
       p.ports = { ...p.ports, mx: null };
-      p.holder = 'exim4 (process 812, user Debian-exim)';
     },
     'listeners',
     'failed',
-    /port for bounces, 25, is in use by exim4 \(process 812, user Debian-exim\)/,
+    /port for bounces, 25, is in use by another program/,
     /smtp\.mx\.port/,
     'bounce',
   ],

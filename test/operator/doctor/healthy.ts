@@ -4,7 +4,7 @@ import path from 'node:path';
 import { makeSelfSigned } from '../../../src/config/own-certificate.ts';
 import type { Config } from '../../../src/config/schema.ts';
 import type { SettingsState } from '../../../src/config/settings-state.ts';
-import { readSettings } from '../../../src/config/validate.ts';
+import { readSettings } from '../../../src/config/load.ts';
 import { toDomainRecord, type DomainWithKeys } from '../../../src/domains/domain-record.ts';
 import { addDomain, findDomain } from '../../../src/domains/domain-store.ts';
 import { examine, checkNames } from '../../../src/operator/doctor/examine.ts';
@@ -50,8 +50,6 @@ export class Patient {
     submission: 587,
     submissions: 465,
   };
-  /** The program that has the ports that are null. */
-  holder: string | null = null;
   selfTest: { ok: boolean; why: string | null; ms: number } = { ok: true, why: null, ms: 12 };
   /** The result of a bounce that goes through another program, and where it was sent. */
   detour: { ok: boolean; why: string | null; ms: number } = { ok: true, why: null, ms: 40 };
@@ -196,7 +194,7 @@ export class Patient {
   private listeners(): MailPortState[] {
     return (['mx', 'submission', 'submissions'] as const).map((name) => {
       const { [name]: open } = this.ports;
-      const fault = open === null ? { code: 'EADDRINUSE' as const, since: 0, holder: this.holder } : null;
+      const fault = open === null ? { code: 'EADDRINUSE' as const, since: 0 } : null;
       return { name, host: '0.0.0.0', port: { mx: 25, submission: 587, submissions: 465 }[name], open, fault };
     });
   }

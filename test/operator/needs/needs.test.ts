@@ -142,15 +142,15 @@ describe('operator/needs', () => {
     ],
     [
       'port 25 in other hands',
-      { closedPorts: [{ node: null, name: 'mx', port: 25, holder: 'postfix', error: 'EADDRINUSE', since: null }] },
+      { closedPorts: [{ node: null, name: 'mx', port: 25, error: 'EADDRINUSE', since: null }] },
       {},
       'port_closed',
       'red',
-      /Port 25 \(mx\) is not open: postfix has it\. Bounces/,
+      /Port 25 \(mx\) is not open: another program has it\. Bounces/,
     ],
     [
       'a port for bounces that this user may not have',
-      { closedPorts: [{ node: null, name: 'mx', port: 1025, holder: null, error: 'EACCES', since: null }] },
+      { closedPorts: [{ node: null, name: 'mx', port: 1025, error: 'EACCES', since: null }] },
       {},
       'port_closed',
       'red',

@@ -20,8 +20,6 @@ export interface DnsServerOptions {
   lazyAliases?: boolean;
   /** Sets the AD bit. */
   secure?: boolean;
-  /** Answers FORMERR to a query with EDNS. */
-  noEdns?: boolean;
   /** Before each true answer, sends false ones: wrong id, wrong question, and right ones from another port. */
   spoof?: boolean;
   /** Repeats questions in lower case, as few servers do. */
@@ -170,11 +168,9 @@ function sendFalseAnswers(udp: UdpSocket, stranger: UdpSocket, query: DecodedPac
 }
 
 function answerTo(query: DecodedPacket, server: FakeDnsServer): Buffer | null {
-  const { ttl = 300, negativeTtl = 30, secure, noEdns, lazyAliases } = server.options;
+  const { ttl = 300, negativeTtl = 30, secure, lazyAliases } = server.options;
   const question = query.questions?.[0];
-  const hasEdns = query.additionals?.some((record) => record.type === 'OPT') === true;
   const flags = RECURSION_DESIRED | RECURSION_AVAILABLE | (secure === true ? AUTHENTIC_DATA : 0);
-  if (noEdns === true && hasEdns) return encode({ ...heading(query), questions: [], flags: flags | 1 });
   const asked = question?.name ?? '';
   const found = lookInZones(server.zones, asked, question?.type ?? '');
   if (found.kind === 'fault') {

@@ -10,7 +10,7 @@ import { startApp, type App } from '../../../src/app.ts';
 import type { Log } from '../../../src/base/log.ts';
 import type { Timer } from '../../../src/base/clock.ts';
 import type { Config } from '../../../src/config/schema.ts';
-import { readSettings } from '../../../src/config/validate.ts';
+import { readSettings } from '../../../src/config/load.ts';
 import { reachOperator, type Operator } from '../../../src/operator/door/operator.ts';
 import type { ResultOf } from '../../../src/operator/routes.ts';
 import type { DeliveryRow } from '../../../src/storage/tables.ts';

@@ -88,7 +88,10 @@ export class Browser {
     let response = await this.ask(method, at, { fields });
     // A page would be sent again by a reload, so what was done ends in a redirect; previews change nothing, and a form whose answer shows
     // a secret is done once (dashboard-sent-twice.test.ts).
-    const mayShow = /^\/(?:templates\/(?:preview|check|\w+\/fill)$|developer\/keys|webhooks|team|profile)/.test(where);
+    const mayShow =
+      /^\/(?:templates\/(?:preview|\w+\/fill)$|messages\/\w+\/share$|developer\/keys|webhooks|team|profile)/.test(
+        where,
+      );
     assert.ok(method !== 'POST' || response.status >= 300 || mayShow, `a reload would repeat POST ${where}`);
     for (let hops = 0; response.status === 303 && hops < 5; hops++) {
       await response.arrayBuffer();

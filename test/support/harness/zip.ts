@@ -4,17 +4,12 @@ import { crc32, deflateRawSync } from 'node:zlib';
 export interface ZipOptions {
   name?: string;
   stored?: boolean;
-  /** False values that the directory has instead of the right ones. */
-  size?: number;
   /** An entry for a folder before the file. */
   folder?: boolean;
 }
 
-export function zip(
-  content: Buffer,
-  { name = 'report.xml', stored = false, size = content.length, folder = false }: ZipOptions = {},
-): Buffer {
-  const entries = [...(folder ? [entry('a/', Buffer.alloc(0), true, 0)] : []), entry(name, content, stored, size)];
+export function zip(content: Buffer, { name = 'report.xml', stored = false, folder = false }: ZipOptions = {}): Buffer {
+  const entries = [...(folder ? [entry('a/', Buffer.alloc(0), true)] : []), entry(name, content, stored)];
   let at = 0;
   const locals: Buffer[] = [];
   const directory = entries.map(({ local, head, title }) => {
@@ -33,18 +28,14 @@ export function zip(
   return Buffer.concat([...locals, ...directory, end]);
 }
 
-function entry(
-  name: string,
-  content: Buffer,
-  stored: boolean,
-  size: number,
-): { local: Buffer; head: Buffer; title: Buffer } {
+function entry(name: string, content: Buffer, stored: boolean): { local: Buffer; head: Buffer; title: Buffer } {
   const title = Buffer.from(name, 'latin1');
   const data = stored ? content : deflateRawSync(content);
   const local = Buffer.alloc(30);
   local.writeUInt32LE(0x04034b50, 0);
   // Bit 3: sizes come later, as many writers have it.
-  local.writeUInt16LE(8, 6);
+  if (stored) local.writeUInt32LE(data.length, 18);
+  else local.writeUInt16LE(8, 6);
   local.writeUInt16LE(stored ? 0 : 8, 8);
   local.writeUInt16LE(title.length, 26);
   const head = Buffer.alloc(46);
@@ -53,7 +44,7 @@ function entry(
   head.writeUInt16LE(stored ? 0 : 8, 10);
   head.writeUInt32LE(crc32(content), 16);
   head.writeUInt32LE(data.length, 20);
-  head.writeUInt32LE(size, 24);
+  head.writeUInt32LE(content.length, 24);
   head.writeUInt16LE(title.length, 28);
   return { local: Buffer.concat([local, title, data]), head, title };
 }

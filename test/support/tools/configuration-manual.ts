@@ -1,7 +1,7 @@
 /** Makes docs/configuration.md and config/posthorn.yaml from the schema, so that they always agree with it. */
 import { stringify } from 'yaml';
 import type { z } from 'zod';
-import { notes, type SettingNote } from '../../../src/config/setting.ts';
+import { notes, type SettingNote } from '../../../src/config/kind.ts';
 import { settings } from '../../../src/config/schema.ts';
 
 interface Entry {

@@ -1,8 +1,10 @@
 /**
- * Checks whether a host may send for a domain (RFC 7208). DNS is handed in; a record is data of a stranger, so what is evaluated of it is
- * bounded by the limits of section 4.6.4. Pure. Tests compare it with the package mailauth, which would bring 33 packages.
+ * Checks whether a host may send for a domain (SPF, RFC 7208), and judges a mail by the policy of its author's domain (DMARC, RFC 7489).
+ * DNS is handed in; a record is data of a stranger, so what is evaluated of one of SPF is bounded by the limits of section 4.6.4. Pure.
+ * Tests compare it with the package mailauth, which would bring 33 packages.
  */
 import ipaddr from 'ipaddr.js';
+import { getDomain } from 'tldts';
 
 export type SpfResult = 'pass' | 'fail' | 'softfail' | 'neutral' | 'none' | 'permerror' | 'temperror';
 
@@ -23,7 +25,6 @@ const LONGEST_RECORD = 4096;
 
 const results: Readonly<Record<string, SpfResult>> = { '-': 'fail', '~': 'softfail', '?': 'neutral' };
 
-/** Ends the check. */
 class Ended extends Error {
   readonly result: SpfResult;
   constructor(result: SpfResult) {
@@ -212,4 +213,50 @@ class SpfCheck {
 function isIncluded(result: SpfResult): boolean {
   if (result === 'temperror') throw new Ended('temperror');
   return result === 'permerror' || result === 'none' ? permerror() : result === 'pass';
+}
+
+export interface DmarcVerdict {
+  result: 'pass' | 'fail' | 'none' | 'temperror' | 'permerror';
+  domain: string;
+  /** The domain's wish if mail fails; null without a policy. */
+  policy: string | null;
+}
+
+/** The domains that have passed SPF and DKIM. */
+export interface Authenticated {
+  spf: readonly string[];
+  dkim: readonly string[];
+}
+
+const isRecord = (text: string): boolean => /^v\s*=\s*DMARC1\s*(?:;|$)/.test(text);
+
+/** `from`: the domain of the author. */
+export async function checkDmarc(look: Look, from: string, authenticated: Authenticated): Promise<DmarcVerdict> {
+  const above = organizationOf(from);
+  const own = await policyAt(look, from);
+  const tags = own === 'none' && above !== from ? await policyAt(look, above) : own;
+  if (typeof tags === 'string') return { result: tags, domain: from, policy: null };
+  const policy = (tags === own ? undefined : tags.get('sp')) ?? tags.get('p') ?? 'none';
+  const isAligned = (domain: string, mode: string | undefined): boolean =>
+    mode === 's' ? domain === from : organizationOf(domain) === above;
+  const passes =
+    authenticated.dkim.some((domain) => isAligned(domain, tags.get('adkim'))) ||
+    authenticated.spf.some((domain) => isAligned(domain, tags.get('aspf')));
+  return { result: passes ? 'pass' : 'fail', domain: from, policy };
+}
+
+const organizationOf = (name: string): string => getDomain(name) ?? name;
+
+/** Section 6.6.3: several records are none, and so is one without a policy. */
+async function policyAt(look: Look, domain: string): Promise<ReadonlyMap<string, string> | 'none' | 'temperror'> {
+  const texts = await look('txt', `_dmarc.${domain}`);
+  if (texts === null) return 'temperror';
+  const [record, ...others] = texts.filter(isRecord);
+  if (record === undefined || others.length > 0) return 'none';
+  const parts = record
+    .slice(0, 4096)
+    .split(';')
+    .map((part) => part.split('=', 2).map((one) => one.trim().toLowerCase()));
+  const tags = new Map(parts.map(([name = '', value = '']) => [name, value]));
+  return /^(?:none|quarantine|reject)$/.test(tags.get('p') ?? '') ? tags : 'none';
 }
