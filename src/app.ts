@@ -2,31 +2,42 @@
  * Starts and stops the program. The files in `app/` are the only place that builds things: everything gets what it may touch handed in, and
  * everything that is opened is closed in the opposite order.
  */
-import { presentCertificate, type Certificate } from './config/certificate.ts';
-import { systemClock } from './base/clock.ts';
+import {
+  certificateFiles,
+  presentCertificate,
+  readCertificate,
+  type Certificate,
+  type CertificateWatch,
+} from './config/certificate.ts';
+import { systemClock, type Clock } from './base/clock.ts';
 import { confinementBy } from './base/confined/process.ts';
-import type { Changes } from './config/settings-state.ts';
+import { changesBetween, type Changes } from './config/settings-state.ts';
 import { passedDescriptors } from './config/surroundings.ts';
 import type { Config } from './config/schema.ts';
-import { databaseFile, type Database } from './storage/database.ts';
+import { databaseFile, type Database, openDatabase, type StoreAddress } from './storage/database.ts';
 import { lockFolder, type FolderLock } from './storage/folder-lock.ts';
 import type { InboundPorts } from './inbound/inbound.ts';
 import type { Mta } from './mta/mta.ts';
 import type { Api } from './api/server.ts';
 import { listenApart } from './dashboard/dashboard.ts';
-import { firstSetUpLink } from './operator/team/admin.ts';
+import { firstSetUpLink } from './operator/team/team.ts';
 import { refuseSecondServer, serveControl } from './operator/door/control.ts';
 import { authorityOf, listenOn, takeSockets } from './net/listening.ts';
 import { closeToOthers, makeDataFolder } from './operator/door/data-folder.ts';
 import { serveMetrics } from './operator/metrics/metrics.ts';
 import { Unavailable } from './base/unavailable.ts';
-import { openAppContext, type AppContext } from './app/context.ts';
-import type { Overrides } from './app/core.ts';
-import { reload } from './app/reload.ts';
+import { openAppContext, type AppContext, type Overrides, nodeSelf } from './app/core.ts';
 import { buildRunning, hasOwnPort, type Running } from './app/running.ts';
 import { version } from './version.ts';
-import { noteServerAct } from './app/server-acts.ts';
-import { stopAll } from './app/stop.ts';
+import { readBounceRules } from './config/data-file.ts';
+import { readLimitRules, rulesWith } from './config/limit-rules.ts';
+import { createJudge } from './messages/delivery/classify.ts';
+import { isStorageTrouble } from './storage/commit.ts';
+import type { Log } from './base/log.ts';
+import { createRecorder, RECORD_CHANGE, type Occurrence } from './messages/delivery/record.ts';
+import { beginAct, type Acting } from './operations/act.ts';
+import type { ActWords } from './operations/audit-row.ts';
+import { commandActs } from './operator/door/command-acts.ts';
 
 export type { Overrides } from './app/core.ts';
 
@@ -185,4 +196,155 @@ async function startLeading({ nodes, log }: AppContext, running: Running): Promi
 async function listen(api: Api, { host, port, tls }: Config['http']): Promise<string> {
   await listenOn(api.server, { host, port });
   return `${tls ? 'https' : 'http'}://${authorityOf(api.server)}`;
+}
+
+/** Throws ConfigError for a bad certificate or bad rules, and then changes nothing. */
+export function reload(
+  { live, log, nodes, keyring }: AppContext,
+  { mta, certificateWatch }: { mta: Mta; certificateWatch: CertificateWatch },
+  next: Config,
+): Changes {
+  const files = certificateFiles(next);
+  if (files !== null) readCertificate(files);
+  const rules = readBounceRules(next.delivery.bounceRules);
+  const limitRules = readLimitRules();
+  const changes = changesBetween(live.config, next);
+  live.rules = rules;
+  live.judge = createJudge(rules);
+  if ('level' in log) log.level = next.log.level;
+  const { routes, bounceRules, shaping } = next.delivery;
+  mta.reroute(routes);
+  if (changes.applied.includes('delivery.shaping')) mta.reshape(rulesWith(limitRules, shaping));
+  // Settings that need a restart stay as they are, and are reported again by each reload until then.
+  live.config = {
+    ...live.config,
+    plans: next.plans,
+    log: { ...live.config.log, level: next.log.level },
+    delivery: { ...live.config.delivery, routes, bounceRules, shaping },
+    tls: next.tls,
+  };
+  nodes.describe(nodeSelf(live.config, keyring).facts);
+  certificateWatch.look();
+  log.info(
+    { event: 'reloaded', ...changes },
+    changes.needRestart.length === 0
+      ? 'the settings were read again'
+      : 'the settings were read again; some need a restart',
+  );
+  return changes;
+}
+
+export async function stopAll(context: AppContext, running: Running): Promise<void> {
+  running.isStopping = true;
+  const { nodes, report } = context;
+  // The others take over at once what this one has not begun. If they cannot be told, they find its row gone.
+  if (nodes.hasOthers) void nodes.setDraining(nodes.epoch, true).catch(report);
+  running.certificateWatch.stop();
+  running.shared.stop();
+  context.disk.stop();
+  running.dashboard.stop();
+  context.meters?.stop();
+  try {
+    await stopWork(context, running);
+  } finally {
+    // Until here its figures are written: what it still has on the wire is part of the lists of other nodes.
+    running.figures.stop();
+    // Whatever failed before: a close leaves all that was committed in one file for the next start.
+    await context.db.close();
+    const { config, clock, log, fatal } = context;
+    if (fatal.error !== null) await writeLateOutcomes({ storage: config.storage, clock, log }, running.mta.unwritten);
+  }
+}
+
+/** Ends all parts, also if one fails: the database is closed after this, and mail on the wire needs it until its outcome is written. */
+async function stopWork(context: AppContext, running: Running): Promise<void> {
+  const failures: unknown[] = [];
+  async function end(...parts: readonly (Promise<unknown> | undefined)[]): Promise<void> {
+    const ends = await Promise.allSettled(parts.filter((part) => part !== undefined));
+    for (const one of ends) if (one.status === 'rejected') failures.push(one.reason);
+  }
+  await end(
+    running.metricsServer?.close(),
+    running.api.close(),
+    running.apart?.close(),
+    running.inbound.stop(),
+    running.control?.close(),
+    running.housekeeping.stop(),
+    running.mta.stop(),
+    running.webhooks.stop(),
+  );
+  const { callers, hits, renderer, mailViewer } = context;
+  await end(callers.close(), hits.close(), closeAuditLog(context));
+  await end(renderer.close(), mailViewer.close());
+  if (context.overrides.resolver === undefined) await end(context.resolver.close());
+  if (failures.length > 1) throw new AggregateError(failures, 'several parts did not end as they should');
+  if (failures.length > 0) throw failures[0];
+}
+
+/** A node that was removed can write nothing, which is why it stops: lines of reads and of 503 that still wait then are lost. */
+async function closeAuditLog({ auditLog, fatal }: AppContext): Promise<void> {
+  await auditLog.close().catch((error: unknown) => {
+    if (fatal.error === null || !isStorageTrouble(error)) throw error;
+  });
+}
+
+interface LateDeps {
+  storage: StoreAddress;
+  clock: Clock;
+  log: Pick<Log, 'warn' | 'error'>;
+}
+
+/**
+ * Writes what mail hosts have answered to a node that another one had removed: it was paused between a final dot and the answer, for example.
+ * Its own transactions fail, so it writes as a command does, which never delivers. A mail that was accepted is then not tried again.
+ */
+export async function writeLateOutcomes(deps: LateDeps, outcomes: readonly Occurrence[]): Promise<void> {
+  if (outcomes.length === 0) return;
+  try {
+    const counted = await writeAs(deps, outcomes);
+    deps.log.warn(
+      { event: 'late_outcomes', count: outcomes.length, counted },
+      'answers that came after this node was removed are written: mail that was accepted is not tried again',
+    );
+  } catch (err) {
+    deps.log.error(
+      { event: 'late_outcomes_lost', count: outcomes.length, err },
+      'answers that came after this node was removed could not be written: their mail is tried once more',
+    );
+  }
+}
+
+/** Returns how many of them changed their delivery. */
+async function writeAs({ storage, clock }: LateDeps, outcomes: readonly Occurrence[]): Promise<number> {
+  const db = await openDatabase({ ...storage, workOrder: [RECORD_CHANGE] });
+  try {
+    const recorder = createRecorder({ commit: db.commit, clock, written: () => undefined });
+    const recorded = await recorder.record(outcomes);
+    return recorded.filter(({ applied }) => applied).length;
+  } finally {
+    await db.close();
+  }
+}
+
+const server: Acting = { actor: 'server', ip: null, method: 'SYSTEM', user_agent: null };
+
+const acts = {
+  'server.migrate': commandActs['server.migrate'],
+  'server.start': { says: 'started the server, version {version}', type: 'server', keeps: ['version', 'epoch'] },
+  'server.stop': { says: 'stopped the server', type: 'server' },
+  'server.reload': { says: 'read the settings again', type: 'settings', keeps: ['applied', 'needRestart'] },
+  'server.certificate': { says: 'took a new certificate into use', type: 'certificate' },
+} as const satisfies Readonly<Record<string, ActWords>>;
+
+/** Writes the row. One that cannot be written is logged: the act itself is done. */
+async function noteServerAct(
+  { db, clock, log }: Pick<AppContext, 'db' | 'clock' | 'log'>,
+  name: keyof typeof acts,
+  after: object = {},
+): Promise<void> {
+  const act = beginAct({ commit: db.commit, clock }, { name, words: acts[name] }, server);
+  act.on({ after });
+  await act.done().catch((err: unknown) => {
+    log.error({ err, operation: name }, 'an act of the server could not be written to the audit');
+  });
 }

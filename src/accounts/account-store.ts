@@ -4,16 +4,9 @@ import { createLookUpCache } from '../base/look-up-cache.ts';
 import { Problem } from '../base/problem.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { AccountRow } from '../storage/tables.ts';
-import { checkName } from './name.ts';
-import type { Clock } from '../base/clock.ts';
-import type { Database } from '../storage/database.ts';
+import type { StoreDeps } from '../storage/database.ts';
 import { insertRows } from '../storage/rows.ts';
 import { firstStreams } from './stream-store.ts';
-
-export interface AccountDeps {
-  db: Pick<Database, 'commit' | 'reader'>;
-  clock: Clock;
-}
 
 /** The account that is used if none is named. */
 const DEFAULT_ACCOUNT = 'default';
@@ -21,7 +14,7 @@ const DEFAULT_ACCOUNT = 'default';
 const DEFAULT_PLAN = 'unlimited';
 
 /** Returns the account `default`; makes it, with its streams, at the first start. */
-export function ensureDefaultAccount(deps: AccountDeps): Promise<AccountRow> {
+export function ensureDefaultAccount(deps: StoreDeps): Promise<AccountRow> {
   return deps.db.commit.transact(
     async (tx) =>
       (await withName(tx, DEFAULT_ACCOUNT)) ?? (await insertAccount(deps, tx, DEFAULT_ACCOUNT, DEFAULT_PLAN)),
@@ -32,10 +25,7 @@ export function ensureDefaultAccount(deps: AccountDeps): Promise<AccountRow> {
  * Adds an account. Throws `already_exists`, or a Problem with the name. The caller checks that the plan exists: plans are
  * settings.
  */
-export async function addAccount(
-  deps: AccountDeps,
-  { name, plan }: { name: string; plan: string },
-): Promise<AccountRow> {
+export async function addAccount(deps: StoreDeps, { name, plan }: { name: string; plan: string }): Promise<AccountRow> {
   const checked = checkName(name);
   const made = await deps.db.commit.transact(async (tx) =>
     (await withName(tx, checked)) === undefined ? await insertAccount(deps, tx, checked, plan) : null,
@@ -48,12 +38,12 @@ export async function addAccount(
 }
 
 /** Returns all accounts, oldest first. */
-export async function listAccounts({ db }: Pick<AccountDeps, 'db'>): Promise<AccountRow[]> {
+export async function listAccounts({ db }: Pick<StoreDeps, 'db'>): Promise<AccountRow[]> {
   return await db.reader<AccountRow>('accounts').orderBy('id');
 }
 
 /** Returns an account by id or name, or null. */
-export async function findAccount({ db }: Pick<AccountDeps, 'db'>, nameOrId: string): Promise<AccountRow | null> {
+export async function findAccount({ db }: Pick<StoreDeps, 'db'>, nameOrId: string): Promise<AccountRow | null> {
   const rows = await db.reader<AccountRow>('accounts').where({ id: nameOrId }).orWhere({ name: nameOrId });
   // A name may look like the id of another account; the id wins.
   return rows.find(({ id }) => id === nameOrId) ?? rows[0] ?? null;
@@ -61,7 +51,7 @@ export async function findAccount({ db }: Pick<AccountDeps, 'db'>, nameOrId: str
 
 /** Changes the plan, or pauses or resumes all sending of an account, within a second. Throws `not_found`. */
 export async function changeAccount(
-  { db }: AccountDeps,
+  { db }: StoreDeps,
   accountId: string,
   { plan = null, paused }: { plan?: string | null; paused?: boolean },
 ): Promise<AccountRow> {
@@ -80,7 +70,7 @@ const MOST_CACHED = 10_000;
 const PAUSE_FRESH_MS = 1000;
 
 /** Answers from a cache, because every mail asks. */
-export function createAccountPauses(deps: { db: Pick<Database, 'prepared'>; clock: Clock }) {
+export function createAccountPauses(deps: StoreDeps) {
   const cache = createLookUpCache<boolean>(deps, { max: MOST_CACHED, freshMs: PAUSE_FRESH_MS }, async (id) => {
     const [row] = await deps.db.prepared.all<{ paused: number }>('SELECT paused FROM accounts WHERE id = ?', [id]);
     return row?.paused === 1;
@@ -96,7 +86,7 @@ async function withName(tx: Connection, name: string): Promise<AccountRow | unde
 }
 
 async function insertAccount(
-  { clock }: Pick<AccountDeps, 'clock'>,
+  { clock }: Pick<StoreDeps, 'clock'>,
   tx: Connection,
   name: string,
   plan: string,
@@ -117,7 +107,7 @@ export const OWN_ACCOUNT = 'acc_7zzzzzzzzzzzzzzzzzzzzzzzzz';
 const OWN_NAME = "(Posthorn's own mail)";
 
 /** Makes the account when it is first needed. */
-export function createOwnAccount(deps: { db: Pick<Database, 'commit'>; clock: Clock }) {
+export function createOwnAccount(deps: StoreDeps) {
   let isThere = false;
   return {
     /** Makes sure that the account exists; called before rows of it are written. */
@@ -130,4 +120,25 @@ export function createOwnAccount(deps: { db: Pick<Database, 'commit'>; clock: Cl
       isThere = true;
     },
   };
+}
+
+const LONGEST_NAME = 100;
+
+/**
+ * Returns the name without spaces around it. Throws `invalid_field` for an empty one and for control characters, and
+ * `field_too_long`.
+ */
+export function checkName(name: string): string {
+  const trimmed = name.trim();
+  if (trimmed === '' || /\p{Cc}/u.test(trimmed)) {
+    throw new Problem('invalid_field', 'The name needs at least one character, and no control characters.', {
+      field: 'name',
+    });
+  }
+  if (trimmed.length > LONGEST_NAME) {
+    throw new Problem('field_too_long', `The name may have at most ${String(LONGEST_NAME)} characters.`, {
+      field: 'name',
+    });
+  }
+  return trimmed;
 }

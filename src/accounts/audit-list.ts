@@ -1,9 +1,8 @@
 /** Reads the audit log: pages of it, and one entry with its details. */
 import { idFloor, idTime, MOST_AHEAD_MS } from '../base/id.ts';
 import type { Knex } from 'knex';
-import { readTestedPage, SLICES, type BoundedRowPage } from '../storage/bounded-read.ts';
-import type { Database } from '../storage/database.ts';
-import { readPage, type PagePart } from '../storage/page.ts';
+import { readPage, readTestedPage, SLICES, type BoundedRowPage, type PagePart } from '../storage/page.ts';
+import type { StoreDeps } from '../storage/database.ts';
 import type { AuditRow, RequestDetailsRow } from '../storage/tables.ts';
 
 type Exact =
@@ -37,9 +36,7 @@ export interface AuditReach {
 
 export type AuditOf = AuditReach | 'server' | 'strangers';
 
-interface Deps {
-  db: Pick<Database, 'reader'>;
-}
+type Deps = Pick<StoreDeps, 'db'>;
 
 export type AuditPage = BoundedRowPage<AuditRow>;
 

@@ -9,9 +9,8 @@
  * its quota by at most what the other nodes accept for it in two seconds.
  */
 import { createLru } from '../base/lru.ts';
-import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
-import type { Database } from '../storage/database.ts';
+import type { Database, StoreDeps } from '../storage/database.ts';
 import { dayOf } from '../base/time.ts';
 
 /** The most mails per day and month; null means no limit. */
@@ -54,15 +53,7 @@ const noop = (): void => undefined;
 const unread = (): Count => ({ today: 0, thisMonth: 0, readAt: -Infinity, open: 0, sinceRead: 0, reading: null });
 
 /** `hasOthers` returns whether other nodes accept mail too. */
-export function createQuotas({
-  db,
-  clock,
-  hasOthers,
-}: {
-  db: Pick<Database, 'prepared'>;
-  clock: Clock;
-  hasOthers: () => boolean;
-}) {
+export function createQuotas({ db, clock, hasOthers }: StoreDeps & { hasOthers: () => boolean }) {
   /** By account and day, since a new day begins at 0. */
   const counts = createLru<string, Count>(MOST_ACCOUNTS);
 
@@ -119,7 +110,7 @@ export function createQuotas({
   };
 }
 
-async function readBooks(db: Pick<Database, 'prepared'>, accountId: string, day: string): Promise<Books> {
+async function readBooks(db: Database, accountId: string, day: string): Promise<Books> {
   const [row] = await db.prepared.all<{ today: number | null; month: number | null }>(
     `SELECT SUM(CASE WHEN day = ? THEN charged ELSE 0 END) AS today, SUM(charged) AS month FROM (
        SELECT day, CASE WHEN from_status = 'none' THEN n ELSE -n END AS charged FROM counters

@@ -1,24 +1,15 @@
 /** The settings of an account; the server's settings apply if it has none. */
-import type { Clock } from '../base/clock.ts';
 import { createLookUpCache } from '../base/look-up-cache.ts';
-import type { Database } from '../storage/database.ts';
+import type { StoreDeps } from '../storage/database.ts';
 import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
 import type { AccountSettingsRow } from '../storage/tables.ts';
-
-export interface SettingsDeps {
-  db: Pick<Database, 'commit' | 'reader'>;
-  clock: Clock;
-}
 
 type Setting = Exclude<keyof AccountSettingsRow, 'account_id' | 'updated_at'>;
 
 /** The settings to change; null goes back to the server's value. */
 export type SettingsChanges = Partial<Pick<AccountSettingsRow, Setting>>;
 
-export async function accountSettings(
-  { db }: { db: Pick<Database, 'reader'> },
-  accountId: string,
-): Promise<AccountSettingsRow> {
+export async function accountSettings({ db }: Pick<StoreDeps, 'db'>, accountId: string): Promise<AccountSettingsRow> {
   const row = await db.reader<AccountSettingsRow>('account_settings').where({ account_id: accountId }).first();
   return row ?? noSettings(accountId);
 }
@@ -28,7 +19,7 @@ const MOST_CACHED = 10_000;
 const FRESH_MS = 5000;
 
 /** Answers from a cache, because every message asks. */
-export function createAccountTracking(deps: { db: Pick<Database, 'prepared'>; clock: Clock }) {
+export function createAccountTracking(deps: StoreDeps) {
   const cache = createLookUpCache<Pick<AccountSettingsRow, 'track_opens' | 'track_clicks'>>(
     deps,
     { max: MOST_CACHED, freshMs: FRESH_MS },
@@ -54,7 +45,7 @@ export type AccountTracking = ReturnType<typeof createAccountTracking>;
 
 /** Writes the changes and returns the settings. */
 export function changeSettings(
-  { db, clock }: SettingsDeps,
+  { db, clock }: StoreDeps,
   accountId: string,
   changes: SettingsChanges,
   alsoInTransaction: RowsFor<AccountSettingsRow> = noRows,

@@ -1,16 +1,13 @@
 /** Streams: kinds of mail with their own suppressions, sources and priority. Each account begins with two. */
-import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
 import { createLookUpCache } from '../base/look-up-cache.ts';
 import { Problem } from '../base/problem.ts';
-import type { Database } from '../storage/database.ts';
+import type { StoreDeps } from '../storage/database.ts';
 import { readPage } from '../storage/page.ts';
 import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
 import { DEFAULT_POOL, type StreamRow } from '../storage/tables.ts';
 
-export interface StreamDeps {
-  db: Pick<Database, 'commit' | 'reader'>;
-  clock: Clock;
+export interface StreamDeps extends StoreDeps {
   /** Is called when a stream changes, to clear caches. */
   changed?: (accountId: string, slug: string) => void;
 }
@@ -41,7 +38,7 @@ const MOST_CACHED = 10_000;
 const FRESH_MS = 5000;
 
 /** Answers from a cache, because every message asks. */
-export function createStreams(deps: { db: Pick<Database, 'prepared'>; clock: Clock }) {
+export function createStreams(deps: StoreDeps) {
   const cache = createLookUpCache<StreamRow | null>(
     deps,
     { max: MOST_CACHED, freshMs: FRESH_MS, keep: (row) => row !== null },
@@ -105,7 +102,7 @@ export async function addStream(
 
 /** Returns one page, oldest first. */
 export async function pageOfStreams(
-  { db }: Pick<StreamDeps, 'db'>,
+  { db }: Pick<StoreDeps, 'db'>,
   { accountId, limit, after, before }: { accountId: string; limit: number; after?: string; before?: string },
 ): Promise<{ rows: StreamRow[]; hasMore: boolean }> {
   const query = db.reader<StreamRow>('streams').where({ account_id: accountId });

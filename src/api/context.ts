@@ -46,6 +46,7 @@ export interface StoreContext {
   keyring: Keyring;
   log: Pick<Log, 'info' | 'warn'>;
   cursors: Cursors;
+  tail: EventTail;
   streams: ListStreams;
   resolver: Pick<Resolver, 'txt' | 'mx' | 'a' | 'aaaa' | 'cname'>;
   /** Name of this mail server: the DNS records point to it. */
@@ -70,7 +71,6 @@ export type WireBytes = { kind: 'bytes'; data: readonly Buffer[] } | { kind: 'no
 
 export interface ApiContext extends StoreContext {
   changes: ChangeNotices;
-  tail: EventTail;
   renderer: Renderer;
   mailViewer: MailViewer;
   recorder: ChangeDeps['recorder'];

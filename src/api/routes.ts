@@ -26,12 +26,12 @@ import { webhookOperations, webhookReads } from './webhooks.ts';
 /** The operations on the store alone. */
 const onStore = [
   ...[...messageReads, ...webhookReads, ...domainOperations, ...keyOperations, ...receivedReads],
-  ...[...suppressionOperations, statsRoute],
+  ...[...suppressionOperations, eventRoute, statsRoute],
 ];
 
 const onServer = [
   ...[...messageActions, ...batchOperations, ...templateOperations, ...webhookOperations],
-  ...[...webhookDeliveryOperations, ...streamOperations, ...auditOperations, ...receivedFiles, eventRoute],
+  ...[...webhookDeliveryOperations, ...streamOperations, ...auditOperations, ...receivedFiles],
   ...settingsOperations,
 ];
 

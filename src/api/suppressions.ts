@@ -3,8 +3,9 @@ import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import { actorOf } from '../keys/caller.ts';
 import { suppressionReasons, type SuppressionRow } from '../storage/tables.ts';
-import { manyAdded, suppressionRecord } from '../suppressions/suppression.ts';
 import {
+  manyAdded,
+  suppressionRecord,
   addressFault,
   addSuppressions,
   LONGEST_NOTE,

@@ -14,10 +14,10 @@ import type { Config } from '../config/schema.ts';
 import { digestsOf } from '../config/shared-settings.ts';
 import { createJudge, type Judge } from '../messages/delivery/classify.ts';
 import type { DueHint } from '../messages/delivery/due-hint.ts';
-import { RECORD_CHANGE } from '../messages/delivery/record.ts';
+import { RECORD_CHANGE, createRecorder, type Recorder } from '../messages/delivery/record.ts';
 import { createOwnAddresses } from '../net/own-addresses.ts';
 import { createResolver, type Resolver } from '../net/resolver.ts';
-import { ensureDefaultAccount } from '../accounts/account-store.ts';
+import { ensureDefaultAccount, createOwnAccount } from '../accounts/account-store.ts';
 import { copyBeforeMigration } from '../operator/door/before-migration.ts';
 import { createMeters, type Meters } from '../operator/metrics/meters.ts';
 import { requireKeys, requireSharedKey } from '../operator/sealed-secrets.ts';
@@ -25,14 +25,30 @@ import { Unavailable } from '../base/unavailable.ts';
 import { Allowance } from '../scheduling/allowance.ts';
 import { createNotifier } from '../scheduling/notifier.ts';
 import { isStorageTrouble } from '../storage/commit.ts';
-import { beginEpoch, databaseFile, openDatabase, type Database } from '../storage/database.ts';
+import { beginEpoch, databaseFile, openDatabase, type Database, mailFolder } from '../storage/database.ts';
 import { loneNode, WRONG_CLOCK_MS, wrongClock, type Nodes, type NodeSelf } from '../storage/nodes.ts';
 import { Owners } from '../storage/owners.ts';
 import { createBotOf } from '../tracking/bots.ts';
 import { version } from '../version.ts';
-import type { Change } from './changes.ts';
-import { createFatal, type Fatal } from './fatal.ts';
-import { joinNotifiers } from './node-notifiers.ts';
+import { createAuditLog } from '../accounts/audit-log.ts';
+import { createQuotas } from '../accounts/quota.ts';
+import { createAccountTracking } from '../accounts/settings-store.ts';
+import { createStreams } from '../accounts/stream-store.ts';
+import { StrangerLines } from '../api/audit.ts';
+import { createDomainDirectory } from '../domains/domain-directory.ts';
+import { createSigningKeys } from '../domains/signing-keys.ts';
+import { EventTail } from '../events/tail.ts';
+import { createCallers, KEY_FRESH_MS } from '../keys/callers.ts';
+import { FreshContents } from '../messages/store/fresh-contents.ts';
+import { createMailViewer } from '../messages/store/mail-viewer.ts';
+import { createSafeFetch } from '../net/safe-fetch.ts';
+import { createDiskGuard } from '../storage/disk-guard.ts';
+import { createIdempotencyStore } from '../storage/idempotency-store.ts';
+import { createRenderer } from '../templates/renderer.ts';
+import { createHits } from '../tracking/hit.ts';
+import { trackingKeys } from '../tracking/token.ts';
+import type { ChangeNotices } from '../api/context.ts';
+import type { ReturnPathKey } from '../messages/delivery/return-path.ts';
 
 /** The parts of the program that tests replace. A part that is left out is the real one. */
 export interface Overrides {
@@ -51,7 +67,7 @@ export interface Overrides {
 }
 
 /** The settings that a reload replaces while the program runs. */
-export interface Live {
+interface Live {
   config: Config;
   /** The operator's own bounce rules. */
   rules: readonly BounceRule[];
@@ -59,10 +75,10 @@ export interface Live {
   judge: Judge;
 }
 
-export type Core = Awaited<ReturnType<typeof openCore>>;
+type Core = Awaited<ReturnType<typeof openCore>>;
 
 /** Opens and migrates the database, and joins the other nodes. */
-export async function openCore(config: Config, overrides: Overrides) {
+async function openCore(config: Config, overrides: Overrides) {
   const clock = overrides.clock ?? systemClock;
   const log = overrides.log ?? createLog(config.log);
   const rules = readBounceRules(config.delivery.bounceRules);
@@ -203,3 +219,154 @@ function createBudgetWarnings(clock: Clock, log: Log | RootLog, meters: Meters |
     );
   };
 }
+
+type Fatal = ReturnType<typeof createFatal>;
+
+/** Keeps the error after which the program cannot go on: it stops as at a signal, and ends with this error. Only the first one counts. */
+function createFatal() {
+  let first: Error | null = null;
+  let resolve: (error: Error) => void = () => undefined;
+  const occurred = new Promise<Error>((resolved) => {
+    resolve = resolved;
+  });
+  return {
+    get error(): Error | null {
+      return first;
+    },
+    /** Resolves with the error once there is one. */
+    occurred,
+    report: (error: Error): void => {
+      first ??= error;
+      resolve(first);
+    },
+  };
+}
+
+/** A notifier of any hint: hints of other nodes come from the notifier with the same name. */
+interface JoinableNotifier {
+  arrive(hint: unknown): void;
+  joinOthers(tell: (hint: unknown) => void): void;
+}
+
+/** Notifiers without hints: one notification too many only costs a query. */
+const WITHOUT_HINT: readonly string[] = ['events', 'keys', 'holds'];
+
+/**
+ * From now on a notification of one node reaches the listeners of all. If messages between nodes may have been lost, the listeners of
+ * notifiers without hints are called; what hints would have said is found by the sweeper.
+ */
+function joinNotifiers(
+  nodes: Pick<Nodes, 'tell' | 'listen'>,
+  notifiers: Readonly<Record<string, JoinableNotifier>>,
+): void {
+  for (const [about, notifier] of Object.entries(notifiers))
+    notifier.joinOthers((hint) => nodes.tell({ about, hint: hint ?? null }));
+  nodes.listen((message) => {
+    if (message === null) {
+      for (const about of WITHOUT_HINT) notifiers[about]?.arrive(undefined);
+      // Null stands for any endpoint: nothing else finds one that was changed.
+      notifiers['webhooks']?.arrive(null);
+    } else if (message.hint !== null) notifiers[message.about]?.arrive(message.hint);
+    else if (WITHOUT_HINT.includes(message.about)) notifiers[message.about]?.arrive(undefined);
+  });
+}
+
+type Stores = Awaited<ReturnType<typeof openStores>>;
+
+async function openStores(core: Core) {
+  const { config, overrides, clock, log, report, botOf, keyring, db, nodes, usedUp, resolver, ownAddresses } = core;
+  const recorder = buildRecorder(core);
+  const disk = createDiskGuard(
+    { clock, log, commit: db.commit },
+    { dir: mailFolder(config), minFreeBytes: config.storage.minFreeBytes },
+  );
+  await disk.look();
+  return {
+    recorder,
+    disk,
+    fresh: new FreshContents(),
+    tail: new EventTail(core),
+    callers: createCallers({ db, clock, report }),
+    directory: createDomainDirectory({ db, clock }),
+    signingKeys: createSigningKeys({ db, keyring, clock }),
+    streams: createStreams({ db, clock }),
+    accountTracking: createAccountTracking({ db, clock }),
+    quotas: createQuotas({ db, clock, hasOthers: () => nodes.hasOthers }),
+    auditLog: createAuditLog({ db, clock, report }),
+    strangerLines: new StrangerLines(usedUp),
+    idempotency: createIdempotencyStore({ db, clock }),
+    ownAccount: createOwnAccount({ db, clock }),
+    trackKeys: trackingKeys(keyring),
+    hits: createHits({
+      clock,
+      recorder,
+      botOf,
+      privacy: config.tracking,
+      failed: (err) => log.error({ event: 'hit_lost', err }, 'an open or a click could not be written'),
+    }),
+    renderer: createRenderer({ clock }),
+    mailViewer: createMailViewer({ clock }),
+    fetch: createSafeFetch(
+      { resolver, clock },
+      { ...config.webhooks, ownAddresses, ...(overrides.ca === undefined ? {} : { ca: overrides.ca }) },
+    ),
+  };
+}
+
+/** Builds the recorder, which notifies of what it has written. */
+function buildRecorder({ db, clock, notifiers, notices }: Core): Recorder {
+  return createRecorder({
+    commit: db.commit,
+    clock,
+    complained: (deliveryId) => notifiers.complaints.notify(deliveryId),
+    written: (recorded) => {
+      const due = recorded.flatMap(({ notice }) => notice ?? []);
+      if (due.length > 0) notifiers.deliveries.notify(due);
+      notifiers.events.notify();
+    },
+    notices,
+  });
+}
+
+/** A row that was changed: every node drops its copy in memory, which is read again when it is needed. */
+type Change = { of: 'key' | 'domain' | 'settings'; name: string } | { of: 'stream'; name: string; accountId: string };
+
+function createChanges({ clock, nodes, notifiers, ...stores }: Core & Stores): ChangeNotices {
+  const { callers, directory, signingKeys, streams, accountTracking } = stores;
+  notifiers.changes.listen((change) => {
+    if (change.of === 'key') {
+      callers.forget(change.name);
+      notifiers.keys.arrive();
+    } else if (change.of === 'domain') {
+      directory.forget(change.name);
+      signingKeys.forget(change.name);
+    } else if (change.of === 'stream') streams.forget(change.accountId, change.name);
+    else accountTracking.forget(change.name);
+  });
+  return {
+    async keyChanged(publicId) {
+      notifiers.changes.notify({ of: 'key', name: publicId });
+      if (nodes.hasOthers) await clock.sleep(KEY_FRESH_MS);
+    },
+    domainChanged: (name) => notifiers.changes.notify({ of: 'domain', name }),
+    streamChanged: (accountId, slug) => notifiers.changes.notify({ of: 'stream', name: slug, accountId }),
+    settingsChanged: (accountId) => notifiers.changes.notify({ of: 'settings', name: accountId }),
+    // The dispatcher of each node reads the endpoint again.
+    webhookChanged: (id) => notifiers.webhooks.notify(id),
+  };
+}
+
+export type AppContext = Core & Stores & { changes: ChangeNotices };
+
+/** Opens the database and all that reads from it. */
+export async function openAppContext(config: Config, overrides: Overrides): Promise<AppContext> {
+  const core = await openCore(config, overrides);
+  const opened = { ...core, ...(await openStores(core)) };
+  return { ...opened, changes: createChanges(opened) };
+}
+
+/** Returns the key with which return paths are signed now. */
+export const signingKey = (keyring: Keyring): ReturnPathKey => ({
+  id: keyring.keyIds.length % 32,
+  secret: keyring.derive('return path'),
+});

@@ -6,21 +6,20 @@ import { newId } from '../base/id.ts';
 import type { Keyring } from '../base/keyring.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import type { Config } from '../config/schema.ts';
-import { toDomainRecord, type DomainRecord } from '../domains/domain-record.ts';
+import { toDomainRecord, type DomainRecord, type DomainWithKeys } from '../domains/domain-record.ts';
 import { capital, lostOf, lostText } from '../domains/lost-records.ts';
-import type { DomainNotice } from '../housekeeping/domain-checks.ts';
 import { parseMailbox, type Mailbox } from '../mail/address.ts';
 import { ownersOf } from '../members/member-store.ts';
 import { hintsOf } from '../messages/delivery/due-hint.ts';
 import { ownMailRows, type OwnMail } from '../messages/accept/own-mail.ts';
 import { sealContent } from '../messages/store/stored-content.ts';
-import type { Invitations } from '../operator/deps.ts';
-import { dashboardUrl } from '../operator/team/admin.ts';
+import type { Invitations } from '../operator/server-route.ts';
+import { dashboardUrl } from '../operator/team/team.ts';
 import type { Connection } from '../storage/connection.ts';
+import type { Notice } from '../storage/rows.ts';
 import type { WebhookRow } from '../storage/tables.ts';
 import { trackingTargetOf, urlReach } from '../tracking/host.ts';
-import type { DisabledNotice } from '../webhooks/dispatcher.ts';
-import type { AppContext } from './context.ts';
+import type { AppContext } from './core.ts';
 
 /** Subject and text of a notice. */
 interface NoticeText {
@@ -112,7 +111,7 @@ function noticeMail(
 }
 
 /** The notice that a domain has lost a DNS record, and until when its mail is still sent. */
-export function domainNotice(notices: AccountNotices, config: Config): DomainNotice {
+export function domainNotice(notices: AccountNotices, config: Config): Notice<DomainWithKeys> {
   return {
     prepare: () => notices.prepare(),
     of: (tx, domain) =>
@@ -158,7 +157,10 @@ function lostRecordText(
 }
 
 /** The notice that a webhook endpoint was disabled. */
-export function disabledNotice(notices: AccountNotices, config: Pick<Config, 'http' | 'dashboard'>): DisabledNotice {
+export function disabledNotice(
+  notices: AccountNotices,
+  config: Pick<Config, 'http' | 'dashboard'>,
+): Notice<WebhookRow> {
   return {
     prepare: () => notices.prepare(),
     of: (tx, row) => notices.of(tx, row.account_id, disabledText(row, dashboardUrl(config))),

@@ -1,66 +1,50 @@
-/** Builds the HTTP side: the API with its routes, and the metrics for Prometheus. */
-import { createInside, type Inside } from '../api/inside.ts';
+/** Builds the dependencies of the doors: of the routes of the API and its server, the ports for mail, and the operations on the server. */
 import path from 'node:path';
-import { isPostgresUrl } from '../base/postgres-url.ts';
-import type { RateWindows } from '../scheduling/rate-windows.ts';
-import type { Certificate } from '../config/certificate.ts';
-import type { AcceptDeps } from '../messages/accept/accept.ts';
-import { trackingTargetOf } from '../tracking/host.ts';
-import type { LaneFactsOf } from '../messages/delivery/why.ts';
-import type { Mta } from '../mta/mta.ts';
-import type { Webhooks } from '../webhooks/dispatcher.ts';
+import { clientPackageFiles } from '../api/client-package.ts';
 import type { WireBytes } from '../api/context.ts';
 import { readiness } from '../api/health.ts';
-import type { Inbound } from '../inbound/inbound.ts';
-import type { MailPortState } from '../inbound/mail-port.ts';
-import { clientPackageFiles } from '../api/client-package.ts';
+import type { Inside } from '../api/inside.ts';
 import { apiRoutes } from '../api/routes.ts';
-import type { BodyMemory } from '../api/body-memory.ts';
-import type { Newcomers } from '../api/newcomers.ts';
-import { createApi, type Api, type ApiDeps } from '../api/server.ts';
-import { metricsHandler, type MetricsDeps, type MetricsHandler } from '../operator/metrics/metrics.ts';
+import type { ApiDeps } from '../api/server.ts';
+import type { Certificate } from '../config/certificate.ts';
+import { watchSettings } from '../config/settings-state.ts';
+import { createInbound, type Inbound, type InboundDeps } from '../inbound/inbound.ts';
+import { handIn, selfTest } from '../inbound/self-test.ts';
+import { returnPathKeys } from '../messages/delivery/return-path.ts';
+import type { Mta } from '../mta/mta.ts';
+import type { MetricsHandler } from '../operator/metrics/metrics.ts';
+import type { OperatorDeps } from '../operator/server-route.ts';
+import { secondsLeft } from '../scheduling/rate-windows.ts';
+import { mailFolder } from '../storage/database.ts';
+import { diskBytes } from '../storage/disk-guard.ts';
+import { isDraining } from '../storage/nodes.ts';
+import { trackingTargetOf } from '../tracking/host.ts';
+import { unsubscribeByMail } from '../tracking/unsubscribe.ts';
 import { version } from '../version.ts';
-import type { DeliveryEngine } from './delivery-engine.ts';
-import type { AppContext } from './context.ts';
+import { signingKey, type AppContext } from './core.ts';
+import { invitationMail } from './notices.ts';
+import type { Parts } from './running.ts';
 
-export interface WebParts {
-  accept: AcceptDeps;
-  mta: Mta;
-  holds: DeliveryEngine['holds'];
-  webhooks: Webhooks;
-  laneFacts: LaneFactsOf;
-  metrics: MetricsHandler | null;
-  /** Requests of each account, counted for HTTP and submission together. */
-  accountWindows: RateWindows;
-  /** Shared with the dashboard. */
-  bodyMemory: BodyMemory;
-  newcomers: Newcomers;
-  certificate: Certificate | null;
-  mailDraft: Inbound['mailDraft'];
-  /** The state of the ports for mail. */
-  mailPorts: () => readonly MailPortState[];
-}
-
-/** Builds the API, with the dependencies of its server, which the control socket has as well. */
-export function buildApi(context: AppContext, parts: WebParts): { api: Api; deps: ApiDeps; inside: Inside } {
-  const { config, clock, db, notifiers, meters, callers, disk, planOf } = context;
-  const { certificate, metrics } = parts;
-  const routes = buildRoutes(context, parts);
-  const inside = createInside({ clock, commit: db.commit }, routes);
-  const deps: ApiDeps = {
+/** Returns the dependencies of the API's server, which the control socket has as well. */
+export function apiDeps(
+  context: AppContext,
+  parts: Parts,
+  { inside, metrics }: { inside: Inside; metrics: MetricsHandler | null },
+): ApiDeps {
+  const { config, db, meters, callers, disk, planOf } = context;
+  const { certificate } = parts;
+  return {
     ...context,
+    ...parts,
     inside,
-    accountWindows: parts.accountWindows,
-    bodyMemory: parts.bodyMemory,
-    newcomers: parts.newcomers,
     authenticate: callers.authenticate,
-    keyChanges: notifiers.keys,
+    keyChanges: context.notifiers.keys,
     noteUse: (keyId, ip, endpoint) => callers.recordUse(keyId, ip, endpoint),
     planLimit: (plan) => planOf(plan)?.requestsPerMinute ?? 0,
     audit: context.auditLog,
     keepBodies: config.requestLog.bodies,
     idempotency: { store: context.idempotency, onMismatch: config.idempotency.onMismatch },
-    ready: () => readiness({ db, disk, nodes: context.nodes }, parts.mailPorts()),
+    ready: () => readiness({ db, disk, nodes: context.nodes }, parts.inbound.mailPorts()),
     ...(meters === null ? {} : { answered: (request) => meters.answered(request) }),
     ...(metrics === null || config.metrics.port !== null ? {} : { beside: metrics }),
     settings: {
@@ -71,19 +55,15 @@ export function buildApi(context: AppContext, parts: WebParts): { api: Api; deps
       body: { bodyBytes: config.limits.bodyBytes, singleBodyBytes: config.limits.singleBodyBytes },
     },
   };
-  return { api: createApi(deps, routes), deps, inside };
 }
 
-function buildRoutes(
-  context: AppContext,
-  { accept, mta, holds, webhooks, laneFacts, mailDraft }: WebParts,
-): ReturnType<typeof apiRoutes> {
+export function buildRoutes(context: AppContext, parts: Parts): ReturnType<typeof apiRoutes> {
   const { config, directory, streams, fetch } = context;
+  const { accept, mta, holds, webhooks, inbound } = parts;
   return apiRoutes({
     ...context,
-    accept,
-    mailDraft,
-    laneFacts,
+    ...parts,
+    mailDraft: inbound.mailDraft,
     holdOf: holds.of,
     retry: accept.retry,
     wireBytes: (deliveryId) => wireBytes(mta, deliveryId),
@@ -105,36 +85,101 @@ function buildRoutes(
   });
 }
 
-/** Builds the metrics for Prometheus, or null if they are switched off. */
-export function buildMetrics(
-  { config, db, clock, log, meters, resolver, nodes, owners }: AppContext,
-  engine: Pick<MetricsDeps, 'mta' | 'laneFacts' | 'limits'>,
-  service: Pick<MetricsDeps, 'listeners' | 'certificate'>,
-): MetricsHandler | null {
-  if (meters === null) return null;
-  const { dataDir, storage, backup } = config;
-  return metricsHandler(
-    {
-      db,
-      clock,
-      log,
-      nodes,
-      owners,
-      meters,
-      resolver,
-      version,
-      url: storage.url,
-      dataDir,
-      backupDir: isPostgresUrl(storage.url) ? null : backup.dir,
-      ...engine,
-      ...service,
-    },
-    config.metrics.token,
-  );
-}
-
 async function wireBytes(mta: Mta, deliveryId: string): Promise<WireBytes> {
   const mail = await mta.wireBytes(deliveryId);
   if (mail.kind === 'ready') return { kind: 'bytes', data: mail.data };
   return { kind: 'none', why: mail.kind === 'gone' ? 'it is gone' : mail.why };
 }
+
+export async function buildInbound(
+  context: AppContext,
+  intake: Pick<Parts, 'accept' | 'accountWindows'>,
+  certificate: Certificate,
+): Promise<Inbound> {
+  const size = await diskBytes(mailFolder(context.config));
+  return createInbound(listenerDeps(context, intake), context.config, certificate, size);
+}
+
+function listenerDeps(
+  context: AppContext,
+  { accept, accountWindows }: Pick<Parts, 'accept' | 'accountWindows'>,
+): InboundDeps {
+  const { config, clock, live, notifiers, directory, disk, callers, meters, planOf } = context;
+  const { submission } = config.smtp;
+  return {
+    ...context,
+    keys: returnPathKeys(context.keyring),
+    isOurHost: async (host) => host === config.smtp.hostname || (await directory.isReturnPath(host)),
+    isVerifiedHost: async (host) => host === config.smtp.hostname || (await directory.isVerifiedReturnPath(host)),
+    receiverOf: (local, domain) => directory.receiverOf(local, domain),
+    hasRoomForStrangers: () => disk.hasRoomForStrangers(),
+    accept,
+    authenticate: callers.authenticate,
+    unsubscribe: (wish, deliveryId) => unsubscribeByMail({ ...context, keys: context.trackKeys }, wish, deliveryId),
+    bounceRules: () => live.rules,
+    keyChanges: notifiers.keys,
+    trustedCaller: () => (submission.trustedKey === null ? Promise.resolve(null) : callers.byId(submission.trustedKey)),
+    noteUse: (keyId, ip, endpoint) => callers.recordUse(keyId, ip, endpoint),
+    takeRequest(accountId, plan) {
+      const now = clock.now();
+      const rate = accountWindows.take(accountId, planOf(plan)?.requestsPerMinute ?? 0, now);
+      return rate.over ? secondsLeft(rate, now) : null;
+    },
+    isVerified: (accountId, domain) => accept.isVerified(accountId, domain),
+    failed: context.report,
+    forward: { operatorAddress: config.smtp.operatorAddress, ...context.notices },
+    audit: context.auditLog,
+    idempotency: { store: context.idempotency, onMismatch: config.idempotency.onMismatch },
+    isDraining: () => isDraining(context.nodes),
+    submitted: (code) => meters?.submitted(code),
+  };
+}
+
+/** Builds the dependencies of the operator's operations, which the command line and the dashboard share. */
+export function buildOperator(context: AppContext, parts: Parts, inside: Inside): OperatorDeps {
+  const { clock, db, notifiers, keyring, config, ownAccount, live } = context;
+  const { inbound } = parts;
+  return {
+    ...context,
+    ...parts,
+    // Those in force: a reload replaces some of them.
+    get config() {
+      return live.config;
+    },
+    invitations: invitationMail(parts.notices, context),
+    inside,
+    listeners: () => inbound.mailPorts(),
+    unknownProxies: () => [...context.unknownProxies],
+    settings: watchSettings(
+      { clock },
+      { inForce: () => live.config, read: context.overrides.readSettings ?? (() => live.config) },
+    ),
+    certificate: parts.certificateWatch,
+    async handIn({ from, to, mail }) {
+      const port = inbound.ports().mx;
+      if (port === null) return { taken: false, reply: 'smtp.mx.port is taken by another program' };
+      const host = dialAddressOf(config.smtp.mx.host);
+      const given = { host, port, helo: config.smtp.hostname, from, to, mail, patienceMs: HAND_IN_MS };
+      const done = await handIn(given);
+      return done.kind === 'taken' ? { taken: true, reply: done.reply } : { taken: false, reply: done.why };
+    },
+    selfTest(through) {
+      const port = inbound.ports().mx;
+      return selfTest(
+        { clock, db, notifiers, ownAccount, returnPathKey: signingKey(keyring) },
+        {
+          mx: port === null ? null : { host: dialAddressOf(config.smtp.mx.host), port },
+          hostname: config.smtp.hostname,
+          simulatorDomain: config.simulator.domain,
+          through,
+        },
+      );
+    },
+  };
+}
+
+/** A mail of the largest size takes a few seconds. */
+const HAND_IN_MS = 15_000;
+
+/** Returns the address to dial: a port that listens on all addresses is dialled on the loopback. */
+const dialAddressOf = (host: string): string => (host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host);

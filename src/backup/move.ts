@@ -1,19 +1,14 @@
 /**
- * Moves all rows from a SQLite file into a PostgreSQL database. The steps are in an order in which a crash never leaves two databases that a
- * server would start on:
- *
- * 1. The target is marked as unfinished and filled.
- * 2. The source is marked as moved. Nothing starts on either now.
- * 3. The mark of the target is taken away. If the program ends before that, the same command does only this.
+ * Moves all rows from a SQLite file into an empty PostgreSQL database, in one transaction: a move that is broken off leaves nothing there. Right
+ * after it the source is marked as moved, and no server starts on it any more.
  */
-import { randomUUID } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { isDeepStrictEqual } from 'node:util';
 import type { Knex } from 'knex';
 import type { Clock } from '../base/clock.ts';
 import { balance, type Books } from '../messages/store/books.ts';
 import { UncopyableValue, fill, openFillTarget, type Filled, type FillTarget } from '../storage/postgres/fill.ts';
-import { DatabaseRefusal, MARK_TABLE, readMark, refusalOf, writeMark } from '../storage/mark.ts';
+import { DatabaseRefusal, markMoved, refuseMarked } from '../storage/mark.ts';
 import { connect, durable, readOnly, sqliteFile, type StoreAddress } from '../storage/database.ts';
 import { lockFolder } from '../storage/folder-lock.ts';
 import { migrationState, whyUnsupported } from '../storage/migrate.ts';
@@ -31,8 +26,6 @@ export interface MoveOptions {
 
 export type Moved =
   | { kind: 'moved'; filled: Filled; books: Books }
-  /** An earlier run had done everything but the last step. */
-  | { kind: 'completed' }
   | {
       kind: 'refused';
       /**
@@ -74,6 +67,7 @@ export async function moveStorage(deps: { clock: Clock }, options: MoveOptions):
 /** Throws what is none of the reasons for a refusal. */
 function explained(error: unknown, file: string): Moved {
   if (error instanceof UncopyableValue) return refused('data', error.message);
+  if (error instanceof DatabaseRefusal && error.why === 'moved') return refused('marked', error.message);
   if (error instanceof Error && 'code' in error && error.code === 'SQLITE_BUSY')
     return refused('in_use', `another program writes to ${file}: end it first`);
   if (error instanceof DatabaseRefusal || !isConnectionLoss(error)) throw error;
@@ -85,29 +79,18 @@ function explained(error: unknown, file: string): Moved {
 }
 
 async function moveFrom(deps: { clock: Clock }, source: Knex, { from, to, progress }: MoveOptions): Promise<Moved> {
-  const mark = await readMark(source);
-  if (mark !== null && (mark.role !== 'moved' || mark.url !== to.url))
-    return refused('marked', refusalOf(mark).message);
+  await refuseMarked(source);
   const why = await whyOtherSchema(source);
   if (why !== null) return refused('schema', `the database at ${from.url} ${why}`);
   const target = await openFillTarget(to);
   try {
-    const finish = (): Promise<void> => target.db.run(`DROP TABLE ${MARK_TABLE}`);
-    if (mark !== null) {
-      if ((await readMark(target.pool))?.id !== mark.id) return refused('marked', refusalOf(mark).message);
-      await finish();
-      return { kind: 'completed' };
-    }
     const foreign = await target.prepare();
     if (foreign !== null)
       return refused('not_empty', `the database at ${to.url} has rows already (${foreign}): name an empty one`);
-    const move = { id: randomUUID(), at: deps.clock.now() };
-    await writeMark(target.pool, { role: 'unfinished', url: from.url, ...move });
     const filled = await fill(source, target.db, progress);
     const books = await equalBooks(from, target);
-    await writeMark(source, { role: 'moved', url: to.url, ...move });
+    await markMoved(source, { url: to.url, at: deps.clock.now() });
     await source.raw('COMMIT');
-    await finish();
     return { kind: 'moved', filled, books };
   } finally {
     await target.close();

@@ -151,11 +151,8 @@ const METHODS_HEAD = `/**
  * Made from the OpenAPI document by \`npm run build\`: do not edit. A method for each operation: it takes the parts of the path, the body,
  * the query and the options of the request.
  */
-import type { Call } from './call.ts';
-import { entriesOf } from './pages.ts';
-import type { PostOptions, RequestOptions, Transport } from './transport.ts';
+import { at, entriesOf, type Call, type PostOptions, type RequestOptions, type Transport } from './transport.ts';
 import type { Operations } from './types.ts';
-import { at } from './url.ts';
 
 abstract class Resource {
   protected readonly transport: Transport;
@@ -165,7 +162,7 @@ abstract class Resource {
   }
 }
 `;
-/** Operations whose methods are written by hand, in src/client/resources.ts and mail-client.ts. */
+/** Operations whose methods are written by hand, in src/client/mail-client.ts. */
 const byHand = new Set(['sendMessage', 'createSuppression', 'testWebhook', 'getOpenapi']);
 /** Methods that the rule of `methodOf` would give a worse name. */
 const ownNames = {

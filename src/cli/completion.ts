@@ -1,5 +1,5 @@
 /** `posthorn completion bash|zsh|fish`: prints a script for the shell, which asks this program for the words that can follow. */
-import { Argument, type Command, type CommandUnknownOpts } from '@commander-js/extra-typings';
+import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { Context } from './cli.ts';
 
 /** Each hands over the words before the cursor, the last of which may be empty. If no word fits, the shell offers files. */
@@ -21,23 +21,12 @@ if [ "\${funcstack[1]}" = _posthorn ]; then _posthorn "$@"; else compdef _postho
 complete -c posthorn -a '(posthorn complete -- (commandline -opc)[2..-1] (commandline -ct))'`,
 };
 
-export function addCompletion(command: Command, context: Context): void {
-  const program: CommandUnknownOpts = command.parent ?? command;
-  command
-    .addArgument(new Argument('<shell>').choices(Object.keys(scripts) as (keyof typeof scripts)[]))
-    .action((shell) => {
-      context.out(scripts[shell]);
-    });
-  program
-    .command('complete', { hidden: true })
-    .argument('[words...]')
-    .action((words) => {
-      for (const line of offersAfter(program, words)) context.out(line);
-    });
+export function completion(context: Context, { shell }: { shell: keyof typeof scripts }): void {
+  context.out(scripts[shell]);
 }
 
 /** Returns the words that can follow these, the last of which is being written, each with a tab and what it does. */
-function offersAfter(program: CommandUnknownOpts, words: readonly string[]): string[] {
+export function offersAfter(program: CommandUnknownOpts, words: readonly string[]): string[] {
   let at = program;
   for (const [place, word] of words.slice(0, -1).entries()) {
     if (takesValue(program, at, words[place - 1])) continue;

@@ -1,25 +1,68 @@
 /** Makes commands of presentations: arguments and options, help, tables, `--json`, exit codes. */
-import { Argument, Option, type CommandUnknownOpts } from '@commander-js/extra-typings';
+import { Argument, Option, type CommandUnknownOpts, InvalidArgumentError } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
 import type { Operator } from '../operator/door/operator.ts';
 import type { OperationName } from '../operator/routes.ts';
 import { apiSummaries } from '../operations/summaries.ts';
-import type { Given, Input, Presentation } from '../presentations/presentation.ts';
-import { json, tableOf } from '../presentations/table.ts';
+import { type Given, type Input, type Presentation, json, tableOf } from '../presentations/presentation.ts';
 import type { Context } from './cli.ts';
-import {
-  countOption,
-  daysOption,
-  durationOption,
-  durationWithin,
-  hoursOption,
-  LARGEST_LIMIT,
-  limitOption,
-  listOption,
-} from './options.ts';
+import { readDuration } from '../base/time.ts';
+
+/**
+ * Reads `a,b` or `a, b`; if the option is given several times, the lists are joined. The operation checks the items. A list without items is
+ * refused: it comes from a variable of the shell that is not set, and would lift the restriction that it was to be.
+ */
+export function listOption<Item extends string>(text: string, before: readonly Item[] | undefined): Item[] {
+  const items = text
+    .split(',')
+    .map((item) => item.trim())
+    .filter((item) => item !== '') as Item[];
+  if (items.length === 0) throw new InvalidArgumentError('Expected at least one value: leave the option out for all.');
+  return [...(before ?? []), ...items];
+}
+
+/** Returns a parser that reads a duration such as `30d` within these limits and returns milliseconds. */
+const durationWithin =
+  (least: string, most: string) =>
+  (text: string): number => {
+    const ms = readDuration(text);
+    if (ms !== null && ms >= (readDuration(least) ?? 0) && ms <= (readDuration(most) ?? 0)) return ms;
+    throw new InvalidArgumentError(`Expected a duration from ${least} to ${most} (units ms, s, m, h, d).`);
+  };
+
+export const durationOption = durationWithin('1ms', '3650d');
+
+/** Returns a parser for a whole number between two others. */
+export const wholeOption =
+  (least: number, most: number) =>
+  (text: string): number => {
+    const number = Number(text);
+    if (/^\d{1,9}$/.test(text) && number >= least && number <= most) return number;
+    throw new InvalidArgumentError(`Expected a whole number from ${String(least)} to ${String(most)}.`);
+  };
+
+/** The most rows that `--limit` takes. */
+const LARGEST_LIMIT = 1000;
+
+/** Reads how many rows are asked for. */
+export const limitOption = wholeOption(1, LARGEST_LIMIT);
+
+/** Reads how many things are asked for. */
+const countOption = wholeOption(1, 1_000_000);
+
+/** Reads a number of days, at most 400: older figures are deleted. */
+const daysOption = wholeOption(1, 400);
+
+/** Reads a number of hours, at most those of a month. */
+const hoursOption = wholeOption(1, 744);
 
 /** Descriptions of the groups of commands. */
 const groups: Readonly<Record<string, string>> = {
+  config: 'check the settings, or show those in effect',
+  backup: 'copies of a SQLite database and the keys',
+  storage: 'where the database is',
+  events: 'what happened to mail',
+  tls: 'the certificate of the SMTP listeners, and of HTTPS',
   admin: 'administrators, who see all accounts in the dashboard',
   team: 'who signs in to the dashboard, and with which role',
   accounts: 'accounts: whose keys, domains and mail these are',
@@ -46,6 +89,8 @@ function groupAt(program: CommandUnknownOpts, path: readonly string[]): CommandU
   return group;
 }
 
+type Parse = (text: string, before: unknown) => unknown;
+
 /** The limits are those of the operations. */
 const holdTime = durationWithin('1s', '366d');
 
@@ -68,27 +113,46 @@ const parsers = {
   hours: hoursOption,
 };
 
-export function addPresented(program: CommandUnknownOpts, context: Context, all: readonly Presentation[]): void {
+/** A command that is written by hand. */
+export interface OwnCommand extends Pick<Presentation, 'command' | 'input' | 'examples'> {
+  says: string;
+  /** The words of the help about `--json`, if they are not `as one JSON object`; null if there is none. */
+  json?: string | null;
+  /** The end of its help. */
+  more?: string;
+  /** Returns the work. Options are given by their names with `_` for `-`. */
+  load(): Promise<(context: Context, options: never) => Promise<void> | void>;
+}
+
+/** Adds these commands below a program. */
+export function addCommands(
+  program: CommandUnknownOpts,
+  context: Context,
+  all: readonly (Presentation | OwnCommand)[],
+): void {
   for (const one of all) add(program, context, one);
 }
 
-function add(program: CommandUnknownOpts, context: Context, one: Presentation): void {
+function add(program: CommandUnknownOpts, context: Context, one: Presentation | OwnCommand): void {
+  const isOwn = 'load' in one;
   const path = one.command.split(' ');
   const name = path.pop() ?? '';
   const command = groupAt(program, path)
     .command(name)
-    .description(one.says ?? summaryOf(one.operation));
-  const { input = [], list } = one;
-  const options = input.filter(({ flag }) => flag.startsWith('--')).map(optionOf);
+    .description(one.says ?? (isOwn ? '' : summaryOf(one.operation)));
+  const { input = [] } = one;
   const args = input.filter(({ flag }) => !flag.startsWith('--'));
-  for (const { flag, says, choices } of args)
-    command.addArgument(
-      choices === undefined ? new Argument(flag, says) : new Argument(flag, says).choices([...choices]),
-    );
-  for (const option of options) command.addOption(option);
-  if (list !== undefined && 'limit' in list) command.option('--limit <n>', 'the most to show', limitOption, list.limit);
-  if (one.isTried === true) command.option('--dry-run', 'say what it would do, and change nothing');
-  command.option('--json', one.isByLine === true ? 'one JSON object a line' : 'as one JSON object');
+  for (const { flag, says, choices, kind } of args) {
+    const argument = new Argument(flag, says);
+    if (choices !== undefined) argument.choices([...choices]);
+    if (typeof kind === 'function') argument.argParser(kind as Parse);
+    command.addArgument(argument);
+  }
+  for (const one of input) if (!args.includes(one)) command.addOption(optionOf(one));
+  if (!isOwn) addUsual(command, one);
+  const json = isOwn ? one.json : one.isByLine === true ? 'one JSON object a line' : undefined;
+  if (json !== null) command.option('--json', json ?? 'as one JSON object');
+  if (isOwn && one.more !== undefined) command.addHelpText('after', one.more);
   command.action(async () => {
     const given: Record<string, unknown> = Object.fromEntries(
       Object.entries(command.opts()).map(([key, value]) => [
@@ -97,8 +161,27 @@ function add(program: CommandUnknownOpts, context: Context, one: Presentation): 
       ]),
     );
     for (const [at, { flag }] of args.entries()) given[nameOf(flag)] = command.processedArgs[at];
-    await perform(context, one, given);
+    if (isOwn) await (await one.load())(context, given as never);
+    else await perform(context, one, given);
   });
+}
+
+function addUsual(command: CommandUnknownOpts, { list, isTried }: Presentation): void {
+  if (list !== undefined && 'limit' in list) command.option('--limit <n>', 'the most to show', limitOption, list.limit);
+  if (isTried === true) command.option('--dry-run', 'say what it would do, and change nothing');
+}
+
+type Samples = ReadonlyMap<string, readonly string[]>;
+
+/** Adds its examples to the help of each command below this one. A group of commands shows the first example of each. */
+export function addExamples(group: CommandUnknownOpts, all: Samples, path: readonly string[] = []): readonly string[] {
+  const found = group.commands.map((command) => {
+    const name = [...path, command.name()];
+    const lines = command.commands.length > 0 ? addExamples(command, all, name) : (all.get(name.join(' ')) ?? []);
+    command.addHelpText('after', ['', 'Examples:', ...lines.map((line) => `  $ ${line}`)].join('\n'));
+    return lines;
+  });
+  return found.flatMap(([first]) => first ?? []);
 }
 
 /** Returns the summary as commands are described, in lower case. */
@@ -120,9 +203,9 @@ function optionOf({
   conflicts,
 }: Input): Option {
   const option = new Option(flag, says).makeOptionMandatory(isRequired).conflicts(conflicts ?? []);
-  const parse = parsers[kind];
+  const parse = typeof kind === 'function' ? kind : parsers[kind];
   if (choices !== undefined) option.choices([...choices]);
-  else if (parse !== undefined) option.argParser(parse as (text: string, before: unknown) => unknown);
+  else if (parse !== undefined) option.argParser(parse as Parse);
   if (usual === undefined) return option;
   return option.default(
     kind === 'names' ? [usual] : usual,
@@ -207,4 +290,39 @@ async function ask(operator: Operator, one: Presentation, given: Given): Promise
   if (/^(?:GET|DELETE) /.test(endpoint)) return await operator.ask(one.operation, { ...asked, query: texts(false) });
   const body = Object.fromEntries(Object.entries(others).filter(([name]) => !inPath(name)));
   return await operator.ask(one.operation, { ...asked, body });
+}
+
+/** Options whose value may be empty: parts of a mail, and a member of the team without an account. */
+const MAY_BE_EMPTY: ReadonlySet<string> = new Set(['subject', 'text', 'html', 'accounts']);
+
+/**
+ * Refuses an option with one value that is given twice, or with nothing, in this command and those below. Otherwise the first value, such
+ * as that of the first of two `--to`, would be silently lost; and a variable of the shell that is not set would widen what a command is about.
+ */
+export function refuseUnclear(command: CommandUnknownOpts): void {
+  for (const option of command.options) {
+    if (option.isBoolean() || option.parseArg === listOption) continue;
+    let isGiven = false;
+    command.on(`option:${option.name()}`, (value: string | null) => {
+      if (isGiven) command.error(`error: option '${option.flags}' is given twice, and takes one value`);
+      if (value === '' && !MAY_BE_EMPTY.has(option.name()))
+        command.error(`error: option '${option.flags}' has an empty value: give one, or leave the option out`);
+      isGiven = true;
+    });
+  }
+  for (const below of command.commands) refuseUnclear(below);
+}
+
+/**
+ * Refuses an empty argument, in this command and those below. Otherwise, with a variable of the shell that is not set, `backup create` would
+ * take the working directory.
+ */
+export function refuseEmptyArguments(program: CommandUnknownOpts): void {
+  program.hook('preAction', (_, command) => {
+    const at = command.args.indexOf('');
+    // The word that is being completed may be empty.
+    if (at === -1 || command.name() === 'complete') return;
+    const name = (command.registeredArguments[at] ?? command.registeredArguments.at(-1))?.name() ?? '';
+    command.error(`error: argument '${name}' is empty`);
+  });
 }

@@ -7,18 +7,31 @@ import { Unavailable, type UnavailableWhy } from '../base/unavailable.ts';
 import { DatabaseRefusal, type RefusalWhy } from '../storage/mark.ts';
 import { UnsupportedSchema } from '../storage/migrate.ts';
 import { exitCodes, Refusal } from './exit-codes.ts';
-import { isDiskFull, machineFault } from './machine-fault.ts';
-import { printable } from '../presentations/table.ts';
+import { machineFault, type MachineFault } from '../operator/machine-fault.ts';
+import { printable } from '../presentations/presentation.ts';
 
 type Note = (line: string) => void;
 
-const refused: Readonly<Record<RefusalWhy, number>> = {
-  unsuitable: exitCodes.config,
+/** The exit codes of what a command may end with, by the reason. */
+const codes: Readonly<Record<MachineFault['kind'] | RefusalWhy | UnavailableWhy, number>> = {
+  already_running: exitCodes.cannotCreate,
+  away: exitCodes.unavailable,
+  busy: exitCodes.unavailable,
+  damaged: exitCodes.output,
+  failing: exitCodes.output,
+  forbidden: exitCodes.noPermission,
+  full: exitCodes.output,
   in_use: exitCodes.cannotCreate,
-  unreachable: exitCodes.unavailable,
-  wrong_clock: exitCodes.unavailable,
   moved: exitCodes.config,
-  unfinished: exitCodes.config,
+  no_access: exitCodes.noPermission,
+  no_backup: exitCodes.cannotCreate,
+  no_database: exitCodes.noInput,
+  not_running: exitCodes.unavailable,
+  read_only: exitCodes.noPermission,
+  taken_over: exitCodes.unavailable,
+  unreachable: exitCodes.unavailable,
+  unsuitable: exitCodes.config,
+  wrong_clock: exitCodes.unavailable,
 };
 
 /** Prints an error for people; `command` is the one that ended with it, if one had begun. Returns the exit code. */
@@ -46,7 +59,7 @@ export function printError(
   if (fault !== null) {
     note(`posthorn: ${fault.line}`);
     note(`  cure:  ${fault.cure}`);
-    return fault.exitCode;
+    return codes[fault.kind];
   }
   // The modules of the server are loaded late; src/bin/posthorn.cjs prints the same for earlier ones.
   if (error instanceof Error && 'code' in error && error.code === 'EMFILE') {
@@ -60,8 +73,7 @@ export function printError(
 /** Returns the exit code of an error that says all by its message, or null. */
 function codeOf(error: unknown): number | null {
   if (error instanceof Refusal) return error.exitCode;
-  if (error instanceof Unavailable) return unavailable[error.why];
-  if (error instanceof DatabaseRefusal) return refused[error.why];
+  if (error instanceof Unavailable || error instanceof DatabaseRefusal) return codes[error.why];
   return error instanceof UnsupportedSchema || error instanceof KeyFileError ? exitCodes.config : null;
 }
 
@@ -72,19 +84,10 @@ function codeOf(error: unknown): number | null {
 export function whyForNow(error: unknown, dataDir: string): string | null {
   const lines: string[] = [];
   const code = printError(error, (line) => lines.push(line), dataDir);
-  const mayPass = code === exitCodes.unavailable || code === exitCodes.cannotCreate || isDiskFull(error);
+  const mayPass =
+    code === exitCodes.unavailable || code === exitCodes.cannotCreate || machineFault(error, dataDir)?.kind === 'full';
   return mayPass ? (lines[0] ?? String(error)).replace(/^posthorn: /, '') : null;
 }
-
-const unavailable: Readonly<Record<UnavailableWhy, number>> = {
-  not_running: exitCodes.unavailable,
-  already_running: exitCodes.cannotCreate,
-  no_database: exitCodes.noInput,
-  no_access: exitCodes.noPermission,
-  no_backup: exitCodes.cannotCreate,
-  taken_over: exitCodes.unavailable,
-  wrong_clock: exitCodes.unavailable,
-};
 
 /** Their causes and cures in the catalogue speak of requests, paths and members; the message says what is wrong with the command. */
 const ofRequests: ReadonlySet<ProblemCode> = new Set([

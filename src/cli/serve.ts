@@ -1,28 +1,27 @@
 /** `posthorn serve`: the whole program, until a signal ends it. */
 import { rmSync } from 'node:fs';
-import { systemClock } from '../base/clock.ts';
+import { systemClock, type Clock, type Timer } from '../base/clock.ts';
 import { watchHeap } from '../base/heap-growth.ts';
 import { isJournal, type Log, type RootLog } from '../base/log.ts';
-import { managerIn, openServiceManager } from './service-manager.ts';
 import { ConfigError } from '../config/load.ts';
 import { replaceFile } from '../base/replace-file.ts';
 import type { CreatedKey, Key } from '../client/types.ts';
 import type { Config } from '../config/schema.ts';
 import { makeDataFolder } from '../operator/door/data-folder.ts';
-import { setUpFile } from '../operator/team/admin.ts';
+import { setUpFile } from '../operator/team/team.ts';
 import { lookAtSocket, socketPath } from '../operator/door/socket.ts';
 import { reachOperator } from '../operator/door/operator.ts';
 import { setupWarnings } from '../operator/setup-warnings.ts';
 import { Unavailable } from '../base/unavailable.ts';
 import type { Context } from './cli.ts';
-import { exitCodes } from './exit-codes.ts';
-import { greeting } from './greeting.ts';
-import { listenFault } from './listen-fault.ts';
-import { isDiskFull } from './machine-fault.ts';
+import { exitCodes, Refusal } from './exit-codes.ts';
+import { machineFault } from '../operator/machine-fault.ts';
 import { whyForNow } from './print-error.ts';
+import { spawn, type ChildProcess } from 'node:child_process';
+import { HOUR_MS } from '../base/time.ts';
 
 /** The running program, as `serve` uses it. */
-export interface Server {
+interface Server {
   /** Where the API listens. */
   url: string;
   /** Applies the settings that can change while it runs. Throws ConfigError. */
@@ -47,8 +46,10 @@ const FIRST_KEY = {
   ttl: 7 * 86_400,
 } as const;
 
-/** Runs the server. `greets`: prints a test key at the first start, also if no terminal shows it. */
-export async function serve(context: Context, startApp: StartApp, greets: boolean): Promise<void> {
+/** Runs the server. `greeting`: prints a test key at the first start, also if no terminal shows it. */
+export async function serve(context: Context, options: { greeting?: true }): Promise<void> {
+  const { startApp } = context.program;
+  if (startApp === undefined) throw new Error('this program was built without a server');
   const { config, warnings } = context.load();
   const { createLog } = await import('../base/log.ts');
   const log = createLog({ ...config.log, journal: isJournal(context.env['JOURNAL_STREAM'], 1) });
@@ -74,7 +75,7 @@ export async function serve(context: Context, startApp: StartApp, greets: boolea
     logWarnings(log, await setupWarnings(config));
     manager.ready(`serving ${server.url}`);
     // On a full disk the server goes on without it.
-    await greet(context, config, log, server, greets).catch((err: unknown) => {
+    await greet(context, config, log, server, options.greeting === true).catch((err: unknown) => {
       log.warn({ event: 'greeting_failed', err }, 'the link or the test key of the first start cannot be made');
     });
     ending.onHangUp(() => {
@@ -86,7 +87,7 @@ export async function serve(context: Context, startApp: StartApp, greets: boolea
     // A supervisor starts a program again that ends with an error.
     if (ending.failure !== null) throw ending.failure;
   } catch (error) {
-    const reason = isStarted && !isDiskFull(error) ? null : whyForNow(error, config.dataDir);
+    const reason = isStarted && machineFault(error, null)?.kind !== 'full' ? null : whyForNow(error, config.dataDir);
     if (systemd !== null && reason !== null) {
       log.warn({ event: 'start_waits', reason }, 'it cannot run now; systemd tries again in half a minute');
       // systemd gives up after some starts within ten minutes.
@@ -220,4 +221,217 @@ function endOnUncaughtErrors(log: RootLog): () => void {
     process.off('uncaughtException', crash);
     process.off('unhandledRejection', crash);
   };
+}
+
+interface Greeted {
+  url: string;
+  simulator: string;
+  /** A key of the first start, shown only here; with null the text names a variable instead. */
+  key: string | null;
+  /** The link that makes the first administrator; null if there is one. */
+  setUpLink?: string | null;
+}
+
+/** Returns commands that send a mail to the simulator and show its events, and the whole text for people. */
+export function greeting({ url, simulator, key, setUpLink = null }: Greeted) {
+  const base = reachable(url);
+  // Single quotes would keep the shell from putting the variable in.
+  const authorization = `-H "Authorization: Bearer ${key ?? '$POSTHORN_API_KEY'}"`;
+  const mail = JSON.stringify({
+    from: `Posthorn <hello@${simulator}>`,
+    to: `delivered@${simulator}`,
+    subject: 'First mail',
+    text: 'Hello from Posthorn.',
+  });
+  const send = `curl -sS ${base}/v1/messages ${authorization} -H "Content-Type: application/json" -d '${mail}'`;
+  const events = `curl -sS ${base}/v1/events ${authorization}`;
+  const about =
+    key === null
+      ? 'Keys: posthorn keys create --name NAME --scopes send,message:read,event:read'
+      : 'The key below is a test key: its mail is simulated. It is shown this once and ends in 7 days.';
+  return {
+    send,
+    events,
+    text: [
+      '',
+      `Posthorn is running at ${base}`,
+      ...(setUpLink === null
+        ? []
+        : ['', 'Create the administrator of the dashboard (once, within 30 minutes):', setUpLink, '']),
+      about,
+      '',
+      'Send a mail to the simulator:',
+      send,
+      '',
+      'See the outcome:',
+      events,
+      '',
+    ],
+  };
+}
+
+/** Replaces an address that means all interfaces, as it cannot be dialled everywhere. */
+function reachable(url: string): string {
+  return url.replace('//0.0.0.0:', '//127.0.0.1:').replace('//[::]:', '//[::1]:');
+}
+
+/** The socket and the watchdog of systemd. */
+export interface Manager {
+  /** The socket; its name may begin with `@`. */
+  socket: string;
+  /** A sign of life is due within this time, in milliseconds; null without a watchdog. */
+  watchdogMs: number | null;
+}
+
+/** Reads the service manager from the environment; null if none started us. `pid` is our own. */
+export function managerIn(env: Readonly<Record<string, string | undefined>>, pid: number): Manager | null {
+  const { NOTIFY_SOCKET: socket, WATCHDOG_USEC: usec, WATCHDOG_PID: watched } = env;
+  if (socket === undefined || !/^[/@]/.test(socket)) return null;
+  const ms = /^\d{1,15}$/.test(usec ?? '') ? Number(usec) / 1000 : 0;
+  const forUs = watched === undefined || watched === String(pid);
+  return { socket, watchdogMs: ms > 0 && forUs ? ms : null };
+}
+
+/** A third: two signs of life may come late before we are taken for dead. */
+const SIGNS_A_PERIOD = 3;
+const EXTEND_EVERY_MS = 10_000;
+const EXTEND_BY_USEC = 30_000_000;
+/** A start that takes longer than this is left to the manager's own limit. */
+const LONGEST_START_MS = HOUR_MS;
+/** SIGTERM may go to the whole control group: the shell still has to report that we stop. */
+const RELAY = `trap '' TERM INT HUP; while read -r word; do systemd-notify "$word"; done`;
+
+/**
+ * Notifies systemd of our state (sd_notify(3)), and begins at once to ask for time to start. `path` is where programs are looked for. Without a
+ * manager nothing is said.
+ */
+export function openServiceManager(
+  deps: { clock: Clock; log: Log },
+  manager: Manager | null,
+  path: string | undefined,
+) {
+  const { clock } = deps;
+  const relay = manager === null ? null : openRelay(deps, { NOTIFY_SOCKET: manager.socket, PATH: path });
+  const startedAt = clock.monotonic();
+  let timer: Timer | null = null;
+  let isClosed = false;
+
+  function every(ms: number, word: string, until = Infinity): void {
+    relay?.say(word);
+    if (clock.monotonic() + ms <= until) timer = clock.after(ms, () => every(ms, word, until), { background: true });
+  }
+
+  if (relay !== null)
+    every(EXTEND_EVERY_MS, `EXTEND_TIMEOUT_USEC=${String(EXTEND_BY_USEC)}`, startedAt + LONGEST_START_MS);
+  return {
+    /** Everything is open. `status` is what `systemctl status` shows. */
+    ready(status: string): void {
+      timer?.cancel();
+      relay?.say(`STATUS=${status}`);
+      relay?.say('READY=1');
+      const ms = manager?.watchdogMs ?? null;
+      if (ms !== null) every(ms / SIGNS_A_PERIOD, 'WATCHDOG=1');
+    },
+    /** The end has begun. Signs of life go on: a stop may take a minute, and one that hangs should be seen. */
+    stopping: (): void => relay?.say('STOPPING=1'),
+    /** Ends the notifications and the shell. Safe to call twice. */
+    close(): void {
+      timer?.cancel();
+      if (!isClosed) relay?.close();
+      isClosed = true;
+    },
+  };
+}
+
+/** Enough for one line of complaint. */
+const MOST_COMPLAINT = 500;
+
+/**
+ * Sends words to systemd. Node.js cannot open a Unix datagram socket, so `systemd-notify` does it, started by one small shell: to start a process
+ * from this one, with all its memory, would hold up the loop each time. Starts the shell again if it has died. Errors of it and
+ * of `systemd-notify` are logged.
+ */
+function openRelay({ log }: { log: Log }, env: Record<string, string | undefined>) {
+  let shell: ChildProcess | null = null;
+
+  const failed = (why: string): void => {
+    log.warn(
+      { event: 'service_manager', reason: why.trim().slice(0, MOST_COMPLAINT) },
+      'systemd could not be notified',
+    );
+  };
+  function start(): ChildProcess {
+    const fresh = spawn('/bin/sh', ['-c', RELAY], { env, stdio: ['pipe', 'ignore', 'pipe'] });
+    fresh.on('error', (error) => {
+      failed(String(error));
+    });
+    // A pipe whose reader has died: the exit is what counts.
+    fresh.stdin.on('error', () => undefined);
+    fresh.stderr.setEncoding('utf8').on('data', failed);
+    fresh.once('exit', () => {
+      if (shell === fresh) shell = null;
+    });
+    // It must not keep the program running, nor be waited for.
+    fresh.unref();
+    return fresh;
+  }
+
+  return {
+    say(word: string): void {
+      shell ??= start();
+      shell.stdin?.write(`${word.replaceAll('\n', ' ')}\n`);
+    },
+    close(): void {
+      shell?.stdin?.end();
+      shell = null;
+    },
+  };
+}
+
+type Listening = Pick<Config, 'http' | 'metrics' | 'dashboard' | 'smtp'>;
+
+/** The ports, each with its settings. */
+const portsOf = ({ http, metrics, dashboard, smtp: { mx, submission } }: Listening) =>
+  [
+    { host: http.host, port: http.port, of: 'http', portSetting: 'http.port' },
+    { host: http.host, port: dashboard.port, of: 'http', portSetting: 'dashboard.port' },
+    { host: metrics.host, port: metrics.port, of: 'metrics', portSetting: 'metrics.port' },
+    { host: mx.host, port: mx.port, of: 'smtp.mx', portSetting: 'smtp.mx.port' },
+    { host: submission.host, port: submission.port, of: 'smtp.submission', portSetting: 'smtp.submission.port' },
+    { host: submission.host, port: submission.tlsPort, of: 'smtp.submission', portSetting: 'smtp.submission.tlsPort' },
+  ] as const;
+
+/** Returns null if the error is not about listening. */
+export function listenFault(config: Listening, error: unknown): Refusal | null {
+  if (!(error instanceof Error) || !('code' in error)) return null;
+  const port = 'port' in error ? Number(error.port) : config.http.port;
+  const asked = portsOf(config).filter((one) => one.port === port);
+  const { host, of, portSetting } = asked[0] ?? portsOf(config)[0];
+  const hostSetting = `${of}.host`;
+  switch (error.code) {
+    case 'EADDRINUSE': {
+      const other = asked.find((one) => one.portSetting !== portSetting && one.portSetting !== 'dashboard.port');
+      const line =
+        other === undefined
+          ? `something listens on ${host}:${String(port)} already: change ${portSetting}, or end it (as root, \`ss -ltnp 'sport = :${String(port)}'\` shows what it is)`
+          : `${portSetting} and ${other.portSetting} are both ${String(port)}, or something else listens there already`;
+      return new Refusal(exitCodes.unavailable, line);
+    }
+    case 'EACCES':
+    case 'EPERM':
+      return new Refusal(
+        exitCodes.noPermission,
+        `${portSetting}: this user may not listen on port ${String(port)}: run it as the systemd service, give it the capability CAP_NET_BIND_SERVICE, or take a port from 1024 up`,
+      );
+    // At boot an address may be there later than the server: a floating one, or that of a link that is slow.
+    case 'EADDRNOTAVAIL':
+      return new Refusal(
+        exitCodes.unavailable,
+        `${hostSetting}: this machine has no address ${host}; if it comes up later, a later start works`,
+      );
+    case 'EAFNOSUPPORT':
+      return new Refusal(exitCodes.config, `${hostSetting}: this machine has no address ${host}`);
+    default:
+      return null;
+  }
 }

@@ -3,44 +3,30 @@
  * read it, so this reads the files as root and then becomes the user of the data folder, before anything is written.
  */
 import { statSync } from 'node:fs';
-import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { readPair, type PairReading } from '../config/certificate-pair.ts';
 import { certificateNames, installCertificate, installedFile } from '../config/certificate.ts';
-import { readText } from '../config/load.ts';
-import type { Config } from '../config/schema.ts';
+import { readText, ConfigError, withValue, type Loaded } from '../config/load.ts';
+import { type Config, listSettings, type SettingEntry } from '../config/schema.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { makeDataFolder } from '../operator/door/data-folder.ts';
 import { Unavailable } from '../base/unavailable.ts';
 import type { Context } from './cli.ts';
 import { exitCodes, Refusal } from './exit-codes.ts';
+import { valueAt } from '../base/check.ts';
+import { writeDuration } from '../base/time.ts';
+import { writeSize } from '../config/kind.ts';
+import { checkNamedFiles } from '../config/data-file.ts';
+import { socketPath } from '../operator/door/socket.ts';
+import { setupWarnings } from '../operator/setup-warnings.ts';
 
 interface InstallOptions {
   cert: string;
   key: string;
-  anyName?: true | undefined;
+  any_name?: true | undefined;
   json?: true | undefined;
 }
 
-export function addTls(tls: CommandUnknownOpts, context: Context): void {
-  tls
-    .command('install')
-    .description('check a certificate and its key, copy them to where the server reads them, and have them used')
-    .requiredOption('--cert <file>', 'PEM file with the chain, the own certificate first (fullchain.pem)')
-    .requiredOption('--key <file>', 'PEM file with the private key (privkey.pem)')
-    .option('--any-name', 'take a certificate without the name of this server')
-    .option('--json', 'as one JSON object')
-    .addHelpText(
-      'after',
-      `
-Run it as root or as the user of the service; again after each renewal. A pair that is not good changes nothing.
-
-Exit codes: 0 installed, or there already; 65 the pair is not good; 66 no such file; 69 the server did not take it;
-73 the data folder cannot be written; 77 this user may not read a file; 78 the settings name other files.`,
-    )
-    .action((options) => install(context, options));
-}
-
-async function install(context: Context, options: InstallOptions): Promise<void> {
+export async function install(context: Context, options: InstallOptions): Promise<void> {
   const { config } = context.load();
   const { bundle, facts, warnings } = readFiles(config, options, context.now());
   becomeOwnerOf(config.dataDir);
@@ -59,7 +45,10 @@ async function install(context: Context, options: InstallOptions): Promise<void>
     key_type: facts.keyType,
     warnings,
   };
-  context.print(options.json, record, () => lines(record));
+  context.print(options.json, record, () => [
+    `${changed ? 'installed' : 'nothing has changed'}: ${facts.names.join(', ')}, good until ${record.not_after.slice(0, 10)}, issued by ${facts.issuer}`,
+    `${record.file}; ${fault === 'absent' ? 'no server runs: the next start uses it' : `the running server ${fault === null ? 'uses it' : 'does not use it'}`}`,
+  ]);
   if (options.json !== true) for (const warning of warnings) context.note(`posthorn: ${warning}`);
   if (fault instanceof Refusal) throw fault;
 }
@@ -74,7 +63,7 @@ function readFiles(config: Config, options: InstallOptions, now: number): Extrac
       'Remove tls.certFile and tls.keyFile from the settings, restart, and install again.',
     );
   const [cert, key] = [read('--cert', options.cert), read('--key', options.key)];
-  const names = options.anyName === true ? [] : certificateNames(config);
+  const names = options.any_name === true ? [] : certificateNames(config);
   const pair = readPair({ cert, key, names, now });
   if (pair.kind === 'bad') throw new Refusal(exitCodes.data, pair.why, pair.cure);
   return pair;
@@ -117,7 +106,7 @@ function read(option: string, file: string): string {
  * Gives up root for the owner of the data folder. Root must not write there itself: the owner could have put a link in the place of a
  * file, and the server could not read what root has made.
  */
-export function becomeOwnerOf(dataDir: string): void {
+function becomeOwnerOf(dataDir: string): void {
   if (process.getuid?.() !== 0) return;
   const found = statSync(dataDir, { throwIfNoEntry: false });
   if (found === undefined || found.uid === 0) return;
@@ -158,24 +147,81 @@ async function faultOfServer(context: Context): Promise<Refusal | 'absent' | nul
   }
 }
 
-interface Installed {
-  file: string;
-  changed: boolean;
-  reloaded: boolean | null;
-  names: string[];
-  not_after: string;
-  issuer: string;
+/** Reads all settings and reports every mistake. */
+export async function checkSettings(context: Context, { json: asJson }: { json?: true }): Promise<void> {
+  if (asJson === true) {
+    const { exitCode, ...checked } = await check(context);
+    context.print(asJson, checked, () => []);
+    context.end(exitCode);
+    return;
+  }
+  const { file, config } = context.loadAloud();
+  for (const warning of await checkPlaces(config)) context.note(`posthorn: ${warning}`);
+  context.out(`the settings are good (${file ?? 'no settings file'})`);
 }
 
-function lines({ file, changed, reloaded, names, not_after, issuer }: Installed): string[] {
-  const use =
-    reloaded === null
-      ? 'no server runs: the next start uses it'
-      : reloaded
-        ? 'the running server uses it'
-        : 'the running server does not use it';
-  return [
-    `${changed ? 'installed' : 'nothing has changed'}: ${names.join(', ')}, good until ${not_after.slice(0, 10)}, issued by ${issuer}`,
-    `${file}; ${use}`,
-  ];
+/** Prints the settings in effect, without secrets. */
+export function showSettings(context: Context, { json: asJson }: { json?: true }): void {
+  const loaded = context.loadAloud();
+  const shown = (): string => JSON.stringify(withoutSecrets(loaded.config), hidePasswords, 2);
+  for (const line of asJson === true ? [shown()] : table(loaded)) context.out(line);
+}
+
+/** Checks what the settings name, as the user of the service. Returns warnings; throws ConfigError with the mistakes, as the start would. */
+function checkPlaces(config: Config): Promise<string[]> {
+  becomeOwnerOf(config.dataDir);
+  checkNamedFiles(config);
+  socketPath(config.dataDir);
+  return setupWarnings(config);
+}
+
+/** Returns mistakes as data, for programs. `file` is null if there is none, or it could not be read. */
+async function check(context: Context): Promise<{
+  exitCode: number;
+  valid: boolean;
+  file: string | null;
+  mistakes: readonly string[];
+  warnings: readonly string[];
+}> {
+  try {
+    const { file, config, warnings } = context.load();
+    const more = await checkPlaces(config);
+    return { exitCode: exitCodes.ok, valid: true, file, mistakes: [], warnings: [...warnings, ...more] };
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    const exitCode = error.isForbidden ? exitCodes.noPermission : exitCodes.config;
+    return { exitCode, valid: false, file: null, mistakes: error.mistakes, warnings: [] };
+  }
+}
+
+const HIDDEN = '(hidden)';
+
+/** Returns whether the whole value is a secret, such as a passphrase. Routes are shown without their passwords. */
+const isSecret = (value: unknown, { note }: SettingEntry): boolean => note.secret && typeof value === 'string';
+
+const hidePasswords = (key: string, value: unknown): unknown => (key === 'password' ? HIDDEN : value);
+
+function withoutSecrets(config: Config): unknown {
+  return listSettings()
+    .map((entry) => ({ entry, place: entry.path.split('.') }))
+    .filter(({ entry, place }) => isSecret(valueAt(config, place), entry))
+    .reduce<unknown>((shown, { place }) => withValue(shown, place, HIDDEN), config);
+}
+
+function table({ config, origins }: Loaded): string[] {
+  const rows = listSettings().map((entry) => {
+    const value = valueAt(config, entry.path.split('.'));
+    return { path: entry.path, value: written(value, entry), origin: origins.get(entry.path) ?? 'default' };
+  });
+  const width = Math.max(...rows.map(({ path }) => path.length));
+  return rows.map(({ path, value, origin }) => `${path.padEnd(width)}  ${value}  (${origin})`);
+}
+
+function written(value: unknown, entry: SettingEntry): string {
+  if (value === undefined || value === null) return 'none';
+  if (isSecret(value, entry)) return HIDDEN;
+  if (Array.isArray(value)) return `[${value.map((item: unknown) => written(item, entry)).join(', ')}]`;
+  if (typeof value === 'number' && entry.note.unit === 'ms') return writeDuration(value);
+  if (typeof value === 'number' && entry.note.unit === 'bytes') return writeSize(value);
+  return typeof value === 'string' ? value : JSON.stringify(value, hidePasswords);
 }

@@ -13,7 +13,7 @@ export {
   WebhookError,
   type ErrorCode,
 } from './errors.ts';
-export type { Answer, Call, ResponseInfo } from './call.ts';
+export type { Answer, Call, ResponseInfo } from './transport.ts';
 export type { EventOf, EventType, MailEvent } from './event.ts';
 export type { PostOptions, RequestOptions } from './transport.ts';
 export type * from './types.ts';

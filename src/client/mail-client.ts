@@ -1,10 +1,135 @@
 /** The client: settings once, then a group of methods for each kind of record. */
-import type { Call } from './call.ts';
+import { type Call, Transport, type RequestOptions, type PostOptions, at } from './transport.ts';
 import { Groups } from './operations.ts';
-import { Events, Messages, Suppressions, Webhooks } from './resources.ts';
+import * as made from './operations.ts';
 import { surroundings, type Surroundings } from './surroundings.ts';
-import { Transport, type RequestOptions } from './transport.ts';
 import { madeFor } from './version.ts';
+import type { EventType, MailEvent } from './event.ts';
+import type {
+  Batch,
+  BulkMessage,
+  Message,
+  NewSuppressions,
+  Operations,
+  Page,
+  SingleMessage,
+  Suppression,
+  SuppressionResults,
+  WebhookDelivery,
+} from './types.ts';
+import { verifyWebhook, type VerifyOptions, type WebhookHeaders } from './webhook-signature.ts';
+
+class Messages extends made.Messages {
+  /** Sends one mail. The content of a file is base64, or bytes. */
+  send(body: WithBytes<SingleMessage>, options?: PostOptions): Call<Message> {
+    return this.transport.call('POST', '/v1/messages', { body: withBase64(body), options });
+  }
+
+  /** Sends a message to each of `recipients`. Refused entries have an error: `data[n].error`. */
+  sendBulk(body: WithBytes<BulkMessage>, options?: PostOptions): Call<Batch> {
+    return this.transport.call('POST', '/v1/messages', { body: withBase64(body), options });
+  }
+}
+
+type Query = Operations['listEvents']['query'];
+
+/** Seconds that the service waits for a new event, its limit. */
+const LONGEST_WAIT_S = 30;
+
+class Events extends made.Events {
+  /** Returns one page, oldest first. `next_cursor` is always set: it is the position reached. */
+  override list(query?: Query, options?: RequestOptions): Call<Page<MailEvent>> {
+    const serverWaitMs = 1000 * (query?.wait ?? 0);
+    return this.transport.call('GET', '/v1/events', { query, options, serverWaitMs });
+  }
+
+  /**
+   * Returns all events, or those after `after` (a cursor or an event id), and then each new one as it happens. Ends only when
+   * the loop is left, the signal aborts or all tries of a request have failed; to continue, store the id of the last event.
+   */
+  async *stream(query?: Omit<Query, 'before'>, options?: RequestOptions): AsyncGenerator<MailEvent, void, undefined> {
+    let after = query?.after;
+    for (;;) {
+      const page: Page<MailEvent> = await this.list({ wait: LONGEST_WAIT_S, ...query, after }, options);
+      yield* page.data;
+      after = page.next_cursor ?? after;
+    }
+  }
+}
+
+type OneAddress = Omit<NewSuppressions, 'emails' | 'email'> & { email: string };
+type ManyAddresses = Omit<NewSuppressions, 'emails' | 'email'> & { emails: readonly string[] };
+
+class Suppressions extends made.Suppressions {
+  /** Adds an address; if it is already on the list, returns the old entry. */
+  create(body: OneAddress, options?: PostOptions): Call<Suppression> {
+    return this.transport.call('POST', '/v1/suppressions', { body, options });
+  }
+
+  /** Adds up to 1,000 addresses; `data[n].result` has the result of each. */
+  createMany(body: ManyAddresses, options?: PostOptions): Call<SuppressionResults> {
+    return this.transport.call('POST', '/v1/suppressions', { body, options });
+  }
+}
+
+class Webhooks extends made.Webhooks {
+  /** Returns the event of a verified call to your endpoint. Throws WebhookError. See `verifyWebhook`. */
+  verify(
+    rawBody: string | Uint8Array,
+    headers: WebhookHeaders,
+    secret: string | readonly string[],
+    options?: VerifyOptions,
+  ): Promise<MailEvent> {
+    return verifyWebhook(rawBody, headers, secret, options);
+  }
+
+  /** Calls the endpoint with a sample event and returns the result. */
+  test(id: string, body: { type?: EventType | undefined } = {}, options?: PostOptions): Call<WebhookDelivery> {
+    return this.transport.call('POST', at`/v1/webhooks/${id}/test`, { body, options });
+  }
+}
+
+/** A send request whose files may be bytes, such as what `readFile` gives. */
+type WithBytes<Body> = Body extends { attachments?: readonly (infer File)[] | null | undefined }
+  ? Omit<Body, 'attachments' | 'recipients'> & {
+      attachments?: readonly FileWithBytes<File>[] | null | undefined;
+    } & (Body extends { recipients: readonly (infer Entry)[] } ? { recipients: readonly WithBytes<Entry>[] } : unknown)
+  : Body;
+
+type FileWithBytes<File> = Omit<File, 'content'> & { content: string | Uint8Array };
+
+interface HasFiles {
+  attachments?: readonly { content?: unknown }[] | null | undefined;
+  recipients?: readonly unknown[] | null | undefined;
+}
+
+/** Returns the body with base64 in place of bytes. */
+function withBase64(body: object): object {
+  const { attachments, recipients } = body as HasFiles;
+  return {
+    ...body,
+    ...(Array.isArray(attachments) ? { attachments: attachments.map(encoded) } : {}),
+    ...(Array.isArray(recipients)
+      ? { recipients: recipients.map((one) => (isObject(one) ? withBase64(one) : (one as unknown))) }
+      : {}),
+  };
+}
+
+const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null;
+
+function encoded(file: unknown): unknown {
+  if (!isObject(file) || !('content' in file) || !(file.content instanceof Uint8Array)) return file;
+  return { ...file, content: base64(file.content) };
+}
+
+/** Characters that one call makes: arguments are limited. */
+const AT_ONCE = 0x8000;
+
+function base64(bytes: Uint8Array): string {
+  let text = '';
+  for (let at = 0; at < bytes.length; at += AT_ONCE) text += String.fromCharCode(...bytes.subarray(at, at + AT_ONCE));
+  return btoa(text);
+}
 
 export interface MailClientOptions {
   /** `ak_live_…` or `ak_test_…`; by default POSTHORN_API_KEY of the environment. */

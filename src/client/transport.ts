@@ -2,11 +2,9 @@
  * Sends one request over HTTP: built once, so that every try sends the same bytes and the same Idempotency-Key; limited in
  * time; repeated if allowed. The only file that calls `fetch`.
  */
-import { callOf, type Answer, type Call } from './call.ts';
 import { ApiError, errorOf, NetworkError } from './errors.ts';
-import { waitAfter } from './retry.ts';
 import type { Surroundings } from './surroundings.ts';
-import { search, type Query } from './url.ts';
+import type { Page } from './types.ts';
 
 /** Options of every request. */
 export interface RequestOptions {
@@ -29,7 +27,7 @@ export interface PostOptions extends RequestOptions {
   idempotencyKey?: string | undefined;
 }
 
-export interface CallOptions {
+interface CallOptions {
   query?: Query | undefined;
   body?: unknown;
   options?: PostOptions | undefined;
@@ -39,7 +37,7 @@ export interface CallOptions {
   serverWaitMs?: number;
 }
 
-export interface TransportSettings {
+interface TransportSettings {
   apiKey: string;
   /** The address without a final slash. */
   baseUrl: string;
@@ -52,8 +50,6 @@ type Method = 'GET' | 'POST' | 'PATCH' | 'DELETE';
 
 /** A built request, the same for every try. */
 interface BuiltRequest {
-  /** The path and the caller's key: by these it is known which key came after a refusal. Null for a key of our own. */
-  name: string | null;
   url: string;
   headers: Headers;
   init: RequestInit;
@@ -64,13 +60,6 @@ interface BuiltRequest {
 export class Transport {
   readonly #settings: TransportSettings;
   readonly #around: Surroundings;
-  /**
-   * The keys that came after refusals, the oldest first. Each is found again without it, but by one request for each refusal of the
-   * last day, which would use up the rate limit of a program that tries again and again. `since` is when the caller's own key was refused: the
-   * service knows that for a day, and without it another process would not find the way to a mail that was accepted later. So the caller's
-   * own key is sent again before the day is over.
-   */
-  readonly #nextKeys = new Map<string, { key: string; since: number }>();
 
   constructor(settings: TransportSettings, around: Surroundings) {
     this.#settings = settings;
@@ -94,29 +83,12 @@ export class Transport {
         };
       } catch (error) {
         request.signal?.throwIfAborted();
-        if (method === 'POST' && takesNextKey(request.headers, error)) {
-          this.#remember(request);
-          continue;
-        }
+        if (method === 'POST' && takesNextKey(request.headers, error)) continue;
         const wait = tries < mostTries ? waitAfter(error, tries, this.#around.random()) : null;
         if (wait === null) throw error;
         await this.#wait(wait, request.signal);
       }
     }
-  }
-
-  #remember({ name, headers }: BuiltRequest): void {
-    if (name === null) return;
-    const since = this.#nextKey(name)?.since ?? this.#around.now();
-    this.#nextKeys.delete(name);
-    this.#nextKeys.set(name, { key: headers.get(KEY) ?? '', since });
-    const [oldest = ''] = this.#nextKeys.keys();
-    if (this.#nextKeys.size > MOST_NEXT_KEYS) this.#nextKeys.delete(oldest);
-  }
-
-  #nextKey(name: string | null): { key: string; since: number } | null {
-    const next = this.#nextKeys.get(name ?? '');
-    return next !== undefined && this.#around.now() - next.since < REMEMBERED_MS ? next : null;
   }
 
   #build(method: Method, path: string, { query, body, options = {}, serverWaitMs = 0 }: CallOptions): BuiltRequest {
@@ -125,13 +97,10 @@ export class Transport {
     const headers = new Headers({ Accept: 'application/json', 'User-Agent': userAgent, ...options.headers });
     headers.set('Authorization', `Bearer ${apiKey}`);
     if (body !== undefined) headers.set('Content-Type', 'application/json');
-    const { idempotencyKey: key = null } = options;
-    const name = key === null ? null : `${path} ${key}`;
-    if (method === 'POST') headers.set(KEY, this.#nextKey(name)?.key ?? key ?? this.#around.uuid());
+    if (method === 'POST') headers.set(KEY, options.idempotencyKey ?? this.#around.uuid());
     // A redirected POST would become a GET, and the key would be sent to the redirect's target.
     const init: RequestInit = { method, headers, redirect: 'manual' };
     return {
-      name,
       url: `${baseUrl}${path}${search(query)}`,
       headers,
       init: body === undefined ? init : { ...init, body: JSON.stringify(body) },
@@ -200,10 +169,6 @@ export class Transport {
 }
 
 const KEY = 'Idempotency-Key';
-/** Milliseconds, an hour less than the service keeps an answer. */
-const REMEMBERED_MS = 23 * 60 * 60_000;
-/** Keys that are remembered at most. */
-const MOST_NEXT_KEYS = 1000;
 /** Characters of the longest key. */
 const LONGEST_KEY = 255;
 
@@ -230,4 +195,104 @@ function asNetworkError(error: unknown): Error {
   if (error instanceof ApiError) return error;
   const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
   return new NetworkError(`No answer: ${cause instanceof Error ? cause.message : String(cause)}`, 'connection', error);
+}
+
+const FIRST_WAIT_MS = 500;
+const LONGEST_WAIT_MS = 8_000;
+/**
+ * The longest Retry-After that is waited for; a longer one is reported to the caller at once, since a used-up quota may take a
+ * day.
+ */
+export const LONGEST_RETRY_AFTER_S = 120;
+/** Random spread, so that clients refused at the same time do not come back at the same time. */
+const SPREAD_MS = 500;
+
+/**
+ * Returns the milliseconds to wait before the next try, or null for no further try. `failures`: failed tries, from 1; `random`:
+ * from 0 to 1. Never shorter than Retry-After; without it the wait doubles each time, between half and the whole.
+ */
+export function waitAfter(error: unknown, failures: number, random: number): number | null {
+  if (error instanceof NetworkError) return backoff(failures, random);
+  if (!(error instanceof ApiError) || (error.status !== 429 && error.status < 500)) return null;
+  const { retryAfter } = error;
+  if (retryAfter === null) return backoff(failures, random);
+  return retryAfter > LONGEST_RETRY_AFTER_S ? null : retryAfter * 1000 + random * SPREAD_MS;
+}
+
+function backoff(failures: number, random: number): number {
+  const most = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** (failures - 1));
+  return most * (0.5 + random / 2);
+}
+
+export type Query = Readonly<Record<string, unknown>>;
+
+/** Returns a path with its parts encoded. Throws a TypeError for a part that would change the path. */
+export function at(words: TemplateStringsArray, ...parts: readonly (string | number)[]): string {
+  return words.reduce((path, word, index) => `${path}${segment(parts[index - 1])}${word}`);
+}
+
+/** Encodes one part. An empty part would name the list instead of an entry; dots would be removed from the URL. */
+function segment(part: string | number | undefined): string {
+  if (typeof part === 'number' && Number.isSafeInteger(part)) return String(part);
+  if (typeof part !== 'string' || part === '' || part === '.' || part === '..')
+    throw new TypeError(`An id is needed, not ${JSON.stringify(part)}`);
+  return encodeURIComponent(part);
+}
+
+/** Returns `?…`, or an empty text. Undefined and null members are left out. */
+export function search(query: Query = {}): string {
+  const pairs = Object.entries(query).flatMap(([name, value]) => pairsOf(name, value));
+  return pairs.length === 0 ? '' : `?${pairs.map((pair) => pair.map(encodeURIComponent).join('=')).join('&')}`;
+}
+
+function pairsOf(name: string, value: unknown): [string, string][] {
+  if (value === undefined || value === null) return [];
+  if (Array.isArray(value)) return value.map((one) => [name, String(one)]);
+  if (value instanceof Date) return [[name, value.toISOString()]];
+  if (typeof value === 'object') return Object.entries(value).flatMap(([key, one]) => pairsOf(`${name}[${key}]`, one));
+  return [[name, typeof value === 'string' ? value : JSON.stringify(value)]];
+}
+
+/** The status and headers of an answer. */
+export interface ResponseInfo {
+  status: number;
+  headers: Headers;
+  /** The id of the request, for support and the audit log. */
+  requestId: string | null;
+  /** Number of times that the request was sent. */
+  tries: number;
+}
+
+export interface Answer<Body> {
+  data: Body;
+  response: ResponseInfo;
+}
+
+export interface Call<Body> extends Promise<Body> {
+  /** Resolves to the record with status and headers. */
+  withResponse(): Promise<Answer<Body>>;
+}
+
+function callOf<Body>(answer: Promise<Answer<Body>>): Call<Body> {
+  const record = answer.then(({ data }) => data);
+  const withResponse = (): Promise<Answer<Body>> => {
+    // The caller waits for the other promise; without this, a failure would also be reported here as unhandled.
+    record.catch(() => undefined);
+    return answer;
+  };
+  return Object.assign(record, { withResponse });
+}
+
+/** Returns every entry from `first` on; reads the next page after the last entry of one. */
+export async function* entriesOf<Entry>(
+  read: (after: string | undefined) => Promise<Page<Entry>>,
+  first: string | undefined,
+): AsyncGenerator<Entry, void, undefined> {
+  let after = first;
+  for (;;) {
+    const page = await read(after);
+    yield* page.data;
+    if (!page.has_more || page.next_cursor === null) return;
+    after = page.next_cursor;
+  }
 }

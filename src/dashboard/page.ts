@@ -55,7 +55,7 @@ export interface Guest {
   zone: string;
   /** Value of the session cookie, '' if there is none. */
   sessionToken: string;
-  /** The cookie of a browser that has signed in before, '' if there is none (members/known-device.ts). */
+  /** The cookie of a browser that has signed in before, '' if there is none (members/sign-in.ts). */
   device: string;
   /** The member who has still to enter the second factor. */
   halfway: { row: SessionRow; member: MemberRow } | null;

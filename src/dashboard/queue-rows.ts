@@ -1,5 +1,5 @@
 /** Rows, sums, charts and reasons of the queue's page. Pure. */
-import type { Moment } from '../operator/metrics/history.ts';
+import type { Moment } from '../operator/metrics/meters.ts';
 import type { ResultOf } from '../operator/routes.ts';
 import { chartHtml } from './chart.ts';
 import { linkTo } from './links.ts';

@@ -5,7 +5,7 @@
 import type { Knex } from 'knex';
 import type { Connection } from '../storage/connection.ts';
 import { idFloor } from '../base/id.ts';
-import { readBounded, readWhole, SLICES, type BoundedPage } from '../storage/bounded-read.ts';
+import { readBounded, readWhole, SLICES, type BoundedPage } from '../storage/page.ts';
 import { dialectOf, statement } from '../storage/sql.ts';
 import { eventTypes, type EventSource, type EventType } from './event.ts';
 
@@ -35,9 +35,17 @@ export interface EventPage {
   hasMore: boolean;
 }
 
+const NEWEST = 'SELECT MAX(sequence) AS last FROM events';
+
 /** Returns the newest sequence number, 0 if there are no events. */
 export async function lastSequence(read: Knex): Promise<number> {
-  const row = (await read('events').max({ last: 'sequence' }).first()) as { last: number | null } | undefined;
+  const [row] = await read.raw<{ last: number | null }[]>(NEWEST);
+  return row?.last ?? 0;
+}
+
+/** Returns the same, for readers that follow the log. */
+export async function newestSequence(prepared: Connection): Promise<number> {
+  const [row] = await prepared.all<{ last: number | null }>(NEWEST);
   return row?.last ?? 0;
 }
 
@@ -92,12 +100,10 @@ const SOURCE = `e.sequence, e.id, e.type, e.at, e.test, e.message_id, e.delivery
     COALESCE(d.address, '') AS recipient, COALESCE(d.type, 'to') AS recipient_type`;
 
 /** Events outlive their messages, and are not shown then. */
-const IS_WHOLE = "(d.id IS NOT NULL OR e.type = 'received')";
-
 const LOGGED = `
   SELECT ${SOURCE}, e.account_id, COALESCE(m.test, 0) AS message_test
   FROM events e LEFT JOIN messages m ON m.id = e.message_id LEFT JOIN deliveries d ON d.id = e.delivery_id
-  WHERE ${IS_WHOLE}`;
+  WHERE (d.id IS NOT NULL OR e.type = 'received')`;
 
 /** Sequence numbers looked at by one read: among millions of other events those of a small account are far apart. */
 const WINDOW = 2000;
@@ -127,30 +133,19 @@ export async function followEvents(
   return { events, position, hasMore: position < last };
 }
 
-/** Returns the same as lastSequence, for readers that follow the log. */
-export async function newestSequence(prepared: Connection): Promise<number> {
-  const [newest] = await prepared.all<{ last: number | null }>('SELECT MAX(sequence) AS last FROM events');
-  return newest?.last ?? 0;
-}
+const NUMBERED = statement(({ among }) => `${LOGGED} AND e.sequence ${among('integer')} ORDER BY e.sequence`);
 
 /** Reads the events with these numbers that still exist, in sequence order. */
-export function eventsNumbered(prepared: Connection, sequences: readonly number[]): Promise<LoggedEvent[]> {
-  return prepared.all<LoggedEvent>(
-    statement(({ among }) => `${LOGGED} AND e.sequence ${among('integer')} ORDER BY e.sequence`),
-    [JSON.stringify(sequences)],
-  );
-}
+export const eventsNumbered = (prepared: Connection, sequences: readonly number[]): Promise<LoggedEvent[]> =>
+  prepared.all<LoggedEvent>(NUMBERED, [JSON.stringify(sequences)]);
 
 /** Events that a message shows. */
 const SHOWN = 20;
 
 /** Returns the last events of a message, opt-in types included, oldest first. */
 export async function lastEventsOf(read: Knex, messageId: string): Promise<EventSource[]> {
-  const rows = (await sources(read)
-    .where('e.message_id', messageId)
-    .orderBy('e.sequence', 'desc')
-    .limit(SHOWN)) as EventSource[];
-  return rows.reverse();
+  const last = `${LOGGED} AND e.message_id = ? ORDER BY e.sequence DESC LIMIT ?`;
+  return (await read.raw<LoggedEvent[]>(last, [messageId, SHOWN])).reverse();
 }
 
 /** Tolerance for ids and times of events in one commit, which are some milliseconds apart. */
@@ -160,12 +155,10 @@ interface Numbered {
   sequence: number;
 }
 
-/** The range of numbers (both ends exclusive), the most that are returned, and the most that are looked at. */
-interface PageRange {
+/** Numbers of events, both ends exclusive. */
+interface Range {
   after: number;
   before: number;
-  limit: number;
-  slices: readonly number[];
 }
 
 type Order = 'asc' | 'desc';
@@ -174,31 +167,53 @@ type Order = 'asc' | 'desc';
 async function pageOf(
   read: Knex,
   filter: EventFilter,
-  page: PageRange,
+  wanted: Range & { limit: number; slices: readonly number[] },
   order: Order,
 ): Promise<BoundedPage<number, Numbered>> {
-  const { after, before } = await withinTimes(read, filter, page);
-  const edge = order === 'asc' ? after : before;
-  const range = (from: number | null, to: number | null): Range =>
+  const { limit, slices } = wanted;
+  const whole = await withinTimes(read, filter, wanted);
+  const edge = order === 'asc' ? whole.after : whole.before;
+  const rangeOf = (from: number | null, to: number | null): Range =>
     order === 'asc'
-      ? { after: from ?? after, before: to === null ? before : to + 1 }
-      : { after: to === null ? after : to - 1, before: from ?? before };
-  const most = page.slices.reduce((sum, count) => sum + count, 0) / EVENTS_OF_MESSAGE;
+      ? { after: from ?? whole.after, before: to === null ? whole.before : to + 1 }
+      : { after: to === null ? whole.after : to - 1, before: from ?? whole.before };
+  const most = slices.reduce((sum, count) => sum + count, 0) / EVENTS_OF_MESSAGE;
   const small = await smallIndex(read, filter, Math.ceil(most));
-  const readFitting = (from: number | null, to: number | null, limit: number): Promise<Numbered[]> =>
-    small === null
-      ? readRuns(read, filter, range(from, to), order, limit)
-      : readSmall(read, filter, small, range(from, to), order, limit);
+  const readFitting = async (from: number | null, to: number | null, mostRead: number): Promise<Numbered[]> => {
+    const range = rangeOf(from, to);
+    if (small !== null) {
+      const { table, where, events } = small;
+      const query = within(read.from(read.raw(`${table} ${events}`)), filter, range);
+      const numbers = fitted(query, filter).where(where).whereIn('e.type', typesOf(filter));
+      return (await numbers.orderBy('e.sequence', order).limit(mostRead)) as Numbered[];
+    }
+    const runs = runsOf(read, filter, range).map((run) => fitted(run, filter).limit(mostRead));
+    return (await ofRuns(read, runs, order).limit(mostRead)) as Numbered[];
+  };
   const { messageId, recipient, batchId, tag, ofTestMail = false } = filter;
   const isTested = ofTestMail || [messageId, recipient, batchId, tag].some((one) => one !== undefined);
-  if (small !== null || !isTested) return readWhole({ readFitting }, edge, page.limit);
-  const endOfSlice = (from: number | null, count: number): Promise<number | null> =>
-    endOfRuns(read, filter, range(from, null), order, count);
-  return readBounded({ endOfSlice, readFitting }, edge, page.limit, page.slices);
+  if (small !== null || !isTested) return readWhole({ readFitting }, edge, limit);
+  /** The nearest position at which a run has given its share of `count` events; null if all runs have fewer. */
+  const endOfSlice = async (from: number | null, count: number): Promise<number | null> => {
+    const runs = runsOf(read, filter, rangeOf(from, null));
+    const share = Math.ceil(count / runs.length);
+    const ends = runs.map((run) => run.limit(1).offset(share - 1));
+    const row = (await ofRuns(read, ends, order).first()) as Numbered | undefined;
+    return row?.sequence ?? null;
+  };
+  return readBounded({ endOfSlice, readFitting }, edge, limit, slices);
 }
 
-/** Numbers of events, both ends exclusive. */
-type Range = Pick<PageRange, 'after' | 'before'>;
+/** Reads several runs as one. */
+const ofRuns = (read: Knex, runs: readonly Knex.QueryBuilder[], order: Order): Knex.QueryBuilder =>
+  read
+    .select('sequence')
+    .from(
+      read
+        .unionAll(runs.map((run) => read.select('sequence').from(run.orderBy('e.sequence', order).as('run'))))
+        .as('runs'),
+    )
+    .orderBy('sequence', order);
 
 /** Narrows the numbers to the filter's times. Ids sort by time, so older and newer events are skipped without being read. */
 async function withinTimes(read: Knex, { occurredAfter, occurredBefore }: EventFilter, range: Range): Promise<Range> {
@@ -263,19 +278,6 @@ async function hasFewer(read: Knex, { table, where }: SmallIndex, most: number):
   return (row?.n ?? 0) < most;
 }
 
-async function readSmall(
-  read: Knex,
-  filter: EventFilter,
-  { table, where, events }: SmallIndex,
-  range: Range,
-  order: Order,
-  limit: number,
-): Promise<Numbered[]> {
-  const numbers = fitting(read.from(read.raw(`${table} ${events}`)), filter, range);
-  numbers.where(where).whereIn('e.type', typesOf(filter));
-  return (await numbers.orderBy('e.sequence', order).limit(limit)) as Numbered[];
-}
-
 /** Returns the types that a filter lets through. */
 export const typesOf = ({ types = [] }: EventFilter): readonly EventType[] => (types.length === 0 ? eventTypes : types);
 
@@ -292,53 +294,12 @@ function runsOf(read: Knex, filter: EventFilter, range: Range): Knex.QueryBuilde
   );
 }
 
-async function readRuns(
-  read: Knex,
-  filter: EventFilter,
-  range: Range,
-  order: Order,
-  limit: number,
-): Promise<Numbered[]> {
-  const runs = runsOf(read, filter, range).map((run) =>
-    read.select('sequence').from(fitted(run, filter).orderBy('e.sequence', order).limit(limit).as('run')),
-  );
-  const numbers = read.select('sequence').from(read.unionAll(runs).as('runs'));
-  return (await numbers.orderBy('sequence', order).limit(limit)) as Numbered[];
-}
-
-/** Returns the nearest position at which a run has given its share of `count` events; null if all runs have fewer. */
-async function endOfRuns(
-  read: Knex,
-  filter: EventFilter,
-  range: Range,
-  order: Order,
-  count: number,
-): Promise<number | null> {
-  const runs = runsOf(read, filter, range);
-  const share = Math.ceil(count / runs.length);
-  const ofRuns = runs.map((run) =>
-    read.select('sequence').from(
-      run
-        .orderBy('e.sequence', order)
-        .limit(1)
-        .offset(share - 1)
-        .as('run'),
-    ),
-  );
-  const ends = read.select('sequence').from(read.unionAll(ofRuns).as('runs'));
-  const row = (await ends.orderBy('sequence', order).first()) as Numbered | undefined;
-  return row?.sequence ?? null;
-}
-
 const within = (query: Knex.QueryBuilder, { accountId }: EventFilter, { after, before }: Range): Knex.QueryBuilder =>
   query
     .select('e.sequence')
     .where('e.account_id', accountId)
     .where('e.sequence', '>', after)
     .where('e.sequence', '<', before);
-
-const fitting = (query: Knex.QueryBuilder, filter: EventFilter, range: Range): Knex.QueryBuilder =>
-  fitted(within(query, filter, range), filter);
 
 /** Adds the conditions of the filter other than the type. */
 function fitted(query: Knex.QueryBuilder, filter: EventFilter): Knex.QueryBuilder {
@@ -364,15 +325,7 @@ async function sourcesOf(read: Knex, rows: readonly Numbered[]): Promise<EventSo
   const events: EventSource[] = [];
   for (let at = 0; at < rows.length; at += READ_AT_ONCE) {
     const some = JSON.stringify(rows.slice(at, at + READ_AT_ONCE).map(({ sequence }) => sequence));
-    const query = sources(read).whereRaw(`e.sequence ${dialectOf(read).among('integer')}`, [some]);
-    events.push(...((await query.orderBy('e.sequence')) as EventSource[]));
+    events.push(...(await read.raw<LoggedEvent[]>(NUMBERED[dialectOf(read).engine], [some])));
   }
   return events;
 }
-
-const sources = (read: Knex): Knex.QueryBuilder =>
-  read('events as e')
-    .leftJoin('messages as m', 'm.id', 'e.message_id')
-    .leftJoin('deliveries as d', 'd.id', 'e.delivery_id')
-    .whereRaw(IS_WHOLE)
-    .select(read.raw(SOURCE));

@@ -4,7 +4,7 @@
  * commit, no other request would get a turn.
  *
  * A position is served from memory only if memory has everything of the account after it; who is behind reads the log. Nothing is read
- * while nobody follows.
+ * without listeners.
  */
 import type { Notifier } from '../scheduling/notifier.ts';
 import type { Clock } from '../base/clock.ts';

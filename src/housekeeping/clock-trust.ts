@@ -3,10 +3,9 @@
  * minute. So after a jump nothing is deleted for its age for a day, in which an operator can set the clock right. The end of that day is
  * kept in the database: after a restart the events that were written meanwhile would make the clock look right.
  */
-import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import { latestEventTime } from '../messages/delivery/latest-event-time.ts';
-import type { Database } from '../storage/database.ts';
+import type { StoreDeps } from '../storage/database.ts';
 import type { Rule } from './housekeeping.ts';
 import { DAY_MS, HOUR_MS } from '../base/time.ts';
 
@@ -31,11 +30,7 @@ export async function createClockTrust({
   db,
   clock,
   log,
-}: {
-  db: Pick<Database, 'prepared' | 'commit'>;
-  clock: Clock;
-  log: Pick<Log, 'warn'>;
-}): Promise<ClockTrust> {
+}: StoreDeps & { log: Pick<Log, 'warn'> }): Promise<ClockTrust> {
   /** How far the wall clock is ahead of the monotonic clock. */
   const ahead = (): number => clock.now() - clock.monotonic();
   /** The same when the clock was last trusted. */

@@ -6,8 +6,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import type { DomainDeps } from '../domains/domain-store.ts';
 import type { DomainWithKeys } from '../domains/domain-record.ts';
-import type { Connection } from '../storage/connection.ts';
-import type { Rows } from '../storage/rows.ts';
+import type { Notice } from '../storage/rows.ts';
 import type { Rule } from './housekeeping.ts';
 
 /** Domains checked in one step: each costs half a dozen look-ups. One step a minute is enough for 7,000 domains. */
@@ -38,21 +37,11 @@ export function domainChecks(deps: VerifyDeps) {
   };
 }
 
-/** Makes the notice to the people of a domain that has lost a record. */
-export interface DomainNotice {
-  /** Runs before anything is written. */
-  prepare(): Promise<void>;
-  /** Returns the rows of the mail, the number of people it goes to, and what to do after the commit. */
-  of(
-    tx: Pick<Connection, 'all'>,
-    domain: DomainWithKeys,
-  ): Promise<{ rows: readonly Rows[]; recipients: number; written(): void }>;
-}
-
 interface Deps extends DomainDeps {
   clock: Clock;
   log: Pick<Log, 'info'>;
-  notice: DomainNotice;
+  /** Tells the people of a domain that it has lost a record. */
+  notice: Notice<DomainWithKeys>;
 }
 
 export function domainNotices(deps: Deps): Rule {

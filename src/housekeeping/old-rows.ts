@@ -9,7 +9,7 @@ import type { Config } from '../config/schema.ts';
 import { removeRetiredKeys } from '../domains/dkim-rotation.ts';
 import { removeOldStats } from '../events/stats-store.ts';
 import { SESSION_IDLE_MS, SESSION_LIFE_MS } from '../members/session-store.ts';
-import type { Database } from '../storage/database.ts';
+import type { Database, StoreDeps } from '../storage/database.ts';
 import { AGGREGATE_KEY } from '../storage/tables.ts';
 import { whenTrusted, type ClockTrust } from './clock-trust.ts';
 import type { Rule, Transactor } from './housekeeping.ts';
@@ -19,9 +19,7 @@ const WEBHOOK_LOG_KEPT_MS = 30 * DAY_MS;
 const WARM_UPS_KEPT_MS = 60 * DAY_MS;
 const LIMITS_KEPT_MS = 30 * DAY_MS;
 
-export interface OldRowDeps {
-  db: Pick<Database, 'engine' | 'commit' | 'reader' | 'prepared'>;
-  clock: Clock;
+export interface OldRowDeps extends StoreDeps {
   trust: ClockTrust;
   retention: Pick<Config['retention'], 'audit' | 'events'>;
   usedUp: UsedUp;
@@ -33,7 +31,7 @@ interface RowsOf {
   /** The columns of its key. */
   key: string;
   where: string;
-  /** What they are looked for in, if that is not the whole table. */
+  /** A part of the table to look for them in; the whole table if absent. */
   within?: string;
 }
 
@@ -53,7 +51,7 @@ const OLDEST_CALLS = '(SELECT position, at FROM webhook_deliveries ORDER BY posi
 /** Failed sign-ins beyond their budget. */
 const SURPLUS = `(SELECT id FROM sign_ins WHERE result IN ('refused', 'code_refused')
   ORDER BY id DESC LIMIT 1000 OFFSET ${String(budgets.sign_in_rows.most)}) AS surplus`;
-/** What receivers taught is learnt again within a minute; a source that no mail has tried at a site begins again there after a month. */
+/** A limit that a receiver taught is learnt again within a minute; a source that no mail has tried at a site begins again there after a month. */
 const OLD_LIMIT = `changed_at < ? AND CASE WHEN set_by = 'operator' THEN ended = 1 OR (until > 0 AND until < ?)
   ELSE changed_at < ? OR kind IN ('rate', 'connections') END`;
 

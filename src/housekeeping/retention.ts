@@ -1,5 +1,4 @@
 /** Removes finished things at their age: by the settings `retention.*`, and for bodies, messages and events also by an account's own. */
-import type { Clock } from '../base/clock.ts';
 import type { Config } from '../config/schema.ts';
 import {
   oldAuditLines,
@@ -12,13 +11,11 @@ import {
   oldMessages,
 } from '../messages/store/purge.ts';
 import { oldReceived } from '../messages/received/received-store.ts';
-import type { Database } from '../storage/database.ts';
+import type { StoreDeps } from '../storage/database.ts';
 import type { Rule, Step, Transactor } from './housekeeping.ts';
 import { DAY_MS, HOUR_MS } from '../base/time.ts';
 
-export interface RetentionDeps {
-  db: Pick<Database, 'prepared' | 'maintenance'>;
-  clock: Clock;
+export interface RetentionDeps extends StoreDeps {
   retention: Config['retention'];
 }
 

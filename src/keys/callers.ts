@@ -6,9 +6,9 @@ import { createLookUpCache } from '../base/look-up-cache.ts';
 import { equalInConstantTime, sha256Hex } from '../base/secret.ts';
 import { permissionsOf, type Authentication, type Caller } from './caller.ts';
 import { parseKey } from './key-format.ts';
-import type { Clock, Timer } from '../base/clock.ts';
+import type { Timer } from '../base/clock.ts';
 import type { Work } from '../storage/commit.ts';
-import type { Database } from '../storage/database.ts';
+import type { Database, StoreDeps } from '../storage/database.ts';
 import type { ApiKeyRow } from '../storage/tables.ts';
 import { rowsParameter } from '../storage/rows-parameter.ts';
 import { statement } from '../storage/sql.ts';
@@ -22,11 +22,7 @@ export const KEY_FRESH_MS = 1000;
 const unknown: Promise<Authentication> = Promise.resolve({ kind: 'unknown' });
 
 /** `report` gets errors of writing uses, which is tried again. */
-export function createCallers(deps: {
-  db: Pick<Database, 'commit' | 'prepared'>;
-  clock: Clock;
-  report: (error: unknown) => void;
-}) {
+export function createCallers(deps: StoreDeps & { report: (error: unknown) => void }) {
   const cache = createLookUpCache<CachedKey | null>(
     deps,
     { max: MOST_CACHED, freshMs: KEY_FRESH_MS, keep: (cached) => cached !== null },
@@ -90,17 +86,13 @@ const findByPublicId = `
   SELECT k.id, k.account_id, k.name, k.mode, k.hash, k.scopes_json, k.domains_json, k.allowed_ips_json, k.expires_at, k.revoked_at,
     a.plan, a.paused FROM api_keys k JOIN accounts a ON a.id = k.account_id WHERE k.public_id = ?`;
 
-async function readPublicId(db: Pick<Database, 'prepared'>, keyId: string): Promise<string | undefined> {
+async function readPublicId(db: Database, keyId: string): Promise<string | undefined> {
   const sql = 'SELECT public_id FROM api_keys WHERE id = ?';
   const [row] = await db.prepared.all<Pick<ApiKeyRow, 'public_id'>>(sql, [keyId]);
   return row?.public_id;
 }
 
-async function load(
-  db: Pick<Database, 'prepared'>,
-  publicId: string,
-  before: CachedKey | null,
-): Promise<CachedKey | null> {
+async function load(db: Database, publicId: string, before: CachedKey | null): Promise<CachedKey | null> {
   const [row] = await db.prepared.all<KeyRow>(findByPublicId, [publicId]);
   if (row === undefined) return null;
   // An unchanged key keeps its caller, and so what others have built from its lists.
@@ -191,15 +183,7 @@ const useWork: Work<Uses, undefined> = {
 };
 
 /** `report` gets errors of writing uses, which is tried again. At most one use per key waits. */
-export function createUseRecorder({
-  db,
-  clock,
-  report,
-}: {
-  db: Pick<Database, 'commit'>;
-  clock: Clock;
-  report: (error: unknown) => void;
-}) {
+export function createUseRecorder({ db, clock, report }: StoreDeps & { report: (error: unknown) => void }) {
   let waiting: Uses = new Map();
   let timer: Timer | null = null;
 

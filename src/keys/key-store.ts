@@ -1,13 +1,12 @@
 /** API keys in the database: creating, listing, changing and revoking them. Callers are found by callers.ts. */
 import { randomBytes } from 'node:crypto';
-import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
 import { sha256Hex } from '../base/secret.ts';
 import { DAY_MS } from '../base/time.ts';
 import type { Connection, Value } from '../storage/connection.ts';
 import { hasAtLeast, readPage } from '../storage/page.ts';
-import type { Database } from '../storage/database.ts';
+import type { StoreDeps } from '../storage/database.ts';
 import { columnsOf, recordOf } from '../storage/record.ts';
 import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
 import { apiKeys, type ApiKeyRow } from '../storage/tables.ts';
@@ -15,9 +14,7 @@ import { usesIn } from './callers.ts';
 import { KEY_RANDOM_BYTES, keyPrefix, makeKey } from './key-format.ts';
 import { checkKeyChanges, checkNewKey, type KeyChanges, type KeyRequest, type NewKey } from './new-key.ts';
 
-export interface KeyDeps {
-  db: Pick<Database, 'commit' | 'reader'>;
-  clock: Clock;
+export interface KeyDeps extends StoreDeps {
   /** Clears the caches after changes; resolves when no node uses the old key. A command on the database alone has none. */
   callers?: { forget(publicId: string): Promise<void> };
 }
@@ -123,7 +120,7 @@ export async function updateKey(
 }
 
 /** Returns a key. Throws `not_found`. */
-export async function findKey({ db }: Pick<KeyDeps, 'db'>, { accountId, id }: KeyRef): Promise<ApiKeyRow> {
+export async function findKey({ db }: Pick<StoreDeps, 'db'>, { accountId, id }: KeyRef): Promise<ApiKeyRow> {
   const query = db.reader<ApiKeyRow>('api_keys').where({ id });
   if (accountId !== null) query.andWhere({ account_id: accountId });
   const [row] = await query;
@@ -133,7 +130,7 @@ export async function findKey({ db }: Pick<KeyDeps, 'db'>, { accountId, id }: Ke
 
 /** Returns one page, newest first, with revoked keys; from a key on (its id, exclusive), forwards or backwards. */
 export async function pageOfKeys(
-  { db }: { db: Pick<Database, 'reader'> },
+  { db }: Pick<StoreDeps, 'db'>,
   { accountId, limit, after, before }: { accountId: string; limit: number; after?: string; before?: string },
 ): Promise<{ rows: ApiKeyRow[]; hasMore: boolean }> {
   const query = db.reader<ApiKeyRow>('api_keys').where({ account_id: accountId });
@@ -141,7 +138,7 @@ export async function pageOfKeys(
 }
 
 /** Returns the valid keys that a person or key has made in the last month, in all accounts, newest first. */
-export const keysMadeBy = async ({ db, clock }: Pick<KeyDeps, 'db' | 'clock'>, by: string): Promise<ApiKeyRow[]> =>
+export const keysMadeBy = async ({ db, clock }: StoreDeps, by: string): Promise<ApiKeyRow[]> =>
   await db
     .reader<ApiKeyRow>('api_keys')
     .where({ created_by: by, revoked_at: null })

@@ -1,7 +1,7 @@
 /** Checks the properties of a new or changed key, for the API and the commands. Pure. */
 import { domainToASCII } from 'node:url';
 import { Problem } from '../base/problem.ts';
-import { checkName } from '../accounts/name.ts';
+import { checkName } from '../accounts/account-store.ts';
 import { canonicalIpList } from './ip-list.ts';
 import type { KeyMode } from './key-format.ts';
 import { isScope, scopeNames, type Scope } from './scopes.ts';

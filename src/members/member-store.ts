@@ -1,19 +1,13 @@
 /** Members: the people who sign in to the dashboard, and the accounts they may see. Administrators see all of them. */
-import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
 import { addressKey, parseMailbox } from '../mail/address.ts';
 import type { Connection } from '../storage/connection.ts';
-import type { Database } from '../storage/database.ts';
+import type { StoreDeps } from '../storage/database.ts';
 import { insertRows, noRows, type Rows, type RowsFor } from '../storage/rows.ts';
 import { replaceRecoveryCodes } from './recovery-codes.ts';
 import { endSessions } from './session-store.ts';
 import type { AccountRow, MemberRow, MembershipRow } from '../storage/tables.ts';
-
-export interface MemberDeps {
-  db: Pick<Database, 'commit' | 'reader' | 'prepared'>;
-  clock: Clock;
-}
 
 export interface NewMember {
   email: string;
@@ -32,7 +26,7 @@ const MOST_MEMBERS = 1000;
 const MOST_NOTIFIED = 20;
 
 /** Returns the row of a new member without writing it. Throws `invalid_address`. */
-export function newMember({ clock }: Pick<MemberDeps, 'clock'>, input: Omit<NewMember, 'accountIds'>): MemberRow {
+export function newMember({ clock }: Pick<StoreDeps, 'clock'>, input: Omit<NewMember, 'accountIds'>): MemberRow {
   const email = checkEmail(input.email);
   const now = clock.now();
   return {
@@ -51,7 +45,7 @@ export function newMember({ clock }: Pick<MemberDeps, 'clock'>, input: Omit<NewM
 
 /** Adds a member. Throws `invalid_address`, `already_exists` or `invalid_state`. */
 export async function addMember(
-  deps: MemberDeps,
+  deps: StoreDeps,
   input: NewMember,
   alsoInTransaction: RowsFor<MemberRow> = noRows,
 ): Promise<MemberRow> {
@@ -101,7 +95,7 @@ const membershipsFor = (memberId: string, accountIds: readonly string[]): Member
   [...new Set(accountIds)].map((account_id) => ({ member_id: memberId, account_id }));
 
 /** Returns all members, oldest first, each with the ids of its accounts. */
-export async function listMembers({ db }: Pick<MemberDeps, 'db'>): Promise<(MemberRow & { accountIds: string[] })[]> {
+export async function listMembers({ db }: Pick<StoreDeps, 'db'>): Promise<(MemberRow & { accountIds: string[] })[]> {
   const members = await db.reader<MemberRow>('members').orderBy('id').limit(MOST_MEMBERS);
   const memberships = await db.reader<MembershipRow>('memberships');
   return members.map((row) => ({
@@ -110,23 +104,23 @@ export async function listMembers({ db }: Pick<MemberDeps, 'db'>): Promise<(Memb
   }));
 }
 
-export async function findMember({ db }: Pick<MemberDeps, 'db'>, id: string): Promise<MemberRow | null> {
+export async function findMember({ db }: Pick<StoreDeps, 'db'>, id: string): Promise<MemberRow | null> {
   const [row] = await db.prepared.all<MemberRow>('SELECT * FROM members WHERE id = ?', [id]);
   return row ?? null;
 }
 
-export async function findMemberByEmail({ db }: Pick<MemberDeps, 'db'>, email: string): Promise<MemberRow | null> {
+export async function findMemberByEmail({ db }: Pick<StoreDeps, 'db'>, email: string): Promise<MemberRow | null> {
   const [row] = await db.prepared.all<MemberRow>('SELECT * FROM members WHERE email_key = ?', [addressKey(email)]);
   return row ?? null;
 }
 
 /** Returns the administrators; without one the first set-up link is needed. */
-export async function listAdmins({ db }: Pick<MemberDeps, 'db'>): Promise<MemberRow[]> {
+export async function listAdmins({ db }: Pick<StoreDeps, 'db'>): Promise<MemberRow[]> {
   return await db.prepared.all<MemberRow>("SELECT * FROM members WHERE role = 'administrator' ORDER BY id");
 }
 
 /** Returns the accounts that a member may see, oldest first. */
-export async function accountsOf({ db }: Pick<MemberDeps, 'db'>, member: MemberRow): Promise<AccountRow[]> {
+export async function accountsOf({ db }: Pick<StoreDeps, 'db'>, member: MemberRow): Promise<AccountRow[]> {
   if (member.role === 'administrator')
     return await db.prepared.all<AccountRow>("SELECT * FROM accounts ORDER BY created_at, name <> 'default', id");
   return await db.prepared.all<AccountRow>(
@@ -137,7 +131,7 @@ export async function accountsOf({ db }: Pick<MemberDeps, 'db'>, member: MemberR
 
 /** Changes a member's role and accounts. Throws `not_found`, and `invalid_state` if no administrator would be left. */
 export async function changeMember(
-  deps: MemberDeps,
+  deps: StoreDeps,
   id: string,
   { role, accountIds }: Pick<NewMember, 'role' | 'accountIds'>,
   alsoInTransaction: () => Rows = noRows,
@@ -152,11 +146,7 @@ export async function changeMember(
 }
 
 /** Removes a member with all sessions and links. Throws `not_found`, and `invalid_state` for the last administrator. */
-export async function removeMember(
-  deps: MemberDeps,
-  id: string,
-  alsoInTransaction: () => Rows = noRows,
-): Promise<void> {
+export async function removeMember(deps: StoreDeps, id: string, alsoInTransaction: () => Rows = noRows): Promise<void> {
   await deps.db.commit.transact(async (tx) => {
     await refuseLastAdmin(tx, id);
     const rows = await tx.all('DELETE FROM members WHERE id = ? RETURNING id', [id]);
@@ -189,7 +179,7 @@ export interface LoginChanges {
 
 /** Changes a login, and ends every session of the member except `keep`. */
 export async function changeLogin(
-  deps: MemberDeps,
+  deps: StoreDeps,
   id: string,
   { hash, totp, recoveryCodes, keep = '' }: LoginChanges & { keep?: string },
   alsoInTransaction: () => Rows = noRows,

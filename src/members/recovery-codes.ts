@@ -8,7 +8,7 @@ import type { Connection } from '../storage/connection.ts';
 import { insertRows } from '../storage/rows.ts';
 import type { RecoveryCodeRow } from '../storage/tables.ts';
 import { base32 } from './totp.ts';
-import type { SessionDeps } from './session-store.ts';
+import type { StoreDeps } from '../storage/database.ts';
 
 const HOW_MANY = 10;
 const CODE_BYTES = 10;
@@ -52,7 +52,7 @@ export async function replaceRecoveryCodes(
 }
 
 /** Uses a code up and returns the number left; null if the member has no such code or it was used before. */
-export function spendRecoveryCode({ db, clock }: SessionDeps, memberId: string, typed: string): Promise<number | null> {
+export function spendRecoveryCode({ db, clock }: StoreDeps, memberId: string, typed: string): Promise<number | null> {
   return db.commit.transact(async (tx) => {
     const spent = await tx.all(
       'UPDATE recovery_codes SET used_at = ? WHERE code_hash = ? AND member_id = ? AND used_at IS NULL RETURNING code_hash',
@@ -66,7 +66,7 @@ export function spendRecoveryCode({ db, clock }: SessionDeps, memberId: string, 
 
 /** Returns how many of a member's codes are unused, and when they were made; null without any. */
 export async function recoveryCodesOf(
-  { db }: Pick<SessionDeps, 'db'>,
+  { db }: Pick<StoreDeps, 'db'>,
   memberId: string,
 ): Promise<{ left: number; madeAt: number } | null> {
   const rows = await db.prepared.all<RecoveryCodeRow>('SELECT * FROM recovery_codes WHERE member_id = ?', [memberId]);

@@ -3,20 +3,14 @@
  * session. A session ends after 12 hours without a request, and after seven days in any case.
  */
 import { randomBytes } from 'node:crypto';
-import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
 import { sha256Hex } from '../base/secret.ts';
 import { DAY_MS, HOUR_MS, MINUTE_MS } from '../base/time.ts';
 import { isStorageTrouble } from '../storage/commit.ts';
 import type { Connection } from '../storage/connection.ts';
-import type { Database } from '../storage/database.ts';
+import type { StoreDeps } from '../storage/database.ts';
 import { insertRows, noRows, type Rows } from '../storage/rows.ts';
 import type { MemberRow, SessionRow } from '../storage/tables.ts';
-
-export interface SessionDeps {
-  db: Pick<Database, 'commit' | 'prepared'>;
-  clock: Clock;
-}
 
 export interface Visitor {
   ip: string;
@@ -48,7 +42,7 @@ export type Proved = Pick<MemberRow, 'id' | 'password_hash' | 'totp_sealed'>;
  * the second factor is another one than `member` has: it was changed since they were proved, which has ended every session.
  */
 export async function openSession(
-  { db, clock }: SessionDeps,
+  { db, clock }: StoreDeps,
   { member, stage, ip, userAgent, sessionToken = '' }: Visitor & { member: Proved; stage: SessionRow['stage'] },
 ): Promise<{ token: string; row: SessionRow } | null> {
   const token = newToken();
@@ -75,7 +69,7 @@ export async function openSession(
 }
 
 /** Gives the session a new cookie and returns its value: the one before opens nothing from now on. */
-export async function renewSession({ db }: Pick<SessionDeps, 'db'>, id: string): Promise<string> {
+export async function renewSession({ db }: Pick<StoreDeps, 'db'>, id: string): Promise<string> {
   const token = newToken();
   await db.commit.transact((tx) => tx.run('UPDATE sessions SET token_hash = ? WHERE id = ?', [sha256Hex(token), id]));
   return token;
@@ -86,7 +80,7 @@ export async function renewSession({ db }: Pick<SessionDeps, 'db'>, id: string):
  * does not keep the session open.
  */
 export async function findSession(
-  { db, clock }: SessionDeps,
+  { db, clock }: StoreDeps,
   token: string,
   { isPoll = false }: { isPoll?: boolean } = {},
 ): Promise<Session | null> {
@@ -106,7 +100,7 @@ export async function findSession(
   return { row, member };
 }
 
-async function writeSeenAt({ db }: SessionDeps, hash: string, now: number): Promise<void> {
+async function writeSeenAt({ db }: StoreDeps, hash: string, now: number): Promise<void> {
   await db.commit.transact(async (tx) => {
     await tx.run('UPDATE sessions SET seen_at = ? WHERE token_hash = ?', [now, hash]);
   });
@@ -114,7 +108,7 @@ async function writeSeenAt({ db }: SessionDeps, hash: string, now: number): Prom
 
 /** Sets the account that the session shows. */
 export async function chooseAccount(
-  { db }: SessionDeps,
+  { db }: StoreDeps,
   id: string,
   accountId: string,
   together: () => Rows = noRows,
@@ -127,7 +121,7 @@ export async function chooseAccount(
 
 /** Ends one session of a member. */
 export async function closeSession(
-  { db }: SessionDeps,
+  { db }: StoreDeps,
   memberId: string,
   id: string,
   together: () => Rows = noRows,
@@ -139,7 +133,7 @@ export async function closeSession(
 }
 
 /** Returns the open sessions of a member, newest first. */
-export async function sessionsOf({ db, clock }: SessionDeps, memberId: string): Promise<SessionRow[]> {
+export async function sessionsOf({ db, clock }: StoreDeps, memberId: string): Promise<SessionRow[]> {
   return await db.prepared.all<SessionRow>(
     "SELECT * FROM sessions WHERE member_id = ? AND stage = 'open' AND seen_at > ? AND created_at > ? ORDER BY created_at DESC LIMIT 50",
     [memberId, clock.now() - SESSION_IDLE_MS, clock.now() - SESSION_LIFE_MS],

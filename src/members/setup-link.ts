@@ -8,7 +8,7 @@ import { sha256Hex } from '../base/secret.ts';
 import { HOUR_MS, MINUTE_MS } from '../base/time.ts';
 import { insertRows, type Rows } from '../storage/rows.ts';
 import type { MemberRow, SetUpLinkRow } from '../storage/tables.ts';
-import type { SessionDeps } from './session-store.ts';
+import type { StoreDeps } from '../storage/database.ts';
 
 /** The life of a link that is handed over at once. */
 const LIFE_MS = 30 * MINUTE_MS;
@@ -23,7 +23,7 @@ export interface SetUpLink {
 
 /** Makes a link; earlier ones for the same purpose end. `mail` makes the mail that carries it, written in the same transaction. */
 export async function makeSetUpLink(
-  { db, clock }: SessionDeps,
+  { db, clock }: StoreDeps,
   memberId: string | null,
   {
     lifeMs = LIFE_MS,
@@ -49,14 +49,14 @@ export async function makeSetUpLink(
 }
 
 /** Returns the links of members that are still valid. */
-export const linksOf = async ({ db, clock }: SessionDeps): Promise<SetUpLinkRow[]> =>
+export const linksOf = async ({ db, clock }: StoreDeps): Promise<SetUpLinkRow[]> =>
   await db.prepared.all<SetUpLinkRow>('SELECT * FROM setup_links WHERE member_id IS NOT NULL AND expires_at > ?', [
     clock.now(),
   ]);
 
 /** Returns the member of a valid link, or null. */
 export async function findSetUpLink(
-  { db, clock }: SessionDeps,
+  { db, clock }: StoreDeps,
   token: string,
 ): Promise<{ member: MemberRow | null } | null> {
   const [link] = await db.prepared.all<SetUpLinkRow>(
@@ -78,7 +78,7 @@ export async function findSetUpLink(
  * end. Throws `invalid_state` if the link was used meanwhile.
  */
 export function spendSetUpLink(
-  { db, clock }: SessionDeps,
+  { db, clock }: StoreDeps,
   token: string,
   { passwordHash, make }: { passwordHash: string; make: MemberRow | null },
 ): Promise<MemberRow> {

@@ -4,12 +4,10 @@
  * count each other, and an unchecked try does not count.
  */
 import { budgets, type BudgetName, type UsedUp } from '../base/budgets.ts';
-import type { Clock } from '../base/clock.ts';
 import type { Keyring } from '../base/keyring.ts';
 import { addressKey } from '../mail/address.ts';
-import type { Database } from '../storage/database.ts';
+import type { StoreDeps } from '../storage/database.ts';
 import type { MemberRow, SignInRow } from '../storage/tables.ts';
-import type { KnownDevices } from './known-device.ts';
 import { findMemberByEmail } from './member-store.ts';
 import type { Passwords, Share } from './password.ts';
 import { spendRecoveryCode } from './recovery-codes.ts';
@@ -18,10 +16,10 @@ import { stepOfCode } from './totp.ts';
 import { newId } from '../base/id.ts';
 import { MINUTE_MS } from '../base/time.ts';
 import { addressBucket } from '../net/ip.ts';
+import { createHmac, randomBytes } from 'node:crypto';
+import { equalInConstantTime } from '../base/secret.ts';
 
-export interface SignInDeps {
-  db: Pick<Database, 'commit' | 'reader' | 'prepared'>;
-  clock: Clock;
+export interface SignInDeps extends StoreDeps {
   keyring: Keyring;
   passwords: Passwords;
   devices: KnownDevices;
@@ -300,3 +298,41 @@ async function logTry(
   const row = { id: newId('sgn', at), at, email_key: emailKey, ip, user_agent, result, source: source.name };
   await db.commit.insert({ sign_ins: [row] });
 }
+
+const ID_BYTES = 16;
+/** Characters of a MAC: 120 bits. */
+const MAC_LENGTH = 20;
+/** Logins that one cookie holds; the oldest is dropped. */
+const MOST_LOGINS = 5;
+const form = /^([A-Za-z0-9_-]{22})((?:\.[A-Za-z0-9_-]{20}){1,6})$/;
+
+/** `secret`: at least 32 bytes. */
+export function createKnownDevices(secret: Buffer) {
+  const macOf = (id: string, emailKey: string): string =>
+    createHmac('sha256', secret).update(`${id}\n${emailKey}`).digest('base64url').slice(0, MAC_LENGTH);
+
+  /** Reads a cookie. The first MAC covers the device alone: it tells our cookies from made-up ones. */
+  function read(cookie: string): { id: string; macs: string[] } | null {
+    const [, id = '', rest = ''] = form.exec(cookie) ?? [];
+    const [own = '', ...macs] = rest.split('.').slice(1);
+    return id !== '' && equalInConstantTime(own, macOf(id, '')) ? { id, macs } : null;
+  }
+
+  return {
+    /** Returns the id of the device if this login has signed in from it; null otherwise. */
+    idFor(cookie: string, emailKey: string): string | null {
+      const device = read(cookie);
+      if (device === null) return null;
+      const wanted = macOf(device.id, emailKey);
+      return device.macs.some((mac) => equalInConstantTime(mac, wanted)) ? device.id : null;
+    },
+    /** Returns the cookie after this login has signed in: the same device, the newest login first. */
+    after(cookie: string, emailKey: string): string {
+      const { id, macs } = read(cookie) ?? { id: randomBytes(ID_BYTES).toString('base64url'), macs: [] };
+      const mine = macOf(id, emailKey);
+      return [id, macOf(id, ''), mine, ...macs.filter((mac) => mac !== mine)].slice(0, 2 + MOST_LOGINS).join('.');
+    },
+  };
+}
+
+export type KnownDevices = ReturnType<typeof createKnownDevices>;

@@ -9,7 +9,7 @@ import { isOfPool, readMark, type PoolMark } from '../messages/delivery/hold-mar
 import type { LaneFacts, LaneWait, SetBy } from '../messages/delivery/why.ts';
 import { ANY_SOURCE, keyOf, newLimit, scopeOf, type Limit } from '../messages/limits/limit.ts';
 import type { Act } from '../operations/act.ts';
-import type { OperatorDeps } from './deps.ts';
+import type { OperatorDeps } from './server-route.ts';
 import { isLaneKnown, readQueue, type Queue, MOST_DOMAINS, siteOf, type LanesDeps } from './lanes.ts';
 import { gauge, type Family } from './metrics/exposition.ts';
 import {

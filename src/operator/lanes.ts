@@ -19,7 +19,7 @@ import {
   limitsByHand,
 } from '../messages/delivery/why.ts';
 import { EVERYWHERE, scopeOf } from '../messages/limits/limit.ts';
-import type { OperatorDeps } from './deps.ts';
+import type { OperatorDeps } from './server-route.ts';
 import { figuresOf, type Figures, type FiguresDeps, type NodeFigure } from './node-figures.ts';
 import type { Owners } from '../storage/owners.ts';
 import { dialectOf } from '../storage/sql.ts';

@@ -11,10 +11,8 @@ import type { Database } from '../storage/database.ts';
 import { statement } from '../storage/sql.ts';
 import type { ListCheckRow, ListingRow } from '../storage/tables.ts';
 import { figuresOf, serversOf, type Figures, type FiguresDeps } from './node-figures.ts';
-import { askLists, type Listing } from './doctor/blocklists.ts';
-import { createMachine } from './doctor/machine.ts';
-import { outsideAddresses } from './doctor/name.ts';
-import type { Probes } from './doctor/probes.ts';
+import { askLists, type Listing, outsideAddresses } from './doctor/name.ts';
+import { createMachine, type Probes } from './doctor/probes.ts';
 
 interface AddressNeeds {
   config: Config;

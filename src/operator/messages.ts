@@ -1,10 +1,8 @@
 /** Operations that explain a message of any account: its past, and what it waits for. */
 import { z } from 'zod';
-import { idFloor, idTime, MOST_AHEAD_MS } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
-import { allEventTypes } from '../events/event.ts';
+import { allEventTypes, eventRecord } from '../events/event.ts';
 import { eventsBefore } from '../events/event-log.ts';
-import { LONGEST_REQUEST_MS } from '../messages/list/message-filter.ts';
 import { reasonsOf } from '../messages/list/message-reasons.ts';
 import { messageRecord, type MessageRecord } from '../messages/store/message.ts';
 import {
@@ -15,11 +13,9 @@ import {
   type RecipientRecord,
 } from '../messages/store/message-store.ts';
 import type { EventRecord } from '../client/types.ts';
-import { toEventRecord } from './events.ts';
 import { whyWaiting, type Waiting } from '../messages/delivery/why.ts';
-import type { OperatorDeps, StoreDeps } from './deps.ts';
-import { serverRoute, storeRoute } from './server-route.ts';
-import { trace, type TraceLine } from './trace.ts';
+import { serverRoute, storeRoute, type OperatorDeps, type StoreDeps } from './server-route.ts';
+import { trace } from './trace.ts';
 
 /** A mail is tried 24 times in its 72 hours; with fifty recipients this shows all of it. */
 const TRACED = 2000;
@@ -35,17 +31,12 @@ export interface WholeMessage extends MessageRecord {
 const idArgument = z.strictObject({ id: z.string().max(100) });
 
 export const messageOperations = {
-  /** Returns the events of its life in the order of time, in words; for the id of a request those of its messages, one after the other. */
+  /** Returns the events of its life in the order of time, in words. */
   'messages.trace': storeRoute({
     body: idArgument,
     async run(deps, { id }) {
-      const ids = id.startsWith('req_') ? await messagesOfRequest(deps, id) : [id];
-      const data: (TraceLine & { message_id: string })[] = [];
-      for (const one of ids) {
-        const lines = trace(await wholeMessage(deps, one), isServer(deps) ? await whyOf(deps, one) : []);
-        data.push(...lines.map((line) => ({ ...line, message_id: one })));
-      }
-      return { data };
+      const lines = trace(await wholeMessage(deps, id), isServer(deps) ? await whyOf(deps, id) : []);
+      return { data: lines.map((line) => ({ ...line, message_id: id })) };
     },
   }),
   /** Returns what each recipient waits for, and until when. */
@@ -56,23 +47,6 @@ export const messageOperations = {
     },
   }),
 };
-
-/** Messages of a request that are traced; a bulk send has more, which `messages list --request` lists. */
-const MOST_TRACED = 20;
-
-/** Reads the messages that were accepted about when the request came, as its id says. Throws `not_found` if it made none. */
-async function messagesOfRequest({ db }: Pick<StoreDeps, 'db'>, requestId: string): Promise<string[]> {
-  const came = idTime(requestId);
-  const rows =
-    came === null
-      ? []
-      : await db.prepared.all<{ id: string }>(
-          'SELECT id FROM messages WHERE id >= ? AND id < ? AND request_id = ? ORDER BY id LIMIT ?',
-          [idFloor('msg', came - MOST_AHEAD_MS), idFloor('msg', came + LONGEST_REQUEST_MS), requestId, MOST_TRACED],
-        );
-  if (rows.length > 0) return rows.map(({ id }) => id);
-  throw new Problem('not_found', `there is no message of the request ${JSON.stringify(requestId)}`, { field: 'id' });
-}
 
 async function wholeMessage({ db }: Pick<StoreDeps, 'db'>, id: string): Promise<WholeMessage> {
   const row = await findAnyMessage(db.reader, id);
@@ -89,7 +63,8 @@ async function wholeMessage({ db }: Pick<StoreDeps, 'db'>, id: string): Promise<
     request_id: row.request_id,
     recipients,
     attempts,
-    events: events.map(toEventRecord),
+    // The operator sees opens and clicks as well.
+    events: events.map((one) => eventRecord(one, { engagement: true }) as unknown as EventRecord),
   };
 }
 

@@ -9,7 +9,7 @@ import type { Config } from '../config/schema.ts';
 import { SIMULATOR_DOMAIN } from '../messages/delivery/delivery.ts';
 import { nextTries } from '../messages/delivery/why.ts';
 import { nextAttemptAt } from '../messages/store/message-store.ts';
-import type { OperatorDeps, StoreDeps } from './deps.ts';
+import type { OperatorDeps, StoreDeps } from './server-route.ts';
 import { unknownDomains } from './holds.ts';
 import {
   agesOf,

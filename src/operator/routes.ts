@@ -3,52 +3,38 @@ import { z } from 'zod';
 import type { Route } from '../api/route.ts';
 import { check } from '../base/check.ts';
 import { accountOperations } from './team/accounts.ts';
-import { auditOperations } from './audit.ts';
-import { adminOperations } from './team/admin.ts';
+import { teamOperations } from './team/team.ts';
 import { commandActOperations } from './door/command-acts.ts';
 import { doctorOperations } from './doctor/doctor.ts';
-import { eventOperations } from './events.ts';
-import { eraseOperations } from './erase.ts';
+import { messageOperations } from './messages.ts';
 import { removalOperations } from './team/remove-account.ts';
 import { holdOperations } from './holds.ts';
 import { inboundOperations } from './reports/inbound.ts';
-import { messageOperations } from './messages.ts';
-import type { OperatorDeps, StoreDeps } from './deps.ts';
+import type { OperatorDeps, StoreDeps, ServerRoute } from './server-route.ts';
 import { serverPath } from './door/socket.ts';
-import type { ServerRoute } from './server-route.ts';
-import { nodeOperations } from './nodes.ts';
-import { needOperations } from './needs/needs.ts';
+import { serverStateOperations } from './server-state.ts';
+import { needOperations, machineFigures } from './needs/needs.ts';
 import { queueOperations } from './queue.ts';
 import { reputationOperations } from './reports/reputation.ts';
-import { resolveOperations } from './resolve.ts';
-import { serverStateOperations } from './server-state.ts';
-import { sourceOperations } from './sources.ts';
-import { statOperations } from './stats.ts';
-import { suppressionOperations } from './suppressions.ts';
-import { teamOperations } from './team/team.ts';
-import { watchOperations } from './watch.ts';
+import { sourceOperations, sourceFigures } from './sources.ts';
+import { watchOperations, lineFigures } from './watch.ts';
+import { laneFigures } from './lanes.ts';
+import { addressFigures } from './listings.ts';
+import type { Figures } from './node-figures.ts';
 
 const table = {
   ...accountOperations,
   ...removalOperations,
-  ...eraseOperations,
-  ...auditOperations,
   ...commandActOperations,
   ...messageOperations,
   ...queueOperations,
   ...needOperations,
-  ...nodeOperations,
   ...holdOperations,
   ...sourceOperations,
   ...watchOperations,
-  ...resolveOperations,
-  ...eventOperations,
   ...serverStateOperations,
   ...inboundOperations,
   ...reputationOperations,
-  ...statOperations,
-  ...suppressionOperations,
-  ...adminOperations,
   ...teamOperations,
   ...doctorOperations,
 };
@@ -90,3 +76,11 @@ export const serverRoutes = (deps: StoreDeps | OperatorDeps): Route[] =>
       return { status: 200, body: { object: 'dry_run', ...found } };
     },
   }));
+
+export const nodeFigures: readonly Figures<OperatorDeps, unknown>[] = [
+  laneFigures,
+  lineFigures,
+  sourceFigures,
+  machineFigures,
+  addressFigures,
+];

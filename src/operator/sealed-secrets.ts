@@ -6,6 +6,7 @@ import { createHmac, timingSafeEqual } from 'node:crypto';
 import type { Knex } from 'knex';
 import { KeyFileError, type Keyring } from '../base/keyring.ts';
 import type { Log } from '../base/log.ts';
+import { groupBy } from '../base/sets.ts';
 import { sealPurpose } from '../domains/dkim-key.ts';
 import type { Committer } from '../storage/commit.ts';
 
@@ -14,30 +15,24 @@ interface Deps {
   keyring: Keyring;
 }
 
-/** Counts of secrets that are sealed under one key, which may be missing in the file. */
+/** Secrets that are sealed under one key, which may be missing in the file. */
 export interface SealedUnder {
   keyId: string;
-  dkimKeys: number;
-  webhooks: number;
-  webhookHeaders: number;
-  secondFactors: number;
+  /** `2 DKIM keys, 1 webhook endpoints`. */
+  what: string;
 }
 
 /** Counts the secrets in use, by key. Retiring DKIM keys do not count: they sign no mail. */
 export async function sealedSecrets(read: Knex): Promise<SealedUnder[]> {
-  const rows = await read.raw<{ kind: Exclude<keyof SealedUnder, 'keyId'>; sealed: string; n: number }[]>(`
-    SELECT 'dkimKeys' AS kind, substr(private_key_sealed, 1, 36) AS sealed, 1 AS n FROM dkim_keys WHERE state <> 'retiring'
-    UNION ALL SELECT 'webhooks', substr(secrets_sealed, 1, 36), 1 FROM webhooks
-    UNION ALL SELECT 'webhookHeaders', substr(headers_sealed, 1, 36), 1 FROM webhooks WHERE headers_sealed IS NOT NULL
-    UNION ALL SELECT 'secondFactors', substr(totp_sealed, 1, 36), 1 FROM members WHERE totp_sealed IS NOT NULL`);
-  const found = new Map<string, SealedUnder>();
-  for (const { kind, sealed, n } of rows) {
-    const keyId = keyIdOf(sealed);
-    const under = found.get(keyId) ?? { keyId, dkimKeys: 0, webhooks: 0, webhookHeaders: 0, secondFactors: 0 };
-    under[kind] += n;
-    found.set(keyId, under);
-  }
-  return [...found.values()];
+  const rows = await read.raw<{ kind: string; sealed: string }[]>(`
+    SELECT 'DKIM keys' AS kind, substr(private_key_sealed, 1, 36) AS sealed FROM dkim_keys WHERE state <> 'retiring'
+    UNION ALL SELECT 'webhook endpoints', substr(secrets_sealed, 1, 36) FROM webhooks
+    UNION ALL SELECT 'sets of webhook headers', substr(headers_sealed, 1, 36) FROM webhooks WHERE headers_sealed IS NOT NULL
+    UNION ALL SELECT 'second factors', substr(totp_sealed, 1, 36) FROM members WHERE totp_sealed IS NOT NULL`);
+  return [...groupBy(rows, ({ sealed }) => keyIdOf(sealed))].map(([keyId, under]) => {
+    const counts = [...groupBy(under, ({ kind }) => kind)].map(([kind, { length }]) => `${String(length)} ${kind}`);
+    return { keyId, what: counts.join(', ') };
+  });
 }
 
 /** Says what is in use under keys that `secret.key` says are lost; null if nothing is, without a look at the database if none is lost. */
@@ -45,7 +40,7 @@ export async function lostSecrets({ read, keyring }: Deps): Promise<string | nul
   if (keyring.lostIds.length === 0) return null;
   const lost = (await sealedSecrets(read)).filter(({ keyId }) => keyring.lostIds.includes(keyId));
   if (lost.length === 0) return null;
-  return `${lost.map((under) => `${inWords(under)} are sealed under the lost key ${under.keyId}`).join('; ')}: mail of these domains waits, these endpoints are not called`;
+  return `${lost.map((under) => `${under.what} are sealed under the lost key ${under.keyId}`).join('; ')}: mail of these domains waits, these endpoints are not called`;
 }
 
 /** `v1.<key id>.<bytes>`. */
@@ -57,22 +52,21 @@ const keyIdOf = (sealed: string): string => sealed.split('.')[1] ?? '';
  */
 export async function requireKeys(deps: Deps & { log: Pick<Log, 'warn'> }, file: string): Promise<void> {
   const { keyring, log } = deps;
-  for (const under of await sealedSecrets(deps.read)) {
-    const { keyId, ...counts } = under;
+  for (const { keyId, what } of await sealedSecrets(deps.read)) {
     if (keyring.lostIds.includes(keyId)) {
       log.warn(
-        { event: 'secrets_lost', key_id: keyId, ...wireNames(counts) },
+        { event: 'secrets_lost', key_id: keyId, secrets: what },
         'what is sealed under a lost key is still in use: mail of its domains waits, its endpoints are not called',
       );
       continue;
     }
     if (!keyring.keyIds.includes(keyId))
       throw new KeyFileError(
-        `${file} does not have the key ${keyId}, under which ${inWords(under)} in the database are sealed: ${cure(keyId)}`,
+        `${file} does not have the key ${keyId}, under which ${what} in the database are sealed: ${cure(keyId)}`,
       );
     if (!(await opens(deps, keyId)))
       throw new KeyFileError(
-        `the key ${keyId} in ${file} is not the one under which ${inWords(under)} in the database are sealed: ${cure(keyId)}`,
+        `the key ${keyId} in ${file} is not the one under which ${what} in the database are sealed: ${cure(keyId)}`,
       );
   }
 }
@@ -135,25 +129,4 @@ async function opens({ read, keyring }: Deps, keyId: string): Promise<boolean> {
   } catch {
     return false;
   }
-}
-
-const wireNames = (counts: Omit<SealedUnder, 'keyId'>): Record<string, number> => ({
-  dkim_keys: counts.dkimKeys,
-  webhooks: counts.webhooks,
-  webhook_headers: counts.webhookHeaders,
-  second_factors: counts.secondFactors,
-});
-
-/** `2 DKIM keys, 1 webhook endpoints`. */
-export function inWords({ dkimKeys, webhooks, webhookHeaders, secondFactors }: SealedUnder): string {
-  const parts = [
-    [dkimKeys, 'DKIM keys'],
-    [webhooks, 'webhook endpoints'],
-    [webhookHeaders, 'sets of webhook headers'],
-    [secondFactors, 'second factors'],
-  ] as const;
-  return parts
-    .filter(([n]) => n > 0)
-    .map(([n, what]) => `${String(n)} ${what}`)
-    .join(', ');
 }

@@ -9,7 +9,7 @@ import { type DeliveryChange, SIMULATOR_DOMAIN } from '../messages/delivery/deli
 import { hintsOfChanged } from '../messages/delivery/due-hint.ts';
 import { ANY_SOURCE, EVERYWHERE, ofAnyMail, placeOfLane, type About, type OfMail } from '../messages/limits/limit.ts';
 import type { Act } from '../operations/act.ts';
-import type { OperatorDeps, StoreDeps } from './deps.ts';
+import type { OperatorDeps, StoreDeps } from './server-route.ts';
 import { isLaneKnown, isSetByOperator, laneNamed, waitingDomainsOf } from './lanes.ts';
 import { accountOfMessage } from './messages.ts';
 import { accountNamed } from './team/accounts.ts';

@@ -3,10 +3,9 @@ import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { figuresOf, serverNames, type Figures } from './node-figures.ts';
-import { epochsThatDeliver } from './nodes.ts';
+import { epochsThatDeliver } from './server-state.ts';
 import type { SourceReport } from '../messages/delivery/why.ts';
-import type { OperatorDeps } from './deps.ts';
-import { serverRoute } from './server-route.ts';
+import { serverRoute, type OperatorDeps } from './server-route.ts';
 
 /** The sources of a node. */
 export const sourceFigures: Figures<Pick<OperatorDeps, 'mta'>, readonly SourceReport[]> = {
@@ -54,33 +53,23 @@ export const sourceOperations = {
   }),
 };
 
-function sourceRecord(
-  { node, delivers }: { node: string; delivers: boolean },
-  { name, pool, ipv4, ipv6, ehlo, paused, absent, blocks, warmUp }: SourceReport,
-) {
-  return {
-    object: 'source' as const,
-    /** Null for the address that the system chooses. */
-    name,
-    /** The node that has it. */
-    node,
-    /** False while its node is drained and another one delivers, so that nothing is sent from it. A node without the role `delivery` has no sources. */
-    delivers,
-    pool,
-    ipv4,
-    ipv6,
-    ehlo,
-    paused,
-    /** Its addresses that are not on the machine: while its IPv4 address (without one, its IPv6 address) is away, nothing is sent from it. */
-    absent,
-    /** Sites that refused it by a block list, and until when they get nothing from it. */
-    blocks: blocks.map(({ site, since, until, reply }) => ({
-      site,
-      since: rfc3339(since),
-      until: rfc3339(until),
-      reply,
-    })),
-    /** Sites that it has sent to today while it is warmed up; without a cap if it is warm. */
-    warm_up: warmUp.map(({ site, sent, cap }) => ({ site, sent, cap })),
-  };
-}
+/**
+ * `delivers` is false while its node is drained and another one delivers, so that nothing is sent from it. A node without the role `delivery`
+ * has no sources.
+ */
+const sourceRecord = (at: { node: string; delivers: boolean }, { name, blocks, warmUp, ...source }: SourceReport) => ({
+  object: 'source' as const,
+  /** Null for the address that the system chooses. */
+  name,
+  ...at,
+  ...source,
+  /** Sites that refused it by a block list, and until when they get nothing from it. */
+  blocks: blocks.map(({ site, since, until, reply }) => ({
+    site,
+    since: rfc3339(since),
+    until: rfc3339(until),
+    reply,
+  })),
+  /** Sites that it has sent to today while it is warmed up; without a cap if it is warm. */
+  warm_up: warmUp.map(({ site, sent, cap }) => ({ site, sent, cap })),
+});

@@ -10,7 +10,7 @@ import { figuresOf, serverNames, type Figures } from './node-figures.ts';
 import { isLaneKnown } from './lanes.ts';
 import { accountOfMessage } from './messages.ts';
 import type { TranscriptPage } from '../messages/delivery/why.ts';
-import type { OperatorDeps } from './deps.ts';
+import type { OperatorDeps } from './server-route.ts';
 import { serverRoute } from './server-route.ts';
 
 const LONGEST_WAIT_MS = 30_000;

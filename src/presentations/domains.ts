@@ -1,7 +1,6 @@
 /** Sending domains. */
 import type { Domain } from '../client/types.ts';
-import { columns, ofAccount, present, type Input, type Presentation } from './presentation.ts';
-import { printable, tableOf } from './table.ts';
+import { columns, ofAccount, present, type Input, type Presentation, printable, tableOf } from './presentation.ts';
 
 type DnsRecord = Domain['records'][number];
 

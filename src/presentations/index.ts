@@ -1,10 +1,8 @@
 /** All presentations, by the part of the help in which their commands are. */
-import { accounts, admin, team } from './accounts.ts';
+import { accounts, admin, team, keys, webhooks } from './accounts.ts';
 import { domains } from './domains.ts';
-import { keys, webhooks } from './keys.ts';
-import { messages, recipients, suppressions } from './messages.ts';
+import { messages, recipients, suppressions, received } from './messages.ts';
 import { queue } from './queue.ts';
-import { received } from './received.ts';
 import { audit, books, inbound, nodes, reputation, resolve, stats, status } from './server.ts';
 
 export const presentations = {

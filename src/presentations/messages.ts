@@ -1,10 +1,9 @@
 /** Messages, and suppressions. */
 import { pluralize } from '../base/pluralize.ts';
-import type { EventRecord, Message, MessageDetails, Why } from '../client/types.ts';
+import type { EventRecord, Message, MessageDetails, Why, ReceivedMessage } from '../client/types.ts';
 import type { ResultOf } from '../operator/routes.ts';
-import type { SuppressionRecord } from '../suppressions/suppression.ts';
-import { columns, ofAccount, present, type Presentation } from './presentation.ts';
-import { facts, printable, tableOf } from './table.ts';
+import type { SuppressionRecord } from '../suppressions/suppression-store.ts';
+import { columns, ofAccount, present, type Presentation, facts, printable, tableOf } from './presentation.ts';
 
 type Recipient = MessageDetails['recipients'][number];
 type Attempt = MessageDetails['attempts'][number];
@@ -62,13 +61,10 @@ const messageLines = (message: MessageDetails): string[] => [
   ...tableOf(eventColumns, message.events),
 ];
 
-/** Writes the lines of each message; `isNamed`: under its id. */
-const traceLines = (lines: ResultOf<'messages.trace'>['data'], isNamed: boolean): string[] =>
-  lines.flatMap(({ message_id: id, at, what, recipient, text }, place) => {
-    const said = [...(recipient === null ? [] : [printable(recipient)]), printable(text)];
-    const line = [at, what.padEnd(8), ...said].join('  ');
-    return isNamed && lines[place - 1]?.message_id !== id ? [id, line] : [line];
-  });
+const traceLines = (lines: ResultOf<'messages.trace'>['data']): string[] =>
+  lines.map(({ at, what, recipient, text }) =>
+    [at, what.padEnd(8), ...(recipient === null ? [] : [printable(recipient)]), printable(text)].join('  '),
+  );
 
 export const messages: readonly Presentation[] = [
   {
@@ -123,9 +119,9 @@ export const messages: readonly Presentation[] = [
     command: 'messages trace',
     operation: 'messages.trace',
     says: 'show what happened to a message, in the order of time, with the SMTP replies',
-    input: [{ flag: '<id>', says: 'of a message, or of the API request that made it (req_...)' }],
-    lines: ({ data }, { id }) => traceLines(data, String(id).startsWith('req_')),
-    examples: ['posthorn messages trace msg_01jz...', 'posthorn messages trace req_01jz...'],
+    input: [{ flag: '<id>' }],
+    lines: ({ data }) => traceLines(data),
+    examples: ['posthorn messages trace msg_01jz...'],
   }),
 ];
 
@@ -212,5 +208,72 @@ export const suppressions: readonly Presentation[] = [
     record: ({ entries }) => ({ data: entries }),
     lines: ({ entries }) => entries.map(({ email, scope }) => `${email} is mailed again (${scope})`),
     examples: ['posthorn suppressions remove old@example.org'],
+  }),
+];
+
+type Mailbox = ReceivedMessage['to'][number];
+
+const boxText = ({ email, name }: Mailbox): string => (name === null ? email : `${name} <${email}>`);
+const boxesText = (all: readonly Mailbox[]): string => all.map(boxText).join(', ');
+
+/** Returns the results of SPF, DKIM and DMARC in one line. */
+const verdictText = ({ spf, dkim, dmarc }: ReceivedMessage): string =>
+  [
+    ...(spf === null ? [] : [`SPF ${spf.result} (${spf.domain})`]),
+    ...dkim.map(({ result, domain }) => `DKIM ${result} (${domain})`),
+    ...(dmarc === null ? [] : [`DMARC ${dmarc.result} (${dmarc.domain})`]),
+  ].join(', ');
+
+export function receivedLines(mail: ReceivedMessage): string[] {
+  const text = mail.reply_text ?? mail.text;
+  return [
+    ...facts([
+      ['id', mail.id],
+      ['status', mail.status],
+      ['received', mail.at],
+      ['from', mail.from === null ? mail.envelope.from : boxText(mail.from)],
+      ['to', mail.envelope.to.join(', ')],
+      ['cc', boxesText(mail.cc)],
+      ['subject', mail.subject],
+      ['answers', mail.answers],
+      ['checked', verdictText(mail)],
+      ['automatic', mail.auto_submitted],
+      ...mail.attachments.map(
+        ({ index, filename, size }) =>
+          [`file ${String(index)}`, `${filename || 'without a name'}, ${String(size)} bytes`] as const,
+      ),
+    ]),
+    ...(text === null ? [] : ['', ...text.split('\n').map(printable)]),
+  ];
+}
+
+export const received: readonly Presentation[] = [
+  {
+    command: 'received list',
+    operation: 'listReceived',
+    input: [
+      { flag: '--domain <name>', says: 'only mail to this domain' },
+      { flag: '--from <address>', says: 'only mail of this author' },
+      { flag: '--answers <id>', says: 'only answers to this message' },
+      ofAccount,
+    ],
+    list: { limit: 50 },
+    beyond: '`GET /v1/received` has all, in pages',
+    columns: columns<ReceivedMessage>(
+      'at',
+      'id',
+      ['FROM', ({ from, envelope }) => from?.email ?? envelope.from],
+      ['TO', ({ envelope }) => envelope.to.join(',')],
+      'subject',
+      'answers',
+    ),
+    examples: ['posthorn received list', 'posthorn received list --domain acme.example --json'],
+  },
+  present<ReceivedMessage>({
+    command: 'received show',
+    operation: 'getReceived',
+    input: [{ flag: '<id>' }],
+    lines: receivedLines,
+    examples: ['posthorn received show rcv_01jz...', 'posthorn received show rcv_01jz... --json'],
   }),
 ];

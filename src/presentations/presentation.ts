@@ -4,7 +4,6 @@
  */
 import type { OperationName } from '../operator/routes.ts';
 import type { ApiOperation } from '../operations/summaries.ts';
-import type { Cell } from './table.ts';
 
 /** An argument or an option of a command. */
 export interface Input {
@@ -13,8 +12,22 @@ export interface Input {
   says?: string;
   /** The member of the operation's input; by default the flag's name with `_` for `-`. Null: it only changes what is shown. */
   member?: string | null;
+  /** The form of its value, or a function that reads it. */
   kind?:
-    'text' | 'list' | 'names' | 'duration' | 'seconds' | 'until' | 'hold_time' | 'limit' | 'count' | 'days' | 'hours';
+    | (
+        | 'text'
+        | 'list'
+        | 'names'
+        | 'duration'
+        | 'seconds'
+        | 'until'
+        | 'hold_time'
+        | 'limit'
+        | 'count'
+        | 'days'
+        | 'hours'
+      )
+    | ((text: string, before: never) => unknown);
   choices?: readonly string[];
   default?: string | number;
   isRequired?: boolean;
@@ -25,7 +38,7 @@ export interface Input {
 /** The values given to a command, by the name of the input with `_` for `-`. */
 export type Given = Readonly<Record<string, unknown>>;
 
-export interface Column {
+interface Column {
   /** The member of the record; null if it is made of several. */
   member: string | null;
   head: string;
@@ -40,7 +53,7 @@ export interface Presentation<Answer = unknown> {
   says?: string;
   input?: readonly Input[];
   /** The operation that is performed in its place if this input is given. */
-  instead?: { given: string } & Pick<Presentation, 'operation' | 'columns'>;
+  instead?: { given: string } & Pick<Presentation, 'operation' | 'columns' | 'lines'>;
   /** It has `--dry-run`, which tells what it would do. */
   isTried?: true;
   /** Input that the command stands for. */
@@ -99,3 +112,56 @@ export const selectors: readonly Input[] = [
 ];
 
 export const ofAccount: Input = { flag: '--account <account>', says: 'name or id (default: default)' };
+
+export type Cell = string | number | boolean | null | undefined;
+
+/** Returns the lines of a table with headings; the last column is not padded. Without rows there are no lines. */
+export function table(headings: readonly string[], rows: readonly (readonly Cell[])[]): string[] {
+  if (rows.length === 0) return [];
+  const lines = [headings, ...rows.map((row) => row.map(cell))];
+  const widths = headings.map((_, column) => Math.max(...lines.map((line) => line[column]?.length ?? 0)));
+  return lines.map((line) =>
+    line
+      .map((text, column) => (column === line.length - 1 ? text : text.padEnd(widths[column] ?? 0)))
+      .join('  ')
+      .trimEnd(),
+  );
+}
+
+function cell(value: Cell): string {
+  if (value === null || value === undefined || value === '') return '-';
+  if (typeof value === 'boolean') return value ? 'yes' : 'no';
+  return printable(String(value));
+}
+
+/** Returns the lines of a table of records, of several or none. */
+export const tableOf = (columns: readonly Column[], rows: readonly unknown[]): string[] =>
+  table(
+    columns.map(({ head }) => head),
+    rows.map((row) => columns.map((column) => column.of(row))),
+  );
+
+/** Returns a line for each fact, without those that are empty. */
+export const facts = (all: readonly (readonly [string, Cell])[]): string[] =>
+  table(
+    ['', ''],
+    all.filter(([, value]) => value !== null && value !== undefined && value !== ''),
+  ).slice(1);
+
+/** Escapes characters that control a terminal or reorder its text: replies and subjects come from strangers. */
+export function printable(text: string): string {
+  return text.replaceAll(/[\p{Cc}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu, escaped);
+}
+
+const escaped = (character: string): string => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
+
+/**
+ * Writes JSON and escapes characters that control a terminal or reorder its text: DEL, the C1 characters and the controls of
+ * writing direction. A reader of the JSON gets the same value.
+ */
+export function json(value: unknown, indent = 2): string {
+  return JSON.stringify(value, null, indent).replaceAll(
+    /[\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g,
+    escaped,
+  );
+}

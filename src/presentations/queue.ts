@@ -1,8 +1,7 @@
 /** The queue: what waits, what keeps it back, and where it leaves from. */
 import { deliveriesAre, pluralize } from '../base/pluralize.ts';
 import type { ResultOf } from '../operator/routes.ts';
-import { columns, present, selectors, type Input, type Presentation } from './presentation.ts';
-import { tableOf } from './table.ts';
+import { columns, present, selectors, table, tableOf, type Input, type Presentation } from './presentation.ts';
 
 type Hold = ResultOf<'queue.holds'>['data'][number];
 type Kept = ResultOf<'queue.holds'>['others'][number];
@@ -160,7 +159,122 @@ function sourceLines({ data, nodes }: ResultOf<'queue.sources'>): string[] {
   ];
 }
 
+type Lane = ResultOf<'queue.lanes'>['data'][number];
+type OneLane = ResultOf<'queue.lane'>;
+
+const limitColumns = columns<Lane['limits'][number]>(
+  ['LIMIT', ({ what, domain }) => `${what.replaceAll('_', ' ')}${domain === null ? '' : ` to ${domain}`}`],
+  'to',
+  'by',
+  'since',
+  ['WHY', ({ cause }) => startWords(cause)],
+);
+const waitColumns = columns<Lane['waits'][number]>(
+  ['WAITS FOR', ({ reason }) => reason],
+  'since',
+  'until',
+  ['SET BY', ({ by }) => by],
+  ['WHY', ({ message }) => message],
+);
+const nodeColumns = columns<OneLane['nodes'][number]>(
+  'node',
+  ['IN MEMORY', ({ waiting }) => waiting],
+  'connections',
+  ['A MINUTE', (one) => one.per_minute],
+  'parked_until',
+  'last_reply',
+);
+/** How long the mail of a lane has waited. */
+const ageColumns = columns<OneLane['ages']>(
+  ['UNDER 1 MIN', (one) => one.under_1m],
+  ['UNDER 10 MIN', (one) => one.under_10m],
+  ['UNDER 1 H', (one) => one.under_1h],
+  ['UNDER 6 H', (one) => one.under_6h],
+  ['UNDER 24 H', (one) => one.under_24h],
+  ['LONGER', (one) => one.older],
+  ['OLDEST', (one) => one.oldest_at],
+);
+const waitingColumns = columns<ResultOf<'queue.lanes'>['domains'][number]>(
+  'domain',
+  'waiting',
+  ['DUE NOW', ({ due }) => due],
+  'held',
+  // In the database mail that is held without an end is due at the end of the year 9999.
+  ['OLDEST DUE', ({ oldest_due_at: at }) => (at.startsWith('9999-') ? 'when released' : at)],
+  ['OLDEST', (one) => one.oldest_at],
+);
+/** With several nodes also the names of those that have each lane. */
+const laneColumns = (isFleet: boolean) =>
+  columns<Lane>(
+    ['LANE', ({ name }) => name],
+    ...(isFleet ? [['NODES', ({ nodes }: Lane) => nodes.join(', ')] as const] : []),
+    ['WAITING', (lane) => Math.max(lane.waiting, lane.waiting_in_all)],
+    'held',
+    'connections',
+    'limit',
+    ['A MINUTE', (lane) => lane.per_minute],
+    'parked_until',
+    ['WHY', causeOf],
+    'last_reply',
+  );
+
+function historyLines({ lane, changes, nodes, ages }: OneLane): string[] {
+  const isFleet = nodes.length > 1;
+  const history = table(
+    ['AT', 'NOW', 'WHY'],
+    changes.map(({ at, to, cause, node }) => [at, to, isFleet ? `${node}: ${cause}` : cause]),
+  );
+  const parts = [
+    tableOf(ageColumns, ages.waiting === 0 ? [] : [ages]),
+    tableOf(nodeColumns, isFleet ? nodes : []),
+    tableOf(limitColumns, lane.limits),
+    tableOf(waitColumns, lane.waits),
+    history.length === 0 ? ['its limits have not changed since the start'] : history,
+  ];
+  return [
+    ...tableOf(laneColumns(isFleet), [lane]),
+    ...parts.flatMap((lines) => (lines.length === 0 ? [] : ['', ...lines])),
+  ];
+}
+
+const startWords = (cause: string): string => (cause === 'start' ? 'as every lane begins' : cause);
+
+/** Returns why its mail waits; if none waits, the limits that were set, with their causes. */
+function causeOf({ waits, limits, cause }: Lane): string {
+  const [first] = waits;
+  if (first !== undefined) return first.message;
+  const set = limits.filter(({ by }) => by !== 'start');
+  if (set.length === 0) return startWords(cause);
+  return set
+    .map(
+      ({ what, to, cause: why }) =>
+        `${String(to)} ${what === 'mails_per_minute' ? 'a minute' : to === 1 ? 'connection' : 'connections'}: ${why}`,
+    )
+    .join('; ');
+}
+
+function laneLines({ data, domains, nodes }: ResultOf<'queue.lanes'>): string[] {
+  const lanes = tableOf(laneColumns(nodes.length > 1), data);
+  const waiting = tableOf(waitingColumns, domains);
+  if (waiting.length === 0) return [...lanes, 'nothing waits'];
+  return lanes.length === 0 ? waiting : [...lanes, '', ...waiting];
+}
+
 export const queue: readonly Presentation[] = [
+  present<ResultOf<'queue.lanes'>>({
+    command: 'queue lanes',
+    operation: 'queue.lanes',
+    says: 'show each lane with its limits and why its mail waits, and what waits by domain',
+    input: [
+      {
+        flag: '--lane <lane>',
+        says: 'only this one, with each limit, why its mail waits, and what its limits were before',
+      },
+    ],
+    instead: { given: 'lane', operation: 'queue.lane', lines: historyLines },
+    lines: laneLines,
+    examples: ['posthorn queue lanes', 'posthorn queue lanes --lane mx.example.net'],
+  }),
   present<ResultOf<'queue.hold'>>({
     command: 'queue hold',
     operation: 'queue.hold',

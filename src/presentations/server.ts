@@ -1,8 +1,16 @@
 /** The server: nodes, what needs a person, books, audit, where mail goes, and mail that comes back. */
 import type { ResultOf } from '../operator/routes.ts';
 import { pluralize } from '../base/pluralize.ts';
-import { columns, ofAccount, present, type Input, type Presentation } from './presentation.ts';
-import { facts, table, tableOf, type Cell } from './table.ts';
+import {
+  columns,
+  facts,
+  ofAccount,
+  present,
+  tableOf,
+  type Cell,
+  type Input,
+  type Presentation,
+} from './presentation.ts';
 
 type Node = ResultOf<'nodes.list'>['data'][number];
 
@@ -258,52 +266,31 @@ export const stats: readonly Presentation[] = [
 
 type Reputation = ResultOf<'reputation'>;
 
-const COUNTS = ['SENT', 'DELIVERED', 'DEFERRED', 'BOUNCED', 'HARD', 'BLOCKED', 'COMPLAINED'];
+/** The lists of a reputation with their headings; their members are the columns. */
+const sections = {
+  days: 'Mail by day',
+  providers: 'Mail by day and mailbox provider',
+  sources: 'Mail by day and source, whose tries are counted as sent',
+  dmarc: 'DMARC reports: mail in the name of our domains',
+  tls: 'TLS reports: connections to us',
+  moments: 'What may have changed it',
+  block_lists: 'Block lists',
+} as const;
 
-const section = (title: string, head: readonly string[], rows: readonly Cell[][]): string[] =>
-  rows.length === 0 ? [] : ['', title, ...table(head, rows)];
+/** Puts the counts of a row beside its other members. */
+const flat = ({ counts = {}, ...row }: { counts?: object }): Record<string, Cell> => ({ ...row, ...counts });
 
-function reputationLines({ days, providers, sources, dmarc, tls, moments, ...others }: Reputation): string[] {
-  const reported = [
-    ...section(
-      'Mail by day',
-      ['DAY', ...COUNTS],
-      days.map(({ day, counts }) => [day, ...Object.values(counts)]),
-    ),
-    ...section(
-      'Mail by day and mailbox provider',
-      ['DAY', 'PROVIDER', ...COUNTS],
-      providers.map(({ day, provider, counts }) => [day, provider, ...Object.values(counts)]),
-    ),
-    ...section(
-      'Mail by day and source',
-      ['DAY', 'SOURCE', 'TRIES', ...COUNTS.slice(1)],
-      sources.map(({ day, source, counts }) => [day, source, ...Object.values(counts)]),
-    ),
-    ...section(
-      'DMARC reports: mail in the name of our domains',
-      ['DAY', 'DOMAIN', 'SOURCE', 'REPORTER', 'MAILS', 'DKIM', 'SPF', 'DISPOSITION'],
-      dmarc.map((one) => [one.day, one.domain, one.source_ip, one.org, one.count, one.dkim, one.spf, one.disposition]),
-    ),
-    ...section(
-      'TLS reports: connections to us',
-      ['DAY', 'DOMAIN', 'REPORTER', 'POLICY', 'RESULT', 'SESSIONS'],
-      tls.map((one) => [one.day, one.domain, one.org, one.policy, one.result, one.sessions]),
-    ),
-  ];
-  return [
-    ...(reported.length === 0 ? ['', `nothing between ${others.since} and ${others.until}`] : reported),
-    ...section(
-      'What may have changed it',
-      ['TIME', 'WHAT', 'WHICH', 'BY'],
-      moments.map(({ at, kind, what, by }) => [at, kind, what, by]),
-    ),
-    ...section(
-      'Block lists',
-      ['STATE', 'LIST', 'OUR ADDRESS', 'ASKED'],
-      others.block_lists.map(({ state, list, ip, at }) => [state, list, ip, at]),
-    ),
-  ].slice(1);
+const sectionLines = (title: string, [first, ...others]: readonly Record<string, Cell>[]): string[] =>
+  first === undefined
+    ? []
+    : ['', title, ...tableOf(columns<Record<string, Cell>>(...Object.keys(first)), [first, ...others])];
+
+function reputationLines({ since, until, days, ...found }: Reputation): string[] {
+  const lists = { days: days.map(({ day, counts }) => ({ day, counts })), ...found };
+  const lines = Object.entries(sections).flatMap(([name, title]) =>
+    sectionLines(title, lists[name as keyof typeof sections].map(flat)),
+  );
+  return lines.length === 0 ? [`nothing between ${since} and ${until}`] : lines.slice(1);
 }
 
 export const reputation: readonly Presentation[] = [

@@ -82,10 +82,6 @@ export function isStorageTrouble(error: unknown): boolean {
   return typeof code === 'string' && (SQLITE_TROUBLE.test(code) || POSTGRES_TROUBLE.test(code));
 }
 
-/** Returns whether the error says that pages of the database are damaged, so that only a backup helps. */
-export const isDamage = (error: unknown): error is Error =>
-  error instanceof Error && 'code' in error && /^(?:SQLITE_(?:CORRUPT|NOTADB)|XX00[12]$)/.test(String(error.code));
-
 /**
  * Returns whether a unit was refused although the database would take it: by its own rule, or since the work of its idempotency key is done.
  * Its caller answers either in order.

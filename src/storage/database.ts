@@ -4,6 +4,7 @@
  */
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
+import type { Clock } from '../base/clock.ts';
 import { makeFolder } from '../base/make-folder.ts';
 import { isPostgresUrl } from '../base/postgres-url.ts';
 import knexPackage, { type Knex } from 'knex';
@@ -59,6 +60,12 @@ export interface Database {
   /** This process among the nodes of the database; null on SQLite, where there is one and `beginEpoch` has to number its run. */
   readonly nodes: Nodes | null;
   close(): Promise<void>;
+}
+
+/** The needs of the functions of stores; a server and a command have both. */
+export interface StoreDeps {
+  db: Database;
+  clock: Clock;
 }
 
 /** Readers for built queries; SQLite serves each from its own snapshot, and the thread pool has room for them. */
@@ -147,16 +154,6 @@ export function beginEpoch(commit: Committer): Promise<number> {
     if (row === undefined) throw new Error('the epoch was not written');
     return Number(row.value);
   });
-}
-
-export async function sqliteVersion(): Promise<string> {
-  const nowhere = connect(':memory:', 1, []);
-  try {
-    const rows = await nowhere.raw<{ version: string }[]>('SELECT sqlite_version() AS version');
-    return rows[0]?.version ?? '';
-  } finally {
-    await nowhere.destroy();
-  }
 }
 
 /**

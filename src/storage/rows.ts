@@ -20,6 +20,17 @@ export type RowsFor<Result> = (result: Result) => Rows;
 
 export const noRows = (): Rows => ({});
 
+/** Makes the mails to people about something that is written in the same transaction. */
+export interface Notice<About> {
+  /** Before anything is written. */
+  prepare(): Promise<void>;
+  /** Returns the rows of the mails, the number of people they go to, and what to do after the commit. */
+  of(
+    tx: Pick<Connection, 'all'>,
+    about: About,
+  ): Promise<{ rows: readonly Rows[]; recipients: number; written(): void }>;
+}
+
 const tableOrder = Object.keys(tables) as TableName[];
 
 /** SQLite takes at most 32,766 parameters a statement; small statements also keep their prepared form in the cache. */

@@ -1,11 +1,16 @@
 /** The import of suppression lists, for every door. What an export writes an import accepts. */
 import { CsvFault, readCsv, unguarded } from '../base/csv.ts';
-import type { Clock } from '../base/clock.ts';
 import { Problem } from '../base/problem.ts';
-import type { Database } from '../storage/database.ts';
+import type { StoreDeps } from '../storage/database.ts';
 import type { Rows } from '../storage/rows.ts';
-import { manyAdded, suppressionRecord, type SuppressionRecord } from './suppression.ts';
-import { addressFault, addSuppressions, type NewSuppression } from './suppression-store.ts';
+import {
+  manyAdded,
+  suppressionRecord,
+  type SuppressionRecord,
+  addressFault,
+  addSuppressions,
+  type NewSuppression,
+} from './suppression-store.ts';
 import { suppressionReasons } from '../storage/tables.ts';
 
 /** The result for an entry: its record, or the reason why it was rejected. */
@@ -93,7 +98,7 @@ function previewed({
  * and returns the rows that are written with them.
  */
 export async function addImported(
-  deps: { db: Pick<Database, 'commit' | 'reader'>; clock: Clock },
+  deps: StoreDeps,
   { accountId, createdBy }: Pick<NewSuppression, 'accountId' | 'createdBy'>,
   entries: readonly ImportedEntry[],
   rowsFor: (deed: ReturnType<typeof manyAdded>) => Rows,

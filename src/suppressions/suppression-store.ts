@@ -1,23 +1,17 @@
 /** The suppression list: addresses that get no mail from an account, or on one of its streams. */
 import { createBatchLoader } from '../base/batch-loader.ts';
-import type { Clock } from '../base/clock.ts';
 import { idFloor, MOST_AHEAD_MS, newId } from '../base/id.ts';
 import { createLookUpCache } from '../base/look-up-cache.ts';
 import { Problem } from '../base/problem.ts';
 import { addressKey, parseMailbox, soughtAddress } from '../mail/address.ts';
-import { readTestedPage, SLICES, type BoundedRowPage } from '../storage/bounded-read.ts';
+import { readTestedPage, SLICES, type BoundedRowPage, type PagePart } from '../storage/page.ts';
 import type { Connection } from '../storage/connection.ts';
-import type { Database } from '../storage/database.ts';
-import type { PagePart } from '../storage/page.ts';
+import type { StoreDeps } from '../storage/database.ts';
 import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
 import { rowsParameter } from '../storage/rows-parameter.ts';
 import { suppressions, type SuppressionReason, type SuppressionRow } from '../storage/tables.ts';
 import { statement } from '../storage/sql.ts';
-
-export interface SuppressionDeps {
-  db: Pick<Database, 'commit' | 'prepared' | 'reader'>;
-  clock: Clock;
-}
+import { recordOf } from '../storage/record.ts';
 
 export interface NewSuppression {
   accountId: string;
@@ -43,10 +37,7 @@ const MOST_ACCOUNTS_COUNTED = 10_000;
 export type RefuseFullList = (accountId: string) => Promise<void>;
 
 /** Makes the check. What recipients, mail hosts and imports of the operator put on the list is never refused. `most` is given by tests. */
-export function createFullListCheck(
-  { db, clock }: { db: Pick<Database, 'reader'>; clock: Clock },
-  most = MOST_ENTRIES,
-): RefuseFullList {
+export function createFullListCheck({ db, clock }: StoreDeps, most = MOST_ENTRIES): RefuseFullList {
   const full = createLookUpCache<boolean>(
     { clock },
     { max: MOST_ACCOUNTS_COUNTED, freshMs: COUNT_FRESH_MS },
@@ -86,13 +77,7 @@ export type FindSuppressed = (
 ) => Promise<Map<string, SuppressionHit>>;
 
 /** Makes a look-up that answers questions of many requests with one statement. */
-export function createSuppressionLookUp({
-  db,
-  clock,
-}: {
-  db: Pick<Database, 'prepared'>;
-  clock: Clock;
-}): FindSuppressed {
+export function createSuppressionLookUp({ db, clock }: StoreDeps): FindSuppressed {
   const loader = createBatchLoader<SuppressionHit>(
     (questions) => lookUp(db.prepared, clock.now(), questions),
     QUESTIONS_AT_ONCE,
@@ -157,7 +142,7 @@ export interface Added {
  * `field_too_long`.
  */
 export async function addSuppressions(
-  deps: Pick<SuppressionDeps, 'clock'> & { db: Pick<Database, 'commit'> },
+  deps: StoreDeps,
   entries: readonly NewSuppression[],
   alsoInTransaction: RowsFor<readonly Added[]> = noRows,
 ): Promise<readonly Added[]> {
@@ -186,10 +171,7 @@ const scopeKey = ({ account_id, address_key, scope }: SuppressionRow): string =>
   JSON.stringify([account_id, address_key, scope]);
 
 /** Adds one entry, or returns the one that exists. */
-export async function addSuppression(
-  deps: Parameters<typeof addSuppressions>[0],
-  entry: NewSuppression,
-): Promise<Added> {
+export async function addSuppression(deps: StoreDeps, entry: NewSuppression): Promise<Added> {
   const [added] = await addSuppressions(deps, [entry]);
   if (added === undefined) throw new Error('one entry was added and none came back');
   return added;
@@ -200,7 +182,7 @@ export async function addSuppression(
  * `invalid_state` for a complaint without `force`: the recipient should ask for mail again first.
  */
 export async function removeSuppressions(
-  { db }: Pick<SuppressionDeps, 'db'>,
+  { db }: Pick<StoreDeps, 'db'>,
   entry: { accountId: string; email: string; stream?: string | null; force?: boolean },
   alsoInTransaction: RowsFor<readonly SuppressionRow[]> = noRows,
 ): Promise<SuppressionRow[]> {
@@ -227,7 +209,7 @@ export async function removeSuppressions(
  * without a source message is removed.
  */
 export async function removeUnsubscription(
-  { db }: { db: Pick<Database, 'commit'> },
+  { db }: Pick<StoreDeps, 'db'>,
   { accountId, email, stream, deliveryId }: { accountId: string; email: string; stream: string; deliveryId: string },
 ): Promise<void> {
   await db.commit.transact((tx) =>
@@ -242,7 +224,7 @@ export async function removeUnsubscription(
 
 /** Returns the entries of an address in force, that of the account first. */
 export async function suppressionsOf(
-  { db, clock }: Pick<SuppressionDeps, 'clock'> & { db: Pick<Database, 'prepared'> },
+  { db, clock }: StoreDeps,
   { accountId, email }: { accountId: string; email: string },
 ): Promise<SuppressionRow[]> {
   const rows = await ofAddress(db.prepared, accountId, soughtAddress(email));
@@ -265,7 +247,7 @@ export interface SuppressionFilter {
  * entries is tested, and the page may be short: imported lists have millions, and a filter may fit one of them.
  */
 export async function pageOfSuppressions(
-  { db, clock }: { db: Pick<Database, 'reader'>; clock: Clock },
+  { db, clock }: StoreDeps,
   filter: SuppressionFilter,
   page: PagePart,
   slices: readonly number[] = SLICES,
@@ -330,5 +312,25 @@ function suppressionRow(entry: NewSuppression, now: number): SuppressionRow {
     created_at: now,
     created_by: entry.createdBy,
     expires_at: entry.expiresAt ?? null,
+  };
+}
+
+export const suppressionRecord = recordOf('suppression', suppressions);
+export type SuppressionRecord = ReturnType<typeof suppressionRecord>;
+
+const MOST_NAMED = 5;
+const LONGEST_NAMED = 320;
+
+/** Returns what the audit says of an act that adds many: their number, the first addresses, and how many of them are new. */
+export function manyAdded(emails: readonly string[], results: readonly { created: boolean }[]) {
+  const created = results.filter((one) => one.created).length;
+  const [existing, rejected] = [results.length - created, emails.length - results.length];
+  const [only, ...more] = emails;
+  return {
+    object: more.length === 0 ? (only ?? null) : `${String(emails.length)} addresses`,
+    after: {
+      emails: emails.slice(0, MOST_NAMED).map((one) => one.slice(0, LONGEST_NAMED)),
+      ...{ created, existing, rejected },
+    },
   };
 }

@@ -9,7 +9,7 @@ import { isIPv4 } from 'node:net';
 import type { Clock, Timer } from '../base/clock.ts';
 import { plainAddress, prefixOf } from '../net/ip.ts';
 import type { DeliveryChange, Hit } from '../messages/delivery/delivery.ts';
-import type { Occurrence, Recorder } from '../messages/delivery/record.ts';
+import type { Recorder } from '../messages/delivery/record.ts';
 import type { BotOf, Visitor } from './bots.ts';
 import type { LinkPlace } from './token.ts';
 import { MINUTE_MS } from '../base/time.ts';
@@ -38,8 +38,6 @@ interface Watch {
 const SWEEP_MS = 2_000;
 /** Clicks that wait at once; beyond, they are taken as they look. */
 const MOST_WAITING = 20_000;
-/** At most one write in this time: a commit of a dozen clicks costs little more than one of three. A lone one goes at once. */
-const GATHER_MS = 25;
 /** Hits on one mail that are written a minute. Everyone who has the mail has its links, and must not fill the disk with them. */
 const MOST_A_MINUTE = 60;
 
@@ -49,8 +47,6 @@ export function createHits(deps: HitDeps) {
   const { clock, recorder, botOf } = deps;
   const watches = new Map<string, Watch>();
   const writing = new Set<Promise<unknown>>();
-  const gathered: Occurrence[][] = [];
-  let gathering: Timer | null = null;
   let waiting = 0;
   let minute = { end: -Infinity, counts: new Map<string, number>() };
 
@@ -62,25 +58,13 @@ export function createHits(deps: HitDeps) {
     return count > MOST_A_MINUTE;
   }
 
+  /** Hits of one moment share a commit, and a failed one takes no other with it. */
   function write(deliveryId: string, changes: readonly DeliveryChange[]): void {
-    gathered.push(changes.map((change) => ({ deliveryId, change })));
-    if (gathering !== null) return;
-    flush();
-    gathering = clock.after(GATHER_MS, () => {
-      gathering = null;
-      flush();
-    });
-  }
-
-  /** Writes each hit by itself, so that a failed one takes no other with it; they share one commit all the same. */
-  function flush(): void {
-    for (const occurrences of gathered.splice(0)) {
-      const written = recorder
-        .record(occurrences)
-        .catch(deps.failed)
-        .finally(() => writing.delete(written));
-      writing.add(written);
-    }
+    const written = recorder
+      .record(changes.map((change) => ({ deliveryId, change })))
+      .catch(deps.failed)
+      .finally(() => writing.delete(written));
+    writing.add(written);
   }
 
   function settle(deliveryId: string): void {
@@ -130,9 +114,6 @@ export function createHits(deps: HitDeps) {
         watch.timer.cancel();
         settle(deliveryId);
       }
-      gathering?.cancel();
-      gathering = null;
-      flush();
       await Promise.all(writing);
     },
   };

@@ -2,16 +2,13 @@
  * Carries out the request of an unsubscribe page, or of an unsubscribe mail. If the mail is still known it goes the way of everything that
  * happens to a delivery, with an event; if retention has removed it, the address is put on the list all the same.
  */
-import type { Clock } from '../base/clock.ts';
 import type { Recorder } from '../messages/delivery/record.ts';
-import type { Database } from '../storage/database.ts';
+import type { StoreDeps } from '../storage/database.ts';
 import { addSuppression, removeUnsubscription, suppressionsOf } from '../suppressions/suppression-store.ts';
 import type { TrackingKey } from './token.ts';
 import { readUnsubscribeToken, type Unsubscription } from './unsubscribe-link.ts';
 
-export interface UnsubscribeDeps {
-  db: Pick<Database, 'commit' | 'prepared'>;
-  clock: Clock;
+export interface UnsubscribeDeps extends StoreDeps {
   recorder: Pick<Recorder, 'record'>;
 }
 
@@ -45,18 +42,12 @@ export const resubscribe = ({ db }: UnsubscribeDeps, request: Unsubscription): P
   removeUnsubscription({ db }, request);
 
 /** Returns whether mail of this stream is still withheld from the address, for whatever reason. */
-export async function isWithheld(
-  deps: Pick<UnsubscribeDeps, 'db' | 'clock'>,
-  { accountId, email, stream }: Unsubscription,
-): Promise<boolean> {
+export async function isWithheld(deps: StoreDeps, { accountId, email, stream }: Unsubscription): Promise<boolean> {
   const rows = await suppressionsOf(deps, { accountId, email });
   return rows.some(({ scope }) => scope === 'account' || scope === `stream:${stream}`);
 }
 
-export async function isUnsubscribed(
-  deps: Pick<UnsubscribeDeps, 'db' | 'clock'>,
-  { accountId, email, stream }: Unsubscription,
-): Promise<boolean> {
+export async function isUnsubscribed(deps: StoreDeps, { accountId, email, stream }: Unsubscription): Promise<boolean> {
   const rows = await suppressionsOf(deps, { accountId, email });
   // An entry with an end is not the recipient's own.
   return rows.some(

@@ -4,11 +4,10 @@
  */
 import type { Knex } from 'knex';
 import { groupBy } from '../base/sets.ts';
-import { readTestedPage, SLICES, type BoundedRowPage } from '../storage/bounded-read.ts';
+import { readTestedPage, SLICES, type BoundedRowPage, readPage, type PagePart, type RowPage } from '../storage/page.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Committer, Work } from '../storage/commit.ts';
-import type { Database } from '../storage/database.ts';
-import { readPage, type PagePart, type RowPage } from '../storage/page.ts';
+import type { StoreDeps } from '../storage/database.ts';
 import { allDone, insertRows } from '../storage/rows.ts';
 import { rowsParameter } from '../storage/rows-parameter.ts';
 import { dialectOf, statement } from '../storage/sql.ts';
@@ -168,7 +167,7 @@ const firstDue = statement(
 
 /** Returns when the next call that waits is due, by endpoint; those without one are left out. */
 export async function nextDueAt(
-  { db }: { db: Pick<Database, 'prepared'> },
+  { db }: Pick<StoreDeps, 'db'>,
   webhookIds: readonly string[],
 ): Promise<ReadonlyMap<string, number>> {
   const rows = await db.prepared.all<{ id: string; at: number | null }>(firstDue, [JSON.stringify(webhookIds)]);
@@ -266,7 +265,7 @@ interface CallFilter {
  * failed and those for one event have an index; among the others a bounded number is tested, and the page may be short.
  */
 export async function pageOfDeliveries(
-  { db }: { db: Pick<Database, 'reader'> },
+  { db }: Pick<StoreDeps, 'db'>,
   { webhookId, status, sequence, ...page }: PagePart & CallFilter,
   slices: readonly number[] = SLICES,
 ): Promise<RowPage<WebhookDeliveryRow> & Partial<BoundedRowPage<WebhookDeliveryRow>>> {
@@ -306,7 +305,7 @@ export async function callsForEvents(
 
 /** Returns a line of the log, or null. */
 export async function findDelivery(
-  { db }: { db: Pick<Database, 'reader'> },
+  { db }: Pick<StoreDeps, 'db'>,
   webhookId: string,
   id: string,
 ): Promise<WebhookDeliveryRow | null> {

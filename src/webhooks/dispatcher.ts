@@ -4,7 +4,6 @@
  * written before it takes another. A call whose end was not written is made again after a crash: the cursor is still before it.
  */
 import type { Notifier } from '../scheduling/notifier.ts';
-import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
 import type { Keyring } from '../base/keyring.ts';
 import { type Lane, Lanes } from '../scheduling/lanes.ts';
@@ -15,9 +14,9 @@ import type { SafeFetch } from '../net/safe-fetch.ts';
 import { eventRecord, withBodies, type EventSource } from '../events/event.ts';
 import type { EventTail } from '../events/tail.ts';
 import type { Connection } from '../storage/connection.ts';
-import type { Database } from '../storage/database.ts';
+import type { StoreDeps } from '../storage/database.ts';
 import type { Owners } from '../storage/owners.ts';
-import type { Rows, RowsFor } from '../storage/rows.ts';
+import type { Notice, RowsFor } from '../storage/rows.ts';
 import type { ReceivedRow, WebhookDeliveryRow, WebhookRow } from '../storage/tables.ts';
 import { callEndpoint, type CallResult } from './call.ts';
 import type { Endpoint } from './endpoint.ts';
@@ -30,9 +29,7 @@ import { nextTryAt, PROBE_EVERY_MS, restAfter, verdictOn } from './retry.ts';
 /** An event that never happened, to try an endpoint with. */
 export type SampleEvent = Readonly<Record<string, unknown>> & { type: string };
 
-export interface WebhookDeps {
-  db: Pick<Database, 'commit' | 'reader' | 'prepared'>;
-  clock: Clock;
+export interface WebhookDeps extends StoreDeps {
   keyring: Keyring;
   log: Pick<Log, 'debug' | 'info' | 'warn' | 'error'>;
   fetch: SafeFetch;
@@ -49,18 +46,8 @@ export interface WebhookDeps {
   hasOthers: () => boolean;
   /** In [0, 1). */
   random: () => number;
-  notice?: DisabledNotice;
-}
-
-/** Tells people that an endpoint is not called any more. */
-export interface DisabledNotice {
-  /** Before anything is written. */
-  prepare(): Promise<void>;
-  /** Returns the rows to commit with the end of the endpoint, the number of people who are notified, and a callback for after the commit. */
-  of(
-    tx: Pick<Connection, 'all'>,
-    row: WebhookRow,
-  ): Promise<{ rows: readonly Rows[]; recipients: number; written(): void }>;
+  /** Tells people that an endpoint is not called any more. */
+  notice: Notice<WebhookRow>;
 }
 
 /** Calls on the wire at once, over all endpoints. */
@@ -68,14 +55,8 @@ const MOST_CALLS = 400;
 /** Well below the time that supervisors give a service to stop. */
 const STOP_MS = 5000;
 
-const noNotice: DisabledNotice = {
-  prepare: () => Promise.resolve(),
-  of: () => Promise.resolve({ rows: [], recipients: 0, written: () => undefined }),
-};
-
 export class Webhooks {
   private readonly deps: WebhookDeps;
-  private readonly notice: DisabledNotice;
   private readonly lanes: Lanes<CallJob>;
   private readonly fanOut: FanOut;
   /** Endpoints that are being tested. */
@@ -84,7 +65,6 @@ export class Webhooks {
 
   constructor(deps: WebhookDeps) {
     this.deps = deps;
-    this.notice = deps.notice ?? noNotice;
     this.lanes = new Lanes<CallJob>({
       work: (lane) => this.work(lane),
       slots: (id) => this.fanOut.slots(id),
@@ -221,15 +201,15 @@ export class Webhooks {
   }
 
   private async disable(feed: Feed, result: CallResult): Promise<void> {
-    const { notice, deps } = this;
+    const { deps } = this;
     feed.active = false;
     this.fanOut.rewind(feed);
     const reason =
       result.kind === 'gone'
         ? 'The endpoint answered 410 Gone.'
         : `No call has succeeded for five days; the last one: ${result.error ?? 'failed'}.`;
-    await notice.prepare();
-    const done = await disableEndpoint(deps, feed.id, reason, (tx, row) => notice.of(tx, row));
+    await deps.notice.prepare();
+    const done = await disableEndpoint(deps, feed.id, reason, (tx, row) => deps.notice.of(tx, row));
     if (done === null) return;
     done.written();
     deps.log.warn(

@@ -1,12 +1,11 @@
 /** Webhook endpoints in the database: registered, listed, changed, removed, their secrets rotated. */
 import { randomBytes } from 'node:crypto';
-import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
 import type { Keyring } from '../base/keyring.ts';
 import { Problem } from '../base/problem.ts';
 import { eventTypes } from '../events/event.ts';
 import type { Connection } from '../storage/connection.ts';
-import type { Database } from '../storage/database.ts';
+import type { StoreDeps } from '../storage/database.ts';
 import { readPage, type PagePart, type RowPage } from '../storage/page.ts';
 import { insertRows, type Rows, type RowsFor } from '../storage/rows.ts';
 import { auditRow, type ActWords } from '../operations/audit-row.ts';
@@ -16,9 +15,7 @@ import { webhookRecord, type Endpoint, type EndpointSecret } from './endpoint.ts
 import { SECRET_BYTES } from './signature.ts';
 import { DAY_MS } from '../base/time.ts';
 
-export interface EndpointDeps {
-  db: Pick<Database, 'commit' | 'reader' | 'prepared'>;
-  clock: Clock;
+export interface EndpointDeps extends StoreDeps {
   keyring: Keyring;
   /** Makes the fan-out read this endpoint's row again. */
   changed: (webhookId: string) => void;
@@ -119,18 +116,16 @@ export async function createEndpoint(
 }
 
 /** Throws `not_found`. */
-export const findEndpoint = ({ db }: { db: Pick<Database, 'prepared'> }, ref: EndpointRef): Promise<WebhookRow> =>
+export const findEndpoint = ({ db }: Pick<StoreDeps, 'db'>, ref: EndpointRef): Promise<WebhookRow> =>
   lookUp(db.prepared, ref);
 
 /** Returns those of these endpoints that exist. */
-export const endpointsNamed = async (
-  { db }: { db: Pick<Database, 'reader'> },
-  ids: readonly string[],
-): Promise<WebhookRow[]> => await db.reader<WebhookRow>('webhooks').whereIn('id', ids);
+export const endpointsNamed = async ({ db }: Pick<StoreDeps, 'db'>, ids: readonly string[]): Promise<WebhookRow[]> =>
+  await db.reader<WebhookRow>('webhooks').whereIn('id', ids);
 
 /** Returns one page, newest first, from an endpoint on (its id, exclusive), forwards or backwards. */
 export async function pageOfEndpoints(
-  { db }: { db: Pick<Database, 'reader'> },
+  { db }: Pick<StoreDeps, 'db'>,
   { accountId, ...page }: PagePart & { accountId: string },
 ): Promise<RowPage<WebhookRow>> {
   return readPage<WebhookRow>(db.reader<WebhookRow>('webhooks').where({ account_id: accountId }), page);
@@ -216,7 +211,7 @@ export async function rotateSecret(
  * returns. Resolves with the result of `alsoCommit`; null if the endpoint was not active.
  */
 export async function disableEndpoint<More extends { rows: readonly Rows[] }>(
-  { db, clock }: { db: Pick<Database, 'commit'>; clock: Clock },
+  { db, clock }: StoreDeps,
   id: string,
   reason: string,
   alsoCommit: (tx: Connection, row: WebhookRow) => Promise<More>,

@@ -2,23 +2,17 @@
  * Sending the events of a time to an endpoint again. A replay is a row that is worked off in small steps, each of which queues
  * some calls and moves the replay on in one transaction, so that a restart goes on where it was.
  */
-import type { Clock } from '../base/clock.ts';
 import { idFloor, newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
 import { eventsNumbered, followEvents, type LoggedEvent } from '../events/event-log.ts';
 import type { Connection } from '../storage/connection.ts';
-import type { Database } from '../storage/database.ts';
+import type { StoreDeps } from '../storage/database.ts';
 import { readPage, type PagePart, type RowPage } from '../storage/page.ts';
 import { recordOf } from '../storage/record.ts';
 import { insertRows, type Rows } from '../storage/rows.ts';
 import { webhookReplays, type WebhookReplayRow } from '../storage/tables.ts';
 import { queueCalls } from './call-store.ts';
 import { wants, type Endpoint } from './endpoint.ts';
-
-export interface ReplayDeps {
-  db: Pick<Database, 'commit' | 'prepared'>;
-  clock: Clock;
-}
 
 export interface ReplayRequest {
   webhookId: string;
@@ -43,7 +37,7 @@ const MOST_RUNNING = 10;
 
 /** Begins a replay of what is in the log now. Throws `invalid_state` if the endpoint has too many that are not finished. */
 export async function createReplay(
-  { db, clock }: ReplayDeps,
+  { db, clock }: StoreDeps,
   request: ReplayRequest,
   alsoCommit: (row: WebhookReplayRow) => Rows,
 ): Promise<WebhookReplayRow> {
@@ -93,7 +87,7 @@ async function firstFrom(tx: Connection, ms: number): Promise<number | undefined
 }
 
 /** Takes the endpoint's oldest replay a step further. False if none is running. */
-export async function stepReplay({ db, clock }: ReplayDeps, endpoint: Endpoint): Promise<boolean> {
+export async function stepReplay({ db, clock }: StoreDeps, endpoint: Endpoint): Promise<boolean> {
   const [replay] = await db.prepared.all<WebhookReplayRow>(
     `SELECT * FROM webhook_replays WHERE webhook_id = ? AND status = 'running' ORDER BY id LIMIT 1`,
     [endpoint.id],
@@ -154,7 +148,7 @@ async function owedAfter(
 
 /** Returns one page of an endpoint's replays, newest first. */
 export async function pageOfReplays(
-  { db }: { db: Pick<Database, 'reader'> },
+  { db }: Pick<StoreDeps, 'db'>,
   { webhookId, ...page }: PagePart & { webhookId: string },
 ): Promise<RowPage<WebhookReplayRow>> {
   return readPage<WebhookReplayRow>(db.reader('webhook_replays').where({ webhook_id: webhookId }), page);

@@ -31,7 +31,11 @@ describe('accounts/quota of several nodes', () => {
       await held;
       return rows as never;
     };
-    return createQuotas({ db: { prepared: { ...temp.db.prepared, all } }, clock, hasOthers: () => hasOthers });
+    return createQuotas({
+      db: { ...temp.db, prepared: { ...temp.db.prepared, all } },
+      clock,
+      hasOthers: () => hasOthers,
+    });
   }
 
   const write = (mails: number): Promise<void> =>

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { createCursors, answerPage } from '../../src/api/page.ts';
-import { entriesOf } from '../../src/client/pages.ts';
+import { entriesOf } from '../../src/client/transport.ts';
 import type { Page } from '../../src/client/types.ts';
 
 describe('api/page: a request looks at a bounded number of entries', () => {

@@ -1,6 +1,6 @@
 /** Answers that reach a node after another one has removed it: they are written by a connection that is not the node's. */
 import assert from 'node:assert/strict';
-import { writeLateOutcomes } from '../../src/app/late-outcomes.ts';
+import { writeLateOutcomes } from '../../src/app.ts';
 import { balance } from '../../src/messages/store/books.ts';
 import type { DeliveryChange } from '../../src/messages/delivery/delivery.ts';
 import { createRecorder } from '../../src/messages/delivery/record.ts';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { setImmediate as turn } from 'node:timers/promises';
-import type { AppContext } from '../../src/app/context.ts';
+import type { AppContext } from '../../src/app/core.ts';
 import type { Running } from '../../src/app/running.ts';
-import { stopAll } from '../../src/app/stop.ts';
+import { stopAll } from '../../src/app.ts';
 
 describe('app/stop', () => {
   it('closes the database only when mail on the wire has its outcome, also where another part fails to end', async () => {

@@ -1,8 +1,7 @@
 /** The CPU time of a PostgreSQL on this machine: its main process and all that it has started, those that have ended as well. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { isPostgresUrl } from '../../src/base/postgres-url.ts';
-import { addressOf } from '../../src/storage/postgres/address.ts';
-import { connectTo } from '../../src/storage/postgres/connection.ts';
+import { addressOf, connectTo } from '../../src/storage/postgres/connection.ts';
 
 /** The fields of /proc/PID/stat behind the name: parent, and times in hundredths of a second; null if the process has ended. */
 function statOf(pid: number): { parent: number; own: number; ofEnded: number } | null {

@@ -13,8 +13,7 @@
  */
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
-import { addressOf } from '../../src/storage/postgres/address.ts';
-import { connectTo } from '../../src/storage/postgres/connection.ts';
+import { addressOf, connectTo } from '../../src/storage/postgres/connection.ts';
 import { loadBySmtp } from './drive.ts';
 import { measuredRun, median, type ThreadTimes } from './measured-run.ts';
 import { missing, startOpenDkim, startPostfix, startSink, until, type Sink } from './peers.ts';

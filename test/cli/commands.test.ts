@@ -244,7 +244,8 @@ describe('the posthorn command beside a running server', () => {
       await good('queue', 'lanes'),
       /^LANE[^]*mx1\.dest\.test +1 +0 +0 +1 +- +- +1 connection: 421 slow down +\\u001b\[2J\nmx\.dest\.test +2 [^]*\n\nDOMAIN[^]*\ndest\.test +2 +1 /,
     );
-    office.changes = [{ at: now, what: 'connections', to: '1 connection', cause: '421 slow down' }];
+    const changes = [{ at: now, what: 'connections' as const, to: '1 connection', cause: '421 slow down' }];
+    office.lanes = office.lanes.map((lane) => ({ ...lane, changes }));
     assert.match(
       await good('queue', 'lanes', '--lane', 'mx1.dest.test'),
       /^LANE[^]*\n\nLIMIT +TO +BY[^]*\nconnections +1 +receiver +2026\S+ +421 slow down\n\nAT +NOW +WHY\n2026\S+ +1 connection +421 slow down$/,
@@ -441,7 +442,7 @@ describe('the posthorn command beside a running server', () => {
     await good('accounts', 'add', 'Quiet');
     assert.match(
       await good('reputation'),
-      /What may have changed it\nTIME .*\n[^]*listed +192\.0\.2\.25 by list\.example \(127\.0\.0\.2\)[^]*Block lists\nSTATE .*\nlisted +list\.example +192\.0\.2\.25/,
+      /What may have changed it\nAT .*\n[^]*listed +192\.0\.2\.25 by list\.example \(127\.0\.0\.2\)[^]*Block lists\nIP .*\n192\.0\.2\.25 +list\.example +listed/,
     );
     const record = JSON.parse(await good('reputation', '--account', 'Quiet', '--json')) as Json;
     assert.deepEqual(Object.keys(record).slice(-2), ['moments', 'block_lists']);
@@ -466,7 +467,7 @@ describe('the posthorn command beside a running server', () => {
       /^posthorn: --scopes must be one of `send`, [^\n]+ \(invalid_field\)\n {2}cure: {2}`posthorn keys create --help` describes/,
       'no such scope',
     ],
-    [['doctor', '--only', 'nope'], 65, /^[^\n]+there are versions, [^\n]+\n {2}cure: [^\n]+$/, 'no such check'],
+    [['doctor', '--only', 'nope'], 65, /^[^\n]+there are settings, [^\n]+\n {2}cure: [^\n]+$/, 'no such check'],
     [
       ['keys', 'revoke', 'key_x'],
       66,
@@ -539,7 +540,7 @@ describe('the posthorn command beside a running server', () => {
     [['messages', 'list', '--limit', '1001'], 64, /1 to 1000/, 'too many'],
     [['queue', 'flush'], 65, /name all mail, or any of a domain/, 'nothing said'],
     [['events', 'tail', '--no-follow', '--since', 'yesterday'], 64, /duration/, 'no time'],
-    [['events', 'tail', '--no-follow', '--types', 'arrived'], 65, /--types must be one of/, 'no such type'],
+    [['events', 'tail', '--no-follow', '--types', 'arrived'], 65, /`type` must be one or more of sent/, 'no such type'],
     [['migrate'], 73, /the server is running/, 'not behind its back'],
     [['serve'], 70, /without a server/, 'nothing to serve was handed in'],
   ] as const) {

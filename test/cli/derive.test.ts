@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { Command } from '@commander-js/extra-typings';
 import type { Context } from '../../src/cli/cli.ts';
-import { addPresented } from '../../src/cli/derive.ts';
+import { addCommands } from '../../src/cli/derive.ts';
 import { columns, present, selectors } from '../../src/presentations/presentation.ts';
 
 interface Row {
@@ -45,7 +45,7 @@ describe('cli/derive', () => {
       note: (line: string) => void out.push(line),
     } as unknown as Context;
     const program = new Command().exitOverride().configureOutput({ writeOut: (text) => void out.push(text) });
-    addPresented(program, context, [declared]);
+    addCommands(program, context, [declared]);
     await program
       .parseAsync(args, { from: 'user' })
       .catch((error: unknown) => out.push((error as { code: string }).code));

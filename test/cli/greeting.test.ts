@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { greeting } from '../../src/cli/greeting.ts';
+import { greeting } from '../../src/cli/serve.ts';
 
 /** Reads a command line as a shell does: returns the arguments of `curl`. */
 function pasted(command: string, env: Record<string, string> = {}): string[] {

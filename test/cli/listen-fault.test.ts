@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { listenFault } from '../../src/cli/listen-fault.ts';
+import { listenFault } from '../../src/cli/serve.ts';
 import { configFor } from '../support/harness/app.ts';
 
 const config = {

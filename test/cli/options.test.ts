@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { InvalidArgumentError } from 'commander';
-import { durationOption, limitOption, listOption } from '../../src/cli/options.ts';
+import { durationOption, limitOption, listOption } from '../../src/cli/derive.ts';
 
 describe('cli/options', () => {
   for (const [text, before, list, reason] of [

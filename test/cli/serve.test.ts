@@ -152,7 +152,7 @@ describe('posthorn serve', () => {
     [
       Object.assign(new Error('SQLITE_CANTOPEN: unable to open database file'), { code: 'SQLITE_CANTOPEN' }),
       77,
-      /^posthorn: the database cannot be opened: this user \(\d+\)/m,
+      /^posthorn: this user \(\d+\) may not open or write /m,
     ],
     [
       Object.assign(new Error("EMFILE: too many open files, open 'dist/x.js'"), { code: 'EMFILE' }),

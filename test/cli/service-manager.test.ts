@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import type { Log } from '../../src/base/log.ts';
-import { managerIn, openServiceManager, type Manager } from '../../src/cli/service-manager.ts';
+import { managerIn, openServiceManager, type Manager } from '../../src/cli/serve.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { missingForNotify, openNotifySocket, type NotifySocket } from '../support/fakes/notify-socket.ts';
 

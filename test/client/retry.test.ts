@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { errorOf, NetworkError } from '../../src/client/errors.ts';
-import { LONGEST_RETRY_AFTER_S, waitAfter } from '../../src/client/retry.ts';
+import { LONGEST_RETRY_AFTER_S, waitAfter } from '../../src/client/transport.ts';
 
 const refusal = (status: number, retryAfter?: string): Error =>
   errorOf(status, new Headers(retryAfter === undefined ? {} : { 'retry-after': retryAfter }), '', 0);

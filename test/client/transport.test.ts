@@ -154,23 +154,20 @@ describe('client/transport', () => {
     );
   });
 
-  it('goes on behind a refusal, and begins with the key of the caller again before the service forgets it', async () => {
+  it('goes on behind a refusal that is given again, under a key made of its own', async () => {
     const at = '2026-01-31T09:30:00.000Z';
     const replayed = refuse(403, 'domain_not_verified', {
       'idempotency-replayed': 'true',
       'idempotency-first-answer': at,
     });
-    const now = around.now();
+    acts = [replayed, good, replayed, good];
     const own = client();
-    acts = [replayed, refuse(403, 'domain_not_verified'), refuse(403, 'domain_not_verified'), good];
-    for (const hours of [0, 22.9, 23.1]) {
-      around.now = () => now + hours * 3_600_000;
-      await own.messages.send(MAIL, { idempotencyKey: 'order-17' }).catch(() => undefined);
-    }
+    await own.messages.send(MAIL, { idempotencyKey: 'order-17' });
+    await own.messages.send(MAIL, { idempotencyKey: 'order-17' });
     const next = `order-17~${String(Date.parse(at))}`;
     assert.deepEqual(
       asked.map(({ headers }) => headers['idempotency-key']),
-      ['order-17', next, next, 'order-17'],
+      ['order-17', next, 'order-17', next],
     );
   });
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { parseQuery } from '../../src/api/query.ts';
-import { at, search } from '../../src/client/url.ts';
+import { at, search } from '../../src/client/transport.ts';
 
 describe('client/url', () => {
   it('encodes what stands in a path', () => {

@@ -33,7 +33,6 @@ describe('kinds of settings', () => {
     good(kinds.mailAddress(), 'postmaster@example.com', 'postmaster@example.com', 'plain'),
     good(kinds.webAddress(), 'https://mail.example.com/', 'https://mail.example.com', 'without its final slash'),
     good(kinds.webAddress(), 'http://10.0.0.1:8025/hub/', 'http://10.0.0.1:8025/hub', 'a path is kept'),
-    good(kinds.optional(kinds.listenPort()), null, null, 'nothing'),
     good(kinds.list(wait, 3), ['1m', '5m'], [60_000, 300_000], 'each entry by its kind'),
     good(kinds.routes(), { 'Dest.TEST': 'hold' }, { 'dest.test': { kind: 'hold' } }, 'domains are held in lower case'),
   ]) {

@@ -108,6 +108,8 @@ describe('events/event-log', () => {
       metadata_json: '{"n":"1"}',
       recipient: 'Ana@dest.test',
       recipient_type: 'to',
+      account_id: ACCOUNT,
+      message_test: 0,
     });
   });
 

@@ -33,6 +33,10 @@ describe('events/tail', () => {
         queries++;
         return Reflect.apply(target, self, args) as unknown;
       },
+      get(target, name, receiver): unknown {
+        if (name === 'raw') queries++;
+        return Reflect.get(target, name, receiver);
+      },
     });
     tail = new EventTail({ db: { reader: read, prepared: temp.db.prepared }, clock, log, notifiers: { events } });
     messages = [ACCOUNT, OTHER, ACCOUNT].map((account_id, i) => {

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import type { Json } from '../../src/api/openapi.ts';
-import { search } from '../../src/client/url.ts';
+import { search } from '../../src/client/transport.ts';
 import { startTestApp, type TestApp } from '../support/harness/app.ts';
 import type { Follow } from '../support/tools/json-schema.ts';
 import { publishedDocument } from '../support/tools/published.ts';

@@ -140,7 +140,7 @@ describe('keys/callers', () => {
     const { commit } = temp.db;
     const own = createCallers({
       db: {
-        prepared: temp.db.prepared,
+        ...temp.db,
         commit: { ...commit, submit: (...args) => (written = commit.submit(...args)) },
       },
       clock,
@@ -177,7 +177,7 @@ describe('keys/callers', () => {
         broken ? Promise.reject(new StorageUnavailable('disk full')) : temp.db.commit.submit(...args),
     } as typeof temp.db.commit;
     const own = createCallers({
-      db: { commit, prepared: temp.db.prepared },
+      db: { ...temp.db, commit },
       clock,
       report: (error) => void reported.push(error),
     });

@@ -5,12 +5,8 @@ import { openKeyring } from '../../src/base/keyring.ts';
 import { budgets, type BudgetName } from '../../src/base/budgets.ts';
 import type { Problem } from '../../src/base/problem.ts';
 import { newId } from '../../src/base/id.ts';
-import { createKnownDevices } from '../../src/members/known-device.ts';
-import { addMember, changeLogin } from '../../src/members/member-store.ts';
-import { createPasswords, type Passwords } from '../../src/members/password.ts';
-import { makeRecoveryCodes, recoveryCodesOf } from '../../src/members/recovery-codes.ts';
-import { findSession, openSession, sessionsOf } from '../../src/members/session-store.ts';
 import {
+  createKnownDevices,
   provePassword,
   signIn,
   signInWithCode,
@@ -18,6 +14,10 @@ import {
   type Browsing,
   type SignInDeps,
 } from '../../src/members/sign-in.ts';
+import { addMember, changeLogin } from '../../src/members/member-store.ts';
+import { createPasswords, type Passwords } from '../../src/members/password.ts';
+import { makeRecoveryCodes, recoveryCodesOf } from '../../src/members/recovery-codes.ts';
+import { findSession, openSession, sessionsOf } from '../../src/members/session-store.ts';
 import { codeAt, stepOf } from '../../src/members/totp.ts';
 import type { MemberRow, SignInRow } from '../../src/storage/tables.ts';
 import { settleEventLoop } from '../support/harness/event-loop.ts';

@@ -10,7 +10,7 @@ import { openapiDocument } from '../../src/api/openapi.ts';
 import type { Route } from '../../src/api/route.ts';
 import { check } from '../../src/base/check.ts';
 import type { Context } from '../../src/cli/cli.ts';
-import { addPresented } from '../../src/cli/derive.ts';
+import { addCommands } from '../../src/cli/derive.ts';
 import { inputsOf } from '../../src/dashboard/view-forms.ts';
 import { columns, present } from '../../src/presentations/presentation.ts';
 import { startHarness, type Harness } from '../api/harness.ts';
@@ -99,7 +99,7 @@ describe('an operation that is declared once', () => {
           void out.push(...(asJson ? [JSON.stringify(record)] : lines())),
       } as unknown as Context;
       const program = new Command().exitOverride().configureOutput({ writeOut: (text) => void out.push(text) });
-      addPresented(program, context, [seen]);
+      addCommands(program, context, [seen]);
       await program.parseAsync(args, { from: 'user' }).catch((error: unknown) => {
         assert.equal((error as { code: string }).code, 'commander.helpDisplayed');
       });

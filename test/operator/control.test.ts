@@ -17,11 +17,11 @@ import os from 'node:os';
 import path from 'node:path';
 import { Problem } from '../../src/base/problem.ts';
 import { callServer } from '../../src/operator/door/client.ts';
+import { reachOperator } from '../../src/operator/door/operator.ts';
 import type { Control } from '../../src/operator/door/control.ts';
 import { lookAtSocket, socketPath } from '../../src/operator/door/socket.ts';
 import { createApi, type ApiDeps } from '../../src/api/server.ts';
 import { serverRoutes } from '../../src/operator/routes.ts';
-import { reachOperator } from '../../src/operator/door/operator.ts';
 import { Unavailable, type UnavailableWhy } from '../../src/base/unavailable.ts';
 import { configOf, Office } from './office.ts';
 
@@ -146,8 +146,12 @@ describe('operator/control', () => {
   }
 
   for (const [text, code, says] of [
-    ['SQLITE_FULL: database or disk is full', 'service_unavailable', /disk is full/],
-    ['SELECT 1 - SQLITE_CORRUPT: malformed', 'internal_error', /^the database is damaged .*`posthorn backup restore`/],
+    ['SQLITE_FULL: database or disk is full', 'service_unavailable', /^the disk of .* is full/],
+    [
+      'SELECT 1 - SQLITE_CORRUPT: malformed',
+      'internal_error',
+      /^the database of .* is damaged: .*restore the last backup/,
+    ],
   ] as const)
     it(`tells ${text} from a fault of its own`, async () => {
       const error = Object.assign(new Error(text), { code: /SQLITE_\w+/.exec(text)?.[0] });

@@ -1,6 +1,6 @@
 /** The figures of the queue where mail waits for more domains than are looked at one by one. */
 import assert from 'node:assert/strict';
-import { queueFigures } from '../../src/operator/metrics/figures.ts';
+import { queueFigures } from '../../src/operator/metrics/metrics.ts';
 import { startTestApp, type TestApp } from '../support/harness/app.ts';
 
 describe('operator/figures: a queue for more than a thousand domains, of which another node may have some', () => {

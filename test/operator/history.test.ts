@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { setImmediate as turn } from 'node:timers/promises';
 import { Histogram } from '../../src/operator/metrics/exposition.ts';
-import { createHistory, percentiles } from '../../src/operator/metrics/history.ts';
+import { createHistory, percentiles } from '../../src/operator/metrics/meters.ts';
 import { startTestApp } from '../support/harness/app.ts';
 
 describe('operator/history: percentiles', () => {
@@ -29,7 +29,7 @@ describe('operator/history', () => {
         db: app.app.db,
         clock: app.clock,
         mta: { sizes: () => ({ workers: 3 }) },
-        families: () => [{ name: 'posthorn_accept_seconds', type: 'histogram', help: '', samples: accept.samples() }],
+        accepted: () => accept.buckets(),
         failed: (error) => {
           throw error;
         },

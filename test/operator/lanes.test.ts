@@ -1,6 +1,6 @@
 /** A lane that several nodes have, as one: sums of what adds up, and with its node what concerns one only. */
 import assert from 'node:assert/strict';
-import { laneFigures } from '../../src/operator/metrics/figures.ts';
+import { laneFigures } from '../../src/operator/metrics/metrics.ts';
 import { mergedLane, type FleetLane } from '../../src/operator/lanes.ts';
 import type { LaneLimit, LaneReport } from '../../src/messages/delivery/why.ts';
 
@@ -82,8 +82,8 @@ describe('operator/lanes: one lane of several nodes', () => {
   it('figures have the fifty busiest lanes of the node', async () => {
     const lanes = Array.from({ length: 60 }, (_, n) => state({ name: `mx${String(n)}.test`, slots: n }));
     const [connections] = await laneFigures({
-      mta: { reports: { lanes: (most: number) => Promise.resolve(lanes.slice(0, most)) } } as never,
-    });
+      mta: { reports: { lanes: (most: number) => Promise.resolve(lanes.slice(0, most)) } },
+    } as unknown as Parameters<typeof laneFigures>[0]);
     assert.equal(connections?.samples.length, 50);
     assert.deepEqual(connections.samples[1], { labels: { lane: 'mx1.test' }, value: 1 });
   });

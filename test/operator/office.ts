@@ -21,7 +21,7 @@ import type { LaneWait, LaneChange, LaneReport, SourceReport } from '../../src/m
 import { LimitBook } from '../../src/messages/limits/book.ts';
 import { createTranscripts } from '../../src/mta/attempt/transcripts.ts';
 import type { Resolved } from '../../src/mta/lane-reports.ts';
-import type { OperatorDeps, StoreDeps } from '../../src/operator/deps.ts';
+import type { OperatorDeps, StoreDeps } from '../../src/operator/server-route.ts';
 import { serveControl, type Control } from '../../src/operator/door/control.ts';
 import { callerOf } from '../../src/operator/door/operator-caller.ts';
 import type { AskedOf } from '../../src/operator/door/operator.ts';

@@ -87,8 +87,6 @@ describe('operator: wrong arguments', () => {
     ['queue.flush', {}, 'invalid_field', null, 'everything must be said'],
     ['queue.flush', { all: true, domain: 'a.test' }, 'invalid_field', null, 'one of them'],
     ['queue.flush', { message_id: 'msg_x' }, 'not_found', 'message_id', 'no such message'],
-    ['events.after', { types: ['arrived'] }, 'invalid_field', 'types[0]', 'no such type'],
-    ['events.after', { after: 1.5 }, 'invalid_type', 'after', 'positions are whole'],
   ] as const) {
     it(`${name} ${JSON.stringify(args)} is ${code}: ${reason}`, async () => {
       const asked = args as AskedOf;
@@ -300,39 +298,6 @@ describe('operator: messages, events, books', () => {
     assert.deepEqual(await ids({ status: 'deferred,bounced' }), [first]);
     assert.deepEqual(await ids({ to: 'c@dest.test', from: 'a@sender.test' }), [second]);
     assert.equal((await list({ limit: '1' })).has_more, true);
-  });
-
-  it('pages through events by position, from the newest, from a time, and by type', async () => {
-    const ids: string[] = [];
-    for (const name of ['a', 'b', 'c']) {
-      const id = await office.mail(`${name}@dest.test`);
-      ids.push(id);
-      await office.defer(id, office.clock.now() + 60_000);
-      office.clock.advance(3_600_000);
-    }
-    const newest = await office.run('events.after', { limit: 2 });
-    assert.deepEqual(
-      newest.data.map(({ data }) => data.message_id),
-      ids.slice(1),
-    );
-    assert.equal(newest.has_more, false);
-    assert.deepEqual((await office.run('events.after', { after: newest.position })).data, []);
-    const page = await office.run('events.after', { after: 0, limit: 2, types: ['sent', 'deferred'] });
-    assert.deepEqual([page.data.map(({ type }) => type), page.has_more], [['sent', 'deferred'], true]);
-    const rest = await office.run('events.after', { after: page.position, limit: 10, types: ['sent', 'deferred'] });
-    assert.deepEqual([rest.data.length, rest.has_more], [4, false]);
-    const since = await office.run('events.after', { since: office.clock.now() - 2 * 3_600_000 });
-    assert.deepEqual(
-      since.data.map(({ data }) => data.message_id),
-      ids.slice(1),
-    );
-    assert.deepEqual((await office.run('events.after', { since: office.clock.now() + 3_600_000 })).data, []);
-    const later = await office.mail('d@dest.test');
-    await office.defer(later, office.clock.now() + 60_000);
-    assert.deepEqual(
-      (await office.run('events.after', { after: newest.position })).data.map(({ data }) => data.message_id),
-      [later],
-    );
   });
 
   it('balances the books, and tells what is missing', async () => {

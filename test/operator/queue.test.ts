@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import type { SourceSetting } from '../../src/config/sources.ts';
 import { operatorCaller } from '../../src/api/inside.ts';
-import type { StoreDeps } from '../../src/operator/deps.ts';
+import type { StoreDeps } from '../../src/operator/server-route.ts';
 import type { ArgsOf, ResultOf } from '../../src/operator/routes.ts';
 import { insertRows } from '../../src/storage/rows.ts';
 import type { DeliveryRow, MessageRow } from '../../src/storage/tables.ts';

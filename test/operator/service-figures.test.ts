@@ -3,7 +3,7 @@ import { insertRows } from '../../src/storage/rows.ts';
 import { byHand } from '../support/harness/limit-rows.ts';
 import assert from 'node:assert/strict';
 import type { Family } from '../../src/operator/metrics/exposition.ts';
-import { balanceFigures, hindranceFigures, reportFigures, webhookFigures } from '../../src/operator/metrics/figures.ts';
+import { balanceFigures, hindranceFigures, reportFigures, webhookFigures } from '../../src/operator/metrics/metrics.ts';
 import { Office } from './office.ts';
 
 const valueOf = (families: readonly Family[], name: string, labels = ''): number | undefined =>

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { userInfo } from 'node:os';
-import { agentOf, systemUser } from '../../src/operator/door/system-user.ts';
+import { agentOf, systemUser } from '../../src/operator/door/socket.ts';
 
 describe('operator/system-user', () => {
   const { username } = userInfo();

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { json, printable, table } from '../../src/presentations/table.ts';
+import { json, printable, table } from '../../src/presentations/presentation.ts';
 
 /** Characters that control a terminal or the direction of its text. */
 const CONTROLS = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/;

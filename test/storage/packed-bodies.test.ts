@@ -6,7 +6,7 @@ import type { Knex } from 'knex';
 import { contentOf } from '../../src/messages/store/message-store.ts';
 import { connect, durable } from '../../src/storage/database.ts';
 import { migrate, migrations } from '../../src/storage/migrate.ts';
-import { addressOf } from '../../src/storage/postgres/address.ts';
+import { addressOf } from '../../src/storage/postgres/connection.ts';
 import { createPool } from '../../src/storage/postgres/open.ts';
 import { newFolder } from '../support/harness/app.ts';
 import { makeDatabase, postgresPrograms, startedCluster, urlOf } from '../support/harness/postgres.ts';

@@ -75,18 +75,6 @@ describe('tracking/hit', () => {
     ]);
   });
 
-  it('writes what follows within 25 ms together, and each hit by itself', () => {
-    for (let n = 0; n < 5; n++) hits.opened(ONE, person);
-    assert.equal(units, 1, 'the first waits for nobody');
-    clock.advance(24);
-    assert.equal(units, 1);
-    clock.advance(1);
-    assert.equal(units, 5);
-    clock.advance(25);
-    hits.opened(ONE, person);
-    assert.equal(units, 6, 'after a pause the next is a first one again');
-  });
-
   it('waits two seconds with a click, which keeps its time', () => {
     const seen = clock.now();
     hits.clicked(ONE, place(2), person);

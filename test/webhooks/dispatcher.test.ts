@@ -36,6 +36,12 @@ type Script = (told: Told) => number | Promise<number>;
 /** Calls at once of an endpoint. */
 const MAX_CALLS = 10;
 
+/** No mail says that an endpoint was disabled. */
+const noNotice: WebhookDeps['notice'] = {
+  prepare: () => Promise.resolve(),
+  of: () => Promise.resolve({ rows: [], recipients: 0, written: () => undefined }),
+};
+
 describe('webhooks/dispatcher', () => {
   let temp: TempDatabase;
   let clock: FakeClock;
@@ -109,8 +115,20 @@ describe('webhooks/dispatcher', () => {
     const log = { debug: quiet, info: quiet, warn: quiet, error: (fields: unknown) => void errors.push(fields) };
     const owners = { isOurs: () => true, onChange: () => () => undefined };
     const hasOthers = (): boolean => false;
-    const tail = new EventTail({ db: { ...db, reader: temp.db.reader }, clock, log, notifiers });
-    return new Webhooks({ db, clock, keyring, log, fetch, notifiers, tail, owners, hasOthers, random: () => 0.5 });
+    const tail = new EventTail({ db, clock, log, notifiers });
+    return new Webhooks({
+      db,
+      clock,
+      keyring,
+      log,
+      fetch,
+      notifiers,
+      tail,
+      owners,
+      hasOthers,
+      random: () => 0.5,
+      notice: noNotice,
+    });
   }
 
   const store = () => ({
@@ -167,7 +185,7 @@ describe('webhooks/dispatcher', () => {
 
   /** The database as the engine uses it, which counts what is asked of it. */
   const asked = (): WebhookDeps['db'] => ({
-    reader: temp.db.reader,
+    ...temp.db,
     prepared: watched(temp.db.prepared),
     commit: watched(temp.db.commit),
   });
@@ -376,7 +394,7 @@ describe('webhooks/dispatcher', () => {
         return db.prepared.all<Row>(...question);
       },
     };
-    webhooks = engine({ commit: db.commit, reader: db.reader, prepared });
+    webhooks = engine({ ...db, prepared });
     await webhooks.start();
     retryAfter = '600';
     script = () => (told.length === 1 ? 429 : 200);
@@ -700,7 +718,7 @@ describe('webhooks/dispatcher', () => {
         return rows;
       },
     };
-    webhooks = engine({ commit: db.commit, reader: db.reader, prepared });
+    webhooks = engine({ ...db, prepared });
     await webhooks.start();
     const id = await register();
     await until(() => reads === 1);

@@ -57,6 +57,12 @@ function randomFrom(seed: number): () => number {
   };
 }
 
+/** No mail says that an endpoint was disabled. */
+const noNotice: WebhookDeps['notice'] = {
+  prepare: () => Promise.resolve(),
+  of: () => Promise.resolve({ rows: [], recipients: 0, written: () => undefined }),
+};
+
 describe('webhooks: endpoints that move between nodes', () => {
   let temp: TempDatabase;
   let clock: FakeClock;
@@ -141,6 +147,7 @@ describe('webhooks: endpoints that move between nodes', () => {
         },
         hasOthers: () => true,
         random: () => 0.5,
+        notice: noNotice,
       }),
     };
     for (const name of ['events', 'webhooks'] as const)
@@ -423,7 +430,7 @@ describe('webhooks: endpoints that move between nodes', () => {
   function asked(db: Database, isDead: () => boolean): WebhookDeps['db'] {
     const refuse = (): Promise<never> => Promise.reject(new Error('fenced'));
     return {
-      reader: db.reader,
+      ...db,
       prepared: watched(db.prepared, () => false, refuse),
       commit: watched(db.commit, isDead, refuse),
     };

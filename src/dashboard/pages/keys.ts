@@ -1,7 +1,7 @@
 /** API keys: list, creation, the one time a key is shown, change, rotation and revocation. */
 import { Problem } from '../../base/problem.ts';
 import { DAY_MS } from '../../base/time.ts';
-import { presets, scopeGroups } from '../../keys/presets.ts';
+import { presets, scopeGroups } from '../../keys/scopes.ts';
 import type { CreatedKey, Key } from '../../client/types.ts';
 import { fieldItems, fieldText } from '../forms.ts';
 import { linkTo, pageOf, pagerOf } from '../links.ts';

@@ -6,7 +6,7 @@ import { newMember } from '../../members/member-store.ts';
 import { SHORTEST_PASSWORD } from '../../members/password.ts';
 import { findSetUpLink, spendSetUpLink } from '../../members/setup-link.ts';
 import { letIn } from '../../members/sign-in.ts';
-import { setUpFile } from '../../operator/team/admin.ts';
+import { setUpFile } from '../../operator/team/team.ts';
 import { get, move, openGet, openPost, post, view, type Guest, type Page, type Shown, type Visit } from '../page.ts';
 import { newPasswordIn } from './proof.ts';
 import { samplesOf } from '../samples.ts';

@@ -1,11 +1,11 @@
 /**
  * Lists messages in the order of acceptance. Among a million messages a filter may fit all or one, and the database cannot know which.
  * So the indexes of all filters are counted up to a bound, the smallest is read from the page's edge on, and the other filters are
- * tested message by message. An index that reaches the bound is read in slices (storage/bounded-read.ts), so a page may be short.
+ * tested message by message. An index that reaches the bound is read in slices (storage/page.ts), so a page may be short.
  */
 import type { Knex } from 'knex';
 import { idFloor, MOST_AHEAD_MS } from '../../base/id.ts';
-import { readBounded, rowPageOf, SLICES, type BoundedRowPage, type SlicedList } from '../../storage/bounded-read.ts';
+import { readBounded, rowPageOf, SLICES, type BoundedRowPage, type SlicedList } from '../../storage/page.ts';
 import type { DeliveryStatus, MessageRow } from '../../storage/tables.ts';
 import { dialectOf } from '../../storage/sql.ts';
 import {

@@ -5,18 +5,55 @@ import type { Config } from '../../config/schema.ts';
 import { createResolver } from '../../net/resolver.ts';
 import { databaseFile, openReader } from '../../storage/database.ts';
 import { DatabaseRefusal } from '../../storage/mark.ts';
-import type { OperatorDeps } from '../deps.ts';
+import { type OperatorDeps, serverRoute } from '../server-route.ts';
 import { callServer, jsonIn } from '../door/client.ts';
 import { checkFiles } from '../door/data-folder.ts';
 import { socketPath } from '../door/socket.ts';
-import { serverRoute } from '../server-route.ts';
-import { checkNames, examine, type CheckName } from './examine.ts';
-import type { Finding } from './finding.ts';
-import { createMachine } from './machine.ts';
-import { createNetwork } from './network.ts';
-import type { Missing, Probes } from './probes.ts';
-import { storageTrouble } from './storage-trouble.ts';
-import { storeProbes } from './store.ts';
+import { machineFault } from '../machine-fault.ts';
+import {
+  failed,
+  verdictsOf,
+  warning,
+  type Check,
+  type Finding,
+  type Missing,
+  type Probes,
+  type Verdict,
+  createMachine,
+  createNetwork,
+} from './probes.ts';
+import { storeProbes, books, oneClick, webhooks, database, nodes, domains } from './store.ts';
+import { backups, certificate, clock, disk, files, secretKey, settings } from './machine-checks.ts';
+import { blocklists, name } from './name.ts';
+import { listeners, bounce, mx, outbound, dnssec, resolver } from './outbound.ts';
+
+/** In the order of the report: the machine first, so that a cause comes before its consequences. */
+const checks = {
+  settings,
+  files,
+  secret_key: secretKey,
+  disk,
+  database,
+  nodes,
+  clock,
+  listeners,
+  certificate,
+  resolver,
+  dnssec,
+  outbound,
+  name,
+  mx,
+  bounce,
+  blocklists,
+  domains,
+  one_click: oneClick,
+  webhooks,
+  books,
+  backups,
+} satisfies Record<string, (probes: Probes) => Check>;
+
+export type CheckName = keyof typeof checks;
+export const checkNames = Object.keys(checks) as CheckName[];
 
 /** `checks`: only these. `dnssec`: try the DNS servers for DNSSEC in any case. */
 const asked = z.strictObject({
@@ -95,7 +132,6 @@ type Opened = Missing | { kind: 'open'; store: ReturnType<typeof storeProbes>; c
 /** The cures of databases that are there and must not be used. */
 const refusals: Readonly<Record<NonNullable<Missing['refusal']>, string>> = {
   moved: 'Set storage.url to the database that it was moved to.',
-  unfinished: 'Repeat the command, or set storage.url to the database that it copies.',
   unsuitable: 'Change what the line names, and start the server (posthorn serve).',
 };
 
@@ -113,7 +149,51 @@ async function openStore(config: Config): Promise<Opened> {
     const why = error instanceof Error ? error.message : String(error);
     if (error instanceof DatabaseRefusal && isRefusal(error.why))
       return { kind: 'missing', why, refusal: error.why, cure: refusals[error.why] };
-    const cure = storageTrouble(error, config.storage)?.cure;
+    const cure = machineFault(error, config.dataDir)?.cure;
     return { kind: 'missing', why, cure: cure ?? 'Start the server (posthorn serve), or run this as its user.' };
   }
+}
+
+const TIMEOUT_MS = 20_000;
+/** Longer limits of checks whose work grows with the installation. */
+const TIMEOUTS: Partial<Record<CheckName, number>> = {
+  mx: 60_000,
+  books: 300_000,
+  domains: 120_000,
+};
+
+/** Runs these checks at the same time and returns the findings in the order of the names. Never rejects. */
+export async function examine(probes: Probes, names: readonly CheckName[]): Promise<Finding[]> {
+  const found = await Promise.all(names.map((one) => run(probes, one)));
+  return found.flat();
+}
+
+async function run(probes: Probes, check: CheckName): Promise<Finding[]> {
+  const timeout = TIMEOUTS[check] ?? TIMEOUT_MS;
+  const ran = verdictsOf(checks[check](probes)).catch((error: unknown) => [broken(probes, error)]);
+  const verdicts = await withTimeout(probes.clock, timeout, ran);
+  return verdicts.map((one) => ({ check, ...one, about: one.about ?? null, copy: one.copy ?? [] }));
+}
+
+function broken({ config }: Pick<Probes, 'config'>, error: unknown): Verdict {
+  const fault = machineFault(error, config.dataDir);
+  if (fault !== null) return failed(fault.line, fault.cure);
+  return failed(
+    `the check itself failed: ${error instanceof Error ? error.message : String(error)}`,
+    'Report it, with the log.',
+  );
+}
+
+/** Resolves with a warning after `ms`. The work continues, and its result is dropped. */
+function withTimeout(clock: Clock, ms: number, work: Promise<readonly Verdict[]>): Promise<readonly Verdict[]> {
+  return new Promise((resolve) => {
+    const timer = clock.after(ms, () => {
+      const cure = 'Ask again when there is less to do; the other lines may say what is slow.';
+      resolve([warning(`no result within ${String(ms / 1000)} s`, cure)]);
+    });
+    void work.then((verdicts) => {
+      timer.cancel();
+      resolve(verdicts);
+    });
+  });
 }

@@ -3,8 +3,7 @@ import http from 'node:http';
 import { endpoints } from '../../client/types.ts';
 import { catalogue, Problem, type ProblemCode } from '../../base/problem.ts';
 import { environment } from '../../config/surroundings.ts';
-import { absenceOf, refusal, serverPath } from './socket.ts';
-import { systemUser } from './system-user.ts';
+import { absenceOf, refusal, serverPath, systemUser } from './socket.ts';
 import { Unavailable } from '../../base/unavailable.ts';
 
 /** Returns the method and path of an operation, in the notation of OpenAPI: `GET /v1/keys/{id}`. */

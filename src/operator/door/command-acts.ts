@@ -1,11 +1,10 @@
 /**
- * Acts of commands that do their work themselves, beside the server: backups, restores, migrations and moves. Their rows for the audit are
- * written through the running server, else directly.
+ * Acts of commands that do their work themselves, beside the server: backups, restores, migrations and moves. What they
+ * have done is written to the audit through the running server, else directly.
  */
 import { existsSync } from 'node:fs';
 import { z } from 'zod';
 import { systemClock, type Clock } from '../../base/clock.ts';
-import { Problem } from '../../base/problem.ts';
 import { environment } from '../../config/surroundings.ts';
 import type { Config } from '../../config/schema.ts';
 import { beginAct, commandLine, type Acting } from '../../operations/act.ts';
@@ -14,8 +13,7 @@ import type { Committer } from '../../storage/commit.ts';
 import { databaseFile, openDatabase, openReader, type StoreAddress } from '../../storage/database.ts';
 import { storeRoute } from '../server-route.ts';
 import { callServer, jsonIn } from './client.ts';
-import { socketPath } from './socket.ts';
-import { agentOf, systemUser } from './system-user.ts';
+import { socketPath, agentOf, systemUser } from './socket.ts';
 
 export const commandActs = {
   'backup.create': {
@@ -41,8 +39,6 @@ const note = z.strictObject({
   /** The object, if `after` does not name it. */
   object: text.optional(),
   after: z.record(z.string().max(100), z.union([text, z.number(), z.array(text).max(1000)])).optional(),
-  /** Why it was refused or failed; absent if it was done. */
-  fault: z.strictObject({ code: z.enum(['invalid_state', 'internal_error']), message: text }).optional(),
 });
 
 export type CommandNote = z.output<typeof note>;
@@ -57,16 +53,15 @@ export const commandActOperations = {
   }),
 };
 
-/** Writes the row of an act that has ended. */
+/** Writes the row of an act that was done. */
 export async function writeNote(
   deps: { commit: Committer; clock: Clock },
-  { operation, object, after, fault }: CommandNote,
+  { operation, object, after }: CommandNote,
   acting: Acting,
 ): Promise<void> {
   const act = beginAct(deps, { name: operation, words: commandActs[operation] }, acting);
   act.on({ object: object ?? null, after: after ?? null });
-  if (fault === undefined) await act.done();
-  else await act.failed(new Problem(fault.code, fault.message));
+  await act.done();
 }
 
 /**

@@ -4,15 +4,15 @@ import type http from 'node:http';
 import { createApi, type ApiDeps } from '../../api/server.ts';
 import type { Inside } from '../../api/inside.ts';
 import type { Route } from '../../api/route.ts';
-import { awaitDatabase } from './await-database.ts';
-import type { OperatorDeps } from '../deps.ts';
+import type { OperatorDeps } from '../server-route.ts';
 import { callerOf } from './operator-caller.ts';
-import { lookAtSocket, socketPath } from './socket.ts';
-import { agentOf } from './system-user.ts';
-import type { Log } from '../../base/log.ts';
+import { lookAtSocket, socketPath, agentOf } from './socket.ts';
 import { Problem } from '../../base/problem.ts';
 import { Unavailable } from '../../base/unavailable.ts';
-import { isDamage, isStorageTrouble } from '../../storage/commit.ts';
+import { isStorageTrouble } from '../../storage/commit.ts';
+import { machineFault } from '../machine-fault.ts';
+import type { Clock } from '../../base/clock.ts';
+import type { Database } from '../../storage/database.ts';
 
 const MOST_CONNECTIONS = 64;
 const CLOSE_TIMEOUT_MS = 5_000;
@@ -77,16 +77,43 @@ async function listen(server: http.Server, file: string): Promise<void> {
 }
 
 /** Returns the problem that an error is answered as. An error that is not the caller's mistake is logged, and is an `internal_error`. */
-function problemOf({ log }: { log: Pick<Log, 'error'> }, operation: string | null, error: unknown): Problem {
+function problemOf({ log, config }: OperatorDeps, operation: string | null, error: unknown): Problem {
   if (error instanceof Problem) return error;
   log.error({ event: 'operation_failed', operation, err: error }, 'an operation of the operator failed');
-  const message = error instanceof Error ? error.message : String(error);
-  if (isDamage(error))
-    return new Problem(
-      'internal_error',
-      `the database is damaged (${String(Reflect.get(error, 'code'))}): stop the server, keep a copy of the database as it is, and restore the last backup with \`posthorn backup restore\` (docs/backup.md)`,
-    );
-  if (isStorageTrouble(error))
-    return new Problem('service_unavailable', `the database cannot take this now: ${message}`);
-  return new Problem('internal_error', message);
+  const fault = machineFault(error, config.dataDir);
+  if (fault === null) return new Problem('internal_error', error instanceof Error ? error.message : String(error));
+  const code = isStorageTrouble(error) && fault.kind !== 'damaged' ? 'service_unavailable' : 'internal_error';
+  return new Problem(code, `${fault.line}. ${fault.cure}`);
+}
+
+/** A failover that takes no longer than this is not noticed. */
+const PATIENCE_MS = 5000;
+const PAUSE_MS = 250;
+
+/** Resolves when the database answers. Throws `Problem` if it does not within five seconds. A file of SQLite is not asked. */
+async function awaitDatabase({ db, clock }: { db: Database; clock: Clock }): Promise<void> {
+  if (db.engine === 'sqlite') return;
+  const until = clock.monotonic() + PATIENCE_MS;
+  for (;;) {
+    const fault = await faultOf(db, clock, Math.max(0, until - clock.monotonic()));
+    if (fault === null) return;
+    if (clock.monotonic() >= until)
+      throw new Problem('service_unavailable', `the database does not answer, and nothing was done: ${fault}`);
+    await clock.sleep(PAUSE_MS);
+  }
+}
+
+/** Asks the database; returns why it does not answer, or null if it does. If the network is cut, a question has no answer at all. */
+async function faultOf(db: Database, clock: Clock, patienceMs: number): Promise<string | null> {
+  const answer = db.prepared.all('SELECT 1 AS one').then(
+    () => null,
+    (error: unknown) => (error instanceof Error ? error.message : String(error)),
+  );
+  return await new Promise((resolve) => {
+    const timer = clock.after(patienceMs, () => resolve(`no answer within ${String(PATIENCE_MS / 1000)} seconds`));
+    void answer.then((fault) => {
+      timer.cancel();
+      resolve(fault);
+    });
+  });
 }

@@ -28,20 +28,8 @@ export function makeDataFolder(dataDir: string): void {
     if (!FORBIDDEN.includes(code)) throw error;
     throw new Unavailable(
       'no_access',
-      isOwn(dataDir)
-        ? `${dataDir} may not be written by its own user: run \`chmod u+rwx ${dataDir}\``
-        : `${dataDir} may not be written by this user (${String(process.getuid?.())}): ${isHome(dataDir) ? 'a service sees no home folders (ProtectHome of its unit), so choose another such as /var/lib/posthorn; or ' : ''}run this as the one that it belongs to, or give it to this one`,
+      `${dataDir} may not be written by this user (${String(process.getuid?.())}): run this as the one that it belongs to, or give it to this one with all rights; a service sees no home folders`,
     );
-  }
-}
-
-const isHome = (folder: string): boolean => /^\/(?:home|root|run\/user)\//.test(folder);
-
-function isOwn(folder: string): boolean {
-  try {
-    return statSync(folder).uid === process.getuid?.();
-  } catch {
-    return false; // its parent cannot be looked into either
   }
 }
 
@@ -67,11 +55,12 @@ export function checkFiles(file: string, mayMake: boolean): void {
       `there is no database at ${file} yet: start the server with \`posthorn serve\``,
     );
   }
-  const owner = statSync(file).uid;
-  if (process.getuid?.() === 0 && owner !== 0) {
-    throw new Unavailable(
-      'no_access',
-      `${file} belongs to user ${String(owner)} and no server is running: run this as that user`,
-    );
-  }
+  refuseRoot(file);
+}
+
+/** Throws `Unavailable` for root if this file or folder belongs to another user. */
+export function refuseRoot(place: string): void {
+  const owner = statSync(place, { throwIfNoEntry: false })?.uid ?? 0;
+  if (process.getuid?.() === 0 && owner !== 0)
+    throw new Unavailable('no_access', `${place} belongs to user ${String(owner)}: run this as that user`);
 }

@@ -7,14 +7,16 @@ import type { Reply } from '../../api/route.ts';
 import { storeRoutes } from '../../api/routes.ts';
 import { systemClock } from '../../base/clock.ts';
 import { openKeyring } from '../../base/keyring.ts';
+import { EventTail } from '../../events/tail.ts';
 import { createResolver } from '../../net/resolver.ts';
 import type { Config } from '../../config/schema.ts';
 import { databaseFile, openDatabase, type Database } from '../../storage/database.ts';
 import { changeSchemaAlone, copyBeforeMigration } from './before-migration.ts';
 import { checkFiles, makeDataFolder } from './data-folder.ts';
+import { createNotifier } from '../../scheduling/notifier.ts';
 import { trackingTargetOf } from '../../tracking/host.ts';
 import { endpointOf, searchOf, type AskedOf } from './client.ts';
-import type { StoreDeps } from '../deps.ts';
+import type { StoreDeps } from '../server-route.ts';
 import { callerOf } from './operator-caller.ts';
 import { serverRouteNamed, serverRoutes } from '../routes.ts';
 import { atCommandLine, isCurrent, writeNote } from './command-acts.ts';
@@ -79,6 +81,7 @@ export async function openOffline(config: Config, first: string): Promise<Offlin
     keyring,
     resolver,
     log: { info: noop, warn: noop },
+    tail: new EventTail({ db, clock, log: { warn: noop }, notifiers: { events: createNotifier() } }),
     findStream: (accountId, slug) => streams.find(accountId, slug),
     hostname: config.smtp.hostname,
     trackingTarget: trackingTargetOf(config),

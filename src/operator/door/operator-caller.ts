@@ -6,7 +6,7 @@ import { operatorCaller } from '../../api/inside.ts';
 import type { Caller } from '../../keys/caller.ts';
 import type { AccountRow } from '../../storage/tables.ts';
 import { accountNamed } from '../team/accounts.ts';
-import type { StoreDeps } from '../deps.ts';
+import type { StoreDeps } from '../server-route.ts';
 
 /**
  * Returns the operator in the account with this name or id, percent-encoded; without one in that of the object that the path names, else in

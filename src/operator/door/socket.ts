@@ -3,6 +3,7 @@ import net from 'node:net';
 import path from 'node:path';
 import { ConfigError } from '../../config/load.ts';
 import { Unavailable } from '../../base/unavailable.ts';
+import { userInfo } from 'node:os';
 
 /** sun_path has 108 bytes with its final NUL; the system would silently cut a longer name. */
 const LONGEST_PATH_BYTES = 107;
@@ -50,3 +51,28 @@ export function refusal(file: string, error: NodeJS.ErrnoException): Error {
 
 /** Returns the path of an operation on the server, such as `/v1/server/queue/lanes` of `queue.lanes`. */
 export const serverPath = (name: string): string => `/v1/server/${name.replaceAll('.', '/')}`;
+
+const NAME = /^[\w.@-]{1,64}$/;
+
+/** Returns the name of the system user, with the one who became it by sudo: `root (sudo by lea)`; '' if the system does not tell. */
+export function systemUser(env: Readonly<Record<string, string | undefined>>): string {
+  const { SUDO_USER: by = '' } = env;
+  const name = nameOrEmpty();
+  if (!NAME.test(name)) return '';
+  return NAME.test(by) && by !== name ? `${name} (sudo by ${by})` : name;
+}
+
+/** A user id without an entry in the user database has no name. */
+function nameOrEmpty(): string {
+  try {
+    return userInfo().username;
+  } catch (error) {
+    if (error instanceof Error && 'code' in error) return '';
+    throw error;
+  }
+}
+
+/** Returns the user agent of the audit for the user that a command names. Only who may open the socket can name one. */
+export function agentOf(user: string | undefined): string | null {
+  return user !== undefined && /^[\w.@-]{1,64}(?: \(sudo by [\w.@-]{1,64}\))?$/.test(user) ? `cli:${user}` : null;
+}

@@ -80,6 +80,12 @@ export class Counts {
   }
 }
 
+/** A bucket of a histogram. */
+export interface Bucket {
+  le: number;
+  count: number;
+}
+
 /** A histogram of observations in buckets; `bounds` are the upper limits, ascending, without infinity. */
 export class Histogram {
   private readonly bounds: readonly number[];
@@ -99,17 +105,19 @@ export class Histogram {
     if (at >= 0) this.counts[at] = (this.counts[at] ?? 0) + 1;
   }
 
-  samples(labels: Labels = {}): Sample[] {
+  /** Returns the observations up to each bound, the last of which is infinite. */
+  buckets(): Bucket[] {
     let below = 0;
-    const buckets = this.bounds.map((bound, at): Sample => {
-      below += this.counts[at] ?? 0;
-      return { suffix: '_bucket', labels: { ...labels, le: String(bound) }, value: below };
-    });
-    return [
-      ...buckets,
-      { suffix: '_bucket', labels: { ...labels, le: '+Inf' }, value: this.count },
-      { suffix: '_sum', labels, value: this.sum },
-      { suffix: '_count', labels, value: this.count },
-    ];
+    const bounded = this.bounds.map((le, at) => ({ le, count: (below += this.counts[at] ?? 0) }));
+    return [...bounded, { le: Infinity, count: this.count }];
+  }
+
+  samples(labels: Labels = {}): Sample[] {
+    const buckets = this.buckets().map(({ le, count }) => ({
+      suffix: '_bucket' as const,
+      labels: { ...labels, le: numberText(le) },
+      value: count,
+    }));
+    return [...buckets, { suffix: '_sum', labels, value: this.sum }, { suffix: '_count', labels, value: this.count }];
   }
 }

@@ -3,12 +3,13 @@
  * is. A restart begins at 0, as Prometheus expects of counters.
  */
 import { budgetNames, type BudgetName } from '../../base/budgets.ts';
-import { counter, histogram, Counts, Histogram, type Family } from './exposition.ts';
+import { counter, histogram, Counts, Histogram, type Family, type Bucket } from './exposition.ts';
 import type { Clock, Timer } from '../../base/clock.ts';
 import type { Outcome } from '../../messages/delivery/delivery.ts';
+import type { Database } from '../../storage/database.ts';
 
 /** A request that has been answered. */
-export interface Answered {
+interface Answered {
   /** `operationId` of its route, or null if there is no such path. */
   operation: string | null;
   status: number;
@@ -84,6 +85,8 @@ export function createMeters({ clock }: { clock: Clock }) {
     usedUp(budget: BudgetName): void {
       usedUp.add({ budget });
     },
+    /** The times of acceptance. */
+    accepted: () => accept.buckets(),
     families: (): Family[] => [
       counter(
         'posthorn_http_requests_total',
@@ -131,3 +134,100 @@ export function createMeters({ clock }: { clock: Clock }) {
     },
   };
 }
+
+export interface Moment {
+  /** Milliseconds since the epoch. */
+  at: number;
+  /** Recipients that are not finished. */
+  waiting: number;
+  /** Connections in use. */
+  connections: number;
+  /** Milliseconds within which half, 95 % and 99 % of the send requests of this minute were answered; null if there was none. */
+  accept: { p50: number; p95: number; p99: number } | null;
+}
+
+interface HistoryDeps {
+  db: Pick<Database, 'reader'>;
+  clock: Clock;
+  mta: { sizes(): { workers: number } };
+  /** The times of acceptance since the start; null if they are not counted. */
+  accepted: (() => readonly Bucket[]) | null;
+  failed: (error: unknown) => void;
+}
+
+const EVERY_MS = 60_000;
+const MOST = 24 * 60;
+
+export type History = ReturnType<typeof createHistory>;
+
+export function createHistory(deps: HistoryDeps) {
+  const { clock } = deps;
+  const moments: Moment[] = [];
+  let before: readonly Bucket[] = [];
+  let looking: Promise<void> | null = null;
+  let timer = wait();
+
+  function wait(): Timer {
+    return clock.after(
+      EVERY_MS,
+      () => {
+        // If the database is slow, samples are skipped: they would only queue up.
+        looking ??= look()
+          .catch(deps.failed)
+          .finally(() => {
+            looking = null;
+          });
+        timer = wait();
+      },
+      { background: true },
+    );
+  }
+
+  async function look(): Promise<void> {
+    const at = clock.now();
+    const buckets = deps.accepted?.() ?? [];
+    const accept = percentiles(since(before, buckets));
+    before = buckets;
+    const connections = deps.mta.sizes().workers;
+    moments.push({ at, waiting: await waitingNow(deps), connections, accept });
+    if (moments.length > MOST) moments.shift();
+  }
+
+  return {
+    moments: (): readonly Moment[] => moments,
+    stop(): void {
+      timer.cancel();
+    },
+  };
+}
+
+/** Returns the waiting recipients: those that arrived less those that left, a sum over a few rows a day. */
+async function waitingNow({ db }: Pick<HistoryDeps, 'db'>): Promise<number> {
+  const waiting = ['scheduled', 'queued', 'sent', 'deferred'];
+  const [row] = await db.reader.raw<{ n: number | null }[]>(
+    `SELECT SUM(CASE WHEN to_status IN (?, ?, ?, ?) THEN n ELSE 0 END) - SUM(CASE WHEN from_status IN (?, ?, ?, ?) THEN n ELSE 0 END) AS n FROM counters`,
+    [...waiting, ...waiting],
+  );
+  return Math.max(0, row?.n ?? 0);
+}
+
+/** Returns the counts that were added between two samples. */
+const since = (before: readonly Bucket[], now: readonly Bucket[]): Bucket[] =>
+  now.map(({ le, count }, at) => ({ le, count: count - (before[at]?.count ?? 0) }));
+
+/** Interpolates between the bounds of the buckets; beyond the last bound it returns that bound. */
+export function percentiles(buckets: readonly Bucket[]): Moment['accept'] {
+  const total = buckets.at(-1)?.count ?? 0;
+  if (total === 0) return null;
+  const within = (part: number): number => {
+    const wanted = part * total;
+    const at = buckets.findIndex(({ count }) => count >= wanted);
+    const [bucket, below] = [buckets[at], buckets[at - 1] ?? { le: 0, count: 0 }];
+    if (bucket === undefined || bucket.le === Infinity) return round(below.le);
+    const share = (wanted - below.count) / Math.max(1, bucket.count - below.count);
+    return round(below.le + share * (bucket.le - below.le));
+  };
+  return { p50: within(0.5), p95: within(0.95), p99: within(0.99) };
+}
+
+const round = (seconds: number): number => Math.round(seconds * 10_000) / 10;

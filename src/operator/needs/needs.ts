@@ -1,6 +1,6 @@
 /**
  * Lists what a person should look at, for the Overview and for `posthorn status`: the facts are read here, and pure rules make items of them. A
- * further kind of item is a function in the rules of server-needs.ts or account-needs.ts, with its facts in need.ts.
+ * further kind of item is a function in rules.ts, with its facts.
  */
 import { z } from 'zod';
 import { listAccounts } from '../../accounts/account-store.ts';
@@ -8,26 +8,29 @@ import { contentOf, operatorCaller } from '../../api/inside.ts';
 import { rfc3339 } from '../../base/rfc3339.ts';
 import type { DomainRecord } from '../../domains/domain-record.ts';
 import type { SourceReport } from '../../messages/delivery/why.ts';
-import type { OperatorDeps } from '../deps.ts';
-import { backups } from '../doctor/backups.ts';
-import type { Verdict } from '../doctor/finding.ts';
-import { disk } from '../doctor/machine-checks.ts';
-import { createMachine } from '../doctor/machine.ts';
-import { verdictsOnNodes } from '../doctor/nodes.ts';
-import { verdictsOn } from '../doctor/settings.ts';
-import { holdRecord, heldMail, type HeldMail } from '../holds.ts';
-import { readQueue, type WaitingDomain } from '../lanes.ts';
-import { readListings } from '../listings.ts';
-import { accountRules } from './account-needs.ts';
-import type { AccountFacts, Deferred, Need, NeedFacts, ServerFacts } from './need.ts';
-import { serverRules } from './server-needs.ts';
-import { figuresOf, type Figures } from '../node-figures.ts';
-import { lostSecrets } from '../sealed-secrets.ts';
-import { serverRoute } from '../server-route.ts';
-import { sourceFigures } from '../sources.ts';
-import { accountArgument, accountNamed } from '../team/accounts.ts';
 import { dialectOf } from '../../storage/sql.ts';
 import type { AccountRow } from '../../storage/tables.ts';
+import { backups, disk, settingsFault } from '../doctor/machine-checks.ts';
+import { createMachine, verdictsOf, type Check, type Verdict } from '../doctor/probes.ts';
+import { verdictsOnNodes } from '../doctor/store.ts';
+import { heldMail, holdRecord, type HeldMail } from '../holds.ts';
+import { readQueue, type WaitingDomain } from '../lanes.ts';
+import { readListings } from '../listings.ts';
+import { figuresOf, type Figures } from '../node-figures.ts';
+import { lostSecrets } from '../sealed-secrets.ts';
+import { serverRoute, type OperatorDeps } from '../server-route.ts';
+import { sourceFigures } from '../sources.ts';
+import { accountArgument, accountNamed } from '../team/accounts.ts';
+import {
+  accountRules,
+  need,
+  serverRules,
+  type AccountFacts,
+  type Deferred,
+  type Need,
+  type NeedFacts,
+  type ServerFacts,
+} from './rules.ts';
 
 export const needOperations = {
   /**
@@ -60,8 +63,10 @@ export function needsOf(facts: NeedFacts): Need[] {
   const named = (one: Need, { name }: AccountFacts): Need =>
     accounts.length === 1 ? one : { ...one, message: `${name}: ${one.message}` };
   const found = [
-    ...(server === null ? [] : serverRules.flatMap((rule) => rule(server, facts))),
-    ...accounts.flatMap((of) => accountRules.flatMap((rule) => rule(of, facts).map((one) => named(one, of)))),
+    ...(server === null ? [] : serverRules.flatMap((rule) => [...rule(server, facts)].map(need))),
+    ...accounts.flatMap((of) =>
+      accountRules.flatMap((rule) => [...rule(of, facts)].map((one) => named(need(one), of))),
+    ),
   ];
   return found.sort((a, b) => rankOf(a) - rankOf(b) || b.mails - a.mails || a.message.localeCompare(b.message));
 }
@@ -84,17 +89,18 @@ export const machineFigures: Figures<
     const machine = createMachine(config);
     const [state, diskFound, backupsFound] = await Promise.all([
       machine.backups(clock.now()),
-      disk({ config, machine }),
-      backups({ machine, clock, config }),
+      found('disk', disk({ config, machine })),
+      found('backups', backups({ machine, clock, config })),
     ]);
     // A server without any backup may be copied by another tool: the doctor mentions that.
     const hasBackups = state !== null && (state.kind === 'unreadable' || state.newest !== null);
     const certificate = machine.certificate();
+    const fault = settingsFault(settings());
     const facts: MachineFacts = {
       findings: [
-        ...found('disk', diskFound),
-        ...found('settings', verdictsOn(settings())),
-        ...(hasBackups ? found('backups', [backupsFound]) : []),
+        ...diskFound,
+        ...(fault === null ? [] : faultsAmong('settings', [fault])),
+        ...(hasBackups ? backupsFound : []),
       ],
       closedPorts: listeners()
         .filter(({ fault }) => fault !== null)
@@ -110,7 +116,10 @@ export const machineFigures: Figures<
   },
 };
 
-const found = (check: string, verdicts: readonly Verdict[]): MachineFacts['findings'] =>
+const found = async (name: string, check: Check): Promise<MachineFacts['findings']> =>
+  faultsAmong(name, await verdictsOf(check));
+
+const faultsAmong = (check: string, verdicts: readonly Verdict[]): MachineFacts['findings'] =>
   verdicts.flatMap(({ status, why }) => (status === 'ok' ? [] : [{ check, status, why }]));
 
 async function serverFacts(deps: OperatorDeps): Promise<ServerFacts> {
@@ -140,7 +149,7 @@ async function serverFacts(deps: OperatorDeps): Promise<ServerFacts> {
     findings: [
       ...machines.flatMap(({ node, value }) => value.findings.map((one) => ({ ...one, node: nodeOf(node) }))),
       ...(lost === null ? [] : [{ check: 'secret_key', status: 'failed', why: lost, node: null } as const]),
-      ...found('nodes', verdictsOnNodes(nodes.list())).map((one) => ({ ...one, node: null })),
+      ...(await found('nodes', verdictsOnNodes(nodes.list()))).map((one) => ({ ...one, node: null })),
     ],
     listed: listings.checks.filter(({ state: now }) => now === 'listed').map(({ ip, list }) => ({ ip, list })),
   };

@@ -6,14 +6,21 @@ import type { Knex } from 'knex';
 import { z } from 'zod';
 import { idFloor } from '../../base/id.ts';
 import { rfc3339 } from '../../base/rfc3339.ts';
-import { type StatType } from '../../events/stats.ts';
-import { readSourceDays, readStats, type StatLine } from '../../events/stats-store.ts';
+import type { StatType } from '../../events/stats.ts';
+import {
+  readSourceDays,
+  readStats,
+  type StatLine,
+  senderKeys,
+  statKeys,
+  type AnyStatKey,
+  type StatsQuery,
+} from '../../events/stats-store.ts';
 import { sourceWords, type AuditRow, type LimitRow, type ListingRow } from '../../storage/tables.ts';
-import type { StoreDeps } from '../deps.ts';
+import { type StoreDeps, storeRoute } from '../server-route.ts';
 import { readListings } from '../listings.ts';
 import { accountArgument, accountNamed } from '../team/accounts.ts';
-import { storeRoute } from '../server-route.ts';
-import { DAY_MS, dayOf } from '../../base/time.ts';
+import { DAY_MS, dayOf, HOUR_MS } from '../../base/time.ts';
 
 /** The counts that show a reputation. */
 const shown = [
@@ -51,8 +58,8 @@ export const reputationOperations = {
         readStats(read, { ...asked, by: null }),
         readStats(read, { ...asked, by: 'provider' }),
         readSourceDays(read, { accountId, since, until }),
-        dmarcLines(read, accountId, since),
-        tlsLines(read, accountId, since),
+        reported(deps, dmarcReports, { accountId, since }),
+        reported(deps, tlsReports, { accountId, since }),
         readMoments(deps, { accountId, since: now - days * DAY_MS, server }),
       ]);
       return {
@@ -68,8 +75,44 @@ export const reputationOperations = {
           counts: shownOf(counts),
         })),
         dmarc,
-        tls,
+        tls: tls.map((one) => ({ ...one, result: one.result || 'success' })),
         ...happened,
+      };
+    },
+  }),
+  /** Returns the hours or days in which something happened; with `by` a line for each, of the whole range. */
+  stats: storeRoute({
+    body: z.strictObject({
+      days: z.int().min(1).max(400).optional(),
+      /** In the place of days. */
+      hours: z.int().min(1).max(744).optional(),
+      by: z.enum([...senderKeys, ...statKeys]).optional(),
+      test: z.boolean().optional(),
+      account: accountArgument,
+    }),
+    async run(deps, { days, hours, by = null, test = false, account }) {
+      const step = hours === undefined ? DAY_MS : HOUR_MS;
+      const until = Math.ceil((deps.clock.now() + 1) / step) * step;
+      const asked: StatsQuery<AnyStatKey> = {
+        accountId: account === undefined ? null : (await accountNamed(deps, account)).id,
+        since: until - (hours ?? days ?? 7) * step,
+        until,
+        bucket: by !== null ? 'total' : hours === undefined ? 'day' : 'hour',
+        by,
+        only: {},
+        test,
+      };
+      const found = await readStats(deps.db.reader, asked);
+      const lines = found.filter(({ counts }) => Object.values(counts).some((count) => count > 0));
+      return {
+        object: 'stats' as const,
+        bucket: asked.bucket,
+        by,
+        since: rfc3339(asked.since),
+        until: rfc3339(until),
+        data: await named(deps, by, lines),
+        /** If there is no data: the recipients of simulated mail, which was left out. */
+        simulated: lines.length > 0 || test ? 0 : await simulated(deps, asked),
       };
     },
   }),
@@ -81,95 +124,45 @@ const dayFrom = ({ at, key, counts }: StatLine) => ({ day: dayOf(at), provider: 
 const shownOf = (counts: StatLine['counts']): Record<(typeof shown)[number], number> =>
   Object.fromEntries(shown.map((type) => [type, counts[type]])) as Record<(typeof shown)[number], number>;
 
-/** Reports are for whole days that need not be UTC's: a report counts for the day in which its middle lies. */
-const MIDDLE = '(from_at + until_at) / 2';
-
-/** Mail in the name of a domain that came from one address on one day, as receivers saw it. */
-interface DmarcLine {
-  day: string;
-  domain: string;
-  source_ip: string;
-  org: string;
-  dkim: string;
-  spf: string;
-  disposition: string;
-  count: number;
-}
-
-async function dmarcLines(read: Knex, accountId: string, since: number): Promise<DmarcLine[]> {
-  const rows = (await read('dmarc_rows as r')
-    .select({
-      domain: 'r.domain',
-      source_ip: 'r.source_ip',
-      org: 'r.org',
-      dkim: 'r.dkim',
-      spf: 'r.spf',
-      disposition: 'r.disposition',
-    })
-    .select(read.raw(`${MIDDLE} / ${String(DAY_MS)} as at`))
-    .sum({ count: 'r.count' })
-    .where('r.from_at', '>=', since - DAY_MS)
-    .whereExists(ofAccount(read, accountId))
-    .groupBy('r.domain', 'r.source_ip', 'r.org', 'r.dkim', 'r.spf', 'r.disposition', 'at')
-    .orderBy([{ column: 'count', order: 'desc' }, { column: 'r.source_ip' }])
-    .limit(MOST_LINES)) as (Omit<DmarcLine, 'day' | 'count'> & { at: number | string; count: number | string })[];
-  return inOrder(
-    rows.map(({ at, count, ...row }) => ({ day: dayOf(Number(at) * DAY_MS), ...row, count: Number(count) })),
-    since,
-  );
-}
-
-/** Connections of one organization to us with the same result: `success`, or the failure of RFC 8460 section 4.3. */
-interface TlsLine {
-  day: string;
-  domain: string;
-  org: string;
-  policy: string;
-  result: string;
-  sessions: number;
-}
-
-async function tlsLines(read: Knex, accountId: string, since: number): Promise<TlsLine[]> {
-  const rows = (await read('tls_report_rows as r')
-    .select({ domain: 'r.domain', org: 'r.org', policy: 'r.policy', result: 'r.result' })
-    .select(read.raw(`${MIDDLE} / ${String(DAY_MS)} as at`))
-    .sum({ sessions: 'r.sessions' })
-    .where('r.from_at', '>=', since - DAY_MS)
-    .whereExists(ofAccount(read, accountId))
-    .groupBy('r.domain', 'r.org', 'r.policy', 'r.result', 'at')
-    .orderBy([{ column: 'sessions', order: 'desc' }, { column: 'r.domain' }])
-    .limit(MOST_LINES)) as (Omit<TlsLine, 'day' | 'sessions'> & { at: number | string; sessions: number | string })[];
-  return inOrder(
-    rows.map(({ at, sessions, result, ...row }) => ({
-      day: dayOf(Number(at) * DAY_MS),
-      ...row,
-      result: result || 'success',
-      sessions: Number(sessions),
-    })),
-    since,
-  );
-}
-
 /**
  * Matches a domain that the account has proved, its return path, or a parent domain, whose DMARC policy may apply. A domain that another
  * account has proved does not match: an account may have a name below it.
  */
-const ofAccount = (read: Knex, accountId: string): Knex.QueryBuilder =>
-  read('domains as d')
-    .select(read.raw('1'))
-    .where('d.account_id', accountId)
-    .whereNotNull('d.verified_at')
-    .whereRaw("(d.name = r.domain OR d.return_path = r.domain OR d.name LIKE '%.' || r.domain)")
-    .whereNotExists(
-      read('domains as o')
-        .select(read.raw('1'))
-        .whereRaw('o.name = r.domain')
-        .andWhere('o.status', 'verified')
-        .andWhereNot('o.account_id', accountId),
-    );
+const OF_ACCOUNT = `EXISTS (SELECT 1 FROM domains d WHERE d.account_id = ? AND d.verified_at IS NOT NULL
+    AND (d.name = r.domain OR d.return_path = r.domain OR d.name LIKE '%.' || r.domain))
+  AND NOT EXISTS (SELECT 1 FROM domains o WHERE o.name = r.domain AND o.status = 'verified' AND o.account_id <> ?)`;
 
-const inOrder = <Line extends { day: string }>(lines: Line[], since: number): Line[] =>
-  lines.filter(({ day }) => day >= dayOf(since)).sort((a, b) => (a.day < b.day ? -1 : a.day > b.day ? 1 : 0));
+/**
+ * Sums the rows of a kind of report by day and by these columns, in the order of time. Reports are for whole days that need not be UTC's: a
+ * report counts for the day in which its middle lies.
+ */
+async function reported<By extends string, Sum extends string>(
+  { db }: StoreDeps,
+  { table, by, sum }: { table: string; by: readonly By[]; sum: Sum },
+  { accountId, since }: { accountId: string; since: number },
+) {
+  const columns = by.map((name) => `r.${name}`).join(', ');
+  const rows = await db.prepared.all<Record<By, string> & { at: number | string; sum: number | string }>(
+    `SELECT ${columns}, (r.from_at + r.until_at) / 2 / ${String(DAY_MS)} AS at, SUM(r.${sum}) AS sum FROM ${table} r
+     WHERE r.from_at >= ? AND ${OF_ACCOUNT} GROUP BY ${columns}, at ORDER BY sum DESC, ${columns} LIMIT ?`,
+    [since - DAY_MS, accountId, accountId, MOST_LINES],
+  );
+  return rows
+    .map(({ at, sum: total, ...row }) => ({ day: dayOf(Number(at) * DAY_MS), ...row, [sum]: Number(total) }))
+    .filter(({ day }) => day >= dayOf(since))
+    .sort((a, b) => (a.day < b.day ? -1 : a.day > b.day ? 1 : 0)) as unknown as ({ day: string } & Record<By, string> &
+    Record<Sum, number>)[];
+}
+
+/** Mail in the name of a domain that came from one address on one day, as receivers saw it. */
+const dmarcReports = {
+  table: 'dmarc_rows',
+  by: ['domain', 'source_ip', 'org', 'dkim', 'spf', 'disposition'],
+  sum: 'count',
+} as const;
+
+/** Connections of one organization to us with the same result: empty for success, or the failure of RFC 8460 section 4.3. */
+const tlsReports = { table: 'tls_report_rows', by: ['domain', 'org', 'policy', 'result'], sum: 'sessions' } as const;
 
 interface Moment {
   at: string;
@@ -248,3 +241,41 @@ const changeMoment = (row: AuditRow): Moment => ({
   what: row.summary ?? row.endpoint,
   by: row.actor,
 });
+
+async function simulated({ db }: Pick<StoreDeps, 'db'>, asked: StatsQuery<AnyStatKey>): Promise<number> {
+  const [total] = await readStats(db.reader, { ...asked, by: null, bucket: 'total', test: true });
+  return total?.counts.sent ?? 0;
+}
+
+/** Adds the names of accounts and keys, and whose keys they are. */
+async function named({ db }: Pick<StoreDeps, 'db'>, by: AnyStatKey | null, lines: readonly StatLine[]) {
+  const ids = lines.flatMap(({ key }) => (key === null ? [] : [key]));
+  const rows =
+    by === 'account'
+      ? await db.reader('accounts').whereIn('id', ids).select<Named[]>('id', 'name')
+      : by === 'key'
+        ? await db
+            .reader('api_keys as k')
+            .join('accounts as a', 'a.id', 'k.account_id')
+            .whereIn('k.id', ids)
+            .select<Named[]>('k.id as id', 'k.name as name', 'a.name as account')
+        : [];
+  const names = new Map(rows.map((row) => [row.id, row]));
+  return lines.map(({ at, key, counts }) => {
+    const row = names.get(key ?? '');
+    const { account } = row ?? {};
+    return {
+      at: rfc3339(at),
+      key,
+      ...(row === undefined ? {} : { name: row.name }),
+      ...(account === undefined ? {} : { account }),
+      counts,
+    };
+  });
+}
+
+interface Named {
+  id: string;
+  name: string;
+  account?: string;
+}

@@ -1,13 +1,16 @@
-/** Operations on accounts. */
+/** Operations on accounts, their audit log and their suppressions. */
 import { z } from 'zod';
 import { addAccount, changeAccount, findAccount, listAccounts } from '../../accounts/account-store.ts';
 import { Problem } from '../../base/problem.ts';
 import { rfc3339 } from '../../base/rfc3339.ts';
 import type { Config } from '../../config/schema.ts';
-import type { AccountRow } from '../../storage/tables.ts';
+import { type AccountRow, suppressionReasons } from '../../storage/tables.ts';
 import type { Act } from '../../operations/act.ts';
-import type { StoreDeps } from '../deps.ts';
-import { storeRoute } from '../server-route.ts';
+import { type StoreDeps, storeRoute } from '../server-route.ts';
+import { findAuditEntry, pageOfParts, type AuditOf } from '../../accounts/audit-list.ts';
+import { auditDetails, auditRecord } from '../../api/audit-list.ts';
+import { LONGEST_NOTE } from '../../suppressions/suppression-store.ts';
+import { addImported, ENTRIES_AT_ONCE, type AddedRecord } from '../../suppressions/suppression-csv.ts';
 
 /** Name or id of an account; if none is given, the account `default` is used. */
 export const accountArgument = z.string().min(1).max(200).optional();
@@ -17,6 +20,17 @@ const DEFAULT_ACCOUNT = 'default';
 const USUAL_PLAN = 'standard';
 
 const planArgument = z.string().min(1).max(100);
+
+const exact = z.string().max(200).optional();
+
+const text = z.string().max(1000);
+const entry = z.strictObject({
+  email: text,
+  reason: z.enum(suppressionReasons).optional(),
+  note: z.string().max(LONGEST_NOTE).nullable().optional(),
+  stream: text.nullable().optional(),
+  expires_at: z.iso.datetime({ offset: true }).nullable().optional(),
+});
 
 export const accountOperations = {
   'accounts.add': storeRoute({
@@ -51,6 +65,84 @@ export const accountOperations = {
       const row = await accountNamed(deps, account);
       act.concerns(row.id);
       return changed(act, row, await changeAccount(deps, row.id, { paused }));
+    },
+  }),
+  /**
+   * Returns the newest acts first, or with `by` the uses of keys. `server`: acts that concern no account, such as those on the queue, the settings
+   * and the server itself; with `account` both, in one list. `strangers`: uses of keys that are not known, and how many were only counted.
+   */
+  'audit.list': storeRoute({
+    body: z.strictObject({
+      account: accountArgument,
+      server: z.boolean().optional(),
+      strangers: z.boolean().optional(),
+      by: z.enum(['key', 'person']).optional(),
+      limit: z.int().min(1).max(1000).optional(),
+      after: exact,
+      before: exact,
+      since: z.int().optional(),
+      until: z.int().optional(),
+      key_id: exact,
+      actor: exact,
+      operation: exact,
+      endpoint: exact,
+      ip: exact,
+      request_id: exact,
+      object_type: exact,
+      object_id: exact,
+      status: z.int().optional(),
+      result: z.enum(['ok', 'refused', 'failed', 'idempotency_mismatch']).optional(),
+    }),
+    scope: 'audit:read',
+    forMembers: { server: false, strangers: false },
+    async run(deps, { account, server = false, strangers = false, by, limit = 100, after, before, ...filter }) {
+      const { db } = deps;
+      const parts: AuditOf[] = strangers ? ['strangers'] : server ? ['server'] : [];
+      if (parts.length === 0 || account !== undefined)
+        parts.push({ accountId: (await accountNamed({ db }, account)).id });
+      const whose = strangers ? undefined : (by ?? 'person');
+      const page = await pageOfParts({ db }, parts, { ...filter, by: whose }, { limit, after, before });
+      const { rows, hasMore, first, last } = page;
+      const isBack = before !== undefined;
+      return {
+        data: rows.map(auditRecord),
+        has_more: hasMore,
+        next_cursor: isBack || hasMore ? last : null,
+        previous_cursor: (isBack ? hasMore : after !== undefined) ? first : null,
+        ...(strangers ? { not_kept: deps.strangerLines?.notKept ?? 0 } : {}),
+      };
+    },
+  }),
+  /** Returns one entry with its details. */
+  'audit.show': storeRoute({
+    body: z.strictObject({ id: z.string().max(100) }),
+    async run({ db }, { id }) {
+      const found = await findAuditEntry({ db }, id);
+      if (found === null) throw new Problem('not_found', `there is no entry ${JSON.stringify(id)}`, { field: 'id' });
+      return { ...auditDetails(found), account_id: found.row.account_id };
+    },
+  }),
+  /** Adds the valid entries, and returns the reason for each other one. */
+  'suppressions.import': storeRoute({
+    act: {
+      says: 'put {object} on the suppression list',
+      type: 'suppression',
+      named: 'email',
+      keeps: ['emails', 'created', 'existing', 'rejected'],
+    },
+    scope: 'suppression',
+    body: z.strictObject({ account: accountArgument, entries: z.array(entry).min(1).max(ENTRIES_AT_ONCE) }),
+    async run(deps, { account, entries }, act): Promise<{ data: AddedRecord[] }> {
+      const { id: accountId } = await accountNamed(deps, account);
+      act.concerns(accountId);
+      const given = entries.map(({ email, reason = 'manual', note = null, stream = null, expires_at: end = null }) => ({
+        ...{ email, reason, note, stream },
+        expires_at: end,
+      }));
+      return addImported(deps, { accountId, createdBy: act.actor }, given, (deed) => {
+        act.on(deed);
+        return act.rows();
+      });
     },
   }),
 };

@@ -12,18 +12,20 @@ import {
   findMemberByEmail,
   listMembers,
   removeMember,
+  listAdmins,
 } from '../../members/member-store.ts';
 import { INVITATION_MS, linksOf, makeSetUpLink } from '../../members/setup-link.ts';
 import { recipientsOf } from '../../messages/store/message-store.ts';
 import type { Act } from '../../operations/act.ts';
 import type { AccountRow, MemberRow, SetUpLinkRow } from '../../storage/tables.ts';
 import { accountNamed } from './accounts.ts';
-import { dashboardUrl } from './admin.ts';
-import type { StoreDeps } from '../deps.ts';
-import { storeRoute } from '../server-route.ts';
+import { type StoreDeps, storeRoute } from '../server-route.ts';
 import { notRunning } from '../../base/unavailable.ts';
+import path from 'node:path';
+import type { Config } from '../../config/schema.ts';
 
-const memberArgument = z.string().min(1).max(320).describe('address or id');
+const emailArgument = z.string().min(1).max(320);
+const memberArgument = emailArgument.describe('address or id');
 const roleArgument = z.enum(roleNames);
 const accountsArgument = z.array(z.string().min(1).max(200)).max(1000);
 /** Mails the link; otherwise it is returned, to be handed over. */
@@ -42,7 +44,7 @@ export const teamOperations = {
   'team.add': storeRoute({
     act: { ...words, says: 'invited {email} to the team' },
     body: z.strictObject({
-      email: z.string().min(1).max(320),
+      email: emailArgument,
       role: roleArgument,
       accounts: accountsArgument,
       mail: mailArgument,
@@ -99,6 +101,32 @@ export const teamOperations = {
       const record = await recordOf(deps, member.id);
       await removeMember(deps, member.id);
       return record;
+    },
+  }),
+  /** Adds an administrator, who sets a password through the link. */
+  'admin.create': storeRoute({
+    act: { says: 'added the administrator {email}', type: 'member', named: 'email' },
+    body: z.strictObject({ email: emailArgument }),
+    async run(deps, { email }, act) {
+      act.on({ object: email });
+      const fields = {
+        email,
+        role: 'administrator' as const,
+        accountIds: [],
+        passwordHash: null,
+        createdBy: 'operator',
+      };
+      return await linkFor(deps, await addMember(deps, fields));
+    },
+  }),
+  /** Makes a link that sets a new password and removes the second factor. The old ones work until it is used. */
+  'admin.reset': storeRoute({
+    act: { says: 'made a link that resets the sign-in of {email}', type: 'member', named: 'email' },
+    body: z.strictObject({ email: emailArgument.optional() }),
+    async run(deps, { email }, act) {
+      const member = await memberToReset(deps, email);
+      act.on({ object: member?.email ?? 'the first administrator' });
+      return await linkFor(deps, member);
     },
   }),
 };
@@ -239,4 +267,38 @@ async function recordOf(deps: StoreDeps, id: string) {
   const record = (await teamOf(deps)).find((one) => one.id === id);
   if (record === undefined) throw new Problem('not_found', 'There is no such member.', { field: 'member' });
   return record;
+}
+
+/** Makes a link for the first administrator. Returns null if there is an administrator. */
+export async function firstSetUpLink(deps: StoreDeps): Promise<Awaited<ReturnType<typeof linkFor>> | null> {
+  return (await listAdmins(deps)).length > 0 ? null : await linkFor(deps, null);
+}
+
+async function memberToReset(deps: StoreDeps, email: string | undefined): Promise<MemberRow | null> {
+  if (email !== undefined) {
+    const member = await findMemberByEmail(deps, email);
+    if (member !== null) return member;
+    throw new Problem('not_found', `there is no member ${JSON.stringify(email)}`, { field: 'email' });
+  }
+  const admins = await listAdmins(deps);
+  if (admins.length <= 1) return admins[0] ?? null;
+  const names = admins.map((admin) => admin.email).join(', ');
+  throw new Problem('missing_field', `say which administrator: ${names}`, { field: 'email' });
+}
+
+/** Makes a link that is good once, until `expires_at`; `email` is null for the first administrator. */
+async function linkFor(deps: StoreDeps, member: MemberRow | null) {
+  const { token, expiresAt } = await makeSetUpLink(deps, member?.id ?? null);
+  const url = `${dashboardUrl(deps.config)}/setup/${token}`;
+  return { object: 'set_up_link' as const, url, expires_at: rfc3339(expiresAt), email: member?.email ?? null };
+}
+
+/** Returns the file with the link of the first administrator: a log that no terminal shows has more readers than the data folder. */
+export const setUpFile = (dataDir: string): string => path.join(dataDir, 'set-up-link');
+
+/** Returns the address of the dashboard, without a slash at the end. */
+export function dashboardUrl({ http, dashboard }: Pick<Config, 'http' | 'dashboard'>): string {
+  const url = new URL(http.publicUrl);
+  if (dashboard.port !== http.port) url.port = String(dashboard.port);
+  return url.origin;
 }

@@ -8,8 +8,10 @@ import { LOST_CONNECTION, StorageUnavailable } from '../commit.ts';
 import type { Connection, Value } from '../connection.ts';
 import { DatabaseRefusal } from '../mark.ts';
 import { textFor, type Statement } from '../sql.ts';
-import { tlsOf, type PostgresAddress } from './address.ts';
-import { cleaned, postgresText, types } from './values.ts';
+import { readFileSync } from 'node:fs';
+import { readPostgresUrl, type PostgresUrl } from '../../base/postgres-url.ts';
+import type { StoreAddress } from '../database.ts';
+import { LRUCache } from 'lru-cache';
 
 export interface SessionSettings {
   /** SQL that is run once on each new connection. */
@@ -325,3 +327,122 @@ export function isConnectionLoss(error: unknown): boolean {
     ) || LOST_CONNECTION.test(error.message)
   );
 }
+
+export interface PostgresAddress extends PostgresUrl {
+  /** Returns the password; null if there is none. Its file is read for each connection, since the password may have been changed. */
+  readonly password: () => string | null;
+}
+
+/** Returns the address with its password. Throws `DatabaseRefusal` if a file that it names cannot be read. */
+export function addressOf({ url, password = null, passwordFile = null }: StoreAddress): PostgresAddress {
+  const fromFile = (): string | null => readNamed('storage.passwordFile', passwordFile)?.replace(/\r?\n$/, '') ?? null;
+  let last = password ?? fromFile();
+  const readPassword = (): string | null => {
+    try {
+      last = password ?? fromFile();
+    } catch (error) {
+      // The file may be away while it is replaced; if it stays away, the password of before is as good as none.
+      if (!(error instanceof DatabaseRefusal)) throw error;
+    }
+    return last;
+  };
+  const address = { ...readPostgresUrl(url), password: readPassword };
+  readNamed('storage.url (sslrootcert)', address.rootCertificate);
+  return address;
+}
+
+function readNamed(setting: string, file: string | null): string | null {
+  if (file === null) return null;
+  try {
+    return readFileSync(file, 'utf8');
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new DatabaseRefusal('unsuitable', `${setting}: expected a readable file: ${why}`, error);
+  }
+}
+
+/**
+ * Returns the kinds of TLS to try with a host, in their order; null is none. As with PostgreSQL's own programs, `prefer` and `require`
+ * encrypt and do not look at the certificate, and a socket of this machine is never encrypted.
+ */
+function tlsOf({ sslMode, rootCertificate }: PostgresAddress, host: string): (TlsOptions | null)[] {
+  if (host.startsWith('/') || sslMode === 'disable') return [null];
+  const unchecked: TlsOptions = { rejectUnauthorized: false };
+  if (sslMode === 'prefer') return [unchecked, null];
+  if (sslMode === 'require') return [unchecked];
+  const checked: TlsOptions = {
+    rejectUnauthorized: true,
+    ...(rootCertificate === null ? {} : { ca: readFileSync(rootCertificate, 'utf8') }),
+  };
+  return [sslMode === 'verify-ca' ? { ...checked, checkServerIdentity: () => undefined } : checked];
+}
+
+interface PostgresText {
+  text: string;
+  /** The places of the values that are JSON, whose escapes PostgreSQL reads. */
+  json: readonly number[];
+}
+
+const MOST_TEXTS = 1000;
+const known = new LRUCache<string, PostgresText>({ max: MOST_TEXTS });
+
+/** Numbers the placeholders of a statement: `?` is `$1`, then `$2`. A question mark inside quotes is not a placeholder. */
+export function postgresText(sql: string): PostgresText {
+  const before = known.get(sql);
+  if (before !== undefined) return before;
+  let place = 0;
+  const text = sql.replaceAll(/'(?:[^']|'')*'|"[^"]*"|\?/g, (part) => (part === '?' ? `$${String(++place)}` : part));
+  const made = { text, json: jsonPlaces(text) };
+  known.set(sql, made);
+  return made;
+}
+
+/** Returns the places of the values that a statement with numbered placeholders reads as JSON. */
+export const jsonPlaces = (text: string): number[] =>
+  [...text.matchAll(/\$(\d+)::jsonb/g)].map(([, place]) => Number(place) - 1);
+
+/** Stands for characters that PostgreSQL cannot store. */
+const REPLACEMENT = '\uFFFD';
+const REPLACEMENT_ESCAPE = '\\ufffd';
+const NUL = '\0';
+
+/**
+ * Replaces what PostgreSQL refuses: the NUL character, and lone surrogates in JSON. A mail host's reply with a NUL would otherwise make its
+ * outcome unwritable, and the mail would be sent again and again.
+ */
+export function cleaned(values: readonly Value[], json: readonly number[]): readonly Value[] {
+  if (!values.some((value, place) => needsCleaning(value, json.includes(place)))) return values;
+  return values.map((value, place) => {
+    if (typeof value !== 'string') return value;
+    const text = value.replaceAll(NUL, REPLACEMENT);
+    return json.includes(place) ? cleanedJson(text) : text;
+  });
+}
+
+const needsCleaning = (value: Value, isJson: boolean): boolean =>
+  typeof value === 'string' && (value.includes(NUL) || (isJson && value.includes('\\u')));
+
+/** JSON.stringify escapes NUL and lone surrogates; a backslash in front of the escape would make it the text of one. */
+const cleanedJson = (json: string): string =>
+  json.replaceAll(/\\\\|\\u0000|\\ud[89ab][0-9a-f]{2}|\\ud[c-f][0-9a-f]{2}/gi, (found) =>
+    found === '\\\\' ? found : REPLACEMENT_ESCAPE,
+  );
+
+/** The types that the program reads as numbers, by their number in PostgreSQL's catalogue: bool, int8, int2, int4, float4, float8, numeric. */
+const BOOLEAN = 16;
+const NUMBERS: ReadonlySet<number> = new Set([20, 21, 23, 700, 701, 1700]);
+const BYTES = 17;
+
+const number = (text: string): number => Number(text);
+const flag = (text: string): number => (text === 't' ? 1 : 0);
+const bytes = (text: string): Buffer => Buffer.from(text.slice(2), 'hex');
+const same = (text: string): string => text;
+
+/** How the driver reads values: numbers and flags as numbers, as SQLite gives them, everything else as text. */
+export const types = {
+  getTypeParser(oid: number): (text: string) => unknown {
+    if (NUMBERS.has(oid)) return number;
+    if (oid === BOOLEAN) return flag;
+    return oid === BYTES ? bytes : same;
+  },
+};

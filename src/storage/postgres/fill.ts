@@ -1,10 +1,9 @@
 /** Fills an empty PostgreSQL database with the rows of a SQLite file, in one transaction. */
 import { systemClock } from '../../base/clock.ts';
 import type { StoreAddress } from '../database.ts';
-import { readMark, MARK_TABLE, refusalOf } from '../mark.ts';
+import { MARK_TABLE } from '../mark.ts';
 import { statement, type Statement } from '../sql.ts';
-import { addressOf } from './address.ts';
-import { connectTo, createPostgresConnection, type PostgresConnection } from './connection.ts';
+import { addressOf, connectTo, createPostgresConnection, type PostgresConnection } from './connection.ts';
 import { standAlone } from './node.ts';
 import { createPool, lockStart, prepareSchema, reach, refusalToOpen, refuseUnsuitable } from './open.ts';
 import { NODE_TABLES } from './own-tables.ts';
@@ -16,9 +15,9 @@ import { tables as declared } from '../tables.ts';
 export interface FillTarget {
   /** The connection that rows are written by. */
   readonly db: PostgresConnection;
-  /** Another one, for the mark and the books. */
+  /** Another one, for the books. */
   readonly pool: Knex;
-  /** Removes what a move has left that was broken off, and makes the schema. Returns a table that has rows of others, else null. */
+  /** Makes the schema. Returns a table that has rows already, else null. */
   prepare(): Promise<string | null>;
   close(): Promise<void>;
 }
@@ -43,14 +42,10 @@ export async function openFillTarget(store: StoreAddress): Promise<FillTarget> {
     throw refusalToOpen(error) ?? error;
   }
   const prepare = async (): Promise<string | null> => {
-    const mark = await readMark(pool);
-    if (mark?.role === 'moved') throw refusalOf(mark);
     const there = await pool.raw<{ name: string }[]>(
       'SELECT tablename AS name FROM pg_tables WHERE schemaname = current_schema()',
     );
-    const own = there.map(({ name }) => name).filter((name) => name in declared);
-    if (mark !== null) await pool.raw(`TRUNCATE ${own.join(', ')} CASCADE; DROP TABLE ${MARK_TABLE}`);
-    else for (const name of own) if ((await pool(name).first('*')) !== undefined) return name;
+    for (const { name } of there) if (name in declared && (await pool(name).first('*')) !== undefined) return name;
     for (const sql of NODE_TABLES) await db.run(sql);
     await prepareSchema(address, db, {});
     return null;

@@ -10,9 +10,9 @@ import { DatabaseRefusal, refuseMarked } from '../mark.ts';
 import type { Database, DatabaseOptions, StoreAddress } from '../database.ts';
 import { migrate, migrationState, type MigrationOptions } from '../migrate.ts';
 import { wrongClock } from '../nodes.ts';
-import { addressOf, type PostgresAddress } from './address.ts';
-import type { Value } from '../connection.ts';
 import {
+  addressOf,
+  type PostgresAddress,
   configOf,
   connectTo,
   createPostgresConnection,
@@ -20,8 +20,10 @@ import {
   NoWritableServer,
   OWN_SESSION,
   type PostgresConnection,
+  cleaned,
+  jsonPlaces,
 } from './connection.ts';
-import { cleaned, jsonPlaces } from './values.ts';
+import type { Value } from '../connection.ts';
 import { clearAway, clockInTheWay, joinNodes, type JoinedNode } from './node.ts';
 import { CHANNEL, NodeMessages } from './node-messages.ts';
 import { completeSchema, NODE_TABLES } from './own-tables.ts';

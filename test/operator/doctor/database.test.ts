@@ -1,13 +1,11 @@
 import assert from 'node:assert/strict';
 import { loadConfig } from '../../../src/config/load.ts';
-import { database } from '../../../src/operator/doctor/database.ts';
-import { versions } from '../../../src/operator/doctor/machine-checks.ts';
+import { database, storeProbes } from '../../../src/operator/doctor/store.ts';
 import { examineFrom } from '../../../src/operator/doctor/doctor.ts';
-import type { Probes } from '../../../src/operator/doctor/probes.ts';
-import { storeProbes } from '../../../src/operator/doctor/store.ts';
+import { verdictsOf, type Probes } from '../../../src/operator/doctor/probes.ts';
 import { openReader } from '../../../src/storage/database.ts';
 import { connect, durable, sqliteFile } from '../../../src/storage/database.ts';
-import { writeMark } from '../../../src/storage/mark.ts';
+import { markMoved } from '../../../src/storage/mark.ts';
 import { makeDatabase, postgresPrograms, startedCluster, urlOf } from '../../support/harness/postgres.ts';
 import { openTempDatabase } from '../../support/harness/temp-database.ts';
 
@@ -21,11 +19,13 @@ const sound = {
 };
 
 const look = (url: string, facts: Partial<typeof sound> = {}, trouble: string | null = null) =>
-  database({
-    config: { storage: { url } },
-    store: { kind: 'store', postgres: () => Promise.resolve({ ...sound, ...facts }) },
-    server: { kind: 'server', writeTrouble: () => trouble },
-  } as unknown as Probes);
+  verdictsOf(
+    database({
+      config: { storage: { url } },
+      store: { kind: 'store', postgres: () => Promise.resolve({ ...sound, ...facts }) },
+      server: { kind: 'server', writeTrouble: () => trouble },
+    } as unknown as Probes),
+  );
 
 describe('operator/doctor: the database', () => {
   const remote = 'postgres://me@db.example/mail?sslmode=verify-full';
@@ -59,22 +59,6 @@ describe('operator/doctor: the database', () => {
       assert.match(found?.why ?? '', /takes no writes, so new mail is refused: .*No space left/);
     });
 
-  it('leaves the version of SQLite to installations that use it', async () => {
-    const lookAtVersions = (url: string) =>
-      versions({
-        config: { storage: { url } },
-        machine: { nodeVersion: 'v24.0.0', sqliteVersion: () => Promise.resolve('3.51.2') },
-      } as unknown as Probes);
-    assert.deepEqual(
-      (await lookAtVersions(remote)).map(({ status, why }) => [status, why]),
-      [['ok', 'Node.js 24.0.0']],
-    );
-    assert.deepEqual(
-      (await lookAtVersions('sqlite')).map(({ status }) => status),
-      ['failed'],
-    );
-  });
-
   it('is content with a sound one, and with one on this machine', async () => {
     assert.deepEqual(await look(remote), [{ status: 'ok', why: 'PostgreSQL 17.2', cure: null }]);
     const [local] = await look('postgres://me@/mail?host=/run/pgsql', { isEncrypted: false });
@@ -84,24 +68,20 @@ describe('operator/doctor: the database', () => {
     assert.equal(synchronous[0]?.status, 'ok');
   });
 
-  for (const [role, what, cure] of [
-    ['moved', /was moved to postgres:/, /Set storage\.url to the database/],
-    ['unfinished', /is not complete/, /Repeat the command/],
-  ] as const)
-    it(`finds that a file is ${role}`, async () => {
-      const { folder, url, close } = await openTempDatabase('sqlite');
-      const file = connect(sqliteFile(url), 1, durable);
-      await writeMark(file, { role, url: 'postgres://me@db/mail', id: 'x', at: 0 });
-      await file.destroy();
-      const env = { POSTHORN_DATA_DIR: folder, POSTHORN_STORAGE__URL: url };
-      const around = { cwd: folder, privileged: false, terminal: false, hostname: 'mail.example.net' };
-      const found = await examineFrom(loadConfig({ ...around, env }).config, { checks: ['database'] });
-      await close();
-      assert.equal(found.length, 1);
-      assert.equal(found[0]?.status, 'failed');
-      assert.match(found[0].why, what);
-      assert.match(found[0].cure ?? '', cure);
-    });
+  it('finds that a file was moved', async () => {
+    const { folder, url, close } = await openTempDatabase('sqlite');
+    const file = connect(sqliteFile(url), 1, durable);
+    await markMoved(file, { url: 'postgres://me@db/mail', at: 0 });
+    await file.destroy();
+    const env = { POSTHORN_DATA_DIR: folder, POSTHORN_STORAGE__URL: url };
+    const around = { cwd: folder, privileged: false, terminal: false, hostname: 'mail.example.net' };
+    const found = await examineFrom(loadConfig({ ...around, env }).config, { checks: ['database'] });
+    await close();
+    assert.equal(found.length, 1);
+    assert.equal(found[0]?.status, 'failed');
+    assert.match(found[0].why, /was moved to postgres:/);
+    assert.match(found[0].cure ?? '', /Set storage\.url to the database/);
+  });
 
   it('finds that PostgreSQL is away, and does not ask for a start of the server', async () => {
     const { folder, close } = await openTempDatabase('sqlite');
@@ -111,7 +91,7 @@ describe('operator/doctor: the database', () => {
     await close();
     assert.equal(found?.status, 'failed');
     assert.match(found.why, /^the database cannot be reached: .*ENOENT/);
-    assert.match(found.cure ?? '', /Is PostgreSQL running where `storage\.url` says/);
+    assert.match(found.cure ?? '', /Is the database running where `storage\.url` says/);
   });
 
   it('reads the facts from a real one', async function () {

@@ -7,12 +7,16 @@ import type { SettingsState } from '../../../src/config/settings-state.ts';
 import { readSettings } from '../../../src/config/load.ts';
 import { toDomainRecord, type DomainWithKeys } from '../../../src/domains/domain-record.ts';
 import { addDomain, findDomain } from '../../../src/domains/domain-store.ts';
-import { examine, checkNames } from '../../../src/operator/doctor/examine.ts';
+import { examine, checkNames } from '../../../src/operator/doctor/doctor.ts';
 import type { MailPortState } from '../../../src/inbound/mail-port.ts';
-import type { Finding } from '../../../src/operator/doctor/finding.ts';
+import {
+  type Finding,
+  type Greeting,
+  type Probes,
+  type RelayAnswer,
+  createMachine,
+} from '../../../src/operator/doctor/probes.ts';
 import type { BackupState } from '../../../src/backup/folder.ts';
-import { createMachine } from '../../../src/operator/doctor/machine.ts';
-import type { Greeting, Probes, RelayAnswer } from '../../../src/operator/doctor/probes.ts';
 import { storeProbes } from '../../../src/operator/doctor/store.ts';
 import { FakeResolver } from '../../support/fakes/fake-resolver.ts';
 import type { Zones } from '../../support/fakes/zones.ts';

@@ -1,8 +1,9 @@
 /** The doctor's look at the nodes: what differs between them, and the settings that must not. */
 import assert from 'node:assert/strict';
 import { differingSettings, digestsOf } from '../../../src/config/shared-settings.ts';
-import { verdictsOnNodes } from '../../../src/operator/doctor/nodes.ts';
-import { nodeFigures } from '../../../src/operator/metrics/figures.ts';
+import { verdictsOf } from '../../../src/operator/doctor/probes.ts';
+import { verdictsOnNodes } from '../../../src/operator/doctor/store.ts';
+import { nodeFigures } from '../../../src/operator/metrics/metrics.ts';
 import type { NodeRecord } from '../../../src/storage/nodes.ts';
 import { configFor } from '../../support/harness/app.ts';
 
@@ -71,8 +72,8 @@ describe('operator/doctor: nodes', () => {
       /different settings: limits$/,
     ],
   ] as const)
-    it(`that ${what}: ${status}`, () => {
-      const found = verdictsOnNodes(all);
+    it(`that ${what}: ${status}`, async () => {
+      const found = await verdictsOf(verdictsOnNodes(all));
       assert.deepEqual(
         found.map((one) => one.status),
         [status],
@@ -81,7 +82,7 @@ describe('operator/doctor: nodes', () => {
       assert.equal(found[0]?.cure === null, status === 'ok');
     });
 
-  it('finds pools without a source at a node, and sources of nodes that are not there', () => {
+  it('finds pools without a source at a node, and sources of nodes that are not there', async () => {
     const sources = [
       { name: 'out1', node: 'a', pool: 'default' },
       { name: 'out2', node: 'b', pool: 'default' },
@@ -90,14 +91,14 @@ describe('operator/doctor: nodes', () => {
     ].map((one) => ({ ...one, ipv4: '192.0.2.1', ipv6: null, ehlo: null, warmUp: null }));
     const all = [node('a'), node('b'), node('door', { isDelivering: false }), node('c', { isCommand: true })];
     assert.deepEqual(
-      verdictsOnNodes(all, sources).map(({ status, why }) => [status, why]),
+      (await verdictsOf(verdictsOnNodes(all, sources))).map(({ status, why }) => [status, why]),
       [
         ['warning', 'the node b has no source of the pool news in delivery.sources'],
         ['warning', 'the source old belongs to the node c, which is not there: nothing is sent from it'],
       ],
     );
     const shared = sources.slice(0, 2).map((one) => ({ ...one, node: null }));
-    assert.equal(verdictsOnNodes(all, shared)[0]?.status, 'ok');
+    assert.equal((await verdictsOf(verdictsOnNodes(all, shared)))[0]?.status, 'ok');
   });
 
   it('compares only settings that both versions have, and no text of another form', () => {
@@ -118,7 +119,9 @@ describe('operator/doctor: nodes', () => {
   });
 
   it('counts no command as a node', () => {
-    const figures = nodeFigures({ isLeader: true, list: () => [node('a'), node('cli', { isCommand: true })] });
+    const figures = nodeFigures({
+      nodes: { isLeader: true, list: () => [node('a'), node('cli', { isCommand: true })] },
+    });
     assert.deepEqual(
       figures.map(({ name, samples }) => [name, samples]),
       [

@@ -1,7 +1,7 @@
 /** Facts that need a person: each kind of fact with its item, and their order. */
 import assert from 'node:assert/strict';
 import { needsOf } from '../../../src/operator/needs/needs.ts';
-import type { AccountFacts, NeedFacts, ServerFacts } from '../../../src/operator/needs/need.ts';
+import type { AccountFacts, NeedFacts, ServerFacts } from '../../../src/operator/needs/rules.ts';
 import type { HeldMail } from '../../../src/operator/holds.ts';
 
 const NOW = Date.parse('2026-01-31T09:30:00.000Z');

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { addressOf } from '../../../src/storage/postgres/address.ts';
+import { addressOf } from '../../../src/storage/postgres/connection.ts';
 
 const url = 'postgres://posthorn@db.example/posthorn';
 

@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import { systemClock } from '../../../src/base/clock.ts';
 import { openDatabase } from '../../../src/storage/database.ts';
 import type { NodeRecord } from '../../../src/storage/nodes.ts';
-import { addressOf } from '../../../src/storage/postgres/address.ts';
 import {
+  addressOf,
   connectTo,
   createPostgresConnection,
   type PostgresConnection,

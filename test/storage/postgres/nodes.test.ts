@@ -10,8 +10,12 @@ import { openDatabase, type Database } from '../../../src/storage/database.ts';
 import { clockOffIn, rolesIn, type NodeMessage, type Nodes } from '../../../src/storage/nodes.ts';
 import { NodeMessages } from '../../../src/storage/postgres/node-messages.ts';
 import { systemClock } from '../../../src/base/clock.ts';
-import { addressOf } from '../../../src/storage/postgres/address.ts';
-import { connectTo, createPostgresConnection, isConnectionLoss } from '../../../src/storage/postgres/connection.ts';
+import {
+  addressOf,
+  connectTo,
+  createPostgresConnection,
+  isConnectionLoss,
+} from '../../../src/storage/postgres/connection.ts';
 import { DEAD_AFTER_MS, joinNodes, Silences, type NodeRow } from '../../../src/storage/postgres/node.ts';
 import { FakeClock } from '../../support/fakes/fake-clock.ts';
 import { makeDatabase, postgresPrograms, startedCluster, urlOf } from '../../support/harness/postgres.ts';

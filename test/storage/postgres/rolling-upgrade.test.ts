@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { migrations, UnsupportedSchema, type Migration } from '../../../src/storage/migrate.ts';
 import { openDatabase, type Database } from '../../../src/storage/database.ts';
-import { addressOf } from '../../../src/storage/postgres/address.ts';
 import {
+  addressOf,
   connectTo,
   createPostgresConnection,
   type PostgresConnection,

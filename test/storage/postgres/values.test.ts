@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { postgresText, cleaned, types } from '../../../src/storage/postgres/values.ts';
+import { postgresText, cleaned, types } from '../../../src/storage/postgres/connection.ts';
 
 describe('storage/postgres/values', () => {
   it('numbers placeholders, and leaves question marks inside quotes alone', () => {
