@@ -28,32 +28,37 @@ import { statement } from '../storage/sql.ts';
 import { integer, text } from '../storage/table.ts';
 
 /** The waiting mail of one account, in one class, for one domain. */
-export interface Group {
+export class Group {
   readonly domain: string;
   readonly class: number;
   readonly account: string;
   readonly turn: string;
   /** Jobs in memory: waiting in a lane or with a worker. */
-  buffered: number;
+  buffered = 0;
   /** True if there may be due rows that are not in memory. */
-  hasMore: boolean;
-  isBeingRead: boolean;
+  hasMore = false;
+  isBeingRead = false;
   /** How often it was read on since it had its place. */
-  readsInPlace: number;
+  readsInPlace = 0;
   /** The group has no rows that fall due before this time. */
-  floor: number;
+  floor = Infinity;
   /** When the first row that is not due yet falls due; null if none is known. */
-  nextDueAt: number | null;
+  nextDueAt: number | null = null;
   /** The group is not read before then: its destination keeps its mail back. */
-  restUntil: number;
+  restUntil = -Infinity;
   /** True once its domain belongs to another node: the group is forgotten here. */
-  hasMoved: boolean;
+  hasMoved = false;
+
+  constructor(domain: string, order: number, account: string) {
+    this.domain = domain;
+    this.class = order;
+    this.account = account;
+    this.turn = turnOf({ class: order, share: account });
+  }
 }
 
-/** A delivery in memory: what is needed to find its lane and its turn. */
 export interface Job extends LaneJob {
   readonly domain: string;
-  /** The group that it was read from. */
   readonly group: Group;
   /** The sources that it asks for, once that is known. */
   preference?: SourcePreference;
@@ -82,7 +87,6 @@ const WINDOW_WHEN_FULL = 2;
 /** How often a group is read on in its place while others wait for one. */
 const MOST_READS_IN_PLACE = 32;
 const MAKE_ROOM_MS = 1_000;
-/** Groups read by one statement. */
 const GROUPS_AT_ONCE = 32;
 const SCAN_PAGE = 2_000;
 const RETRY_READING_MS = 1_000;
@@ -95,22 +99,6 @@ const GROUPS_A_CONNECTION = 2;
 const LEAST_GROUPS = 4_000;
 
 const keyOf = (domain: string, order: number, account: string): string => `${domain} ${String(order)} ${account}`;
-
-/** Returns a group of which nothing is in memory. */
-export const newGroup = (domain: string, order: number, account: string): Group => ({
-  domain,
-  class: order,
-  account,
-  turn: turnOf({ class: order, share: account }),
-  buffered: 0,
-  hasMore: false,
-  isBeingRead: false,
-  readsInPlace: 0,
-  floor: Infinity,
-  nextDueAt: null,
-  restUntil: -Infinity,
-  hasMoved: false,
-});
 
 export class DueQueue {
   /** `db.maintenance` finds the groups: under an old snapshot that takes long, and the next rows of a group must not wait for it. */
@@ -133,7 +121,6 @@ export class DueQueue {
   /** Set while room is made, and for a second afterwards. */
   private isMakingRoom = false;
   private roomTimer: Timer | null = null;
-  /** Set while reading pauses after a failure. */
   private pause: Timer | null = null;
   private isStopped = false;
 
@@ -169,7 +156,6 @@ export class DueQueue {
     await this.scan();
   }
 
-  /** Notes that something has become due. */
   hint(hints: readonly DueHint[]): void {
     for (const { domain, class: order, accountId, dueAt } of hints)
       if (this.engine.owners.isOurs(domain)) this.noteDue(this.groupOf(domain, order, accountId), dueAt);
@@ -200,7 +186,6 @@ export class DueQueue {
     return this.places.someWaits(group.turn);
   }
 
-  /** Ends all rests: the groups are read again. */
   wake(): void {
     for (const group of this.groups.values()) {
       if (group.restUntil === -Infinity) continue;
@@ -215,7 +200,6 @@ export class DueQueue {
     for (const timer of [this.timer, this.pause, this.roomTimer]) timer?.cancel();
   }
 
-  /** Counts the groups and the jobs in memory, for metrics. */
   sizes(): { groups: number; jobs: number } {
     return { groups: this.groups.size, jobs: this.bufferedIds.size };
   }
@@ -224,7 +208,7 @@ export class DueQueue {
     const key = keyOf(domain, order, account);
     let group = this.groups.get(key);
     if (group === undefined) {
-      group = newGroup(domain, order, account);
+      group = new Group(domain, order, account);
       this.groups.set(key, group);
     }
     return group;

@@ -31,7 +31,7 @@ import type { Placing } from './placing.ts';
 import type { Prepare, PrepareDeps } from './prepare/prepare.ts';
 import type { Destination, Sites } from './sites/sites.ts';
 import type { Source, Sources } from './sources/sources.ts';
-import type { HostTls } from './tls/host-tls.ts';
+import type { HostTls } from './connection/dial.ts';
 
 export interface EngineDeps extends Omit<PrepareDeps, 'db' | 'holdOf' | 'ownName'> {
   db: Pick<Database, 'prepared' | 'maintenance' | 'commit'>;

@@ -26,7 +26,7 @@ import { createPrepare, type Prepared } from './prepare/prepare.ts';
 import type { Sites } from './sites/sites.ts';
 import type { Sources } from './sources/sources.ts';
 import { Sweeper } from './sweeper.ts';
-import { createHostTls, HOSTS_REREAD } from './tls/host-tls.ts';
+import { createHostTls, HOSTS_REREAD } from './connection/dial.ts';
 import { createWorker } from './worker.ts';
 import { Lanes } from '../scheduling/lanes.ts';
 import { isSystemSource } from '../storage/tables.ts';
@@ -38,7 +38,6 @@ const leaseOf = ({ attempt, dot }: PhaseTimeouts): number => attempt + dot + LEA
 /** Domains with waiting mail that are looked up at the start: as many as the lists of operators have. */
 const MOST_MET = 1_000;
 
-/** A phase that takes longer than this is waiting, in ms; a healthy host answers in far less. */
 const LONG_WAIT_MS = 10_000;
 const LOOK_AGAIN_MS = 2_000;
 
@@ -123,7 +122,7 @@ export class Mta {
     const { notifiers, owners, nodes } = this.engine;
     await this.sweeper.takeBack();
     await this.engine.hostTls.load();
-    await this.sources.load();
+    await this.sources.warmUp.load();
     await this.engine.limits.load();
     this.engine.parts.start();
     this.stopListening = [
@@ -159,7 +158,11 @@ export class Mta {
     const tooLong = new Promise<void>((resolve) => timers.push(clock.after(STOP_LONGEST_MS + STOP_WRITE_MS, resolve)));
     await Promise.race([this.engine.lanes.stop().then(() => pool.drain()), tooLong]);
     for (const timer of timers) timer.cancel();
-    await Promise.all([this.engine.prepare.close(), this.sources.close(), this.freeing?.catch(this.logStorageFailure)]);
+    await Promise.all([
+      this.engine.prepare.close(),
+      this.sources.warmUp.close(),
+      this.freeing?.catch(this.logStorageFailure),
+    ]);
   }
 
   /** The outcomes that could not be written any more, because another node had removed this one. */
@@ -219,13 +222,12 @@ export class Mta {
     this.engine.control.limitsChanged(over);
   }
 
-  /** Reads again what other nodes have learnt and counted. */
   async reread(): Promise<void> {
     if (!this.engine.nodes.hasOthers || this.engine.isStopping) return;
     const changed = await this.engine.limits.reread();
     this.engine.control.limitsChanged(changed);
     if (changed.some(({ by }) => by === 'operator')) this.holdsChanged();
-    await this.sources.reread();
+    await this.sources.warmUp.reread();
   }
 
   /** Counts a recipient's complaint against the source that the delivery left from. */
@@ -252,7 +254,7 @@ export class Mta {
     );
     if (row?.source == null) return;
     const destination = await sites.find(row.domain);
-    if (destination.kind === 'site') this.sources.complained(row.source, destination.name);
+    if (destination.kind === 'site') this.sources.warmUp.complained(row.source, destination.name);
   }
 
   /**

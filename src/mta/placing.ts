@@ -72,7 +72,6 @@ export class Placing {
     else this.awaitLookUp(job.domain, turnOf(job)).jobs.push(job);
   }
 
-  /** Returns whether the destination of a domain is being looked up, or waits for its turn. */
   isLookingUp(domain: string): boolean {
     return this.unplaced.has(domain);
   }
@@ -167,7 +166,6 @@ export class Placing {
     return hold === null ? kept : { kind: 'held', hold };
   }
 
-  /** Finds the job another lane. */
   placeAgain(job: Job): void {
     this.releaseQuota(job);
     this.place(job);
@@ -203,7 +201,6 @@ export class Placing {
     return false;
   }
 
-  /** Returns how many workers a lane may have. */
   slotsOf(lane: string): number {
     const route = this.engine.control.routeOf(lane);
     // A worker takes held mail out of the lane: it marks it or finds it another lane.

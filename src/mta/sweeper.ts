@@ -11,7 +11,7 @@ import { hintsOfChanged } from '../messages/delivery/due-hint.ts';
 import type { MailFacts } from '../messages/limits/limit.ts';
 import { latestEventTime } from '../messages/delivery/latest-event-time.ts';
 import type { Occurrence } from '../messages/delivery/record.ts';
-import { extendedGiveUpAt, nextTryAt, type ExtraTime } from '../messages/delivery/retry.ts';
+import { extendedGiveUpAt, nextTryAt } from '../messages/delivery/retry.ts';
 import type { DeliveryRow } from '../storage/tables.ts';
 import type { Engine } from './engine.ts';
 
@@ -26,9 +26,7 @@ const TURN_MS = 5_000;
 const LONGEST_ASKED_MS = 6 * HOUR_MS;
 const LONGEST_JITTER = 1.2;
 
-/** A delivery whose time has run out. */
 type Aged = MailFacts & { id: string };
-/** One whose time has run out, or whose time of sending has come. */
 type Timed = Aged & { giveUpAt: number; expiresAt: number | null };
 
 type Claimed = Pick<DeliveryRow, 'id' | 'domain' | 'class' | 'account_id' | 'attempt_count'>;
@@ -173,16 +171,16 @@ export class Sweeper {
       );
       // The node that delivers a mail knows why it waits.
       const own = rows.filter(({ domain }) => this.engine.owners.isOurs(domain));
-      const occurrences = await Promise.all(own.map((row) => this.timedOccurrence(row, extra, now)));
+      const occurrences = await Promise.all(
+        own.map(async (row): Promise<Occurrence> =>
+          extendedGiveUpAt(row, extra) <= now
+            ? await this.agedOrHeld(row)
+            : { deliveryId: row.id, change: { kind: 'came_due' } },
+        ),
+      );
       if (occurrences.length > 0) await this.engine.recorder.record(occurrences);
       if (rows.length < BATCH || own.length === 0) return;
     }
-  }
-
-  private async timedOccurrence(row: Timed, extra: ExtraTime, now: number): Promise<Occurrence> {
-    return extendedGiveUpAt(row, extra) <= now
-      ? this.agedOrHeld(row)
-      : { deliveryId: row.id, change: { kind: 'came_due' } };
   }
 
   /** Mail under an operator's hold that is not marked yet does not age: it is marked as held. */

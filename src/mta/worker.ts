@@ -24,10 +24,8 @@ export interface OtherSource {
   kind: 'other_source';
 }
 
-/** A mail before a connection is looked for. */
 export type Begun = Preparing | Failed | Held | OtherSource;
 
-/** A job whose mail is being made ready. */
 interface Mail {
   readonly job: Job;
   /** Resolves when it is known whether the mail may be sent now. Its bytes are still being made then, unless it is large. */
@@ -44,7 +42,6 @@ interface Sendable {
   mail: Promise<Prepared>;
 }
 
-/** An attempt whose outcome is not written yet. */
 interface Finished {
   job: Job;
   occurrences: readonly Occurrence[];

@@ -36,13 +36,11 @@ const YEAR_MS = 366 * DAY_MS;
 const forArgument = z.int().min(1000).max(YEAR_MS).optional();
 const noteArgument = z.string().min(1).max(200).optional();
 
-/** Returns the holds and limits in force, of whichever node they were set at. */
 async function holdsInForce({ limits, nodes }: Pick<OperatorDeps, 'limits' | 'nodes'>): Promise<Limit[]> {
   if (nodes.hasOthers) await limits.reread();
   return limits.listByHand();
 }
 
-/** The members of a hold or limit that the audit keeps. */
 const holdMembers = ['id', 'kind', 'scope', 'target', 'catches_new', 'connections', 'per_minute', 'note', 'until'];
 
 export const holdOperations = {
@@ -279,7 +277,6 @@ export const heldBys = [
 ] as const;
 export type HeldBy = (typeof heldBys)[number];
 
-/** Mail that is kept back by one cause. */
 export interface HeldMail {
   object: 'held_mail';
   by: HeldBy;
@@ -293,7 +290,6 @@ export interface HeldMail {
   /** When it ends by itself or is looked at again, or null. */
   until: string | null;
   set_by: SetBy;
-  /** A whole sentence. */
   message: string;
 }
 
@@ -308,7 +304,6 @@ const kinds = ['sender', 'block_list', 'load', 'tls', 'rule'] as const satisfies
 /** Returns whether a wait is for a limit that closes the lane or a part of it. */
 export const isRest = ({ kind }: Pick<LaneWait, 'kind'>): boolean => kind !== undefined;
 
-/** Returns all causes, those with the most mail first. */
 export async function heldMail(deps: Deps): Promise<HeldMail[]> {
   return await heldIn(deps, await readQueue(deps));
 }
@@ -382,7 +377,6 @@ function ofMark(
   }
 }
 
-/** Returns what the engine tells of the hold on a pool. */
 function ofPool(
   { kind }: PoolMark,
   facts: LaneFacts | null,

@@ -18,7 +18,7 @@ import {
   blankLane,
   limitsByHand,
 } from '../messages/delivery/why.ts';
-import { EVERYWHERE, scopeOf, type Limit } from '../messages/limits/limit.ts';
+import { EVERYWHERE, scopeOf } from '../messages/limits/limit.ts';
 import type { OperatorDeps } from './server-route.ts';
 import { figuresOf, type Figures, type FiguresDeps, type NodeFigure } from './node-figures.ts';
 import type { Owners } from '../storage/owners.ts';
@@ -34,7 +34,6 @@ export const MOST_DOMAINS = 1000;
 /** Lanes of a node that are shown, the fullest first, besides those of the domains. */
 export const MOST_LANES = 1000;
 
-/** A lane at one node. */
 export type LaneFigure = NodeFigure<LaneReport>;
 
 /** The lanes of a node, those with work first. */
@@ -44,7 +43,6 @@ export const laneFigures: Figures<Pick<LanesDeps, 'mta'>, LaneReport> = {
   read: async ({ mta }) => (await mta.reports.lanes(MOST_LANES, 'fullest')).map((lane) => [lane.name, lane]),
 };
 
-/** A lane as an operator of all nodes sees it. */
 export interface FleetLane extends LaneReport {
   /** The nodes that have it. */
   nodes: readonly string[];
@@ -153,7 +151,6 @@ const nobody: LaneFacts = {
 
 /** The lane of a domain that has not been looked up, or of which DNS does not tell. */
 const UNRESOLVED = '~unresolved';
-/** Domains that are looked up at the same time. */
 const AT_ONCE = 20;
 
 /**
@@ -259,42 +256,20 @@ export async function readQueue(deps: Deps): Promise<Queue> {
     deps,
     rows.map(({ domain }) => domain),
   );
-  const isHeldWhole = wholeHolds(deps);
-  const domains = rows.map((row) => {
-    const lane = mta.reports.laneOf(row.domain);
-    return waitingDomain(row, { lane, isHeld: isHeldWhole(row.domain, lane) });
-  });
+  const domains = rows.map((row) => waitingDomain(row, mta.reports.laneOf(row.domain)));
   return { lanes, domains, oldestAt: acceptedAt(rows[0]?.first_of_all ?? null) };
-}
-
-/**
- * Tells of a domain and its lane whether all its mail is held: by its route, or by a hold of the whole lane or domain. Such mail is marked only
- * when its turn comes.
- */
-function wholeHolds({ limits }: Pick<Deps, 'limits'>): (domain: string, lane: string) => boolean {
-  const held = new Set(
-    limits.listByHand().flatMap((limit) => {
-      if (limit.kind !== 'hold' || !limit.catchesNew || limit.account !== null) return [];
-      const { scope, target } = scopeOf(limit);
-      return [`${scope} ${target}`];
-    }),
-  );
-  return (domain, lane) =>
-    lane === '~hold' || held.has('all mail') || held.has(`lane ${lane}`) || held.has(`domain ${domain}`);
 }
 
 export type WaitingDomain = ReturnType<typeof waitingDomain>;
 
-function waitingDomain(
-  { domain, waiting, due, oldest, first, held, held_due: heldDue }: WaitingRow,
-  { lane, isHeld }: { lane: string; isHeld: boolean },
-) {
+function waitingDomain({ domain, waiting, due, oldest, first, held, held_due: heldDue }: WaitingRow, lane: string) {
+  const isHeld = lane === '~hold';
   return {
     domain,
     /** The lane its mail goes through. */
     lane,
     waiting,
-    /** Of the waiting recipients, how many are due now and not held back, and how many are held back: all if a route or a hold of all its mail holds. */
+    /** Of the waiting recipients, how many are due now and not held back, and how many are held back. Mail is marked as held when its turn comes. */
     due: isHeld ? 0 : due - (heldDue ?? 0),
     held: isHeld ? waiting : (held ?? 0),
     /** When the one that is due first fell or falls due. */
@@ -386,16 +361,10 @@ async function recordsOf(
   const found = await laneFacts(asked.map(({ own: [first] }) => ({ domain: first?.domain ?? '', account: '' })));
   const facts = new Map(asked.map(({ lane }, at) => [lane, found[at] ?? null]));
   return await mapInSlices(all, ({ lane, own }) => {
-    const set = limits.ofLane(siteOf(lane.name, lane.source)) ?? limits.ofLane(lane.name) ?? holdOfDomains(limits, own);
+    const set = limits.ofLane(siteOf(lane.name, lane.source)) ?? limits.ofLane(lane.name);
     const around = facts.get(lane) ?? { waits: [], held: null };
     return laneRecord(lane, own, { ...around, held: around.held ?? (set === null ? null : operatorsHold(set)) });
   });
-}
-
-/** Returns the hold of a domain of the lane if all its mail is held, so that the lane has no other reason to wait. */
-function holdOfDomains(limits: RecordDeps['limits'], own: readonly WaitingDomain[]): Limit | null {
-  if (own.some(({ held, waiting }) => held < waiting)) return null;
-  return own.map(({ domain }) => limits.ofDomain(domain)).find((limit) => limit !== null) ?? null;
 }
 
 function laneRecord(lane: FleetLane, own: readonly WaitingDomain[], facts: LaneFacts) {

@@ -60,14 +60,11 @@ export async function figuresOf<Needs, Value>(
   );
 }
 
-/** Returns the servers, without commands that write by themselves. */
 export const serversOf = (nodes: Pick<Nodes, 'list'>) => nodes.list().filter(({ isCommand }) => !isCommand);
 
-/** Returns the names of the servers. */
 export const serverNames = (nodes: Pick<Nodes, 'list'>): string[] => serversOf(nodes).map(({ name }) => name);
 
 const LOOK_MS = 2_000;
-/** Rows in one commit. */
 const MOST_ROWS = 500;
 /** Longer ones are left out: they are written and parsed on the main loop. */
 const MOST_CHARACTERS = 64 * 1024;
@@ -92,7 +89,6 @@ interface Deps {
   nodes: Pick<Nodes, 'epoch' | 'hasOthers'>;
 }
 
-/** Writes the figures of this node. */
 export class FigureWriter<Needs> {
   private readonly deps: Deps;
   private readonly needs: Needs;

@@ -135,7 +135,6 @@ export interface Condition {
 
 export const always: Condition = { sql: '', values: [] };
 
-/** Mail that waits and is not being tried. */
 export interface WaitingMail {
   /** Recipient domains; null is all of them. */
   domains: readonly string[] | null;
@@ -244,13 +243,11 @@ export type Part = About & OfMail;
 
 export const anyPart: Part = { site: EVERYWHERE, source: ANY_SOURCE, domain: null, account: null, ...ofAnyMail };
 
-/** Returns the part of a lane. */
 export function partOfLane(lane: string): Part {
   const { site, source } = placeOfLane(lane);
   return { ...anyPart, site, source: source ?? ANY_SOURCE };
 }
 
-/** Returns whether the part is a lane's. */
 export const isLane = ({ site }: Pick<Part, 'site'>): boolean => site !== EVERYWHERE;
 
 /** Finds the part for an act, which is noted with its account. Throws `invalid_field` if it is none, `not_found` if it does not exist. */

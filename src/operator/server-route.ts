@@ -76,7 +76,7 @@ export interface OperatorDeps extends StoreDeps {
   /** Returns the facts of the lanes of mails. */
   laneFacts: LaneFactsOf;
   holds: Pick<Holds, 'of'>;
-  limits: Pick<LimitBook, 'add' | 'endByHand' | 'listByHand' | 'limitOf' | 'ofLane' | 'ofDomain' | 'reread'>;
+  limits: Pick<LimitBook, 'add' | 'endByHand' | 'listByHand' | 'limitOf' | 'ofLane' | 'reread'>;
   /**
    * Sends a bounce to ourselves and returns whether it was recognised. `through` is another door than our own listener, and the
    * return-path domain that the bounce is addressed to.

@@ -22,21 +22,15 @@ export interface LaneView {
   name: string;
   /** Jobs in memory that no worker has in hand. */
   waiting: number;
-  /** Workers running. */
   slots: number;
 }
 
-/** Why a lane with jobs has no further worker: all slots are taken, or all that the classes and shares of its jobs may have. */
-export type NoSlot = 'all taken' | 'share at its bound';
-
-/** A worker as its work sees it. */
 export interface Lane<Job extends LaneJob> {
   readonly name: string;
   /** Takes the next job. Returns null if the worker should end: no job may be taken, another lane needs the slot more, or a stop. */
   take(): Job | null;
   /** Returns the first of the jobs that go next which is not `isBegun`, to be made ready; any worker of the lane may take it. */
   ahead(isBegun: (job: Job) => boolean): Job | null;
-  /** Puts a job back to the front of its share. */
   giveBack(job: Job): void;
 }
 
@@ -101,7 +95,6 @@ export class Lanes<Job extends LaneJob> {
     this.startWorkers(lane);
   }
 
-  /** Looks at the lane again: its limit may have grown, or its pause ended. */
   pump(name: string): void {
     const lane = this.lanes.get(name);
     if (lane !== undefined) this.startWorkers(lane);
@@ -127,12 +120,11 @@ export class Lanes<Job extends LaneJob> {
     return { name, waiting, slots };
   }
 
-  /** Returns why the lane has not as many workers as its limit and its jobs allow, if it waits for a slot; else null. */
-  whyNoSlot(name: string): NoSlot | null {
+  /** Returns whether the lane waits for a slot: all are taken, or all that the classes and shares of its jobs may have. */
+  waitsForSlot(name: string): boolean {
     const lane = this.lanes.get(name);
-    if (lane === undefined || lane.waiting === 0 || lane.slots >= this.options.slots(name)) return null;
-    if (this.places.isFull) return 'all taken';
-    return this.nextTurn(lane) === null ? 'share at its bound' : null;
+    if (lane?.takesSlot !== true || lane.waiting === 0 || lane.slots >= this.options.slots(name)) return false;
+    return this.places.isFull || this.nextTurn(lane) === null;
   }
 
   /** Counts the workers that have taken a slot. */
@@ -310,9 +302,7 @@ class LaneQueue<Job extends LaneJob> {
   readonly name: string;
   /** Each of its workers takes one of the slots that all lanes share. */
   readonly takesSlot: boolean;
-  /** Workers running. */
   slots = 0;
-  /** Jobs that wait. */
   waiting = 0;
   /** Jobs that the lane's only worker has taken while other lanes had no slot. */
   takenWhileOthersStarve = 0;
@@ -327,7 +317,6 @@ class LaneQueue<Job extends LaneJob> {
     this.takesSlot = takesSlot;
   }
 
-  /** Adds a job at the end of its share, or at the front if it was taken before. */
   add(job: Job, isFront = false): void {
     const shares = (this.shares[classOfJob(job)] ??= new Map<string, Job[]>());
     const jobs = shares.get(job.share);
@@ -392,7 +381,6 @@ class LaneQueue<Job extends LaneJob> {
     for (const share of this.sharesOf(order)) yield turnOf({ class: order, share });
   }
 
-  /** The same of both classes. */
   turns(): string[] {
     return [...this.turnsOf(0), ...this.turnsOf(1)];
   }
@@ -402,7 +390,6 @@ class LaneQueue<Job extends LaneJob> {
     return (this.shares[classOfJob(job)]?.size ?? 0) <= MOST_LOOKED_AT;
   }
 
-  /** Returns whether a job of the same class and share waits. */
   hasLike(job: LaneJob): boolean {
     return this.shares[classOfJob(job)]?.has(job.share) === true;
   }

@@ -178,12 +178,10 @@ export class WaitingLine<Item> {
   private readonly shares = new Map<string, { items: Set<Item>; first: Iterator<Item> }>();
   private count = 0;
 
-  /** Counts the items that wait in a share. */
   of(share: string): number {
     return this.shares.get(share)?.items.size ?? 0;
   }
 
-  /** Counts the items that wait in all shares. */
   get all(): number {
     return this.count;
   }

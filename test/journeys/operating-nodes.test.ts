@@ -194,10 +194,6 @@ describe('journey: operating several nodes', () => {
       nodes.map(({ node }) => node),
       ['one', 'two'],
     );
-    assert.deepEqual(
-      [lane.per_minute, lane.limits.find(({ what }) => what === 'mails_per_minute')?.by],
-      [600, 'operator'],
-    );
     await one.operator.call('queue.limit', { lane: LANE });
     const { data } = await two.operator.call('queue.sources', {});
     assert.deepEqual(

@@ -11,7 +11,7 @@ import type { OpenResult } from '../../src/mta/connection/open-session.ts';
 import { noTimings } from '../../src/mta/connection/phases.ts';
 import { defaultPoolLimits, type Lease, type LeaseRequest, Pool } from '../../src/mta/connection/pool.ts';
 import type { Session } from '../../src/mta/connection/session.ts';
-import { newGroup, type Job } from '../../src/mta/due-queue.ts';
+import { Group, type Job } from '../../src/mta/due-queue.ts';
 import type { Engine } from '../../src/mta/engine.ts';
 import { createAside, type Aside } from '../../src/mta/lanes/aside.ts';
 import { LaneControl } from '../../src/mta/lanes/lane-control.ts';
@@ -53,7 +53,11 @@ export function controlIn(given: object): LaneControl {
     log: quietLog,
     limits: limitsInMemory(clock),
     parts: { of: () => wholeLane },
-    lanes: { view: (name: string) => ({ name, waiting: 0, slots: 0 }), whyNoSlot: () => null, pump: () => undefined },
+    lanes: {
+      view: (name: string) => ({ name, waiting: 0, slots: 0 }),
+      waitsForSlot: () => false,
+      pump: () => undefined,
+    },
     aside: { has: () => false },
     dueQueue: { wake: () => undefined },
     placing: { moveOn: () => undefined },
@@ -202,7 +206,7 @@ export class LaneWorld {
     for (const name of hosts) this.host(name);
     for (let at = 0; at < count; at++) {
       const id = `d${String(this.count++)}`;
-      const group = { ...newGroup(domain, 0, ACCOUNT), buffered: 1 };
+      const group = Object.assign(new Group(domain, 0, ACCOUNT), { buffered: 1 });
       this.placing.place({ id, class: 0, share: ACCOUNT, domain, group });
     }
   }

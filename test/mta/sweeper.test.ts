@@ -42,7 +42,7 @@ describe('mta/sweeper', () => {
       dueQueue: { scan: () => Promise.resolve(), sizes: () => ({ groups: 1, jobs: 1 }) },
       freeHeldMail: () => Promise.resolve(),
       lanes: { views: () => [] },
-      reports: { factsOf: () => Promise.resolve({ waits: [], held: null }) },
+      reports: { laneFacts: () => Promise.resolve({ waits: [], held: null }) },
       failed: (error: unknown) => void failures.push(error),
       options: { retry: { schedule: [HOUR, 8 * HOUR], maxAge: 72 * HOUR } },
       leaseMs: HOUR,

@@ -6,7 +6,7 @@ import type { Occurrence, Recorded } from '../../src/messages/delivery/record.ts
 import type { Failure, Held, Prepared } from '../../src/mta/prepare/prepare.ts';
 import type { NoPassage, Passage } from '../../src/mta/attempt/attempt.ts';
 import type { Engine } from '../../src/mta/engine.ts';
-import { newGroup, type Job } from '../../src/mta/due-queue.ts';
+import { Group, type Job } from '../../src/mta/due-queue.ts';
 import { createWorker, type Attempted } from '../../src/mta/worker.ts';
 import { StorageClosed } from '../../src/storage/commit.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
@@ -125,7 +125,7 @@ class Bench {
   offer(...names: string[]): void {
     for (const id of names) {
       if (!this.states.has(id)) this.states.set(id, deliveryState());
-      const group = { ...newGroup('dest.test', 0, ACCOUNT), buffered: 1 };
+      const group = Object.assign(new Group('dest.test', 0, ACCOUNT), { buffered: 1 });
       this.lanes.offer('dest.test', { id, class: 0, share: ACCOUNT, domain: 'dest.test', group });
     }
   }

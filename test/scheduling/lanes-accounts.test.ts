@@ -102,8 +102,8 @@ describe('scheduling/lanes: turns by class and account', () => {
     for (let n = 0; n < 20; n++) lanes.offer(`hangs${String(n)}`, job(`h${String(n)}`, 'a'));
     for (let n = 4; n < 20; n++) lanes.offer('inner', job(`i${String(n)}`, 'a', n % 2));
     assert.deepEqual(
-      [lanes.view('inner').slots, lanes.workers(), lanes.starving(), lanes.whyNoSlot('inner')],
-      [5, 10, 10, null],
+      [lanes.view('inner').slots, lanes.workers(), lanes.starving(), lanes.waitsForSlot('inner')],
+      [5, 10, 10, false],
     );
   });
 
@@ -215,16 +215,16 @@ describe('scheduling/lanes: turns by class and account', () => {
     for (const id of ['1', '2', '3']) lanes.offer('popular', job(id, 'a'));
     assert.deepEqual([told, lanes.view('popular').slots], [0, 1]);
     assert.deepEqual(
-      ['hangs', 'paced', 'popular', 'unknown'].map((name) => lanes.whyNoSlot(name)),
-      [null, null, 'all taken', null],
+      ['hangs', 'paced', 'popular', 'unknown'].map((name) => lanes.waitsForSlot(name)),
+      [false, false, true, false],
     );
     limits['paced'] = 1;
     lanes.pump('paced');
-    assert.deepEqual([told, lanes.whyNoSlot('paced')], [1, 'all taken']);
+    assert.deepEqual([told, lanes.waitsForSlot('paced')], [1, true]);
     limits['popular'] = 1;
-    assert.equal(lanes.whyNoSlot('popular'), null, 'its own limit keeps it');
+    assert.equal(lanes.waitsForSlot('popular'), false, 'its own limit keeps it');
     most = 5;
-    assert.equal(lanes.whyNoSlot('paced'), null, 'it gets one at the next look');
+    assert.equal(lanes.waitsForSlot('paced'), false, 'it gets one at the next look');
   });
 
   it('ask a few of the accounts of a lane and of the line, however many there are', () => {
@@ -241,7 +241,7 @@ describe('scheduling/lanes: turns by class and account', () => {
     });
     for (let n = 0; n < 3000; n++) lanes.offer(`hangs${String(n)}`, job(`h${String(n)}`, `a${String(n)}`, 1));
     assert.deepEqual([lanes.workers(), lanes.starving()], [950, 2050]);
-    assert.deepEqual([lanes.whyNoSlot('hangs0'), lanes.whyNoSlot('hangs2999')], [null, 'share at its bound']);
+    assert.deepEqual([lanes.waitsForSlot('hangs0'), lanes.waitsForSlot('hangs2999')], [false, true]);
     for (let n = 0; n < 3000; n++) lanes.offer('popular', job(`p${String(n)}`, `a${String(n)}`, 1));
     assert.deepEqual([lanes.workers(), lanes.starving()], [950, 2051]);
     asked = 0;

@@ -24,7 +24,6 @@ export interface Refusal {
   mx?: string | null;
 }
 
-/** A verdict with its reasons. */
 export interface Judgement extends Verdict, Omit<Grounds, 'about'> {
   /** True if the address goes on the suppression list. */
   suppress: boolean;
@@ -51,7 +50,6 @@ export function createJudge(own: readonly BounceRule[] = []): Judge {
 
 let shipped: Judge | null = null;
 
-/** Judges by the shipped rules only. */
 export function judge(refusal: Refusal): Judgement {
   shipped ??= createJudge();
   return shipped(refusal);
@@ -63,13 +61,11 @@ export function classify(refusal: Refusal): Verdict {
   return { class: bounceClass, reason };
 }
 
-/** A refusal prepared for the rules. */
 interface PreparedReply {
   names: Wording['names'];
   /** The numbers of the phrase lists that match. */
   found: ReadonlySet<number>;
   phase: Refusal['phase'];
-  /** True for a bounce mail, also if its text names the phase of the session. */
   isReport: boolean;
   code: number | null;
   enhanced: readonly [level: string, subject: string, detail: string] | null;
@@ -87,7 +83,6 @@ interface Compiled {
   fits(reply: PreparedReply): boolean;
 }
 
-/** Characters of a reply that are read. */
 const MOST_TEXT = 2000;
 
 function prepare({ phase, code, enhanced, text: whole, mx }: Refusal, index: PhraseIndex): PreparedReply {

@@ -426,7 +426,6 @@ const withReply = (state: DeliveryState, { smtpCode, enhancedCode, smtpReply, mx
 export interface DecidedEvent {
   type: string;
   detail: Readonly<Record<string, unknown>>;
-  /** True for an open or click by a machine. */
   machine?: boolean;
 }
 
@@ -460,7 +459,6 @@ const final: ReadonlySet<DeliveryStatus> = new Set([
 /** Returns whether the delivery is not finished. */
 export const isWaiting = (status: DeliveryStatus): boolean => !final.has(status);
 
-/** Decides that the change has no effect. */
 export const ignoreChange = (state: DeliveryState): Decision => ({
   applied: false,
   state,

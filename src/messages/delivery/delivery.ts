@@ -43,7 +43,6 @@ export type BounceReason = BounceRule['reason'];
  */
 export type BounceClass = BounceRule['class'];
 
-/** The meaning of a refusal. */
 export interface Verdict {
   class: BounceClass;
   reason: BounceReason;
@@ -104,7 +103,6 @@ export interface Grounds {
   about: Subject;
 }
 
-/** The result of an attempt. */
 export type Outcome =
   | { kind: 'accepted'; facts: AttemptFacts; viaRelay: boolean }
   | { kind: 'deferred'; facts: AttemptFacts; verdict: Verdict; retryAt: number; noDomain?: true; grounds?: Grounds }
@@ -121,7 +119,6 @@ export type Outcome =
  */
 export type FeedbackSource = 'arf' | 'jmrp' | 'other';
 
-/** Everything that can happen to a delivery. */
 export type DeliveryChange =
   /** A worker takes it for an attempt. `extraTime`: for mail whose time ran out while the program did not run; none if absent. */
   | {
@@ -142,7 +139,6 @@ export type DeliveryChange =
   | { kind: 'came_due' }
   /** A hold keeps it back (holds.ts): the delivery is marked with `by` and waits until then, or until it is freed. */
   | { kind: 'held'; by: string; since: number; until: number | null }
-  /** The hold has ended: the delivery is due. */
   | { kind: 'freed' }
   | { kind: 'canceled' }
   /** The time of sending is moved, before the first attempt. */
@@ -159,10 +155,8 @@ export type DeliveryChange =
   | { kind: 'clicked'; hit: Hit; url: string; linkId: string; part: 'html' | 'text' }
   /** The recipient unsubscribed from this stream. `email`: the address in the link, which also those know by it who were erased since. */
   | { kind: 'unsubscribed'; method: 'one_click' | 'mailto' | 'page'; email?: string }
-  /** The operator asked for an attempt now. */
   | { kind: 'flushed' };
 
-/** A pixel load or a followed link. */
 export interface Hit {
   at: number;
   ip: string | null;
@@ -193,7 +187,6 @@ export interface DeliveryState {
   deliveredAt: number | null;
   /** The sender's own limit; no hold moves it. */
   expiresAt: number | null;
-  /** The mark of its hold, or null. */
   heldBy: string | null;
   /** The start of the time under an operator's hold that is not yet added to `giveUpAt`. */
   heldAt: number | null;

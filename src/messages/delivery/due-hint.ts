@@ -14,7 +14,6 @@ export interface DueHint {
   dueAt: number;
 }
 
-/** The columns of a delivery that name its group. */
 type Grouped = Pick<DeliveryRow, 'domain' | 'class' | 'account_id'>;
 
 /** The part of a change's result that says when its delivery falls due. */

@@ -19,7 +19,6 @@ export interface NoticeRule {
   retry: Pick<RetryRule, 'maxAge'>;
 }
 
-/** A delivery that failed; `event` is the event of it. */
 export interface Failure {
   messageId: string;
   address: string;

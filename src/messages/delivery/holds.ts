@@ -18,12 +18,10 @@ import { keyOf, scopeOf, type Limit, type MailFacts } from '../limits/limit.ts';
 import { readMark, writeMark } from './hold-mark.ts';
 import type { Recorder } from './record.ts';
 
-/** One reason to keep mail back. */
 export interface Hold {
   /** The mark of the mail, as `writeMark` gives it. */
   by: string;
   why: string;
-  /** Start of the hold in ms since the epoch. */
   since: number;
   /** End of the hold, or null if it does not end by itself. */
   until: number | null;
@@ -77,12 +75,10 @@ export function createHolds({ clock, book, pauses, streams, directory, poolHold 
       const by = writeMark({ kind: 'domain', accountId, domain: fromDomain });
       return { by, why, ...now, since: sender.refused_at ?? now.since };
     },
-    /** Returns the hold on a whole lane, or null. */
     ofLane(lane: string): Hold | null {
       const row = book.ofLane(lane);
       return row === null ? null : operatorsHold(row);
     },
-    /** Returns whether the hold with this mark is still in force. */
     async stands(by: string): Promise<boolean> {
       const mark = readMark(by);
       switch (mark?.kind) {
@@ -113,7 +109,6 @@ export const operatorsHold = (limit: Limit): Hold => ({
   until: limit.until === 0 ? null : limit.until,
 });
 
-/** Returns what holds mail, in words. */
 export function whyHeld(limit: Limit): string {
   const { scope, target } = scopeOf(limit);
   return `there is a hold on ${scope === 'all' ? 'all' : `the ${scope}`} ${target}${limit.cause === '' ? '' : ` (${limit.cause})`}`;

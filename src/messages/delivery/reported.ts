@@ -5,7 +5,6 @@
 import { soughtAddress } from '../../mail/address.ts';
 import type { DeliveryChange, FeedbackSource, Verdict } from './delivery.ts';
 
-/** The fate of one recipient, as a report tells it. */
 export interface Reported {
   address: string;
   /** The address that it was before it was forwarded; null if that is the same, or not known. */
@@ -61,7 +60,6 @@ export function bouncedBy(recipients: readonly Reported[], ownKey: string, stand
 
 const isFailed = ({ action }: Reported): boolean => action === 'failed';
 
-/** Returns the complaint, or null for feedback that is not one. */
 export function complainedBy(feedback: {
   type: string | null;
   source: FeedbackSource;

@@ -12,7 +12,6 @@ export interface RetryRule {
 /** Share of random variation in each wait: mail that was deferred at once must not come back at once. */
 const JITTER = 0.2;
 
-/** Hints of a refusal about the next attempt. */
 export interface RetryHint {
   /** The server refuses unknown senders once; the next attempt will probably pass. */
   greylisting: boolean;

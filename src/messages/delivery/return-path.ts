@@ -26,7 +26,6 @@ export interface DeliveryMarks {
   copy: string;
 }
 
-/** The field that carries `DeliveryMarks.copy`. */
 export const COPY_FIELD = 'X-Posthorn-Delivery';
 
 const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';

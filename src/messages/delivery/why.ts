@@ -38,7 +38,6 @@ export type SetBy = (typeof settersOfWaits)[number];
 /** The reason why mail of a lane waits; times in ms since the epoch. */
 export interface LaneWait {
   reason: WaitReason;
-  /** A whole sentence. */
   message: string;
   since: number | null;
   /** When the lane is tried again, or null if that depends on something else. */
@@ -76,15 +75,12 @@ export interface Reason {
   message: string;
   /** The message without the last answer, for places that show the attempts as well. */
   summary: string;
-  /** The start, or null if unknown. */
   since: string | null;
-  /** The next try, or null. */
   until: string | null;
   /** The cause; null if nothing waits. */
   set_by: SetBy | null;
 }
 
-/** The surroundings of a delivery that explain its wait. */
 export interface WaitContext {
   held: Hold | null;
   now: number;
@@ -136,7 +132,6 @@ interface Details {
   by?: SetBy | null;
   /** The last answer as a sentence, left out of the summary. */
   answer?: string;
-  /** A further sentence. */
   also?: string;
 }
 
@@ -156,7 +151,6 @@ export interface MailOfLane {
   account: string;
   /** The stream of its message, which names the pool of sources; null if that is not known. */
   stream?: string | null;
-  /** The mark of the mail's hold. */
   mark?: string | null;
 }
 
@@ -203,7 +197,6 @@ export interface Waiting extends Reason {
   status: DeliveryRow['status'];
 }
 
-/** Explains for each recipient of a message why it waits. */
 export async function whyWaiting(
   { db, holdOf, laneFacts }: WhyDeps,
   message: Pick<MessageRow, 'id' | 'account_id' | 'stream' | 'from_domain' | 'batch_id' | 'key_id' | 'created_at'>,
@@ -244,7 +237,6 @@ const factsOf = (
   createdAt: message.created_at,
 });
 
-/** A limit that is in force, with its cause. */
 export interface LaneLimit {
   what: 'connections' | 'mails_per_minute';
   to: number;
@@ -258,14 +250,11 @@ export interface LaneLimit {
 
 /** A lane with its jobs in memory, of which more may wait on disk, its busy workers and its limits. */
 export interface LaneReport extends LaneView {
-  /** The source it sends by; null for the system's address. */
   source: string | null;
   limit: number;
   cause: string;
   causeAt: number | null;
-  /** Mails a minute, or null if nothing limits them. */
   perMinute: number | null;
-  /** Each limit with its own cause. */
   limits: readonly LaneLimit[];
   /** No mail is tried before then, because no host is dialled or the lane rests; or null. */
   parkedUntil: number | null;
@@ -295,7 +284,6 @@ export const blankLane = (name: string): LaneReport => ({
   changes: [],
 });
 
-/** One change of a lane's limits. */
 export interface LaneChange {
   at: number;
   what: 'connections' | 'pace' | 'pause' | 'rule' | 'source';
@@ -321,7 +309,6 @@ export interface SourceReport {
   warmUp: readonly { site: string; sent: number; cap: number | null }[];
 }
 
-/** Lines of SMTP dialogues as they were said. */
 export interface TranscriptPage {
   lines: readonly TranscriptLine[];
   /** The position after the last line, and how many lines before the first were not kept. */
@@ -341,12 +328,10 @@ export interface TranscriptLine {
   text: string;
 }
 
-/** Returns the cause of a limit that the operator has set. */
-export const operatorCause = ({ cause: note }: { cause: string }): string =>
-  `set by the operator${note === '' ? '' : `: ${note}`}`;
-
 /** Returns the numbers of a limit that the operator has set. */
-export const limitsByHand = ({ connections, perMinute, cause, since }: Limit): LaneLimit[] =>
-  [['connections', connections] as const, ['mails_per_minute', perMinute] as const].flatMap(([what, to]) =>
-    to === null ? [] : [{ what, to, by: 'operator' as const, cause: operatorCause({ cause }), since }],
+export const limitsByHand = ({ connections, perMinute, cause: note, since }: Limit): LaneLimit[] => {
+  const cause = `set by the operator${note === '' ? '' : `: ${note}`}`;
+  return [['connections', connections] as const, ['mails_per_minute', perMinute] as const].flatMap(([what, to]) =>
+    to === null ? [] : [{ what, to, by: 'operator' as const, cause, since }],
   );
+};

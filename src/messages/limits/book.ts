@@ -123,30 +123,20 @@ export class LimitBook {
     return this.byHandAt(site, source ?? ANY_SOURCE, 'hold')[0] ?? null;
   }
 
-  /** Returns the hold of all mail to a recipient domain, which may let later mail go; or null. */
-  ofDomain(domain: string): Limit | null {
-    const all = [...(this.places.get(OF_MAIL)?.get(`domain ${domain}`)?.values() ?? [])];
-    return all.find((limit) => limit.account === null && this.isInForce(limit)) ?? null;
-  }
-
-  /** Returns the pause of a source, or null. */
   ofSource(source: string): Limit | null {
     return this.byHandAt(EVERYWHERE, source, 'hold')[0] ?? null;
   }
 
-  /** Returns the limit that a person has set for a lane, or null. */
   limitOf(lane: string): Limit | null {
     const { site, source } = placeOfLane(lane);
     return this.byHandAt(site, source ?? ANY_SOURCE, 'limit').at(-1) ?? null;
   }
 
-  /** Returns whether a hold with this id is in force. */
   has(id: string): boolean {
     const limit = this.byHand.get(id);
     return limit !== undefined && this.isInForce(limit);
   }
 
-  /** Returns all that is set by hand and in force, oldest first. */
   listByHand(): Limit[] {
     return [...this.byHand.values()]
       .filter((limit) => this.isInForce(limit))
@@ -177,7 +167,6 @@ export class LimitBook {
     });
   }
 
-  /** Ends these, in one transaction with `others`. */
   async endByHand(ids: readonly string[], others: Rows = {}): Promise<void> {
     const now = this.deps.clock.now();
     const found = ids.flatMap((id) => this.byHand.get(id) ?? []);
@@ -187,7 +176,6 @@ export class LimitBook {
     );
   }
 
-  /** Returns the limits of this kind that stand. */
   ofKind(kind: LimitKind): Limit[] {
     return [...this.order.values()].filter((limit) => limit.kind === kind && stands(limit));
   }
@@ -227,7 +215,6 @@ export class LimitBook {
     };
   }
 
-  /** Writes what has changed, if no outcome is recorded. */
   async write(): Promise<void> {
     const { db, log } = this.deps;
     if (this.unwritten.size === 0) return;

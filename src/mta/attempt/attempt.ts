@@ -39,7 +39,6 @@ import type { Failure, Prepared, Ready } from '../prepare/prepare.ts';
 import type { Destination, Site } from '../sites/sites.ts';
 import type { Attempted } from '../worker.ts';
 
-/** The way of a mail to its site. */
 export type SitePassage = { startedAt: number; destination: Site } & (
   | { kind: 'connected'; connection: HostConnection }
   /** Every host of the site was dialled, and none let us in. */
@@ -48,7 +47,6 @@ export type SitePassage = { startedAt: number; destination: Site } & (
 
 export type Passage =
   | SitePassage
-  /** The mail needs no connection. */
   | {
       kind: 'inner';
       startedAt: number;
@@ -65,7 +63,6 @@ const EXHAUSTED_QUIET_MS = 60_000;
 /** How long a mail waits that no host could be asked to take, in ms. */
 export const UNTRIED_MS = 2_000;
 
-/** Makes the frame of an attempt that ended at the given time. */
 type FrameAt = (endedAt: number) => AttemptFrame;
 type Done = Extract<Attempted, { kind: 'done' }>;
 
@@ -83,7 +80,6 @@ export class Attempts {
     this.warnOfSetUp = createSetUpWarnings(engine);
   }
 
-  /** Returns a passage that takes no time, or null. */
   findIdle(job: Job, wanted: Wanted): Passage | null {
     const destination = this.engine.sites.known(job.domain);
     if (destination === null || destination.kind === 'hold' || destination.kind === 'unresolved') return null;
@@ -93,12 +89,11 @@ export class Attempts {
     return connection === null ? null : { kind: 'connected', startedAt, destination, connection };
   }
 
+  /** Finds a connection for a mail that needs one. */
   async find(job: Job, wanted: Wanted): Promise<Passage | NoPassage> {
     const destination = this.engine.sites.known(job.domain);
-    if (destination === null || destination.kind === 'hold' || destination.kind === 'unresolved')
-      return { kind: 'moved' };
+    if (destination?.kind !== 'site') return { kind: 'moved' };
     const startedAt = this.engine.clock.now();
-    if (destination.kind !== 'site') return { kind: 'inner', startedAt, destination };
     const { source = null } = job;
     const reached = await connectToSite(withDeadline(this.contextOf(source)), destination, wanted);
     switch (reached.kind) {
@@ -118,7 +113,6 @@ export class Attempts {
     }
   }
 
-  /** Gives back a passage that is not used. */
   release(passage: Passage): void {
     if (passage.kind === 'connected') passage.connection.lease.giveBack();
   }
@@ -158,7 +152,6 @@ export class Attempts {
     return done(waitForUs(frame, failure.why));
   }
 
-  /** Returns what a delivery by this source may use. */
   private contextOf(name: string | null): SourceContext {
     let context = this.contexts.get(name);
     if (context === undefined) {

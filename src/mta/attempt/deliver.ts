@@ -24,10 +24,9 @@ import type { OpenResult } from '../connection/open-session.ts';
 import type { PhaseTimeouts } from '../connection/phases.ts';
 import type { Lease, LeaseRequest, LeaseResult, LeaseWait, Pool } from '../connection/pool.ts';
 import { isDown, SILENT_MS } from '../connection/pooled-host.ts';
-import type { Transfer } from '../connection/session.ts';
+import { type Transfer, isAboutMail } from '../connection/session.ts';
 import type { TlsNeed, TlsRequest } from '../connection/tls-policy.ts';
 import type { TlsClient } from '../connection/tls.ts';
-import { isAboutMail } from '../connection/transfer.ts';
 import { hostKey, laneName } from '../names.ts';
 import type { Failure, Prepared, Ready } from '../prepare/prepare.ts';
 import type { Host, Site } from '../sites/sites.ts';
@@ -69,7 +68,6 @@ export type Reached =
   /** Every host was dialled, and none let us in. */
   | { kind: 'unreached'; outcome: OutcomeAt };
 
-/** A connection to one host of a site. */
 export interface HostConnection {
   /** The index of the host in the list of those that may be dialled. */
   at: number;
@@ -78,14 +76,12 @@ export interface HostConnection {
   lease: Lease;
 }
 
-/** A host of a site, and what a connection to it has to satisfy. */
 export interface HostToDial {
   site: Site;
   host: Host;
   need: TlsNeed;
   /** True if other hosts, or other addresses of this one, can be tried: the banner then gets less time. */
   otherHostsRemain: boolean;
-  /** The mail takes no connection that has carried another. */
   mustBeNew?: true;
 }
 
@@ -97,7 +93,6 @@ export const withDeadline = (context: SourceContext): SourceContext => ({
 
 /** Finds a connection for the mail, from the host with the index `from` on. */
 export async function connectToSite(context: SourceContext, site: Site, wanted: Wanted, from = 0): Promise<Reached> {
-  /** The outcome that the last host which was dialled gives. */
   let last: OutcomeAt | null = null;
   let refusal: string | null = null;
   const waits: LeaseWait[] = [];
@@ -278,7 +273,6 @@ export type Tried =
 export interface SiteAttempt {
   site: Site;
   mail: Ready;
-  /** Makes the frame of the attempt if it ends at the given time. */
   frameAt: (endedAt: number) => AttemptFrame;
 }
 

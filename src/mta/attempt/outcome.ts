@@ -20,7 +20,6 @@ import { type TlsResult, tlsNeed, type PolicyName, type TlsRequest } from '../co
 import type { MailRoute } from '../dns/mx.ts';
 import type { Host, Site } from '../sites/sites.ts';
 
-/** The facts that every outcome of an attempt contains. */
 export interface AttemptFrame {
   startedAt: number;
   endedAt: number;
@@ -39,7 +38,6 @@ export interface Place {
   source: string | null;
 }
 
-/** The end of a transfer that a session did not withhold. */
 export type EndedTransfer = Exclude<Transfer, { kind: 'withheld' }>;
 
 /** Returns the outcome of a message that was handed to a session. */
@@ -144,7 +142,6 @@ export function cannotBuild(frame: AttemptFrame, why: string): Outcome {
   };
 }
 
-/** Returns the outcome of a mail that the operator's route discards. */
 export function discarded(frame: AttemptFrame): Outcome {
   return {
     kind: 'accepted',
@@ -341,7 +338,6 @@ export function simulatedEnd(outcome: string | null, address: string, simulatorD
   return ends.includes(name) ? (name as SimulatedEnd) : 'delivered';
 }
 
-/** Returns the outcome of an attempt by its number, and the changes that follow it. */
 export function simulate(
   end: SimulatedEnd,
   attempt: number,

@@ -87,7 +87,6 @@ export function createTranscripts({ clock }: { clock: Clock }) {
       const lines = watch.lines.slice(Math.max(0, after - from));
       return { lines, position: watch.end, lost: Math.max(0, from - after) };
     },
-    /** Returns what a watch is about; null if it has ended. */
     subjectOf(id: number): Watched | null {
       forget();
       return watches.get(id)?.what ?? null;

@@ -12,13 +12,11 @@ export interface ConnectTarget {
   /** The addresses in the order to try; at least one. */
   ips: readonly string[];
   port: number;
-  /** The addresses to connect from, each for addresses of its family. */
   localAddresses?: readonly string[] | undefined;
   /** Limit of each single attempt. */
   timeoutMs: number;
   /** How long an address is tried alone before the next is tried in parallel, in ms; 2 s if not given. */
   headStartMs?: number;
-  /** Ends the attempts. */
   signal?: AbortSignal | undefined;
 }
 

@@ -41,10 +41,8 @@ export interface SessionTarget {
   port: number;
   /** The addresses to send from, each over its family; the system's choice if none is given. */
   localAddresses?: readonly string[];
-  /** The name we give in EHLO. */
   ehlo: string;
   need: TlsNeed;
-  /** The hello to use, after a full one failed. */
   hello?: Hello;
   /** For smarthosts. Sent only over TLS, unless `inPlaintext` permits otherwise. */
   auth?: { user: string; password: string; inPlaintext?: boolean };
@@ -67,7 +65,6 @@ export type OpenResult = {
       phase: Phase;
       /** Nothing was dialled: this machine has no descriptor or memory left for a connection. */
       ours?: true;
-      /** The server's reply, if that was the reason. */
       reply: SmtpReply | null;
       text: string;
       /** STARTTLS, the handshake or the first answer behind it failed: a reduced hello or plaintext may work. */

@@ -5,7 +5,6 @@ export type Phase = 'connect' | 'banner' | 'ehlo' | 'tls' | 'auth' | 'mail' | 'r
 
 /** Milliseconds. Each phase has its limit as a whole: a server that sends a byte now and then does not extend it. */
 export type PhaseTimeouts = Record<Phase, number> & {
-  /** The limit of the banner if other hosts can be tried. */
   bannerWithOthers: number;
   /** Everything from dialling, or from MAIL on a reused connection, to the last answer. */
   attempt: number;

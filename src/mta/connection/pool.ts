@@ -47,7 +47,6 @@ export const defaultPoolLimits: PoolLimits = {
 export interface Lease {
   readonly session: Session;
   readonly ip: string;
-  /** The session carried a message before this lease. */
   readonly reused: boolean;
   /**
    * Puts the session back if it can be used again, or closes it. `tooMany`: the answer that refused the mail because there are too
@@ -61,7 +60,6 @@ export interface LeaseRequest {
   key: string;
   /** `host:port`, with the source if there is one. */
   host: string;
-  /** The lane that asks. */
   lane: string;
   /** Overrides the pool's limit for this host (operator table). */
   maxPerHost?: number;
@@ -84,7 +82,6 @@ export interface PoolDeps {
   wake?: (lane: string, host: string, room: number) => void;
   /** Returns how many connections the lane may have here, idle ones included, if other nodes send to its receiver as well. */
   mostOf?: (lane: string) => number;
-  /** Returns whether other nodes send to the lane's receiver. */
   hasOthers?: (lane: string) => boolean;
 }
 
@@ -193,7 +190,6 @@ export class Pool {
     return { kind: 'leased', lease };
   }
 
-  /** Notes that the host has answered for a mail. */
   carried(name: string): void {
     const host = this.hosts.get(name);
     if (host !== undefined) host.gate = carried(host.gate);
@@ -211,7 +207,6 @@ export class Pool {
     return host === undefined ? 1 : this.roomFor(host, lane, maxPerHost);
   }
 
-  /** Counts the connections to this host that the lane uses or opens. */
   usedBy(name: string, lane: string): number {
     return this.hosts.get(name)?.usedBy(lane) ?? 0;
   }
@@ -221,7 +216,6 @@ export class Pool {
     return this.byLane.get(lane) ?? 0;
   }
 
-  /** Returns the lanes with more than one connection. */
   lanesWithSeveral(): string[] {
     return [...this.byLane].flatMap(([lane, count]) => (count > 1 ? [lane] : []));
   }
@@ -291,7 +285,6 @@ export class Pool {
     return dropped.length;
   }
 
-  /** Refuses new leases and drops every connection; see `Session.abandon`. */
   abandon(evenPastDot = false): void {
     this.isDraining = true;
     for (const connection of this.connections) giveUp(connection, 'given up: the program stops', evenPastDot);

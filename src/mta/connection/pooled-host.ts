@@ -31,7 +31,6 @@ const TURN_MS = 2_000;
 export class PooledHost {
   readonly name: string;
   gate: DialGate = openGate;
-  /** The limit of connections that the last request gave. */
   limit: number;
   /** Connections that are open, being opened or being closed. */
   open = 0;
@@ -55,7 +54,6 @@ export class PooledHost {
     return this.used.get(lane) ?? 0;
   }
 
-  /** Counts one connection more or less that the lane uses; the first one after a pause begins its turn. */
   countUse(lane: string, by: 1 | -1, now: number): void {
     const count = this.usedBy(lane) + by;
     if (count === 0) this.used.delete(lane);
@@ -63,7 +61,6 @@ export class PooledHost {
     if (by === 1 && now - this.turnBeganAt(lane) >= TURN_MS) this.turns.set(lane, now);
   }
 
-  /** Returns why no connection may be opened, or null. */
   waitOf(limit: number, now: number): GateWait | null {
     return waitOf(this.gate, this, limit, now);
   }
@@ -137,9 +134,7 @@ export interface DialGate {
   /** True if the last failure came after the dial had succeeded; and if the host answered with a refusal. */
   readonly wasOpen: boolean;
   readonly isRefusal: boolean;
-  /** The host is not dialled before then. */
   readonly closedUntil: number;
-  /** The failure or the refusal, and when it was. */
   readonly cause: string;
   readonly since: number;
 }
@@ -229,14 +224,11 @@ export function waitOf(
 const soonest = ({ cause, since }: DialGate, at: number, now: number): GateWait | null =>
   now >= at ? null : { why: 'cap', until: at, cause, since };
 
-/** How a dial has failed. */
 export interface DialFailure {
   text: string;
-  /** The host has answered, with a refusal. */
   isRefusal?: boolean;
   /** The refusal is about the number of connections, and other nodes have some. */
   isCrowded?: boolean;
-  /** The host had let the connection in. */
   wasOpen?: boolean;
 }
 

@@ -25,7 +25,6 @@ export type HostDane =
   /** The look-up failed. An attacker may have caused that, so the host must not have the mail. */
   | { kind: 'trouble'; text: string };
 
-/** The TLS of a connection, for the attempt's record. */
 export interface TlsResult {
   protocol: string;
   cipher: string;
@@ -44,9 +43,7 @@ export interface TlsFacts {
   sts: 'none' | 'testing' | 'enforce';
   /** Why an MTA-STS policy that may exist could not be had, or null. */
   stsFault?: string | null;
-  /** True if the host matches a pattern of the MTA-STS policy. */
   stsMatches: boolean;
-  /** The request of the message. */
   request: TlsRequest | null;
   /** DNSSEC, MTA-STS or the operator vouch that this host is where the domain's mail goes. */
   isVouched: boolean;

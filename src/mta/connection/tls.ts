@@ -168,7 +168,6 @@ export function checkAlternativeNames(name: string, certificate: PeerCertificate
   return Object.assign(new Error(`${code}: the certificate has no subject alternative name`), { code });
 }
 
-/** Returns the certificates that the server sent, leaf first. */
 function chainOf(socket: TLSSocket): Buffer[] {
   const chain: Buffer[] = [];
   // Without a certificate Node gives an empty object, and the last one may have no issuer, whatever the types say.

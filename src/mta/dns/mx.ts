@@ -178,7 +178,6 @@ async function lookUpHost(
   return [six, four].find((answer) => answer.kind === 'no_domain') ?? { kind: 'no_data' };
 }
 
-/** The answer of a look-up for a family that is not used. */
 export const notAsked: DnsAnswer<string> = { kind: 'no_data' };
 
 export function addressesOf(answer: DnsAnswer<string>, family: 4 | 6): HostAddress[] {

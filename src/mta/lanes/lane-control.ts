@@ -21,10 +21,9 @@ import type { Engine } from '../engine.ts';
 import {
   hostKeysOf,
   isShared,
-  newLaneState,
   shiftLaneState,
   trafficsOf,
-  type LaneState,
+  LaneState,
   LaneWorkers,
   LOOK_AGAIN_MS,
 } from './lane-state.ts';
@@ -49,8 +48,6 @@ import type { LaneView } from '../../scheduling/lanes.ts';
  * many domains would push out what is shown of other lanes.
  */
 const MOST_LANE_STATES = 10_000;
-/** Beyond this number those are forgotten of which nothing was noted. */
-const MOST_UNTAUGHT = 2_000;
 /** Lanes that are looked at when one has run out of work: more than one, so that those beyond the bound become fewer. */
 const LOOKS = 3;
 /** How long no worker is started after one that found no connection, in ms. */
@@ -62,7 +59,6 @@ export const INNER_SLOTS = 64;
 /** Limits of single recipient domains that a report of a lane shows. */
 const MOST_SHOWN = 20;
 
-/** A source at a site, as the choice of a source for a mail sees it. */
 export interface SourceState {
   /** Nothing goes before then; null if it is open. */
   closedUntil: number | null;
@@ -115,14 +111,12 @@ export class LaneControl {
     return state?.site == null ? null : { site: state.site.name, source: state.source };
   }
 
-  /** Returns how many workers the lane may have now. */
   slots(lane: string): number {
     const state = this.states.get(lane);
     if (state?.site == null) return this.needsConnection(lane) ? 1 : INNER_SLOTS;
     return this.workers.of(lane, state);
   }
 
-  /** Returns whether mail of the lane goes to a host. */
   needsConnection(lane: string): boolean {
     return !isInnerLane(lane) || this.routeOf(lane) !== null;
   }
@@ -143,7 +137,6 @@ export class LaneControl {
     if (found.kind === 'go') for (const limit of found.probed) this.probes.add(keyOf(limit));
   }
 
-  /** Takes back `take` for a mail that was not begun after all. */
   putBack(lane: string, mail: MailKey): void {
     const state = this.stateOf(lane);
     const now = this.engine.clock.now();
@@ -152,7 +145,6 @@ export class LaneControl {
     this.endProbes(state, mail);
   }
 
-  /** Learns from the outcome of an attempt. A refusal that is the receiver's answer to us comes back as one to wait for. */
   learn(lane: string, mail: MailKey, outcome: Outcome, hasOtherSource = false): Outcome {
     const state = this.stateOf(lane);
     const now = this.engine.clock.now();
@@ -179,7 +171,6 @@ export class LaneControl {
     return lesson.outcome;
   }
 
-  /** Notes that an attempt ended without an outcome. */
   dropped(lane: string, mail: MailKey): void {
     const state = this.stateOf(lane);
     const now = this.engine.clock.now();
@@ -339,7 +330,6 @@ export class LaneControl {
     return left < ms || this.slots(lane) > 0 ? null : left;
   }
 
-  /** Returns the names of the lanes that have learnt something or were registered lately. */
   names(): string[] {
     return [...this.states.keys()];
   }
@@ -360,10 +350,11 @@ export class LaneControl {
     const { states } = this;
     const state = states.get(lane);
     if (state !== undefined) this.moveToEnd(lane, state);
-    let looks = 0;
+    let looks = LOOKS;
     for (const [old, its] of states) {
-      if (states.size <= MOST_UNTAUGHT || ++looks > LOOKS) return;
-      if (this.isNeeded(old, its)) this.moveToEnd(old, its);
+      if (states.size <= MOST_LANE_STATES || looks-- === 0) return;
+      const { waiting, slots } = this.engine.lanes.view(old);
+      if (waiting + slots > 0 || this.engine.aside.has(old)) this.moveToEnd(old, its);
       else this.forget(old, its);
     }
   }
@@ -372,7 +363,6 @@ export class LaneControl {
     for (const state of this.states.values()) state.timer?.cancel();
   }
 
-  /** Returns the limits of the lane. One that is new has a limit of connections. */
   private limitsAt(state: LaneState): PlaceLimits {
     const { limits, clock } = this.engine;
     const about = this.aboutOf(state);
@@ -508,7 +498,7 @@ export class LaneControl {
       part: parts.of(lane),
       connections: this.workers.connections(lane, state),
       view: lanes.view(lane),
-      noSlot: lanes.whyNoSlot(lane),
+      waitsForSlot: lanes.waitsForSlot(lane),
       hasAside: aside.has(lane),
       pool,
       clock,
@@ -518,16 +508,9 @@ export class LaneControl {
   private stateOf(lane: string): LaneState {
     const existing = this.states.get(lane);
     if (existing !== undefined) return existing;
-    const state = newLaneState(this.engine.clock.now());
+    const state = new LaneState(this.engine.clock.now());
     this.states.set(lane, state);
     return state;
-  }
-
-  /** Returns whether a lane's state is kept, however long ago it made progress: it has work, or there is room for what is noted of it. */
-  private isNeeded(lane: string, state: LaneState): boolean {
-    const { waiting, slots } = this.engine.lanes.view(lane);
-    if (waiting + slots > 0 || this.engine.aside.has(lane)) return true;
-    return this.states.size <= MOST_LANE_STATES && (state.changes.length > 0 || state.shaping !== null);
   }
 
   private moveToEnd(lane: string, state: LaneState): void {
@@ -551,7 +534,6 @@ export class LaneControl {
 
 const none: readonly string[] = [];
 
-/** Returns the reply with its code. */
 function replyOf({ facts: { smtpCode, smtpReply } }: Outcome): string | null {
   if (smtpReply === null || smtpCode === null || smtpReply.startsWith(String(smtpCode))) return smtpReply;
   return `${String(smtpCode)} ${smtpReply}`;

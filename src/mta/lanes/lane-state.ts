@@ -9,53 +9,40 @@ import type { ShapingMemory } from '../limits/shaping.ts';
 import { hostKey } from '../names.ts';
 import type { Site } from '../sites/sites.ts';
 
-export interface LaneState {
-  site: Site | null;
-  /** The source that it sends by; null for the system's address. */
-  source: string | null;
-  /** Its limits, once it is known where it leads. */
-  limits: PlaceLimits | null;
-  readonly traffic: Traffic;
-  /** The mails of single recipient domains, in operators' lanes. Those that had mail longest ago are first. */
-  domains: Map<string, Traffic> | null;
-  /** Null until a reply is counted. */
-  shaping: ShapingMemory | null;
-  /** The recipient domains that asked for less since the last accepted mail. */
-  asking: readonly string[];
-  acceptedAt: number;
-  /** No worker is started before then that would find no connection, unless the pool wakes the lane. */
-  lullUntil: number;
-  /** Workers that single hosts of an operator's lane keep waiting, and when they were counted. */
-  slowWorkers: { count: number; at: number };
-  timer: Timer | null;
-  timerAt: number;
-  lastReply: string | null;
-  lastProgressAt: number;
-  changes: LaneChange[];
-}
-
 /** Recipient domains of an operator's lane whose mails are counted. */
 const MOST_DOMAINS = 1_000;
 /** Made with each lane, of which there are thousands. */
 const none: readonly never[] = [];
 
-export const newLaneState = (now: number): LaneState => ({
-  site: null,
-  source: null,
-  limits: null,
-  traffic: new Traffic(now),
-  domains: null,
-  shaping: null,
-  asking: none,
-  acceptedAt: -Infinity,
-  lullUntil: 0,
-  slowWorkers: { count: 0, at: -Infinity },
-  timer: null,
-  timerAt: 0,
-  lastReply: null,
-  lastProgressAt: now,
-  changes: [],
-});
+export class LaneState {
+  site: Site | null = null;
+  /** The source that it sends by; null for the system's address. */
+  source: string | null = null;
+  /** Its limits, once it is known where it leads. */
+  limits: PlaceLimits | null = null;
+  readonly traffic: Traffic;
+  /** The mails of single recipient domains, in operators' lanes. Those that had mail longest ago are first. */
+  domains: Map<string, Traffic> | null = null;
+  /** Null until a reply is counted. */
+  shaping: ShapingMemory | null = null;
+  /** The recipient domains that asked for less since the last accepted mail. */
+  asking: readonly string[] = none;
+  acceptedAt = -Infinity;
+  /** No worker is started before then that would find no connection, unless the pool wakes the lane. */
+  lullUntil = 0;
+  /** Workers that single hosts of an operator's lane keep waiting, and when they were counted. */
+  slowWorkers = { count: 0, at: -Infinity };
+  timer: Timer | null = null;
+  timerAt = 0;
+  lastReply: string | null = null;
+  lastProgressAt: number;
+  changes: LaneChange[] = [];
+
+  constructor(now: number) {
+    this.traffic = new Traffic(now);
+    this.lastProgressAt = now;
+  }
+}
 
 /** Returns the counts that a mail belongs to: those of the lane, and of its domain in an operator's lane. */
 export function trafficsOf(state: LaneState, domain: string, now: number): Traffic[] {
@@ -76,7 +63,6 @@ export function trafficsOf(state: LaneState, domain: string, now: number): Traff
 /** Returns whether the lane is an operator's: it leads to many host sets, each with a domain of its own. */
 export const isShared = (state: LaneState): boolean => state.site?.operator != null;
 
-/** Returns the pool's names of the lane's hosts. */
 export const hostKeysOf = ({ site, source }: LaneState): string[] =>
   (site?.hosts ?? []).map((host) => hostKey(host, source));
 
@@ -106,7 +92,6 @@ export class LaneWorkers {
     this.lanes = lanes;
   }
 
-  /** Returns how many workers would find a connection. */
   of(lane: string, state: LaneState): number {
     const most = this.most(lane, state);
     return most === 0 ? 0 : Math.min(most + this.slowWorkers(lane, state), this.reachable(lane, state));
@@ -130,7 +115,6 @@ export class LaneWorkers {
     return isNew ? 1 : Math.ceil(most / nodes);
   }
 
-  /** Returns whether the limits of the whole lane let a mail go. */
   allowance(state: LaneState): Allowance {
     return allowance(this.lanes.limitsOf(state).of(null), null, this.lanes.momentOf(state), this.engine.clock.now());
   }

@@ -6,7 +6,6 @@ import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
 import {
   limitsByHand,
-  operatorCause,
   type LaneLimit,
   type LaneReport,
   type LaneChange,
@@ -30,19 +29,17 @@ import type { LanePart } from './node-parts.ts';
 import { isProbed, shareOf } from '../limits/allowance.ts';
 import { hostKey } from '../names.ts';
 import type { Site } from '../sites/sites.ts';
-import type { LaneView, NoSlot } from '../../scheduling/lanes.ts';
+import type { LaneView } from '../../scheduling/lanes.ts';
 
-/** The limits and counts that decide how fast a lane goes. */
 export interface Surroundings {
   /** Those of the lane that stand. */
   limits: readonly Limit[];
   /** The keys of limits of which one mail finds out now whether they are over. */
   probes: ReadonlySet<string>;
-  /** The part that this node has of the lane's limits, and the connections that it may have. */
   part: LanePart;
   connections: number;
   view: Pick<LaneView, 'waiting' | 'slots'>;
-  noSlot: NoSlot | null;
+  waitsForSlot: boolean;
   /** Mail of the lane is put aside, since the hosts of its own domain cannot be had. */
   hasAside: boolean;
   pool: Pick<Pool, 'waitOf' | 'capOf'>;
@@ -69,7 +66,7 @@ export function reportOf(state: LaneState, around: Surroundings): Omit<LaneRepor
   return {
     source,
     limit: least?.to ?? around.connections,
-    cause: least?.by === 'operator' ? operatorCause({ cause: '' }) : (least?.cause ?? 'start'),
+    cause: least?.by === 'operator' ? 'set by the operator' : (least?.cause ?? 'start'),
     causeAt: least?.since ?? null,
     perMinute: rate?.to ?? null,
     limits,
@@ -105,7 +102,7 @@ export function waitsOf(state: LaneState, mail: MailKey | null, site: Site | nul
   return [
     ...closed.map((limit) => limitWait(state, limit, around)),
     ...(hosts === null ? [] : [hosts]),
-    ...(around.noSlot === null ? [] : [slotWait(around.noSlot)]),
+    ...(around.waitsForSlot ? [slotWait] : []),
     ...rates.map((limit) => limitWait(state, limit, around)),
     ...(shared === null ? [] : [shared]),
   ];
@@ -227,15 +224,11 @@ const didWhat = {
   silent: 'lets us wait for its greeting',
 } as const;
 
-/** Returns that the lane waits for one of this server's own connections. */
-const slotWait = (why: NoSlot): LaneWait => laneWait('connections_in_use', noSlotMessages[why]);
-
-const noSlotMessages = {
-  'all taken':
-    'All connections of this server are in use (delivery.maxConnections). Receivers that have none take turns for those that become free.',
-  'share at its bound':
-    'The connections that are left of delivery.maxConnections are kept for other accounts or for transactional mail. This mail is sent when one of the others becomes free.',
-} as const;
+/** The lane waits for one of this server's own connections. */
+const slotWait = laneWait(
+  'connections_in_use',
+  'All connections of this server are in use (delivery.maxConnections), or those that are left are kept for other accounts or transactional mail. This mail goes when one becomes free.',
+);
 
 /** Returns that other nodes have the lane's other connections, if mail waits for one. */
 function shareWait({ part: { nodes, isNew }, connections, view }: Surroundings, name: string): LaneWait | null {
@@ -254,7 +247,6 @@ function operatorsRateWait(state: LaneState, limit: Limit, { clock, part }: Surr
   return laneWait('rate_limited', message, { since, until: at > now ? at : null, by: 'operator' });
 }
 
-/** Says how much of an operator's limit this node has. */
 const herePart = (perMinute: number, here: number): string =>
   here === perMinute
     ? ' on this server'

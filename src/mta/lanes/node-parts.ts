@@ -7,7 +7,6 @@ import type { Timer } from '../../base/clock.ts';
 import { statement } from '../../storage/sql.ts';
 import type { Engine } from '../engine.ts';
 
-/** The part of a lane's limits that a node has. */
 export interface LanePart {
   /** The nodes among which a limit is divided, this one included. */
   readonly nodes: number;
@@ -42,7 +41,8 @@ export class NodeParts {
   private sharesSince: number | null = null;
   private timer: Timer | null = null;
   private timerAt = 0;
-  private looking: Promise<void> | null = null;
+  /** One look at a time. */
+  private looking = Promise.resolve();
   private isFailing = false;
   private isStopped = true;
 
@@ -106,9 +106,9 @@ export class NodeParts {
     this.timer = clock.after(ms, look, { background: true });
   }
 
-  private async look(): Promise<void> {
-    await this.looking;
-    this.looking = this.lookOnce()
+  private look(): Promise<void> {
+    this.looking = this.looking
+      .then(() => this.lookOnce())
       .then(
         () => {
           this.isFailing = false;
@@ -122,11 +122,8 @@ export class NodeParts {
             );
           this.isFailing = true;
         },
-      )
-      .finally(() => {
-        this.looking = null;
-      });
-    await this.looking;
+      );
+    return this.looking;
   }
 
   private async lookOnce(): Promise<void> {

@@ -3,7 +3,6 @@ import { MINUTE_MS } from '../../base/time.ts';
 import { covers, isClosing, isWhole, keyOf, stands, type Limit, type MailKey } from '../../messages/limits/limit.ts';
 import { PROBE_LOOK_MS } from './learn.ts';
 
-/** The state of a lane beside its limits. */
 export interface LaneMoment {
   /** The keys of limits that are over, and of which one mail finds out now whether it may go. */
   readonly probes: ReadonlySet<string>;
@@ -36,7 +35,6 @@ export function allowance(limits: Iterable<Limit>, mail: MailKey | null, moment:
   return wait ?? (probed === null ? goes : { kind: 'go', probed });
 }
 
-/** Returns how many connections the limits allow. */
 export function connectionsOf(limits: Iterable<Limit>): number {
   let most = Infinity;
   for (const limit of limits) {
@@ -83,12 +81,10 @@ export class Traffic {
     this.nextAt = now;
   }
 
-  /** True while mails are under way. */
   get isBusy(): boolean {
     return this.inFlight > 0;
   }
 
-  /** Counts a mail that begins. */
   begin(perMinute: number | null, now: number): void {
     this.inFlight++;
     const gap = perMinute === null ? 0 : MINUTE_MS / perMinute;
@@ -96,7 +92,6 @@ export class Traffic {
     this.nextAt = Math.max(this.nextAt, now - gap) + gap;
   }
 
-  /** Takes back `begin` for a mail that was not begun after all. */
   putBack(perMinute: number | null): void {
     this.end();
     if (perMinute !== null) this.nextAt -= MINUTE_MS / perMinute;
@@ -106,7 +101,6 @@ export class Traffic {
     this.inFlight = Math.max(0, this.inFlight - 1);
   }
 
-  /** Counts an accepted mail, which has ended. */
   take(now: number): void {
     this.end();
     const second = Math.floor(now / 1000);

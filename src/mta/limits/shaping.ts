@@ -27,14 +27,11 @@ export interface Answerer {
   domain: string | null;
 }
 
-/** A rule whose threshold was reached. */
 export interface Fired {
   rule: CompiledRule;
-  /** The reply that reached the threshold. */
   reply: string;
 }
 
-/** The parts of a reply that a rule may match. */
 export interface MatchedReply {
   code: number | null;
   enhanced: string | null;

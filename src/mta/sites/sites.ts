@@ -10,28 +10,23 @@ import { SIMULATOR_DOMAIN } from '../../messages/delivery/delivery.ts';
 import type { HostDane, TlsFacts } from '../connection/tls-policy.ts';
 import type { HostAddress, MailRoute } from '../dns/mx.ts';
 
-/** One host to dial. */
 export interface Host {
   name: string;
   port: number;
   addresses: readonly HostAddress[];
   /** The preference of its MX record, lowest first; absent for a smarthost. */
   preference?: number;
-  /** The TLSA records of the host; null or absent if there are none. */
   dane?: HostDane | null;
   /** DNSSEC vouches that this is a mail host of the domain, and for its addresses. */
   isValidated?: boolean;
 }
 
-/** Hosts under one set of limits. */
 export interface Site {
   kind: 'site';
   /** The lane's name: the MX set, or `host:port` of a smarthost. */
   name: string;
   hosts: readonly Host[];
-  /** The recipient domain; absent for a smarthost. */
   domain?: string;
-  /** The recipient domain's MTA-STS policy. */
   sts?: StsPolicy | null;
   /** Why a policy that the domain announces could not be had, or null. */
   stsFault?: StsFault | null;
@@ -68,7 +63,6 @@ export interface Unresolved {
   failures: number;
 }
 
-/** An entry of `delivery.routes`. */
 export type Route =
   | { readonly kind: 'mx' | 'discard' | 'hold' }
   | {
@@ -117,7 +111,6 @@ export class Sites {
     this.routes = deps.routes;
   }
 
-  /** Returns the destination, or null if DNS has to be asked. */
   known(domain: string): Destination | null {
     if (domain === SIMULATOR_DOMAIN) return { kind: 'simulator' };
     const route = this.routeOf(domain);
@@ -127,7 +120,6 @@ export class Sites {
     return answer !== undefined && answer.until > this.deps.clock.now() ? answer.destination : null;
   }
 
-  /** Returns the destination; asks DNS if needed. */
   find(domain: string): Promise<Destination> {
     const ready = this.known(domain);
     if (ready !== null) return Promise.resolve(ready);
@@ -146,7 +138,6 @@ export class Sites {
     return this.known(domain) ?? this.answers.get(keyOf(domain, this.routeOf(domain)))?.destination ?? null;
   }
 
-  /** Returns whether DNS is being asked now. */
   isAsking(domain: string): boolean {
     return this.asking.has(keyOf(domain, this.routeOf(domain)));
   }

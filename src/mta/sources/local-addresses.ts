@@ -19,7 +19,6 @@ export type LocalAddresses = ReturnType<typeof createLocalAddresses>;
 export interface LocalAddressOptions {
   ipv6: 'auto' | 'never' | 'always';
   sources: readonly { name: string; ipv6: string | null }[];
-  /** The addresses of this machine. */
   own: readonly string[];
 }
 
@@ -76,7 +75,6 @@ export function createLocalAddresses(
   }
 
   return {
-    /** Returns whether any source may use IPv6. */
     isUsed: () => usable.size > 0,
     /** False while it is not known whether any may, since DNS has not answered yet. */
     isSure: () => isSure || usable.size > 0,

@@ -42,10 +42,8 @@ export interface ConfiguredSource extends Source {
 export const isUsable = ({ node }: Pick<ConfiguredSource, 'node'>, nodeName: string): boolean =>
   node === null || node === nodeName;
 
-/** The sources that a mail prefers. */
 export interface SourcePreference {
   pool: string;
-  /** The source by which it was tried before, or null. */
   last: string | null;
 }
 
@@ -60,7 +58,6 @@ export interface SourcesDeps {
 
 export interface SourcesOptions {
   hostname: string;
-  /** The sources of all nodes. */
   settings: readonly ConfiguredSource[];
   /** This node: its name, and whether it delivers. */
   node: { name: string; isDelivering: boolean };
@@ -69,6 +66,7 @@ export interface SourcesOptions {
 export class Sources {
   /** True if sources are configured, false if there is only the system's address. */
   readonly named: boolean;
+  readonly warmUp: WarmUp;
   private readonly deps: SourcesDeps;
   private readonly system: Source;
   private readonly pools: Map<string, Source[]>;
@@ -79,6 +77,7 @@ export class Sources {
 
   constructor(deps: SourcesDeps, { hostname, settings, node }: SourcesOptions) {
     this.deps = deps;
+    this.warmUp = deps.warmUp;
     this.named = settings.length > 0;
     this.isDelivering = node.isDelivering;
     this.system = { name: null, pool: DEFAULT_POOL, ehlo: hostname, ipv4: null, ipv6: null };
@@ -121,16 +120,6 @@ export class Sources {
     return { by, since, until, why, setBy };
   }
 
-  /** Reads what earlier runs and other nodes have counted. */
-  load(): Promise<void> {
-    return this.deps.warmUp.load();
-  }
-
-  /** Reads again what other nodes may have counted since. */
-  reread(): Promise<void> {
-    return this.deps.warmUp.reread();
-  }
-
   /** Returns why nothing is sent at all: no source is on this machine. */
   allAway(): Hold | null {
     const found = [...this.all.keys()].map((name) => this.away(name));
@@ -141,7 +130,6 @@ export class Sources {
     return this.all.get(name) ?? this.system;
   }
 
-  /** Returns the names of the sources that mail of this pool may leave from. */
   namesOf(pool: string): (string | null)[] {
     return this.sourcesOf(pool).map(({ name }) => name);
   }
@@ -189,21 +177,14 @@ export class Sources {
     return this.isFree(name, site) && (name === null || this.deps.warmUp.take(name, site));
   }
 
-  /** Takes back `take` for a mail that was not sent. */
   putBack(name: string | null, site: string): void {
     if (name !== null) this.deps.warmUp.putBack(name, site);
   }
 
-  /** Counts an outcome. */
   note(name: string | null, site: string, outcome: Outcome): void {
     if (name !== null) this.deps.warmUp.note(name, site, outcome);
   }
 
-  complained(name: string, site: string): void {
-    this.deps.warmUp.complained(name, site);
-  }
-
-  /** Returns the sources that this node sends from. */
   list(): SourceReport[] {
     if (!this.isDelivering) return [];
     return [...this.all.values()].map((source) => ({
@@ -218,10 +199,6 @@ export class Sources {
               .list(source.name)
               .map(({ site }) => ({ site, ...this.deps.warmUp.today(source.name ?? '', site) })),
     }));
-  }
-
-  close(): Promise<void> {
-    return this.deps.warmUp.close();
   }
 
   private blocksOf(name: string | null): SourceReport['blocks'] {
@@ -315,7 +292,6 @@ export class WarmUp {
     this.sources = sources;
   }
 
-  /** Reads what earlier runs and other nodes have counted. */
   async load(): Promise<void> {
     await this.read(KEPT_DAYS, -1);
   }

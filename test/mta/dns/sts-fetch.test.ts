@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer as createTcpServer, type AddressInfo, type Socket } from 'node:net';
 import { createServer, type TLSSocket } from 'node:tls';
-import { createStsFetch } from '../../../src/mta/dns/sts-fetch.ts';
+import { createStsFetch } from '../../../src/mta/dns/sts.ts';
 import type { DnsAnswer } from '../../../src/net/resolver.ts';
 import { FakeClock } from '../../support/fakes/fake-clock.ts';
 import { endlessAnswers, sendWithoutEnd } from '../../support/fakes/endless-answers.ts';

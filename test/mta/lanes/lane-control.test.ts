@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import type { LaneView, NoSlot } from '../../../src/scheduling/lanes.ts';
+import type { LaneView } from '../../../src/scheduling/lanes.ts';
 import type { Log } from '../../../src/base/log.ts';
 import { byHand } from '../../support/harness/limit-rows.ts';
 import type { LimitBook } from '../../../src/messages/limits/book.ts';
@@ -30,7 +30,7 @@ describe('mta/lanes/lane-control', () => {
   let clock: FakeClock;
   let control: LaneControl;
   let view: Omit<LaneView, 'name'>;
-  let noSlot: NoSlot | null;
+  let waitsForSlot: boolean;
   let asideOf: string | null;
   let limits: LimitBook;
   let part: LanePart;
@@ -45,7 +45,8 @@ describe('mta/lanes/lane-control', () => {
     clock = new FakeClock(NOW);
     view = { waiting: 100, slots: 10 };
     part = wholeLane;
-    noSlot = asideOf = null;
+    waitsForSlot = false;
+    asideOf = null;
     [wait, cap, pumped, woken, tried, logged] = [null, null, 0, 0, [], []];
     limits = limitsInMemory(clock);
     const note = (fields: Record<string, unknown>): unknown => logged.push(fields);
@@ -74,7 +75,7 @@ describe('mta/lanes/lane-control', () => {
       },
       limits,
       parts: { of: () => part },
-      lanes: { view: (name: string) => ({ name, ...view }), whyNoSlot: () => noSlot, pump: () => pumped++ },
+      lanes: { view: (name: string) => ({ name, ...view }), waitsForSlot: () => waitsForSlot, pump: () => pumped++ },
       aside: { has: (lane: string) => asideOf === lane },
       dueQueue: { wake: () => woken++ },
       options: { lane: { initial: 2, max: 10 }, answers, shaping },
@@ -476,17 +477,13 @@ describe('mta/lanes/lane-control', () => {
     assert.match(waits[1]?.message ?? '', /^mx\.dest\.test cannot be reached.*"connection refused"/);
   });
 
-  for (const [why, said] of [
-    ['all taken', /^All connections of this server are in use/],
-    ['share at its bound', /^The connections that are left of .* are kept for other accounts/],
-  ] as const)
-    it(`says that the lane waits for a connection of this server: ${why}`, () => {
-      noSlot = why;
-      view = { waiting: 100, slots: 0 };
-      const [wait] = control.waits(LANE, mail, site);
-      assert.deepEqual([wait?.reason, wait?.by, wait?.stops], ['connections_in_use', 'us', false]);
-      assert.match(wait?.message ?? '', said);
-    });
+  it('says that the lane waits for a connection of this server', () => {
+    waitsForSlot = true;
+    view = { waiting: 100, slots: 0 };
+    const [wait] = control.waits(LANE, mail, site);
+    assert.deepEqual([wait?.reason, wait?.by, wait?.stops], ['connections_in_use', 'us', false]);
+    assert.match(wait?.message ?? '', /^All connections of this server are in use/);
+  });
 
   it("never blames another tenant's hosts", () => {
     control.register('farm', farm, null);
@@ -515,61 +512,20 @@ describe('mta/lanes/lane-control', () => {
     assert.deepEqual(control.report('farm')?.changes ?? [], []);
   });
 
-  it('keeps 2,000 lanes that have learnt nothing', () => {
-    view = { waiting: 0, slots: 0 };
-    for (let at = 0; at < 2_050; at++) {
-      control.learn(`l${at}`, mail, accepted());
-      control.noteEmpty(`l${at}`);
-    }
-    assert.equal(control.names().length, 2_000);
-    assert.ok(!control.names().includes('l0'));
-  });
-
-  it('keeps 10,000 lanes that have learnt something', () => {
-    view = { waiting: 0, slots: 0 };
-    // The streak of refusals that may begin a rest.
-    control.learn('streak', mail, said('sender', 550));
-    for (let at = 0; at < 10_050; at++) {
-      control.learn(`l${at}`, mail, said('sender', 550));
-      control.noteEmpty(`l${at}`);
-    }
-    assert.equal(control.names().length, 10_000);
-  });
-
-  it('does not forget what rests, however many lanes are met', () => {
+  it('keeps 10,000 lanes, and those of which jobs are aside, but what rests is not forgotten', () => {
     many(10, () => said('load', 451));
+    asideOf = 'aside';
     view = { waiting: 0, slots: 0 };
     clock.advance(1);
-    const meet = (name: string): void => {
-      for (let at = 0; at < 10_050; at++) {
-        control.learn(`${name}${at}`, mail, said('sender', 550));
-        control.noteEmpty(`${name}${at}`);
-      }
-    };
-    meet('l');
+    for (const name of [LANE, 'aside', ...Array.from({ length: 10_050 }, (_, at) => `l${String(at)}`)]) {
+      if (name !== LANE) control.learn(name, mail, accepted());
+      control.noteEmpty(name);
+    }
     assert.equal(control.names().length, 10_000);
-    assert.ok(control.names().includes(LANE));
-
-    // Its mail is gone, or would have tried since.
-    clock.advance(120 * MINUTE);
-    meet('m');
-    assert.deepEqual([control.names().length, control.names().includes(LANE)], [10_000, false]);
+    assert.deepEqual([control.names().includes(LANE), control.names().includes('aside')], [false, true]);
+    control.register(LANE, site, null);
+    assert.equal(control.slots(LANE), 0);
   });
-
-  for (const [name, begin] of [
-    ['has jobs aside', () => (asideOf = LANE)],
-    ['was asked for fewer connections lately', () => learn(said('load', 421, '4.7.0 too many connections'))],
-  ] as const)
-    it(`does not forget a lane that ${name}, however many lanes are met`, () => {
-      begin();
-      view = { waiting: 0, slots: 0 };
-      clock.advance(1);
-      for (let at = 0; at < 10_050; at++) {
-        control.learn(`l${at}`, mail, accepted());
-        control.noteEmpty(`l${at}`);
-      }
-      assert.ok(control.names().includes(LANE));
-    });
 
   it('gives a lane that it does not know one worker, and mail that needs no connection many', () => {
     assert.deepEqual([control.slots('mx.unknown.test'), control.slots('~simulator')], [1, 64]);

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { createHostTls, type HostTls } from '../../../src/mta/tls/host-tls.ts';
+import { createHostTls, type HostTls } from '../../../src/mta/connection/dial.ts';
 import { FakeClock } from '../../support/fakes/fake-clock.ts';
 import { openTempDatabase, type TempDatabase } from '../../support/harness/temp-database.ts';
 
