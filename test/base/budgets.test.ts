@@ -14,8 +14,9 @@ describe('budgets', () => {
       .map((file) => readFileSync(path.join(root, 'src', file), 'utf8'))
       .join('\n');
     for (const name of budgetNames) {
-      // Contents of a mail that is kept are cut silently: no client waits for an answer about it.
-      if (budgets[name].per !== 'mail') assert.ok(sources.includes(`'${name}'`), `${name} is never used up`);
+      // Contents of a mail that is kept are cut silently: no client waits for an answer about it. The ports for mail name their limits themselves.
+      const isUsed = sources.includes(`'${name}'`) || sources.includes(`budgets.${name}.most`);
+      if (budgets[name].per !== 'mail') assert.ok(isUsed, `${name} is never used up`);
     }
   });
 });

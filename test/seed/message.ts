@@ -2,7 +2,13 @@
 import { newId } from '../../src/base/id.ts';
 import { addToStats } from '../../src/events/stats.ts';
 import { decide } from '../../src/messages/delivery/decide.ts';
-import { applyDecision, type RowsToWrite, beginUpdate, type LoadedDelivery, type PendingUpdate } from '../../src/messages/delivery/record.ts';
+import {
+  applyDecision,
+  type RowsToWrite,
+  beginUpdate,
+  type LoadedDelivery,
+  type PendingUpdate,
+} from '../../src/messages/delivery/record.ts';
 import { addToCounters } from '../../src/messages/store/books.ts';
 import type { ContentRow, DeliveryRow, DeliveryStatus, EventRow, MessageRow } from '../../src/storage/tables.ts';
 import type { Person } from './people.ts';
