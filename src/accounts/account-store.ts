@@ -21,10 +21,7 @@ export function ensureDefaultAccount(deps: StoreDeps): Promise<AccountRow> {
   );
 }
 
-/**
- * Adds an account. Throws `already_exists`, or a Problem with the name. The caller checks that the plan exists: plans are
- * settings.
- */
+/** Adds an account. Throws `already_exists`, or a Problem with the name. The caller checks that the plan exists: plans are settings. */
 export async function addAccount(deps: StoreDeps, { name, plan }: { name: string; plan: string }): Promise<AccountRow> {
   const checked = checkName(name);
   const made = await deps.db.commit.transact(async (tx) =>
@@ -99,9 +96,8 @@ async function insertAccount(
 }
 
 /**
- * The account of mail that this server sends itself: failure notices, notices of disabled webhooks, mail forwarded to the operator, the
- * self-test. It keeps them out of the customers' lists, numbers, quotas and webhooks. It is the last of all ids, so that it comes last in every
- * list.
+ * The account of mail that this server sends itself: failure notices, notices of disabled webhooks, mail forwarded to the operator, the self-test. It
+ * keeps them out of the customers' lists, numbers, quotas and webhooks. It is the last of all ids, so that it comes last in every list.
  */
 export const OWN_ACCOUNT = 'acc_7zzzzzzzzzzzzzzzzzzzzzzzzz';
 const OWN_NAME = "(Posthorn's own mail)";

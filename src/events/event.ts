@@ -1,6 +1,4 @@
-/**
- * The event record of `GET /v1/events` and of webhooks, one schema for both. Its types, members and their order are a public contract.
- */
+/** The event record of `GET /v1/events` and of webhooks, one schema for both. Its types, members and their order are a public contract. */
 
 import { ERASED_ADDRESS } from '../mail/address.ts';
 import type { EventRow, MessageRow, ReceivedMailbox, ReceivedRow } from '../storage/tables.ts';
@@ -30,10 +28,7 @@ export interface EventSource
   recipient_type: string;
 }
 
-/**
- * Makes the record. Address and user agent of a person who opened or clicked are personal data: they are null
- * unless `engagement` is set.
- */
+/** Makes the record. Address and user agent of a person who opened or clicked are personal data: they are null unless `engagement` is set. */
 export function eventRecord(source: EventSource, options: { engagement: boolean }): Record<string, unknown> {
   const { rfc_message_id, recipient, from, subject, detail } =
     source.type === 'received' ? ofReceived(source) : ofDelivery(source, options);

@@ -1,6 +1,4 @@
-/**
- * The rules that remove rows at a fixed age or end, and give the room back that rows have left; retention.ts has those whose age is a setting.
- */
+/** The rules that remove rows at a fixed age or end, and give the room back that rows have left; retention.ts has those whose age is a setting. */
 import { budgets, type UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import { idFloor } from '../base/id.ts';

@@ -11,10 +11,7 @@ export interface Caller {
   scopes: readonly string[];
   /** Sending domains that the key is restricted to; empty means all of the account. */
   domains: readonly string[];
-  /**
-   * Addresses and CIDR ranges that the key may be used from; empty means any. The array's identity is kept while the key is
-   * unchanged.
-   */
+  /** Addresses and CIDR ranges that the key may be used from; empty means any. The array's identity is kept while the key is unchanged. */
   allowedIps: readonly string[];
   /** Name of the account's plan, which sets the rate limit. */
   plan: string;

@@ -12,10 +12,7 @@ const MOST_ENTRIES = 100;
 const LONGEST_ENTRY = 49;
 const MAPPED_BITS = 96;
 
-/**
- * Returns the list in canonical spelling, without doubles. Throws a Problem with the field `allowed_ips[n]` for the first
- * invalid entry.
- */
+/** Returns the list in canonical spelling, without doubles. Throws a Problem with the field `allowed_ips[n]` for the first invalid entry. */
 export function canonicalIpList(entries: readonly string[]): string[] {
   if (entries.length > MOST_ENTRIES) {
     throw new Problem('too_many_items', `A key can have at most ${String(MOST_ENTRIES)} addresses and ranges.`, {

@@ -1,7 +1,6 @@
 /**
- * Signs members in: password, second factor, session. Every checked try is written to the sign-in log, by which tries are
- * counted. A password is checked when its turn has come, and the limits are checked in that turn: concurrent tries
- * count each other, and an unchecked try does not count.
+ * Signs members in: password, second factor, session. Every checked try is written to the sign-in log, by which tries are counted. A password is
+ * checked when its turn has come, and the limits are checked in that turn: concurrent tries count each other, and an unchecked try does not count.
  */
 import { budgets, type BudgetName, type UsedUp } from '../base/budgets.ts';
 import type { Keyring } from '../base/keyring.ts';

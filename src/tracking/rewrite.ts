@@ -1,7 +1,6 @@
 /**
- * Tracked html: the same document, but for the values of `href` in its links and one image at its end. The tokenizer reads
- * html as browsers do and gives the place of each value, so that everything else stays byte for byte what the sender wrote,
- * however malformed it is.
+ * Tracked html: the same document, but for the values of `href` in its links and one image at its end. The tokenizer reads html as browsers do and
+ * gives the place of each value, so that everything else stays byte for byte what the sender wrote, however malformed it is.
  */
 import { Tokenizer } from 'htmlparser2';
 import { LONGEST_TARGET, clickTokens, openToken, type Stamp, type TrackingKey } from './token.ts';

@@ -67,8 +67,7 @@ export async function cancelBatch(
   let canceled = 0;
   for (let at = 0; at < rows.length; at += AT_ONCE) {
     const before = canceled;
-    // The last commit stores the answer: a client that lost the connection earlier still finds something to cancel when it asks
-    // again.
+    // The last commit stores the answer: a client that lost the connection earlier still finds something to cancel when it asks again.
     const isLast = at + AT_ONCE >= rows.length;
     canceled += await cancel(deps, rows.slice(at, at + AT_ONCE), async (tx, recorded) =>
       isLast && before + countOf(recorded) > 0 ? alsoInTransaction(await batchCounts(tx, batchId)) : {},

@@ -178,10 +178,7 @@ function isEnhanced(pattern: string, enhanced: PreparedReply['enhanced']): boole
 const isNumber = (pattern: string, number: string): boolean =>
   pattern.length === number.length && number.startsWith(pattern.replaceAll('x', ''));
 
-/**
- * Softens a hard verdict unless the reply was permanent and given when the recipient was known; after DATA, unless the words
- * name the mailbox.
- */
+/** Softens a hard verdict unless the reply was permanent and given when the recipient was known; after DATA, unless the words name the mailbox. */
 function soften({ label, rule, byWords }: Compiled, reply: PreparedReply, namesMailbox: () => boolean): Judgement {
   // A server that asks to come back later does not block us.
   const passes = rule.class === 'block' && rule.reason === 'rate_limited' && isTemporary(reply);
@@ -221,9 +218,7 @@ interface StagedRule {
 
 const { groups, ...stages } = file;
 
-/**
- * A group is a list of words with bars between; in a phrase `{mailbox}` stands for any of them, `[{mailbox}]` for any or none.
- */
+/** A group is a list of words with bars between; in a phrase `{mailbox}` stands for any of them, `[{mailbox}]` for any or none. */
 const choices = new Map(Object.entries(groups).map(([name, lines]) => [name, lines.join('|')]));
 
 function expandGroups(phrase: string): string {
@@ -259,9 +254,8 @@ export const mailOperators: Readonly<Record<string, readonly string[]>> = operat
 const REPLY = /^([45]\d\d)(?:[ -]|$)/;
 
 /**
- * Reads a line into a refusal. A line that begins with a code is a server's reply, to RCPT unless it says otherwise: as in a
- * session, the first code decides, whatever codes of other servers it quotes. Any other line is read as the diagnostic of a
- * bounce mail.
+ * Reads a line into a refusal. A line that begins with a code is a server's reply, to RCPT unless it says otherwise: as in a session, the first code
+ * decides, whatever codes of other servers it quotes. Any other line is read as the diagnostic of a bounce mail.
  */
 export function readRefusal(line: string, phase: Refusal['phase'] | null = null): Refusal {
   const diagnostic = readDiagnostic(line);

@@ -74,10 +74,9 @@ export interface AttemptFacts {
 }
 
 /**
- * The subject of a reply, which decides what waits for it (docs/delivery.md, "What a reply teaches"): one recipient, one
- * message, one recipient domain, the mail host, the number of connections or of mails in a time that the receiver takes, its
- * load, its opinion of us as the sender, a block list that names our address, the TLS that a policy of the recipient domain
- * requires, or our own set-up.
+ * The subject of a reply, which decides what waits for it (docs/delivery.md, "What a reply teaches"): one recipient, one message, one recipient
+ * domain, the mail host, the number of connections or of mails in a time that the receiver takes, its load, its opinion of us as the sender, a block
+ * list that names our address, the TLS that a policy of the recipient domain requires, or our own set-up.
  */
 export type Subject =
   | 'recipient'

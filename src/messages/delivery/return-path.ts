@@ -16,9 +16,8 @@ export interface ReturnPathKey {
 type Purpose = 'return path' | 'unsubscribe';
 
 /**
- * The proofs that a returned mail is about a delivery: the return path, and a header field of the copy that was sent, since
- * complaints contain the header and seldom the return path. Both come from one HMAC, each from its own octets, so that one
- * cannot be made from the other.
+ * The proofs that a returned mail is about a delivery: the return path, and a header field of the copy that was sent, since complaints contain the
+ * header and seldom the return path. Both come from one HMAC, each from its own octets, so that one cannot be made from the other.
  */
 export interface DeliveryMarks {
   returnPath: string;

@@ -1,7 +1,6 @@
 /**
- * Explains why a delivery waits: one function for the API, the command line, the pages and the metrics. It combines the
- * delivery's own state (schedule, holds) with what the engine knows about its lane (`LaneWait`), so that all of them give the
- * true reason.
+ * Explains why a delivery waits: one function for the API, the command line, the pages and the metrics. It combines the delivery's own state
+ * (schedule, holds) with what the engine knows about its lane (`LaneWait`), so that all of them give the true reason.
  */
 import { rfc3339 } from '../../base/rfc3339.ts';
 import { HELD_WITHOUT_END } from './delivery.ts';

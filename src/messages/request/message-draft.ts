@@ -189,10 +189,7 @@ export interface SendRules {
   files?: ReadonlyMap<string, Buffer | string>;
 }
 
-/**
- * The content of a mail. Bulk entries that override nothing of it share the same object, so that it is stored once: compare by
- * identity.
- */
+/** The content of a mail. Bulk entries that override nothing of it share the same object, so that it is stored once: compare by identity. */
 export interface MessageContent extends MimeContent {
   /** True if a text part is derived from the html. */
   autoText: boolean;

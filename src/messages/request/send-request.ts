@@ -40,9 +40,7 @@ export function checkSend(body: Readonly<Record<string, unknown>>, rules: SendRu
   return step.value;
 }
 
-/**
- * Does the same as `checkSend`, but lets other work run about every millisecond of a bulk send, by calling `nextSlice`.
- */
+/** Does the same as `checkSend`, but lets other work run about every millisecond of a bulk send, by calling `nextSlice`. */
 export async function checkSendGently(
   body: Readonly<Record<string, unknown>>,
   rules: SendRules,

@@ -243,9 +243,7 @@ function withText(value: unknown, [step, ...rest]: Steps, text: string): unknown
   return { ...members, [step]: withText(members[step], rest, text) };
 }
 
-/**
- * Moves the shared members of a bulk send that hold expressions into an entry, which has its own variables: what the entry gives itself stays.
- */
+/** Moves the shared members of a bulk send that hold expressions into an entry, which has its own variables: what the entry gives itself stays. */
 function withSharedExpressions(body: Json, entry: Json): Json {
   const moved = Object.fromEntries(
     sharedExpressions(body).map((member) => [

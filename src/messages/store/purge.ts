@@ -54,10 +54,7 @@ const BODY_OWNERS = `SELECT m.id, m.account_id, m.content_id, m.batch_id,
   FROM messages m WHERE`;
 const ownersNamed = statement(({ among }) => `${BODY_OWNERS} m.id ${among('text')} ORDER BY m.id`);
 
-/**
- * Removes bodies in the order of acceptance. It passes over messages that wait, such as those with a later `send_at`, and comes back to
- * them.
- */
+/** Removes bodies in the order of acceptance. It passes over messages that wait, such as those with a later `send_at`, and comes back to them. */
 export const oldContents: Purge<BodyOwner> = {
   async choose(reader, { accountId, before, after, most }) {
     const { mark, passed } = await retentionPlaceOf(reader, accountId);
