@@ -42,7 +42,6 @@ interface Count extends Books {
 /** In the books, the status from which simulated mail that was accepted goes to `none`: these rows are subtracted, and belong to no balance. */
 export const SIMULATED = 'simulated';
 
-/** Returns whether a recipient counts. */
 export const isCharged = ({ status, test }: { status: string; test: number }): boolean =>
   status !== 'suppressed' && test === 0;
 
@@ -105,7 +104,6 @@ export function createQuotas({ db, clock, hasOthers }: StoreDeps & { hasOthers: 
         }
       };
     },
-    /** Returns the mails accepted today and this month. */
     used: (accountId: string): Promise<Books> => readBooks(db, accountId, dayOf(clock.now())),
   };
 }

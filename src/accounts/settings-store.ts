@@ -43,7 +43,6 @@ export function createAccountTracking(deps: StoreDeps) {
 /** The tracking settings of accounts, used by domains without their own. */
 export type AccountTracking = ReturnType<typeof createAccountTracking>;
 
-/** Writes the changes and returns the settings. */
 export function changeSettings(
   { db, clock }: StoreDeps,
   accountId: string,

@@ -85,7 +85,6 @@ export async function eventsBefore(
   return { events, start, position: rows.at(-1)?.sequence ?? before - 1, hasMore };
 }
 
-/** An event with its account. */
 export interface LoggedEvent extends EventSource {
   account_id: string;
   /** 1 if the whole message is simulated, and not this recipient alone. */
@@ -204,7 +203,6 @@ async function pageOf(
   return readBounded({ endOfSlice, readFitting }, edge, limit, slices);
 }
 
-/** Reads several runs as one. */
 const ofRuns = (read: Knex, runs: readonly Knex.QueryBuilder[], order: Order): Knex.QueryBuilder =>
   read
     .select('sequence')
@@ -278,7 +276,6 @@ async function hasFewer(read: Knex, { table, where }: SmallIndex, most: number):
   return (row?.n ?? 0) < most;
 }
 
-/** Returns the types that a filter lets through. */
 export const typesOf = ({ types = [] }: EventFilter): readonly EventType[] => (types.length === 0 ? eventTypes : types);
 
 /** Returns one query for each type, since each is a separate run in the account's index, in the order of the log. */

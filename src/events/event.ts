@@ -12,10 +12,7 @@ export type EventType = (typeof eventTypes)[number] | (typeof optInEventTypes)[n
 
 export const allEventTypes = [...eventTypes, ...optInEventTypes] as const;
 
-/**
- * An event with its message's columns, as one query reads it. A `received` event has those of the message that the mail answers, if it
- * answers one, and no recipient of ours.
- */
+/** An event with its message's columns. A `received` event has those of the message that the mail answers, if any, and no recipient of ours. */
 export interface EventSource
   extends
     Pick<EventRow, 'id' | 'at' | 'test' | 'message_id' | 'delivery_id' | 'machine' | 'detail_json'>,
@@ -102,7 +99,6 @@ export function withoutPerson(detail: Readonly<Record<string, unknown>>): unknow
   return 'is_bot' in detail ? { ...detail, ip: null, user_agent: null } : detail;
 }
 
-/** The target of an erased click. */
 const ERASED_URL = 'https://erased.invalid/';
 const ERASED_TEXT = 'erased';
 
@@ -113,7 +109,6 @@ const ofHosts = { smtp_reply: null, message: ERASED_TEXT } as const;
 /** Types whose facts come from a user. The `ip` of a delivery belongs to a mail host and is not personal. */
 const byUsers: ReadonlySet<string> = new Set(['opened', 'clicked', 'complained']);
 
-/** Returns the detail of an event of this type without its personal facts. */
 export function erasedDetail(type: string, detail: Readonly<Record<string, unknown>>): Record<string, unknown> {
   const erased: Readonly<Record<string, unknown>> = byUsers.has(type) ? { ...ofHosts, ...ofUsers } : ofHosts;
   return Object.fromEntries(

@@ -36,7 +36,6 @@ const BUFFERED = 1000;
 /** Followers that may read the log at the same time: the other readers are for other requests. Accounts take turns. */
 const LOOKS = 1;
 
-/** One that follows the events of an account. */
 export interface Listener {
   readonly accountId: string;
   /** These accounts may have new events; with null any may, since the log could not be read. */
@@ -101,7 +100,6 @@ export class EventTail {
     return known ?? (await followEvents(this.db.prepared, [accountId], after, limit));
   }
 
-  /** Returns the events of a follower from the log. */
   async look(follower: Follower, filter: EventFilter, after: number, limit: number): Promise<EventPage> {
     const leave = await this.gate.enter(follower.accountId);
     try {
@@ -184,14 +182,12 @@ export class EventTail {
   }
 }
 
-/** A follower of the events of one account. */
 export class Follower implements Listener {
   readonly accountId: string;
   private readonly tail: EventTail;
   private readonly clock: Clock;
   private isWoken = false;
   private isOver = false;
-  /** Ends the wait that is under way. */
   private endWait: () => void = () => undefined;
 
   constructor(tail: EventTail, clock: Clock, accountId: string) {
@@ -243,7 +239,6 @@ export class Follower implements Listener {
     return this.isOver;
   }
 
-  /** Removes the follower. */
   leave(): void {
     this.tail.remove(this);
   }

@@ -23,7 +23,6 @@ export interface OldRowDeps extends StoreDeps {
   usedUp: UsedUp;
 }
 
-/** The rows of a table that fit a condition. */
 interface RowsOf {
   table: string;
   /** The columns of its key. */

@@ -29,7 +29,6 @@ export interface Caller {
   hasServer?: boolean;
 }
 
-/** Returns the lists that restrict a key. */
 export const permissionsOf = (row: Pick<ApiKeyRow, 'scopes_json' | 'domains_json' | 'allowed_ips_json'>) => ({
   scopes: JSON.parse(row.scopes_json) as string[],
   domains: JSON.parse(row.domains_json) as string[],
@@ -44,8 +43,5 @@ export function actorOf({ keyName, member, isOperator }: Pick<Caller, 'keyName' 
 
 export type Authentication = { kind: 'found'; caller: Caller } | { kind: 'unknown' };
 
-/**
- * Finds the caller of an API key. A revoked or expired key is `found`: the caller of this function compares its times with the
- * clock, so that the answer can say which it was.
- */
+/** Finds the caller of an API key. A revoked or expired key is `found`: the asker compares its times with the clock, and can say which it was. */
 export type Authenticate = (token: string) => Promise<Authentication>;

@@ -1,7 +1,4 @@
-/**
- * The addresses that a key may be used from: IPv4 and IPv6, single or as CIDR ranges, each in one canonical spelling (RFC 4632,
- * RFC 5952), so that lists can be compared and shown.
- */
+/** The addresses that a key may be used from: IPv4, IPv6 and CIDR ranges (RFC 4632), spelt canonically (RFC 5952) to be compared and shown. */
 import { isIP, isIPv4, type BlockList } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import { addressList, isListed, plainAddress } from '../net/ip.ts';

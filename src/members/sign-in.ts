@@ -51,7 +51,6 @@ export interface Browsing extends Visitor {
   device: string;
 }
 
-/** The purpose that TOTP secrets are sealed for. */
 export const TOTP_PURPOSE = 'second factor';
 const LONGEST_EMAIL = 320;
 
@@ -284,7 +283,6 @@ function lockedUntil(failures: readonly Tried[], most: number): number {
   return oldest === undefined ? 0 : oldest.at + SPAN_MS;
 }
 
-/** Writes a checked try to the log. */
 async function logTry(
   { db, clock }: SignInDeps,
   emailKey: string,

@@ -33,10 +33,7 @@ export const MOST_LINKS = 1000;
 /** SpamAssassin's HTML_IMAGE_ONLY rules add up to 2.8 points to a document with an `<img>` that is no longer than this. */
 const SHORT_HTML = 3200;
 
-/**
- * Finds the links, in order. Never throws; time grows linearly with the length. `decode` returns the text of a piece of `html`, if that is
- * octets of a charset.
- */
+/** Finds the links, in order. Never throws; takes linear time. `decode` returns the text of a piece of `html`, if that is octets of a charset. */
 export function planHtml(html: string, decode: (piece: string) => string = asItIs): HtmlPlan {
   const finder = new LinkFinder(html, decode);
   const tokenizer = new Tokenizer({ decodeEntities: true }, finder);

@@ -284,7 +284,6 @@ function sealSecrets(keyring: Keyring, id: string, secrets: readonly EndpointSec
 const secretPurpose = (id: string): string => `webhook:${id}`;
 const headerPurpose = (id: string): string => `webhook-headers:${id}`;
 
-/** Returns the columns of the settings that are given. */
 function settingColumns(keyring: Keyring, id: string, { headers, ...given }: EndpointSettings): Partial<WebhookRow> {
   const columns = columnsOf(webhooks, given);
   if (headers === undefined) return columns;

@@ -29,10 +29,7 @@ const WARN_AFTER_MS = DAY_MS;
 const DISABLE_AFTER_MS = 5 * DAY_MS;
 const DISABLE_FAILURES = 10;
 
-/**
- * Returns when the next attempt is due after `attempts` made, or null if that was the last. `random` is in [0, 1). What the other
- * side asks for in Retry-After is waited for at least, up to a day.
- */
+/** Returns when the next attempt is due, or null after the last. `random` is in [0, 1). Retry-After is waited for at least, up to a day. */
 export function nextTryAt(
   attempts: number,
   now: number,
@@ -63,7 +60,6 @@ export function retryAfterMs(given: string | undefined, now: number): number | n
   return Number.isNaN(date) ? null : Math.max(0, date - now);
 }
 
-/** The failures in an endpoint's row. */
 export interface Health {
   /** Since the last success. */
   failures: number;

@@ -47,7 +47,6 @@ export interface AcceptDeps extends MaySendDeps, AcceptRowsDeps {
   fresh?: FreshContents;
 }
 
-/** One entry in the answer to a bulk send. */
 export interface BatchEntry {
   index: number;
   to: string | null;

@@ -52,7 +52,6 @@ export function ownMailRows(
   return { contents, attachments, messages, deliveries, counters: [...plan.counters.values()] };
 }
 
-/** Adds the rows of a mail to those of an acceptance. */
 export function addOwnMail(
   plan: Plan,
   mail: OwnMail,

@@ -1,9 +1,8 @@
 /**
- * Classifies refusals by rules that are data (config/bounce-rules.json; docs/classification.md). The first rule that fits
- * decides, in this order: the operator's own rules; words about us, the content or a passing state, since servers also give
- * `5.1.1` for rate limits and block lists; the enhanced code (RFC 3463); codes with a meaning of their own at one mail
- * operator; words about the mailbox; the basic code and its phase. Before RCPT no server has looked at the recipient, so
- * nothing there is `hard`.
+ * Classifies refusals by rules that are data (config/bounce-rules.json; docs/classification.md). The first rule that fits decides, in this order: the
+ * operator's own rules; words about us, the content or a passing state, since servers also give `5.1.1` for rate limits and block lists; the enhanced
+ * code (RFC 3463); codes with a meaning of their own at one mail operator; words about the mailbox; the basic code and its phase. Before RCPT no
+ * server has looked at the recipient, so nothing there is `hard`.
  */
 import { createPhraseIndex, wordingOf, type PhraseIndex, type Wording } from '../../base/phrase.ts';
 import type { BounceRule, refusalPhases } from '../../config/bounce-rule.ts';
@@ -31,7 +30,6 @@ export interface Judgement extends Verdict, Omit<Grounds, 'about'> {
 
 export type Judge = (refusal: Refusal) => Judgement;
 
-/** True if a rule of the operator has decided. */
 export const isByOwnRule = ({ rule }: Pick<Grounds, 'rule'>): boolean => rule.startsWith('own:');
 
 /** Returns a judge that asks the operator's rules, then the shipped ones. */

@@ -47,7 +47,6 @@ export function returnPathFor(key: ReturnPathKey, deliveryId: string): string {
   return `b+${tokenFor(key, 'return path', deliveryId)}`;
 }
 
-/** Returns both marks of a delivery with one HMAC. */
 export function marksFor(key: ReturnPathKey, deliveryId: string): DeliveryMarks {
   const id = deliveryId.slice(-ID_CHARACTERS);
   const digest = digestOf(key, 'return path', id);

@@ -176,7 +176,6 @@ function checkSize(draft: MessageDraft, sized: SizedContent, rules: SendRules, p
 const exactBytes = (content: MessageContent): number =>
   encodedSize(content.autoText && content.html !== null ? { ...content, text: textFromHtml(content.html) } : content);
 
-/** The circumstances of a check. */
 export interface SendRules {
   /** Milliseconds since the epoch. */
   now: number;

@@ -36,7 +36,6 @@ export class FreshContents {
     return fresh;
   }
 
-  /** The bytes in memory. */
   get bytes(): number {
     return this.kept.calculatedSize;
   }

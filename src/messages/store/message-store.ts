@@ -22,7 +22,6 @@ export interface MailReach {
   onlyTest: boolean;
 }
 
-/** Returns a message within reach, or undefined. */
 export function findMessage(
   read: Knex,
   { accountId, onlyTest }: MailReach,
@@ -95,7 +94,6 @@ function attemptRecord(row: AttemptRow & { address: string }) {
   return attemptMembers(row, { recipient: row.address, timings_ms: timings });
 }
 
-/** Returns the stored content of a message. */
 export async function contentOf(read: Knex, contentId: string): Promise<ContentRow | undefined> {
   const row = (await read('contents').where({ id: contentId }).first()) as ContentRow | undefined;
   return row === undefined || isSealedContent(contentId) ? undefined : { ...row, ...bodyOf(row) };
