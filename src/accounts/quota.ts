@@ -1,12 +1,9 @@
 /**
- * Limits how much mail an account may have accepted per UTC day and month, by its plan. Every recipient counts, as in the
- * books, except those that are suppressed at acceptance and those of simulated mail.
- *
- * The books are read once a day for each account; from then on accepted mail is counted in memory. Quota is taken before the
- * commit and returned if it fails, so that concurrent requests cannot exceed the limit. An account without a quota costs nothing here.
- *
- * If other nodes accept mail too, the books are read again before a mail that comes two seconds after the last reading. So an account exceeds
- * its quota by at most what the other nodes accept for it in two seconds.
+ * Limits how much mail an account may have accepted per UTC day and month, by its plan. Every recipient counts, as in the books, except those that
+ * are suppressed at acceptance and those of simulated mail. The books are read once a day for each account; from then on accepted mail is counted in
+ * memory. Quota is taken before the commit and returned if it fails, so that concurrent requests cannot exceed the limit. An account without a quota
+ * costs nothing here. If other nodes accept mail too, the books are read again before a mail that comes two seconds after the last reading. So an
+ * account exceeds its quota by at most what the other nodes accept for it in two seconds.
  */
 import { createLru } from '../base/lru.ts';
 import { Problem } from '../base/problem.ts';
@@ -81,7 +78,7 @@ export function createQuotas({ db, clock, hasOthers }: StoreDeps & { hasOthers: 
   }
 
   return {
-    /** Takes this number of mails from the quota; the returned function is called when they are accepted or not. Throws `quota_exceeded` with the time to wait. */
+    /** Takes mails from the quota; the returned function is called when they are accepted or not. Throws `quota_exceeded` with the time to wait. */
     async take(accountId: string, limits: QuotaLimits, mails: number): Promise<SettleQuota> {
       const now = clock.now();
       const day = dayOf(now);

@@ -1,7 +1,4 @@
-/**
- * Reads the event log. Events become visible in the order of their sequence numbers, since one writer assigns them at its commit; so
- * a reader that asks for what comes after number n never misses one.
- */
+/** Reads the event log. One writer numbers events at its commit, so they appear in order, and who asks for those after number n misses none. */
 import type { Knex } from 'knex';
 import type { Connection } from '../storage/connection.ts';
 import { idFloor } from '../base/id.ts';
@@ -107,10 +104,7 @@ const LOGGED = `
 /** Sequence numbers looked at by one read: among millions of other events those of a small account are far apart. */
 const WINDOW = 2000;
 
-/**
- * Reads the events of these accounts after position `after`, of every type, in sequence order: for readers that follow the log.
- * `position` and `hasMore` are as in EventPage.
- */
+/** Reads events of these accounts and of every type after position `after`, in sequence order. `position` and `hasMore` are as in EventPage. */
 export async function followEvents(
   prepared: Connection,
   accountIds: readonly string[],

@@ -1,10 +1,8 @@
 /**
- * Serves the end of the event log to all that follow it (event streams, long polls, webhook endpoints): one reader takes each new event from
- * the log once and keeps the last ones in memory, where each finds its own. If two hundred followers each asked the database at every
- * commit, no other request would get a turn.
- *
- * A position is served from memory only if memory has everything of the account after it; who is behind reads the log. Nothing is read
- * without listeners.
+ * Serves the end of the event log to all that follow it (event streams, long polls, webhook endpoints): one reader takes each new event from the log
+ * once and keeps the last ones in memory, where each finds its own. If two hundred followers each asked the database at every commit, no other
+ * request would get a turn. A position is served from memory only if memory has everything of the account after it; who is behind reads the log.
+ * Nothing is read without listeners.
  */
 import type { Notifier } from '../scheduling/notifier.ts';
 import type { Clock } from '../base/clock.ts';

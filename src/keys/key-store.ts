@@ -99,6 +99,7 @@ export async function revokeKey(
   return change(deps, ref, ENDS_BY, [now, now], alsoInTransaction);
 }
 
+/** Changes name, scopes, domains, addresses or end. Throws a Problem. */
 export async function updateKey(
   deps: KeyDeps,
   ref: KeyRef,

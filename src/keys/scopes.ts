@@ -1,4 +1,4 @@
-/** The thirty permission scopes. `<area>` includes all its verbs; areas without a bare name (message, event, stats, audit) go verb by verb. */
+/** The thirty permission scopes. `<area>` includes all its verbs; areas without a bare name (message, event, stats, audit) are granted by verb. */
 
 /** Every scope and what it allows, in the order of the documentation. */
 export const scopes = {

@@ -102,8 +102,8 @@ export async function signInWithCode(
 }
 
 /**
- * Checks the password again before the login itself is changed: a browser left open, or a stolen session, is not proof of the
- * owner. Wrong passwords count for this session alone, as at the sign-in.
+ * Checks the password again before the login itself is changed: a browser left open, or a stolen session, is not proof of the owner. Wrong passwords
+ * count for this session alone, as at the sign-in.
  */
 export async function provePassword(
   deps: SignInDeps,
@@ -186,12 +186,10 @@ export const signInsOf = async ({ db }: Pick<SignInDeps, 'db'>, emailKey: string
   ]);
 
 /**
- * Limits wrong passwords and codes, counted by the login and the source of the try. They are counted in the sign-in log, which
- * survives a restart; an address without a login is treated like any other.
- *
- * A login is never locked as a whole, or any stranger with the address could lock its owner out. Each source has its own tries:
- * an IPv4 address or the /64 of an IPv6 address; a device that has signed in with this login before; a session in which the
- * password is asked again. When very many addresses try one login, each unknown one has one try left.
+ * Limits wrong passwords and codes, counted by the login and the source of the try. They are counted in the sign-in log, which survives a restart; an
+ * address without a login is treated like any other. A login is never locked as a whole, or any stranger with the address could lock its owner out.
+ * Each source has its own tries: an IPv4 address or the /64 of an IPv6 address; a device that has signed in with this login before; a session in
+ * which the password is asked again. When very many addresses try one login, each unknown one has one try left.
  */
 
 const SPAN_MS = 15 * MINUTE_MS;

@@ -70,6 +70,7 @@ export function everyRecipient(draft: MessageDraft): { type: 'to' | 'cc' | 'bcc'
   });
 }
 
+/** Throws the problem if the sender may not send from the draft's domain. */
 async function checkSender(deps: MaySendDeps, sender: Sender, draft: MessageDraft, simulated: boolean): Promise<null> {
   const { domain } = draft.from;
   if (sender.paused === true)

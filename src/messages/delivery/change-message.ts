@@ -1,7 +1,4 @@
-/**
- * Cancels accepted mail or moves its time of sending. Both go through record(), like every change of a delivery; mail that is
- * being sent, or was sent, cannot be changed.
- */
+/** Cancels accepted mail or moves its time of sending, through record(). Mail that is being sent, or was sent, cannot be changed. */
 import type { Notifier } from '../../scheduling/notifier.ts';
 import type { Clock } from '../../base/clock.ts';
 import { Problem } from '../../base/problem.ts';

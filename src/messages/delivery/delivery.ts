@@ -28,7 +28,7 @@ export const waitingStatuses = ['scheduled', 'queued', 'sent', 'deferred'] as co
 /** The queue domain of simulated mail: no host name can start with `~`. */
 export const SIMULATOR_DOMAIN = '~simulator';
 
-/** The enhanced code of our own deferral, without a mail host (RFC 3463: system incorrectly configured). Mail given up after it has not bounced. */
+/** The enhanced code of our own deferral, without a host (RFC 3463: system incorrectly configured). Mail given up after it failed, not bounced. */
 export const HELD_BY_US = '4.3.5';
 
 export type BounceReason = BounceRule['reason'];

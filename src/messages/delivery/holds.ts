@@ -28,6 +28,7 @@ export interface Hold {
   setBy?: 'receiver' | 'operator' | 'us';
 }
 
+/** Returns the hold on this mail, or null if it may be sent. */
 export type HoldOf = (mail: MailFacts) => Promise<Hold | null>;
 
 export interface HoldDeps {

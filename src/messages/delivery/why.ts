@@ -162,7 +162,7 @@ export interface LaneFacts {
 /** Returns the facts of each of these mails, in their order. Other nodes show those of the mail that they deliver. */
 export type LaneFactsOf = (mails: readonly MailOfLane[]) => Promise<readonly LaneFacts[]>;
 
-/** Returns when each delivery is tried next at the earliest: when due, or later if its lane rests or its DNS is asked again. Null if never. */
+/** Returns when each delivery is tried next at the earliest: when due; later if its lane rests or its DNS is asked again; null if none is planned. */
 export async function nextTries(
   laneFacts: LaneFactsOf,
   rows: readonly DeliveryRow[],

@@ -108,7 +108,7 @@ async function countRows(read: Knex, [text, ...values]: SqlOfEngine, most: numbe
 
 type Bound = readonly [operator: '>' | '>=' | '<' | '<=', id: string];
 
-/** Returns the range of ids; exact times are tested message by message. A mail submitted by SMTP has its id before it is accepted. */
+/** Returns the range of ids of these times; exact times are tested message by message. A mail submitted by SMTP has its id before it is accepted. */
 const timesOf = ({ created_after, created_before }: MessageFilter): Bound[] => [
   ...(created_after === undefined ? [] : [['>=', idFloor('msg', created_after - LONGEST_REQUEST_MS)] as const]),
   ...(created_before === undefined ? [] : [['<', idFloor('msg', created_before + MOST_AHEAD_MS)] as const]),

@@ -96,6 +96,7 @@ export function readTemplateMembers(body: Json, prefix: string): TemplateMembers
   return members;
 }
 
+/** Throws for a version without a template. */
 export function requireTemplateOf(
   { template_id: id, template_version: version }: TemplateMembers,
   prefix: string,

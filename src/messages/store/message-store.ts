@@ -63,10 +63,7 @@ function recipientRecord(row: DeliveryRow, next: string | null) {
   return recipientMembers(row, { email: row.address, next_attempt_at: next, smtp });
 }
 
-/**
- * Returns when the next attempt is due; null during an attempt, while the delivery is held (see delivery/why.ts), and if its
- * time is over before another would be made.
- */
+/** Returns when the next attempt is due; null during one, while the delivery is held (see delivery/why.ts), and if its time is over before. */
 export const nextAttemptAt = (
   row: Pick<DeliveryRow, 'claim_epoch' | 'due_at' | 'give_up_at' | 'held_by'>,
 ): string | null =>
