@@ -175,7 +175,7 @@ export async function removeEndpoint(deps: EndpointDeps, ref: EndpointRef, alsoC
   deps.changed(ref.id);
 }
 
-/** Makes a new secret; older ones sign for a day, so the receiver can change over. Throws `not_found`, and `invalid_state` for too many valid ones. */
+/** Makes a new secret; older ones sign for a day: the receiver can change over. Throws `not_found`, and `invalid_state` for too many valid ones. */
 export async function rotateSecret(
   deps: EndpointDeps,
   ref: EndpointRef,

@@ -209,11 +209,6 @@ function judgement(verdict: Verdict, rule: string, from: BounceRule, { enhanced 
   };
 }
 
-interface StagedRule {
-  stage: string;
-  rule: BounceRule;
-}
-
 const { groups, ...stages } = file;
 
 /** A group is a list of words with bars between; in a phrase `{mailbox}` stands for any of them, `[{mailbox}]` for any or none. */
@@ -234,7 +229,7 @@ function expandGroups(phrase: string): string {
 const written = Object.entries(stages) as unknown as [string, readonly BounceRule[]][];
 
 /** The rules in the order of the file: `first`, `veto`, `enhanced`, `operator`, `words`, `fallback`. */
-export const shippedRules: readonly StagedRule[] = written.flatMap(([stage, rules]) =>
+export const shippedRules: readonly { stage: string; rule: BounceRule }[] = written.flatMap(([stage, rules]) =>
   rules.map((rule) => ({
     stage,
     rule: {
