@@ -1,6 +1,5 @@
 /**
- * Rows that a statement takes as one JSON parameter. The columns are declared once, with their types: the statement and what is written
- * for it cannot disagree about their order.
+ * Rows that a statement takes as one JSON parameter. Columns are declared once, so that statement and parameter cannot disagree about their order.
  */
 import type { Dialect } from './sql.ts';
 import type { Column, ValuesOf } from './table.ts';
