@@ -1,6 +1,4 @@
-/**
- * Makes a backup of a SQLite database and, under a passphrase, of the keys, with or without a running server. The folder gets its final name last.
- */
+/** Backs up a SQLite database and, under a passphrase, the keys, with or without a running server. The folder is named when all was read back. */
 import { existsSync, statSync } from 'node:fs';
 import { chmod, mkdir, readdir, rm, stat, statfs } from 'node:fs/promises';
 import path from 'node:path';

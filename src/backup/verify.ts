@@ -1,4 +1,4 @@
-/** Verifies a backup: checksums, the database with SQLite's own check, its books, and with the passphrase its keys. Writes nothing. */
+/** Verifies a backup: checksums, the database by SQLite's check, its books, with the passphrase its keys. Writes nothing: media may be read-only. */
 import { statSync } from 'node:fs';
 import path from 'node:path';
 import { isDeepStrictEqual } from 'node:util';

@@ -34,8 +34,7 @@ const lostLine = /^lost ([A-Za-z0-9]{1,32})$/;
 const sealedForm = /^v1\.([A-Za-z0-9]{1,32})\.([A-Za-z0-9_-]+)$/;
 
 /**
- * Reads the key file, making it at the first start. Throws KeyFileError; also if it is missing beside a `database`: a new key would open nothing
- * there.
+ * Reads the key file, making it at the first start. Throws KeyFileError; also without one beside a `database`: a new key would open nothing there.
  */
 export function openKeyring(dataDir: string, { database = null }: { database?: string | null } = {}): Keyring {
   const file = path.join(dataDir, FILE_NAME);

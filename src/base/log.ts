@@ -1,4 +1,4 @@
-/** The log: one line for each fact on standard output, with `event`, `message_id` and the like as fields. Lines hold no bodies and no secrets. */
+/** The log: one line for each fact on standard output, with `event` and the like as fields. No bodies; fields named like secrets are replaced. */
 import { createHash } from 'node:crypto';
 import { isatty } from 'node:tty';
 import { destination, pino, stdSerializers, stdTimeFunctions, type DestinationStream } from 'pino';

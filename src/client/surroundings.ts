@@ -1,5 +1,5 @@
 /**
- * The only access to time, timers, randomness, network and environment, for tests. Only globals that Node.js 20, Bun, Deno and edge workers share.
+ * The only access to time, timers, randomness, network and environment, for tests: only globals that Node.js 20, Bun, Deno and edge workers share.
  */
 
 export interface Surroundings {

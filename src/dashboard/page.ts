@@ -1,7 +1,4 @@
-/**
- * One declaration for each page: its path, who may see it, its handler. A handler gets the visit, calls the API or the
- * operator's operations through it, and returns what to show; it never touches the request itself.
- */
+/** One declaration for each page: path, who may see it, handler. A handler gets the visit, calls operations through it, and returns what to show. */
 import type { Readable } from 'node:stream';
 import { Problem } from '../base/problem.ts';
 import type { Operations } from '../client/types.ts';
@@ -29,7 +26,6 @@ export interface Move {
   cookies?: readonly Cookie[];
 }
 
-/** The answer of a handler. */
 export type Shown =
   View | Move | { kind: 'file'; body: string | Buffer | Readable; type: string; name?: string; csp?: string };
 
@@ -39,7 +35,6 @@ export interface Cookie {
   value: string | null;
 }
 
-/** A request, signed in or not. */
 export interface Guest {
   server: Server;
   params: Readonly<Record<string, string>>;
@@ -61,7 +56,6 @@ export interface Guest {
   halfway: { row: SessionRow; member: MemberRow } | null;
 }
 
-/** A request of a signed-in member. */
 export interface Visit extends Guest {
   member: MemberRow;
   session: SessionRow;
@@ -70,7 +64,7 @@ export interface Visit extends Guest {
   accounts: readonly AccountRow[];
   /** Gives the session a new cookie with this answer: the one before, and each copy of it, opens nothing from now on. */
   renewSession(): Promise<void>;
-  /** `member:<email>`, as in the audit log. */
+  /** `member:<email>`. */
   actor: string;
   /** True for members who see all accounts and may perform the operations of the server. */
   isAdmin: boolean;

@@ -1,7 +1,4 @@
-/**
- * The Handlebars views, read and compiled once at start, so that a fault in one shows then.
- * Everything is escaped except the HTML that chart.ts and markdown-it make. Views hold no logic but loops and conditions.
- */
+/** The Handlebars views, read and compiled at start, so that a fault shows then. Everything is escaped but the HTML of chart.ts and markdown-it. */
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import Handlebars from 'handlebars';

@@ -24,9 +24,7 @@ export function createSigningKeys(deps: { db: Pick<Database, 'prepared'>; keyrin
     (name, before) => load(deps, name, before),
   );
   return {
-    /**
-     * Returns the active keys of exactly this domain of this account, RSA first; null: the operator, who signs as the account that has verified it.
-     */
+    /** Returns the active keys of exactly this domain of this account, RSA first; null: the operator, who signs as the account that verified it. */
     async keysFor(accountId: string | null, domainName: string): Promise<SigningKeysAnswer> {
       const claims = await cache.get(domainName);
       const keys = claims.find((claim) =>

@@ -25,9 +25,7 @@ export interface Work<Input, Output, Read = unknown> {
   run(tx: Connection, inputs: readonly Input[], read: Read): Promise<readonly Output[]>;
 }
 
-/**
- * What to do after an error. `split`: run the units one by one, so that only the faulty one fails. `committed`: the last run was committed after all.
- */
+/** Effects of an error. `split`: the units run one by one, so that only the faulty one fails. `committed`: the last run was committed after all. */
 export type AfterError = 'split' | 'fail' | 'again' | 'committed';
 
 export interface GroupTransaction {

@@ -142,10 +142,7 @@ export function beginEpoch(commit: Committer): Promise<number> {
   });
 }
 
-/**
- * WAL with FULL: a commit returns only after its fsync, which is what a 202 promises. Only the writer checkpoints, every 4 MiB of WAL; the next
- * writes wait for it.
- */
+/** WAL with FULL: a commit returns after its fsync, as a 202 promises. Only the writer checkpoints, every 4 MiB of WAL; later writes wait for it. */
 export const durable = [
   'PRAGMA busy_timeout = 5000',
   'PRAGMA journal_mode = WAL',

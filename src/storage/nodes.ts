@@ -62,9 +62,7 @@ export interface Nodes {
   readonly name: string;
   /** True if this node leads, as of its last sign of life. It only ever begins to; it stops leading by ending. */
   readonly isLeader: boolean;
-  /**
-   * True while this node may act outside of the database: its last sign of life was sent less than ten seconds ago, and no other may lead. No query.
-   */
+  /** True while this node may act outside of the database: its last sign of life was sent within ten seconds, and no other may lead. No query. */
   readonly holdsLease: boolean;
   /** Resolves when this node leads. Stays open for ever if it never does. */
   readonly leads: Promise<void>;

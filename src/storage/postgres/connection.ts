@@ -201,7 +201,7 @@ export interface PostgresConnection extends Connection {
   drop(openedBefore: number): void;
 }
 
-/** Makes a connection that connects when it is first used. `reconnects`: the next statement replaces a lost one, which is right for readers only. */
+/** Makes a connection that connects at its first use. `reconnects`: the next statement replaces a lost one; not for transactions, which must fail. */
 export function createPostgresConnection(
   connect: () => Promise<pg.Client>,
   { reconnects }: { reconnects: boolean },
@@ -400,10 +400,7 @@ const REPLACEMENT = '\uFFFD';
 const REPLACEMENT_ESCAPE = '\\ufffd';
 const NUL = '\0';
 
-/**
- * Replaces what PostgreSQL refuses: NUL, and lone surrogates in JSON. A reply with one would make its outcome unwritable, and the mail be sent again
- * and again.
- */
+/** Replaces what PostgreSQL refuses: NUL, and lone surrogates in JSON. A reply with one could not be written, and the mail would be sent for ever. */
 export function cleaned(values: readonly Value[], json: readonly number[]): readonly Value[] {
   if (!values.some((value, place) => needsCleaning(value, json.includes(place)))) return values;
   return values.map((value, place) => {

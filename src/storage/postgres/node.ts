@@ -140,10 +140,7 @@ interface Waiting {
   clock: Pick<Clock, 'after' | 'monotonic'>;
 }
 
-/**
- * Removes the rows of dead nodes `inTheWay`. Throws `DatabaseRefusal` if one lives: silent ones are watched until they give a sign of life or are
- * dead.
- */
+/** Removes the rows of dead nodes `inTheWay`. Throws `DatabaseRefusal` if one lives: silent ones are watched until a sign of life or their death. */
 export async function clearAway(
   { connection, clock }: Waiting,
   inTheWay: (other: NodeRow) => string | null,

@@ -154,9 +154,7 @@ function unreachable(error: unknown): DatabaseRefusal {
   return new DatabaseRefusal('unreachable', `the database cannot be reached: ${why}`, error);
 }
 
-/**
- * Returns the refusal if a further connection cannot be made (a limit), or the user lacks a right (SQLSTATE 42501) or a schema (3F000); else null.
- */
+/** Returns the refusal if no further connection can be made (a limit), or the user lacks a right (SQLSTATE 42501) or a schema (3F000); else null. */
 export function refusalToOpen(error: unknown): DatabaseRefusal | null {
   if (error instanceof NoWritableServer) return unreachable(error);
   const code = error instanceof Error && 'code' in error ? error.code : null;

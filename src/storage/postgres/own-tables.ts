@@ -1,5 +1,5 @@
 /**
- * What only PostgreSQL has beside the migrations' schema: tables of the servers, the turn of events, and a part in the key of rows that many add to.
+ * What only PostgreSQL has beside the migrations' schema: the servers' tables, the turn of events, and a part in the key of rows that many add to.
  */
 import { type TableName, optionsOf, tables } from '../tables.ts';
 import type { Connection } from '../connection.ts';

@@ -91,8 +91,7 @@ export function createWriter(
   }
 
   /**
-   * Resolves when all that was committed before is on the standby too: commits empty groups until one is acknowledged. Throws `NotReplicated` in
-   * time.
+   * Resolves when a standby has all that was committed: commits empty groups until one is acknowledged; throws `NotReplicated` if that takes long.
    */
   async function awaitReplication(): Promise<void> {
     const until = clock.monotonic() + PATIENCE_MS;
