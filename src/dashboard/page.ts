@@ -1,4 +1,4 @@
-/** One declaration for each page: path, who may see it, handler. A handler gets the visit, calls operations through it, and returns what to show. */
+/** One declaration for each page: path, who may see it, handler. It gets the visit, calls operations, and shows, without the request itself. */
 import type { Readable } from 'node:stream';
 import { Problem } from '../base/problem.ts';
 import type { Operations } from '../client/types.ts';
@@ -64,7 +64,7 @@ export interface Visit extends Guest {
   accounts: readonly AccountRow[];
   /** Gives the session a new cookie with this answer: the one before, and each copy of it, opens nothing from now on. */
   renewSession(): Promise<void>;
-  /** `member:<email>`. */
+  /** `member:<email>`, as in the audit log. */
   actor: string;
   /** True for members who see all accounts and may perform the operations of the server. */
   isAdmin: boolean;

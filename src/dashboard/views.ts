@@ -1,4 +1,4 @@
-/** The Handlebars views, read and compiled at start, so that a fault shows then. Everything is escaped but the HTML of chart.ts and markdown-it. */
+/** Handlebars views, compiled at start: faults show then. All but the HTML of chart.ts and markdown-it is escaped. Logic: loops and conditions. */
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import Handlebars from 'handlebars';

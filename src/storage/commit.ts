@@ -78,7 +78,7 @@ export function isStorageTrouble(error: unknown): boolean {
 /** Returns whether a unit was refused in order although the database would take it: by its own rule, or as the work of its key is done. */
 const isRefusal = (error: unknown): boolean => error instanceof Problem || isKeyTaken(error);
 
-/** Any kind of work. */
+/** Any kind of work; each kind gets only its own inputs and the rows that it has read. */
 type AnyWork = Work<never, unknown, never>;
 
 interface WorkOfGroup {

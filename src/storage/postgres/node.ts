@@ -224,7 +224,7 @@ export async function clockInTheWay(
   );
 }
 
-/** Begins an epoch and adds the row of this node. `self` is null for a command. */
+/** Begins an epoch, adds the row of this node and keeps it alive. `self` is null for a command. */
 export async function joinNodes(deps: NodeDeps, self: NodeSelf | null): Promise<JoinedNode> {
   const { name, version, facts } = self ?? { name: hostname(), version: '', facts: '{}' };
   const write = (): Promise<{ epoch: number; now_ms: number }[]> =>

@@ -1,6 +1,4 @@
-/**
- * What only PostgreSQL has beside the migrations' schema: the servers' tables, the turn of events, and a part in the key of rows that many add to.
- */
+/** What only PostgreSQL has beside the migrations' schema: the servers' tables, the turn of events, and a part in the key of rows of sums. */
 import { type TableName, optionsOf, tables } from '../tables.ts';
 import type { Connection } from '../connection.ts';
 
