@@ -88,7 +88,7 @@ function keepMessage(ctx: Context, text: string): void {
   setCookie(ctx, 'say', Buffer.from(text.slice(0, LONGEST_SAID)).toString('base64url'));
 }
 
-/** Takes the text out of its cookie, for a whole page only, where forms lead: else another window that polls at the moment would take it. */
+/** Takes the text out of its cookie, only for a whole page, to which forms lead: else another window that polls at the moment would take it. */
 function takeMessage(ctx: Context): string {
   const text = Buffer.from(readCookie(ctx, 'say'), 'base64url').toString().slice(0, LONGEST_SAID);
   if (text !== '') setCookie(ctx, 'say', null);

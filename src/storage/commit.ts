@@ -87,7 +87,7 @@ interface WorkOfGroup {
   inputs: never[];
 }
 
-/** Whether the transaction of a running group began, and the outputs of its last run. */
+/** A group while it runs: true if its transaction began, and the outputs of its last run. */
 interface GroupRun {
   begun: boolean;
   outputs: readonly unknown[] | null;

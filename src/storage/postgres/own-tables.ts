@@ -1,4 +1,4 @@
-/** What only PostgreSQL has beside the migrations' schema: the servers' tables, the turn of events, and a part in the key of rows of sums. */
+/** The things that only PostgreSQL has beside the migrations' schema: the servers' tables, the turn of events, a part in keys of sums. */
 import { type TableName, optionsOf, tables } from '../tables.ts';
 import type { Connection } from '../connection.ts';
 

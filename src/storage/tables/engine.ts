@@ -43,7 +43,7 @@ export const warmUp = table(
 export type WarmUpRow = RowOf<typeof warmUp>;
 
 /**
- * What receivers and shaping rules allow, and what people set (messages/limits/limit.ts). The address that the system chooses has an empty name on
+ * Limits that receivers and shaping rules allow, or people set (messages/limits/limit.ts). The address that the system chooses has an empty name on
  * SQLite; on PostgreSQL, where each node has another one, `@` and the name of the node.
  */
 export const limits = table(

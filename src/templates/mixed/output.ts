@@ -1,5 +1,5 @@
 /**
- * What a template has printed so far; in html with the places where a value begins a link's address, checked when it is complete, since several
+ * The output of a template so far; in html with the places where a value begins a link's address, checked when it is complete, since several
  * values may print it: a recipient's data must not become a script in a mail.
  */
 import { decodeHTMLAttribute } from 'entities/decode';
