@@ -91,10 +91,7 @@ export function createDashboard(deps: DashboardDeps) {
     return isForm && router.match(url.split('?', 1)[0] ?? '', 'POST').route;
   };
   return {
-    /**
-     * Returns whether a request is for the dashboard and not for the API. An unknown path is the dashboard's if a browser asks
-     * for HTML: a person is better served by a page than by JSON.
-     */
+    /** Returns whether a request is for the dashboard, not the API; an unknown path is if a browser asks for HTML, as a page serves people better. */
     owns(request: Head): boolean {
       const { url = '/', method, headers } = request;
       const first = firstSegment(url);
