@@ -1,7 +1,4 @@
-/**
- * `GET /v1/events`: the event log as a list, by long poll, as server-sent events, as NDJSON and as CSV. One URL; the Accept header
- * says which. Cursors are positions in the log, good under any filter.
- */
+/** `GET /v1/events`: list, long poll, server-sent events, NDJSON or CSV, by Accept. Cursors are positions, good under any filter. */
 import { Readable } from 'node:stream';
 import { z } from 'zod';
 import { createGate, type Gate } from '../scheduling/gate.ts';

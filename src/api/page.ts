@@ -85,10 +85,7 @@ export interface Page {
   last?: string | null;
 }
 
-/**
- * Answers a request for a page of the list at `path`. Cursors are bound to the account and to the filters. Throws
- * `mutually_exclusive_fields` and `invalid_cursor`.
- */
+/** Answers a page of the list at `path`; cursors fit account and filters. Throws `mutually_exclusive_fields` and `invalid_cursor`. */
 export async function answerPage(
   cursors: Cursors,
   path: string,
@@ -144,10 +141,7 @@ export function linkToNext(path: string, search: string, cursor: string): { Link
   return { Link: `<${path}?${parameters.toString()}>; rel="next"` };
 }
 
-/**
- * Cursors: opaque to the caller, base64url of a version, the position, and a MAC that also covers the list's filters, so a
- * cursor that was tampered with or belongs to another list is refused instead of giving wrong pages.
- */
+/** Opaque cursors: base64url of a version, the position, and a MAC over it and the filters, so that changed and foreign ones are refused. */
 export type Cursors = ReturnType<typeof createCursors>;
 
 const VERSION = '1';

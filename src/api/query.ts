@@ -13,10 +13,7 @@ const MOST_PARAMETERS = 100;
 
 type Parameter = string | string[] | Record<string, string | string[]>;
 
-/**
- * Parses the text after the `?`; `isRecord` says which parameters have members in brackets. Throws `invalid_parameter` for text that cannot be
- * decoded and for too many parameters.
- */
+/** Parses the text after the `?`; `isRecord`: the parameter has members. Throws `invalid_parameter` for broken text and too many. */
 export function parseQuery(search: string, isRecord: (name: string) => boolean): Record<string, Parameter> {
   const found = new Map<string, string | string[]>();
   const groups = new Map<string, Map<string, string | string[]>>();
@@ -61,7 +58,6 @@ function decode(text: string, field: string | null): string {
   }
 }
 
-/** A whole number between `min` and `max`. */
 export const integerParameter = (min: number, max: number) =>
   z
     .string()
@@ -70,7 +66,6 @@ export const integerParameter = (min: number, max: number) =>
     .transform(Number)
     .pipe(z.int().min(min).max(max));
 
-/** `true` or `false`. */
 export const booleanParameter = () =>
   z
     .enum(['true', 'false'])
@@ -93,10 +88,7 @@ export const listParameter = <const Name extends string>(names: readonly [Name, 
     .transform(entriesOf)
     .pipe(z.array(z.enum(names)).min(1).max(names.length));
 
-/**
- * A mail address in any spelling; gives the key that it is stored under. A blank inside is the `+` of `ana+news@example.net` that was not
- * written as %2B: without quotes no address has one.
- */
+/** A mail address in any spelling, as its stored key. A blank inside is a `+` that was not written as %2B: without quotes there is none. */
 export const addressParameter = () =>
   z
     .string()

@@ -1,8 +1,4 @@
-/**
- * The targets of links in mail: the pixel, tracked links, the unsubscribe page. They are for people and their mail programs, so
- * they need no key and are outside of the API and its description. The signed token of a link says all that it may do: a link
- * that we did not write is refused, and an answer needs no look-up.
- */
+/** The targets of links in mail: pixel, links, unsubscribe page; without a key, outside of the API. The signed token says all that it may do. */
 import { z } from 'zod';
 import { trackingHostOf } from '../domains/dns-records.ts';
 import type { Visitor } from '../tracking/bots.ts';

@@ -1,7 +1,4 @@
-/**
- * Loads the settings into one frozen `Config`, or reports all mistakes at once. Later sources win: default, file, systemd credential (named
- * like the setting, such as `delivery.routes`), environment variable.
- */
+/** Loads the settings. Later sources win: default, file, systemd credential (named like `delivery.routes`), environment variable. */
 import { closeSync, existsSync, openSync, readdirSync, readSync } from 'node:fs';
 import path from 'node:path';
 import { isScalar, parse, parseDocument, type Document } from 'yaml';
@@ -229,10 +226,7 @@ export function shippedFile(name: string): string {
   return places.find((place) => existsSync(place)) ?? path.join('config', name);
 }
 
-/**
- * Reads `named`, or the shipped file if it is null. Throws ConfigError with a line for each mistake, which begins with `setting`, if one
- * names the file.
- */
+/** Reads `named`, or the shipped file if it is null. Throws ConfigError with a line for each mistake, which begins with `setting`, if any. */
 export function readDataFile<T>(
   form: z.ZodType<T>,
   { setting, named, shipped = '' }: { setting: string | null; named: string | null; shipped?: string },

@@ -1,8 +1,7 @@
 /**
- * Mails that are stored and wait to be read: those to our own addresses (receive.ts), and those to domains that receive (received.ts). Those
- * with a token of ours come first; among the others networks, or receiving domains, take turns, so that none waits behind another's flood.
- * A mail is done when its meaning is written: after a crash, or a failure of ours, it is read again. The node that received a mail
- * reads it; the node that leads also reads what ended nodes have left.
+ * Stored mails that wait to be read (receive.ts, received.ts). Those with a token of ours come first; among others networks, or receiving domains,
+ * take turns, so that none waits behind another's flood. After a crash, or a failure of ours, a mail whose meaning is not written is read again.
+ * The node that received a mail reads it; the node that leads also reads what ended nodes have left.
  */
 import { budgets, type BudgetName } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';

@@ -31,10 +31,7 @@ function innerAddress(address: ipaddr.IPv4 | ipaddr.IPv6): ipaddr.IPv4 | ipaddr.
   return carrier === undefined ? address : new ipaddr.IPv4(address.toByteArray().slice(carrier.at, carrier.at + 4));
 }
 
-/**
- * Returns whether it is a global unicast address (the IANA special-purpose registries, RFC 6890). IPv6 forms that carry an IPv4 address
- * count as that: otherwise `::ffff:127.0.0.1` would be a way in.
- */
+/** Returns whether it is global unicast (RFC 6890). IPv6 that carries IPv4 counts as that: `::ffff:127.0.0.1` would be a way in. */
 export function isPublicAddress(text: string): boolean {
   const address = readAddress(text);
   if (address === null) return false;

@@ -50,7 +50,6 @@ interface Page {
   previous_cursor: string | null;
 }
 
-/** Returns the whole number of a parameter, within its limits. */
 export function numberIn(query: Query, name: string, usual: number, most: number): number {
   const value = Number(query[name] ?? usual);
   if (Number.isInteger(value) && value >= 0 && value <= most) return value;
