@@ -1,4 +1,4 @@
-/** The TypeScript client for npm: `/v1/client.tgz`, and `/v1/client-1.0.0.tgz`, whose bytes stay after updates, since lock files pin them. */
+/** The TypeScript client for npm: `/v1/client.tgz` is this server's version, and `/v1/client-1.0.0.tgz` stays as it is, since lock files pin it. */
 import { createHash, randomUUID } from 'node:crypto';
 import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
 import path from 'node:path';

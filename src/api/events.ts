@@ -100,7 +100,6 @@ export function eventRoute(deps: EventsContext): Route {
   );
 }
 
-/** The parts of one call that every form of answer needs. */
 interface Reading {
   deps: EventsContext;
   gate: Gate;
@@ -209,7 +208,6 @@ async function pageAfter(reading: Reading, limit: number): Promise<EventPage> {
   }
 }
 
-/** Follows the log until the call is over. */
 function attend({ deps, call, filter }: Reading): Follower {
   const follower = deps.tail.follow(filter.accountId);
   call.whenOver(() => {
@@ -218,7 +216,6 @@ function attend({ deps, call, filter }: Reading): Follower {
   return follower;
 }
 
-/** Streams all events up to now. */
 async function whole(reading: Reading, type: LineType): Promise<Reply> {
   const { deps, call, filter } = reading;
   return deps.streams.answer(call, { list: 'events', type }, async () => {

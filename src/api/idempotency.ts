@@ -31,7 +31,6 @@ export interface IdempotencySettings {
   onMismatch: 'replay' | 'error';
 }
 
-/** A request's use of a key. */
 export interface IdempotencyUse {
   recordKey: string;
   /** The value that the caller sent; it is never stored. */
@@ -81,7 +80,7 @@ function rowFor(use: IdempotencyUse, answer: Answer, now: number, secret: boolea
   };
 }
 
-/** Returns the first answer again, the same bytes. Headers say that, and when it was given; with a refusal also how to try again. */
+/** Returns the first answer again, the same bytes. Headers say so, and when it was given; of a refusal, whose reason may be gone, how to retry. */
 export function replayOf(
   use: IdempotencyUse,
   row: IdempotencyRow,

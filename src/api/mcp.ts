@@ -12,7 +12,7 @@ import type { ApiSettings } from './exchange.ts';
 import { isReading, type Incoming, type Reply, type Route } from './route.ts';
 import { refuseInTestMode } from './test-mode.ts';
 
-/** The operations of a tool: one, or several with the same input. `says` precedes the description; `fixed` is input it stands for. */
+/** The operations of a tool: one, whose name it has, or named parts with the same input. `says` precedes the description; `fixed` is input. */
 interface ToolWords {
   name?: string;
   says?: string;

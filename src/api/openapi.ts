@@ -444,7 +444,6 @@ const signatureHeaders = [
   ),
 ];
 
-/** A sentence for each kind. */
 const told: Readonly<Record<EventType, string>> = {
   sent: 'Delivery has begun',
   delivered: 'The mail host of the recipient has taken it',
@@ -500,7 +499,6 @@ function callOf(type: EventType, event: Json): Json {
 export type Json = Record<string, unknown>;
 
 export class Schemas {
-  /** The components so far, by id. */
   readonly named: Record<string, Json> = {};
 
   of(schema: z.ZodType, io: 'input' | 'output'): Json {

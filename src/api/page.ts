@@ -24,7 +24,6 @@ export interface PageQuery {
   before?: string | undefined;
 }
 
-/** The requested part of a list. */
 export interface PageWanted {
   accountId: string;
   limit: number;
@@ -32,7 +31,6 @@ export interface PageWanted {
   before?: string;
 }
 
-/** The schema of a page of `item`. */
 export const listOf = (item: z.ZodType) =>
   z.object({
     object: z.literal('list'),

@@ -1,7 +1,6 @@
 /**
- * Query strings: from text to a record for the schema, and the few kinds of parameter the endpoints have.
- * A parameter given twice becomes a list, `metadata[order]=17` becomes `{ metadata: { order: '17' } }`. Some programs write lists with
- * brackets (axios `status[]=a`, PHP `status[0]=a`): these mean `status=a` unless the parameter is a record.
+ * Query strings, and the few kinds of parameter. One given twice becomes a list, `metadata[order]=17` becomes `{ metadata: { order: '17' } }`; other
+ * brackets, in which some programs write lists (axios `status[]=a`, PHP `status[0]=a`), mean `status=a`.
  */
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';

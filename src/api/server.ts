@@ -46,7 +46,6 @@ export type { ApiDeps, ApiSettings } from './exchange.ts';
 export interface Api {
   /** Not listening yet. */
   server: http.Server;
-  /** The routes, for callers in this process. */
   readonly routes: readonly Route[];
   /** Serves these pages on the same port from now on. */
   share(others: OtherPages): void;

@@ -345,7 +345,6 @@ function fromJson(text: string): unknown {
   }
 }
 
-/** Returns the warning about a name that is not a setting, with the nearest one of `known`. */
 export function unknownSetting(name: string, known: readonly string[]): string {
   const meant = nearest(name, known);
   return `${name} is not a setting and has no effect${meant === null ? '' : `; did you mean ${meant}?`}`;

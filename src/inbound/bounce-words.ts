@@ -3,7 +3,6 @@
 /** True if one of the phrases occurs in a text that `foldText` has folded. */
 export type Phrases = (folded: string) => boolean;
 
-/** The file's content: lists of phrases. */
 export interface WordSource extends Record<
   'senderNames' | 'failure' | 'delay' | 'success' | 'autoReplyTexts' | 'challenge' | 'originalBegins',
   readonly string[]

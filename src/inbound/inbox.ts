@@ -37,7 +37,6 @@ interface InboxOptions<Mail> {
   load(id: string): Promise<Mail | null>;
   /** Reads a mail. Resolves with the act that writes what it means. Rejects, as that does, for a failure of ours. */
   read(mail: Mail, stranger: Stranger): Promise<() => Promise<unknown>>;
-  /** Logs a failure of ours. */
   failed(error: unknown): void;
 }
 
@@ -100,7 +99,6 @@ export class Inbox<Mail extends { id: string; raw: Uint8Array }> {
     return mail.id;
   }
 
-  /** Takes a mail that was written. */
   take(mail: Mail, stranger: Stranger): void {
     const isBuffered = this.bufferedBytes + mail.raw.length <= this.options.mostBuffered;
     if (isBuffered) this.bufferedBytes += mail.raw.length;

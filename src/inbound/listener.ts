@@ -47,7 +47,6 @@ export interface Session<User> {
   readonly requireTls: boolean;
 }
 
-/** A recipient that is taken. */
 interface Accepted {
   /** The mail of ours that the address proves this to answer. A session with a proof does not give way to others, and each is good for one at a time. */
   proof: string | null;

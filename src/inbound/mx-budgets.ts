@@ -1,4 +1,4 @@
-/** Bounds port 25 by the hour, network and delivery (base/budgets.ts). Tokens, receiving domains and all else count apart: no flood costs a bounce. */
+/** Bounds port 25 by hour, network and delivery (base/budgets.ts). Tokens, receiving domains and all else count apart: no flood costs a bounce. */
 import { LRUCache } from 'lru-cache';
 import { Allowance, mostForOne } from '../scheduling/allowance.ts';
 import { budgets, type BudgetName } from '../base/budgets.ts';

@@ -12,7 +12,6 @@ import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
 
 const never: Timer = { cancel: () => undefined };
 
-/** One session, as the listener follows it. */
 class OpenSession<User> {
   readonly connection: SmtpConnection;
   readonly ip: string;

@@ -29,7 +29,6 @@ import { HOUR_MS } from '../base/time.ts';
 /** A mail that came to one of our addresses, before it is read. */
 type NewReport = Pick<ReportRow, 'id' | 'received_at' | 'client_ip' | 'sender' | 'recipients_json' | 'size' | 'raw'>;
 
-/** The parts that a mail passes through. */
 interface ReceiveParts {
   reader: Pick<ReportReader, 'read'>;
   budgets: Pick<MxBudgets, 'noteReading' | 'giveBack' | 'noteGood'>;
@@ -52,7 +51,6 @@ const unread = {
   detail_json: '{}',
 } as const;
 
-/** The result for a mail. */
 interface End {
   state: ReportRow['state'];
   detail: object;

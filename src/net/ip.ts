@@ -2,11 +2,9 @@
 import { BlockList, isIP, isIPv4 } from 'node:net';
 import ipaddr from 'ipaddr.js';
 
-/**
- * Reads an address; IPv4-mapped IPv6 becomes the IPv4 address it reaches, and a zone (`%eth0`) is left out. Returns null for other text.
- * Node's check comes first: the library also takes octal, hexadecimal and short forms of IPv4.
- */
+/** Reads an address, or returns null; IPv4-mapped IPv6 becomes the IPv4 address it reaches, and a zone (`%eth0`) is left out. */
 export function readAddress(text: string): ipaddr.IPv4 | ipaddr.IPv6 | null {
+  // Node's check comes first: the library also takes octal, hexadecimal and short forms of IPv4.
   return isIP(text) === 0 ? null : ipaddr.process(text.replace(/%.*$/, ''));
 }
 

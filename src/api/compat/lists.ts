@@ -35,7 +35,6 @@ export interface SeenEvent {
   data: Told;
 }
 
-/** The outcome of an entry of a bulk send. */
 export interface BatchEntry {
   index: number;
   id: string | null;

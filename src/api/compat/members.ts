@@ -40,7 +40,6 @@ export function check(holds: boolean, field: string, why: string): void {
   if (!holds) throw wrong(field, why);
 }
 
-/** Adds members to an object that may be there. */
 export function mergeInto(out: JsonObject, name: string, values: JsonObject): void {
   out[name] = { ...(out[name] as JsonObject | undefined), ...values };
 }

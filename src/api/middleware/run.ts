@@ -12,7 +12,7 @@ import type { Inside } from '../inside.ts';
 import type { Incoming, Reply, Route } from '../route.ts';
 import { bearerToken, standing } from './admit.ts';
 
-/** Reads that run at once: the database has three readers, and some reads wait for other things. More could not be canceled there. */
+/** Reads at once: the database has three readers, and some reads wait for other things. More would wait in it, where none is canceled. */
 const READS = { most: 8, mostOfShare: 6, waiting: Infinity };
 
 export function run(shell: Shell): Middleware {
