@@ -171,7 +171,7 @@ const LEAST_GZIP = 18;
 const MOST_PACKED = 1032;
 const damaged = (): Problem => new Problem('invalid_json', 'The gzip data of the body is damaged.');
 
-/** Unpacks gzip. Its end says how large the content is: only that much memory is counted and filled, so that a bomb takes no more. */
+/** Unpacks gzip. Its end says how large the content is: only that much memory is counted and filled, so that a bomb takes no more than a body. */
 async function unpack(packed: Buffer, limits: BodyLimits, keep: Keep): Promise<Buffer> {
   const size = packed.length < LEAST_GZIP ? 0 : packed.readUInt32LE(packed.length - 4);
   if (size > MOST_PACKED * packed.length) throw damaged();

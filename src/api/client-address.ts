@@ -21,7 +21,7 @@ export function clientAddress(
   return address;
 }
 
-/** Keeps the first ten untrusted proxies, and returns whether this one is new. Not public ones: any client there can write the header. */
+/** Keeps the first ten addresses with untrusted `X-Forwarded-For`; returns whether this is new. Not public ones: any client can write the header. */
 export function isNewProxy(known: Set<string>, remote: string | undefined, trusted: BlockList): boolean {
   const ip = plainAddress(remote ?? '');
   if (ip === null || known.has(ip) || known.size >= 10 || isPublicAddress(ip) || isListed(trusted, ip)) return false;

@@ -1,4 +1,4 @@
-/** Calls operations for the dashboard, the control socket and commands: checked and audited as with a key, without rates and idempotency. */
+/** Calls operations for the dashboard, the control socket and commands: checked and audited as with a key, no rate limits or idempotency. */
 import type { Clock } from '../base/clock.ts';
 import { Unavailable } from '../base/unavailable.ts';
 import { actorOf, type Caller } from '../keys/caller.ts';

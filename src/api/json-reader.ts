@@ -19,7 +19,7 @@ export const INLINE_BYTES = 256 * 1024;
 const AT_ONCE_BYTES = 16 * 1024;
 
 const THREADS = 2;
-/** Bodies of one account that wait for a thread; more answer 503. Its half of the memory, the limit before, is 512 of the smallest. */
+/** Bodies of one account that wait for a thread; more answer 503. The memory for bodies is the limit before: its half is 512 of the smallest. */
 const MOST_WAITING = 512;
 const IDLE_MS = 30_000;
 /** The largest honest body takes under 2 s; a thread that takes longer is ended. */

@@ -1,4 +1,4 @@
-/** The thread that reads large JSON bodies. It also checks send requests: decoding 20 MB of base64 is not for the main loop. */
+/** The thread of json-reader.ts for large JSON bodies. Of a send request it gives the draft: decoding 20 MB of base64 is not for the main loop. */
 import { answerJobs } from '../base/answer-jobs.ts';
 import { MIME, type ForeignBody } from './compat/foreign.ts';
 import { readForeign } from './compat/services.ts';

@@ -1,7 +1,7 @@
 /**
- * Strict reading of a JSON body (RFC 8259, I-JSON RFC 7493). JSON.parse keeps the last of doubled members silently: so `survey` counts the
- * members as written (colons outside strings), and `membersOf` those that came out. `survey` runs first, so that a body made to blow up memory
- * (`[[],[],...`) is refused before anything is built.
+ * Strict reading of a JSON body (RFC 8259, I-JSON RFC 7493): UTF-8 only, one object, no member twice, no lone surrogates, limits of depth and count.
+ * JSON.parse keeps the last of doubled members silently: so `survey` counts the members as written (colons outside strings), and `membersOf`
+ * those that came out. `survey` runs first, so that a body made to blow up memory (`[[],[],...`) is refused before anything is built.
  */
 import { isAscii, isUtf8 } from 'node:buffer';
 import { hash } from 'node:crypto';
@@ -27,7 +27,7 @@ export type JsonResult =
   /** A body of another service that has no counterpart here. */
   | { kind: 'refused'; code: ProblemCode; message: string; field: string | null };
 
-/** Reads a body in linear time, 10 us for 5 KiB. With `lists`, a list becomes an object with `list`. `files` gets large files' base64. */
+/** Reads a body in linear time, 10 us for 5 KiB. With `lists`, a list becomes an object with `list`. `files` gets large files, left in the bytes. */
 export function readJson(
   bytes: Uint8Array,
   { lists = false, files = null }: { lists?: boolean; files?: LongTexts | null } = {},
@@ -149,7 +149,7 @@ function membersOfObject(object: JsonObject): number {
   return below < 0 ? -1 : below + names.length;
 }
 
-/** Returns the same text only for bodies that mean the same. Lengths instead of escapes take a quarter of the time of writing JSON. */
+/** Returns the same text only for bodies that mean the same: members sorted, lengths instead of escapes (a quarter of the time of JSON). */
 function canonical(value: JsonValue): string {
   if (typeof value === 'string') return `"${value.length}:${value}`;
   if (typeof value !== 'object' || value === null) return String(value);

@@ -83,7 +83,7 @@ export interface Page {
   last?: string | null;
 }
 
-/** Answers a page of the list at `path`; cursors fit account and filters. Throws `mutually_exclusive_fields` and `invalid_cursor`. */
+/** Answers a page of the list at `path`; cursors are bound to account and filters. Throws `mutually_exclusive_fields` and `invalid_cursor`. */
 export async function answerPage(
   cursors: Cursors,
   path: string,

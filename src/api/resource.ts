@@ -31,7 +31,7 @@ interface Kind<Params> {
   audited?: readonly string[];
 }
 
-/** An operation without what follows from its kind. `path`: not the usual one of its method; `says`: the sentence of the audit. */
+/** An operation without what follows from its kind. `path`, if not the usual one of its method; `says`: the sentence of the audit. */
 type Said<Params, Query, Body> = Omit<Declaration<Params, Query, Body>, 'method' | 'path' | 'scope' | 'responses'> &
   Partial<Pick<Declaration<Params, Query, Body>, 'path' | 'responses'>> & {
     scope?: readonly [Scope, ...Scope[]];

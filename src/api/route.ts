@@ -103,7 +103,7 @@ export interface Declaration<Params, Query, Body> {
   scope: readonly [Scope, ...Scope[]] | null;
   /**
    * The data that it changes. `mail`: only messages, by `reachOf`, so that a test key has simulated ones. `nothing`: it only computes. Absent: what
-   * live and test mail share, which a test key may only read. `secret`: it reads what gives power over live mail, so a test key may not.
+   * live and test mail share, which a test key may only read. `secret`: it reads what gives power over live mail, so a test key may not even read it.
    */
   touches?: 'mail' | 'nothing' | 'secret';
   /** For the endpoint whose scope depends on the body: the scope this one needs, out of those above. */

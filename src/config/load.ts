@@ -226,7 +226,7 @@ export function shippedFile(name: string): string {
   return places.find((place) => existsSync(place)) ?? path.join('config', name);
 }
 
-/** Reads `named`, or the shipped file if it is null. Throws ConfigError with a line for each mistake, which begins with `setting`, if any. */
+/** Reads `named`, or the shipped file if it is null. Throws ConfigError with a line for each mistake, which begins with `setting`, if given. */
 export function readDataFile<T>(
   form: z.ZodType<T>,
   { setting, named, shipped = '' }: { setting: string | null; named: string | null; shipped?: string },

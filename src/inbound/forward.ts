@@ -1,4 +1,4 @@
-/** Attaches mail to postmaster@ and abuse@ (RFC 2142) to mail of ours: from its sender it fails SPF and DMARC, and we are an open relay. Pure. */
+/** Attaches mail to postmaster@ and abuse@ (RFC 2142) to mail of ours: else it fails SPF and DMARC, and we are an open relay. Pure. */
 import { newId } from '../base/id.ts';
 import { parseMailbox } from '../mail/address.ts';
 import { isAutoSubmitted, isMarkedAutoReply } from '../mail/auto-reply.ts';

@@ -1,4 +1,4 @@
-/** Refuses what needs no body, in this order: 400/417, stopping 503, 404, 405, 401 (or 429 without any key), 403, 429, ended 410, 406. */
+/** Refuses what needs no body, in order: 400/417, stopping 503, 404, 405, 401 (429 without any key beyond the rate), 403, 429, ended 410, 406. */
 import type { IncomingMessage } from 'node:http';
 import { Problem } from '../../base/problem.ts';
 import { serviceAt } from '../compat/services.ts';

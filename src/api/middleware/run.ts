@@ -12,7 +12,7 @@ import type { Inside } from '../inside.ts';
 import type { Incoming, Reply, Route } from '../route.ts';
 import { bearerToken, standing } from './admit.ts';
 
-/** Reads at once: the database has three readers, and some reads wait for other things. More would wait in it, where none is canceled. */
+/** Reads that run at once: the database has three readers, and some reads wait for other things. A read that waits there cannot be canceled. */
 const READS = { most: 8, mostOfShare: 6, waiting: Infinity };
 
 export function run(shell: Shell): Middleware {
@@ -41,7 +41,7 @@ export function run(shell: Shell): Middleware {
 /** The operating system takes an answer of up to this many bytes at once, whatever its client does. */
 const SMALL = 64 * 1024;
 
-/** Counts a large answer's memory until its client has it. Throws `service_unavailable`. Clients without a key share one copy. */
+/** Counts a large answer's memory until its client has taken it; not without a key, where all share one copy. Throws `service_unavailable`. */
 export function reserveMemory({ bodyMemory }: Shell, ctx: Context, { body }: Answer): void {
   const owner = ownerOf(ctx.state.exchange);
   if (owner === null || body instanceof Readable || body.length <= SMALL || isGone(ctx)) return;
