@@ -188,7 +188,7 @@ export function reverseName(ip: string): string {
   return `${Array.from(digits).reverse().join('.')}.ip6.arpa`;
 }
 
-/** Returns what logs once that no server replies (then no mail leaves), and once that one does. One name may be its zone's fault: it takes several. */
+/** Returns what logs once that no server replies (no mail leaves then), and that one does. One name may be its zone's fault; it takes several. */
 function silenceLog({
   clock,
   log,
