@@ -81,10 +81,7 @@ export function reportOf(state: LaneState, around: Surroundings): Omit<LaneRepor
 const numbers = (limits: readonly LaneLimit[], kind: LaneLimit['what']): LaneLimit[] =>
   limits.filter(({ what }) => what === kind).sort((a, b) => a.to - b.to);
 
-/**
- * Returns what this mail waits for; with null, the lane as a whole. `site` is the site of the mail's own domain, which in an operator's lane
- * differs; null for the lane as a whole, which for an operator's has no hosts.
- */
+/** Returns what this mail waits for; with null, the lane as a whole. `site`: that of the mail's domain (in an operator's lane another), or null. */
 export function waitsOf(state: LaneState, mail: MailKey | null, site: Site | null, around: Surroundings): LaneWait[] {
   const { pool, clock, limits, probes } = around;
   const now = clock.now();
@@ -285,7 +282,6 @@ function limitsOf(state: LaneState, { limits: standing, pool, clock, part, conne
 
 const mails = (count: number): string => (count === 1 ? '1 mail' : `${String(count)} mails`);
 
-/** Returns what has changed, in words. */
 export function changeOf(limit: Limit, how: 'set' | 'ended'): Omit<LaneChange, 'at'> {
   const { kind, connections, perMinute, until, cause, account, domain, site } = limit;
   const scope = [

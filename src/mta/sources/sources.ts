@@ -38,7 +38,6 @@ export interface ConfiguredSource extends Source {
   readonly node: string | null;
 }
 
-/** Returns whether the node may send from the source. */
 export const isUsable = ({ node }: Pick<ConfiguredSource, 'node'>, nodeName: string): boolean =>
   node === null || node === nodeName;
 
