@@ -209,7 +209,7 @@ class Worker {
     this.finished = null;
   }
 
-  /** Writes an outcome, trying until the database is closed: then the claim is taken back, and the mail tried again unless the outcome is written. */
+  /** Writes an outcome, never to be forgotten: tries until the database is closed, then takes back the claim: the mail is tried again if need be. */
   private async write({ job, occurrences }: Finished): Promise<void> {
     const { engine } = this;
     for (;;) {

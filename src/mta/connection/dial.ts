@@ -106,7 +106,7 @@ async function dialOne(deps: OpenDeps & { memory: TlsMemory }, target: DialTarge
 
 type FailedTls = Extract<OpenResult, { kind: 'failed' }>;
 
-/** Remembers the step. If connections were only cut, as an attacker can do, legacy TLS and plaintext are not: a reduced hello protects as much. */
+/** Remembers the step; of connections that were only cut, as an attacker can do, only a reduced hello, which protects as much as the usual one. */
 function learn(memory: TlsMemory, host: string, step: Workaround, failures: readonly FailedTls[], now: number): void {
   const wereOnlyCut = failures.every(({ tlsCut }) => tlsCut === true);
   if (step === 'none') memory.downgraded?.(host, failures[0]?.text ?? '');

@@ -133,10 +133,7 @@ export class Sources {
     return this.sourcesOf(pool).map(({ name }) => name);
   }
 
-  /**
-   * Returns the source to send by; `last`, if it is open, since greylisting expects it again. One that was closed gets one mail, which finds out
-   * whether that is over. If none is open it is the one that opens first.
-   */
+  /** Returns the source: `last` if it is open, as greylisting expects it. A closed one gets one mail as a test. If none is open, the first to be. */
   choose(
     { pool, last }: SourcePreference,
     site: string,

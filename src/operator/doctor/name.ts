@@ -1,7 +1,4 @@
-/**
- * Checks our host name. Receivers compare the name that we greet with, the name of our address and the address of that name
- * (RFC 5321 section 4.1.4, RFC 1912 section 2.1), and many refuse mail if they do not agree.
- */
+/** Checks our host name: greeting, address and name must agree (RFC 5321 section 4.1.4, RFC 1912 section 2.1), or many receivers refuse mail. */
 import { isIPv4, isIPv6 } from 'node:net';
 import { isPublicAddress, isPublicName, plainAddress } from '../../net/ip.ts';
 import { failed, warning, type Check, type Probes, type Verdict } from './probes.ts';
