@@ -1,4 +1,4 @@
-/** Starts and stops the program. Only the files in `app/` build things: all get what they may touch, and are closed in the opposite order. */
+/** Starts and stops the program. Only the files in `app/` build things: each gets what it may touch, and all are closed in the opposite order. */
 import {
   certificateFiles,
   presentCertificate,

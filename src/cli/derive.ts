@@ -8,7 +8,7 @@ import { type Given, type Input, type Presentation, json, tableOf } from '../pre
 import type { Context } from './cli.ts';
 import { readDuration } from '../base/time.ts';
 
-/** Reads `a,b` or `a, b` and joins repeated options; the operation checks items. Refuses no items: an unset variable would lift a restriction. */
+/** Reads `a,b` or `a, b` and joins repeated options; the operation checks items. Refuses an empty list: an unset variable would lift a limit. */
 export function listOption<Item extends string>(text: string, before: readonly Item[] | undefined): Item[] {
   const items = text
     .split(',')

@@ -209,7 +209,10 @@ class Worker {
     this.finished = null;
   }
 
-  /** Writes an outcome, never to be forgotten: tries until the database is closed, then takes back the claim: the mail is tried again if need be. */
+  /**
+   * Writes an outcome. What a host has answered must not be forgotten, so this tries until it is written, or until the database is closed: then the
+   * claim is taken back, and the mail tried once more unless the outcome is written before.
+   */
   private async write({ job, occurrences }: Finished): Promise<void> {
     const { engine } = this;
     for (;;) {

@@ -92,7 +92,7 @@ export class Session {
     this.wire.destroy(why);
   }
 
-  /** Drops the connection at once, but behind the final dot only if `evenPastDot`: a message taken there is sent twice without its answer. */
+  /** Drops the connection at once, but behind the final dot only if `evenPastDot`: there only the answer keeps a taken message from going twice. */
   abandon(evenPastDot = false, why = 'given up: the program stops'): void {
     if (!this.pastDot || evenPastDot) this.destroy(why);
   }

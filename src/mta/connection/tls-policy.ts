@@ -54,7 +54,7 @@ export type TlsRequest = 'require' | 'waive';
 
 export type Asked =
   | { kind: 'need'; need: TlsNeed }
-  /** The host must not have the mail (RFC 8461 section 5): the next is tried, or it waits. `isFinal`: no wait meets the message's request. */
+  /** The host must not have the mail (RFC 8461 section 5): the next is tried, or it waits. `isFinal`: the domain cannot meet the request at all. */
   | { kind: 'refused'; text: string; policy: PolicyName; isFinal?: true };
 
 /** Returns what a connection to the host needs, or why it must not have the mail. */

@@ -81,7 +81,10 @@ export function reportOf(state: LaneState, around: Surroundings): Omit<LaneRepor
 const numbers = (limits: readonly LaneLimit[], kind: LaneLimit['what']): LaneLimit[] =>
   limits.filter(({ what }) => what === kind).sort((a, b) => a.to - b.to);
 
-/** Returns what this mail waits for; with null, the lane as a whole. `site`: that of the mail's domain (in an operator's lane another), or null. */
+/**
+ * Returns what this mail waits for; with null, the lane as a whole. `site` is the site of the mail's own domain, which in an operator's lane
+ * differs; null for the lane as a whole, which for an operator's has no hosts.
+ */
 export function waitsOf(state: LaneState, mail: MailKey | null, site: Site | null, around: Surroundings): LaneWait[] {
   const { pool, clock, limits, probes } = around;
   const now = clock.now();

@@ -8,7 +8,10 @@ import type { AccountRow } from '../../storage/tables.ts';
 import { accountNamed } from '../team/accounts.ts';
 import type { StoreDeps } from '../server-route.ts';
 
-/** Returns the operator in the named account (percent-encoded), else that of the path's object, else `default`; in none for the server. */
+/**
+ * Returns the operator in the account with this name or id, percent-encoded; without one in that of the object that the path names, else in
+ * `default`. Operations of the server are in no account.
+ */
 export async function callerOf(
   deps: Pick<StoreDeps, 'db'>,
   isOfServer: boolean,

@@ -60,7 +60,10 @@ export const teamOperations = {
       return await inviteFor(deps, member, { accountIds: input.accountIds, mail, act });
     },
   }),
-  /** Makes a new link: for the invited an invitation, for others a new password without second factor, only handed over. Earlier links end. */
+  /**
+   * Makes a new link: for an invited member another invitation, for others one that sets a new password and removes the second
+   * factor, which is only handed over. Earlier links of the member end.
+   */
   'team.link': storeRoute({
     act: { ...words, says: 'made a set-up link for {email}' },
     body: z.strictObject({ member: memberArgument, mail: mailArgument }),
