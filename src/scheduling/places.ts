@@ -169,7 +169,7 @@ export class Places<Item> {
   }
 }
 
-/** A line in which shares (accounts, addresses) take turns, the oldest first; an item may wait in several. Pure; the cost of a call is constant. */
+/** A line in which shares (accounts, addresses) take turns, the oldest item first; one may wait in several, once in each. Pure, at constant cost. */
 export class WaitingLine<Item> {
   private readonly shares = new Map<string, { items: Set<Item>; first: Iterator<Item> }>();
   private count = 0;

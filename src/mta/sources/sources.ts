@@ -133,7 +133,7 @@ export class Sources {
     return this.sourcesOf(pool).map(({ name }) => name);
   }
 
-  /** Returns the source: `last` if it is open, as greylisting expects it. A closed one gets one mail as a test. If none is open, the first to be. */
+  /** Returns the source: `last` if open, as greylisting expects it. A closed one gets one mail as a test. If none is open, the first that opens. */
   choose(
     { pool, last }: SourcePreference,
     site: string,

@@ -1,4 +1,4 @@
-/** Checks our host name: greeting, address and name must agree (RFC 5321 section 4.1.4, RFC 1912 section 2.1), or many receivers refuse mail. */
+/** Checks our host name. Many receivers refuse if greeting, name of the address and address of that name differ (RFC 5321 4.1.4, RFC 1912 2.1). */
 import { isIPv4, isIPv6 } from 'node:net';
 import { isPublicAddress, isPublicName, plainAddress } from '../../net/ip.ts';
 import { failed, warning, type Check, type Probes, type Verdict } from './probes.ts';
