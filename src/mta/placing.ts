@@ -170,7 +170,7 @@ export class Placing {
     this.engine.dueQueue.done(job, dueAt);
   }
 
-  /** Puts a job without a connection aside, others may have one. Returns false if it goes back to the lane: the worker ends until that is woken. */
+  /** Puts a job without a connection aside: others may have one. Returns false if it goes back to the lane: the worker ends until that is woken. */
   putAside(lane: string, job: Job, found: NoPassage): boolean {
     this.releaseQuota(job);
     const known = this.engine.sites.known(job.domain);
