@@ -29,8 +29,8 @@ export interface Moment {
   dialogue?: { id: string; steps: readonly { name: string; ms: number }[]; tls: string | null };
   /** Calls to webhook endpoints about it. */
   calls: Call[];
-  /** Opens and clicks by scanners and proxies. */
-  machines?: readonly { at: string; what: string; facts: string }[];
+  /** What the moment stands for, shown on request: opens and clicks by scanners and proxies, or attempts with the same answer. */
+  folded?: readonly { at: string; what: string; facts: string }[];
   /** The wait that holds now: its beginning, its end at the earliest, and who set it. */
   wait?: { since: string | null; until: string | null; by: string | null };
   /** The path of a mail that came back. */
@@ -80,7 +80,7 @@ export function timelineOf(history: History): Moment[] {
   for (const { event, moment } of events) moment.calls.push(...callsOf(history, event.id));
   const past = [
     acceptedMoment(history),
-    ...attempts.map(({ moment }) => moment),
+    ...foldedAttempts(attempts),
     ...new Set(events.map(({ moment }) => moment).filter((moment) => !attempts.some((one) => one.moment === moment))),
     ...[...unmatched].map((report) => reportMoment(report, here, isOne)),
     ...history.suppressions.map(suppressionMoment),
@@ -115,7 +115,7 @@ function machinesMoment(history: History, events: readonly EventRecord[]): Momen
   }));
   const title = `${pluralize(events.length, 'open or click', 'opens and clicks')} by machines, not counted`;
   const calls = events.flatMap(({ id }) => callsOf(history, id));
-  return [{ ...bare(), at: first.timestamp, what: '', title, calls, machines: lines }];
+  return [{ ...bare(), at: first.timestamp, what: '', title, calls, folded: lines }];
 }
 
 function attemptMoment(attempt: Attempt, isOne: boolean): Moment {
@@ -135,6 +135,28 @@ function attemptMoment(attempt: Attempt, isOne: boolean): Moment {
     facts: attemptFacts(attempt),
     dialogue: { id: `dialogue-${id}`, ...dialogueOf(attempt) },
   };
+}
+
+/** Returns the moments of attempts; deferred ones of a recipient that got the same answer are one moment, that of the last. */
+function foldedAttempts(attempts: readonly { attempt: Attempt; moment: Moment }[]): Moment[] {
+  const groups: (typeof attempts)[number][][] = [];
+  for (const one of attempts) {
+    const own = groups.findLast(([first]) => first?.attempt.recipient === one.attempt.recipient);
+    const answer = one.attempt.outcome === 'deferred' ? one.moment.reply : null;
+    if (own !== undefined && answer != null && own.at(-1)?.moment.reply === answer) own.push(one);
+    else groups.push([one]);
+  }
+  return groups.flatMap((group) => {
+    const last = group.at(-1);
+    if (last === undefined || group.length === 1) return group.map(({ moment }) => moment);
+    const title = `${String(group.length)} times with the same answer, last in ${last.moment.title}`;
+    const folded = group.map(({ attempt: { ended_at: at }, moment }) => ({
+      at,
+      what: moment.title,
+      facts: moment.facts.join(', '),
+    }));
+    return [{ ...last.moment, title, folded, calls: group.flatMap(({ moment }) => moment.calls) }];
+  });
 }
 
 /** Returns whether the event only says how the attempt ended. */

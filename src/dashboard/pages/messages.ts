@@ -43,7 +43,13 @@ export const messagePages: readonly Page[] = [
     view: 'message',
     title: ({ message }) => message.subject,
     load: messageData,
-    acts: { [`${WHERE}/:id/resend`]: resend },
+    acts: {
+      [`${WHERE}/:id/resend`]: resend,
+      async [`${WHERE}/:id/lift`](visit) {
+        const lifted = await liftFor(visit, idOf(visit), visit.form.get('force') !== null);
+        return `${pluralize(lifted, 'suppression')} lifted: what is sent from now on goes out.`;
+      },
+    },
   }),
   get(`${WHERE}/:id/html`, html),
   get(`${WHERE}/:id/source`, async (visit) => mailFile(await bytesOf(visit, 'getMessageRaw'), idOf(visit))),
@@ -405,7 +411,7 @@ async function liftFor(visit: Visit, id: string, force: boolean): Promise<number
   const entries = blockingOf(message, await suppressionsOf(reader, message));
   for (const { email, scope } of entries) {
     const of = scope === 'account' ? { scope } : { stream: message.stream };
-    const query = { ...of, force: force ? 'true' : null, note: `to send ${id} again` };
+    const query = { ...of, force: force ? 'true' : null, note: `for ${id}` };
     await visit.ask('deleteSuppression', { params: { email }, query });
   }
   return entries.length;
