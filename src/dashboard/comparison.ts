@@ -13,10 +13,13 @@ export const limits = { bounced: [0.02, 0.04], complained: [0.0004, 0.0008] } as
 /** `2 %` of 0.02. */
 const limitText = (share: number): string => `${String(Number((share * 100).toPrecision(2)))} %`;
 
-/** Returns the limit that a share of `of` mails is over, with its colour; null if it is below both, or of too few mails. */
+/** Returns the limit that a share of `of` mails is over, its colour, and how many times the red limit it is; null if it is below both, or of too few mails. */
 export function overOf(rate: number | null, [amber, red]: readonly [number, number], of: number) {
   if (rate === null || of < ENOUGH || rate < amber) return null;
-  return rate < red ? { limit: limitText(amber), level: 'amber' } : { limit: limitText(red), level: 'red' };
+  const times = rate / red;
+  return rate < red
+    ? { limit: limitText(amber), level: 'amber', times }
+    : { limit: limitText(red), level: 'red', times };
 }
 
 export const part = (some: number, of: number): number | null => (of === 0 ? null : some / of);
@@ -72,18 +75,15 @@ export function figureOf(name: keyof typeof wholes, now: Counts, before: Counts 
   };
 }
 
-/** Says which limit is passed the furthest; null if none is. */
+/** Says which limit is passed the furthest, and how far; null if none is. */
 function breachText(now: Counts): string | null {
-  const [worst] = (['bounced', 'complained'] as const)
-    .map((name) => ({
-      ...figureOf(name, now, null),
-      times: (part(now[name], now[wholes[name][1]]) ?? 0) / limits[name][1],
-    }))
+  const figures = (['bounced', 'complained'] as const).map((name) => figureOf(name, now, null));
+  const [worst] = figures
     .filter(({ over }) => over !== null)
-    .sort((a, b) => b.times - a.times);
-  if (worst === undefined || worst.over === null) return null;
-  const { over, times, label, rate } = worst;
-  const howFar = over.level === 'red' && times >= 2 ? `${String(Math.floor(times))} times` : 'over';
+    .sort((a, b) => (b.over?.times ?? 0) - (a.over?.times ?? 0));
+  if (worst?.over == null) return null;
+  const { label, rate, over } = worst;
+  const howFar = over.times < 2 ? 'over' : `${String(Number(over.times.toPrecision(2)))} times`;
   return `${titleOf(label)} ${percentText(rate)}, ${howFar} the limit of ${over.limit}`;
 }
 

@@ -29,8 +29,8 @@ export interface Moment {
   dialogue?: { id: string; steps: readonly { name: string; ms: number }[]; tls: string | null };
   /** Calls to webhook endpoints about it. */
   calls: Call[];
-  /** What the moment stands for, shown on request: opens and clicks by scanners and proxies, or attempts with the same answer. */
-  folded?: readonly { at: string; what: string; facts: string }[];
+  /** Shown on request: opens and clicks by scanners and proxies, or attempts with the same answer. */
+  folded?: { at: string; what: string; facts: string }[];
   /** The wait that holds now: its beginning, its end at the earliest, and who set it. */
   wait?: { since: string | null; until: string | null; by: string | null };
   /** The path of a mail that came back. */
@@ -137,26 +137,24 @@ function attemptMoment(attempt: Attempt, isOne: boolean): Moment {
   };
 }
 
-/** Returns the moments of attempts; deferred ones of a recipient that got the same answer are one moment, that of the last. */
-function foldedAttempts(attempts: readonly { attempt: Attempt; moment: Moment }[]): Moment[] {
-  const groups: (typeof attempts)[number][][] = [];
-  for (const one of attempts) {
-    const own = groups.findLast(([first]) => first?.attempt.recipient === one.attempt.recipient);
-    const answer = one.attempt.outcome === 'deferred' ? one.moment.reply : null;
-    if (own !== undefined && answer != null && own.at(-1)?.moment.reply === answer) own.push(one);
-    else groups.push([one]);
+/** Returns the moments of attempts; what was deferred again with the same answer is one moment, that of the last. */
+function foldedAttempts(attempts: readonly { attempt: Attempt; moment: Moment }[]): Set<Moment> {
+  const shown = new Set<Moment>();
+  const last = new Map<string, { moment: Moment; lines: NonNullable<Moment['folded']> }>();
+  for (const { attempt, moment } of attempts) {
+    const before = last.get(attempt.recipient);
+    const lines = [{ at: attempt.ended_at, what: moment.title, facts: moment.facts.join(', ') }];
+    if (moment.what === 'deferred' && before?.moment.what === 'deferred' && moment.reply === before.moment.reply) {
+      lines.unshift(...before.lines);
+      moment.title = `${String(lines.length)} times with the same answer, last in ${moment.title}`;
+      moment.folded = lines;
+      moment.calls.unshift(...before.moment.calls);
+      shown.delete(before.moment);
+    }
+    shown.add(moment);
+    last.set(attempt.recipient, { moment, lines });
   }
-  return groups.flatMap((group) => {
-    const last = group.at(-1);
-    if (last === undefined || group.length === 1) return group.map(({ moment }) => moment);
-    const title = `${String(group.length)} times with the same answer, last in ${last.moment.title}`;
-    const folded = group.map(({ attempt: { ended_at: at }, moment }) => ({
-      at,
-      what: moment.title,
-      facts: moment.facts.join(', '),
-    }));
-    return [{ ...last.moment, title, folded, calls: group.flatMap(({ moment }) => moment.calls) }];
-  });
+  return shown;
 }
 
 /** Returns whether the event only says how the attempt ended. */

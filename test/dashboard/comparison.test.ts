@@ -27,13 +27,13 @@ describe('dashboard/comparison', () => {
       'over two limits',
       counts(10_000, 600, 31),
       counts(10_000, 900),
-      'Complaints 0.330 %, 4 times the limit of 0.08 %; 94.0 % delivered today',
+      'Complaints 0.330 %, 4.1 times the limit of 0.08 %; 94.0 % delivered today',
     ],
     [
       'over two limits, by bounces the more',
       counts(10_000, 2500, 5),
       null,
-      'Bounced 25.00 %, 6 times the limit of 4 %; 75.0 % delivered today',
+      'Bounced 25.00 %, 6.3 times the limit of 4 %; 75.0 % delivered today',
     ],
   ] as const)
     it(`says in one sentence: ${name}`, () => {
