@@ -1,7 +1,4 @@
-/**
- * Starts and stops the program. The files in `app/` are the only place that builds things: everything gets what it may touch handed in, and
- * everything that is opened is closed in the opposite order.
- */
+/** Starts and stops the program. Only the files in `app/` build things: each gets what it may touch, and all are closed in the opposite order. */
 import {
   certificateFiles,
   presentCertificate,
@@ -294,10 +291,7 @@ interface LateDeps {
   log: Pick<Log, 'warn' | 'error'>;
 }
 
-/**
- * Writes what mail hosts have answered to a node that another one had removed: it was paused between a final dot and the answer, for example.
- * Its own transactions fail, so it writes as a command does, which never delivers. A mail that was accepted is then not tried again.
- */
+/** Writes what mail hosts answered to a removed node, say paused after a final dot, as a command does, so accepted mail is not sent again. */
 export async function writeLateOutcomes(deps: LateDeps, outcomes: readonly Occurrence[]): Promise<void> {
   if (outcomes.length === 0) return;
   try {

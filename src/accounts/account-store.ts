@@ -8,7 +8,6 @@ import type { StoreDeps } from '../storage/database.ts';
 import { insertRows } from '../storage/rows.ts';
 import { firstStreams } from './stream-store.ts';
 
-/** The account that is used if none is named. */
 const DEFAULT_ACCOUNT = 'default';
 /** The default account is the operator's own. */
 const DEFAULT_PLAN = 'unlimited';
@@ -21,10 +20,7 @@ export function ensureDefaultAccount(deps: StoreDeps): Promise<AccountRow> {
   );
 }
 
-/**
- * Adds an account. Throws `already_exists`, or a Problem with the name. The caller checks that the plan exists: plans are
- * settings.
- */
+/** Adds an account. Throws `already_exists`, or a Problem with the name. The caller checks that the plan exists: plans are settings. */
 export async function addAccount(deps: StoreDeps, { name, plan }: { name: string; plan: string }): Promise<AccountRow> {
   const checked = checkName(name);
   const made = await deps.db.commit.transact(async (tx) =>
@@ -42,7 +38,6 @@ export async function listAccounts({ db }: Pick<StoreDeps, 'db'>): Promise<Accou
   return await db.reader<AccountRow>('accounts').orderBy('id');
 }
 
-/** Returns an account by id or name, or null. */
 export async function findAccount({ db }: Pick<StoreDeps, 'db'>, nameOrId: string): Promise<AccountRow | null> {
   const rows = await db.reader<AccountRow>('accounts').where({ id: nameOrId }).orWhere({ name: nameOrId });
   // A name may look like the id of another account; the id wins.
@@ -99,14 +94,12 @@ async function insertAccount(
 }
 
 /**
- * The account of mail that this server sends itself: failure notices, notices of disabled webhooks, mail forwarded to the operator, the
- * self-test. It keeps them out of the customers' lists, numbers, quotas and webhooks. It is the last of all ids, so that it comes last in every
- * list.
+ * The account of mail that this server sends itself: failure notices, notices of disabled webhooks, mail forwarded to the operator, the self-test. It
+ * keeps them out of the customers' lists, numbers, quotas and webhooks. It is the last of all ids, so that it comes last in every list.
  */
 export const OWN_ACCOUNT = 'acc_7zzzzzzzzzzzzzzzzzzzzzzzzz';
 const OWN_NAME = "(Posthorn's own mail)";
 
-/** Makes the account when it is first needed. */
 export function createOwnAccount(deps: StoreDeps) {
   let isThere = false;
   return {
@@ -124,10 +117,7 @@ export function createOwnAccount(deps: StoreDeps) {
 
 const LONGEST_NAME = 100;
 
-/**
- * Returns the name without spaces around it. Throws `invalid_field` for an empty one and for control characters, and
- * `field_too_long`.
- */
+/** Returns the trimmed name. Throws `invalid_field` if it is empty or has control characters, and `field_too_long`. */
 export function checkName(name: string): string {
   const trimmed = name.trim();
   if (trimmed === '' || /\p{Cc}/u.test(trimmed)) {

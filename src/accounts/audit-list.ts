@@ -108,7 +108,6 @@ function inOrder({ db }: Deps, { of, by, since, until, request_id: request }: Au
   return query;
 }
 
-/** Adds the conditions that each entry is tested against. */
 function tested(query: Query, { of, by, since, until, ...exact }: AuditFilter): Query {
   if (typeof of === 'object') keepToReach(query, of);
   for (const [column, value] of Object.entries(exact)) if (value !== undefined) query.andWhere(column, value);

@@ -102,7 +102,6 @@ export function createAuditLog(deps: {
       flush();
       await Promise.all(writing);
     },
-    /** Writes what waits. */
     async close(): Promise<void> {
       disarm();
       await Promise.all(writing);

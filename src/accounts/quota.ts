@@ -1,12 +1,9 @@
 /**
- * Limits how much mail an account may have accepted per UTC day and month, by its plan. Every recipient counts, as in the
- * books, except those that are suppressed at acceptance and those of simulated mail.
- *
- * The books are read once a day for each account; from then on accepted mail is counted in memory. Quota is taken before the
- * commit and returned if it fails, so that concurrent requests cannot exceed the limit. An account without a quota costs nothing here.
- *
- * If other nodes accept mail too, the books are read again before a mail that comes two seconds after the last reading. So an account exceeds
- * its quota by at most what the other nodes accept for it in two seconds.
+ * Limits how much mail an account may have accepted per UTC day and month, by its plan. Every recipient counts, as in the books, except those that
+ * are suppressed at acceptance and those of simulated mail. The books are read once a day for each account; from then on accepted mail is counted in
+ * memory. Quota is taken before the commit and returned if it fails, so that concurrent requests cannot exceed the limit. An account without a quota
+ * costs nothing here. If other nodes accept mail too, the books are read again before a mail that comes two seconds after the last reading. So an
+ * account exceeds its quota by at most what the other nodes accept for it in two seconds.
  */
 import { createLru } from '../base/lru.ts';
 import { Problem } from '../base/problem.ts';
@@ -42,7 +39,6 @@ interface Count extends Books {
 /** In the books, the status from which simulated mail that was accepted goes to `none`: these rows are subtracted, and belong to no balance. */
 export const SIMULATED = 'simulated';
 
-/** Returns whether a recipient counts. */
 export const isCharged = ({ status, test }: { status: string; test: number }): boolean =>
   status !== 'suppressed' && test === 0;
 
@@ -82,7 +78,7 @@ export function createQuotas({ db, clock, hasOthers }: StoreDeps & { hasOthers: 
   }
 
   return {
-    /** Takes this number of mails from the quota; the returned function is called when they are accepted or not. Throws `quota_exceeded` with the time to wait. */
+    /** Takes mails from the quota; the returned function is called when they are accepted or not. Throws `quota_exceeded` with the time to wait. */
     async take(accountId: string, limits: QuotaLimits, mails: number): Promise<SettleQuota> {
       const now = clock.now();
       const day = dayOf(now);
@@ -105,7 +101,6 @@ export function createQuotas({ db, clock, hasOthers }: StoreDeps & { hasOthers: 
         }
       };
     },
-    /** Returns the mails accepted today and this month. */
     used: (accountId: string): Promise<Books> => readBooks(db, accountId, dayOf(clock.now())),
   };
 }

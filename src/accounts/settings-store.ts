@@ -4,10 +4,8 @@ import type { StoreDeps } from '../storage/database.ts';
 import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
 import type { AccountSettingsRow } from '../storage/tables.ts';
 
-type Setting = Exclude<keyof AccountSettingsRow, 'account_id' | 'updated_at'>;
-
 /** The settings to change; null goes back to the server's value. */
-export type SettingsChanges = Partial<Pick<AccountSettingsRow, Setting>>;
+export type SettingsChanges = Partial<Omit<AccountSettingsRow, 'account_id' | 'updated_at'>>;
 
 export async function accountSettings({ db }: Pick<StoreDeps, 'db'>, accountId: string): Promise<AccountSettingsRow> {
   const row = await db.reader<AccountSettingsRow>('account_settings').where({ account_id: accountId }).first();
@@ -43,7 +41,6 @@ export function createAccountTracking(deps: StoreDeps) {
 /** The tracking settings of accounts, used by domains without their own. */
 export type AccountTracking = ReturnType<typeof createAccountTracking>;
 
-/** Writes the changes and returns the settings. */
 export function changeSettings(
   { db, clock }: StoreDeps,
   accountId: string,

@@ -109,10 +109,7 @@ export async function pageOfStreams(
   return readPage<StreamRow>(query, { limit, after, before }, 'oldest first');
 }
 
-/**
- * Changes a stream. A new priority applies to mail accepted later, a new pool to all mail not yet sent, a pause to all mail
- * that is not being sent. Throws `not_found`.
- */
+/** Changes a stream. A priority applies to mail accepted later, a pool to mail not yet sent, a pause to mail not being sent. Throws `not_found`. */
 export async function updateStream(
   deps: StreamDeps,
   { accountId, id }: { accountId: string; id: string },
@@ -134,10 +131,7 @@ export async function updateStream(
   return row;
 }
 
-/**
- * Removes a stream without waiting mail; messages sent through it keep its name. Throws `not_found`, and `invalid_state` for
- * the two built-in streams and while mail waits.
- */
+/** Removes a stream without waiting mail; its messages keep the name. Throws `not_found`, and `invalid_state` if it is built in or mail waits. */
 export async function removeStream(
   deps: StreamDeps,
   { accountId, id }: { accountId: string; id: string },
@@ -167,7 +161,6 @@ export async function removeStream(
 
 const noSuchStream = (): Problem => new Problem('not_found', 'There is no such stream.', { field: 'id' });
 
-/** Returns the two streams of a new account. */
 export function firstStreams(accountId: string, now: number): StreamRow[] {
   const common = { account_id: accountId, pool: DEFAULT_POOL, created_at: now, paused: 0 };
   return [

@@ -1,7 +1,4 @@
-/**
- * An answer is a value until it is written: the idempotency record, the audit line and compression read it first. The headers
- * of every answer are added here, for requests with a route and for those that Node could not parse (client-errors.ts).
- */
+/** An answer is a value until it is written: idempotency, audit and compression read it first. It gets the headers of every answer here. */
 import { Readable, pipeline } from 'node:stream';
 import { Problem, type ProblemCode } from '../base/problem.ts';
 import type { Deprecation } from './route.ts';
@@ -103,10 +100,7 @@ export function deprecationHeaders(deprecated: Deprecation): string[] {
   ];
 }
 
-/**
- * The outermost layer: gives the request its id and its exchange, and writes the answer when all others are done. It writes to
- * the socket itself, since Koa's own response costs 6 us more and cannot wait for the rest of a refused body.
- */
+/** Makes the outermost layer, which writes answers to the socket: Koa's response costs 6 us more and cannot wait for a refused body. */
 export function respond(shell: Shell, open: (request: IncomingMessage) => Exchange): Middleware {
   return async (ctx, next) => {
     const exchange = open(ctx.req);
@@ -156,10 +150,7 @@ async function packed(ctx: Context, answer: Answer, body: string | Buffer, extra
   return compressed.bytes;
 }
 
-/**
- * Sends the answer at once, but ends the response only when the refused body has been read: closing the connection with
- * unread bytes would reset it, and the client would lose the answer.
- */
+/** Sends the answer at once, but ends it only when the refused body is read: closing with unread bytes would lose the answer. */
 async function endDrained(
   { clock, limits }: Shell,
   exchange: Exchange,
@@ -203,10 +194,7 @@ export function problem(deps: { log: ApiLog }, problemOf?: OperatorDoor['problem
   };
 }
 
-/**
- * Returns the answer to an error, which a program that was written for another service gets in the form that it knows. Of an internal error
- * the caller gets the request id; its text goes to the log only.
- */
+/** Returns the answer to an error, in the form of another service for its programs. The text of an internal error goes to the log only. */
 export function answerTo(deps: { log: ApiLog }, { path, requestId, route }: Exchange, error: unknown): Answer {
   const problem = error instanceof Problem ? error : faultOf(error);
   if (problem !== error || (problem.cause !== undefined && problem.status >= 500))

@@ -49,10 +49,7 @@ export function exchangeAudit(
   });
 }
 
-/**
- * Returns a path that does not exist without the addresses in it: the line of a mistyped path stays long after the person whom it names was
- * erased. An `@` may be percent-encoded, and more than once.
- */
+/** Returns a path without its addresses: the line of a mistyped path outlives an erasure. An `@` may be percent-encoded more than once. */
 const withoutAddresses = (path: string): string => path.replace(/[^/]*(?:@|%(?:25)*40)[^/]*/g, '{address}');
 
 /** Returns whether the request names a person who is to be forgotten: nothing of it is kept. */
@@ -67,10 +64,7 @@ function faultOf({ answer }: Pick<Exchange, 'answer'>): { field: string | null; 
   return error ?? null;
 }
 
-/**
- * Takes out what `JSON.parse` quotes of a malformed body: up to 40 characters, which may be part of a secret or of a mail. The client, whose
- * body it is, gets them.
- */
+/** Takes out what `JSON.parse` quotes of a malformed body: up to 40 characters, perhaps of a secret or a mail. The client gets them. */
 const withoutBody = (message: string | undefined): string | undefined =>
   message?.replace(/, (?:\.\.\.)?"[^]*"(?:\.\.\.)? is not valid JSON\.$/, '.');
 
@@ -156,11 +150,7 @@ async function write({ audit: sink, keepBodies = 'none', clock, log }: Shell, ex
   }
 }
 
-/**
- * The lines of the request log for keys that this server does not know. They show an administrator a program that was set up with a
- * wrong key. Strangers could fill the disk with them, so that they have a budget; what goes beyond it is only counted.
- */
-
+/** The lines for unknown keys, which show a program with a wrong key. Strangers have a budget; what goes beyond it is only counted. */
 export class StrangerLines {
   /** Requests that were counted and not kept, since the start of the server. */
   notKept = 0;

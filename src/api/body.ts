@@ -171,10 +171,7 @@ const LEAST_GZIP = 18;
 const MOST_PACKED = 1032;
 const damaged = (): Problem => new Problem('invalid_json', 'The gzip data of the body is damaged.');
 
-/**
- * Unpacks gzip. Its end says how large the content is: that much memory is counted and filled, and no more, so that a gzip bomb takes no more
- * than any body.
- */
+/** Unpacks gzip. Its end says how large the content is: only that much memory is counted and filled, so that a bomb takes no more than a body. */
 async function unpack(packed: Buffer, limits: BodyLimits, keep: Keep): Promise<Buffer> {
   const size = packed.length < LEAST_GZIP ? 0 : packed.readUInt32LE(packed.length - 4);
   if (size > MOST_PACKED * packed.length) throw damaged();
@@ -256,10 +253,8 @@ export interface BodyShare {
 }
 
 /**
- * The memory for bodies of requests under way, forms and uploads included, and for large answers that are not taken yet. No
- * account can take it all: one may hold at most as much as is left for the others. So one account alone gets half, two get a third
- * each, and there is always room for a mail of another account. Strangers, who have shown neither key nor session, share a small
- * part, of which a network may hold at most as much as is left for other networks.
+ * The memory for bodies under way, forms and uploads included, and for large answers that are not taken yet. An account may hold at most
+ * as much as is left for others: one alone gets half, two a third each. Strangers share a small part, by the same rule for networks.
  */
 export class BodyMemory {
   private readonly most: number;

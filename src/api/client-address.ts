@@ -1,16 +1,10 @@
-/**
- * The address of the client: that of the connection, or, behind proxies that the operator trusts, the one that they name.
- * Allow-lists of addresses depend on it. And whether the client came over TLS.
- */
+/** The address of the client, on which allow-lists depend, as the connection or a trusted proxy has it; and whether it came over TLS. */
 import type { BlockList } from 'node:net';
 import { isListed, isPublicAddress, plainAddress } from '../net/ip.ts';
 import type { IncomingMessage } from 'node:http';
 import type { TLSSocket } from 'node:tls';
 
-/**
- * Returns the client's address in canonical form. `X-Forwarded-For` is read from its end, where trusted proxies write, and only
- * as long as the writer is trusted, so that entries of the client itself never count.
- */
+/** Returns the address in canonical form. `X-Forwarded-For` is read from its end while the writer is trusted: clients' entries never count. */
 export function clientAddress(
   remote: string | undefined,
   forwardedFor: string | undefined,
@@ -27,10 +21,7 @@ export function clientAddress(
   return address;
 }
 
-/**
- * Keeps the first ten addresses that send `X-Forwarded-For` and are not trusted; returns whether this one is new. Not public ones: every client
- * in the Internet can write the header, and a proxy is usually on this machine or in its network.
- */
+/** Keeps the first ten addresses with untrusted `X-Forwarded-For`; returns whether this is new. Not public ones: any client can write the header. */
 export function isNewProxy(known: Set<string>, remote: string | undefined, trusted: BlockList): boolean {
   const ip = plainAddress(remote ?? '');
   if (ip === null || known.has(ip) || known.size >= 10 || isPublicAddress(ip) || isListed(trusted, ip)) return false;
@@ -53,8 +44,5 @@ export function isSecure({ socket, headers }: IncomingMessage, publicUrl: string
   );
 }
 
-/**
- * RFC 6797: from now on this host is only asked over TLS, for a year. Its subdomains are not included, as they may serve
- * something else; nor do tracking hosts get it, which are names of customers.
- */
+/** RFC 6797: TLS only, for a year. Subdomains are left out, as they may serve something else; so are tracking hosts, names of customers. */
 export const HSTS = { 'Strict-Transport-Security': 'max-age=31536000' } as const;

@@ -1,7 +1,4 @@
-/**
- * Answers requests that never reach the router: those that Node cannot parse, heads that are too large or too slow,
- * CONNECT. They get the envelope and the headers of every other answer, written directly to the socket.
- */
+/** Answers requests that never reach the router (not parsed, head too large or slow, CONNECT), with the envelope and headers of all others. */
 import { STATUS_CODES, type IncomingMessage, type RequestListener, type Server, type ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { Socket } from 'node:net';
@@ -67,10 +64,7 @@ function problemOf(error: NodeJS.ErrnoException): Problem | null {
   }
 }
 
-/**
- * The fault may be in the body of a request that is being handled (then this is its answer), or in what a client sent after
- * a good one (then the good one is answered first).
- */
+/** Answers a faulty body in place of its request's answer, and a fault behind a good request after that one's answer. */
 function answerInTurn(deps: Deps, newest: Responses, socket: Duplex, problem: Problem): void {
   const last = newest.get(socket);
   if (last === undefined || last.res.closed) write(deps, socket, problem);
@@ -116,9 +110,8 @@ const HEAD_OVERFLOW = 'HPE_HEADER_OVERFLOW';
 const MOST_FIELDS = 100;
 
 /**
- * Hands the requests of a server to its listener, except those with too many fields. Node before version 24 drops what comes after the limit
- * without a word, which may be the key, or what a proxy says of the client: so such a request is refused whole. One of HTTP/0.9, which Node
- * takes too, has no head at all.
+ * Hands requests to the listener, except those with too many fields: Node before version 24 drops the surplus without a word, which may be
+ * the key, or what a proxy says of the client. Also refuses HTTP/0.9, which has no head and which Node takes.
  */
 export function takeRequests(server: Server, listener: RequestListener): RequestListener {
   server.maxHeadersCount = MOST_FIELDS;

@@ -1,7 +1,4 @@
-/**
- * The TypeScript client for `npm install`: `/v1/client.tgz` in the version of this server, `/v1/client-1.0.0.tgz` in that version. The lock
- * file of a program pins the bytes at an address, so what was installed by its version stays there after an update.
- */
+/** The TypeScript client for npm: `/v1/client.tgz` is this server's version, and `/v1/client-1.0.0.tgz` stays as it is, since lock files pin it. */
 import { createHash, randomUUID } from 'node:crypto';
 import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
 import path from 'node:path';

@@ -1,7 +1,4 @@
-/**
- * `GET /v1/events`: the event log as a list, by long poll, as server-sent events, as NDJSON and as CSV. One URL; the Accept header
- * says which. Cursors are positions in the log, good under any filter.
- */
+/** `GET /v1/events`: list, long poll, server-sent events, NDJSON or CSV, by Accept. Cursors are positions, good under any filter. */
 import { Readable } from 'node:stream';
 import { z } from 'zod';
 import { createGate, type Gate } from '../scheduling/gate.ts';
@@ -103,7 +100,6 @@ export function eventRoute(deps: EventsContext): Route {
   );
 }
 
-/** The parts of one call that every form of answer needs. */
 interface Reading {
   deps: EventsContext;
   gate: Gate;
@@ -212,7 +208,6 @@ async function pageAfter(reading: Reading, limit: number): Promise<EventPage> {
   }
 }
 
-/** Follows the log until the call is over. */
 function attend({ deps, call, filter }: Reading): Follower {
   const follower = deps.tail.follow(filter.accountId);
   call.whenOver(() => {
@@ -221,7 +216,6 @@ function attend({ deps, call, filter }: Reading): Follower {
   return follower;
 }
 
-/** Streams all events up to now. */
 async function whole(reading: Reading, type: LineType): Promise<Reply> {
   const { deps, call, filter } = reading;
   return deps.streams.answer(call, { list: 'events', type }, async () => {

@@ -124,8 +124,7 @@ export interface ApiSettings {
   drainMs?: number;
 }
 export interface Readiness {
-  /** `degraded`: it works, but another program has a port for mail. `starting`: the ports for mail are not open yet. `draining`: an
-   *  operator takes this node out of service. */
+  /** `degraded`: another program has a port for mail. `starting`: those are not open yet. `draining`: an operator takes the node out. */
   status: 'ok' | 'degraded' | 'starting' | 'draining' | 'unavailable';
   checks: Record<string, boolean>;
   /** The listeners whose port cannot be had. */
@@ -200,9 +199,8 @@ export type Middleware = Koa.Middleware<ShellState>;
 export type Context = Koa.ParameterizedContext<ShellState>;
 
 /**
- * Returns `whenOver` of a call: its listeners are called once when the call is over, or at once if `isOver` says that it is
- * already. `watch` begins at the first listener and serves them all, since a streamed answer alone has nearly as many `close`
- * listeners as Node takes for a leak; it returns the function that ends the watch.
+ * Returns `whenOver` of a call: listeners are called once when it is over, or at once if `isOver` says so. One `watch` serves them all, since
+ * a streamed answer alone has nearly as many `close` listeners as Node takes for a leak; it returns the function that ends the watch.
  */
 export function overWatch(
   isOver: () => boolean,

@@ -1,9 +1,6 @@
 /**
- * Idempotency-Key (IETF draft httpapi-idempotency-key-header): the second request with a key gets the first one's answer.
- *
- * A map of keys in flight, then a look-up, then the work. The record is written in the transaction that does the work, so
- * there is no lease to expire and no double send after a crash; what the handler did not write is stored here, after it.
- * A temporary answer (429, 5xx) releases the key.
+ * Idempotency-Key (IETF draft httpapi-idempotency-key-header): the second request with a key gets the first one's answer. The record is written
+ * in the transaction of the work, so no lease expires and a crash causes no double send; else it is stored here. 429 and 5xx release the key.
  */
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto';
 import { Readable } from 'node:stream';
@@ -34,7 +31,6 @@ export interface IdempotencySettings {
   onMismatch: 'replay' | 'error';
 }
 
-/** A request's use of a key. */
 export interface IdempotencyUse {
   recordKey: string;
   /** The value that the caller sent; it is never stored. */
@@ -84,10 +80,7 @@ function rowFor(use: IdempotencyUse, answer: Answer, now: number, secret: boolea
   };
 }
 
-/**
- * Returns the first answer again: same status, same bytes. Headers say that it is repeated and when it was first given; with a
- * refusal they also say how to try again, since its reason may be gone by now.
- */
+/** Returns the first answer again, the same bytes. Headers say so, and when it was given; of a refusal, whose reason may be gone, how to retry. */
 export function replayOf(
   use: IdempotencyUse,
   row: IdempotencyRow,
@@ -125,10 +118,7 @@ export interface Repeat {
   isMismatch: boolean;
 }
 
-/**
- * Checks that the caller may have this answer: a new key is shown to who may make it now, the secret of a webhook endpoint to who may read
- * it, and the mail of another key to who knows its body or may read all mail. Throws a Problem.
- */
+/** Throws a Problem unless the caller may make the new key, read the webhook's secret, or knows another key's mail (its body, or may read all). */
 export function checkRepeat(caller: Caller, { record, isOthers, isMismatch }: Repeat): void {
   const { object } = record;
   if (object === 'key') mayManage(caller, keyIn(record), FIELD);
@@ -188,10 +178,7 @@ export class InFlight {
     this.deps = deps;
   }
 
-  /**
-   * `run`: this request is the first; it must call `land` when it has its answer, whatever comes. `replay`: another was.
-   * Throws `idempotency_in_progress` when the first is still running after 25 s.
-   */
+  /** Returns `run` for the first request, which must call `land` in any case, else `replay`. Throws `idempotency_in_progress` after 25 s. */
   async turn(key: string): Promise<Turn> {
     const deadline = this.deps.clock.monotonic() + WAIT_MS;
     for (let first = this.flights.get(key); first !== undefined; first = this.flights.get(key)) {
@@ -314,10 +301,7 @@ async function repeatOther(deps: Shell, exchange: Exchange, use: IdempotencyUse)
   return row;
 }
 
-/**
- * Returns the row that the handler wrote with its work, or writes one; `taken` if another node has written it meanwhile. A failing store
- * does not undo committed work.
- */
+/** Returns the row that the handler wrote, or writes one; `taken` if another node has. A failing store does not undo committed work. */
 async function keep(deps: Shell, exchange: Exchange, use: IdempotencyUse): Promise<IdempotencyRow | 'taken' | null> {
   const { answer, at, route } = exchange;
   if (answer === null) return null;

@@ -1,7 +1,4 @@
-/**
- * Calls operations by their id for people: pages of the dashboard, the control socket, and a command without a server. They
- * get the same checks of fields, the same answers and the same audit rows as a caller with a key. Rate limits and idempotency do not apply.
- */
+/** Calls operations for the dashboard, the control socket and commands: checked and audited as with a key, no rate limits or idempotency. */
 import type { Clock } from '../base/clock.ts';
 import { Unavailable } from '../base/unavailable.ts';
 import { actorOf, type Caller } from '../keys/caller.ts';

@@ -1,7 +1,4 @@
-/**
- * Reads JSON bodies: small ones on the main thread, large ones in threads that are started when needed and end when idle,
- * so that a 50 MiB body does not delay other requests.
- */
+/** Reads JSON bodies, large ones in threads that end when idle: a 50 MiB body does not delay other requests. */
 import { ownMemory } from '../base/bytes.ts';
 import type { Clock } from '../base/clock.ts';
 import { nextSlice } from '../base/slices.ts';
@@ -22,10 +19,7 @@ export const INLINE_BYTES = 256 * 1024;
 const AT_ONCE_BYTES = 16 * 1024;
 
 const THREADS = 2;
-/**
- * Bodies of one account that wait for a thread; more answer 503. Accounts take turns. The memory for bodies is the limit before this one:
- * an account alone may have half of it, which is 512 of the smallest bodies that go to a thread.
- */
+/** Bodies of one account that wait for a thread; more answer 503. The memory for bodies is the limit before: its half is 512 of the smallest. */
 const MOST_WAITING = 512;
 const IDLE_MS = 30_000;
 /** The largest honest body takes under 2 s; a thread that takes longer is ended. */
@@ -67,9 +61,7 @@ export function createJsonReader(deps: { clock: Clock }) {
     gate.run(owner, () => threads.run(job, ownMemory([job.bytes])).then(bodyOf, refuse), tooMany);
 
   return {
-    /**
-     * Throws `invalid_json`, `payload_too_large` (too many values) or `service_unavailable` (too many large bodies of this owner at once).
-     */
+    /** Throws `invalid_json`, `payload_too_large` (too many values) or `service_unavailable` (too many large bodies of this owner). */
     async read(bytes: Buffer, { owner, send = null, foreign = null }: BodyUse): Promise<JsonBody> {
       if (bytes.length > INLINE_BYTES) return inThread(owner, { bytes, send, foreign });
       if (bytes.length > AT_ONCE_BYTES) await nextSlice();

@@ -1,7 +1,4 @@
-/**
- * The thread that reads large JSON bodies, one at a time: bytes in, value and hash out. A send request it also checks, and
- * then gives the draft instead of the value: decoding 20 MB of base64 is not for the main loop. Started by `json-reader.ts`.
- */
+/** The thread of json-reader.ts for large JSON bodies. Of a send request it gives the draft: decoding 20 MB of base64 is not for the main loop. */
 import { answerJobs } from '../base/answer-jobs.ts';
 import { MIME, type ForeignBody } from './compat/foreign.ts';
 import { readForeign } from './compat/services.ts';

@@ -1,10 +1,7 @@
 /**
- * Strict reading of a JSON body (RFC 8259, I-JSON RFC 7493): UTF-8 only, one object, no member twice, no lone surrogates,
- * depth and number of values limited. JSON.parse alone hides doubled members: it keeps the last one silently.
- *
- * How doubles are found without a second parser: `survey` counts the members *written* (colons outside strings), `kept`
- * counts the members that *came out*. If the numbers differ, one was written twice. `survey` runs first, so that a body made
- * to blow up memory (`[[],[],...`) is refused before anything is built.
+ * Strict reading of a JSON body (RFC 8259, I-JSON RFC 7493): UTF-8 only, one object, no member twice, no lone surrogates, limits of depth and count.
+ * JSON.parse keeps the last of doubled members silently: so `survey` counts the members as written (colons outside strings), and `membersOf`
+ * those that came out. `survey` runs first, so that a body made to blow up memory (`[[],[],...`) is refused before anything is built.
  */
 import { isAscii, isUtf8 } from 'node:buffer';
 import { hash } from 'node:crypto';
@@ -30,10 +27,7 @@ export type JsonResult =
   /** A body of another service that has no counterpart here. */
   | { kind: 'refused'; code: ProblemCode; message: string; field: string | null };
 
-/**
- * Reads a whole body. Linear in its length; about 10 us for 5 KiB. With `lists`, a list becomes an object with the member `list`. With
- * `files`, the base64 of large files is put there, and stays in the bytes.
- */
+/** Reads a body in linear time, 10 us for 5 KiB. With `lists`, a list becomes an object with `list`. `files` gets large files, left in the bytes. */
 export function readJson(
   bytes: Uint8Array,
   { lists = false, files = null }: { lists?: boolean; files?: LongTexts | null } = {},
@@ -155,10 +149,7 @@ function membersOfObject(object: JsonObject): number {
   return below < 0 ? -1 : below + names.length;
 }
 
-/**
- * A text that is the same for two bodies that mean the same, and for no others: members sorted, strings with their length
- * in front instead of escapes, which takes a quarter of the time of writing JSON.
- */
+/** Returns the same text only for bodies that mean the same: members sorted, lengths instead of escapes (a quarter of the time of JSON). */
 function canonical(value: JsonValue): string {
   if (typeof value === 'string') return `"${value.length}:${value}`;
   if (typeof value !== 'object' || value === null) return String(value);
@@ -176,10 +167,7 @@ export function hashJson(value: JsonValue): string {
   return hash('sha256', canonical(value), 'hex');
 }
 
-/**
- * The files in a large body. Their base64 stays in its bytes and is decoded there, so that a file of 16 MB is never a text: what reads
- * the JSON sees the name of the file in its place. Bodies with the same files have the same names.
- */
+/** Files in a large body: their base64 is decoded in its bytes, so that 16 MB are never a text. The same files have the same names. */
 
 /** The texts that stayed in the bytes, by their names. */
 export type LongTexts = Map<string, Buffer>;

@@ -15,7 +15,6 @@ import { namedRequest, recordSchema, text } from './record-schema.ts';
 import { resource } from './resource.ts';
 
 const PATH = '/v1/keys';
-/** Ten years. */
 const LONGEST_TTL_S = 3650 * 86_400;
 /** A week is enough to distribute a new key; a month leaves a margin. */
 const LONGEST_OVERLAP_S = 30 * 86_400;

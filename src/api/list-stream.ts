@@ -1,7 +1,4 @@
-/**
- * Whole lists as a stream: the URL of a list answers all that its filters find if `Accept` asks for CSV or NDJSON. The next page is read
- * when the client has taken the last one, and the pages of an account one after the other.
- */
+/** Whole lists as a stream, for `Accept` of CSV or NDJSON: a page is read when the client has the last one, an account's one by one. */
 import { Readable } from 'node:stream';
 import { createGate } from '../scheduling/gate.ts';
 import { Problem } from '../base/problem.ts';
@@ -66,7 +63,6 @@ export class ListStreams {
     return { status: 200, stream, type: `${type}; charset=utf-8` };
   }
 
-  /** Reads a page when it is the account's turn. */
   private async page(read: () => Promise<Reply>, { caller }: Pick<AnyCall, 'caller'>): Promise<Page> {
     return this.gate.run(caller.accountId, async () => {
       const reply = await read();

@@ -1,7 +1,4 @@
-/**
- * The Model Context Protocol at `/mcp`, for assistants: streamable HTTP with answers in JSON, a key as the Bearer. Each tool performs declared
- * operations, as the key's caller: with its scopes, its mode and its rows in the audit. Sessions, streams and batches do not exist.
- */
+/** The Model Context Protocol at `/mcp`: streamable HTTP without sessions, streams or batches. Tools perform operations as the key's caller. */
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
 import type { Caller } from '../keys/caller.ts';
@@ -15,10 +12,7 @@ import type { ApiSettings } from './exchange.ts';
 import { isReading, type Incoming, type Reply, type Route } from './route.ts';
 import { refuseInTestMode } from './test-mode.ts';
 
-/**
- * The operations of a tool: one, whose name it has, or several with the same input, each with the name of its part of the answer.
- * `says` comes before the description of the operation; `fixed` is input that the tool stands for.
- */
+/** The operations of a tool: one, whose name it has, or named parts with the same input. `says` precedes the description; `fixed` is input. */
 interface ToolWords {
   name?: string;
   says?: string;

@@ -54,7 +54,6 @@ const PATH = '/v1/messages';
 const MOST_ATTEMPTS = 1000;
 const LONGEST_ADDRESS = 1000;
 
-/** Returns the message that the path names. */
 const messageOf = ({ db }: ApiContext, { caller, params }: Pick<MessageCall, 'caller' | 'params'>) =>
   requireMessage(db, caller, params.id);
 
@@ -216,7 +215,6 @@ const resend = messages.post(
   },
 );
 
-/** The list of attached files in an answer. */
 const attachedFiles = () =>
   z
     .array(

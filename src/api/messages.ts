@@ -169,7 +169,6 @@ const count = messages.get(
   },
 );
 
-/** Letters of an id after its prefix. */
 const ID_LETTERS = 26;
 
 /** Returns the times in which messages of this request, or of requests whose ids begin like this, were accepted. */

@@ -19,10 +19,7 @@ export function preferredType<Type extends string>(
   return offered.find((type) => type === wanted) ?? offered[0];
 }
 
-/**
- * True if `Accept` forbids every one of the types by a weight of zero. A header that does not name a type does not refuse it:
- * clients that send `Accept: text/html` by habit get their JSON.
- */
+/** Returns whether every type has a weight of zero. A type that is not named is not refused: `Accept: text/html` by habit gets JSON. */
 export function forbids(accept: string | undefined, types: readonly string[]): boolean {
   if (accept === undefined || !/q=0/i.test(accept)) return false;
   return bestOf(accept.includes('*/*') ? accept : `${accept}, */*;q=0.001`, types) === undefined;

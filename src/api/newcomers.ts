@@ -1,10 +1,8 @@
 /**
- * Connections that have shown neither a key nor a session, counted by network (an IPv4 /24, an IPv6 /64) and in all: a client
- * that opens many idle connections must not use up descriptors and memory. From the first request with a good key or a session
- * its connection is not counted any more, so that programs may open as many as they need. When there is no room for one more,
- * the network that has most of them gives way, so that a flood from a few networks does not shut out a program that has a key
- * and has not been able to show it yet. The connections of a trusted proxy, which are of many clients, are not counted: requests have
- * their rate there.
+ * Connections that have shown neither a key nor a session, counted by network (an IPv4 /24, an IPv6 /64) and in all, since many idle ones could
+ * use up descriptors and memory. A good key or a session ends that, so programs may open as many as they need. If there is no room, the network
+ * with most gives way, and a flood does not shut out a program that had no time to show its key. Connections of a trusted proxy, which are of
+ * many clients, are not counted: requests have their rate there.
  */
 import type { IncomingMessage, Server } from 'node:http';
 import type { Socket } from 'node:net';
@@ -93,10 +91,7 @@ export class Newcomers {
     socket.once('close', newcomer.leave);
   }
 
-  /**
-   * Closes one connection of the network that has most: the oldest that waits for its next request or the rest of its head, else
-   * the oldest. False if there is none.
-   */
+  /** Closes the oldest connection of the largest network, if possible one between requests or in a head. False if there is none. */
   private makeRoom(): boolean {
     const members = this.crowds.largest();
     const leaving = members.find(({ underWay }) => underWay === 0) ?? members[0];

@@ -391,10 +391,7 @@ function example(code: ProblemCode): Json {
   return { error: { code, message: catalogue[code].cause, field: null, request_id: 'req_01jzabcdefghjkmnpqrstvwxyz' } };
 }
 
-/**
- * Returns the codes that an operation can refuse a request with: those that follow from the schemas of its query and its body, and
- * those that it declares.
- */
+/** Returns the codes that an operation can refuse with: by the schemas of its query and its body, and as it declares. */
 function problemCodes({ query, body, problems = [] }: Pick<Route, 'query' | 'body' | 'problems'>): ProblemCode[] {
   return [...new Set([...queryCodes(query), ...bodyCodes(body), ...problems])];
 }
@@ -447,7 +444,6 @@ const signatureHeaders = [
   ),
 ];
 
-/** A sentence for each kind. */
 const told: Readonly<Record<EventType, string>> = {
   sent: 'Delivery has begun',
   delivered: 'The mail host of the recipient has taken it',
@@ -503,7 +499,6 @@ function callOf(type: EventType, event: Json): Json {
 export type Json = Record<string, unknown>;
 
 export class Schemas {
-  /** The components so far, by id. */
   readonly named: Record<string, Json> = {};
 
   of(schema: z.ZodType, io: 'input' | 'output'): Json {

@@ -24,7 +24,6 @@ export interface PageQuery {
   before?: string | undefined;
 }
 
-/** The requested part of a list. */
 export interface PageWanted {
   accountId: string;
   limit: number;
@@ -32,7 +31,6 @@ export interface PageWanted {
   before?: string;
 }
 
-/** The schema of a page of `item`. */
 export const listOf = (item: z.ZodType) =>
   z.object({
     object: z.literal('list'),
@@ -85,10 +83,7 @@ export interface Page {
   last?: string | null;
 }
 
-/**
- * Answers a request for a page of the list at `path`. Cursors are bound to the account and to the filters. Throws
- * `mutually_exclusive_fields` and `invalid_cursor`.
- */
+/** Answers a page of the list at `path`; cursors are bound to account and filters. Throws `mutually_exclusive_fields` and `invalid_cursor`. */
 export async function answerPage(
   cursors: Cursors,
   path: string,
@@ -144,10 +139,7 @@ export function linkToNext(path: string, search: string, cursor: string): { Link
   return { Link: `<${path}?${parameters.toString()}>; rel="next"` };
 }
 
-/**
- * Cursors: opaque to the caller, base64url of a version, the position, and a MAC that also covers the list's filters, so a
- * cursor that was tampered with or belongs to another list is refused instead of giving wrong pages.
- */
+/** Opaque cursors: base64url of a version, the position, and a MAC over it and the filters, so that changed and foreign ones are refused. */
 export type Cursors = ReturnType<typeof createCursors>;
 
 const VERSION = '1';

@@ -1,7 +1,6 @@
 /**
- * Query strings: from text to a record for the schema, and the few kinds of parameter the endpoints have.
- * A parameter given twice becomes a list, `metadata[order]=17` becomes `{ metadata: { order: '17' } }`. Some programs write lists with
- * brackets (axios `status[]=a`, PHP `status[0]=a`): these mean `status=a` unless the parameter is a record.
+ * Query strings, and the few kinds of parameter. One given twice becomes a list, `metadata[order]=17` becomes `{ metadata: { order: '17' } }`; other
+ * brackets, in which some programs write lists (axios `status[]=a`, PHP `status[0]=a`), mean `status=a`.
  */
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
@@ -13,10 +12,7 @@ const MOST_PARAMETERS = 100;
 
 type Parameter = string | string[] | Record<string, string | string[]>;
 
-/**
- * Parses the text after the `?`; `isRecord` says which parameters have members in brackets. Throws `invalid_parameter` for text that cannot be
- * decoded and for too many parameters.
- */
+/** Parses the text after the `?`; `isRecord`: the parameter has members. Throws `invalid_parameter` for broken text and too many. */
 export function parseQuery(search: string, isRecord: (name: string) => boolean): Record<string, Parameter> {
   const found = new Map<string, string | string[]>();
   const groups = new Map<string, Map<string, string | string[]>>();
@@ -61,7 +57,6 @@ function decode(text: string, field: string | null): string {
   }
 }
 
-/** A whole number between `min` and `max`. */
 export const integerParameter = (min: number, max: number) =>
   z
     .string()
@@ -70,7 +65,6 @@ export const integerParameter = (min: number, max: number) =>
     .transform(Number)
     .pipe(z.int().min(min).max(max));
 
-/** `true` or `false`. */
 export const booleanParameter = () =>
   z
     .enum(['true', 'false'])
@@ -93,10 +87,7 @@ export const listParameter = <const Name extends string>(names: readonly [Name, 
     .transform(entriesOf)
     .pipe(z.array(z.enum(names)).min(1).max(names.length));
 
-/**
- * A mail address in any spelling; gives the key that it is stored under. A blank inside is the `+` of `ana+news@example.net` that was not
- * written as %2B: without quotes no address has one.
- */
+/** A mail address in any spelling, as its stored key. A blank inside is a `+` that was not written as %2B: without quotes there is none. */
 export const addressParameter = () =>
   z
     .string()

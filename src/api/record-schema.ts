@@ -83,10 +83,7 @@ export const idSchema = (prefix: string, says: string): z.ZodString =>
     .regex(new RegExp(`^${prefix}_[0-7][0-9a-hjkmnp-tv-z]{25}$`))
     .describe(says);
 
-/**
- * The schema of the records that `record` makes. `more` has schemas for members about which the column does not say enough, without their
- * descriptions and without null, and for members that come after those of the table.
- */
+/** Makes the schema of the records of `record`. `more`: members whose column says too little, without description and null, and further ones. */
 export function recordSchema(
   { kind, members }: RecordFacts,
   names?: { id: string; description: string },

@@ -307,7 +307,6 @@ export const MessageDetails = Message.extend({
     .describe('With `expand=content`.'),
 }).meta({ id: 'MessageDetails', description: 'A message with its recipients, attempts and events.' });
 
-/** The reason why an entry of a request for many was refused. */
 export const entryError = z.object({
   code: text('Code of the error catalogue.'),
   message: text('What is wrong, for people.'),

@@ -1,7 +1,4 @@
-/**
- * The operations on one kind of object. What all of them have in common is said once: where the objects are, what a record looks like,
- * who may read and change them, and what the audit keeps of a change. Each method makes a route for the context that it gets.
- */
+/** The operations on one kind of object, with what they have in common said once. Each method makes a route for the context it gets. */
 import { z } from 'zod';
 import type { Scope } from '../keys/scopes.ts';
 import type { StoreContext } from './context.ts';
@@ -34,10 +31,7 @@ interface Kind<Params> {
   audited?: readonly string[];
 }
 
-/**
- * The declaration of an operation, without what follows from its kind. `path` is that of an operation other than the usual one of its method;
- * `says` is the sentence of the audit.
- */
+/** An operation without what follows from its kind. `path`, if not the usual one of its method; `says`: the sentence of the audit. */
 type Said<Params, Query, Body> = Omit<Declaration<Params, Query, Body>, 'method' | 'path' | 'scope' | 'responses'> &
   Partial<Pick<Declaration<Params, Query, Body>, 'path' | 'responses'>> & {
     scope?: readonly [Scope, ...Scope[]];

@@ -1,7 +1,4 @@
-/**
- * One declaration per endpoint: its input, its output and its scopes. The router, the checks, the handler's types and
- * the OpenAPI document are all made from it.
- */
+/** One declaration per endpoint: the router, the checks, the handler's types and the OpenAPI document are all made from it. */
 import type { Readable } from 'node:stream';
 import { z } from 'zod';
 import { check, fieldName, schemaAt } from '../base/check.ts';
@@ -58,10 +55,7 @@ export interface Call<Params, Query, Body> {
   method: string;
   /** The value of a header by its lower-case name. */
   header: (name: string) => string | undefined;
-  /**
-   * The idempotency record for this reply, or null if no Idempotency-Key was sent. A handler that takes it writes it in
-   * the same transaction as the work; the middleware then does not store it again.
-   */
+  /** The idempotency record, null without an Idempotency-Key. A handler that takes it writes it with its work; else the middleware does. */
   idempotencyRow(reply: Reply): IdempotencyRow | null;
   /** The audit row for this answer. A handler that takes it writes it with the work; the middleware then does not. */
   auditRow(reply: Reply): AuditRow;
@@ -108,9 +102,8 @@ export interface Declaration<Params, Query, Body> {
   /** Any one of these scopes opens it; null = it answers without a key. */
   scope: readonly [Scope, ...Scope[]] | null;
   /**
-   * The data that it changes. `mail`: only messages, looked up through `reachOf`, so that a test key has simulated ones only; `nothing`:
-   * it only computes. Otherwise what live and test mail share (domains, templates, keys, ...): a test key may not, unless it only reads.
-   * `secret`: it reads what gives power over live mail, so a test key may not even read it.
+   * The data that it changes. `mail`: only messages, by `reachOf`, so that a test key has simulated ones. `nothing`: it only computes. Absent: what
+   * live and test mail share, which a test key may only read. `secret`: it reads what gives power over live mail, so a test key may not even read it.
    */
   touches?: 'mail' | 'nothing' | 'secret';
   /** For the endpoint whose scope depends on the body: the scope this one needs, out of those above. */
@@ -158,7 +151,6 @@ export const jsonResponse = (
   value: unknown = sampleOf(schema),
 ): ResponseDeclaration => ({ description, schema, examples: exampleOf(summary, value) });
 
-/** Returns a path with its parameters. */
 export const pathWith = (path: string, params: object): string =>
   path.replaceAll(/\{(\w+)\}/g, (_, name: string) =>
     encodeURIComponent((params as Readonly<Record<string, string | undefined>>)[name] ?? ''),
@@ -250,10 +242,7 @@ function declare<Params, Query, Body>(
   return { tag: path.split('/')[2] ?? '', summary: apiSummaries[operationId], ...declaration, run };
 }
 
-/**
- * Adds the parameter of the path as the field of a `not_found`: of several the first, since handlers name the others themselves.
- * Stores, which the command line uses too, do not know the names in a path.
- */
+/** Adds the path's first parameter as the field of a `not_found`: stores know no paths, and handlers name the others. */
 function namedByPath(error: unknown, params: Incoming['params']): unknown {
   const [name] = Object.keys(params);
   if (!(error instanceof Problem) || error.code !== 'not_found' || error.field !== null || name === undefined)
@@ -324,10 +313,7 @@ export function rowsOfAnswer(call: CallWithRows, reply: Reply): Rows {
   return { audit: [call.auditRow(reply)], ...(idempotency === null ? {} : { idempotency: [idempotency] }) };
 }
 
-/**
- * Performs a change and returns its answer. `change` gives what was changed to `rowsFor` inside its transaction and writes the rows
- * that it gets back; it throws if nothing was changed.
- */
+/** Performs a change and returns its answer. `change` writes the rows of `rowsFor` in its transaction, and throws if nothing was changed. */
 export async function answerChange<Changed>(
   call: CallWithRows,
   replyOf: (changed: Changed) => Reply,

@@ -35,7 +35,6 @@ const onServer = [
   ...settingsOperations,
 ];
 
-/** The members of the context that are made here. */
 type Made = 'cursors' | 'streams' | 'refuseFullList';
 
 const withMade = <Parts extends Omit<StoreContext, Made>>(parts: Parts) => ({

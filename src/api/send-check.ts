@@ -1,7 +1,4 @@
-/**
- * The check of a send request as plain data: in a thread it is made, and a thread can hand over neither Problems nor Buffers.
- * Contents that entries share stay shared on the way.
- */
+/** The check of a send request as plain data: a thread hands over neither Problems nor Buffers. Contents that entries share stay shared. */
 import { withCrlf } from '../mail/re-encode.ts';
 import { Problem, type ProblemCode } from '../base/problem.ts';
 import { asBuffer, ownMemory } from '../base/bytes.ts';

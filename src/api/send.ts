@@ -186,10 +186,7 @@ const LIMITS = { most: 4, mostOfShare: 2, waiting: 256 };
 /** A bulk send that waited longer is refused: either writes hang, or its client has given up. */
 const MOST_WAITED_MS = 30_000;
 
-/**
- * Handles a few bulk sends at a time. One of a thousand recipients takes some MB of memory until it is stored, and up to 128 MB with
- * templates: many at once would take all that the server has, and would not be done sooner either.
- */
+/** Handles a few bulk sends at a time: a thousand recipients take some MB, with templates 128 MB, and many at once are no faster. */
 export function createBulkGate({ clock }: { clock: Pick<Clock, 'monotonic'> }) {
   const gate = createGate(LIMITS);
   return {

@@ -46,7 +46,6 @@ export type { ApiDeps, ApiSettings } from './exchange.ts';
 export interface Api {
   /** Not listening yet. */
   server: http.Server;
-  /** The routes, for callers in this process. */
   readonly routes: readonly Route[];
   /** Serves these pages on the same port from now on. */
   share(others: OtherPages): void;
@@ -158,10 +157,7 @@ function createApp(shell: Shell, routes: readonly Route[], door: OperatorDoor | 
   return app.use(scope).use(idempotency(shell)).use(run(shell));
 }
 
-/**
- * Finds the route of a request. If a literal path and a pattern fit both, the literal one is taken. The router refuses nothing:
- * a path or a method that does not exist is refused by `admit`, after the key has been looked up.
- */
+/** Finds the route of a request, a literal path before a pattern. `admit` refuses others, after the key has been looked up. */
 function createRouter(routes: readonly Route[]): Router<ShellState> {
   const router = new Router<ShellState>({ sensitive: true, strict: true, exclusive: 'specificity' });
   for (const route of routes) {

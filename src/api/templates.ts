@@ -72,7 +72,6 @@ const source = (what: string) =>
     .nullish()
     .describe(`${what} At most ${String(MOST_SOURCE / 1024)} KiB.`);
 
-/** The contents of a template in requests. */
 const contents = {
   subject: z.string().min(1).max(2000).nullish().describe('Rendered for each mail; 998 characters at most then.'),
   from: z.string().min(1).max(1000).nullish().describe('Sender if a send names none; its name may have variables.'),
@@ -161,7 +160,6 @@ const templateRecord = ({ row, version, body }: Template) =>
     status: version === row.published_version ? 'published' : 'draft',
   });
 
-/** A template without any contents. */
 const empty: TemplateBody = {
   subject: null,
   from: null,

@@ -1,7 +1,4 @@
-/**
- * Test keys are a sandbox. Two rules, each in one place: what a route writes is declared with it (`touches` in route.ts,
- * enforced in middleware/admit.ts), and mail is looked up only through a `MailReach`, which for a test key has simulated mail alone.
- */
+/** Test keys are a sandbox: `touches` (route.ts, middleware/admit.ts) bounds writes, and a `MailReach` has simulated mail alone. */
 import { Problem } from '../base/problem.ts';
 import type { Caller } from '../keys/caller.ts';
 import { findMessage, type MailReach } from '../messages/store/message-store.ts';

@@ -1,8 +1,4 @@
-/**
- * The targets of links in mail: the pixel, tracked links, the unsubscribe page. They are for people and their mail programs, so
- * they need no key and are outside of the API and its description. The signed token of a link says all that it may do: a link
- * that we did not write is refused, and an answer needs no look-up.
- */
+/** The targets of links in mail: pixel, link, unsubscribe page; no key, outside of the API. The signed token says all: answers need no look-up. */
 import { z } from 'zod';
 import { trackingHostOf } from '../domains/dns-records.ts';
 import type { Visitor } from '../tracking/bots.ts';
@@ -115,7 +111,6 @@ async function subjectOf({ findStream }: ApiContext, unsubscription: Unsubscript
 interface PageSubject {
   email: string;
   fromDomain: string;
-  /** Name of this kind of mail. */
   streamName: string;
 }
 
@@ -158,7 +153,6 @@ const withheldPage = (subject: PageSubject): Reply =>
     `<p>${mail(subject)}: it is still not sent, for another reason. Ask the sender.</p>`,
   );
 
-/** The page for a link that was cut off or changed on its way. */
 const unknownLinkPage = (): Reply =>
   page('This link is not valid', '<p>It may have been cut off. Please open it from the mail once more.</p>', 404);
 

@@ -250,7 +250,6 @@ const replays = webhooks.list(
   },
 );
 
-/** Most calls that are shown of one message. */
 const MOST = 200;
 
 const ofMessage = webhooks.get(

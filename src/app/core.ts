@@ -1,7 +1,4 @@
-/**
- * The core of the program: settings, time, log, secrets, database, the other nodes, and the notifiers that join them. It is opened first and
- * closed last.
- */
+/** The core of the program, opened first and closed last: settings, time, log, secrets, database, other nodes, and the notifiers that join them. */
 import path from 'node:path';
 import type { BudgetName } from '../base/budgets.ts';
 import { systemClock, type Clock } from '../base/clock.ts';
@@ -124,10 +121,7 @@ async function openCore(config: Config, overrides: Overrides) {
   };
 }
 
-/**
- * Reports background writes that fail. While the database takes none, a line a minute is enough: they are tried again each second, and the log
- * may be on the disk that is full.
- */
+/** Reports background writes that fail, at most once a minute while the database takes none: they repeat, and the log may be on the full disk. */
 function createReport(clock: Clock, log: Pick<Log, 'error'>): (error: unknown) => void {
   let quietUntil = -Infinity;
   return (error) => {
@@ -251,10 +245,7 @@ interface JoinableNotifier {
 /** Notifiers without hints: one notification too many only costs a query. */
 const WITHOUT_HINT: readonly string[] = ['events', 'keys', 'holds'];
 
-/**
- * From now on a notification of one node reaches the listeners of all. If messages between nodes may have been lost, the listeners of
- * notifiers without hints are called; what hints would have said is found by the sweeper.
- */
+/** Joins the nodes' notifiers. If messages may have been lost, listeners without hints are called; the sweeper finds what hints would have said. */
 function joinNotifiers(
   nodes: Pick<Nodes, 'tell' | 'listen'>,
   notifiers: Readonly<Record<string, JoinableNotifier>>,

@@ -1,7 +1,4 @@
-/**
- * Mails to the people of an account about something that stopped or will stop, since few look at a dashboard every day, and invitations to the
- * team. The rows of such a mail are committed with the change that it is about, so that it is sent exactly once.
- */
+/** Mails to the people of an account about what stopped or will, and invitations. Their rows commit with the change, so each is sent exactly once. */
 import { newId } from '../base/id.ts';
 import type { Keyring } from '../base/keyring.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
@@ -21,7 +18,6 @@ import type { WebhookRow } from '../storage/tables.ts';
 import { trackingTargetOf, urlReach } from '../tracking/host.ts';
 import type { AppContext } from './core.ts';
 
-/** Subject and text of a notice. */
 interface NoticeText {
   subject: string;
   lines: readonly string[];

@@ -1,7 +1,4 @@
-/**
- * Builds the parts that run, each from parts that exist already: acceptance, the ports for mail, the delivery engine and webhooks, and then
- * the doors to their operations. Nothing runs before app.ts starts it.
- */
+/** Builds the parts that run, each from existing ones: acceptance, mail ports, delivery engine, webhooks, then their doors. app.ts starts them. */
 import type { Timer } from '../base/clock.ts';
 import { RateWindows, type CountedElsewhere } from '../scheduling/rate-windows.ts';
 import { createGate } from '../scheduling/gate.ts';
@@ -126,7 +123,6 @@ function buildDoors(context: AppContext, parts: Parts) {
   return {
     api,
     operator,
-    /** The parts of the control socket. */
     served: { api: deps, routes, inside },
     dashboard,
     metrics,

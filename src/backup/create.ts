@@ -1,7 +1,4 @@
-/**
- * Makes a backup of a SQLite database and, under a passphrase, of the keys, with or without a running server. The folder gets its final name
- * when everything is on disk and was read back.
- */
+/** Backs up a SQLite database and, under a passphrase, the keys, with or without a running server. The folder is named when all was read back. */
 import { existsSync, statSync } from 'node:fs';
 import { chmod, mkdir, readdir, rm, stat, statfs } from 'node:fs/promises';
 import path from 'node:path';
@@ -59,9 +56,7 @@ export type Made =
       bytes: number;
       hasKeys: boolean;
       manifest: Manifest;
-      /** Differences in the books. */
       unbalanced: string[];
-      /** Older backups that were removed. */
       removed: string[];
     }
   | { kind: 'refused'; why: 'no_database' | 'busy' | 'no_room' | 'no_access' | 'damaged'; text: string };
@@ -133,8 +128,8 @@ async function createIfRoom(deps: BackupDeps, options: BackupOptions, source: Kn
 }
 
 /**
- * Returns why there is no room for a copy of this size, with the cure. On the disk of the data, twice `storage.minFreeBytes` must stay free:
- * the server refuses mail if less than that is left.
+ * Returns why there is no room for a copy of this size, with the cure. On the disk of the data twice `storage.minFreeBytes` must stay free: with less
+ * than once that the server refuses mail.
  */
 async function whyNoRoom({ storage, dir, minFreeBytes }: BackupOptions, bytes: number): Promise<string | null> {
   const { bavail, bsize } = await statfs(dir);
@@ -154,10 +149,7 @@ function freeName({ kind, dir }: Pick<BackupOptions, 'kind' | 'dir'>, now: numbe
   return existsSync(path.join(dir, name)) ? freeName({ kind, dir }, now + 1000) : name;
 }
 
-/**
- * Copies one moment of the database while others write to it. `VACUUM INTO` reads one snapshot; a writer need not wait, but the WAL is not
- * reset while the copy runs, so it grows by all that is written.
- */
+/** Copies one moment of the database. `VACUUM INTO` reads one snapshot; writers need not wait, but the WAL grows by all that they write meanwhile. */
 async function copyDatabase(
   { clock }: BackupDeps,
   { progress }: BackupOptions,

@@ -1,7 +1,4 @@
-/**
- * The master keys in a backup, encrypted under a passphrase: scrypt (RFC 7914) makes the key, AES-256-GCM encrypts. They are
- * separate from the copy of the database, which alone opens none of its secrets.
- */
+/** The master keys in a backup, encrypted by AES-256-GCM under a passphrase (scrypt, RFC 7914), apart from the database, which alone opens none. */
 import { createCipheriv, createDecipheriv, randomBytes, scrypt, type ScryptOptions } from 'node:crypto';
 import { promisify } from 'node:util';
 import { z } from 'zod';

@@ -11,7 +11,6 @@ const amount = z.int().min(0);
 
 export const Manifest = z.object({
   format: z.literal(1),
-  /** Version of the program that made it. */
   version: z.string(),
   created_at: z.iso.datetime(),
   /** The migrations of the database. A program without one of them cannot use it. */
@@ -73,8 +72,8 @@ export function timeIn(kind: BackupKind, name: string): number | null {
 }
 
 /**
- * Puts the names of backups of one kind in the order of their age, oldest first. One whose time comes after `last` was made while the clock was
- * ahead: it is older than all others, or else it would count as the newest for years.
+ * Puts the names of backups of one kind in order, oldest first. One after `last` was made while the clock was ahead and counts as the oldest, not for
+ * years as the newest.
  */
 export function byAge(names: readonly string[], last: string): string[] {
   const sorted = [...names].sort();

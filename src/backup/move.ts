@@ -1,6 +1,6 @@
 /**
- * Moves all rows from a SQLite file into an empty PostgreSQL database, in one transaction: a move that is broken off leaves nothing there. Right
- * after it the source is marked as moved, and no server starts on it any more.
+ * Moves all rows from a SQLite file into an empty PostgreSQL database, in one transaction: a move that breaks off leaves nothing there. Then the
+ * source is marked as moved, and no server starts on it any more.
  */
 import { existsSync } from 'node:fs';
 import { isDeepStrictEqual } from 'node:util';
@@ -15,9 +15,7 @@ import { migrationState, whyUnsupported } from '../storage/migrate.ts';
 import { isConnectionLoss } from '../storage/postgres/connection.ts';
 
 export interface MoveOptions {
-  /** A SQLite file. */
   from: StoreAddress;
-  /** A PostgreSQL database. */
   to: StoreAddress;
   /** The data folder of the server, which must not run. */
   dataDir: string;

@@ -1,7 +1,6 @@
 /**
- * Restores a backup into an empty data folder. The server that starts there continues with the queue: mail delivered in the copy is finished,
- * waiting mail is tried, and mail on the wire during the copy is tried by the schedule, as after a crash. The database gets its name last, so
- * that an interrupted restore can be repeated.
+ * Restores a backup into an empty data folder. A server there continues with the queue: mail delivered in the copy is finished, waiting mail is
+ * tried, and mail on the wire by the schedule, as after a crash. The database gets its name last: interrupted restores can be repeated.
  */
 import { constants, existsSync } from 'node:fs';
 import { copyFile, rm } from 'node:fs/promises';

@@ -1,7 +1,4 @@
-/**
- * Verifies a backup: every byte against its checksum, the database with SQLite's own check, its books, and with the passphrase
- * its keys. Nothing is written, so the medium may be read-only.
- */
+/** Verifies a backup: checksums, the database by SQLite's check, its books, with the passphrase its keys. Writes nothing: media may be read-only. */
 import { statSync } from 'node:fs';
 import path from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
@@ -19,7 +16,7 @@ export type Verified =
       manifest: Manifest;
       /** The master keys: their text if a passphrase opened them. */
       keys: { kind: 'none' } | { kind: 'closed' } | { kind: 'opened'; text: string };
-      /** Differences in the books; the copy is still a true copy. */
+      /** Differences in the books of a copy that is true all the same. */
       unbalanced: string[];
     }
   /** A file was changed or is missing, or this is not a backup. */

@@ -10,7 +10,6 @@ type Work<Input, Output> = (job: Input) => Output | Promise<Output>;
 /** The first message, when the module is loaded: the time for the first job begins then. */
 export const READY = 'ready';
 
-/** The message of a confined process: it is ready, an answer, or the error that ends it. */
 export type Said = { kind: typeof READY } | { kind: 'answer'; answer: unknown } | { kind: 'fault'; text: string };
 
 /** Answers each job by `work`, whose error ends the thread or process. `memoryOf` names memory that a thread hands over without a copy. */
@@ -47,7 +46,6 @@ function answerByPort<Input, Output>(
   port.postMessage(READY);
 }
 
-/** Waits for the next job without the event loop: the process has nothing else to do. */
 async function answerByPipe(work: Work<unknown, unknown>): Promise<void> {
   process.on('uncaughtException', fall);
   say({ kind: READY });

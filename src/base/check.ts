@@ -1,7 +1,6 @@
 /**
- * Checks a value of the caller against a zod schema. Of many faults the answer names one, always the same: first an unknown member (the
- * likeliest cause of the others is a typing error), then what is missing or has another JSON type, then what is out of its range or
- * pattern; within each, in declared order.
+ * Checks a value of the caller against a zod schema. Of many faults the answer names one: first an unknown member (the likeliest cause of the others
+ * is a typing error), then what is missing or has another JSON type, then what is out of range or pattern; within each, in declared order.
  */
 import { z } from 'zod';
 import { pluralize } from './pluralize.ts';
@@ -45,10 +44,7 @@ interface Fault {
 /** Zod would write a text for each of 100,000 faults in a hostile list; we write one for the fault that is reported. */
 const unworded = { error: () => '' };
 
-/**
- * Returns the value as the schema gives it; a null of an optional member counts as absent. Throws the first fault as a `Problem` whose
- * field is the member's path: `attachments[0].content`.
- */
+/** Returns the value as the schema gives it; a null of an optional member counts as absent. Throws the first fault, its field the member's path. */
 export function check<T>(schema: z.ZodType<T>, value: unknown, options: CheckOptions = {}): T {
   const result = schema.safeParse(value, unworded);
   if (result.success) return result.data;

@@ -15,7 +15,7 @@ export function createJumpMeter(clock: Pick<Clock, 'now' | 'monotonic'>): () => 
   };
 }
 
-/** Returns a function that looks whether the clock has jumped forward, and says since when the program has run without a gap (ms since the epoch). */
+/** Returns a function that looks for forward jumps of the clock, and returns since when the program has run without one (ms since the epoch). */
 export function createRunningSince(clock: Pick<Clock, 'now' | 'monotonic'>): () => number {
   const jumped = createJumpMeter(clock);
   let since = clock.now();

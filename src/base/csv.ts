@@ -1,7 +1,4 @@
-/**
- * Reads comma-separated values (RFC 4180) as they come in pieces. The first comma, semicolon or tab in the first line is the separator,
- * since spreadsheets write semicolons if decimals have a comma. Pure.
- */
+/** Reads comma-separated values (RFC 4180) in pieces, by the first comma, tab or (where decimals have a comma) semicolon of line 1. Pure. */
 
 export interface CsvReader {
   /** Takes the next piece; returns the records that are complete with it. Throws `CsvFault`. */

@@ -1,7 +1,6 @@
 /**
- * Sets how much garbage V8 keeps before it collects: with few live objects much, which saves CPU time; with many, as while mail waits for
- * thousands of domains, little, which costs up to a fifth of all CPU time and keeps memory within what a small machine has
- * (docs/performance.md).
+ * Sets how much garbage V8 keeps before it collects: with few live objects much, which saves CPU time; with many, as while mail waits for thousands
+ * of domains, little, which costs up to a fifth of all CPU time and saves memory (docs/performance.md).
  */
 // eslint-disable-next-line no-restricted-imports -- it reads no time
 import { constants, PerformanceObserver, type PerformanceEntry } from 'node:perf_hooks';
@@ -15,10 +14,7 @@ const SMALL = 65e6;
 /** Returns whether memory counts more than CPU time with this many bytes alive; `before` is the answer until now. */
 export const favoursMemory = (before: boolean, live: number): boolean => live > (before ? SMALL : LARGE);
 
-/**
- * Sets V8's flags by the heap of this thread after each full collection; they hold for all threads, so that only `serve` calls it. Returns
- * a function that ends it.
- */
+/** Sets V8's flags after each full collection; they hold for all threads, so only `serve` calls it. Returns a function that ends it. */
 export function watchHeap(setFlag: (flag: string) => void = v8.setFlagsFromString): () => void {
   let isLarge = false;
   const observer = new PerformanceObserver((list) => {

@@ -1,6 +1,6 @@
 /**
- * Sortable ids with a prefix (TypeID form): `msg_` + a UUIDv7 (RFC 9562 section 5.7) as 26 characters of lower-case Crockford base32. They
- * sort by time of making, which keeps b-tree inserts at the right edge of the index.
+ * Sortable ids with a prefix (TypeID): `msg_` + a UUIDv7 (RFC 9562 section 5.7) as 26 characters of lower-case Crockford base32. They sort by time,
+ * which keeps b-tree inserts at the right edge of the index.
  */
 import { randomFillSync } from 'node:crypto';
 import { words } from './words.ts';
@@ -16,7 +16,6 @@ const PAIRS = Array.from({ length: 1024 }, (_, bits) => `${ALPHABET.charAt(bits 
 /** Random bytes are drawn in blocks: a system call for each id would cost more than the id. */
 const pool = Buffer.alloc(4096);
 let poolAt = pool.length;
-/** The id that is being made. */
 const bytes = Buffer.alloc(16);
 let lastMs = 0;
 /** 12 bits that count up inside one millisecond, so that ids made by one process ascend strictly. */

@@ -34,8 +34,7 @@ const lostLine = /^lost ([A-Za-z0-9]{1,32})$/;
 const sealedForm = /^v1\.([A-Za-z0-9]{1,32})\.([A-Za-z0-9_-]+)$/;
 
 /**
- * Reads the key file, making it at the first start. Throws KeyFileError if it cannot be used, or is missing beside a `database`: a new key
- * would open nothing that is sealed there.
+ * Reads the key file, making it at the first start. Throws KeyFileError; also without one beside a `database`: a new key would open nothing there.
  */
 export function openKeyring(dataDir: string, { database = null }: { database?: string | null } = {}): Keyring {
   const file = path.join(dataDir, FILE_NAME);
@@ -81,11 +80,8 @@ function keyringOf({ masters, lostIds }: KeyFile) {
   }
 
   return {
-    /** The id of the key that seals and derives now. */
     currentId,
-    /** All key ids, the current one first. */
     keyIds: keyIds as readonly string[],
-    /** Keys that the file says are lost for good. */
     lostIds,
     /** Encrypts and authenticates; the text names its key and opens only for the same `purpose`. */
     seal(purpose: string, plain: Buffer | string): string {

@@ -1,7 +1,4 @@
-/**
- * The log: one line for each fact on standard output, with `event`, `message_id`, `lane` and the like as fields. Lines never hold bodies;
- * fields named like secrets are replaced.
- */
+/** The log: one line for each fact on standard output, with `event` and the like as fields. No bodies; fields named like secrets are replaced. */
 import { createHash } from 'node:crypto';
 import { isatty } from 'node:tty';
 import { destination, pino, stdSerializers, stdTimeFunctions, type DestinationStream } from 'pino';
@@ -20,7 +17,6 @@ export interface Log {
   child(fields: LogFields): Log;
 }
 
-/** The log of the running program, whose level a reload can change. */
 export interface RootLog extends Log {
   level: string;
   /** Writes out what is still buffered; call it before the process ends on purpose. */
@@ -84,7 +80,6 @@ const BEGINNINGS = (['error', 'warn', 'debug'] as const).map(
   (level) => [`{"level":"${level}"`, PRIORITY[level]] as const,
 );
 
-/** Passes `flushSync` on, which pino calls on its destination. */
 function forMachines(stream: DestinationStream & { flushSync?(): void }, journal: boolean): DestinationStream {
   if (!journal) return stream;
   return Object.assign(Object.create(stream) as DestinationStream, {
@@ -131,10 +126,7 @@ function forPeople(stream: DestinationStream | undefined): DestinationStream {
   };
 }
 
-/**
- * Keeps lines that cannot be written, as on a full disk, for the next line that can. Until then nothing is forced out: `flushSync` would
- * try for ever.
- */
+/** Keeps lines that cannot be written, as on a full disk, for the next line that can. Until then `flushSync` does nothing: it would try for ever. */
 function standardOutput(sync: boolean): DestinationStream {
   const together = sync ? {} : { minLength: LINES_TOGETHER_BYTES, periodicFlush: LINES_TOGETHER_MS };
   const stream = destination({ fd: 1, sync, maxLength: LARGEST_BACKLOG_BYTES, ...together });

@@ -1,6 +1,6 @@
 /**
- * A bounded memory of look-ups that must never be old: each answer is good for a short time, in which another process may change the rows,
- * is dropped at once if this one does, and is fetched once however many ask.
+ * A bounded memory of look-ups that must never be old: each answer is good for a short time, in which another process may change the rows, is dropped
+ * at once if this one does, and is fetched once however many ask.
  */
 import { createLru } from './lru.ts';
 import type { Clock } from './clock.ts';

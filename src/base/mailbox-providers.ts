@@ -1,6 +1,6 @@
 /** The large mailbox providers, by the domains of the addresses that they give to the public. */
 
-/** Large mailbox providers by the domain of the address. Mail hosted there under another domain counts as `other`. */
+/** Mail hosted at one under another domain counts as `other`. */
 const providers: Readonly<Record<string, string>> = {
   google: 'gmail.com googlemail.com',
   microsoft:

@@ -4,8 +4,8 @@ import path from 'node:path';
 import { codeOf, isMissing } from './error-code.ts';
 
 /**
- * Makes the folder and its missing parents with this mode, if they are missing. With the option `recursive` Node.js never returns if the
- * system answers ENOENT although the parent exists, as /proc and some network file systems do.
+ * Makes the folder and its missing parents with this mode. With `recursive` Node.js never returns if the system answers ENOENT although the parent
+ * exists, as /proc and some network file systems do.
  */
 export function makeFolder(folder: string, mode: number): void {
   try {

@@ -16,7 +16,6 @@ export interface Wording {
   names: string;
 }
 
-/** Looks for many lists of phrases at once. */
 export type PhraseIndex = ReturnType<typeof createPhraseIndex>;
 
 type Reading = { kind: 'ok'; pattern: RegExp; starts: ReadonlySet<string> } | { kind: 'bad'; why: string };

@@ -1,7 +1,4 @@
-/**
- * A problem is an error meant for the caller: a code of the catalogue with its status, a sentence a person can act on, and the request
- * field. Anything else that is thrown is a bug.
- */
+/** An error meant for the caller: a code of the catalogue with its status, a sentence to act on, and the field. Anything else thrown is a bug. */
 
 interface CatalogueEntry {
   status: number;

@@ -13,8 +13,8 @@ let began: number | null = null;
 let isMarked = false;
 
 /**
- * Resolves in a later turn of the event loop, when a job may go on with a slice of about a millisecond. Only as many slices run in one turn
- * as begin within a millisecond, so that many jobs do not hold the loop together.
+ * Resolves in a later turn of the event loop, when a job may go on with a slice of about a millisecond. One turn has only as many slices as begin
+ * within a millisecond, so that many jobs do not hold the loop together.
  */
 export const nextSlice = (): Promise<void> =>
   new Promise((resolve) => {

@@ -1,7 +1,4 @@
-/**
- * Measures the time that a thread has worked, for time limits: on a busy machine it also waits for a processor, and an honest job would be
- * refused for what others do.
- */
+/** Measures the time that a thread has worked, for time limits: on a busy machine honest jobs would else be refused for what others do. */
 import { readFileSync } from 'node:fs';
 import { systemClock } from './clock.ts';
 

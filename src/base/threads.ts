@@ -1,6 +1,6 @@
 /**
- * A few worker threads of one kind for work that would hold up the main loop: started when needed, one job at a time each, ended when idle,
- * and at once when a job takes too long. What strangers wrote is read in a process that can do nothing but read (`confined/process.ts`).
+ * A few worker threads of one kind for work that would hold up the main loop: started when needed, one job at a time each, ended when idle, and when
+ * a job takes too long. What strangers wrote is read in a process that can only read (`confined/process.ts`).
  */
 import v8 from 'node:v8';
 import { Worker, type WorkerOptions } from 'node:worker_threads';
@@ -61,7 +61,6 @@ export interface Threads<Input, Output> {
   run(input: Input, transfer?: readonly ArrayBuffer[]): Promise<Output>;
   /** Starts the threads that do not run yet, for callers that do their work themselves until one is loaded. */
   start(): void;
-  /** The number of threads whose module is loaded. */
   readonly loaded: number;
   /** Ends all threads; jobs that wait are refused. */
   close(): Promise<void>;
@@ -209,10 +208,7 @@ export function createThreads<Input, Output>(
   };
 }
 
-/**
- * Starts a worker thread from a source file of ours or the built file of the same name. On Node 20 a thread does not inherit the loader
- * that lets tests run the source.
- */
+/** Starts a thread from a source file or the built file of its name. On Node 20 threads do not inherit the loader that lets tests run sources. */
 function startThread(entry: URL, options: Omit<WorkerOptions, 'eval'>): Worker {
   if (!isFromSource) return new Worker(new URL(entry.href.replace(/\.ts$/, '.js')), options);
   const load = `import('tsx/esm/api').then(({ register }) => { register(); return import(${JSON.stringify(entry.href)}); });`;

@@ -5,7 +5,6 @@ export type UnavailableWhy =
   | 'not_running'
   /** A server runs, and must not. */
   | 'already_running'
-  /** There is no database yet. */
   | 'no_database'
   /** The socket or the files belong to another user. */
   | 'no_access'

@@ -31,8 +31,8 @@ export const wallClock = (at: number, zone: string): string =>
         .replace(', ', ' ');
 
 /**
- * Returns the moment at which clocks of the zone show `2026-01-31`, or with `T09:30` or seconds; null for other text and dates that do not
- * exist. An hour that the clocks leave out is the one after it; of one that comes twice it is the first.
+ * Returns the moment of `2026-01-31`, or with `T09:30` or seconds, in the zone; null for other text and dates that do not exist. An hour that the
+ * clocks leave out is the one after it; of one that comes twice it is the first.
  */
 export function momentIn(local: string, zone: string): number | null {
   if (!/^(?:19|2\d)\d\d-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d)?)?$/.test(local)) return null;

@@ -1,7 +1,6 @@
 /**
- * The command line: its commands, and the exit codes of their errors (sysexits.h). Most are made of presentations (derive.ts); the
- * other files of this folder add a command each.
- * Modules that take time to load are loaded by the command that needs them.
+ * The command line: its commands, and the exit codes of their errors (sysexits.h). Most are made of presentations (derive.ts); the other files of
+ * this folder add a command each. Modules that take time to load are loaded by the command that needs them.
  */
 import { Command, Help, CommanderError, type CommandUnknownOpts } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
@@ -75,7 +74,6 @@ function terminal(env: Env): Output {
 
 type Env = Readonly<Record<string, string | undefined>>;
 
-/** The dependencies of a command. */
 export type Context = ReturnType<typeof contextOf>;
 
 /** `fileOf` returns what `--config` says. */
@@ -98,7 +96,6 @@ function contextOf(env: Env, output: Output, given: Program, fileOf: () => strin
     env,
     /** The parts that `main` has handed in. */
     program: given,
-    /** The time, in milliseconds since the epoch. */
     now,
     exitCode: exitCodes.ok as number,
     /** The command that has begun. */

@@ -1,7 +1,4 @@
-/**
- * The commands that do more than to perform an operation and to show its result: what their help says, and the module that does the work. It
- * is loaded by the command that needs it, so that help is quick.
- */
+/** The commands that do more than show an operation's result: their help, and the module that works, loaded only when needed, so help is quick. */
 import { InvalidArgumentError } from '@commander-js/extra-typings';
 import { systemClock } from '../base/clock.ts';
 import { ofAccount } from '../presentations/presentation.ts';

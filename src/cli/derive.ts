@@ -8,10 +8,7 @@ import { type Given, type Input, type Presentation, json, tableOf } from '../pre
 import type { Context } from './cli.ts';
 import { readDuration } from '../base/time.ts';
 
-/**
- * Reads `a,b` or `a, b`; if the option is given several times, the lists are joined. The operation checks the items. A list without items is
- * refused: it comes from a variable of the shell that is not set, and would lift the restriction that it was to be.
- */
+/** Reads `a,b` or `a, b` and joins repeated options; the operation checks items. Refuses an empty list: an unset variable would lift a limit. */
 export function listOption<Item extends string>(text: string, before: readonly Item[] | undefined): Item[] {
   const items = text
     .split(',')
@@ -56,7 +53,6 @@ const daysOption = wholeOption(1, 400);
 /** Reads a number of hours, at most those of a month. */
 const hoursOption = wholeOption(1, 744);
 
-/** Descriptions of the groups of commands. */
 const groups: Readonly<Record<string, string>> = {
   config: 'check the settings, or show those in effect',
   backup: 'copies of a SQLite database and the keys',
@@ -295,10 +291,7 @@ async function ask(operator: Operator, one: Presentation, given: Given): Promise
 /** Options whose value may be empty: parts of a mail, and a member of the team without an account. */
 const MAY_BE_EMPTY: ReadonlySet<string> = new Set(['subject', 'text', 'html', 'accounts']);
 
-/**
- * Refuses an option with one value that is given twice, or with nothing, in this command and those below. Otherwise the first value, such
- * as that of the first of two `--to`, would be silently lost; and a variable of the shell that is not set would widen what a command is about.
- */
+/** Refuses an option with one value given twice, or empty, here and below: a value would be lost, or an unset variable would widen the command. */
 export function refuseUnclear(command: CommandUnknownOpts): void {
   for (const option of command.options) {
     if (option.isBoolean() || option.parseArg === listOption) continue;
@@ -313,10 +306,7 @@ export function refuseUnclear(command: CommandUnknownOpts): void {
   for (const below of command.commands) refuseUnclear(below);
 }
 
-/**
- * Refuses an empty argument, in this command and those below. Otherwise, with a variable of the shell that is not set, `backup create` would
- * take the working directory.
- */
+/** Refuses an empty argument, here and below: with a variable that is not set, `backup create` would take the working directory. */
 export function refuseEmptyArguments(program: CommandUnknownOpts): void {
   program.hook('preAction', (_, command) => {
     const at = command.args.indexOf('');

@@ -77,10 +77,7 @@ function codeOf(error: unknown): number | null {
   return error instanceof UnsupportedSchema || error instanceof KeyFileError ? exitCodes.config : null;
 }
 
-/**
- * Returns the reason if a later start may work by itself: what it needs is used by others, does not answer, or is full. Null if an operator has
- * to act first, or the program is at fault.
- */
+/** Returns the reason if a later start may work by itself (used by others, silent, full); null if an operator must act or the program is at fault. */
 export function whyForNow(error: unknown, dataDir: string): string | null {
   const lines: string[] = [];
   const code = printError(error, (line) => lines.push(line), dataDir);

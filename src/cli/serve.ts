@@ -301,10 +301,7 @@ const LONGEST_START_MS = HOUR_MS;
 /** SIGTERM may go to the whole control group: the shell still has to report that we stop. */
 const RELAY = `trap '' TERM INT HUP; while read -r word; do systemd-notify "$word"; done`;
 
-/**
- * Notifies systemd of our state (sd_notify(3)), and begins at once to ask for time to start. `path` is where programs are looked for. Without a
- * manager nothing is said.
- */
+/** Notifies systemd of our state (sd_notify(3)), if there is one, and at once asks for time to start. `path` is where programs are looked for. */
 export function openServiceManager(
   deps: { clock: Clock; log: Log },
   manager: Manager | null,
@@ -347,9 +344,8 @@ export function openServiceManager(
 const MOST_COMPLAINT = 500;
 
 /**
- * Sends words to systemd. Node.js cannot open a Unix datagram socket, so `systemd-notify` does it, started by one small shell: to start a process
- * from this one, with all its memory, would hold up the loop each time. Starts the shell again if it has died. Errors of it and
- * of `systemd-notify` are logged.
+ * Sends words to systemd. Node.js cannot open a Unix datagram socket, so `systemd-notify` does it, by one small shell: starting processes from this
+ * large one would hold up the loop. Starts the shell again if it has died; its errors and those of `systemd-notify` are logged.
  */
 function openRelay({ log }: { log: Log }, env: Record<string, string | undefined>) {
   let shell: ChildProcess | null = null;
@@ -390,7 +386,6 @@ function openRelay({ log }: { log: Log }, env: Record<string, string | undefined
 
 type Listening = Pick<Config, 'http' | 'metrics' | 'dashboard' | 'smtp'>;
 
-/** The ports, each with its settings. */
 const portsOf = ({ http, metrics, dashboard, smtp: { mx, submission } }: Listening) =>
   [
     { host: http.host, port: http.port, of: 'http', portSetting: 'http.port' },

@@ -102,10 +102,7 @@ function read(option: string, file: string): string {
     : new Refusal(exitCodes.noInput, why, 'Name a PEM file.');
 }
 
-/**
- * Gives up root for the owner of the data folder. Root must not write there itself: the owner could have put a link in the place of a
- * file, and the server could not read what root has made.
- */
+/** Becomes the owner of the data folder. Root must not write there: a file may be a link of the owner's, and the server could not read root's. */
 function becomeOwnerOf(dataDir: string): void {
   if (process.getuid?.() !== 0) return;
   const found = statSync(dataDir, { throwIfNoEntry: false });

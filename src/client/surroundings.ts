@@ -1,6 +1,5 @@
 /**
- * The only access to time, timers, randomness, the network and the environment, so that tests can replace them. Only globals
- * that Node.js 20, Bun, Deno and edge workers share; nothing is imported.
+ * The only access to time, timers, randomness, network and environment, for tests: only globals that Node.js 20, Bun, Deno and edge workers share.
  */
 
 export interface Surroundings {

@@ -1,7 +1,4 @@
-/**
- * Sends one request over HTTP: built once, so that every try sends the same bytes and the same Idempotency-Key; limited in
- * time; repeated if allowed. The only file that calls `fetch`.
- */
+/** Sends one request, built once, so that every try has the same bytes and Idempotency-Key; limited in time. The only file that calls `fetch`. */
 import { ApiError, errorOf, NetworkError } from './errors.ts';
 import type { Surroundings } from './surroundings.ts';
 import type { Page } from './types.ts';
@@ -14,7 +11,6 @@ export interface RequestOptions {
   timeoutMs?: number | undefined;
   /** Tries after the first. */
   maxRetries?: number | undefined;
-  /** Further headers. */
   headers?: Readonly<Record<string, string>> | undefined;
 }
 
@@ -63,10 +59,9 @@ export class Transport {
   readonly #settings: TransportSettings;
   readonly #around: Surroundings;
   /**
-   * The keys that came after refusals, the oldest first. Each is found again without it, but by one request for each refusal of the
-   * last day, which would use up the rate limit of a program that tries again and again. `since` is when the caller's own key was refused: the
-   * service knows that for a day, and without it another process would not find the way to a mail that was accepted later. So the caller's
-   * own key is sent again before the day is over.
+   * The keys that came after refusals, the oldest first. Without it each is found again by one request for each refusal of the last day, which would
+   * use up the rate limit of a program that tries again and again. `since`: when the caller's own key was refused. The service knows that for a day,
+   * so that key is sent again before it is over: otherwise another process would not find the way to a mail accepted later.
    */
   readonly #nextKeys = new Map<string, { key: string; since: number }>();
 
@@ -153,8 +148,7 @@ export class Transport {
       state.isLate = true;
       controller.abort();
     });
-    // Listened to for this try only: on Node.js 20 AbortSignal.any() would keep each try in memory as long as the caller's
-    // signal.
+    // Removed after this try: on Node.js 20 AbortSignal.any() would keep each try in memory as long as the caller's signal.
     signal?.addEventListener('abort', abort, { once: true });
     try {
       const response = await this.#around.fetch(url, { ...init, signal: controller.signal });
@@ -206,9 +200,8 @@ const MOST_NEXT_KEYS = 1000;
 const LONGEST_KEY = 255;
 
 /**
- * Changes the key after a replayed refusal. The service would repeat the refusal for a day, although its cause may be gone: a
- * domain was verified, an address corrected. Nothing was done for it, so the request may use another key. That key is made from
- * the old one and the time of the refusal: a later request with the old key finds the same next key, and nothing is done twice.
+ * Changes the key after a replayed refusal, which the service would repeat for a day, although its cause may be gone. Nothing was done for it, so
+ * another key is safe. That key is made from the old one and the time of the refusal: a later request finds the same one, and nothing is done twice.
  */
 function takesNextKey(headers: Headers, error: unknown): boolean {
   if (!(error instanceof ApiError) || error.status >= 500 || error.status === 429) return false;
@@ -232,17 +225,14 @@ function asNetworkError(error: unknown): Error {
 
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 8_000;
-/**
- * The longest Retry-After that is waited for; a longer one is reported to the caller at once, since a used-up quota may take a
- * day.
- */
+/** The longest Retry-After that is waited for; a longer one is reported to the caller at once, since a used-up quota may take a day. */
 export const LONGEST_RETRY_AFTER_S = 120;
 /** Random spread, so that clients refused at the same time do not come back at the same time. */
 const SPREAD_MS = 500;
 
 /**
- * Returns the milliseconds to wait before the next try, or null for no further try. `failures`: failed tries, from 1; `random`:
- * from 0 to 1. Never shorter than Retry-After; without it the wait doubles each time, between half and the whole.
+ * Returns the ms to wait before the next try, or null for none. `failures`: failed tries, from 1; `random`: from 0 to 1. Never shorter than
+ * Retry-After; without it the wait doubles each time, between half and the whole.
  */
 export function waitAfter(error: unknown, failures: number, random: number): number | null {
   if (error instanceof NetworkError) return backoff(failures, random);
@@ -286,7 +276,6 @@ function pairsOf(name: string, value: unknown): [string, string][] {
   return [[name, typeof value === 'string' ? value : JSON.stringify(value)]];
 }
 
-/** The status and headers of an answer. */
 export interface ResponseInfo {
   status: number;
   headers: Headers;

@@ -1,7 +1,6 @@
 /**
- * Verifies webhook calls by Standard Webhooks 1.0: an HMAC-SHA256 over id, time and the raw body, base64, one of several in
- * `webhook-signature` while a secret is rotated. It uses WebCrypto, which all runtimes have and which compares in constant
- * time.
+ * Verifies webhook calls by Standard Webhooks 1.0: an HMAC-SHA256 over id, time and raw body, base64, one of several in `webhook-signature` while a
+ * secret is rotated. WebCrypto, which all runtimes have, compares in constant time.
  */
 import { WebhookError } from './errors.ts';
 import type { MailEvent } from './event.ts';

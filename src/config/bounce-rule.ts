@@ -1,7 +1,4 @@
-/**
- * The form of a classification rule. The shipped rules are in config/bounce-rules.json; an operator's own, in files of the same form, are
- * asked first.
- */
+/** The form of a classification rule: those of config/bounce-rules.json, and those in an operator's own files, which are asked first. */
 import { z } from 'zod';
 import { faultOfPhrase } from '../base/phrase.ts';
 import { orUnknown, textThat } from './kind.ts';

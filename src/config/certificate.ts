@@ -1,7 +1,4 @@
-/**
- * The certificate in use: that of `tls.certFile` and `tls.keyFile`, else the installed one, else one signed by itself; read again when its
- * files change.
- */
+/** The certificate in use: of `tls.certFile` and `tls.keyFile`, else the installed one, else a self-signed one; read again when files change. */
 import { X509Certificate } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import path from 'node:path';
@@ -16,7 +13,6 @@ import type { Config } from './schema.ts';
 export interface Certificate {
   /** PEM, the chain. */
   cert: string;
-  /** PEM. */
   key: string;
 }
 
@@ -141,10 +137,7 @@ export type CertificateWatch = ReturnType<typeof watchCertificate>;
 
 const EVERY_MS = 60_000;
 
-/**
- * Takes over a certificate that was renewed on disk, since programs that renew may not signal us: reading the files every minute costs
- * little and works on every file system. A pair that cannot be used is logged once and left until it changes.
- */
+/** Takes over a certificate renewed on disk; it looks each minute, as renewers may not signal us. A bad pair is logged once, until it changes. */
 export function watchCertificate({ clock, log, present, files }: WatchDeps) {
   let timer: Timer | null = null;
   let changed: (certificate: Certificate) => void = () => undefined;
@@ -191,7 +184,6 @@ export function watchCertificate({ clock, log, present, files }: WatchDeps) {
       changed = run;
       wait();
     },
-    /** Looks at the files now, and takes over what has changed. */
     look,
     state: () => state,
     stop(): void {

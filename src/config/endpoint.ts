@@ -26,7 +26,6 @@ export function isHostName(text: string): boolean {
   return labels.every((label) => LABEL.test(label)) && !/^\d+$/.test(labels.at(-1) ?? '');
 }
 
-/** Returns whether it is the name of a node (`node.name`). */
 export const isNodeName = (text: string): boolean => /^[\w.-]{1,63}$/.test(text);
 
 /** Reads `host`, `host:port`, `[v6]`, `[v6]:port` or a bare IPv6 address; returns null for any other text. */

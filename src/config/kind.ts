@@ -1,7 +1,4 @@
-/**
- * Declares settings: their kinds of value (durations, sizes, ports, lists and so on), each with its written form, its value, and the text
- * of what it expects; and the notes on settings and groups that the loader, `config show` and the manual read.
- */
+/** Declares settings: kinds of value with their written form and what they expect, and the notes that `config show` and the manual read. */
 import { z } from 'zod';
 import { readDuration } from '../base/time.ts';
 import { isHostName, isIp, isNetwork, parseEndpoint } from './endpoint.ts';

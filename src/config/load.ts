@@ -1,7 +1,4 @@
-/**
- * Loads the settings into one frozen `Config`, or reports all mistakes at once. Later sources win: default, file, systemd credential (named
- * like the setting, such as `delivery.routes`), environment variable.
- */
+/** Loads the settings. Later sources win: default, file, systemd credential (named like `delivery.routes`), environment variable. */
 import { closeSync, existsSync, openSync, readdirSync, readSync } from 'node:fs';
 import path from 'node:path';
 import { isScalar, parse, parseDocument, type Document } from 'yaml';
@@ -229,10 +226,7 @@ export function shippedFile(name: string): string {
   return places.find((place) => existsSync(place)) ?? path.join('config', name);
 }
 
-/**
- * Reads `named`, or the shipped file if it is null. Throws ConfigError with a line for each mistake, which begins with `setting`, if one
- * names the file.
- */
+/** Reads `named`, or the shipped file if it is null. Throws ConfigError with a line for each mistake, which begins with `setting`, if given. */
 export function readDataFile<T>(
   form: z.ZodType<T>,
   { setting, named, shipped = '' }: { setting: string | null; named: string | null; shipped?: string },
@@ -351,7 +345,6 @@ function fromJson(text: string): unknown {
   }
 }
 
-/** Returns the warning about a name that is not a setting, with the nearest one of `known`. */
 export function unknownSetting(name: string, known: readonly string[]): string {
   const meant = nearest(name, known);
   return `${name} is not a setting and has no effect${meant === null ? '' : `; did you mean ${meant}?`}`;

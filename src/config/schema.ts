@@ -1,8 +1,4 @@
-/**
- * Every setting: its type, its default and one sentence about it. The loader, `config show`, docs/configuration.md and config/posthorn.yaml
- * are made from this tree. `settings` checks each written value by itself; `decide` then fills in values that depend on the machine or on
- * another setting.
- */
+/** Every setting: type, default and a sentence. `config show`, docs/configuration.md and config/posthorn.yaml are made from this tree too. */
 import { hostname } from 'node:os';
 import path from 'node:path';
 import { z } from 'zod';
@@ -461,10 +457,7 @@ export function listSettings(schema: z.ZodType = settings, at: readonly string[]
   return Object.entries(note.members).flatMap(([name, member]) => listSettings(member, [...at, name]));
 }
 
-/**
- * Fills in the default of each setting that is absent or null, so that defaults pass the same checks. Unknown members stay, for the schema
- * to report.
- */
+/** Fills in the default of each absent or null setting, so that defaults pass the same checks. The schema reports unknown members. */
 export function complete(written: unknown, schema: z.ZodType = settings): unknown {
   const note = notes.get(schema);
   if (note?.is === 'setting') return written ?? note.fallback;

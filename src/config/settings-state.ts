@@ -47,7 +47,6 @@ const RELOADABLE: ReadonlySet<string> = new Set(
 );
 
 export interface Changes {
-  /** Paths of settings that differ and are applied. */
   applied: string[];
   /** Paths of settings that differ and need a restart. */
   needRestart: string[];

@@ -2,10 +2,7 @@
 import { createHmac } from 'node:crypto';
 import type { Config } from './schema.ts';
 
-/**
- * Settings of accepting and of what mail gets: with others on another node, a mail's fate would depend on the node that took it. Addresses,
- * ports and files of a machine are its own.
- */
+/** Settings that decide a mail's fate, which must not depend on the node that took it. Addresses, ports and files of a machine are its own. */
 const shared = ({ delivery, http, smtp, ...config }: Config): Readonly<Record<string, unknown>> => ({
   'delivery.lane': delivery.lane,
   'delivery.maxAge': delivery.maxAge,

@@ -37,7 +37,6 @@ const source = z
 
 export type SourceSetting = z.output<typeof source>;
 
-/** The list of sources, each with a different name. */
 export function sources(): Kind<SourceSetting[]> {
   const expected = `at most ${String(MOST_SOURCES)} sources, each ${FORM} with a name of its own`;
   const schema = z

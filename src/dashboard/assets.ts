@@ -1,7 +1,4 @@
-/**
- * Style sheets and scripts, our own, htmx and Swagger UI. They are read at start and named by their content, so that browsers may keep them
- * for a year.
- */
+/** Style sheets and scripts, our own, htmx and Swagger UI: read at start and named by content, so that browsers may keep them for a year. */
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';

@@ -58,7 +58,6 @@ const wholes = {
   clicked: ['unique_clicked', 'delivered'],
 } as const;
 
-/** Returns a share with its number, its change, and what it is judged by, for the part `figure`. */
 export function figureOf(name: keyof typeof wholes, now: Counts, before: Counts | null) {
   const [some, whole] = wholes[name];
   const [of, earlier] = [now[whole], before?.[whole] ?? 0];

@@ -46,7 +46,6 @@ export interface DashboardDeps {
   version: string;
 }
 
-/** The things that pages and layers share. */
 export interface Server extends DashboardDeps {
   views: Views;
   assets: Assets;
@@ -60,14 +59,12 @@ export interface Server extends DashboardDeps {
 export interface State {
   page: Page | null;
   params: Record<string, string>;
-  /** Set by the layer `visitor`. */
   session: Session | null;
   sessionToken: string;
   form: URLSearchParams;
   /** Memory for bodies that the form takes; released with the answer. */
   bodyShare: BodyShare | undefined;
   isSecure: boolean;
-  /** Set by the layer `show`. */
   visit: Visit | undefined;
 }
 export type Context = Koa.ParameterizedContext<State, { server: Server }>;

@@ -98,10 +98,7 @@ export function createDashboard(deps: DashboardDeps) {
     return isForm && router.match(url.split('?', 1)[0] ?? '', 'POST').route;
   };
   return {
-    /**
-     * Returns whether a request is for the dashboard and not for the API. An unknown path is the dashboard's if a browser asks
-     * for HTML: a person is better served by a page than by JSON.
-     */
+    /** Returns whether a request is for the dashboard, not the API; an unknown path is if a browser asks for HTML, as a page serves people better. */
     owns(request: Head): boolean {
       const { url = '/', method, headers } = request;
       const first = firstSegment(url);
@@ -390,10 +387,7 @@ function keepMessage(ctx: Context, text: string): void {
   setCookie(ctx, 'say', Buffer.from(text.slice(0, LONGEST_SAID)).toString('base64url'));
 }
 
-/**
- * Takes the text out of its cookie. Only for a whole page, which is where a form leads to: another window that polls at the same moment would
- * take it from there.
- */
+/** Takes the text out of its cookie, only for a whole page, to which forms lead: else another window that polls at the moment would take it. */
 function takeMessage(ctx: Context): string {
   const text = Buffer.from(readCookie(ctx, 'say'), 'base64url').toString().slice(0, LONGEST_SAID);
   if (text !== '') setCookie(ctx, 'say', null);
@@ -407,9 +401,9 @@ const isPart = (ctx: Context): boolean =>
 const pageOf = ({ member, account }: Pick<Visit, 'member' | 'account'>): string => `${member.id} ${account.id}`;
 
 /**
- * Refuses a part that a page of another account or member asks for, since the session was changed in another window; returns whether it did.
- * The rows of one account below the name of another would be taken for that one's, and their forms act on them. A person
- * is led to the whole page; a poll is refused, as what was typed on its page may still be wanted.
+ * Refuses a part that a page of another account or member asks for, since the session was changed in another window; returns whether it did. The rows
+ * of one account would be taken for another's, and their forms act on them. People are led to the whole page; a poll is refused, as what was typed on
+ * its page may still be wanted.
  */
 function refuseOtherPage(ctx: Context, visit: Visit): boolean {
   const asking = ctx.get('x-page-of');

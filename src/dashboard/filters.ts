@@ -1,6 +1,6 @@
 /**
  * Filters of a list. A page declares them once: they are read for the API from the address, shown as a form whose rarer fields are folded
- * (views/_filters.hbs), and as chips for those in use, each of which leads to the list without it.
+ * (views/_filters.hbs), and as chips for those in use, each a link to the list without it.
  */
 import { linkTo } from './links.ts';
 import type { Range } from './range.ts';
@@ -29,8 +29,8 @@ export interface Filter {
 export type Filters = ReturnType<typeof filtersOf>;
 
 /**
- * Returns the values that are given, as the API has them, and the form for the view. An empty value does not undo what a typed text asks for.
- * `button` is the word on its button; `keeps` names other parameters of the address that stay.
+ * Returns the given values, as the API has them, and the form for the view. An empty value does not undo what a typed text asks for. `button` is the
+ * word on its button; `keeps` names other parameters of the address that stay.
  */
 export function filtersOf(
   path: string,

@@ -52,7 +52,7 @@ const badForm = (): Problem =>
     'This form belongs to an earlier sign-in, or did not come from this dashboard. Go back, load the page again, and repeat what you did.',
   );
 
-/** Reads the fields. The body is read last: what the request lacks or says about its origin is enough to refuse it. */
+/** Reads the fields; the body last, since what the request lacks or says about its origin is enough to refuse it. */
 export async function readForm(ctx: Context): Promise<URLSearchParams> {
   const { config, keyring } = ctx.server;
   const bound = boundTo(ctx);
@@ -114,10 +114,10 @@ export type FormRepeats = ReturnType<typeof createFormRepeats>;
 const MOST_KEPT = 2000;
 
 /**
- * Sends of the same form: a double click without JavaScript, a second click on a slow network, a browser that sends a form again. Each page
- * has a number, which its forms carry (`_form`, views/_token.hbs). The first send with this number and these fields does the work; each later
- * one, also one that arrives meanwhile, gets the first one's redirect, or is led to the page that its answer names (`again`): a secret is not
- * shown twice. A refused form can be corrected and sent again. Redirects are kept in memory: another node, or a restart, does not know them.
+ * Answers later sends of the same form: a double click without JavaScript, a second click on a slow network, a browser that sends a form again. Each
+ * page has a number, which its forms carry (`_form`, views/_token.hbs). The first send with this number and these fields does the work; later ones,
+ * also meanwhile, get its redirect, or are led to the page that its answer names (`again`): a secret is not shown twice. A refused form can be
+ * corrected and sent again. Redirects are kept in memory: other nodes, or a restart, do not know them.
  */
 export function createFormRepeats(clock: Pick<Clock, 'now'>) {
   const sent = new Map<string, { at: number; later: Promise<Move | null> }>();

@@ -43,13 +43,11 @@ export function filledIn(form: URLSearchParams): Record<string, string> {
   return Object.fromEntries([...form].filter(([name]) => !name.startsWith('_') && !name.startsWith('password')));
 }
 
-/** Thrown for a form whose page did not show the present values. */
 class StaleForm extends Problem {}
 
 /**
- * Returns what a view hands to its forms as `seen`: a short hash of the values that a form changes. A form that is shown again
- * for another fault keeps the hash that it was opened with, because its reader has not been told of a change. The values are JSON values whose
- * members always come in the same order.
+ * Returns what a view hands to its forms as `seen`: a short hash of the values that a form changes. A form shown again for another fault keeps its
+ * first hash, because its reader has not been told of a change. The members of the JSON values always come in the same order.
  */
 export function seenIn(form: URLSearchParams, fault: Problem | null, values: unknown): string {
   const own = form.get('_seen');
@@ -60,8 +58,8 @@ const hashOf = (values: unknown): string =>
   createHash('sha256').update(JSON.stringify(values)).digest('base64url').slice(0, 22);
 
 /**
- * Returns whether the values are others than the form's page showed: another window, member or program has changed them since. A form
- * without the field, as a script sends it, counts as fresh. A change in the instant between this look and the write is not seen.
+ * Returns whether the values are others than the form's page showed: changed by another window, member or program. A form without the field, as a
+ * script sends it, counts as fresh. A change between this look and the write is not seen.
  */
 export const isStale = (form: URLSearchParams, values: unknown): boolean =>
   form.has('_seen') && form.get('_seen') !== hashOf(values);

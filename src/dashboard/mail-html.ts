@@ -1,11 +1,11 @@
 /**
- * The HTML of a mail as the dashboard shows it. Content-Security-Policy and the sandbox keep its images, styles, scripts and frames from the
- * network, but no policy governs hints: a browser opens a connection for `<link rel="preconnect">`, whatever the page may load. Pure.
+ * The HTML of a mail as the dashboard shows it. Content-Security-Policy and the sandbox keep what it loads from the network, but no policy governs
+ * hints: a browser opens a connection for `<link rel="preconnect">` all the same. Pure.
  */
 
 /**
- * Matches the name of an element `link`, and of an attribute with a document of its own. A browser reads names as they are written, without
- * character references, so this finds each, wherever a parser of HTML, of SVG in it or one that only looks ahead may see it.
+ * Matches the name of an element `link`, and of an attribute with a document of its own. Browsers read names as written, without references, so this
+ * finds each that a parser of HTML, of SVG in it, or one that looks ahead may see.
  */
 const LINK = /<link(?=[\t\n\f\r />])/gi;
 const INNER_DOCUMENT = /(?<=[\t\n\f\r "'/])srcdoc(?=[\t\n\f\r ]*=)/gi;

@@ -1,7 +1,4 @@
-/**
- * One declaration for each page: its path, who may see it, its handler. A handler gets the visit, calls the API or the
- * operator's operations through it, and returns what to show; it never touches the request itself.
- */
+/** One declaration for each page: path, who may see it, handler. It gets the visit, calls operations, and shows, without the request itself. */
 import type { Readable } from 'node:stream';
 import { Problem } from '../base/problem.ts';
 import type { Operations } from '../client/types.ts';
@@ -29,7 +26,6 @@ export interface Move {
   cookies?: readonly Cookie[];
 }
 
-/** The answer of a handler. */
 export type Shown =
   View | Move | { kind: 'file'; body: string | Buffer | Readable; type: string; name?: string; csp?: string };
 
@@ -39,7 +35,6 @@ export interface Cookie {
   value: string | null;
 }
 
-/** A request, signed in or not. */
 export interface Guest {
   server: Server;
   params: Readonly<Record<string, string>>;
@@ -61,7 +56,6 @@ export interface Guest {
   halfway: { row: SessionRow; member: MemberRow } | null;
 }
 
-/** A request of a signed-in member. */
 export interface Visit extends Guest {
   member: MemberRow;
   session: SessionRow;

@@ -115,7 +115,6 @@ export function plotsOf(all: readonly Moment[], zone: string): object | null {
   };
 }
 
-/** A reason with its times. */
 export interface TimedReason {
   message: string;
   since: string | null;

@@ -19,9 +19,9 @@ const isPreset = (name: string): name is Preset => Object.hasOwn(presets, name);
 export type Range = ReturnType<typeof rangeOf>;
 
 /**
- * Reads `?range=`, and for `custom` `?from=` and `?to=` in the zone of `?tz=`. A preset is as it was when its first page was shown:
- * `?since=` has its beginning while a list is paged. `offered` are the presets of the page. `since` and `until` are for the API, half-open, null
- * for no limit; `from` and `to` are the fields of a custom range; `fault` is a sentence about the address.
+ * Reads `?range=`, and for `custom` `?from=` and `?to=` in the zone of `?tz=`; `?since=` keeps a preset's beginning while a list is paged. `offered`
+ * are the page's presets. `since` and `until` are for the API, half-open, null for no limit; `from` and `to` are the fields of a custom range;
+ * `fault` is a sentence.
  */
 export function rangeOf(
   { query, now, zone: own }: Pick<Visit, 'query' | 'now' | 'zone'>,
@@ -59,7 +59,7 @@ export function rangeOf(
   };
 }
 
-/** The bounds in milliseconds. */
+/** Bounds in milliseconds. */
 interface Times {
   since: number | null;
   until: number | null;

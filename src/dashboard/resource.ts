@@ -9,7 +9,6 @@ import { addressFor, bodyOf, changeable, formsOf, isGuarded, type Reads, type Vi
 import { viewSources } from './views.ts';
 import { helpers } from './words.ts';
 
-/** The records that a page may show: one, or rows. */
 interface Loaded {
   record?: object;
   rows?: readonly object[];

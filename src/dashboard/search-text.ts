@@ -100,10 +100,7 @@ function othersOf(word: string): Meaning[] {
 
 type Meaning = Omit<Search, 'others'>;
 
-/**
- * Returns the first list that is not empty, or that of the first meaning, and the place of its meaning among all. `from`: only this one, for a
- * further page of its list.
- */
+/** Returns the first list that is not empty, or that of the first meaning, and its meaning's place. `from`: only this one, for a further page. */
 export async function firstFound(
   visit: Pick<Visit, 'ask'>,
   { others, ...first }: Search,

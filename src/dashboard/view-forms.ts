@@ -99,7 +99,6 @@ const literal = (one: hbs.AST.Expression | undefined): string | boolean | number
 const literals = (hash: hbs.AST.Hash | undefined): Words =>
   Object.fromEntries((hash?.pairs ?? []).map(({ key, value }) => [key, literal(value)]));
 
-/** Of a JSON Schema. */
 interface Member {
   type?: string;
   enum?: readonly string[];

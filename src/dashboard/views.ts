@@ -1,7 +1,4 @@
-/**
- * The Handlebars views, read and compiled once at start, so that a fault in one shows then.
- * Everything is escaped except the HTML that chart.ts and markdown-it make. Views hold no logic but loops and conditions.
- */
+/** Handlebars views, compiled at start: faults show then. All but the HTML of chart.ts and markdown-it is escaped. Logic: loops and conditions. */
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import Handlebars from 'handlebars';

@@ -73,7 +73,6 @@ const providerNames: Readonly<Record<string, string>> = {
   other: 'all others',
 };
 
-/** Returns a mailbox provider as people write it: `Yahoo Japan` for `yahoo_japan`. */
 export const providerText = (name: string): string =>
   providerNames[name] ?? name.replace(/^./, (first) => first.toUpperCase());
 
@@ -128,10 +127,7 @@ export function linkedHtml(text: string): string {
   return html + escapeExpression(text.slice(at));
 }
 
-/**
- * Writes the message of a problem as a sentence. Those of the operator's commands begin in lower case and have no full stop; a name at the
- * beginning, such as that of a setting, stays as it is.
- */
+/** Writes the message of a problem as a sentence. Those of commands begin in lower case without a full stop; a name at the beginning stays. */
 export const sentenceText = (message: string): string =>
   message
     .replace(/^[a-z]+(?=[\s,:])/, (word) => word.slice(0, 1).toUpperCase() + word.slice(1))
@@ -235,7 +231,6 @@ function badge(value: unknown): unknown {
 const isNothing = (value: unknown): boolean => value === false || value == null || value === '' || value === 0;
 const list = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
 
-/** The helpers, by their names in views. */
 export const helpers: Readonly<Record<string, Handlebars.HelperDelegate>> = {
   time,
   clock,
@@ -260,7 +255,6 @@ export const helpers: Readonly<Record<string, Handlebars.HelperDelegate>> = {
   words: (value: unknown) => wordsOf(String(value)),
   lower: (value: unknown) => String(value).toLowerCase(),
   eq: (a: unknown, b: unknown) => a === b,
-  /** Returns whether the member's role has a scope. */
   may: (scope: unknown, { data }: Options) =>
     isScope(String(scope)) && scopeAllows(data.root.scopes ?? [], String(scope) as Scope),
   not: isNothing,

@@ -1,7 +1,6 @@
 /**
- * DKIM keys of a domain (RFC 6376, RFC 8463), made in pairs: RSA-2048 and Ed25519. A new key is `pending` until DNS shows it. Then it is
- * `active` and signs, and the key before it is `retiring`: its record must stay while mail that it signed can still be on its way, for
- * RETIRING_MS.
+ * DKIM keys of a domain (RFC 6376, RFC 8463), made in pairs: RSA-2048 and Ed25519. A new key is `pending` until DNS shows it. Then it is `active` and
+ * signs, and the one before is `retiring`: its record must stay for RETIRING_MS, while mail that it signed is on its way.
  */
 import { generateKeyPair } from 'node:crypto';
 import { promisify } from 'node:util';
@@ -52,8 +51,8 @@ export async function makeDkimKeys(
 export const sealPurpose = (keyId: string): string => `dkim:${keyId}`;
 
 /**
- * Returns a new selector such as `ph202601r`: year and month, `r` or `e` for the algorithm, and a number from the second of a month on. It
- * follows the highest: a lower one may be in caches of DNS with a removed key.
+ * Returns a selector such as `ph202601r`: year, month, `r` or `e` for the algorithm, and from the second of a month on a number. It follows the
+ * highest: a lower one may be in caches of DNS with a removed key.
  */
 export function selectorFor(algorithm: DkimAlgorithm, now: number, taken: readonly string[]): string {
   const month = new Date(now).toISOString().slice(0, 7).replace('-', '');

@@ -10,8 +10,8 @@ import type { DomainWithKeys } from './domain-record.ts';
 import { findDomain, noSuchDomain, type DomainDeps, type DomainRef } from './domain-store.ts';
 
 /**
- * Makes the next pair of DKIM keys, pending until DNS shows them; `atOnce` lets them sign now, for networks without DNS checks. Throws
- * `invalid_state` while the last pair waits for its records (not with `atOnce`) or if the keys change meanwhile, and `not_found`.
+ * Makes the next pair of DKIM keys, pending until DNS shows them; `atOnce` lets them sign now, without DNS. Throws `not_found`, and `invalid_state`
+ * while the last pair waits for its records (not with `atOnce`) or if the keys change meanwhile.
  */
 export async function rotateDkim(
   deps: DomainDeps & { keyring: Keyring },

@@ -1,10 +1,8 @@
 /**
- * Lists the DNS records that a domain needs, and compares them with what DNS answers. Pure.
- *
- * The return path (the envelope sender, where bounces go) is a host below the domain with an MX and a TXT record, not a CNAME
- * to our host. A CNAME would be one record less, but it needs an SPF record at our own host name, and some mail systems write
- * the canonical name into MAIL FROM, which breaks the alignment of SPF with the sender's domain (RFC 7489 section 3.1.2). A
- * CNAME is accepted all the same: DNS follows it, and a host without MX is its own (RFC 5321 section 5.1).
+ * Lists the DNS records that a domain needs, and compares them with what DNS answers. Pure. The return path (the envelope sender, where bounces go)
+ * is a host below the domain with an MX and a TXT record. A CNAME to our host would need an SPF record there, and some mail systems write the
+ * canonical name into MAIL FROM, which breaks SPF alignment (RFC 7489 section 3.1.2). It is accepted all the same: DNS follows it, and a host without
+ * MX is its own (RFC 5321 section 5.1).
  */
 import { dkimRecord, parseKeyRecord } from '../mail/dkim/key-record.ts';
 import type { PublishedKey } from './dkim-key.ts';
@@ -29,7 +27,6 @@ export interface Comparison {
   found: string | null;
 }
 
-/** The properties of a domain that its records are made from. */
 export interface PublishedDomain {
   name: string;
   returnPath: string;
@@ -45,10 +42,7 @@ const LONGEST_FOUND = 1000;
 /** Returns the host that a domain can have its tracked links at. */
 export const trackingHostOf = (domainName: string): string => `track.${domainName}`;
 
-/**
- * Returns the records that a domain needs. `hostname` gets the return path's mail; `trackingTarget`: the host that tracking hosts must lead
- * to, or null.
- */
+/** Returns the records that a domain needs. `hostname` gets the return path's mail; tracking hosts must lead to `trackingTarget` (null: none). */
 export function wantedRecords(
   { name, returnPath, keys, dmarc = null, receiving = false }: PublishedDomain,
   hostname: string,

@@ -47,10 +47,7 @@ export function createDomainDirectory(deps: { db: Pick<Database, 'prepared'>; cl
   const findOf = async (accountId: string, name: string): Promise<SendingDomain | null> =>
     (await cache.get(name)).find(({ account_id }) => account_id === accountId) ?? null;
   return {
-    /**
-     * Returns the domain with exactly this name (A-labels, lower case), or null: of several claims that of the account that has verified
-     * it, or had it last.
-     */
+    /** Returns the domain with this name (A-labels, lower case), or null; of several claims that of the account that verified it, or had it last. */
     find: async (name: string): Promise<SendingDomain | null> => (await cache.get(name))[0] ?? null,
     /** Returns this account's domain with exactly this name, or null. Mail of an account is judged by its own domain only. */
     findOf,

@@ -99,10 +99,7 @@ function alreadyAdded({ name, trusted }: DomainRow, isOwn: boolean): Problem {
   return new Problem('already_exists', why, { field: 'name' });
 }
 
-/**
- * Ends the claims of other accounts when one has proved by DNS that the name is its own. Their domains become `failed`, and can be verified
- * when it is free again.
- */
+/** Ends the claims of other accounts when one has proved by DNS that the name is its own: `failed`, to be verified when it is free again. */
 export async function endClaims(tx: Connection, { name, id }: Pick<DomainRow, 'name' | 'id'>): Promise<void> {
   await tx.run(`UPDATE domains SET status = 'failed' WHERE name = ? AND id <> ? AND status = 'pending'`, [name, id]);
 }

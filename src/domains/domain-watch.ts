@@ -17,9 +17,9 @@ export interface CheckTimes {
 }
 
 /**
- * Returns the domains to check: those never checked, first come first, and those whose last check is too old (or in the future: the clock
- * was set back). Each kind has half of the places, and what the other leaves. Domains that lost a record come sooner, and again when their
- * countdown has ended; most often come those just added, whose owner looks at the page.
+ * Returns the domains to check: those never checked, first come first, and those whose last check is too old (or in the future: the clock was set
+ * back); each kind has half of the places, and what the other leaves. Domains that lost a record come sooner, and at the end of their countdown; most
+ * often come those just added, whose owner looks at the page.
  */
 export async function domainsToCheck(
   { db, clock }: Pick<DomainDeps, 'clock'> & { db: Pick<Database, 'reader'> },

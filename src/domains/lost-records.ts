@@ -3,8 +3,8 @@ import type { DnsRecord, RecordPurpose } from './dns-records.ts';
 import type { DomainRecord } from './domain-record.ts';
 
 /**
- * The state of a domain. `trusted`: verified without DNS. `failing`: it sends, but lost a required record. `refused`: it lost one, and its
- * mail is refused. `unverified`: its records were never all found, or another account has the name.
+ * The state of a domain. `trusted`: verified without DNS. `failing`: sends, but lost a required record. `refused`: lost one, and its mail is refused.
+ * `unverified`: its records were never all found, or another account has the name.
  */
 export type DomainState = 'trusted' | 'verified' | 'failing' | 'refused' | 'unverified';
 
@@ -53,10 +53,7 @@ type Shown = Pick<
   'name' | 'trusted' | 'status' | 'taken' | 'checked_at' | 'failing_since' | 'refused_at' | 'verified_at' | 'records'
 >;
 
-/**
- * Returns the records for which DNS did not answer at the last check. An optional one that never had an answer may be newer, as those of
- * the next DKIM keys.
- */
+/** Returns the records that DNS did not answer for at the last check. An optional one without any answer may be new, as of the next DKIM keys. */
 export const unansweredOf = <R extends Checked>(domain: { checked_at: string | null; records: readonly R[] }): R[] =>
   domain.checked_at === null
     ? []

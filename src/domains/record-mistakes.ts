@@ -1,7 +1,4 @@
-/**
- * Recognises how a DNS record went wrong on its way into DNS, and says what to do: web forms add the domain to a name that has it already,
- * cut long values, or keep quotation marks. Pure.
- */
+/** Recognises how a DNS record went wrong, and says what to do: web forms double the domain, cut long values, or keep quotation marks. Pure. */
 import { isIP } from 'node:net';
 import {
   compareRecord,
@@ -32,7 +29,6 @@ export const mistakes = [
 ] as const;
 export type Mistake = (typeof mistakes)[number];
 
-/** Answers of DNS that are about a record. */
 export interface Seen {
   /** All records of its type at its host, as for `compareRecord`. */
   values: readonly string[];

@@ -1,7 +1,4 @@
-/**
- * The DKIM keys that a domain's mail is signed with, opened once. Mail is never sent unsigned because of a broken key: `unavailable` means
- * that it waits.
- */
+/** The DKIM keys of a domain's mail, opened once. Mail is never sent unsigned because of a broken key: `unavailable` means that it waits. */
 import { createPrivateKey } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
 import type { Keyring } from '../base/keyring.ts';
@@ -27,10 +24,7 @@ export function createSigningKeys(deps: { db: Pick<Database, 'prepared'>; keyrin
     (name, before) => load(deps, name, before),
   );
   return {
-    /**
-     * Returns the active keys of exactly this domain of this account, RSA first. Null stands for the operator, who signs as the account
-     * that has verified it.
-     */
+    /** Returns the active keys of exactly this domain of this account, RSA first; null: the operator, who signs as the account that verified it. */
     async keysFor(accountId: string | null, domainName: string): Promise<SigningKeysAnswer> {
       const claims = await cache.get(domainName);
       const keys = claims.find((claim) =>

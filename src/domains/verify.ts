@@ -236,8 +236,8 @@ type Standing = Pick<DomainRow, 'status' | 'failing_since' | 'refused_at'>;
 const PENDING_MS = 72 * HOUR_MS;
 
 /**
- * Returns the columns after a check. The first check that misses a required record of a verified domain starts a countdown of `graceMs`
- * (setting `domains.grace`), and one that still misses it after that makes the domain `failed`. DNS trouble starts and ends nothing.
+ * Returns the columns after a check. The first one that misses a required record of a verified domain starts a countdown of `graceMs`
+ * (`domains.grace`); one that does so after it makes the domain `failed`. DNS trouble starts and ends nothing.
  */
 export function standingAfter(
   row: Standing & Pick<DomainRow, 'trusted' | 'created_at'>,
@@ -258,6 +258,5 @@ export function standingAfter(
   return { status: isOver ? 'failed' : 'verified', failing_since: since, refused_at: isOver ? now : endsAt };
 }
 
-/** Returns whether it is a verified domain that lacks a required record. */
 const isCountingDown = ({ status, failing_since }: Standing): boolean =>
   status === 'verified' && failing_since !== null;

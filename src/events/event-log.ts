@@ -1,7 +1,4 @@
-/**
- * Reads the event log. Events become visible in the order of their sequence numbers, since one writer assigns them at its commit; so
- * a reader that asks for what comes after number n never misses one.
- */
+/** Reads the event log. One writer numbers events at its commit, so they appear in order, and who asks for those after number n misses none. */
 import type { Knex } from 'knex';
 import type { Connection } from '../storage/connection.ts';
 import { idFloor } from '../base/id.ts';
@@ -85,7 +82,6 @@ export async function eventsBefore(
   return { events, start, position: rows.at(-1)?.sequence ?? before - 1, hasMore };
 }
 
-/** An event with its account. */
 export interface LoggedEvent extends EventSource {
   account_id: string;
   /** 1 if the whole message is simulated, and not this recipient alone. */
@@ -108,10 +104,7 @@ const LOGGED = `
 /** Sequence numbers looked at by one read: among millions of other events those of a small account are far apart. */
 const WINDOW = 2000;
 
-/**
- * Reads the events of these accounts after position `after`, of every type, in sequence order: for readers that follow the log.
- * `position` and `hasMore` are as in EventPage.
- */
+/** Reads events of these accounts and of every type after position `after`, in sequence order. `position` and `hasMore` are as in EventPage. */
 export async function followEvents(
   prepared: Connection,
   accountIds: readonly string[],
@@ -204,7 +197,6 @@ async function pageOf(
   return readBounded({ endOfSlice, readFitting }, edge, limit, slices);
 }
 
-/** Reads several runs as one. */
 const ofRuns = (read: Knex, runs: readonly Knex.QueryBuilder[], order: Order): Knex.QueryBuilder =>
   read
     .select('sequence')
@@ -278,7 +270,6 @@ async function hasFewer(read: Knex, { table, where }: SmallIndex, most: number):
   return (row?.n ?? 0) < most;
 }
 
-/** Returns the types that a filter lets through. */
 export const typesOf = ({ types = [] }: EventFilter): readonly EventType[] => (types.length === 0 ? eventTypes : types);
 
 /** Returns one query for each type, since each is a separate run in the account's index, in the order of the log. */

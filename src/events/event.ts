@@ -1,6 +1,4 @@
-/**
- * The event record of `GET /v1/events` and of webhooks, one schema for both. Its types, members and their order are a public contract.
- */
+/** The event record of `GET /v1/events` and of webhooks, one schema for both. Its types, members and their order are a public contract. */
 
 import { ERASED_ADDRESS } from '../mail/address.ts';
 import type { EventRow, MessageRow, ReceivedMailbox, ReceivedRow } from '../storage/tables.ts';
@@ -14,10 +12,7 @@ export type EventType = (typeof eventTypes)[number] | (typeof optInEventTypes)[n
 
 export const allEventTypes = [...eventTypes, ...optInEventTypes] as const;
 
-/**
- * An event with its message's columns, as one query reads it. A `received` event has those of the message that the mail answers, if it
- * answers one, and no recipient of ours.
- */
+/** An event with its message's columns. A `received` event has those of the message that the mail answers, if any, and no recipient of ours. */
 export interface EventSource
   extends
     Pick<EventRow, 'id' | 'at' | 'test' | 'message_id' | 'delivery_id' | 'machine' | 'detail_json'>,
@@ -30,10 +25,7 @@ export interface EventSource
   recipient_type: string;
 }
 
-/**
- * Makes the record. Address and user agent of a person who opened or clicked are personal data: they are null
- * unless `engagement` is set.
- */
+/** Makes the record. Address and user agent of a person who opened or clicked are personal data: they are null unless `engagement` is set. */
 export function eventRecord(source: EventSource, options: { engagement: boolean }): Record<string, unknown> {
   const { rfc_message_id, recipient, from, subject, detail } =
     source.type === 'received' ? ofReceived(source) : ofDelivery(source, options);
@@ -107,7 +99,6 @@ export function withoutPerson(detail: Readonly<Record<string, unknown>>): unknow
   return 'is_bot' in detail ? { ...detail, ip: null, user_agent: null } : detail;
 }
 
-/** The target of an erased click. */
 const ERASED_URL = 'https://erased.invalid/';
 const ERASED_TEXT = 'erased';
 
@@ -118,7 +109,6 @@ const ofHosts = { smtp_reply: null, message: ERASED_TEXT } as const;
 /** Types whose facts come from a user. The `ip` of a delivery belongs to a mail host and is not personal. */
 const byUsers: ReadonlySet<string> = new Set(['opened', 'clicked', 'complained']);
 
-/** Returns the detail of an event of this type without its personal facts. */
 export function erasedDetail(type: string, detail: Readonly<Record<string, unknown>>): Record<string, unknown> {
   const erased: Readonly<Record<string, unknown>> = byUsers.has(type) ? { ...ofHosts, ...ofUsers } : ofHosts;
   return Object.fromEntries(

@@ -9,7 +9,6 @@ import { DAY_MS, HOUR_MS } from '../base/time.ts';
 
 export { statTypes, type StatType } from '../storage/tables.ts';
 
-/** The properties of an event that it is counted by. */
 export interface StatFacts {
   accountId: string;
   /** When the mail was accepted, or due if it was scheduled. */
@@ -40,7 +39,6 @@ export function statTypesOf(type: string, detail: Readonly<Record<string, unknow
   return kind === undefined ? [known] : [known, kind];
 }
 
-/** Adds one event to the rows gathered for a commit. */
 export function addToStats(rows: Map<string, StatRow>, facts: StatFacts, types: readonly StatType[]): void {
   if (types.length === 0) return;
   const { stream, domain } = facts;
@@ -93,5 +91,4 @@ function rowFor(
 
 const zeros = Object.fromEntries(statTypes.map((type) => [type, 0])) as Record<StatType, number>;
 
-/** Returns a zero for each type. */
 export const noCounts = (): Record<StatType, number> => ({ ...zeros });

@@ -1,10 +1,8 @@
 /**
- * Serves the end of the event log to all that follow it (event streams, long polls, webhook endpoints): one reader takes each new event from
- * the log once and keeps the last ones in memory, where each finds its own. If two hundred followers each asked the database at every
- * commit, no other request would get a turn.
- *
- * A position is served from memory only if memory has everything of the account after it; who is behind reads the log. Nothing is read
- * without listeners.
+ * Serves the end of the event log to all that follow it (event streams, long polls, webhook endpoints): one reader takes each new event from the log
+ * once and keeps the last ones in memory, where each finds its own. If two hundred followers each asked the database at every commit, no other
+ * request would get a turn. A position is served from memory only if memory has everything of the account after it; who is behind reads the log.
+ * Nothing is read without listeners.
  */
 import type { Notifier } from '../scheduling/notifier.ts';
 import type { Clock } from '../base/clock.ts';
@@ -36,7 +34,6 @@ const BUFFERED = 1000;
 /** Followers that may read the log at the same time: the other readers are for other requests. Accounts take turns. */
 const LOOKS = 1;
 
-/** One that follows the events of an account. */
 export interface Listener {
   readonly accountId: string;
   /** These accounts may have new events; with null any may, since the log could not be read. */
@@ -101,7 +98,6 @@ export class EventTail {
     return known ?? (await followEvents(this.db.prepared, [accountId], after, limit));
   }
 
-  /** Returns the events of a follower from the log. */
   async look(follower: Follower, filter: EventFilter, after: number, limit: number): Promise<EventPage> {
     const leave = await this.gate.enter(follower.accountId);
     try {
@@ -184,14 +180,12 @@ export class EventTail {
   }
 }
 
-/** A follower of the events of one account. */
 export class Follower implements Listener {
   readonly accountId: string;
   private readonly tail: EventTail;
   private readonly clock: Clock;
   private isWoken = false;
   private isOver = false;
-  /** Ends the wait that is under way. */
   private endWait: () => void = () => undefined;
 
   constructor(tail: EventTail, clock: Clock, accountId: string) {
@@ -243,7 +237,6 @@ export class Follower implements Listener {
     return this.isOver;
   }
 
-  /** Removes the follower. */
   leave(): void {
     this.tail.remove(this);
   }

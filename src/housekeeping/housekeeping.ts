@@ -21,21 +21,16 @@ export interface Rule {
 }
 
 export interface Step {
-  /** Rows that were removed. */
   rows: number;
   more: boolean;
 }
 
-/** Runs a step of this size. */
 export async function takeStep(rule: Rule, size: number, commit: Transactor): Promise<Step> {
   const done = await rule.step(size, commit);
   return typeof done === 'number' ? { rows: done, more: done >= size } : done;
 }
 
-/**
- * Delay of the first run at most: a program that is restarted often must reach its rules, but not while it loads the waiting mail. A node
- * that begins to lead runs its rules as soon.
- */
+/** Longest delay of the first run, also of a new leader: a program that restarts often must reach its rules, but not while it loads the mail. */
 const FIRST_MS = 60_000;
 /** Pause between two steps, so that waiting writes run first: the next step begins only when the writer is idle. */
 const PAUSE_MS = 1;

@@ -1,6 +1,4 @@
-/**
- * The rules that remove rows at a fixed age or end, and give the room back that rows have left; retention.ts has those whose age is a setting.
- */
+/** The rules that remove rows at a fixed age or end, and give the room back that rows have left; retention.ts has those whose age is a setting. */
 import { budgets, type UsedUp } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
 import { idFloor } from '../base/id.ts';
@@ -25,7 +23,6 @@ export interface OldRowDeps extends StoreDeps {
   usedUp: UsedUp;
 }
 
-/** The rows of a table that fit a condition. */
 interface RowsOf {
   table: string;
   /** The columns of its key. */

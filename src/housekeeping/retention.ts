@@ -63,10 +63,7 @@ interface Chosen<Row> {
 /** A choice for the next step that is older than this is made again, since an account may have asked to keep things longer. */
 const GOOD_MS = 5000;
 
-/**
- * Makes steps that remove some of what is old, account by account. While one step writes, the rows of the next are chosen, which may have to
- * come from the disk.
- */
+/** Makes steps that remove what is old, account by account. While one writes, the rows of the next are chosen, which may come from the disk. */
 function purging<Row>(
   { db, clock }: Pick<RetentionDeps, 'db' | 'clock'>,
   purge: Purge<Row>,

@@ -33,10 +33,7 @@ export function createAggregateStore(context: AggregateContext) {
   };
 
   return {
-    /**
-     * Resolves with the act that counts a report, in the transaction of its mail, for those of our domains for which it was not counted
-     * before: reporters send again what they are not sure of.
-     */
+    /** Resolves with the act that counts a report in its mail's transaction, once for each domain: reporters send again when not sure. */
     async open(reportId: string, aggregate: Aggregate): Promise<(tx: Connection) => Promise<Counted>> {
       const now = clock.now();
       const own = await ownDomains(context, domainsOf(aggregate));

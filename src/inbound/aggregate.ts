@@ -72,7 +72,6 @@ export function faultOfAggregate(aggregate: Aggregate, now: number): string | nu
   return null;
 }
 
-/** Returns the domains that a report is about. */
 export const domainsOf = (aggregate: Aggregate): string[] =>
   aggregate.kind === 'dmarc'
     ? [aggregate.report.domain]

@@ -1,12 +1,8 @@
-/**
- * The words by which prose notices are read, as compiled from config/bounce-words.yaml. A phrase is plain text with gaps, not
- * a regular expression, so that a new one cannot make the search slow: each is found in one pass.
- */
+/** The words of prose notices (config/bounce-words.yaml): text with gaps and not regular expressions, so that each is found in one pass. */
 
 /** True if one of the phrases occurs in a text that `foldText` has folded. */
 export type Phrases = (folded: string) => boolean;
 
-/** The file's content: lists of phrases. */
 export interface WordSource extends Record<
   'senderNames' | 'failure' | 'delay' | 'success' | 'autoReplyTexts' | 'challenge' | 'originalBegins',
   readonly string[]

@@ -18,10 +18,7 @@ export interface ReadBy {
 /** The mail grew too old: RFC 3463 section 3.5, and other codes that servers use for it. */
 const EXPIRED = new Set(['4.4.7', '5.4.7']);
 
-/**
- * Returns the recipients of a delivery report; the prose of the notice is used if the fields are empty. `actionInProse`: what the prose
- * says became of the mail.
- */
+/** Returns the recipients of a delivery report; prose is used if fields are empty. `actionInProse`: what it says became of the mail. */
 export function reportedRecipients(
   delivery: DeliveryReport,
   notice: Notice,
@@ -145,10 +142,7 @@ function judged(said: Said, prose: Prose): Omit<FoundRecipient, 'address' | 'ori
   };
 }
 
-/**
- * The status of the report is never replaced by what its words mean. Of two codes that agree whether the failure is final, the more
- * exact one counts; if they disagree, the reporting server's, since it knows its own attempts.
- */
+/** Returns the report's status, or the more exact quoted one if both agree whether it is final: the reporter knows its attempts. */
 function saidStatus(reported: string | null, quoted: string | null): string | null {
   if (reported === null || quoted === null) return reported ?? quoted;
   if (!quoted.startsWith(reported.charAt(0))) return reported;
@@ -157,10 +151,7 @@ function saidStatus(reported: string | null, quoted: string | null): string | nu
 
 type Ruled = Pick<FoundRecipient, 'verdict' | 'rule'>;
 
-/**
- * Judges by the quoted reply as if we had got it; without one, by the words for the failure. The operator's own rules come before
- * everything that is known here.
- */
+/** Judges by the quoted reply as if we had got it, else by the words for the failure. The operator's own rules come first. */
 function verdictOf(
   { action, status, diagnostic }: Said & { action: 'failed' | 'delayed' },
   known: string | null,
@@ -192,7 +183,6 @@ function atLevelOfStatus(status: string | null, { verdict, rule }: Ruled): Ruled
 const isSaid = (text: string, judge: Judge): boolean =>
   !judge({ phase: 'report', code: null, enhanced: null, text }).rule.startsWith('fallback:');
 
-/** Returns what a judgement says of a recipient. */
 export const toRuled = ({ class: bounceClass, reason, rule }: Judgement): Ruled => ({
   verdict: { class: bounceClass, reason },
   rule,

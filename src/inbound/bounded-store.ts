@@ -1,7 +1,4 @@
-/**
- * What strangers fill in the database: a table or a part of it. When it has too much its oldest rows go, in steps, so that no other write
- * waits long.
- */
+/** What strangers fill in the database: of too much the oldest rows go, in steps, so that no other write waits long. */
 import { budgets, type BudgetName } from '../base/budgets.ts';
 import type { InboundContext } from './context.ts';
 import type { Stranger } from './mx-budgets.ts';

@@ -1,9 +1,6 @@
 /**
- * Decides what a mail is, the surest signs first: what programs wrote (a delivery report, a
- * feedback report, a receipt), then its recipient, then prose. An answering machine also writes from the null sender,
- * quotes our mail and says "could not", so prose is a bounce only by a sign that no answering machine gives.
- *
- * Pure and linear in the mail's length, for use in a thread (report-worker.ts), since anyone can send such a mail.
+ * Decides what a mail is, the surest signs first: what programs wrote, then its recipient, then prose. An answering machine also writes from the
+ * null sender and quotes our mail, so prose is a bounce only by a sign that none gives. Pure and linear, for a thread: anyone can send mail.
  */
 import {
   isAutoReplied,
@@ -178,11 +175,9 @@ function saidIn({ subject, lines }: Notice, words: BounceWords) {
 const SENTENCE_END = /\n\n|[.!?;](?=\s)|[。！？；]/;
 
 /**
- * Decides whether a notice is about a delay. Delay warnings also announce what comes later ("Eventually the mail software will give
- * up, and the message will be returned to you"), so a sentence about the future never counts as the mail having been given up.
- * Words that say that attempts go on outweigh everything but a plain statement that they do not. Beside a subject of failure or a
- * permanent reply they have to be the notice's own: servers that refuse also write "do not resend your message", and a subject of ours
- * may say "will be retried". Words that only say "late" also occur in notices of mails that were given up, so there the subject decides.
+ * Decides whether a notice is about a delay. Warnings of a delay also announce what comes later, so a sentence about the future never counts as
+ * given up. Words that attempts go on outweigh all but a plain denial. Beside a subject of failure or a permanent reply they must be the notice's
+ * own: servers write "do not resend your message", and our subject may say "will be retried". For words that only say "late" the subject decides.
  */
 function isLate(title: string, lines: readonly string[], failureInTitle: boolean, words: BounceWords): boolean {
   const text = foldText(lines.join('\n'));
@@ -230,9 +225,8 @@ const automaticOrNot = (mail: MailPart, words: BounceWords, text: string): Findi
   isAutoSubmitted(mail.headers) || words.autoReplyTexts(text) ? 'auto_reply' : 'other';
 
 /**
- * Mail that was taken and then sent back by a filter of the recipient (Sieve `reject`, RFC 5429) or by the program that stores it
- * (Dovecot's delivery agent, of a full mailbox). Both write a disposition notification, the form of read receipts; the mark of RFC 3834
- * tells them apart.
+ * Mail that a filter of the recipient (Sieve `reject`, RFC 5429) or its store (Dovecot, full mailbox) took and then sent back. Both write a
+ * disposition notification, the form of read receipts; the mark of RFC 3834 tells them apart.
  */
 
 const LONGEST_REASON = 500;
@@ -268,9 +262,8 @@ function explained(one: FoundRecipient, reason: readonly string[], judge: Judge)
 }
 
 /**
- * Complaints: feedback reports (RFC 5965), and the forms of providers that send the mail back without one (Microsoft's
- * JMRP). Who complained is often redacted; the token, the mark of the copy and the Message-ID of the returned head find the
- * delivery then. Its Feedback-ID does not: it names a campaign, an account and a stream, and no mail.
+ * Complaints: feedback reports (RFC 5965), and returned mails without one (Microsoft's JMRP). Who complained is often redacted; token, copy
+ * mark and Message-ID find the delivery then, but not the Feedback-ID, which names a campaign, an account and a stream.
  */
 
 const MOST_COMPLAINANTS = 100;
@@ -420,10 +413,7 @@ function findCopyToken({ original }: Notice): string | null {
 /** The form of our own message ids. */
 const OWN_MESSAGE_ID = /^<?msg_[0-7][0-9a-hjkmnp-tv-z]{25}(?=[@>\s]|$)/i;
 
-/**
- * Returns the X-Message-Id of the returned mail if it is one of ours, else its Message-ID with the angle brackets: other programs
- * write a field of that name, too.
- */
+/** Returns the returned mail's X-Message-Id if it is ours (others write one too), else its Message-ID with the angle brackets. */
 function findMessageId({ original }: Notice): string | null {
   const marks = fieldsOf(original, new Set(['x-message-id'])).map(idIn);
   const [own] = marks.filter((mark) => OWN_MESSAGE_ID.test(mark));

@@ -1,7 +1,6 @@
 /**
- * The octets of a mail as smtp-server's parser takes them from the socket (RFC 5321 section 4.5.2). The parser goes through them one by one,
- * waits for a turn of the event loop at each stuffed dot, and copies each block to a stream; this feed searches with the engine's own search,
- * removes stuffed dots in place, and hands each block over as it is. The parser stays what decides on commands, sizes and the end of a mail.
+ * The octets of a mail from smtp-server's parser (RFC 5321 section 4.5.2), which goes one by one, waits for a turn at each stuffed dot and copies
+ * blocks. This feed searches faster, removes dots in place and hands blocks over. The parser still decides on commands, sizes and the end.
  */
 import type { SMTPServerDataStream } from 'smtp-server';
 import { withCrlf } from '../mail/re-encode.ts';
@@ -43,9 +42,8 @@ export function readData(stream: SMTPServerDataStream, take: (octets: Buffer) =>
 }
 
 /**
- * Reads the same mail, each line end as CRLF, before anything else reads it: a bare CR or LF ends a line for one reader and not for the next,
- * and between them may be a field, a boundary or another mail. Such mail is not refused, since a bounce would be lost; a signature over the
- * octets from before does not match any more, and so proves nothing.
+ * Reads the same mail with CRLF at each line end: a bare CR or LF ends a line for one reader alone, which may hide a field, a boundary or a
+ * mail. Such mail is not refused, since a bounce would be lost; a signature over the octets from before fails, and so proves nothing.
  */
 export const withCrlfLines =
   (read: ReadMail): ReadMail =>

@@ -1,7 +1,4 @@
-/**
- * Finds the reply of a remote server where notices quote it: `host mx.example.net[192.0.2.1] said: 550 5.1.1 <a@b>... User unknown`,
- * qmail's `(#5.1.1)`, or words alone, for which the phrases of config/bounce-words.yaml know a status.
- */
+/** Finds the reply that a notice quotes: `mx.example.net said: 550 5.1.1 User unknown`, qmail's `(#5.1.1)`, or words with a known status. */
 import { readDiagnostic } from '../mail/diagnostic.ts';
 import { foldText, type BounceWords } from './bounce-words.ts';
 
@@ -35,10 +32,7 @@ const BEFORE_ADDRESS = /(?:^|[^0-9.])[45]\.[0-9]{1,3}\.[0-9]{1,3} <[^<>\s@]{1,12
 /** A status that no word is before. */
 const AT_START = /(?:^|[:;,([-])\s{0,4}[45]\.[0-9]{1,3}\.[0-9]{1,3}(?![0-9]|\.[0-9])/;
 
-/**
- * True of a line with a reply of a mail server. Three numbers with dots alone may be a date (`5.1.27`) or a version (`4.1.2`), so a mark
- * or words that mean a status have to be beside them.
- */
+/** True of a line with a server's reply. Dotted numbers may be a date (`5.1.27`) or version, so a mark or words must be beside them. */
 export const quotesServer = (line: string, words: BounceWords): boolean =>
   [REPLY, MARKED, BEHIND_COLON, BEFORE_ADDRESS].some((form) => form.test(line)) ||
   (AT_START.test(line) && statusOfWords(line, words) !== null);
@@ -72,7 +66,6 @@ export function findPassage(shown: readonly string[], words: BounceWords): Passa
 const QUOTED_CODE =
   /(?:^\s{0,20}|[:>"'(;,=[]\s?|(?<![\w/])#\s?)([45][0-5][0-9])(?=[ \-](?:[^0-9\s]|[45]\.)|[)\]:;,]|$)/;
 
-/** Returns the first reply that a line quotes. */
 function replyIn(line: string): RegExpExecArray | null {
   const [quoted, withStatus] = [QUOTED_CODE.exec(line), REPLY.exec(line)];
   return quoted !== null && withStatus !== null && withStatus.index < quoted.index
@@ -80,7 +73,6 @@ function replyIn(line: string): RegExpExecArray | null {
     : (quoted ?? withStatus);
 }
 
-/** True of a line whose quoted reply is permanent. */
 export const quotesPermanent = (line: string): boolean => replyIn(line)?.[1]?.startsWith('5') === true;
 
 /** Returns the lines without the replies that they quote, which say nothing of what the reporting server does. */
@@ -120,10 +112,7 @@ function paragraphIndent(lines: readonly string[], index: number): number {
   return indentOf(lines[first] ?? '');
 }
 
-/**
- * Returns the passage that begins in this line. It ends where the next reply begins (RFC 5321 section 4.2.1: a hyphen
- * says that a line of the same reply follows), and before what the reporting server adds ("I'm not going to try again").
- */
+/** Returns the passage from this line to the next reply (RFC 5321 section 4.2.1: a hyphen continues one) or the reporter's own words. */
 function following(lines: readonly string[], index: number, words: BounceWords): readonly string[] {
   const rest = lines.slice(index + 1, index + MOST_LINES);
   const indent = paragraphIndent(lines, index);

@@ -1,7 +1,4 @@
-/**
- * Providers whose complaints are believed because they are signed (config/feedback-loops.yaml). Whether the signature is good
- * needs DNS; this part, for the process that reads, names the signature to check. Pure.
- */
+/** Providers whose signed complaints are believed (config/feedback-loops.yaml). Names the signature that DNS is asked about later. Pure. */
 import { parseMailbox, type Mailbox } from '../mail/address.ts';
 import { signatureClaims, signedValues, type SignatureClaim } from '../mail/dkim/verify.ts';
 
@@ -23,10 +20,7 @@ const MOST_CLAIMS = 2;
 /** The marks of a second address, or of what one reader takes for it and the next does not. */
 const DOUBTFUL = /[@<>,;:()]/;
 
-/**
- * Returns null for a mail that has no signature of a feedback loop over the right body. All that proves something is read from the octets
- * that are signed: the one From, as one mailbox by the strict rule. `now` is in seconds.
- */
+/** Returns null without a loop's signature over the right body. Only signed octets prove: From, as one strict mailbox. `now`: seconds. */
 export function loopClaim(loops: readonly FeedbackLoop[], octets: string, now: number): LoopClaim | null {
   const claims = signatureClaims(octets, (domain) => loops.some(({ dkim }) => dkim === domain), now);
   const proven = claims.flatMap((claim) => {

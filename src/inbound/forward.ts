@@ -1,7 +1,4 @@
-/**
- * Forwards mail of people to postmaster@ and abuse@ (RFC 2142) to the operator: attached unchanged, in a mail of our own.
- * Under its own sender's name it would fail SPF and DMARC there, and we would be an open relay. Pure.
- */
+/** Attaches mail to postmaster@ and abuse@ (RFC 2142) to mail of ours: else it fails SPF and DMARC, and we are an open relay. Pure. */
 import { newId } from '../base/id.ts';
 import { parseMailbox } from '../mail/address.ts';
 import { isAutoSubmitted, isMarkedAutoReply } from '../mail/auto-reply.ts';
@@ -25,9 +22,8 @@ export const FORWARDED_AN_HOUR = 20;
 const PERSONS = /^(?:postmaster(?:@|$)|abuse@)/i;
 
 /**
- * Returns whether a person should read this mail: it came to such an address, has a sender (a notice has none), and is neither a report nor
- * the answer of a machine. Words do not make it one: people quote bounces, write of mail that could not be delivered, and send the spam back
- * that they got. `isAboutOurs`: it names a mail of ours.
+ * Returns whether a person should read this mail: it came to such an address, has a sender, and is neither a report nor a machine's answer.
+ * Words do not make it one: people quote bounces, and send back the spam that they got. `isAboutOurs`: it names a mail of ours.
  */
 export function isForOperator(row: Forwardable, finding: Finding, isAboutOurs: boolean): boolean {
   const { kind, token, messageId, feedback, isWellFormed } = finding;

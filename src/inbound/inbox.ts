@@ -1,8 +1,7 @@
 /**
- * Mails that are stored and wait to be read: those to our own addresses (receive.ts), and those to domains that receive (received.ts). Those
- * with a token of ours come first; among the others networks, or receiving domains, take turns, so that none waits behind another's flood.
- * A mail is done when its meaning is written: after a crash, or a failure of ours, it is read again. The node that received a mail
- * reads it; the node that leads also reads what ended nodes have left.
+ * Stored mails that wait to be read (receive.ts, received.ts). Those with a token of ours come first; among others networks, or receiving domains,
+ * take turns, so that none waits behind another's flood. After a crash, or a failure of ours, a mail whose meaning is not written is read again.
+ * The node that received a mail reads it; the node that leads also reads what ended nodes have left.
  */
 import { budgets, type BudgetName } from '../base/budgets.ts';
 import type { Clock } from '../base/clock.ts';
@@ -38,7 +37,6 @@ interface InboxOptions<Mail> {
   load(id: string): Promise<Mail | null>;
   /** Reads a mail. Resolves with the act that writes what it means. Rejects, as that does, for a failure of ours. */
   read(mail: Mail, stranger: Stranger): Promise<() => Promise<unknown>>;
-  /** Logs a failure of ours. */
   failed(error: unknown): void;
 }
 
@@ -101,7 +99,6 @@ export class Inbox<Mail extends { id: string; raw: Uint8Array }> {
     return mail.id;
   }
 
-  /** Takes a mail that was written. */
   take(mail: Mail, stranger: Stranger): void {
     const isBuffered = this.bufferedBytes + mail.raw.length <= this.options.mostBuffered;
     if (isBuffered) this.bufferedBytes += mail.raw.length;

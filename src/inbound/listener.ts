@@ -1,7 +1,6 @@
 /**
- * An SMTP listener (RFC 5321) on smtp-server, which it adds to: deadlines (the timeout of smtp-server counts only idle time, so a
- * client that sends one octet a second would stay for ever), limits for each address and in all, replies with the enhanced status
- * codes we mean (RFC 2034), and an orderly end. The handlers decide what a session may do.
+ * An SMTP listener (RFC 5321) on smtp-server, with deadlines (by idle time alone, one octet a second would go on for ever), limits for each
+ * address and in all, enhanced status codes (RFC 2034), and an orderly end. The handlers decide what a session may do.
  */
 import type { AddressInfo } from 'node:net';
 import { SMTPServer, type SMTPServerDataStream, type SMTPServerOptions, type SMTPServerSession } from 'smtp-server';
@@ -48,7 +47,6 @@ export interface Session<User> {
   readonly requireTls: boolean;
 }
 
-/** A recipient that is taken. */
 interface Accepted {
   /** The mail of ours that the address proves this to answer. A session with a proof does not give way to others, and each is good for one at a time. */
   proof: string | null;
@@ -100,17 +98,11 @@ const TAKEN = 250;
 const WRONG_KEY = 535;
 /** A refusal that ends the session (RFC 5321 section 3.8). */
 const CLOSING = 421;
-/**
- * A failed sign-in is answered so late, times the failures of the session so far, five at most. Other clients do not wait for it: a key
- * has 256 random bits, so guessing is not a danger, and many programs may share an address with one that has a stale key.
- */
+/** A failed sign-in waits so long, times the session's failures (five at most). Others do not: 256 random bits cannot be guessed. */
 const SLOW_DOWN_MS = 1000;
 const LONGEST_COMMAND = 4096;
 const CLOSE_MS = 10_000;
-/**
- * The factor for smtp-server's limit of connections, which also counts those that it has not greeted yet: it waits 100 ms before
- * the greeting.
- */
+/** The factor for smtp-server's limit of connections, which counts those that it greets only after 100 ms. */
 const UNGREETED = 1;
 
 export class Listener<User> {
@@ -412,10 +404,7 @@ const parametersOf = (args: object | false): EsmtpParameters => (args === false 
 
 const asError = ({ code, text }: SmtpRefusal): Error => Object.assign(new Error(text), { responseCode: code });
 
-/**
- * RFC 5321 section 4.1.1.11 has parameters refused that belong to no extension we offer. A client that relies on one (a delivery
- * report, a time to hold the mail until) must not get 250.
- */
+/** Refuses parameters of extensions that we do not offer (RFC 5321 section 4.1.1.11): a client that relies on one must not get 250. */
 export function checkParameters(given: EsmtpParameters, offered: readonly string[]): SmtpRefusal | null {
   const unknown = Object.keys(given).find((name) => !offered.includes(name));
   if (unknown === undefined) return null;

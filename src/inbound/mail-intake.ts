@@ -120,10 +120,7 @@ export interface MailHold {
   limits: ListenerLimits;
 }
 
-/**
- * Reads a mail to its end and hands it to `use`; its octets count as memory in use until that is done. Rejects if the client leaves in the
- * middle. Calls `tooSlow` when the mail has fallen behind the pace.
- */
+/** Reads a mail for `use`; its octets count as memory until that is done. Rejects if the client leaves; `tooSlow`: behind the pace. */
 export async function takeMail<Result>(
   { clock, limits, memory, keepBytes }: MailHold & { clock: Clock },
   { read, network, tooSlow }: { read: ReadMail; network: string; tooSlow: () => void },

@@ -1,8 +1,4 @@
-/**
- * A port for mail that is opened at the start or, if another program has it, as soon as that program lets it go. A port in use is a
- * state and not an error: the API, delivery and the other ports work without it, and a Postfix that was started first must not keep
- * them down. Each port is tried again every minute.
- */
+/** A port for mail, tried again every minute while another program has it. That is no error: the API, delivery and other ports work without it. */
 import { codeOf } from '../base/error-code.ts';
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';

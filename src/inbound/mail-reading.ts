@@ -1,7 +1,4 @@
-/**
- * Reads mails in confined processes. Those that come while a process works go to it together, as its next job: for a small mail alone the way
- * there and back costs more than reading it. If a job fails, its mails are read one by one, so that only the one at fault is refused.
- */
+/** Reads mails in confined processes, those that wait in one job, which is cheaper. After a fault each is read alone, to refuse only one. */
 import type { Clock } from '../base/clock.ts';
 import { createThreads, ThreadRefusal, type ThreadsOptions } from '../base/threads.ts';
 

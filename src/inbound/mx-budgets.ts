@@ -1,7 +1,4 @@
-/**
- * Bounds what a network may send to port 25 in an hour, and what may come in about one delivery (base/budgets.ts). Mail to an address
- * with a token of ours, mail to domains that receive, and what else anyone can send are counted apart: no flood costs a bounce.
- */
+/** Bounds port 25 by hour, network and delivery (base/budgets.ts). Tokens, receiving domains and all else count apart: no flood costs a bounce. */
 import { LRUCache } from 'lru-cache';
 import { Allowance, mostForOne } from '../scheduling/allowance.ts';
 import { budgets, type BudgetName } from '../base/budgets.ts';

@@ -1,8 +1,6 @@
 /**
- * The MX listener: accepts only answers to mail of ours and mail to domains that receive, and refuses all else at RCPT, so that it
- * relays nothing and has nothing to send back (RFC 5321 section 6.1). 250 means that the mail is stored; receive.ts and received.ts read it
- * afterwards.
- * Anyone may write here, so each mail must fit the budgets of its network (mx-budgets.ts) before it is stored.
+ * The MX listener: accepts only answers to mail of ours and mail to domains that receive, and refuses all else at RCPT: so it relays nothing and
+ * has nothing to send back (RFC 5321 section 6.1). 250 means stored, within the budgets of mx-budgets.ts; receive.ts and received.ts read it.
  */
 import { budgets as limits } from '../base/budgets.ts';
 import { parseMailbox } from '../mail/address.ts';
@@ -69,7 +67,6 @@ export function mxHandlers(context: InboundContext, { budgets, reports, received
 
   const shelfOf = ({ receiving }: Stranger): Shelf => (receiving === undefined ? reports : received);
 
-  /** Returns why no mail of this size may come in now, or null. */
   async function refusalOf(stranger: Stranger, bytes?: number): Promise<SmtpRefusal | null> {
     const full = await shelfOf(stranger).full(stranger);
     if (full !== null) context.usedUp(full);

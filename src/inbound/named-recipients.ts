@@ -94,10 +94,7 @@ function placesOf({ lines }: Notice): Place[] {
   return lines.flatMap((text, line) => (IDS.test(text) ? [] : addressesIn(text).map((found) => ({ ...found, line }))));
 }
 
-/**
- * The addresses that begin a line, by their keys. Some notices name one first in the list of all and again above the reply
- * of its server: its lines are those of all its places.
- */
+/** Returns the addresses that begin a line, by key, with the lines of all places: some notices list one first, and again with a reply. */
 function listedIn(lines: readonly string[], places: readonly Place[]): Map<string, NamedRecipient> {
   const listed = places.filter((place) => atLineStart(lines, place));
   const found = new Map<string, NamedRecipient>();
@@ -124,10 +121,7 @@ function atLineStart(lines: readonly string[], { line, start, end }: Place): boo
   return !PROSE_BEFORE.test(lines[line - 1] ?? '') && !/^\s*(?:wrote|schrieb|a écrit)/i.test(rest);
 }
 
-/**
- * True for a line that continues the line of the recipient above it: Postfix and Exim indent wrapped lines, and a server's
- * reply often begins with the address.
- */
+/** True for a line that continues the recipient's above: Postfix and Exim indent, and a reply often begins with the address. */
 function isWrapped(lines: readonly string[], line: number): boolean {
   let indent = indentOf(lines[line] ?? '');
   for (let above = line - 1; above >= 0 && above >= line - MOST_LINES; above--) {

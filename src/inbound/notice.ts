@@ -1,7 +1,4 @@
-/**
- * Splits a mail about a mail into its parts: the fields for programs, the text for people, and the head of the mail it is about, which
- * comes as a separate part or in the text below a line that announces it.
- */
+/** Splits a mail about a mail: fields for programs, text for people, and the head of the other mail, from its part or below a line in the text. */
 import type { Arrival } from './finding.ts';
 import { soughtAddress } from '../mail/address.ts';
 import { addressesIn } from '../mail/addresses-in.ts';
@@ -193,10 +190,7 @@ function outdented(lines: readonly string[]): string {
     .join('\n');
 }
 
-/**
- * Takes our own subject out of a notice about our mail. Notices repeat it in their subject and their text, and a subject such as
- * `Your payment failed and will be retried` says nothing of what the host that writes has done.
- */
+/** Takes our own subject out of a notice that repeats it: `Your payment failed and will be retried` says nothing of what the host has done. */
 
 /** Fewer characters may be a word that the notice has of itself. Those of the scripts of East Asia count three times. */
 const SHORTEST = 8;
@@ -210,10 +204,7 @@ const ANY_LABEL = /^[>\s]{0,20}[\p{L}-]{1,30}\s?[:：](?:\s|$)/u;
 
 const DENSE = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Hangul}]/gu;
 
-/**
- * Returns the notice's own words: without what follows a label of a subject, and without the returned mail's subject.
- * `sent`: the subject of our mail, if the token of the notice says which one it is.
- */
+/** Returns the notice's own words, without labelled and returned subjects. `sent`: our mail's, if the token says which one it is. */
 function withoutOurSubject(
   { subject, lines }: Pick<Notice, 'subject' | 'lines'>,
   original: readonly HeaderField[],

@@ -1,7 +1,4 @@
-/**
- * The open sessions of a listener: how many an address, a network and all may have, who gives way, and when each one ends. Clients, which
- * are of a trusted network or have signed in, have places of their own beside those of strangers.
- */
+/** The open sessions of a listener: their limits, who gives way, and when each ends. Clients (trusted or signed in) have their own places. */
 import type { Socket } from 'node:net';
 import type { Clock, Timer } from '../base/clock.ts';
 import { createLru } from '../base/lru.ts';
@@ -15,7 +12,6 @@ import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
 
 const never: Timer = { cancel: () => undefined };
 
-/** One session, as the listener follows it. */
 class OpenSession<User> {
   readonly connection: SmtpConnection;
   readonly ip: string;
@@ -65,7 +61,6 @@ class Places {
 interface SessionLimits {
   clock: Clock;
   limits: ListenerLimits;
-  /** Returns whether an address is of a trusted network. */
   isTrusted: (ip: string) => boolean;
   /** A session was refused, or had to give way, because of this limit. */
   overLimit: (limit: LimitName) => void;
@@ -108,10 +103,7 @@ export class OpenSessions<User> {
     return this.byId.entries();
   }
 
-  /**
-   * Counts a socket that begins with TLS until it closes; false if its address has too many. It becomes a session when the handshake ends,
-   * so without this limit an address that never ends one would have all places.
-   */
+  /** Counts a TLS socket until it closes; false if its address has too many: handshakes that never end could take all places. */
   admitSocket(socket: Socket): boolean {
     const ip = plainAddress(socket.remoteAddress ?? '') ?? '';
     const bucket = addressBucket(ip);
@@ -171,10 +163,7 @@ export class OpenSessions<User> {
     return null;
   }
 
-  /**
-   * Returns whether there is a place. If there is none, it ends the oldest session of the site that has most sessions without a proof. One
-   * whose mail is being stored stays.
-   */
+  /** Returns whether there is a place; ends the oldest session of the site with most without a proof, unless its mail is being stored. */
   private hasRoom(places: Places): boolean {
     if (places.used < places.most) return true;
     const oldest = places.unproven.largest().find((id) => this.byId.get(id)?.isStoring === false);

@@ -1,12 +1,6 @@
 /**
- * Handles mail to our addresses, from the row that the listener has it written to: reads it, finds the delivery it is about, and
- * records the change. A row is done when its change is written; after a crash it is read again, and a change that was recorded
- * already changes nothing a second time.
- *
- *   inbox       the next mail: those with a token of ours first, networks in turn
- *   reader      its kind (classify.ts)
- *   matched     its delivery, and the proof (report-owner.ts)
- *   meaning     the change of the delivery
+ * Handles mail to our addresses, from its stored row: reads it (classify.ts), finds its delivery and the proof (report-owner.ts), and records the
+ * change. After a crash a row whose change is not written is read again; a change that was recorded already changes nothing a second time.
  */
 import { budgets } from '../base/budgets.ts';
 import { newId } from '../base/id.ts';
@@ -35,7 +29,6 @@ import { HOUR_MS } from '../base/time.ts';
 /** A mail that came to one of our addresses, before it is read. */
 type NewReport = Pick<ReportRow, 'id' | 'received_at' | 'client_ip' | 'sender' | 'recipients_json' | 'size' | 'raw'>;
 
-/** The parts that a mail passes through. */
 interface ReceiveParts {
   reader: Pick<ReportReader, 'read'>;
   budgets: Pick<MxBudgets, 'noteReading' | 'giveBack' | 'noteGood'>;
@@ -58,7 +51,6 @@ const unread = {
   detail_json: '{}',
 } as const;
 
-/** The result for a mail. */
 interface End {
   state: ReportRow['state'];
   detail: object;

@@ -1,7 +1,4 @@
-/**
- * Takes mail to domains that receive, from the row that the listener wrote: reads it off the main loop, has its sender checked, finds the
- * message of ours that it answers, and writes all that in one transaction with its `received` event, which therefore exists once.
- */
+/** Takes mail to domains that receive: reads it off the main loop, has its sender checked, and writes all with its one `received` event. */
 import { budgets, type BudgetName } from '../base/budgets.ts';
 import { newId } from '../base/id.ts';
 import { createLookUpCache } from '../base/look-up-cache.ts';
@@ -256,10 +253,7 @@ async function waitingFor(db: Connection, accountId: string): Promise<{ mails: n
 
 type Answered = Awaited<ReturnType<typeof answeredBy>>;
 
-/**
- * Finds the message of ours that a mail answers: by In-Reply-To and References, then by the mark of a copy that it brings. Only messages
- * of the account whose domain received it count, since anyone can write a Message-ID.
- */
+/** Finds the message that a mail answers: by In-Reply-To and References, then by a copy's mark; in this account, since ids can be forged. */
 async function answeredBy({ db, keys }: InboundContext, accountId: string, mail: ReceivedMail) {
   const { in_reply_to: first, references, copy, from } = mail;
   const named = new Set([...(first === null ? [] : [first]), ...[...references].reverse()]);

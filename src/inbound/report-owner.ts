@@ -1,7 +1,6 @@
 /**
- * Finds the delivery that a report is about. It counts only with proof: the token of a return path or of an unsubscribe address, the mark
- * that each copy carries in its head, or the signature of a feedback loop. A Message-ID finds the delivery as well, but every
- * reply and forward has it, so it proves nothing.
+ * Finds the delivery of a report, which counts only with proof: the token of a return path or an unsubscribe address, a copy's mark, or a feedback
+ * loop's signature. A Message-ID finds it as well, but every reply and forward has it, so it proves nothing.
  */
 import { soughtAddress } from '../mail/address.ts';
 import { addressesIn } from '../mail/addresses-in.ts';
@@ -43,7 +42,6 @@ const MOST_ADDRESSEES = 10;
 const LONGEST_TO = 1000;
 const OWN_ID = /^<?(msg_[0-7][0-9a-hjkmnp-tv-z]{25})(?=@|$)/;
 
-/** Returns the delivery that the report is about, or null. */
 export async function findMatch(context: MatchContext, finding: Finding): Promise<Match | null> {
   const { db, keys } = context;
   const proven = provenDelivery(keys, finding);
@@ -93,10 +91,7 @@ async function byMessage(db: Connection, { messageId, recipients }: Finding): Pr
   return only === undefined || others.length > 0 ? null : only;
 }
 
-/**
- * True if the complaint says nothing of the returned mail that our message contradicts. Its Message-ID alone is any sender's to write, so a
- * provider may truly report a mail of theirs that has ours.
- */
+/** True if nothing of the returned mail contradicts our message: anyone can write its Message-ID in a mail that is truly reported. */
 function fits({ recipients, returned }: Finding, { address_key, from_domain }: Owner): boolean {
   const named = recipients.map(({ address }) => readComplainant(address)).filter((address) => address !== null);
   const { authors, signers } = returned ?? { authors: [], signers: [] };
@@ -123,10 +118,7 @@ async function signedBy(context: MatchContext, { name, claims }: LoopClaim): Pro
   return null;
 }
 
-/**
- * True if the signed To names one of our hosts. Anyone can join a feedback loop and complain there of their own mail, in which
- * they wrote a Message-ID of ours: such a report is genuine too, but the provider wrote it to them.
- */
+/** True if the signed To names one of our hosts: anyone may complain of their own mail with our Message-ID, but that report goes to them. */
 async function isAddressedToUs(context: MatchContext, claim: SignatureClaim): Promise<boolean> {
   const to = signedValues(claim, 'to').join(', ').slice(0, LONGEST_TO);
   for (const { address } of addressesIn(to).slice(0, MOST_ADDRESSEES))

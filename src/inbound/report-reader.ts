@@ -1,7 +1,4 @@
-/**
- * Reads reports in confined processes, within a time limit. The reader itself is linear and bounded; the limit covers what
- * that misses, since anyone may send us mail.
- */
+/** Reads reports in confined processes. The reader is linear and bounded; the time limit covers what that misses, as anyone may send mail. */
 import { availableParallelism } from 'node:os';
 import { systemClock, type Clock } from '../base/clock.ts';
 import type { Keyring } from '../base/keyring.ts';
@@ -80,10 +77,7 @@ const MOST_PROCESSES = 4;
 
 export type ReportParser = ReturnType<typeof openReportParser>;
 
-/**
- * Makes the parser. With null instead of the keys of an installation, only the form of a token is checked. `rules`: the operator's
- * bounce rules.
- */
+/** Makes the parser. With null for the keys, only the form of a token is checked. `rules`: the operator's bounce rules. */
 export function openReportParser(keyring: Pick<Keyring, 'keyIds' | 'derive'> | null, rules: readonly BounceRule[]) {
   const reader = createReportReader(
     { clock: systemClock },

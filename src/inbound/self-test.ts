@@ -1,7 +1,6 @@
 /**
- * Tests whether mail that comes back is recognised. A simulated mail of our own is delivered, a genuine report of its failure is handed
- * to the MX listener by SMTP as a stranger would, and the mail must then be `bounced`. It all takes place in the account of our
- * own mail, so the numbers of no customer change.
+ * Tests whether mail that comes back is recognised: a simulated mail is delivered, a genuine report of its failure goes to the MX listener, and the
+ * mail must be `bounced`. All takes place in the account of our own mail, so the numbers of no customer change.
  */
 import { createTransport } from 'nodemailer';
 import { newId } from '../base/id.ts';

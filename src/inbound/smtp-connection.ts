@@ -23,10 +23,7 @@ export const JOKES: readonly string[] = ['WIZ', 'SHELL', 'KILL'];
 export const findConnection = (server: SMTPServer, id: string): SmtpConnection | undefined =>
   [...server.connections].find((connection) => connection.id === id);
 
-/**
- * Keeps smtp-server from adding an enhanced status code, which it chooses by the number of the reply alone, to a reply of ours that
- * has one. Calls `replied` after each reply; `isCoded` is false for the replies that smtp-server writes itself.
- */
+/** Keeps smtp-server from adding a status code to a reply that has one. Calls `replied` after each; `isCoded` is false for its own. */
 export function keepEnhancedCodes(
   connection: SmtpConnection,
   replied: (code: number, reply: { isCoded: boolean }) => void,

@@ -99,10 +99,7 @@ function checkCaller(caller: Caller, now: number, ip: string): CallerResult {
   return { caller };
 }
 
-/**
- * Counts unknown keys by network. A key has 256 random bits, so guessing is not a danger; but a network that tries on and on is cut off at its
- * first unknown key for the rest of the hour. Programs with a good key, which may share its address, still sign in.
- */
+/** Counts unknown keys by network, and cuts off one that tries on until the hour ends; good keys still sign in. 256 bits are not guessed. */
 export function createUnknownKeys({ clock, usedUp }: SubmissionDeps) {
   const allowance = new Allowance(budgets.submission_keys_network);
   /** Counts a key, and returns the refusal: 421, which ends the session, beyond the budget. */

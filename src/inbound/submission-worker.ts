@@ -5,7 +5,6 @@ import { readSubmitted, type RefusedMail, type SubmittedMail } from '../mail/sub
 
 export type ReadMail = { mail: RefusedMail } | AcceptableMail;
 
-/** A mail that was read. */
 export interface AcceptableMail {
   mail: SubmittedMail;
   /** The SHA-256 of its octets, hex; empty if it has no idempotency key, which alone asks for it. */

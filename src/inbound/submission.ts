@@ -1,7 +1,4 @@
-/**
- * Submission (RFC 6409, RFC 8314) for programs that speak only SMTP: a client that signs in with an API key may send, under the same
- * rules as over the API, and the mail leaves with its body unchanged. 250 means what 202 means: the mail is durable.
- */
+/** Submission (RFC 6409, RFC 8314) with an API key, under the rules of the API, the body unchanged. 250 means that the mail is durable. */
 import { hash } from 'node:crypto';
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';
@@ -99,10 +96,7 @@ export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSet
   };
 }
 
-/**
- * Returns a function that makes the draft of a mail which a program hands over by HTTP. `given` has its recipients, in `to` and `cc`, and
- * the options of the send, which go before those in the mail. It throws a Problem.
- */
+/** Returns what makes the draft of a mail that comes by HTTP. `given`: `to`, `cc`, and options before the mail's own. Throws a Problem. */
 export function createMailDrafts(deps: SubmissionDeps, settings: SubmissionSettings) {
   const acceptor = new SubmissionAcceptor(deps, settings);
   return async (bytes: Buffer, given: MessageDraft, { caller, ip }: { caller: Caller; ip: string }) => {
@@ -283,10 +277,7 @@ class SubmissionAcceptor {
   }
 }
 
-/**
- * The place of a key: the recipients are a part of it. A mail with more of them than one session takes comes in several, which are the
- * same but for these (RFC 5321 section 4.5.3.1.10), and each has to be sent.
- */
+/** Returns the place of a key, with the recipients: a mail with too many comes in several sessions (RFC 5321 section 4.5.3.1.10). */
 function placeOf({ recipients }: SubmissionSession): string {
   const keys = recipients.map((address) => addressKey(address)).sort();
   return `submission ${hash('sha256', keys.join(' '), 'hex')}`;

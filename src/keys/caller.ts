@@ -11,10 +11,7 @@ export interface Caller {
   scopes: readonly string[];
   /** Sending domains that the key is restricted to; empty means all of the account. */
   domains: readonly string[];
-  /**
-   * Addresses and CIDR ranges that the key may be used from; empty means any. The array's identity is kept while the key is
-   * unchanged.
-   */
+  /** Addresses and CIDR ranges that the key may be used from; empty means any. The array's identity is kept while the key is unchanged. */
   allowedIps: readonly string[];
   /** Name of the account's plan, which sets the rate limit. */
   plan: string;
@@ -32,7 +29,6 @@ export interface Caller {
   hasServer?: boolean;
 }
 
-/** Returns the lists that restrict a key. */
 export const permissionsOf = (row: Pick<ApiKeyRow, 'scopes_json' | 'domains_json' | 'allowed_ips_json'>) => ({
   scopes: JSON.parse(row.scopes_json) as string[],
   domains: JSON.parse(row.domains_json) as string[],
@@ -47,8 +43,5 @@ export function actorOf({ keyName, member, isOperator }: Pick<Caller, 'keyName' 
 
 export type Authentication = { kind: 'found'; caller: Caller } | { kind: 'unknown' };
 
-/**
- * Finds the caller of an API key. A revoked or expired key is `found`: the caller of this function compares its times with the
- * clock, so that the answer can say which it was.
- */
+/** Finds the caller of an API key. A revoked or expired key is `found`: the asker compares its times with the clock, and can say which it was. */
 export type Authenticate = (token: string) => Promise<Authentication>;

@@ -21,7 +21,6 @@ export const KEY_FRESH_MS = 1000;
 
 const unknown: Promise<Authentication> = Promise.resolve({ kind: 'unknown' });
 
-/** `report` gets errors of writing uses, which is tried again. */
 export function createCallers(deps: StoreDeps & { report: (error: unknown) => void }) {
   const cache = createLookUpCache<CachedKey | null>(
     deps,
@@ -56,7 +55,6 @@ export function createCallers(deps: StoreDeps & { report: (error: unknown) => vo
     forget(publicId: string): void {
       cache.forget(publicId);
     },
-    /** Writes the uses that are not written yet. */
     close: (): Promise<void> => uses.close(),
   };
 }
@@ -214,7 +212,6 @@ export function createUseRecorder({ db, clock, report }: StoreDeps & { report: (
       waiting.set(keyId, { at, ip, endpoint, hours });
       timer ??= clock.after(WRITE_DELAY_MS, () => void write(), { background: true });
     },
-    /** Writes the uses that are not written yet. */
     async close(): Promise<void> {
       timer?.cancel();
       await write();

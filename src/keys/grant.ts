@@ -34,10 +34,7 @@ export function mayGrant(granter: Granter, request: KeyRequest): KeyRequest {
   return { ...request, mode, domains, allowedIps, expiresAt };
 }
 
-/**
- * Throws `insufficient_scope` if a key has rights that the granter lacks: then the granter may not end or change it. `field`
- * names the key in the request.
- */
+/** Throws `insufficient_scope` if a key has rights that the granter lacks, who may not end or change it then. `field` names it in the request. */
 export function mayManage(granter: Granter, key: KeyRequest, field: string): void {
   try {
     mayGrant(granter, key);

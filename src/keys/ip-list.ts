@@ -1,7 +1,4 @@
-/**
- * The addresses that a key may be used from: IPv4 and IPv6, single or as CIDR ranges, each in one canonical spelling (RFC 4632,
- * RFC 5952), so that lists can be compared and shown.
- */
+/** The addresses that a key may be used from: IPv4, IPv6 and CIDR ranges (RFC 4632), spelt canonically (RFC 5952) to be compared and shown. */
 import { isIP, isIPv4, type BlockList } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import { addressList, isListed, plainAddress } from '../net/ip.ts';
@@ -12,10 +9,7 @@ const MOST_ENTRIES = 100;
 const LONGEST_ENTRY = 49;
 const MAPPED_BITS = 96;
 
-/**
- * Returns the list in canonical spelling, without doubles. Throws a Problem with the field `allowed_ips[n]` for the first
- * invalid entry.
- */
+/** Returns the list in canonical spelling, without doubles. Throws a Problem with the field `allowed_ips[n]` for the first invalid entry. */
 export function canonicalIpList(entries: readonly string[]): string[] {
   if (entries.length > MOST_ENTRIES) {
     throw new Problem('too_many_items', `A key can have at most ${String(MOST_ENTRIES)} addresses and ranges.`, {

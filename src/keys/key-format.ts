@@ -1,7 +1,6 @@
 /**
- * The format of an API key: `ak_live_<8 public id>_<43 secret><6 checksum>`, all in base62. Scanners can find the prefix, the
- * public id may appear in lists and logs, 43 characters hold 256 random bits, and the checksum (CRC-32 of everything before it)
- * detects a typing error without the database.
+ * The format of an API key: `ak_live_<8 public id>_<43 secret><6 checksum>`, all in base62. Scanners can find the prefix, the public id may appear in
+ * lists and logs, 43 characters hold 256 random bits, and the checksum (CRC-32 of everything before it) detects a typing error without the database.
  */
 import { crc32 } from 'node:zlib';
 

@@ -77,7 +77,6 @@ async function makeRoom(tx: Connection, accountId: string, now: number): Promise
 /** Sets the end of a key, given twice; an earlier end stays. */
 const ENDS_BY = 'revoked_at = CASE WHEN revoked_at < ? THEN revoked_at ELSE ? END';
 
-/** Sets the end of the replaced key; an earlier end stays. */
 async function retire(tx: Connection, accountId: string, { id, revokeAt }: Replacement): Promise<ApiKeyRow> {
   const [row] = await tx.all<ApiKeyRow>(`UPDATE api_keys SET ${ENDS_BY} WHERE id = ? AND account_id = ? RETURNING *`, [
     revokeAt,
@@ -89,10 +88,7 @@ async function retire(tx: Connection, accountId: string, { id, revokeAt }: Repla
   return row;
 }
 
-/**
- * Ends a key at once: when this resolves, no later request with it is accepted. A revoked key is left unchanged. Throws
- * `not_found`.
- */
+/** Ends a key at once: when this resolves, no later request with it is accepted. A revoked key is left unchanged. Throws `not_found`. */
 export async function revokeKey(
   deps: KeyDeps,
   ref: KeyRef,

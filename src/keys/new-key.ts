@@ -28,7 +28,6 @@ export interface NewKey {
   expiresAt: number | null;
 }
 
-/** The properties that can be changed later. */
 export type KeyChanges = Partial<Pick<KeyRequest, 'name' | 'scopes' | 'domains' | 'allowedIps' | 'expiresAt'>>;
 export type CheckedChanges = Partial<Pick<NewKey, 'name' | 'scopes' | 'domains' | 'allowedIps' | 'expiresAt'>>;
 

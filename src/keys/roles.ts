@@ -16,7 +16,6 @@ export interface RoleRights {
   label: string;
   /** The purpose of the role, as the form of the team says it. */
   about: string;
-  /** The scopes that its members have in their accounts. */
   scopes: readonly Scope[];
   /** True for the role that sees all accounts and may perform the operations of the server. */
   hasServer: boolean;
@@ -64,10 +63,7 @@ export function rightsOf(name: Role): RoleRights {
   return role;
 }
 
-/**
- * Returns the refusal of a member whose role lacks a right; it names the roles that have it. `needed`: any one of these scopes;
- * null for operations of the server.
- */
+/** Returns the refusal of a member; it names the roles that have the right. `needed`: any one of these scopes; null for operations of the server. */
 export function refusedByRole(needed: readonly Scope[] | null): Problem {
   const able = roles.filter(({ scopes, hasServer }) =>
     needed === null ? hasServer : needed.some((scope) => scopeAllows(scopes, scope)),

@@ -1,7 +1,4 @@
-/**
- * The thirty permission scopes. `<area>` includes all verbs of the area; `<area>:<verb>` only that one. Areas without a bare
- * name (message, event, stats, audit) are granted verb by verb.
- */
+/** The thirty permission scopes. `<area>` includes all its verbs; areas without a bare name (message, event, stats, audit) are granted by verb. */
 
 /** Every scope and what it allows, in the order of the documentation. */
 export const scopes = {
@@ -41,7 +38,6 @@ export type Scope = keyof typeof scopes;
 
 export const scopeNames = Object.keys(scopes) as Scope[];
 
-/** Returns whether `text` is one of the thirty scopes. */
 export const isScope = (text: string): text is Scope => Object.hasOwn(scopes, text);
 
 /** Returns whether `granted` allows `needed`: it has the scope itself or the bare name of its area. */
@@ -94,7 +90,6 @@ interface ScopeGroup {
   scopes: { name: Scope; meaning: string }[];
 }
 
-/** Returns the thirty scopes by area, in the order of the documentation. */
 export function scopeGroups(): ScopeGroup[] {
   const groups = new Map<string, ScopeGroup>();
   for (const name of scopeNames) {

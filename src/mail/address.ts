@@ -1,11 +1,9 @@
 /**
- * E-mail addresses: RFC 5321 section 4.1.2, RFC 5322 section 3.4, domains by IDNA (UTS #46).
- *
- * The rule, word for word as the manual has it: one RFC 5322 `mailbox`; no groups, comments or route; local part
- * dot-atom or quoted string, at most 64 octets; domain at most 253, two or more LDH labels of at most 63, last label
- * not all digits; U-labels are converted to A-labels (UTS-46) and stored so; no address literals; total at most
- * 254 octets; no control characters; non-ASCII local parts refused unless SMTPUTF8 is switched on. The domain is
- * lower-cased, the local part kept. The rule governs the address: a display name is any UTF-8 without control characters.
+ * E-mail addresses: RFC 5321 section 4.1.2, RFC 5322 section 3.4, domains by IDNA (UTS #46). The rule, word for word as the manual has it: one RFC
+ * 5322 `mailbox`; no groups, comments or route; local part dot-atom or quoted string, at most 64 octets; domain at most 253, two or more LDH labels
+ * of at most 63, last label not all digits; U-labels are converted to A-labels (UTS-46) and stored so; no address literals; total at most 254 octets;
+ * no control characters; non-ASCII local parts refused unless SMTPUTF8 is switched on. The domain is lower-cased, the local part kept. The rule
+ * governs the address: a display name is any UTF-8 without control characters.
  */
 import { domainToASCII, domainToUnicode } from 'node:url';
 
@@ -45,8 +43,8 @@ const CONTROL = /[\x00-\x1f\x7f-\x9f]/;
 const ASCII = /^[\x00-\x7f]*$/;
 
 /**
- * Reads `a@b.c`, `<a@b.c>`, `Name <a@b.c>` or `"Quoted, name" <a@b.c>`. An unquoted name may hold commas (`Acme, Inc. <a@b.c>`), but not
- * another address: a list must not lose its members silently.
+ * Reads `a@b.c`, `<a@b.c>`, `Name <a@b.c>` or `"Quoted, name" <a@b.c>`. An unquoted name may hold commas (`Acme, Inc. <a@b.c>`), but not another
+ * address: a list must not lose its members silently.
  */
 export function parseMailbox(text: string, options: { smtputf8?: boolean } = {}): ParsedMailbox {
   if (text.length > LONGEST_MAILBOX) return bad(`longer than ${String(LONGEST_MAILBOX)} characters`);
@@ -184,7 +182,7 @@ function parseDomain(text: string): { kind: 'domain'; domain: string } | { kind:
 }
 
 /**
- * Empty if UTS-46 refuses the name. ASCII names do not go through it: the converter is the URL standard's and would read `0x7f.1` as an
- * IPv4 address, and what it does with a bad `xn--` label depends on the version of Node.js.
+ * Empty if UTS-46 refuses the name. ASCII names do not go through it: the URL standard's converter would read `0x7f.1` as an IPv4 address, and what
+ * it does with a bad `xn--` label depends on the version of Node.js.
  */
 const toALabels = (domain: string): string => (ASCII.test(domain) ? domain.toLowerCase() : domainToASCII(domain));

@@ -1,7 +1,6 @@
 /**
- * Aggregate reports of other mail systems about our domain: DMARC (RFC 7489 section 7.2 and appendix C) and SMTP TLS (RFC 8460 section 4.4).
- * Anyone may send one, so nothing of it is kept as it was written: enumerations become one of their values, names are host names
- * or nothing, and what is beyond the limits is left out. Pure.
+ * Aggregate reports of other mail systems about our domain: DMARC (RFC 7489 section 7.2 and appendix C) and SMTP TLS (RFC 8460 section 4.4). Anyone
+ * may send one, so nothing is kept as written: enumerations become one of their values, names host names or nothing, and lists are cut. Pure.
  */
 import { isIP } from 'node:net';
 import { Parser } from 'htmlparser2';
@@ -31,10 +30,7 @@ const hostName: Reading = (text) => {
 const policy = oneOf('none', 'quarantine', 'reject');
 const aligned = oneOf('pass', 'fail');
 
-/**
- * The revision of DMARC has a value of its own for mail that passed; RFC 7489 has that of mail without a policy. We keep the older one, so
- * that both add up.
- */
+/** Reads the disposition. The revision of DMARC has `pass` for mail that passed, RFC 7489 that of mail without a policy: kept, so both add up. */
 const disposition: Reading = (text) => (text.toLowerCase() === 'pass' ? 'none' : policy(text));
 
 /** Columns of a record, with their place in it. What cannot be read becomes empty if it is a name, else `unknown`. */
@@ -276,7 +272,6 @@ function parsed(text: string): unknown {
   }
 }
 
-/** Returns the object, or an empty one for any other value. */
 const objectIn = (value: unknown): Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : {};
 
@@ -306,7 +301,6 @@ const STORED = 0;
 const DEFLATED = 8;
 const SLASH = 0x2f;
 
-/** Unpacks a file. Never throws. */
 export function unpack(bytes: Buffer, most = MOST_UNPACKED): Unpacked {
   try {
     if (bytes.length >= 2 && bytes.readUInt16BE(0) === GZIP) {

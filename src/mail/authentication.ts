@@ -1,7 +1,6 @@
 /**
- * Checks whether a host may send for a domain (SPF, RFC 7208), and judges a mail by the policy of its author's domain (DMARC, RFC 7489).
- * DNS is handed in; a record is data of a stranger, so what is evaluated of one of SPF is bounded by the limits of section 4.6.4. Pure.
- * Tests compare it with the package mailauth, which would bring 33 packages.
+ * Checks whether a host may send for a domain (SPF, RFC 7208), and judges a mail by its author's domain's policy (DMARC, RFC 7489). DNS is handed in;
+ * records are strangers' data, so SPF is bounded by section 4.6.4. Pure. Tests compare it with mailauth, which would bring 33 packages.
  */
 import ipaddr from 'ipaddr.js';
 import { getDomain } from 'tldts';
@@ -36,7 +35,6 @@ const permerror = (): never => {
   throw new Ended('permerror');
 };
 
-/** Returns the result, and the domain that it is about. */
 export async function checkSpf(
   look: Look,
   { ip, sender, helo }: SpfQuestion,

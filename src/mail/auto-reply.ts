@@ -1,7 +1,4 @@
-/**
- * Automatic answers by their header: RFC 3834 section 5, disposition notifications (RFC 8098), and older fields. Those that only the words
- * of a subject show are found elsewhere.
- */
+/** Automatic answers by their header: RFC 3834 section 5, disposition notifications (RFC 8098), and older fields; not by the words of a subject. */
 import { fieldOf, type MailPart } from './mime-read.ts';
 import type { HeaderField } from './header.ts';
 

@@ -14,17 +14,13 @@ export interface HtmlOctets {
 /** Returns the html with changes that are of ASCII, or the same. */
 export type ChangeHtml = (html: HtmlOctets) => string;
 
-/** Deepest nesting of parts. */
 const DEEPEST = 20;
 /** The transfer encodings of RFC 2045 section 6.1; none is 7bit. */
 const KNOWN_ENCODINGS = /^(?:|7bit|8bit|binary|base64|quoted-printable)$/i;
 /** Charsets in which the octets of ASCII stand for other characters as well. */
 const NOT_ASCII_BASED = /^(?:utf-?(?:7|16|32)|iso-2022|hz|csiso2022|ucs|unicode)/i;
 
-/**
- * Returns the mail (with CRLF line ends) with the html parts that a reader sees changed: not signed and encrypted parts, attachments and
- * mails inside it.
- */
+/** Returns the mail (CRLF line ends) with its html parts changed: not signed and encrypted parts, attachments and mails inside. */
 export const changeHtml = (mail: Buffer, change: ChangeHtml): Buffer => changePart(mail, change, 0);
 
 function changePart(part: Buffer, change: ChangeHtml, depth: number): Buffer {

@@ -1,7 +1,6 @@
 /**
- * Octets -> text: charsets (RFC 2046 section 4.1.2), encoded words (RFC 2047), quoted-printable and base64 (RFC 2045 section 6). What
- * cannot be decoded is shown as well as it can be, never refused. Octets are held in strings of one character each (latin1), which is what
- * the engine searches fastest.
+ * Octets -> text: charsets (RFC 2046 section 4.1.2), encoded words (RFC 2047), quoted-printable and base64 (RFC 2045 section 6). What cannot be
+ * decoded is shown as well as can be, never refused. Octets are in latin1 strings, which the engine searches fastest.
  */
 import { TextDecoder } from 'node:util';
 
@@ -85,8 +84,8 @@ const HEX_VALUES = Uint8Array.from({ length: 256 }, (_, code) => {
 const ENCODED_WORD = /=\?([^?*\s]{1,40})(?:\*[^?\s]{0,20})?\?([bq])\?([^?\n]{0,1000})\?=/gi;
 
 /**
- * Returns a header's value with its encoded words decoded; white space between two of them does not count (section 6.2). Words of one
- * charset in a row are decoded together: many programs cut them in the middle of a character.
+ * Decodes the encoded words of a header's value; white space between two does not count (section 6.2). Words of one charset in a row are decoded
+ * together: many programs cut them in the middle of a character.
  */
 export function decodeWords(value: string): string {
   if (!value.includes('=?')) return value;

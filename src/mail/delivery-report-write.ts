@@ -1,6 +1,6 @@
 /**
- * Writes a delivery report: RFC 3464 in the frame of RFC 6522 (multipart/report), with the header of the mail it is about. Everything in it
- * is ASCII, addresses too (RFC 6533 section 3), so that it passes every server on its way back.
+ * Writes a delivery report: RFC 3464 in the frame of RFC 6522 (multipart/report), with the header of its mail. All is ASCII, addresses too (RFC 6533
+ * section 3), so that it passes every server on its way back.
  */
 import { createHash } from 'node:crypto';
 import { fold, dateTime } from './header.ts';

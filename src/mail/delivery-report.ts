@@ -1,10 +1,8 @@
 /**
- * Delivery status notifications: the machine-readable part of RFC 3464 (`message/delivery-status`), and of RFC 6533 for
- * addresses outside ASCII (`message/global-delivery-status`). Complaints: that of RFC 5965 (`message/feedback-report`), with what RFC 6591
- * adds for failed authentication and RFC 6590 says of redaction.
- *
- * Lenient, as real reports have faults: blank lines inside a recipient's fields or none between two recipients, fields
- * before the one that names the recipient, addresses with angle brackets or without their type.
+ * Delivery status notifications: the machine-readable part of RFC 3464 (`message/delivery-status`), and of RFC 6533 for addresses outside ASCII
+ * (`message/global-delivery-status`). Complaints: that of RFC 5965 (`message/feedback-report`), with RFC 6591 for failed authentication and RFC 6590
+ * for redaction. Lenient, as real reports have faults: blank lines inside a recipient's fields or none between two recipients, fields before the one
+ * that names the recipient, addresses with angle brackets or without their type.
  */
 import { decodeWords } from './charset.ts';
 import { parseHeaders, type HeaderField } from './header.ts';

@@ -1,7 +1,4 @@
-/**
- * A refusal as other mail systems quote it (RFC 3464 section 2.3.6, or in prose): where in it the remote's reply begins (RFC 5321 section
- * 4.2), and its phase.
- */
+/** A refusal as other mail systems quote it (RFC 3464 section 2.3.6, or prose): where its reply begins (RFC 5321 section 4.2), and its phase. */
 
 export interface Diagnostic {
   code: number | null;
@@ -13,7 +10,6 @@ export interface Diagnostic {
   text: string;
 }
 
-/** Characters that are read. */
 const LONGEST = 2000;
 
 /** The first code decides, as in a session: a later one may be what another host told the one that answers. */

@@ -1,8 +1,7 @@
 /**
- * Header fields and the header of a message: RFC 5322 sections 2.2, 3.2.4 and 3.6, encoded words RFC 2047, addresses outside ASCII RFC 6532.
- *
- * Writing: text -> words, each ASCII and without spaces inside -> lines folded at 76. Folding only ever puts a line
- * break before a space that is there anyway, so that unfolding gives the text back. Reading: `parseHeaders`.
+ * Header fields and the header of a message: RFC 5322 sections 2.2, 3.2.4 and 3.6, encoded words RFC 2047, addresses outside ASCII RFC 6532. Written
+ * text becomes ASCII words without spaces inside, then lines folded at 76. Folding only puts a line break before a space that is there anyway, so
+ * that unfolding gives the text back.
  */
 import { encodeWord } from 'nodemailer/lib/mime-funcs';
 import { quote, trimSpaces, type Mailbox } from './address.ts';
@@ -34,8 +33,8 @@ const ATOMS_AND_SPACES = /^[A-Za-z0-9!#$%&'*+\-/=?^_`{|}~ ]*$/;
 const CONTROLS = /[\x00-\x1f\x7f-\x9f\u2028\u2029]+/g;
 
 /**
- * Returns `Name: value`, folded and ended by CRLF. Control characters become a space, and what ASCII or the line length cannot carry is
- * encoded. Throws if the name is not a field name, for that is our own mistake.
+ * Returns `Name: value`, folded and ended by CRLF. Control characters become a space, and what ASCII or the line length cannot carry is encoded.
+ * Throws if the name is not a field name: our own mistake.
  */
 export function headerLine(name: string, value: string): string {
   if (!FIELD_NAME.test(name)) throw new Error('not a header field name');
@@ -101,8 +100,8 @@ function parseField(lines: readonly string[]): HeaderField | null {
 }
 
 /**
- * Folds greedily. The first word stays behind the name even if it is too long for 76, because receivers are known that read `Name:` and a
- * line break as an empty value; an encoded word may not (RFC 2047 section 2).
+ * Folds greedily. The first word stays behind the name even if too long for 76, since some receivers read `Name:` and a line break as an empty value;
+ * an encoded word may not (RFC 2047 section 2).
  */
 export function fold(name: string, words: readonly string[]): string {
   let line = `${name}:`;
@@ -119,8 +118,8 @@ export function fold(name: string, words: readonly string[]): string {
 }
 
 /**
- * Plain at both ends, encoded from the first word that needs it to the last. A first word too long for its line would leave the first line
- * empty: it is encoded if the text is `forPeople`.
+ * Writes a text plain at both ends, encoded from the first to the last word that needs it. A first word too long for its line would leave the first
+ * line empty: it is encoded if the text is `forPeople`.
  */
 function wordsOfText(text: string, firstRoom: number, forPeople: boolean): string[] {
   const words = splitAtSpaces(text);

@@ -1,7 +1,4 @@
-/**
- * The header fields by which a mail reader offers to end a mailing: RFC 2369 section 3.2, RFC 8058 section 3. An address in angle brackets
- * may not be encoded.
- */
+/** The header fields to end a mailing: RFC 2369 section 3.2, RFC 8058 section 3. An address in angle brackets may not be encoded. */
 
 export interface ListUnsubscribe {
   /** Absolute, of printable ASCII without spaces and angle brackets. */

@@ -1,8 +1,7 @@
 /**
- * Mails that others wrote, cut into parts: RFC 5322, 2045, 2046, 6532. For reports about our mail, which anyone on the
- * network may send, so it is our own rather than a library's: it looks at each octet a bounded number of times, takes CRLF,
- * LF and CR as line ends alike, keeps the report parts that libraries hand out as attachments, and never throws. What is
- * beyond its limits is left out.
+ * Mails that others wrote, cut into parts: RFC 5322, 2045, 2046, 6532. For reports, which anyone may send, so it is our own rather than a library's:
+ * it looks at each octet a bounded number of times, takes CRLF, LF and CR as line ends alike, keeps report parts that libraries hand out as
+ * attachments, and never throws. What is beyond its limits is left out.
  */
 import { decodeCharset, decodeTransfer, decodeWords } from './charset.ts';
 import { readContentType } from './content-type.ts';
@@ -19,7 +18,6 @@ export interface MailPart {
   parts: readonly MailPart[];
 }
 
-/** Limits on what is read of a mail. */
 export const MOST_BYTES = 512 * 1024;
 const MOST_PARTS = 100;
 const DEEPEST = 8;

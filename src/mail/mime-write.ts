@@ -1,9 +1,7 @@
 /**
- * MIME content: RFC 2045 to 2049. Two steps, since one content goes to many recipients: `encodeContent` makes the body
- * once, `writeHead` (header.ts) the header of each message.
- *
- * Text and html, which is nearly all mail, are written here; with attachments nodemailer's composer makes the tree and
- * the attachments, and gets the text parts ready-made, so that these are the same octets either way.
+ * MIME content: RFC 2045 to 2049. One content goes to many recipients: `encodeContent` makes the body once, `writeHead` (header.ts) the header of
+ * each message. Text and html, nearly all mail, are written here; with attachments nodemailer's composer makes the tree and gets the text parts
+ * ready-made, so that these are the same octets either way.
  */
 import { hash } from 'node:crypto';
 import { isUtf8 } from 'node:buffer';
@@ -44,8 +42,8 @@ const HTML = 'text/html; charset=utf-8';
 const PLAIN = 'text/plain; charset=utf-8';
 
 /**
- * Returns the content as it goes on the wire: `multipart/alternative` if there are text and html, `related` around html and the parts it
- * shows by `cid:`, `mixed` around all that and the attachments. The seed (any string) only goes into the boundaries.
+ * Returns the content as it goes on the wire: `multipart/alternative` if there are text and html, `related` around html and its `cid:` parts, `mixed`
+ * around all that and the attachments. The seed (any string) only goes into the boundaries.
  */
 export function encodeContent(content: MimeContent, boundarySeed: string): Promise<EncodedContent> {
   const base = hash('sha256', boundarySeed, 'base64url').slice(0, 24);
@@ -56,10 +54,7 @@ export function encodeContent(content: MimeContent, boundarySeed: string): Promi
   return Promise.resolve({ headers: MIME_VERSION + part.headers, body: part.body });
 }
 
-/**
- * Returns the octets that `encodeContent` gives at most: never less, and for anything over a few KiB within some percent. The texts are
- * looked at once.
- */
+/** Returns the octets that `encodeContent` gives at most: over a few KiB within some percent. The texts are looked at once. */
 export function encodedSize(content: MimeContent): number {
   let size = 1000;
   for (const text of [content.html, content.text]) if (text !== null) size += measureText(text).bound;
@@ -170,9 +165,8 @@ function splitRoot(message: Buffer): EncodedContent {
 }
 
 /**
- * A mail, or another part of a type `message/...`, that is attached. RFC 2045 section 6.4 and RFC 2046 section 5.2 allow those no
- * encoding but 7bit, 8bit and binary, and we send 7bit only: the inner parts of a mail are encoded. What does not fit then goes as a file,
- * a mail in UTF-8 as `message/global`, for which RFC 6532 section 3.7 allows base64.
+ * A mail, or another part of a type `message/...`, that is attached. RFC 2045 section 6.4 and RFC 2046 section 5.2 allow those no encoding, and we
+ * send 7bit: inner parts are encoded. What does not fit goes as a file, a mail in UTF-8 as `message/global` in base64 (RFC 6532 section 3.7).
  */
 
 /** True for the types that this module is about: those of RFC 6532 and RFC 6533 may be encoded. */

@@ -1,11 +1,8 @@
 /**
- * Mail that others wrote, made fit for transport: the parts that cannot travel as they are get another transfer encoding (RFC 2045
- * section 6), everything else stays octet for octet.
- *
- * - Lines over 998 octets (RFC 5321 section 4.5.3.1.6) in a mail that was submitted so.
- * - Octets outside ASCII for a receiver that takes none, and in a mail that is attached to another. RFC 2046 section 5.2.1 forbids to encode a mail inside (`message/rfc822`) as a
- *   whole, so its inner parts are encoded instead.
- * - Other parts of types `message/...` may not be encoded either (RFC 2045 section 6.4): they become files.
+ * Mail that others wrote, made fit for transport: parts that cannot travel get another transfer encoding (RFC 2045 section 6), all else stays octet
+ * for octet. Unfit are lines over 998 octets (RFC 5321 section 4.5.3.1.6) in submitted mail, and octets outside ASCII for a receiver that takes none,
+ * and in an attached mail. RFC 2046 section 5.2.1 forbids to encode a mail inside (`message/rfc822`) as a whole, so its inner parts are encoded.
+ * Other parts `message/...` may not be encoded either (RFC 2045 section 6.4): they become files.
  */
 import { isAscii } from 'node:buffer';
 import { decodeTransfer } from './charset.ts';
@@ -14,7 +11,6 @@ import { endOfHead, parseHeaders, type HeaderField } from './header.ts';
 import { survey } from './body-facts.ts';
 import { base64Lines, quotedOctets } from './transfer-encoding.ts';
 
-/** Deepest nesting of parts. */
 const DEEPEST = 20;
 /** Each part that is encoded grows by a header line, which must not add up. */
 const MOST_ENCODED = 200;
@@ -44,8 +40,8 @@ export const repairLongLines = (fields: readonly HeaderField[], body: Buffer): R
   reencodeMail(fields, body, { isUnfit: hasLongLine, isUnfitHead: hasLongLine, label: null, left: Infinity }, 0);
 
 /**
- * Returns a mail (header and body) in 7 bits, with CRLF line ends. Null if that would alter more than transfer encodings: header fields
- * outside ASCII or with lines over 998 octets, signed or encrypted parts outside ASCII, parts in `binary`.
+ * Returns a mail (header and body) in 7 bits, with CRLF line ends. Null if more than transfer encodings would change: header fields outside ASCII or
+ * with lines over 998 octets, signed or encrypted parts outside ASCII, parts in `binary`.
  */
 export function sevenBitMail(mail: Buffer): Buffer | null {
   const octets = withCrlf(mail);
@@ -54,8 +50,8 @@ export function sevenBitMail(mail: Buffer): Buffer | null {
 }
 
 /**
- * The body of a mail in 7 bits, with the header that says so. The other fields of the header stay as they are, and so do those of its parts
- * and of mails inside, also with octets beyond ASCII. Null as for `sevenBitMail`.
+ * Returns the body of a mail in 7 bits, with the header that says so. All other fields, also of its parts and of mails inside, stay as they are, even
+ * with octets beyond ASCII. Null as for `sevenBitMail`.
  */
 export const sevenBitBody = (fields: readonly HeaderField[], body: Buffer): Reencoded | null =>
   reencodeMail(fields, body, { isUnfit, isUnfitHead: hasLongLine, label: '7bit', left: MOST_ENCODED }, 0);
@@ -167,8 +163,8 @@ function reencodeParts(body: Buffer, boundary: string, job: Job, depth: number):
 const unchanged = (text: Buffer): Buffer => text;
 
 /**
- * Returns a multipart body with its parts changed. Null if a part or delimiter line cannot be, if there are too many, or if there is no
- * delimiter line: all of it would be text that is not shown.
+ * Returns a multipart body with its parts changed. Null if a part or delimiter line cannot be, there are too many, or there is no delimiter line: all
+ * of it would be text that is not shown.
  */
 export function changeParts(
   body: Buffer,
@@ -225,8 +221,8 @@ function encodeLeaf(fields: readonly HeaderField[], body: Buffer, type: string):
 }
 
 /**
- * Returns a part with these octets. Writes text as quoted-printable, so that it stays legible, unless most of it would be escapes; anything
- * else as base64. It ends with a line end if `like`, its body until now, does.
+ * Returns a part with these octets: text as quoted-printable, to stay legible, unless most of it would be escapes; all else as base64. It ends with a
+ * line end if `like`, its body until now, does.
  */
 export function encodedPart(
   fields: readonly HeaderField[],

@@ -1,10 +1,8 @@
 /**
- * Reads a mail that came to a domain that receives: what programs get of it, all of it bounded (`readReceivedMail`), and what people see
- * of any mail (`readMailView`), with no bounds but those of mailparser (1,000 parts, 1 MiB of header in a part). mailparser may take long over a
- * hostile mail: it works off the main loop with a time limit (`messages/store/mail-viewer.ts`). Reports are read with `mime-read.ts`.
- *
- * mailparser makes no html from text and no text from html here: with that, 2 MB of `<div>` took it a minute
- * (`npm run bench -- packages`), and without it 0.2 s.
+ * Reads a mail that came to a domain that receives: what programs get of it, bounded (`readReceivedMail`), and what people see of any mail
+ * (`readMailView`), with only mailparser's bounds (1,000 parts, 1 MiB of header in a part). It may take long over a hostile mail: it works off the
+ * main loop with a time limit (`messages/store/mail-viewer.ts`). mailparser makes no html from text and no text from html here: with that, 2 MB of
+ * `<div>` took a minute (`npm run bench -- packages`), and without it 0.2 s. Reports are read with `mime-read.ts`.
  */
 import { simpleParser, type AddressObject, type ParsedMail } from 'mailparser';
 import { isMarkedAutoReply } from './auto-reply.ts';
@@ -288,10 +286,7 @@ function withMarks(html: string): string {
   return inside === null ? out + html.slice(from) : out;
 }
 
-/**
- * Returns what begins with this tag: a quotation, an element that is left out, the quoted rest, or an introduction of so many characters;
- * null for all else.
- */
+/** Returns what begins with this tag: a quotation, an element left out, the quoted rest, or an introduction of so many characters; else null. */
 function partOf(name: string, attributes: string, next: string): 'quotation' | 'unsaid' | 'rest' | number | null {
   if (name === 'blockquote') return INDENTED.test(attributes) && !CITED.test(attributes) ? null : 'quotation';
   if (attributes === '') return null;

@@ -1,8 +1,6 @@
 /**
- * SMTP replies: RFC 5321 section 4.2, enhanced status codes RFC 3463 and RFC 2034; and the extensions in the answer to EHLO (section 4.1.1.1).
- *
- * A server is not trusted: a reply that never ends, or is not one, is a fault, after which the connection is of no use
- * (what follows cannot be matched with what was asked).
+ * SMTP replies: RFC 5321 section 4.2, enhanced status codes RFC 3463 and RFC 2034; and the extensions in the answer to EHLO (section 4.1.1.1). A
+ * server is not trusted: after an endless reply, or none, the connection is of no use (what follows cannot be matched with what was asked).
  */
 
 export interface SmtpReply {

@@ -8,10 +8,7 @@ export interface StsPolicy {
   maxAge: number;
 }
 
-/**
- * The reason that there is no policy although a record announces one (RFC 8460 section 4.3.2.2); `not-known`: DNS does not say whether
- * there is one.
- */
+/** The reason that there is no policy although a record announces one (RFC 8460 section 4.3.2.2); `not-known`: DNS does not say. */
 export type StsFault = 'sts-policy-fetch-error' | 'sts-policy-invalid' | 'sts-webpki-invalid' | 'not-known';
 
 /** A year: more is cut (section 3.2). */

@@ -96,8 +96,8 @@ function split(bytes: Buffer): { head: Buffer; body: Buffer; found: Survey } {
 }
 
 /**
- * Returns the header as text, which is sent as UTF-8 (RFC 6532). A line that is not UTF-8 is in the charset of the mail's text: programs
- * that leave out encoded words write both alike. Without one it is read as windows-1252. The other lines stay as they are.
+ * Returns the header as text, which is sent as UTF-8 (RFC 6532). A line that is not UTF-8 is in the charset of the mail's text, as programs that
+ * leave out encoded words write it, without one in windows-1252. The other lines stay as they are.
  */
 function textOfHead(head: Buffer): string {
   if (isUtf8(head)) return head.toString('utf8');
@@ -119,8 +119,8 @@ const FIELD = /^([!-9;-~]{1,126})[ \t]*:/;
 const MBOX_LINE = /^>?From /;
 
 /**
- * Returns the header as it may be sent, or null if a line of it is not a field. Such a line ends the header for one reader and is passed
- * over by the next: what follows it (Bcc, a text without the empty line before it) would be shown to some and lost to others.
+ * Returns the header as it may be sent, or null if a line of it is not a field. Such a line ends the header for one reader and not for the next: what
+ * follows it (Bcc, a text without the empty line) would be shown to some and lost to others.
  */
 function inForm(head: string): string | null {
   const lines = head.split('\r\n');
@@ -195,8 +195,8 @@ function isMessageId(value: string): boolean {
 }
 
 /**
- * Returns the fields with one of each that may occur once: lists of addresses are joined, equal repetitions left out. Returns the name of
- * one that occurs with two values: receivers refuse such mail, or differ in which of them they show.
+ * Returns the fields with one of each that may occur once: lists of addresses are joined, equal repetitions left out. Returns the name of one that
+ * has two values: receivers refuse such mail, or differ in which they show.
  */
 function onceEach(fields: readonly HeaderField[]): HeaderField[] | string {
   const values = new Map<string, Set<string>>();
@@ -229,8 +229,8 @@ const URLS = /^list-(?:unsubscribe|subscribe|help|archive|post|owner)$/i;
 const PARAMETERS = /^content-(?:type|disposition)$/i;
 
 /**
- * Returns a field in ASCII, with encoded words or parameters of RFC 2231. Raw octets need SMTPUTF8 (RFC 6531), which many receivers do not
- * offer, and verifiers of DKIM read them differently. An address beyond ASCII stays, and so does a boundary, which the body repeats.
+ * Returns a field in ASCII, with encoded words or parameters of RFC 2231. Raw octets need SMTPUTF8 (RFC 6531), which many receivers lack, and DKIM
+ * verifiers read them differently. An address beyond ASCII stays, and so does a boundary, which the body repeats.
  */
 function inAscii(field: HeaderField): HeaderField {
   const { name, value, raw } = field;
@@ -271,10 +271,7 @@ const LONGEST_LINE = 998;
 const isTooLong = (line: string): boolean => Buffer.byteLength(line) > LONGEST_LINE;
 const hasLongLines = ({ raw }: HeaderField): boolean => raw.split('\r\n').some(isTooLong);
 
-/**
- * Folds a field with a line that is too long at its spaces (RFC 5322 section 2.2.3): programs write all recipients, or all References of a
- * long thread, in one line. A word that is too long by itself stays.
- */
+/** Folds a field with too long a line at its spaces (RFC 5322 section 2.2.3): programs write all recipients or References in one. Long words stay. */
 const folded = (field: HeaderField): HeaderField =>
   hasLongLines(field) ? { ...field, raw: fold(field.name, field.value.replaceAll('\t', ' ').split(/(?<! ) /)) } : field;
 
@@ -294,8 +291,8 @@ function optionsOf(fields: readonly HeaderField[]): SubmissionOptions {
 const LONGEST_MAILBOX = 1000;
 
 /**
- * Reads the one mailbox of a field. Around it there may be comments, whose text is a name for want of another, and a group; a comma may
- * follow it (RFC 5322 sections 3.2.2, 3.4 and 4.4). Text that might be a second address is refused.
+ * Reads the one mailbox of a field. Around it there may be comments, whose text is a name for want of another, and a group; a comma may follow it
+ * (RFC 5322 sections 3.2.2, 3.4 and 4.4). Text that might be a second address is refused.
  */
 function mailboxOf(value: string): ParsedMailbox {
   const text = value.replaceAll('\t', ' ');
@@ -321,7 +318,6 @@ const listOf = (value: string): Mailbox[] =>
 
 /** The fields that the service adds to the mail. */
 export interface Stamp {
-  /** The value of the Received field. */
   received: string;
   /** For mail that has none: with angle brackets. */
   messageId: string;
@@ -349,10 +345,7 @@ const LEAST_IN_PLACE = 16 * 1024;
 /** Octets before a mail with which its header can grow in its place. */
 export const ROOM_FOR_HEAD = 2048;
 
-/**
- * Turns the result of finishSubmitted into a separate mail: mailboxes drop a second mail with a Message-ID that they have. All else stays
- * unchanged, Received too: it says where the mail was submitted, and when.
- */
+/** Makes another mail of finishSubmitted's result: mailboxes drop one with a Message-ID that they have. Received stays: it says where and when. */
 export function renewSubmitted(whole: Buffer, { messageId, date }: Pick<Stamp, 'messageId' | 'date'>): Buffer {
   const end = endOfHead(whole);
   const fields = parseHeaders(whole.subarray(0, end));

@@ -1,7 +1,4 @@
-/**
- * Makes a plain text part from html, for reading: paragraphs, lists, links with their address, tables row by row. The parser reads html as
- * browsers do; `TextWriter` keeps track of white space and blocks.
- */
+/** Makes a plain text part from html, for reading: paragraphs, lists, links with their address, tables by row. The parser reads as browsers do. */
 import { Parser } from 'htmlparser2';
 
 /** The effect of an element on the text. */

@@ -1,10 +1,8 @@
 /**
- * Content transfer encodings for text parts: RFC 2045 section 6. Everything leaves in 7 bits, whatever the remote
- * offers, so that the bytes and the signature over them are the same at every try.
- *
- * `measureText` looks at a text and chooses; `encodeText` writes. They run for every body that is sent and are made of
- * string searches and slices, which the engine does in native code: half the time of a loop over bytes. It takes memory for each
- * line and each escape, though, of which a large text may have millions, so a text is encoded in slices.
+ * Content transfer encodings for text parts: RFC 2045 section 6. Everything leaves in 7 bits, whatever the remote offers, so that the bytes and the
+ * signature over them are the same at every try. `measureText` chooses; `encodeText` writes. They run for every body and are made of string searches
+ * and slices, in native code half the time of a loop over bytes. That takes memory for each line and escape, of which a large text may have millions,
+ * so a text is encoded in slices.
  */
 
 export type TransferEncoding = '7bit' | 'quoted-printable' | 'base64';
@@ -53,10 +51,7 @@ export function measureText(text: string): MeasuredText {
     : { encoding: 'base64', octets, plain, bound: base64Length(length) };
 }
 
-/**
- * Returns the octets for the wire. Decoding gives back exactly the text with CRLF, except that a 7bit text at the end of a message gains a
- * missing line end.
- */
+/** Returns the octets for the wire. Decoding gives the text with CRLF, except that a 7bit text that ends a message gains a missing line end. */
 export function encodeText(text: MeasuredText, end: TextEnd): Buffer {
   const { encoding, octets, plain } = text;
   if (encoding === 'quoted-printable')

@@ -66,10 +66,7 @@ export async function addMember(
   return row;
 }
 
-/**
- * Returns the addresses that get notices about an account: of the members who see it, else of the administrators; the oldest
- * member first.
- */
+/** Returns the addresses that get notices about an account: of the members who see it, else of the administrators; the oldest member first. */
 export async function ownersOf(db: Pick<Connection, 'all'>, accountId: string): Promise<string[]> {
   const members = await db.all<{ email: string; own: number }>(
     `SELECT email, EXISTS (SELECT 1 FROM memberships s WHERE s.member_id = m.id AND s.account_id = ?) AS own
@@ -205,6 +202,5 @@ export interface SecondFactorRule {
 export const needsSecondFactor = ({ secondFactor }: SecondFactorRule, { role }: Pick<MemberRow, 'role'>): boolean =>
   secondFactor === 'everyone' || (secondFactor === 'administrators' && role === 'administrator');
 
-/** Returns whether this member must have a second factor and does not. */
 export const lacksSecondFactor = (rule: SecondFactorRule, member: Pick<MemberRow, 'role' | 'totp_sealed'>): boolean =>
   member.totp_sealed === null && needsSecondFactor(rule, member);

@@ -16,10 +16,7 @@ const HASH_BYTES = 32;
 const SALT_BYTES = 16;
 const form = /^scrypt\$(\d{1,8})\$(\d{1,2})\$(\d{1,2})\$([A-Za-z0-9_-]{22})\$([A-Za-z0-9_-]{43})$/;
 
-/**
- * Throws a Problem for a password that is too short, too long or easy to guess. `context`: what a guesser knows, such as the
- * address that signs in and the name of the host.
- */
+/** Throws a Problem for a password that is too short, too long or easy to guess. `context`: what a guesser knows, such as address and host name. */
 export function checkPassword(password: string, context: readonly string[] = []): void {
   const { length } = password;
   if (length < SHORTEST_PASSWORD)
@@ -34,7 +31,6 @@ export function checkPassword(password: string, context: readonly string[] = [])
   if (why !== null) throw new Problem('invalid_field', why, { field: 'password' });
 }
 
-/** The check that runs in one turn. */
 export interface PasswordCheck {
   /** Compares with a stored hash; it takes as long without one. */
   readonly matches: (password: string, stored: string | null) => Promise<boolean>;
@@ -86,7 +82,6 @@ export function createPasswords(usedUp: UsedUp = () => undefined) {
     },
   };
   return {
-    /** Returns the hash to store. */
     hash: (password: string): Promise<string> =>
       inTurn(SETTING, async () => {
         const salt = randomBytes(SALT_BYTES);

@@ -19,10 +19,7 @@ const LONGEST_TYPED = 64;
 export const makeRecoveryCodes = (): string[] =>
   Array.from({ length: HOW_MANY }, () => base32(randomBytes(CODE_BYTES)).replaceAll(/(.{4})(?=.)/g, '$1-'));
 
-/**
- * Returns the hash of a code without spaces and dashes, in capitals; 0, 1 and 8 are not letters of base32 and are read as the
- * letters that look like them.
- */
+/** Hashes a code without spaces and dashes, in capitals; 0, 1 and 8, which base32 lacks, are read as the letters that look like them. */
 const hashOf = (typed: string): string =>
   sha256Hex(
     typed
@@ -34,7 +31,6 @@ const hashOf = (typed: string): string =>
       .replaceAll('8', 'B'),
   );
 
-/** Replaces the member's codes, within a transaction. */
 export async function replaceRecoveryCodes(
   tx: Connection,
   memberId: string,

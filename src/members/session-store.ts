@@ -75,10 +75,7 @@ export async function renewSession({ db }: Pick<StoreDeps, 'db'>, id: string): P
   return token;
 }
 
-/**
- * Returns the session of a cookie; null if it is unknown or has ended. `isPoll`: a request that a page sends by itself, which
- * does not keep the session open.
- */
+/** Returns the session of a cookie; null if it is unknown or has ended. `isPoll`: the page asks by itself, which does not keep the session open. */
 export async function findSession(
   { db, clock }: StoreDeps,
   token: string,
@@ -106,7 +103,6 @@ async function writeSeenAt({ db }: StoreDeps, hash: string, now: number): Promis
   });
 }
 
-/** Sets the account that the session shows. */
 export async function chooseAccount(
   { db }: StoreDeps,
   id: string,
@@ -119,7 +115,6 @@ export async function chooseAccount(
   });
 }
 
-/** Ends one session of a member. */
 export async function closeSession(
   { db }: StoreDeps,
   memberId: string,

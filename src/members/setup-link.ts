@@ -73,10 +73,7 @@ export async function findSetUpLink(
   return member === undefined ? null : { member };
 }
 
-/**
- * Uses the link up: sets the password of its member, or makes the first administrator from `make`. All sessions of the member
- * end. Throws `invalid_state` if the link was used meanwhile.
- */
+/** Uses the link up: sets its member's password and ends the sessions, or makes the first administrator. Throws `invalid_state` for a used one. */
 export function spendSetUpLink(
   { db, clock }: StoreDeps,
   token: string,

@@ -1,7 +1,6 @@
 /**
- * Signs members in: password, second factor, session. Every checked try is written to the sign-in log, by which tries are
- * counted. A password is checked when its turn has come, and the limits are checked in that turn: concurrent tries
- * count each other, and an unchecked try does not count.
+ * Signs members in: password, second factor, session. Every checked try is written to the sign-in log, by which tries are counted. A password is
+ * checked when its turn has come, and the limits are checked in that turn: concurrent tries count each other, and an unchecked try does not count.
  */
 import { budgets, type BudgetName, type UsedUp } from '../base/budgets.ts';
 import type { Keyring } from '../base/keyring.ts';
@@ -52,7 +51,6 @@ export interface Browsing extends Visitor {
   device: string;
 }
 
-/** The purpose that TOTP secrets are sealed for. */
 export const TOTP_PURPOSE = 'second factor';
 const LONGEST_EMAIL = 320;
 
@@ -104,8 +102,8 @@ export async function signInWithCode(
 }
 
 /**
- * Checks the password again before the login itself is changed: a browser left open, or a stolen session, is not proof of the
- * owner. Wrong passwords count for this session alone, as at the sign-in.
+ * Checks the password again before the login itself is changed: a browser left open, or a stolen session, is not proof of the owner. Wrong passwords
+ * count for this session alone, as at the sign-in.
  */
 export async function provePassword(
   deps: SignInDeps,
@@ -188,12 +186,10 @@ export const signInsOf = async ({ db }: Pick<SignInDeps, 'db'>, emailKey: string
   ]);
 
 /**
- * Limits wrong passwords and codes, counted by the login and the source of the try. They are counted in the sign-in log, which
- * survives a restart; an address without a login is treated like any other.
- *
- * A login is never locked as a whole, or any stranger with the address could lock its owner out. Each source has its own tries:
- * an IPv4 address or the /64 of an IPv6 address; a device that has signed in with this login before; a session in which the
- * password is asked again. When very many addresses try one login, each unknown one has one try left.
+ * Limits wrong passwords and codes, counted by the login and the source of the try. They are counted in the sign-in log, which survives a restart; an
+ * address without a login is treated like any other. A login is never locked as a whole, or any stranger with the address could lock its owner out.
+ * Each source has its own tries: an IPv4 address or the /64 of an IPv6 address; a device that has signed in with this login before; a session in
+ * which the password is asked again. When very many addresses try one login, each unknown one has one try left.
  */
 
 const SPAN_MS = 15 * MINUTE_MS;
@@ -285,7 +281,6 @@ function lockedUntil(failures: readonly Tried[], most: number): number {
   return oldest === undefined ? 0 : oldest.at + SPAN_MS;
 }
 
-/** Writes a checked try to the log. */
 async function logTry(
   { db, clock }: SignInDeps,
   emailKey: string,

@@ -108,10 +108,7 @@ export class DueQueue {
   /** Groups to be read: those whose jobs have just been done, and those that have a few. */
   private readonly drained = new Set<Group>();
   private readonly low = new Set<Group>();
-  /**
-   * Places of the groups that have jobs in memory, and the groups to be read that have none. A broadcast, however many domains it goes to, leaves
-   * places for other mail.
-   */
+  /** Places of groups with jobs in memory, and groups to be read without any. A broadcast to however many domains leaves places for other mail. */
   private readonly places: Places<Group>;
   /** The groups by the time at which something falls due; an entry that is out of date reports its group once for nothing. */
   private readonly later = new DueHeap<Group>();

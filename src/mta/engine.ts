@@ -1,7 +1,4 @@
-/**
- * The delivery engine as its parts see it: what it is given, and the parts themselves. Each part is made with all of it (mta.ts) and asks the others
- * once all are made.
- */
+/** The delivery engine as its parts see it: what it is given, and the parts, made with all of it (mta.ts). They ask each other once all are made. */
 import type { ExtraTime, RetryRule } from '../messages/delivery/retry.ts';
 import type { AnswerRules } from '../config/limit-rules.ts';
 import type { Judge } from '../messages/delivery/classify.ts';
@@ -49,7 +46,6 @@ export interface EngineDeps extends Omit<PrepareDeps, 'db' | 'holdOf' | 'ownName
   limits: LimitBook;
   holds: Holds;
   nodes: Pick<Nodes, 'epoch' | 'isLeader' | 'hasOthers' | 'ended' | 'listen' | 'onChange'>;
-  /** Tells which domains this node delivers. */
   owners: Pick<Owners, 'isOurs' | 'onChange'>;
   random: () => number;
   /** Reads refusals, by the operator's rules too. */
@@ -91,7 +87,6 @@ export interface Engine extends EngineDeps {
   leaseMs: number;
   /** Returns the time for mail whose time ran out while the program did not run. */
   extraTime(): ExtraTime;
-  /** Frees mail whose hold has ended. */
   freeHeldMail(): Promise<void>;
   tls: TlsClient;
   hostTls: HostTls;

@@ -26,7 +26,6 @@ export interface Resolved {
   lane: LaneReport | null;
 }
 
-/** The lanes with the most jobs in memory first, or those with the most workers. */
 const orders = {
   fullest: (a: LaneView, b: LaneView): number => b.waiting - a.waiting || b.slots - a.slots,
   busiest: (a: LaneView, b: LaneView): number => b.slots - a.slots || b.waiting - a.waiting,
@@ -39,10 +38,7 @@ export class LaneReports {
     this.engine = engine;
   }
 
-  /**
-   * Returns at most `most` of the lanes, since a report of each of thousands takes too long: first those with work. Among the fullest are lanes
-   * that rest, half of all at most: their mail rests on disk.
-   */
+  /** Returns at most `most` lanes, since thousands take too long, those with work first. Of the fullest at most half rest, with mail on disk. */
   lanes(most: number, first: 'fullest' | 'busiest'): Promise<LaneReport[]> {
     const atWork = this.engine.lanes
       .views()

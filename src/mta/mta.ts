@@ -1,7 +1,6 @@
 /**
- * The outbound engine. A notifier or a timer brings due deliveries into the due queue; each goes to the lane of its destination; a
- * lane's workers attempt them and record the outcomes. start() also takes back what an earlier run left unfinished, stop() lets
- * attempts in flight end.
+ * The outbound engine. A notifier or a timer brings due deliveries into the due queue; each goes to the lane of its destination, whose workers try it
+ * and record the outcomes. start() also takes back what an earlier run left unfinished, stop() lets attempts in flight end.
  */
 import { createRunningSince } from '../base/clock-jumps.ts';
 import type { Timer } from '../base/clock.ts';
@@ -49,7 +48,6 @@ const STOP_WRITE_MS = 2_000;
 export class Mta {
   readonly sources: Sources;
   readonly reports: LaneReports;
-  /** The dialogues with mail hosts, for operators who watch them. */
   readonly transcripts: Transcripts;
   private readonly engine: Engine;
   private readonly sweeper: Sweeper;
@@ -140,10 +138,7 @@ export class Mta {
     void this.meetLanes().catch(this.logStorageFailure);
   }
 
-  /**
-   * Takes no new work and lets attempts in flight end: for 30 s whatever they do, then only those behind their final dot, up
-   * to 60 s in all, since closing there makes duplicates. Their outcomes are written.
-   */
+  /** Takes no new work. Attempts end within 30 s; those behind the final dot have 60 s, as closing makes duplicates. Their outcomes are written. */
   async stop(): Promise<void> {
     const { clock } = this.engine;
     this.engine.isStopping = true;
@@ -170,7 +165,6 @@ export class Mta {
     return this.late;
   }
 
-  /** Replaces the routes. */
   reroute(routes: Parameters<Sites['reroute']>[0]): void {
     this.engine.sites.reroute(routes);
     // Mail of held lanes is looked at now, not by the next sweep.
@@ -257,10 +251,7 @@ export class Mta {
     if (destination.kind === 'site') this.sources.warmUp.complained(row.source, destination.name);
   }
 
-  /**
-   * Ends connections that wait too long while lanes have none. Hosts that keep their lanes waiting may have half of all connections: so dead and
-   * tar-pitting hosts, however many, leave room for the others.
-   */
+  /** Ends connections that wait too long while lanes have none: dead and tar-pitting hosts, however many, may have half of all and leave room. */
   private watchStarving(): void {
     const { clock, log, pool, lanes, options } = this.engine;
     if (this.engine.isStopping || lanes.starving() === 0) return;

@@ -3,7 +3,6 @@
 /** Returns whether a lane without a site is one of mail that needs no connection, such as that to the simulator. An MX may begin so too. */
 export const isInnerLane = (lane: string): boolean => lane.startsWith('~');
 
-/** Names a lane after its site, and its source if it has one. */
 export const laneName = (site: string, source: string | null): string => (source === null ? site : `${site}/${source}`);
 
 /** Names a host for the pool. A host has one name for each source, since receivers count what comes from each address by itself. */

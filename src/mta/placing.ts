@@ -1,7 +1,4 @@
-/**
- * Places deliveries in lanes: the lane of the destination and of the source that the mail leaves from. Reasons that keep a mail from
- * being tried there (a hold, a source that sends nothing more today) are checked again when its turn comes.
- */
+/** Places deliveries in lanes of destination and source. What keeps mail back there (a hold, a source done for today) is checked at its turn. */
 import { createBatchLoader, type BatchLoader } from '../base/batch-loader.ts';
 import { mapInSlices } from '../base/slices.ts';
 import { mailKeyOf, UNTRIED_MS, type NoPassage } from './attempt/attempt.ts';
@@ -46,7 +43,6 @@ interface Unplaced {
   isAsked: boolean;
 }
 
-/** Returns the lane of a destination and source, or null if there is none. */
 function laneOf(destination: Destination, source: string | null): string | null {
   if (destination.kind === 'hold' || destination.kind === 'unresolved') return null;
   return destination.kind === 'site' ? laneName(destination.name, source) : innerLanes[destination.kind];
@@ -76,10 +72,7 @@ export class Placing {
     return this.unplaced.has(domain);
   }
 
-  /**
-   * Looks up where a domain's mail goes though none of it is due, so that reports know its lane: after a start mail waits for a later try or for
-   * the end of a hold, and no attempt has asked. Does nothing if many domains wait to be looked up; the next report asks again.
-   */
+  /** Looks up where mail goes that is not due, as after a start: reports need its lane. Does nothing if many wait; the next report asks again. */
   lookUpForReports(domain: string): void {
     if (!this.unplaced.has(domain) && this.unplaced.size < MOST_BEFORE_REPORTS) this.awaitLookUp(domain, OF_REPORTS);
   }
@@ -177,10 +170,7 @@ export class Placing {
     this.engine.dueQueue.done(job, dueAt);
   }
 
-  /**
-   * Takes care of a job that has no connection. Returns whether it is put aside, since other jobs of the lane may have one; false if it goes back
-   * to the lane and the worker ends, until the lane is woken.
-   */
+  /** Puts a job without a connection aside: others may have one. Returns false if it goes back to the lane: the worker ends until that is woken. */
   putAside(lane: string, job: Job, found: NoPassage): boolean {
     this.releaseQuota(job);
     const known = this.engine.sites.known(job.domain);
@@ -240,10 +230,7 @@ export class Placing {
     delete job.quotaSite;
   }
 
-  /**
-   * Makes room in memory if mail for more domains is due than may have jobs there: jobs that do not go soon rest on disk for a while. So memory
-   * has a bound however many domains have due mail, and none of them has to wait for the hosts of others.
-   */
+  /** Makes room: if more domains have due mail than may have jobs in memory, jobs that do not go soon rest on disk. None waits for others' hosts. */
   readonly makeRoom = async (): Promise<void> => {
     const { aside, pool, lanes } = this.engine;
     for (const { jobs, wait } of aside.takeOut(LEAST_REST_MS, this.isInTheWay)) this.restAll(jobs, wait);
@@ -380,10 +367,7 @@ const sourcePreferences = statement(
      FROM ${listed('w', 'text')} JOIN deliveries d ON d.id = w.value JOIN messages m ON m.id = d.message_id`,
 );
 
-/**
- * Loads the source preferences of deliveries, by id: the pool of the stream, and the source of the last attempt, which greylisting
- * expects again. Deliveries that are gone have none.
- */
+/** Loads source preferences of deliveries that exist, by id: the stream's pool, and the last attempt's source, which greylisting expects again. */
 async function loadSourcePreferences(
   { db, poolOf }: Pick<Engine, 'db' | 'poolOf'>,
   ids: readonly string[],

@@ -1,7 +1,6 @@
 /**
- * Works even if notifiers and timers failed: finds mail that waits, queues scheduled mail whose time has come, gives up mail that
- * is too old, notices a clock that was set, and warns of lanes that make no progress. It takes back attempts that an earlier run, or a
- * node that ended, left unfinished.
+ * Works even if notifiers and timers failed: finds mail that waits, queues scheduled mail whose time has come, gives up mail that is too old, notices
+ * a clock that was set, warns of lanes that make no progress, and takes back attempts that an earlier run or an ended node left unfinished.
  */
 import type { Timer } from '../base/clock.ts';
 import { createJumpMeter, JUMP_MS } from '../base/clock-jumps.ts';
@@ -44,10 +43,7 @@ export class Sweeper {
     this.engine = engine;
   }
 
-  /**
-   * Takes back the claims of earlier runs and of nodes that have ended: how far those attempts came is not known, so they are tried again by
-   * the schedule. Of several nodes the leader does that.
-   */
+  /** Takes back claims of earlier runs and ended nodes: how far they came is not known, so the schedule tries them again. The leader does that. */
   async takeBack(): Promise<void> {
     const { db, nodes } = this.engine;
     if (!nodes.isLeader) return;
@@ -106,10 +102,7 @@ export class Sweeper {
     this.timer?.cancel();
   }
 
-  /**
-   * A clock that was set back leaves mail due at times that no schedule gives: such mail is due now. Mail that is due or too old
-   * because the clock was set forward cannot be told from mail for which the time has passed.
-   */
+  /** Makes mail due that a clock set back left at times of no schedule. After one set forward it cannot be told from mail whose time has passed. */
   private async checkClock(): Promise<void> {
     const isFirst = this.jumped === null;
     const jumpedMs = this.jumped === null ? await this.setBackBetweenRuns() : this.jumped();

@@ -210,8 +210,8 @@ class Worker {
   }
 
   /**
-   * Writes an outcome. What a host has answered must not be forgotten, so this tries until it is written, or until the database is
-   * closed: then the claim is taken back, and the mail tried once more unless the outcome is written before.
+   * Writes an outcome. What a host has answered must not be forgotten, so this tries until it is written, or until the database is closed: then the
+   * claim is taken back, and the mail tried once more unless the outcome is written before.
    */
   private async write({ job, occurrences }: Finished): Promise<void> {
     const { engine } = this;

@@ -1,7 +1,4 @@
-/**
- * Connected clients that are not authenticated, by network. If there is no room for one more, the network with most of them gives way: a
- * flood ends its own connections and never those of a client that comes alone.
- */
+/** Clients without authentication, by network. If there is no room, the network with most gives way: a flood ends only its own connections. */
 import { addTo, takeFrom } from '../base/sets.ts';
 
 export class Crowds<Member> {

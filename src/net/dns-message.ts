@@ -45,7 +45,6 @@ const RCODE = { noError: 0, formatError: 1, serverFailure: 2, nameError: 3, notI
 export interface Trouble {
   kind: 'trouble';
   why: 'timeout' | 'servfail' | 'refused' | 'malformed' | 'network';
-  /** The trouble in words, for people. */
   text: string;
 }
 
@@ -92,10 +91,7 @@ const ednsOption = {
   options: [],
 };
 
-/**
- * Returns the name with a random case for each letter (DNS 0x20), which servers repeat: who forges a reply unseen has to guess one bit more
- * a letter.
- */
+/** Returns the name with a random case for each letter (DNS 0x20), which servers repeat: a forger has to guess one bit more a letter. */
 export function withRandomCase(name: string): string {
   const lots = randomBytes(Math.ceil(name.length / 8));
   return Array.from(name, (letter, at) => {
@@ -132,7 +128,6 @@ export function readReply<T extends RecordType>(bytes: Buffer, query: Query<T>):
   return readAnswers(packet, query.name, query.type, rcode === RCODE.nameError);
 }
 
-/** Returns whether the header says that this is a response which was cut. */
 function isCut(bytes: Buffer): boolean {
   const wanted = RESPONSE | TRUNCATED_RESPONSE;
   return (bytes.readUInt16BE(2) & wanted) === wanted;

@@ -25,7 +25,6 @@ export interface Server {
   deadUntil: number;
 }
 
-/** A reply that is an answer, or trouble. */
 export type Found<T> = Exclude<Reply<T>, { kind: 'foreign' | 'truncated' }>;
 
 /** The wait for a reply in the first round; each further round waits half as long again. */
@@ -106,7 +105,6 @@ async function ask<T extends RecordType>(
   }
 }
 
-/** Sends the query and waits for the reply to it. */
 function exchange<T extends RecordType>(
   { clock, underWay }: Asking,
   server: Server,

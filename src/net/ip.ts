@@ -2,11 +2,9 @@
 import { BlockList, isIP, isIPv4 } from 'node:net';
 import ipaddr from 'ipaddr.js';
 
-/**
- * Reads an address; IPv4-mapped IPv6 becomes the IPv4 address it reaches, and a zone (`%eth0`) is left out. Returns null for other text.
- * Node's check comes first: the library also takes octal, hexadecimal and short forms of IPv4.
- */
+/** Reads an address, or returns null; IPv4-mapped IPv6 becomes the IPv4 address it reaches, and a zone (`%eth0`) is left out. */
 export function readAddress(text: string): ipaddr.IPv4 | ipaddr.IPv6 | null {
+  // Node's check comes first: the library also takes octal, hexadecimal and short forms of IPv4.
   return isIP(text) === 0 ? null : ipaddr.process(text.replace(/%.*$/, ''));
 }
 
@@ -31,10 +29,7 @@ function innerAddress(address: ipaddr.IPv4 | ipaddr.IPv6): ipaddr.IPv4 | ipaddr.
   return carrier === undefined ? address : new ipaddr.IPv4(address.toByteArray().slice(carrier.at, carrier.at + 4));
 }
 
-/**
- * Returns whether it is a global unicast address (the IANA special-purpose registries, RFC 6890). IPv6 forms that carry an IPv4 address
- * count as that: otherwise `::ffff:127.0.0.1` would be a way in.
- */
+/** Returns whether it is global unicast (RFC 6890). IPv6 that carries IPv4 counts as that: `::ffff:127.0.0.1` would be a way in. */
 export function isPublicAddress(text: string): boolean {
   const address = readAddress(text);
   if (address === null) return false;

@@ -35,7 +35,6 @@ export function authorityOf(server: Server): string {
   return `${family === 'IPv6' ? `[${address}]` : address}:${String(port)}`;
 }
 
-/** Closes the server and all its connections, whatever they are doing. */
 export function closeAtOnce(server: Server): Promise<void> {
   return new Promise((resolve) => {
     server.close(() => resolve());

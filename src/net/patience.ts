@@ -1,7 +1,4 @@
-/**
- * The time limit of data that arrives slowly. It begins at `idleMs`; time uses it up, and bytes give it back at `leastPace`, never beyond
- * `idleMs`: a slow link that keeps the pace may go on, and bytes that came quickly at the start give no time to a trickle at the end.
- */
+/** The time limit of slow data: it begins at `idleMs`, time uses it up, and bytes give it back at `leastPace`, never beyond `idleMs`. */
 export interface Pace {
   /** The time by which it may fall behind `leastPace`, in ms; also the longest pause. */
   idleMs: number;

@@ -1,7 +1,4 @@
-/**
- * Looks up DNS records with a deadline, a cache and a bound. Node's resolver gives neither TTL nor AD bit for MX, so this is our own over
- * `dns-packet` (dns-message.ts); dns-servers.ts asks.
- */
+/** Looks up DNS records with a deadline, a cache and a bound: Node's resolver gives neither TTL nor AD bit for MX. dns-servers.ts asks. */
 import { Resolver as SystemResolver } from 'node:dns';
 import { isIPv4, isIPv6 } from 'node:net';
 import ipaddr from 'ipaddr.js';
@@ -191,11 +188,7 @@ export function reverseName(ip: string): string {
   return `${Array.from(digits).reverse().join('.')}.ip6.arpa`;
 }
 
-/**
- * Returns a function that takes each result and logs once that no server replies any more, and once that one does: without DNS no mail
- * leaves. One name may be the fault of its zone, so it takes several look-ups over half a minute in which no other is answered; their names
- * are logged.
- */
+/** Returns what logs once that no server replies (no mail leaves then), and that one does. One name may be its zone's fault; it takes several. */
 function silenceLog({
   clock,
   log,

@@ -1,7 +1,6 @@
 /**
- * Sends one HTTP request to a stranger's server, and cannot reach what only this machine can reach: undici connects to the addresses of
- * our own resolver that are public. No second look-up could give others (DNS rebinding), redirects are
- * not followed, there is no proxy, and TLS is verified for the name. Connections are kept, each for its scheme, name and port.
+ * Sends one HTTP request to a stranger's server, and cannot reach what only this machine can reach: undici connects to the public addresses of
+ * our own resolver, without a second look-up (DNS rebinding), redirects or a proxy, and TLS is verified. Connections are kept by origin.
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import { isIPv4, type LookupFunction, type Socket } from 'node:net';
@@ -280,10 +279,7 @@ interface AddressRuleOptions {
 /** NAT64 and 6to4. Mail counts them as the IPv4 address in them; here they are closed: it is not known whose network they cross. */
 const translated = addressList(['64::/16', '2002::/16']);
 
-/**
- * Returns whether a request on behalf of a customer may go to an address: only to global unicast (RFC 6890) that is not this machine, and
- * to those that the operator has allowed. Text that is not an address may not be called.
- */
+/** Returns the rule for requests of customers: global unicast (RFC 6890) that is not this machine, or allowed by the operator; never other text. */
 export function createAddressRule({ allowCidrs, ownAddresses }: AddressRuleOptions): (ip: string) => boolean {
   const allowed = addressList(allowCidrs);
   return (text) => {

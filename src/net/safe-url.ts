@@ -1,7 +1,4 @@
-/**
- * The URLs that may be called on behalf of a customer: https, without credentials or fragment, on a web port or a high one. The result of
- * the one parser is dialled: so `http://0x7f.1/` and `http://2130706433/` count as the address that they reach. Pure.
- */
+/** Vets URLs of customers: https, no credentials or fragment, a web or high port. `http://0x7f.1/` counts as the address it reaches. Pure. */
 import { isIP } from 'node:net';
 
 /** A URL that may be called, as far as the URL alone can say: in its normal form, and its host, a name or an IP address without brackets. */

@@ -1,7 +1,4 @@
-/**
- * One act of a person or of the server while it runs, and its row in the audit: written in the act's own transaction if
- * that is simple, else directly after it.
- */
+/** One act of a person or of the running server, and its audit row: in the act's own transaction if that is simple, else directly after it. */
 import type { Clock } from '../base/clock.ts';
 import { newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
@@ -13,7 +10,6 @@ import { auditRow, type ActWords, type Deed } from './audit-row.ts';
 export interface Act {
   /** The name of the person or program that acts, in the form of the audit. */
   readonly actor: string;
-  /** The actor with the way in. */
   readonly acting: Acting;
   readonly requestId: string;
   /** Names the account that the act is about, once it is known. */

@@ -1,7 +1,4 @@
-/**
- * Makes the rows of the audit log. Every way in (HTTP, dashboard, command line, SMTP, the server itself) makes its rows here,
- * so that all of them name actor, act and object in the same way.
- */
+/** Makes the rows of the audit log, for every way in (HTTP, dashboard, command line, SMTP, the server itself), so that all name things alike. */
 import { newId } from '../base/id.ts';
 import type { AuditRow } from '../storage/tables.ts';
 
@@ -19,7 +16,6 @@ export interface ActWords {
 
 type JsonRecord = Readonly<Record<string, unknown>>;
 
-/** The object of an act, and its record before and after. */
 export interface Deed {
   /** The object's name if no record has it, such as an id in a path. */
   object?: string | null;

@@ -24,7 +24,6 @@ import { figuresOf, type Figures, type FiguresDeps, type NodeFigure } from './no
 import type { Owners } from '../storage/owners.ts';
 import { dialectOf } from '../storage/sql.ts';
 
-/** The dependencies of those who read the lanes of all nodes. */
 export interface LanesDeps extends FiguresDeps {
   mta: Pick<OperatorDeps['mta'], 'reports'>;
 }
@@ -98,7 +97,6 @@ const isIdle = ({ waiting, slots, waits, limits }: LaneReport): boolean =>
 export const siteOf = (name: string, source: string | null): string =>
   source === null || !name.endsWith(`/${source}`) ? name : name.slice(0, -source.length - 1);
 
-/** The dependencies of those who explain mails that any node delivers. */
 export interface LaneFactsDeps extends LanesDeps {
   clock: Pick<Clock, 'now'>;
   owners: Pick<Owners, 'ownerOf'>;
@@ -232,10 +230,7 @@ interface WaitingRow {
   first_of_all: string;
 }
 
-/**
- * Reads the partial index of waiting deliveries once, and of the rows only those that are held: about 0.1 s for a million, on a reader, and as
- * much again for 50,000 that are held.
- */
+/** Reads the partial index of waiting deliveries once, on a reader, and only held rows: 0.1 s for a million, as much again for 50,000 held. */
 export async function readQueue(deps: Deps): Promise<Queue> {
   const { db, clock, mta } = deps;
   const now = clock.now();
@@ -281,9 +276,7 @@ function waitingDomain({ domain, waiting, due, oldest, first, held, held_due: he
 
 type LaneRecord = ReturnType<typeof laneRecord>;
 
-/**
- * Returns the lanes that have work, waiting mail, a limit or a hold, as far as they were read; those that an engine has in memory come first.
- */
+/** Returns the lanes that have work, waiting mail, a limit or a hold, as far as they were read; those that an engine has in memory come first. */
 export async function laneRecords(deps: RecordDeps, queue: Queue): Promise<LaneRecord[]> {
   const { domains, lanes } = queue;
   const served = new Set(lanes.flatMap(({ name, source }) => [name, siteOf(name, source)]));

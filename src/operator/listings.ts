@@ -1,7 +1,4 @@
-/**
- * Asks block lists about our addresses a few times a day, so that a listing is reported before mail is refused, and its beginning
- * and end can be seen later. The database has only the changes.
- */
+/** Asks block lists about our addresses a few times a day: listings are reported before mail is refused. The database has begin and end only. */
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import { HOUR_MS } from '../base/time.ts';
@@ -63,10 +60,7 @@ async function addressesOfNodes(deps: ListingDeps): Promise<{ addresses: readonl
 
 const dropChecks = statement(({ among }) => `DELETE FROM list_checks WHERE ip ${among('text')}`);
 
-/**
- * Writes listings that begin and end, and the last answer of each list. If all addresses of ours are known, the listings of one that is no
- * longer ours end.
- */
+/** Writes listings that begin or end, and each list's last answer. If all our addresses are known, listings of former ones end. */
 async function keep({ db, clock, log }: ListingDeps, found: readonly Listing[], isWhole: boolean): Promise<void> {
   const now = clock.now();
   const open = await db.reader<ListingRow>('listings').whereNull('until');

@@ -21,7 +21,6 @@ import { trace } from './trace.ts';
 const TRACED = 2000;
 
 export interface WholeMessage extends MessageRecord {
-  /** The id of the request that sent it. */
   request_id: string | null;
   recipients: RecipientRecord[];
   attempts: AttemptRecord[];

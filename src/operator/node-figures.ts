@@ -21,7 +21,6 @@ export interface Figures<Needs, Value> {
   read(deps: Needs): Promise<readonly (readonly [key: string, value: Value])[]>;
 }
 
-/** The dependencies of an operation that reads figures. */
 export interface FiguresDeps {
   db: Pick<Database, 'prepared'>;
   nodes: Pick<Nodes, 'epoch' | 'name' | 'list' | 'hasOthers'>;

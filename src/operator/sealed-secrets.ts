@@ -1,7 +1,4 @@
-/**
- * Checks at the start whether the key file opens the secrets in the database: with another key no mail could be signed, no webhook
- * called, and no member could sign in with a second factor.
- */
+/** Checks at the start that the key file opens the secrets in the database: else no mail is signed, no webhook called, no second factor works. */
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import type { Knex } from 'knex';
 import { KeyFileError, type Keyring } from '../base/keyring.ts';
@@ -46,10 +43,7 @@ export async function lostSecrets({ read, keyring }: Deps): Promise<string | nul
 /** `v1.<key id>.<bytes>`. */
 const keyIdOf = (sealed: string): string => sealed.split('.')[1] ?? '';
 
-/**
- * Throws KeyFileError if a secret in use is sealed under a key that the file does not have, or has with other bytes. For a key
- * that the file names as lost (`lost <key id>`) it only logs a warning.
- */
+/** Throws KeyFileError if a secret in use needs a key that the file lacks or has with other bytes; only warns for `lost <key id>` in the file. */
 export async function requireKeys(deps: Deps & { log: Pick<Log, 'warn'> }, file: string): Promise<void> {
   const { keyring, log } = deps;
   for (const { keyId, what } of await sealedSecrets(deps.read)) {

@@ -224,10 +224,7 @@ async function rowsAfter(
   );
 }
 
-/**
- * Returns the condition for mail that may go by the sources of a pool, as the streams of the mail name it. A pool without sources has none of its
- * own: its mail uses the default pool.
- */
+/** Returns the condition for mail that may go by the sources of a pool. A pool without sources has no mail: its streams use the default pool. */
 export function ofPool({ config }: Pick<OperatorDeps, 'config'>, pool: string | null): Condition {
   if (pool === null) return always;
   const pools = [...new Set(config.delivery.sources.map((source) => source.pool))];

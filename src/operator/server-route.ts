@@ -1,7 +1,4 @@
-/**
- * Declares an operation on the server itself. It becomes a route of the API with the scope `server` (routes.ts), which the control socket and
- * the dashboard serve, and no port.
- */
+/** Declares an operation on the server: a route of the API with the scope `server` (routes.ts), for control socket and dashboard, and no port. */
 import { z } from 'zod';
 import type { Scope } from '../keys/scopes.ts';
 import type { Act } from '../operations/act.ts';
@@ -28,7 +25,6 @@ import type { Nodes } from '../storage/nodes.ts';
 import type { Owners } from '../storage/owners.ts';
 import type { Rows } from '../storage/rows.ts';
 
-/** The dependencies of every operation. */
 export interface StoreDeps {
   db: Database;
   clock: Clock;
@@ -45,7 +41,6 @@ export interface StoreDeps {
   strangerLines?: { readonly notKept: number };
 }
 
-/** The mails that invite people to the team. */
 export interface Invitations {
   /** Returns how to mail an invitation to these accounts, or why none can be mailed now. */
   prepare(accountIds: readonly string[]): Promise<{ kind: 'no'; why: string } | { kind: 'yes'; mail: MakeInvitation }>;
@@ -73,14 +68,10 @@ export interface OperatorDeps extends StoreDeps {
   };
   /** Tells which node delivers to a domain. */
   owners: Pick<Owners, 'ownerOf'>;
-  /** Returns the facts of the lanes of mails. */
   laneFacts: LaneFactsOf;
   holds: Pick<Holds, 'of'>;
   limits: Pick<LimitBook, 'add' | 'endByHand' | 'listByHand' | 'limitOf' | 'ofLane' | 'reread'>;
-  /**
-   * Sends a bounce to ourselves and returns whether it was recognised. `through` is another door than our own listener, and the
-   * return-path domain that the bounce is addressed to.
-   */
+  /** Sends a bounce to ourselves and returns whether it was recognised. `through`: another door, and the return-path domain to address it to. */
   selfTest: (through?: Detour) => Promise<SelfTestResult>;
   /** Hands a mail to our own MX listener, as a stranger would; `reply` is what it said. */
   handIn: (mail: { from: string; to: string; mail: Buffer }) => Promise<{ taken: boolean; reply: string }>;
@@ -95,7 +86,6 @@ export interface OperatorDeps extends StoreDeps {
 }
 
 interface Declaration<Deps, Body, Result> {
-  /** Schema of the input; absent if it has none. */
   body?: z.ZodType<Body>;
   /** Schema of the answer; by default any JSON. */
   answer?: z.ZodType<Result>;
@@ -132,10 +122,7 @@ export const storeRoute = <Result, Body = object>(
   declaration: Declaration<StoreDeps | OperatorDeps, Body, Result>,
 ): ServerRoute<Body, Result> => ({ body: nothing, ...declaration, needs: 'store' });
 
-/**
- * An operation that needs a running server. It is performed by the one that is asked; what other nodes have in memory, it reads in the table
- * `node_figures` (node-figures.ts).
- */
+/** An operation for a running server, the one that is asked; what other nodes have in memory is read from `node_figures` (node-figures.ts). */
 export const serverRoute = <Result, Body = object>(
   declaration: Declaration<OperatorDeps, Body, Result>,
 ): ServerRoute<Body, Result> => ({ body: nothing, ...declaration, needs: 'server' });

@@ -19,7 +19,6 @@ const nodeArgument = z.string().min(1).max(100);
 const kept = ['epoch', 'name', 'state', 'version'];
 
 export const serverStateOperations = {
-  /** Balances the books. */
   books: storeRoute({
     async run({ db }) {
       return await balance(db.reader);

@@ -7,7 +7,6 @@ import { epochsThatDeliver } from './server-state.ts';
 import type { SourceReport } from '../messages/delivery/why.ts';
 import { serverRoute, type OperatorDeps } from './server-route.ts';
 
-/** The sources of a node. */
 export const sourceFigures: Figures<Pick<OperatorDeps, 'mta'>, readonly SourceReport[]> = {
   name: 'sources',
   everyMs: 2_000,
@@ -53,10 +52,7 @@ export const sourceOperations = {
   }),
 };
 
-/**
- * `delivers` is false while its node is drained and another one delivers, so that nothing is sent from it. A node without the role `delivery`
- * has no sources.
- */
+/** `delivers` is false while its node is drained and another delivers: nothing is sent from it. A node without the role `delivery` has no sources. */
 const sourceRecord = (at: { node: string; delivers: boolean }, { name, blocks, warmUp, ...source }: SourceReport) => ({
   object: 'source' as const,
   /** Null for the address that the system chooses. */

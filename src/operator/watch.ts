@@ -1,7 +1,4 @@
-/**
- * The operation that shows SMTP dialogues live, as long polls. A watch runs at every node under one number, which its client chooses. The
- * position says how much of each node's lines was read, so that the next poll may come by any node.
- */
+/** Shows SMTP dialogues live, as long polls. A watch has one number at every node, from its client; its position covers all, so any may be polled. */
 import { randomInt } from 'node:crypto';
 import { z } from 'zod';
 import { Problem } from '../base/problem.ts';

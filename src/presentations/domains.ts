@@ -20,10 +20,7 @@ function inForm({ host, type, value, forms }: DnsRecord, form: string): string {
   return `${host}  ${type}  ${form === 'quoted' ? (forms.quoted ?? value) : value}`;
 }
 
-/**
- * Writes records as a zone file. Its comments have what web forms want: the name without the domain, and the value in one
- * piece.
- */
+/** Writes records as a zone file. Its comments have what web forms want: the name without the domain, and the value in one piece. */
 const recordLines = (records: readonly DnsRecord[]): string[] =>
   records.flatMap(({ purpose, host, type, value, required, forms }) => [
     `; ${purpose}${required ? '' : ' (optional)'}`,

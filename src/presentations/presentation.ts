@@ -1,11 +1,7 @@
-/**
- * The side of an operation that a person sees: the command and its options, the columns of its table, what is said besides, and examples. Commands,
- * their help, tables and completion are made from it (cli/derive.ts). It loads no operation, so that `posthorn --help` is quick.
- */
+/** What a person sees of an operation: command, options, help, tables and completion (cli/derive.ts). Loads no operation, so `--help` is quick. */
 import type { OperationName } from '../operator/routes.ts';
 import type { ApiOperation } from '../operations/summaries.ts';
 
-/** An argument or an option of a command. */
 export interface Input {
   /** As the help shows it: `<id>`, `[id]` or `--name <name>`. */
   flag: string;
@@ -134,7 +130,6 @@ function cell(value: Cell): string {
   return printable(String(value));
 }
 
-/** Returns the lines of a table of records, of several or none. */
 export const tableOf = (columns: readonly Column[], rows: readonly unknown[]): string[] =>
   table(
     columns.map(({ head }) => head),
@@ -155,10 +150,7 @@ export function printable(text: string): string {
 
 const escaped = (character: string): string => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
 
-/**
- * Writes JSON and escapes characters that control a terminal or reorder its text: DEL, the C1 characters and the controls of
- * writing direction. A reader of the JSON gets the same value.
- */
+/** Writes JSON and escapes what controls a terminal or reorders its text (DEL, C1, writing direction). A reader gets the same value. */
 export function json(value: unknown, indent = 2): string {
   return JSON.stringify(value, null, indent).replaceAll(
     /[\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g,

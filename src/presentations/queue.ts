@@ -184,7 +184,6 @@ const nodeColumns = columns<OneLane['nodes'][number]>(
   'parked_until',
   'last_reply',
 );
-/** How long the mail of a lane has waited. */
 const ageColumns = columns<OneLane['ages']>(
   ['UNDER 1 MIN', (one) => one.under_1m],
   ['UNDER 10 MIN', (one) => one.under_10m],

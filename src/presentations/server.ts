@@ -277,7 +277,6 @@ const sections = {
   block_lists: 'Block lists',
 } as const;
 
-/** Puts the counts of a row beside its other members. */
 const flat = ({ counts = {}, ...row }: { counts?: object }): Record<string, Cell> => ({ ...row, ...counts });
 
 const sectionLines = (title: string, [first, ...others]: readonly Record<string, Cell>[]): string[] =>

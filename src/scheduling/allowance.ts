@@ -1,7 +1,4 @@
-/**
- * Counts what each name has used in a window of time: octets, mails, milliseconds. All windows end together, so that forgetting
- * the past is one assignment. The counts are in memory: a restart begins a new window for all names.
- */
+/** Counts what each name used in a window: octets, mails, ms. All windows end together, so forgetting is one assignment. A restart begins anew. */
 import { DAY_MS, HOUR_MS, MINUTE_MS } from '../base/time.ts';
 
 /** Names that have a count each, since a flood of names must not take the memory. */
@@ -13,10 +10,7 @@ export type Beyond = 'shared' | 'uncounted';
 
 export const WINDOW_MS = { minute: MINUTE_MS, hour: HOUR_MS, day: DAY_MS } as const;
 
-/**
- * Returns what one of many may use of a budget that all share: its own most, but from half of the shared one on a part of what is
- * left. So those who come often leave room for one who comes for the first time, however many they are.
- */
+/** Returns what one of many may use of a shared budget: its own most, but from half of it on a part of what is left, so newcomers find room. */
 export const mostForOne = (each: number, all: number, used: number): number =>
   Math.min(each, (2 * each * Math.max(0, all - used)) / all);
 

@@ -1,7 +1,4 @@
-/**
- * A gate that lets a number of callers in at a time. Others wait: shares (accounts) take turns, and within a share the order of coming
- * holds. Those beyond a number are refused. Pure: it knows neither the time nor the work inside.
- */
+/** A gate that lets a number of callers in at a time. Shares (accounts) take turns, each in its order; more than may wait are refused. Pure. */
 import { WaitingLine } from './places.ts';
 
 export interface GateLimits {
@@ -62,7 +59,6 @@ export function createGate({ most, mostOfShare = most, waiting: mostWaiting }: G
         leave();
       }
     },
-    /** Counts the callers that are inside, and those that wait. */
     sizes: () => ({ inside, waiting: line.all }),
   };
 }

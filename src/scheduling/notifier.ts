@@ -1,7 +1,4 @@
-/**
- * A notifier tells its listeners that the database has something new to read. It carries no work, at most a hint where to look:
- * a listener that misses a call only finds the work later, when the sweeper runs.
- */
+/** A notifier tells listeners that the database has something new, at most with a hint. One that misses a call finds it when the sweeper runs. */
 export type Notifier<Hint = void> = ReturnType<typeof createNotifier<Hint>>;
 
 export function createNotifier<Hint = void>() {

@@ -7,7 +7,6 @@
  * own, since each bound is nearly all places; so each call takes the same time however many shares wait. Pure.
  */
 
-/** A class (0 goes before 1) and a share (an account) as one text. */
 export const turnOf = ({ class: order, share }: { readonly class: number; readonly share: string }): string =>
   `${order === 0 ? '0' : '1'} ${share}`;
 
@@ -170,10 +169,7 @@ export class Places<Item> {
   }
 }
 
-/**
- * A waiting line in which shares (accounts, addresses) take turns, and within a share the oldest item goes first. An item may
- * wait in several shares, in each of them once. Pure; each call takes the same time however many items wait.
- */
+/** A line in which shares (accounts, addresses) take turns, the oldest item first; one may wait in several, once in each. Pure, at constant cost. */
 export class WaitingLine<Item> {
   private readonly shares = new Map<string, { items: Set<Item>; first: Iterator<Item> }>();
   private count = 0;

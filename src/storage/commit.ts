@@ -1,11 +1,8 @@
 /**
- * The grouped commit: every write of the program goes through here. SQLite has one connection that writes; PostgreSQL has three, each with
- * a committer of its own (postgres/open.ts).
- *
- * Callers hand in units and wait for their results. Units that arrive while a commit runs share the next one, so a busy
- * system pays one fsync for hundreds of them and an idle one answers at once; there is no timer.
- * Units of the same kind of work are merged by that work into a few statements. On any error the whole group is rolled
- * back and its units run again one by one, so that only the faulty one fails.
+ * The grouped commit: every write goes through here. SQLite has one connection that writes; PostgreSQL has three, each with a committer of its own
+ * (postgres/open.ts). Callers hand in units and wait for their results. Units that arrive while a commit runs share the next one, so a busy system
+ * pays one fsync for hundreds and an idle one answers at once; there is no timer. Units of one kind of work are merged into a few statements. On any
+ * error the group is rolled back and its units run one by one, so that only the faulty one fails.
  */
 import { randomBytes, randomUUID } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
@@ -16,10 +13,9 @@ import { isKeyTaken } from './idempotency-store.ts';
 import { allDone, insertRows, type RowsToWrite } from './rows.ts';
 
 /**
- * A kind of work: how its units are written together. Its reads start before the BEGIN, which is safe if there is only one writer
- * (on PostgreSQL they are in the transaction, and lock what they read);
- * `run` is inside the group's transaction, concurrent with the other kinds. Each wait for a statement costs a turn of the event loop,
- * which under load takes longer than the statement.
+ * A kind of work: how its units are written together. Its reads start before the BEGIN, which is safe with only one writer (on PostgreSQL they are in
+ * the transaction, and lock what they read); `run` is inside the transaction, concurrent with the other kinds. Each wait for a statement costs a turn
+ * of the event loop, which under load takes longer than the statement.
  */
 export interface Work<Input, Output, Read = unknown> {
   readonly name: string;
@@ -29,10 +25,7 @@ export interface Work<Input, Output, Read = unknown> {
   run(tx: Connection, inputs: readonly Input[], read: Read): Promise<readonly Output[]>;
 }
 
-/**
- * What to do after an error. `split`: the units run one by one, so that only the faulty one fails. `committed`: it turned out that the last
- * run was committed after all.
- */
+/** Effects of an error. `split`: the units run one by one, so that only the faulty one fails. `committed`: the last run was committed after all. */
 export type AfterError = 'split' | 'fail' | 'again' | 'committed';
 
 export interface GroupTransaction {
@@ -82,10 +75,7 @@ export function isStorageTrouble(error: unknown): boolean {
   return typeof code === 'string' && (SQLITE_TROUBLE.test(code) || POSTGRES_TROUBLE.test(code));
 }
 
-/**
- * Returns whether a unit was refused although the database would take it: by its own rule, or since the work of its idempotency key is done.
- * Its caller answers either in order.
- */
+/** Returns whether a unit was refused in order although the database would take it: by its own rule, or as the work of its key is done. */
 const isRefusal = (error: unknown): boolean => error instanceof Problem || isKeyTaken(error);
 
 /** Any kind of work; each kind gets only its own inputs and the rows that it has read. */
@@ -97,7 +87,7 @@ interface WorkOfGroup {
   inputs: never[];
 }
 
-/** A group while it runs: whether its transaction began, and the outputs of its last run. */
+/** A group while it runs: true if its transaction began, and the outputs of its last run. */
 interface GroupRun {
   begun: boolean;
   outputs: readonly unknown[] | null;
@@ -109,7 +99,6 @@ interface Unit {
   bytes: number;
   resolve(output: unknown): void;
   reject(error: unknown): void;
-  /** Called when its result is known. */
   settled(): void;
 }
 
@@ -154,7 +143,6 @@ const trialWork: Work<null, null> = {
   },
 };
 
-/** Callers wait at most `ms` for their units. */
 interface Patience {
   clock: Pick<Clock, 'after'>;
   ms: number;
@@ -163,18 +151,15 @@ interface Patience {
 export interface WriterOptions {
   /** The kinds of work in the order they begin inside a group: inserts first, and when all are done `transact`. */
   order?: readonly string[] | undefined;
-  /** The units of one group. */
   most?: number;
   /**
-   * Callers are told after `ms` that their unit failed, if a commit hangs: that of PostgreSQL without its synchronous standby. What has not
-   * begun by then is not written; what is being committed may still be, as after a lost connection.
+   * Tells callers after `ms` that their unit failed, if a commit hangs, as PostgreSQL's without its synchronous standby. What has not begun by then
+   * is not written; what is being committed may still be.
    */
   patience?: Patience;
 }
 
-/** The writers of a database by the kind of their work, which may be the same. */
 interface Writers {
-  /** The writer that requests wait for. */
   intake: Writer;
   engine: Writer;
   /** Single pieces of work. */
@@ -183,7 +168,6 @@ interface Writers {
 
 export type Committer = ReturnType<typeof committerOf>;
 
-/** Makes a committer whose only writer has these transactions. */
 export function createCommitter(transaction: GroupTransaction, options: WriterOptions = {}): Committer {
   const writer = new Writer(transaction, options);
   return committerOf({ intake: writer, engine: writer, desk: writer });
@@ -201,14 +185,10 @@ export function committerOf({ intake, engine, desk }: Writers) {
     /** Runs rare work that is more than an insert, after the other units of its group. It may run a second time after a rollback. */
     transact: <Output>(run: (tx: Connection) => Promise<Output>): Promise<Output> =>
       desk.submit(transactWork, run) as Promise<Output>,
-    /** The number of waiting units, by which the intake slows down. */
     get waiting() {
       return sum(({ waiting }) => waiting);
     },
-    /**
-     * Why the storage did not take the last write: it is full, gone, or too slow. Null after a write that succeeded. On a full disk one writer
-     * may still find room in pages that exist, and another may not.
-     */
+    /** Why the storage did not take the last write: it is full, gone or too slow; null after one that succeeded. Writers differ on a full disk. */
     get trouble(): string | null {
       return all.find(({ trouble }) => trouble !== null)?.trouble ?? null;
     },
@@ -323,7 +303,6 @@ export class Writer {
     this.running = null;
   }
 
-  /** Takes as many units as one group may have: at least one. */
   private takeGroup(): Unit[] {
     let bytes = 0;
     let count = 0;
@@ -392,7 +371,6 @@ export class Writer {
     unit.reject(error);
   }
 
-  /** Runs the units in the transaction that was begun. */
   private async inTransaction(
     group: readonly Unit[],
     works: readonly WorkOfGroup[],

@@ -1,7 +1,4 @@
-/**
- * One connection that keeps its prepared statements, for the few statements of the hot path: preparing costs more than running them,
- * and knex prepares each time. Everything else uses knex's builder on the reader pool.
- */
+/** One connection that keeps its prepared statements, for the hot path: preparing costs more than running, and knex prepares each time. */
 import type { Knex } from 'knex';
 import { LRUCache } from 'lru-cache';
 import type { Database as Sqlite, Statement as Prepared } from 'sqlite3';
@@ -11,9 +8,7 @@ export type Value = string | number | null | Buffer;
 
 export interface Connection {
   readonly engine: Engine;
-  /** Runs a statement and returns its rows. */
   all<Row>(sql: string | Statement, values?: readonly Value[]): Promise<Row[]>;
-  /** Runs a statement without looking at rows. */
   run(sql: string | Statement, values?: readonly Value[]): Promise<void>;
   /** Gives the prepared statements back; the connection itself belongs to its pool. */
   close(): Promise<void>;
@@ -32,9 +27,7 @@ export interface SharedWriting {
 /** Statements with a variable number of placeholders would otherwise pile up. */
 const MOST_STATEMENTS = 200;
 
-/**
- * Beyond this length a value is bound to a statement of its own: a prepared one would keep its copy of it in memory until it is run again.
- */
+/** Beyond this length a value is bound to a statement of its own: a prepared one would keep its copy of it in memory until its next run. */
 const LARGE = 256 * 1024;
 const isLarge = (value: Value): boolean => value !== null && typeof value !== 'number' && value.length > LARGE;
 

@@ -1,7 +1,4 @@
-/**
- * Opens the database: one connection that writes (through the grouped commit) and separate readers, so that a long list neither waits
- * for a commit nor delays one.
- */
+/** Opens the database: one connection that writes (the grouped commit), and readers, so that a long list and a commit never delay each other. */
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 import type { Clock } from '../base/clock.ts';
@@ -36,10 +33,7 @@ export interface DatabaseOptions extends StoreAddress {
   node?: NodeSelf;
   /** Called when another server has taken the database over: nothing can be written any more. Never on SQLite. */
   takenOver?: () => void;
-  /**
-   * Called when the clock of this machine begins to differ from that of the database, in ms (less than 0: behind), and with 0 when it no longer
-   * does. Never on SQLite.
-   */
+  /** Called when this machine's clock begins to differ from the database's, in ms (less than 0: behind), and with 0 at the end. Never on SQLite. */
   clockDiffers?: (aheadMs: number) => void;
   /** Called once when the clock is so wrong that this node has to leave the others, whose clock is right. Never on SQLite. */
   clockWrong?: (aheadMs: number) => void;
@@ -47,7 +41,6 @@ export interface DatabaseOptions extends StoreAddress {
 
 export interface Database {
   readonly engine: Engine;
-  /** All writes. */
   readonly commit: Committer;
   /** Readers for queries built at run time. They cannot write. */
   readonly reader: Knex;
@@ -55,7 +48,6 @@ export interface Database {
   readonly prepared: Connection;
   /** One more reader for housekeeping, whose old rows come from the disk. */
   readonly maintenance: Connection;
-  /** The migrations that were run while opening. */
   readonly migrated: readonly string[];
   /** This process among the nodes of the database; null on SQLite, where there is one and `beginEpoch` has to number its run. */
   readonly nodes: Nodes | null;
@@ -114,10 +106,7 @@ async function openSqlite({ url, workOrder, beforeMigration, migrating }: Databa
   };
 }
 
-/**
- * Opens the database for reading only, with or without a running server: nothing is written or migrated. `waiting`: the migrations
- * that it still needs. Rejects if the file does not exist or cannot be read.
- */
+/** Opens the database for reading only, with or without a running server. `waiting`: the migrations that it needs. Rejects for an unreadable file. */
 export async function openReader(store: StoreAddress) {
   if (isPostgresUrl(store.url)) return (await import('./postgres/open.ts')).openPostgresReader(store);
   return openSqliteReader(store.url);
@@ -141,10 +130,7 @@ async function openSqliteReader(url: string) {
 export const openStill = (file: string): Knex =>
   connect(`${pathToFileURL(file).href}?mode=ro&immutable=1`, 1, [], ['OPEN_URI']);
 
-/**
- * Begins a new epoch, the number of this run of the program, and returns it. It grows by one at each start, so that claims of earlier
- * runs can be recognised.
- */
+/** Begins a new epoch, the number of this run, and returns it. It grows by one at each start, so that claims of earlier runs can be recognised. */
 export function beginEpoch(commit: Committer): Promise<number> {
   return commit.transact(async (tx) => {
     const [row] = await tx.all<{ value: string }>(
@@ -156,10 +142,7 @@ export function beginEpoch(commit: Committer): Promise<number> {
   });
 }
 
-/**
- * WAL with FULL: a commit returns only after its fsync, which is what a 202 promises. Only the writer checkpoints, every 4 MiB of
- * WAL: the next writes wait until all of it has reached the file, if its pages are far apart.
- */
+/** WAL with FULL: a commit returns after its fsync, as a 202 promises. Only the writer checkpoints, every 4 MiB of WAL; later writes wait for it. */
 export const durable = [
   'PRAGMA busy_timeout = 5000',
   'PRAGMA journal_mode = WAL',
@@ -171,8 +154,8 @@ export const durable = [
   'PRAGMA temp_store = MEMORY',
 ];
 /**
- * The pages of a group stay in memory until its COMMIT, so that a full disk is met there, where nothing of the group has been written: it ends
- * a transaction, and statements that are already on their way would be committed alone.
+ * Keeps a group's pages in memory until its COMMIT, so that a full disk is met there, before anything of the group is written: it ends a transaction,
+ * and statements already on their way would be committed alone.
  */
 const WHOLE = 'PRAGMA cache_spill = OFF';
 export const readOnly = [
@@ -182,14 +165,13 @@ export const readOnly = [
   'PRAGMA busy_timeout = 5000',
 ];
 
-/** Returns the path in a `sqlite:` URL. */
 export function sqliteFile(url: string): string {
   const file = /^sqlite:(?<file>.+)$/.exec(url)?.groups?.['file'];
   if (file === undefined) throw new Error(`storage.url must be sqlite:<path>, not ${url}`);
   return file;
 }
 
-/** Returns the path in a `sqlite:` URL; null for a database of another kind, which has no file here. */
+/** Returns the path in a `sqlite:` URL; null for a database of another kind. */
 export const databaseFile = (url: string): string | null => (isPostgresUrl(url) ? null : sqliteFile(url));
 
 /** Returns the folder whose disk the mail is on: that of a SQLite file; with PostgreSQL the data folder is the only one here. */
@@ -205,7 +187,6 @@ interface Raw {
   exec(sql: string, done: (error: Error | null) => void): void;
 }
 
-/** Opens a file; each connection runs the pragmas first. */
 export function connect(filename: string, size: number, pragmas: readonly string[], flags: string[] = []): Knex {
   return knexPackage({
     client: 'sqlite3',
@@ -226,13 +207,12 @@ export function connect(filename: string, size: number, pragmas: readonly string
 }
 
 /**
- * The transactions of SQLite's one writer. SQLite ends a transaction by itself after some errors, such as a full disk: a statement that ran
- * after that, or after the ROLLBACK, would be committed alone, and once more when the units of the group run one by one. The driver runs
- * statements in threads, so they are handed to it one at a time, and those that come after an error fail with it, as they do on PostgreSQL.
+ * The transactions of SQLite's one writer. SQLite ends a transaction by itself after some errors, such as a full disk: a later statement would be
+ * committed alone, and once more when the units run one by one. The driver runs statements in threads, so it gets one at a time, and those after an
+ * error fail with it, as on PostgreSQL.
  */
 export function sqliteTransaction(connection: Connection): GroupTransaction {
   let failure: { cause: unknown } | null = null;
-  /** Resolves when no statement is under way. */
   let last: Promise<unknown> = Promise.resolve();
 
   function inTurn<Result>(perform: () => Promise<Result>): Promise<Result> {

@@ -1,6 +1,6 @@
 /**
- * Watches the free space of the disk. Below the limit new mail is refused, and accepted mail is still delivered: the last free space
- * is kept for it. A database that took no writes is tried again, since no caller may come while this server is not ready.
+ * Watches the free disk space. Below the limit new mail is refused, while accepted mail is delivered: the last space is kept for it. A database that
+ * took no writes is tried again, since no caller may come while this server is not ready.
  */
 import { statfs } from 'node:fs/promises';
 import type { Clock, Timer } from '../base/clock.ts';

@@ -1,7 +1,4 @@
-/**
- * Allows one server for each data folder, even if two start in the same instant: an exclusive lock that the system releases when its
- * holder dies. It uses SQLite's file locking, which works wherever the database does.
- */
+/** Allows one server for each data folder by an exclusive lock, which the system releases when its holder dies: SQLite's, which works everywhere. */
 import path from 'node:path';
 import sqlite from 'sqlite3';
 

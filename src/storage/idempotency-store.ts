@@ -1,6 +1,6 @@
 /**
- * Keeps the answers to requests that may be repeated. Most rows are inserted by the transaction that does the work
- * (messages/accept/accept.ts), so this file is mainly the look-up: one statement for all requests that come at once.
+ * Keeps the answers to requests that may be repeated. Most rows are inserted by the transaction that does the work (messages/accept/accept.ts), so
+ * this file is mainly the look-up: one statement for all requests that come at once.
  */
 import { hash } from 'node:crypto';
 import { createBatchLoader } from '../base/batch-loader.ts';
@@ -20,8 +20,8 @@ export function recordKey(accountId: string, mode: string, method: string, path:
 }
 
 /**
- * Returns whether the error says that a transaction was rolled back since its idempotency key is there already: another node has done the
- * same work meanwhile, and its answer can be read. Requests with one key at the same node wait for each other.
+ * Returns whether a transaction was rolled back since its idempotency key is there: another node has done the same work, and its answer can be read.
+ * Requests with one key at the same node wait for each other.
  */
 export function isKeyTaken(error: unknown): boolean {
   if (!(error instanceof Error)) return false;

@@ -1,10 +1,8 @@
 /**
- * The migrations, listed by hand: a listed source has fixed names, so a database made in development (`.ts`) and one made in
- * production (`.js`) agree. They only go forward, and a name never changes once it is released.
- *
- * On PostgreSQL servers of the version before may be running while a new one starts and migrates. A step expands unless its entry says that it
- * contracts: servers of the version before work on after it, since they do not see new tables and columns with a default. A step that
- * drops, renames or gives another meaning to what they use contracts.
+ * The migrations, listed by hand: fixed names let a database made in development (`.ts`) and one made in production (`.js`) agree. They only go
+ * forward, and a released name never changes. On PostgreSQL servers of the version before may run while a new one migrates. A step expands unless its
+ * entry says that it contracts: they work on after new tables and columns with a default, and not if something they use is dropped, renamed or gets
+ * another meaning.
  */
 import type { Knex } from 'knex';
 import { up as schema } from '../../migrations/001-schema.ts';
@@ -34,7 +32,6 @@ export interface Migration {
   contracts?: true;
 }
 
-/** The steps of this version, in order. */
 export const migrations: readonly Migration[] = [
   { name: '001-schema', up: schema },
   { name: '002-request-details', up: requestDetails },
@@ -139,14 +136,13 @@ async function takeSteps(
 }
 
 /**
- * Frees the lock that knex leaves behind if the program is killed during a step; the step itself was rolled back. Without this no
- * start would succeed again. A program that is still migrating holds SQLite's own lock: then this waits and throws.
+ * Frees the lock that knex leaves if the program is killed during a step, which was rolled back: otherwise no start would succeed again. A program
+ * that is still migrating holds SQLite's own lock: then this waits and throws.
  */
 async function freeLeftLock(knex: Knex): Promise<void> {
   if (await knex.schema.hasTable('migrations_lock')) await knex('migrations_lock').update({ is_locked: 0 });
 }
 
-/** Returns the names of the steps that the database has taken, in order. */
 async function takenSteps(knex: Knex): Promise<string[]> {
   if (!(await knex.schema.hasTable('migrations'))) return [];
   const rows = (await knex('migrations').select('name').orderBy('id')) as { name: string }[];
@@ -160,8 +156,8 @@ export async function migrationState(knex: Knex): Promise<{ taken: string[]; mis
 }
 
 /**
- * Translates the tables of the migrations, which are written for SQLite, into PostgreSQL's types. Migrations write types in capitals and
- * names in lower case. Numbers have 64 bits, and texts are compared byte by byte, both as in SQLite.
+ * Translates the migrations' tables, written for SQLite, into PostgreSQL's types. They have types in capitals and names in lower case. Numbers have
+ * 64 bits, and texts are compared byte by byte, both as in SQLite.
  */
 
 const types: readonly (readonly [RegExp, string])[] = [

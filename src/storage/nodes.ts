@@ -1,13 +1,12 @@
 /**
- * The servers of Posthorn that use one database: its nodes. On SQLite there is one. On PostgreSQL each has a row while it may write. All of
- * them accept, deliver and call webhooks (owners.ts); the one that joined first leads: it does what only one may do. When the row of a node is
- * removed, because it ended or died, its writes fail from then on.
+ * The servers of Posthorn that use one database: its nodes. On SQLite there is one. On PostgreSQL each has a row while it may write: all accept,
+ * deliver and call webhooks (owners.ts), and the one that joined first leads: it does what only one may do. When the row of a node is removed,
+ * because it ended or died, its writes fail from then on.
  */
 
 export interface NodeRecord {
   /** The number of its run. */
   readonly epoch: number;
-  /** The setting `node.name`. */
   readonly name: string;
   readonly version: string;
   /** It finishes what it has begun and takes nothing new, on an operator's request. */
@@ -46,10 +45,7 @@ export const WRONG_CLOCK_MS = 2000;
 export const wrongClock = (aheadMs: number): string =>
   `the clock of this machine is ${(Math.abs(aheadMs) / 1000).toFixed(1)} s ${aheadMs > 0 ? 'ahead of' : 'behind'} that of the database, with which another node agrees`;
 
-/**
- * Returns how far the clock of a node is ahead of that of the database, in milliseconds: 0 if the difference is small or not known, less
- * than 0 if it is behind.
- */
+/** Returns how far the clock of a node is ahead of the database's, in ms: 0 if that is little or not known, less than 0 if it is behind. */
 export function clockOffIn(facts: string): number {
   const { clockOffMs } = JSON.parse(facts) as { clockOffMs?: unknown };
   return typeof clockOffMs === 'number' ? clockOffMs : 0;
@@ -61,16 +57,12 @@ export interface NodeMessage {
   readonly hint: unknown;
 }
 
-/** This server among the nodes. */
 export interface Nodes {
   readonly epoch: number;
   readonly name: string;
   /** True if this node leads, as of its last sign of life. It only ever begins to; it stops leading by ending. */
   readonly isLeader: boolean;
-  /**
-   * True while this node may act outside of the database; false when its last sign of life was sent more than ten seconds ago, since another
-   * may lead soon. No query.
-   */
+  /** True while this node may act outside of the database: its last sign of life was sent within ten seconds, and no other may lead. No query. */
   readonly holdsLease: boolean;
   /** Resolves when this node leads. Stays open for ever if it never does. */
   readonly leads: Promise<void>;

@@ -1,10 +1,8 @@
 /**
- * Divides the work among the nodes. Each domain that mail goes to, and each webhook endpoint, has one owner, found by rendezvous hashing:
- * of the nodes that take work, the one whose name gives the highest hash with the key. When a node joins or ends only the keys that it has
- * or had move, and a node that is started again under its name has the same keys as before.
- *
- * Two nodes may differ for some seconds about who is there, and so about the owner. What they write decides then: a delivery is claimed once,
- * and an event may reach an endpoint twice.
+ * Divides the work among the nodes. Each recipient domain and webhook endpoint has one owner, by rendezvous hashing: of the nodes that take work, the
+ * one whose name gives the highest hash with the key. When a node joins or ends only its keys move, and one started again under its name has the same
+ * keys. Two nodes may differ for some seconds about the owner. What they write decides then: a delivery is claimed once, and an event may reach an
+ * endpoint twice.
  */
 import type { NodeRecord, Nodes } from './nodes.ts';
 
@@ -50,7 +48,6 @@ export class Owners {
     return best.node;
   }
 
-  /** Returns the names of the nodes that take work. */
   names(): string[] {
     return this.candidates.map(({ node }) => node.name);
   }

@@ -15,7 +15,6 @@ export interface RowPage<Row> {
   hasMore: boolean;
 }
 
-/** Reads a page of the query's rows. */
 export async function readPage<Row>(
   query: Knex.QueryBuilder,
   { limit, after, before }: PagePart,

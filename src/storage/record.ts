@@ -10,7 +10,6 @@ type Public<Members> = {
 };
 type Kinded<Kind> = Kind extends string ? { object: Kind } : unknown;
 
-/** The columns that a record is made of. */
 type Needed<Members> = Pick<
   RowOf<Table<Members>>,
   keyof { [Name in keyof Members as Members[Name] extends PublicColumn<unknown> ? Name : never]: true } &
@@ -42,7 +41,6 @@ export interface RecordMember {
   column: Declared[string];
 }
 
-/** Facts about the records of a table. */
 export interface RecordFacts {
   /** The value of the member `object`; null for a part of another record, which has none. */
   kind: string | null;

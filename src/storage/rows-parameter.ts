@@ -1,7 +1,4 @@
-/**
- * Rows that a statement takes as one JSON parameter. The columns are declared once, with their types: the statement and what is written
- * for it cannot disagree about their order.
- */
+/** Rows that a statement takes as one JSON parameter. Columns are declared once, so that statement and parameter agree about their order. */
 import type { Dialect } from './sql.ts';
 import type { Column, ValuesOf } from './table.ts';
 import { tables, type TableName, type Tables } from './tables.ts';

@@ -1,7 +1,4 @@
-/**
- * Writes many rows in one statement. Rows travel as one JSON parameter that the database unfolds: binding the same
- * values one by one costs several times as much of the main loop. Large texts and bytes are bound as they are.
- */
+/** Writes many rows in one statement, as one JSON parameter: values bound one by one cost several times as much. Large texts and bytes are bound. */
 import { yieldToEventLoop } from '../base/slices.ts';
 import type { Connection, Value } from './connection.ts';
 import { statement, type Statement } from './sql.ts';
@@ -37,9 +34,8 @@ const tableOrder = Object.keys(tables) as TableName[];
 const ROWS_BOUND_AT_ONCE = 32;
 
 /**
- * Writes all rows of all units: first, one after the other, the tables that refer to one another, then the rest side by
- * side. A statement's way to its thread and back takes longer than its work, so waiting for each in turn would double the
- * length of a commit.
+ * Writes all rows of all units: first, in order, the tables that refer to one another, then the rest side by side: waiting for each statement's way
+ * to its thread and back would double the length of a commit.
  */
 export async function insertRows(connection: Connection, units: readonly RowsToWrite[]): Promise<void> {
   const wanted = tableOrder.filter((table) => units.some((unit) => (unit[table]?.length ?? 0) > 0));
@@ -64,8 +60,8 @@ export async function insertRows(connection: Connection, units: readonly RowsToW
 }
 
 /**
- * Tables that nearly every commit adds to. On SQLite one statement writes them all: waking a thread for each would cost the main loop more
- * than the rows do. It is an insert into a view, whose trigger has the statement of each table.
+ * Tables that nearly every commit adds to. On SQLite one statement writes them all, as waking a thread for each would cost the main loop more than
+ * the rows: an insert into a view, whose trigger has the statement of each table.
  */
 const usualTables: readonly TableName[] = [
   'messages',
@@ -227,10 +223,7 @@ function inKeyOrder<Row extends object>(
   return keyed.sort((a, b) => (a.name < b.name ? -1 : 1)).map(({ row }) => row);
 }
 
-/**
- * Merges rows with equal keys, as writing them one after the other would: PostgreSQL refuses a statement that meets a row
- * twice, and a counter that many units of a group add to is written once.
- */
+/** Merges rows with equal keys: PostgreSQL refuses a statement that meets a row twice, and a counter that many units add to is written once. */
 export function mergeRows<Row extends object>(
   rows: readonly Row[],
   { key, adds, sets, where }: Conflict,

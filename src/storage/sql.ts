@@ -1,6 +1,6 @@
 /**
- * SQL for both engines. Statements are written in the SQL that SQLite and PostgreSQL share; the few things that they write differently are
- * fragments here. A statement that needs a fragment is made once, when its module is loaded, with one text for each engine.
+ * SQL for both engines, in what SQLite and PostgreSQL share; the few differences are fragments here. A statement that needs one is made once, when
+ * its module is loaded, with one text for each engine.
  */
 import type { Knex } from 'knex';
 import type { ColumnKind } from './table.ts';
@@ -9,12 +9,11 @@ export type Engine = 'sqlite' | 'postgres';
 
 export type Statement = Readonly<Record<Engine, string>>;
 
-/** The SQL that one engine writes differently from the other. */
 export interface Dialect {
   readonly engine: Engine;
   /**
-   * A table made of one JSON parameter, a list of rows that are lists of values. `columns` has the name and kind of each value in its order.
-   * SQLite's `jsonb_each`, unlike `json_each`, does not write each row as text again, to be parsed for its columns: half the cost.
+   * A table made of one JSON parameter, a list of rows that are lists of values. `columns` has the name and kind of each value in its order. SQLite's
+   * `jsonb_each` costs half of `json_each`, which writes each row as text again.
    */
   readonly unfold: (alias: string, columns: Readonly<Record<string, ColumnKind>>) => string;
   /** A table made of one JSON parameter, a list of values, each in the column `value`. */
@@ -104,7 +103,6 @@ const dialects: Readonly<Record<Engine, Dialect>> = { sqlite, postgres };
 
 export const dialectFor = (engine: Engine): Dialect => dialects[engine];
 
-/** Makes a statement of both engines. */
 export function statement(write: (sql: Dialect) => string): Statement {
   return { sqlite: write(sqlite), postgres: write(postgres) };
 }

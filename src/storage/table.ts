@@ -1,7 +1,4 @@
-/**
- * Declares tables: their columns with types, how their rows are written, and which columns are members of the public record. The record,
- * its schema, its example and what the audit keeps of it follow from that (record.ts).
- */
+/** Declares tables: columns with types, how rows are written, and which columns are members of the public record (record.ts). */
 
 /** The kind of a column's values. `real` is a number that may have a fraction. */
 export type ColumnKind = 'text' | 'integer' | 'real' | 'bytes';
@@ -9,7 +6,6 @@ export type ColumnKind = 'text' | 'integer' | 'real' | 'bytes';
 /** How a record shows a value: as it is stored, as a time in RFC 3339, as a boolean, or as the value of the JSON text. */
 export type ColumnForm = 'plain' | 'time' | 'flag' | 'texts' | 'map' | 'json';
 
-/** A column as a member of the public record. */
 export interface Member {
   description: string;
   /** Undefined for the emptiest value. */
@@ -102,7 +98,6 @@ export interface TableOptions {
 
 /** The fate of a row whose key exists already. */
 export interface Conflict {
-  /** The columns of the key. */
   key: readonly string[];
   /** The columns whose values are added to those of the existing row. */
   adds?: readonly string[];
@@ -114,7 +109,6 @@ export interface Conflict {
 
 export type Declared = Readonly<Record<string, Column<unknown> | ComputedMember>>;
 
-/** The columns that the table has. */
 export type Stored<Members> = {
   readonly [Name in keyof Members as Members[Name] extends ComputedMember ? never : Name]: Members[Name];
 };
@@ -134,10 +128,8 @@ export function table<Members extends Declared>(members: Members, options: Table
   return { members, columns, names: Object.keys(columns) as unknown as Table<Members>['names'], ...options };
 }
 
-/** The values of some columns. */
 export type ValuesOf<Columns> = {
   -readonly [Name in keyof Columns]: Columns[Name] extends Column<infer Value> ? Value : never;
 };
 
-/** The row of a table. */
 export type RowOf<T> = T extends Table<infer Members> ? ValuesOf<Stored<Members>> : never;

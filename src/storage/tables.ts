@@ -1,7 +1,6 @@
 /**
- * Every table, in the order in which rows are written: a table that others refer to comes first. Each is declared once, in tables/, with
- * its columns, their types and how its rows are written. Names are the database's own. Times are milliseconds since the epoch, flags
- * are 0 or 1, `*_json` columns hold JSON text. Ids are TypeIDs (base/id.ts): they sort by the time they were made.
+ * Every table, in the order in which rows are written: one that others refer to comes first. Each is declared once, in tables/. Names are the
+ * database's own. Times are milliseconds since the epoch, flags 0 or 1, `*_json` columns JSON text. Ids are TypeIDs (base/id.ts): they sort by time.
  */
 import type { RowOf, TableOptions } from './table.ts';
 import * as accounts from './tables/accounts.ts';
@@ -82,5 +81,4 @@ export const tables = {
 
 export type TableName = keyof typeof tables;
 export const optionsOf = (name: TableName): TableOptions => tables[name];
-/** The row of each table. */
 export type Tables = { [T in TableName]: RowOf<(typeof tables)[T]> };

@@ -1,7 +1,6 @@
 /**
- * The views that operators read with `sqlite3 -readonly` or psql: their names and columns stay the same when the tables change. Times are
- * RFC 3339 texts, flags 0 or 1. They are dropped before migrations and made again after them: SQLite refuses to rebuild a
- * table that a view reads.
+ * The views that operators read with `sqlite3 -readonly` or psql; names and columns stay the same when tables change. Times are RFC 3339 texts, flags
+ * 0 or 1. They are dropped before migrations and made again after: SQLite refuses to rebuild a table that a view reads.
  */
 import type { Knex } from 'knex';
 import { dialectOf, type Dialect } from './sql.ts';
@@ -11,7 +10,6 @@ interface View {
   says: string;
   /** For each column its expression and its meaning. */
   columns: (sql: Dialect) => Readonly<Record<string, readonly [sql: string, says: string]>>;
-  /** The SQL after the columns. */
   from: string;
 }
 

@@ -93,10 +93,7 @@ function previewed({
   return why === null ? { result: 'created' } : { result: 'rejected', email, why };
 }
 
-/**
- * Adds the valid entries in one transaction, and says of each other one why it is rejected. `rowsFor` gets what the audit says of them,
- * and returns the rows that are written with them.
- */
+/** Adds the valid entries in one transaction, and says why others are rejected. `rowsFor` gets what the audit says, and returns rows to add. */
 export async function addImported(
   deps: StoreDeps,
   { accountId, createdBy }: Pick<NewSuppression, 'accountId' | 'createdBy'>,
@@ -134,7 +131,6 @@ export async function addImported(
 
 type Reason = SuppressionRecord['reason'];
 
-/** An address that an import puts on the list. */
 export interface ImportedEntry {
   email: string;
   reason: Reason;

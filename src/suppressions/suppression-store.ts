@@ -63,7 +63,6 @@ export function createFullListCheck({ db, clock }: StoreDeps, most = MOST_ENTRIE
   };
 }
 
-/** The entry that suppresses an address. */
 interface SuppressionHit {
   id: string;
   reason: SuppressionReason;
@@ -137,10 +136,7 @@ export interface Added {
   created: boolean;
 }
 
-/**
- * Adds entries in one transaction. Of several for the same address and scope the first counts. Throws `invalid_address` and
- * `field_too_long`.
- */
+/** Adds entries in one transaction. Of several for the same address and scope the first counts. Throws `invalid_address` and `field_too_long`. */
 export async function addSuppressions(
   deps: StoreDeps,
   entries: readonly NewSuppression[],

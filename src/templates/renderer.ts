@@ -1,7 +1,4 @@
-/**
- * Renders the parts of a mail: on the main loop if that takes a few milliseconds at most, else from the start in a thread, which is ended
- * at the time limit.
- */
+/** Renders the parts of a mail: on the main loop if that takes a few milliseconds at most, else in a thread, which is ended at the time limit. */
 import { LRUCache } from 'lru-cache';
 import { codeOf } from '../base/error-code.ts';
 import type { Clock } from '../base/clock.ts';

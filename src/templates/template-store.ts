@@ -87,8 +87,8 @@ export async function createTemplate(
 export const nameFor = (alias: string | null, { subject }: TemplateBody): string => alias ?? subject ?? 'Untitled';
 
 /**
- * Changes the given properties; a name of null becomes that of a template made without one. `change` makes the new body from the latest;
- * the same makes no version, and a new one ends the oldest of too many. Throws `not_found` and `already_exists`.
+ * Changes the given properties; a name of null becomes the usual one. `change` makes the new body from the latest; the same makes no version, and a
+ * new one ends the oldest of too many. Throws `not_found` and `already_exists`.
  */
 export async function changeTemplate(
   { db, clock }: TemplateDeps,
@@ -278,7 +278,6 @@ async function refuseTaken(tx: Connection, { id, account_id, alias }: TemplateRo
     });
 }
 
-/** A version without its body. */
 interface Making {
   at: number;
   /** The actor as the audit log names them. */

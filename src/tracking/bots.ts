@@ -6,7 +6,6 @@ import type { Hit } from '../messages/delivery/delivery.ts';
 
 export type Bot = NonNullable<Hit['bot']>;
 
-/** The facts of a request. */
 export interface Visitor {
   ip: string | null;
   userAgent: string | null;

@@ -1,9 +1,8 @@
 /**
- * Records opens and clicks. The visitor has the answer already; here the visitor is told apart from a machine, reduced to what may be
- * stored, and the hit is written like every change of a delivery, together with the other units of the next commit.
- *
- * A scanner follows all links of a mail at once. So the first click on a mail with several links waits for two seconds: if
- * all the others come within them, it was a machine. What waits is written when the program stops.
+ * Records opens and clicks. The visitor has the answer already; here the visitor is told apart from a machine, reduced to what may be stored, and the
+ * hit is written like every change of a delivery, together with the other units of the next commit. A scanner follows all links of a mail at once. So
+ * the first click on a mail with several links waits for two seconds: if all the others come within them, it was a machine. What waits is written
+ * when the program stops.
  */
 import { isIPv4 } from 'node:net';
 import type { Clock, Timer } from '../base/clock.ts';

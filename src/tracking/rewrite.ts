@@ -1,7 +1,6 @@
 /**
- * Tracked html: the same document, but for the values of `href` in its links and one image at its end. The tokenizer reads
- * html as browsers do and gives the place of each value, so that everything else stays byte for byte what the sender wrote,
- * however malformed it is.
+ * Tracked html: the same document, but for the values of `href` in its links and one image at its end. The tokenizer reads html as browsers do and
+ * gives the place of each value, so that everything else stays byte for byte what the sender wrote, however malformed it is.
  */
 import { Tokenizer } from 'htmlparser2';
 import { LONGEST_TARGET, clickTokens, openToken, type Stamp, type TrackingKey } from './token.ts';
@@ -34,10 +33,7 @@ export const MOST_LINKS = 1000;
 /** SpamAssassin's HTML_IMAGE_ONLY rules add up to 2.8 points to a document with an `<img>` that is no longer than this. */
 const SHORT_HTML = 3200;
 
-/**
- * Finds the links, in order. Never throws; time grows linearly with the length. `decode` returns the text of a piece of `html`, if that is
- * octets of a charset.
- */
+/** Finds the links, in order. Never throws; takes linear time. `decode` returns the text of a piece of `html`, if that is octets of a charset. */
 export function planHtml(html: string, decode: (piece: string) => string = asItIs): HtmlPlan {
   const finder = new LinkFinder(html, decode);
   const tokenizer = new Tokenizer({ decodeEntities: true }, finder);

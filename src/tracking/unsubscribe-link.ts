@@ -6,7 +6,6 @@
 import { createCipheriv, createDecipheriv, createHmac } from 'node:crypto';
 import { keysTagged, type TrackingKey } from './token.ts';
 
-/** The mail that is to stop. */
 export interface Unsubscription {
   deliveryId: string;
   accountId: string;

@@ -22,7 +22,6 @@ export type Owed =
   /** All attempts are used up: kept for a replay of what failed. */
   | { kind: 'given_up' };
 
-/** The end of one attempt. */
 export interface CallEnd {
   line: WebhookDeliveryRow;
   owed: Owed;
@@ -303,7 +302,6 @@ export async function callsForEvents(
   return rows.reverse();
 }
 
-/** Returns a line of the log, or null. */
 export async function findDelivery(
   { db }: Pick<StoreDeps, 'db'>,
   webhookId: string,

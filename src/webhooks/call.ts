@@ -61,7 +61,6 @@ export async function callEndpoint(
   };
 }
 
-/** Returns our own headers of a call. */
 export function callHeaders(signature: SignatureHeaders, attempt: number, body: string): Record<string, string> {
   return {
     'Content-Type': 'application/json',

@@ -38,7 +38,6 @@ export interface WebhookDeps extends StoreDeps {
    * if that may be any, since messages of other nodes were lost.
    */
   notifiers: { webhooks: Notifier<string | null> };
-  /** Tells of new events. */
   tail: EventTail;
   /** Says which endpoints this node calls. */
   owners: Pick<Owners, 'isOurs' | 'onChange'>;
@@ -59,7 +58,6 @@ export class Webhooks {
   private readonly deps: WebhookDeps;
   private readonly lanes: Lanes<CallJob>;
   private readonly fanOut: FanOut;
-  /** Endpoints that are being tested. */
   private readonly tested = new Set<string>();
   private stopping = false;
 
@@ -229,7 +227,6 @@ export class Webhooks {
     );
   }
 
-  /** Makes the call of a test and returns its line of the log. */
   private async callWithSample(row: WebhookRow, event: SampleEvent): Promise<WebhookDeliveryRow> {
     const { clock, keyring } = this.deps;
     const now = clock.now();

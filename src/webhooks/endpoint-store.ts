@@ -175,10 +175,7 @@ export async function removeEndpoint(deps: EndpointDeps, ref: EndpointRef, alsoC
   deps.changed(ref.id);
 }
 
-/**
- * Makes a new secret; the secrets before it also sign for a day, so that the receiver can change over. Throws `not_found`, and
- * `invalid_state` if it was rotated so often that too many would be valid.
- */
+/** Makes a new secret; older ones sign for a day: the receiver can change over. Throws `not_found`, and `invalid_state` for too many valid ones. */
 export async function rotateSecret(
   deps: EndpointDeps,
   ref: EndpointRef,
@@ -284,7 +281,6 @@ function sealSecrets(keyring: Keyring, id: string, secrets: readonly EndpointSec
 const secretPurpose = (id: string): string => `webhook:${id}`;
 const headerPurpose = (id: string): string => `webhook-headers:${id}`;
 
-/** Returns the columns of the settings that are given. */
 function settingColumns(keyring: Keyring, id: string, { headers, ...given }: EndpointSettings): Partial<WebhookRow> {
   const columns = columnsOf(webhooks, given);
   if (headers === undefined) return columns;

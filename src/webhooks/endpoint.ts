@@ -13,7 +13,6 @@ export interface EndpointSecret {
 
 type Settings = 'url' | 'include_machine_events' | 'include_engagement' | 'concurrency';
 
-/** The data needed to call an endpoint. */
 export interface Endpoint extends Readonly<Pick<WebhookRecord, 'id' | Settings>> {
   readonly accountId: string;
   readonly events: ReadonlySet<string>;
@@ -24,7 +23,6 @@ export interface Endpoint extends Readonly<Pick<WebhookRecord, 'id' | Settings>>
   readonly secrets: readonly EndpointSecret[];
 }
 
-/** The properties by which an endpoint chooses events. */
 export type Choice = Pick<Endpoint, 'events' | 'streams' | 'domains' | 'addresses' | 'include_machine_events'>;
 
 /** True for an event that this endpoint gets. Opens and clicks of machines are sent only if they were asked for. */

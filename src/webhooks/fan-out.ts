@@ -25,7 +25,6 @@ import { PROBE_EVERY_MS } from './retry.ts';
 
 /** Events that one read of the log returns at most. */
 const EVENTS_AT_ONCE = 200;
-/** Wait after a read that failed. */
 const FAULT_DELAY_MS = 1000;
 /** Cursors are written with the calls they belong to. One that only skips events without subscribers is written once in this many. */
 const CURSOR_STEP = 10_000;
@@ -40,7 +39,6 @@ export class FanOut {
   private readonly deps: WebhookDeps;
   private readonly lanes: Pick<Lanes<CallJob>, 'offer' | 'pump'>;
   private readonly feeds = new Map<string, Feed>();
-  /** The looks after endpoints that are under way. */
   private readonly looks = new Set<Promise<void>>();
   /** Endpoints whose rows are to be read (again); null for all that this node has. */
   private readonly asked = new Set<string | null>();

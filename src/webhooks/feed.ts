@@ -17,12 +17,10 @@ export const MOST_IN_HAND = 50;
 export const isDue = ({ due_at: at }: Pick<WebhookCallRow, 'due_at'>, now: number): boolean =>
   at !== null && (at <= now || at > now + LONGEST_WAIT_MS);
 
-/** A call to be made. */
 export interface CallJob extends LaneJob {
   readonly feed: Feed;
   readonly event: EventSource;
   readonly cause: WebhookCause;
-  /** Attempts made so far. */
   readonly attempts: number;
   /** It has a row in webhook_calls. */
   readonly hasRow: boolean;
@@ -158,7 +156,6 @@ export class Feed implements Listener {
     return at === Infinity ? null : Math.max(at, this.restsUntil ?? 0);
   }
 
-  /** Takes an event in hand. */
   take(event: EventSource, call: Pick<CallJob, 'cause' | 'attempts' | 'hasRow'>): CallJob {
     const job: CallJob = {
       id: `${this.id} ${String(event.sequence)}`,

@@ -1,7 +1,4 @@
-/**
- * Sending the events of a time to an endpoint again. A replay is a row that is worked off in small steps, each of which queues
- * some calls and moves the replay on in one transaction, so that a restart goes on where it was.
- */
+/** Replays events of a time to an endpoint. Each small step queues calls and moves the replay on in one transaction, so a restart goes on there. */
 import { idFloor, newId } from '../base/id.ts';
 import { Problem } from '../base/problem.ts';
 import { eventsNumbered, followEvents, type LoggedEvent } from '../events/event-log.ts';

@@ -29,10 +29,7 @@ const WARN_AFTER_MS = DAY_MS;
 const DISABLE_AFTER_MS = 5 * DAY_MS;
 const DISABLE_FAILURES = 10;
 
-/**
- * Returns when the next attempt is due after `attempts` made, or null if that was the last. `random` is in [0, 1). What the other
- * side asks for in Retry-After is waited for at least, up to a day.
- */
+/** Returns when the next attempt is due after `attempts`; null after the last. `random` is in [0, 1). At least Retry-After is waited, up to a day. */
 export function nextTryAt(
   attempts: number,
   now: number,
@@ -63,7 +60,6 @@ export function retryAfterMs(given: string | undefined, now: number): number | n
   return Number.isNaN(date) ? null : Math.max(0, date - now);
 }
 
-/** The failures in an endpoint's row. */
 export interface Health {
   /** Since the last success. */
   failures: number;
@@ -74,7 +70,7 @@ export interface Health {
 
 export type Verdict = 'fine' | 'warn' | 'disable';
 
-/** Decides about an endpoint, counted from the first failure after the last success, so that an endpoint with little traffic is not given up for one bad hour. */
+/** Decides about an endpoint from the first failure after its last success on, so that one with little traffic is not given up for one bad hour. */
 export function verdictOn({ failures, failing_since: since, warned_at: warned }: Health, now: number): Verdict {
   if (since === null) return 'fine';
   if (failures >= DISABLE_FAILURES && now - since >= DISABLE_AFTER_MS) return 'disable';

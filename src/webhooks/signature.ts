@@ -1,7 +1,4 @@
-/**
- * Standard Webhooks 1.0, symmetric signatures: HMAC-SHA256 over `<id>.<timestamp>.<body>`, one `v1,<base64>` for each secret
- * that is valid, separated by spaces. Pure.
- */
+/** Standard Webhooks 1.0, symmetric: HMAC-SHA256 over `<id>.<timestamp>.<body>`, one `v1,<base64>` a valid secret, with spaces between. Pure. */
 import { createHmac } from 'node:crypto';
 
 export const SECRET_BYTES = 32;

@@ -1,7 +1,4 @@
-/**
- * The requests of other services, as values: each adapter (resend.ts, postmark.ts, sendgrid.ts, mailgun.ts) declares them, and routes.ts
- * makes routes of them. The body is read by name, since a large one is read in a thread.
- */
+/** The requests of other services, as values: each adapter declares them, and routes.ts makes routes. Bodies are read by name, in a thread. */
 import type { Problem } from '../../base/problem.ts';
 import type { ApiOperation } from '../../operations/summaries.ts';
 import type { JsonObject, JsonValue } from '../json.ts';

@@ -35,7 +35,6 @@ export interface SeenEvent {
   data: Told;
 }
 
-/** The outcome of an entry of a bulk send. */
 export interface BatchEntry {
   index: number;
   id: string | null;
@@ -50,7 +49,6 @@ interface Page {
   previous_cursor: string | null;
 }
 
-/** Returns the whole number of a parameter, within its limits. */
 export function numberIn(query: Query, name: string, usual: number, most: number): number {
   const value = Number(query[name] ?? usual);
   if (Number.isInteger(value) && value >= 0 && value <= most) return value;

@@ -40,7 +40,6 @@ export function check(holds: boolean, field: string, why: string): void {
   if (!holds) throw wrong(field, why);
 }
 
-/** Adds members to an object that may be there. */
 export function mergeInto(out: JsonObject, name: string, values: JsonObject): void {
   out[name] = { ...(out[name] as JsonObject | undefined), ...values };
 }
@@ -50,7 +49,6 @@ export function listAt(value: JsonValue, field: string): JsonValue[] {
   throw wrong(field, 'must be a list');
 }
 
-/** Reads each entry of a list by the table. */
 export const readEach = (value: JsonValue, members: Members, field: string): JsonObject[] =>
   listAt(value, field).map((one, index) => readMembers(one, members, `${field}[${String(index)}]`));
 
@@ -92,7 +90,6 @@ export const filesBy =
     out['attachments'] = readEach(value, file, field);
   };
 
-/** Adds values to a list that may be there. */
 export function addTo(out: JsonObject, name: string, values: readonly JsonValue[]): void {
   if (values.length > 0) out[name] = [...((out[name] as JsonValue[] | undefined) ?? []), ...values];
 }
@@ -156,10 +153,7 @@ export function bulk(shared: JsonObject, entries: readonly Entry[], onError: 'sk
   return { ...shared, recipients: entries.map(({ out }) => out), on_error: onError, allow_duplicates: true };
 }
 
-/**
- * Makes words that are replaced literally into variables: the texts of `shared` get an expression for each word, and each entry gets
- * the values, in variables and metadata of all too. A word that an entry has no value for stays as it is.
- */
+/** Makes literal words into variables: texts of `shared` get expressions, and entries the values. A word without a value stays as it is. */
 function substitute(shared: JsonObject, entries: readonly Entry[]): void {
   const headers = isObject(shared['headers'] ?? null) ? (shared['headers'] as JsonObject) : {};
   const places = [
@@ -191,7 +185,6 @@ function substitute(shared: JsonObject, entries: readonly Entry[]): void {
   }
 }
 
-/** Returns a copy of a value with its texts changed. */
 function replaced(value: JsonValue, change: (text: string) => string): JsonValue {
   if (typeof value === 'string') return change(value);
   if (Array.isArray(value)) return value.map((one) => replaced(one, change));
@@ -215,10 +208,7 @@ function expressed(text: string, words: readonly string[]): string {
 
 export const answer = (body: object, status = 200): Reply => ({ status, body });
 
-/**
- * Returns what writes the members of ours that a text names in the words of a service. `entries`: its name for `recipients`; `otherwise`
- * makes those that `names` has not.
- */
+/** Returns what words members of ours as a service does. `entries`: its name for `recipients`; `otherwise` makes those not in `names`. */
 export const wordsOf =
   (entries: string, names: Readonly<Record<string, string>>, otherwise = (ours: string): string => ours) =>
   (text: string): string =>

@@ -1,7 +1,4 @@
-/**
- * Makes routes of the requests of other services. Each runs an operation of ours within the same request: with its key, its scope,
- * its budgets, its idempotency record and its row in the audit. Only the form of the body and of the answer differs.
- */
+/** Makes routes of the requests of other services. Each runs an operation of ours, with its key, scope, budgets, idempotency and audit. */
 import type { ApiOperation } from '../../operations/summaries.ts';
 import { refuseScope } from '../middleware/admit.ts';
 import type { Incoming, Reply, Route } from '../route.ts';

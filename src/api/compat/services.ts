@@ -19,10 +19,7 @@ export function serviceAt(path: string): Service | null {
   return services.find((one) => one.name === name) ?? null;
 }
 
-/**
- * Returns the path of a request of an adapter, for a program too that keeps only the host of its base address, as Ghost and Symfony do.
- * Some services allow a slash at the end.
- */
+/** Returns the path of an adapter's request, also for programs that keep only its host, as Ghost and Symfony do, or add a final slash. */
 export function withAdapter(target: string, headers: IncomingHttpHeaders): string {
   if (target.startsWith('/v1/')) return target;
   const service = target.startsWith(COMPAT) ? null : serviceOf(target, headers);

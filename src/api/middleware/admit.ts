@@ -1,8 +1,4 @@
-/**
- * Refusals that need no body, in their fixed order: unreadable 400/417, stopping 503, path 404, method 405, key 401
- * (429 only for a request without any key whose address has used up its rate), address 403, rate 429, ended endpoint 410,
- * type 406.
- */
+/** Refuses what needs no body, in order: 400/417, stopping 503, 404, 405, 401 (429 without any key beyond the rate), 403, 429, ended 410, 406. */
 import type { IncomingMessage } from 'node:http';
 import { Problem } from '../../base/problem.ts';
 import { serviceAt } from '../compat/services.ts';
@@ -214,7 +210,6 @@ async function lookUp(shell: Shell, exchange: Exchange, token: string): Promise<
   return use;
 }
 
-/** Returns whether a key may be used at this time. */
 export function standing(caller: Caller, now: number): 'good' | 'expired' | 'revoked' {
   if (caller.revokedAt !== null && caller.revokedAt <= now) return 'revoked';
   return caller.expiresAt !== null && caller.expiresAt <= now ? 'expired' : 'good';

@@ -12,10 +12,7 @@ import type { Inside } from '../inside.ts';
 import type { Incoming, Reply, Route } from '../route.ts';
 import { bearerToken, standing } from './admit.ts';
 
-/**
- * Reads that run at once: the database has three readers, and some reads wait for other things between two questions to it. One account
- * leaves places to others. More would only wait for the database, where they cannot be canceled.
- */
+/** Reads that run at once: the database has three readers, and some reads wait for other things. A read that waits there cannot be canceled. */
 const READS = { most: 8, mostOfShare: 6, waiting: Infinity };
 
 export function run(shell: Shell): Middleware {
@@ -44,10 +41,7 @@ export function run(shell: Shell): Middleware {
 /** The operating system takes an answer of up to this many bytes at once, whatever its client does. */
 const SMALL = 64 * 1024;
 
-/**
- * Counts the memory of a large answer until its client has taken it. Throws `service_unavailable` if there is not enough left. Answers
- * without a key, such as the OpenAPI document, are in memory once for all clients, so they are not counted.
- */
+/** Counts a large answer's memory until its client has taken it; not without a key, where all share one copy. Throws `service_unavailable`. */
 export function reserveMemory({ bodyMemory }: Shell, ctx: Context, { body }: Answer): void {
   const owner = ownerOf(ctx.state.exchange);
   if (owner === null || body instanceof Readable || body.length <= SMALL || isGone(ctx)) return;
@@ -213,10 +207,7 @@ async function isAsBefore({ authenticate, clock }: Shell, caller: Caller, token:
   }
 }
 
-/**
- * The layers of the control socket in the place of those for keys: the caller is the operator, whom the file rights of the socket have let
- * in, and operations are called as from within the process (inside.ts).
- */
+/** The layers of the control socket: the caller is the operator, whom its file rights let in; inside.ts calls the operations. */
 export interface OperatorDoor {
   inside: Inside;
   /** Finds the operator as the caller of an operation. Throws `not_found` for an account that does not exist. */

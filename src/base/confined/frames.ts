@@ -1,8 +1,6 @@
 /**
- * The frames of a confined process's pipe: a value as V8 serializes it, and the bytes in it apart, so that a mail is neither
- * copied on its way out nor a second time on its way in.
- *
- *   8 octets: the sizes of both    the value, in which each Buffer is its length    the Buffers, one after the other
+ * The frames of a confined process's pipe: 8 octets with the sizes of both parts, the value as V8 serializes it, in which each Buffer is its length,
+ * and the Buffers, one after the other. So a mail is neither copied on its way out nor a second time on its way in.
  */
 import { Deserializer, Serializer } from 'node:v8';
 

@@ -152,7 +152,7 @@ export class ConfinedProcess extends EventEmitter {
   }
 }
 
-/** Returns the line of an uncaught error that names it: Node.js writes its place before, and its own version behind. */
+/** Returns the line of an uncaught error that names it; Node.js writes its place before and its own version behind. */
 const errorIn = (stderr: string): string | undefined =>
   stderr
     .split('\n')

@@ -1,7 +1,4 @@
-/**
- * What the account uses of the API, and every error code. The reference itself is Swagger UI over the OpenAPI document, a page of its
- * own: it writes its styles into elements, which no other page may do.
- */
+/** The account's use of the API, and every error code. The reference is Swagger UI, a page of its own: no other may write styles into elements. */
 import { openapiDocument, openapiRoute } from '../../api/openapi.ts';
 import type { Route } from '../../api/route.ts';
 import { catalogue } from '../../base/problem.ts';

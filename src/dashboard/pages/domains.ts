@@ -88,10 +88,7 @@ export function stateOnPage(domain: DomainRecord) {
 
 type Part = 'current' | 'next' | 'old';
 
-/**
- * Returns the records in use, those of the next DKIM keys, and those of the last ones. A key is a next one while another of its
- * algorithm signs.
- */
+/** Returns the records in use, those of the next DKIM keys (while another key of the algorithm signs), and those of the last ones. */
 function recordsOnPage(domain: DomainRecord): object {
   const { dkim, records, trusted } = domain;
   const isSigning = (algorithm: string): boolean =>

@@ -57,7 +57,6 @@ async function show({ server, member, session, account, accounts, actor }: Visit
   });
 }
 
-/** Writes the audit line of the account. */
 const acted =
   (visit: Visit, name: Parameters<typeof actRows>[2]): (() => Rows) =>
   () =>

@@ -39,7 +39,6 @@ export const queuePages: readonly Page[] = [
   adminPost(`${WHERE}/cancel`, cancel, { again }),
 ];
 
-/** Shows the page of a refused form, of the queue or of a lane. */
 function again(visit: Visit, fault: Problem): Promise<Shown> {
   return backOf(visit).startsWith(LANE) && visit.form.get('lane') !== null ? lane(visit, fault) : show(visit, fault);
 }
@@ -148,7 +147,6 @@ function withTarget({ accounts }: Visit, row: ResultOf<'queue.holds'>['data'][nu
   };
 }
 
-/** Names who set a hold or a limit. */
 const setterOf = (actor: string | null): string => whoText({ actor: actor ?? 'operator', user_agent: null });
 
 /** Shows one lane: its limits with the log of their changes, its holds, and its mail. */

@@ -70,7 +70,6 @@ async function callsOf(visit: Visit, q: string): Promise<Found[]> {
   }));
 }
 
-/** Returns the received mail with this id. */
 async function receivedOf(visit: Visit, id: string): Promise<Found[]> {
   if (!/^rcv_[0-7][0-9a-hjkmnp-tv-z]{25}$/.test(id)) return [];
   const mail = await nullAt('not_found', () => visit.ask('getReceived', { params: { id } }));

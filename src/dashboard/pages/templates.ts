@@ -100,7 +100,6 @@ async function sampleText(visit: Visit, template: Template | null): Promise<stri
   return JSON.stringify(Object.fromEntries(variables.map((name) => [name, ''])), null, 2);
 }
 
-/** Returns what the editor's form changes. */
 const changeable = (template: Template): unknown => {
   const { version, alias, name, subject, from, html, text, sample_variables: sample } = template;
   return [version, alias, name, subject, from, html, text, sample];
@@ -316,8 +315,8 @@ body:has(#dark:checked) iframe.light{display:none}body:has(#dark:checked) iframe
 const themes = ['light', 'dark'] as const;
 
 /**
- * Returns a mail's HTML as it looks in one theme. A frame of an opaque origin has the theme of the viewer's system whatever its
- * style sheet says, so the conditions about the theme are replaced with some that are always or never true.
+ * Returns a mail's HTML as it looks in one theme. A frame of an opaque origin has the theme of the viewer's system whatever its style sheet says, so
+ * conditions about the theme become ones that are always or never true.
  */
 export const inTheme = (html: string, theme: (typeof themes)[number]): string =>
   html

@@ -1,7 +1,4 @@
-/**
- * SMTP sessions live, for administrators: the commands and replies of a lane's connections or about one message,
- * never the content of a mail. The page polls for new lines; without a script its link does the same.
- */
+/** SMTP sessions live, for administrators: commands and replies of a lane or about a message, never content. A script polls; a link does the same. */
 import type { ResultOf } from '../../operator/routes.ts';
 import { definedMembers, fieldText } from '../forms.ts';
 import { linkTo } from '../links.ts';

@@ -1,7 +1,4 @@
-/**
- * DKIM signatures: RFC 6376, Ed25519 by RFC 8463. Relaxed/relaxed, one DKIM-Signature field for each key; the signed fields are
- * canonicalized once for all.
- */
+/** DKIM signatures: RFC 6376, Ed25519 by RFC 8463; relaxed/relaxed, one field for each key; the signed fields are canonicalized once for all. */
 import { hash, sign, type KeyObject } from 'node:crypto';
 import { relaxedHeader } from './canonicalize.ts';
 
@@ -42,10 +39,7 @@ const SIGNED = new Set<string>(OVERSIGNED.map((name) => name.toLowerCase()));
 
 const FOLD_AT = 76;
 
-/**
- * Returns the DKIM-Signature lines to put in front of `head`. Rejects if a signer fails, or there is none: mail must not go out unsigned by
- * mistake.
- */
+/** Returns the DKIM-Signature lines to put before `head`. Rejects if a signer fails, or there is none: mail must not go out unsigned by mistake. */
 export async function signHeaders(input: SignInput): Promise<string> {
   if (input.signers.length === 0) throw new Error('no DKIM signer');
   const { names, canonical } = fieldsToSign(input.head);
@@ -139,7 +133,6 @@ export const signerForLoop = (key: SigningKey): DkimSigner => ({
   sign: key.algorithm === 'rsa-sha256' ? (data) => signInPool(data, key) : (data) => sign(null, data, key.privateKey),
 });
 
-/** Signs in the calling thread. */
 export const signerForThread = (key: SigningKey): DkimSigner => ({
   key,
   sign: (data) => sign(digestOf(key), data, key.privateKey),

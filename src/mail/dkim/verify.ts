@@ -1,8 +1,7 @@
 /**
- * Verifies that a mail is signed by a domain (RFC 6376 section 6), in two steps, since the first reads a stranger's mail octet by octet and the
- * second needs DNS: `signatureClaims` finds the signatures whose body hash is right and what they sign; `isSignedBy` checks one
- * of them against the key record. Stricter than the standard: the whole body must be signed (no `l=`),
- * From too and only one of it, by SHA-256.
+ * Verifies that a mail is signed by a domain (RFC 6376 section 6) in two steps: `signatureClaims` reads a stranger's mail octet by octet and finds
+ * signatures whose body hash is right and what they sign; `isSignedBy` checks one against the key record from DNS. Stricter than the standard: the
+ * whole body must be signed (no `l=`), From too and only one of it, by SHA-256.
  */
 import { createHash, hash, verify } from 'node:crypto';
 import { relaxedBody, relaxedHeader, simpleBody } from './canonicalize.ts';

@@ -203,10 +203,7 @@ function messageRow(deps: AcceptRowsDeps, plan: Plan, message: NewMessage): Mess
   };
 }
 
-/**
- * Returns the value of messages.require_tls (RFC 8689): 1 requires TLS on all hops, 0 prefers delivery over the recipient's TLS policies,
- * null asks for nothing.
- */
+/** Returns messages.require_tls (RFC 8689): 1 requires TLS on all hops, 0 prefers delivery to the recipient's TLS policies, null asks for nothing. */
 function tlsRequestOf({ requireTls, headers }: Pick<MessageDraft, 'requireTls' | 'headers'>): 1 | 0 | null {
   if (requireTls != null) return requireTls ? 1 : 0;
   return headers.some(([name, value]) => name.toLowerCase() === 'tls-required' && isWaiver(value)) ? 0 : null;

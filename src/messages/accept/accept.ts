@@ -1,10 +1,7 @@
 /**
- * Accepts a checked send request. One transaction stores content, messages, deliveries, counters and the rows that the caller
- * commits with them (idempotency record, audit line). When the promise resolves, the mail is durable and the engine is
- * notified.
- *
- * The steps: sender (domain verified, allowed for the key), stream and suppression list (may-send.ts), rows (accept-rows.ts),
- * commit and notifier.
+ * Accepts a checked send request. One transaction stores content, messages, deliveries, counters and the rows that the caller commits with them
+ * (idempotency record, audit line). When the promise resolves, the mail is durable and the engine is notified. The steps: sender (domain verified,
+ * allowed for the key), stream and suppression list (may-send.ts), rows (accept-rows.ts), commit and notifier.
  */
 import type { Clock } from '../../base/clock.ts';
 import { newId } from '../../base/id.ts';
@@ -49,7 +46,6 @@ export interface AcceptDeps extends MaySendDeps, AcceptRowsDeps {
   fresh?: FreshContents;
 }
 
-/** One entry in the answer to a bulk send. */
 export interface BatchEntry {
   index: number;
   to: string | null;

@@ -17,7 +17,6 @@ export interface MaySendDeps {
   isVerified(accountId: string, domain: string): Promise<boolean>;
   /** Returns why a domain that was verified before is refused now, or null. */
   whyRefused?(accountId: string, domain: string): Promise<string | null>;
-  /** Returns which of these addresses must not get mail of this stream. */
   findSuppressed(
     accountId: string,
     stream: string,
@@ -39,7 +38,6 @@ export interface Sender {
   requestId: string | null;
 }
 
-/** The stream of mail that names none. */
 export const DEFAULT_STREAM = 'transactional';
 
 const slugOf = ({ stream }: MessageDraft): string => stream ?? DEFAULT_STREAM;

@@ -1,7 +1,6 @@
 /**
- * Makes the rows of a mail that this server sends itself: it is delivered like any other, in an account of its own, with the
- * null sender, so that no system answers it (RFC 5321 section 4.5.5). The rows are committed with the change that causes the
- * mail.
+ * Makes the rows of a mail that this server sends itself: it is delivered like any other, in an account of its own, with the null sender, so that no
+ * system answers it (RFC 5321 section 4.5.5). The rows are committed with the change that causes the mail.
  */
 import { OWN_ACCOUNT } from '../../accounts/account-store.ts';
 import type { Mailbox } from '../../mail/address.ts';
@@ -53,7 +52,6 @@ export function ownMailRows(
   return { contents, attachments, messages, deliveries, counters: [...plan.counters.values()] };
 }
 
-/** Adds the rows of a mail to those of an acceptance. */
 export function addOwnMail(
   plan: Plan,
   mail: OwnMail,

@@ -1,7 +1,4 @@
-/**
- * Cancels accepted mail or moves its time of sending. Both go through record(), like every change of a delivery; mail that is
- * being sent, or was sent, cannot be changed.
- */
+/** Cancels accepted mail or moves its time of sending, through record(). Mail that is being sent, or was sent, cannot be changed. */
 import type { Notifier } from '../../scheduling/notifier.ts';
 import type { Clock } from '../../base/clock.ts';
 import { Problem } from '../../base/problem.ts';
@@ -67,8 +64,7 @@ export async function cancelBatch(
   let canceled = 0;
   for (let at = 0; at < rows.length; at += AT_ONCE) {
     const before = canceled;
-    // The last commit stores the answer: a client that lost the connection earlier still finds something to cancel when it asks
-    // again.
+    // The last commit stores the answer: a client that lost the connection earlier still finds something to cancel when it asks again.
     const isLast = at + AT_ONCE >= rows.length;
     canceled += await cancel(deps, rows.slice(at, at + AT_ONCE), async (tx, recorded) =>
       isLast && before + countOf(recorded) > 0 ? alsoInTransaction(await batchCounts(tx, batchId)) : {},

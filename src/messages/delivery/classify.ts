@@ -1,9 +1,8 @@
 /**
- * Classifies refusals by rules that are data (config/bounce-rules.json; docs/classification.md). The first rule that fits
- * decides, in this order: the operator's own rules; words about us, the content or a passing state, since servers also give
- * `5.1.1` for rate limits and block lists; the enhanced code (RFC 3463); codes with a meaning of their own at one mail
- * operator; words about the mailbox; the basic code and its phase. Before RCPT no server has looked at the recipient, so
- * nothing there is `hard`.
+ * Classifies refusals by rules that are data (config/bounce-rules.json; docs/classification.md). The first rule that fits decides, in this order: the
+ * operator's own rules; words about us, the content or a passing state, since servers also give `5.1.1` for rate limits and block lists; the enhanced
+ * code (RFC 3463); codes with a meaning of their own at one mail operator; words about the mailbox; the basic code and its phase. Before RCPT no
+ * server has looked at the recipient, so nothing there is `hard`.
  */
 import { createPhraseIndex, wordingOf, type PhraseIndex, type Wording } from '../../base/phrase.ts';
 import type { BounceRule, refusalPhases } from '../../config/bounce-rule.ts';
@@ -31,7 +30,6 @@ export interface Judgement extends Verdict, Omit<Grounds, 'about'> {
 
 export type Judge = (refusal: Refusal) => Judgement;
 
-/** True if a rule of the operator has decided. */
 export const isByOwnRule = ({ rule }: Pick<Grounds, 'rule'>): boolean => rule.startsWith('own:');
 
 /** Returns a judge that asks the operator's rules, then the shipped ones. */
@@ -178,10 +176,7 @@ function isEnhanced(pattern: string, enhanced: PreparedReply['enhanced']): boole
 const isNumber = (pattern: string, number: string): boolean =>
   pattern.length === number.length && number.startsWith(pattern.replaceAll('x', ''));
 
-/**
- * Softens a hard verdict unless the reply was permanent and given when the recipient was known; after DATA, unless the words
- * name the mailbox.
- */
+/** Softens a hard verdict unless the reply was permanent and given when the recipient was known; after DATA, unless the words name the mailbox. */
 function soften({ label, rule, byWords }: Compiled, reply: PreparedReply, namesMailbox: () => boolean): Judgement {
   // A server that asks to come back later does not block us.
   const passes = rule.class === 'block' && rule.reason === 'rate_limited' && isTemporary(reply);
@@ -214,16 +209,9 @@ function judgement(verdict: Verdict, rule: string, from: BounceRule, { enhanced 
   };
 }
 
-interface StagedRule {
-  stage: string;
-  rule: BounceRule;
-}
-
 const { groups, ...stages } = file;
 
-/**
- * A group is a list of words with bars between; in a phrase `{mailbox}` stands for any of them, `[{mailbox}]` for any or none.
- */
+/** A group is a list of words with bars between; in a phrase `{mailbox}` stands for any of them, `[{mailbox}]` for any or none. */
 const choices = new Map(Object.entries(groups).map(([name, lines]) => [name, lines.join('|')]));
 
 function expandGroups(phrase: string): string {
@@ -241,7 +229,7 @@ function expandGroups(phrase: string): string {
 const written = Object.entries(stages) as unknown as [string, readonly BounceRule[]][];
 
 /** The rules in the order of the file: `first`, `veto`, `enhanced`, `operator`, `words`, `fallback`. */
-export const shippedRules: readonly StagedRule[] = written.flatMap(([stage, rules]) =>
+export const shippedRules: readonly { stage: string; rule: BounceRule }[] = written.flatMap(([stage, rules]) =>
   rules.map((rule) => ({
     stage,
     rule: {
@@ -259,9 +247,8 @@ export const mailOperators: Readonly<Record<string, readonly string[]>> = operat
 const REPLY = /^([45]\d\d)(?:[ -]|$)/;
 
 /**
- * Reads a line into a refusal. A line that begins with a code is a server's reply, to RCPT unless it says otherwise: as in a
- * session, the first code decides, whatever codes of other servers it quotes. Any other line is read as the diagnostic of a
- * bounce mail.
+ * Reads a line into a refusal. A line that begins with a code is a server's reply, to RCPT unless it says otherwise: as in a session, the first code
+ * decides, whatever codes of other servers it quotes. Any other line is read as the diagnostic of a bounce mail.
  */
 export function readRefusal(line: string, phase: Refusal['phase'] | null = null): Refusal {
   const diagnostic = readDiagnostic(line);

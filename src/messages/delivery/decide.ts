@@ -416,7 +416,6 @@ function deliveredDetail(
   };
 }
 
-/** Keeps the reply as the delivery's last one. */
 const withReply = (state: DeliveryState, { smtpCode, enhancedCode, smtpReply, mx }: AttemptFacts): DeliveryState => ({
   ...state,
   lastReply: { smtpCode, enhancedCode, smtpReply, mx },
@@ -456,7 +455,6 @@ const final: ReadonlySet<DeliveryStatus> = new Set([
   'canceled',
 ]);
 
-/** Returns whether the delivery is not finished. */
 export const isWaiting = (status: DeliveryStatus): boolean => !final.has(status);
 
 export const ignoreChange = (state: DeliveryState): Decision => ({

@@ -28,19 +28,12 @@ export const waitingStatuses = ['scheduled', 'queued', 'sent', 'deferred'] as co
 /** The queue domain of simulated mail: no host name can start with `~`. */
 export const SIMULATOR_DOMAIN = '~simulator';
 
-/**
- * The enhanced code of a deferral that we caused ourselves, given without a mail host (RFC 3463: system incorrectly
- * configured). Mail that is given up after it has failed; it has not bounced.
- */
+/** The enhanced code of our own deferral, without a host (RFC 3463: system incorrectly configured). Mail given up after it failed, not bounced. */
 export const HELD_BY_US = '4.3.5';
 
-/** The reason why mail did not arrive, as events show it. */
 export type BounceReason = BounceRule['reason'];
 
-/**
- * `hard`: the address will never work. `soft`: it may work later. `block`: the refusal is about us or the content, not the
- * address.
- */
+/** `hard`: the address will never work. `soft`: it may work later. `block`: the refusal is about us or the content, not the address. */
 export type BounceClass = BounceRule['class'];
 
 export interface Verdict {
@@ -74,10 +67,9 @@ export interface AttemptFacts {
 }
 
 /**
- * The subject of a reply, which decides what waits for it (docs/delivery.md, "What a reply teaches"): one recipient, one
- * message, one recipient domain, the mail host, the number of connections or of mails in a time that the receiver takes, its
- * load, its opinion of us as the sender, a block list that names our address, the TLS that a policy of the recipient domain
- * requires, or our own set-up.
+ * The subject of a reply, which decides what waits for it (docs/delivery.md, "What a reply teaches"): one recipient, one message, one recipient
+ * domain, the mail host, the number of connections or of mails in a time that the receiver takes, its load, its opinion of us as the sender, a block
+ * list that names our address, the TLS that a policy of the recipient domain requires, or our own set-up.
  */
 export type Subject =
   | 'recipient'

@@ -16,7 +16,6 @@ export interface DueHint {
 
 type Grouped = Pick<DeliveryRow, 'domain' | 'class' | 'account_id'>;
 
-/** The part of a change's result that says when its delivery falls due. */
 interface Changed {
   readonly applied: boolean;
   readonly state: Pick<DeliveryState, 'dueAt'> | null;
@@ -46,7 +45,6 @@ export function hintsOfChanged(rows: readonly Grouped[], recorded: readonly Chan
   return [...hints.values()];
 }
 
-/** Returns the hints for the deliveries among these rows. */
 export const hintsOf = ({ deliveries }: OwnMailRows): DueHint[] =>
   deliveries.map(({ domain, class: order, account_id: accountId, due_at: dueAt }) => ({
     domain,

@@ -1,6 +1,4 @@
-/**
- * The mark that held mail carries in `deliveries.held_by`: the text that names its hold. It is written and read here only.
- */
+/** The mark that held mail carries in `deliveries.held_by`: the text that names its hold. It is written and read here only. */
 
 /** The mark of a pool none of whose sources may send to the site. */
 export interface PoolMark {

@@ -1,8 +1,7 @@
 /**
- * Returns whether a hold keeps a mail back: a hold by the operator, a pause of its account or stream, a sending domain that lost
- * its verification, or a pool without a source that may send to the site now. Held mail keeps its status. It is marked with its
- * hold once, when its turn comes, and waits until the hold ends by itself or `freeHeld` finds that it has ended; nothing is
- * rewritten meanwhile.
+ * Returns whether a hold keeps a mail back: a hold by the operator, a pause of its account or stream, a sending domain that lost its verification, or
+ * a pool without a source that may send to the site now. Held mail keeps its status. It is marked with its hold once, when its turn comes, and waits
+ * until the hold ends by itself or `freeHeld` finds that it has ended; nothing is rewritten meanwhile.
  */
 import type { Notifier } from '../../scheduling/notifier.ts';
 import type { Clock } from '../../base/clock.ts';

@@ -306,7 +306,6 @@ const suppressionRow = (
   expires_at: null,
 });
 
-/** The columns of a delivery that a change may write. */
 const CHANGED_COLUMNS = [
   'status',
   'status_at',
@@ -426,7 +425,6 @@ async function loadUpdates(
   return new Map(rows.map((row) => [row.id, beginUpdate(row)]));
 }
 
-/** Returns a delivery as it was read, before any change. */
 export const beginUpdate = (row: LoadedDelivery): PendingUpdate => ({
   row,
   state: stateOf(row),
@@ -470,7 +468,6 @@ export const isReport = ({ kind }: DeliveryChange): boolean => kind === 'bounced
 const findsFull = (change: DeliveryChange): boolean =>
   change.kind === 'outcome' && change.outcome.kind === 'deferred' && change.outcome.verdict.reason === 'mailbox_full';
 
-/** Returns the columns of a delivery as its changes have left them. */
 function changedColumns({ state, statusAt, tls }: PendingUpdate): Pick<DeliveryRow, (typeof CHANGED_COLUMNS)[number]> {
   const { smtpCode, enhancedCode, smtpReply, mx } = state.lastReply;
   return {

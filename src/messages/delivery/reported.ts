@@ -1,7 +1,4 @@
-/**
- * Turns a report (a mail that came back) into a change of its delivery: when it arrives with proof, or when an operator
- * confirms one without.
- */
+/** Turns a report (a mail that came back) into a change of its delivery: when it arrives with proof, or when an operator confirms one without. */
 import { soughtAddress } from '../../mail/address.ts';
 import type { DeliveryChange, FeedbackSource, Verdict } from './delivery.ts';
 

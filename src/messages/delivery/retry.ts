@@ -56,10 +56,7 @@ function hintedWait(hint: RetryHint | null, attempt: number, scheduled: number, 
   return attempt === 1 ? GREYLIST_FIRST_MS + GREYLIST_SPREAD_MS * random : varied(GREYLIST_NEXT_MS, random);
 }
 
-/**
- * Returns when a message is given up: at its own expires_at, or at the queue's age limit counted from the time it was to be
- * sent.
- */
+/** Returns when a message is given up: at its own expires_at, or at the queue's age limit counted from the time it was to be sent. */
 export function giveUpAt(
   rule: Pick<RetryRule, 'maxAge'>,
   acceptedAt: number,
@@ -94,9 +91,7 @@ export const extendedGiveUpAt = (
   { startedAt, until }: ExtraTime,
 ): number => (giveUpAt > startedAt ? giveUpAt : Math.max(giveUpAt, Math.min(until, expiresAt ?? Infinity)));
 
-/**
- * A missing domain may be a mistake in a zone that is corrected soon, so it takes three such answers over at least 20 minutes.
- */
+/** A missing domain may be a mistake in a zone that is corrected soon, so it takes three such answers over at least 20 minutes. */
 const NO_DOMAIN_ANSWERS = 3;
 const NO_DOMAIN_SPAN_MS = 20 * MINUTE_MS;
 

@@ -16,9 +16,8 @@ export interface ReturnPathKey {
 type Purpose = 'return path' | 'unsubscribe';
 
 /**
- * The proofs that a returned mail is about a delivery: the return path, and a header field of the copy that was sent, since
- * complaints contain the header and seldom the return path. Both come from one HMAC, each from its own octets, so that one
- * cannot be made from the other.
+ * The proofs that a returned mail is about a delivery: the return path, and a header field of the copy that was sent, since complaints contain the
+ * header and seldom the return path. Both come from one HMAC, each from its own octets, so that one cannot be made from the other.
  */
 export interface DeliveryMarks {
   returnPath: string;
@@ -48,7 +47,6 @@ export function returnPathFor(key: ReturnPathKey, deliveryId: string): string {
   return `b+${tokenFor(key, 'return path', deliveryId)}`;
 }
 
-/** Returns both marks of a delivery with one HMAC. */
 export function marksFor(key: ReturnPathKey, deliveryId: string): DeliveryMarks {
   const id = deliveryId.slice(-ID_CHARACTERS);
   const digest = digestOf(key, 'return path', id);

@@ -1,7 +1,6 @@
 /**
- * Explains why a delivery waits: one function for the API, the command line, the pages and the metrics. It combines the
- * delivery's own state (schedule, holds) with what the engine knows about its lane (`LaneWait`), so that all of them give the
- * true reason.
+ * Explains why a delivery waits: one function for the API, the command line, the pages and the metrics. It combines the delivery's own state
+ * (schedule, holds) with what the engine knows about its lane (`LaneWait`), so that all of them give the true reason.
  */
 import { rfc3339 } from '../../base/rfc3339.ts';
 import { HELD_WITHOUT_END } from './delivery.ts';
@@ -163,10 +162,7 @@ export interface LaneFacts {
 /** Returns the facts of each of these mails, in their order. Other nodes show those of the mail that they deliver. */
 export type LaneFactsOf = (mails: readonly MailOfLane[]) => Promise<readonly LaneFacts[]>;
 
-/**
- * Returns when each of these deliveries is tried next at the earliest: when it is due, or later if its lane rests or its DNS is asked
- * again. Null if no attempt is planned.
- */
+/** Returns when each delivery is tried next at the earliest: when due; later if its lane rests or its DNS is asked again; null if none is planned. */
 export async function nextTries(
   laneFacts: LaneFactsOf,
   rows: readonly DeliveryRow[],
@@ -266,7 +262,6 @@ export interface LaneReport extends LaneView {
   changes: readonly LaneChange[];
 }
 
-/** Returns the report of a lane of which only the name is known. */
 export const blankLane = (name: string): LaneReport => ({
   name,
   waiting: 0,
@@ -292,7 +287,6 @@ export interface LaneChange {
   cause: string;
 }
 
-/** A source with the lists that it is on and its warm-up. */
 export interface SourceReport {
   /** Null for the address that the system chooses. */
   readonly name: string | null;

@@ -50,7 +50,6 @@ const placeOf = ({ site, source }: Pick<About, 'site' | 'source'>): string => `$
 /** The place of what names neither a site nor a source, and is found by the mail. */
 const OF_MAIL = placeOf({ site: EVERYWHERE, source: ANY_SOURCE });
 
-/** The limits that cover the mail of a site from one source. */
 export type PlaceLimits = ReturnType<LimitBook['at']>;
 
 export class LimitBook {
@@ -87,7 +86,6 @@ export class LimitBook {
       placeOf({ site, source: ANY_SOURCE }),
     ];
     return {
-      /** Returns one of these limits by its key. */
       get: (key: string): Limit | undefined => this.order.peek(key),
       all: (): Limit[] =>
         names
@@ -143,10 +141,7 @@ export class LimitBook {
       .sort((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1));
   }
 
-  /**
-   * Writes what a person sets, in one transaction with `others`. A limit of a lane replaces the lane's last one. Throws `invalid_state` if there
-   * are too many.
-   */
+  /** Writes what a person sets, in one transaction with `others`. A lane's limit replaces its last one. Throws `invalid_state` for too many. */
   async add(limit: Limit, others: Rows = {}): Promise<void> {
     for (const [id, one] of this.byHand) if (!this.isInForce(one)) this.remove(id, one);
     const all = this.listByHand();

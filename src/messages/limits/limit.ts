@@ -33,9 +33,7 @@ export interface OfMail {
   /** The slug of a stream of the account. */
   readonly stream: string | null;
   readonly message: string | null;
-  /** A bulk send. */
   readonly batch: string | null;
-  /** An API key. */
   readonly key: string | null;
 }
 
@@ -51,10 +49,7 @@ export interface Limit extends About, OfMail {
   readonly perMinute: number | null;
   /** The mails a minute that went well before the last refusals; null if there is none. */
   readonly knownPerMinute: number | null;
-  /**
-   * Nothing goes before then. Of a number of connections: one more may be tried from then on. Of what is set by hand: its end, or 0 if it has to
-   * be ended.
-   */
+  /** Nothing goes before then. Of a number of connections: one more may be tried from then on. Set by hand: its end, or 0 if it has to be ended. */
   readonly until: number;
   /** How often in a row it closed again, or how often its number has grown since the last refusal. */
   readonly step: number;
@@ -72,7 +67,6 @@ export interface Limit extends About, OfMail {
   readonly evidence: Evidence | null;
 }
 
-/** Every site. */
 export const EVERYWHERE = '';
 /** Every source. No source has this name. */
 export const ANY_SOURCE = '*';

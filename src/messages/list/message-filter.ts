@@ -36,7 +36,6 @@ export interface MessageFilter {
   stream?: string | undefined;
   domain?: string | undefined;
   rfc_message_id?: string | undefined;
-  /** The id of one of its events. */
   event_id?: string | undefined;
   /** The API key that it was sent with; no index has it. */
   key_id?: string | undefined;
@@ -50,7 +49,6 @@ export interface MessageFilter {
   test?: boolean | undefined;
 }
 
-/** A piece of SQL with the values of its placeholders. */
 export type Sql = readonly [text: string, ...values: (string | number)[]];
 
 /** A piece of SQL that the engines write differently. */
@@ -222,7 +220,6 @@ function addressStartCriterion(start: string): Criterion {
   };
 }
 
-/** Tests the recipients of a message. */
 const recipientTest =
   ([text, ...values]: Sql) =>
   (id: string): Sql => [`EXISTS (SELECT 1 FROM deliveries x WHERE x.message_id = ${id} AND ${text})`, ...values];

@@ -67,7 +67,6 @@ export async function countMessages(
 
 interface Chosen {
   index: MessageIndex;
-  /** The criteria that each message is tested against. */
   criteria: readonly Criterion[];
 }
 
@@ -107,13 +106,9 @@ async function countRows(read: Knex, [text, ...values]: SqlOfEngine, most: numbe
   return row?.n ?? 0;
 }
 
-/** An end of a range of ids. */
 type Bound = readonly [operator: '>' | '>=' | '<' | '<=', id: string];
 
-/**
- * Ids of messages that were accepted in the filter's times; the exact times are tested message by message. A mail submitted by SMTP has
- * its id before it is accepted.
- */
+/** Returns the range of ids of these times; exact times are tested message by message. A mail submitted by SMTP has its id before it is accepted. */
 const timesOf = ({ created_after, created_before }: MessageFilter): Bound[] => [
   ...(created_after === undefined ? [] : [['>=', idFloor('msg', created_after - LONGEST_REQUEST_MS)] as const]),
   ...(created_before === undefined ? [] : [['<', idFloor('msg', created_before + MOST_AHEAD_MS)] as const]),

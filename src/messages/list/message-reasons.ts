@@ -1,7 +1,4 @@
-/**
- * Says in one word why messages were bounced, deferred, given up or suppressed: from the attempts
- * for the recipient whose status a message shows, which have the verdict on each answer.
- */
+/** Says in one word why messages were bounced, deferred, given up or suppressed: by the attempts for the recipient whose status a message shows. */
 import type { Knex } from 'knex';
 import { dialectOf } from '../../storage/sql.ts';
 import type { DeliveryRow, MessageRow } from '../../storage/tables.ts';

@@ -45,7 +45,6 @@ export async function listReceived(read: Knex, filter: ReceivedFilter): Promise<
   return { rows: rows.map((row) => ({ ...row, ...noBodies })), hasMore };
 }
 
-/** Returns a mail within reach, or undefined. */
 export async function findReceived(
   db: Connection,
   { accountId, onlyTest }: MailReach,

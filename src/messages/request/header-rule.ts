@@ -1,7 +1,4 @@
-/**
- * Checks the headers of a request: a caller may set every well-formed one except those that the service sets (RFC 5322 section
- * 3.6).
- */
+/** Checks the headers of a request: a caller may set every well-formed one except those that the service sets (RFC 5322 section 3.6). */
 import { Problem } from '../../base/problem.ts';
 
 /** Headers of one message, after merging. */

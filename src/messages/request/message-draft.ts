@@ -176,7 +176,6 @@ function checkSize(draft: MessageDraft, sized: SizedContent, rules: SendRules, p
 const exactBytes = (content: MessageContent): number =>
   encodedSize(content.autoText && content.html !== null ? { ...content, text: textFromHtml(content.html) } : content);
 
-/** The circumstances of a check. */
 export interface SendRules {
   /** Milliseconds since the epoch. */
   now: number;
@@ -189,10 +188,7 @@ export interface SendRules {
   files?: ReadonlyMap<string, Buffer | string>;
 }
 
-/**
- * The content of a mail. Bulk entries that override nothing of it share the same object, so that it is stored once: compare by
- * identity.
- */
+/** The content of a mail. Bulk entries that override nothing of it share the same object, so that it is stored once: compare by identity. */
 export interface MessageContent extends MimeContent {
   /** True if a text part is derived from the html. */
   autoText: boolean;

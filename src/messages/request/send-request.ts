@@ -40,9 +40,7 @@ export function checkSend(body: Readonly<Record<string, unknown>>, rules: SendRu
   return step.value;
 }
 
-/**
- * Does the same as `checkSend`, but lets other work run about every millisecond of a bulk send, by calling `nextSlice`.
- */
+/** Does the same as `checkSend`, but lets other work run about every millisecond of a bulk send, by calling `nextSlice`. */
 export async function checkSendGently(
   body: Readonly<Record<string, unknown>>,
   rules: SendRules,
@@ -66,10 +64,9 @@ function checkSingle(body: Readonly<Record<string, unknown>>, rules: SendRules):
 }
 
 /**
- * Checks the bulk form of a send request: shared defaults, and one message for each entry of `recipients`.
- *
- * A fault outside the entries refuses the request. A fault within an entry, such as its address or a misspelt member, belongs
- * to that entry, and `on_error` decides about it: a list with one bad line is still sent.
+ * Checks the bulk form of a send request: shared defaults, and one message for each entry of `recipients`. A fault outside the entries refuses the
+ * request. A fault within an entry, such as its address or a misspelt member, belongs to that entry, and `on_error` decides about it: a list with one
+ * bad line is still sent.
  */
 
 /** Entries between two turns of the event loop: small ones take 10 us each, refused ones 20 (a Problem records its stack). */

@@ -1,9 +1,7 @@
 /**
- * The members of a send request: one schema that checks, types and documents them.
- *
- * The schema has only the rules about a single value. Rules about addresses, bytes, times and several members are in
- * message-draft.ts; limits that are settings are only documented here (`meta`) and enforced there, so that
- * the schemas are built once.
+ * The members of a send request: one schema that checks, types and documents them. The schema has only the rules about a single value. Rules about
+ * addresses, bytes, times and several members are in message-draft.ts; limits that are settings are only documented here (`meta`) and enforced there,
+ * so that the schemas are built once.
  */
 import { z } from 'zod';
 

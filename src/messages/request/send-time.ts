@@ -4,11 +4,9 @@ import { Problem } from '../../base/problem.ts';
 const MINUTE = 60_000;
 const DAY = 24 * 60 * MINUTE;
 
-/** How far ahead a message can be scheduled. */
 const SEND_AT_MOST_AHEAD = 30 * DAY;
 /** Clocks differ and requests wait: a time this far in the past still means now. */
 const SEND_AT_MOST_PAST = 5 * MINUTE;
-/** How long after its sending time a message may expire at the latest. */
 const EXPIRES_MOST_AFTER = 7 * DAY;
 
 const RFC3339 = /^(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:[Zz]|([+-])(\d\d):(\d\d))$/;
@@ -47,7 +45,6 @@ export function checkExpiry(at: number, start: number, field: string): void {
   throw new Problem('invalid_field', `\`${field}\` ${why}.`, { field });
 }
 
-/** Returns the time of `expires_at`. */
 export function checkTime(text: string, field: string): number {
   const at = parseTime(text);
   if (at !== null) return at;

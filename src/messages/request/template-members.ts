@@ -4,7 +4,6 @@ import { check, faults } from '../../base/check.ts';
 import { Problem } from '../../base/problem.ts';
 import { zoneNamed } from '../../base/zones.ts';
 
-/** A JSON object of a request. */
 export type Json = Readonly<Record<string, unknown>>;
 
 const MOST_VARIABLES_BYTES = 100 * 1024;
@@ -37,7 +36,6 @@ export const timezoneSchema = z
   .meta({ maxLength: LONGEST_TIMEZONE })
   .describe("IANA name, for dates: `Europe/Vienna`. Default: the template's, else `UTC`.");
 
-/** The members of a request that are about templates, for its check and for the API document. */
 export const templateMembers = {
   template_id: z.string().min(1).max(64).nullish().describe('Id or alias of a template; excludes `html` and `text`.'),
   template_version: z.int().min(1).max(1_000_000_000).nullish().describe('Default: the published one.'),

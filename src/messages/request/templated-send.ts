@@ -163,7 +163,6 @@ export interface RenderDeps {
   renderer: Renderer;
 }
 
-/** One request that is rendered. */
 interface Rendering extends RenderDeps {
   accountId: string;
   /** The time that `now` is in all its templates. */
@@ -235,7 +234,6 @@ const shown = (steps: Steps): string =>
 const textAt = (value: unknown, steps: Steps): unknown =>
   steps.reduce<unknown>((one, step) => (one as Record<string | number, unknown>)[step], value);
 
-/** Returns a copy of the value with another text at the end of the steps. */
 function withText(value: unknown, [step, ...rest]: Steps, text: string): unknown {
   if (step === undefined) return text;
   if (Array.isArray(value)) return (value as unknown[]).map((one, n) => (n === step ? withText(one, rest, text) : one));
@@ -243,9 +241,7 @@ function withText(value: unknown, [step, ...rest]: Steps, text: string): unknown
   return { ...members, [step]: withText(members[step], rest, text) };
 }
 
-/**
- * Moves the shared members of a bulk send that hold expressions into an entry, which has its own variables: what the entry gives itself stays.
- */
+/** Moves the shared members of a bulk send that hold expressions into an entry, which has its own variables: what the entry gives itself stays. */
 function withSharedExpressions(body: Json, entry: Json): Json {
   const moved = Object.fromEntries(
     sharedExpressions(body).map((member) => [
@@ -328,7 +324,6 @@ async function renderMessage(
   };
 }
 
-/** Returns the variables with the defaults of those that are absent. */
 export function withDefaults(declared: readonly DeclaredVariable[], given: Variables): Record<string, unknown> {
   const variables: Record<string, unknown> = { ...given };
   for (const { name, default: fallback } of declared)
@@ -336,7 +331,6 @@ export function withDefaults(declared: readonly DeclaredVariable[], given: Varia
   return variables;
 }
 
-/** A variable that is not as its template declares it. */
 export interface DeclarationFault {
   name: string;
   problem: Problem;

@@ -20,10 +20,8 @@ export interface Unsubscribe {
 export const hostedUnsubscribe: Unsubscribe = { url: null, mailto: null, oneClick: true };
 
 /**
- * Checks the member. False means off, whatever the stream's default is. Throws `invalid_field`.
- *
- * One-click is on for the hosted page, which answers a POST. Whether the sender's own page does is unknown, so there the sender
- * must ask for it.
+ * Checks the member. False means off, whatever the stream's default is. Throws `invalid_field`. One-click is on for the hosted page, which answers a
+ * POST. Whether the sender's own page does is unknown, so there the sender must ask for it.
  */
 export function checkUnsubscribe(wire: NonNullable<WireMessage['unsubscribe']>, field: string): Unsubscribe | false {
   if (typeof wire === 'boolean') return wire ? hostedUnsubscribe : false;

@@ -28,10 +28,7 @@ export interface Books {
   faults: string[];
 }
 
-/**
- * Checks the books in one snapshot. It counts everything: seconds for a million rows, so it is for `doctor` and tests, not for
- * a page.
- */
+/** Checks the books in one snapshot. It counts everything: seconds for a million rows, so it is for `doctor` and tests, not for a page. */
 export function balance(read: Knex): Promise<Books> {
   return read.transaction(async (snapshot) => {
     const counters = await sums(snapshot);

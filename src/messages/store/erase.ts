@@ -1,9 +1,7 @@
 /**
- * Erases the body of one message, or a person. The facts that the books and the numbers need (that a mail was sent, when, and
- * with which outcome) remain, without its recipient or content.
- *
- * Mail that the delivery engine still needs is not erased: a body can be erased when its message is finished, and a person's waiting
- * mail is canceled first.
+ * Erases the body of one message, or a person. The facts that the books and the numbers need (that a mail was sent, when, and with which outcome)
+ * remain, without its recipient or content. Mail that the delivery engine still needs is not erased: a body can be erased when its message is
+ * finished, and a person's waiting mail is canceled first.
  */
 import { Problem } from '../../base/problem.ts';
 import { addressKey, ERASED_ADDRESS, parseMailbox, shownAddress } from '../../mail/address.ts';

@@ -1,7 +1,4 @@
-/**
- * Contents that were just accepted: they stay in memory for the first attempt, which then reads nothing back. Memory is bounded, and what is
- * not here, or has been used, is in the database.
- */
+/** Contents just accepted: bounded memory has them for the first attempt, which reads nothing back. What is not here or used is in the database. */
 import { LRUCache } from 'lru-cache';
 import type { BodyFacts } from '../../mail/body-facts.ts';
 import type { AttachmentRow, ContentRow } from '../../storage/tables.ts';
@@ -36,7 +33,6 @@ export class FreshContents {
     return fresh;
   }
 
-  /** The bytes in memory. */
   get bytes(): number {
     return this.kept.calculatedSize;
   }

@@ -9,7 +9,6 @@ import {
   type ReceivedMail,
 } from '../../mail/received-mail.ts';
 
-/** A question about a mail. */
 export type MailJob = { bytes: Uint8Array } & (
   { asks: 'view' } | { asks: 'received' } | { asks: 'attachment'; index: number }
 );

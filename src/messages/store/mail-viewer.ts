@@ -38,7 +38,7 @@ export function createMailViewer(deps: { clock: Clock }) {
     async view(bytes: Uint8Array): Promise<MailView | null> {
       return bytes.byteLength > MOST_BYTES ? null : orNull(run<MailView | null>({ asks: 'view', bytes }));
     },
-    /** Reads a mail that came to a domain that receives; null if it cannot be taken apart. Rejects with a ThreadRefusal that is not the mail's fault. */
+    /** Reads a mail that came to a domain that receives; null if that is impossible. Rejects with a ThreadRefusal that is not the mail's fault. */
     async received(bytes: Uint8Array): Promise<ReceivedMail | null> {
       try {
         return await run<ReceivedMail | null>({ asks: 'received', bytes });

@@ -22,7 +22,6 @@ export interface MailReach {
   onlyTest: boolean;
 }
 
-/** Returns a message within reach, or undefined. */
 export function findMessage(
   read: Knex,
   { accountId, onlyTest }: MailReach,
@@ -64,10 +63,7 @@ function recipientRecord(row: DeliveryRow, next: string | null) {
   return recipientMembers(row, { email: row.address, next_attempt_at: next, smtp });
 }
 
-/**
- * Returns when the next attempt is due; null during an attempt, while the delivery is held (see delivery/why.ts), and if its
- * time is over before another would be made.
- */
+/** Returns when the next attempt is due; null during one, while the delivery is held (see delivery/why.ts), and if its time is over before. */
 export const nextAttemptAt = (
   row: Pick<DeliveryRow, 'claim_epoch' | 'due_at' | 'give_up_at' | 'held_by'>,
 ): string | null =>
@@ -95,7 +91,6 @@ function attemptRecord(row: AttemptRow & { address: string }) {
   return attemptMembers(row, { recipient: row.address, timings_ms: timings });
 }
 
-/** Returns the stored content of a message. */
 export async function contentOf(read: Knex, contentId: string): Promise<ContentRow | undefined> {
   const row = (await read('contents').where({ id: contentId }).first()) as ContentRow | undefined;
   return row === undefined || isSealedContent(contentId) ? undefined : { ...row, ...bodyOf(row) };

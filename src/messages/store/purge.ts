@@ -1,8 +1,7 @@
 /**
  * Removes old data: whole messages with all their rows in other tables, bodies, events, reports, audit lines. Unfinished mail is never touched, and
- * the books count what was removed, so they still balance.
- *
- * Old rows have to come from the disk. So they are chosen ahead on a reader while others write.
+ * the books count what was removed, so they still balance. Old rows have to come from the disk. So they are chosen ahead on a reader while others
+ * write.
  */
 import { allEventTypes } from '../../events/event.ts';
 import type { CounterRow, DeliveryRow, EventRow, MessageRow } from '../../storage/tables.ts';
@@ -27,7 +26,7 @@ export interface Range<Row> {
   most: number;
 }
 
-/** Chooses and removes one kind of row. Others write between the steps: finished mail stays finished, and a row that is already removed does no harm. */
+/** Chooses and removes one kind of row. Others write between the steps: finished mail stays finished, and a row that is already gone does no harm. */
 export interface Purge<Row> {
   /** Chooses the oldest rows to remove, none if there are none. */
   choose(reader: Reader, range: Range<Row>): Promise<Row[]>;
@@ -54,10 +53,7 @@ const BODY_OWNERS = `SELECT m.id, m.account_id, m.content_id, m.batch_id,
   FROM messages m WHERE`;
 const ownersNamed = statement(({ among }) => `${BODY_OWNERS} m.id ${among('text')} ORDER BY m.id`);
 
-/**
- * Removes bodies in the order of acceptance. It passes over messages that wait, such as those with a later `send_at`, and comes back to
- * them.
- */
+/** Removes bodies in the order of acceptance. It passes over messages that wait, such as those with a later `send_at`, and comes back to them. */
 export const oldContents: Purge<BodyOwner> = {
   async choose(reader, { accountId, before, after, most }) {
     const { mark, passed } = await retentionPlaceOf(reader, accountId);

@@ -42,9 +42,8 @@ type Owner = Pick<MessageRow, 'content_id' | 'batch_id'>;
 const owners = rowsParameter(messageTable.columns, ['content_id', 'batch_id']);
 
 /**
- * Removes the bodies of messages that were removed or cut off from them, with their files.
- * Entries of a bulk send share theirs: a body that another message needs stays. Up to the mark of `place` only messages that wait need theirs,
- * and those that retention has passed over.
+ * Removes the bodies of messages that were removed or cut off from them, with their files. Entries of a bulk send share theirs: a body that another
+ * message needs stays. Up to the mark of `place` only messages that wait need theirs, and those that retention has passed over.
  */
 export async function removeContents(
   tx: Connection,

@@ -1,7 +1,4 @@
-/**
- * One attempt of one mail: it finds its way over a connection to a host of its site, or without one (simulator, discarded, no route), and ends in an
- * outcome. Nothing is written to the database.
- */
+/** One attempt of one mail, over a connection or without (simulator, discarded, no route). It ends in an outcome; nothing goes to the database. */
 import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
@@ -89,7 +86,6 @@ export class Attempts {
     return connection === null ? null : { kind: 'connected', startedAt, destination, connection };
   }
 
-  /** Finds a connection for a mail that needs one. */
   async find(job: Job, wanted: Wanted): Promise<Passage | NoPassage> {
     const destination = this.engine.sites.known(job.domain);
     if (destination?.kind !== 'site') return { kind: 'moved' };
@@ -292,7 +288,6 @@ function aboutThisMail({ tlsRequest = null }: Ready, outcome: Outcome): Outcome 
 
 const messageGrounds = { rule: 'tls', infrastructure: false, greylisting: false, about: 'message' } as const;
 
-/** Returns the account and the domain of a job's mail. */
 export const mailKeyOf = ({ share, domain }: Pick<Job, 'share' | 'domain'>): MailKey => ({ account: share, domain });
 
 /** Plaintext has a policy, too: one that allows it, or one that kept the mail from the host. */
@@ -302,10 +297,7 @@ const policyOf = (
   { tlsRequest = null }: Ready,
 ): string | null => (destination.kind === 'site' ? policyAt(destination, mx, tlsRequest) : null);
 
-/**
- * Refusals that are about our own set-up (a block list, a missing PTR record, a signature that does not verify) bounce mail
- * of customers who can do nothing about it. Returns a function that warns the operator, once for each lane and rule in ten minutes.
- */
+/** Returns a function that warns the operator of refusals about our set-up, which customers cannot mend, once in 10 min for each lane and rule. */
 export function createSetUpWarnings({
   clock,
   log,

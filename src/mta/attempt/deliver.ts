@@ -31,7 +31,6 @@ import { hostKey, laneName } from '../names.ts';
 import type { Failure, Prepared, Ready } from '../prepare/prepare.ts';
 import type { Host, Site } from '../sites/sites.ts';
 
-/** The parts of the engine that a delivery by one source uses. */
 export interface SourceContext {
   clock: Clock;
   /** Returns a number in [0, 1), for the order of addresses. */
@@ -41,7 +40,6 @@ export interface SourceContext {
   /** See `OpenDeps.maySend`. */
   maySend?: (() => boolean) | undefined;
   memory: TlsMemory;
-  /** See `OpenDeps.addresses`. */
   addresses?: AddressMemory;
   timeouts: PhaseTimeouts;
   /** When the attempt ends, on the monotonic clock, whatever host it is at. */
@@ -52,7 +50,6 @@ export interface SourceContext {
   source?: string | null;
   /** The addresses of this machine that connections come from, and the families that may be dialled; all if left out. */
   local?: () => { addresses: readonly string[]; families: readonly number[] };
-  /** Records dialogues for operators who watch them. */
   transcripts?: Pick<Transcripts, 'of'>;
 }
 
@@ -160,10 +157,7 @@ type Connected =
   | { kind: 'exhausted'; text: string }
   | { kind: 'unreachable'; failed: Extract<OpenResult, { kind: 'failed' }> };
 
-/**
- * Waits for a dial, but for a silent host only so long if there are others. A connection that it gives after all is kept for a mail that comes
- * later, and its gate is that of a silent host until then.
- */
+/** Waits less for a silent host if there are others. A connection that comes later is kept for later mail; until then its gate is a silent host's. */
 function withoutSilence({ clock }: SourceContext, dial: Promise<Connected>, hasOthers: boolean): Promise<Connected> {
   if (!hasOthers) return dial;
   const since = clock.monotonic();
@@ -269,7 +263,6 @@ export type Tried =
   /** The mail could not be made fit for the host just now. */
   | { kind: 'unmade'; failure: Failure };
 
-/** One attempt of a mail at its site. */
 export interface SiteAttempt {
   site: Site;
   mail: Ready;
@@ -370,10 +363,7 @@ async function sendOver(context: SourceContext, site: Site, mail: Ready, connect
   }
 }
 
-/**
- * Tells the pool that the host has answered for the mail, or that its session broke: the next dial depends on it. A refusal for the
- * number of connections says nothing about the mail, and was noted when the connection was given back.
- */
+/** Tells the pool that the host answered or its session broke: the next dial depends on it. A refusal of one connection too many was noted before. */
 function noteCarried(
   { pool, source }: SourceContext,
   host: Host,
@@ -445,9 +435,7 @@ async function sendAndGiveBack(
   }
 }
 
-/**
- * Returns the mail in 7 bits for a host without 8BITMIME, or as it is if it cannot be brought into them: the session then refuses it.
- */
+/** Returns the mail in 7 bits for a host without 8BITMIME, or as it is if it cannot be brought into them: the session then refuses it. */
 async function fitFor({ session }: Lease, mail: Ready): Promise<Prepared> {
   if (session.extensions.eightBitMime || mail.inSevenBits === undefined) return mail;
   const made = await mail.inSevenBits();

@@ -40,7 +40,6 @@ export interface Place {
 
 export type EndedTransfer = Exclude<Transfer, { kind: 'withheld' }>;
 
-/** Returns the outcome of a message that was handed to a session. */
 export function outcomeOfTransfer(frame: AttemptFrame, place: Place, transfer: EndedTransfer): Outcome {
   const facts = (reply: SmtpReply | null, text: string | null): AttemptFacts => ({
     ...frameFacts(frame),
@@ -91,7 +90,6 @@ export function outcomeOfDial(
   return { kind: 'deferred', facts, verdict, retryAt: retryAtOf(frame, judged, facts), grounds };
 }
 
-/** Returns the outcome if DNS gave no host to dial. */
 export function outcomeOfRoute(frame: AttemptFrame, route: Exclude<MailRoute, { kind: 'hosts' | 'trouble' }>): Outcome {
   const facts = (enhancedCode: string | null, text: string): AttemptFacts => ({
     ...frameFacts(frame),
@@ -132,7 +130,6 @@ export function waitForUs(frame: AttemptFrame, text: string): Outcome {
   return later(frame, { ...frameFacts(frame), ...noPlace, enhancedCode: HELD_BY_US, smtpReply: text }, 'other');
 }
 
-/** Returns the outcome of a mail that can never be built. */
 export function cannotBuild(frame: AttemptFrame, why: string): Outcome {
   return {
     kind: 'failed',
@@ -159,10 +156,7 @@ const isTooManyRecipients = ({ phase, reply }: Extract<Transfer, { kind: 'refuse
 /** The server wants a login (RFC 4954 section 6) or TLS (RFC 3207 section 4) first. */
 const SIGN_IN_FIRST = 530;
 
-/**
- * Returns whether a refusal is about the session and not about the mail: a smarthost wants a login or TLS, which is about our route; or a
- * host demands TLS if this connection had none, such as after a broken handshake. The next try begins with TLS again.
- */
+/** Returns whether a refusal is about the session: a smarthost wants a login or TLS, or a host TLS that was missing. The next try begins with TLS. */
 const isAboutSession = ({ viaRelay }: AttemptFrame, { tls }: AttemptFacts, { code }: Refusal, { reason }: Judgement) =>
   (viaRelay && code === SIGN_IN_FIRST) || (tls === null && reason === 'tls_required');
 
@@ -281,7 +275,6 @@ export const placeOfHost = ({ name }: Pick<Host, 'name'>, ip: string, source: st
   source,
 });
 
-/** The outcome if none of the hosts has an address that the source can reach. */
 export const noReachableAddress =
   (source: string | null = null): OutcomeAt =>
   (frame) =>

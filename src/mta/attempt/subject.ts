@@ -15,9 +15,7 @@ const CONNECTIONS =
 /** Answers about the number of mails over one connection, of which another one takes more; 4.7.653 is Outlook's code for it. */
 const USED_UP =
   /\b(?:messages?|mails?|e-?mails?|transactions?|deliveries) (?:\w+ ){0,3}?(?:this|one|single|each|same|current|per) (?:SMTP )?(?:connection|session)\b|\b4\.7\.653\b/i;
-/** Returns whether an answer says that this connection has carried as many mails as it may. */
 export const isUsedUp = (text: string): boolean => USED_UP.test(text.slice(0, LOOKED_AT));
-/** Returns whether an answer is about the number of connections. */
 export const isAboutConnections = (text: string): boolean => CONNECTIONS.test(text) && !isUsedUp(text);
 
 /** Answers about the number of mails in a time. */
@@ -32,7 +30,6 @@ const OUR_QUOTA =
 /** The rule of one recipient, or of one recipient organisation behind a host that serves many. */
 const TENANT =
   /\b(?:recipient|user|customer|tenant|organi[sz]ation|company) (?:(?:has|have) (?:block|black|reject|refus|bann)|(?:does not|doesn't|do not|don't) (?:want|wish))|(?:blocked|blacklisted|banned|rejected|refused|denied|lists?|policy|rules?|filters?|settings?) (?:by|of) (?:\w+ ){0,4}?(?:recipient|user|customer|tenant|organi[sz]ation|company)\b|(?:recipient|user|customer|tenant|organi[sz]ation|company|domain)(?:'s|s'|s)? (?:own )?(?:\w+ )?(?:block|black|deny|reject|safe|allow)[ -]?list|(?:recipient|user|customer|tenant|organi[sz]ation|company)(?:'s|s'|s)? (?:\w+ ){0,2}?(?:policy|polic(?:ies)|rules?|filters?|settings?|administrator)|(?:our|the|this|your recipient's) (?:organi[sz]ation|company|tenant|customer)(?: \w+){0,3} (?:block|reject|den|refus|restrict|not accept)|not (?:in|on) (?:the )?(?:\w+ ){0,2}?(?:allow|safe|white)|allowed[- ]senders?|only accepts? (?:mail|messages) from|\bblocked senders\b|envelope blocked|RESOLVER\.RST/i;
-/** Names of public block lists. */
 const PUBLIC_LIST =
   /spamhaus|spamcop|barracudacentral|\bsorbs\b|\bsurbl\b|\buribl\b|uceprotect|\bpsbl\b|mailspike|abusix|abuseat|\bcbl\b|invaluement|hostkarma|0spam|senderscore|dnswl|\bdnsbls?\b|\brbls?\b|zen\.|S3140|S3150|\(BL\)/i;
 /** Lists of domains and links: what is on them is in the mail or its sender, not our address. */
@@ -97,7 +94,6 @@ export const refusesConnections = (text: string): boolean => {
   return isAboutConnections(read) && !MAILBOX.test(read);
 };
 
-/** Returns the subject of a refusal that was classified as `judged`. */
 export function subjectOf(refusal: Refusal, judged: Pick<Judgement, 'class' | 'reason' | 'greylisting'>): Subject {
   const { code, phase } = refusal;
   const text = withoutCodes(refusal.text.slice(0, LOOKED_AT), code).replace(/\s+/g, ' ');
@@ -162,7 +158,6 @@ const withoutAddresses = (text: string): string =>
     .map((word) => (word.includes('@') ? `@${/[.:;]$/.exec(word)?.[0] ?? ''}` : word))
     .join(' ');
 
-/** Returns the name of the public block list that a refusal names, or null. */
 export const publicListIn = (text: string): string | null => {
   const found = PUBLIC_LIST.exec(text.slice(0, LOOKED_AT))?.[0].toLowerCase() ?? null;
   return found === 'zen.' ? 'spamhaus' : found;

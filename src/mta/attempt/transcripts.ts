@@ -7,7 +7,6 @@ import type { Clock } from '../../base/clock.ts';
 import type { TranscriptLine, TranscriptPage } from '../../messages/delivery/why.ts';
 import type { Trace } from '../connection/wire.ts';
 
-/** The subject of a watch: a lane, or a message on any lane. */
 export type Watched = { lane: string } | { messageId: string };
 
 export type Transcripts = ReturnType<typeof createTranscripts>;

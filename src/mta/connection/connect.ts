@@ -104,9 +104,8 @@ const ONE_BY_ONE_MS = DAY_MS;
 const MOST_REMEMBERED = 10_000;
 
 /**
- * Remembers which addresses of mail hosts took no connection in time, or took one and gave no session, so that the next connection to their
- * host begins with the others; and which ones lose commands that come in one piece, so that they get them one by one. There is one memory for
- * each of our sources, since the way to an address may be broken from one alone.
+ * Remembers which addresses took no connection in time or gave no session: the next connection begins with the others; and which lose commands in one
+ * piece: they get them one by one. Each of our sources has its own memory, since the way to an address may be broken from one alone.
  */
 export class AddressMemory {
   private readonly untilOf = createLru<string, number>(MOST_REMEMBERED);

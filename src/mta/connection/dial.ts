@@ -1,7 +1,4 @@
-/**
- * Dials a host's addresses until a session is open (RFC 5321 section 5.1). For servers with broken TLS it steps down (a reduced hello,
- * a legacy one, then plaintext) if no policy forbids that.
- */
+/** Dials addresses until a session is open (RFC 5321 section 5.1). Broken TLS steps down if allowed: reduced hello, legacy one, plaintext. */
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
 import { createLru } from '../../base/lru.ts';
@@ -109,10 +106,7 @@ async function dialOne(deps: OpenDeps & { memory: TlsMemory }, target: DialTarge
 
 type FailedTls = Extract<OpenResult, { kind: 'failed' }>;
 
-/**
- * Remembers the step. Connections that were only cut, which an attacker on the way can do, do not show that TLS is broken: after legacy TLS or
- * plaintext the next connection tries the usual hello again. The reduced hello protects as much.
- */
+/** Remembers the step; of connections that were only cut, as an attacker can do, only a reduced hello, which protects as much as the usual one. */
 function learn(memory: TlsMemory, host: string, step: Workaround, failures: readonly FailedTls[], now: number): void {
   const wereOnlyCut = failures.every(({ tlsCut }) => tlsCut === true);
   if (step === 'none') memory.downgraded?.(host, failures[0]?.text ?? '');

@@ -1,7 +1,6 @@
 /**
- * Opens an SMTP session with one mail host: connect, banner, EHLO (or HELO), STARTTLS (RFC 3207) and EHLO
- * again, AUTH (RFC 4954) for smarthosts. Each step is a function below, in this order; any of them may end the attempt,
- * and then the result names the phase. A failure here says nothing about the message: the next host is tried.
+ * Opens an SMTP session with one mail host: connect, banner, EHLO (or HELO), STARTTLS (RFC 3207) and EHLO again, AUTH (RFC 4954) for smarthosts. Each
+ * step is a function below, in this order; any may end the attempt with its phase. That says nothing about the message: the next host is tried.
  */
 import type { Clock } from '../../base/clock.ts';
 import {
@@ -29,7 +28,6 @@ export interface OpenDeps {
   tls: TlsClient;
   /** Which addresses have failed lately; none are remembered if left out. */
   addresses?: AddressMemory | undefined;
-  /** Records the dialogue. */
   trace?: Trace | undefined;
 }
 
@@ -51,7 +49,6 @@ export interface SessionTarget {
   deadline?: number;
   /** True if other hosts, or other addresses of this one, can be tried: the banner then gets less time. */
   otherHostsRemain: boolean;
-  /** Aborts the opening. */
   signal?: AbortSignal;
 }
 
@@ -243,9 +240,8 @@ class Opening {
   }
 
   /**
-   * The server ended the connection at STARTTLS or left that unanswered, or ended it behind the handshake before it said anything: with
-   * TLS 1.3 the client's side is done before the server has looked at it, so that its alert comes in answer to the first command. A server
-   * that is only silent behind the handshake has not broken TLS.
+   * The server ended the connection at STARTTLS, left that unanswered, or ended it behind the handshake before it said anything: with TLS 1.3
+   * its alert comes in answer to the first command. A server that is only silent behind the handshake has not broken TLS.
    */
   private brokenTls(phase: 'tls' | 'banner' | 'ehlo', { how, text }: Broken): Failed {
     const failed = this.failed(phase, null, text);

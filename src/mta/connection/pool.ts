@@ -48,10 +48,7 @@ export interface Lease {
   readonly session: Session;
   readonly ip: string;
   readonly reused: boolean;
-  /**
-   * Puts the session back if it can be used again, or closes it. `tooMany`: the answer that refused the mail because there are too
-   * many connections; so this one is closed, and the gate takes it for a refused dial.
-   */
+  /** Puts the session back if usable, or closes it. `tooMany`: the answer that refused one connection too many; to the gate a refused dial. */
   giveBack(tooMany?: string): void;
 }
 
@@ -76,7 +73,6 @@ export interface PoolDeps {
   clock: Clock;
   /** Returns a number in [0, 1), which varies pauses. */
   random?: () => number;
-  /** Returns the lanes that have mail waiting for a connection to this host. */
   lanesWaiting?: (host: string) => readonly string[];
   /** Is called when the lane may have `room` connections to this host. */
   wake?: (lane: string, host: string, room: number) => void;
@@ -273,10 +269,7 @@ export class Pool {
     return done;
   }
 
-  /**
-   * Drops connections that have been waited for over `waitMs` in one phase, except for `most` of them: those that waited
-   * longest go first, none behind its final dot. Returns how many were dropped.
-   */
+  /** Drops all but `most` connections awaited over `waitMs` in one phase, longest first, none behind its final dot. Returns how many were dropped. */
   dropWaiting(waitMs: number, most: number): number {
     const before = this.clock.monotonic() - waitMs;
     const late = [...this.connections].filter((one) => waitingSince(one) <= before);
@@ -290,7 +283,6 @@ export class Pool {
     for (const connection of this.connections) giveUp(connection, 'given up: the program stops', evenPastDot);
   }
 
-  /** Returns what the host said or did instead of letting us in. */
   private failureOf({ reply, text }: Extract<OpenResult, { kind: 'failed' }>, lane: string): DialFailure {
     if (reply === null) return { text };
     const isCrowded = isAboutConnections(reply.text) && this.deps.hasOthers(lane);
@@ -331,7 +323,6 @@ export class Pool {
       : Math.min(room, Math.max(1, Math.ceil(host.shareOf(lane, limit, others)) - host.usedBy(lane)));
   }
 
-  /** Wakes the lanes that may have a connection to this host now. */
   private wakeLanes(host: PooledHost): void {
     for (const lane of this.deps.lanesWaiting(host.name)) {
       const room = this.roomFor(host, lane, host.limit);
@@ -482,10 +473,7 @@ export class Pool {
     return this.openOf(lane) >= this.deps.mostOf(lane);
   }
 
-  /**
-   * Makes room for one connection more of the lane: closes one that is idle, at whatever host. Resolves when one is gone; null if
-   * all are in use.
-   */
+  /** Makes room for one connection more of the lane: closes an idle one at any host. Resolves when one is gone; null if all are in use. */
   private freeOne(lane: string): Promise<void> | null {
     this.closeIdle(this.idle, lane);
     const closing = [...this.connections].flatMap((one) => (one.lane === lane ? (one.closed ?? []) : []));

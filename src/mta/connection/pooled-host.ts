@@ -1,7 +1,4 @@
-/**
- * One host in the pool: its dial gate, the connections to it, and the lanes that use them. Lanes share what the host allows: equal
- * shares if there are enough connections, turns of two seconds if there are not.
- */
+/** One host in the pool: dial gate, connections, lanes. Lanes share equally what it allows, or take turns of two seconds if that is too little. */
 import type { Timer } from '../../base/clock.ts';
 import type { Session } from './session.ts';
 
@@ -96,7 +93,6 @@ export class PooledHost {
     if (waitingLanes < 2) this.turns.clear();
   }
 
-  /** Returns whether nothing is known of the host that is worth keeping. */
   get isForgettable(): boolean {
     return this.gate === openGate && this.turns.size === 0;
   }
@@ -150,7 +146,6 @@ export interface ConnectionCounts {
 /** A host that has not let a connection in for so long keeps that one only: other mail goes to the site's other hosts. */
 export const SILENT_MS = 5_000;
 
-/** Why a connection has to wait. */
 export type GateWait =
   /** The host was dialled in vain, or its sessions break: it is not dialled until then, or until the one dial that probes it has ended. */
   | {

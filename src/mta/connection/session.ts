@@ -35,7 +35,6 @@ export class Session {
   readonly extensions: Extensions;
   readonly tls: TlsResult | null;
   readonly banner: string;
-  /** Records the dialogue if operators may watch it. */
   readonly trace: Trace | undefined;
   private readonly clock: Clock;
   private readonly maySend: () => boolean;
@@ -93,10 +92,7 @@ export class Session {
     this.wire.destroy(why);
   }
 
-  /**
-   * Drops the connection at once, but behind the final dot only if `evenPastDot` is true: there
-   * the server may have taken the message, and only its answer keeps it from being sent twice.
-   */
+  /** Drops the connection at once, but behind the final dot only if `evenPastDot`: there only the answer keeps a taken message from going twice. */
   abandon(evenPastDot = false, why = 'given up: the program stops'): void {
     if (!this.pastDot || evenPastDot) this.destroy(why);
   }

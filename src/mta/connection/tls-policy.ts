@@ -54,10 +54,7 @@ export type TlsRequest = 'require' | 'waive';
 
 export type Asked =
   | { kind: 'need'; need: TlsNeed }
-  /**
-   * This host must not have the mail (RFC 8461 section 5): the next one is tried, or the mail waits. `isFinal`: waiting does not
-   * help, since the domain cannot meet the message's request.
-   */
+  /** The host must not have the mail (RFC 8461 section 5): the next is tried, or it waits. `isFinal`: the domain cannot meet the request at all. */
   | { kind: 'refused'; text: string; policy: PolicyName; isFinal?: true };
 
 /** Returns what a connection to the host needs, or why it must not have the mail. */
@@ -97,7 +94,6 @@ function overrideNeed(facts: TlsFacts, override: NonNullable<TlsFacts['override'
   return need(daneNeed(facts.dane));
 }
 
-/** Applies the domain's policies. */
 function policyNeed(facts: TlsFacts): Asked {
   const { dane } = facts;
   // RFC 7672 section 2.2: DANE takes precedence over MTA-STS, but records that authenticate nothing cannot replace a policy.

@@ -1,7 +1,4 @@
-/**
- * The TLS handshake with a mail host. The certificate is checked after the handshake, which accepts any: opportunistic TLS takes
- * every certificate (RFC 7435), and the result is recorded in every attempt.
- */
+/** The TLS handshake with a mail host. It takes any certificate (RFC 7435) and checks it afterwards; every attempt records the result. */
 import { LRUCache } from 'lru-cache';
 import { constants, X509Certificate, createHash } from 'node:crypto';
 import { type Socket, isIP } from 'node:net';
@@ -81,10 +78,7 @@ export interface HandshakeTarget {
 
 export type Handshake =
   | { kind: 'secured'; socket: TLSSocket; result: TlsResult }
-  /**
-   * The handshake itself failed. The socket is destroyed. `isCut`: the connection was closed or reset, which an attacker on the way
-   * can do, and no fault of TLS was seen.
-   */
+  /** The handshake failed; the socket is destroyed. `isCut`: closed or reset, as an attacker on the way can do, and no fault of TLS was seen. */
   | { kind: 'failed'; text: string; isCut: boolean };
 
 /** Begins TLS on a connected socket. Does not compare the result with the need: see `verified` and `fault`. */

@@ -13,10 +13,7 @@ export interface Broken {
   kind: 'broken';
   phase: Phase;
   text: string;
-  /**
-   * `tls`: a fault of TLS, such as an alert; `cut`: the server closed or reset the connection; `silent`: it said nothing in the
-   * time of the phase. Absent for all else.
-   */
+  /** `tls`: a fault of TLS, such as an alert; `cut`: closed or reset; `silent`: nothing came in the time of the phase. Absent for all else. */
   how?: 'tls' | 'cut' | 'silent';
 }
 
@@ -73,15 +70,11 @@ export class Wire {
     this.socket.write(text);
   }
 
-  /** Adds a remark of ours to the trace. */
   note(text: string): void {
     if (this.trace?.on === true) this.trace.line('>', text);
   }
 
-  /**
-   * Writes a block of the message. If the server is slow to take it, waits at most `timeoutMs`; with null it does not wait
-   * (the last block: the answer to the dot is awaited next). Returns a promise only if there is something to wait for.
-   */
+  /** Writes a block. Waits at most `timeoutMs` for a slow server; with null (the last block) not at all. Returns a promise only if it waits. */
   writeBlock(block: readonly Buffer[], timeoutMs: number | null): Promise<Broken | null> | Broken | null {
     if (this.broken !== null) return this.broken;
     this.phase = 'block';
@@ -109,10 +102,7 @@ export class Wire {
     return this.unread.shift() ?? null;
   }
 
-  /**
-   * Hands the socket over to TLS. All that was received before is forgotten, so that nothing injected before the handshake
-   * can pass for an answer after it (CVE-2011-0411 and its kin).
-   */
+  /** Hands the socket over to TLS and forgets what came before: nothing injected may pass for an answer after the handshake (CVE-2011-0411). */
   release(): Socket {
     this.silence();
     this.reader = new ReplyReader();
@@ -120,7 +110,6 @@ export class Wire {
     return this.socket;
   }
 
-  /** Continues over another socket. */
   adopt(socket: Socket): void {
     this.socket = socket;
     this.listen();

@@ -242,10 +242,7 @@ export function byPreference(records: readonly MxRecord[], random: () => number)
 /** Above this a site is shown by its first host and a digest of all. */
 const LONGEST_SITE = 120;
 
-/**
- * The name of a set of mail hosts, equal for equal sets whatever their order, case or preference, so that the domains of
- * one farm share a lane.
- */
+/** Names a set of mail hosts, equal for equal sets whatever their order, case or preference, so that the domains of one farm share a lane. */
 export function siteOf(hosts: readonly string[]): string {
   const sorted = [...new Set(hosts.map((host) => host.toLowerCase()))].sort();
   const joined = sorted.join(',');

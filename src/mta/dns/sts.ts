@@ -22,10 +22,7 @@ import { statement } from '../../storage/sql.ts';
 import type { StsPolicyRow } from '../../storage/tables.ts';
 
 export interface StsPolicies {
-  /**
-   * Returns the policy in force for a domain, or null; then `fault` says why one that is announced, or may be, could not be had.
-   * Rejects only for faults of ours.
-   */
+  /** Returns the policy in force, or null; `fault` says why one that is or may be announced could not be had. Rejects only for faults of ours. */
   find(domain: string): Promise<{ policy: StsPolicy | null; fault: StsFault | null }>;
 }
 
@@ -167,10 +164,7 @@ const fromRow = (row: StsPolicyRow): Known => ({
 
 export type StsFetched =
   | { kind: 'text'; text: string }
-  /**
-   * `isUntrusted`: the web server's certificate is at fault. `isUnknown`: our DNS gave no answer, so it is not their fault.
-   * `isAnswer`: the web server has answered, and has no policy.
-   */
+  /** `isUntrusted`: the certificate is at fault. `isUnknown`: our DNS gave no answer. `isAnswer`: the web server has answered, and has no policy. */
   | { kind: 'failed'; why: string; isUntrusted?: true; isUnknown?: true; isAnswer?: true };
 export type StsFetch = (domain: string) => Promise<StsFetched>;
 

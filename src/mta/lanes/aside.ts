@@ -1,7 +1,6 @@
 /**
- * Jobs of operators' lanes whose hosts cannot be reached now. An operator's lane serves many organisations, each with its own hosts:
- * one whose hosts are dead or busy must not keep the lane's workers from the others. So its jobs are put aside, by the hosts
- * that they need, and come back to the lane when one of these hosts may have a connection, and at the latest when its gate opens.
+ * Jobs of operators' lanes whose hosts cannot be reached now are put aside by these hosts: dead or busy hosts of one organisation must not keep the
+ * lane's workers from the others. They come back when one of the hosts may have a connection, and at the latest when its gate opens.
  */
 import type { Clock, Timer } from '../../base/clock.ts';
 import { addTo, takeFrom } from '../../base/sets.ts';
@@ -89,22 +88,18 @@ export function createAside({ clock }: { clock: Clock }, comeBack: (lane: string
         left -= length;
       }
     },
-    /** Brings back all jobs of the lane. */
     wakeLane(lane: string): void {
       for (const entry of [...(byLane.get(lane) ?? [])]) release(keyOf(lane, entry.hosts), entry);
     },
-    /** Returns the lanes with jobs that wait for this host. */
     lanesWaiting: (host: string) => {
       const waiting = byHost.get(host);
       return waiting === undefined ? none : [...new Set([...waiting].map(({ lane }) => lane))];
     },
-    /** Counts the jobs of the lane that are aside. */
     count(lane: string): number {
       let sum = 0;
       for (const { jobs } of byLane.get(lane) ?? []) sum += jobs.length;
       return sum;
     },
-    /** Returns whether a job of the lane is aside. */
     has: (lane: string): boolean => byLane.has(lane),
     stop(): void {
       stopped = true;

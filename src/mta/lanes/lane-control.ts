@@ -1,7 +1,4 @@
-/**
- * The lanes and their limits: how many workers a lane may have, which mail may go, and what answers teach. The limits are in limits/book.ts;
- * learn.ts and allowance.ts decide.
- */
+/** The lanes and their limits (limits/book.ts): how many workers a lane may have, which mail may go, what answers teach (learn.ts, allowance.ts). */
 import { addTo, takeFrom } from '../../base/sets.ts';
 import type { Outcome } from '../../messages/delivery/delivery.ts';
 import type { LaneChange, LaneReport, LaneWait } from '../../messages/delivery/why.ts';
@@ -43,10 +40,7 @@ import { hostKey, isInnerLane } from '../names.ts';
 import type { Site } from '../sites/sites.ts';
 import type { LaneView } from '../../scheduling/lanes.ts';
 
-/**
- * States of lanes kept in memory, about 1 KB each. Those of lanes that have work are kept beyond this number. With a smaller one a broadcast to
- * many domains would push out what is shown of other lanes.
- */
+/** States of lanes in memory, about 1 KB each; lanes with work are kept beyond. With fewer a broadcast to many domains would push out the others. */
 const MOST_LANE_STATES = 10_000;
 /** Lanes that are looked at when one has run out of work: more than one, so that those beyond the bound become fewer. */
 const LOOKS = 3;
@@ -105,7 +99,6 @@ export class LaneControl {
     for (const state of this.states.values()) state.shaping = null;
   }
 
-  /** Returns the site and source that the lane leads to, or null if it is not known. */
   routeOf(lane: string): { site: string; source: string | null } | null {
     const state = this.states.get(lane);
     return state?.site == null ? null : { site: state.site.name, source: state.source };
@@ -526,7 +519,6 @@ export class LaneControl {
     if (state.site !== null) limits.forget(state.site.name, limits.storedName(state.source));
   }
 
-  /** Forgets that the lane leads to its hosts. */
   private leaveHosts(lane: string, state: LaneState): void {
     for (const host of hostKeysOf(state)) takeFrom(this.byHost, host, lane);
   }

@@ -143,10 +143,7 @@ export class LaneWorkers {
     return sum;
   }
 
-  /**
-   * Counts the workers of an operator's lane that wait for hosts of single organisations (a dial without an answer, a banner that
-   * does not come). They do not count against the lane's limit: a few such hosts would stop the mail for all the others.
-   */
+  /** Counts workers of an operator's lane that wait for single hosts to answer or greet. They are outside its limit: a few would stop all mail. */
   private slowWorkers(lane: string, state: LaneState): number {
     if (!isShared(state)) return 0;
     const { clock, pool } = this.engine;

@@ -285,7 +285,6 @@ function limitsOf(state: LaneState, { limits: standing, pool, clock, part, conne
 
 const mails = (count: number): string => (count === 1 ? '1 mail' : `${String(count)} mails`);
 
-/** Returns what has changed, in words. */
 export function changeOf(limit: Limit, how: 'set' | 'ended'): Omit<LaneChange, 'at'> {
   const { kind, connections, perMinute, until, cause, account, domain, site } = limit;
   const scope = [

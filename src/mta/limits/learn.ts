@@ -430,10 +430,7 @@ function lessKnown({ perMinute, knownPerMinute: known }: Limit): number | null {
  */
 const firstNumber = (lastMinute: number): number => (lastMinute === 0 ? COLD_PER_MINUTE : lastMinute + 1);
 
-/**
- * Returns the limit after an accepted mail, which `acceptedWithin` counts among those of so many ms, of a minute if that is not said; null if the
- * limit is forgotten.
- */
+/** Returns the limit after an accepted mail, null if it is forgotten. `acceptedWithin` counts it with those of so many ms, by default of a minute. */
 export function taken(limit: Limit, acceptedWithin: (ms?: number) => number, now: number): Limit | null {
   const { perMinute, knownPerMinute: known } = limit;
   if (perMinute === null) return limit;

@@ -1,7 +1,4 @@
-/**
- * Shaping rules: a number of replies of a kind from one lane within a time, and the lane is slowed down, rests for a while, or the
- * operator is warned. Pure: time is handed in.
- */
+/** Shaping rules: so many replies of a kind from one lane within a time slow it down, let it rest, or warn the operator. Pure: time is handed in. */
 import type { AnswerRules } from '../../config/limit-rules.ts';
 import type { ShapingRule } from '../../config/shaping.ts';
 import type { Judgement, Refusal } from '../../messages/delivery/classify.ts';

@@ -1,7 +1,6 @@
 /**
- * The two steps of making a mail that cost most, which any thread can do. It composes a stored content: the body that follows the header of
- * each message, with the hash that DKIM signs; the text part is made from the html as the sender wrote it, before tracking changes it. And
- * it signs the header.
+ * The two steps of making a mail that cost most, for any thread: composing a stored content (the body behind each message's header, with the hash
+ * that DKIM signs; the text part comes from the html as the sender wrote it, before tracking changes it), and signing the header.
  */
 import { isAscii } from 'node:buffer';
 import { LRUCache } from 'lru-cache';

@@ -1,7 +1,6 @@
 /**
- * Composes contents and signs headers: small ones in batches, large contents in a thread of their own, since encoding and hashing
- * 20 MB would hold up all other mail for a third of a second. How many large ones are in memory for it at once is bounded, not how
- * many wait.
+ * Composes contents and signs headers: small ones in batches, large contents in their own thread, since encoding and hashing 20 MB would hold up all
+ * other mail for a third of a second. How many large ones are in memory for it at once is bounded, not how many wait.
  */
 import { asBuffer, ownMemory } from '../../base/bytes.ts';
 import type { Clock } from '../../base/clock.ts';
@@ -105,7 +104,6 @@ export function createComposer(deps: { clock: Clock; log: Log }) {
 /** Returns whether a header of this length in characters is signed in the thread of large contents. */
 export const isLongHead = (length: number): boolean => length > SMALL_HEAD;
 
-/** Returns whether the content is composed in the thread for large ones. */
 export const isLarge = (stored: StoredContent): boolean => weight(stored) > SMALL_BYTES;
 
 /** Returns the cost in bytes of text to encode; a text part from html costs as much again, tracking too; attachments cost half. */
@@ -136,9 +134,8 @@ interface Waiting {
 }
 
 /**
- * Makes small mails: one that comes alone is made here, and if several wait a thread makes them in batches. For a single mail the way to
- * the thread and back costs the main loop as much as its signatures do, for a batch of eight a sixth; and libuv's pool is left to the
- * commits.
+ * Makes small mails: a single one here, several in batches by a thread. The way to the thread and back costs the main loop as much as the signatures
+ * of one mail, for a batch of eight a sixth; and libuv's pool is left to the commits.
  */
 export class MailBatches {
   private readonly log: Log;

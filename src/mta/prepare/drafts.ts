@@ -1,7 +1,4 @@
-/**
- * Makes mails from drafts: composes the content, or takes it as it was composed for another recipient, and signs the header. Contents
- * that are loaded in the same turn of the event loop share one query.
- */
+/** Makes mails from drafts: composes the content, unless it was for another recipient, and signs the header. Loads of one turn share one query. */
 import { LRUCache } from 'lru-cache';
 import { createBatchLoader, type BatchLoader } from '../../base/batch-loader.ts';
 import { createLru } from '../../base/lru.ts';
@@ -51,7 +48,6 @@ export class Drafts {
     return { mail: this.finish(draft, this.make(draft, text, fresh)), mayTakeLong };
   }
 
-  /** Ends the threads. */
   close(): Promise<void> {
     return this.composer.close();
   }
@@ -77,7 +73,6 @@ export class Drafts {
     return readyMail(draft, front, await made);
   }
 
-  /** Makes a mail whose content is composed. */
   private async makeFrom(draft: Draft, composed: Composed): Promise<Prepared> {
     const { row, keys, addressed } = draft;
     const front = addressed.frontOf(composed.isWhole === true);
@@ -106,7 +101,6 @@ export class Drafts {
     }
   }
 
-  /** Composes the content of a draft, and signs its mail. */
   private async compose(
     { row, keys, tracking }: Draft,
     text: StoredText,
@@ -197,10 +191,7 @@ interface Encoding {
   isShared: boolean;
 }
 
-/**
- * Encoded contents in memory. A content that goes to many recipients is encoded and hashed once while it is in use; one that is asked for
- * only once is not kept, since most transactional mail has a content of its own.
- */
+/** Encoded contents in memory. One that goes to many is encoded and hashed once while in use; one asked for only once, as most are, is not kept. */
 export class EncodedContents {
   private readonly encoding = new Map<string, Encoding>();
   private readonly kept: LRUCache<string, Composed>;
@@ -238,12 +229,10 @@ export class EncodedContents {
     );
   }
 
-  /** Returns the content if it is kept. */
   made(contentId: string): Composed | undefined {
     return this.kept.get(contentId);
   }
 
-  /** The bytes in memory of the contents that are kept. */
   get bytes(): number {
     return this.kept.calculatedSize;
   }

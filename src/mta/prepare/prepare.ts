@@ -32,7 +32,6 @@ export interface PrepareDeps {
   db: { prepared: Connection };
   clock: Clock;
   log: Log;
-  /** Returns the DKIM keys of a sending domain of an account. */
   keysFor(accountId: string, domain: string): Promise<Signing>;
   /** Returns the host in the return path of a sending domain of an account. */
   returnPathDomain(accountId: string, domain: string): Promise<string>;
@@ -41,7 +40,6 @@ export interface PrepareDeps {
   trackingKey: TrackingKey;
   /** Contents that were just accepted; without it all are loaded. */
   fresh?: FreshContents;
-  /** Opens sealed contents. */
   keyring: Pick<Keyring, 'open'>;
   /** Returns what holds this mail now, or null. */
   holdOf?: HoldOf;
@@ -114,7 +112,6 @@ export function createPrepare(deps: PrepareDeps) {
       const begun = await prepareRow(row);
       return begun.kind === 'failed' ? begun.failure : begun.mail;
     },
-    /** Ends the threads. */
     close: () => drafts.close(),
   };
 }

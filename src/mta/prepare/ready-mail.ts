@@ -1,7 +1,4 @@
-/**
- * The parts of a mail beside its content: the envelope, the header, the facts of its row that a session needs, and what differs for each
- * recipient: tracked links, pixel, and the unsubscribe headers.
- */
+/** A mail beside its content: envelope, header, facts for the session, and what differs by recipient: tracked links, pixel, unsubscribe headers. */
 import { ThreadRefusal } from '../../base/threads.ts';
 import { trackingHostOf } from '../../domains/dns-records.ts';
 import type { Mailbox } from '../../mail/address.ts';
@@ -25,7 +22,6 @@ import type { Made } from './composer.ts';
 import type { PrepareDeps } from './prepare.ts';
 import { writtenAt, type StoredMail } from './stored-mail.ts';
 
-/** A mail ready to be sent. */
 export interface Ready {
   kind: 'ready';
   messageId: string;
@@ -45,7 +41,6 @@ export interface Ready {
   testOutcome: string | null;
 }
 
-/** Why a mail cannot be sent. */
 export type Failure =
   /** The rows are gone: there is nothing to send. */
   | { kind: 'gone' }

@@ -43,7 +43,6 @@ const MESSAGE_COLUMNS = [
   'request_id',
 ] as const satisfies readonly (keyof MessageRow)[];
 
-/** A delivery and its message. */
 export type StoredMail = Pick<DeliveryRow, (typeof DELIVERY_COLUMNS)[number]> &
   Pick<MessageRow, (typeof MESSAGE_COLUMNS)[number]>;
 
@@ -53,7 +52,6 @@ const readRows = jsonReader<StoredMail>(
     `FROM ${listed('w', 'text')} JOIN deliveries d ON d.id = w.value JOIN messages m ON m.id = d.message_id`,
 );
 
-/** Loads deliveries, by id. */
 export async function loadStoredMails(db: Connection, ids: readonly string[]): Promise<Map<string, StoredMail>> {
   const rows = await readRows(db, [JSON.stringify(ids)]);
   return new Map(rows.map((row) => [row.id, row]));
@@ -73,7 +71,6 @@ const readContents = statement(
      FROM ${listed('w', 'text')} JOIN contents c ON c.id = w.value`,
 );
 
-/** Loads contents, by id. */
 export async function loadContents(db: Connection, ids: readonly string[]): Promise<Map<string, StoredText>> {
   const rows = await db.all<StoredText & Pick<ContentRow, 'packed'>>(readContents, [JSON.stringify(ids)]);
   return new Map(rows.map(({ packed, ...row }) => [row.id, { ...row, ...bodyOf({ ...row, packed }) }]));

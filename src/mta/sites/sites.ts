@@ -1,7 +1,4 @@
-/**
- * Finds the destination of a domain's mail: by the operator's routes, the simulator, or the hosts that DNS names. DNS answers are
- * kept for their TTL; a domain is looked up once however much mail waits for it.
- */
+/** Finds the destination of a domain's mail: by the operator's routes, the simulator, or DNS, whose answers are kept for their TTL and shared. */
 import type { Clock } from '../../base/clock.ts';
 import { createLru } from '../../base/lru.ts';
 import { HOUR_MS } from '../../base/time.ts';
@@ -83,7 +80,6 @@ export interface SitesDeps {
   findPolicy?: (domain: string) => Promise<{ policy: StsPolicy | null; fault: StsFault | null }>;
   /** Finds the mail hosts by MX records (mta/dns/mx.ts). */
   findHosts(domain: string, options: { fresh: boolean }): Promise<MailRoute>;
-  /** Finds the addresses of a smarthost. */
   findRelay(host: string, port: number): Promise<MailRoute>;
 }
 

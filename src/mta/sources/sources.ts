@@ -38,7 +38,6 @@ export interface ConfiguredSource extends Source {
   readonly node: string | null;
 }
 
-/** Returns whether the node may send from the source. */
 export const isUsable = ({ node }: Pick<ConfiguredSource, 'node'>, nodeName: string): boolean =>
   node === null || node === nodeName;
 
@@ -134,10 +133,7 @@ export class Sources {
     return this.sourcesOf(pool).map(({ name }) => name);
   }
 
-  /**
-   * Returns the source to send by; `last`, if it is open, since greylisting expects it again. One that was closed gets one mail, which finds out
-   * whether that is over. If none is open it is the one that opens first.
-   */
+  /** Returns the source: `last` if open, as greylisting expects it. A closed one gets one mail as a test. If none is open, the first that opens. */
   choose(
     { pool, last }: SourcePreference,
     site: string,

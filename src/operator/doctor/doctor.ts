@@ -67,7 +67,6 @@ const asked = z.strictObject({
 type Asked = z.output<typeof asked>;
 
 export const doctorOperations = {
-  /** Runs the checks at the same time. */
   doctor: serverRoute({
     body: asked,
     async run(deps, { checks = checkNames, dnssec = false }): Promise<{ data: Finding[] }> {

@@ -1,7 +1,4 @@
-/**
- * Checks our host name. Receivers compare the name that we greet with, the name of our address and the address of that name
- * (RFC 5321 section 4.1.4, RFC 1912 section 2.1), and many refuse mail if they do not agree.
- */
+/** Checks our host name. Many receivers refuse if greeting, name of the address and address of that name differ (RFC 5321 4.1.4, RFC 1912 2.1). */
 import { isIPv4, isIPv6 } from 'node:net';
 import { isPublicAddress, isPublicName, plainAddress } from '../../net/ip.ts';
 import { failed, warning, type Check, type Probes, type Verdict } from './probes.ts';

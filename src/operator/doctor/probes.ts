@@ -113,7 +113,6 @@ export const unseen = ({ why, cure }: { why: string; cure: string }): Verdict =>
 /** A check yields what it finds; what it returns is said if it has found nothing. */
 export type Check = AsyncGenerator<Verdict, string | undefined, undefined>;
 
-/** Runs a check to its end. */
 export async function verdictsOf(check: Check): Promise<Verdict[]> {
   const found: Verdict[] = [];
   for (;;) {
@@ -208,7 +207,6 @@ type Time = { kind: 'answered'; offsetMs: number } | { kind: 'silent'; why: stri
 
 export function createNetwork({ clock }: { clock: Clock }, { ntpPort = NTP_PORT } = {}) {
   return {
-    /** Connects and reads the greeting of a mail host. */
     greet: (place: { ip: string; port: number }) => greet(clock, place),
     tryRelay,
     /** Asks a time server (RFC 4330). */

@@ -10,10 +10,7 @@ import { Unavailable } from '../../base/unavailable.ts';
 /** How many of these stay: those of the last three upgrades. */
 const KEPT = 3;
 
-/**
- * Calls `made` with the folder of the backup. Throws `Unavailable` (no_backup) if it cannot be made. Does nothing if the settings switch it
- * off, and on PostgreSQL, whose backups are its own.
- */
+/** Backs up and calls `made` with the folder, unless switched off or on PostgreSQL, whose backups are its own. Throws `Unavailable` (no_backup). */
 export async function copyBeforeMigration(config: Config, made: (folder: string) => void): Promise<void> {
   const { backup, dataDir, storage } = config;
   if (!backup.beforeMigration || isPostgresUrl(storage.url)) return;

@@ -30,10 +30,7 @@ export const searchOf = (query: AskedOf['query'] = {}): string =>
     ),
   ).toString();
 
-/**
- * Calls an operation of the server at this socket; returns its answer, or null if no server is there. Throws the `Problem` that it answers.
- * There is no time limit: a flush may take minutes.
- */
+/** Calls an operation at this socket without a time limit (a flush may take minutes); null if no server is there. Throws the `Problem` it answers. */
 export async function callServer(
   file: string,
   operation: string,
@@ -83,7 +80,6 @@ export async function jsonIn(answer: http.IncomingMessage): Promise<unknown> {
   return JSON.parse(text) as unknown;
 }
 
-/** Reads the octets of an answer. */
 export async function bytesIn(answer: http.IncomingMessage): Promise<Buffer> {
   const parts: Buffer[] = [];
   try {
@@ -94,7 +90,6 @@ export async function bytesIn(answer: http.IncomingMessage): Promise<Buffer> {
   return Buffer.concat(parts);
 }
 
-/** Reads the text of an answer in pieces. */
 export async function* textIn(answer: http.IncomingMessage): AsyncGenerator<string> {
   answer.setEncoding('utf8');
   try {

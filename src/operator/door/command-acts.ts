@@ -1,7 +1,4 @@
-/**
- * Acts of commands that do their work themselves, beside the server: backups, restores, migrations and moves. What they
- * have done is written to the audit through the running server, else directly.
- */
+/** Acts that commands do beside the server (backups, restores, migrations, moves), written to the audit through the running server, else directly. */
 import { existsSync } from 'node:fs';
 import { z } from 'zod';
 import { systemClock, type Clock } from '../../base/clock.ts';
@@ -53,7 +50,6 @@ export const commandActOperations = {
   }),
 };
 
-/** Writes the row of an act that was done. */
 export async function writeNote(
   deps: { commit: Committer; clock: Clock },
   { operation, object, after }: CommandNote,

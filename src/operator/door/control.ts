@@ -51,7 +51,6 @@ export async function serveControl(deps: OperatorDeps, { api, routes, inside }: 
   socket.server.maxConnections = MOST_CONNECTIONS;
   await listen(socket.server, file);
   return {
-    /** The socket's path. */
     path: file,
     /** Lets running operations end, for 5 s at most, and removes the socket. Safe to call twice. */
     close: (): Promise<void> => socket.close(),

@@ -37,10 +37,7 @@ function natureOf(operation: string): { changes: boolean; needsServer: boolean }
     : { changes: ofServer.act !== undefined, needsServer: ofServer.needs === 'server' };
 }
 
-/**
- * Opens the database and the keys for an operation. One that only reads does not make a missing database.
- * Throws `Unavailable`.
- */
+/** Opens the database and the keys for an operation. One that only reads does not make a missing database. Throws `Unavailable`. */
 export async function openOffline(config: Config, first: string): Promise<Offline> {
   const { changes, needsServer } = natureOf(first);
   if (needsServer) throw notRunning();

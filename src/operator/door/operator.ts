@@ -46,7 +46,6 @@ export async function askList<Entry>(
   }
 }
 
-/** An answer, of whichever way. */
 interface Answered {
   json(): Promise<unknown>;
   text(): AsyncIterable<string>;

@@ -80,7 +80,6 @@ export class Counts {
   }
 }
 
-/** A bucket of a histogram. */
 export interface Bucket {
   le: number;
   count: number;

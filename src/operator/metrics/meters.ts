@@ -1,14 +1,10 @@
-/**
- * Figures that are counted in memory, since no table has them: requests, attempts with their phases, and how late the event loop
- * is. A restart begins at 0, as Prometheus expects of counters.
- */
+/** Figures counted in memory, since no table has them: requests, attempts by phase, event-loop lag. A restart begins at 0, as Prometheus expects. */
 import { budgetNames, type BudgetName } from '../../base/budgets.ts';
 import { counter, histogram, Counts, Histogram, type Family, type Bucket } from './exposition.ts';
 import type { Clock, Timer } from '../../base/clock.ts';
 import type { Outcome } from '../../messages/delivery/delivery.ts';
 import type { Database } from '../../storage/database.ts';
 
-/** A request that has been answered. */
 interface Answered {
   /** `operationId` of its route, or null if there is no such path. */
   operation: string | null;
@@ -85,7 +81,6 @@ export function createMeters({ clock }: { clock: Clock }) {
     usedUp(budget: BudgetName): void {
       usedUp.add({ budget });
     },
-    /** The times of acceptance. */
     accepted: () => accept.buckets(),
     families: (): Family[] => [
       counter(

@@ -1,7 +1,4 @@
-/**
- * `/metrics` for Prometheus: on a separate port (`metrics.port`), or on the API's for clients that know `metrics.token`.
- * Figures that come from the database are read at most every few seconds, however often clients ask.
- */
+/** `/metrics` for Prometheus, on its own port or with `metrics.token` on the API's. The database is read at most every few seconds for it. */
 import http, { type IncomingMessage, type ServerResponse } from 'node:http';
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';

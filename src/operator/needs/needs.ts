@@ -1,7 +1,4 @@
-/**
- * Lists what a person should look at, for the Overview and for `posthorn status`: the facts are read here, and pure rules make items of them. A
- * further kind of item is a function in rules.ts, with its facts.
- */
+/** Lists what a person should look at, for the Overview and `posthorn status`. Facts are read here; a further kind of item is a rule in rules.ts. */
 import { z } from 'zod';
 import { listAccounts } from '../../accounts/account-store.ts';
 import { contentOf, operatorCaller } from '../../api/inside.ts';
@@ -33,10 +30,7 @@ import {
 } from './rules.ts';
 
 export const needOperations = {
-  /**
-   * Returns what a person should look at, in an account and on the server. `server`: false leaves out what concerns the server;
-   * only administrators see that.
-   */
+  /** Returns what a person should look at. `server`: false leaves out what concerns the server, which only administrators see. */
   needs: serverRoute({
     scope: 'message:read',
     forMembers: { server: false },

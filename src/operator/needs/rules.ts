@@ -71,7 +71,6 @@ export interface ServerFacts {
   listed: readonly { ip: string; list: string }[];
 }
 
-/** Facts about one account. */
 export interface AccountFacts {
   id: string;
   name: string;
@@ -217,7 +216,6 @@ const blocks: Rule<ServerFacts> = ({ blocks: all, held }) =>
       action: addresses,
     }));
 
-/** Holds and limits that people have set. */
 const setByPeople: Rule<ServerFacts> = ({ set, held, domains }) =>
   set.map(
     ({ id, kind, scope, target, connections, per_minute: rate, note, until, created_at: since, created_by: by }) => {
@@ -280,7 +278,6 @@ const dns: Rule<ServerFacts> = function* ({ dnsTrouble: all }) {
   };
 };
 
-/** Returns why a port is not open. */
 function whyClosed({ error }: ServerFacts['closedPorts'][number]): string {
   if (error === 'EACCES') return 'this user may not listen on it';
   return error === 'EADDRINUSE' ? 'another program has it' : (error ?? 'the cause is unknown');

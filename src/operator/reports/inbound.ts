@@ -9,7 +9,6 @@ import { bouncedBy, complainedBy } from '../../messages/delivery/reported.ts';
 import type { DeliveryRow, ReportRow } from '../../storage/tables.ts';
 import { serverRoute, storeRoute } from '../server-route.ts';
 
-/** A report, for people. */
 export interface ShownReport {
   object: 'shown_report';
   id: string;

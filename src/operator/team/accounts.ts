@@ -113,7 +113,6 @@ export const accountOperations = {
       };
     },
   }),
-  /** Returns one entry with its details. */
   'audit.show': storeRoute({
     body: z.strictObject({ id: z.string().max(100) }),
     async run({ db }, { id }) {

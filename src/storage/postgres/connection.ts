@@ -24,8 +24,8 @@ export interface SessionSettings {
 
 const CONNECT_MS = 5000;
 /**
- * Takes back what an administrator has set for the role or the database of other sessions: limits of time, and the isolation of transactions.
- * These connections are idle for hours and are kept, and what needs a limit sets its own. Servers before 17 have no `transaction_timeout`.
+ * Takes back what an administrator has set for the role or database of other sessions: time limits and isolation. These connections are idle for
+ * hours, and what needs a limit sets its own. Servers before 17 have no `transaction_timeout`.
  */
 export const OWN_SESSION = `SELECT set_config(name, CASE name WHEN 'default_transaction_isolation' THEN 'read committed' ELSE '0' END, false)
   FROM pg_settings WHERE name IN ('default_transaction_isolation', 'idle_in_transaction_session_timeout', 'idle_session_timeout',
@@ -82,7 +82,6 @@ async function withinTime<Result>(client: pg.Client, work: () => Promise<Result>
   }
 }
 
-/** Prepares the session; returns false if the server takes no writes. */
 async function isSetUp(client: pg.Client, setUp: readonly string[]): Promise<boolean> {
   if (!(await takesWrites(client))) return false;
   for (const sql of [OWN_SESSION, ...setUp]) await client.query(sql);
@@ -94,7 +93,6 @@ export function dropSocket(client: pg.Client): void {
   (client as pg.Client & { connection: { stream: Socket } }).connection.stream.destroy();
 }
 
-/** Returns the driver's settings for one host. */
 export const configOf = (
   { user, password, database }: PostgresAddress,
   host: string,
@@ -151,8 +149,8 @@ async function readProcess(client: pg.Client): Promise<number | undefined> {
 }
 
 /**
- * Returns whether another program answers for the server: such a program hands out a process number that is not the one that runs the query.
- * What the last client left in the session is cleared, since the pooler may be set not to do it.
+ * Returns whether another program answers for the server: it hands out a process number that does not run the query. What the last client left in the
+ * session is cleared, since the pooler may not do it.
  */
 async function isBehindPooler(client: pg.Client): Promise<boolean> {
   const { processID } = client as pg.Client & { processID: number | null };
@@ -165,9 +163,8 @@ async function isBehindPooler(client: pg.Client): Promise<boolean> {
 const POOLER_ROUNDS = 8;
 
 /**
- * Throws `DatabaseRefusal` if a pooler gives one session of the server to several clients: settings and prepared statements would be those
- * of others, and notices would be missed. Such a pooler lets a session that is idle answer for the next client that asks, so that two clients
- * are answered by one process, or one client by several.
+ * Throws `DatabaseRefusal` if a pooler gives one session of the server to several clients: settings and prepared statements would be those of others,
+ * and notices missed. Such a pooler lets an idle session answer the next client that asks, so one process answers two clients, or several one.
  */
 async function refuseSharedSessions(client: pg.Client, connect: () => Promise<pg.Client>): Promise<void> {
   const other = await connect();
@@ -204,10 +201,7 @@ export interface PostgresConnection extends Connection {
   drop(openedBefore: number): void;
 }
 
-/**
- * Makes a connection that connects when it is first used. `reconnects`: a lost connection is replaced by the next statement, as is right
- * for readers; inside a transaction the next statement has to fail.
- */
+/** Makes a connection that connects at its first use. `reconnects`: the next statement replaces a lost one; not for transactions, which must fail. */
 export function createPostgresConnection(
   connect: () => Promise<pg.Client>,
   { reconnects }: { reconnects: boolean },
@@ -362,8 +356,8 @@ function readNamed(setting: string, file: string | null): string | null {
 }
 
 /**
- * Returns the kinds of TLS to try with a host, in their order; null is none. As with PostgreSQL's own programs, `prefer` and `require`
- * encrypt and do not look at the certificate, and a socket of this machine is never encrypted.
+ * Returns the kinds of TLS to try with a host, in order; null is none. As with PostgreSQL's programs, `prefer` and `require` encrypt without a look
+ * at the certificate, and a socket of this machine is never encrypted.
  */
 function tlsOf({ sslMode, rootCertificate }: PostgresAddress, host: string): (TlsOptions | null)[] {
   if (host.startsWith('/') || sslMode === 'disable') return [null];
@@ -406,10 +400,7 @@ const REPLACEMENT = '\uFFFD';
 const REPLACEMENT_ESCAPE = '\\ufffd';
 const NUL = '\0';
 
-/**
- * Replaces what PostgreSQL refuses: the NUL character, and lone surrogates in JSON. A mail host's reply with a NUL would otherwise make its
- * outcome unwritable, and the mail would be sent again and again.
- */
+/** Replaces what PostgreSQL refuses: NUL, and lone surrogates in JSON. A reply with one could not be written, and the mail would be sent for ever. */
 export function cleaned(values: readonly Value[], json: readonly number[]): readonly Value[] {
   if (!values.some((value, place) => needsCleaning(value, json.includes(place)))) return values;
   return values.map((value, place) => {

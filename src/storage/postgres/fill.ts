@@ -13,7 +13,6 @@ import { tables as declared } from '../tables.ts';
 
 /** A database that no server can use until it is closed. */
 export interface FillTarget {
-  /** The connection that rows are written by. */
   readonly db: PostgresConnection;
   /** Another one, for the books. */
   readonly pool: Knex;
@@ -218,9 +217,8 @@ function cellOf(table: CopiedTable, { name, kind }: CopiedTable['columns'][numbe
 }
 
 /**
- * The statements for the first page and for those after it, which take the key that the page before ended with. A text of the key is kept
- * as bytes: what the driver makes of odd ones need not be found again. Without the plus sign SQLite would search by the first column only,
- * and read all pages before this one again.
+ * The statements for the first page and for those after it, which take the last key before. A text of the key is kept as bytes: what the driver makes
+ * of odd ones need not be found again. Without the plus sign SQLite would search by the first column only, and read all earlier pages again.
  */
 function statementsFor({ name, columns, key }: CopiedTable) {
   const isText = (column: string): boolean => columns.some((one) => one.name === column && one.kind === 'text');

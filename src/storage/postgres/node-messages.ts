@@ -1,12 +1,11 @@
 /**
- * Messages between nodes by NOTIFY. They are sent after the commit that they tell of, alone and gathered for some milliseconds: a NOTIFY inside
- * a group of writes would hold a lock of the whole database until the group is on the disk.
+ * Messages between nodes by NOTIFY, sent after the commit that they tell of, alone and gathered for some milliseconds: inside a group of writes it
+ * would hold a lock of the whole database until the group is on the disk.
  */
 import type { Clock } from '../../base/clock.ts';
 import type { NodeMessage } from '../nodes.ts';
 import type { PostgresConnection } from './connection.ts';
 
-/** The channel of all nodes. */
 export const CHANNEL = 'posthorn_nodes';
 const GATHERED_MS = 5;
 /** PostgreSQL takes payloads of less than 8,000 bytes; the rest is for the frame. */

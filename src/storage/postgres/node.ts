@@ -1,6 +1,6 @@
 /**
- * This process among those that use the database. It has a row in `nodes` while it may write, says every two seconds that it lives, and removes
- * the rows of dead ones. Of the servers with the role `chores`, the one with the smallest epoch leads.
+ * This process among those that use the database. It has a row in `nodes` while it may write, says every two seconds that it lives, and removes the
+ * rows of dead ones. Of the servers with the role `chores`, the one with the smallest epoch leads.
  */
 import { hostname } from 'node:os';
 import type { Clock, Timer } from '../../base/clock.ts';
@@ -95,9 +95,8 @@ export const offBeyond = (most: number, { aheadMs, withinMs }: ClockLook): numbe
 type Other = Pick<NodeRecord, 'facts' | 'isCommand' | 'quietMs'>;
 
 /**
- * Returns how far the own clock is ahead if it is wrong and that of another living server is right, as far as that one says; else 0. Rows carry
- * the time of the node that wrote them, so a node whose clock is wrong leaves. If none is right, the database's clock may be the wrong one, and
- * all nodes stay: otherwise no mail would be sent at all.
+ * Returns how far the own clock is ahead if it is wrong and another living server says that its own is right; else 0. Rows carry the time of their
+ * node, so one whose clock is wrong leaves. If none is right, the database's may be the wrong one, and all stay: otherwise no mail would be sent.
  */
 export function wrongBeside(look: ClockLook, others: readonly Other[]): number {
   const isRight = ({ facts, isCommand, quietMs }: Other): boolean =>
@@ -111,8 +110,8 @@ const WRONG_LOOKS = 3;
 const BEAT_MS = 2000;
 const LOOK_MS = 250;
 /**
- * A sign of life without an answer for this long: the server hangs, or its machine is gone. The system would wait for it for a quarter of an
- * hour, or for two hours if nothing is on the way to it. No lock is waited for as long (`lock_timeout`).
+ * Time without an answer to a sign of life after which the server hangs, or is gone. The system would wait for a quarter of an hour, or for two
+ * hours. No lock is waited for as long (`lock_timeout`).
  */
 const SILENT_MS = 6000;
 /** Records that are older than this are so because the database is away: no node has given a sign of life since. */
@@ -141,10 +140,7 @@ interface Waiting {
   clock: Pick<Clock, 'after' | 'monotonic'>;
 }
 
-/**
- * Removes the rows of dead nodes that are `inTheWay`. Throws `DatabaseRefusal` if one of them lives: a silent one is watched until it gives a
- * sign of life or is dead.
- */
+/** Removes the rows of dead nodes `inTheWay`. Throws `DatabaseRefusal` if one lives: silent ones are watched until a sign of life or their death. */
 export async function clearAway(
   { connection, clock }: Waiting,
   inTheWay: (other: NodeRow) => string | null,
@@ -371,7 +367,6 @@ export class JoinedNode implements Node, Nodes {
     this.deps.takenOver();
   }
 
-  /** Removes the row. */
   async leave(): Promise<void> {
     this.isLeaving = true;
     this.timer?.cancel();
@@ -478,7 +473,6 @@ export class JoinedNode implements Node, Nodes {
     if (this.wrongLooks === WRONG_LOOKS && !this.isLeaving && !this.hasEnded) this.deps.clockWrong?.(off);
   }
 
-  /** Reads the nodes, and removes the dead. */
   private async look(): Promise<void> {
     const { connection, clock } = this.deps;
     const rows = await connection.all<NodeRow>(readNodes);

@@ -1,6 +1,6 @@
 /**
- * Opens a PostgreSQL database: three connections that write (through the grouped commit), two with prepared statements for the hot path and
- * for housekeeping, a pool for queries that are built at run time, and one for this server's signs of life.
+ * Opens a PostgreSQL database: three connections that write (the grouped commit), two with prepared statements for the hot path and for housekeeping,
+ * a pool for queries built at run time, and one for this server's signs of life.
  */
 import knexPackage, { type Knex } from 'knex';
 import type pg from 'pg';
@@ -120,9 +120,8 @@ export async function openPostgres(options: DatabaseOptions): Promise<Database> 
 const SKIPPED_NUMBERS = 50_000;
 
 /**
- * Returns SQL that continues the numbers of events beyond those that this server and others may have seen. A new connection may lead to a
- * standby that lacks the last events: new ones would get their numbers, and readers, streams and webhooks take them for known ones. Numbers
- * are given in the turn of events only.
+ * Returns SQL that continues the numbers of events beyond those that any server may have seen: a new connection may lead to a standby that lacks the
+ * last events, and readers would take new ones for known ones. Numbers are given in the turn of events only.
  */
 const skipNumbers = (seen: number): string =>
   `BEGIN; SELECT one FROM event_turn WHERE one = 1 FOR UPDATE;
@@ -155,10 +154,7 @@ function unreachable(error: unknown): DatabaseRefusal {
   return new DatabaseRefusal('unreachable', `the database cannot be reached: ${why}`, error);
 }
 
-/**
- * Returns the refusal if a further connection cannot be made, such as beyond a limit of them, and if the user of the database lacks a
- * right (SQLSTATE 42501) or a schema for the tables (3F000); null for other errors.
- */
+/** Returns the refusal if no further connection can be made (a limit), or the user lacks a right (SQLSTATE 42501) or a schema (3F000); else null. */
 export function refusalToOpen(error: unknown): DatabaseRefusal | null {
   if (error instanceof NoWritableServer) return unreachable(error);
   const code = error instanceof Error && 'code' in error ? error.code : null;
@@ -205,7 +201,6 @@ interface Droppable {
 
 interface OpenedParts {
   control: PostgresConnection;
-  /** The connections beside it. */
   others: Droppable[];
   node: JoinedNode;
   migrated: readonly string[];
@@ -312,7 +307,6 @@ export async function refuseUnsuitable(connection: PostgresConnection): Promise<
     );
 }
 
-/** Makes or updates the tables. */
 export async function prepareSchema(
   address: PostgresAddress,
   connection: PostgresConnection,
@@ -341,7 +335,6 @@ export async function prepareSchema(
 const noop = (): void => undefined;
 const silent = { warn: noop, error: noop, deprecate: noop, debug: noop };
 
-/** Replaces what PostgreSQL refuses in the values of knex's queries. */
 function withCleanValues(client: pg.Client): pg.Client {
   const query = client.query.bind(client) as (config: pg.QueryConfig, done: unknown) => unknown;
   const clean = (config: pg.QueryConfig | string, done: unknown): unknown => {

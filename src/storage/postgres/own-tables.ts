@@ -1,7 +1,4 @@
-/**
- * What only PostgreSQL has beside the schema of the migrations: the tables of the servers that use the database, the turn of events, and a
- * part in the key of rows that many transactions add to.
- */
+/** The things that only PostgreSQL has beside the migrations' schema: the servers' tables, the turn of events, a part in keys of sums. */
 import { type TableName, optionsOf, tables } from '../tables.ts';
 import type { Connection } from '../connection.ts';
 
@@ -48,7 +45,6 @@ export const NODE_TABLES: readonly string[] = [
   'INSERT INTO event_turn (one) VALUES (1) ON CONFLICT DO NOTHING',
 ];
 
-/** The tables that PostgreSQL has beside those of the migrations. */
 export const OWN_TABLES = ['nodes', 'node_beats', 'node_figures', 'lane_nodes', 'commits', 'event_turn'] as const;
 
 /** Tables whose rows change all the time: dead rows are cleared early and without pauses, or windows of due mail become slow. */
@@ -64,13 +60,9 @@ const BUSY: readonly string[] = [
 ];
 const VACUUM = 'autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0';
 
-/**
- * The index of the runs of events of an account and type. SQLite has the rows of one entry in the order of their number; PostgreSQL would
- * read and sort the whole run for each page of it.
- */
+/** The index of the runs of events of an account and type. PostgreSQL would read and sort the whole run for each page; SQLite has it in order. */
 const EVENT_RUNS = 'CREATE INDEX events_by_account ON events (account_id, test, type, sequence)';
 
-/** Gives the tables of the migrations what they have on PostgreSQL only. */
 export async function completeSchema(connection: Connection): Promise<void> {
   for (const name of Object.keys(tables) as TableName[]) if (isParted(name)) await addPart(connection, name);
   await orderEventRuns(connection);

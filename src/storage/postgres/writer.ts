@@ -1,14 +1,9 @@
 /**
- * The transactions of a writer on PostgreSQL. Each group writes a marker, `commits (epoch, n)`, whose two constraints decide what could
- * otherwise only be guessed:
- *
- * - After a lost connection it is not known whether the COMMIT was performed. The group runs again with the same number: if the first run is
- *   still committing, the insert waits for it, and if it was committed, the insert fails on the key, which is the answer.
- * - A server that takes the database over removes the row of the one before it. From then on every group of that one fails, however long
- *   it was paused or cut off.
- *
- * Events are numbered last, by the transaction that holds the row of `event_turn`: it is free again after the COMMIT, so who reads the log
- * never sees a number before a smaller one.
+ * The transactions of a writer on PostgreSQL. Each group writes a marker, `commits (epoch, n)`, whose two constraints decide what could otherwise
+ * only be guessed. After a lost connection the COMMIT may have been performed: the group runs again with the same number. If the first run is still
+ * committing, the insert waits for it; if it was committed, the insert fails on the key. A server that takes the database over removes the row of the
+ * one before it, whose groups all fail then, however long it was paused or cut off. Events are numbered last, by the transaction that holds the row
+ * of `event_turn` until its COMMIT, so no reader sees a number before a smaller one.
  */
 import type { Clock } from '../../base/clock.ts';
 import { StorageClosed, StorageUnavailable } from '../commit.ts';
@@ -82,7 +77,6 @@ export function createWriter(
     throw isNodeGone(failed.reason) ? ended(failed.reason) : failed.reason;
   }
 
-  /** Ends this node, which another one has removed. */
   function ended(cause: unknown): StorageClosed {
     node.end();
     return new StorageClosed(TAKEN_OVER, { cause });
@@ -97,8 +91,7 @@ export function createWriter(
   }
 
   /**
-   * Resolves when everything that was committed before is on the standby as well: commits empty groups until one is acknowledged, which
-   * covers what was written before it. Throws `NotReplicated` when that takes too long.
+   * Resolves when a standby has all that was committed: commits empty groups until one is acknowledged; throws `NotReplicated` if that takes long.
    */
   async function awaitReplication(): Promise<void> {
     const until = clock.monotonic() + PATIENCE_MS;
@@ -172,18 +165,15 @@ export function createWriter(
   };
 }
 
-/**
- * The marker that each group writes, `commits (epoch, n)` (writer.ts): its number, which stays the same while the group is run again, and what
- * its two constraints say.
- */
+/** The marker of each group, `commits (epoch, n)`: its number, which stays while the group is run again, and what its two constraints say. */
 
 const UNIQUE_VIOLATION = '23505';
 const FOREIGN_KEY_VIOLATION = '23503';
 /** Transactions after which markers are removed that are never asked for again. */
 const KEPT_MARKERS = 1000;
 /**
- * How far back such markers are looked for: ten times, as a transaction that removes them may be rolled back. Without an end, it would walk
- * over all that were removed since the oldest snapshot of the database.
+ * How far back such markers are looked for: ten times, as a transaction that removes them may be rolled back; without an end it would walk over all
+ * that were removed since the oldest snapshot.
  */
 const SOUGHT_MARKERS = 10 * KEPT_MARKERS;
 

@@ -43,8 +43,8 @@ export const warmUp = table(
 export type WarmUpRow = RowOf<typeof warmUp>;
 
 /**
- * What receivers and shaping rules allow, and what people set by hand (messages/limits/limit.ts). The address that the system chooses has an empty
- * name on SQLite; on PostgreSQL, where each node has another one, `@` and the name of the node.
+ * Limits that receivers and shaping rules allow, or people set (messages/limits/limit.ts). The address that the system chooses has an empty name on
+ * SQLite; on PostgreSQL, where each node has another one, `@` and the name of the node.
  */
 export const limits = table(
   {
@@ -100,7 +100,6 @@ export const systemSource = (node: string | null): string => (node === null ? ''
 
 export const isSystemSource = (source: string): boolean => source === '' || source.startsWith('@');
 
-/** Returns the words for the source of a limit. */
 export const sourceWords = (source: string): string =>
   source === ''
     ? "the system's address"

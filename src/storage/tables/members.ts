@@ -1,7 +1,6 @@
 /** People who sign in to the dashboard. */
 import { table, text, integer, orNull, type RowOf } from '../table.ts';
 
-/** A person who signs in to the dashboard. */
 export const members = table(
   {
     id: text(),
@@ -25,7 +24,6 @@ export const members = table(
 );
 export type MemberRow = RowOf<typeof members>;
 
-/** The accounts that a member may see. */
 export const memberships = table(
   {
     member_id: text(),

@@ -95,6 +95,5 @@ export const aggregateReports = table({
   /** The mail that brought it first (`reports.id`). */
   report_id: text(),
 });
-/** The columns of the key of `aggregate_reports`. */
 export const AGGREGATE_KEY = 'kind, org, report_key, domain, from_at';
 export type AggregateReportRow = RowOf<typeof aggregateReports>;

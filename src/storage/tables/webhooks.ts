@@ -8,7 +8,6 @@ export type WebhookCause = (typeof causes)[number];
 const WEBHOOK_ID = 'whk_01jz5w8q3hf2m9d4x6k7c1b0na';
 const endpointId = () => text().says('Id of the endpoint.', WEBHOOK_ID);
 
-/** An endpoint of a customer that gets events. */
 export const webhooks = table(
   {
     id: endpointId(),
@@ -37,7 +36,6 @@ export const webhooks = table(
     disabled_reason: orNull(text()).says('Why it was disabled; null unless it is.'),
     /** Every event up to here was delivered, is not for this endpoint, or has a row in webhook_calls. */
     cursor: integer(),
-    /** Failures since the last success. */
     failures: integer(),
     failing_since: orNull(time()).says('When the first of the calls that failed since the last success was made.'),
     warned_at: orNull(time()),

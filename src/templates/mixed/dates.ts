@@ -83,10 +83,7 @@ function dateOf({ timezone }: Surroundings, given: unknown): Date | null {
   return Number.isNaN(found.getTime()) ? null : found;
 }
 
-/**
- * Returns the moment of a text, NaN if it is not a date. Without a zone it is in that of the template; `Date` would take that of this
- * machine, or UTC if the text is a day alone.
- */
+/** Returns a text's moment, NaN if it is not a date. Without a zone it has the template's; `Date` would take this machine's or, for a day, UTC. */
 function momentOf(text: string, timezone: string): number {
   if (WITH_ZONE.test(text)) return Date.parse(text);
   const shown = Date.parse(/^\d{4}-\d\d-\d\dT/.test(text) ? `${text}Z` : `${text} UTC`);

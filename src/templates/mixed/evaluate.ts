@@ -376,8 +376,8 @@ class Evaluation {
   // Expressions
 
   /**
-   * Evaluates an expression. `strictly`: a missing name is a fault if the template is strict. Questions such as `if` may name a missing
-   * variable; `{{#name}}` and `{{^name}}` may not, as in Handlebars, since they also use the value.
+   * Evaluates an expression. `strictly`: a missing name is a fault if the template is strict. Questions such as `if` may name a missing variable;
+   * `{{#name}}` and `{{^name}}` may not, as in Handlebars, since they also use the value.
    */
   private value(expression: Expression, strictly = true): unknown {
     // One tag may have ten thousand of them.

@@ -83,7 +83,6 @@ export class Reader {
     return this.done;
   }
 
-  /** The place of the next lexeme. */
   get at(): number {
     return this.lexemes[this.place]?.at ?? this.end;
   }
@@ -102,7 +101,6 @@ export class Reader {
     return next?.kind === 'name' && next.text === text;
   }
 
-  /** Takes the mark if it is next; returns whether it did. */
   takeMark(text: string): boolean {
     if (!this.isMark(text)) return false;
     this.place++;

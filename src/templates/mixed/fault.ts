@@ -36,7 +36,6 @@ export const syntax = (message: string, at: number): Faulty => new Faulty('templ
 export const failed = (message: string, at: number | null = null): Faulty =>
   new Faulty('template_render_failed', message, at);
 
-/** Returns line and column of an offset, both counted from 1. */
 export function lineAndColumn(source: string, at: number): { line: number; column: number } {
   let line = 1;
   let start = 0;

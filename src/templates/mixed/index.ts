@@ -1,7 +1,4 @@
-/**
- * Handlebars and Liquid in one document: tokens, one tree, one evaluation. `compile` and `render` never throw: a fault is a value with its
- * place in the source.
- */
+/** Handlebars and Liquid in one document: tokens, one tree, one evaluation. `compile` and `render` never throw: faults are values with places. */
 import { evaluate, type EvaluateOptions } from './evaluate.ts';
 import { failed, Faulty, syntax, TooSlow, toTemplateFault, type TemplateFault } from './fault.ts';
 import { parse, partsOf, type Node } from './tree.ts';
@@ -10,8 +7,8 @@ import { childrenOf, type Expression, type Path } from './expression.ts';
 export type { TemplateFault } from './fault.ts';
 
 /**
- * The part decides what becomes of values: html escapes `& < > " '`, text nothing; in subject, header and address they have no line breaks,
- * and in an address no character that would end a name or begin another mailbox.
+ * The part decides what becomes of values: html escapes `& < > " '`, text nothing; subject, header and address have no line breaks, and an address no
+ * character that would end a name or begin another mailbox.
  */
 export type Part = 'html' | 'text' | 'subject' | 'header' | 'address';
 

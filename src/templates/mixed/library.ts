@@ -102,7 +102,6 @@ function rounded(value: number, digits: number): number {
   return value < 0 ? 0 - result : result;
 }
 
-/** Returns the sum, a fraction if one of the values is. */
 const sumOf = (values: readonly unknown[]): number | Float =>
   kept(tidy(values.reduce<number>((sum, one) => sum + asNumber(one), 0)), values.some(isFraction));
 

@@ -1,6 +1,6 @@
 /**
- * What a template has printed so far, in html with the places where a value begins the address of a link. It is checked when it is
- * complete, since several values may print it: a recipient's data must not become a script in a mail.
+ * The output of a template so far; in html with the places where a value begins a link's address, checked when it is complete, since several
+ * values may print it: a recipient's data must not become a script in a mail.
  */
 import { decodeHTMLAttribute } from 'entities/decode';
 import { failed } from './fault.ts';
@@ -64,8 +64,8 @@ const LONGEST_SCHEME = Math.max(...[...refused].map((scheme) => scheme.length));
 const reference = /&(?:#[xX][\da-fA-F]+|#\d+|[A-Za-z][A-Za-z\d]*);?/y;
 
 /**
- * Reads the scheme of an address as browsers do: in any case, without controls and spaces before it and line breaks within it, with
- * references decoded. It is empty if there is none of those refused. `end`: how far was read.
+ * Reads the scheme of an address as browsers do: in any case, without controls, spaces before it and line breaks in it, references decoded. It is
+ * empty if it is none of those refused. `end`: how far was read.
  */
 function schemeAt(html: string, from: number): { scheme: string; end: number } {
   let scheme = '';

@@ -116,7 +116,6 @@ function dropText(body: Node[]): void {
   body.splice(0, body.length, ...rest);
 }
 
-/** A block that is not closed yet. */
 interface Open {
   /** The block as messages name it: `{{#if}}`, `{% for %}`. */
   shown: string;
