@@ -1,6 +1,6 @@
 /** Compares the mail of a span of time with that of the span before it, in numbers and in words. Pure. */
 import type { Stats } from '../client/types.ts';
-import { numberText, percentText } from './words.ts';
+import { numberText, percentText, titleOf } from './words.ts';
 
 export type Counts = Stats['total'];
 
@@ -13,13 +13,20 @@ export const limits = { bounced: [0.02, 0.04], complained: [0.0004, 0.0008] } as
 /** `2 %` of 0.02. */
 const limitText = (share: number): string => `${String(Number((share * 100).toPrecision(2)))} %`;
 
-/** Returns the limit that a share of `of` mails is over, with its colour; null if it is below both, or of too few mails. */
+/** Returns the limit that a share of `of` mails is over, its colour, and how many times the red limit it is; null if it is below both, or of too few mails. */
 export function overOf(rate: number | null, [amber, red]: readonly [number, number], of: number) {
   if (rate === null || of < ENOUGH || rate < amber) return null;
-  return rate < red ? { limit: limitText(amber), level: 'amber' } : { limit: limitText(red), level: 'red' };
+  const times = rate / red;
+  return rate < red
+    ? { limit: limitText(amber), level: 'amber', times }
+    : { limit: limitText(red), level: 'red', times };
 }
 
 export const part = (some: number, of: number): number | null => (of === 0 ? null : some / of);
+
+/** Returns the time before if it had at least half as much mail, and any: otherwise there is nothing to compare with. */
+export const comparable = (now: Counts, before: Counts | null): Counts | null =>
+  before === null || before.sent === 0 || before.sent * 2 < now.sent ? null : before;
 
 /** Returns the counts of the lines that begin before a time, added up. */
 export function sumUntil({ data }: Pick<Stats, 'data'>, end: number): Counts | null {
@@ -67,15 +74,29 @@ export function figureOf(name: keyof typeof wholes, now: Counts, before: Counts 
   };
 }
 
-/** Says in one sentence how much was delivered, and whether that is better than before. `words` name the spans: `today`, `by this hour yesterday`. */
+/** Says which limit is passed the furthest, and how far; null if none is. */
+function breachText(now: Counts): string | null {
+  const figures = (['bounced', 'complained'] as const).map((name) => figureOf(name, now, null));
+  const [worst] = figures
+    .filter(({ over }) => over !== null)
+    .sort((a, b) => (b.over?.times ?? 0) - (a.over?.times ?? 0));
+  if (worst?.over == null) return null;
+  const { label, rate, over } = worst;
+  const howFar = over.times < 2 ? 'over' : `${String(Number(over.times.toPrecision(2)))} times`;
+  return `${titleOf(label)} ${percentText(rate)}, ${howFar} the limit of ${over.limit}`;
+}
+
+/** Says in one sentence which limit is passed, and how much was delivered; if none is, whether that is better than before. `words` name the spans: `today`, `by this hour yesterday`. */
 export function deliveredText(now: Counts, before: Counts | null, words: { now: string; before: string }): string {
   const earlier = before?.sent ?? 0;
   if (now.sent === 0) return `Nothing was sent ${words.now}`;
   if (now.sent < ENOUGH) return `${numberText(now.delivered)} of ${numberText(now.sent)} delivered ${words.now}`;
   const rate = part(now.delivered, now.sent);
   const text = `${percentText(rate, 1)} delivered ${words.now}`;
+  const breach = breachText(now);
+  if (breach !== null) return `${breach}; ${text}`;
   const change = changeOf(rate, part(before?.delivered ?? 0, earlier), [now.sent, earlier]);
   if (change === null) return text;
   if (change.sign === '=') return `${text}, the same as ${words.before}`;
-  return `${text}, ${change.points.toFixed(1)} ${change.sign === '▲' ? 'more' : 'less'} than ${words.before}`;
+  return `${text}, ${change.points.toFixed(1)} points ${change.sign === '▲' ? 'more' : 'less'} than ${words.before}`;
 }

@@ -16,7 +16,6 @@ import { requestLogPages } from './pages/request-log.ts';
 import { searchPages } from './pages/search.ts';
 import { setUpPages } from './pages/set-up.ts';
 import { settingsPages } from './pages/settings.ts';
-import { sharedPages } from './pages/shared.ts';
 import { signInPages } from './pages/sign-in.ts';
 import { statsPages } from './pages/stats.ts';
 import { suppressionPages } from './pages/suppressions.ts';
@@ -28,7 +27,7 @@ import { webhookPages } from './pages/webhooks.ts';
 export const pages: readonly Page[] = [
   ...[setUpPages, signInPages, profilePages, overviewPages, searchPages],
   // Before those of messages, whose paths have an id in this place.
-  ...[receivedPages, messagePages, sharedPages, eventPages, exportPages],
+  ...[receivedPages, messagePages, eventPages, exportPages],
   ...[statsPages, reputationPages, templatePages, suppressionPages],
   ...[domainPages, webhookPages, keyPages, requestLogPages, apiPages],
   ...[settingsPages, teamPages, queuePages, watchPages, doctorPages],

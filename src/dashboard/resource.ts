@@ -4,7 +4,7 @@ import type { Problem } from '../base/problem.ts';
 import { refusedByRole } from '../keys/roles.ts';
 import { refuseStale } from './forms.ts';
 import { adminGet, adminPost, get, move, post, view, type Page, type Shown, type View, type Visit } from './page.ts';
-import { provenPassword } from './pages/proof.ts';
+import { provenPassword } from './pages/sign-in.ts';
 import { addressFor, bodyOf, changeable, formsOf, isGuarded, type Reads, type ViewForm } from './view-forms.ts';
 import { viewSources } from './views.ts';
 import { helpers } from './words.ts';

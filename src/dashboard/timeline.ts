@@ -29,8 +29,8 @@ export interface Moment {
   dialogue?: { id: string; steps: readonly { name: string; ms: number }[]; tls: string | null };
   /** Calls to webhook endpoints about it. */
   calls: Call[];
-  /** Opens and clicks by scanners and proxies. */
-  machines?: readonly { at: string; what: string; facts: string }[];
+  /** Shown on request: opens and clicks by scanners and proxies, or attempts with the same answer. */
+  folded?: { at: string; what: string; facts: string }[];
   /** The wait that holds now: its beginning, its end at the earliest, and who set it. */
   wait?: { since: string | null; until: string | null; by: string | null };
   /** The path of a mail that came back. */
@@ -80,7 +80,7 @@ export function timelineOf(history: History): Moment[] {
   for (const { event, moment } of events) moment.calls.push(...callsOf(history, event.id));
   const past = [
     acceptedMoment(history),
-    ...attempts.map(({ moment }) => moment),
+    ...foldedAttempts(attempts),
     ...new Set(events.map(({ moment }) => moment).filter((moment) => !attempts.some((one) => one.moment === moment))),
     ...[...unmatched].map((report) => reportMoment(report, here, isOne)),
     ...history.suppressions.map(suppressionMoment),
@@ -115,7 +115,7 @@ function machinesMoment(history: History, events: readonly EventRecord[]): Momen
   }));
   const title = `${pluralize(events.length, 'open or click', 'opens and clicks')} by machines, not counted`;
   const calls = events.flatMap(({ id }) => callsOf(history, id));
-  return [{ ...bare(), at: first.timestamp, what: '', title, calls, machines: lines }];
+  return [{ ...bare(), at: first.timestamp, what: '', title, calls, folded: lines }];
 }
 
 function attemptMoment(attempt: Attempt, isOne: boolean): Moment {
@@ -135,6 +135,26 @@ function attemptMoment(attempt: Attempt, isOne: boolean): Moment {
     facts: attemptFacts(attempt),
     dialogue: { id: `dialogue-${id}`, ...dialogueOf(attempt) },
   };
+}
+
+/** Returns the moments of attempts; what was deferred again with the same answer is one moment, that of the last. */
+function foldedAttempts(attempts: readonly { attempt: Attempt; moment: Moment }[]): Set<Moment> {
+  const shown = new Set<Moment>();
+  const last = new Map<string, { moment: Moment; lines: NonNullable<Moment['folded']> }>();
+  for (const { attempt, moment } of attempts) {
+    const before = last.get(attempt.recipient);
+    const lines = [{ at: attempt.ended_at, what: moment.title, facts: moment.facts.join(', ') }];
+    if (moment.what === 'deferred' && before?.moment.what === 'deferred' && moment.reply === before.moment.reply) {
+      lines.unshift(...before.lines);
+      moment.title = `${String(lines.length)} times with the same answer, last in ${moment.title}`;
+      moment.folded = lines;
+      moment.calls.unshift(...before.moment.calls);
+      shown.delete(before.moment);
+    }
+    shown.add(moment);
+    last.set(attempt.recipient, { moment, lines });
+  }
+  return shown;
 }
 
 /** Returns whether the event only says how the attempt ended. */

@@ -3,7 +3,7 @@
  * form is sent, which operation it performs, its words and its fields; after `{{else}}` come buttons of the view's own. Labels, kinds, limits and
  * choices that it leaves out, and the scope, are those of the operation. The helpers here show forms; resource.ts takes what is sent.
  *
- * Words of a form: `title`; `ask`, on which it opens; `about`; `button`; `said` afterwards and `next`, the page that it leads to, both templates
+ * Words of a form: `title`; `ask`, on which it opens, with `lead` as the main button of the page; `about`; `button`; `said` afterwards and `next`, the page that it leads to, both templates
  * of the answer. `set`: members of the input that it stands for. `id`: the member that names the record, for operations of the server. `proof`:
  * the password is asked for; a text says when, and the page's code checks it. `guard`: it is refused if what it changes was changed since its
  * page was opened, as are all that update.

@@ -206,9 +206,11 @@ const setters: Readonly<Record<string, string>> = {
 /** The states and what they mean to a person: well, failed, to be looked at, an objection, under way. Others say nothing of that. */
 const kinds = {
   good: 'delivered ok verified trusted accepted active leading published clear unlisted set_up done',
-  red: 'bounced disabled failed refused code_refused wrong revoked expired listed blocked hard_bounce',
+  red: 'bounced disabled refused code_refused wrong revoked expired listed blocked hard_bounce',
   amber:
-    'warning deferred pending failing missing uncertain ending paused held parked limited warming draining draft silent suppressed',
+    'warning deferred pending failing missing uncertain ending paused held parked limited warming draining draft silent',
+  'red k-cross': 'failed',
+  'amber k-bar': 'suppressed',
   violet: 'complained complaint unsubscribe unsubscribed',
   blue: 'sent queued scheduled opened clicked live waiting running',
 };

@@ -228,11 +228,38 @@ describe('dashboard/timeline', () => {
     });
     assert.deepEqual(whats(moments), ['accepted', '']);
     assert.equal(moments[1]?.title, '2 opens and clicks by machines, not counted');
-    assert.deepEqual(moments[1].machines, [
+    assert.deepEqual(moments[1].folded, [
       { at: at(3), what: 'opened', facts: 'proxy' },
       { at: at(4), what: 'clicked', facts: 'https://x.test/' },
     ]);
     assert.equal(moments[1].calls.length, 1);
+  });
+
+  it('folds attempts that were deferred with the same answer, each recipient on its own', () => {
+    const bo = { ...attempt(2, 'deferred', '451 later'), recipient: 'bo@dest.test' };
+    const moments = told({
+      message: {
+        attempts: [
+          attempt(1, 'deferred', '451 later'),
+          bo,
+          attempt(3, 'deferred', '451 later'),
+          attempt(4, 'deferred', '452 full'),
+          attempt(5, 'accepted', '250 ok'),
+        ],
+      },
+    });
+    assert.deepEqual(whats(moments), ['accepted', 'deferred', 'deferred', 'deferred', 'delivered']);
+    assert.equal(moments[2]?.title, '2 times with the same answer, last in attempt 3 at mx.dest.test');
+    assert.deepEqual(
+      moments.map(({ at: time, folded = [] }) => [time, folded.map((one) => one.at)]),
+      [
+        [at(0), []],
+        [at(2), []],
+        [at(3), [at(1), at(3)]],
+        [at(4), []],
+        [at(5), []],
+      ],
+    );
   });
 
   it('tells when an address was suppressed', () => {

@@ -215,6 +215,11 @@ describe('dashboard: the page of a message', () => {
     const { html } = await browser.open(`/messages/${id}`);
     assert.match(html, /Ana@dest\.test is suppressed \(complaint\)\.<\/p>/);
     assert.match(html, /name="force" value="1" required[\s\S]*name="lift" value="1">Lift and send</);
+    assert.match(html, /<details class="ask lead"><summary>Lift the suppression…<\/summary>/);
+    assert.equal((await browser.submit(`/messages/${id}/lift`)).status, 409, 'a complaint is lifted only on purpose');
+    assert.match((await browser.submit(`/messages/${id}/lift`, { force: '1' })).html, /1 suppression lifted/);
+    assert.doesNotMatch((await browser.open(`/messages/${id}`)).html, /Lift the suppression/);
+    await suppress({});
     assert.doesNotMatch(html, /Send to the others/);
     assert.match((await browser.submit(`/messages/${id}/resend`)).html, /Nothing was sent: see why below\./);
     assert.equal((await browser.submit(`/messages/${id}/resend`, { lift: '1' })).status, 409);

@@ -20,6 +20,7 @@ const LOWEST: Readonly<Record<string, Role>> = {
   'POST /messages/:id/share': 'support',
   'POST /messages/chosen': 'support',
   'POST /messages/:id/cancel': 'developer',
+  'POST /messages/:id/lift': 'support',
   'POST /messages/:id/resend': 'support',
   'POST /messages/:id/erase': 'developer',
   'GET /templates/new': 'developer',

@@ -7,7 +7,7 @@ import { fieldItems, fieldText } from '../forms.ts';
 import { linkTo, pageOf, pagerOf } from '../links.ts';
 import { get, move, once, view, type Page, type Shown, type Visit } from '../page.ts';
 import { samplesOf } from '../samples.ts';
-import { provenPassword } from './proof.ts';
+import { provenPassword } from './sign-in.ts';
 import { resource } from '../resource.ts';
 import { agoText } from '../words.ts';
 

@@ -1,14 +1,31 @@
-/** Messages: the list with its search, and one message with its history. */
+/** Messages: the list with its search, one message with its history, and links to one for a person without a login. */
+import { findAccount } from '../../accounts/account-store.ts';
+import { contentOf, memberCaller, type Asking } from '../../api/inside.ts';
 import { Problem } from '../../base/problem.ts';
+import { HOUR_MS } from '../../base/time.ts';
 import { pluralize } from '../../base/pluralize.ts';
 import { addressKey } from '../../mail/address.ts';
 import { deliveryStatuses } from '../../storage/tables.ts';
-import { definedMembers, fieldText } from '../forms.ts';
+import { actRows } from '../act.ts';
+import { definedMembers, fieldText, openedOf } from '../forms.ts';
 import { chipsOf, linkTo, pageOf, pagerOf, placeWithin } from '../links.ts';
 import { rangeOf } from '../range.ts';
 import { filtersOf, keysOf, streamsOf, type Filter } from '../filters.ts';
 import { exportsOf } from './exports.ts';
-import { adminPost, get, move, nullAt, post, view, type Page, type Shown, type Visit } from '../page.ts';
+import {
+  adminPost,
+  get,
+  move,
+  nullAt,
+  once,
+  openGet,
+  post,
+  view,
+  type Guest,
+  type Page,
+  type Shown,
+  type Visit,
+} from '../page.ts';
 import { resource } from '../resource.ts';
 import { firstFound, isForIds, readSearch, type Search } from '../search-text.ts';
 import { sortingOf } from '../sort.ts';
@@ -26,6 +43,8 @@ import type {
 import { withoutHints } from '../mail-html.ts';
 
 const WHERE = '/messages';
+const SHARED_HOURS = 48;
+const PURPOSE = 'shared message';
 /** Most characters of a text or source that are shown; the rest can be downloaded. */
 export const SHOWN_CHARACTERS = 100_000;
 /** The API gives this many of the last attempts and events. */
@@ -43,7 +62,13 @@ export const messagePages: readonly Page[] = [
     view: 'message',
     title: ({ message }) => message.subject,
     load: messageData,
-    acts: { [`${WHERE}/:id/resend`]: resend },
+    acts: {
+      [`${WHERE}/:id/resend`]: resend,
+      async [`${WHERE}/:id/lift`](visit) {
+        const lifted = await liftFor(visit, idOf(visit), visit.form.get('force') !== null);
+        return `${pluralize(lifted, 'suppression')} lifted: what is sent from now on goes out.`;
+      },
+    },
   }),
   get(`${WHERE}/:id/html`, html),
   get(`${WHERE}/:id/source`, async (visit) => mailFile(await bytesOf(visit, 'getMessageRaw'), idOf(visit))),
@@ -56,6 +81,8 @@ export const messagePages: readonly Page[] = [
     await visit.ask('inbound.confirm', { body: { id: visit.params['report_id'] ?? '' } });
     return move(`${WHERE}/${idOf(visit)}`, 'The report is confirmed.');
   }),
+  post(`${WHERE}/:id/share`, share, { scope: 'message:content' }),
+  openGet('/shared/:token', shared),
 ];
 
 const idOf = ({ params }: Pick<Visit, 'params'>): string => params['id'] ?? '';
@@ -255,10 +282,10 @@ const noMessages: List = { object: 'list', data: [], has_more: false, next_curso
 const noTotals: Totals = { object: 'message_count', count: 0, by_status: {}, has_more: false };
 
 /** The reader of a message's page: a member's visit, or a shared link. */
-export type Reader = Pick<Visit, 'ask' | 'may' | 'isAdmin' | 'params' | 'query' | 'now'>;
+type Reader = Pick<Visit, 'ask' | 'may' | 'isAdmin' | 'params' | 'query' | 'now'>;
 
 /** Returns the data of the page. */
-export async function messageData(visit: Reader) {
+async function messageData(visit: Reader) {
   const { params, query } = visit;
   const message = await visit.ask('getMessage', { params });
   const [history, content] = await Promise.all([
@@ -405,7 +432,7 @@ async function liftFor(visit: Visit, id: string, force: boolean): Promise<number
   const entries = blockingOf(message, await suppressionsOf(reader, message));
   for (const { email, scope } of entries) {
     const of = scope === 'account' ? { scope } : { stream: message.stream };
-    const query = { ...of, force: force ? 'true' : null, note: `to send ${id} again` };
+    const query = { ...of, force: force ? 'true' : null, note: `for ${id}` };
     await visit.ask('deleteSuppression', { params: { email }, query });
   }
   return entries.length;
@@ -472,3 +499,58 @@ async function reportHtml(visit: Visit): Promise<Shown> {
 /** Returns null if the mail cannot be parsed. */
 const reportContent = (visit: Visit): Promise<ReportContent | null> =>
   nullAt('invalid_state', () => visit.ask('getMessageReportContent', { params: visit.params }));
+
+/** A link carries what it shows, sealed, so that nothing is stored. */
+interface Sealed {
+  message: string;
+  account: string;
+  /** Milliseconds since the epoch. */
+  until: number;
+}
+
+/** Returns what a token shows; null if we did not make it, or it has ended. */
+function sealedIn({ server: { keyring }, now }: Guest, token: string): Sealed | null {
+  const text = openedOf(keyring, PURPOSE, token);
+  if (text === null) return null;
+  const sealed = JSON.parse(text.toString()) as Sealed;
+  return sealed.until > now ? sealed : null;
+}
+
+async function share(visit: Visit): Promise<Shown> {
+  const { id } = await visit.ask('getMessage', { params: visit.params });
+  const { server, account, member, now } = visit;
+  const sealed: Sealed = { message: id, account: account.id, until: now + SHARED_HOURS * HOUR_MS };
+  const token = server.keyring.seal(PURPOSE, JSON.stringify(sealed));
+  await server.db.commit.insert(actRows(visit, member.email, 'message.share', account.id, { object: id }));
+  const link = `${server.config.http.publicUrl}/shared/${token}`;
+  const message = `/messages/${id}`;
+  return once('share', 'Link to a message', { link, hours: SHARED_HOURS, message }, message);
+}
+
+/** Shows the message as a member who only reads sees it: without its content, and without buttons. */
+async function shared(guest: Guest): Promise<Shown> {
+  const { db, inside } = guest.server;
+  const found = sealedIn(guest, guest.params['token'] ?? '');
+  const account = found === null ? null : await findAccount({ db }, found.account);
+  if (found === null || account === null)
+    throw new Problem(
+      'not_found',
+      'This link has ended, or is not whole. Ask the person who gave it to you for another.',
+    );
+  const asking: Asking = {
+    caller: memberCaller({ id: '', email: 'shared link', role: 'read_only' }, account),
+    ip: guest.ip,
+    userAgent: guest.userAgent,
+    whenOver: () => undefined,
+  };
+  const reader: Reader = {
+    ...guest,
+    params: { id: found.message },
+    query: new URLSearchParams(),
+    isAdmin: false,
+    may: () => false,
+    // The type of the answer is made from the same declaration as its check.
+    ask: async (id: string, asked = {}) => contentOf(await inside.ask(asking, id, asked)) as never,
+  };
+  return view('message', 'A message', { ...(await messageData(reader)), sharedUntil: found.until });
+}

@@ -4,7 +4,7 @@ import { beginOfDay } from '../../base/zones.ts';
 import type { Stats } from '../../client/types.ts';
 import type { ResultOf } from '../../operator/routes.ts';
 import { chartHtml, type Chart } from '../chart.ts';
-import { deliveredText, ENOUGH, figureOf, sumUntil, type Counts } from '../comparison.ts';
+import { comparable, deliveredText, ENOUGH, figureOf, sumUntil, type Counts } from '../comparison.ts';
 import { linkTo } from '../links.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
 import { destinationsOf } from '../queue-rows.ts';
@@ -48,7 +48,7 @@ async function overview(visit: Visit): Promise<Shown> {
       href: linkTo('/messages', { status: name, range: span === 'today' ? '24h' : span }),
     })),
     chart,
-    isEmpty: now.sent === 0 && (before?.sent ?? 0) === 0,
+    isEmpty: now.sent === 0 && before === null,
     needs: isAll ? needs.data : needs.data.slice(0, MOST_SHOWN),
     moreNeeds: isAll ? 0 : Math.max(0, needs.data.length - MOST_SHOWN),
     poll: linkTo('/', query),
@@ -78,8 +78,13 @@ async function numbersOf(visit: Visit, span: Span): Promise<{ now: Counts; befor
     });
   const [now, before] = await Promise.all([ask(begin, begin + days * DAY_MS), ask(begin - days * DAY_MS, begin)]);
   const end = isDay ? visit.now - DAY_MS : begin;
-  const chart = volumeChart(now, before, { outcomes: ['delivered', 'bounced'], zone, height: 150 });
-  return { now: now.total, before: sumUntil(before, end), chart };
+  const past = comparable(now.total, sumUntil(before, end));
+  const chart = volumeChart(now, past === null ? null : before, {
+    outcomes: ['delivered', 'bounced'],
+    zone,
+    height: 150,
+  });
+  return { now: now.total, before: past, chart };
 }
 
 function waitingIn(lanes: ResultOf<'queue.lanes'>): object {

@@ -12,7 +12,7 @@ import type { Rows } from '../../storage/rows.ts';
 import { actRows } from '../act.ts';
 import { openedOf } from '../forms.ts';
 import { get, move, once, post, view, type Page, type Shown, type Visit } from '../page.ts';
-import { newPasswordIn, provenPassword } from './proof.ts';
+import { newPasswordIn, provenPassword } from './sign-in.ts';
 
 const WHERE = '/profile';
 /** Context under which the secret is sealed in the form that switches the second factor on. */

@@ -8,7 +8,7 @@ import { findSetUpLink, spendSetUpLink } from '../../members/setup-link.ts';
 import { letIn } from '../../members/sign-in.ts';
 import { setUpFile } from '../../operator/team/team.ts';
 import { get, move, openGet, openPost, post, view, type Guest, type Page, type Shown, type Visit } from '../page.ts';
-import { newPasswordIn } from './proof.ts';
+import { newPasswordIn } from './sign-in.ts';
 import { samplesOf } from '../samples.ts';
 
 export const setUpPages: readonly Page[] = [

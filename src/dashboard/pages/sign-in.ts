@@ -1,5 +1,7 @@
-/** Signing in and out, the second factor, and the choice of light and dark. */
-import { signIn, signInWithCode, type SignIn } from '../../members/sign-in.ts';
+/** Signing in and out, the second factor, passwords in other forms, and the choice of light and dark. */
+import { Problem } from '../../base/problem.ts';
+import { checkPassword } from '../../members/password.ts';
+import { provePassword, signIn, signInWithCode, type SignIn } from '../../members/sign-in.ts';
 import { accountsOf, listAdmins } from '../../members/member-store.ts';
 import { chooseAccount, closeSession, findSession, type Session } from '../../members/session-store.ts';
 import type { MemberRow } from '../../storage/tables.ts';
@@ -119,5 +121,28 @@ async function auditSignIn(guest: Guest, member: MemberRow): Promise<void> {
   await guest.server.db.commit.insert(actRows(guest, member.email, 'sign-in', account.id));
 }
 
-export const waitText = (seconds: number): string =>
+const waitText = (seconds: number): string =>
   `Too many tries. Wait ${seconds < 120 ? `${String(seconds)} seconds` : `${String(Math.ceil(seconds / 60))} minutes`}, then try again.`;
+
+/** Checks the password, and renews the session's cookie. Throws a Problem if it is missing or wrong, or was wrong too often in this session. */
+export async function provenPassword(visit: Visit): Promise<void> {
+  const { server, member, session, form } = visit;
+  const field = 'password_now';
+  const password = form.get(field) ?? '';
+  if (password === '') throw new Problem('invalid_field', 'Enter your current password as well.', { field });
+  const proof = await provePassword(server, { member, sessionId: session.id }, password, visit);
+  if (proof.kind === 'wait')
+    throw new Problem('rate_limited', waitText(proof.seconds), { field, retryAfter: proof.seconds });
+  if (proof.kind === 'refused') throw new Problem('invalid_field', 'The current password is wrong.', { field });
+  await visit.renewSession();
+}
+
+/** Reads a new password and its repetition. Throws a Problem if they differ or a guesser would find it soon. */
+export function newPasswordIn({ form, server }: Guest, email: string): string {
+  const { http, smtp } = server.config;
+  const password = form.get('password') ?? '';
+  checkPassword(password, [email, new URL(http.publicUrl).hostname, smtp.hostname]);
+  if (password !== form.get('password_again'))
+    throw new Problem('invalid_field', 'The two passwords are not the same.', { field: 'password_again' });
+  return password;
+}

@@ -12,7 +12,7 @@ import { rangeOf, type Range } from '../range.ts';
 import { exportsOf } from './exports.ts';
 import { sortedRows } from '../sort.ts';
 import { providerText } from '../words.ts';
-import { changeOf, deliveredText, ENOUGH, figureOf, limits, part, type Counts } from '../comparison.ts';
+import { changeOf, comparable, deliveredText, ENOUGH, figureOf, limits, part, type Counts } from '../comparison.ts';
 import { chipsOf } from '../links.ts';
 import { stepsOf, volumeChart } from './overview.ts';
 
@@ -102,8 +102,7 @@ async function show(visit: Visit): Promise<Shown> {
       : visit.ask('getStats', { query: { ...only, since: earlier.since, until: earlier.until, by } }),
     by === 'template' ? templateNames(visit) : new Map<string, string>(),
   ]);
-  // A time without mail is nothing to compare with.
-  const before = past?.total.sent === 0 ? null : past;
+  const before = past !== null && comparable(overTime.total, past.total) !== null ? past : null;
   const zone = bucket === 'hour' ? range.zone : (asked.time_zone ?? 'UTC');
   const countsBefore = new Map(apartBefore?.data.map(({ key, counts }) => [key, counts]));
   const rows = apart.data.map((line) => rowOf(line, countsBefore.get(line.key) ?? null, by, nameOf));

@@ -42,7 +42,7 @@ export const webhookPages: readonly Page[] = [
   ...resource({
     path: `${WHERE}/:id`,
     view: 'webhook',
-    title: ({ endpoint }) => endpoint.description || endpoint.url,
+    title: ({ endpoint }) => endpoint.url,
     load: details,
     reads,
     acts: {
