@@ -186,7 +186,7 @@ const LIMITS = { most: 4, mostOfShare: 2, waiting: 256 };
 /** A bulk send that waited longer is refused: either writes hang, or its client has given up. */
 const MOST_WAITED_MS = 30_000;
 
-/** Handles a few bulk sends at a time: a thousand recipients take some MB, with templates 128 MB, and many at once are no faster. */
+/** Handles a few bulk sends at a time: a thousand recipients take some MB, with templates 128 MB, and many at once take as long as one after the other. */
 export function createBulkGate({ clock }: { clock: Pick<Clock, 'monotonic'> }) {
   const gate = createGate(LIMITS);
   return {

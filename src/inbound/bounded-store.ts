@@ -1,4 +1,4 @@
-/** What strangers fill in the database: of too much the oldest rows go, in steps, so that no other write waits long. */
+/** Bounds the rows that strangers cause: the oldest of too many go, in steps, so that no other write waits long. */
 import { budgets, type BudgetName } from '../base/budgets.ts';
 import type { InboundContext } from './context.ts';
 import type { Stranger } from './mx-budgets.ts';

@@ -1,4 +1,4 @@
-/** A port for mail, tried again every minute while another program has it. That is no error: the API, delivery and other ports work without it. */
+/** A port for mail, tried again every minute while another program has it. It is not an error: the API, delivery and other ports work without it. */
 import { codeOf } from '../base/error-code.ts';
 import type { Clock, Timer } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';

@@ -1,4 +1,4 @@
-/** What a person sees of an operation: command, options, help, tables and completion (cli/derive.ts). Loads no operation, so `--help` is quick. */
+/** Tells what a person sees of an operation: command, options, help, tables and completion (cli/derive.ts). Loads no operation, so `--help` is quick. */
 import type { OperationName } from '../operator/routes.ts';
 import type { ApiOperation } from '../operations/summaries.ts';
 

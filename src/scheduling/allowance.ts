@@ -1,4 +1,4 @@
-/** Counts what each name used in a window: octets, mails, ms. All windows end together, so forgetting is one assignment. A restart begins anew. */
+/** Counts what each name used in a window: octets, mails, ms. All windows end together, so forgetting is one assignment. A restart forgets them. */
 import { DAY_MS, HOUR_MS, MINUTE_MS } from '../base/time.ts';
 
 /** Names that have a count each, since a flood of names must not take the memory. */

@@ -297,7 +297,7 @@ const policyOf = (
   { tlsRequest = null }: Ready,
 ): string | null => (destination.kind === 'site' ? policyAt(destination, mx, tlsRequest) : null);
 
-/** Returns a function that warns the operator of refusals about our set-up, which customers cannot mend, once in 10 min for each lane and rule. */
+/** Returns a function that warns the operator of refusals about our set-up, which customers cannot fix, once in 10 min for each lane and rule. */
 export function createSetUpWarnings({
   clock,
   log,
