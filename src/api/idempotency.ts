@@ -120,9 +120,17 @@ export interface Repeat {
 
 /** Throws a Problem unless the caller may make the new key, read the webhook's secret, or knows another key's mail (its body, or may read all). */
 export function checkRepeat(caller: Caller, { record, isOthers, isMismatch }: Repeat): void {
-  const { object } = record;
+  const { object, from } = record;
   if (object === 'key') mayManage(caller, keyIn(record), FIELD);
   if (!isOthers) return;
+  // Records have `ana@acme.test` or `Ana <ana@acme.test>`.
+  const domain = typeof from === 'string' ? from.slice(from.lastIndexOf('@') + 1).replace(/>$/, '') : null;
+  if (object === 'message' && domain !== null && caller.domains.length > 0 && !caller.domains.includes(domain))
+    throw new Problem(
+      'domain_not_allowed',
+      'This Idempotency-Key was used by another API key, for mail from a domain that this one may not send from. Use a new one.',
+      { field: FIELD },
+    );
   if (String(object).startsWith('webhook') && 'secret' in record && !scopeAllows(caller.scopes, 'webhook:secret'))
     throw new Problem(
       'insufficient_scope',

@@ -116,12 +116,12 @@ describe('journey: whole lists as CSV and NDJSON', () => {
       ['/messages?status=bounced&range=all', 'messages'],
       ['/events?type=bounced', 'events'],
       ['/stats', 'stats'],
-      ['/developer/log', 'audit'],
-      ['/developer/actions?of=account', 'audit'],
+      ['/developer/log', 'requests'],
+      ['/developer/actions?of=account', 'actions'],
       ['/suppressions', 'suppressions'],
     ] as const) {
       const { html } = await browser.open(page);
-      const links = [...html.matchAll(/href="(\/exports\/[^"]*)"/g)].map(([, href = '']) =>
+      const links = [...html.matchAll(/href="(\/(?:exports|developer\/\w+\/export)\b[^"]*)"/g)].map(([, href = '']) =>
         href.replaceAll('&amp;', '&').replaceAll('&#x3D;', '='),
       );
       assert.ok(links.length >= 2, page);

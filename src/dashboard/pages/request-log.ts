@@ -202,10 +202,7 @@ async function exported(visit: Visit, list: List): Promise<Shown> {
     }
   }
   const body = Readable.from(textOf('audit', type, pages()));
-  return {
-    kind: 'file',
-    body,
-    type: `${type}; charset=utf-8`,
-    name: `${list === requests ? 'requests' : 'actions'}.${format}`,
-  };
+  const day = new Date(visit.now).toISOString().slice(0, 10);
+  const name = `${list === requests ? 'requests' : 'actions'}-${day}.${format}`;
+  return { kind: 'file', body, type: `${type}; charset=utf-8`, name };
 }
