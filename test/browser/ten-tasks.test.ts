@@ -103,7 +103,7 @@ describe('browser: ten tasks', () => {
     await page.locator('h1', { hasNotText: 'Overview' }).waitFor();
   }
   const says = async (...all: (string | RegExp)[]): Promise<void> => {
-    for (const one of all) await page.locator('main').getByText(one).first().waitFor();
+    for (const one of all) await page.locator('main').getByText(one).locator('visible=true').first().waitFor();
   };
 
   it('1: bounced: the words of the receiver, and that the address is not mailed any more', async () => {
