@@ -59,19 +59,20 @@ export interface Exchange {
 export function openExchange(
   clock: Clock,
   request: IncomingMessage,
-  given: Pick<Exchange, 'ip' | 'rate' | 'isSecure'>,
+  { ip, rate, isSecure }: Pick<Exchange, 'ip' | 'rate' | 'isSecure'>,
 ): Exchange {
   const at = clock.now();
   const url = request.url ?? '/';
   const question = url.indexOf('?');
   return {
-    ...given,
     requestId: newId('req', at),
     at,
     started: clock.monotonic(),
     method: request.method ?? 'GET',
     path: question < 0 ? url : url.slice(0, question),
     search: question < 0 ? '' : url.slice(question + 1),
+    ip,
+    isSecure,
     header: (name) => {
       const value = request.headers[name];
       return typeof value === 'string' ? value : undefined;
@@ -80,6 +81,7 @@ export function openExchange(
     pattern: null,
     params: {},
     key: { kind: 'none' },
+    rate,
     body: null,
     form: '',
     bodyBytes: 0,

@@ -1,5 +1,8 @@
-/** Makes a plain text part from html, for reading: paragraphs, lists, links with their address, tables by row. The parser reads as browsers do. */
-import { Parser } from 'htmlparser2';
+/**
+ * Makes a plain text part from html, for reading: paragraphs, lists, links with their address, tables by row. The tokenizer reads as browsers do and
+ * takes half of the time of the parser that stands on it, which is the time of a large mail.
+ */
+import { Tokenizer } from 'htmlparser2';
 
 /** The effect of an element on the text. */
 interface Element {
@@ -29,49 +32,101 @@ const SLICE = 64 * 1024;
 const SPACE = 0x20;
 const RULE = '-'.repeat(40);
 
-/** The parser's cost grows with the depth: what is nested deeper is read on as if all were closed. */
-const DEEPEST = 500;
-const CHUNK = 8192;
-
 /** Returns plain text with LF line ends. Never throws; time grows linearly with the length. */
 export function textFromHtml(html: string): string {
-  const writer = new TextWriter();
-  let depth = 0;
-  /** Where what is hidden begins: preview texts and their padding, which no reader of the html sees. */
-  let hiddenAt = Infinity;
-  const parser = new Parser(
-    {
-      ontext(text) {
-        if (depth < hiddenAt) writer.text(legible(text));
-      },
-      onopentag(name, attributes) {
-        depth++;
-        const element = ELEMENTS.get(name);
-        if (element === undefined || depth > hiddenAt) return;
-        if (element.isUnread || isHidden(element, attributes)) hiddenAt = depth;
-        else writer.open(element, attributes);
-      },
-      onclosetag(name) {
-        const element = ELEMENTS.get(name);
-        if (depth === hiddenAt) hiddenAt = Infinity;
-        else if (element !== undefined && depth < hiddenAt) writer.close(element);
-        depth--;
-      },
-    },
-    { decodeEntities: true },
-  );
-  for (let at = 0; at < html.length; at += CHUNK) {
-    parser.write(html.slice(at, at + CHUNK));
-    if (depth <= DEEPEST) continue;
-    parser.reset();
-    depth = 0;
-    hiddenAt = Infinity;
-  }
-  parser.end();
-  return writer.end();
+  const reader = new Reader(html);
+  const tokenizer = new Tokenizer({ decodeEntities: true }, reader);
+  tokenizer.write(html);
+  tokenizer.end();
+  return reader.writer.end();
 }
 
+const noop = (): void => undefined;
+/** The attributes that mean something. */
 type Attributes = Partial<Record<'href' | 'alt' | 'style', string>>;
+
+/** Takes the tokenizer's calls, and leaves out what is hidden: preview texts and their padding, which no reader of the html sees. */
+class Reader {
+  readonly writer = new TextWriter();
+  readonly oncdata = noop;
+  readonly oncomment = noop;
+  readonly ondeclaration = noop;
+  readonly onend = noop;
+  readonly onprocessinginstruction = noop;
+  private readonly html: string;
+  private hidden: { element: Element; depth: number } | null = null;
+  /** The start tag that is being read. */
+  private element: Element | undefined;
+  private attributes: Attributes = {};
+  private attribute: keyof Attributes | null = null;
+
+  constructor(html: string) {
+    this.html = html;
+  }
+
+  ontext(start: number, end: number): void {
+    if (this.hidden === null) this.writer.text(legible(this.html.slice(start, end)));
+  }
+
+  ontextentity(codePoint: number): void {
+    if (this.hidden === null) this.writer.text(legible(String.fromCodePoint(codePoint)));
+  }
+
+  onopentagname(start: number, end: number): void {
+    this.element = this.elementAt(start, end);
+    this.attributes = {};
+  }
+
+  onattribname(start: number, end: number): void {
+    const name = this.element === undefined ? '' : this.html.slice(start, end).toLowerCase();
+    const isWanted = (name === 'href' || name === 'alt' || name === 'style') && this.attributes[name] === undefined;
+    this.attribute = isWanted ? name : null;
+    if (isWanted) this.attributes[name] = '';
+  }
+
+  onattribdata(start: number, end: number): void {
+    if (this.attribute !== null) this.attributes[this.attribute] += this.html.slice(start, end);
+  }
+
+  onattribentity(codePoint: number): void {
+    if (this.attribute !== null) this.attributes[this.attribute] += String.fromCodePoint(codePoint);
+  }
+
+  onattribend(): void {
+    this.attribute = null;
+  }
+
+  onopentagend(): void {
+    const { element, attributes } = this;
+    if (element === undefined) return;
+    if (this.hidden !== null) this.nest(element, 1);
+    else if (element.isUnread || isHidden(element, attributes)) this.hidden = { element, depth: 1 };
+    else this.writer.open(element, attributes);
+  }
+
+  /** In html the slash of `<div/>` means nothing. */
+  onselfclosingtag(): void {
+    this.onopentagend();
+  }
+
+  onclosetag(start: number, end: number): void {
+    const element = this.elementAt(start, end);
+    if (element === undefined) return;
+    if (this.hidden !== null) this.nest(element, -1);
+    else this.writer.close(element);
+  }
+
+  private elementAt(start: number, end: number): Element | undefined {
+    const name = this.html.slice(start, end);
+    return ELEMENTS.get(name) ?? ELEMENTS.get(name.toLowerCase());
+  }
+
+  private nest(element: Element, by: 1 | -1): void {
+    if (this.hidden?.element !== element) return;
+    this.hidden.depth += by;
+    if (this.hidden.depth === 0) this.hidden = null;
+  }
+}
 
 /** Returns whether the element is hidden, and of a kind whose end tag cannot be left out: otherwise the rest of the mail would be hidden with them. */
 const isHidden = ({ name }: Element, { style = '' }: Attributes): boolean =>

@@ -56,8 +56,6 @@ export function createComposer(deps: { clock: Clock; log: Log }) {
     idleMs: IDLE_MS,
     jobMs: JOB_MS,
     maxHeapMb: 512,
-    // With more, what a large mail leaves behind takes half of its size again.
-    maxYoungMb: 6,
   });
   const make = createMailMaker(createCompose({ remembered: REMEMBERED }), signerForLoop);
   const batches = new MailBatches(deps, make, makeAlone);
