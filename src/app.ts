@@ -31,7 +31,7 @@ import { readLimitRules, rulesWith } from './config/limit-rules.ts';
 import { createJudge } from './messages/delivery/classify.ts';
 import { isStorageTrouble } from './storage/commit.ts';
 import type { Log } from './base/log.ts';
-import { createRecorder, RECORD_CHANGE, type Occurrence } from './messages/delivery/record.ts';
+import { createRecorder, recordWork, type Occurrence } from './messages/delivery/record.ts';
 import { beginAct, type Acting } from './operations/act.ts';
 import type { ActWords } from './operations/audit-row.ts';
 import { commandActs } from './operator/door/command-acts.ts';
@@ -310,7 +310,7 @@ export async function writeLateOutcomes(deps: LateDeps, outcomes: readonly Occur
 
 /** Returns how many of them changed their delivery. */
 async function writeAs({ storage, clock }: LateDeps, outcomes: readonly Occurrence[]): Promise<number> {
-  const db = await openDatabase({ ...storage, workOrder: [RECORD_CHANGE] });
+  const db = await openDatabase({ ...storage, usualWork: [recordWork] });
   try {
     const recorder = createRecorder({ commit: db.commit, clock, written: () => undefined });
     const recorded = await recorder.record(outcomes);

@@ -11,7 +11,7 @@ import type { Config } from '../config/schema.ts';
 import { digestsOf } from '../config/shared-settings.ts';
 import { createJudge, type Judge } from '../messages/delivery/classify.ts';
 import type { DueHint } from '../messages/delivery/due-hint.ts';
-import { RECORD_CHANGE, createRecorder, type Recorder } from '../messages/delivery/record.ts';
+import { recordWork, createRecorder, type Recorder } from '../messages/delivery/record.ts';
 import { createOwnAddresses } from '../net/own-addresses.ts';
 import { createResolver, type Resolver } from '../net/resolver.ts';
 import { ensureDefaultAccount, createOwnAccount } from '../accounts/account-store.ts';
@@ -136,7 +136,7 @@ function createReport(clock: Clock, log: Pick<Log, 'error'>): (error: unknown) =
 async function openStorage(config: Config, log: Log | RootLog, keyring: Keyring, fatal: Fatal): Promise<Database> {
   const db = await openDatabase({
     ...config.storage,
-    workOrder: [RECORD_CHANGE],
+    usualWork: [recordWork],
     node: nodeSelf(config, keyring),
     beforeMigration: () =>
       copyBeforeMigration(config, (folder) =>

@@ -5,13 +5,14 @@ import type { Clock } from '../base/clock.ts';
 import { makeFolder } from '../base/make-folder.ts';
 import { isPostgresUrl } from '../base/postgres-url.ts';
 import knexPackage, { type Knex } from 'knex';
-import { createCommitter, type Committer, type GroupTransaction } from './commit.ts';
+import { createCommitter, type Committer } from './commit.ts';
 import { takeConnection, type Connection } from './connection.ts';
 import { migrate, migrationState, type MigrationStep } from './migrate.ts';
 import { refuseMarked } from './mark.ts';
 import type { Nodes, NodeSelf } from './nodes.ts';
-import { usualView } from './rows.ts';
-import type { Engine } from './sql.ts';
+import { usualInserts } from './rows.ts';
+import type { Engine, Statement } from './sql.ts';
+import { scriptView, sqliteTransaction } from './sqlite-transaction.ts';
 
 /** Where the database is: the settings of the group `storage`. */
 export interface StoreAddress {
@@ -23,8 +24,8 @@ export interface StoreAddress {
 }
 
 export interface DatabaseOptions extends StoreAddress {
-  /** The order in which kinds of work run inside one commit (storage/commit.ts). */
-  workOrder?: readonly string[];
+  /** The kinds of work that most commits have, in their order inside one (commit.ts), and their statements without results (sqlite-transaction.ts). */
+  usualWork?: readonly { name: string; writes: readonly Statement[] }[];
   /** Runs before a database with data is migrated; if it throws, nothing is changed. */
   beforeMigration?: () => Promise<void>;
   /** Called before each migration with the number done and the number of all. */
@@ -70,7 +71,7 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
   return openSqlite(options);
 }
 
-async function openSqlite({ url, workOrder, beforeMigration, migrating }: DatabaseOptions): Promise<Database> {
+async function openSqlite({ url, usualWork = [], beforeMigration, migrating }: DatabaseOptions): Promise<Database> {
   const file = sqliteFile(url);
   makeFolder(path.dirname(file), 0o750);
 
@@ -79,14 +80,15 @@ async function openSqlite({ url, workOrder, beforeMigration, migrating }: Databa
     .then(() => migrate(migrator, { before: beforeMigration, step: migrating }))
     .finally(() => migrator.destroy());
 
-  const writer = connect(file, 1, [...durable, 'PRAGMA foreign_keys = ON', WHOLE, usualView()]);
+  const usual = [...usualInserts(), ...usualWork.flatMap(({ writes }) => writes)];
+  const writer = connect(file, 1, [...durable, 'PRAGMA foreign_keys = ON', WHOLE, scriptView(usual)]);
   const connection = await takeConnection(writer);
   const reader = connect(file, READERS, readOnly);
   const ofPrepared = connect(file, 1, readOnly);
   const prepared = await takeConnection(ofPrepared);
   const ofMaintenance = connect(file, 1, readOnly);
   const maintenance = await takeConnection(ofMaintenance);
-  const commit = createCommitter(sqliteTransaction(connection), { order: workOrder });
+  const commit = createCommitter(sqliteTransaction(connection, usual), { order: usualWork.map(({ name }) => name) });
   return {
     engine: 'sqlite',
     commit,
@@ -204,51 +206,4 @@ export function connect(filename: string, size: number, pragmas: readonly string
       },
     },
   });
-}
-
-/**
- * The transactions of SQLite's one writer. SQLite ends a transaction by itself after some errors, such as a full disk: a later statement would be
- * committed alone, and once more when the units run one by one. The driver runs statements in threads, so it gets one at a time, and those after an
- * error fail with it, as on PostgreSQL.
- */
-export function sqliteTransaction(connection: Connection): GroupTransaction {
-  let failure: { cause: unknown } | null = null;
-  let last: Promise<unknown> = Promise.resolve();
-
-  function inTurn<Result>(perform: () => Promise<Result>): Promise<Result> {
-    const result = last.then(() => {
-      if (failure !== null) throw failure.cause;
-      return perform();
-    });
-    last = result.catch((cause: unknown) => {
-      failure ??= { cause };
-    });
-    return result;
-  }
-
-  async function rollback(): Promise<void> {
-    failure ??= { cause: new Error('the transaction was rolled back') };
-    await last;
-    // After some failures SQLite has rolled back by itself.
-    await connection.run('ROLLBACK').catch(() => undefined);
-  }
-
-  return {
-    connection: {
-      ...connection,
-      all: (sql, values) => inTurn(() => connection.all(sql, values)),
-      run: (sql, values) => inTurn(() => connection.run(sql, values)),
-    },
-    ready() {
-      failure = null;
-      return Promise.resolve();
-    },
-    begin: () => connection.run('BEGIN IMMEDIATE'),
-    async commit() {
-      await last;
-      if (failure !== null) throw failure.cause;
-      await connection.run('COMMIT');
-    },
-    rollback,
-  };
 }

@@ -30,7 +30,7 @@ export interface Notice<About> {
 
 const tableOrder = Object.keys(tables) as TableName[];
 
-/** SQLite takes at most 32,766 parameters a statement; small statements also keep their prepared form in the cache. */
+/** Small statements keep their prepared form in the cache. */
 const ROWS_BOUND_AT_ONCE = 32;
 
 /**
@@ -43,15 +43,8 @@ export async function insertRows(connection: Connection, units: readonly RowsToW
     if (optionsOf(table).isReferredTo === true) await insertInto(connection, table, rowsOf(units, table));
   const others = wanted.filter((table) => optionsOf(table).isReferredTo !== true);
   const { shared } = connection;
-  const usual = others.filter(isUsual);
-  const isOne =
-    connection.engine === 'sqlite' &&
-    usual.length > 1 &&
-    usual.every((table) => countOf(rowsOf(units, table)) <= ROWS_OF_A_PACK);
-  if (isOne) await insertUsual(connection, units);
-  const left = isOne ? others.filter((table) => !isUsual(table)) : others;
   await allDone(
-    left.map(async (table) => {
+    others.map(async (table) => {
       const write = (): Promise<void> => insertInto(connection, table, rowsOf(units, table));
       if (shared !== undefined && optionsOf(table).isNumbered === true) shared.inTurn(write);
       else await write();
@@ -59,37 +52,24 @@ export async function insertRows(connection: Connection, units: readonly RowsToW
   );
 }
 
-/**
- * Tables that nearly every commit adds to. On SQLite one statement writes them all, as waking a thread for each would cost the main loop more than
- * the rows: an insert into a view, whose trigger has the statement of each table.
- */
+/** Tables that nearly every commit adds to. */
 const usualTables: readonly TableName[] = [
+  'contents',
   'messages',
   'deliveries',
   'attempts',
   'events',
+  'idempotency',
   'audit',
   'counters',
+  'message_tags',
+  'message_metadata',
   'message_words',
   'event_counts',
 ];
-const isUsual = (table: TableName): boolean => usualTables.includes(table);
 
-/** The SQL by which a connection to SQLite that writes has the view. */
-export const usualView = (): string =>
-  `CREATE TEMP VIEW usual_rows AS SELECT ${usualTables.map((name) => `NULL AS ${name}`).join(', ')};
-   CREATE TEMP TRIGGER insert_usual_rows INSTEAD OF INSERT ON usual_rows BEGIN
-   ${usualTables.map((name) => `${insertOf(name).sqlite.replace('?', `NEW.${name}`)};`).join('\n')} END`;
-
-const INSERT_USUAL = `INSERT INTO usual_rows (${usualTables.join(', ')}) VALUES (${usualTables.map(() => '?').join(', ')})`;
-
-async function insertUsual(connection: Connection, units: readonly RowsToWrite[]): Promise<void> {
-  const values = usualTables.map((table) => {
-    const packs = [...packsOf(table, mergedRows(connection, table, rowsOf(units, table)))];
-    return packs.length === 0 ? null : `[${packs.map(({ json }) => json).join(',')}]`;
-  });
-  await connection.run(INSERT_USUAL, values);
-}
+/** Their statements, which wait for one another on SQLite (sqlite-transaction.ts). */
+export const usualInserts = (): Statement[] => usualTables.map(insertOf);
 
 /** The code of PostgreSQL's refusal of every statement after the one that failed. */
 const FOLLOWS_ANOTHER_ERROR = '25P02';
@@ -110,19 +90,17 @@ export async function allDone(running: readonly Promise<unknown>[]): Promise<voi
 const rowsOf = <T extends TableName>(units: readonly RowsToWrite[], table: T): RowOrPack<T>[] =>
   units.flatMap((unit): readonly RowOrPack<T>[] => unit[table] ?? []);
 
-const countOf = (rows: readonly object[]): number =>
-  rows.reduce((sum, row) => sum + (row instanceof PackedRows ? row.count : 1), 0);
-
 /** Rows of one statement: each statement waits for a turn of the event loop, and holds the writer for 20 us a row. */
 const ROWS_UNFOLDED_AT_ONCE = 512;
 
-/** The statement that adds rows to each table, with all its columns. */
+/** The statement that adds rows to each table, with all its columns; one row with its values bound, if they are large. */
 const inserts = new Map<TableName, Statement>();
 
 function insertOf(name: TableName): Statement {
   const known = inserts.get(name);
   if (known !== undefined) return known;
   const made = statement((sql) => {
+    if (optionsOf(name).hasLargeValues === true) return boundInsertOf(name, 1);
     const { part } = sql;
     const hasPart = part !== null && optionsOf(name).isParted === true;
     const target = targetOf(name, hasPart ? [part] : []);
@@ -171,19 +149,25 @@ function unpacked<Row>(row: Row | PackedRows): Row {
   return row;
 }
 
+/** On SQLite a statement of one row may wait for others. */
 async function insertBound<T extends TableName>(
   connection: Connection,
   table: T,
   rows: readonly Tables[T][],
 ): Promise<void> {
   const columns = tables[table].names as readonly (keyof Tables[T] & string)[];
-  for (let at = 0; at < rows.length; at += ROWS_BOUND_AT_ONCE) {
-    const part = rows.slice(at, at + ROWS_BOUND_AT_ONCE);
-    const marks = part.map(() => `(${columns.map(() => '?').join(', ')})`).join(', ');
+  const most = connection.engine === 'sqlite' ? 1 : ROWS_BOUND_AT_ONCE;
+  for (let at = 0; at < rows.length; at += most) {
+    const part = rows.slice(at, at + most);
     const values = part.flatMap((row) => columns.map((column) => row[column] as Value));
-    await connection.run(`${targetOf(table)} VALUES ${marks}${conflictOf(table)}`, values);
+    await connection.run(part.length === 1 ? insertOf(table) : boundInsertOf(table, part.length), values);
   }
 }
+
+const boundInsertOf = (table: TableName, rows: number): string => {
+  const row = `(${tables[table].names.map(() => '?').join(', ')})`;
+  return `${targetOf(table)} VALUES ${Array.from({ length: rows }, () => row).join(', ')}${conflictOf(table)}`;
+};
 
 /** Begins at once if the rows are few, so that their statement is the first of its group. */
 async function insertUnfolded<T extends TableName>(

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { Problem } from '../../src/base/problem.ts';
 import { createCommitter, StorageClosed, StorageUnavailable, type Work } from '../../src/storage/commit.ts';
-import { sqliteTransaction } from '../../src/storage/database.ts';
+import { sqliteTransaction } from '../../src/storage/sqlite-transaction.ts';
 import { textFor, type Statement } from '../../src/storage/sql.ts';
 import type { Connection } from '../../src/storage/connection.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';

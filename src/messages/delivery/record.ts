@@ -56,8 +56,6 @@ interface ChangeUnit {
 /** Makes rows from the results (a stored answer, for example). Runs inside the transaction, where the changed rows can be read. */
 export type RowsAfter = (tx: Connection, recorded: readonly Recorded[]) => Promise<Rows>;
 
-export const RECORD_CHANGE = 'record change';
-
 export function createRecorder(deps: {
   commit: Committer;
   clock: Clock;
@@ -69,7 +67,7 @@ export function createRecorder(deps: {
   notices?: NoticeRule;
 }) {
   const work: Work<ChangeUnit, readonly Recorded[], Map<string, PendingUpdate>> = {
-    name: RECORD_CHANGE,
+    name: recordWork.name,
     read: (db, units) =>
       loadUpdates(
         db,
@@ -566,3 +564,6 @@ function layersBy<T>(rows: readonly T[], keyOf: (row: T) => string): T[][] {
   }
   return layers;
 }
+
+/** The work of `createRecorder`, for the database. */
+export const recordWork = { name: 'record change', writes: [writeDeliveries, writeMessages] } as const;

@@ -209,7 +209,7 @@ interface OpenedParts {
 async function openParts(
   address: PostgresAddress,
   { control, others, node, migrated }: OpenedParts,
-  { workOrder }: DatabaseOptions,
+  { usualWork = [] }: DatabaseOptions,
 ): Promise<Database> {
   const reading = (setUp: readonly string[]): PostgresConnection =>
     createPostgresConnection(() => connectTo(address, { setUp }), { reconnects: true });
@@ -238,9 +238,10 @@ async function openParts(
     isSerializable = false,
   ): Writer => new Writer(createWriter({ ...deps, connection }, { place, isSerializable }), options);
   // So an answer never waits until it is the engine's turn to number events, and neither waits for a long piece of work.
+  const order = usualWork.map(({ name }) => name);
   const commit = committerOf({
-    intake: writer(intake, 0, { order: workOrder, patience }),
-    engine: writer(engine, 1, { order: workOrder }),
+    intake: writer(intake, 0, { order, patience }),
+    engine: writer(engine, 1, { order }),
     // Each unit runs alone in a serializable transaction: it was written for a database with one writer. It may be that of a request; a chore
     // that is given up begins again at its next turn.
     desk: writer(desk, 2, { most: 1, patience }, true),

@@ -1,6 +1,6 @@
 /** The three writers of a server at once: what they do to the same rows, and the order in which events become visible. */
 import assert from 'node:assert/strict';
-import { RECORD_CHANGE } from '../../../src/messages/delivery/record.ts';
+import { recordWork } from '../../../src/messages/delivery/record.ts';
 import { followEvents } from '../../../src/events/event-log.ts';
 import type { Work } from '../../../src/storage/commit.ts';
 import { openDatabase, type Database } from '../../../src/storage/database.ts';
@@ -17,14 +17,14 @@ describe('storage/postgres/committers', () => {
     if (postgresPrograms() === null) return this.skip('PostgreSQL is not installed (apt-get install postgresql)');
     const { folder } = await startedCluster();
     url = urlOf(folder, await makeDatabase());
-    db = await openDatabase({ url, workOrder: [RECORD_CHANGE] });
+    db = await openDatabase({ url, usualWork: [recordWork] });
   });
   after(async () => {
     if (postgresPrograms() !== null) await db.close();
   });
 
   const engineWork: Work<Rows, undefined> = {
-    name: RECORD_CHANGE,
+    name: recordWork.name,
     async run(tx, inputs) {
       await insertRows(tx, inputs);
       return inputs.map(() => undefined);

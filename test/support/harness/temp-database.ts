@@ -2,7 +2,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { RECORD_CHANGE } from '../../../src/messages/delivery/record.ts';
+import { recordWork } from '../../../src/messages/delivery/record.ts';
 import { dropDatabase, emptyTemplate, isOnPostgres, makeDatabase, startedCluster, urlOf } from './postgres.ts';
 import { openDatabase, type Database } from '../../../src/storage/database.ts';
 
@@ -23,7 +23,7 @@ export async function openTempDatabase(only?: 'sqlite'): Promise<TempDatabase> {
   const name = isOnPostgres && only === undefined ? await copyOfEmpty() : null;
   const url =
     name === null ? `sqlite:${path.join(folder, 'posthorn.db')}` : urlOf((await startedCluster()).folder, name);
-  const db = await openDatabase({ url, workOrder: [RECORD_CHANGE] });
+  const db = await openDatabase({ url, usualWork: [recordWork] });
   return {
     db,
     folder,
