@@ -22,7 +22,8 @@ export function overOf(rate: number | null, [amber, red]: readonly [number, numb
     : { limit: limitText(red), level: 'red', times };
 }
 
-export const part = (some: number, of: number): number | null => (of === 0 ? null : some / of);
+/** Returns the share. Opens of what bounced afterwards are not of what was delivered, so that there may be more of them. */
+export const part = (some: number, of: number): number | null => (of === 0 ? null : Math.min(1, some / of));
 
 /** Returns the time before if it had at least half as much mail, and any: otherwise there is nothing to compare with. */
 export const comparable = (now: Counts, before: Counts | null): Counts | null =>
