@@ -56,7 +56,10 @@ const inkOf = (name: string): string => inks[name] ?? '';
 
 export function chartHtml(chart: Chart): string {
   const { label, yAxis, step, series, zone = 'UTC' } = chart;
-  const partial = partialOf(chart) < 0 ? '' : `, ${step === 'day' ? 'today' : `this ${step}`} so far`;
+  const partial =
+    partialOf(chart) < 0
+      ? ''
+      : `; ${chart.kind === 'bars' ? 'lighter' : 'dashed'}: ${step === 'day' ? 'today' : `this ${step}`} so far`;
   const legend = series.map(({ name }) => `<span class="${inkOf(name)}">${name}</span>`).join('');
   const caption = `${escapeHtml(yAxis)} per ${step}${step === 'day' ? ', days of' : ', times in'} ${escapeHtml(zone)}${partial}`;
   return `<figure class="plot" aria-label="${escapeHtml(label)}"><figcaption>${caption}<span class="legend">${legend}</span></figcaption>${svg(chart)}${table(chart)}</figure>`;

@@ -87,8 +87,11 @@ function breachText(now: Counts): string | null {
   return `${titleOf(label)} ${percentText(rate)}, ${howFar} the limit of ${over.limit}`;
 }
 
-/** Says in one sentence which limit is passed, and how much was delivered; if none is, whether that is better than before. `words` name the spans: `today`, `by this hour yesterday`. */
-export function deliveredText(now: Counts, before: Counts | null, words: { now: string; before: string }): string {
+/** Says in one sentence, in which no line ends before a `%`, which limit is passed, and how much was delivered; if none is, whether that is better than before. `words` name the spans: `today`, `by this hour yesterday`. */
+export const deliveredText = (...given: Parameters<typeof sentenceOf>): string =>
+  sentenceOf(...given).replaceAll(' %', '\u00a0%');
+
+function sentenceOf(now: Counts, before: Counts | null, words: { now: string; before: string }): string {
   const earlier = before?.sent ?? 0;
   if (now.sent === 0) return `Nothing was sent ${words.now}`;
   if (now.sent < ENOUGH) return `${numberText(now.delivered)} of ${numberText(now.sent)} delivered ${words.now}`;

@@ -126,6 +126,7 @@ function leafOf(name: string, nth: number): unknown {
   if (/price|amount|total|cost/i.test(name)) return nth === 2 ? 49.5 : 12.9;
   if (/quantity|qty|count$/i.test(name)) return Math.max(1, nth);
   if (/date$|_at$/i.test(name)) return '2026-01-31';
+  if (/number$|(?:^|_)(?:id|no)$/i.test(name)) return `10${String(42 + nth)}`;
   const words = name.replaceAll('_', ' ');
   return nth === 0
     ? words

@@ -37,7 +37,7 @@ describe('dashboard: templates', () => {
       [
         'order',
         {
-          number: 'number',
+          number: '1042',
           items: [
             { title: 'Blue mug', price: 12.9 },
             { title: 'Oak shelf', price: 49.5 },
