@@ -61,7 +61,7 @@ export function chartHtml(chart: Chart): string {
       ? ''
       : `; ${chart.kind === 'bars' ? 'lighter' : 'dashed'}: ${step === 'day' ? 'today' : `this ${step}`} so far`;
   const legend = series.map(({ name }) => `<span class="${inkOf(name)}">${name}</span>`).join('');
-  const caption = `${escapeHtml(yAxis)} per ${step}${step === 'day' ? ', days of' : ', times in'} ${escapeHtml(zone)}${partial}`;
+  const caption = `${escapeHtml(yAxis)} per ${step} (${escapeHtml(zone)})${partial}`;
   return `<figure class="plot" aria-label="${escapeHtml(label)}"><figcaption>${caption}<span class="legend">${legend}</span></figcaption>${svg(chart)}${table(chart)}</figure>`;
 }
 
@@ -120,7 +120,7 @@ function svg(chart: Chart): string {
     ...limitLines(chart, scales),
     ...columns(chart, scales),
     ...marks(chart, scales),
-    ...gridLabels(scales),
+    ...gridLabels(chart, scales),
     ...axis(chart, scales),
   ];
   return `<svg class="chart" width="100%" height="${String(scales.height)}" role="img" aria-label="${escapeHtml(chart.label)}">${parts.join('')}</svg>`;
@@ -211,20 +211,20 @@ const grid = ({ top, y }: Scales): string[] =>
     (value) => `<line class="grid" x1="0" x2="100%" y1="${fixed(y(value))}" y2="${fixed(y(value))}"/>`,
   );
 
-/** The numbers stand above their lines. */
-const gridLabels = ({ top, y }: Scales): string[] =>
+/** The numbers stand above their lines; there is no half of a recipient. */
+const gridLabels = ({ unit }: Chart, { top, y }: Scales): string[] =>
   [top / 2, top]
-    .filter((value) => value < 1 === top < 1)
+    .filter((value) => unit !== undefined || Number.isInteger(value))
     .map((value) => `<text x="0" y="${fixed(y(value) - 4)}">${compact(value)}</text>`);
 
 const MOST_LABELS = 8;
 
-/** Names every so many steps; every second name is left out on a phone. */
+/** Names every so many steps, none that would pass the right edge; every second name is left out on a phone. */
 function axis({ step, times, zone }: Chart, { height, x }: Scales): string[] {
   const every = Math.max(1, Math.ceil(times.length / MOST_LABELS));
   return times
     .map((at, place) => ({ at, place }))
-    .filter(({ place }) => place % every === 0)
+    .filter(({ place }) => place % every === 0 && x(place) < 90)
     .map(
       ({ at, place }, nth) =>
         `<text${nth % 2 === 1 ? ' class="also"' : ''} x="${percent(x(place))}" y="${String(height - 6)}">${stepText(at, step, zone)}</text>`,

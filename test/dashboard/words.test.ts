@@ -124,7 +124,7 @@ describe('dashboard/chart', () => {
     assert.match(one, /<title>2 Jan: delivered 0, bounced –<\/title>/);
     assert.match(one, /aria-label="a &quot;chart&quot;"/);
     const soFar = chartHtml({ ...base, now: D + 1, times: [0, D], series: [{ name: 'delivered', values: [3, 1] }] });
-    assert.match(soFar, /days of UTC; lighter: today so far</);
+    assert.match(soFar, /per day \(UTC\); lighter: today so far</);
     assert.equal(soFar.match(/class="bar [\w-]* partial"/g)?.length, 1);
     assert.doesNotMatch(one, /so far|partial/);
     const number = fc.option(fc.nat({ max: 1e9 }));
