@@ -84,7 +84,7 @@ const valueText = (value: number | null | undefined): string => (value == null ?
 /** Usual height of the drawing, and those of its parts, in px. The width is that of the page, so places across are shares of it in %. */
 const USUAL_HEIGHT = 200;
 const BOTTOM = 24;
-const TOP = 16;
+const TOP = 8;
 const STEP_MS = { minute: MINUTE_MS, hour: HOUR_MS, day: DAY_MS };
 const BEFORE = 'before';
 
@@ -211,11 +211,11 @@ const grid = ({ top, y }: Scales): string[] =>
     (value) => `<line class="grid" x1="0" x2="100%" y1="${fixed(y(value))}" y2="${fixed(y(value))}"/>`,
   );
 
-/** The numbers stand above their lines; there is no half of a recipient. */
+/** The numbers stand left of their lines, in the padding of the drawing; there is no half of a recipient. */
 const gridLabels = ({ unit }: Chart, { top, y }: Scales): string[] =>
   [top / 2, top]
     .filter((value) => unit !== undefined || Number.isInteger(value))
-    .map((value) => `<text x="0" y="${fixed(y(value) - 4)}">${compact(value)}</text>`);
+    .map((value) => `<text text-anchor="end" x="-8" y="${fixed(y(value) + 4)}">${compact(value)}</text>`);
 
 const MOST_LABELS = 8;
 
