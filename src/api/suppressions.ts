@@ -31,7 +31,7 @@ const PATH = '/v1/suppressions';
 const MOST_AT_ONCE = 1000;
 const LONGEST_ADDRESS = 1000;
 
-const Suppression = recordSchema(suppressionRecord, {
+export const Suppression = recordSchema(suppressionRecord, {
   id: 'Suppression',
   description: 'An address that is not mailed.',
 });

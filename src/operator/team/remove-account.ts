@@ -1,5 +1,6 @@
 /** Ends a customer: mail that waits is canceled, keys end, and all rows of the account are removed. What is interrupted goes on when it is asked again. */
 import { z } from 'zod';
+import { each, many, recordOfKind, text, whole } from '../../api/record-schema.ts';
 import { operatorCaller } from '../../api/inside.ts';
 import { Problem } from '../../base/problem.ts';
 import { pluralize } from '../../base/pluralize.ts';
@@ -8,7 +9,7 @@ import { eraseReceivedFrom } from '../../messages/received/received-store.ts';
 import { oldMessages } from '../../messages/store/purge.ts';
 import { keyOf } from '../../messages/limits/limit.ts';
 import type { Act } from '../../operations/act.ts';
-import { type OperatorDeps, serverRoute, type DryRun } from '../server-route.ts';
+import { type OperatorDeps, serverRoute } from '../server-route.ts';
 import { mailOf, changeWaiting, countWaiting } from '../selector.ts';
 import { accountNamed, accountArgument } from './accounts.ts';
 import type { Committer } from '../../storage/commit.ts';
@@ -35,6 +36,10 @@ export const removalOperations = {
       named: 'name',
       keeps: ['id', 'name', 'plan', 'canceled', 'messages', ...ends.map(({ name }) => name)],
     },
+    answer: recordOfKind('removed_account', {
+      ...each(text(), 'id', 'name'),
+      ...each(whole(), 'canceled', 'messages', ...ends.map(({ name }) => name)),
+    }),
     /** `exported`: its data has been handed over, or is not needed. */
     body: z.strictObject({ account: z.string().min(1).max(200), exported: z.literal(true).optional() }),
     dryRun: async (deps, { account }) => await wouldRemove(deps, await accountNamed(deps, account)),
@@ -62,6 +67,7 @@ export const removalOperations = {
       named: null,
       keeps: ['accounts', 'recipients'],
     },
+    answer: recordOfKind('erasure', { accounts: many(text()), recipients: whole() }),
     body: z.strictObject({ email: z.string().min(1).max(1000), account: accountArgument }),
     async dryRun(deps, { email, account }) {
       const owners = await ownersOf(deps, email, account);
@@ -103,7 +109,7 @@ const idsOf = async ({ db }: OperatorDeps, { table, live }: (typeof ends)[number
     .where({ account_id: accountId, ...live })
     .select<{ id: string }[]>('id');
 
-async function wouldRemove(deps: OperatorDeps, account: AccountRow): Promise<DryRun> {
+async function wouldRemove(deps: OperatorDeps, account: AccountRow) {
   refuseOwn(account);
   const { id, name } = account;
   const waiting = await countWaiting(deps, await mailOf(deps, { account: id }, 0));
@@ -124,7 +130,7 @@ async function removeAccount(deps: OperatorDeps, account: AccountRow, act: Act) 
   const { id } = account;
   const { limits, inside } = deps;
   await changeAccount(deps, id, { paused: true });
-  const counts: Record<string, number> = {};
+  const counts = { keys: 0, webhooks: 0, domains: 0 };
   const asking = { caller: operatorCaller(account), ip: null, userAgent: null, whenOver: () => undefined };
   const end = async (one: (typeof ends)[number]): Promise<void> => {
     const rows = await idsOf(deps, one, id);
