@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { newId } from '../base/id.ts';
 import { pluralize } from '../base/pluralize.ts';
-import { Problem } from '../base/problem.ts';
+import { Problem, missing } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import {
   each,
@@ -180,9 +180,7 @@ export const holdOperations = {
     async run(deps, { lane, connections, per_minute: perMinute, for_ms: forMs, note }, act) {
       if (connections === undefined && perMinute === undefined) {
         if (forMs !== undefined || note !== undefined)
-          throw new Problem('missing_field', 'say how many connections, or how many mails a minute', {
-            field: 'connections',
-          });
+          throw missing('connections', 'say how many connections, or how many mails a minute');
         act.on({ object: lane });
         const all = await holdsInForce(deps);
         const { site, source } = partOfLane(lane);

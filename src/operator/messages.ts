@@ -1,7 +1,8 @@
 /** Operations that explain a message of any account: its past, and what it waits for. */
 import { z } from 'zod';
 import { many, maybe, text, time } from '../api/record-schema.ts';
-import { Problem } from '../base/problem.ts';
+import type { Problem} from '../base/problem.ts';
+import { notFound } from '../base/problem.ts';
 import { allEventTypes, eventRecord } from '../events/event.ts';
 import { eventsBefore } from '../events/event-log.ts';
 import { reasonsOf } from '../messages/list/message-reasons.ts';
@@ -84,8 +85,7 @@ export async function accountOfMessage({ db }: Pick<StoreDeps, 'db'>, id: string
   return row.account_id;
 }
 
-const notThere = (id: string, field = 'id'): Problem =>
-  new Problem('not_found', `there is no message ${JSON.stringify(id)}`, { field });
+const notThere = (id: string, field = 'id'): Problem => notFound(field, `there is no message ${JSON.stringify(id)}`);
 
 /** Writes a message's history as lines in the order of time: acceptance, attempts with replies, events, and the next step. */
 export function trace(message: WholeMessage, why: readonly Waiting[] = []): TraceLine[] {

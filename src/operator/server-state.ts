@@ -8,7 +8,7 @@ import { DAY_MS } from '../base/time.ts';
 import { certificateFacts, type CertificateState } from '../config/certificate.ts';
 import { serverRoute, storeRoute, type OperatorDeps, type StoreDeps } from './server-route.ts';
 import { z } from 'zod';
-import { Problem } from '../base/problem.ts';
+import { Problem, notFound, invalid } from '../base/problem.ts';
 import type { TlsaRecord } from '../net/resolver.ts';
 import { parseMailbox } from '../mail/address.ts';
 import type { Resolved } from '../mta/lane-reports.ts';
@@ -117,8 +117,7 @@ export const serverStateOperations = {
     async run(deps, { domain: written }) {
       const parsed = parseMailbox(`x@${written.replace(/\.$/, '')}`);
       // Other texts, such as an address, would look like a domain that DNS does not have.
-      if (parsed.kind === 'bad')
-        throw new Problem('invalid_field', `not a domain name: ${parsed.why}`, { field: 'domain' });
+      if (parsed.kind === 'bad') throw invalid('domain', `not a domain name: ${parsed.why}`);
       const { domain } = parsed.mailbox;
       const owner = deps.owners.ownerOf(domain);
       return { ...(await resolutionOf(deps, domain)), node: owner?.name ?? deps.nodes.name };
@@ -251,9 +250,7 @@ function findNode({ nodes, db }: StoreDeps, wanted: string): { nodes: Nodes; fou
   const servers = nodes.list().filter(({ isCommand }) => !isCommand);
   const found = servers.find(({ name, epoch }) => name === wanted || String(epoch) === wanted);
   if (found === undefined)
-    throw new Problem('not_found', `there is no node ${JSON.stringify(wanted)}: see \`posthorn nodes list\``, {
-      field: 'node',
-    });
+    throw notFound('node', `there is no node ${JSON.stringify(wanted)}: see \`posthorn nodes list\``);
   return { nodes, found };
 }
 

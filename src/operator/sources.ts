@@ -1,7 +1,7 @@
 /** Operations on sources: their state at each site, and using one again after a block list refused it. */
 import { z } from 'zod';
 import { each, flag, many, maybe, maybeWhole, recordOfKind, text, time, whole } from '../api/record-schema.ts';
-import { Problem } from '../base/problem.ts';
+import { notFound } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { figuresOf, serverNames, type Figures } from './node-figures.ts';
 import { epochsThatDeliver } from './server-state.ts';
@@ -58,9 +58,7 @@ export const sourceOperations = {
         value.flatMap((source) => (source.name === name ? [{ node, blocks: source.blocks }] : [])),
       );
       if (found.length === 0)
-        throw new Problem('not_found', `there is no source ${JSON.stringify(name)}: see \`posthorn queue sources\``, {
-          field: 'source',
-        });
+        throw notFound('source', `there is no source ${JSON.stringify(name)}: see \`posthorn queue sources\``);
       await deps.mta.unblock(name);
       deps.notifiers.holds.notify();
       const sites = found.flatMap(({ node, blocks }) =>

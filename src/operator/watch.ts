@@ -2,7 +2,7 @@
 import { randomInt } from 'node:crypto';
 import { z } from 'zod';
 import { each, flag, many, recordOfKind, text, time, whole } from '../api/record-schema.ts';
-import { Problem } from '../base/problem.ts';
+import { Problem, invalid } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { figuresOf, serverNames, type Figures } from './node-figures.ts';
 import { isLaneKnown } from './lanes.ts';
@@ -151,8 +151,7 @@ function positionsIn(text: string): Positions {
   if (text === '') return found;
   for (const part of text.split('.')) {
     const [, epoch, lines] = /^(\d{1,15})-(\d{1,15})$/.exec(part) ?? [];
-    if (epoch === undefined)
-      throw new Problem('invalid_field', 'this is not the position of a watch', { field: 'after' });
+    if (epoch === undefined) throw invalid('after', 'this is not the position of a watch');
     found.set(Number(epoch), Number(lines));
   }
   return found;

@@ -138,7 +138,7 @@ describe('operator: the answer of each operation', () => {
     );
     for (const [name, args] of Object.entries(asked) as [OperationName, never][]) {
       const [line] = name === 'audit.show' ? await office.audit() : [];
-      const run = office.run(name, line === undefined ? args : ({ id: line.id }));
+      const run = office.run(name, line === undefined ? args : { id: line.id });
       if (alone.has(name)) await assert.rejects(run, { code: 'invalid_state' });
       // Office holds each answer against the schema.
       else await run;

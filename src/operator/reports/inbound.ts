@@ -1,7 +1,7 @@
 /** Operations on mail that comes back: the self-test, reports without proof, and confirming such a report by hand. */
 import { z } from 'zod';
 import { each, flag, many, maybe, maybeTime, recordOfKind, text, time, whole } from '../../api/record-schema.ts';
-import { Problem } from '../../base/problem.ts';
+import { notFound } from '../../base/problem.ts';
 import type { DeliveryChange, FeedbackSource } from '../../messages/delivery/delivery.ts';
 import type { FindingRecord } from '../../inbound/finding.ts';
 import { createMailViewer } from '../../messages/store/mail-viewer.ts';
@@ -91,7 +91,7 @@ export const inboundOperations = {
     body: z.strictObject({ id: z.string().max(100) }),
     async run({ db, clock }, { id }) {
       const [row] = await db.prepared.all<Pick<ReportRow, 'raw'>>('SELECT raw FROM reports WHERE id = ?', [id]);
-      if (row === undefined) throw new Problem('not_found', 'There is no report with this id.', { field: 'id' });
+      if (row === undefined) throw notFound('id', 'There is no report with this id.');
       const viewer = createMailViewer({ clock });
       try {
         const view = await viewer.view(row.raw);
@@ -117,7 +117,7 @@ export const inboundOperations = {
       );
       const change = row === undefined ? null : changeOf(row);
       if (row?.delivery_id == null || change === null)
-        throw new Problem('not_found', 'There is no unverified report with this id.', { field: 'id' });
+        throw notFound('id', 'There is no unverified report with this id.');
       act.concerns(row.account_id ?? '');
       act.on({ object: id });
       await recorder.record([{ deliveryId: row.delivery_id, change }]);

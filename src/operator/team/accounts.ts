@@ -1,7 +1,7 @@
 /** Operations on accounts, their audit log and their suppressions. */
 import { z } from 'zod';
 import { addAccount, changeAccount, findAccount, listAccounts } from '../../accounts/account-store.ts';
-import { Problem } from '../../base/problem.ts';
+import { invalid, notFound } from '../../base/problem.ts';
 import { rfc3339 } from '../../base/rfc3339.ts';
 import type { Config } from '../../config/schema.ts';
 import { type AccountRow, suppressionReasons } from '../../storage/tables.ts';
@@ -144,7 +144,7 @@ export const accountOperations = {
     body: z.strictObject({ id: z.string().max(100) }),
     async run({ db }, { id }) {
       const found = await findAuditEntry({ db }, id);
-      if (found === null) throw new Problem('not_found', `there is no entry ${JSON.stringify(id)}`, { field: 'id' });
+      if (found === null) throw notFound('id', `there is no entry ${JSON.stringify(id)}`);
       return { ...auditDetails(found), account_id: found.row.account_id };
     },
   }),
@@ -190,18 +190,14 @@ function changed(act: Act, before: AccountRow, after: AccountRow): Account {
 export async function accountNamed(deps: Pick<StoreDeps, 'db'>, nameOrId = DEFAULT_ACCOUNT): Promise<AccountRow> {
   const row = await findAccount(deps, nameOrId);
   if (row === null)
-    throw new Problem('not_found', `there is no account ${JSON.stringify(nameOrId)}: see \`posthorn accounts list\``, {
-      field: 'account',
-    });
+    throw notFound('account', `there is no account ${JSON.stringify(nameOrId)}: see \`posthorn accounts list\``);
   return row;
 }
 
 function checkPlan({ plans }: Pick<Config, 'plans'>, plan: string): void {
   if (Object.hasOwn(plans, plan)) return;
   const known = Object.keys(plans).join(', ');
-  throw new Problem('invalid_field', `there is no plan ${JSON.stringify(plan)}; the plans are ${known}`, {
-    field: 'plan',
-  });
+  throw invalid('plan', `there is no plan ${JSON.stringify(plan)}; the plans are ${known}`);
 }
 
 function toAccountRecord({ id, name, plan, paused, created_at }: AccountRow): Account {

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { each, many, recordOfKind, text, whole } from '../../api/record-schema.ts';
 import { operatorCaller } from '../../api/inside.ts';
-import { Problem } from '../../base/problem.ts';
+import { Problem, notFound } from '../../base/problem.ts';
 import { pluralize } from '../../base/pluralize.ts';
 import { OWN_ACCOUNT, changeAccount, findAccount } from '../../accounts/account-store.ts';
 import { eraseReceivedFrom } from '../../messages/received/received-store.ts';
@@ -244,6 +244,6 @@ async function ownersOf({ db }: OperatorDeps, email: string, account: string | u
           [addressKey(parsed.mailbox.address), addressKey(parsed.mailbox.address)],
         );
   const found = rows.filter(({ id }) => only === null || id === only);
-  if (found.length === 0) throw new Problem('not_found', 'Nothing was sent to this address.', { field: 'email' });
+  if (found.length === 0) throw notFound('email', 'Nothing was sent to this address.');
   return found;
 }

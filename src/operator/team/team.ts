@@ -1,7 +1,7 @@
 /** Operations on the team: who signs in to the dashboard, with which role, and the links by which they set their password. */
 import { z } from 'zod';
 import { listAccounts } from '../../accounts/account-store.ts';
-import { Problem } from '../../base/problem.ts';
+import { Problem, missing, notFound } from '../../base/problem.ts';
 import { rfc3339 } from '../../base/rfc3339.ts';
 import { HOUR_MS } from '../../base/time.ts';
 import { each, flag, many, maybe, maybeTime, recordOfKind, text, time } from '../../api/record-schema.ts';
@@ -187,7 +187,7 @@ const accountsNamed = (deps: StoreDeps, names: readonly string[]): Promise<Accou
 
 async function memberNamed(deps: StoreDeps, name: string): Promise<MemberRow> {
   const member = (await findMember(deps, name)) ?? (await findMemberByEmail(deps, name));
-  if (member === null) throw new Problem('not_found', 'There is no such member.', { field: 'member' });
+  if (member === null) throw notFound('member', 'There is no such member.');
   return member;
 }
 
@@ -299,7 +299,7 @@ async function invitationOf({ db }: StoreDeps, link: SetUpLinkRow) {
 
 async function recordOf(deps: StoreDeps, id: string) {
   const record = (await teamOf(deps)).find((one) => one.id === id);
-  if (record === undefined) throw new Problem('not_found', 'There is no such member.', { field: 'member' });
+  if (record === undefined) throw notFound('member', 'There is no such member.');
   return record;
 }
 
@@ -312,12 +312,12 @@ async function memberToReset(deps: StoreDeps, email: string | undefined): Promis
   if (email !== undefined) {
     const member = await findMemberByEmail(deps, email);
     if (member !== null) return member;
-    throw new Problem('not_found', `there is no member ${JSON.stringify(email)}`, { field: 'email' });
+    throw notFound('email', `there is no member ${JSON.stringify(email)}`);
   }
   const admins = await listAdmins(deps);
   if (admins.length <= 1) return admins[0] ?? null;
   const names = admins.map((admin) => admin.email).join(', ');
-  throw new Problem('missing_field', `say which administrator: ${names}`, { field: 'email' });
+  throw missing('email', `say which administrator: ${names}`);
 }
 
 async function linkFor(deps: StoreDeps, member: MemberRow | null) {
