@@ -1,7 +1,7 @@
 /** Operations that explain a message of any account: its past, and what it waits for. */
 import { z } from 'zod';
 import { many, maybe, text, time } from '../api/record-schema.ts';
-import type { Problem} from '../base/problem.ts';
+import type { Problem } from '../base/problem.ts';
 import { notFound } from '../base/problem.ts';
 import { allEventTypes, eventRecord } from '../events/event.ts';
 import { eventsBefore } from '../events/event-log.ts';
