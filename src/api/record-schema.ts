@@ -76,7 +76,7 @@ export const each = <Schema extends z.ZodType, Name extends string>(schema: Sche
 export const many = <Schema extends z.ZodType>(schema: Schema) => z.array(schema).readonly();
 
 /** The schema of a record of the server, which is in no description: its kind is the member `object`. */
-export const recordOfKind = <Kind extends string, Members extends z.ZodRawShape>(kind: Kind, members: Members) =>
+export const ofKind = <Kind extends string, Members extends z.ZodRawShape>(kind: Kind, members: Members) =>
   z.object({ object: z.literal(kind), ...members });
 
 /** The schema of a record with these members, which the description of the API has under this name. */

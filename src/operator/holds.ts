@@ -4,18 +4,7 @@ import { newId } from '../base/id.ts';
 import { pluralize } from '../base/pluralize.ts';
 import { Problem, missing } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
-import {
-  each,
-  flag,
-  many,
-  maybe,
-  maybeTime,
-  maybeWhole,
-  recordOfKind,
-  text,
-  time,
-  whole,
-} from '../api/record-schema.ts';
+import { each, flag, many, maybe, maybeTime, maybeWhole, ofKind, text, time, whole } from '../api/record-schema.ts';
 import { DAY_MS } from '../base/time.ts';
 import { isOfPool, readMark, type PoolMark } from '../messages/delivery/hold-mark.ts';
 import { settersOfWaits, type LaneFacts, type LaneWait } from '../messages/delivery/why.ts';
@@ -65,14 +54,12 @@ const heldBys = [
   'rest',
 ] as const;
 
-const Hold = recordOfKind('hold', {
+const Hold = ofKind('hold', {
   id: text(),
   kind: z.enum(['hold', 'limit']),
   ...each(text('The narrowest of what it names, and that in words with the rest.'), 'scope', 'target'),
-  ...each(
-    maybe('All that mail must have to be of it; null if that does not matter.'),
-    ...(['account_id', 'domain', 'stream', 'key_id', 'batch_id', 'message_id'] as const),
-  ),
+  // All that mail must have to be of it; null if that does not matter.
+  ...each(maybe(), 'account_id', 'domain', 'stream', 'key_id', 'batch_id', 'message_id'),
   catches_new: flag('True if mail that is accepted later is held as well.'),
   ...each(maybeWhole(), 'connections', 'per_minute'),
   note: maybe(),
@@ -82,14 +69,10 @@ const Hold = recordOfKind('hold', {
 });
 export type HoldRecord = z.infer<typeof Hold>;
 
-/** One that was set just now. */
-const SetHold = Hold.extend({
-  lane_known: flag(
-    'False if no node and no waiting mail has this lane now: a lane may be held before its first mail. Null for other parts.',
-  ).nullable(),
-});
+/** `lane_known` is false if no node and no waiting mail has this lane now: a lane may be held before its first mail. It is null for other parts. */
+const SetHold = Hold.extend({ lane_known: flag().nullable() });
 
-const HeldMail = recordOfKind('held_mail', {
+const HeldMail = ofKind('held_mail', {
   by: z.enum(heldBys),
   target: text("A recipient domain, a lane, an account's id, `account id/stream`, a sending domain, or a hold's id."),
   account_id: maybe('The account whose mail it is, if the cause concerns one account.'),

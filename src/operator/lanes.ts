@@ -1,6 +1,6 @@
 /** The lanes of all nodes, each as one, and why mails wait in them at any node. Each node shows its lanes in its figures. */
 import { z } from 'zod';
-import { each, many, maybe, maybeTime, maybeWhole, recordOfKind, text, time, whole } from '../api/record-schema.ts';
+import { each, many, maybe, maybeTime, maybeWhole, ofKind, text, time, whole } from '../api/record-schema.ts';
 import type { Clock } from '../base/clock.ts';
 import { idFloor, idTime } from '../base/id.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
@@ -263,10 +263,8 @@ export const WaitingDomain = z.object({
   domain: text(),
   lane: text('The lane its mail goes through.'),
   waiting: whole(),
-  ...each(
-    whole('Of the waiting recipients, those that are due now and not held back, and those that are held back.'),
-    ...(['due', 'held'] as const),
-  ),
+  due: whole('Of the waiting recipients, those that are due now and not held back.'),
+  held: whole(),
   oldest_due_at: time('When the one that is due first fell or falls due.'),
   oldest_at: maybeTime('When the oldest was accepted.'),
 });
@@ -299,7 +297,7 @@ const state = {
   last_progress_at: maybeTime(),
 };
 
-export const Lane = recordOfKind('lane', {
+export const Lane = ofKind('lane', {
   name: text(),
   source: maybe(),
   nodes: many(text()).describe('The nodes that have it in memory.'),
@@ -324,9 +322,7 @@ export const Lane = recordOfKind('lane', {
       by: z.enum(settersOfWaits),
     }),
   ),
-  waiting_in_all: whole(
-    'Recipients of the domains that go this way; lanes of one site that differ by their source share them.',
-  ),
+  waiting_in_all: whole('Recipients of the domains that go this way; lanes of one site share them.'),
   held: whole('Of these, those that are held back.'),
 });
 type LaneRecord = z.infer<typeof Lane>;
@@ -423,23 +419,10 @@ function laneRecord(lane: FleetLane, own: readonly WaitingDomain[], facts: LaneF
     name: lane.name,
     source: lane.source,
     nodes: lane.nodes,
-    waiting: lane.waiting,
-    connections: lane.slots,
-    limit: lane.limit,
-    per_minute: lane.perMinute,
+    ...stateOf(lane),
     cause: lane.cause,
     cause_at: rfc3339(lane.causeAt),
-    parked_until: rfc3339(lane.parkedUntil),
-    last_reply: lane.lastReply,
-    last_progress_at: lane.lastProgressAt === 0 ? null : rfc3339(lane.lastProgressAt),
-    limits: lane.limits.map(({ what, domain = null, to, by, cause, since }) => ({
-      what,
-      domain,
-      to,
-      by,
-      cause,
-      since: rfc3339(since),
-    })),
+    limits: lane.limits.map(({ domain = null, since, ...one }) => ({ ...one, domain, since: rfc3339(since) })),
     waits: [...aroundLane(lane, own, facts), ...lane.waits].map(waitRecord),
     waiting_in_all: own.reduce((sum, { waiting }) => sum + waiting, 0),
     held: own.reduce((sum, { held }) => sum + held, 0),
@@ -465,8 +448,9 @@ const waitRecord = ({ reason, message, since, until, by }: LaneWait) => ({
 });
 
 /** Returns the figures of a lane at one node, for the page of a lane that several nodes have. */
-export const laneAtNode = ({ node, value: lane }: LaneFigure) => ({
-  node,
+export const laneAtNode = ({ node, value }: LaneFigure) => ({ node, ...stateOf(value) });
+
+const stateOf = (lane: LaneReport) => ({
   waiting: lane.waiting,
   connections: lane.slots,
   limit: lane.limit,
@@ -487,10 +471,8 @@ const steps = [
 
 export const Ages = z.object({
   waiting: whole('Recipients that wait.'),
-  ...each(
-    whole('Each has what is not in those before it.'),
-    ...(['under_1m', 'under_10m', 'under_1h', 'under_6h', 'under_24h', 'older'] as const),
-  ),
+  // Each has what is not in those before it.
+  ...each(whole(), 'under_1m', 'under_10m', 'under_1h', 'under_6h', 'under_24h', 'older'),
   oldest_at: maybeTime(),
 });
 

@@ -1,17 +1,6 @@
 /** Operations on the queue: lanes, waiting deliveries, and trying them now. */
 import { z } from 'zod';
-import {
-  each,
-  flag,
-  many,
-  maybe,
-  maybeTime,
-  maybeWhole,
-  recordOfKind,
-  text,
-  time,
-  whole,
-} from '../api/record-schema.ts';
+import { each, flag, many, maybe, maybeTime, maybeWhole, ofKind, text, time, whole } from '../api/record-schema.ts';
 import { pluralize } from '../base/pluralize.ts';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
@@ -86,7 +75,7 @@ const listed = {
   class: z.enum(classes).optional(),
 };
 
-const Queued = recordOfKind('delivery', {
+const Queued = ofKind('delivery', {
   ...each(text(), 'id', 'message_id', 'account_id', 'recipient', 'domain'),
   class: z.enum(classes),
   status: z.enum(deliveryStatuses),
@@ -98,7 +87,7 @@ const Queued = recordOfKind('delivery', {
   smtp: z.object({ code: maybeWhole(), ...each(maybe(), 'reply', 'mx') }).nullable(),
 });
 
-const WaitingMailOf = recordOfKind('waiting_mail', {
+const WaitingMailOf = ofKind('waiting_mail', {
   by: z.enum(senderKeys),
   ...each(maybe(), 'name', 'id', 'account'),
   ...each(whole(), 'waiting', 'held', 'deferred'),

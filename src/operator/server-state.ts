@@ -1,6 +1,6 @@
 /** Operations about the installation: its certificate, backups and books, its nodes, and where mail for a domain goes. */
 import { balance } from '../messages/store/books.ts';
-import { each, flag, many, maybe, maybeWhole, recordOfKind, text, time, whole } from '../api/record-schema.ts';
+import { each, flag, many, maybe, maybeWhole, ofKind, text, time, whole } from '../api/record-schema.ts';
 import { backupState } from '../backup/folder.ts';
 import { isPostgresUrl } from '../base/postgres-url.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
@@ -20,21 +20,20 @@ import { takersOf } from '../storage/owners.ts';
 const nodeArgument = z.string().min(1).max(100);
 const kept = ['epoch', 'name', 'state', 'version'];
 
-const Node = recordOfKind('node', {
+const Node = ofKind('node', {
   epoch: whole(),
   name: text(),
   state: z.enum(['leading', 'running', 'draining', 'silent', 'command']),
   leads: flag('True if it does the chores. One that drains still leads until it is stopped.'),
-  delivers: flag(
-    'True if it takes mail and webhook calls: it has the role `delivery`, and it is not drained, or all others that deliver are too.',
-  ),
+  /** True if it takes mail and webhook calls: it has the role `delivery`, and it is not drained, or all others that deliver are too. */
+  delivers: flag(),
   version: text(),
   ...each(time(), 'since', 'last_sign_of_life_at'),
   this: flag('True for the node that answers.'),
 });
 type Node = z.infer<typeof Node>;
 
-const Resolution = recordOfKind('resolution', {
+const Resolution = ofKind('resolution', {
   domain: text(),
   route: text('`mx`, `smarthost`, `simulator`, `discard`, `hold`, or `nowhere` with the reason in `problem`.'),
   ...each(maybe(), 'problem', 'lane', 'operator'),
@@ -54,7 +53,7 @@ const Resolution = recordOfKind('resolution', {
 });
 type Resolution = Omit<z.infer<typeof Resolution>, 'node'>;
 
-const Certificate = recordOfKind('certificate', {
+const Certificate = ofKind('certificate', {
   ...each(text(), 'file', 'issuer'),
   names: many(text()),
   self_signed: flag(),
@@ -63,7 +62,7 @@ const Certificate = recordOfKind('certificate', {
   error: maybe('The present files cannot be used, and this certificate is an older one.'),
 });
 
-const BackupState = recordOfKind('backup_state', {
+const BackupState = ofKind('backup_state', {
   dir: text(),
   count: whole(),
   newest: z.object({ name: text(), created_at: time(), bytes: whole(), keys: flag() }).nullable(),

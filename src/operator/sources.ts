@@ -1,6 +1,6 @@
 /** Operations on sources: their state at each site, and using one again after a block list refused it. */
 import { z } from 'zod';
-import { each, flag, many, maybe, maybeWhole, recordOfKind, text, time, whole } from '../api/record-schema.ts';
+import { each, flag, many, maybe, maybeWhole, ofKind, text, time, whole } from '../api/record-schema.ts';
 import { notFound } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { figuresOf, serverNames, type Figures } from './node-figures.ts';
@@ -14,22 +14,19 @@ export const sourceFigures: Figures<Pick<OperatorDeps, 'mta'>, readonly SourceRe
   read: ({ mta }) => Promise.resolve([['', mta.sources.list()]]),
 };
 
-const Source = recordOfKind('source', {
+const Source = ofKind('source', {
   name: maybe('Null for the address that the system chooses.'),
   node: text(),
-  delivers: flag(
-    'False while its node is drained and another delivers: nothing is sent from it. A node without the role `delivery` has no sources.',
-  ),
+  /** False while its node is drained and another delivers: nothing is sent from it. A node without the role `delivery` has no sources. */
+  delivers: flag(),
   ...each(text(), 'pool', 'ehlo'),
   ...each(maybe(), 'ipv4', 'ipv6'),
   paused: flag(),
   absent: many(text()),
-  blocks: many(z.object({ site: text(), ...each(time(), 'since', 'until'), reply: text() })).describe(
-    'Sites that refused it by a block list, and until when they get nothing from it.',
-  ),
-  warm_up: many(z.object({ site: text(), sent: whole(), cap: maybeWhole() })).describe(
-    'Sites that it has sent to today while it is warmed up; without a cap if it is warm.',
-  ),
+  /** Sites that refused it by a block list, and until when they get nothing from it. */
+  blocks: many(z.object({ site: text(), ...each(time(), 'since', 'until'), reply: text() })),
+  /** Sites that it has sent to today while it is warmed up; without a cap if it is warm. */
+  warm_up: many(z.object({ site: text(), sent: whole(), cap: maybeWhole() })),
 });
 type Source = z.infer<typeof Source>;
 
@@ -80,11 +77,6 @@ const sourceRecord = (
   name,
   ...at,
   ...source,
-  blocks: blocks.map(({ site, since, until, reply }) => ({
-    site,
-    since: rfc3339(since),
-    until: rfc3339(until),
-    reply,
-  })),
-  warm_up: warmUp.map(({ site, sent, cap }) => ({ site, sent, cap })),
+  blocks: blocks.map(({ since, until, ...one }) => ({ ...one, since: rfc3339(since), until: rfc3339(until) })),
+  warm_up: warmUp,
 });

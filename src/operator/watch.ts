@@ -1,7 +1,7 @@
 /** Shows SMTP dialogues live, as long polls. A watch has one number at every node, from its client; its position covers all, so any may be polled. */
 import { randomInt } from 'node:crypto';
 import { z } from 'zod';
-import { each, flag, many, recordOfKind, text, time, whole } from '../api/record-schema.ts';
+import { each, flag, many, ofKind, text, time, whole } from '../api/record-schema.ts';
 import { Problem, invalid } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { figuresOf, serverNames, type Figures } from './node-figures.ts';
@@ -42,7 +42,7 @@ export const lineFigures: Figures<Pick<OperatorDeps, 'mta'>, TranscriptPage> = {
   read: ({ mta }) => Promise.resolve(mta.transcripts.list().map(([watch, page]) => [String(watch), page] as const)),
 };
 
-const Transcript = recordOfKind('transcript', {
+const Transcript = ofKind('transcript', {
   watch: whole(),
   position: text(),
   lost: whole(),
@@ -55,9 +55,8 @@ const Transcript = recordOfKind('transcript', {
     }),
   ),
   nodes: many(text()),
-  lane_known: flag(
-    'At the start: false if no node and no waiting mail has this lane now. A lane may be watched before its first mail.',
-  ).nullable(),
+  /** At the start: false if no node and no waiting mail has this lane now. A lane may be watched before its first mail. */
+  lane_known: flag().nullable(),
 });
 
 export const watchOperations = {

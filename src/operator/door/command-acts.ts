@@ -1,7 +1,7 @@
 /** Acts that commands do beside the server (backups, restores, migrations, moves), written to the audit through the running server, else directly. */
 import { existsSync } from 'node:fs';
 import { z } from 'zod';
-import { recordOfKind } from '../../api/record-schema.ts';
+import { ofKind } from '../../api/record-schema.ts';
 import { systemClock, type Clock } from '../../base/clock.ts';
 import { environment } from '../../config/surroundings.ts';
 import type { Config } from '../../config/schema.ts';
@@ -43,7 +43,7 @@ export type CommandNote = z.output<typeof note>;
 
 export const commandActOperations = {
   'audit.note': storeRoute({
-    answer: recordOfKind('note', {}),
+    answer: ofKind('note', {}),
     body: note,
     async run({ db, clock }, noted, { acting }) {
       await writeNote({ commit: db.commit, clock }, noted, acting);

@@ -4,17 +4,14 @@ import { DAY_MS } from '../../base/time.ts';
 import type { DomainRecord } from '../../domains/domain-record.ts';
 import type { Key, Webhook } from '../../client/types.ts';
 import { z } from 'zod';
-import { each, maybe, maybeTime, recordOfKind, text, whole } from '../../api/record-schema.ts';
+import { each, maybe, maybeTime, ofKind, text, whole } from '../../api/record-schema.ts';
 import type { HeldMail, HoldRecord } from '../holds.ts';
 import { lostOf, lostText, stateOf } from '../../domains/lost-records.ts';
 
-export const Need = recordOfKind('need', {
+export const Need = ofKind('need', {
   kind: text(),
-  level: z
-    .enum(['red', 'amber', 'grey'])
-    .describe(
-      '`red`: mail is refused or stands still; `amber`: it is slow, or will stand still; `grey`: it goes on by itself.',
-    ),
+  /** `red`: mail is refused or stands still; `amber`: it is slow, or will stand still; `grey`: it goes on by itself. */
+  level: z.enum(['red', 'amber', 'grey']),
   title: text('The cause in a few words, without a full stop; the message says it whole.'),
   message: text('Whole sentences: what is the case, and what it means.'),
   mails: whole('Recipients whose mail is concerned now.'),

@@ -1,6 +1,6 @@
 /** Operations on mail that comes back: the self-test, reports without proof, and confirming such a report by hand. */
 import { z } from 'zod';
-import { each, flag, many, maybe, maybeTime, recordOfKind, text, time, whole } from '../../api/record-schema.ts';
+import { each, flag, many, maybe, maybeTime, ofKind, text, time, whole } from '../../api/record-schema.ts';
 import { notFound } from '../../base/problem.ts';
 import type { DeliveryChange, FeedbackSource } from '../../messages/delivery/delivery.ts';
 import type { FindingRecord } from '../../inbound/finding.ts';
@@ -23,14 +23,14 @@ const MailView = z.object({
   ),
 });
 
-const Shown = recordOfKind('shown_report', {
+const Shown = ofKind('shown_report', {
   id: text(),
   view: MailView.nullable().describe('Null if it cannot be parsed: then `source` is the beginning of its source.'),
   source: maybe(),
 });
 export type ShownReport = z.infer<typeof Shown>;
 
-const Unproven = recordOfKind('unverified_report', {
+const Unproven = ofKind('unverified_report', {
   ...each(text(), 'id', 'kind', 'account_id', 'message_id', 'recipient'),
   received_at: time(),
   ...each(maybe(), 'ip', 'sender'),
@@ -50,14 +50,14 @@ const MOST_MAIL = 48 * 1024 * 1024;
 export const inboundOperations = {
   /** Sends a bounce to ourselves. Takes half a minute at most, and changes no statistics. */
   'inbound.selfTest': serverRoute({
-    answer: recordOfKind('self_test', { ok: flag(), why: maybe(), ms: whole() }),
+    answer: ofKind('self_test', { ok: flag(), why: maybe(), ms: whole() }),
     async run(deps) {
       return { object: 'self_test' as const, ...(await deps.selfTest()) };
     },
   }),
   /** Hands a mail to the MX listener as if it came from outside: what follows is what follows then. */
   'inbound.simulate': serverRoute({
-    answer: recordOfKind('handed_in', { ...each(text(), 'to', 'reply'), taken: flag(), received_id: maybe() }),
+    answer: ofKind('handed_in', { ...each(text(), 'to', 'reply'), taken: flag(), received_id: maybe() }),
     body: z.strictObject({
       to: z.string().max(320),
       from: z.string().max(320),
@@ -104,7 +104,7 @@ export const inboundOperations = {
   }),
   /** Changes the delivery's status, the suppression list and the events as if the report had proof. */
   'inbound.confirm': serverRoute({
-    answer: recordOfKind('confirmed_report', each(text(), 'id', 'delivery_id')),
+    answer: ofKind('confirmed_report', each(text(), 'id', 'delivery_id')),
     act: { says: 'confirmed the report {object}', type: 'report' },
     body: z.strictObject({ id: z.string().max(100) }),
     async run({ db, recorder }, { id }, act) {

@@ -4,7 +4,7 @@
  */
 import type { Knex } from 'knex';
 import { z } from 'zod';
-import { each, many, maybe, recordOfKind, text, time, whole } from '../../api/record-schema.ts';
+import { each, many, maybe, ofKind, text, time, whole } from '../../api/record-schema.ts';
 import { idFloor } from '../../base/id.ts';
 import { rfc3339 } from '../../base/rfc3339.ts';
 import { statTypes, type StatType } from '../../events/stats.ts';
@@ -34,6 +34,16 @@ const shown = [
   'complained',
 ] as const satisfies readonly StatType[];
 
+/** Mail in the name of a domain that came from one address on one day, as receivers saw it. */
+const dmarcReports = {
+  table: 'dmarc_rows',
+  by: ['domain', 'source_ip', 'org', 'dkim', 'spf', 'disposition'],
+  sum: 'count',
+} as const;
+
+/** Connections of one organization to us with the same result: empty for success, or the failure of RFC 8460 section 4.3. */
+const tlsReports = { table: 'tls_report_rows', by: ['domain', 'org', 'policy', 'result'], sum: 'sessions' } as const;
+
 const counts = z.record(z.enum(shown), whole());
 const DayOfMail = z.object({ day: text(), provider: maybe('Null for the sum of all providers.'), counts });
 
@@ -45,21 +55,18 @@ const Moment = z.object({
 });
 type Moment = z.infer<typeof Moment>;
 
-const Reputation = recordOfKind('reputation', {
+const Reputation = ofKind('reputation', {
   ...each(time(), 'since', 'until'),
   ...each(many(DayOfMail), 'days', 'providers'),
-  sources: many(z.object({ ...each(text(), 'day', 'source'), counts })).describe(
-    'Counts of mail from our sources, of which `sent` counts attempts; empty if no sources have names.',
-  ),
-  dmarc: many(
-    z.object({ ...each(text(), 'day', 'domain', 'source_ip', 'org', 'dkim', 'spf', 'disposition'), count: whole() }),
-  ),
-  tls: many(z.object({ ...each(text(), 'day', 'domain', 'org', 'policy', 'result'), sessions: whole() })),
+  /** Mail from our sources, of which `sent` counts attempts; empty if no sources have names. */
+  sources: many(z.object({ ...each(text(), 'day', 'source'), counts })),
+  dmarc: many(z.object({ ...each(text(), 'day', ...dmarcReports.by), count: whole() })),
+  tls: many(z.object({ ...each(text(), 'day', ...tlsReports.by), sessions: whole() })),
   moments: many(Moment),
   block_lists: many(z.object({ ...each(text(), 'ip', 'list', 'state'), at: time() })),
 });
 
-const Stats = recordOfKind('stats', {
+const Stats = ofKind('stats', {
   bucket: z.enum(['hour', 'day', 'total']),
   by: z.enum([...senderKeys, ...statKeys]).nullable(),
   ...each(time(), 'since', 'until'),
@@ -193,16 +200,6 @@ async function reported<By extends string, Sum extends string>(
     .sort((a, b) => (a.day < b.day ? -1 : a.day > b.day ? 1 : 0)) as unknown as ({ day: string } & Record<By, string> &
     Record<Sum, number>)[];
 }
-
-/** Mail in the name of a domain that came from one address on one day, as receivers saw it. */
-const dmarcReports = {
-  table: 'dmarc_rows',
-  by: ['domain', 'source_ip', 'org', 'dkim', 'spf', 'disposition'],
-  sum: 'count',
-} as const;
-
-/** Connections of one organization to us with the same result: empty for success, or the failure of RFC 8460 section 4.3. */
-const tlsReports = { table: 'tls_report_rows', by: ['domain', 'org', 'policy', 'result'], sum: 'sessions' } as const;
 
 /** The most moments of a kind. */
 const MOST = 200;

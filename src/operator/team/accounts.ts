@@ -9,7 +9,7 @@ import type { Act } from '../../operations/act.ts';
 import { type StoreDeps, storeRoute } from '../server-route.ts';
 import { findAuditEntry, pageOfParts, type AuditOf } from '../../accounts/audit-list.ts';
 import { AuditEntry, AuditEntryDetails, auditDetails, auditRecord } from '../../api/audit-list.ts';
-import { each, flag, many, maybe, recordOfKind, text, time, whole } from '../../api/record-schema.ts';
+import { each, flag, many, maybe, ofKind, text, time, whole } from '../../api/record-schema.ts';
 import { Suppression } from '../../api/suppressions.ts';
 import { LONGEST_NOTE, type SuppressionRecord } from '../../suppressions/suppression-store.ts';
 import { addImported, ENTRIES_AT_ONCE } from '../../suppressions/suppression-csv.ts';
@@ -34,7 +34,7 @@ const entry = z.strictObject({
   expires_at: z.iso.datetime({ offset: true }).nullable().optional(),
 });
 
-const Account = recordOfKind('account', {
+const Account = ofKind('account', {
   ...each(text(), 'id', 'name', 'plan'),
   paused: flag(),
   created_at: time(),

@@ -1,6 +1,6 @@
 /** Ends a customer: mail that waits is canceled, keys end, and all rows of the account are removed. What is interrupted goes on when it is asked again. */
 import { z } from 'zod';
-import { each, many, recordOfKind, text, whole } from '../../api/record-schema.ts';
+import { each, many, ofKind, text, whole } from '../../api/record-schema.ts';
 import { operatorCaller } from '../../api/inside.ts';
 import { Problem, notFound } from '../../base/problem.ts';
 import { pluralize } from '../../base/pluralize.ts';
@@ -36,7 +36,7 @@ export const removalOperations = {
       named: 'name',
       keeps: ['id', 'name', 'plan', 'canceled', 'messages', ...ends.map(({ name }) => name)],
     },
-    answer: recordOfKind('removed_account', {
+    answer: ofKind('removed_account', {
       ...each(text(), 'id', 'name'),
       ...each(whole(), 'canceled', 'messages', ...ends.map(({ name }) => name)),
     }),
@@ -67,7 +67,7 @@ export const removalOperations = {
       named: null,
       keeps: ['accounts', 'recipients'],
     },
-    answer: recordOfKind('erasure', { accounts: many(text()), recipients: whole() }),
+    answer: ofKind('erasure', { accounts: many(text()), recipients: whole() }),
     body: z.strictObject({ email: z.string().min(1).max(1000), account: accountArgument }),
     async dryRun(deps, { email, account }) {
       const owners = await ownersOf(deps, email, account);

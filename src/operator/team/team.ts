@@ -4,7 +4,7 @@ import { listAccounts } from '../../accounts/account-store.ts';
 import { Problem, missing, notFound } from '../../base/problem.ts';
 import { rfc3339 } from '../../base/rfc3339.ts';
 import { HOUR_MS } from '../../base/time.ts';
-import { each, flag, many, maybe, maybeTime, recordOfKind, text, time } from '../../api/record-schema.ts';
+import { each, flag, many, maybe, maybeTime, ofKind, text, time } from '../../api/record-schema.ts';
 import { roleNames } from '../../keys/roles.ts';
 import {
   addMember,
@@ -32,7 +32,7 @@ const accountsArgument = z.array(z.string().min(1).max(200)).max(1000);
 /** Mails the link; otherwise it is returned, to be handed over. */
 const mailArgument = z.boolean().optional();
 
-const Member = recordOfKind('member', {
+const Member = ofKind('member', {
   ...each(text(), 'id', 'email'),
   role: z.enum(roleNames),
   accounts: many(text()).describe('Names of those that the member sees; administrators see all, and have none here.'),
@@ -50,7 +50,7 @@ const Member = recordOfKind('member', {
 });
 type Member = z.infer<typeof Member>;
 
-const Link = recordOfKind('set_up_link', {
+const Link = ofKind('set_up_link', {
   ...each(text(), 'member', 'email'),
   url: maybe('Null if a mail carries it.'),
   expires_at: time(),
@@ -58,7 +58,7 @@ const Link = recordOfKind('set_up_link', {
 });
 export type LinkRecord = z.infer<typeof Link>;
 
-const AdminLink = recordOfKind('set_up_link', {
+const AdminLink = ofKind('set_up_link', {
   url: text(),
   expires_at: time('Until then it is good once.'),
   email: maybe('Null for the first administrator.'),
