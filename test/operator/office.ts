@@ -209,7 +209,7 @@ export class Office {
       Object.entries(query).map(([key, value]) => [key, value === undefined ? null : String(value)]),
     );
     const isOperator = caller.isOperator === true;
-    const asking = { caller, ip: null, userAgent: isOperator ? null : 'test', whenOver: () => undefined };
+    const asking = { caller, userAgent: isOperator ? null : 'test' };
     const routes = [...this.routes, ...serverRoutes(deps)];
     const inside = createInside({ clock: this.clock, commit: deps.db.commit }, routes);
     return answered(name, contentOf(await inside.ask(asking, name, { ...others, query: texts })));

@@ -203,7 +203,7 @@ async function dnsTrouble(
 const MOST = '100';
 
 async function accountFacts(deps: OperatorDeps, account: AccountRow): Promise<AccountFacts> {
-  const asking = { caller: operatorCaller(account), ip: null, userAgent: null, whenOver: () => undefined };
+  const asking = { caller: operatorCaller(account) };
   const list = async <Row>(operation: string, query: Record<string, string> = {}): Promise<Row[]> => {
     const reply = await deps.inside.ask(asking, operation, { query: { limit: MOST, ...query } });
     return (contentOf(reply) as { data: Row[] }).data;

@@ -80,12 +80,7 @@ export const removalOperations = {
       for (const { id } of owners) {
         const row = await findAccount(deps, id);
         if (row === null) continue;
-        const asking = {
-          caller: operatorCaller(row),
-          ip: null,
-          userAgent: act.acting.user_agent,
-          whenOver: () => undefined,
-        };
+        const asking = { caller: operatorCaller(row), userAgent: act.acting.user_agent };
         await deps.inside.ask(asking, 'deleteRecipient', { params: { email } });
       }
       const recipients = owners.reduce((sum, one) => sum + one.recipients, 0);
@@ -131,7 +126,7 @@ async function removeAccount(deps: OperatorDeps, account: AccountRow, act: Act) 
   const { limits, inside } = deps;
   await changeAccount(deps, id, { paused: true });
   const counts = { keys: 0, webhooks: 0, domains: 0 };
-  const asking = { caller: operatorCaller(account), ip: null, userAgent: null, whenOver: () => undefined };
+  const asking = { caller: operatorCaller(account) };
   const end = async (one: (typeof ends)[number]): Promise<void> => {
     const rows = await idsOf(deps, one, id);
     for (const row of rows) await inside.ask(asking, one.operation, { params: { id: row.id } });
