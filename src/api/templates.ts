@@ -480,6 +480,7 @@ const RenderRecord = namedRecord(
     html: PartRecord.nullable().describe('The HTML body; null if there is none.'),
     text: shows(PartRecord.nullable().describe('The plain text body; null if there is none.'), null),
     variables: texts('Names that the template asks for.', ['name']),
+    paths: texts('The paths behind them, such as `order.number` or `items[].price`, of each item of a list.', ['name']),
   },
 );
 
@@ -573,6 +574,7 @@ function renderRecord(
     html: part('html'),
     text: part('text'),
     variables: [...new Set(results.flatMap(({ variables }) => variables))],
+    paths: [...new Set(results.flatMap(({ paths }) => paths))],
   };
 }
 
