@@ -206,7 +206,7 @@ async function exported(visit: Visit, list: List): Promise<Shown> {
   const pageAfter = (after: string | null) => listOf(visit, list, { limit: '100', after });
   // Read before the answer begins: afterwards a refused filter could not be reported.
   const first = await pageAfter(null);
-  async function* pages(): AsyncGenerator<AuditEntry[]> {
+  async function* pages(): AsyncGenerator<readonly AuditEntry[]> {
     for (let page = first; ; page = await pageAfter(page.next_cursor)) {
       yield page.data;
       if (page.next_cursor === null) return;
