@@ -44,7 +44,7 @@ async function overview(visit: Visit): Promise<Shown> {
     poll: linkTo('/', query),
     here: '/',
     hasDomains: listed.data.length > 0,
-    queue: queue === null ? null : waitingIn(queue),
+    queue: queue === null ? null : { ...waitingIn(queue), isOfAll: visit.accounts.length > 1 },
     deferred: deferred === null ? null : deferred.count,
   });
 }
