@@ -137,12 +137,12 @@ async function createClassifier(
   openExplainer: OpenExplainer | undefined,
 ) {
   const { readBounceRules, readOperators } = await import('../config/data-file.ts');
-  const { readLimitRules, rulesWith } = await import('../config/limit-rules.ts');
+  const { readLimitRules, withOwn } = await import('../config/limit-rules.ts');
   const judge = createJudge(readBounceRules(delivery.bounceRules));
   const rules = readLimitRules();
   const explain = await openExplainer?.(
     rules.answers,
-    rulesWith(rules, delivery.shaping),
+    withOwn(rules.rules, delivery.shaping),
     readOperators(delivery.operatorsFile),
   );
   return (reply: string) => {

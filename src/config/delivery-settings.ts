@@ -15,6 +15,7 @@ import {
   routes,
   setting,
 } from './kind.ts';
+import { mailRules } from './mail-rules.ts';
 import { shapingRules } from './shaping.ts';
 import { sources } from './sources.ts';
 
@@ -100,6 +101,11 @@ export const deliverySettings = group('The delivery engine.', {
     shapingRules(),
     [],
     'Rules for lanes that get replies of a kind too often, each with a name, the replies that it matches (class, reason, code such as 421, 4xx or 5.7.1, text as a regular expression, operator), how many within which time, and the action: slow (half the connections), pause (for) or alarm; with dryRun it is only logged. They are added to those of `config/limits.yaml`, and take the place of one with the same name.',
+  ),
+  limits: setting(
+    mailRules(),
+    [],
+    'Rules for mail, each with a name, the mail that it matches (operator, source, domain, account, stream; any if absent), how much of it may go in an hour (perHour) and a day (perDay, UTC), all together or of `each` source, site, domain, account or stream apart, and, without operator and source, the waits between its tries (retry) and the age at which it is given up (maxAge): those of the first rule that matches.',
   ),
   operatorsFile: unset(
     filePath(),
