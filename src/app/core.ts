@@ -38,7 +38,7 @@ import { createDomainDirectory } from '../domains/domain-directory.ts';
 import { createSigningKeys } from '../domains/signing-keys.ts';
 import { EventTail } from '../events/tail.ts';
 import { createCallers, KEY_FRESH_MS } from '../keys/callers.ts';
-import { FreshContents } from '../messages/store/fresh-contents.ts';
+import { FreshMails } from '../messages/store/fresh-mails.ts';
 import { createMailViewer } from '../messages/store/mail-viewer.ts';
 import { createSafeFetch } from '../net/safe-fetch.ts';
 import { createDiskGuard } from '../storage/disk-guard.ts';
@@ -280,7 +280,7 @@ async function openStores(core: Core) {
   return {
     recorder,
     disk,
-    fresh: new FreshContents(),
+    fresh: new FreshMails(),
     tail: new EventTail(core),
     callers: createCallers({ db, clock, report }),
     directory: createDomainDirectory({ db, clock }),

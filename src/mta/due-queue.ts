@@ -152,8 +152,8 @@ export class DueQueue {
   }
 
   hint(hints: readonly DueHint[]): void {
-    for (const { domain, class: order, accountId, dueAt } of hints)
-      if (this.engine.owners.isOurs(domain)) this.noteDue(this.groupOf(domain, order, accountId), dueAt);
+    for (const { domain, class: order, accountId, dueAt, deliveryId } of hints)
+      if (this.engine.owners.isOurs(domain)) this.noteDue(this.groupOf(domain, order, accountId), dueAt, deliveryId);
   }
 
   /** Forgets a job whose row was rewritten; `dueAt` is when it falls due again, or null. */
@@ -235,11 +235,15 @@ export class DueQueue {
     else this.places.take(group.turn);
   }
 
-  private noteDue(group: Group, dueAt: number): void {
+  private noteDue(group: Group, dueAt: number, deliveryId?: string): void {
     // The new owner of a domain that has moved finds this by its next scan.
     if (group.hasMoved) return;
     group.floor = Math.min(group.floor, dueAt - FLOOR_SLACK_MS);
     if (dueAt <= this.engine.clock.now()) {
+      if (deliveryId !== undefined && this.hasAllBefore(group)) {
+        if (!this.bufferedIds.has(deliveryId)) this.buffer(group, deliveryId);
+        return;
+      }
       group.hasMore = true;
       this.requestRead(group);
     } else if (group.nextDueAt === null || dueAt < group.nextDueAt) {
@@ -247,6 +251,13 @@ export class DueQueue {
       this.later.add(dueAt, group);
       this.setTimer();
     }
+  }
+
+  /** Returns whether all due rows of a group are in memory, and one more may be: then what was just written need not be read. */
+  private hasAllBefore(group: Group): boolean {
+    if (group.hasMore || group.isBeingRead || group.buffered >= WINDOW || this.isFull || this.isStopped) return false;
+    if (this.isResting(group)) return false;
+    return hasPlace(group) || (this.places.waiting === 0 && this.places.mayHave(group.turn));
   }
 
   private setTimer(): void {

@@ -140,6 +140,12 @@ describe('storage/commit', () => {
 
     it('to begin fails all of them at once: trying one by one would only wait for the same lock', async () => {
       const connection = notingConnection((sql) => sql.startsWith('BEGIN'));
+      const busy = Object.assign(new Error('database is locked'), { code: 'SQLITE_BUSY' });
+      const run = connection.run.bind(connection);
+      connection.run = (sql) =>
+        run(sql).catch(() => {
+          throw busy;
+        });
       const commit = createCommitter(sqliteTransaction(connection));
       const results = await Promise.allSettled(['a', 'b', 'c'].map((input) => commit.submit(workOf('w'), input)));
       assert.deepEqual(

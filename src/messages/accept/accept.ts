@@ -20,7 +20,7 @@ import {
 } from './accept-rows.ts';
 import { failureNotice, type NoticeRule } from '../delivery/failure-notice.ts';
 import { knownOf, lookUp, problemOfEntry, type LookedUp, type MaySendDeps, type Sender } from './may-send.ts';
-import type { FreshContents } from '../store/fresh-contents.ts';
+import type { FreshMails } from '../store/fresh-mails.ts';
 import { messageRecord, type MessageRecord } from '../store/message.ts';
 import { addOwnMail } from './own-mail.ts';
 import type { BulkDraft, BulkEntryDraft, MessageDraft } from '../request/message-draft.ts';
@@ -42,8 +42,8 @@ export interface AcceptDeps extends MaySendDeps, AcceptRowsDeps {
   intake?: Gate;
   /** Writes failure notices to senders who submitted by SMTP; without it none are written. */
   notices?: NoticeRule;
-  /** Keeps what was accepted for its first attempt; without it the content is read back. */
-  fresh?: FreshContents;
+  /** Keeps what was accepted for its first attempt; without it the mail is read back. */
+  fresh?: FreshMails;
 }
 
 export interface BatchEntry {
@@ -80,11 +80,13 @@ export async function acceptSingle(
   return record;
 }
 
-/** Keeps the content for the first attempt if the mail is due now, and once: a content that several deliveries share is read for them. */
-function keepFresh({ fresh }: AcceptDeps, { rows, due }: Plan, { source }: MessageDraft): void {
-  const [content] = rows.contents;
-  if (content === undefined || due !== 1) return;
-  fresh?.add({ content, attachments: rows.attachments, facts: source?.facts ?? null });
+/** Keeps the mail for its first attempt if it is due now, and has one delivery: a content that several share is read for them. */
+function keepFresh({ fresh }: AcceptDeps, { rows, due, hints }: Plan, { source }: MessageDraft): void {
+  const [content, message, delivery] = [rows.contents[0], rows.messages[0], rows.deliveries[0]];
+  if (content === undefined || message === undefined || delivery === undefined) return;
+  if (due !== 1 || rows.deliveries.length > 1) return;
+  fresh?.add({ message, delivery, content, attachments: rows.attachments, facts: source?.facts ?? null });
+  for (const hint of hints.values()) hint.deliveryId = delivery.id;
 }
 
 /** Adds the notice about suppressed recipients for a sender by SMTP, if one is needed. */

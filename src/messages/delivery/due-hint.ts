@@ -12,6 +12,8 @@ export interface DueHint {
   class: number;
   accountId: string;
   dueAt: number;
+  /** The only one that it is about. */
+  deliveryId?: string;
 }
 
 type Grouped = Pick<DeliveryRow, 'domain' | 'class' | 'account_id'>;

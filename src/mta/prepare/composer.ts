@@ -56,6 +56,7 @@ export function createComposer(deps: { clock: Clock; log: Log }) {
     idleMs: IDLE_MS,
     jobMs: JOB_MS,
     maxHeapMb: 512,
+    maxYoungMb: 24,
   });
   const make = createMailMaker(createCompose({ remembered: REMEMBERED }), signerForLoop);
   const batches = new MailBatches(deps, make, makeAlone);

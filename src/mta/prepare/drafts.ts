@@ -2,7 +2,7 @@
 import { LRUCache } from 'lru-cache';
 import { createBatchLoader, type BatchLoader } from '../../base/batch-loader.ts';
 import { createLru } from '../../base/lru.ts';
-import type { FreshContent } from '../../messages/store/fresh-contents.ts';
+import type { FreshMail } from '../../messages/store/fresh-mails.ts';
 import { isSealedContent, openContent } from '../../messages/store/stored-content.ts';
 import type { Attachment } from '../../mail/mime-write.ts';
 import type { Tracking } from '../../tracking/rewrite.ts';
@@ -24,7 +24,7 @@ import {
 const CACHE_BYTES = 32 * 1024 * 1024;
 
 export class Drafts {
-  private readonly deps: Pick<PrepareDeps, 'db' | 'clock' | 'log' | 'keyring' | 'fresh'>;
+  private readonly deps: Pick<PrepareDeps, 'db' | 'clock' | 'log' | 'keyring'>;
   private readonly composer: Composer;
   private readonly contents: BatchLoader<StoredText>;
   private readonly encodedContents = new EncodedContents(CACHE_BYTES);
@@ -36,9 +36,8 @@ export class Drafts {
   }
 
   /** Begins to make a mail, and returns whether that may take long. The mail rejects if storage fails. */
-  async begin(draft: Draft): Promise<{ mail: Promise<Prepared>; mayTakeLong: boolean }> {
+  async begin(draft: Draft, fresh: FreshMail | null): Promise<{ mail: Promise<Prepared>; mayTakeLong: boolean }> {
     const { row, tracking } = draft;
-    const fresh = this.deps.fresh?.take(row.content_id) ?? null;
     const composed = tracking === null ? (this.encodedContents.made(row.content_id) ?? knownOf(fresh)) : undefined;
     const isLong = isLongHead(row.headers_json.length + (composed?.content.headers.length ?? 0));
     if (composed !== undefined)
@@ -63,7 +62,7 @@ export class Drafts {
   }
 
   /** Composes and makes a mail. If others of the same content ask for it meanwhile, one composes and each signs for itself. */
-  private async make(draft: Draft, text: StoredText, fresh: FreshContent | null): Promise<Prepared> {
+  private async make(draft: Draft, text: StoredText, fresh: FreshMail | null): Promise<Prepared> {
     const isShared = draft.tracking === null;
     const encoded = isShared ? this.encodedContents.find(text.id) : null;
     if (encoded !== null) return this.makeFrom(draft, await encoded);
@@ -105,7 +104,7 @@ export class Drafts {
     { row, keys, tracking }: Draft,
     text: StoredText,
     front: string,
-    { form = {}, fresh = null }: { form?: Pick<StoredContent, 'sevenBit'>; fresh?: FreshContent | null },
+    { form = {}, fresh = null }: { form?: Pick<StoredContent, 'sevenBit'>; fresh?: FreshMail | null },
   ): Promise<Made> {
     const leave = hasBytes(text) ? await this.composer.room() : null;
     try {
@@ -136,7 +135,7 @@ export class Drafts {
     }
   }
 
-  private async attachmentsOf(text: StoredText, fresh: FreshContent | null): Promise<Attachment[]> {
+  private async attachmentsOf(text: StoredText, fresh: FreshMail | null): Promise<Attachment[]> {
     if (fresh !== null) return fresh.attachments.map(attachmentOf);
     return text.attachment_count === 0 ? [] : loadAttachments(this.deps.db.prepared, text.id);
   }
@@ -149,10 +148,10 @@ export class Drafts {
 }
 
 /** Returns the content if nothing is left to be composed. */
-const knownOf = (fresh: FreshContent | null): Composed | undefined =>
+const knownOf = (fresh: FreshMail | null): Composed | undefined =>
   fresh?.facts == null || fresh.content.raw === null ? undefined : composeKnown(fresh.content.raw, fresh.facts);
 
-const textOfFresh = ({ content: { raw, ...content } }: FreshContent): StoredText => ({
+const textOfFresh = ({ content: { raw, ...content } }: FreshMail): StoredText => ({
   ...content,
   is_raw: raw === null ? 0 : 1,
 });

@@ -8,7 +8,7 @@ import type { Clock } from '../../base/clock.ts';
 import type { Keyring } from '../../base/keyring.ts';
 import type { Log } from '../../base/log.ts';
 import type { ReturnPathKey } from '../../messages/delivery/return-path.ts';
-import type { FreshContents } from '../../messages/store/fresh-contents.ts';
+import type { FreshMail, FreshMails } from '../../messages/store/fresh-mails.ts';
 import { isSealedContent } from '../../messages/store/stored-content.ts';
 import type { Connection } from '../../storage/connection.ts';
 import { Drafts } from './drafts.ts';
@@ -24,7 +24,7 @@ import {
   type Prepared,
   type Ready,
 } from './ready-mail.ts';
-import { loadStoredMails, type StoredMail } from './stored-mail.ts';
+import { loadStoredMails, storedMailOf, type StoredMail } from './stored-mail.ts';
 
 export type Signing = { kind: 'ready'; keys: readonly SigningKey[] } | { kind: 'unavailable'; why: string };
 
@@ -38,8 +38,8 @@ export interface PrepareDeps {
   returnPathKey: ReturnPathKey;
   /** Signs tracked links and unsubscribe links. */
   trackingKey: TrackingKey;
-  /** Contents that were just accepted; without it all are loaded. */
-  fresh?: FreshContents;
+  /** Mails that were just accepted; without it all are loaded. */
+  fresh?: FreshMails;
   keyring: Pick<Keyring, 'open'>;
   /** Returns what holds this mail now, or null. */
   holdOf?: HoldOf;
@@ -78,7 +78,7 @@ export function createPrepare(deps: PrepareDeps) {
   const deliveries = createBatchLoader<StoredMail>((ids) => loadStoredMails(deps.db.prepared, ids));
   const drafts = new Drafts(deps);
 
-  async function prepareRow(row: StoredMail): Promise<Preparing | Failed> {
+  async function prepareRow(row: StoredMail, fresh: FreshMail | null): Promise<Preparing | Failed> {
     try {
       const signing = await keysOf(deps, row);
       // Without a signature it is not sent, so no host is dialled for it.
@@ -86,7 +86,7 @@ export function createPrepare(deps: PrepareDeps) {
       const addressed = await addressedOf(deps, row);
       const tracking = trackingOf(deps.trackingKey, row, addressed.unsubscribeUrl);
       const draft: Draft = { row, keys: signing.keys, addressed, tracking };
-      const { mail, mayTakeLong } = await drafts.begin(draft);
+      const { mail, mayTakeLong } = await drafts.begin(draft, fresh);
       // No connection waits for the memory and the thread of large contents, or for one that cannot be composed.
       const large = mayTakeLong ? await mail : null;
       if (large !== null && large.kind !== 'ready') return { kind: 'failed', failure: large };
@@ -100,16 +100,17 @@ export function createPrepare(deps: PrepareDeps) {
   return {
     /** Resolves when it is known whether the mail may be tried; if it is large, when it is composed. Rejects if storage fails. */
     async begin(deliveryId: string): Promise<Preparing | Failed | Held> {
-      const row = await deliveries.load(deliveryId);
+      const fresh = deps.fresh?.take(deliveryId) ?? null;
+      const row = fresh === null ? await deliveries.load(deliveryId) : storedMailOf(fresh);
       if (row === undefined) return { kind: 'failed', failure: { kind: 'gone' } };
       const hold = await heldBy(deps, row);
-      return hold === null ? prepareRow(row) : { kind: 'held', hold };
+      return hold === null ? prepareRow(row, fresh) : { kind: 'held', hold };
     },
     /** Returns the bytes for display, whatever holds the mail back. What is sealed is not shown. */
     async look(deliveryId: string): Promise<Prepared> {
       const row = await deliveries.load(deliveryId);
       if (row === undefined || isSealedContent(row.content_id)) return { kind: 'gone' };
-      const begun = await prepareRow(row);
+      const begun = await prepareRow(row, null);
       return begun.kind === 'failed' ? begun.failure : begun.mail;
     },
     close: () => drafts.close(),

@@ -57,6 +57,14 @@ export async function loadStoredMails(db: Connection, ids: readonly string[]): P
   return new Map(rows.map((row) => [row.id, row]));
 }
 
+/** Returns the same of rows that were just written. */
+export function storedMailOf({ message, delivery }: { message: MessageRow; delivery: DeliveryRow }): StoredMail {
+  const mail: Partial<Record<keyof StoredMail, unknown>> = {};
+  for (const name of DELIVERY_COLUMNS) mail[name] = delivery[name];
+  for (const name of MESSAGE_COLUMNS) mail[name] = message[name];
+  return mail as StoredMail;
+}
+
 /** The time that the mail and its signatures show, in ms: when it was accepted, or its later `send_at`. The same at each try. */
 export const writtenAt = (row: Pick<StoredMail, 'created_at' | 'send_at'>): number =>
   Math.max(row.created_at, row.send_at ?? 0);

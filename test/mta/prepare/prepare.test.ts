@@ -15,7 +15,7 @@ import {
 import { textFor } from '../../../src/storage/sql.ts';
 import type { Connection } from '../../../src/storage/connection.ts';
 import type { BodyFacts } from '../../../src/mail/body-facts.ts';
-import { FreshContents } from '../../../src/messages/store/fresh-contents.ts';
+import { FreshMails } from '../../../src/messages/store/fresh-mails.ts';
 import { relaxedBodyHash } from '../../../src/mail/dkim/canonicalize.ts';
 import { readToken, type TrackingKey } from '../../../src/tracking/token.ts';
 import type { AttachmentRow, ContentRow, DeliveryRow, MessageRow } from '../../../src/storage/tables.ts';
@@ -301,16 +301,22 @@ describe('mta/prepare/prepare', () => {
     });
   }
 
-  describe('a content that was just accepted', () => {
-    /** Returns the bytes made of what is in memory, and whether the content was read; then those made from the database. */
+  describe('a mail that was just accepted', () => {
+    /** Returns the bytes made of what is in memory, and whether a row was read; then those made from the database. */
     async function bothWays(content: ContentRow, facts: BodyFacts | null, attachments: AttachmentRow[] = []) {
       const made = await store({}, {}, content);
       if (attachments.length > 0) await temp.db.commit.insert({ attachments });
-      const fresh = new FreshContents();
-      fresh.add({ content, attachments, facts });
+      const fresh = new FreshMails();
+      const [message] = await temp.db.prepared.all<MessageRow>('SELECT * FROM messages WHERE id = ?', [
+        made.message_id,
+      ]);
+      assert.ok(message);
+      fresh.add({ message, delivery: made, content, attachments, facts });
       const prepare = prepareWith({ ...deps, fresh });
       const first = ready(await prepare(made.id)).text;
-      const hasRead = statements.some((text) => /FROM (?:contents|attachments)|JOIN contents/.test(text));
+      const hasRead = statements.some((text) =>
+        /FROM (?:contents|attachments)|JOIN (?:contents|deliveries)/.test(text),
+      );
       const second = ready(await prepare(made.id)).text;
       await prepare.close();
       return { first, second, hasRead };

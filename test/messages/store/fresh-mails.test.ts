@@ -1,0 +1,32 @@
+import assert from 'node:assert/strict';
+import { FreshMails } from '../../../src/messages/store/fresh-mails.ts';
+import { contentRow, deliveryRow, messageRow } from '../../support/harness/mail-rows.ts';
+
+const MEBIBYTE = 1024 * 1024;
+
+describe('messages/store/fresh-mails', () => {
+  const add = (fresh: FreshMails, id: string, bytes: number): void =>
+    fresh.add({
+      message: messageRow(),
+      delivery: deliveryRow({ id }),
+      content: contentRow({ raw: Buffer.alloc(bytes) }),
+      attachments: [],
+      facts: null,
+    });
+
+  it('gives a mail once', () => {
+    const fresh = new FreshMails();
+    add(fresh, 'dlv_1', 100);
+    assert.equal(fresh.take('dlv_1')?.delivery.id, 'dlv_1');
+    assert.deepEqual([fresh.take('dlv_1'), fresh.bytes], [null, 0]);
+  });
+
+  it('holds no more than its memory: those that wait longest go first, and one that is larger is not kept', () => {
+    const fresh = new FreshMails();
+    for (let n = 0; n < 40; n++) add(fresh, `dlv_${String(n)}`, MEBIBYTE);
+    assert.ok(fresh.bytes <= 32 * MEBIBYTE && fresh.bytes > 30 * MEBIBYTE);
+    assert.deepEqual([fresh.take('dlv_0'), fresh.take('dlv_39')?.delivery.id], [null, 'dlv_39']);
+    add(fresh, 'large', 33 * MEBIBYTE);
+    assert.equal(fresh.take('large'), null);
+  });
+});
