@@ -5,8 +5,7 @@ import { ConfigError, readDataFile, readText, shippedFile } from './load.ts';
 import { isIp, isNetwork } from './endpoint.ts';
 import { isPostgresUrl, readPostgresUrl } from '../base/postgres-url.ts';
 import { certificateFiles, readCertificate } from './certificate.ts';
-import { readLimitRules } from './limit-rules.ts';
-import type { MailRule } from './mail-rules.ts';
+import { mailRulesOf } from './limit-rules.ts';
 import type { Config } from './schema.ts';
 
 const name = z
@@ -90,18 +89,15 @@ export function checkNamedFiles(config: Config): void {
 function checkMailRules({ operatorsFile, sources, limits }: Config['delivery']): void {
   const operators = readOperators(operatorsFile).map((one) => one.name);
   const known = { operator: operators, source: sources.map((one) => one.name) };
-  const mistakesOf = (rules: readonly MailRule[], where: string): string[] =>
-    rules.flatMap(({ match }, at) =>
-      (['operator', 'source'] as const).flatMap((what) => {
-        const named = match[what];
-        if (named === undefined || known[what].includes(named)) return [];
-        return [`${where}${String(at)}.match.${what}: expected the name of one, found "${named}"`];
-      }),
-    );
-  const mistakes = [
-    ...mistakesOf(limits, 'delivery.limits.'),
-    ...mistakesOf(readLimitRules().limits, `${shippedFile('limits.yaml')}: limits.`),
-  ];
+  // The shipped rules stand behind those of the settings.
+  const mistakes = mailRulesOf({ limits }).flatMap(({ name, match }) =>
+    (['operator', 'source'] as const).flatMap((what) => {
+      const named = match[what];
+      if (named === undefined || known[what].includes(named)) return [];
+      const where = limits.some((own) => own.name === name) ? 'delivery.limits' : shippedFile('limits.yaml');
+      return [`${where}: ${name}: match.${what}: expected the name of one, found "${named}"`];
+    }),
+  );
   if (mistakes.length > 0) throw new ConfigError(mistakes);
 }
 

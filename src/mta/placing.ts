@@ -5,7 +5,8 @@ import { mailKeyOf, UNTRIED_MS, type NoPassage } from './attempt/attempt.ts';
 import type { Job } from './due-queue.ts';
 import type { Engine } from './engine.ts';
 import { LOOK_MS } from '../messages/limits/counts.ts';
-import type { Limit } from '../messages/limits/limit.ts';
+import type { Hold } from '../messages/delivery/holds.ts';
+import type { Allowance } from './limits/allowance.ts';
 import { hostKey, laneName } from './names.ts';
 import type { Held, Preparing } from './prepare/prepare.ts';
 import type { Destination, Site } from './sites/sites.ts';
@@ -36,9 +37,6 @@ const LEAST_REST_MS = 5_000;
 const MOST_REST_MS = 30_000;
 /** Jobs that a lane keeps for each of its workers. */
 const KEPT = 20;
-
-/** Mail of other streams is in the same group of the due queue. */
-const isOfStream = ({ stream, quota }: Limit): boolean => stream !== null || quota?.each.includes('stream') === true;
 
 /** A domain whose destination is not known yet. */
 interface Unplaced {
@@ -121,9 +119,11 @@ export class Placing {
       if (this.hasOpenSource(known, job)) this.place(job);
       else if (allowed.limit.kind === 'rate')
         this.engine.aside.add(lane, [`rate ${job.domain}`], job, this.monotonic(allowed.until));
-      else if (isOfStream(allowed.limit) && allowed.until > this.engine.clock.now() + LOOK_MS)
-        return { kind: 'held', hold: this.engine.limits.counts.holdBy(allowed.limit, mailKeyOf(job), allowed.until) };
-      else this.engine.dueQueue.rest(job, allowed.until);
+      else {
+        const hold = this.streamHold(allowed);
+        if (hold !== null) return { kind: 'held', hold };
+        this.engine.dueQueue.rest(job, allowed.until);
+      }
       return false;
     }
     if (known.operator != null && !this.hasHost(lane, known, source, job)) return false;
@@ -237,6 +237,13 @@ export class Placing {
     if (this.engine.sources.isFree(source, known.name)) return null;
     const none = this.engine.sources.heldBy(preference?.pool ?? DEFAULT_POOL, known.name);
     return none === null ? { kind: 'other_source' } : { kind: 'held', hold: none };
+  }
+
+  /** Returns the hold of a limit on streams that lasts: other mail of the same group of the due queue goes on. */
+  private streamHold({ limit, until }: Extract<Allowance, { kind: 'wait' }>): Hold | null {
+    const isOfStream = limit.stream !== null || limit.quota?.each.includes('stream') === true;
+    const lasts = until > this.engine.clock.now() + LOOK_MS;
+    return isOfStream && lasts ? this.engine.limits.counts.holdBy(limit, until) : null;
   }
 
   private readonly isInTheWay = (job: Job): boolean => this.engine.dueQueue.needsPlaceOf(job);

@@ -57,7 +57,7 @@ describe('journey: rules for mail', () => {
       [
         'rate_limited',
         'operator',
-        'The rule slowly lets 3 mails an hour go, and they have gone.',
+        'The rule slowly lets 3 mails an hour go; as many have gone.',
         new Date(nextHour()).toISOString(),
       ],
     );
@@ -77,7 +77,10 @@ describe('journey: rules for mail', () => {
     const row = await app.held(held.id);
     assert.match(row.held_by ?? '', /^rule:news@\d+$/);
     const told = await app.why(held.id);
-    assert.match(told.message, /^It is held: the rule news lets no more mail go before 2026-02-01T00:00:00\.000Z\.$/);
+    assert.match(
+      told.message,
+      /^It is held: the rule news lets no more of this mail go before 2026-02-01T00:00:00\.000Z\.$/,
+    );
     assert.equal(told.until, '2026-02-01T00:00:00.000Z');
     const { others } = await app.operator.call('queue.holds', {});
     assert.deepEqual(

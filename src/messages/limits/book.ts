@@ -13,7 +13,7 @@ import type { Connection } from '../../storage/connection.ts';
 import type { Database } from '../../storage/database.ts';
 import { insertRows, type Rows } from '../../storage/rows.ts';
 import { systemSource, type LimitRow } from '../../storage/tables.ts';
-import { LimitCounts, type CountRules } from './counts.ts';
+import { LimitCounts, MOST_READ, type CountRules } from './counts.ts';
 import {
   ANY_SOURCE,
   EVERYWHERE,
@@ -317,7 +317,7 @@ export class LimitBook {
 
   /** Reads what other nodes have changed since the last time. Returns the limits that are others now. */
   async reread(): Promise<readonly Limit[]> {
-    await this.counts.read(1);
+    await this.counts.read(1, MOST_READ);
     return this.read(this.readAt - SLACK_MS);
   }
 

@@ -23,8 +23,10 @@ const LEAST_USE = 0.5;
 const KEPT_DAYS = 30;
 /** In the table; no rule of a person can have this name. */
 const WARM_UP = '~warm-up';
-/** Counts in memory, and rows that are read at most. Those that were used longest ago are forgotten first. */
+/** Counts in memory; those that were used longest ago are forgotten first. */
 const MOST_COUNTS = 50_000;
+/** Rows that one look at the counts of other nodes reads at most, those with the most mail first. */
+export const MOST_READ = 1000;
 /** While mails that are under way may use up the rest, or other nodes may have left some, others look again after so long, in ms. */
 export const LOOK_MS = 2_000;
 
@@ -75,7 +77,6 @@ export class LimitCounts {
   private readonly counts = new LRUCache<string, Count>({ max: MOST_COUNTS });
   private unwritten = new Map<string, LimitCountRow>();
   private readonly writing = new Set<readonly LimitCountRow[]>();
-  private reading: Promise<void> | null = null;
   private readAt = -Infinity;
   /** Some rule tells streams apart: the stream of a mail has to be known before its turn. */
   readonly needStreams: boolean;
@@ -106,16 +107,18 @@ export class LimitCounts {
   fullUntil(limit: Limit, mail: MailKey | null): number {
     if (limit.quota === null) return 0;
     const { row, read, inFlight } = this.at(limit.quota, subjectOf(limit.quota, limit, mail));
-    const most = mostOf(limit.quota, row.stage);
+    const most = limit.quota.most ?? capOf(row.stage);
     if (most === null) return 0;
     const now = this.deps.clock.now();
-    if (row.sent >= most) return endOf(limit.quota, now);
+    const length = lengths[limit.quota.of];
+    if (row.sent >= most) return (Math.floor(now / length) + 1) * length;
     // A lane begins mail that finds itself whether all that is left is under way.
     if (mail === null) return 0;
     const nodes = this.deps.nodes();
     const left = nodes === 1 ? most - read : Math.ceil((most - read) / nodes);
     if (row.sent + inFlight - read < left) return 0;
-    if (nodes > 1) void this.readAgain();
+    if (nodes > 1 && this.deps.clock.monotonic() - this.readAt >= LOOK_MS)
+      this.read(1, MOST_READ).catch(this.deps.failed);
     return now + LOOK_MS;
   }
 
@@ -131,16 +134,11 @@ export class LimitCounts {
   end(limit: Limit, mail: MailKey, outcome: Outcome): boolean {
     if (limit.quota === null) return false;
     this.begin(limit, mail, -1);
-    const isBlocked = outcome.kind === 'refused' && outcome.verdict.class === 'block';
+    const blocked = outcome.kind === 'refused' && outcome.verdict.class === 'block' ? 1 : 0;
     // Greylisting and dead connections say nothing about the sender.
-    const isDeferred =
-      outcome.kind === 'deferred' && outcome.facts.smtpCode !== null && outcome.grounds?.greylisting !== true;
-    this.add(limit.quota, subjectOf(limit.quota, limit, mail), {
-      ...none,
-      sent: 1,
-      blocked: isBlocked ? 1 : 0,
-      deferred: isDeferred ? 1 : 0,
-    });
+    const isAnswered = outcome.facts.smtpCode !== null;
+    const deferred = outcome.kind === 'deferred' && isAnswered && outcome.grounds?.greylisting !== true ? 1 : 0;
+    this.add(limit.quota, subjectOf(limit.quota, limit, mail), { ...none, sent: 1, blocked, deferred });
     return this.fullUntil(limit, null) > this.deps.clock.now();
   }
 
@@ -162,31 +160,28 @@ export class LimitCounts {
   }
 
   /** Says in a sentence what the limit allows. */
-  say({ quota, source, site }: Limit, mail: MailKey | null): string {
+  say({ quota, source, site }: Limit): string {
     if (quota === null) return '';
     if (quota.most === null) {
       const { stage } = this.at(quota, `${source} ${site}`).row;
       return `the warm-up of ${source} sends ${site} ${String(capOf(stage) ?? 0)} mails today`;
     }
     const each = quota.each.length === 0 ? '' : `, counted for each ${quota.each.join(' and ')}`;
-    const own = mail === null || quota.each.length === 0 ? '' : ` (here ${subjectOf(quota, { source, site }, mail)})`;
-    const mails = quota.most === 1 ? '1 mail' : `${String(quota.most)} mails`;
-    return `the rule ${quota.rule} lets ${mails} ${quota.of === 'hour' ? 'an hour' : 'a day'} go${each}${own}, and ${quota.most === 1 ? 'it has' : 'they have'} gone`;
+    return `the rule ${quota.rule} lets ${String(quota.most)} mails ${quota.of === 'hour' ? 'an hour' : 'a day'} go${each}; as many have gone`;
   }
 
   /** Returns the hold of a mail that a limit keeps back until then. */
-  holdBy(limit: Limit, mail: MailKey, until: number): Hold {
-    const by = writeMark({ kind: 'rule', rule: limit.quota?.rule ?? '', until });
-    return { by, why: this.say(limit, mail), since: this.deps.clock.now(), until, setBy: 'operator' };
+  holdBy({ quota }: Limit, until: number): Hold | null {
+    return this.holdOf(writeMark({ kind: 'rule', rule: quota?.rule ?? '', until }));
   }
 
-  /** Returns the hold of a mark that `holdBy` has made; null if it has ended, or the rule is gone. */
+  /** Returns the hold of such a mark; null if it has ended, or the rule is gone. */
   holdOf(by: string): Hold | null {
     const mark = readMark(by);
-    if (mark?.kind !== 'rule' || mark.until <= this.deps.clock.now()) return null;
-    if (!this.rules.some(({ name }) => name === mark.rule)) return null;
-    const why = `the rule ${mark.rule} lets no more mail go before ${new Date(mark.until).toISOString()}`;
-    return { by, why, since: this.deps.clock.now(), until: mark.until, setBy: 'operator' };
+    const since = this.deps.clock.now();
+    if (mark?.kind !== 'rule' || mark.until <= since || !this.rules.some(({ name }) => name === mark.rule)) return null;
+    const why = `the rule ${mark.rule} lets no more of this mail go before ${new Date(mark.until).toISOString()}`;
+    return { by, why, since, until: mark.until, setBy: 'operator' };
   }
 
   get hasUnwritten(): boolean {
@@ -207,13 +202,13 @@ export class LimitCounts {
   }
 
   /** Reads what earlier runs and all nodes have counted. */
-  async read(days = KEPT_DAYS): Promise<void> {
+  async read(days = KEPT_DAYS, most = MOST_COUNTS): Promise<void> {
     if (this.rules.length === 0 && this.warming.size === 0) return;
     const { clock, db } = this.deps;
     this.readAt = clock.monotonic();
     const rows = await db.prepared.all<LimitCountRow>(
       'SELECT * FROM limit_counts WHERE span >= ? AND span <= ? ORDER BY span DESC, sent DESC LIMIT ?',
-      [spanOf('day', clock.now() - days * DAY_MS), spanOf('day', clock.now() + 2 * DAY_MS), MOST_COUNTS],
+      [spanOf('day', clock.now() - days * DAY_MS), spanOf('day', clock.now() + 2 * DAY_MS), most],
     );
     // What is being written now may be in these rows already: then it counts twice until they are read again.
     const own = new Map(this.unwritten);
@@ -226,18 +221,6 @@ export class LimitCounts {
       const row = plus(read, own.get(rowKey(read)) ?? none);
       this.counts.set(key, { row, read: row.sent, inFlight: known?.inFlight ?? 0 });
     }
-  }
-
-  private readAgain(): Promise<void> {
-    const isEarly = this.deps.clock.monotonic() - this.readAt < LOOK_MS;
-    this.reading ??= isEarly
-      ? null
-      : this.read(1)
-          .catch(this.deps.failed)
-          .finally(() => {
-            this.reading = null;
-          });
-    return this.reading ?? Promise.resolve();
   }
 
   /** Returns the count of the span that runs. A clock that went back keeps the span it has: counting twice would send twice as much. */
@@ -275,10 +258,6 @@ const countLimit = (about: About, stream: string | null, quota: Quota): Limit =>
   quota,
   evidence: null,
 });
-
-const mostOf = ({ most }: Quota, stage: number): number | null => most ?? capOf(stage);
-
-const endOf = ({ of }: Quota, now: number): number => (Math.floor(now / lengths[of]) + 1) * lengths[of];
 
 /** Returns for what the mail is counted. Without a mail only what is the same for all mail of a lane is asked for. */
 function subjectOf({ each }: Quota, { source, site }: Pick<About, 'source' | 'site'>, mail: MailKey | null): string {

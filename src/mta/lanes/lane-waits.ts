@@ -125,7 +125,7 @@ const nameOf = ({ site, source }: LaneState): string =>
 function countWait(limit: Limit, mail: MailKey | null, { moment, counts, clock }: Surroundings): LaneWait | null {
   const until = limit.kind === 'count' ? moment.fullUntil(limit, mail) : 0;
   if (until <= clock.now()) return null;
-  const said = counts.say(limit, mail);
+  const said = counts.say(limit);
   return laneWait('rate_limited', `${said.slice(0, 1).toUpperCase()}${said.slice(1)}.`, {
     until,
     by: limit.quota?.most === null ? 'us' : 'operator',
