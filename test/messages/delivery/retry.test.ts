@@ -1,7 +1,14 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import type { MailRule } from '../../../src/config/mail-rules.ts';
-import { domainIsGone, giveUpAt, longestWait, nextTryAt, scheduleFor, staysFull } from '../../../src/messages/delivery/retry.ts';
+import {
+  domainIsGone,
+  giveUpAt,
+  longestWait,
+  nextTryAt,
+  scheduleFor,
+  staysFull,
+} from '../../../src/messages/delivery/retry.ts';
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
